@@ -1,0 +1,1 @@
+"""The bench: environments, policies, orchestrators and what the notebooks need of them."""

@@ -1,0 +1,58 @@
+"""Environments with vector rewards, registered with Gymnasium, and their batched twins.
+
+Importing this package registers `orchestration/Education-v0` and the grid rooms.
+"""
+
+from pathlib import Path
+
+import gymnasium
+
+from lib.envs.bank import Bank, calibrated_levels, load_bank
+from lib.envs.education import LEVELS, Education, EducationRules
+from lib.envs.grid import register_grid
+from lib.params import ROOT, EducationSettings
+
+_RULES = set(EducationRules.__dataclass_fields__) - {
+    "items",
+    "top",
+    "goal_steps",
+    "initial_steps",
+    "delta_steps",
+}
+
+
+def _from_root(path: str) -> Path:
+    return ROOT / path  # an absolute path stays as it is
+
+
+def topic_bank(settings: EducationSettings) -> Bank:
+    """The questions of the target skill, with levels as labelled or as calibrated from answers."""
+    bank = load_bank(_from_root(settings.bank))
+    if settings.difficulty == "calibrated":
+        bank = calibrated_levels(bank, _from_root(settings.answers))
+    return bank.topic(settings.topic)
+
+
+def make_education_rules(settings: EducationSettings) -> EducationRules:
+    """Rules of the simulator from the parameters and the bank that they name."""
+    levels = topic_bank(settings).levels
+    items = tuple(int((levels == level + 1).sum()) for level in range(LEVELS))
+    return EducationRules(items, **{name: getattr(settings, name) for name in _RULES})
+
+
+def make_education(settings: EducationSettings | None = None, **arguments) -> Education:
+    """One student with the bank's own question ids; the parameters of `params.yaml` by default."""
+    if settings is None:
+        from lib.params import load
+
+        settings = load().education
+    bank = topic_bank(settings)
+    ids = [[int(i) for i in bank.ids[bank.levels == level + 1]] for level in range(LEVELS)]
+    return Education(make_education_rules(settings), ids, **arguments)
+
+
+if "orchestration/Education-v0" not in gymnasium.registry:
+    gymnasium.register(
+        "orchestration/Education-v0", entry_point="lib.envs:make_education", disable_env_checker=True
+    )  # the checker expects scalar rewards
+register_grid()

@@ -1,0 +1,243 @@
+"""Walk a small room for a goal, past lava, to gold (policy orchestration, A.5).
+
+`GridRoom` is one room on the `minigrid` library: the library moves the agent and draws its view, this
+module adds the tasks, the vector reward and the purse. `grid_batch` holds the same rules as array
+arithmetic over many rooms, and a test keeps the two equal step for step. Layouts come from `layouts`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # minigrid imports pygame, which greets on stdout
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from minigrid.core.constants import OBJECT_TO_IDX
+from minigrid.core.mission import MissionSpace
+from minigrid.core.world_object import Ball, Goal, Lava, WorldObj
+from minigrid.minigrid_env import MiniGridEnv
+
+from lib import seeds
+from lib.envs.layouts import (
+    ACTIONS,
+    CELLS,
+    EMPTY,
+    GOAL,
+    GOLD,
+    HORIZON,
+    LAVA,
+    OBJECTIVES,
+    PIECES,
+    SIZE,
+    STREAM,
+    VIEW,
+    cell_at,
+    check_arguments,
+    coordinates,
+    describe_view,
+    draw_layouts,
+)
+
+IDS = {
+    "composite": "orchestration/GridComposite-v0",
+    "empty": "orchestration/GridEmpty-v0",
+    "lava_gap": "orchestration/GridLavaGap-v0",
+    "gold_room": "orchestration/GridGoldRoom-v0",
+}
+_MISSIONS = {
+    "composite": "collect the gold, avoid the lava and get to the green goal square",
+    "empty": "get to the green goal square",
+    "lava_gap": "avoid the lava and get to the green goal square",
+    "gold_room": "collect the gold",
+}
+_MAKE: dict[int, Callable[[], WorldObj | None]] = {
+    EMPTY: lambda: None,
+    GOAL: Goal,
+    LAVA: Lava,
+    GOLD: lambda: Ball("yellow"),
+}
+
+
+class GridRoom(MiniGridEnv):
+    """A walled room of 4 x 4 cells with a goal, lava and gold; see A.5 of the paper.
+
+    ## Tasks
+    *composite*: one goal, `lava` lava cells, two gold pieces, the agent on a random cell with a random
+    heading; new in every episode, and always such that all gold and then the goal can be had without
+    touching lava. *empty*: MiniGrid-Empty-6x6, agent at (1, 1) heading east, goal at (4, 4).
+    *lava_gap*: MiniGrid-LavaGapS6, the same with a column of lava that has one gap. *gold_room*: two
+    gold pieces, the agent anywhere.
+
+    ## Observation
+    `Box(0, 255, (7, 7, 3), uint8)`, minigrid's view: [right, ahead] cells of (object, colour, state), the
+    agent at [3, 6]. Walls block sight in all tasks (in Empty-6x6 of the library they do not), so that
+    policies of different tasks see alike. There is no compass and no mission text.
+
+    ## Actions
+    `Discrete(6)`: 0 left, 1 right, 2 forward, 3 pickup, 4 drop, 5 toggle. Picking up a gold piece (a
+    yellow ball) in front puts it into a purse: it leaves the board, is not shown as carried, and the next
+    can be picked up too. So `drop` has nothing to drop, and there is nothing to `toggle`.
+
+    ## Rewards
+    `Box(0, 1, (3,))`: d1 goal, 1 on reaching it; d2 no-lava, 1 on the episode's last step unless that
+    was onto lava; d3 gold, 0.5 for each piece. Flat, never minigrid's reward that falls with time, so
+    undiscounted returns lie in [0, 1]^3. The paper's MO-pseudoS reward is 1 d1 + 0 d2 + 2 d3.
+
+    ## Starting state
+    A layout of `lib.envs.layouts`, a pure function of the seed.
+
+    ## Episode end
+    Terminates on the goal or on lava, and in the gold room with the second piece; truncates after
+    `horizon` steps. The last `info` holds `success` (goal reached), `lava` (stepped on) and `gold`
+    (share collected).
+
+    ## Arguments
+    `task`: one of composite, empty, lava_gap, gold_room. `lava`: lava cells of the composite room, 0..12.
+    `horizon`: steps. `render_mode`: None or "rgb_array", with tiles of `tile_size` pixels.
+
+    ## Version history
+    v0: initial version.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(
+        self,
+        task: str = "composite",
+        lava: int = 2,
+        horizon: int = HORIZON,
+        render_mode: str | None = None,
+        tile_size: int = 24,
+    ):
+        check_arguments(task, lava, horizon)
+        mission = MissionSpace(mission_func=lambda: _MISSIONS[task])
+        super().__init__(mission, grid_size=SIZE, max_steps=horizon, render_mode=render_mode, tile_size=tile_size)
+        self.task, self.lava = task, lava
+        self.observation_space = spaces.Box(0, 255, (VIEW, VIEW, 3), np.uint8)
+        self.action_space = spaces.Discrete(len(ACTIONS))  # minigrid's seventh, "done", is left out
+        self.reward_space = spaces.Box(0.0, 1.0, (len(OBJECTIVES),), np.float64)
+        self.reward_dim = len(OBJECTIVES)
+        self.grid.wall_rect(0, 0, SIZE, SIZE)  # once: only the cells inside ever change
+        self.purse = 0
+        self._key: np.uint64 | None = None
+
+    # Gymnasium ---------------------------------------------------------------------------------
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        if seed is not None:
+            self._key = seeds.key(STREAM, seed=seed)
+        elif self._key is None:
+            self._key = seeds.key(STREAM, seed=int(self.np_random.integers(2**31)))
+        else:
+            self._key = seeds.next_key(self._key)
+        observation, _ = super().reset(seed=seed, options=options)
+        return observation["image"], {}
+
+    def step(self, action: int):
+        if not self.action_space.contains(action):
+            raise ValueError(f"action must lie in 0..{len(ACTIONS) - 1} ({', '.join(ACTIONS)}), got {action!r}")
+        observation, _, terminated, timeout, _ = super().step(action)
+        picked = self.carrying is not None
+        if picked:
+            observation = self._fill_purse()
+        terminated = terminated or (self.task == "gold_room" and self.purse == PIECES)
+        truncated = timeout and not terminated
+        reward, info = self._judge(picked, terminated or truncated)
+        return observation["image"], reward, terminated, truncated, info
+
+    # State copies, for look-ahead --------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """A copy of everything that decides the future."""
+        return {
+            "task": self.task,
+            "key": self._key,
+            "board": tuple(self._board()),
+            "position": tuple(int(n) for n in self.agent_pos),
+            "heading": int(self.agent_dir),
+            "t": self.step_count,
+            "purse": self.purse,
+        }
+
+    def restore(self, state: dict[str, Any], key: np.uint64 | None = None) -> None:
+        """Go back to `state`; with `key`, the episodes after this one are fresh.
+
+        Raises ValueError for a state of another task.
+        """
+        if state["task"] != self.task:
+            raise ValueError(f"a state of task {state['task']!r} cannot be restored in task {self.task!r}")
+        self._key = state["key"] if key is None else key
+        self._lay(state["board"])
+        self.agent_pos, self.agent_dir = state["position"], state["heading"]
+        self.step_count, self.purse, self.carrying = state["t"], state["purse"], None
+
+    # Rules -------------------------------------------------------------------------------------
+
+    def _gen_grid(self, width: int, height: int) -> None:
+        layouts = draw_layouts(self.task, self._key, self.lava)
+        self._lay(layouts.board[0])
+        self.agent_pos, self.agent_dir = coordinates(layouts.position[0]), int(layouts.heading[0])
+        self.purse = 0
+
+    def _lay(self, board) -> None:
+        for cell, code in enumerate(board):
+            self.grid.set(*coordinates(cell), _MAKE[int(code)]())
+
+    def _board(self) -> list[int]:
+        """Object codes of the 16 cells inside the walls."""
+        things = (self.grid.get(*coordinates(cell)) for cell in range(CELLS))
+        return [EMPTY if thing is None else OBJECT_TO_IDX[thing.type] for thing in things]
+
+    def _fill_purse(self) -> dict[str, Any]:
+        """Put away what minigrid made the agent carry; returns the view without it."""
+        self.carrying = None
+        self.purse += 1
+        return self.gen_obs()
+
+    def _judge(self, picked: bool, ended: bool) -> tuple[np.ndarray, dict[str, Any]]:
+        """Reward (3,) of the step and, at the end, how the episode went."""
+        here = self.grid.get(*self.agent_pos)
+        success = here is not None and here.type == "goal"
+        lava = here is not None and here.type == "lava"
+        reward = np.array([success, ended and not lava, picked / PIECES], dtype=np.float64)
+        info = {"success": success, "lava": lava, "gold": self.purse / PIECES} if ended else {}
+        return reward, info
+
+
+def describe(env: gym.Env) -> dict[str, Any]:
+    """The state of a (wrapped) GridRoom in words; see `layouts.describe_view`."""
+    room = env.unwrapped
+    image = room.gen_obs()["image"]
+    gold_left = room._board().count(GOLD)
+    return describe_view(image, cell_at(*room.agent_pos), room.agent_dir, gold_left, room.steps_remaining)
+
+
+def render_episode(
+    task: str, seed: int, act: Callable[[np.ndarray], int], tile_size: int = 24, **arguments: Any
+) -> np.ndarray:
+    """Frames of one episode, (T + 1, H, W, 3) uint8, the first before any action.
+
+    act: observation (7, 7, 3) -> action. H = W = 6 tiles. Further arguments go to `GridRoom`.
+    """
+    env = GridRoom(task, render_mode="rgb_array", tile_size=tile_size, **arguments)
+    observation, _ = env.reset(seed=seed)
+    frames, ended = [env.render()], False
+    while not ended:
+        observation, _, terminated, truncated, _ = env.step(int(act(observation)))
+        frames.append(env.render())
+        ended = terminated or truncated
+    return np.stack(frames)
+
+
+def register_grid() -> None:
+    """Make the four tasks known to `gym.make`. Calling it again changes nothing.
+
+    The passive checker stays off, as in MO-Gymnasium: it takes a vector reward for a mistake.
+    """
+    for task, identity in IDS.items():
+        if identity not in gym.registry:
+            gym.register(identity, f"{__name__}:GridRoom", kwargs={"task": task}, disable_env_checker=True)

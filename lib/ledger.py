@@ -1,0 +1,365 @@
+"""What acting costs: tokens, calls, dollars, seconds, kWh and kg CO2e of anything that acts.
+
+Holds the two cost models of the policy orchestration paper (appendix A.6.1, Tables 8 and 9) with
+their constants, the number of runs from which a trained policy is the cheaper one, and a `Ledger`
+that accounts for what really happened: estimate before (`hold`), stop at the budget, account after
+(`add`). `contradictions` lists where the paper's own numbers and its formulas part.
+
+Left out: prices of other models (they stand in params.yaml beside the model), tokenisers, and the
+measuring of power: `measured_energy` multiplies CPU time by an assumed wattage.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+
+import pandas as pd
+
+HORIZON = 50  # decisions per run, H (A.6.1)
+KWH_PER_TOKEN = 1.4e-6  # energy of one token (A.6.1, after Jegham et al. 2025)
+KG_PER_KWH = 0.35  # kg CO2e per kWh of the US grid (A.6.1)
+RUNS_SO = 10_000  # runs that share the training of a single-objective policy (Table 9)
+RUNS_MO = 1_000  # runs that share the training of a multi-objective policy (Table 9)
+WATTS_PER_CORE = 10.0  # ours, an assumption: a busy core with its share of memory and power supply
+_ROUNDING = 1e-9  # share of a budget by which a sum of floats may pass it
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a model charges, in dollars per token."""
+
+    per_token_in: float
+    per_token_out: float
+
+
+@dataclass(frozen=True)
+class Regime:
+    """Tokens per decision."""
+
+    tokens_in: int
+    tokens_out: int
+
+
+PRICES = {  # Table 8
+    "Claude 3.7 Sonnet": Price(3.0e-6, 1.5e-5),
+    "Mistral 24B": Price(1.0e-8, 1.5e-7),
+    "LLaMA 3 8B": Price(3.0e-8, 6.0e-8),
+}
+REGIMES = {"S": Regime(500, 150), "M": Regime(1_500, 400), "L": Regime(4_000, 1_000)}  # Table 10
+
+
+@dataclass(frozen=True)
+class Training:
+    """What training and serving one RL policy takes; the defaults are Table 9."""
+
+    train_dollars: float = 9_700.0
+    train_kwh: float = 4_800.0  # 0.6 kW x 8,000 h
+    serve_dollars: float = 0.002  # per inference
+    serve_kwh: float = 0.0001  # per inference
+
+
+TABLE_9 = Training()
+
+
+def _check(**amounts: float) -> None:
+    for name, amount in amounts.items():
+        if not math.isfinite(amount) or amount < 0:
+            raise ValueError(f"{name} must be finite and >= 0, got {amount!r}")
+
+
+def co2e(kwh: float, grid: float = KG_PER_KWH) -> float:
+    """Kilograms of CO2e of `kwh` at `grid` kg per kWh."""
+    _check(kwh=kwh, grid=grid)
+    return kwh * grid
+
+
+def token_energy(tokens: float) -> float:
+    """Energy of `tokens` tokens by the paper's assumption, in kWh."""
+    _check(tokens=tokens)
+    return tokens * KWH_PER_TOKEN
+
+
+def llm_cost(steps: int, tokens_in: float, tokens_out: float, price: Price) -> float:
+    """Dollars per run of an LLM that decides `steps` times (A.6.1).
+
+    cost = H (tokens_in price_in + tokens_out price_out); tokens are per decision.
+    """
+    _check(steps=steps, tokens_in=tokens_in, tokens_out=tokens_out)
+    return steps * (tokens_in * price.per_token_in + tokens_out * price.per_token_out)
+
+
+def llm_co2e(steps: int, tokens_in: float, tokens_out: float) -> float:
+    """Kilograms of CO2e per run of an LLM that decides `steps` times (A.6.1).
+
+    CO2e = H tokens_total energy_per_token grid; tokens are per decision. The same for every model.
+    """
+    _check(steps=steps, tokens_in=tokens_in, tokens_out=tokens_out)
+    return co2e(token_energy(steps * (tokens_in + tokens_out)))
+
+
+def rl_cost(runs: float, serves: int = 1, training: Training = TABLE_9) -> float:
+    """Dollars per run of a trained policy, Train / N_runs + n serve (A.6.1).
+
+    `runs` share the training. It is the whole quarrel: RUNS_SO gives $0.972 and RUNS_MO $9.702, where
+    the paper's text prints $1.002 and $9.7 for the same formula. `serves`: n, inferences per run; the
+    paper takes 1, though a policy acts at every decision.
+    """
+    _check(serves=serves)
+    return training.train_dollars / _runs(runs) + serves * training.serve_dollars
+
+
+def rl_co2e(runs: float, serves: int = 1, training: Training = TABLE_9) -> float:
+    """Kilograms of CO2e per run of a trained policy, (TrainkWh / N_runs + n servekWh) grid (A.6.1).
+
+    RUNS_SO gives 0.168 and RUNS_MO 1.680; the paper prints both, each in its place.
+    """
+    _check(serves=serves)
+    return co2e(training.train_kwh / _runs(runs) + serves * training.serve_kwh)
+
+
+def _runs(runs: float) -> float:
+    if not math.isfinite(runs) or runs <= 0:
+        raise ValueError(f"training is shared by a number of runs > 0, got {runs!r}")
+    return runs
+
+
+def rl_amortisations() -> pd.DataFrame:
+    """Both amortisations of A.6, what the formula yields and what the paper prints beside it."""
+    rows = [("A.6.1", RUNS_SO, 1.002, 0.168), ("A.6.2", RUNS_MO, 9.7, 1.68)]
+    table = pd.DataFrame(rows, columns=["section", "runs", "printed $/run", "printed kg/run"])
+    table.insert(2, "$/run", [rl_cost(runs) for runs in table["runs"]])
+    table.insert(3, "kg/run", [rl_co2e(runs) for runs in table["runs"]])
+    return table
+
+
+def break_even_runs(
+    rival_dollars: float, rival_train: float = 0.0, serves: int = 1, training: Training = TABLE_9
+) -> float:
+    """Runs from which a trained policy is cheaper than its rival; inf where it never is.
+
+    The N of  Train / N + n serve = rival_train / N + rival: rival_dollars per run, e.g. of an LLM, and
+    rival_train once, e.g. for the policies that it orchestrates. No assumed lifetime enters.
+    """
+    _check(rival_dollars=rival_dollars, rival_train=rival_train, serves=serves)
+    saved_per_run = rival_dollars - serves * training.serve_dollars
+    more_to_train = training.train_dollars - rival_train
+    if more_to_train <= 0:
+        return 0.0 if saved_per_run >= 0 else math.inf
+    return more_to_train / saved_per_run if saved_per_run > 0 else math.inf
+
+
+def regime_costs(steps: int = HORIZON) -> pd.DataFrame:
+    """Table 10 from its formulas: backbone, regime, dollars and kg CO2e per run."""
+    rows = [
+        (
+            model,
+            name,
+            llm_cost(steps, regime.tokens_in, regime.tokens_out, price),
+            llm_co2e(steps, regime.tokens_in, regime.tokens_out),
+        )
+        for model, price in PRICES.items()
+        for name, regime in REGIMES.items()
+    ]
+    return pd.DataFrame(rows, columns=["backbone", "regime", "dollars", "kg_co2e"])
+
+
+def closest_regime(dollars: float, price: Price, steps: int = HORIZON) -> str:
+    """The regime whose inference cost per run is nearest to `dollars` (the question of Table 11)."""
+    _check(dollars=dollars)
+
+    def distance(name: str) -> float:
+        regime = REGIMES[name]
+        return abs(llm_cost(steps, regime.tokens_in, regime.tokens_out, price) - dollars)
+
+    return min(REGIMES, key=distance)
+
+
+_Row = tuple[str, str, str]
+
+
+def _amortisation_rows() -> list[_Row]:
+    so, mo = rl_cost(RUNS_SO), rl_cost(RUNS_MO)
+    hours, zoo = 8_000 * 1.21, 3 * TABLE_9.train_dollars / RUNS_SO
+    return [
+        ("A.6.1", "10,000 runs: $1.002 per run", f"${so:.3f}; $1.002 needs a training of $10,000"),
+        ("A.6.1, A.6.2", "an RL run costs $1.002, or $9.7", f"${so:.3f} or ${mo:.3f}: 10,000 or 1,000 runs"),
+        ("4.2", "MORL takes over 3 times as much", f"only by 1,000 runs against 10,000; at 10,000 ${so:.3f}"),
+        ("Table 9", "$9,700; 3 sweeps $29,000", f"8,000 h x $1.21 = ${hours:,.0f}; 3 x $9,700 = $29,100"),
+        ("Table 3", "training of the policy zoo: $0.97", f"three policies: ${zoo:.2f}"),
+        ("A.6.1", "one inference per run", f"at {HORIZON} decisions ${rl_cost(RUNS_MO, serves=HORIZON):.3f}"),
+        ("A.6.1, Table 2", "H = 50 decisions are charged", "KO, TO, RO end after 20 to 41 steps"),
+    ]
+
+
+def _regime_rows(costs: pd.Series) -> list[_Row]:
+    claude, llama = PRICES["Claude 3.7 Sonnet"], PRICES["LLaMA 3 8B"]
+    nearest = ", ".join(closest_regime(dollars, claude) for dollars in (0.58, 0.71, 0.89))
+    m, large = costs["LLaMA 3 8B", "M"], costs["LLaMA 3 8B", "L"]
+    beyond = f"{closest_regime(0.18, llama)} or above"
+    return [
+        ("Table 11", "regimes of the total cost", "Table 10 is inference only: take $0.97 off first"),
+        ("Table 11", "KO, TO, RO with Claude: L or above", f"inference $0.58, $0.71, $0.89: {nearest}"),
+        ("Table 11", "TO, RO with LLaMA: M", f"inference $0.18, $0.42; M ${m:.5f}, L ${large:.5f}: {beyond}"),
+        ("Table 11", "Mistral at LLaMA's cost: L, not M", "equal costs, so the same verdict is due"),
+    ]
+
+
+def _text_rows(costs: pd.Series) -> list[_Row]:
+    mo, claude = rl_cost(RUNS_MO), costs["Claude 3.7 Sonnet"]
+    ratios = [claude[regime] / costs[model, regime] for model, regime in costs.index if model[0] != "C"]
+    times = f"{min(ratios):.0f} to {max(ratios):.0f} times"
+    dearer = f"${mo:.3f} against ${claude['L']:.2f}: {mo / claude['L']:.1f} times"
+    return [
+        ("A.6.2", "Claude about twice as dear as Mistral or LLaMA", times),
+        ("A.6.2", "MORL competitive with large-token Claude", dearer),
+        ("4.2", "every total below a third of MORL", f"TO-Claude, MiniGrid: $3.44 > ${mo / 3:.2f}"),
+        ("4.2", "RO-Claude is the most expensive", "MiniGrid: TO-Claude $3.44, RO-Claude $3.20 (Table 3)"),
+        ("4.2", "MiniGrid inference costs more", "not KO-Claude, TO-Mistral, RO-Mistral (Table 3)"),
+        ("Tables 3, 5", "TO-Claude inference $0.71", "$2.96 in Table 5; TO-LLaMA $0.18 and $0.0046"),
+    ]
+
+
+def contradictions() -> pd.DataFrame:
+    """Where the paper's tables and text part from its own formulas: place, paper says, we find.
+
+    Every cell of Table 10 follows from its formula; none of the places below agrees with it.
+    """
+    costs = regime_costs().set_index(["backbone", "regime"])["dollars"].sort_index()
+    rows = _amortisation_rows() + _regime_rows(costs) + _text_rows(costs)
+    return pd.DataFrame(rows, columns=["place", "paper says", "we find"])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One act and what it took. Energy in kWh, time in seconds, money in US dollars."""
+
+    who: str
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    dollars: float = 0.0
+    seconds: float = 0.0
+    kwh: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(**self.amounts())
+
+    def amounts(self) -> dict[str, float]:
+        """The quantities without the name."""
+        return {name: value for name, value in asdict(self).items() if name != "who"}
+
+    @property
+    def kg_co2e(self) -> float:
+        return co2e(self.kwh)
+
+
+class BudgetExceeded(RuntimeError):
+    """The next act would pass the budget. Attributes: who, budget, spent, next (dollars)."""
+
+    def __init__(self, who: str, budget: float, spent: float, next: float) -> None:
+        super().__init__(who, budget, spent, next)  # these args let it travel between processes
+        self.who, self.budget, self.spent, self.next = who, budget, spent, next
+
+    def __str__(self) -> str:
+        return (
+            f"{self.who}: budget ${self.budget:.6g}, spent or held ${self.spent:.6g}, the next act may "
+            f"cost ${self.next:.6g}; raise the budget or stop here"
+        )
+
+
+class Ledger:
+    """Accounts of everything that acts, with an optional hard budget in dollars. Thread-safe.
+
+    Before a paid act `hold` sets its estimate aside, and raises `BudgetExceeded` where spent + held +
+    estimate would pass the budget; acts under way at once cannot overspend together. After it `add`
+    books what it really took; `add` never raises for money, because what is spent is spent.
+    """
+
+    def __init__(self, budget: float | None = None) -> None:
+        if budget is not None:
+            _check(budget=budget)
+        self.budget = budget
+        self.entries: list[Entry] = []
+        self._spent = 0.0
+        self._held = 0.0
+        self._lock = threading.Lock()
+
+    @property
+    def spent(self) -> float:
+        """Dollars booked so far."""
+        return self._spent
+
+    @property
+    def left(self) -> float:
+        """Dollars neither booked nor held; inf without a budget, below 0 after an act that ran over."""
+        return math.inf if self.budget is None else self.budget - self._spent - self._held
+
+    @contextmanager
+    def hold(self, who: str, dollars: float) -> Iterator[None]:
+        """Keep `dollars` aside while `who` acts. Raises BudgetExceeded before the act if they are not there."""
+        _check(dollars=dollars)
+        with self._lock:
+            if dollars > self.left + _ROUNDING * (self.budget or 0):
+                raise BudgetExceeded(who, self.budget, self._spent + self._held, dollars)
+            self._held += dollars
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held -= dollars
+
+    def add(self, entry: Entry) -> Entry:
+        """Book what an act took, within its `hold` or without one. Returns the entry."""
+        with self._lock:
+            self.entries.append(entry)
+            self._spent += entry.dollars
+        return entry
+
+    def totals(self) -> Entry:
+        """Everything together, as one entry called "total"."""
+        names = [field.name for field in fields(Entry) if field.name != "who"]
+        return Entry("total", **{name: sum(getattr(entry, name) for entry in self.entries) for name in names})
+
+    def table(self) -> pd.DataFrame:
+        """One row per actor, by name: calls, tokens, dollars, seconds, kwh, kg_co2e."""
+        columns = [field.name for field in fields(Entry)]
+        rows = pd.DataFrame([asdict(entry) for entry in self.entries], columns=columns)
+        table = rows.groupby("who", sort=True).sum()
+        return table.assign(kg_co2e=table["kwh"] * KG_PER_KWH)
+
+
+@dataclass
+class Timing:
+    """Seconds that a block took: on the clock, and of this process's CPU (all threads)."""
+
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+@contextmanager
+def timed() -> Iterator[Timing]:
+    """Measure a block; the `Timing` is filled when it ends, also by an error.
+
+    Child processes are not counted: each measures itself.
+    """
+    timing, wall, cpu = Timing(), time.perf_counter(), time.process_time()
+    try:
+        yield timing
+    finally:
+        timing.wall_seconds = time.perf_counter() - wall
+        timing.cpu_seconds = time.process_time() - cpu
+
+
+def measured_energy(cpu_seconds: float, watts_per_core: float = WATTS_PER_CORE) -> float:
+    """Energy in kWh of `cpu_seconds` of busy cores.
+
+    The seconds are measured, the watts are assumed: 10 W per busy core lies between a laptop's few and
+    a desktop's twenty. No meter is read and idle power is not counted: an order of magnitude.
+    """
+    _check(cpu_seconds=cpu_seconds, watts_per_core=watts_per_core)
+    return cpu_seconds * watts_per_core / 3.6e6  # 1 kWh is 3.6 million joules

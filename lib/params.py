@@ -1,0 +1,256 @@
+"""`params.yaml` as typed settings: units and bounds, and no silent mistakes.
+
+A knob that scales is a mapping {smoke, laptop, paper}; `resolve` picks the value of one profile. An
+unknown key, a wrong type or a value out of range stops the run with the key's path and what is
+allowed. `python -m lib.params` writes the resolved values of the chosen profile to a JSON file: the
+pipeline's stages depend on that file, so a change for one profile leaves the others up to date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from lib import store
+
+PROFILES = ("smoke", "laptop", "paper")
+ROOT = Path(__file__).resolve().parent.parent
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class ParamsError(ValueError):
+    """A mistake in the parameters; the message names the key, the value and what is allowed."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class EducationSettings(_Section):
+    """The student simulator; meanings in `lib.envs.education.EducationRules`."""
+
+    bank: str
+    topic: str
+    horizon: Count
+    questions: Annotated[int, Field(ge=1, le=32)]
+    discrimination: Positive
+    delta: Share
+    consecutive: Count
+    goal: Annotated[float, Field(gt=0, le=1)]
+    initial: Share
+    steps_per_level: Annotated[int, Field(ge=1, le=10)]
+    warmup: Literal["keep", "measure", "ncc"]
+    ncc_rule: Literal["at_or_above", "exact"]
+    ncc_scope: Literal["episode", "set"]
+    repeats: Literal["everywhere", "not_easy", "failed_only"]
+    difficulty: Literal["label", "calibrated"]
+    answers: str | None
+
+    @model_validator(mode="after")
+    def _reachable(self):
+        if self.initial >= self.goal:
+            raise ValueError(f"initial ({self.initial}) must be below goal ({self.goal})")
+        if self.difficulty == "calibrated" and self.answers is None:
+            raise ValueError("difficulty: calibrated needs the path of the answers file in `answers`")
+        return self
+
+
+class MinigridSettings(_Section):
+    """The composite room."""
+
+    horizon: Count
+    lava: Annotated[int, Field(ge=0, le=6)]
+
+
+class TourSettings(_Section):
+    """The first lesson: simulated students per strategy, points per side of the simplex."""
+
+    students: Annotated[int, Field(ge=10)]
+    weights: Annotated[int, Field(ge=2, le=20)]
+
+
+class PPOSettings(_Section):
+    """One PPO training; names and defaults follow Tables 6 and 7 of the policy orchestration paper.
+
+    timesteps: environment steps in all; rollout: steps between updates, over num_envs environments.
+    """
+
+    timesteps: Count
+    num_envs: Count
+    rollout: Count
+    minibatch: Annotated[int, Field(ge=2)]
+    epochs: Count
+    gamma: Annotated[float, Field(gt=0, le=1)]
+    gae_lambda: Share
+    clip: Annotated[float, Field(gt=0, lt=1)]
+    learning_rate: Positive
+    entropy: NotNegative
+    value: NotNegative
+    max_grad_norm: Positive
+    target_kl: Positive | None
+
+    @model_validator(mode="after")
+    def _divides(self):
+        if self.rollout % self.num_envs:
+            raise ValueError(f"rollout ({self.rollout}) must be a multiple of num_envs ({self.num_envs})")
+        if self.rollout % self.minibatch:
+            raise ValueError(f"rollout ({self.rollout}) must be a multiple of minibatch ({self.minibatch})")
+        return self
+
+
+class EducationZoo(_Section):
+    """Table 6: `single` trains SO-d1..3, MO-S and MO-RM, `mgda` trains MO-MGDA."""
+
+    single: PPOSettings
+    mgda: PPOSettings
+
+
+class MinigridZoo(_Section):
+    """Table 7; `common` in the file is merged into the four."""
+
+    navigate: PPOSettings
+    lava: PPOSettings
+    gold: PPOSettings
+    pseudo: PPOSettings
+
+    @model_validator(mode="before")
+    @classmethod
+    def _merge(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "common" not in value:
+            return value
+        common = value["common"]
+        rest = {name: part for name, part in value.items() if name != "common"}
+        return {name: {**common, **part} if isinstance(part, dict) else part for name, part in rest.items()}
+
+
+class ZooSettings(_Section):
+    """How policies are trained and judged."""
+
+    seeds: Annotated[int, Field(ge=1, le=100)]
+    jobs: Count | None
+    episodes: Annotated[int, Field(ge=2)]
+    education: EducationZoo
+    minigrid: MinigridZoo
+
+
+class Params(_Section):
+    """Everything in `params.yaml`, resolved for one profile."""
+
+    profile: Literal["smoke", "laptop", "paper"]
+    education: EducationSettings
+    minigrid: MinigridSettings
+    tour: TourSettings
+    zoo: ZooSettings
+
+
+def read(path: str | Path = ROOT / "params.yaml") -> dict[str, Any]:
+    """The file as plain Python values. YAML 1.2: `1e-4` is a number and `no` a word."""
+    path = Path(path)
+    if not path.exists():
+        raise ParamsError(f"{path} is missing; restore it with `git checkout {path.name}`")
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"))
+    except YAMLError as error:
+        raise ParamsError(f"{path} is not valid YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise ParamsError(f"{path} must hold sections such as `zoo:`, got {content!r}")
+    return content
+
+
+def resolve(content: Any, profile: str, path: str = "") -> Any:
+    """Replace every {smoke, laptop, paper} mapping by the value of `profile`."""
+    if not isinstance(content, dict):
+        return content
+    present = set(content) & set(PROFILES)
+    if present and set(content) != set(PROFILES):
+        raise ParamsError(
+            f"{path or 'params'}: a knob that scales needs exactly the keys {', '.join(PROFILES)}; "
+            f"got {', '.join(map(str, content))}"
+        )
+    if present:
+        return content[profile]
+    return {key: resolve(value, profile, f"{path}.{key}".lstrip(".")) for key, value in content.items()}
+
+
+def _explain(error: ValidationError, profile: str) -> ParamsError:
+    lines = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"]) or "params"
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"{key}: unknown key; remove it or correct its spelling")
+        elif problem["type"] == "missing":
+            lines.append(f"{key}: missing; every knob must be given")
+        else:
+            shown = "" if isinstance(problem["input"], dict) else f", got {problem['input']!r}"
+            lines.append(f"{key}: {problem['msg']}{shown}")
+    return ParamsError(f"params.yaml (profile {profile}):\n  " + "\n  ".join(lines))
+
+
+def validate(content: dict[str, Any], model: type[_Section] = Params, where: str = "") -> Any:
+    """`content` as a typed section. Raises ParamsError naming each wrong key, its value and the rule."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise _explain(error, where or str(content.get("profile", "?"))) from error
+
+
+def load(profile: str | None = None, path: str | Path = ROOT / "params.yaml") -> Params:
+    """The parameters of one profile; all three are checked, so that no mistake waits for later.
+
+    profile: None takes the environment's PROFILE, then the file's `profile`.
+    """
+    content = read(path)
+    chosen = profile or os.environ.get("PROFILE") or content.get("profile")
+    if chosen not in PROFILES:
+        raise ParamsError(f"profile: must be one of {', '.join(PROFILES)}, got {chosen!r}")
+    checked = {name: validate({**resolve(content, name), "profile": name}) for name in PROFILES}
+    return checked[chosen]
+
+
+def settings(**sections: dict[str, Any] | None) -> Params:
+    """The parameters that a notebook works with.
+
+    Each argument is a section as the runner hands it over, or None to take it from `params.yaml`; a
+    partial mapping such as zoo={"seeds": 1} changes only what it names.
+    """
+    profile = sections.pop("profile", None)
+    base = load(profile).model_dump()
+    known = set(base) - {"profile"}
+    if set(sections) - known:
+        raise ParamsError(f"unknown section {sorted(set(sections) - known)}; there are {sorted(known)}")
+    for name, section in sections.items():
+        base[name] = _overlay(base[name], section or {})
+    return validate(base, where=f"{base['profile']}, with the notebook's changes")
+
+
+def _overlay(base: Any, change: Any) -> Any:
+    if not (isinstance(base, dict) and isinstance(change, dict)):
+        return change
+    return base | {key: _overlay(base.get(key), value) for key, value in change.items()}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write the resolved parameters of a profile to a JSON file."""
+    parser = argparse.ArgumentParser(prog="python -m lib.params", description=main.__doc__)
+    parser.add_argument("--profile", choices=PROFILES, help="default: $PROFILE, then the file's own")
+    parser.add_argument("--out", default="data/settings.json", help="default: %(default)s")
+    options = parser.parse_args(arguments)
+    try:
+        store.write_json(options.out, load(options.profile).model_dump())
+    except ParamsError as error:
+        raise SystemExit(f"error: {error}") from None
+
+
+if __name__ == "__main__":
+    main()

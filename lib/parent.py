@@ -1,0 +1,36 @@
+"""No orphans: a process that is to die with the one that started it.
+
+Linux has a parent-death signal. Elsewhere a thread watches the parent's id twice a second.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Kill this process as soon as its parent is gone. Call it first thing in a child.
+
+    On Linux the signal is tied to the *thread* that started the child: start children from a
+    thread that lives as long as the process, such as the main one.
+    """
+    parent = os.getppid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died between the two lines
+            os.kill(os.getpid(), signal.SIGKILL)
+        return
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGKILL)

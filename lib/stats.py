@@ -1,0 +1,237 @@
+"""How results are judged: Pareto fronts, hypervolume, and intervals that admit what was sampled.
+
+Holds the dominance test of section 2.1 of the policy orchestration paper, the hypervolume and the
+sparsity that its section 4.1 reports, and the interquartile mean with stratified bootstrap intervals
+of Agarwal et al. 2021. Every objective is maximised.
+
+The paper computes the hypervolume over the union of single episodes. That is a best-of-N statistic:
+it grows with the number of episodes and hides poor averages. `hv_union` (with N fixed) and `hv_mean`
+(over mean vectors) stand side by side here so that no table has to choose one in silence.
+
+Left out: metrics of routers (cost-quality curves), significance tests, and any hidden random state -
+a caller hands in its generator, from `lib.seeds.rng`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import moocore
+import numpy as np
+from scipy import stats as scipy_stats
+
+DRAWS = 2_000  # bootstrap resamples (rliable's default)
+SUBSETS = 200  # random subsets of N episodes over which `hv_union` averages
+_CELLS = 2_000_000  # numbers held in memory at once while resampling
+
+Statistic = Callable[..., np.ndarray]  # called as statistic(sample, axis=-1)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A statistic and the interval around it; `lo` and `hi` are nan where one run gives none."""
+
+    value: float
+    lo: float
+    hi: float
+
+    def __str__(self) -> str:
+        if not self.known:
+            return f"{self.value:.2f} (one run, no interval)"
+        return f"{self.value:.2f} [{self.lo:.2f}, {self.hi:.2f}]"
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an interval at all."""
+        return bool(np.isfinite(self.lo) and np.isfinite(self.hi))
+
+    def excludes(self, number: float) -> bool:
+        """Whether `number` lies outside the interval; an unknown interval excludes nothing."""
+        return self.known and not self.lo <= number <= self.hi
+
+    def as_metrics(self, name: str) -> dict[str, float]:
+        """Flat keys for a metrics file: name, name_lo, name_hi (the last two only if known)."""
+        bounds = {f"{name}_lo": self.lo, f"{name}_hi": self.hi} if self.known else {}
+        return {name: self.value, **bounds}
+
+
+def _points(points: np.ndarray) -> np.ndarray:
+    """`points` as a finite (n, k) float array. Raises ValueError for anything else."""
+    points = np.asarray(points, dtype=float)
+    if points.ndim != 2 or points.shape[1] == 0:
+        raise ValueError(f"points must be an (n, k) array with k >= 1, got shape {points.shape}")
+    if not np.isfinite(points).all():
+        raise ValueError("points must be finite; a nan has no place in a dominance order")
+    return points
+
+
+def _reference(reference: np.ndarray, k: int) -> np.ndarray:
+    reference = np.asarray(reference, dtype=float)
+    if reference.shape != (k,):
+        raise ValueError(f"the reference must have {k} objectives like the points, got shape {reference.shape}")
+    return reference
+
+
+def pareto_front(points: np.ndarray) -> np.ndarray:
+    """Which points no other point dominates (section 2.1); of equal points the first is kept.
+
+    points: (n, k), maximised. Returns (n,) bool.
+    """
+    points = _points(points)
+    if len(points) == 0:
+        return np.zeros(0, dtype=bool)
+    return np.asarray(moocore.is_nondominated(points, maximise=True, keep_weakly=False), dtype=bool)
+
+
+def hypervolume(points: np.ndarray, reference: np.ndarray) -> float:
+    """Volume that the points dominate above the reference, HV(S) = vol(union of [reference, p]).
+
+    points: (n, k), maximised; reference: (k,). A point that is not above the reference in every
+    objective contributes nothing; no points give 0.
+    """
+    points = _points(points)
+    reference = _reference(reference, points.shape[1])
+    above = points[(points > reference).all(axis=1)]
+    if len(above) == 0:
+        return 0.0
+    return float(moocore.hypervolume(above, ref=reference, maximise=True))
+
+
+def hv_union(
+    episodes: np.ndarray,
+    reference: np.ndarray,
+    n_fixed: int | None = None,
+    rng: np.random.Generator | None = None,
+    subsets: int = SUBSETS,
+) -> float:
+    """Hypervolume of the union of N single episodes: the paper's estimator, a best-of-N statistic.
+
+    episodes: (n, k), one return vector per episode. With `n_fixed` = N < n it is the mean over
+    `subsets` random choices of N episodes, so that methods with different numbers of episodes can
+    be compared. It grows with N: two values with different N say nothing about each other.
+    Raises ValueError if N is outside 1..n, or if episodes must be chosen and there is no generator.
+    """
+    episodes = _points(episodes)
+    n = len(episodes)
+    n_fixed = n if n_fixed is None else n_fixed
+    if not 1 <= n_fixed <= n:
+        raise ValueError(f"n_fixed must be between 1 and the {n} episodes there are, got {n_fixed}")
+    if n_fixed == n:
+        return hypervolume(episodes, reference)
+    if rng is None:
+        raise ValueError(f"choosing {n_fixed} of {n} episodes needs a generator (lib.seeds.rng)")
+    chosen = (rng.choice(n, size=n_fixed, replace=False) for _ in range(subsets))
+    return float(np.mean([hypervolume(episodes[rows], reference) for rows in chosen]))
+
+
+def hv_by_seed(means_by_seed: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """Hypervolume of each seed's mean vector or vectors, (s,); what `hv_mean` averages.
+
+    means_by_seed: (s, k) for one policy per seed, or (s, p, k) for a front of p policies per seed.
+    """
+    means = np.asarray(means_by_seed, dtype=float)
+    if means.ndim not in (2, 3):
+        raise ValueError(f"means_by_seed must be (s, k) or (s, p, k), got shape {means.shape}")
+    fronts = means[:, None, :] if means.ndim == 2 else means
+    return np.array([hypervolume(front, reference) for front in fronts])
+
+
+def hv_mean(means_by_seed: np.ndarray, reference: np.ndarray) -> float:
+    """Hypervolume of what a method reaches on average: the mean over seeds of each seed's HV.
+
+    means_by_seed: (s, k) mean return vector of each seed, or (s, p, k) for a front of p policies.
+    Unlike `hv_union` it does not grow with episodes or seeds. `mean_interval(hv_by_seed(...))` gives
+    its interval.
+    """
+    return float(hv_by_seed(means_by_seed, reference).mean())
+
+
+def cardinality(points: np.ndarray) -> int:
+    """Number of points on the front of `points` (n, k)."""
+    return int(pareto_front(points).sum())
+
+
+def sparsity(points: np.ndarray) -> float:
+    """Mean squared gap along the front, 1/(|S|-1) sum_j sum_i (S_j(i) - S_j(i+1))^2 (section 4.1).
+
+    points: (n, k); the front S is taken first and every objective j sorted on its own. A front of
+    one point scores 0, the best value there is, for showing no trade-off at all: never rank by
+    sparsity alone, print it beside `hypervolume` and `cardinality`.
+    """
+    points = _points(points)
+    front = np.sort(points[pareto_front(points)], axis=0)
+    if len(front) < 2:
+        return 0.0
+    return float((np.diff(front, axis=0) ** 2).sum() / (len(front) - 1))
+
+
+def iqm(values: np.ndarray, axis: int | None = None) -> np.ndarray | float:
+    """Interquartile mean: the mean of the middle half, a quarter of the values cut off at each end.
+
+    values: any shape; axis None takes all values together, as rliable does. With fewer than four
+    values nothing is cut off.
+    """
+    return scipy_stats.trim_mean(values, proportiontocut=0.25, axis=axis)
+
+
+def _resampled(values: np.ndarray, statistic: Statistic, rng: np.random.Generator, draws: int) -> np.ndarray:
+    """The statistic of `draws` stratified resamples of `values` (s, n): (draws,).
+
+    Each column is a stratum and its s runs are drawn anew on their own, with replacement.
+    """
+    runs, strata = values.shape
+    at_once = max(1, _CELLS // values.size)
+    columns = np.arange(strata)
+    found = []
+    for first in range(0, draws, at_once):
+        size = min(at_once, draws - first)
+        rows = rng.integers(runs, size=(size, runs, strata))
+        found.append(statistic(values[rows, columns].reshape(size, -1), axis=-1))
+    return np.concatenate(found)
+
+
+def bootstrap_interval(
+    values: np.ndarray,
+    statistic: Statistic,
+    rng: np.random.Generator,
+    level: float = 0.95,
+    draws: int = DRAWS,
+) -> Interval:
+    """Percentile interval of a statistic by the stratified bootstrap (Agarwal et al. 2021).
+
+    values: (s,) runs, or (s, n) runs x strata (tasks, objectives, topics); only the runs of a
+    stratum are exchanged with one another. statistic: called as `statistic(sample, axis=-1)`, such as
+    np.mean, np.median or `iqm`. One run gives no interval: lo and hi are nan. Percentile intervals
+    are too narrow for a handful of runs (they cover 0.83 instead of 0.95 at s = 5).
+    Raises ValueError for an empty or non-finite array or a level outside (0, 1).
+    """
+    values = np.asarray(values, dtype=float)
+    if values.ndim not in (1, 2) or values.size == 0 or not np.isfinite(values).all():
+        raise ValueError(f"values must be a finite (s,) or (s, n) array, got shape {values.shape}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+    values = values.reshape(len(values), -1)
+    value = float(statistic(values.reshape(-1), axis=-1))
+    if len(values) == 1:
+        return Interval(value, np.nan, np.nan)
+    found = _resampled(values, statistic, rng, draws)
+    lo, hi = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(value, float(lo), float(hi))
+
+
+def mean_interval(values: np.ndarray, rng: np.random.Generator, level: float = 0.95) -> Interval:
+    """The mean of `values` (s,) or (s, n) and its stratified bootstrap interval."""
+    return bootstrap_interval(values, np.mean, rng, level)
+
+
+def paired_difference(a: np.ndarray, b: np.ndarray, rng: np.random.Generator, level: float = 0.95) -> Interval:
+    """Mean of a - b over pairs that share a seed, with its interval; excludes(0) says they differ.
+
+    a, b: (s,) or (s, n), row i of both from the same seed. Pairing removes what the seeds have in
+    common. Raises ValueError where the shapes differ.
+    """
+    a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    if a.shape != b.shape:
+        raise ValueError(f"pairs need equal shapes, got {a.shape} and {b.shape}")
+    return mean_interval(a - b, rng, level)

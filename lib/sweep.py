@@ -1,0 +1,142 @@
+"""Map a function over cells, in processes, one file per finished cell.
+
+A cell is one arm, one seed, one configuration: an independent piece of a sweep. Its result is
+whatever files the function writes, its receipt a JSON file written last. A sweep that is run again
+skips the cells with a receipt, so it resumes; a cell whose name or settings differ has another
+receipt. Processes come from joblib (`loky` here, any other registered backend on a cluster), one
+thread each; they die with the process that started them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import joblib
+
+from lib import store
+from lib.parent import die_with_parent
+
+
+@dataclass(frozen=True)
+class Cell:
+    """name: a path-like label, unique in the sweep; settings: what decides the result (JSON)."""
+
+    name: str
+    settings: dict[str, Any]
+
+    @property
+    def digest(self) -> str:
+        return store.sha256_json([self.name, self.settings])[:16]
+
+    def folder(self, root: Path) -> Path:
+        """Where the cell keeps its files: a different place for different settings."""
+        return root / f"{self.name.replace('/', '-')}-{self.digest}"
+
+
+class Progress:
+    """Tells how far a cell is, through a small file that the runner's progress line reads."""
+
+    def __init__(self, path: str | Path | None, total: float, every: float = 1.0) -> None:
+        self.path, self.total, self.every, self.last = path, total, every, 0.0
+
+    def __call__(self, done: float) -> None:
+        now = time.monotonic()
+        if self.path is not None and (now - self.last >= self.every or done >= self.total):
+            self.last = now
+            store.write_json(self.path, {"done": done, "total": self.total})
+
+
+def _in_worker(work, cell: Cell, root: Path) -> dict[str, Any]:
+    folder = cell.folder(root)
+    receipt = folder / "done.json"
+    started = time.perf_counter()
+    result = work(cell, folder, Progress(folder / "progress.json", 1.0))
+    return store.read_json(store.write_json(receipt, {"result": result, "seconds": time.perf_counter() - started}))
+
+
+def _worker_setup() -> None:
+    os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+    die_with_parent()
+
+
+def finished(cell: Cell, root: Path) -> dict[str, Any] | None:
+    """The receipt of a finished cell ({"result", "seconds"}), or None."""
+    receipt = cell.folder(Path(root)) / "done.json"
+    return store.read_json(receipt) if receipt.exists() else None
+
+
+def run(
+    work: Callable[[Cell, Path, Progress], Any],
+    cells: Sequence[Cell],
+    root: str | Path,
+    jobs: int | None = None,
+    label: str = "cells",
+    backend: str = "loky",
+) -> list[dict[str, Any]]:
+    """Receipts of all cells, in order; those not finished yet are run, `jobs` at a time.
+
+    work(cell, folder, progress): writes its files under `folder`, calls progress(fraction), returns
+    something JSON can hold. It must be importable by name. Raises ValueError on two cells of one
+    name, and whatever `work` raises, after the cells that were running have been stopped.
+    """
+    root = Path(root)
+    names = [cell.name for cell in cells]
+    if len(set(names)) < len(names):
+        raise ValueError(f"cell names must differ, got {sorted(n for n in names if names.count(n) > 1)}")
+    todo = [cell for cell in cells if finished(cell, root) is None]
+    if todo:
+        with _Watcher(cells, root, label):
+            _run_all(work, todo, root, min(jobs or os.cpu_count() or 1, len(todo)), backend)
+    return [finished(cell, root) for cell in cells]
+
+
+def _run_all(work, todo: list[Cell], root: Path, jobs: int, backend: str) -> None:
+    if jobs == 1:
+        for cell in todo:
+            _in_worker(work, cell, root)
+        return
+    options = {"initializer": _worker_setup} if backend == "loky" else {}
+    with joblib.parallel_config(backend=backend, n_jobs=jobs, **options):
+        joblib.Parallel(batch_size=1, pre_dispatch="all")(joblib.delayed(_in_worker)(work, cell, root) for cell in todo)
+
+
+class _Watcher:
+    """Adds up the cells' progress files for the runner's progress line (BENCH_PROGRESS)."""
+
+    def __init__(self, cells: Sequence[Cell], root: Path, label: str) -> None:
+        self.cells, self.root, self.label = cells, root, label
+        self.target = os.environ.get("BENCH_PROGRESS")
+
+    def __enter__(self):
+        import threading
+
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self._loop, daemon=True)
+        if self.target:
+            self.thread.start()
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self.stop.set()
+        if self.target:
+            self.thread.join()
+            Path(self.target).unlink(missing_ok=True)
+
+    def _loop(self) -> None:
+        while not self.stop.wait(1.0):
+            done = sum(self._fraction(cell) for cell in self.cells)
+            store.write_json(self.target, {"label": self.label, "done": done, "total": len(self.cells)})
+
+    def _fraction(self, cell: Cell) -> float:
+        if finished(cell, self.root) is not None:
+            return 1.0
+        progress = cell.folder(self.root) / "progress.json"
+        if not progress.exists():
+            return 0.0
+        report = store.read_json(progress)
+        return min(1.0, report["done"] / report["total"])

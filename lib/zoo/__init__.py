@@ -1,0 +1,1 @@
+"""Single-objective policies and the multi-objective references: training, files, cards."""

@@ -1,0 +1,167 @@
+"""Actor-critic networks, several of one shape stacked along a leading axis.
+
+The architectures are stable-baselines3's `MlpPolicy` (separate 64-64 tanh nets) and its `CnnPolicy`
+with the small MiniGrid extractor (three 2x2 convolutions, 16/32/64 channels, 128 features), on which
+stable-baselines3 puts the same 64-64 nets unless told otherwise. What is
+different is the axis K in front of every parameter: K policies are one batched matrix product, so
+that small networks do not drown in the overhead of calling the library. Parameters carry
+stable-baselines3's names and, outside, its layout: a saved policy loads into its `PPO` as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lib import seeds
+
+Params = Mapping[str, Tensor]
+
+
+class Network(Protocol):
+    """A family of stacked networks; `shapes` gives one policy's parameters, without the axis K."""
+
+    actions: int
+    values: int
+    costly: bool  # whether it pays to look for equal inputs before computing
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]: ...
+
+    def prepare(self, observation: np.ndarray) -> Tensor:
+        """Observations (K, N, ...) as the input of `forward`; done once per rollout."""
+        ...
+
+    def forward(self, params: Params, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (K, N, A) and values (K, N, V) of inputs (K, N, ...)."""
+        ...
+
+
+def _linear(x: Tensor, params: Params, name: str) -> Tensor:
+    """x (K, N, in) through K linear layers; weights are (K, out, in) as in torch."""
+    return torch.baddbmm(params[f"{name}.bias"].unsqueeze(1), x, params[f"{name}.weight"].transpose(1, 2))
+
+
+def _orthogonal(shape: tuple[int, ...], gain: float, rng: np.random.Generator) -> np.ndarray:
+    """An orthogonal matrix by QR, as torch.nn.init.orthogonal_ makes it, from our generator."""
+    rows, columns = shape[0], int(np.prod(shape[1:]))
+    tall = rng.standard_normal((max(rows, columns), min(rows, columns)))
+    q, r = np.linalg.qr(tall)
+    q = q * np.sign(np.diag(r))
+    return (gain * (q if rows >= columns else q.T)).reshape(shape).astype(np.float32)
+
+
+def initial(network: Network, *name: str | int, seed: int) -> dict[str, np.ndarray]:
+    """Initial parameters of one policy: stable-baselines3's orthogonal gains, biases 0."""
+    rng = seeds.rng(*name, "initial", seed=seed)
+    gains = {"action_net": 0.01, "value_net": 1.0}
+    out = {}
+    for parameter, shape in network.shapes.items():
+        gain = gains.get(parameter.split(".")[0], np.sqrt(2))
+        bias = parameter.endswith("bias")
+        out[parameter] = np.zeros(shape, np.float32) if bias else _orthogonal(shape, gain, rng)
+    return out
+
+
+def _head_shapes(inputs: int, hidden: tuple[int, ...], actions: int, values: int) -> dict[str, tuple[int, ...]]:
+    out: dict[str, tuple[int, ...]] = {}
+    for part in ("policy_net", "value_net"):
+        width = inputs
+        for i, size in enumerate(hidden):
+            name = f"mlp_extractor.{part}.{2 * i}"
+            out |= {f"{name}.weight": (size, width), f"{name}.bias": (size,)}
+            width = size
+    for name, size in (("action_net", actions), ("value_net", values)):
+        out |= {f"{name}.weight": (size, width), f"{name}.bias": (size,)}
+    return out
+
+
+def _heads(x: Tensor, params: Params, depth: int) -> tuple[Tensor, Tensor]:
+    """Separate tanh nets for actor and critic over x (K, N, in): logits and values."""
+    pi = vf = x
+    for i in range(depth):
+        pi = torch.tanh(_linear(pi, params, f"mlp_extractor.policy_net.{2 * i}"))
+        vf = torch.tanh(_linear(vf, params, f"mlp_extractor.value_net.{2 * i}"))
+    return _linear(pi, params, "action_net"), _linear(vf, params, "value_net")
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """`MlpPolicy`: separate tanh nets for actor and critic; `values` critic heads."""
+
+    inputs: int
+    actions: int
+    values: int = 1
+    hidden: tuple[int, ...] = (64, 64)
+    costly: ClassVar[bool] = False
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return _head_shapes(self.inputs, self.hidden, self.actions, self.values)
+
+    def prepare(self, observation: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(observation, dtype=np.float32))
+
+    def forward(self, params: Params, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        return _heads(inputs, params, len(self.hidden))
+
+
+@dataclass(frozen=True)
+class Cnn:
+    """`CnnPolicy` over a 7x7x3 MiniGrid view, features shared by actor and critic.
+
+    A 2x2 convolution is a matrix product over patches. Inside, weights keep torch's (out, in, 2, 2)
+    layout, and the first patches are cut once per rollout by `prepare`.
+    """
+
+    actions: int
+    values: int = 1
+    channels: tuple[int, ...] = (3, 16, 32, 64)
+    side: int = 7
+    features: int = 128
+    hidden: tuple[int, ...] = (64, 64)
+    costly: ClassVar[bool] = True
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        out: dict[str, tuple[int, ...]] = {}
+        for i, (inner, outer) in enumerate(zip(self.channels, self.channels[1:], strict=False)):
+            name = f"features_extractor.cnn.{2 * i}"
+            out |= {f"{name}.weight": (outer, inner, 2, 2), f"{name}.bias": (outer,)}
+        flat = self.channels[-1] * (self.side - 3) ** 2
+        out |= {"features_extractor.linear.0.weight": (self.features, flat)}
+        out |= {"features_extractor.linear.0.bias": (self.features,)}
+        return out | _head_shapes(self.features, self.hidden, self.actions, self.values)
+
+    def prepare(self, observation: np.ndarray) -> Tensor:
+        """(K, N, 7, 7, 3) uint8 to patches (K, N, 36, 12) float32; pixels are not rescaled."""
+        x = torch.from_numpy(np.ascontiguousarray(observation)).float()
+        return _patches(x)
+
+    def forward(self, params: Params, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        count, batch = inputs.shape[:2]
+        x, side = inputs, self.side - 1
+        for i, outer in enumerate(self.channels[1:]):
+            if i:
+                x = _patches(x.view(count, batch, side, side, -1))
+                side -= 1
+            x = _linear(x.flatten(1, 2), _as_matrix(params, f"features_extractor.cnn.{2 * i}"), "").relu()
+            x = x.view(count, batch, side * side, outer)
+        x = x.transpose(2, 3).flatten(2)  # torch flattens channels first
+        return _heads(_linear(x, params, "features_extractor.linear.0").relu(), params, len(self.hidden))
+
+
+def _patches(x: Tensor) -> Tensor:
+    """All 2x2 patches of (K, N, s, s, c) as (K, N, (s-1)^2, 4c), in the order of `_as_matrix`."""
+    corners = [x[:, :, :-1, :-1], x[:, :, :-1, 1:], x[:, :, 1:, :-1], x[:, :, 1:, 1:]]
+    return torch.cat(corners, dim=-1).flatten(2, 3)
+
+
+def _as_matrix(params: Params, name: str) -> dict[str, Tensor]:
+    weight = params[f"{name}.weight"]  # (K, out, in, 2, 2) -> (K, out, 2*2*in)
+    return {".weight": weight.permute(0, 1, 3, 4, 2).flatten(2), ".bias": params[f"{name}.bias"]}

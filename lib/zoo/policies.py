@@ -1,0 +1,122 @@
+"""A trained policy: its network, its parameters, and how it is kept on disk.
+
+A policy is two files: `<name>.safetensors` with the parameters under stable-baselines3's names, and
+`<name>.json` saying which network they belong to. Neither can run code when it is read; anything
+else, a pickle above all, is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lib import store
+from lib.zoo.networks import Cnn, Mlp, Network
+from lib.zoo.ppo import sample
+
+FORMAT = 1
+_NETWORKS = {"Mlp": Mlp, "Cnn": Cnn}
+
+
+class PolicyError(ValueError):
+    """A policy file that cannot be trusted or does not fit; the message names file and remedy."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """name: as in the paper's tables; params: parameter name -> array; about: JSON facts (seed, ...)."""
+
+    name: str
+    domain: str
+    network: Network
+    params: dict[str, np.ndarray]
+    about: dict[str, Any]
+
+    @cached_property
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        return {name: torch.from_numpy(array).unsqueeze(0) for name, array in self.params.items()}
+
+    @torch.no_grad()
+    def log_probs(self, observation: np.ndarray) -> torch.Tensor:
+        """Log-probabilities of the actions, (N, A), for observations (N, ...)."""
+        inputs = self.network.prepare(np.asarray(observation)[None])
+        return self.network.forward(self._tensors, inputs)[0][0].log_softmax(-1)
+
+    def act(self, observation: np.ndarray, draws: np.ndarray | None = None) -> np.ndarray:
+        """Actions (N,) for observations (N, ...): sampled with `draws` (N,) in [0, 1), greedy without."""
+        log_probs = self.log_probs(observation)
+        if draws is None:
+            return log_probs.argmax(-1).numpy()
+        return sample(log_probs, torch.from_numpy(np.asarray(draws))).numpy()
+
+
+def save(policy: Policy, folder: str | Path, file: str | None = None) -> Path:
+    """Write the policy's two files; returns the JSON's path. The tensors go first."""
+    stem = Path(folder) / (file or policy.name)
+    tensors = store.write_tensors(stem.with_name(stem.name + ".safetensors"), policy.params)
+    network = {"type": type(policy.network).__name__, **asdict(policy.network)}
+    facts = {"format": FORMAT, "name": policy.name, "domain": policy.domain, "network": network}
+    facts |= {"about": policy.about, "sha256": store.sha256_file(tensors)}
+    return store.write_json(stem.with_name(stem.name + ".json"), facts)
+
+
+def load(path: str | Path) -> Policy:
+    """Read a policy from its JSON file (the tensors lie beside it).
+
+    Raises PolicyError if a file is missing, is not what it should be, has been changed since it was
+    written, or holds parameters of another shape or that are not finite.
+    """
+    path = Path(path)
+    facts = _facts(path)
+    network = _network(path, facts["network"])
+    tensors_path = path.with_suffix(".safetensors")
+    if not tensors_path.exists():
+        raise PolicyError(f"{tensors_path} is missing; train the zoo again with `make repro`")
+    try:
+        params = store.read_tensors(tensors_path)
+    except ValueError as error:
+        raise PolicyError(f"{error}: a policy is never unpickled") from error
+    if store.sha256_file(tensors_path) != facts["sha256"]:
+        raise PolicyError(f"{tensors_path} is not the file that {path.name} describes; train the zoo again")
+    _check(tensors_path, network, params)
+    return Policy(facts["name"], facts["domain"], network, params, facts["about"])
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    if path.suffix != ".json":
+        raise PolicyError(f"{path}: a policy is loaded from its .json file; pickles and zips are refused")
+    if not path.exists():
+        raise PolicyError(f"{path} is missing; train the zoo with `make repro`")
+    try:
+        facts = store.read_json(path)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise PolicyError(f"{path} is not a policy description: {error}") from error
+    needed = {"format", "name", "domain", "network", "about", "sha256"}
+    if not isinstance(facts, dict) or not needed <= set(facts) or facts["format"] != FORMAT:
+        raise PolicyError(f"{path} is not a policy description of format {FORMAT} with {sorted(needed)}")
+    return facts
+
+
+def _network(path: Path, about: dict[str, Any]) -> Network:
+    about = {name: tuple(value) if isinstance(value, list) else value for name, value in about.items()}
+    kind = about.pop("type", None)
+    try:
+        return _NETWORKS[kind](**about)
+    except (KeyError, TypeError) as error:
+        raise PolicyError(f"{path}: network must be one of {sorted(_NETWORKS)}, got {kind!r} ({error})") from error
+
+
+def _check(path: Path, network: Network, params: dict[str, np.ndarray]) -> None:
+    for name, shape in network.shapes.items():
+        found = params[name].shape if name in params else None
+        if found != shape:
+            raise PolicyError(f"{path}: {name} must have shape {shape}, found {found}")
+        if not np.isfinite(params[name]).all():
+            raise PolicyError(f"{path}: {name} holds values that are not finite")
+    if len(params) > len(network.shapes):
+        raise PolicyError(f"{path}: unexpected parameters {sorted(set(params) - set(network.shapes))}")

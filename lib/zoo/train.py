@@ -1,0 +1,114 @@
+"""Train a zoo: every policy, every seed, in parallel processes that resume.
+
+One cell of the sweep is one stack of recipes under one seed. Its working files live under
+`data/runs` and survive a kill; the finished zoo, policies and curves, is written to `data/zoo`.
+Evaluation and cards come afterwards (`evaluate`, `cards`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from lib import params as parameters
+from lib import store, sweep
+from lib.params import ROOT, Params
+from lib.zoo import policies
+from lib.zoo.ppo import MGDA, PPO, Arm
+from lib.zoo.recipes import Recipe, make_batch, recipes
+
+_SOURCES = ("lib/envs", "lib/zoo", "lib/seeds.py")  # what a policy depends on besides its settings
+
+
+@dataclass(frozen=True)
+class Zoo:
+    """A trained zoo: policies[name][seed], training curves, and seconds by stack and seed."""
+
+    domain: str
+    policies: dict[str, list[policies.Policy]]
+    curves: pd.DataFrame
+    seconds: pd.DataFrame
+
+
+def stacks(params: Params, domain: str) -> dict[str, list[Recipe]]:
+    """Recipes by stack."""
+    out: dict[str, list[Recipe]] = {}
+    for recipe in recipes(params, domain):
+        out.setdefault(recipe.stack, []).append(recipe)
+    return out
+
+
+def learner(params: Params, stack: list[Recipe], seed: int) -> PPO:
+    """The PPO (or MGDA) that trains one stack under one seed."""
+    arms = [Arm(recipe.name, seed, recipe.objective, recipe.settings) for recipe in stack]
+    tasks = [recipe.task for recipe in stack for _ in range(recipe.settings.num_envs)]
+    env = make_batch(params, stack[0].domain, tasks)
+    method = MGDA if stack[0].network.values > 1 else PPO
+    return method(arms, stack[0].network, env, stack[0].domain)
+
+
+def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
+    """Train one stack under one seed; leaves policies and curve in `folder`."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)  # Adam's moments of idle weights decay into slow denormal numbers
+    params = parameters.validate(cell.settings["params"])
+    domain, seed = cell.settings["domain"], cell.settings["seed"]
+    stack = stacks(params, domain)[cell.settings["stack"]]
+    ppo = learner(params, stack, seed)
+    checkpoint = folder / "checkpoint.safetensors"
+    ppo.train(checkpoint, progress)
+    for k, recipe in enumerate(stack):
+        about = {"seed": seed, "task": recipe.task, "settings": recipe.settings.model_dump()}
+        policies.save(policies.Policy(recipe.name, domain, recipe.network, ppo.parameters(k), about), folder)
+    store.write_parquet(folder / "curve.parquet", ppo.curve().assign(seed=seed))
+    checkpoint.unlink(missing_ok=True)
+    return {"updates": ppo.updates}
+
+
+def cells(params: Params, domain: str) -> list[sweep.Cell]:
+    """The cells of a domain's sweep; the longest first, so that no process waits at the end."""
+    relevant = params.model_dump()
+    relevant["zoo"] = {domain: relevant["zoo"][domain], "seeds": 1, "jobs": None, "episodes": 2}
+    relevant["zoo"] = params.zoo.model_dump() | relevant["zoo"]
+    sources = store.sha256_sources(*(ROOT / place for place in _SOURCES))
+    common = {"params": relevant, "domain": domain, "sources": sources, "torch": torch.__version__}
+    return [
+        sweep.Cell(f"{domain}/{stack}/seed-{seed}", common | {"stack": stack, "seed": seed})
+        for stack in stacks(params, domain)
+        for seed in range(params.zoo.seeds)
+    ]
+
+
+def build(params: Params, domain: str, out: str | Path, runs: str | Path = "data/runs/zoo") -> Zoo:
+    """Train what is not trained yet and write the domain's zoo under `out`/`domain`."""
+    todo = cells(params, domain)
+    receipts = sweep.run(train_cell, todo, runs, params.zoo.jobs, label=f"training the {domain} zoo")
+    rows, curves = [], []
+    trained: dict[str, list[policies.Policy]] = {recipe.name: [] for recipe in recipes(params, domain)}
+    for cell, receipt in zip(todo, receipts, strict=True):
+        folder, seed = cell.folder(Path(runs)), cell.settings["seed"]
+        for recipe in stacks(params, domain)[cell.settings["stack"]]:
+            policy = policies.load(folder / f"{recipe.name}.json")
+            policies.save(policy, Path(out) / domain / recipe.name, f"seed-{seed}")
+            trained[recipe.name].append(policy)
+        curves.append(store.read_parquet(folder / "curve.parquet"))
+        rows.append({"stack": cell.settings["stack"], "seed": seed, "seconds": receipt["seconds"]})
+    curve = pd.concat(curves, ignore_index=True)
+    store.write_parquet(Path(out) / domain / "curves.parquet", curve)
+    return Zoo(domain, trained, curve, pd.DataFrame(rows))
+
+
+def load(domain: str, root: str | Path = "data/zoo") -> dict[str, list[policies.Policy]]:
+    """The trained policies of a domain, by name and seed. Raises PolicyError where there are none."""
+    folder = Path(root) / domain
+    if not folder.is_dir():
+        raise policies.PolicyError(f"{folder} is missing; train the zoo with `make repro`")
+    names = sorted(place.name for place in folder.iterdir() if place.is_dir())
+    return {n: [policies.load(p) for p in sorted((folder / n).glob("seed-*.json"), key=_seed)] for n in names}
+
+
+def _seed(path: Path) -> int:
+    return int(path.stem.removeprefix("seed-"))

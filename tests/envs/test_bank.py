@@ -1,0 +1,219 @@
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+
+from lib.envs import bank as bank_module
+from lib.envs.bank import TOPICS, BankError, calibrate, calibrated_levels, load_bank, save_bank
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = ROOT / "data/bank/mathe_items.csv"
+REAL = ROOT / "../shared/data/mathe_bank/math.csv"
+ANSWERS = ROOT / "../shared/data/mathe/MathE dataset.csv"
+
+COUNTS = {  # facts of the real bank, levels 1..6
+    "Analytic Geometry": [31, 11, 17, 0, 0, 0],
+    "Complex Numbers": [15, 17, 13, 19, 10, 16],
+    "Differential Equations": [28, 20, 13, 0, 0, 0],
+    "Differentiation": [38, 48, 43, 41, 26, 0],
+    "Discrete Mathematics": [44, 25, 24, 33, 0, 0],
+    "Fundamental Mathematics": [25, 48, 37, 41, 15, 26],
+    "Graph Theory": [19, 15, 16, 29, 2, 0],
+    "Integration": [98, 79, 66, 83, 12, 0],
+    "Linear Algebra": [74, 67, 72, 81, 17, 0],
+    "Numerical Methods": [10, 12, 10, 10, 0, 0],
+    "Optimization": [26, 45, 31, 12, 18, 0],
+    "Probability": [12, 14, 11, 11, 25, 0],
+    "Real Functions of Several Variables": [22, 16, 16, 14, 13, 0],
+    "Real Functions of a Single Variable": [26, 25, 20, 0, 0, 0],
+    "Statistics": [9, 19, 10, 13, 9, 0],
+}
+needs_real = pytest.mark.skipif(not REAL.is_file(), reason="the real MathE bank is not beside the repository")
+needs_answers = pytest.mark.skipif(not ANSWERS.is_file(), reason="the UCI answers file is not beside the repository")
+
+
+def written(tmp_path: Path, text: str, name: str = "bank.csv", encoding: str = "utf-8") -> Path:
+    path = tmp_path / name
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def small_bank(tmp_path: Path, rows: str) -> bank_module.Bank:
+    return load_bank(written(tmp_path, "id;difficulty_level;topic_name\n" + rows))
+
+
+def answers_file(tmp_path: Path, rows: list[tuple[int, int, int]]) -> Path:
+    """Rows of (student, question, right) in the columns of the UCI file."""
+    head = "Student ID;Student Country;Question ID;Type of Answer;Question Level;Topic;Subtopic;Keywords\n"
+    lines = [f"{student};España;{question};{right};Basic;x;y;z" for student, question, right in rows]
+    return written(tmp_path, head + "\n".join(lines), "answers.csv", "latin-1")
+
+
+@pytest.mark.parametrize("path", [SHIPPED, pytest.param(REAL, marks=needs_real)], ids=["shipped", "real"])
+def test_counts_per_topic_and_level_are_those_of_the_real_bank(path):
+    bank = load_bank(path)
+    assert len(bank) == 1_913
+    assert {topic: row.tolist() for topic, row in bank.counts().iterrows()} == COUNTS
+
+
+@needs_real
+def test_shipped_and_real_bank_are_the_same_table():
+    pd.testing.assert_frame_equal(load_bank(SHIPPED).table(), load_bank(REAL).table())
+
+
+@needs_real
+def test_shipped_file_is_what_the_real_one_writes(tmp_path):
+    assert save_bank(load_bank(REAL), tmp_path / "items.csv").read_bytes() == SHIPPED.read_bytes()
+
+
+def test_shipped_file_holds_no_texts():
+    assert SHIPPED.read_text().splitlines()[0] == "id;difficulty_level;topic_name"
+
+
+def test_a_topic_is_a_bank_of_its_own():
+    algebra = load_bank(SHIPPED).topic("Linear Algebra")
+    assert len(algebra) == 311 and set(algebra.topics) == {"Linear Algebra"}
+    assert np.bincount(algebra.levels, minlength=7)[1:].tolist() == COUNTS["Linear Algebra"]
+    assert algebra.counts().to_numpy().sum() == 311
+
+
+def test_a_bank_survives_writing_and_reading(tmp_path):
+    bank = load_bank(SHIPPED)
+    again = load_bank(save_bank(bank, tmp_path / "again.csv"))
+    pd.testing.assert_frame_equal(again.table(), bank.table())
+
+
+def test_order_of_lines_other_columns_quotes_and_byte_order_mark_do_not_matter(tmp_path):
+    text = '\ufefftopic_name;question;difficulty_level;id\r\n"Statistics ";"a;\r\nb";2;9\r\nOptimization;;1;3\r\n'
+    bank = load_bank(written(tmp_path, text))
+    assert bank.ids.tolist() == [3, 9] and bank.levels.tolist() == [1, 2]
+    assert bank.topics.tolist() == ["Optimization", "Statistics"]
+
+
+@pytest.mark.parametrize(
+    "text, parts",
+    [
+        ("", ["no column id, difficulty_level, topic_name", "found nothing"]),
+        ("id;difficulty_level;topic_name\n", ["no rows"]),
+        (
+            "id;level;topic_name\n1;1;Statistics",
+            ["no column difficulty_level", "found id, level, topic_name"],
+        ),
+        ("id,difficulty_level,topic_name\n", ["separator `;`"]),
+        ("id;difficulty_level;topic_name\n1;1;Statistics\n2;7;Statistics", ["line 3", "1 to 6", "'7'"]),
+        ("id;difficulty_level;topic_name\n1;0;Statistics", ["line 2", "'0'"]),
+        ("id;difficulty_level;topic_name\n1;2.0;Statistics", ["line 2", "'2.0'"]),
+        ("id;difficulty_level;topic_name\n1;;Statistics", ["line 2", "''"]),
+        ("id;difficulty_level;topic_name\n1;1", ["line 2", "topic ''"]),
+        ("id;difficulty_level;topic_name\n1;1;Statistic", ["line 2", "did you mean 'Statistics'", *TOPICS]),
+        ("id;difficulty_level;topic_name\n5;1;Statistics\n5;1;Statistics", ["line 3", "id 5", "line 2"]),
+        ("id;difficulty_level;topic_name\n;1;Statistics", ["line 2", "id is empty"]),
+        ("id;difficulty_level;topic_name\nQ1;1;Statistics", ["line 2", "integer", "'Q1'"]),
+        ('id;difficulty_level;topic_name\n1;1;"Statistics', ["after line 1", "unexpected end of data"]),
+    ],
+)
+def test_a_broken_bank_is_refused_with_its_place_and_value(tmp_path, text, parts):
+    path = written(tmp_path, text)
+    with pytest.raises(BankError) as error:
+        load_bank(path)
+    for part in [str(path), *parts]:
+        assert part in str(error.value)
+
+
+def test_a_missing_file_or_a_folder_is_named(tmp_path):
+    for path in (tmp_path / "nowhere.csv", tmp_path):
+        with pytest.raises(BankError, match="no such file"):
+            load_bank(path)
+
+
+def test_another_encoding_is_named(tmp_path):
+    text = "id;question;difficulty_level;topic_name\n1;é;1;Statistics"
+    with pytest.raises(BankError, match="not UTF-8 at byte 42"):
+        load_bank(written(tmp_path, text, encoding="latin-1"))
+
+
+def test_asking_for_an_unknown_topic_names_the_closest():
+    with pytest.raises(BankError, match="did you mean 'Linear Algebra'"):
+        load_bank(SHIPPED).topic("linear algebra")
+    with pytest.raises(BankError, match="Known: Analytic Geometry"):
+        load_bank(SHIPPED).topic("Alchemy")
+
+
+def test_calibration_by_hand(tmp_path):
+    bank = small_bank(tmp_path, "1;1;Statistics\n2;1;Statistics\n3;2;Statistics\n4;1;Optimization\n")
+    # question 1 fails 20 of 20, question 2 fails 0 of 20, question 3 fails 5 of 10; 99 is in no bank
+    rows = [(7, 1, 0)] * 20 + [(8, 2, 1)] * 20 + [(9, 3, 1), (9, 3, 0)] * 5 + [(7, 99, 1)]
+    found = calibrate(bank, answers_file(tmp_path, rows))
+    # label means: .5 for questions 1 and 2 together, .5 for 3, and all answers' .5 for the unseen topic
+    assert found.difficulty == pytest.approx([25 / 30, 5 / 30, 10 / 20, 0.5])
+    assert found.bank.levels.tolist() == [2, 1, 1, 1]
+    assert (found.given, found.joined, found.students, found.answered) == (51, 50, 3, 3)
+    assert str(found) == "50 of 51 answers by 3 students fall on 3 of 4 questions"
+
+
+def test_few_answers_hardly_move_a_question(tmp_path):
+    bank = small_bank(tmp_path, "1;1;Statistics\n2;1;Statistics\n")
+    rows = [(1, 1, 0)] + [(1, 2, 1)] * 9  # one failure in one answer, and none in nine
+    assert calibrate(bank, answers_file(tmp_path, rows)).difficulty == pytest.approx([2 / 11, 1 / 19])
+
+
+def test_a_topic_without_answers_keeps_its_labels(tmp_path):
+    bank = small_bank(tmp_path, "1;3;Statistics\n2;1;Statistics\n3;2;Statistics\n4;1;Optimization\n")
+    again = calibrated_levels(bank, answers_file(tmp_path, [(1, 4, 0)]))
+    assert again.levels.tolist() == [3, 1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "text, parts",
+    [
+        ("Student ID;Question ID\n1;2", ["no column Type of Answer"]),
+        ("Student ID;Question ID;Type of Answer\n1;2;1\n1;2;right", ["line 3", "'right'"]),
+        ("Student ID;Question ID;Type of Answer\n1;;1", ["line 2", "Question ID is empty"]),
+        ("Student ID;Question ID;Type of Answer\n", ["no rows"]),
+    ],
+)
+def test_a_broken_answers_file_is_refused_with_its_place_and_value(tmp_path, text, parts):
+    with pytest.raises(BankError) as error:
+        calibrate(load_bank(SHIPPED), written(tmp_path, text, "answers.csv"))
+    for part in parts:
+        assert part in str(error.value)
+
+
+@needs_answers
+def test_the_answers_file_has_the_known_size_and_overlap():
+    found = calibrate(load_bank(SHIPPED), ANSWERS)
+    assert (found.given, found.students) == (9_546, 372)
+    assert (found.joined, found.answered) == (9_431, 803)
+
+
+@needs_answers
+def test_calibration_changes_the_order_and_not_the_shape_of_the_bank():
+    labelled = load_bank(SHIPPED)
+    found = calibrate(labelled, ANSWERS)
+    pd.testing.assert_frame_equal(found.bank.counts(), labelled.counts())
+    assert (found.bank.levels != labelled.levels).mean() > 0.3
+    for topic in TOPICS:
+        mine = labelled.topics == topic
+        by_level = [found.difficulty[mine & (found.bank.levels == level)] for level in range(1, 7)]
+        by_level = [difficulties for difficulties in by_level if len(difficulties)]
+        for easier, harder in pairwise(by_level):
+            assert easier.max() <= harder.min()
+
+
+@needs_answers
+def test_the_label_carries_almost_no_observed_difficulty():
+    bank = load_bank(SHIPPED)
+    answers = pd.read_csv(ANSWERS, sep=";", encoding="latin-1")
+    joined = answers.merge(bank.table(), left_on="Question ID", right_on="id")
+    algebra = joined[joined["topic_name"] == "Linear Algebra"]
+    accuracy = algebra.groupby("difficulty_level")["Type of Answer"].mean()
+    assert accuracy.round(2).tolist() == [0.47, 0.49, 0.54, 0.52, 0.48]
+    questions = joined.groupby("id").agg(
+        right=("Type of Answer", "mean"), n=("Type of Answer", "size"), level=("difficulty_level", "first")
+    )
+    often = questions[questions["n"] >= 10]
+    assert len(often) == 258
+    assert abs(spearmanr(often["right"], often["level"]).statistic) < 0.05

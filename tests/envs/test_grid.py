@@ -1,0 +1,465 @@
+"""The grid rooms: the library's own boards and views, the rules, and a twin that equals the single one."""
+
+import pickle
+from itertools import pairwise
+
+import gymnasium as gym
+import minigrid  # noqa: F401  (registers the library's environments)
+import mo_gymnasium as mo_gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.wrappers import TransformReward
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mo_gymnasium.wrappers import LinearReward, MORecordEpisodeStatistics
+
+from lib import seeds
+from lib.envs.batch import LinearVecReward
+from lib.envs.grid import IDS, GridRoom, describe, register_grid, render_episode
+from lib.envs.grid_batch import GridBatch
+from lib.envs.layouts import (
+    CELLS,
+    DROP,
+    EMPTY,
+    FORWARD,
+    GOAL,
+    GOLD,
+    LAVA,
+    LEFT,
+    PICKUP,
+    RIGHT,
+    TASKS,
+    TOGGLE,
+    cell_at,
+    coordinates,
+)
+
+register_grid()
+LIKELY = [0.2, 0.2, 0.35, 0.15, 0.05, 0.05]  # random actions that get somewhere
+
+
+def room_with(task="composite", at=(1, 1), heading=0, horizon=144, **things) -> GridRoom:
+    """A room with the given things, e.g. gold=[(2, 1)], and nothing else."""
+    env = GridRoom(task, horizon=horizon)
+    env.reset(seed=0)
+    board = [EMPTY] * CELLS
+    for name, places in things.items():
+        for place in places:
+            board[cell_at(*place)] = {"gold": GOLD, "goal": GOAL, "lava": LAVA}[name]
+    env.restore(env.state() | {"board": tuple(board), "position": at, "heading": heading})
+    return env
+
+
+def play(env, actions) -> tuple[np.ndarray, bool, bool, dict]:
+    """Total reward (3,) and how it stood after the last action."""
+    total = np.zeros(3)
+    for action in actions:
+        _, reward, terminated, truncated, info = env.step(action)
+        total += reward
+    return total, terminated, truncated, info
+
+
+class Single:
+    """Single environments played as a batch, each begun again when it ends."""
+
+    def __init__(self, tasks, seed, **arguments):
+        self.envs = [GridRoom(task, **arguments) for task in tasks]
+        self.first = np.stack([env.reset(seed=seed + i)[0] for i, env in enumerate(self.envs)])
+
+    def step(self, actions):
+        """Observation to act on, reward, terminated, truncated, final observation, infos."""
+        rows = []
+        for env, action in zip(self.envs, actions, strict=True):
+            final, reward, terminated, truncated, info = env.step(int(action))
+            ended = terminated or truncated
+            rows.append((env.reset()[0] if ended else final, reward, terminated, truncated, final, info))
+        *arrays, infos = zip(*rows, strict=True)
+        return *[np.stack(array) for array in arrays], infos
+
+
+def assert_equal_for(tasks, seed, actions, **arguments):
+    single = Single(tasks, seed, **arguments)
+    twin = GridBatch(tasks, len(tasks), seed=seed, **arguments)
+    assert np.array_equal(twin.reset(), single.first)
+    for row in actions:
+        observation, reward, terminated, truncated, final, infos = single.step(row)
+        step = twin.advance(row)
+        assert np.array_equal(step.observation, observation)
+        assert step.reward.dtype == reward.dtype and np.array_equal(step.reward, reward)
+        assert np.array_equal(step.terminated, terminated) and np.array_equal(step.truncated, truncated)
+        assert np.array_equal(step.final_observation, final)
+        for i in np.flatnonzero(step.done):
+            assert {name: value[i].item() for name, value in twin.outcomes.items()} == infos[i]
+        assert twin.describe(0) == describe(single.envs[0])
+
+
+# The twin -----------------------------------------------------------------------------------
+
+
+@given(
+    tasks=st.lists(st.sampled_from(TASKS), min_size=1, max_size=4),
+    seed=st.integers(0, 2**31),
+    horizon=st.integers(1, 40),
+    lava=st.integers(0, 6),
+    actions=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=40, deadline=None)
+def test_the_twin_equals_the_single_environment(tasks, seed, horizon, lava, actions):
+    rng = np.random.default_rng(actions)
+    moves = rng.choice(6, size=(50, len(tasks)), p=LIKELY)
+    assert_equal_for(tasks, seed, moves, horizon=horizon, lava=lava)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_twin_equals_the_single_environment_over_thousands_of_steps(task):
+    moves = np.random.default_rng(1).choice(6, size=(800, 5), p=LIKELY)
+    assert_equal_for([task] * 5, 7, moves)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=80), st.integers(0, 1000), st.sampled_from(TASKS))
+@settings(max_examples=40, deadline=None)
+def test_the_twin_equals_the_single_environment_for_any_actions(actions, seed, task):
+    assert_equal_for([task], seed, np.array(actions)[:, None])
+
+
+def test_the_twin_sees_what_minigrid_draws_in_all_64_poses():
+    env, twin = GridRoom("composite", lava=4), GridBatch("composite", CELLS * 4, lava=4)
+    env.reset(seed=3)
+    state = env.state()
+    twin.board[:, :CELLS] = state["board"]
+    twin.pose = np.arange(CELLS * 4)
+    views = twin._observe()
+    for pose, view in enumerate(views):
+        env.restore(state | {"position": coordinates(pose // 4), "heading": pose % 4})
+        assert np.array_equal(view, env.gen_obs()["image"]), f"pose {pose}"
+
+
+def test_random_play_meets_every_ending():
+    """Guards the comparison above: it would prove little if nothing ever happened."""
+    twin = GridBatch(TASKS * 64, 256, seed=5)
+    twin.reset()
+    rng = np.random.default_rng(2)
+    met = {name: np.zeros(256, dtype=bool) for name in ("success", "lava", "gold", "timeout")}
+    for _ in range(400):
+        step = twin.advance(rng.choice(6, size=256, p=LIKELY))
+        for name in ("success", "lava"):
+            met[name] |= twin.outcomes[name] & step.done
+        met["gold"] |= (twin.outcomes["gold"] == 1) & step.done
+        met["timeout"] |= step.truncated
+    for name, where in {"success": (0, 1, 2), "lava": (0, 2), "gold": (0, 3), "timeout": (1,)}.items():
+        assert all(met[name].reshape(64, 4)[:, task].any() for task in where), name
+
+
+def test_the_vec_env_face_gives_the_outcome_where_an_episode_ends():
+    twin = GridBatch(TASKS, 4, horizon=3)
+    twin.reset()
+    for _ in range(3):
+        _, reward, done, infos = twin.step(np.full(4, TOGGLE))
+    assert done.all() and np.array_equal(reward, [[0, 1, 0]] * 4)
+    for info in infos:
+        assert info["TimeLimit.truncated"] and info["terminal_observation"].shape == (7, 7, 3)
+        assert (info["success"], info["lava"], info["gold"]) == (False, False, 0.0)
+
+
+def test_the_paper_s_pseudo_scalar_reward_is_a_weight():
+    """1[goal] + one per gold piece is 1 d1 + 0 d2 + 2 d3 (A.5)."""
+    twin = GridBatch("gold_room", 64, seed=1)
+    scalar = LinearVecReward(twin, np.array([1.0, 0.0, 2.0]))
+    scalar.reset()
+    rng, before, total = np.random.default_rng(0), np.zeros(64, dtype=int), 0.0
+    for _ in range(60):
+        _, reward, done, _ = scalar.step(rng.choice(6, size=64, p=LIKELY))
+        picked = (twin.outcomes["gold"] * 2).astype(int) - before
+        assert np.array_equal(reward, picked)
+        before, total = np.where(done, 0, before + picked), total + reward.sum()
+    assert total > 10
+
+
+def test_rows_must_have_a_task_each():
+    with pytest.raises(ValueError, match="a task for each of 3 environments, got 2"):
+        GridBatch(["empty", "lava_gap"], 3)
+
+
+# Look-ahead ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_restored_state_has_the_same_future(task):
+    env, rng = GridRoom(task), np.random.default_rng(4)
+    env.reset(seed=11)
+    for action in rng.choice(6, size=5, p=LIKELY):
+        if any(env.step(action)[2:4]):
+            env.reset()
+    state, moves = env.state(), rng.choice(6, size=200, p=LIKELY)
+    pickle.dumps(state)
+
+    def future(room):
+        trace = []
+        for action in moves:
+            observation, reward, terminated, truncated, info = room.step(action)
+            trace.append((observation.tobytes(), reward.tobytes(), terminated, truncated, str(info)))
+            if terminated or truncated:
+                trace.append(room.reset()[0].tobytes())
+        return trace
+
+    fresh = GridRoom(task)
+    fresh.restore(state)
+    first = future(env)
+    env.restore(state)
+    assert future(env) == first == future(fresh)
+
+
+def test_a_state_of_another_task_is_refused():
+    env = GridRoom("empty")
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="a state of task 'empty' cannot be restored in task 'gold_room'"):
+        GridRoom("gold_room").restore(env.state())
+
+
+def test_one_row_can_be_copied_many_times_with_fresh_episodes_to_come():
+    twin = GridBatch(TASKS, 4, seed=2)
+    twin.reset()
+    twin.advance(np.full(4, FORWARD))
+    copies = GridBatch("composite", 6)
+    copies.restore(twin.state(), rows=np.zeros(6, dtype=int))
+    copies.key[:] = seeds.keys("look-ahead", n=6)
+    alone = GridBatch("composite", 1)
+    alone.restore(twin.state(), rows=np.array([0]))
+    for _ in range(144):
+        several, one = copies.advance(np.full(6, LEFT)), alone.advance(np.array([LEFT]))
+        assert np.array_equal(several.final_observation, np.repeat(one.final_observation, 6, axis=0))
+        if one.done.any():
+            break
+    assert several.done.all()
+    assert len({board.tobytes() for board in copies.board}) == 6
+
+
+def test_restoring_the_twin_brings_back_its_future():
+    twin = GridBatch(TASKS * 2, 8, seed=3)
+    twin.reset()
+    state, moves = twin.state(), np.random.default_rng(6).choice(6, size=(150, 8), p=LIKELY)
+    first = [twin.advance(row).observation for row in moves]
+    twin.restore(state)
+    assert all(np.array_equal(twin.advance(row).observation, seen) for row, seen in zip(moves, first, strict=True))
+
+
+# The library's boards ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task, identity", [("empty", "MiniGrid-Empty-6x6-v0"), ("lava_gap", "MiniGrid-LavaGapS6-v0")])
+def test_the_board_is_one_of_the_library_s(task, identity):
+    library, ours = gym.make(identity).unwrapped, GridRoom(task)
+
+    def drawn(env):
+        encoded = []
+        for seed in range(150):
+            env.reset(seed=seed)
+            encoded.append((env.grid.encode().tobytes(), tuple(map(int, env.agent_pos)), env.agent_dir))
+        return set(encoded)
+
+    assert drawn(ours) == drawn(library)
+
+
+def test_the_lava_gap_view_is_the_library_s():
+    library, ours = gym.make("MiniGrid-LavaGapS6-v0").unwrapped, GridRoom("lava_gap")
+    library.reset(seed=0)
+    seed = next(s for s in range(100) if ours.reset(seed=s) and ours.grid == library.grid)
+    ours.reset(seed=seed)
+    for action in (1, 2, 2, 0, 1, 5, 2, 0):
+        theirs, _, ended, _, _ = library.step(action)
+        assert np.array_equal(theirs["image"], ours.step(action)[0])
+        if ended:
+            break
+
+
+# Rules ---------------------------------------------------------------------------------------
+
+
+def test_both_gold_pieces_are_worth_one_and_leave_the_board():
+    env = room_with(gold=[(2, 1), (3, 1)], goal=[(4, 4)])
+    total, terminated, *_ = play(env, [PICKUP, FORWARD, PICKUP, PICKUP])
+    assert total.tolist() == [0, 0, 1] and not terminated
+    assert GOLD not in env.state()["board"] and env.purse == 2
+
+
+def test_a_collected_piece_is_not_shown_as_carried():
+    env = room_with(gold=[(2, 1)], goal=[(4, 4)])
+    observation, reward, *_ = env.step(PICKUP)
+    assert reward.tolist() == [0, 0, 0.5]
+    assert not (observation[..., 0] == GOLD).any() and observation[3, 6].tolist() == [EMPTY, 0, 0]
+
+
+def test_drop_and_toggle_do_nothing():
+    env = room_with(gold=[(2, 1), (4, 1)], goal=[(4, 4)])
+    env.step(PICKUP)
+    before = env.state()
+    env.step(DROP)
+    env.step(TOGGLE)
+    assert env.state() | {"t": 1} == before
+
+
+def test_gold_and_walls_block_the_way():
+    env = room_with(gold=[(2, 1)])
+    play(env, [FORWARD])
+    assert env.agent_pos == (1, 1)
+    play(env, [LEFT, FORWARD])  # north, into the wall
+    assert env.agent_pos == (1, 1)
+
+
+def test_the_gold_room_ends_with_the_second_piece():
+    total, terminated, truncated, info = play(room_with("gold_room", gold=[(2, 1), (3, 1)]), [PICKUP, FORWARD, PICKUP])
+    assert total.tolist() == [0, 1, 1] and terminated and not truncated
+    assert info == {"success": False, "lava": False, "gold": 1.0}
+
+
+def test_lava_ends_the_episode_and_costs_the_second_objective():
+    total, terminated, truncated, info = play(room_with(lava=[(2, 1)]), [FORWARD])
+    assert total.tolist() == [0, 0, 0] and terminated and not truncated
+    assert info == {"success": False, "lava": True, "gold": 0.0}
+
+
+def test_a_perfect_episode_earns_one_of_each():
+    env = room_with(gold=[(2, 1), (1, 2)], goal=[(3, 1)], lava=[(2, 2)])
+    total, terminated, _, info = play(env, [PICKUP, RIGHT, PICKUP, LEFT, FORWARD, FORWARD])
+    assert total.tolist() == [1, 1, 1] and terminated
+    assert info == {"success": True, "lava": False, "gold": 1.0}
+
+
+def test_a_timeout_without_lava_earns_the_second_objective():
+    total, terminated, truncated, info = play(room_with(lava=[(2, 1)]), [LEFT] * 144)
+    assert total.tolist() == [0, 1, 0] and truncated and not terminated
+    assert info == {"success": False, "lava": False, "gold": 0.0}
+
+
+def test_an_end_on_the_last_step_is_no_truncation():
+    total, terminated, truncated, _ = play(room_with(goal=[(2, 1)], horizon=3), [LEFT, RIGHT, FORWARD])
+    assert total.tolist() == [1, 1, 0] and terminated and not truncated
+
+
+@given(st.sampled_from(TASKS), st.integers(0, 10_000))
+@settings(max_examples=30, deadline=None)
+def test_returns_lie_in_the_unit_cube(task, seed):
+    env, rng = GridRoom(task), np.random.default_rng(seed)
+    env.reset(seed=seed)
+    total, ended = np.zeros(3), False
+    while not ended:
+        _, reward, terminated, truncated, info = env.step(rng.choice(6, p=LIKELY))
+        assert env.reward_space.contains(reward)
+        total, ended = total + reward, terminated or truncated
+    assert total.tolist() == [info["success"], not info["lava"], info["gold"]]
+
+
+@pytest.mark.parametrize("action", [6, -1, 1.5])
+def test_an_unknown_action_is_refused(action):
+    env = GridRoom()
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="action must lie in 0..5"):
+        env.step(action)
+
+
+def test_a_wrong_task_is_named():
+    with pytest.raises(ValueError, match="task must be one of composite.*'maze'"):
+        GridRoom("maze")
+    with pytest.raises(ValueError, match="task must be one of composite.*'maze'"):
+        GridBatch("maze", 2)
+
+
+# Words and pictures ---------------------------------------------------------------------------
+
+
+def test_the_description_tells_what_is_seen_from_where():
+    env = room_with(at=(1, 2), gold=[(2, 2), (1, 1)], goal=[(4, 4)], lava=[(2, 1)])
+    assert describe(env) == {
+        "position": (1, 2),
+        "heading": "east",
+        "in_front": "gold",
+        "in_view": [
+            {"what": "gold", "ahead": 0, "right": -1},
+            {"what": "gold", "ahead": 1, "right": 0},
+            {"what": "lava", "ahead": 1, "right": -1},
+            {"what": "goal", "ahead": 3, "right": 2},
+        ],
+        "gold_left": 2,
+        "steps_left": 144,
+    }
+
+
+def test_the_description_says_nothing_of_what_lies_behind():
+    env = room_with(at=(1, 2), heading=2, gold=[(2, 2)], goal=[(4, 4)])
+    env.step(TOGGLE)
+    told = describe(LinearReward(env, weight=np.ones(3)))
+    assert told["in_view"] == [] and told["in_front"] == "wall"
+    assert told["gold_left"] == 1 and told["steps_left"] == 143
+
+
+def test_an_episode_can_be_filmed():
+    moves = iter([RIGHT, FORWARD, FORWARD, FORWARD, LEFT, FORWARD, FORWARD, FORWARD])
+    frames = render_episode("empty", 0, lambda observation: next(moves), tile_size=16)
+    assert frames.shape == (9, 96, 96, 3) and frames.dtype == np.uint8
+    assert all((a != b).any() for a, b in pairwise(frames))
+
+
+# Conventions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.filterwarnings("ignore:.*different from the unwrapped version.*")
+@pytest.mark.filterwarnings("error")
+def test_gymnasium_s_checker_accepts_the_scalar_view(task):
+    """The checker wants a scalar reward. Not LinearReward: it shares one weight array among all infos."""
+    check_env(TransformReward(mo_gym.make(IDS[task]), lambda reward: float(reward.sum())))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_registered_ids_make_the_tasks(task):
+    for make in (gym.make, mo_gym.make):
+        env = make(IDS[task])
+        observation, _ = env.reset(seed=5)
+        assert env.unwrapped.task == task and env.observation_space.contains(observation)
+        assert env.unwrapped.reward_dim == 3 and env.unwrapped.reward_space.shape == (3,)
+        _, reward, *_ = env.step(env.action_space.sample())
+        assert reward.shape == (3,)
+
+
+def test_arguments_pass_through_make():
+    env = gym.make(IDS["composite"], lava=5, horizon=9)
+    env.reset(seed=0)
+    assert env.unwrapped.state()["board"].count(LAVA) == 5 and env.unwrapped.max_steps == 9
+
+
+def test_registering_again_changes_nothing():
+    before = dict(gym.registry)
+    register_grid()
+    assert dict(gym.registry) == before
+
+
+def test_linear_reward_weighs_the_vector():
+    env = LinearReward(room_with(gold=[(2, 1)]), weight=np.array([0.2, 0.2, 0.6]))
+    _, reward, _, _, info = env.step(PICKUP)
+    assert reward == pytest.approx(0.3) and info["vector_reward"].tolist() == [0, 0, 0.5]
+
+
+def test_episode_statistics_are_vectors():
+    env = MORecordEpisodeStatistics(GridRoom("composite", horizon=4), gamma=0.5)
+    env.reset(seed=0)
+    for _ in range(4):
+        *_, info = env.step(TOGGLE)
+    assert info["episode"]["r"].tolist() == [0, 1, 0] and info["episode"]["l"] == 4
+    assert info["episode"]["dr"].tolist() == [0, 0.125, 0]
+
+
+def test_the_seed_decides_the_episodes_and_the_next_differ():
+    def boards(env):
+        observation = [env.reset(seed=9)[0]]
+        return [o.tobytes() for o in observation + [env.reset()[0] for _ in range(5)]]
+
+    env = GridRoom()
+    assert boards(env) == boards(GridRoom()) == boards(env)
+    assert len(set(boards(env))) > 3
+
+
+def test_it_can_be_pickled_and_used_without_a_seed():
+    env = pickle.loads(pickle.dumps(GridRoom("gold_room")))
+    observation, _ = env.reset()
+    assert env.observation_space.contains(observation)

@@ -1,0 +1,251 @@
+import math
+import pickle
+import threading
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import ledger
+from lib.ledger import BudgetExceeded, Entry, Ledger
+
+# Table 10 as printed: dollars and kg CO2e per run in the regimes S, M, L
+KILOGRAMS = {"S": 0.0159, "M": 0.0466, "L": 0.1225}
+TABLE_10 = {
+    "Claude 3.7 Sonnet": {"S": 0.1875, "M": 0.5250, "L": 1.3500},
+    "Mistral 24B": {"S": 0.001375, "M": 0.00375, "L": 0.00950},
+    "LLaMA 3 8B": {"S": 0.00120, "M": 0.00345, "L": 0.00900},
+}
+# Tables 3 and 11, education: inference = total - 0.97
+INFERENCE = {
+    "Claude 3.7 Sonnet": {"KO": 0.58, "TO": 0.71, "RO": 0.89},
+    "Mistral 24B": {"KO": 0.00, "TO": 0.17, "RO": 0.44},
+    "LLaMA 3 8B": {"KO": 0.00, "TO": 0.18, "RO": 0.42},
+}
+
+amounts = st.floats(0, 1e6)
+
+
+def cells():
+    return [(model, regime) for model in TABLE_10 for regime in KILOGRAMS]
+
+
+@pytest.mark.parametrize("model, regime", cells())
+def test_every_cell_of_table_10_follows_from_its_formula(model, regime):
+    tokens = ledger.REGIMES[regime]
+    dollars = ledger.llm_cost(ledger.HORIZON, tokens.tokens_in, tokens.tokens_out, ledger.PRICES[model])
+    kilograms = ledger.llm_co2e(ledger.HORIZON, tokens.tokens_in, tokens.tokens_out)
+    assert dollars == pytest.approx(TABLE_10[model][regime], rel=1e-12)
+    assert kilograms == pytest.approx(KILOGRAMS[regime], abs=0.5e-4 + 1e-12)  # four decimals in print
+
+
+def test_table_10_is_built_from_the_same_formulas():
+    table = ledger.regime_costs().set_index(["backbone", "regime"])
+    assert len(table) == len(cells())
+    for model, regime in cells():
+        assert table.loc[(model, regime), "dollars"] == pytest.approx(TABLE_10[model][regime])
+
+
+def test_both_amortisations_yield_what_the_formulas_say_and_not_what_one_text_says():
+    assert ledger.rl_cost(ledger.RUNS_SO) == pytest.approx(0.972)
+    assert ledger.rl_cost(ledger.RUNS_MO) == pytest.approx(9.702)
+    assert ledger.rl_co2e(ledger.RUNS_SO) == pytest.approx(0.168035)
+    assert ledger.rl_co2e(ledger.RUNS_MO) == pytest.approx(1.680035)
+    printed = ledger.rl_amortisations().set_index("runs")
+    assert abs(printed.loc[10_000, "$/run"] - printed.loc[10_000, "printed $/run"]) > 0.02  # 1.002 is wrong
+    assert abs(printed.loc[1_000, "$/run"] - printed.loc[1_000, "printed $/run"]) < 0.01
+    assert (printed["kg/run"] - printed["printed kg/run"]).abs().max() < 1e-3
+
+
+def test_the_printed_1_002_dollars_come_from_a_training_of_10_000_dollars():
+    assert ledger.rl_cost(10_000, training=ledger.Training(train_dollars=10_000)) == pytest.approx(1.002)
+
+
+def test_table_9_does_not_multiply_out():
+    assert pytest.approx(9_680) == 8_000 * 1.21 and ledger.TABLE_9.train_dollars == 9_700
+    assert 3 * ledger.TABLE_9.train_dollars == 29_100  # printed: 29,000
+    assert ledger.TABLE_9.train_kwh == pytest.approx(0.6 * 8_000)
+
+
+@pytest.mark.parametrize("who", ["KO", "TO", "RO"])
+def test_table_11_puts_claude_in_regime_l_where_its_inference_is_nearest_to_m(who):
+    model = "Claude 3.7 Sonnet"
+    assert ledger.closest_regime(INFERENCE[model][who], ledger.PRICES[model]) == "M"
+
+
+@pytest.mark.parametrize("model", ["Mistral 24B", "LLaMA 3 8B"])
+@pytest.mark.parametrize("who", ["TO", "RO"])
+def test_table_3_charges_small_models_more_than_any_regime_of_table_10(model, who):
+    assert INFERENCE[model][who] > 15 * TABLE_10[model]["L"]
+    assert ledger.closest_regime(INFERENCE[model][who], ledger.PRICES[model]) == "L"  # LLaMA: printed M
+
+
+def test_claude_is_a_hundred_times_dearer_and_not_about_two_times():
+    ratios = [
+        TABLE_10["Claude 3.7 Sonnet"][regime] / TABLE_10[model][regime]
+        for model in ("Mistral 24B", "LLaMA 3 8B")
+        for regime in KILOGRAMS
+    ]
+    assert min(ratios) > 136 and max(ratios) < 157
+
+
+def test_one_total_of_table_3_is_above_a_third_of_morl():
+    assert 3.44 > ledger.rl_cost(ledger.RUNS_MO) / 3 > 3.20  # TO-Claude and RO-Claude in MiniGrid
+
+
+def test_at_equal_amortisation_no_orchestrator_of_table_3_is_cheaper_than_morl():
+    cheapest = ledger.TABLE_9.train_dollars / ledger.RUNS_SO  # one policy's training, inference at 0.00
+    assert ledger.rl_cost(ledger.RUNS_SO) - cheapest == pytest.approx(ledger.TABLE_9.serve_dollars)
+    assert 3 * cheapest == pytest.approx(2.91)  # the zoo holds three
+
+
+def test_contradictions_print_computed_numbers():
+    table = ledger.contradictions()
+    text = " ".join(table["we find"])
+    for number in (
+        "$0.972",
+        "$9.702",
+        "$9,680",
+        "$2.91",
+        "136 to 156 times",
+        "7.2 times",
+        "M, M, M",
+        "$9.800",
+    ):
+        assert number in text
+    assert not table.duplicated().any()
+
+
+def test_break_even_is_where_both_cost_the_same():
+    claude = TABLE_10["Claude 3.7 Sonnet"]["M"]
+    runs = ledger.break_even_runs(claude)
+    assert runs == pytest.approx(18_546.85, abs=0.01)
+    assert ledger.rl_cost(runs) == pytest.approx(claude)
+
+
+def test_break_even_with_a_zoo_to_train_first():
+    zoo = 2 * ledger.TABLE_9.train_dollars / 3
+    runs = ledger.break_even_runs(0.5, rival_train=zoo)
+    assert ledger.rl_cost(runs) == pytest.approx(0.5 + zoo / runs)
+    assert ledger.break_even_runs(0.5, rival_train=3 * ledger.TABLE_9.train_dollars) == 0
+
+
+def test_a_cheap_enough_rival_is_never_overtaken():
+    assert ledger.break_even_runs(TABLE_10["LLaMA 3 8B"]["S"]) == math.inf
+    assert ledger.break_even_runs(0.001, rival_train=1e9) == math.inf
+
+
+@given(amounts, amounts, st.integers(0, 1000))
+def test_cost_grows_with_tokens_and_steps(tokens_in, tokens_out, steps):
+    price = ledger.PRICES["Mistral 24B"]
+    cost = ledger.llm_cost(steps, tokens_in, tokens_out, price)
+    assert ledger.llm_cost(steps + 1, tokens_in, tokens_out, price) >= cost
+    assert ledger.llm_cost(steps, tokens_in + 1, tokens_out + 1, price) >= cost
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 1000), st.floats(0, 10)), max_size=20))
+def test_the_table_adds_up_to_the_totals(acts):
+    book = Ledger()
+    for who, tokens, dollars in acts:
+        book.add(Entry(who, calls=1, tokens_in=tokens, dollars=dollars, kwh=dollars / 7))
+    table, totals = book.table(), book.totals()
+    assert list(table.index) == sorted({who for who, _, _ in acts})
+    assert table["calls"].sum() == totals.calls == len(acts)
+    assert table["tokens_in"].sum() == totals.tokens_in
+    assert table["dollars"].sum() == pytest.approx(totals.dollars) == pytest.approx(book.spent)
+    assert table["kg_co2e"].sum() == pytest.approx(totals.kg_co2e)
+
+
+def test_an_empty_ledger_has_an_empty_table():
+    assert isinstance(Ledger().table(), pd.DataFrame) and Ledger().table().empty
+    assert Ledger().totals() == Entry("total")
+
+
+def test_the_budget_stops_the_act_that_would_pass_it():
+    book = Ledger(budget=1.0)
+    for _ in range(10):
+        with book.hold("KO", 0.1):
+            book.add(Entry("KO", calls=1, dollars=0.1))
+    with pytest.raises(BudgetExceeded) as error, book.hold("KO", 0.05):
+        pytest.fail("the act must not begin")
+    assert (error.value.budget, error.value.next) == (1.0, 0.05)
+    assert error.value.spent == pytest.approx(1.0)
+    assert str(error.value).startswith("KO: budget $1, spent or held $1, the next act may cost $0.05")
+    assert len(book.entries) == 10
+
+
+def test_what_is_spent_is_booked_even_past_the_budget_and_then_nothing_more_begins():
+    book = Ledger(budget=0.10)
+    with book.hold("RO", 0.05):
+        book.add(Entry("RO", dollars=0.30))  # dearer than its estimate
+    assert book.spent == 0.30 and book.left < 0
+    with pytest.raises(BudgetExceeded), book.hold("RO", 0.0):
+        pass
+
+
+def test_a_failed_act_gives_its_hold_back():
+    book = Ledger(budget=1.0)
+    with pytest.raises(ZeroDivisionError), book.hold("TO", 0.9):
+        assert book.left == pytest.approx(0.1)
+        raise ZeroDivisionError
+    assert book.left == 1.0
+
+
+def test_acts_at_the_same_time_cannot_overspend_together():
+    book, begun, barrier = Ledger(budget=1.0), [], threading.Barrier(20)
+
+    def act() -> None:
+        barrier.wait()
+        try:
+            with book.hold("expert", 0.3):
+                begun.append(book.add(Entry("expert", calls=1, dollars=0.3)))
+        except BudgetExceeded:
+            pass
+
+    threads = [threading.Thread(target=act) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert book.spent <= 1.0 and 1 <= len(begun) <= 3
+
+
+def test_without_a_budget_nothing_is_stopped():
+    with Ledger().hold("RO", 1e9):
+        pass
+    assert Ledger().left == math.inf
+
+
+def test_a_broken_budget_travels_between_processes():
+    error = pickle.loads(pickle.dumps(BudgetExceeded("RO", 1.0, 0.9, 0.2)))
+    assert (error.who, error.budget, error.spent, error.next) == ("RO", 1.0, 0.9, 0.2)
+
+
+def test_timed_measures_the_block_even_if_it_fails():
+    with pytest.raises(KeyError), ledger.timed() as timing:
+        sum(range(200_000))
+        raise KeyError
+    assert timing.wall_seconds > 0 and timing.cpu_seconds > 0
+
+
+def test_an_hour_of_a_hundred_cores_is_a_kilowatt_hour():
+    assert ledger.measured_energy(100 * 3600) == pytest.approx(1.0)
+    assert ledger.measured_energy(3600, watts_per_core=1000) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: Entry("KO", dollars=-1), "dollars must be finite and >= 0, got -1"),
+        (lambda: Entry("KO", kwh=math.nan), "kwh"),
+        (lambda: Ledger(budget=-1), "budget"),
+        (lambda: ledger.rl_cost(0), "runs > 0, got 0"),
+        (lambda: ledger.llm_co2e(50, -5, 0), "tokens_in"),
+        (lambda: ledger.measured_energy(math.inf), "cpu_seconds"),
+    ],
+)
+def test_impossible_amounts_are_named(call, message):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert message in str(error.value)
