@@ -14,10 +14,8 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-from lib.envs.education import ACTIONS as EDUCATION_ACTIONS
-from lib.envs.layouts import ACTIONS as GRID_ACTIONS
 from lib.zoo.evaluate import episodes
-from lib.zoo.recipes import OBJECTIVES
+from lib.zoo.recipes import ACTIONS, OBJECTIVES
 
 RUBRIC = {
     "accuracy": {"high": ">= 0.8", "medium": "0.6 to 0.8", "low": "< 0.6"},
@@ -25,7 +23,6 @@ RUBRIC = {
     "reward": {"high": "normalised reward >= 0.6", "medium": "0.4 to 0.6", "low": "< 0.4"},
     "stability": {"stable": "std < 0.05", "moderate": "0.05 to 0.15", "volatile": "std >= 0.15"},
 }
-ACTIONS = {"education": EDUCATION_ACTIONS, "minigrid": GRID_ACTIONS}
 _OWN = {"SO-d1": (0,), "SO-d2": (1,), "SO-d3": (2,)}  # what each policy was paid for; others: everything
 
 

@@ -16,7 +16,7 @@ from lib import seeds, stats
 from lib.envs.batch import BatchedEnv
 from lib.params import Params
 from lib.zoo.policies import Policy
-from lib.zoo.recipes import OBJECTIVES, make_batch
+from lib.zoo.recipes import ACTIONS, OBJECTIVES, SINGLE, make_batch
 
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]  # observations (N, ...), draws (N,) -> actions (N,)
 
@@ -49,27 +49,58 @@ def evaluation_streams(domain: str, seed: int, episodes: int) -> np.ndarray:
     return seeds.keys("evaluation", domain, seed=seed * 1_000_000, n=episodes)
 
 
-def evaluate(params: Params, zoo: Mapping[str, Sequence[Policy]], domain: str, task: str) -> pd.DataFrame:
-    """The step record of every policy and seed on `task`, with `method`, `seed`, `backend`."""
+def evaluate(params: Params, actors: Mapping[str, Sequence[Act]], domain: str, task: str) -> pd.DataFrame:
+    """The step record of every actor, {method: one `Act` per seed}, on `task`.
+
+    Columns of `play` plus method, seed and backend (`policy`: nothing here asks a language model).
+    """
     env = make_batch(params, domain, [task] * params.zoo.episodes)
     describe = _mastery if domain == "education" else None
     records = []
-    for name, by_seed in zoo.items():
-        for seed, policy in enumerate(by_seed):
+    for method, by_seed in actors.items():
+        for seed, act in enumerate(by_seed):
             streams = evaluation_streams(domain, seed, params.zoo.episodes)
-            record = play(env, policy.act, streams, describe)
-            records.append(record.assign(method=name, seed=seed, backend="policy"))
+            record = play(env, act, streams, describe)
+            records.append(record.assign(method=method, seed=seed, backend="policy"))
     return pd.concat(records, ignore_index=True)
 
 
-def random_policy(actions: int) -> Act:
-    """Uniform over the actions: the floor of every table."""
-    return lambda observation, draws: (draws * actions).astype(np.int64)
+def actors(zoo: Mapping[str, Sequence[Policy]]) -> dict[str, list[Act]]:
+    """The zoo's policies as actors that sample their actions."""
+    return {name: [policy.act for policy in by_seed] for name, by_seed in zoo.items()}
+
+
+def baselines(domain: str, replicates: int) -> dict[str, list[Act]]:
+    """Random choice and, where one action can be a strategy (education), each action alone."""
+    names = ACTIONS[domain]
+    out = {"random": mixture_policy(np.ones(len(names)) / len(names))}
+    if domain == "education":
+        out |= {f"always {name}": constant_policy(i) for i, name in enumerate(names)}
+    return {name: [act] * replicates for name, act in out.items()}
+
+
+def mixture_policy(weights: Sequence[float]) -> Act:
+    """Action i with probability weights[i], whatever is seen."""
+    edges = np.cumsum(weights)
+    return lambda observation, draws: np.minimum(np.searchsorted(edges, draws, side="right"), len(edges) - 1)
 
 
 def constant_policy(action: int) -> Act:
     """Always the same action."""
     return lambda observation, draws: np.full(len(observation), action)
+
+
+ORACLE = "oracle (hindsight)"
+
+
+def with_oracle(table: pd.DataFrame, domain: str) -> pd.DataFrame:
+    """`table` (of `episodes`) plus the oracle: for each student or room the episode of the
+    single-objective policy that served best by the plain mean of the objectives, chosen after the
+    fact. A ceiling for anything that picks one policy per episode, not a method."""
+    columns = front_columns(domain)
+    rows = table[table["method"].isin(SINGLE)]
+    best = rows[columns].mean(axis=1).groupby([rows["seed"], rows["episode"]]).idxmax()
+    return pd.concat([table, table.loc[best].assign(method=ORACLE)], ignore_index=True)
 
 
 def _mastery(env) -> dict[str, np.ndarray]:
@@ -119,8 +150,60 @@ def pareto_summary(table: pd.DataFrame, domain: str, method: str) -> dict[str, s
     return {name: stats.mean_interval(np.asarray(value, dtype=float), rng) for name, value in values.items()}
 
 
-def summary(table: pd.DataFrame, method: str, columns: dict[str, str]) -> dict[str, stats.Interval]:
-    """Means of episode columns, {shown name: column}, with intervals over the seeds' means."""
-    by_seed = table[table["method"] == method].groupby("seed")
-    rng = seeds.rng("summary", method)
-    return {shown: stats.mean_interval(by_seed[column].mean().to_numpy(), rng) for shown, column in columns.items()}
+MEASURES = {
+    "education": {
+        "length": "length",
+        **{name: f"mean_{name}" for name in OBJECTIVES["education"]},
+        **{f"{name}_return": name for name in OBJECTIVES["education"]},
+    },
+    "minigrid": {"length": "length", "success": "goal", "lava": "lava", "gold": "gold"},
+}
+_ORDER = ("SO-", "MO-", "oracle", "random", "always")
+
+
+def results(table: pd.DataFrame, domain: str) -> dict[str, dict[str, stats.Interval]]:
+    """Every measure of every method, {method: {measure: interval over seeds}}, baselines last.
+
+    education: length, per-step means and returns of the objectives; minigrid: length, success, lava
+    and gold rates; both: hypervolume in both estimators, sparsity, cardinality.
+    """
+    rates = table.assign(lava=1 - table["no-lava"]) if domain == "minigrid" else table
+    out = {}
+    for method in sorted(table["method"].unique(), key=_rank):
+        by_seed = rates[rates["method"] == method].groupby("seed")
+        rng = seeds.rng("results", domain, method)
+        means = {shown: by_seed[column].mean().to_numpy() for shown, column in MEASURES[domain].items()}
+        measured = {shown: stats.mean_interval(values, rng) for shown, values in means.items()}
+        out[method] = measured | pareto_summary(table, domain, method)
+    return out
+
+
+def _rank(method: str) -> tuple[int, str]:
+    return next(i for i, start in enumerate(_ORDER) if method.startswith(start)), method
+
+
+def metrics(rows: dict[str, dict[str, stats.Interval]], domain: str) -> dict[str, float | str]:
+    """Flat metrics: `education.SO-d1.length`, with `_lo` and `_hi`, and the backend of each method."""
+    out: dict[str, float | str] = {}
+    for method, measured in rows.items():
+        key = f"{domain}.{method.replace(' (hindsight)', '').replace(' ', '-')}"
+        for measure, interval in measured.items():
+            out |= interval.as_metrics(f"{key}.{measure}")
+        out[f"{key}.backend"] = "policy"
+    return out
+
+
+def union_growth(table: pd.DataFrame, domain: str, methods: Sequence[str]) -> pd.DataFrame:
+    """Hypervolume of the union of N episodes against N, beside that of the mean vector, per method.
+
+    Columns: method, episodes (N), union, mean. Episodes of all seeds together, random subsets.
+    """
+    lines = []
+    for method in methods:
+        points = table[table["method"] == method][front_columns(domain)].to_numpy()
+        mean = stats.hypervolume(points.mean(axis=0)[None], REFERENCE_POINT)
+        for n in (n for n in (1, 2, 5, 10, 20, 50, 100, 200) if n <= len(points)):
+            rng = seeds.rng("union", domain, method, n)
+            union = stats.hv_union(points, REFERENCE_POINT, n_fixed=n, rng=rng)
+            lines.append({"method": method, "episodes": n, "union": union, "mean": mean})
+    return pd.DataFrame(lines)

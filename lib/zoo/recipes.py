@@ -11,14 +11,17 @@ from dataclasses import dataclass
 
 from lib.envs import make_education_rules
 from lib.envs.batch import BatchedEnv
+from lib.envs.education import ACTIONS as EDUCATION_ACTIONS
 from lib.envs.education import OBJECTIVES as EDUCATION_OBJECTIVES
 from lib.envs.education_batch import EducationBatch
 from lib.envs.grid_batch import GridBatch
+from lib.envs.layouts import ACTIONS as GRID_ACTIONS
 from lib.params import Params, PPOSettings
 from lib.zoo.networks import Cnn, Mlp, Network
 from lib.zoo.objectives import Linear, Objective, RewardMachine, Vector
 
 DOMAINS = ("education", "minigrid")
+ACTIONS = {"education": EDUCATION_ACTIONS, "minigrid": GRID_ACTIONS}
 OBJECTIVES = {"education": EDUCATION_OBJECTIVES, "minigrid": ("goal", "no-lava", "gold")}
 SINGLE = ("SO-d1", "SO-d2", "SO-d3")  # the policies that orchestrators choose from
 REFERENCES = {"education": ("MO-S", "MO-RM", "MO-MGDA"), "minigrid": ("MO-pseudoS",)}

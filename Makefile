@@ -1,0 +1,60 @@
+# Everything the project can do. `make` alone lists it.
+PYTHON ?= python3
+PROFILE ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+RUN := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH="$(CURDIR)"
+DVC := $(RUN) python -m dvc
+
+.DEFAULT_GOAL := help
+.PHONY: help repro test lint unit pipeline lab bench doctor lock clean setup
+
+help: ## list what there is
+	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [PYTHON=python3.12]"
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.lock
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, $(PYTHON) is {v.major}.{v.minor}; try make PYTHON=python3.12")'
+	@echo "setting up $(VENV) (once, a few minutes)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@touch $@
+
+setup: $(STAMP) ## install what is needed into .venv
+
+repro: $(STAMP) ## rebuild every report (PROFILE=smoke|laptop|paper for one run of another scale)
+	@$(RUN) python lib/doctor.py --fix --quiet
+	@PROFILE=$(PROFILE) $(DVC) repro --quiet --single-item --force settings
+	@$(DVC) repro
+	@echo "reports: $(CURDIR)/reports/index.html"
+
+test: $(STAMP) lint unit pipeline ## lint, unit tests, and the whole pipeline at smoke in clean copies
+
+lint: $(STAMP) ## ruff over code and notebooks
+	@$(RUN) ruff check . && $(RUN) ruff format --check .
+
+unit: $(STAMP) ## unit and property tests
+	@$(RUN) python -m pytest
+
+pipeline: $(STAMP) ## the pipeline twice, interrupted, and edited
+	@$(RUN) python -m pytest tests/pipeline
+
+lab: $(STAMP) ## step through the notebooks in JupyterLab
+	@$(RUN) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks
+
+bench: $(STAMP) ## speed, as ratios measured in one run
+	@$(RUN) python -m pytest tests/benchmarks -s -p no:cacheprovider
+
+doctor: ## explain a stuck or half-broken checkout, with remedies
+	@if [ -x $(BIN)/python ]; then $(RUN) python lib/doctor.py; else $(PYTHON) lib/doctor.py; fi
+
+lock: ## resolve requirements.lock anew from pyproject.toml
+	@rm -rf .lock && $(PYTHON) -m venv .lock && .lock/bin/pip install --quiet uv
+	@.lock/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --all-extras \
+		--no-header --no-annotate pyproject.toml | grep -vE '^(nvidia-|cuda-|triton)' > requirements.lock.new
+	@mv requirements.lock.new requirements.lock && rm -rf .lock
+
+clean: ## remove everything that the pipeline made (training too); .venv stays
+	@rm -rf data/zoo data/runs data/notebooks data/settings.json reports/notebooks reports/figures reports/lessons \
+		reports/timings reports/failed reports/*.html

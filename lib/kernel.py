@@ -1,0 +1,21 @@
+"""The kernel process of an executed notebook: an ordinary IPython kernel that dies with its runner.
+
+Only `lib.run` starts it. Without the first line a runner that is killed would leave a kernel behind
+that keeps training and keeps writing.
+"""
+
+from __future__ import annotations
+
+from lib.parent import die_with_parent
+
+
+def main() -> None:
+    """Serve the connection file given on the command line until the runner says stop."""
+    die_with_parent()
+    from ipykernel.kernelapp import IPKernelApp  # imported late: the bond to the runner comes first
+
+    IPKernelApp.launch_instance()
+
+
+if __name__ == "__main__":
+    main()

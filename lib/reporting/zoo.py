@@ -1,0 +1,160 @@
+"""Tables and figures of the policy zoo lesson: from records to pictures, no state of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lib import ledger, seeds
+from lib.params import Params, ZooSettings
+from lib.reporting import figures
+from lib.stats import Interval
+from lib.zoo.evaluate import front_columns
+from lib.zoo.policies import Policy
+from lib.zoo.recipes import ACTIONS, DOMAINS, OBJECTIVES, recipes
+from lib.zoo.train import Zoo
+
+WATTS_PER_CORE = 10.0  # assumed; ledger.measured_energy's default
+
+
+def recipe_table(params: Params) -> pd.DataFrame:
+    """Who is trained where and for what, one line per policy."""
+    lines = [
+        {
+            "domain": recipe.domain,
+            "policy": recipe.name,
+            "paid for": _paid_for(recipe),
+            "where": recipe.task.replace("_", " "),
+            "steps": f"{recipe.settings.timesteps:,}",
+            "seeds": params.zoo.seeds,
+        }
+        for domain in DOMAINS
+        for recipe in recipes(params, domain)
+    ]
+    return pd.DataFrame(lines)
+
+
+def _paid_for(recipe) -> str:
+    weights = getattr(recipe.objective, "weights", None)
+    if weights is None:
+        return {"RewardMachine": "reward machine", "Vector": "all, gradients combined"}[type(recipe.objective).__name__]
+    named = zip(weights, OBJECTIVES[recipe.domain], strict=True)
+    return " + ".join(name if w == 1 else f"{w:.2g} {name}" for w, name in named if w)
+
+
+def caption(domain: str, zoo: ZooSettings) -> str:
+    """Caption of a domain's table of results."""
+    unit = "per-step means" if domain == "education" else "rates in the composite room"
+    return f"{domain}: {unit}, {zoo.episodes} episodes for each of {zoo.seeds} seeds, 95 % intervals over seeds"
+
+
+def learning_curves(zoo: Zoo) -> Figure:
+    """Undiscounted return in what each policy is paid for, one panel per policy."""
+    frames = []
+    for name in zoo.policies:
+        rows = zoo.curves[zoo.curves["arm"] == name]
+        columns = [f"return_{i}" for i in _own(name)]
+        frames.append(rows.assign(value=rows[columns].mean(axis=1), policy=name))
+    return figures.curves(
+        pd.concat(frames, ignore_index=True), x="steps", y="value", by="policy", seed="seed", panels="policy",
+        title=f"What each {zoo.domain} policy earns while it learns",
+        xlabel="environment steps", ylabel="return, own objectives",
+        rng=seeds.rng("figure", "curves", zoo.domain),
+    )  # fmt: skip
+
+
+def _own(name: str) -> tuple[int, ...]:
+    """Indices of the objectives that a policy is paid for."""
+    if name.startswith("SO-d"):
+        return (int(name[-1]) - 1,)
+    return (0, 2) if name == "MO-pseudoS" else (0, 1, 2)
+
+
+def education_actions(record: pd.DataFrame) -> Figure:
+    """Shares of the actions by mastery, one panel per trained policy."""
+    rows = record[record["method"].str.match("SO-|MO-")]
+    rows = rows.assign(mastery=rows["mastery"].round(1))
+    return figures.action_shares(
+        rows, x="mastery", action="action", names=ACTIONS["education"], by="method",
+        title="What each policy asks, by the student's mastery",
+    )  # fmt: skip
+
+
+def sampler(policy: Policy) -> Callable[[np.ndarray], int]:
+    """The policy as a function of one view, sampling from a stream of its own."""
+    rng = seeds.rng("animation", policy.name)
+    return lambda view: int(policy.act(view[None], rng.random(1))[0])
+
+
+def animation_alt(name: str, frames: np.ndarray) -> str:
+    """What an animation shows, in words."""
+    return f"{name} walks through a 6 by 6 room with a goal, lava and two pieces of gold for {len(frames) - 1} steps."
+
+
+def rates(rows: dict[str, dict[str, Interval]]) -> dict[str, dict[str, Interval]]:
+    """Success, lava and gold of every method in a minigrid result."""
+    return {method: {name: measured[name] for name in ("success", "lava", "gold")} for method, measured in rows.items()}
+
+
+def union_growth(growth: pd.DataFrame) -> Figure:
+    """Union hypervolume against the number of episodes, with that of the mean as a dashed line."""
+    with figures.theme():
+        figure = Figure(figsize=(6.8, 3.8), layout="constrained")
+        axes = figure.add_subplot()
+        for method, rows in growth.groupby("method"):
+            tint = figures.colour(method)
+            axes.plot(rows["episodes"], rows["union"], marker="o", color=tint)
+            axes.axhline(rows["mean"].iloc[0], color=tint, linestyle="--", linewidth=1)
+            last = rows.iloc[-1]
+            axes.annotate(method, (last["episodes"], last["union"]), xytext=(6, -3), textcoords="offset points")
+        axes.set_xscale("log")
+        axes.margins(x=0.15)
+        axes.set(xlabel="episodes in the union, N", ylabel="hypervolume (dashed: of the mean)")
+        axes.set_title("The same policy looks better the more often it is tried")
+    return figure
+
+
+def pareto(table: pd.DataFrame, domain: str) -> Figure:
+    """Mean vectors of the trained policies and the oracle in 3-D and three projections."""
+    columns = front_columns(domain)
+    kept = table[table["method"].str.match("SO-|MO-|random|oracle")]
+    means = kept.groupby(["method", "seed"])[columns].mean()
+    points = {method: means.loc[method].to_numpy() for method in means.index.unique("method")}
+    per = ", mean per step" if domain == "education" else ", share"
+    labels = [name + per for name in OBJECTIVES[domain]]
+    return figures.pareto(points, labels=labels, title=f"No {domain} policy has everything")
+
+
+def weighted(table: pd.DataFrame, domain: str, settings: Sequence[Sequence[float]]) -> Figure:
+    """Weighted mean of the objectives for every trained policy, one panel per setting of the weights."""
+    columns = front_columns(domain)
+    means = table[table["method"].str.match("SO-|MO-")].groupby("method")[columns].mean()
+    with figures.theme():
+        figure = Figure(figsize=(3.1 * max(2, len(settings)), 3.2), layout="constrained")
+        panels = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
+        for axes, weights in zip(panels, settings, strict=True):
+            share = np.asarray(weights, dtype=float) / max(sum(weights), 1e-9)
+            utility = means.to_numpy() @ share
+            winner = utility.argmax()
+            tints = [figures.colour(m) if i == winner else "0.8" for i, m in enumerate(means.index)]
+            axes.barh(means.index, utility, color=tints)
+            named = [f"{w:.2f} {name}" for w, name in zip(share, OBJECTIVES[domain], strict=True) if w]
+            axes.set(xlabel="weighted mean reward")
+            axes.set_title("\n".join(named) or "no weight", fontsize=10)
+        figure.suptitle("The weights pick the policy")
+    return figure
+
+
+def training_cost(trained: dict[str, Zoo]) -> pd.DataFrame:
+    """Measured seconds and estimated energy by domain, beside what the paper assumes."""
+    lines = []
+    for domain, zoo in trained.items():
+        seconds = float(zoo.seconds["seconds"].sum())
+        kwh = ledger.measured_energy(seconds, WATTS_PER_CORE)
+        lines.append({"what": f"{domain}, all policies and seeds", "core seconds": round(seconds, 1), "kWh": kwh})
+    paper = ledger.TABLE_9
+    lines.append({"what": "the paper's assumption", "core seconds": "8,000 GPU-hours", "kWh": paper.kwh})
+    return pd.DataFrame(lines)

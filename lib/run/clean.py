@@ -1,0 +1,79 @@
+"""Clean copies of the notebooks, so that saving one with its outputs makes no stage stale.
+
+A clean copy holds sources, tags and attachments: no outputs, counts, widget state or editor
+metadata, no blank cells (JupyterLab adds one at the end), and cell ids derived from place and
+content. `python -m lib.run.clean` is the pipeline's stage `clean`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import nbformat
+
+from lib import store
+
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+
+
+def read(path: Path) -> nbformat.NotebookNode:
+    """A notebook in the current format. Raises ValueError naming the file if it is not one."""
+    try:
+        return nbformat.read(path, as_version=4)
+    except (json.JSONDecodeError, nbformat.reader.NotJSONError, nbformat.ValidationError) as error:
+        reason = str(error).splitlines()[0][:200]
+        raise ValueError(f"{path.name} is not a notebook ({reason}); restore it with `git checkout`") from error
+
+
+def clean(nb: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """A copy with nothing in it that running or opening the notebook changes."""
+    cells = [cell for cell in nb.cells if cell.source.strip()]
+    out = nbformat.v4.new_notebook(metadata={"kernelspec": KERNEL, "language_info": {"name": "python"}})
+    out.cells = [_clean_cell(cell, place) for place, cell in enumerate(cells)]
+    return out
+
+
+def _clean_cell(cell: nbformat.NotebookNode, place: int) -> nbformat.NotebookNode:
+    make = {
+        "code": nbformat.v4.new_code_cell,
+        "markdown": nbformat.v4.new_markdown_cell,
+        "raw": nbformat.v4.new_raw_cell,
+    }[cell.cell_type]
+    digest = store.sha256_bytes(f"{cell.cell_type}\n{cell.source}".encode())[:8]
+    tags = sorted(cell.metadata.get("tags", []))
+    out = make(cell.source, id=f"{place:03d}-{digest}", metadata={"tags": tags} if tags else {})
+    if cell.get("attachments"):
+        out["attachments"] = cell.attachments
+    return out
+
+
+def to_text(nb: nbformat.NotebookNode) -> str:
+    """Canonical text: sorted keys, one final newline."""
+    return nbformat.writes(nb, version=4).rstrip("\n") + "\n"
+
+
+def clean_folder(source: Path, target: Path) -> list[Path]:
+    """Write a clean copy of every notebook in `source`; copies without an original are removed."""
+    originals = sorted(path for path in source.glob("*.ipynb") if not path.name.startswith("."))
+    target.mkdir(parents=True, exist_ok=True)
+    for stale in set(target.glob("*.ipynb")) - {target / path.name for path in originals}:
+        stale.unlink()
+    return [store.write_text(target / path.name, to_text(clean(read(path)))) for path in originals]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write clean copies of the notebooks."""
+    parser = argparse.ArgumentParser(prog="python -m lib.run.clean", description=main.__doc__)
+    parser.add_argument("--source", type=Path, default=Path("notebooks"), help="default: %(default)s")
+    parser.add_argument("--target", type=Path, default=Path("data/notebooks"), help="default: %(default)s")
+    options = parser.parse_args(arguments)
+    try:
+        clean_folder(options.source, options.target)
+    except ValueError as error:
+        raise SystemExit(f"error: {error}") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""What a pipeline stage declares about its notebook, and whether the notebook agrees.
+
+A stage names sections of the resolved settings (`data/settings.json`); the notebook's `parameters`
+cell assigns the same names. A difference either way is an error before anything starts, because a
+parameter that silently keeps its default makes a report about something else.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from lib import store
+
+SETTINGS = "data/settings.json"
+SOURCES = "data/notebooks"
+_COMMAND = "python -m lib.run "
+
+
+class RunError(Exception):
+    """A run that cannot start or did not finish; the message says what, and what to do."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One lesson of the pipeline: the sections it declares and the files it promises."""
+
+    name: str
+    sections: tuple[str, ...]
+    outs: tuple[str, ...]
+
+
+def _entry(item: str | dict[str, Any]) -> str:
+    return item if isinstance(item, str) else next(iter(item))
+
+
+def lessons(root: Path) -> dict[str, Stage]:
+    """Every stage of `dvc.yaml` that runs a notebook, by name."""
+    path = root / "dvc.yaml"
+    if not path.exists():
+        raise RunError("dvc.yaml is missing; restore it with `git checkout dvc.yaml`")
+    try:
+        content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")) or {}
+    except YAMLError as error:
+        raise RunError(f"dvc.yaml is not valid YAML: {error}") from error
+    return {
+        name: _stage(name, body)
+        for name, body in content.get("stages", {}).items()
+        if str(body.get("cmd", "")).startswith(_COMMAND)
+    }
+
+
+def _stage(name: str, body: dict[str, Any]) -> Stage:
+    sections: list[str] = []
+    for item in body.get("params", []):
+        if not isinstance(item, dict) or set(item) != {SETTINGS}:
+            raise RunError(f"dvc.yaml, stage {name}: parameters must come from {SETTINGS}, got {item!r}")
+        sections += item[SETTINGS]
+    outs = [*body.get("outs", []), *body.get("metrics", [])]
+    return Stage(name, tuple(sections), tuple(_entry(item) for item in outs))
+
+
+def find(name: str, root: Path) -> Stage:
+    """The stage called `name`. Raises RunError listing the lessons there are."""
+    known = lessons(root)
+    if name not in known:
+        raise RunError(f"no lesson {name!r} in dvc.yaml; the lessons are: {', '.join(sorted(known)) or 'none'}")
+    return known[name]
+
+
+def parameters(stage: Stage, root: Path) -> dict[str, Any]:
+    """The resolved values of the sections that the stage declares, typed."""
+    path = root / SETTINGS
+    if not path.exists():
+        raise RunError(f"{SETTINGS} is missing; make it with `dvc repro settings`")
+    settings = store.read_json(path)
+    absent = [section for section in stage.sections if section not in settings]
+    if absent:
+        raise RunError(
+            f"stage {stage.name} declares {', '.join(absent)}, which {SETTINGS} does not hold; "
+            f"it holds {', '.join(sorted(settings))}"
+        )
+    return {section: settings[section] for section in stage.sections}
+
+
+def notebook(stage: Stage, root: Path) -> nbformat.NotebookNode:
+    """The cleaned notebook of a stage."""
+    path = root / SOURCES / f"{stage.name}.ipynb"
+    if not path.exists():
+        raise RunError(
+            f"{SOURCES}/{stage.name}.ipynb is missing; write notebooks/{stage.name}.ipynb, then `dvc repro clean`"
+        )
+    return nbformat.read(path, as_version=4)
+
+
+def assigned_names(nb: nbformat.NotebookNode) -> tuple[str, ...]:
+    """Names that the cell tagged `parameters` assigns, in order."""
+    cells = [cell for cell in nb.cells if "parameters" in cell.metadata.get("tags", [])]
+    if len(cells) != 1:
+        raise RunError(f"a notebook needs exactly one code cell tagged `parameters`, this one has {len(cells)}")
+    names: list[str] = []
+    for node in ast.parse(cells[0].source).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        names += [target.id for target in targets if isinstance(target, ast.Name)]
+    return tuple(names)
+
+
+def check(stage: Stage, nb: nbformat.NotebookNode) -> None:
+    """Raise RunError unless stage and notebook name the same parameters."""
+    assigned, declared = set(assigned_names(nb)), set(stage.sections)
+    problems = []
+    if declared - assigned:
+        problems.append(
+            f"{', '.join(sorted(declared - assigned))}: declared by the stage in dvc.yaml, "
+            "not assigned in the notebook's `parameters` cell"
+        )
+    if assigned - declared:
+        problems.append(
+            f"{', '.join(sorted(assigned - declared))}: assigned in the notebook's `parameters` cell, "
+            "not declared by the stage in dvc.yaml"
+        )
+    if problems:
+        raise RunError(f"{stage.name}: stage and notebook disagree on the parameters\n  " + "\n  ".join(problems))
