@@ -33,7 +33,7 @@ class ParamsError(ValueError):
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class EducationSettings(_Section):
@@ -129,6 +129,8 @@ class MinigridZoo(_Section):
         if not isinstance(value, dict) or "common" not in value:
             return value
         common = value["common"]
+        if not isinstance(common, dict):
+            raise ValueError(f"common must hold the settings that all four share, got {common!r}")
         rest = {name: part for name, part in value.items() if name != "common"}
         return {name: {**common, **part} if isinstance(part, dict) else part for name, part in rest.items()}
 
@@ -161,6 +163,8 @@ def read(path: str | Path = ROOT / "params.yaml") -> dict[str, Any]:
     yaml = YAML(typ="safe", pure=True)
     try:
         content = yaml.load(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ParamsError(f"{path} is not UTF-8 text: {error}") from error
     except YAMLError as error:
         raise ParamsError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(content, dict):

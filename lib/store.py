@@ -61,10 +61,10 @@ def write_json(path: str | Path, value: Any) -> Path:
 
 def read_json(path: str | Path) -> Any:
     """Read JSON. Raises ValueError naming the file and the place where it breaks off."""
-    text = Path(path).read_text(encoding="utf-8")
+    content = Path(path).read_bytes()
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
+        return json.loads(content)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid JSON ({error}); delete it and run again") from error
 
 

@@ -7,7 +7,7 @@ Colours are those of Okabe and Ito (2008) and, for the orchestrators, of Paul To
 specialist of an objective has the colour of its objective.
 
 Left out: alt text, which the lesson gives because only the lesson knows what to notice; and statistics,
-which are `lib.stats` - nothing here decides how wide an interval is, except `curves` over its seeds.
+which are `lib.stats`: an interval is drawn as given and called 95%, the level that `lib.stats` uses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import io
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import matplotlib
@@ -25,13 +25,19 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from matplotlib.text import Text
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from matplotlib.transforms import Bbox
 
+from lib import stats
 from lib.stats import Interval
 
 DPI = 110
 WIDTH = 7.6  # inches; about the width of a notebook's text
 GREY = "#595959"  # notes and marks of no method
 FAINT = "#b5b5b5"
+NAME = 26  # characters of a name on one line
 
 _STYLES = {  # name: (colour, marker)
     "SO-d1": ("#0072B2", "o"),
@@ -52,8 +58,11 @@ _STYLES = {  # name: (colour, marker)
     "goal": ("#0072B2", "o"),
     "no-lava": ("#E69F00", "s"),
     "gold": ("#009E73", "^"),
+    "failed": ("#8C6239", "X"),
+    "easy": ("#44AA99", "8"),
+    "challenge": ("#5B3A8E", "d"),
 }
-_OTHERS = ("#44AA99", "#882255", "#DDAA33", "#4477AA", "#117733", "#EE6677", "#66657A", "#B997E5", "#7A5230")
+_OTHERS = ("#117733", "#EE6677", "#66657A", "#B997E5", "#A3B92B", "#004D66", "#44AA99")  # for other names
 _MARKERS = ("d", "H", "8", "X", "o", "s", "^", "v")
 
 _RC = {
@@ -68,6 +77,7 @@ _RC = {
     "axes.spines.right": False,
     "axes.titlelocation": "left",
     "axes.unicode_minus": True,
+    "figure.dpi": DPI,
     "figure.facecolor": "white",
     "axes.facecolor": "white",
     "savefig.facecolor": "white",
@@ -151,16 +161,25 @@ def _figure(title: str, width: float, height: float, note: str = "") -> Figure:
     """An empty figure with its message on top and, small, a note on what the marks mean below."""
     if not title.strip():
         raise ValueError("a figure needs a title that states its message")
-    message = textwrap.fill(title, width=int(width * 8.4), break_long_words=False)
-    height += 0.19 * message.count("\n")
     figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)  # text can be measured before anything is saved
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.07)
-    figure.suptitle(message, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    message = figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    lines = _wrapped(message)
     if note:
-        small = textwrap.fill(note, width=int(width * 12.5))
-        figure.supxlabel(small, x=0.01, ha="left", fontsize=9, color=GREY)
+        lines += _wrapped(figure.supxlabel(note, x=0.01, ha="left", fontsize=9, color=GREY))
+    figure.set_size_inches(width, height + 0.18 * lines)
     return figure
+
+
+def _wrapped(text: Text) -> int:
+    """Break the text into lines that the page is wide enough for; returns how many more than one."""
+    words, page = text.get_text(), text.figure.bbox.width * 0.98
+    for characters in range(len(words) + 1, 7, -2):
+        text.set_text(textwrap.fill(words, characters, break_long_words=False))
+        if text.get_window_extent().width <= page:
+            break
+    return text.get_text().count("\n")
 
 
 def _finite(values, what: str) -> np.ndarray:
@@ -214,9 +233,18 @@ def _span(axes: Axes, values: Iterable[float], axis: str = "x", share: float = 0
     axes.set(**{f"{axis}lim": (lo - margin, hi + margin)})
 
 
-def _mark(axes: Axes, x: float, y: float, name: str, colour_: str, size: float = 8, **more) -> None:
-    style = {"markeredgecolor": "white", "markeredgewidth": 0.8} if marker(name) != "x" else {"mew": 2.2}
-    axes.plot([x], [y], marker(name), color=colour_, markersize=size, zorder=4, clip_on=False, **style, **more)
+def _mark(axes: Axes, x: float, y: float, name: str, shade: str, size: float = 8) -> None:
+    edge = {"markeredgewidth": 2.2} if marker(name) == "x" else {"markeredgecolor": "white", "markeredgewidth": 0.8}
+    size *= 1.5 if marker(name) == "*" else 1.0  # a star is mostly gaps
+    axes.plot([x], [y], marker(name), color=shade, markersize=size, zorder=4, clip_on=False, **edge)
+
+
+def _line(axes: Axes, row: float, interval: Interval, shade: str) -> None:
+    """A horizontal interval with ends that stay visible above and below a mark that is wider than it."""
+    if not interval.known:
+        return
+    style = {"color": shade, "marker": "|", "markersize": 11, "markeredgewidth": 1.5, "linewidth": 2}
+    axes.plot([interval.lo, interval.hi], [row, row], gid="interval", solid_capstyle="butt", zorder=3, **style)
 
 
 def _spread(wanted: np.ndarray, gap: float, low: float, high: float) -> np.ndarray:
@@ -234,7 +262,8 @@ def _spread(wanted: np.ndarray, gap: float, low: float, high: float) -> np.ndarr
     for value in wanted[order] - steps:
         blocks.append([value])
         while len(blocks) > 1 and np.mean(blocks[-2]) > np.mean(blocks[-1]):
-            blocks[-2] += blocks.pop()
+            last = blocks.pop()
+            blocks[-1] += last
     fitted = np.concatenate([np.full(len(block), np.mean(block)) for block in blocks])
     placed = np.empty(n)
     placed[order] = np.clip(fitted, low, high - steps[-1]) + steps
@@ -242,7 +271,11 @@ def _spread(wanted: np.ndarray, gap: float, low: float, high: float) -> np.ndarr
 
 
 def _end_labels(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
-    """Label (x, y, text, colour) to the right of the axes, each tied to its end by a thin line."""
+    """Label (x, y, text, colour) to the right of the axes, each tied to its end by a thin line.
+
+    The figure must be laid out already: it decides how high a line of text is in data units. The labels
+    change only the width of the axes.
+    """
     labels = [
         axes.annotate(
             text,
@@ -256,7 +289,6 @@ def _end_labels(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> No
         )
         for x, y, text, shade in ends
     ]
-    axes.figure.draw_without_rendering()  # the layout decides how high a line of text is in data units
     box = axes.get_window_extent()
     tall = labels[0].get_fontsize() * 1.3 * DPI / 72
     heights = axes.transData.transform([(x, y) for x, y, _, _ in ends])[:, 1]
@@ -272,24 +304,27 @@ _AROUND = ((1, 0), (0.8, 0.8), (0.8, -0.8), (0, 1), (0, -1), (-0.8, 0.8), (-0.8,
 def _point_labels(axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Sequence[str], avoid: np.ndarray) -> None:
     """Label each point of xy (n, 2) close by, where it covers no other label, no mark and no edge.
 
-    avoid: (m, 2) all marks drawn, in data units. Greedy from right to left; the first of eight directions
-    and four distances that costs least.
+    avoid: (m, 2) in data units, what else is drawn there. The figure must be laid out already. Greedy from
+    right to left: the cheapest of eight directions at five distances.
     """
-    axes.figure.draw_without_rendering()
     renderer = axes.figure.canvas.get_renderer()
     frame = axes.get_window_extent()
     marks, points = axes.transData.transform(avoid), axes.transData.transform(xy)
+    rings = [Bbox.from_bounds(x - 13, y - 13, 26, 26) for x, y in points]
     taken: list[Bbox] = []
     for row in np.argsort(-points[:, 0], kind="stable"):
         text = axes.annotate(
             names[row], xy[row], xytext=(0, 0), textcoords="offset pixels", va="center", ha="center",
             fontsize=9.5, color=ink(shades[row]), zorder=6,
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
             arrowprops={"arrowstyle": "-", "color": shades[row], "lw": 0.8, "shrinkA": 0, "shrinkB": 3},
         )  # fmt: skip
+        text.set_in_layout(False)  # it lies inside the axes; otherwise it would move what it was placed by
         width, height, _ = renderer.get_text_width_height_descent(names[row], text.get_fontproperties(), False)
-        best, box = _best_place(points[row], width, height, frame, marks, taken)
+        others = [ring for place, ring in enumerate(rings) if place != row]
+        best, box = _best_place(points[row], width, height, frame, marks, taken + others)
         text.set_position(tuple(best))
-        if np.hypot(best[0] - np.sign(best[0]) * width / 2, best[1]) < 22:
+        if np.hypot(best[0] - np.sign(best[0]) * width / 2, best[1]) < 28:
             text.arrow_patch.set_visible(False)  # near enough to need no line
         taken.append(box)
 
@@ -299,18 +334,25 @@ def _best_place(
 ) -> tuple[np.ndarray, Bbox]:
     """Offset (2,) in pixels of a label's centre from its point, and the box it fills there."""
     choices = []
-    for distance in (11, 19, 30, 45, 64):
+    for distance in (16, 24, 34, 48, 66):
         for place, (right, up) in enumerate(_AROUND):
             offset = np.array([right * distance, up * distance * 1.1])
             offset += [np.sign(right) * width / 2, np.sign(up) * height * 0.3]
             x, y = point + offset
             box = Bbox.from_bounds(x - width / 2 - 2, y - height / 2 - 1, width + 4, height + 2)
             cost = distance * 0.02 + place * 0.01 + 3 * sum(box.overlaps(other) for other in taken)
-            cost += 1.0 * box.count_contains(marks)
+            cost += 0.4 * min(box.count_contains(marks), 4)
             cost += 4.0 * (box.x0 < frame.x0 or box.x1 > frame.x1 or box.y0 < frame.y0 or box.y1 > frame.y1)
             choices.append((cost, len(choices), offset, box))
     _, _, offset, box = min(choices, key=lambda choice: choice[:2])
     return offset, box
+
+
+def _cross(x: float, y: float, x_ends: Sequence[float], y_ends: Sequence[float]) -> np.ndarray:
+    """Points (18, 2) along both intervals through (x, y), for labels to avoid."""
+    along, level = np.linspace(*x_ends, 9), np.full(9, float(y))
+    up, place = np.linspace(*y_ends, 9), np.full(9, float(x))
+    return np.concatenate([np.column_stack([along, level]), np.column_stack([place, up])])
 
 
 # Learning curves
@@ -342,35 +384,61 @@ def curves(
     _finite(frame[y], f"column {y!r}")
     frame = frame.assign(**{x: _binned(frame[x].to_numpy(dtype=float), bins)})
     parts = [("", frame)] if panels is None else list(frame.groupby(panels, sort=False))
-    shades = _colours(map(str, dict.fromkeys(frame[by])))
-    rows, lines = -(-len(parts) // 3), frame[by].nunique()
-    height = max(4.0 if panels is None else 2.7 * rows + 0.6, 0.24 * lines * rows + 1.4)
-    width = WIDTH if panels is None or len(parts) < 3 else WIDTH + 2.4
+    names = [str(who) for who in dict.fromkeys(frame[by])]
+    across = 3 if panels == by or len(parts) % 3 == 0 else 2
+    down = -(-len(parts) // across)
+    height = max(4.0, 0.24 * len(names) + 1.4) if len(parts) == 1 else 2.4 * down + 0.9
+    width = WIDTH + 2.0 * (min(len(parts), across) - 1) * (panels != by)
     figure = _figure(title, width, height, _band_note(frame, by, seed, panels, rng))
-    grid = _panels(figure, len(parts), sharex=True, sharey=True)
-    ends = []
-    for axes, (name, part) in zip(grid, parts, strict=True):
-        axes.set_title(str(name))
-        bands = {str(who): _band(rows_, x, y, seed, rng) for who, rows_ in part.groupby(by, sort=False)}
+    grid = _panels(figure, len(parts), across, sharex=True, sharey=True)
+    shades, ends = _colours(names), []
+    for place, (axes, (name, part)) in enumerate(zip(grid, parts, strict=True)):
+        bands = {str(who): _band(rows, x, y, seed, rng) for who, rows in part.groupby(by, sort=False)}
         ends.append([_curve(axes, who, band, shades[who]) for who, band in bands.items()])
-    for place, axes in enumerate(grid):
-        axes.set_xlabel(xlabel if place + 3 >= len(grid) else "")
-        axes.set_ylabel(ylabel if place % 3 == 0 else "")
-    for axes, labels in zip(grid, ends, strict=True):
-        axes.margins(x=0)
-        _end_labels(axes, labels)
+        if panels is not None:
+            _panel_title(axes, str(name), ends[-1] if panels == by else None)
+        axes.set_xlabel(xlabel if place + across >= len(grid) else "")
+        axes.set_ylabel(ylabel if place % across == 0 else "")
+        _readable_steps(axes)
+    if panels != by:  # otherwise a panel's title names its only line
+        figure.draw_without_rendering()
+        for axes, labels in zip(grid, ends, strict=True):
+            _end_labels(axes, labels)
     return figure
 
 
-def _binned(values: np.ndarray, bins: int) -> np.ndarray:
-    """The middle of each value's bin, (n,); the values themselves where there are few different ones."""
+def _panel_title(axes: Axes, name: str, only: list[tuple] | None) -> None:
+    """The panel's name; where the panel holds one method, its label in its own colour."""
+    if only is None:
+        axes.set_title(name)
+    else:
+        _, _, label, shade = only[0]
+        axes.set_title(label, color=ink(shade))
+
+
+def _readable_steps(axes: Axes) -> None:
+    lo, hi = axes.dataLim.intervalx
+    if hi > lo:
+        axes.margins(x=0)
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    if hi >= 10_000:
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+
+
+def _binned(values: np.ndarray, bins: int, round_edges: bool = False) -> np.ndarray:
+    """The middle of each value's bin, (n,); the values themselves where there are few different ones.
+
+    With `round_edges` the bins begin and end at round numbers, and there may be fewer of them.
+    """
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
     if len(np.unique(values)) <= bins:
         return values
     edges = np.linspace(values.min(), values.max(), bins + 1)
-    place = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, bins - 1)
-    return (edges[place] + edges[place + 1]) / 2
+    if round_edges:
+        edges = MaxNLocator(bins).tick_values(values.min(), values.max())
+    place = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+    return ((edges[place] + edges[place + 1]) / 2).round(12)  # 0.15, not 0.15000000000000002
 
 
 def _band(
@@ -397,14 +465,14 @@ def _curve(axes: Axes, name: str, band: tuple[np.ndarray, list[Interval], int], 
     values = np.array([interval.value for interval in found])
     lo, hi = np.array([_flat(interval) for interval in found]).T
     alone = len(places) == 1  # a line of one point is invisible
-    axes.fill_between(places, lo, hi, color=shade, alpha=0.18, linewidth=0)
-    axes.plot(places, values, color=shade, marker=marker(name) if alone else None, clip_on=not alone)
+    axes.fill_between(places, lo, hi, color=shade, alpha=0.16, linewidth=0)
+    axes.plot(places, values, color=shade, marker=marker(name) if alone else None)
+    if alone:
+        axes.plot(places.repeat(2), [lo[0], hi[0]], color=shade)
     return places[-1], values[-1], f"{name} (1 seed)" if seeds == 1 else name, shade
 
 
-def _band_note(
-    frame: pd.DataFrame, by: str, seed: str, panels: str | None, rng: np.random.Generator | None
-) -> str:
+def _band_note(frame: pd.DataFrame, by: str, seed: str, panels: str | None, rng: np.random.Generator | None) -> str:
     """What line and band are, in words that are true for the number of seeds there are."""
     keys = [by] if panels is None else [panels, by]
     seeds = frame.groupby(keys)[seed].nunique()
@@ -428,14 +496,14 @@ def bars(table: Mapping[str, Interval], title: str, ylabel: str) -> Figure:
     """
     if not table:
         raise ValueError("the table is empty; there is nothing to draw")
+    wrapped = sum(textwrap.fill(name, NAME).count("\n") for name in table)
     shades = _colours(table)
-    figure = _figure(title, WIDTH, 0.36 * len(table) + 1.5, _interval_note(table.values()))
+    figure = _figure(title, WIDTH, 0.36 * len(table) + 0.17 * wrapped + 1.5, _interval_note(table.values()))
     axes = figure.subplots()
     for row, (name, interval) in enumerate(table.items()):
-        lo, hi = _flat(_checked(interval, f"the value of {name!r}"))
-        axes.barh(row, interval.value, height=0.62, color=shades[name], alpha=0.35)
-        axes.plot([lo, hi], [row, row], color=ink(shades[name]), linewidth=2.2, solid_capstyle="butt")
-        _mark(axes, interval.value, row, name, shades[name])
+        _checked(interval, f"the value of {name!r}")
+        axes.barh(row, interval.value, height=0.62, color=shades[name], alpha=0.5)
+        _line(axes, row, interval, ink(shades[name]))
         axes.annotate(
             str(interval), (1.02, row), xycoords=axes.get_yaxis_transform(), va="center", color=ink(shades[name])
         )
@@ -452,18 +520,21 @@ def bars(table: Mapping[str, Interval], title: str, ylabel: str) -> Figure:
 def grouped_points(
     rows: Mapping[str, Mapping[str, Interval]],
     title: str,
-    columns_labels: Mapping[str, str],
+    columns_labels: Mapping[str, str] | Sequence[str],
     smaller_is_better: Collection[str] = (),
 ) -> Figure:
     """One panel for each metric, one row for each method: a dot with its interval.
 
     rows: {method: {column: Interval}}; a method without a column is shown as not measured.
-    columns_labels: {column: axis label with unit}, in the order of the panels. A method gets a ring only
-    where its interval lies beyond all others of the panel (below them for `smaller_is_better`).
+    columns_labels: {column: axis label with unit} in the order of the panels, or columns that are their own
+    labels. A ring marks the method whose interval lies beyond all others of the panel: above them, or below
+    them for the columns in `smaller_is_better`.
     """
     if not rows or not columns_labels:
         raise ValueError("grouped_points needs at least one method and one column")
     shades, names = _colours(rows), list(rows)
+    if not isinstance(columns_labels, Mapping):
+        columns_labels = {column: column for column in columns_labels}
     across = min(len(columns_labels), 3)
     down = -(-len(columns_labels) // across)
     every = [interval for columns in rows.values() for interval in columns.values()]
@@ -487,13 +558,14 @@ def _dots(
             axes.annotate("not measured", (0.02, row), xycoords=axes.get_yaxis_transform(), va="center", color=GREY)
             continue
         lo, hi = _flat(_checked(interval, f"{what!r} of {name!r}"))
-        axes.plot([lo, hi], [row, row], color=shades[name], linewidth=2.2, solid_capstyle="butt")
+        _line(axes, row, interval, shades[name])
         _mark(axes, interval.value, row, name, shades[name])
         if name == best:
             _ring(axes, interval.value, row)
         ends += [lo, hi, interval.value]
     if ends:
         _span(axes, ends)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
 
 
 def _ring(axes: Axes, *place: float, size: float = 15) -> None:
@@ -515,7 +587,7 @@ def _clearly_best(rows: Mapping[str, Mapping[str, Interval]], column: str, small
 
 
 def _rows_of_names(axes: Axes, names: Sequence[str]) -> None:
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [textwrap.fill(name, NAME) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)  # the first on top
     axes.tick_params(axis="y", length=0)
     axes.grid(False, axis="y")
@@ -526,7 +598,7 @@ def _interval_note(intervals: Iterable[Interval]) -> str:
     known = [interval.known for interval in intervals]
     if all(known):
         return "Lines: 95% intervals."
-    return "One run each: no intervals." if not any(known) else "Lines: 95% intervals; a mark without one is one run."
+    return "One run each: no intervals." if not any(known) else "Lines: 95% intervals; what has none is one run."
 
 
 # What was chosen
@@ -541,7 +613,7 @@ def action_shares(
     title: str,
     by: str,
     xlabel: str | None = None,
-    bins: int = 10,
+    bins: int = 12,
 ) -> Figure:
     """Share of each action among the decisions at each x, stacked to 100%, one panel for each `by`.
 
@@ -556,20 +628,23 @@ def action_shares(
         raise ValueError(f"column {action!r} has actions {unknown} that names does not name")
     if pd.api.types.is_numeric_dtype(frame[x]):
         _finite(frame[x], f"column {x!r}")
-        frame = frame.assign(**{x: _binned(frame[x].to_numpy(dtype=float), bins)})
+        frame = frame.assign(**{x: _binned(frame[x].to_numpy(dtype=float), bins, round_edges=True)})
     places = {value: place for place, value in enumerate(sorted(frame[x].unique()))}
     parts = list(frame.groupby(by, sort=False))
     rows = -(-len(parts) // 3)
     figure = _figure(title, WIDTH + 0.9 * (min(len(parts), 3) - 1), 2.8 * rows + 0.7)
     grid = _panels(figure, len(parts), sharex=True, sharey=True)
-    shades = _colours(names.values())
+    shades, last = _colours(names.values()), []
     for place, (axes, (who, part)) in enumerate(zip(grid, parts, strict=True)):
         axes.set_title(f"{who} ({len(part):,} decisions)")
         middles = _stack(axes, part, x, action, names, places, shades)
         axes.set_xlabel((xlabel or x) if place + 3 >= len(grid) else "")
         axes.set_ylabel("share of decisions, %" if place % 3 == 0 else "")
-        if place % 3 == 2 or place == len(grid) - 1:
-            _end_labels(axes, middles)
+        last.append(middles)
+    figure.draw_without_rendering()
+    for place, axes in enumerate(grid):
+        if place % 3 == 2 or place == len(grid) - 1 < 2:  # once in a row; narrow panels would gape
+            _end_labels(axes, last[place])
     return figure
 
 
@@ -593,9 +668,7 @@ def _stack(
         middles.append((at[-1] + 0.46, float(floor[-1] + share[-1] / 2), name, shades[name]))
         floor = floor + share
     shown = list(places)[:: -(-len(places) // 6)]
-    axes.set_xticks(
-        [places[value] for value in shown], [f"{v:.3g}" if isinstance(v, float) else str(v) for v in shown]
-    )
+    axes.set_xticks([places[value] for value in shown], [f"{v:.3g}" if isinstance(v, float) else str(v) for v in shown])
     axes.set(xlim=(-0.6, len(places) - 0.4), ylim=(0, 100))
     axes.grid(False)
     return middles
@@ -626,7 +699,7 @@ def pareto(
     means = np.array([rows.mean(axis=0) for rows in vectors.values()])
     on_front = _undominated(means)
     counts = {len(rows) for rows in vectors.values()}
-    note = "Ring: no other mean is at least as good in all three and better in one."
+    note = "Ring: not dominated by another mean."
     spread = "One seed each: no interval." if counts == {1} else "Small: one seed each; lines: worst to best seed."
     figure = _figure(title, WIDTH + 1.4, 7.4, f"{spread} {note}")
     shades = _colours(vectors)
@@ -635,10 +708,16 @@ def pareto(
     for axes, (i, j) in flat:
         _projection(axes, {name: rows[:, [i, j]] for name, rows in vectors.items()}, on_front, shades)
         axes.set(xlabel=labels[i], ylabel=labels[j])
-    for axes, pair in flat:
-        every = np.concatenate([*vectors.values(), means])[:, list(pair)]
-        texts = [f"{name} (1 seed)" if len(rows) == 1 < max(counts) else name for name, rows in vectors.items()]
-        _point_labels(axes, texts, means[:, list(pair)], [shades[name] for name in vectors], every)
+    names = [f"{name} (1 seed)" if len(rows) == 1 < max(counts) else name for name, rows in vectors.items()]
+    figure.draw_without_rendering()
+    for axes, (i, j) in flat:
+        flat_means = means[:, [i, j]]
+        ends = [(rows[:, i], rows[:, j]) for rows in vectors.values()]
+        lines = [
+            _cross(*mean, (x.min(), x.max()), (y.min(), y.max())) for mean, (x, y) in zip(flat_means, ends, strict=True)
+        ]
+        drawn = np.concatenate([*lines, *(rows[:, [i, j]] for rows in vectors.values())])
+        _point_labels(axes, names, flat_means, [shades[name] for name in vectors], drawn)
     return figure
 
 
@@ -677,14 +756,15 @@ def _space(
         if ringed:
             _ring(axes, *mean)
     axes.set(xlabel=labels[0], ylabel=labels[1], zlabel=labels[2])
+    for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
+        axis.set_major_locator(MaxNLocator(4))
     axes.tick_params(labelsize=8, pad=0)
     axes.view_init(elev=22, azim=-55)
-    axes.set_box_aspect(None, zoom=0.82)  # or the label of the third axis is cut off
+    axes.set_box_aspect(None, zoom=0.92)  # room for the labels inside the axes,
+    axes.set_in_layout(False)  # because a box in space confuses the layout of the flat panels
 
 
-def _projection(
-    axes: Axes, vectors: Mapping[str, np.ndarray], on_front: np.ndarray, shades: Mapping[str, str]
-) -> None:
+def _projection(axes: Axes, vectors: Mapping[str, np.ndarray], on_front: np.ndarray, shades: Mapping[str, str]) -> None:
     """Two of the three objectives: seeds small, means large, worst to best seed as a cross."""
     for (name, rows), ringed in zip(vectors.items(), on_front, strict=True):
         (x, y), (x_lo, y_lo), (x_hi, y_hi) = rows.mean(axis=0), rows.min(axis=0), rows.max(axis=0)
@@ -697,12 +777,12 @@ def _projection(
     every = np.concatenate(list(vectors.values()))
     _span(axes, every[:, 0], "x", share=0.2)
     _span(axes, every[:, 1], "y", share=0.16)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_locator(MaxNLocator(6))
 
 
 @theme()
-def cost_quality(
-    points: Mapping[str, tuple[Interval, Interval]], title: str, xlabel: str, ylabel: str
-) -> Figure:
+def cost_quality(points: Mapping[str, tuple[Interval, Interval]], title: str, xlabel: str, ylabel: str) -> Figure:
     """Cost against quality with both intervals, and the best quality that each cost can buy.
 
     points: {name: (cost, quality)}. The line is the upper hull of the values: between two of its corners
@@ -726,11 +806,15 @@ def cost_quality(
     _span(axes, [end for cost, _ in points.values() for end in (*_flat(cost), cost.value)], "x", share=0.14)
     _span(axes, [end for _, quality in points.values() for end in (*_flat(quality), quality.value)], "y", share=0.12)
     corners = upper_hull(values)
-    right = axes.get_xlim()[1]
+    left, right = axes.get_xlim()
+    if values[:, 0].min() >= 0:
+        left = max(left, 0.0)  # nothing costs less than nothing
     axes.plot([*corners[:, 0], right], [*corners[:, 1], corners[-1, 1]], "--", color=GREY, linewidth=1.3, zorder=1)
-    axes.set_xlim(right=right)
+    axes.set_xlim(left, right)
     axes.set(xlabel=xlabel, ylabel=ylabel)
-    _point_labels(axes, list(points), values, [shades[name] for name in points], values)
+    figure.draw_without_rendering()
+    lines = [_cross(c.value, q.value, _flat(c), _flat(q)) for c, q in points.values()]
+    _point_labels(axes, list(points), values, [shades[name] for name in points], np.concatenate(lines))
     return figure
 
 
@@ -759,26 +843,25 @@ def _slope(a: np.ndarray, b: np.ndarray) -> float:
 @theme()
 def front_2d(
     points: np.ndarray,
-    chosen: Sequence[int],
+    chosen: Sequence[bool] | Sequence[int] | None,
     labels: Sequence[str],
     title: str,
     names: Sequence[str] | None = None,
 ) -> Figure:
     """A small Pareto front of two objectives, both maximised, with dominated points greyed.
 
-    points: (n, 2). chosen: places of the points to point out, named by `names` (n) or called "chosen".
-    labels: the two axis labels with units. The step line bounds what the front dominates.
+    points: (n, 2). chosen: the points in colour, as a mask (n,) or as places; None is the front of these two
+    objectives. A mask from `stats.pareto_front` of more objectives colours points that only the others
+    save. labels: the two axis labels with units. names: (n,), written beside the chosen points.
     """
     points = _finite(points, "points")
     if points.ndim != 2 or points.shape[1] != 2 or len(labels) != 2:
         raise ValueError(f"front_2d needs (n, 2) points and two labels, got {points.shape} and {list(labels)}")
-    outside = [place for place in chosen if not 0 <= place < len(points)]
-    if outside:
-        raise ValueError(f"chosen {outside} are no places among {len(points)} points")
-    on_front = _undominated(points)
-    front = np.unique(points[on_front], axis=0)
-    note = f"On the front: {on_front.sum()} of {len(points)}. Grey: dominated, another is as good in both and better."
-    figure = _figure(title, 6.2, 4.6, note)
+    kept = _undominated(points) if chosen is None else _mask(chosen, len(points))
+    front = np.unique(points[_undominated(points)], axis=0)
+    greyed = "" if kept.all() else " Grey: dominated." if chosen is None else " Grey: the others."
+    note = f"Blue: {kept.sum()} of {len(points)}.{greyed} No point lies beyond the line."
+    figure = _figure(title, 6.4, 4.6, note)
     axes = figure.subplots()
     _span(axes, points[:, 0], "x", share=0.16)
     _span(axes, points[:, 1], "y", share=0.16)
@@ -786,16 +869,29 @@ def front_2d(
     xs, ys = [left, *front[:, 0], front[-1, 0]], [front[0, 1], *front[:, 1], bottom]
     axes.fill_between(xs, bottom, ys, step="pre", color="#0072B2", alpha=0.07, linewidth=0)
     axes.step(xs, ys, where="pre", color="#0072B2", linewidth=1.2, alpha=0.7)
-    axes.plot(*points[~on_front].T, "o", color=FAINT, markersize=6.5, linestyle="none")
-    axes.plot(*points[on_front].T, "o", color="#0072B2", markersize=8, linestyle="none")
+    axes.plot(*points[~kept].T, "o", color=FAINT, markersize=6.5, linestyle="none")
+    axes.plot(*points[kept].T, "o", color="#0072B2", markersize=8, linestyle="none")
     axes.set(xlabel=labels[0], ylabel=labels[1])
-    shown = [int(place) for place in chosen]
-    for place in shown:
-        _ring(axes, *points[place])
-    texts = [names[place] if names is not None else "chosen" for place in shown]
-    if shown:
-        _point_labels(axes, texts, points[shown], ["#000000"] * len(shown), points)
+    if names is not None and kept.any():
+        texts = [str(name) for name, keep in zip(names, kept, strict=True) if keep]
+        figure.draw_without_rendering()
+        _point_labels(axes, texts, points[kept], ["#0072B2"] * len(texts), points)
     return figure
+
+
+def _mask(chosen: Sequence[bool] | Sequence[int], n: int) -> np.ndarray:
+    """The chosen points as (n,) bool, given a mask or places."""
+    chosen = np.asarray(chosen)
+    if chosen.dtype == bool:
+        if chosen.shape != (n,):
+            raise ValueError(f"the mask of chosen points must be ({n},), got shape {chosen.shape}")
+        return chosen
+    outside = [int(place) for place in chosen if not 0 <= place < n]
+    if outside:
+        raise ValueError(f"chosen {outside} are no places among {n} points")
+    mask = np.zeros(n, dtype=bool)
+    mask[chosen.astype(int)] = True
+    return mask
 
 
 # Pictures and tables
@@ -815,9 +911,12 @@ def film_strip(frames: Sequence[np.ndarray], titles: Sequence[str], suptitle: st
     captions = [textwrap.fill(caption, max(8, int(wide * 11.5))) for caption in titles]
     lines = max(caption.count("\n") + 1 for caption in captions)
     tall = max(np.shape(frame)[0] / np.shape(frame)[1] for frame in frames)
-    figure = _figure(suptitle, max(wide * across, 3.2), down * (wide * tall + 0.17 * lines + 0.1) + 0.5)
+    figure = _figure(suptitle, max(wide * across, 3.2), down * ((wide - 0.16) * tall + 0.16 * lines + 0.15) + 0.42)
     for axes, frame, caption in zip(_panels(figure, len(frames), across), frames, captions, strict=True):
-        axes.imshow(_finite(frame, f"the frame {caption!r}").astype(np.asarray(frame).dtype), cmap="gray")
+        pixels = np.asarray(frame)
+        _finite(pixels, f"the frame {caption!r}")
+        brightest = 255 if pixels.dtype.kind in "iu" else 1  # a dark frame must not be stretched to a bright one
+        axes.imshow(pixels, cmap="gray", vmin=0, vmax=brightest)
         axes.set_title(caption, loc="center", fontsize=9)
         axes.set_axis_off()
     return figure
@@ -833,8 +932,9 @@ def heat(table: pd.DataFrame, title: str, xlabel: str, ylabel: str, form: str = 
     table = pd.DataFrame(table)
     values = _finite(table.to_numpy(dtype=float), "the table")
     rows, columns = values.shape
-    longest = max((len(form.format(value)) for value in values.ravel()), default=4)
-    wide = max(0.62, 0.09 * longest + 0.2)
+    longest = max(len(form.format(value)) for value in values.ravel())
+    heads = max(len(str(name)) for name in table.columns)
+    wide = max(0.62, 0.09 * longest + 0.2, 0.1 * heads if heads <= 13 else 0)
     names = 0.085 * max(len(str(name)) for name in table.index)
     figure = _figure(title, max(4.2, min(wide * columns + names + 1.0, 13)), 0.4 * rows + 1.7)
     axes = figure.subplots()
@@ -847,7 +947,7 @@ def heat(table: pd.DataFrame, title: str, xlabel: str, ylabel: str, form: str = 
         axes.text(column, row, form.format(value), ha="center", va="center", color="white" if dark else "black")
     axes.set_xticks(range(columns), [str(name) for name in table.columns])
     axes.set_yticks(range(rows), [str(name) for name in table.index])
-    if max(len(str(name)) for name in table.columns) > wide * 9:
+    if heads > wide * 10.5:
         axes.tick_params(axis="x", labelrotation=35)
         for tick in axes.get_xticklabels():
             tick.set(ha="right", rotation_mode="anchor")

@@ -1,9 +1,11 @@
 """Markdown to HTML with formulas as MathML, so that a page needs no script and no network.
 
 A formula is `$..$` or `$$..$$`. Money is not: a dollar sign opens a formula only before something
-that is not a blank, closes it only after something that is not a blank and not before a digit or
-letter, and what lies between must not read like prose. So "$9,700 and $3" stays what it is, and
-`\\$9,700` is the way to be sure in every viewer. Code spans and blocks are left alone.
+that is not a blank, closes it only after something that is not a blank and not before a digit, and
+what lies between must not read like prose or like an amount. So "$9,700 and $3" stays what it is, and
+`\\$9,700` is the way to be sure in every viewer. Code spans and blocks are left alone. The converter
+takes much that is not LaTeX (an unknown command becomes its own name), so what it returns is checked.
+Left out: macros, equation numbers and references to them.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import base64
 import html
 import mimetypes
 import re
+import unicodedata
+import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,18 +26,24 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import TextLexer, get_lexer_by_name
 from pygments.util import ClassNotFound
 
-_INLINE = r"(?<![\\$\w])\$(?P<inline_tex>[^\s$`](?:[^$`]*[^\s$`\\])?)\$(?![\w$])"
+_INLINE = r"(?<![\\$\w])\$(?P<inline_tex>[^\s$`](?:[^$`]*[^\s$`\\])?)\$(?![\d$])"
 _DISPLAY = r"\$\$(?P<display_tex>[^$]+?)\$\$"
-_BLOCK = r"^ {0,3}\$\$(?P<block_tex>[^$]+?)\$\$[ \t]*(?:\n|$)"
+_BLOCK = r"^ {0,3}\$\$(?P<block_tex>(?:(?!\n[ \t]*\n)[^$])+?)\$\$[ \t]*(?:\n|$)"
 _PROSE = re.compile(r"(?:^|\s)[A-Za-z]{2,}[,.;:]?\s+[A-Za-z]{2,}")
-_PROSE_WORD = re.compile(r"(?:^|\s)[a-z]{3,}(?:\s|[,.;:]|$)")
+_PROSE_WORD = re.compile(r"(?<![\\\w])(?:[a-z]{3,}|an|as|at|by|in|is|of|on|or|to)(?!\w)")
+_OPEN_AMOUNT = re.compile(r"\d[\d,.]*\s*(?:[kKMB]\b)?[^\\={}^_]*[-–/,;:(]")
 _NAMED_TEXT = re.compile(r"\\(?:text|mathrm|operatorname|textit|textbf|mathit)\*?\{[^{}]*\}")
 # names that the converter does not know, and what it calls the same thing
 _SPELLINGS = (
     (re.compile(r"\{aligned\}"), "{align*}"),
-    (re.compile(r"\\operatorname\*\s*"), r"\\operatorname"),
+    (re.compile(r"\\arg(max|min)(?![a-zA-Z])"), r"\\operatorname{arg\1}"),
     (re.compile(r"\\arg(?![a-zA-Z])"), r"\\operatorname{arg}"),
 )
+_LIMITS = {"max", "min", "argmax", "argmin", "sup", "inf", "lim"}
+_ALPHABETS = {  # browsers dropped this attribute, the letters themselves are in Unicode
+    "double-struck": "DOUBLE-STRUCK", "bold": "BOLD", "bold-italic": "BOLD ITALIC", "script": "SCRIPT",
+    "fraktur": "FRAKTUR", "sans-serif": "SANS-SERIF", "monospace": "MONOSPACE",
+}  # fmt: skip
 
 
 class FormulaError(ValueError):
@@ -45,24 +55,71 @@ def mathml(tex: str, display: bool = False) -> str:
 
     Raises FormulaError where the converter gives up or meets a command it does not know.
     """
-    source = tex.strip()
+    shown = " ".join(tex.split())
+    if not _balanced(shown):
+        raise FormulaError(f"formula has braces that do not match: {shown}")
+    source = shown
     for pattern, replacement in _SPELLINGS:
         source = pattern.sub(replacement, source)
     try:
-        out = converter.convert(source, display="block" if display else "inline")
+        root = converter.convert_to_element(source, display="block" if display else "inline")
     except Exception as error:  # the converter has a dozen error classes with empty messages
-        raise FormulaError(f"formula not understood ({type(error).__name__}): {tex.strip()}") from error
-    unknown = re.findall(r">(\\[a-zA-Z]+)<", out)
-    if unknown or "<mi>&</mi>" in out:
-        raise FormulaError(f"formula uses {', '.join(unknown) or '& outside an array'}, not supported: {tex.strip()}")
-    return out.replace("<math ", f'<math alttext="{html.escape(tex.strip())}" ', 1)
+        raise FormulaError(f"formula not understood ({type(error).__name__}): {shown}") from error
+    del root.attrib["xmlns"]  # HTML knows where MathML belongs
+    for element in root.iter():
+        _tidy(element, shown)
+    root.set("alttext", shown)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _balanced(tex: str) -> bool:
+    depth = 0
+    for brace in re.findall(r"\\.|[{}]", tex):
+        depth += {"{": 1, "}": -1}.get(brace, 0)
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _tidy(element: ElementTree.Element, shown: str) -> None:
+    """Refuse what the converter passed through, and set letters and limits as browsers need them."""
+    raw = element.text or ""
+    if re.match(r"\\[A-Za-z]", raw) or raw == "&":
+        raise FormulaError(f"formula uses {raw!r}, which is not supported there: {shown}")
+    if element.tag == "mo" and not raw and not element.attrib:
+        raise FormulaError(rf"formula has an \operatorname of more than letters: {shown}")
+    element.text = html.unescape(raw) or None  # the converter leaves character references for later
+    if (element.tag, element.text) == ("mi", "~"):
+        element.tag, element.text = "mo", "∼"  # a relation needs its space, and its own character
+    alphabet = _ALPHABETS.get(element.get("mathvariant", ""))
+    if alphabet and element.tag in ("mi", "mn"):
+        del element.attrib["mathvariant"]
+        element.text = "".join(_letter(character, alphabet) for character in element.text or "")
+    first = element[0] if len(element) else None
+    if element.tag == "msub" and first is not None and first.tag == "mo" and first.text in _LIMITS:
+        element.tag = "munder"  # below the operator in a formula of its own, beside it in a line
+        first.set("movablelimits", "true")
+
+
+def _letter(character: str, alphabet: str) -> str:
+    """The letter in another alphabet, R as ℝ in double-struck; unchanged where Unicode has none."""
+    name = unicodedata.name(character, "").removeprefix("LATIN ").removeprefix("GREEK ").replace("LETTER ", "")
+    for candidate in (f"MATHEMATICAL {alphabet} {name}", f"{alphabet} {name}"):
+        try:
+            return unicodedata.lookup(candidate)
+        except KeyError:
+            continue
+    return character
 
 
 def is_formula(tex: str) -> bool:
     """Whether what stands between two dollar signs is a formula rather than a stretch of prose.
 
-    Two words in a row are prose; so is an amount ("9,700 ...") followed by a word.
+    Two words in a row are prose; so is an amount ("9,700 ...") followed by a word, and an amount that
+    ends in the middle of something ("5/", "9,700-").
     """
+    if re.match(r"\d", tex) and _OPEN_AMOUNT.fullmatch(tex):
+        return False
     bare = re.sub(r"\\[a-zA-Z]+", " ", _NAMED_TEXT.sub(" ", tex))
     if _PROSE.search(bare):
         return False
@@ -91,6 +148,8 @@ def _block_formula(block, match: re.Match, state) -> int:
 def formulas(md: mistune.Markdown) -> None:
     """The mistune plugin for `$..$` and `$$..$$`."""
     md.block.register("block_formula", _BLOCK, _block_formula, before="fenced_code")
+    for rules in (md.block.list_rules, md.block.block_quote_rules):
+        md.block.insert_rule(rules, "block_formula", before="fenced_code")
     md.inline.register("display_formula", _DISPLAY, _display_formula, before="link")
     md.inline.register("inline_formula", _INLINE, _inline_formula, before="link")
 
@@ -132,19 +191,35 @@ def code_block(source: str, language: str = "python") -> str:
 
 class _Renderer(mistune.HTMLRenderer):
     def __init__(self, document: Document, attachments: dict) -> None:
-        super().__init__(escape=False)
+        super().__init__(escape=False, allow_harmful_protocols=True)  # the audit reads every address
         self.document, self.attachments = document, attachments
 
     def formula(self, tex: str, display: bool) -> str:
         markup = mathml(tex, display)
-        return f'<div class="formula" tabindex="0">{markup}</div>\n' if display else markup
+        return f'<span class="formula" tabindex="0">{markup}</span>\n' if display else markup
+
+    def text(self, text: str) -> str:
+        if "$$" in text or "\\begin{" in text:
+            raise FormulaError(f"formula without its two pairs of $$: {' '.join(text.split())[:80]}")
+        return super().text(text)
+
+    def table(self, text: str) -> str:
+        opening = '<div class="scroll" role="group" aria-label="Table" tabindex="0">'
+        return f"{opening}<table>\n{text}</table></div>\n"
+
+    def table_cell(self, text: str, align: str | None = None, head: bool = False) -> str:
+        style = f' style="text-align:{align}"' if align else ""
+        if head and text.strip():
+            return f'<th scope="col"{style}>{text}</th>\n'
+        return f"<td{style}>{text}</td>\n"
 
     def block_code(self, code: str, info: str | None = None) -> str:
-        return code_block(code, (info or "text").split()[0])
+        return code_block(code, ((info or "").split() or ["text"])[0])
 
     def heading(self, text: str, level: int, **attrs) -> str:
         entry = self.document.heading(level, text)
-        link = f'<a class="anchor" href="#{entry.slug}" aria-label="Link to this section">#</a>' if level > 1 else ""
+        label = html.escape(html.unescape(re.sub(r"<[^>]+>", "", text)))
+        link = f'<a class="anchor" href="#{entry.slug}" aria-label="Link to {label}">#</a>' if level > 1 else ""
         return f'<h{level} id="{entry.slug}">{text}{link}</h{level}>\n'
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
@@ -153,7 +228,10 @@ class _Renderer(mistune.HTMLRenderer):
 
     def _embedded(self, url: str) -> str:
         if url.startswith("attachment:"):
-            kind, content = next(iter(self.attachments[url.removeprefix("attachment:")].items()))
+            forms = self.attachments.get(url.removeprefix("attachment:"))
+            if not forms:
+                return html.escape(url)  # likewise
+            kind, content = next(iter(forms.items()))
             return f"data:{kind};base64,{content}"
         path = self.document.folder / url
         if re.match(r"[a-z]+:|//", url) or not path.is_file():

@@ -14,10 +14,14 @@ import tempfile
 from pathlib import Path
 
 import nbformat
+from nbformat import NotebookNode
+
+from lib.run import clean
 
 _CELL_FILE = re.compile(r"(?:/[^\s'\"<>]*)?/ipykernel_\d+/\d+\.py")
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,16}")
 _EMBEDDED = re.compile(r"(data:[\w/+.-]+;base64,[A-Za-z0-9+/=\s]+)")
+_KERNEL = {"kernelspec": clean.KERNEL, "language_info": {"name": "python"}}
 _WIDGETS = ("application/vnd.jupyter.widget-view+json", "application/vnd.jupyter.widget-state+json")
 
 
@@ -25,16 +29,16 @@ class Scrubber:
     """Replaces the paths of one machine by names that mean the same on all."""
 
     def __init__(self, root: Path) -> None:
-        # the most specific place first: a virtual environment lies in the root, both may lie at home
-        places = [(root, "."), (sys.prefix, "<python>"), (tempfile.gettempdir(), "<tmp>"), (Path.home(), "~")]
-        variants = {
-            (path, name) for place, name in places for path in (str(place), os.path.realpath(place)) if len(path) > 1
-        }
-        ordered = sorted(variants, key=lambda pair: (-len(pair[0]), pair[1]))
-        self.rules = [
-            (re.compile(re.escape(path) + r"(?P<rest>/?)(?![\w-])|" + re.escape(path) + "/"), name)
-            for path, name in ordered
-        ]
+        places = [(root, "."), (sys.prefix, "<python>"), (sys.base_prefix, "<python>")]
+        places += [(tempfile.gettempdir(), "<tmp>"), (Path.home(), "~")]
+        named: dict[str, str] = {}
+        for place, name in places:
+            for path in (str(place), os.path.realpath(place)):
+                if len(path) > 1:
+                    named.setdefault(path, name)
+        # the longest first: a virtual environment lies in the root, and both may lie at home
+        self.rules = [(re.compile(re.escape(path) + r"(?:/|(?![\w.-]))"), named[path])
+                      for path in sorted(named, key=len, reverse=True)]  # fmt: skip
 
     def text(self, text: str) -> str:
         """`text` without paths and addresses; embedded images are left as they are."""
@@ -44,38 +48,50 @@ class Scrubber:
     def _plain(self, text: str) -> str:
         text = _ADDRESS.sub("at 0x...", _CELL_FILE.sub("<cell>", text))
         for pattern, name in self.rules:
-            text = pattern.sub(lambda match, name=name: _shorter(match.group(), name), text)
+            text = pattern.sub(lambda match, name=name: _renamed(match.group(), name), text)
         return text
 
 
-def _shorter(path: str, name: str) -> str:
+def _renamed(path: str, name: str) -> str:
     """The root itself is ".", what lies in it needs no prefix; other places keep their name."""
     if not path.endswith("/"):
         return name
     return "" if name == "." else f"{name}/"
 
 
-def _merge_streams(outputs: list) -> list:
-    """Neighbouring streams become one per name, standard output first: arrival order is chance."""
-    out: list = []
-    for output in outputs:
-        group = out[-1] if out and isinstance(out[-1], dict) and out[-1].get("streams") else None
-        if output.output_type != "stream":
-            out.append(output)
-        elif group:
-            group["streams"].setdefault(output.name, []).append(output.text)
-        else:
-            out.append({"streams": {output.name: [output.text]}})
-    return [flat for item in out for flat in (_flatten(item) if isinstance(item.get("streams"), dict) else [item])]
+def scrub(notebook: NotebookNode, root: Path) -> NotebookNode:
+    """An executed notebook without anything that differs between two equal runs."""
+    scrubber = Scrubber(root)
+    notebook = nbformat.from_dict(notebook)
+    notebook.metadata = nbformat.from_dict(_KERNEL)
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        cell.metadata = nbformat.from_dict({"tags": sorted(tags)} if tags else {})
+        if cell.cell_type == "code":
+            outputs = [_scrub_output(output, scrubber) for output in _merge_streams(cell.outputs)]
+            cell.outputs = [output for output in outputs if output.get("data", True)]
+    return notebook
 
 
-def _flatten(group: dict) -> list:
-    streams = group["streams"]
-    names = sorted(streams, key=lambda name: name != "stdout")
-    return [nbformat.v4.new_output("stream", name=name, text="".join(streams[name])) for name in names]
+def _merge_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Neighbouring streams become one for each name, standard output first: arrival order is chance."""
+    out: list[NotebookNode] = []
+    waiting: dict[str, str] = {}
+    for output in [*outputs, None]:
+        if output is not None and output.output_type == "stream":
+            waiting[output.name] = waiting.get(output.name, "") + output.text
+            continue
+        out += [
+            nbformat.v4.new_output("stream", name=name, text=waiting[name])
+            for name in ("stdout", "stderr")
+            if name in waiting
+        ]
+        waiting = {}
+        out += [] if output is None else [output]
+    return out
 
 
-def _scrub_output(output, scrubber: Scrubber):
+def _scrub_output(output: NotebookNode, scrubber: Scrubber) -> NotebookNode:
     if output.output_type == "stream":
         output.text = scrubber.text(output.text)
     elif output.output_type == "error":
@@ -88,20 +104,3 @@ def _scrub_output(output, scrubber: Scrubber):
             if isinstance(content, str) and (kind.startswith("text/") or kind == "image/svg+xml"):
                 output.data[kind] = scrubber.text(content)
     return output
-
-
-def scrub(nb: nbformat.NotebookNode, root: Path) -> nbformat.NotebookNode:
-    """The notebook, changed in place, with nothing in it that a second run would change."""
-    scrubber = Scrubber(root)
-    nb.metadata = nbformat.from_dict({key: nb.metadata[key] for key in ("kernelspec",) if key in nb.metadata})
-    nb.metadata["language_info"] = {"name": "python"}
-    for cell in nb.cells:
-        tags = cell.metadata.get("tags", [])
-        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
-        if "injected-parameters" in tags:
-            cell["id"] = "injected-parameters"
-        if cell.cell_type != "code":
-            continue
-        outputs = [_scrub_output(output, scrubber) for output in _merge_streams(cell.outputs)]
-        cell.outputs = [output for output in outputs if output.get("data", True)]
-    return nb

@@ -49,11 +49,8 @@ def lessons(root: Path) -> dict[str, Stage]:
         content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")) or {}
     except YAMLError as error:
         raise RunError(f"dvc.yaml is not valid YAML: {error}") from error
-    return {
-        name: _stage(name, body)
-        for name, body in content.get("stages", {}).items()
-        if str(body.get("cmd", "")).startswith(_COMMAND)
-    }
+    stages = content.get("stages", {})
+    return {name: _stage(name, body) for name, body in stages.items() if body.get("cmd") == _COMMAND + name}
 
 
 def _stage(name: str, body: dict[str, Any]) -> Stage:
@@ -104,8 +101,12 @@ def assigned_names(nb: nbformat.NotebookNode) -> tuple[str, ...]:
     cells = [cell for cell in nb.cells if "parameters" in cell.metadata.get("tags", [])]
     if len(cells) != 1:
         raise RunError(f"a notebook needs exactly one code cell tagged `parameters`, this one has {len(cells)}")
+    try:
+        statements = ast.parse(cells[0].source).body
+    except SyntaxError as error:
+        raise RunError(f"the `parameters` cell is not Python: {error}") from error
     names: list[str] = []
-    for node in ast.parse(cells[0].source).body:
+    for node in statements:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         names += [target.id for target in targets if isinstance(target, ast.Name)]
     return tuple(names)

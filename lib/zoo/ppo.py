@@ -216,31 +216,55 @@ class PPO:
     def _minibatch(self, batch: dict[str, Tensor], learning: Tensor) -> Tensor:
         """One step of the arms still `learning` (K, 1); returns which of them go on."""
         logits, value = self._forward(batch)
-        log_probs = logits.log_softmax(-1)
-        log_ratio = log_probs.gather(-1, batch["action"].unsqueeze(-1)).squeeze(-1) - batch["log_prob"]
-        with torch.no_grad():  # Schulman's estimate of the divergence, k3
-            divergence = (log_ratio.exp() - 1 - log_ratio).mean(1, keepdim=True)
+        with torch.no_grad():
+            log_probs = logits.log_softmax(-1)
+            log_ratio = log_probs.gather(-1, batch["action"].unsqueeze(-1)).squeeze(-1) - batch["log_prob"]
+            divergence = (log_ratio.exp() - 1 - log_ratio).mean(1, keepdim=True)  # Schulman's k3 estimate
             learning = learning & (divergence <= 1.5 * self.coefficient["target_kl"])
-        if not learning.any():
-            return learning
-        entropy = -(log_probs.exp() * log_probs).sum(-1).mean(1)
-        value_loss = (batch["returns"] - value).square().mean(1).sum(-1)
-        rest = self.coefficient["value"][:, 0] * value_loss - self.coefficient["entropy"][:, 0] * entropy
-        gradient = self._gradient(log_ratio.exp(), batch["advantage"], rest)
+            if not learning.any():
+                return learning
+            chosen = torch.nn.functional.one_hot(batch["action"], logits.shape[-1])
+            direction = (chosen - log_probs.exp()) * log_ratio.exp().unsqueeze(-1)  # d(ratio) / d(logits)
+            slopes = [
+                self._surrogate_slope(log_ratio.exp(), batch["advantage"][..., i]).unsqueeze(-1) * direction
+                for i in range(value.shape[-1])
+            ]
+            rest = (self._entropy_slope(log_probs), self._value_slope(value, batch["returns"]))
+        gradient = self._gradient(logits, value, slopes, rest)
         self._adam(clip_norm(gradient, self.coefficient["max_grad_norm"]), learning)
         return learning
 
-    def _surrogate(self, ratio: Tensor, advantage: Tensor) -> Tensor:
-        """L_CLIP (equation 1) of normalised advantages (K, M), as a loss per arm (K,)."""
+    # The loss's slopes are written out: they are short, and the graph then holds the network alone.
+
+    def _surrogate_slope(self, ratio: Tensor, advantage: Tensor) -> Tensor:
+        """d(-L_CLIP) / d(ratio), (K, M): -A / M where the clipped surrogate (equation 1) is not flat.
+
+        It is flat where the ratio has left [1 - eps, 1 + eps] in the direction of the advantage A, which
+        is normalised within the minibatch.
+        """
         advantage = (advantage - advantage.mean(1, keepdim=True)) / (advantage.std(1, keepdim=True) + 1e-8)
         limit = self.coefficient["clip"]
-        clipped = torch.minimum(torch.maximum(ratio, 1 - limit), 1 + limit)
-        return -torch.minimum(ratio * advantage, clipped * advantage).mean(1)
+        flat = torch.where(advantage > 0, ratio > 1 + limit, ratio < 1 - limit)
+        return -advantage * ~flat / ratio.shape[1]
 
-    def _gradient(self, ratio: Tensor, advantage: Tensor, rest: Tensor) -> Tensor:
-        """d(loss)/d(theta), (K, P); arms share no parameter, so one backward pass serves all."""
-        loss = self._surrogate(ratio, advantage.squeeze(-1)) + rest
-        return torch.autograd.grad(loss.sum(), self.theta)[0]
+    def _entropy_slope(self, log_probs: Tensor) -> Tensor:
+        """d(-c H) / d(logits) = c p (log p + H) / M, with entropy H = -sum p log p, (K, M, A)."""
+        weighted = log_probs.exp() * log_probs
+        entropy = -weighted.sum(-1, keepdim=True)
+        slope = weighted + log_probs.exp() * entropy
+        return self.coefficient["entropy"].unsqueeze(-1) * slope / log_probs.shape[1]
+
+    def _value_slope(self, value: Tensor, returns: Tensor) -> Tensor:
+        """d(c (V - R)^2) / d(V) = 2 c (V - R) / M, (K, M, V)."""
+        return 2 * self.coefficient["value"].unsqueeze(-1) * (value - returns) / value.shape[1]
+
+    def _gradient(self, logits: Tensor, value: Tensor, slopes: list[Tensor], rest: tuple[Tensor, Tensor]) -> Tensor:
+        """d(loss) / d(theta), (K, P), from the loss's slopes in logits (one per objective) and values.
+
+        Arms share no parameter, so one backward pass serves all.
+        """
+        entropy, critic = rest
+        return torch.autograd.grad((logits, value), self.theta, (slopes[0] + entropy, critic))[0]
 
     @torch.no_grad()
     def _adam(self, gradient: Tensor, learning: Tensor) -> None:
@@ -315,20 +339,17 @@ class PPO:
 class MGDA(PPO):
     """Multi-objective PPO: one critic head, one advantage and one actor gradient per objective."""
 
-    def _gradient(self, ratio: Tensor, advantage: Tensor, rest: Tensor) -> Tensor:
+    def _gradient(self, logits: Tensor, value: Tensor, slopes: list[Tensor], rest: tuple[Tensor, Tensor]) -> Tensor:
         """The min-norm convex combination of the objectives' gradients (equation 3), plus the rest.
 
         Critic and entropy have no part in the combination: weighting them would change how well each
         objective is *estimated*, not how the objectives are traded off.
         """
-        objectives = advantage.shape[-1]
-        losses = [self._surrogate(ratio, advantage[..., i]) for i in range(objectives)]
-        graph = {"retain_graph": True}
-        each = torch.stack([torch.autograd.grad(loss.sum(), self.theta, **graph)[0] for loss in losses], dim=1)
-        gram = (each.double() @ each.double().transpose(1, 2)).numpy()  # (K, k, k)
-        alpha = torch.from_numpy(np.stack([min_norm_weights(g) for g in gram])).float()
-        combined = (alpha.unsqueeze(-1) * each).sum(1)
-        return combined + torch.autograd.grad(rest.sum(), self.theta)[0]
+        each = [torch.autograd.grad(logits, self.theta, slope, retain_graph=True)[0] for slope in slopes]
+        stacked = torch.stack(each, dim=1).double()  # (K, k, P)
+        alpha = [min_norm_weights(gram) for gram in (stacked @ stacked.transpose(1, 2)).numpy()]
+        combined = (torch.from_numpy(np.stack(alpha)).unsqueeze(-1) * stacked).sum(1).float()
+        return combined + torch.autograd.grad((logits, value), self.theta, rest)[0]
 
 
 _PER_ARM = ("gamma", "gae_lambda", "clip", "learning_rate", "entropy", "value", "max_grad_norm")

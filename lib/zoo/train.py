@@ -20,14 +20,17 @@ from lib.zoo import policies
 from lib.zoo.ppo import MGDA, PPO, Arm
 from lib.zoo.recipes import Recipe, make_batch, recipes
 
+ZOO, RUNS = ROOT / "data/zoo", ROOT / "data/runs/zoo"
 _SOURCES = ("lib/envs", "lib/zoo", "lib/seeds.py")  # what a policy depends on besides its settings
 
 
 @dataclass(frozen=True)
 class Zoo:
-    """A trained zoo: policies[name][seed], training curves, and seconds by stack and seed."""
+    """A trained zoo: policies[name][seed], training curves, core seconds by stack and seed, and the
+    names of the policies that each stack trained together."""
 
     domain: str
+    stacks: dict[str, list[str]]
     policies: dict[str, list[policies.Policy]]
     curves: pd.DataFrame
     seconds: pd.DataFrame
@@ -82,7 +85,7 @@ def cells(params: Params, domain: str) -> list[sweep.Cell]:
     ]
 
 
-def build(params: Params, domain: str, out: str | Path, runs: str | Path = "data/runs/zoo") -> Zoo:
+def build(params: Params, domain: str, out: str | Path = ZOO, runs: str | Path = RUNS) -> Zoo:
     """Train what is not trained yet and write the domain's zoo under `out`/`domain`."""
     todo = cells(params, domain)
     receipts = sweep.run(train_cell, todo, runs, params.zoo.jobs, label=f"training the {domain} zoo")
@@ -98,10 +101,11 @@ def build(params: Params, domain: str, out: str | Path, runs: str | Path = "data
         rows.append({"stack": cell.settings["stack"], "seed": seed, "seconds": receipt["seconds"]})
     curve = pd.concat(curves, ignore_index=True)
     store.write_parquet(Path(out) / domain / "curves.parquet", curve)
-    return Zoo(domain, trained, curve, pd.DataFrame(rows))
+    together = {stack: [recipe.name for recipe in members] for stack, members in stacks(params, domain).items()}
+    return Zoo(domain, together, trained, curve, pd.DataFrame(rows))
 
 
-def load(domain: str, root: str | Path = "data/zoo") -> dict[str, list[policies.Policy]]:
+def load(domain: str, root: str | Path = ZOO) -> dict[str, list[policies.Policy]]:
     """The trained policies of a domain, by name and seed. Raises PolicyError where there are none."""
     folder = Path(root) / domain
     if not folder.is_dir():

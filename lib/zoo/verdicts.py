@@ -6,11 +6,16 @@ the numbers, so that a negative result is printed like a positive one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pandas as pd
 
 from lib import seeds, stats
-from lib.zoo.recipes import OBJECTIVES, SINGLE
+from lib.params import Params
+from lib.zoo.evaluate import actors, episodes, evaluate
+from lib.zoo.policies import Policy
+from lib.zoo.recipes import OBJECTIVES, SINGLE, recipes
 
 
 def own_objective(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -68,6 +73,30 @@ def _sentence(row: dict, table: pd.DataFrame) -> str:
         f"{who}: not clearly best at {row['objective']} ({row['verdict']}), {scores}. Its episodes last "
         f"{own:.0f} steps, those of {rival} {other:.0f}; {rate}."
     )
+
+
+def home_and_away(params: Params, zoo: Mapping[str, Sequence[Policy]], table: pd.DataFrame) -> pd.DataFrame:
+    """What each minigrid policy earns at home, in the room it was trained in, and in the composite room.
+
+    table: episodes in the composite room. Columns: policy, room, objective (what it was paid for most),
+    home, composite (intervals over seeds).
+    """
+    lines = []
+    for recipe in recipes(params, "minigrid"):
+        objective = {"empty": "goal", "lava_gap": "no-lava", "gold_room": "gold"}.get(recipe.task, "gold")
+        actor = actors({recipe.name: zoo[recipe.name]})
+        at_home = episodes(evaluate(params, actor, "minigrid", recipe.task), "minigrid")
+        away = table[table["method"] == recipe.name]
+        home, composite = (_by_seed(rows, objective, recipe.name) for rows in (at_home, away))
+        room = recipe.task.replace("_", " ")
+        lines.append(
+            {"policy": recipe.name, "room": room, "objective": objective, "home": home, "composite": composite}
+        )
+    return pd.DataFrame(lines)
+
+
+def _by_seed(rows: pd.DataFrame, objective: str, name: str) -> stats.Interval:
+    return stats.mean_interval(rows.groupby("seed")[objective].mean().to_numpy(), seeds.rng("home", name))
 
 
 def finding(judged: pd.DataFrame, results: dict[str, dict[str, dict[str, stats.Interval]]]) -> str:

@@ -1,0 +1,125 @@
+"""The progress line: which cell, how long so far, what the sweep inside it does, how long still.
+
+The estimate comes from the wall times of the last run of the same profile, or, inside a cell that
+reports its own progress, from that. On a terminal the line rewrites itself; in a log it is printed
+anew every few seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+from lib import store
+
+EVERY_LOG, EVERY_TERMINAL = 5.0, 1.0  # seconds between lines
+
+
+def duration(seconds: float) -> str:
+    """12 s, 3 min 05 s, 2 h 07 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+class Progress:
+    """Follows the cells of one notebook and prints a line every few seconds from a thread.
+
+    cells: ids of the code cells in order; known: seconds by cell id of an earlier run, for the estimate;
+    report: the file that a sweep writes {"label", "done", "total"} to.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cells: list[str],
+        known: dict[str, float],
+        report: Path,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name, self.cells, self.known, self.report = name, cells, known, report
+        self.stream, self.clock = stream or sys.stderr, clock
+        self.seconds: dict[str, float] = {}
+        self.started = self.cell_started = clock()
+        self.current: str | None = None
+        self._sweep: tuple[str, float, float] | None = None  # label, when first seen, share done then
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, daemon=True)
+        self._width = 0
+
+    def __enter__(self) -> Progress:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self._stop.set()
+        self._thread.join()
+        if self._width:
+            self.stream.write("\r" + " " * self._width + "\r")
+            self.stream.flush()
+
+    def begin(self, cell: str) -> None:
+        """A cell starts."""
+        self.current, self.cell_started, self._sweep = cell, self.clock(), None
+
+    def end(self, cell: str) -> None:
+        """A cell is through, with or without an error."""
+        self.seconds[cell] = self.clock() - self.cell_started
+
+    @property
+    def total(self) -> float:
+        """Seconds since the start."""
+        return self.clock() - self.started
+
+    def line(self) -> str:
+        """The line as it stands now."""
+        if self.current is None:
+            return f"[{self.name}] starting the kernel, {duration(self.total)}"
+        place = self.cells.index(self.current)
+        parts = [f"[{self.name}] cell {place + 1}/{len(self.cells)}", duration(self.total)]
+        reported = self._reported()
+        if reported is not None:
+            parts.append(f"{reported[0]} {reported[1]:.0%}")
+        left = self._left_in_cell(reported)
+        if left is not None:
+            later = sum(self.known.get(cell, 0.0) for cell in self.cells[place + 1 :])
+            parts.append(f"about {duration(left + later)} left")
+        return ", ".join(parts)
+
+    def _reported(self) -> tuple[str, float] | None:
+        try:
+            content = store.read_json(self.report)
+            return str(content["label"]), min(1.0, content["done"] / content["total"])
+        except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
+            return None  # nothing reported yet, or the sweep is over
+
+    def _left_in_cell(self, reported: tuple[str, float] | None) -> float | None:
+        now = self.clock()
+        if reported is not None:
+            label, share = reported
+            if self._sweep is None or self._sweep[0] != label:
+                self._sweep = (label, now, share)  # a resumed sweep starts with most of it done
+            _, since, before = self._sweep
+            if share > before:
+                return (now - since) * (1 - share) / (share - before)
+        known = self.known.get(self.current or "")
+        return None if known is None else max(0.0, known - (now - self.cell_started))
+
+    def _loop(self) -> None:
+        terminal = self.stream.isatty()
+        while not self._stop.wait(EVERY_TERMINAL if terminal else EVERY_LOG):
+            text = self.line()
+            if terminal:
+                self._width = max(self._width, len(text))
+                self.stream.write("\r" + text.ljust(self._width))
+            else:
+                self.stream.write(text + "\n")
+            self.stream.flush()

@@ -1,0 +1,225 @@
+"""The parameters: every mistake stops the run, with the key's path and what is allowed."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lib import params
+from lib.params import PROFILES, ROOT, ParamsError
+
+TEXT = (ROOT / "params.yaml").read_text(encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def _no_profile(monkeypatch):
+    monkeypatch.delenv("PROFILE", raising=False)
+
+
+def changed(tmp_path, old: str, new: str):
+    """params.yaml with one passage replaced, in its first place."""
+    assert old in TEXT, f"params.yaml no longer holds {old!r}"
+    path = tmp_path / "params.yaml"
+    path.write_text(TEXT.replace(old, new, 1), encoding="utf-8")
+    return path
+
+
+def message(path, profile=None) -> str:
+    with pytest.raises(ParamsError) as caught:
+        params.load(profile, path)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_profile_is_valid(profile):
+    assert params.load(profile).profile == profile
+
+
+def test_a_profile_scales_what_it_says():
+    steps = [params.load(profile).zoo.minigrid.gold.timesteps for profile in PROFILES]
+    assert steps == sorted(steps) and len(set(steps)) == 3
+    assert params.load("paper").zoo.education.single.timesteps == 400_000  # Table 6
+    assert params.load("paper").zoo.minigrid.gold.timesteps == 200_000  # Table 7
+
+
+MISTAKES = {
+    "an unknown key": ("  horizon: 50 ", "  horizont: 50 ", ["education.horizont: unknown key", "education.horizon: missing"]),
+    "an unknown section": ("minigrid:  ", "mingrid:  ", ["mingrid: unknown key", "minigrid: missing"]),
+    "a word for a number": ("  delta: 0.2 ", "  delta: wide ", ["education.delta", "valid number", "'wide'"]),
+    "a quoted number": ("  delta: 0.2 ", '  delta: "0.2" ', ["education.delta", "valid number", "'0.2'"]),
+    "a fraction for a count": ("  horizon: 50 ", "  horizon: 50.5 ", ["education.horizon", "valid integer", "50.5"]),
+    "a truth value for a count": ("  horizon: 50 ", "  horizon: true ", ["education.horizon", "valid integer", "True"]),
+    "too small": ("  horizon: 50 ", "  horizon: 0 ", ["education.horizon", "greater than or equal to 1", "got 0"]),
+    "too large": ("  delta: 0.2 ", "  delta: 1.2 ", ["education.delta", "less than or equal to 1", "got 1.2"]),
+    "infinite": ("  discrimination: 4.0 ", "  discrimination: .inf ", ["education.discrimination", "finite", "inf"]),
+    "not a number": ("  discrimination: 4.0 ", "  discrimination: .nan ", ["education.discrimination", "nan"]),
+    "no such choice": ("  warmup: measure ", "  warmup: mesure ", ["education.warmup", "'keep', 'measure' or 'ncc'", "'mesure'"]),
+    "empty": ("  topic: Linear Algebra ", "  topic: ", ["education.topic", "valid string", "None"]),
+    "a section without content": ("minigrid:  ", "minigrid: 3 #", None),
+    "a misspelled profile": ("{smoke: 60, laptop:", "{smoke: 60, labtop:", ["tour.students", "exactly the keys smoke, laptop, paper", "labtop"]),
+    "a missing profile": ("{smoke: 60, laptop: 400, paper: 2_000}", "{smoke: 60, laptop: 400}", ["tour.students", "exactly the keys"]),
+    "an extra profile": ("{smoke: 60, ", "{smoke: 60, huge: 9, ", ["tour.students", "exactly the keys", "huge"]),
+    "goal below the start": ("  initial: 0.4 ", "  initial: 0.9 ", ["education", "initial (0.9) must be below goal (0.8)"]),
+    "calibration without answers": ("  difficulty: label ", "  difficulty: calibrated ", ["education", "answers"]),
+    "no such profile": ("profile: laptop", "profile: labtop", ["profile: must be one of smoke, laptop, paper", "'labtop'"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", [name for name, (_, _, words) in MISTAKES.items() if words])
+def test_a_mistake_is_named_with_what_would_be_right(tmp_path, mistake):
+    old, new, words = MISTAKES[mistake]
+    said = message(changed(tmp_path, old, new))
+    assert [word for word in words if word not in said] == [], said
+
+
+@pytest.mark.parametrize("name", ["single", "mgda"])
+def test_a_rollout_that_is_no_multiple_of_the_minibatch_is_refused(name):
+    with pytest.raises(ParamsError, match=rf"zoo.education.{name}: .*rollout \(100\) must be a multiple of num_envs"):
+        params.settings(zoo={"education": {name: {"rollout": 100, "num_envs": 8}}})
+    with pytest.raises(ParamsError, match=rf"zoo.education.{name}: .*rollout \(96\) must be a multiple of minibatch"):
+        params.settings(zoo={"education": {name: {"rollout": 96, "num_envs": 8, "minibatch": 64}}})
+
+
+def test_a_mistake_of_a_profile_that_was_not_asked_for_is_found_too(tmp_path):
+    path = changed(tmp_path, "paper: 2_000}   # simulated", "paper: 2}   # simulated")
+    said = message(path, "smoke")
+    assert "profile paper" in said and "tour.students" in said and "greater than or equal to 10" in said
+
+
+def test_several_mistakes_are_reported_together(tmp_path):
+    text = TEXT.replace("  delta: 0.2 ", "  delta: -1 ", 1).replace("  consecutive: 2 ", "  consecutive: x ", 1)
+    path = tmp_path / "params.yaml"
+    path.write_text(text)
+    said = message(path)
+    assert "education.delta" in said and "education.consecutive" in said
+
+
+@pytest.mark.parametrize("shared", ["null", "3", "[1]"])
+def test_shared_settings_that_are_no_mapping_are_refused(tmp_path, shared):
+    start = TEXT.index("    common:")
+    text = TEXT[:start] + f"    common: {shared}\n"
+    path = tmp_path / "params.yaml"
+    path.write_text(text)
+    assert "zoo.minigrid" in message(path) and "common" in message(path)
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        ("a: [1, 2", ["not valid YAML"]),
+        ("a: 1\na: 2\n", ["not valid YAML", "duplicate key"]),
+        ("just words", ["must hold sections"]),
+        ("", ["must hold sections"]),
+        ("- 1\n- 2\n", ["must hold sections"]),
+        ("{}", ["profile: must be one of"]),
+        ("profile: [laptop]", ["profile: must be one of"]),
+        (b"profile: \xff\xfe", ["UTF-8"]),
+    ],
+)
+def test_a_broken_file_is_named(tmp_path, content, words):
+    path = tmp_path / "params.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    said = message(path)
+    assert [word for word in words if word not in said] == [], said
+    assert str(path) in said or "profile" in said
+
+
+def test_a_missing_file_is_named_with_the_remedy(tmp_path):
+    assert "git checkout params.yaml" in message(tmp_path / "params.yaml")
+
+
+def test_the_file_is_read_as_yaml_1_2(tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text("rate: 1e-4\nword: no\non: off\ncount: 2_048\nclock: 1:30\noctal: 010\nnothing: null\n")
+    assert params.read(path) == {
+        "rate": 1e-4,
+        "word": "no",
+        "on": "off",
+        "count": 2048,
+        "clock": "1:30",
+        "octal": 10,
+        "nothing": None,
+    }
+
+
+def test_a_learning_rate_without_a_point_is_a_number(tmp_path):
+    path = changed(tmp_path, "learning_rate: 1.0e-4", "learning_rate: 1e-4")
+    assert params.load("smoke", path).zoo.education.single.learning_rate == 1e-4
+
+
+def test_the_environment_chooses_the_profile_and_an_argument_overrules_it(monkeypatch):
+    assert params.load().profile == params.read()["profile"]
+    monkeypatch.setenv("PROFILE", "smoke")
+    assert params.load().profile == "smoke"
+    assert params.load("paper").profile == "paper"
+    monkeypatch.setenv("PROFILE", "")  # `make repro` without PROFILE
+    assert params.load().profile == params.read()["profile"]
+    monkeypatch.setenv("PROFILE", "tiny")
+    with pytest.raises(ParamsError, match="smoke, laptop, paper, got 'tiny'"):
+        params.load()
+
+
+def test_settings_change_only_what_they_name():
+    base = params.load("smoke")
+    changed = params.settings(profile="smoke", zoo={"seeds": 1, "education": {"single": {"clip": 0.3}}}, tour=None)
+    assert (changed.zoo.seeds, changed.zoo.education.single.clip) == (1, 0.3)
+    back = {"seeds": base.zoo.seeds, "education": {"single": {"clip": base.zoo.education.single.clip}}}
+    assert params.settings(profile="smoke", zoo=changed.model_dump()["zoo"]) == changed
+    zoo = changed.model_dump()["zoo"]
+    zoo["seeds"] = back["seeds"]
+    zoo["education"]["single"] |= back["education"]["single"]
+    assert params.settings(profile="smoke", zoo=zoo) == base
+
+
+def test_settings_as_the_runner_hands_them_over_are_taken_as_they_are():
+    resolved = params.load("paper").model_dump()
+    assert params.settings(**resolved) == params.load("paper")
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"zo": {}}, "unknown section ['zo']"),
+        ({"zoo": {"seed": 1}}, "zoo.seed: unknown key"),
+        ({"zoo": {"seeds": "1"}}, "zoo.seeds: Input should be a valid integer, got '1'"),
+        ({"tour": {"students": 3}}, "tour.students: Input should be greater than or equal to 10, got 3"),
+        ({"zoo": {"minigrid": {"gold": {"gama": 0.9}}}}, "zoo.minigrid.gold.gama: unknown key"),
+        ({"tour": 3}, "tour"),
+    ],
+)
+def test_a_mistake_in_a_notebook_is_named_too(change, words):
+    with pytest.raises(ParamsError) as caught:
+        params.settings(**change)
+    assert words in str(caught.value)
+
+
+def test_settings_cannot_be_changed_behind_the_pipelines_back():
+    with pytest.raises(ValueError, match="frozen"):
+        params.load("smoke").zoo.seeds = 3
+
+
+def command(*arguments: str, cwd=ROOT, **environment: str) -> subprocess.CompletedProcess:
+    clean = {name: value for name, value in os.environ.items() if name != "PROFILE"}
+    return subprocess.run(
+        [sys.executable, "-m", "lib.params", *arguments],
+        cwd=cwd, env={**clean, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+def test_the_command_explains_itself():
+    shown = command("--help")
+    assert shown.returncode == 0 and "--profile {smoke,laptop,paper}" in shown.stdout and "--out" in shown.stdout
+
+
+def test_the_command_writes_the_profile_of_the_environment(tmp_path):
+    out = tmp_path / "made/settings.json"
+    assert command("--out", str(out), PROFILE="smoke").returncode == 0
+    assert json.loads(out.read_text()) == json.loads(json.dumps(params.load("smoke").model_dump()))
+
+
+def test_the_command_ends_with_a_sentence_not_a_traceback(tmp_path):
+    ended = command("--out", str(tmp_path / "s.json"), PROFILE="tiny")
+    assert ended.returncode == 1 and not (tmp_path / "s.json").exists()
+    assert ended.stderr == "error: profile: must be one of smoke, laptop, paper, got 'tiny'\n"

@@ -1,0 +1,450 @@
+"""The runner: what it refuses before a kernel starts, what it leaves behind, and how it dies."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from lib import store
+from lib.run import clean, stage
+from lib.run.lesson import run
+from lib.run.progress import Progress, duration
+from lib.run.scrub import Scrubber, scrub
+from lib.run.stage import RunError
+
+ROOT = Path(__file__).resolve().parents[1]
+PARAMETERS = "profile = None  # which scale\nzoo = None  # how to train"
+SETTINGS = {
+    "profile": "smoke",
+    "zoo": {"seeds": 2, "rate": 1e-4, "jobs": None, "fast": False},
+    "tour": {"students": 60},
+}
+
+
+def project(root: Path, *sources: str, sections: str = "profile, zoo", parameters: str = PARAMETERS) -> Path:
+    """A pipeline with one lesson, `00_tiny`, whose code cells are `sources`; already cleaned."""
+    cells = [new_markdown_cell("# A tiny lesson"), new_code_cell(parameters, metadata={"tags": ["parameters"]})]
+    cells += [new_code_cell(source) for source in sources]
+    (root / "notebooks").mkdir(parents=True)
+    nbformat.write(new_notebook(cells=cells), root / "notebooks/00_tiny.ipynb")
+    clean.clean_folder(root / "notebooks", root / "data/notebooks")
+    store.write_json(root / "data/settings.json", SETTINGS)
+    outs = "[reports/notebooks/00_tiny.ipynb, reports/00_tiny.html]"
+    params = f"[data/settings.json: [{sections}]]"
+    store.write_text(
+        root / "dvc.yaml",
+        f"stages:\n  00_tiny:\n    cmd: python -m lib.run 00_tiny\n    params: {params}\n    outs: {outs}\n",
+    )
+    return root
+
+
+def outputs(root: Path) -> str:
+    """The text of all outputs of the executed lesson."""
+    nb = nbformat.read(root / "reports/notebooks/00_tiny.ipynb", as_version=4)
+    return "\n".join(json.dumps(cell.outputs) for cell in nb.cells if cell.cell_type == "code")
+
+
+def start(root: Path, **options) -> subprocess.Popen:
+    """The runner as a process of its own."""
+    command = [sys.executable, "-m", "lib.run", "00_tiny", "--root", str(root)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+
+
+def wait_for(path: Path, seconds: float = 60.0) -> str:
+    """The content of a file that a cell will write."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if path.exists() and path.read_text():
+            return path.read_text()
+        time.sleep(0.05)
+    raise AssertionError(f"{path.name} did not appear within {seconds} s")
+
+
+def gone(pid: int, seconds: float = 10.0) -> bool:
+    """Whether a process ends within `seconds`; a zombie has ended."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+# before a kernel starts
+
+
+def test_an_unknown_lesson_is_answered_with_the_lessons_there_are(tmp_path):
+    with pytest.raises(RunError, match=r"no lesson '07_nowhere'.*00_tiny"):
+        run("07_nowhere", project(tmp_path))
+
+
+def test_a_stage_that_is_no_lesson_is_not_run_as_one(tmp_path):
+    root = project(tmp_path)
+    with (root / "dvc.yaml").open("a") as file:
+        file.write("  settings:\n    cmd: python -m lib.params\n")
+    with pytest.raises(RunError, match="no lesson 'settings'"):
+        run("settings", root)
+
+
+def test_a_missing_notebook_is_named_with_its_remedy(tmp_path):
+    root = project(tmp_path)
+    (root / "data/notebooks/00_tiny.ipynb").unlink()
+    with pytest.raises(RunError, match=r"data/notebooks/00_tiny.ipynb is missing.*dvc repro clean"):
+        run("00_tiny", root)
+
+
+def test_missing_settings_are_named_with_their_remedy(tmp_path):
+    root = project(tmp_path)
+    (root / "data/settings.json").unlink()
+    with pytest.raises(RunError, match=r"data/settings.json is missing.*dvc repro settings"):
+        run("00_tiny", root)
+
+
+def test_broken_settings_say_which_file_and_where(tmp_path):
+    root = project(tmp_path)
+    (root / "data/settings.json").write_text('{"profile": ')
+    with pytest.raises(ValueError, match=r"settings.json is not valid JSON.*line 1"):
+        run("00_tiny", root)
+
+
+def test_a_section_that_no_settings_hold_is_named(tmp_path):
+    with pytest.raises(RunError, match=r"declares tower, which data/settings.json does not hold.*tour"):
+        run("00_tiny", project(tmp_path, sections="profile, zoo, tower"))
+
+
+@pytest.mark.parametrize(
+    "sections, message",
+    [
+        ("profile, zoo, tour", r"tour: declared by the stage.*not assigned in the notebook"),
+        ("profile", r"zoo: assigned in the notebook.*not declared by the stage"),
+    ],
+)
+def test_stage_and_notebook_must_name_the_same_parameters(tmp_path, sections, message):
+    with pytest.raises(RunError, match=message):
+        run("00_tiny", project(tmp_path, sections=sections))
+
+
+def test_annotated_parameters_count_and_what_they_call_does_not():
+    nb = new_notebook(cells=[new_code_cell("a: int = 1\nb = max(1, 2)\nprint(a)", metadata={"tags": ["parameters"]})])
+    assert stage.assigned_names(nb) == ("a", "b")
+
+
+def test_a_notebook_without_a_parameters_cell_is_refused():
+    with pytest.raises(RunError, match="exactly one code cell tagged `parameters`, this one has 0"):
+        stage.assigned_names(new_notebook(cells=[new_code_cell("a = 1")]))
+
+
+# a run that ends well
+
+
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory) -> tuple[Path, Path]:
+    """The same lesson run in two places, with all that usually differs between two runs in it."""
+    interleaved = "for i in range(3):\n    print(i, flush=True)\n    print('e', i, file=sys.stderr, flush=True)\n"
+    sources = [
+        "import os, sys, time, warnings\nfrom pathlib import Path\nfrom IPython.display import display, HTML",
+        "print(repr(zoo), type(profile).__name__)",
+        "print(object(), Path.cwd(), Path('data').resolve(), sys.executable)\nwarnings.warn('look here')",
+        interleaved + "    time.sleep(0.1)",
+        "display(HTML(f'<p>{Path.cwd() / \"reports\"}</p>'))",
+        "hash('a'), os.environ['OMP_NUM_THREADS'], os.environ['BENCH_RUN']",
+        "import ipywidgets\nipywidgets.IntSlider()",
+        "import matplotlib.pyplot as plt\nassert 'inline' in plt.get_backend()",
+    ]
+    roots = []
+    for name in ("one", "another-place"):
+        root = project(tmp_path_factory.mktemp(name) / name, *sources)
+        run("00_tiny", root)
+        roots.append(root)
+    return tuple(roots)
+
+
+def test_two_runs_in_two_places_give_the_same_bytes(twice):
+    for name in ("reports/notebooks/00_tiny.ipynb", "reports/00_tiny.html"):
+        assert (twice[0] / name).read_bytes() == (twice[1] / name).read_bytes()
+
+
+def test_parameters_arrive_typed_and_whole(twice):
+    assert "{'fast': False, 'jobs': None, 'rate': 0.0001, 'seeds': 2} str" in outputs(twice[0])
+
+
+def test_no_path_address_or_widget_is_left_and_warnings_are(twice):
+    text = outputs(twice[0])
+    assert str(twice[0]) not in text and sys.prefix not in text and str(Path.home()) + "/" not in text
+    assert "object at 0x..." in text and "<cell>:2: UserWarning: look here" in text
+    assert "widget-view" not in text and "<p>reports</p>" in text
+
+
+def test_what_arrives_interleaved_is_put_in_order(twice):
+    assert '"text": "0\\n1\\n2\\n"' in outputs(twice[0]) and '"text": "e 0\\ne 1\\ne 2\\n"' in outputs(twice[0])
+
+
+def test_the_kernel_is_pinned(twice):
+    assert "'1', '1')" in outputs(twice[0])
+
+
+def test_wall_times_go_beside_and_nothing_else_is_left(twice):
+    times = store.read_json(twice[0] / "reports/timings/00_tiny.json")["smoke"]
+    assert times["total"] > 0 and len(times["cells"]) == 10
+    made = {str(path.relative_to(twice[0])) for path in (twice[0] / "reports").rglob("*") if path.is_file()}
+    assert made == {"reports/notebooks/00_tiny.ipynb", "reports/00_tiny.html", "reports/timings/00_tiny.json"}
+
+
+def test_what_an_earlier_run_showed_is_gone_and_its_data_stay(tmp_path):
+    root = project(tmp_path, "1 / 0")
+    with (root / "dvc.yaml").open("a") as file:
+        file.write("    metrics: [reports/figures/00_tiny, data/kept]\n")
+    store.write_text(root / "reports/figures/00_tiny/old.png", "old")
+    store.write_text(root / "data/kept/checkpoint", "kept")
+    with pytest.raises(RunError):
+        run("00_tiny", root)
+    assert not (root / "reports/figures/00_tiny").exists() and (root / "data/kept/checkpoint").exists()
+
+
+# a run that does not
+
+
+def test_a_failing_cell_shows_its_source_its_error_and_the_half_executed_notebook(tmp_path, capsys):
+    root = project(tmp_path, "a = 1", "b = 0  # the culprit\na / b", "print('never')")
+    with pytest.raises(RunError) as caught:
+        run("00_tiny", root)
+    message = str(caught.value)
+    for part in ("code cell 4 failed", "ZeroDivisionError", "b = 0  # the culprit", "reports/failed/00_tiny.ipynb"):
+        assert part in message
+    assert str(root) not in message and "\x1b[" not in message
+    half = nbformat.read(root / "reports/failed/00_tiny.ipynb", as_version=4)
+    assert half.cells[-2].outputs[0].ename == "ZeroDivisionError" and half.cells[-1].outputs == []
+    assert not (root / "reports/00_tiny.html").exists()
+
+
+def test_a_cell_that_takes_too_long_ends_the_run_and_its_kernel(tmp_path):
+    mark = tmp_path / "pid"
+    source = f"import os, time\nopen({str(mark)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
+    with pytest.raises(RunError, match=r"code cell 3 failed: no result after 3 s \(--timeout\)"):
+        run("00_tiny", project(tmp_path / "p", source), timeout=3)
+    assert gone(int(mark.read_text()))
+
+
+def test_a_kernel_that_is_killed_is_noticed_within_seconds(tmp_path):
+    began = time.monotonic()
+    source = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
+    with pytest.raises(RunError, match=r"code cell 3 failed: the kernel died, killed by SIGKILL"):
+        run("00_tiny", project(tmp_path, source))
+    assert time.monotonic() - began < 20
+
+
+def test_a_page_that_is_refused_keeps_the_executed_notebook(tmp_path):
+    root = project(
+        tmp_path, "from IPython.display import HTML\nHTML('<img src=\"data:image/gif;base64,R0lGODlhAQABAAAAACw=\">')"
+    )
+    with pytest.raises(RunError, match=r"page was refused(.|\n)*cell 4(.|\n)*reports/failed/00_tiny.ipynb"):
+        run("00_tiny", root)
+    assert (root / "reports/failed/00_tiny.ipynb").exists() and not (root / "reports/00_tiny.html").exists()
+
+
+def test_a_notebook_that_makes_less_than_its_stage_promises_is_told_so(tmp_path):
+    root = project(tmp_path, "1 + 1")
+    with (root / "dvc.yaml").open("a") as file:
+        file.write("    metrics: [reports/metrics/00_tiny.json]\n")
+    with pytest.raises(RunError, match=r"without making reports/metrics/00_tiny.json.*lesson.finish"):
+        run("00_tiny", root)
+
+
+SLEEPER = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open({mark!r}, "w").write(f"{{os.getpid()}} {{child.pid}}")
+try:
+    time.sleep(600)
+finally:
+    open({mark!r} + ".tidy", "w").write("tidied")
+"""
+
+
+def asleep(tmp_path: Path, **options) -> tuple[subprocess.Popen, list[int], Path]:
+    """A runner whose kernel sleeps, the kernel and its child, and the file that names them."""
+    mark = tmp_path / "pids"
+    runner = start(project(tmp_path / "p", SLEEPER.format(mark=str(mark))), **options)
+    return runner, [int(pid) for pid in wait_for(mark).split()], mark
+
+
+def test_ctrl_c_lets_the_cell_tidy_up_ends_everything_and_exits_130(tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    runner, pids, mark = asleep(tmp_path, env={**os.environ, "TMPDIR": str(scratch)})
+    runner.send_signal(signal.SIGINT)
+    output, _ = runner.communicate(timeout=30)
+    assert runner.returncode == 130 and "interrupted; finished work is kept" in output and "Traceback" not in output
+    assert all(gone(pid) for pid in pids)
+    assert wait_for(Path(f"{mark}.tidy")) == "tidied"
+    assert list(scratch.iterdir()) == [] and not (tmp_path / "p/reports/00_tiny.html").exists()
+
+
+def test_a_polite_kill_ends_the_kernel_too(tmp_path):
+    runner, pids, _ = asleep(tmp_path)
+    runner.terminate()
+    runner.communicate(timeout=30)
+    assert runner.returncode == 143 and all(gone(pid) for pid in pids)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_kill_9_of_the_runner_leaves_no_kernel(tmp_path):
+    runner, (kernel, child), _ = asleep(tmp_path)
+    runner.kill()
+    runner.communicate(timeout=30)
+    assert gone(kernel)
+    psutil.Process(child).kill()  # what a cell starts by itself, without lib.parent, is its own business
+
+
+# cleaning
+
+
+def notebook_with_traces(place: int = 0) -> nbformat.NotebookNode:
+    cells = [
+        new_markdown_cell("# Title", id=f"random-{place}"),
+        new_code_cell(
+            "1 + 1",
+            id=f"other-{place}",
+            execution_count=place,
+            metadata={"tags": ["b", "a"], "execution": {"started": place}, "collapsed": bool(place)},
+            outputs=[new_output("stream", text=f"run {place}")],
+        ),
+    ]
+    if place:
+        cells.append(new_code_cell("  \n"))  # JupyterLab's last cell
+    metadata = {"kernelspec": {"name": f"mine-{place}", "display_name": "x"}, "widgets": {"state": place}}
+    return new_notebook(cells=cells, metadata=metadata)
+
+
+def test_running_and_saving_a_notebook_changes_nothing_in_its_clean_copy():
+    assert clean.to_text(clean.clean(notebook_with_traces(0))) == clean.to_text(clean.clean(notebook_with_traces(5)))
+
+
+def test_a_clean_copy_has_sources_tags_and_nothing_else():
+    nb = clean.clean(notebook_with_traces(3))
+    assert [cell.source for cell in nb.cells] == ["# Title", "1 + 1"]
+    assert nb.cells[1].outputs == [] and nb.cells[1].execution_count is None
+    assert nb.cells[1].metadata == {"tags": ["a", "b"]} and set(nb.metadata) == {"kernelspec", "language_info"}
+    nbformat.validate(nb)
+
+
+def test_cleaning_a_clean_notebook_changes_nothing():
+    once = clean.clean(notebook_with_traces())
+    assert clean.to_text(clean.clean(once)) == clean.to_text(once)
+
+
+def test_a_change_of_a_cell_changes_its_id_and_no_other():
+    nb, changed = notebook_with_traces(), notebook_with_traces()
+    changed.cells[1].source = "1 + 2"
+    before, after = ([cell.id for cell in clean.clean(one).cells] for one in (nb, changed))
+    assert before[0] == after[0] and before[1] != after[1]
+
+
+def test_equal_cells_have_different_ids():
+    nb = clean.clean(new_notebook(cells=[new_code_cell("x"), new_code_cell("x")]))
+    assert len({cell.id for cell in nb.cells}) == 2
+
+
+def test_copies_without_an_original_are_removed(tmp_path):
+    root = project(tmp_path)
+    store.write_text(root / "data/notebooks/old.ipynb", "{}")
+    clean.clean_folder(root / "notebooks", root / "data/notebooks")
+    assert [path.name for path in (root / "data/notebooks").iterdir()] == ["00_tiny.ipynb"]
+
+
+@pytest.mark.parametrize(
+    "content", ["not json", "{}", '{"cells": 3, "nbformat": 4, "nbformat_minor": 5, "metadata": {}}']
+)
+def test_a_broken_notebook_is_named(tmp_path, content):
+    (tmp_path / "05_broken.ipynb").write_text(content)
+    with pytest.raises(ValueError, match=r"05_broken.ipynb is not a notebook"):
+        clean.read(tmp_path / "05_broken.ipynb")
+
+
+# scrubbing
+
+
+def test_a_path_is_replaced_only_as_a_whole(tmp_path):
+    text = Scrubber(tmp_path).text
+    assert text(f"{tmp_path}/lib/x.py in {tmp_path}, not {tmp_path}-2") == f"lib/x.py in ., not {text(f'{tmp_path}-2')}"
+    assert text(f"{tmp_path}-2").endswith("-2") and text(f"{tmp_path}-2") != ".-2"
+
+
+def test_an_embedded_image_is_left_as_it_is(tmp_path):
+    image = f"data:image/png;base64,AAAA{tmp_path.as_posix().replace('-', '').replace('_', '')}/tmp/BBBB="
+    assert Scrubber(tmp_path).text(f'<img src="{image}"> /tmp/x') == f'<img src="{image}"> <tmp>/x'
+
+
+def test_scrubbing_keeps_the_order_of_displays_and_streams():
+    shown = new_output("display_data", data={"text/plain": "figure"})
+    streams = [new_output("stream", name=name, text=text) for name, text in (("stderr", "e"), ("stdout", "o"))]
+    nb = new_notebook(cells=[new_code_cell("x", outputs=[*streams, shown, streams[0]])])
+    kinds = [output.get("name", "display") for output in scrub(nb, ROOT).cells[0].outputs]
+    assert kinds == ["stdout", "stderr", "display", "stderr"]
+
+
+# progress
+
+
+class Clock:
+    """A clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_line_names_the_cell_the_time_and_what_is_left_by_the_last_run(tmp_path):
+    clock = Clock()
+    progress = Progress("01_zoo", ["a", "b", "c"], {"a": 1, "b": 60, "c": 30}, tmp_path / "no", io.StringIO(), clock)
+    assert progress.line() == "[01_zoo] starting the kernel, 0 s"
+    progress.begin("b")
+    clock.now = 20
+    assert progress.line() == "[01_zoo] cell 2/3, 20 s, about 1 min 10 s left"
+
+
+def test_a_sweep_in_the_cell_decides_the_estimate_even_when_it_resumed(tmp_path):
+    clock, report = Clock(), tmp_path / "progress.json"
+    progress = Progress("01_zoo", ["a"], {}, report, io.StringIO(), clock)
+    progress.begin("a")
+    assert "left" not in progress.line()
+    store.write_json(report, {"label": "training", "done": 6, "total": 10})
+    assert progress.line() == "[01_zoo] cell 1/1, 0 s, training 60%"
+    clock.now = 100
+    store.write_json(report, {"label": "training", "done": 8, "total": 10})
+    assert progress.line() == "[01_zoo] cell 1/1, 1 min 40 s, training 80%, about 1 min 40 s left"
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"label": "x", "done": 1, "total": 0}', '{"done": 1}', "[1]"])
+def test_a_report_that_is_half_written_is_ignored(tmp_path, content):
+    (tmp_path / "p").write_text(content)
+    progress = Progress("01_zoo", ["a"], {}, tmp_path / "p", io.StringIO(), Clock())
+    progress.begin("a")
+    assert progress.line() == "[01_zoo] cell 1/1, 0 s"
+
+
+def test_lines_appear_while_a_cell_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr("lib.run.progress.EVERY_LOG", 0.02)
+    stream = io.StringIO()
+    with Progress("01_zoo", ["a"], {}, tmp_path / "p", stream) as progress:
+        progress.begin("a")
+        time.sleep(0.2)
+    assert stream.getvalue().count("[01_zoo] cell 1/1") >= 2 and "\r" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "seconds, text", [(0.2, "0 s"), (59.6, "1 min 00 s"), (125, "2 min 05 s"), (7_620, "2 h 07 min")]
+)
+def test_durations_read_well(seconds, text):
+    assert duration(seconds) == text

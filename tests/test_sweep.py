@@ -1,0 +1,188 @@
+"""Sweeps: resume after anything, never repeat what is finished, leave no process behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lib import store, sweep
+from lib.params import ROOT
+from lib.sweep import Cell
+
+# The work of these cells is importable by name, so that processes can run it: see `run` in lib.sweep.
+WORK = """
+import os, time
+from pathlib import Path
+
+def count(cell, folder, progress):
+    with open(cell.settings["log"], "a") as log:
+        log.write(cell.name + "\\n")
+    progress(0.5)
+    if cell.settings.get("fails"):
+        raise RuntimeError(f"{cell.name} went wrong")
+    time.sleep(cell.settings.get("seconds", 0))
+    return {"square": cell.settings["n"] ** 2, "threads": os.environ.get("OMP_NUM_THREADS")}
+"""
+
+KILLED = """
+import sys
+from lib import sweep
+import swept
+cells = [sweep.Cell(f"c{n}", {"n": n, "log": sys.argv[2], "seconds": float(sys.argv[4])}) for n in range(6)]
+print("ready", flush=True)
+sweep.run(swept.count, cells, sys.argv[1], jobs=int(sys.argv[3]))
+"""
+
+
+@pytest.fixture
+def count(tmp_path, monkeypatch):
+    (tmp_path / "swept.py").write_text(WORK)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    import swept
+
+    yield swept.count
+    del sys.modules["swept"]
+
+
+def cells(tmp_path, n: int = 3, **settings) -> list[Cell]:
+    return [Cell(f"arm/{i}", {"n": i, "log": str(tmp_path / "log"), **settings}) for i in range(n)]
+
+
+def ran(tmp_path) -> list[str]:
+    log = tmp_path / "log"
+    return sorted(log.read_text().split()) if log.exists() else []
+
+
+def squares(receipts) -> list[int]:
+    return [receipt["result"]["square"] for receipt in receipts]
+
+
+def test_finished_cells_are_not_run_again(tmp_path, count):
+    first = sweep.run(count, cells(tmp_path), tmp_path / "runs", jobs=1)
+    again = sweep.run(count, cells(tmp_path), tmp_path / "runs", jobs=1)
+    assert first == again and squares(again) == [0, 1, 4]
+    assert ran(tmp_path) == ["arm/0", "arm/1", "arm/2"]
+
+
+def test_a_sweep_that_grows_runs_the_new_cells_only(tmp_path, count):
+    sweep.run(count, cells(tmp_path, 2), tmp_path / "runs", jobs=1)
+    assert squares(sweep.run(count, cells(tmp_path, 4), tmp_path / "runs", jobs=1)) == [0, 1, 4, 9]
+    assert len(ran(tmp_path)) == 4
+
+
+def test_other_settings_are_another_cell(tmp_path, count):
+    sweep.run(count, cells(tmp_path), tmp_path / "runs", jobs=1)
+    sweep.run(count, cells(tmp_path, rate=0.1), tmp_path / "runs", jobs=1)
+    sweep.run(count, cells(tmp_path), tmp_path / "runs", jobs=1)
+    assert len(ran(tmp_path)) == 6
+
+
+def test_one_process_and_two_give_the_same_results_in_the_same_order(tmp_path, count):
+    one = sweep.run(count, cells(tmp_path, 5), tmp_path / "one", jobs=1)
+    two = sweep.run(count, cells(tmp_path, 5), tmp_path / "two", jobs=2)
+    assert squares(one) == squares(two) == [0, 1, 4, 9, 16]
+
+
+def test_a_process_of_a_sweep_has_one_thread(tmp_path, count):
+    receipts = sweep.run(count, cells(tmp_path), tmp_path / "runs", jobs=2)
+    assert {receipt["result"]["threads"] for receipt in receipts} == {"1"}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_in_a_cell_comes_out_and_what_was_finished_stays(tmp_path, count, jobs):
+    good, bad = cells(tmp_path, 2), Cell("arm/bad", {"n": 9, "log": str(tmp_path / "log"), "fails": True})
+    with pytest.raises(RuntimeError, match="arm/bad went wrong"):
+        sweep.run(count, [*good, bad], tmp_path / "runs", jobs=jobs)
+    sweep.run(count, good, tmp_path / "runs", jobs=1)
+    assert [name for name in ran(tmp_path) if name != "arm/bad"] == ["arm/0", "arm/1"]
+    assert sweep.finished(bad, tmp_path / "runs") is None
+
+
+def test_cells_of_one_name_are_refused_by_name(tmp_path, count):
+    with pytest.raises(ValueError, match="names must differ.*arm/0"):
+        sweep.run(count, [*cells(tmp_path), Cell("arm/0", {})], tmp_path / "runs")
+    assert ran(tmp_path) == []
+
+
+def test_names_that_look_alike_on_disk_are_different_places(tmp_path):
+    assert Cell("a/b", {}).folder(tmp_path) != Cell("a-b", {}).folder(tmp_path)
+
+
+def test_no_cells_are_no_work(tmp_path, count):
+    assert sweep.run(count, [], tmp_path / "runs") == []
+
+
+def test_the_runner_is_told_how_far_a_sweep_is(tmp_path, count, monkeypatch):
+    monkeypatch.setenv("BENCH_PROGRESS", str(tmp_path / "report.json"))
+    seen = []
+    write = store.write_json
+
+    def spy(path, value):
+        if Path(path).name == "report.json":
+            seen.append(value)
+        return write(path, value)
+
+    monkeypatch.setattr(store, "write_json", spy)
+    sweep.run(count, cells(tmp_path, 2, seconds=1.2), tmp_path / "runs", jobs=1, label="counting")
+    assert {report["label"] for report in seen} == {"counting"}
+    done = [report["done"] for report in seen]
+    assert done == sorted(done) and 0.5 in done and done[-1] >= 1.0
+    assert not (tmp_path / "report.json").exists()
+
+
+def start(tmp_path, jobs: int, seconds: float) -> subprocess.Popen:
+    arguments = [str(tmp_path / "runs"), str(tmp_path / "log"), str(jobs), str(seconds)]
+    process = subprocess.Popen([sys.executable, "-c", KILLED, *arguments], cwd=tmp_path, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    return process
+
+
+def wait_for(condition, seconds: float = 30.0) -> bool:
+    limit = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def at_work(folder: Path) -> list[str]:
+    """Processes whose working directory is `folder`; a zombie is none."""
+    found = []
+    for process in psutil.process_iter(["status"]):
+        try:
+            if process.info["status"] != psutil.STATUS_ZOMBIE and process.cwd() == str(folder):
+                found.append(" ".join(process.cmdline()))
+        except (psutil.Error, FileNotFoundError):
+            continue
+    return found
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path, count, jobs):
+    process = start(tmp_path, jobs, 0.3)
+    assert wait_for(lambda: len(list((tmp_path / "runs").glob("*/done.json"))) >= 2)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert wait_for(lambda: not at_work(tmp_path), 3)
+    finished = {path.parent.name.split("-")[0] for path in (tmp_path / "runs").glob("*/done.json")}
+    (tmp_path / "log").unlink()
+    rest = start(tmp_path, jobs, 0.3)
+    assert rest.wait(60) == 0
+    assert set(ran(tmp_path)) == {f"c{n}" for n in range(6)} - finished
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.15, 0.3, 0.6, 1.0])
+def test_no_process_outlives_a_killed_sweep_whenever_it_is_killed(tmp_path, count, delay):
+    """Also while the processes are still starting: then they have not said yet whose they are."""
+    process = start(tmp_path, 2, 30)
+    time.sleep(delay)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert wait_for(lambda: not at_work(tmp_path), 3), at_work(tmp_path)
