@@ -1,26 +1,31 @@
 """What is wrong with this checkout, and what to do about it: `make doctor`.
 
 Looks for what stops people: no or another Python, packages missing, a notebook kernel that cannot
-start, locks whose owner is dead, files of the pipeline that a crash or a merge has broken, a full
-disk. Uses the standard library alone, because it must run where nothing else does.
+start, locks whose owner is dead, files of the pipeline that a crash or a merge has broken, kernels
+without a runner, a full disk. `--fix` applies the remedies that lose nothing. Uses the standard library
+alone and old syntax, because it must run where nothing else does.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import re
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
+from typing import Callable, Iterator, Optional  # noqa: UP035 - old interpreters have no others
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDED = ("dvc", "papermill", "ipykernel", "torch", "stable_baselines3", "minigrid", "pydantic")
+OLDEST = (3, 11)
 FREE = 5  # GB that an installation and a run want
+NAMED = 5  # packages named before the rest is counted
+_CONFLICT = re.compile(r"^(<{7} |>{7} |={7}$)", re.MULTILINE)
+_PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)\s*$")
 
 
 @dataclass(frozen=True)
@@ -29,60 +34,130 @@ class Finding:
 
     problem: str
     remedy: str
-    fix: Callable[[], None] | None = None
+    fix: Optional[Callable[[], object]] = None  # noqa: UP045
 
 
-def python(root: Path) -> Iterator[Finding]:
-    """The interpreter and its packages."""
-    if sys.version_info < (3, 11):  # noqa: UP036 - this file runs on whatever python there is
-        found = ".".join(map(str, sys.version_info[:2]))
-        yield Finding(f"this is Python {found}, 3.11 or newer is needed", "make setup PYTHON=python3.12")
-    if not (root / ".venv/bin/python").exists():
-        yield Finding("there is no .venv", "make setup")
+def interpreter(root: Path) -> Iterator[Finding]:
+    """A Python that is new enough, and a .venv made with it."""
+    python = root / ".venv/bin/python"
+    if not os.path.lexists(python):
+        if sys.version_info < OLDEST:
+            version = ".".join(map(str, sys.version_info[:2]))
+            yield Finding(
+                f"python3 is Python {version}, 3.11 or newer is needed",
+                "install one, then: make repro PYTHON=python3.12",
+            )
+        yield Finding("there is no .venv", "make repro (or make test); either installs it")
         return
-    if Path(sys.prefix).resolve() != (root / ".venv").resolve():
-        return  # asked about another interpreter: its packages say nothing
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if not python.exists():
+        yield Finding("the Python that .venv was made with is gone", "rm -rf .venv && make repro")
+        return
+    version = _venv_version(root)
+    if version and version < OLDEST:
+        shown = ".".join(map(str, version))
+        yield Finding(
+            f".venv is Python {shown}, 3.11 or newer is needed", "rm -rf .venv && make repro PYTHON=python3.12"
+        )
+
+
+def _venv_version(root: Path) -> tuple:
+    config = root / ".venv/pyvenv.cfg"
+    found = re.search(r"^version(?:_info)?\s*=\s*(\d+)\.(\d+)", config.read_text(), re.M) if config.exists() else None
+    return tuple(map(int, found.groups())) if found else ()
+
+
+def packages(root: Path) -> Iterator[Finding]:
+    """Everything that the lock pins, in .venv, and the kernel that JupyterLab starts."""
+    places = [str(place) for place in (root / ".venv/lib").glob("python3*/site-packages")]
+    lock = root / "requirements.lock"
+    if not places or not lock.exists():
+        return
+    there = {
+        _canonical(d.metadata["Name"]): d.version for d in metadata.distributions(path=places) if d.metadata["Name"]
+    }
+    pins = filter(None, map(_PIN.match, lock.read_text(encoding="utf-8").splitlines()))  # lines for all platforms
+    missing, other = [], []
+    for name, version in (pin.groups() for pin in pins):
+        found = there.get(_canonical(name))
+        if found is None:
+            missing.append(name)
+        elif found.split("+")[0] != version:  # a build tag such as +cpu is the same release
+            other.append(f"{name} {found} instead of {version}")
+    again = "touch requirements.lock && make repro"
     if missing:
-        yield Finding(f".venv lacks {', '.join(missing)}", "rm -rf .venv && make setup")
+        yield Finding(f".venv lacks {_some(missing)}", again)
+    if other:
+        yield Finding(f".venv has other versions than the lock: {_some(other)}", again)
     if not (root / ".venv/share/jupyter/kernels/python3/kernel.json").exists():
-        yield Finding("JupyterLab's kernel is missing in .venv", "rm -rf .venv && make setup")
+        yield Finding("JupyterLab's kernel is missing in .venv", ".venv/bin/python -m ipykernel install --sys-prefix")
 
 
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _some(names: list) -> str:
+    rest = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def locks(root: Path) -> Iterator[Finding]:
-    """DVC's locks: broken files, and owners that are dead or still at work."""
-    rwlock = root / ".dvc/tmp/rwlock"
-    if not rwlock.exists():
+    """DVC's locks: broken files, owners that are dead or still at work."""
+    path = root / ".dvc/tmp/rwlock"
+    if not path.exists():
         return
     try:
-        owners = _owners(json.loads(rwlock.read_text() or "{}"))
+        owners = _owners(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, AttributeError, TypeError, KeyError):
-        yield Finding(".dvc/tmp/rwlock is not readable (a crash while it was written)", f"rm {rwlock}", rwlock.unlink)
+        yield Finding(
+            ".dvc/tmp/rwlock is not readable: something was killed while it was written",
+            "rm .dvc/tmp/rwlock",
+            path.unlink,
+        )
         return
-    dead = sorted({pid for pid in owners if not _alive(pid)})
-    if dead and len(dead) == len(set(owners)):
-        yield Finding(f"locks of processes that are gone: {dead}", f"rm {rwlock}", rwlock.unlink)
-    for pid in sorted(set(owners) - set(dead)):
-        yield Finding(f"process {pid} is running the pipeline", f"wait for it, or stop it with `kill {pid}`")
+    working = {pid for pid in owners if _is_dvc(pid)}
+    if owners and not working:
+        gone = ", ".join(map(str, sorted(owners)))
+        yield Finding(f".dvc/tmp/rwlock is held by processes that are gone ({gone})", "rm .dvc/tmp/rwlock", path.unlink)
+    for pid in sorted(working):
+        yield Finding(f"process {pid} is running the pipeline", f"wait for it, or stop it: kill {pid}")
 
 
-def _owners(content: dict) -> list[int]:
-    """Process ids in {path: {"write": {"pid": ..}, "read": [{"pid": ..}]}}."""
-    pids = []
-    for entry in content.values():
-        holders = [entry["write"]] if entry.get("write") else []
-        pids += [int(holder["pid"]) for holder in holders + list(entry.get("read") or [])]
-    return pids
+def _owners(content: dict) -> set:
+    """Process ids in {"write": {path: {"pid", "cmd"}}, "read": {path: [{"pid", "cmd"}]}}."""
+    holders = list(content.get("write", {}).values())
+    holders += [holder for readers in content.get("read", {}).values() for holder in readers]
+    return {int(holder["pid"]) for holder in holders}
+
+
+def _is_dvc(pid: int) -> bool:
+    """Whether a process lives and is DVC: numbers are given again after a while."""
+    command = next((args for other, _, args in _processes() if other == pid), None)
+    return command is not None and "dvc" in command
+
+
+def _processes() -> list:
+    """(pid, parent, command line) of all processes; empty where there is no `ps`."""
+    try:
+        listed = subprocess.run(
+            ["ps", "-axo", "pid=,ppid=,args="], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
+        ).stdout.decode(errors="replace")
+    except (OSError, subprocess.CalledProcessError):
+        return _from_proc()
+    fields = (line.split(None, 2) for line in listed.splitlines())
+    return [(int(field[0]), int(field[1]), field[2]) for field in fields if len(field) == 3]
+
+
+def _from_proc() -> list:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue  # it ended while we looked
+        found.append((int(entry.name), parent, command))
+    return found
 
 
 def pipeline_files(root: Path) -> Iterator[Finding]:
@@ -90,75 +165,98 @@ def pipeline_files(root: Path) -> Iterator[Finding]:
     for name in ("dvc.lock", "dvc.yaml", "params.yaml"):
         path = root / name
         if not path.exists():
-            if name != "dvc.lock":
+            if name != "dvc.lock":  # the first run writes it
                 yield Finding(f"{name} is missing", f"git checkout {name}")
             continue
         text = path.read_bytes().decode("utf-8", errors="replace")
-        remedy = f"git checkout {name}" + (", or rm it to rebuild everything" if name == "dvc.lock" else "")
-        if re.search(r"^(<<<<<<<|>>>>>>>|=======$)", text, re.M):
-            yield Finding(f"{name} holds merge conflict marks", remedy)
-        elif "\x00" in text or "\ufffd" in text or not _parses(text):
-            yield Finding(f"{name} is not valid YAML", remedy)
+        remedy = f"git checkout {name}"
+        if _CONFLICT.search(text):
+            rebuild = " (or git rm --cached and rm it: everything is rebuilt)" if name == "dvc.lock" else ""
+            yield Finding(f"{name} holds marks of a merge conflict", f"settle the conflict, or {remedy}{rebuild}")
+        elif not _parses(text):
+            aside = root / "dvc.lock.broken"
+            fix = (lambda path=path, aside=aside: path.replace(aside)) if name == "dvc.lock" else None
+            other = ", or mv dvc.lock dvc.lock.broken: what it knew is rebuilt" if fix else ""
+            yield Finding(f"{name} is not valid YAML", remedy + other, fix)
 
 
 def _parses(text: str) -> bool:
-    if not text.strip():
+    """Whether text is a YAML mapping; judged by its lines where no parser is installed."""
+    if not text.strip() or "\0" in text or "\ufffd" in text:
         return False
     try:
         from ruamel.yaml import YAML
-    except ImportError:  # no .venv yet: the first line has to do
-        return re.match(r"(#.*\n)*\s*[\w.]+:", text) is not None
+    except ImportError:
+        lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+        return text.endswith("\n") and all(re.match(r"\s*(- )?\s*[^\s].*", line) for line in lines) and ":" in lines[0]
     try:
         return isinstance(YAML(typ="safe", pure=True).load(text), dict)
     except Exception:  # any way in which a parser can fail means the same here
         return False
 
 
+def version_control(root: Path) -> Iterator[Finding]:
+    """DVC wants git or to be told that there is none, as in a downloaded archive."""
+    local = root / ".dvc/config.local"
+    told = local.exists() and re.search(r"no_scm\s*=\s*true", local.read_text(), re.IGNORECASE)
+    git = (root / ".git").exists()
+    if not git and not told:
+        command = "dvc config --local core.no_scm true"
+        yield Finding("this folder is no git checkout, and DVC has not been told", command, lambda: _no_scm(local))
+    if git and told:
+        yield Finding("DVC has been told that there is no git, but there is", "dvc config --local -u core.no_scm")
+
+
+def _no_scm(local: Path) -> None:
+    before = local.read_text() if local.exists() else ""
+    local.write_text(before + "[core]\n    no_scm = true\n")
+
+
 def orphans(root: Path) -> Iterator[Finding]:
-    """Kernels of this checkout whose runner is gone (Linux only: reads /proc)."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (entry / "cmdline").read_bytes().split(b"\0")
-            parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            place = (entry / "cwd").resolve()
-        except (OSError, ValueError, IndexError):
+    """Kernels of lessons whose runner is gone."""
+    listed = _processes()
+    commands = {pid: command for pid, _, command in listed}
+    for pid, parent, command in listed:
+        if "-m lib.kernel" not in command or "lib.run" in commands.get(parent, ""):
             continue
-        if b"lib.kernel" in command and parent == 1 and place == root:
-            yield Finding(f"kernel {entry.name} has lost its runner", f"kill {entry.name}")
+        place = Path(f"/proc/{pid}/cwd")  # where there is /proc, other checkouts are their own business
+        if not os.path.lexists(place) or os.path.realpath(place) == str(root):
+            yield Finding(f"kernel {pid} has lost its runner", f"kill -9 {pid}")
 
 
 def disk(root: Path) -> Iterator[Finding]:
     """Room for the installation and a run."""
     free = shutil.disk_usage(root).free / 1e9
     if free < FREE:
-        yield Finding(f"only {free:.1f} GB are free here", f"make room: {FREE} GB are wanted")
+        yield Finding(f"only {free:.1f} GB are free on this disk", f"make room: {FREE} GB are wanted")
 
 
-CHECKS = (python, locks, pipeline_files, orphans, disk)
+CHECKS = (interpreter, packages, locks, pipeline_files, version_control, orphans, disk)
 
 
-def examine(root: Path = ROOT) -> list[Finding]:
+def examine(root: Path = ROOT) -> list:
     """Everything that is wrong, in the order in which it should be mended."""
     return [finding for check in CHECKS for finding in check(root)]
 
 
-def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
-    """Print findings with remedies; 0 if there are none (or all were fixed), 1 otherwise."""
+def main(arguments: Optional[list] = None, root: Path = ROOT) -> int:  # noqa: UP045
+    """Print what is wrong, with remedies; 0 if there is nothing (left), 1 otherwise."""
     parser = argparse.ArgumentParser(prog="make doctor", description=__doc__.splitlines()[0])
-    parser.add_argument("--fix", action="store_true", help="apply the remedies that are safe: remove dead locks")
-    parser.add_argument("--quiet", action="store_true", help="say nothing; exit 0 whatever is found")
+    parser.add_argument("--fix", action="store_true", help="apply the remedies that lose nothing, such as dead locks")
+    parser.add_argument("--quiet", action="store_true", help="tell only what was mended; exit 0 whatever is left")
     options = parser.parse_args(arguments)
     left = []
     for finding in examine(root):
-        if options.fix and finding.fix:
-            finding.fix()
-        else:
+        if not (options.fix and finding.fix):
             left.append(finding)
+            continue
+        finding.fix()
+        print(f"mended: {finding.problem}")
     if options.quiet:
         return 0
     for finding in left:
         print(f"- {finding.problem}\n  remedy: {finding.remedy}")
-    print("nothing wrong was found" if not left else f"{len(left)} to mend")
+    print(f"{len(left)} to mend" if left else "nothing wrong was found")
     return 1 if left else 0
 
 

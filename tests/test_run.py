@@ -300,7 +300,7 @@ def test_a_polite_kill_ends_the_kernel_too(tmp_path):
 def test_kill_9_of_the_runner_leaves_no_kernel(tmp_path):
     runner, (kernel, child), _ = asleep(tmp_path)
     runner.kill()
-    runner.communicate(timeout=30)
+    runner.wait(timeout=30)
     assert gone(kernel)
     psutil.Process(child).kill()  # what a cell starts by itself, without lib.parent, is its own business
 
@@ -315,7 +315,7 @@ def notebook_with_traces(place: int = 0) -> nbformat.NotebookNode:
             "1 + 1",
             id=f"other-{place}",
             execution_count=place,
-            metadata={"tags": ["b", "a"], "execution": {"started": place}, "collapsed": bool(place)},
+            metadata={"tags": ["b", "a"], "execution": {"started": str(place)}, "collapsed": bool(place)},
             outputs=[new_output("stream", text=f"run {place}")],
         ),
     ]

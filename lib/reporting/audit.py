@@ -71,7 +71,7 @@ class _Reader(HTMLParser):
     def _pictures(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "img" and not attributes.get("alt", "").strip():
             self.found.append(
-                "an image has no alt text: show it with lesson.figure(fig, name, alt=...) or give it alt='...'"
+                "an image has no alt text: show it with lesson.figure(fig, name, alt=...) or give it an alt"
             )
         elif tag == "svg":
             spoken = attributes.get("role") == "img" and attributes.get("aria-label", "").strip()

@@ -60,6 +60,7 @@ class Lesson:
         alt: what the figure tells, for someone who does not see it. Raises ValueError if it is short.
         """
         self._claim(name, alt)
+        fig.set_dpi(figures.DPI)
         content = figures.png(fig)
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close(fig)
@@ -179,7 +180,7 @@ class Lesson:
         _check_name(name, "figure")
         if len(alt.strip()) < SHORTEST_ALT:
             raise ValueError(
-                f"figure {name}: alt text {alt!r} is shorter than {SHORTEST_ALT} characters; say what it shows"
+                f"figure {name}: alt text {alt!r} has fewer than {SHORTEST_ALT} characters; say what it shows"
             )
         if name in self._alts and not _live():
             raise ValueError(f"there are two figures called {name!r}")
@@ -197,7 +198,10 @@ def _live() -> bool:
 
 
 def _show(markup: str, plain: str) -> None:
-    """Show HTML, with a text for where there is none."""
+    """Show HTML, with a text for where there is none, such as a terminal."""
+    if get_ipython() is None:
+        print(plain)
+        return
     display({"text/html": markup, "text/plain": plain}, raw=True)
 
 

@@ -139,4 +139,5 @@ def _is_numeric(values: pd.Series, texts: list[str]) -> bool:
 def _cell(tag: str, text: str, right: bool, scope: str) -> str:
     tag = tag if text else "td"  # an empty header heads nothing
     scoped = f' scope="{scope}"' if tag == "th" else ""
-    return f'<{tag}{scoped} style="text-align:{"right" if right else "left"}">{escape(text, quote=False)}</{tag}>'
+    style = f'style="text-align:{"right" if right else "left"}"'
+    return f"<{tag}{scoped} {style}>{escape(text, quote=False)}</{tag}>"

@@ -92,6 +92,19 @@ def animation_alt(name: str, frames: np.ndarray) -> str:
     return f"{name} walks through a 6 by 6 room with a goal, lava and two pieces of gold for {len(frames) - 1} steps."
 
 
+FRONT = ("hv_union", "hv_mean", "sparsity", "cardinality")
+
+
+def measures(rows: dict[str, dict[str, Interval]]) -> dict[str, dict[str, Interval]]:
+    """The part of a result that is about single episodes."""
+    return {method: {k: v for k, v in measured.items() if k not in FRONT} for method, measured in rows.items()}
+
+
+def fronts(rows: dict[str, dict[str, Interval]]) -> dict[str, dict[str, Interval]]:
+    """The part of a result that is about fronts: both hypervolumes, sparsity, cardinality."""
+    return {method: {name: measured[name] for name in FRONT} for method, measured in rows.items()}
+
+
 def rates(rows: dict[str, dict[str, Interval]]) -> dict[str, dict[str, Interval]]:
     """Success, lava and gold of every method in a minigrid result."""
     return {method: {name: measured[name] for name in ("success", "lava", "gold")} for method, measured in rows.items()}

@@ -8,7 +8,6 @@ content. `python -m lib.run.clean` is the pipeline's stage `clean`.
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 import nbformat
@@ -22,7 +21,7 @@ def read(path: Path) -> nbformat.NotebookNode:
     """A notebook in the current format. Raises ValueError naming the file if it is not one."""
     try:
         return nbformat.read(path, as_version=4)
-    except (json.JSONDecodeError, nbformat.reader.NotJSONError, nbformat.ValidationError) as error:
+    except Exception as error:  # nbformat raises half a dozen unrelated types here
         reason = str(error).splitlines()[0][:200]
         raise ValueError(f"{path.name} is not a notebook ({reason}); restore it with `git checkout`") from error
 

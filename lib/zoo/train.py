@@ -21,7 +21,8 @@ from lib.zoo.ppo import MGDA, PPO, Arm
 from lib.zoo.recipes import Recipe, make_batch, recipes
 
 ZOO, RUNS = ROOT / "data/zoo", ROOT / "data/runs/zoo"
-_SOURCES = ("lib/envs", "lib/zoo", "lib/seeds.py")  # what a policy depends on besides its settings
+_TRAINING = ("ppo", "mgda", "networks", "objectives", "recipes", "train")
+_SOURCES = ("lib/envs", "lib/seeds.py", *(f"lib/zoo/{name}.py" for name in _TRAINING))  # decide a policy
 
 
 @dataclass(frozen=True)

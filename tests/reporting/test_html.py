@@ -102,7 +102,7 @@ def test_money_and_code_are_no_formulas(source):
         ("the weight $w$", ["w"]),
         ("the $k$th of $n$-many", ["k", "n"]),
         ("$2^n$ and $10$ and $0.5$", ["2^n", "10", "0.5"]),
-        (r"$1 - \epsilon$", [r"\1 - \epsilon".replace("\\1", "1")]),
+        (r"$1 - \epsilon$", [r"1 - \epsilon"]),
         ("$5 is money, $x$ is not", ["x"]),
         (r"\$9.7 + $x$", ["x"]),
         (r"$\beta$-$\gamma$", [r"\beta", r"\gamma"]),
@@ -111,14 +111,13 @@ def test_money_and_code_are_no_formulas(source):
         ("> $$ q $$", ["q"]),
         ("before\n$$\nz\n$$\nafter", ["z"]),
         ("a | b\n--|--\n$x$ | 1", ["x"]),
-        ("# Title of $k$", ["k", "k"][:1]),
+        ("# Title of $k$", ["k"]),
     ],
 )
 def test_formulas_become_mathml(source, expected):
     assert formulas(source) == expected
-    assert "$" not in re.sub(r'alttext="[^"]*"', "", prose(source)).replace("$5", "").replace("$9.7", "").replace(
-        "$3", ""
-    )
+    left = re.sub(r'alttext="[^"]*"|\$\d', "", prose(source))
+    assert "$" not in left, "every other dollar sign is gone"
 
 
 @given(st.decimals(0, 99_999, places=2), st.sampled_from([" and ", " to ", ", then ", " or about ", "-", "/"]))
@@ -145,7 +144,15 @@ def test_aligned_equations_become_a_table():
 
 @pytest.mark.parametrize(
     "source",
-    [r"$\frac{a$", "$x_{$", r"$\foo{x}$", "$a & b$", r"$a \left( b$", "$$ a and no end", r"\begin{align}x\end{align}"],
+    [
+        r"$\frac{a$",
+        "$x_{$",
+        r"$\foo{x}$",
+        "$a & b$",
+        r"$a \left( b$",
+        "$$ a and no end",
+        r"\begin{align}x\end{align}",
+    ],
 )
 def test_a_formula_that_cannot_be_shown_is_refused(source):
     with pytest.raises(FormulaError):
@@ -203,7 +210,7 @@ def test_all_cells_at_fault_are_named_at_once():
         '<a href="https://example.org">a link</a>',
         '<svg role="img" aria-label="A line that rises"><use href="#a"/></svg>',
         '<iframe src="timings/01_policy_zoo-training.html" title="Seconds"></iframe>',
-        '<picture><source srcset="data:image/png;base64,AA==" media="print"><img src="data:," alt="a"></picture>',
+        '<picture><source srcset="data:image/png;base64,AA==" media="print"><img alt="a"></picture>',
         "<style>p { background: url(data:image/png;base64,AA) }</style>",
         "<p>see https://example.org</p>",
     ],
@@ -264,13 +271,17 @@ def test_code_is_open_unless_its_cell_is_tagged_hide():
 
 
 def test_tables_of_pandas_get_headers_that_say_what_they_head():
-    markup = "<table><thead><tr><th></th><th>x</th></tr></thead><tbody><tr><th>0</th><td>1</td></tr></tbody></table>"
+    head, body = "<tr><th></th><th>x</th></tr>", "<tr><th>0</th><td>1</td></tr>"
+    markup = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
     headers = Structure(page(code("frame", outputs=[shown({"text/html": markup})]))).of("th")
     assert [header["scope"] for header in headers] == ["col", "row"]
 
 
 def test_a_widget_leaves_a_note_and_nothing_that_needs_a_kernel():
-    widget = {"application/vnd.jupyter.widget-view+json": {"model_id": "ab"}, "text/plain": "IntSlider(value=0)"}
+    widget = {
+        "application/vnd.jupyter.widget-view+json": {"model_id": "ab"},
+        "text/plain": "IntSlider(value=0)",
+    }
     made = page(code("play()", outputs=[shown(widget)]))
     assert "JupyterLab" in made and "IntSlider" not in made and "<script" not in made
 
@@ -331,7 +342,14 @@ def test_a_browser_lays_the_page_out_without_scrolling_sideways(tmp_path, width)
     )
     probe = "<script>document.title = 'wide by ' + (document.documentElement.scrollWidth - innerWidth)</script>"
     (tmp_path / "a.html").write_text(made.replace("</body>", probe + "</body>"))
-    browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"--window-size={width},900"]
+    browser = [
+        "chromium",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--dump-dom",
+        f"--window-size={width},900",
+    ]
     browser += [f"--user-data-dir={tmp_path / 'profile'}", "--no-first-run", (tmp_path / "a.html").as_uri()]
     dom = subprocess.run(browser, capture_output=True, text=True, timeout=60).stdout
     excess = re.search(r"<title>wide by (-?\d+)</title>", dom)

@@ -1,0 +1,223 @@
+"""The doctor: each way in which a checkout can be stuck is found, explained, and mended where that is safe."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lib import doctor
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCK = "stages:\n  settings:\n    cmd: python -m lib.params\n    outs:\n    - path: data/settings.json\n      md5: 0a\n"
+
+
+@pytest.fixture
+def checkout(tmp_path) -> Path:
+    """A healthy checkout with a .venv of one package."""
+    for folder in (".git", ".dvc/tmp", ".venv/bin", ".venv/share/jupyter/kernels/python3"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
+    (tmp_path / ".venv/pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n")
+    (tmp_path / ".venv/share/jupyter/kernels/python3/kernel.json").write_text("{}")
+    install(tmp_path, "dvc", "3.67.1")
+    (tmp_path / "requirements.lock").write_text("dvc==3.67.1\nappnope==1.0.0 ; sys_platform == 'darwin'\n")
+    (tmp_path / "dvc.lock").write_text(LOCK)
+    for name in ("dvc.yaml", "params.yaml"):
+        (tmp_path / name).write_text("stages: {}\n")
+    return tmp_path
+
+
+def install(root: Path, name: str, version: str) -> None:
+    place = root / f".venv/lib/python3.11/site-packages/{name}-{version}.dist-info"
+    place.mkdir(parents=True)
+    (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def found(root: Path) -> str:
+    """All findings as text; one a line."""
+    return "\n".join(f"{finding.problem} -> {finding.remedy}" for finding in doctor.examine(root))
+
+
+def dead_pid() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def hold(root: Path, pid: int) -> Path:
+    """A rwlock as DVC writes it."""
+    holder = {"pid": pid, "cmd": "dvc repro"}
+    path = root / ".dvc/tmp/rwlock"
+    path.write_text(json.dumps({"write": {"/x/data": holder}, "read": {"/x/lib": [holder]}}))
+    return path
+
+
+def test_a_healthy_checkout_has_nothing_to_mend(checkout, capsys):
+    assert doctor.main([], checkout) == 0
+    assert capsys.readouterr().out == "nothing wrong was found\n"
+
+
+def test_no_venv(checkout):
+    shutil.rmtree(checkout / ".venv")
+    assert "there is no .venv -> make repro" in found(checkout)
+
+
+def test_a_venv_whose_python_is_gone(checkout):
+    (checkout / ".venv/bin/python").unlink()
+    (checkout / ".venv/bin/python").symlink_to(checkout / "no/such/python")
+    assert "the Python that .venv was made with is gone -> rm -rf .venv" in found(checkout)
+
+
+def test_a_venv_of_an_old_python(checkout):
+    (checkout / ".venv/pyvenv.cfg").write_text("version_info = 3.9.18.final.0\n")
+    assert ".venv is Python 3.9, 3.11 or newer is needed" in found(checkout)
+
+
+def test_an_old_python_without_a_venv(checkout, monkeypatch):
+    shutil.rmtree(checkout / ".venv")
+    monkeypatch.setattr(sys, "version_info", (3, 9, 1))
+    assert "python3 is Python 3.9, 3.11 or newer is needed" in found(checkout)
+
+
+def test_missing_packages_are_named_and_those_of_other_platforms_are_not(checkout):
+    (checkout / "requirements.lock").write_text("dvc==3.67.1\nDVC_data==1.0\nappnope==1 ; sys_platform == 'darwin'\n")
+    assert found(checkout) == ".venv lacks DVC_data -> touch requirements.lock && make repro"
+
+
+def test_many_missing_packages_are_counted(checkout):
+    (checkout / "requirements.lock").write_text("".join(f"p{i}==1\n" for i in range(8)))
+    assert ".venv lacks p0, p1, p2, p3, p4 and 3 more" in found(checkout)
+
+
+def test_another_version_than_the_lock_is_named_and_a_build_tag_is_none(checkout):
+    install(checkout, "torch", "2.13.0+cpu")
+    install(checkout, "numpy", "1.0")
+    with (checkout / "requirements.lock").open("a") as file:
+        file.write("torch==2.13.0\nnumpy==2.0\n")
+    assert found(checkout).startswith(".venv has other versions than the lock: numpy 1.0 instead of 2.0")
+
+
+def test_a_missing_kernel(checkout):
+    shutil.rmtree(checkout / ".venv/share")
+    assert "JupyterLab's kernel is missing in .venv -> .venv/bin/python -m ipykernel install" in found(checkout)
+
+
+def test_a_lock_whose_owner_is_dead_is_explained_and_mended(checkout, capsys):
+    path = hold(checkout, dead_pid())
+    assert "held by processes that are gone" in found(checkout) and "rm .dvc/tmp/rwlock" in found(checkout)
+    assert doctor.main(["--fix"], checkout) == 0
+    assert not path.exists() and "mended: .dvc/tmp/rwlock" in capsys.readouterr().out
+
+
+def test_a_lock_whose_number_was_given_to_another_program_counts_as_dead(checkout):
+    hold(checkout, os.getppid())
+    assert "held by processes that are gone" in found(checkout)
+
+
+def test_a_lock_whose_owner_works_is_left_alone(checkout):
+    owner = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)  # dvc repro"])
+    try:
+        path = hold(checkout, owner.pid)
+        assert f"process {owner.pid} is running the pipeline" in found(checkout)
+        assert doctor.main(["--fix"], checkout) == 1 and path.exists()
+    finally:
+        owner.kill()
+        owner.wait()
+
+
+@pytest.mark.parametrize("content", ["", '{"write": {', "[]", '{"write": {"x": 3}}', '{"write": {"x": {"pid": "?"}}}'])
+def test_a_rwlock_that_was_half_written_is_explained_and_mended(checkout, content):
+    path = checkout / ".dvc/tmp/rwlock"
+    path.write_text(content)
+    assert ".dvc/tmp/rwlock is not readable" in found(checkout)
+    doctor.main(["--fix", "--quiet"], checkout)
+    assert not path.exists()
+
+
+def test_an_empty_rwlock_is_no_problem(checkout):
+    (checkout / ".dvc/tmp/rwlock").write_text('{"write": {}, "read": {}}')
+    assert found(checkout) == ""
+
+
+def test_a_merge_conflict_is_explained_and_never_mended_by_itself(checkout):
+    text = "<<<<<<< HEAD\n" + LOCK + "=======\n" + LOCK + ">>>>>>> other\n"
+    (checkout / "dvc.lock").write_text(text)
+    assert "dvc.lock holds marks of a merge conflict -> settle the conflict, or git checkout dvc.lock" in found(
+        checkout
+    )
+    assert doctor.main(["--fix"], checkout) == 1
+    assert (checkout / "dvc.lock").read_text() == text
+
+
+@pytest.mark.parametrize("content", [b"", b"stages: [", b"\0\0\0", b"stages:\n  a:\n    cmd: 'x\n", b"- 1\n"])
+def test_a_broken_dvc_lock_is_set_aside(checkout, content):
+    (checkout / "dvc.lock").write_bytes(content)
+    assert "dvc.lock is not valid YAML" in found(checkout)
+    assert doctor.main(["--fix"], checkout) == 0
+    assert not (checkout / "dvc.lock").exists() and (checkout / "dvc.lock.broken").read_bytes() == content
+
+
+def test_a_broken_dvc_lock_is_noticed_without_a_yaml_parser_too(checkout, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
+    assert found(checkout) == ""
+    (checkout / "dvc.lock").write_text("stages:\n  a:\n    md5: 0a4f")  # cut off
+    assert "dvc.lock is not valid YAML" in found(checkout)
+
+
+def test_broken_parameters_are_never_touched(checkout):
+    (checkout / "params.yaml").write_text("zoo: [")
+    assert doctor.main(["--fix"], checkout) == 1
+    assert (checkout / "params.yaml").read_text() == "zoo: ["
+
+
+def test_a_missing_pipeline_is_restored_from_git_and_a_missing_lock_is_normal(checkout):
+    (checkout / "dvc.lock").unlink()
+    assert found(checkout) == ""
+    (checkout / "dvc.yaml").unlink()
+    assert found(checkout) == "dvc.yaml is missing -> git checkout dvc.yaml"
+
+
+def test_a_downloaded_archive_is_told_that_there_is_no_git(checkout):
+    (checkout / ".git").rmdir()
+    assert "no git checkout" in found(checkout)
+    assert doctor.main(["--fix"], checkout) == 0
+    assert (checkout / ".dvc/config.local").read_text() == "[core]\n    no_scm = true\n"
+    assert found(checkout) == ""
+    (checkout / ".git").mkdir()
+    assert "told that there is no git, but there is" in found(checkout)
+
+
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="tells checkouts apart through /proc")
+def test_a_kernel_without_a_runner_is_named(checkout):
+    script = "import time; time.sleep(60)  # python -m lib.kernel -f x"
+    kernel = subprocess.Popen([sys.executable, "-c", script], cwd=checkout)
+    try:
+        time.sleep(0.2)
+        assert f"kernel {kernel.pid} has lost its runner -> kill -9 {kernel.pid}" in found(checkout)
+        assert "lost its runner" not in found(ROOT / "tests")
+    finally:
+        kernel.kill()
+        kernel.wait()
+
+
+def test_a_full_disk_is_named(checkout, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1_200_000_000})())
+    assert "only 1.2 GB are free" in found(checkout)
+
+
+def test_quiet_tells_only_what_was_mended(checkout, capsys):
+    (checkout / "dvc.yaml").unlink()
+    assert doctor.main(["--fix", "--quiet"], checkout) == 0 and capsys.readouterr().out == ""
+
+
+def test_it_needs_nothing_but_the_standard_library():
+    program = (
+        "import sys; sys.path.insert(0, 'lib'); import doctor; print(sorted(m for m in sys.modules if m == 'lib'))"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "[]\n", done.stderr

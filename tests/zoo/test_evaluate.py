@@ -1,0 +1,178 @@
+"""Playing, recording and summing up, on small runs of the real environments."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib import params, store
+from lib.zoo import cards, evaluate, switches, tour, train, verdicts
+from lib.zoo.recipes import OBJECTIVES, SINGLE, make_batch, recipes
+
+SMOKE = params.load("smoke")
+
+
+@pytest.fixture(scope="module")
+def zoos(tmp_path_factory):
+    """Both zoos at smoke, trained once for the tests of this file."""
+    folder = tmp_path_factory.mktemp("zoo")
+    return {d: train.build(SMOKE, d, folder / "zoo", folder / "runs") for d in ("education", "minigrid")}, folder
+
+
+@pytest.fixture(scope="module")
+def records(zoos):
+    tasks = {"education": "Linear Algebra", "minigrid": "composite"}
+    built, _ = zoos
+    return {
+        domain: evaluate.evaluate(
+            SMOKE, evaluate.actors(built[domain].policies) | evaluate.baselines(domain, 2), domain, task
+        )
+        for domain, task in tasks.items()
+    }
+
+
+def test_a_zoo_holds_every_recipe_for_every_seed_and_loads_again(zoos):
+    built, folder = zoos
+    for domain, zoo in built.items():
+        assert set(zoo.policies) == {recipe.name for recipe in recipes(SMOKE, domain)}
+        again = train.load(domain, folder / "zoo")
+        for name, by_seed in zoo.policies.items():
+            assert len(by_seed) == SMOKE.zoo.seeds
+            for before, after in zip(by_seed, again[name], strict=True):
+                assert all(np.array_equal(before.params[p], after.params[p]) for p in before.params)
+
+
+def test_building_again_trains_nothing_and_changes_nothing(zoos, monkeypatch):
+    _, folder = zoos
+    before = {p: store.sha256_file(p) for p in (folder / "zoo").rglob("*") if p.is_file()}
+    monkeypatch.setattr(train, "learner", lambda *a: pytest.fail("a finished cell was trained again"))
+    train.build(SMOKE, "education", folder / "zoo", folder / "runs")
+    assert before == {p: store.sha256_file(p) for p in (folder / "zoo").rglob("*") if p.is_file()}
+
+
+def test_all_methods_meet_the_same_students(records):
+    record = records["education"]
+    first = record[record["step"] == 0].pivot_table("mastery", ["seed", "episode"], "method")
+    assert (first.nunique(axis=1) == 1).all()
+
+
+def test_every_episode_is_recorded_once_to_its_end(records):
+    for record in records.values():
+        ends = record.groupby(["method", "seed", "episode"])["done"].agg(["sum", "last"])
+        assert (ends["sum"] == 1).all() and ends["last"].all()
+        assert len(ends) == record["method"].nunique() * SMOKE.zoo.seeds * SMOKE.zoo.episodes
+
+
+def test_the_record_adds_up_to_what_the_single_environment_pays(records):
+    from lib.envs import make_education_rules
+    from lib.envs.education import Education
+
+    record = records["education"]
+    rows = record[(record["method"] == "always easy") & (record["seed"] == 1) & (record["episode"] == 3)]
+    env = Education(make_education_rules(SMOKE.education))
+    env.reset()
+    env._key = evaluate.evaluation_streams("education", 1, 4)[3]
+    env._begin()
+    paid = np.array([env.step(int(a))[1] for a in rows["action"]])
+    np.testing.assert_allclose(rows[["reward_0", "reward_1", "reward_2"]].to_numpy(), paid)
+
+
+def test_the_oracle_is_never_worse_than_a_policy_it_may_pick(records):
+    for domain, record in records.items():
+        table = evaluate.with_oracle(evaluate.episodes(record, domain), domain)
+        score = table[evaluate.front_columns(domain)].mean(axis=1).groupby(table["method"]).mean()
+        assert score[evaluate.ORACLE] >= score[list(SINGLE)].max() - 1e-12
+
+
+def test_mixtures_draw_their_actions_with_their_probabilities():
+    draws = np.arange(1000) / 1000
+    actions = evaluate.mixture_policy([0.25, 0.0, 0.75])(np.zeros((1000, 1)), draws)
+    assert np.bincount(actions, minlength=3).tolist() == [250, 0, 750]
+
+
+def test_an_actor_that_never_ends_an_episode_is_cut_by_the_horizon():
+    env = make_batch(SMOKE, "minigrid", ["composite"] * 8)
+    record = evaluate.play(env, evaluate.constant_policy(4), evaluate.evaluation_streams("minigrid", 0, 8))
+    assert (record.groupby("episode").size() == SMOKE.minigrid.horizon).all()
+
+
+def test_metrics_are_flat_numbers_with_intervals_and_a_backend(records):
+    rows = evaluate.results(
+        evaluate.with_oracle(evaluate.episodes(records["education"], "education"), "education"), "education"
+    )
+    flat = evaluate.metrics(rows, "education")
+    for key in ("length", "performance", "gap", "aptitude", "hv_union", "hv_mean", "sparsity", "cardinality"):
+        assert {f"education.SO-d1.{key}{end}" for end in ("", "_lo", "_hi")} <= set(flat)
+    assert flat["education.random.backend"] == "policy"
+    store.to_json(flat)  # finite and plain
+
+
+def test_the_union_hypervolume_grows_with_its_episodes_and_the_mean_does_not(records):
+    growth = evaluate.union_growth(evaluate.episodes(records["minigrid"], "minigrid"), "minigrid", ["random"])
+    assert growth["union"].is_monotonic_increasing and growth["union"].iloc[-1] > growth["union"].iloc[0]
+    assert growth["mean"].nunique() == 1
+
+
+def test_cards_of_all_policies_fit_the_schema_and_say_what_was_measured(records):
+    for domain, record in records.items():
+        for name in record["method"].unique():
+            card = cards.make_card(record, domain, name)
+            assert cards.Card.model_validate(card.model_dump()) == card
+    easy = cards.make_card(records["education"], "education", "always easy")
+    assert easy.behavior_hint == "chooses easy 100% of the time"
+    with pytest.raises(ValueError, match="no evaluation episodes"):
+        cards.make_card(records["education"], "education", "SO-d9")
+
+
+@pytest.mark.parametrize(("value", "word"), [(0.6, "high"), (0.59, "medium"), (0.4, "medium"), (0.39, "low")])
+def test_the_rubric_has_the_papers_thresholds(value, word):
+    assert cards.level(value, 0.6, 0.4) == word
+
+
+def test_the_rubric_of_stability():
+    assert [cards.stability(x) for x in (0.049, 0.05, 0.149, 0.15)] == ["stable", "moderate", "moderate", "volatile"]
+
+
+def made_up(own, other):
+    """Episode tables in which SO-d1 earns `own` by seed in aptitude and the others `other`."""
+    lines = []
+    for seed, (a, b) in enumerate(zip(own, other, strict=True)):
+        for method, value in (("SO-d1", a), ("SO-d2", b), ("SO-d3", b)):
+            values = {name: value if name == "aptitude" else 0.5 for name in OBJECTIVES["education"]}
+            lines.append({"method": method, "seed": seed, "episode": 0, "length": 10, **values})
+    return {"education": pd.DataFrame(lines)}
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "verdict"),
+    [
+        ([3, 4, 5], [1, 1, 1], "yes"),
+        ([1, 1, 1], [3, 4, 5], "no"),
+        ([1, 3, 2], [2, 2, 2], "tie"),
+        ([3], [1], "one seed: undecided"),
+    ],
+)
+def test_a_verdict_needs_an_interval_clear_of_zero(own, other, verdict):
+    judged = verdicts.own_objective(made_up(own, other))
+    assert judged.loc[judged["policy"] == "SO-d1", "verdict"].item() == verdict
+
+
+def test_a_simplex_grid_has_all_its_points_and_its_corners():
+    grid = tour.simplex(5)
+    assert len(grid) == 15 and np.allclose(grid.sum(axis=1), 1)
+    assert {(1, 0, 0), (0, 1, 0), (0, 0, 1)} <= set(map(tuple, grid))
+
+
+def test_trying_an_action_on_copies_leaves_the_student_alone_and_draws_fresh_numbers():
+    rules = make_batch(SMOKE, "education", ["Linear Algebra"]).rules
+    first, again = (tour.try_actions(rules, seed=7, warm_steps=3, copies=50) for _ in range(2))
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    assert len(np.unique(first["easy"][:, 2])) > 1
+
+
+def test_the_switch_search_ranks_every_combination_and_finds_the_one_in_force():
+    rules = make_batch(SMOKE, "education", ["Linear Algebra"]).rules
+    table = switches.search(rules, students=20)
+    assert len(table) == np.prod([len(values) for values in switches.SWITCHES.values()])
+    assert table["distance"].is_monotonic_increasing
+    place = switches.rank(table, rules)
+    assert all(table.loc[place - 1, name] == getattr(rules, name) for name in switches.SWITCHES)
