@@ -2,23 +2,26 @@
 PYTHON ?= python3
 PROFILE ?=
 VENV := .venv
-BIN := $(VENV)/bin
+BIN := $(abspath $(VENV))/bin
 STAMP := $(VENV)/.stamp
-RUN := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH="$(CURDIR)"
+RUN := PATH="$(BIN):$$PATH" PYTHONPATH="$(CURDIR)"
 DVC := $(RUN) python -m dvc
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test lint unit pipeline lab bench doctor lock clean setup
+.PHONY: help setup repro test lint unit pipeline lab bench doctor lock clean
 
 help: ## list what there is
 	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [PYTHON=python3.12]"
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# A .venv that was half installed, or whose Python is gone, is made anew; the .pth file lets `import lib`
+# work wherever this Python starts a notebook.
 $(STAMP): requirements.lock
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, $(PYTHON) is {v.major}.{v.minor}; try make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "Python 3.11 or newer is needed, $(PYTHON) is %d.%d; try: make PYTHON=python3.12" % v[:2])'
 	@echo "setting up $(VENV) (once, a few minutes)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c "" 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), "orchestration_bench.pth").write_text("$(CURDIR)\n")'
 	@touch $@
 
 setup: $(STAMP) ## install what is needed into .venv
@@ -32,13 +35,14 @@ repro: $(STAMP) ## rebuild every report (PROFILE=smoke|laptop|paper for one run 
 test: $(STAMP) lint unit pipeline ## lint, unit tests, and the whole pipeline at smoke in clean copies
 
 lint: $(STAMP) ## ruff over code and notebooks
-	@$(RUN) ruff check . && $(RUN) ruff format --check .
+	@$(RUN) ruff check .
+	@$(RUN) ruff format --check .
 
 unit: $(STAMP) ## unit and property tests
 	@$(RUN) python -m pytest
 
-pipeline: $(STAMP) ## the pipeline twice, interrupted, and edited
-	@$(RUN) python -m pytest tests/pipeline
+pipeline: $(STAMP) ## the pipeline at smoke: twice, interrupted, edited, and without git
+	@$(RUN) python -m pytest tests/pipeline -s
 
 lab: $(STAMP) ## step through the notebooks in JupyterLab
 	@$(RUN) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks
@@ -47,14 +51,15 @@ bench: $(STAMP) ## speed, as ratios measured in one run
 	@$(RUN) python -m pytest tests/benchmarks -s -p no:cacheprovider
 
 doctor: ## explain a stuck or half-broken checkout, with remedies
-	@if [ -x $(BIN)/python ]; then $(RUN) python lib/doctor.py; else $(PYTHON) lib/doctor.py; fi
+	@if $(BIN)/python -c "" 2>/dev/null; then $(BIN)/python lib/doctor.py; else $(PYTHON) lib/doctor.py; fi
 
 lock: ## resolve requirements.lock anew from pyproject.toml
-	@rm -rf .lock && $(PYTHON) -m venv .lock && .lock/bin/pip install --quiet uv
+	@rm -rf .lock && $(PYTHON) -m venv .lock && .lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	@.lock/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --all-extras \
-		--no-header --no-annotate pyproject.toml | grep -vE '^(nvidia-|cuda-|triton)' > requirements.lock.new
-	@mv requirements.lock.new requirements.lock && rm -rf .lock
+		--no-header --no-annotate pyproject.toml --output-file .lock/all.txt
+	@grep -vE '^(nvidia-|cuda-|triton)' .lock/all.txt > .lock/kept.txt && mv .lock/kept.txt requirements.lock
+	@rm -rf .lock
 
 clean: ## remove everything that the pipeline made (training too); .venv stays
-	@rm -rf data/zoo data/runs data/notebooks data/settings.json reports/notebooks reports/figures reports/lessons \
+	@rm -rf data/zoo data/runs data/notebooks data/settings.json reports/notebooks reports/lessons \
 		reports/timings reports/failed reports/*.html

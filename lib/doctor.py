@@ -140,7 +140,7 @@ def _processes() -> list:
     """(pid, parent, command line) of all processes; empty where there is no `ps`."""
     try:
         listed = subprocess.run(
-            ["ps", "-axo", "pid=,ppid=,args="], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
+            ["ps", "-axww", "-o", "pid=,ppid=,args="], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
         ).stdout.decode(errors="replace")
     except (OSError, subprocess.CalledProcessError):
         return _from_proc()

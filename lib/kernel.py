@@ -6,12 +6,14 @@ that keeps training and keeps writing.
 
 from __future__ import annotations
 
+import os
+
 from lib.parent import die_with_parent
 
 
 def main() -> None:
     """Serve the connection file given on the command line until the runner says stop."""
-    die_with_parent()
+    die_with_parent(int(os.environ.get("JPY_PARENT_PID") or 0) or None)
     from ipykernel.kernelapp import IPKernelApp  # imported late: the bond to the runner comes first
 
     IPKernelApp.launch_instance()

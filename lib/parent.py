@@ -15,16 +15,19 @@ import time
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> None:
+def die_with_parent(parent: int | None = None) -> None:
     """Kill this process as soon as its parent is gone. Call it first thing in a child.
+
+    parent: its process id, if the child was told; a parent that died before this line would go
+    unnoticed otherwise.
 
     On Linux the signal is tied to the *thread* that started the child: start children from a
     thread that lives as long as the process, such as the main one.
     """
-    parent = os.getppid()
+    parent = parent or os.getppid()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died between the two lines
+        if os.getppid() != parent:  # it died before the bond was made
             os.kill(os.getpid(), signal.SIGKILL)
         return
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()

@@ -59,11 +59,6 @@ def _in_worker(work, cell: Cell, root: Path) -> dict[str, Any]:
     return store.read_json(store.write_json(receipt, {"result": result, "seconds": time.perf_counter() - started}))
 
 
-def _worker_setup() -> None:
-    os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-    die_with_parent()
-
-
 def finished(cell: Cell, root: Path) -> dict[str, Any] | None:
     """The receipt of a finished cell ({"result", "seconds"}), or None."""
     receipt = cell.folder(Path(root)) / "done.json"
@@ -100,7 +95,8 @@ def _run_all(work, todo: list[Cell], root: Path, jobs: int, backend: str) -> Non
         for cell in todo:
             _in_worker(work, cell, root)
         return
-    options = {"initializer": _worker_setup} if backend == "loky" else {}
+    bond = {"initializer": die_with_parent, "initargs": (os.getpid(),), "inner_max_num_threads": 1}
+    options = bond if backend == "loky" else {}
     with joblib.parallel_config(backend=backend, n_jobs=jobs, **options):
         joblib.Parallel(batch_size=1, pre_dispatch="all")(joblib.delayed(_in_worker)(work, cell, root) for cell in todo)
 

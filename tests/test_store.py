@@ -49,7 +49,8 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path):
             time.sleep(0.005)
         time.sleep(delay)
         writer.send_signal(signal.SIGKILL)
-        writer.communicate()
+        writer.wait()
+        writer.stdout.close()
         content = target.read_bytes()
         assert len(content) == 3_000_000 and len(set(content)) == 1
 

@@ -143,6 +143,12 @@ def start(tmp_path, jobs: int, seconds: float) -> subprocess.Popen:
     return process
 
 
+def kill(process: subprocess.Popen) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()  # its children may hold the other end
+
+
 def wait_for(condition, seconds: float = 30.0) -> bool:
     limit = time.monotonic() + seconds
     while not condition():
@@ -168,8 +174,7 @@ def at_work(folder: Path) -> list[str]:
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path, count, jobs):
     process = start(tmp_path, jobs, 0.3)
     assert wait_for(lambda: len(list((tmp_path / "runs").glob("*/done.json"))) >= 2)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    kill(process)
     assert wait_for(lambda: not at_work(tmp_path), 3)
     finished = {path.parent.name.split("-")[0] for path in (tmp_path / "runs").glob("*/done.json")}
     (tmp_path / "log").unlink()
@@ -183,6 +188,5 @@ def test_no_process_outlives_a_killed_sweep_whenever_it_is_killed(tmp_path, coun
     """Also while the processes are still starting: then they have not said yet whose they are."""
     process = start(tmp_path, 2, 30)
     time.sleep(delay)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    kill(process)
     assert wait_for(lambda: not at_work(tmp_path), 3), at_work(tmp_path)

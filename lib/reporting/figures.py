@@ -127,7 +127,7 @@ def png(figure: Figure) -> bytes:
     """The figure as PNG bytes, without the version of matplotlib, so that equal figures are equal bytes."""
     buffer = io.BytesIO()
     with theme():
-        figure.savefig(buffer, format="png", metadata={"Software": None})
+        figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
     return buffer.getvalue()
 
 
@@ -371,12 +371,14 @@ def curves(
     panels: str | None = None,
     bins: int = 25,
     rng: np.random.Generator | None = None,
+    same_scale: bool = True,
 ) -> Figure:
     """Means over seeds along x, one line for each value of column `by`, with a band over the seeds.
 
     frame: one row for each measurement, with columns x, y, by, seed and, for small multiples, `panels`.
     More than `bins` different x are put into that many bins of equal width; each seed counts once in a
     bin. The band goes from the worst seed to the best, or with `rng` it is the 95% bootstrap interval.
+    same_scale: whether small multiples share their y axis.
     Raises ValueError for a missing column, no rows, or an x or y that is not finite.
     """
     _columns(frame, [x, y, by, seed, panels])
@@ -390,7 +392,7 @@ def curves(
     height = max(4.0, 0.24 * len(names) + 1.4) if len(parts) == 1 else 2.4 * down + 0.9
     width = WIDTH + 2.0 * (min(len(parts), across) - 1) * (panels != by)
     figure = _figure(title, width, height, _band_note(frame, by, seed, panels, rng))
-    grid = _panels(figure, len(parts), across, sharex=True, sharey=True)
+    grid = _panels(figure, len(parts), across, sharex=True, sharey=same_scale)
     shades, ends = _colours(names), []
     for place, (axes, (name, part)) in enumerate(zip(grid, parts, strict=True)):
         bands = {str(who): _band(rows, x, y, seed, rng) for who, rows in part.groupby(by, sort=False)}

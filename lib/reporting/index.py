@@ -44,7 +44,9 @@ def commit(repository: str | Path) -> str:
     """The short commit, `+ changes` where tracked files differ from it, `unknown` without git."""
     try:
         short = _git(repository, "rev-parse", "--short", "HEAD")
-        changed = _git(repository, "status", "--porcelain", "--untracked-files=no")
+        # what the pipeline itself writes says nothing about the code that made the page
+        made = (":(exclude)dvc.lock", ":(exclude)reports")
+        changed = _git(repository, "status", "--porcelain", "--untracked-files=no", "--", ".", *made)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return f"{short} + changes" if changed else short

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import math
 import os
 import re
@@ -60,7 +61,6 @@ class Lesson:
         alt: what the figure tells, for someone who does not see it. Raises ValueError if it is short.
         """
         self._claim(name, alt)
-        fig.set_dpi(figures.DPI)
         content = figures.png(fig)
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close(fig)
@@ -135,13 +135,16 @@ class Lesson:
         """Show what was measured in wall time: in a frame of the report, as a table in a live session.
 
         Two runs differ in these values, so they stand in `timings/<lesson>-<name>.html` alone; the
-        notebook holds the frame, whose height follows from the number of rows and nothing else.
+        notebook holds the frame, whose height follows from the number of rows and nothing else. The
+        same rows lie beside it as JSON.
         """
         _check_name(name, "side table")
         table = table_html(df, caption, digits)
         page = html.side_page(table, caption)
         address = f"timings/{self.name}-{name}.html"
         store.write_text(self.root / address, page)
+        records = json.loads(df.to_json(orient="records"))  # plain numbers, missing ones as null
+        store.write_json(self.root / f"timings/{self.name}-{name}.json", records)
         if not _running():
             _show(table, f"table: {caption}\n{df.to_string()}")
             return

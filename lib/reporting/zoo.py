@@ -50,18 +50,32 @@ def caption(domain: str, zoo: ZooSettings) -> str:
 
 
 def learning_curves(zoo: Zoo) -> Figure:
-    """Undiscounted return in what each policy is paid for, one panel per policy."""
+    """Undiscounted return in what each policy is paid for, one panel with its own scale per policy."""
+    return figures.curves(
+        _paid(zoo), x="steps", y="value", by="policy", seed="seed", panels="policy",
+        title=f"What each {zoo.domain} policy earns while it learns", same_scale=False,
+        xlabel="environment steps", ylabel="return, own objectives",
+        rng=seeds.rng("figure", "curves", zoo.domain),
+    )  # fmt: skip
+
+
+def curves_alt(zoo: Zoo) -> str:
+    """The learning curves in words: mean return in the first and in the last tenth of the steps."""
+    frame = _paid(zoo)
+    share = frame["steps"] / frame["steps"].groupby(frame["policy"]).transform("max")
+    first, last = (frame[part].groupby("policy")["value"].mean() for part in (share <= 0.1, share > 0.9))
+    first = first.reindex(last.index).fillna(last)  # a training of one rollout has one value
+    told = ", ".join(f"{name} from {first[name]:.2f} to {last[name]:.2f}" for name in zoo.policies)
+    return f"Learning curves of the {zoo.domain} policies, mean and interval over seeds. Mean return: {told}."
+
+
+def _paid(zoo: Zoo) -> pd.DataFrame:
     frames = []
     for name in zoo.policies:
         rows = zoo.curves[zoo.curves["arm"] == name]
         columns = [f"return_{i}" for i in _own(name)]
         frames.append(rows.assign(value=rows[columns].mean(axis=1), policy=name))
-    return figures.curves(
-        pd.concat(frames, ignore_index=True), x="steps", y="value", by="policy", seed="seed", panels="policy",
-        title=f"What each {zoo.domain} policy earns while it learns",
-        xlabel="environment steps", ylabel="return, own objectives",
-        rng=seeds.rng("figure", "curves", zoo.domain),
-    )  # fmt: skip
+    return pd.concat(frames, ignore_index=True)
 
 
 def _own(name: str) -> tuple[int, ...]:
@@ -79,6 +93,15 @@ def education_actions(record: pd.DataFrame) -> Figure:
         rows, x="mastery", action="action", names=ACTIONS["education"], by="method",
         title="What each policy asks, by the student's mastery",
     )  # fmt: skip
+
+
+def actions_alt(record: pd.DataFrame) -> str:
+    """The favourite action of each trained policy, in words."""
+    rows = record[record["method"].str.match("SO-|MO-")]
+    shares = rows.groupby("method")["action"].value_counts(normalize=True).unstack(fill_value=0.0)
+    names = ACTIONS["education"]
+    told = ", ".join(f"{m} {names[int(s.idxmax())]} ({s.max():.0%})" for m, s in shares.iterrows())
+    return f"Shares of the actions by mastery, one panel for each policy. Most frequent: {told}."
 
 
 def sampler(policy: Policy) -> Callable[[np.ndarray], int]:
@@ -117,12 +140,13 @@ def union_growth(growth: pd.DataFrame) -> Figure:
         axes = figure.add_subplot()
         for method, rows in growth.groupby("method"):
             tint = figures.colour(method)
-            axes.plot(rows["episodes"], rows["union"], marker="o", color=tint)
+            axes.plot(rows["episodes"], rows["union"], marker=figures.marker(method), color=tint, label=method)
             axes.axhline(rows["mean"].iloc[0], color=tint, linestyle="--", linewidth=1)
-            last = rows.iloc[-1]
-            axes.annotate(method, (last["episodes"], last["union"]), xytext=(6, -3), textcoords="offset points")
         axes.set_xscale("log")
-        axes.margins(x=0.15)
+        sizes = sorted(growth["episodes"].unique())
+        axes.set_xticks(sizes, [str(n) for n in sizes])
+        axes.minorticks_off()
+        axes.legend(loc="upper left", frameon=False)
         axes.set(xlabel="episodes in the union, N", ylabel="hypervolume (dashed: of the mean)")
         axes.set_title("The same policy looks better the more often it is tried")
     return figure
@@ -181,11 +205,42 @@ def training_cost(trained: dict[str, Zoo]) -> pd.DataFrame:
 
 def home_and_away(rows: pd.DataFrame) -> Figure:
     """What each minigrid policy earns in its own objective at home and in the composite room."""
-    points = {
-        f"{row.policy}, {place}": {row.objective: getattr(row, place)}
-        for row in rows.itertuples()
-        for place in ("home", "composite")
-    }
-    objectives = list(dict.fromkeys(rows["objective"]))
-    title = "At home every policy does what it was paid for; in the composite room it does not"
-    return figures.grouped_points(points, title, objectives)
+    with figures.theme():
+        figure = Figure(figsize=(6.8, 0.9 + 0.6 * len(rows)), layout="constrained")
+        axes = figure.add_subplot()
+        for place, row in enumerate(rows.itertuples()):
+            tint = figures.colour(row.policy)
+            axes.plot([row.home.value, row.composite.value], [place, place], color="0.85", zorder=0)
+            for where, interval, fill in (("home", row.home, tint), ("away", row.composite, "white")):
+                axes.plot([interval.lo, interval.hi], [place, place], color=tint, linewidth=2)
+                axes.plot(interval.value, place, "o", color=tint, markerfacecolor=fill, markersize=9)
+                if place == 0:
+                    axes.annotate(where, (interval.value, place), (0, 9), textcoords="offset points", ha="center")
+        axes.set_yticks(range(len(rows)), [f"{row.policy}: {row.objective}" for row in rows.itertuples()])
+        axes.invert_yaxis()
+        axes.set(xlabel="share of its own objective, per episode", xlim=(-0.02, 1.05))
+        axes.set_title("Own objective at home (filled) and in the composite room (hollow)")
+        axes.margins(y=0.25)
+    return figure
+
+
+def home_alt(rows: pd.DataFrame) -> str:
+    """The same in words."""
+    told = ", ".join(f"{r.policy} {r.home.value:.2f} and {r.composite.value:.2f}" for r in rows.itertuples())
+    return f"Share of its own objective that each MiniGrid policy gets at home and in the composite room: {told}."
+
+
+def rates_alt(rows: dict[str, dict[str, Interval]]) -> str:
+    """Success, lava and gold rates in words."""
+    told = "; ".join(
+        f"{method} {m['success'].value:.0%}, {m['lava'].value:.0%}, {m['gold'].value:.0%}" for method, m in rows.items()
+    )
+    return f"Success, lava and gold in the composite room, with intervals: {told}."
+
+
+def pareto_alt(table: pd.DataFrame, domain: str) -> str:
+    """The mean vectors in words."""
+    columns = front_columns(domain)
+    means = table[table["method"].str.match("SO-|MO-")].groupby("method")[columns].mean()
+    told = "; ".join(f"{method} " + ", ".join(f"{x:.2f}" for x in row) for method, row in means.iterrows())
+    return f"Mean vectors ({', '.join(OBJECTIVES[domain])}) of the {domain} policies in space and projections: {told}."

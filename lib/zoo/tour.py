@@ -46,6 +46,11 @@ def action_intervals(tried: dict[str, np.ndarray]) -> dict[str, dict[str, stats.
     }
 
 
+def best_actions(by_action: dict[str, dict[str, stats.Interval]]) -> dict[str, str]:
+    """For each objective the action with the highest mean reward."""
+    return {name: max(by_action, key=lambda action: by_action[action][name].value) for name in OBJECTIVES}
+
+
 def simplex(points: int) -> np.ndarray:
     """All weight vectors (n, 3) on a grid of `points` per side of the simplex."""
     steps = points - 1
