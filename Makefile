@@ -2,9 +2,9 @@
 PYTHON ?= python3
 PROFILE ?=
 VENV := .venv
-BIN := $(abspath $(VENV))/bin
+BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-RUN := PATH="$(BIN):$$PATH" PYTHONPATH="$(CURDIR)"
+RUN := PATH="$(abspath $(BIN)):$$PATH" PYTHONPATH="$(CURDIR)"
 DVC := $(RUN) python -m dvc
 
 .DEFAULT_GOAL := help

@@ -1,0 +1,249 @@
+"""The whole pipeline at `smoke` in clean copies: twice the same bytes, never twice the same work.
+
+These are the slow tests: they run what a user runs. `make pipeline` runs them, plain pytest does not.
+"""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from .conftest import Built, Checkout, copy_to, files_at, repro_command
+
+KILLS = 10
+SHARE = 0.5  # kills come within this share of an undisturbed run's time, so that all phases are hit
+PATIENCE = 3.0  # seconds that processes have to notice that they are orphans
+LOADING = {"src", "srcset", "poster", "background", "data", "xlink:href"}
+
+
+def ran(printed: str) -> list[str]:
+    """Stages that DVC ran."""
+    return re.findall(r"^Running stage '([^']+)'", printed, re.M)
+
+
+def lessons(checkout: Checkout) -> list[str]:
+    return sorted(path.stem for path in (checkout.folder / "notebooks").glob("*.ipynb"))
+
+
+def differences(one: dict[str, str], other: dict[str, str]) -> list[str]:
+    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+
+
+def test_every_lesson_leaves_a_page_a_notebook_and_metrics(first):
+    assert lessons(first.checkout) and ran(first.printed)[-1] == "index"
+    for lesson in lessons(first.checkout):
+        for name in (f"reports/{lesson}.html", f"reports/notebooks/{lesson}.ipynb", f"reports/metrics/{lesson}.json"):
+            assert name in first.hashes
+        assert any(name.startswith(f"reports/figures/{lesson}/") for name in first.hashes)
+
+
+def test_two_independent_runs_give_the_same_bytes(first, second):
+    assert differences(first.hashes, second.hashes) == []
+    assert len(first.hashes) > 30 and any(name.startswith("data/zoo/") for name in first.hashes)
+    assert first.checkout.hashes("dvc.lock") == second.checkout.hashes("dvc.lock")
+
+
+def test_a_second_run_runs_no_stage(first, say):
+    say("make repro again")
+    assert ran(first.checkout.repro()) == []
+    assert "up to date" in first.checkout.dvc("status")
+    assert differences(first.hashes, first.checkout.hashes()) == []
+
+
+def test_dvc_reads_the_metrics(first):
+    shown = json.loads(first.checkout.dvc("metrics", "show", "--json"))
+    files = next(iter(shown.values()))["data"]
+    assert {Path(name).stem for name in files} == set(lessons(first.checkout))
+    assert all(entry["data"] for entry in files.values())
+
+
+def save_as_jupyterlab_would(path: Path, executed: Path) -> None:
+    """The notebook with outputs, counts, times, random ids and an empty cell at the end."""
+    draw = random.Random(path.name)
+    notebook, outputs = nbformat.read(path, 4), iter(nbformat.read(executed, 4).cells)
+    for count, cell in enumerate(notebook.cells):
+        cell.id = f"{draw.getrandbits(64):016x}"
+        if cell.cell_type == "code":
+            ran_as = next(other for other in outputs if other.source == cell.source)
+            cell.outputs, cell.execution_count = ran_as.outputs, count + 1
+            cell.metadata["execution"] = {"iopub.execute_input": f"2026-01-01T00:00:{count:02d}Z"}
+            cell.metadata["scrolled"] = True
+    notebook.cells.append(nbformat.v4.new_code_cell("", id="empty"))
+    notebook.metadata["kernelspec"] = {"display_name": "bench", "language": "python", "name": "bench"}
+    nbformat.write(notebook, path)
+
+
+def test_saving_a_notebook_with_its_outputs_makes_no_lesson_stale(second):
+    checkout = second.checkout
+    for lesson in lessons(checkout):
+        executed = checkout.folder / f"reports/notebooks/{lesson}.ipynb"
+        save_as_jupyterlab_would(checkout.folder / f"notebooks/{lesson}.ipynb", executed)
+    assert ran(checkout.dvc("repro", "clean")) == ["clean"]
+    assert "up to date" in checkout.dvc("status")
+    assert differences(second.hashes, checkout.hashes()) == []
+
+
+def test_editing_a_notebook_makes_its_own_lesson_stale_and_no_other(second):
+    checkout = second.checkout
+    path = checkout.folder / "notebooks/00_tour.ipynb"
+    before = path.read_bytes()
+    notebook = nbformat.read(path, 4)
+    notebook.cells.append(nbformat.v4.new_markdown_cell("One more remark."))
+    nbformat.write(notebook, path)
+    try:
+        checkout.dvc("repro", "clean")
+        assert set(json.loads(checkout.dvc("status", "--json"))) == {"00_tour"}
+    finally:
+        path.write_bytes(before)
+        checkout.dvc("repro", "clean")
+    assert "up to date" in checkout.dvc("status")
+
+
+def test_caches_and_checkpoints_make_nothing_stale(second):
+    folder = second.checkout.folder
+    for name in ("lib/zoo/__pycache__/x.pyc", "lib/envs/.ipynb_checkpoints/a.py", "notebooks/.ipynb_checkpoints/a.ipynb"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("rubbish")
+    assert "up to date" in second.checkout.dvc("status")
+
+
+def test_a_lock_that_a_dead_process_holds_stops_nobody(second):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    entry = {"pid": gone.pid, "cmd": "dvc repro"}
+    lock = second.checkout.folder / ".dvc/tmp/rwlock"
+    for content in (json.dumps({"write": {str(second.checkout.folder / "data/zoo"): entry}}), '{"write": {'):
+        lock.write_text(content)
+        assert ran(second.checkout.repro()) == []
+
+
+class Page(HTMLParser):
+    """What a page would load, where its links lead, and the text that it shows."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.links: list[str] = []
+        text = path.read_text(encoding="utf-8")
+        self.feed(text)
+        styles = " ".join(re.findall(r"<style[^>]*>(.*?)</style>|style=\"([^\"]*)\"", text, re.S)[0]) if "<style" in text else ""
+        self.loads += re.findall(r"url\(\s*['\"]?([^)'\"]+)|@import\s+(\S+)", styles)
+        self.text = text
+
+    def handle_starttag(self, tag, attrs):
+        for name, value in attrs:
+            if name in LOADING or (tag in ("link", "base", "image", "use") and name == "href"):
+                self.loads.append(value or "")
+            elif name == "href":
+                self.links.append(value or "")
+
+
+def test_a_page_loads_nothing_that_is_not_in_the_reports_folder(first):
+    reports = first.checkout.folder / "reports"
+    pages = sorted(reports.rglob("*.html"))
+    assert len(pages) > len(lessons(first.checkout))
+    for path in pages:
+        for address in Page(path).loads:
+            local = not re.match(r"[a-zA-Z][\w+.-]*:|//|/", address) and (path.parent / address).is_file()
+            assert address.startswith(("data:", "#")) or local, f"{path.name} loads {address[:80]}"
+        assert "<script" not in path.read_text(encoding="utf-8"), path.name
+
+
+def test_the_front_page_has_every_lesson_with_a_link_that_leads_somewhere(first):
+    reports = first.checkout.folder / "reports"
+    page = Page(reports / "index.html")
+    local = [link for link in page.links if not re.match(r"\w+:|#", link)]
+    assert {f"{lesson}.html" for lesson in lessons(first.checkout)} <= set(local)
+    assert [link for link in local if not (reports / link.split("#")[0]).exists()] == []
+    for lesson in lessons(first.checkout):
+        card = json.loads((reports / f"lessons/{lesson}.json").read_text())
+        assert card["profile"] == "smoke" and card["parameters"] in page.text
+
+
+def test_no_report_says_where_it_was_made(first):
+    """Neither the copy's folder nor the home of whoever ran it; in HTML, notebooks, metrics and the zoo."""
+    words = [str(first.checkout.folder).encode(), b"/tmp/", str(Path.home()).encode() + b"/"]
+    for name in first.hashes:
+        if Path(name).suffix in (".html", ".ipynb", ".json"):
+            content = (first.checkout.folder / name).read_bytes()
+            assert [word for word in words if word in content] == [], name
+
+
+def at_work(folder: Path) -> list[str]:
+    """Command lines of living processes that work in `folder`."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            if state != "Z" and Path(os.readlink(entry / "cwd")).is_relative_to(folder):
+                found.append((entry / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+def orphans(folder: Path) -> list[str]:
+    """Processes that still work in `folder` when they have had time to notice that they should not."""
+    limit = time.monotonic() + PATIENCE
+    while (left := at_work(folder)) and time.monotonic() < limit:
+        time.sleep(0.1)
+    return left
+
+
+def interrupt(checkout: Checkout, seconds: float, log: Path) -> bool:
+    """`make repro`, killed after some seconds with all of its process group; False if it was done before."""
+    with log.open("a") as printed:
+        process = checkout.start(*repro_command("smoke"), stdout=printed)
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return True
+    assert process.returncode == 0, log.read_text()[-6000:]
+    return False
+
+
+def moments(undisturbed: float) -> list[float]:
+    """One moment in each tenth of the time that kills are spread over, in random order."""
+    draw = random.Random("ten random moments")
+    found = [undisturbed * SHARE * (tenth + draw.random()) / KILLS for tenth in range(KILLS)]
+    return draw.sample(found, KILLS)
+
+
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="finds processes through /proc")
+def test_ten_kills_at_random_moments_change_nothing_in_the_end(place, first: Built, say):
+    checkout = copy_to(place / "interrupted")
+    log = place / "interrupted.log"
+    for number, seconds in enumerate(moments(first.seconds), 1):
+        if not interrupt(checkout, seconds, log):
+            say(f"run {number} was done before it could be killed; starting from nothing")
+            checkout.run("make", "clean")
+            assert interrupt(checkout, seconds, log), "not even a rebuild lasts so long"
+        left = orphans(checkout.folder)
+        last = re.sub(r"\s+", " ", log.read_text().rstrip().rpartition("\n")[2])
+        say(f"kill {number} of {KILLS}, after {seconds:4.1f} s: {last[:80]}")
+        assert left == [], f"kill {number}: still at work: {left}"
+    say("and now undisturbed to the end")
+    checkout.repro()
+    assert differences(first.hashes, checkout.hashes()) == []
+    assert "up to date" in checkout.dvc("status")
+    rubbish = [f.name for f in files_at(checkout.folder / "reports") if f.name.startswith(".")]
+    assert rubbish == [], "half-written files are left"
+
+
+def test_it_works_in_a_downloaded_archive_without_git(place, first, say):
+    """Set-up and the two cheap stages: what git could be missed for happens before the lessons."""
+    checkout = copy_to(place / "archive", with_git=False)
+    assert not (checkout.folder / ".git").exists()
+    checkout.run("make", "--old-file=.venv/.stamp", "doctor") if False else None
+    checkout.dvc("repro", "clean")
+    assert checkout.hashes("data/notebooks") == first.checkout.hashes("data/notebooks")
