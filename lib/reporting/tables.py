@@ -139,5 +139,6 @@ def _is_numeric(values: pd.Series, texts: list[str]) -> bool:
 def _cell(tag: str, text: str, right: bool, scope: str) -> str:
     tag = tag if text else "td"  # an empty header heads nothing
     scoped = f' scope="{scope}"' if tag == "th" else ""
-    style = f'style="text-align:{"right" if right else "left"}"'
+    # numbers and their intervals stay on one line; a table that gets too wide scrolls
+    style = 'style="text-align:right;white-space:nowrap"' if right else 'style="text-align:left"'
     return f"<{tag}{scoped} {style}>{escape(text, quote=False)}</{tag}>"

@@ -69,10 +69,18 @@ def curves_alt(zoo: Zoo) -> str:
     return f"Learning curves of the {zoo.domain} policies, mean and interval over seeds. Mean return: {told}."
 
 
+def _environments(zoo: Zoo, name: str) -> int:
+    """How many environments side by side a policy was trained in."""
+    return zoo.policies[name][0].about["settings"]["num_envs"]
+
+
 def _paid(zoo: Zoo) -> pd.DataFrame:
+    """Training episodes of all policies with the mean return of their own objectives as `value`."""
     frames = []
     for name in zoo.policies:
         rows = zoo.curves[zoo.curves["arm"] == name]
+        settled = rows["steps"] / _environments(zoo, name) > rows["length"].max()
+        rows = rows[settled] if settled.any() else rows  # earlier ends are short episodes only: survivors
         columns = [f"return_{i}" for i in _own(name)]
         frames.append(rows.assign(value=rows[columns].mean(axis=1), policy=name))
     return pd.concat(frames, ignore_index=True)
@@ -150,6 +158,17 @@ def union_growth(growth: pd.DataFrame) -> Figure:
         axes.set(xlabel="episodes in the union, N", ylabel="hypervolume (dashed: of the mean)")
         axes.set_title("The same policy looks better the more often it is tried")
     return figure
+
+
+def growth_alt(growth: pd.DataFrame) -> str:
+    """The growth of the union's hypervolume in words."""
+    ends = growth.sort_values("episodes").groupby("method")
+    told = ", ".join(
+        f"{m} from {rows['union'].iloc[0]:.2f} to {rows['union'].iloc[-1]:.2f} (mean {rows['mean'].iloc[0]:.2f})"
+        for m, rows in ends
+    )
+    most = growth["episodes"].max()
+    return f"Hypervolume of the union of N episodes, N from 1 to {most}, beside that of the mean: {told}."
 
 
 def pareto(table: pd.DataFrame, domain: str) -> Figure:

@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LEFT_OUT = {".git", ".venv", ".lock", "__pycache__", ".ipynb_checkpoints", ".hypothesis", ".pytest_cache", ".ruff_cache"}
+LEFT_OUT = shutil.ignore_patterns(
+    ".git", ".venv", ".lock", "__pycache__", ".ipynb_checkpoints", ".*_cache", ".hypothesis"
+)
 MADE = ("data/notebooks", "data/zoo", "data/settings.json", "reports")
 WALL_TIME = ("reports/timings", "reports/failed")  # two runs differ here, and may
 INHERITED = ("PROFILE", "MAKE", "MFLAGS", "DVC_", "GIT_", "PYTEST", "BENCH_", "PYTHONPATH", "VIRTUAL_ENV")
@@ -81,24 +83,20 @@ def listed_by_git() -> list[str] | None:
     return sorted({name for name in listed.split("\0") if name and (ROOT / name).is_file()})
 
 
-def copy_to(folder: Path, with_git: bool = True) -> Checkout:
-    """A copy of the working tree; with git it has the commit, and the changes since as changes."""
+def snapshot(folder: Path) -> None:
+    """The working tree as it is now; with git it has the commit, and the changes since as changes."""
     names = listed_by_git()
     if names is None:
-        shutil.copytree(ROOT, folder, ignore=lambda _, found: LEFT_OUT & set(found), symlinks=True)
-    elif with_git:
+        shutil.copytree(ROOT, folder, ignore=LEFT_OUT, symlinks=True)
+    else:
         subprocess.run(["git", "clone", "--quiet", "--local", str(ROOT), str(folder)], check=True)
         for gone in set(files_at(folder)) - {folder / name for name in names}:
             if ".git" not in gone.relative_to(folder).parts:
                 gone.unlink()
-    for name in names or []:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, folder / name)
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
     (folder / ".venv").symlink_to(Path(sys.prefix))
-    checkout = Checkout(folder)
-    if not (folder / ".git").exists():
-        checkout.dvc("config", "--local", "core.no_scm", "true")
-    return checkout
 
 
 @pytest.fixture(scope="session")
@@ -122,6 +120,19 @@ def place(tmp_path_factory) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def copy(place) -> Callable[..., Checkout]:
+    """Makes copies by name, all of the same moment: the working tree may be edited meanwhile."""
+    snapshot(place / "sources")
+
+    def make(name: str, with_git: bool = True) -> Checkout:
+        ignore = None if with_git else shutil.ignore_patterns(".git")
+        shutil.copytree(place / "sources", place / name, ignore=ignore, symlinks=True)
+        return Checkout(place / name)
+
+    return make
+
+
 @dataclass(frozen=True)
 class Built:
     """A copy in which the pipeline ran: what it printed, how long it took, what it made."""
@@ -132,21 +143,20 @@ class Built:
     hashes: dict[str, str]
 
 
-def build(folder: Path, say: Say) -> Built:
-    checkout = copy_to(folder)
-    say(f"make repro PROFILE=smoke, in copy {folder.name}")
+def build(checkout: Checkout, say: Say) -> Built:
+    say(f"make repro PROFILE=smoke, in the {checkout.folder.name} copy")
     started = time.monotonic()
     printed = checkout.repro()
     seconds = time.monotonic() - started
-    say(f"copy {folder.name} took {seconds:.0f} s")
+    say(f"took {seconds:.0f} s")
     return Built(checkout, printed, seconds, checkout.hashes())
 
 
 @pytest.fixture(scope="session")
-def first(place, say) -> Built:
-    return build(place / "first", say)
+def first(copy, say) -> Built:
+    return build(copy("first"), say)
 
 
 @pytest.fixture(scope="session")
-def second(place, say, first) -> Built:
-    return build(place / "second", say)
+def second(copy, say, first) -> Built:
+    return build(copy("second"), say)
