@@ -73,7 +73,10 @@ def gone(pid: int, seconds: float = 10.0) -> bool:
     """Whether a process ends within `seconds`; a zombie has ended."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
             return True
         time.sleep(0.1)
     return False
@@ -303,6 +306,30 @@ def test_kill_9_of_the_runner_leaves_no_kernel(tmp_path):
     runner.wait(timeout=30)
     assert gone(kernel)
     psutil.Process(child).kill()  # what a cell starts by itself, without lib.parent, is its own business
+
+
+SWEEPING = """
+import os, time
+from pathlib import Path
+from lib import sweep
+
+def nap(cell, folder, progress):
+    Path(cell.settings["mark"]).write_text(str(os.getpid()))
+    time.sleep(600)
+
+cells = [sweep.Cell(f"c{{n}}", {{"mark": {mark!r} + str(n)}}) for n in range(2)]
+sweep.run(nap, cells, {mark!r} + "-runs", jobs=2)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_kill_9_of_the_runner_leaves_no_process_of_a_sweep(tmp_path):
+    mark = str(tmp_path / "pid")
+    runner = start(project(tmp_path / "p", SWEEPING.format(mark=mark)))
+    workers = [int(wait_for(Path(mark + str(n)))) for n in range(2)]
+    runner.kill()
+    runner.wait(timeout=30)
+    assert all(gone(pid) for pid in workers)
 
 
 # cleaning

@@ -231,8 +231,8 @@ def test_ten_kills_at_random_moments_change_nothing_in_the_end(place, copy, firs
             checkout.run("make", "clean")
             assert interrupt(checkout, seconds, log), "not even a rebuild lasts so long"
         left = orphans(checkout.folder)
-        last = re.sub(r"\s+", " ", log.read_text().rstrip().rpartition("\n")[2])
-        say(f"kill {number} of {KILLS}, after {seconds:4.1f} s: {last[:80]}")
+        said = re.findall(r"^(?:\[|> |Stage|make).*", log.read_text(), re.M)
+        say(f"kill {number} of {KILLS}, after {seconds:4.1f} s: {said[-1][:80] if said else 'before the first word'}")
         assert left == [], f"kill {number}: still at work: {left}"
     say("and now undisturbed to the end")
     checkout.repro()
