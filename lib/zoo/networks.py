@@ -156,10 +156,34 @@ class Cnn:
         return _heads(_linear(x, params, "features_extractor.linear.0").relu(), params, len(self.hidden))
 
 
+class _Patches(torch.autograd.Function):
+    """All 2x2 patches of (K, N, s, s, c) as (K, N, (s-1)^2, 4c), in the order of `_as_matrix`.
+
+    Autograd would undo every slice with a tensor of zeros of its own; here one buffer collects all four.
+    """
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        ctx.shape = x.shape
+        corners = [x[:, :, :-1, :-1], x[:, :, :-1, 1:], x[:, :, 1:, :-1], x[:, :, 1:, 1:]]
+        return torch.cat(corners, dim=-1).flatten(2, 3)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        count, batch, side, _, channels = ctx.shape
+        top_left, top_right, low_left, low_right = gradient.view(count, batch, side - 1, side - 1, 4, channels).unbind(
+            4
+        )
+        out = gradient.new_zeros(ctx.shape)
+        out[:, :, :-1, :-1] = top_left
+        out[:, :, :-1, 1:] += top_right
+        out[:, :, 1:, :-1] += low_left
+        out[:, :, 1:, 1:] += low_right
+        return out
+
+
 def _patches(x: Tensor) -> Tensor:
-    """All 2x2 patches of (K, N, s, s, c) as (K, N, (s-1)^2, 4c), in the order of `_as_matrix`."""
-    corners = [x[:, :, :-1, :-1], x[:, :, :-1, 1:], x[:, :, 1:, :-1], x[:, :, 1:, 1:]]
-    return torch.cat(corners, dim=-1).flatten(2, 3)
+    return _Patches.apply(x)
 
 
 def _as_matrix(params: Params, name: str) -> dict[str, Tensor]:

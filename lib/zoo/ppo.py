@@ -72,7 +72,8 @@ class PPO:
         self.names = list(network.shapes)
         self.sizes = [int(np.prod(shape)) for shape in network.shapes.values()]
         start = [self._flat(initial(network, "zoo", domain, a.name, seed=a.seed)) for a in arms]
-        self.theta = torch.from_numpy(np.stack(start)).requires_grad_()
+        self.theta = torch.from_numpy(np.stack(start))
+        self.params = self._leaves()
         self.moment_1, self.moment_2 = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
         self.adam_steps = torch.zeros(self.K, 1)
         column = {n: torch.tensor([[getattr(a.settings, n)] for a in arms]) for n in _PER_ARM}
@@ -91,17 +92,24 @@ class PPO:
     def load(self, k: int, params: dict[str, np.ndarray]) -> None:
         """Give arm k these parameters."""
         with torch.no_grad():
-            self.theta[k] = torch.from_numpy(self._flat(params))
+            self.theta[k].copy_(torch.from_numpy(self._flat(params)))
 
-    def views(self, theta: Tensor) -> dict[str, Tensor]:
-        """The flat parameters (K, P) by name, (K, *shape)."""
-        parts = theta.split(self.sizes, dim=1)
+    def _leaves(self) -> dict[str, Tensor]:
+        """Parameters by name, (K, *shape): leaves of the graph that share their memory with `theta`."""
+        parts = self.theta.split(self.sizes, dim=1)
         shapes = self.network.shapes.values()
-        return {n: p.view(self.K, *s) for n, p, s in zip(self.names, parts, shapes, strict=True)}
+        named = zip(self.names, parts, shapes, strict=True)
+        return {name: part.view(self.K, *shape).detach().requires_grad_() for name, part, shape in named}
+
+    def _slopes(self, outputs: Sequence[Tensor], slopes: Sequence[Tensor], keep: bool = False) -> Tensor:
+        """d(outputs) / d(theta) along `slopes`, flat, (K, P); keep: the graph is needed again."""
+        leaves = list(self.params.values())
+        parts = torch.autograd.grad(outputs, leaves, slopes, retain_graph=keep, materialize_grads=True)
+        return torch.cat([part.flatten(1) for part in parts], dim=1)
 
     def parameters(self, k: int) -> dict[str, np.ndarray]:
         """Copies of arm k's parameters."""
-        return {name: value[k].numpy().copy() for name, value in self.views(self.theta.detach()).items()}
+        return {name: value[k].detach().numpy().copy() for name, value in self.params.items()}
 
     # Collecting --------------------------------------------------------------------------------
 
@@ -109,7 +117,7 @@ class PPO:
     def collect(self) -> Rollout:
         """T steps of every row; actions are drawn by inverse distribution from named streams."""
         draws = np.stack([self._rng(a, "actions").random((self.T, self.E)) for a in self.arms])
-        params = self.views(self.theta)
+        params = self.params
         kept: list[list] = [[] for _ in range(6)]
         for t in range(self.T):
             inputs = self.network.prepare(self._per_arm(self.observation))
@@ -205,12 +213,11 @@ class PPO:
     def _forward(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Logits and values of a minibatch. A room has few views, so a minibatch holds many equal ones:
         each is computed once and its gradients add up, which is the same sum with less work."""
-        params = self.views(self.theta)
         if self.K > 1 or not self.network.costly:
-            return self.network.forward(params, batch["inputs"])
+            return self.network.forward(self.params, batch["inputs"])
         distinct, place = torch.unique(batch["same"][0], return_inverse=True)
         first = torch.empty_like(distinct).scatter_(0, place, torch.arange(len(place)))
-        logits, value = self.network.forward(params, batch["inputs"][:, first])
+        logits, value = self.network.forward(self.params, batch["inputs"][:, first])
         return logits[:, place], value[:, place]
 
     def _minibatch(self, batch: dict[str, Tensor], learning: Tensor) -> Tensor:
@@ -264,7 +271,7 @@ class PPO:
         Arms share no parameter, so one backward pass serves all.
         """
         entropy, critic = rest
-        return torch.autograd.grad((logits, value), self.theta, (slopes[0] + entropy, critic))[0]
+        return self._slopes((logits, value), (slopes[0] + entropy, critic))
 
     @torch.no_grad()
     def _adam(self, gradient: Tensor, learning: Tensor) -> None:
@@ -279,7 +286,7 @@ class PPO:
         steps += 1
         m.lerp_(gradient, 1 - b1)
         v.mul_(b2).addcmul_(gradient, gradient, value=1 - b2)
-        deviation = (v / (1 - b2**steps)).sqrt_().add_(ADAM_EPS)
+        deviation = (v / (1 - b2**steps)).clamp_(min=1e-30).sqrt_().add_(ADAM_EPS)  # the root of 0 is slow
         theta -= (rate / (1 - b1**steps)) * m / deviation
         if not rows.all():
             for tensor, part in zip(whole, (theta, m, v, steps), strict=False):
@@ -345,11 +352,11 @@ class MGDA(PPO):
         Critic and entropy have no part in the combination: weighting them would change how well each
         objective is *estimated*, not how the objectives are traded off.
         """
-        each = [torch.autograd.grad(logits, self.theta, slope, retain_graph=True)[0] for slope in slopes]
+        each = [self._slopes((logits,), (slope,), keep=True) for slope in slopes]
         stacked = torch.stack(each, dim=1).double()  # (K, k, P)
         alpha = [min_norm_weights(gram) for gram in (stacked @ stacked.transpose(1, 2)).numpy()]
         combined = (torch.from_numpy(np.stack(alpha)).unsqueeze(-1) * stacked).sum(1).float()
-        return combined + torch.autograd.grad((logits, value), self.theta, rest)[0]
+        return combined + self._slopes((logits, value), rest)
 
 
 _PER_ARM = ("gamma", "gae_lambda", "clip", "learning_rate", "entropy", "value", "max_grad_norm")
