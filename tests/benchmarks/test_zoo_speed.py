@@ -24,7 +24,8 @@ from lib.zoo.objectives import Linear
 from lib.zoo.recipes import recipes
 from tests.zoo.extractor import SmallExtractor
 
-GOALS = {"education": 5.0, "minigrid": 3.0}
+GOALS = {"education": 5.0, "minigrid": 3.0}  # against stock as the paper's tables imply it
+GUARD = {"education": 5.0, "minigrid": 2.0}  # against stock with as many environments: against regressions
 SPEED_STEPS = {"education": 20_480, "minigrid": 10_240}  # per policy, ours
 STOCK_STEPS = 4_096  # per policy, enough for a stable rate
 LEARN = {"education": ("SO-d1", 20_480), "minigrid": ("SO-d1", 20_480)}
@@ -94,7 +95,7 @@ def test_the_zoo_trains_faster_than_stock(domain, tmp_path):
         f"with one environment as in the paper {single:,.0f} ({ours / single:.1f}x)"
     )
     assert ours >= GOALS[domain] * single
-    assert ours >= 0.7 * GOALS[domain] * alike  # what falls short of the goal here is in the printed ratio
+    assert ours >= GUARD[domain] * alike
 
 
 @pytest.mark.parametrize("domain", ["education", "minigrid"])
