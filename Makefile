@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 RUN := PATH="$(abspath $(BIN)):$$PATH" PYTHONPATH="$(CURDIR)"
 DVC := $(RUN) python -m dvc
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)# a container's only user is root; Jupyter wants to be told
 
 .DEFAULT_GOAL := help
 .PHONY: help setup repro test lint unit pipeline lab bench doctor lock clean
@@ -45,7 +46,7 @@ pipeline: $(STAMP) ## the pipeline at smoke: twice, interrupted, edited, and wit
 	@$(RUN) python -m pytest tests/pipeline -s
 
 lab: $(STAMP) ## step through the notebooks in JupyterLab
-	@$(RUN) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks
+	@$(RUN) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(AS_ROOT)
 
 bench: $(STAMP) ## speed, as ratios measured in one run
 	@$(RUN) python -m pytest tests/benchmarks -s -p no:cacheprovider

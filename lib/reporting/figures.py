@@ -422,7 +422,8 @@ def _readable_steps(axes: Axes) -> None:
     lo, hi = axes.dataLim.intervalx
     if hi > lo:
         axes.margins(x=0)
-    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    alone = len(axes.figure.axes) == 1
+    axes.xaxis.set_major_locator(MaxNLocator(5 if alone else 3, steps=[1, 2, 5, 10]))
     if hi >= 10_000:
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 

@@ -27,22 +27,23 @@ def with_interval(value: float, lo: float, hi: float, digits: int = 2) -> str:
     """A value with its interval, `0.64 [0.61, 0.66]`; without one (lo or hi not finite) the value alone."""
     if not math.isfinite(value):
         return NOTHING
-    shown = f"{_fixed(value, digits)}"
     if not (math.isfinite(lo) and math.isfinite(hi)):
-        return shown
-    return f"{shown} [{_fixed(lo, digits)}, {_fixed(hi, digits)}]"
+        return f"{value:.{digits}f}"
+    return f"{value:.{digits}f} [{lo:.{digits}f}, {hi:.{digits}f}]"  # equal decimals: a column is read downwards
 
 
-def interval_table(rows: Mapping[str, Mapping[str, Interval]], digits: int = 2) -> pd.DataFrame:
+def interval_table(rows: Mapping[str, Mapping[str, Interval]], digits: int | None = None) -> pd.DataFrame:
     """One row per method and one column per quantity, each cell a string made by `with_interval`.
 
-    A method that lacks a column gets a dash there. The order is that of first appearance.
+    A method that lacks a column gets a dash there. The order is that of first appearance. digits: decimals
+    everywhere; otherwise three in a column of shares, whose values are all below 1.5, and two elsewhere.
     """
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
-    cells = {
-        column: [_interval(row[column], digits) if column in row else NOTHING for row in rows.values()]
-        for column in columns
-    }
+    cells = {}
+    for column in columns:
+        present = [row[column] for row in rows.values() if column in row]
+        decimals = digits if digits is not None else 3 if all(abs(each.value) < 1.5 for each in present) else 2
+        cells[column] = [_interval(row[column], decimals) if column in row else NOTHING for row in rows.values()]
     return pd.DataFrame(cells, index=pd.Index(list(rows), name="method", dtype=object))
 
 

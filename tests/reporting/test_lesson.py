@@ -288,9 +288,11 @@ def test_intervals_are_written_beside_their_values():
         "TO": {"reward": Interval(1, 0, 2), "steps": Interval(3, 3, 3)},
     }
     frame = interval_table(rows)
-    assert frame.loc["KO"].to_list() == ["0.50 [0.40, 0.60]", "–"] and frame.index.name == "method"
+    assert frame.loc["KO"].to_list() == ["0.500 [0.400, 0.600]", "–"] and frame.index.name == "method"
+    assert frame.loc["TO", "steps"] == "3.00 [3.00, 3.00]"
+    assert interval_table(rows, digits=1).loc["TO", "reward"] == "1.0 [0.0, 2.0]"
     made = table_html(frame, "Results")
-    assert 'text-align:right;white-space:nowrap">0.50 [0.40, 0.60]' in made
+    assert 'text-align:right;white-space:nowrap">0.500 [0.400, 0.600]' in made
     assert '<th scope="row" style="text-align:left">KO' in made
 
 
