@@ -137,7 +137,7 @@ def save_bank(bank: Bank, path: str | Path) -> Path:
 
 
 def calibrate(bank: Bank, answers_path: str | Path) -> Calibration:
-    """Levels from observed answers, joined on the question id (spec: education.difficulty).
+    """Levels from observed answers, joined on the question id (`education.difficulty: calibrated` in params.yaml).
 
     answers_path: the UCI file "MathE dataset.csv" (`;`, latin-1; Type of Answer 1 right, 0 wrong).
     Within a topic the questions, sorted by shrunken failure rate, fill the label's own level counts from

@@ -12,7 +12,7 @@ from lib import ledger, seeds
 from lib.params import Params, ZooSettings
 from lib.reporting import figures
 from lib.stats import Interval
-from lib.zoo.evaluate import front_columns
+from lib.zoo.evaluate import front_columns, paid_for
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import ACTIONS, DOMAINS, OBJECTIVES, recipes
 from lib.zoo.train import Zoo
@@ -81,16 +81,9 @@ def _paid(zoo: Zoo) -> pd.DataFrame:
         rows = zoo.curves[zoo.curves["arm"] == name]
         settled = rows["steps"] / _environments(zoo, name) > rows["length"].max()
         rows = rows[settled] if settled.any() else rows  # earlier ends are short episodes only: survivors
-        columns = [f"return_{i}" for i in _own(name)]
+        columns = [f"return_{i}" for i in paid_for(name)]
         frames.append(rows.assign(value=rows[columns].mean(axis=1), policy=name))
     return pd.concat(frames, ignore_index=True)
-
-
-def _own(name: str) -> tuple[int, ...]:
-    """Indices of the objectives that a policy is paid for."""
-    if name.startswith("SO-d"):
-        return (int(name[-1]) - 1,)
-    return (0, 2) if name == "MO-pseudoS" else (0, 1, 2)
 
 
 def education_actions(record: pd.DataFrame) -> Figure:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-from lib.zoo.evaluate import episodes
+from lib.zoo.evaluate import episodes, paid_for
 from lib.zoo.recipes import ACTIONS, OBJECTIVES
 
 RUBRIC = {
@@ -23,7 +23,6 @@ RUBRIC = {
     "reward": {"high": "normalised reward >= 0.6", "medium": "0.4 to 0.6", "low": "< 0.4"},
     "stability": {"stable": "std < 0.05", "moderate": "0.05 to 0.15", "volatile": "std >= 0.15"},
 }
-_OWN = {"SO-d1": (0,), "SO-d2": (1,), "SO-d3": (2,)}  # what each policy was paid for; others: everything
 
 
 class Card(BaseModel):
@@ -63,7 +62,7 @@ def make_card(record: pd.DataFrame, domain: str, name: str) -> Card:
     if steps.empty:
         raise ValueError(f"no evaluation episodes of {name!r}; there are {sorted(record['method'].unique())}")
     names = OBJECTIVES[domain]
-    own = [names[i] for i in _OWN.get(name, range(len(names)))]
+    own = [names[i] for i in paid_for(name)]
     table = episodes(steps, domain)
     returns = table[own].mean(axis=1)
     normalised = table[[f"mean_{n}" for n in own]].mean(axis=1) if domain == "education" else returns
@@ -95,10 +94,10 @@ def _education_words(steps: pd.DataFrame) -> dict[str, str]:
     """Where the student gains most and where the policy fails, by mastery."""
     low = steps[steps["mastery"] < 0.6]
     high = steps[steps["mastery"] >= 0.6]
-    gains = {where: _rise(part) for where, part in (("below 0.6", low), ("at 0.6 or more", high)) if len(part)}
+    gains = {where: _rises(part).mean() for where, part in (("below 0.6", low), ("at 0.6 or more", high)) if len(part)}
     best = max(gains, key=gains.get)
     wrong = 1 - steps["reward_2"].mean()
-    idle = (_rises(steps) == 0).mean()
+    idle = (_rises(steps) <= 0).mean()
     return {
         "applicability": f"mastery rises fastest while it is {best}: {gains[best]:.3f} a step",
         "failure_modes": f"{wrong:.0%} of answers are wrong; {idle:.0%} of steps raise no mastery",
@@ -106,14 +105,8 @@ def _education_words(steps: pd.DataFrame) -> dict[str, str]:
 
 
 def _rises(steps: pd.DataFrame) -> pd.Series:
-    """Change of mastery from each step to the next of its episode (the last step has none)."""
-    order = steps.sort_values(["seed", "episode", "step"])
-    return order.groupby(["seed", "episode"])["mastery"].diff().dropna()
-
-
-def _rise(steps: pd.DataFrame) -> float:
-    change = _rises(steps)
-    return float(change.mean()) if len(change) else 0.0
+    """What each step added to mastery, the last one of an episode included."""
+    return (steps["mastery_after"] - steps["mastery"]).round(6)
 
 
 def _grid_words(table: pd.DataFrame) -> dict[str, str]:

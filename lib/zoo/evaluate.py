@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from lib import seeds, stats
-from lib.envs.batch import BatchedEnv
+from lib.envs.batch import BatchedEnv, Transition
 from lib.params import Params
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import ACTIONS, OBJECTIVES, SINGLE, make_batch
@@ -21,11 +21,18 @@ from lib.zoo.recipes import ACTIONS, OBJECTIVES, SINGLE, make_batch
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]  # observations (N, ...), draws (N,) -> actions (N,)
 
 
-def play(env: BatchedEnv, act: Act, streams: np.ndarray, describe: Callable | None = None) -> pd.DataFrame:
+def play(
+    env: BatchedEnv,
+    act: Act,
+    streams: np.ndarray,
+    describe: Callable[[BatchedEnv], dict[str, np.ndarray]] | None = None,
+    outcome: Callable[[Transition], dict[str, np.ndarray]] | None = None,
+) -> pd.DataFrame:
     """One episode in every row of `env`; one line per step that belongs to it.
 
-    streams: (B,) keys of the episodes' random numbers. describe(env) may return more columns, (B,)
-    arrays describing the state before the step. Columns: episode, step, action, reward_0.., done.
+    streams: (B,) keys of the episodes' random numbers. describe and outcome may return more columns,
+    (B,) arrays: of the state before the step, and of what the step led to (the state itself may belong
+    to the next episode by then). Columns: episode, step, action, reward_0.., done.
     """
     env.seed_with(streams)
     observation = env.reset()
@@ -37,7 +44,8 @@ def play(env: BatchedEnv, act: Act, streams: np.ndarray, describe: Callable | No
         result = env.advance(action)
         rewards = {f"reward_{i}": result.reward[alive, i] for i in range(env.reward_dim)}
         line = {"episode": np.flatnonzero(alive), "step": step, "action": action[alive], **rewards}
-        extra = {name: value[alive].copy() for name, value in before.items()}
+        after = outcome(result) if outcome else {}
+        extra = {name: value[alive] for name, value in (before | after).items()}  # a mask copies
         lines.append(pd.DataFrame({**line, **extra, "done": result.done[alive]}))
         alive &= ~result.done
         observation, step = result.observation, step + 1
@@ -55,12 +63,12 @@ def evaluate(params: Params, actors: Mapping[str, Sequence[Act]], domain: str, t
     Columns of `play` plus method, seed and backend (`policy`: nothing here asks a language model).
     """
     env = make_batch(params, domain, [task] * params.zoo.episodes)
-    describe = _mastery if domain == "education" else None
+    looks = (_before, _after) if domain == "education" else (None, None)
     records = []
     for method, by_seed in actors.items():
         for seed, act in enumerate(by_seed):
             streams = evaluation_streams(domain, seed, params.zoo.episodes)
-            record = play(env, act, streams, describe)
+            record = play(env, act, streams, *looks)
             records.append(record.assign(method=method, seed=seed, backend="policy"))
     return pd.concat(records, ignore_index=True)
 
@@ -103,8 +111,21 @@ def with_oracle(table: pd.DataFrame, domain: str) -> pd.DataFrame:
     return pd.concat([table, table.loc[best].assign(method=ORACLE)], ignore_index=True)
 
 
-def _mastery(env) -> dict[str, np.ndarray]:
+def _before(env) -> dict[str, np.ndarray]:
     return {"mastery": env.mastery / env.rules.top, "open_failed": env.pending.sum(axis=1)}
+
+
+def _after(step: Transition) -> dict[str, np.ndarray]:
+    mastery = step.final_observation[:, 0].astype(np.float64)
+    return {"mastery_after": mastery.round(6)}  # observations are float32
+
+
+def paid_for(method: str) -> tuple[int, ...]:
+    """Places of the objectives that a policy is paid for: one for SO-d1..3, goal and gold for MO-pseudoS,
+    all three for everything else."""
+    if method in SINGLE:
+        return (SINGLE.index(method),)
+    return (0, 2) if method == "MO-pseudoS" else (0, 1, 2)
 
 
 def episodes(record: pd.DataFrame, domain: str) -> pd.DataFrame:
@@ -127,7 +148,7 @@ def front_columns(domain: str) -> list[str]:
     return [f"mean_{name}" for name in names] if domain == "education" else list(names)
 
 
-REFERENCE_POINT = (-1.0, -1.0, -1.0)  # of the hypervolume (spec; reproduces Table 2's 7.91)
+REFERENCE_POINT = (-1.0, -1.0, -1.0)  # of the hypervolume; reproduces the 7.91 of Table 2
 
 
 def pareto_summary(table: pd.DataFrame, domain: str, method: str) -> dict[str, stats.Interval]:

@@ -9,6 +9,7 @@ gradient per objective. Saving and cards are elsewhere (`policies`, `cards`).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,11 +79,12 @@ class PPO:
         self.adam_steps = torch.zeros(self.K, 1)
         column = {n: torch.tensor([[getattr(a.settings, n)] for a in arms]) for n in _PER_ARM}
         self.coefficient = column | {"target_kl": torch.tensor([[a.settings.target_kl or np.inf] for a in arms])}
+        self.merges_equal = self.K == 1 and network.costly  # arms differ in which inputs are equal
         self.updates = 0
         env.seed_with(np.concatenate([seeds.keys("zoo", domain, a.name, seed=1000 * a.seed, n=self.E) for a in arms]))
         self.observation = env.reset()
         self.running = np.zeros((env.num_envs, env.reward_dim + 1))  # return so far and length
-        self.episodes: list[tuple] = []  # (steps, arm, length, return per objective)
+        self.episodes: list[tuple] = []  # (update, arm, length, return per objective)
 
     # Parameters --------------------------------------------------------------------------------
 
@@ -189,7 +191,8 @@ class PPO:
         }  # fmt: skip
         # rows in stable-baselines3's order: all steps of environment 0, then of environment 1, ...
         samples = {name: x.transpose(1, 2).flatten(1, 2) for name, x in samples.items()}
-        samples["same"] = self._equal_inputs(samples["inputs"])
+        if self.merges_equal:
+            samples["same"] = self._equal_inputs(samples["inputs"])
         settings, total = self.arms[0].settings, self.T * self.E
         learning = torch.ones(self.K, 1, dtype=torch.bool)
         orders = [self._rng(a, "minibatches") for a in self.arms]
@@ -203,9 +206,7 @@ class PPO:
                     return
 
     def _equal_inputs(self, inputs: Tensor) -> Tensor:
-        """For each sample the number of its input among the distinct ones, (K, N)."""
-        if self.K > 1 or not self.network.costly:
-            return torch.zeros(inputs.shape[:2], dtype=torch.int64)
+        """For each sample the number of its input among the distinct ones, (1, N)."""
         rows = inputs[0].flatten(1).numpy()
         packed = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.itemsize * rows.shape[1])))
         return torch.from_numpy(np.unique(packed, return_inverse=True)[1].reshape(1, -1))
@@ -213,7 +214,7 @@ class PPO:
     def _forward(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Logits and values of a minibatch. A room has few views, so a minibatch holds many equal ones:
         each is computed once and its gradients add up, which is the same sum with less work."""
-        if self.K > 1 or not self.network.costly:
+        if not self.merges_equal:
             return self.network.forward(self.params, batch["inputs"])
         distinct, place = torch.unique(batch["same"][0], return_inverse=True)
         first = torch.empty_like(distinct).scatter_(0, place, torch.arange(len(place)))
@@ -296,8 +297,6 @@ class PPO:
 
     def train(self, checkpoint: Path | None = None, progress=lambda fraction: None, every: float = 20.0) -> None:
         """Updates until `timesteps` are spent; with `checkpoint`, resumes from it and keeps it fresh."""
-        import time
-
         if checkpoint is not None and checkpoint.exists():
             self.resume(checkpoint)
         total = -(-self.arms[0].settings.timesteps // (self.T * self.E))

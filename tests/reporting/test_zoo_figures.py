@@ -1,7 +1,6 @@
 """The zoo lesson's pictures and words are made from the record, one mark for every method."""
 
 import pandas as pd
-import pytest
 
 from lib import params
 from lib.reporting import zoo as draw
@@ -52,8 +51,3 @@ def test_the_growth_figure_has_a_line_and_a_level_for_each_method():
     )
     lines = draw.union_growth(growth).axes[0].get_lines()
     assert len(lines) == 4
-
-
-@pytest.mark.parametrize(("name", "indices"), [("SO-d2", (1,)), ("MO-S", (0, 1, 2)), ("MO-pseudoS", (0, 2))])
-def test_every_policy_is_shown_by_what_it_is_paid_for(name, indices):
-    assert draw._own(name) == indices

@@ -117,6 +117,8 @@ def test_cards_of_all_policies_fit_the_schema_and_say_what_was_measured(records)
         for name in record["method"].unique():
             card = cards.make_card(record, domain, name)
             assert cards.Card.model_validate(card.model_dump()) == card
+    pseudo = cards.make_card(records["minigrid"], "minigrid", "MO-pseudoS")
+    assert pseudo.objectives == ["goal", "gold"]  # staying off lava was never paid
     easy = cards.make_card(records["education"], "education", "always easy")
     assert easy.behavior_hint == "chooses easy 100% of the time"
     with pytest.raises(ValueError, match="no evaluation episodes"):
@@ -130,6 +132,24 @@ def test_the_rubric_has_the_papers_thresholds(value, word):
 
 def test_the_rubric_of_stability():
     assert [cards.stability(x) for x in (0.049, 0.05, 0.149, 0.15)] == ["stable", "moderate", "moderate", "volatile"]
+
+
+def test_the_last_step_of_an_episode_counts_towards_mastery(records):
+    record = records["education"]
+    ends = record[record["done"] & (record["method"] == "always challenge")]
+    early = ends[ends["step"] < SMOKE.education.horizon - 1]
+    assert len(early) and (early["mastery_after"] >= SMOKE.education.goal).all()
+    inner = record[~record["done"]].set_index(["method", "seed", "episode", "step"])["mastery_after"]
+    later = record[record["step"] > 0].assign(step=lambda r: r["step"] - 1)
+    following = later.set_index(["method", "seed", "episode", "step"])["mastery"]
+    assert np.allclose(inner.sort_index(), following.sort_index())
+
+
+@pytest.mark.parametrize(
+    ("name", "places"), [("SO-d2", (1,)), ("MO-S", (0, 1, 2)), ("MO-pseudoS", (0, 2)), ("random", (0, 1, 2))]
+)
+def test_every_method_is_judged_by_what_it_is_paid_for(name, places):
+    assert evaluate.paid_for(name) == places
 
 
 def made_up(own, other):
