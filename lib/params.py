@@ -145,14 +145,117 @@ class ZooSettings(_Section):
     minigrid: MinigridZoo
 
 
-class Params(_Section):
+class ModelSettings(_Section):
+    """One language model by name: where it answers, what it charges, how long it may take.
+
+    price_in, price_out: US dollars per token; timeout: seconds; retries: the client's own, per call;
+    concurrency: calls under way at once; omit: parameters that the endpoint does not take. An endpoint
+    also needs base_url and model.
+    """
+
+    backend: Literal["scripted", "lab", "endpoint"]
+    model: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    price_in: NotNegative
+    price_out: NotNegative
+    kwh_per_token: NotNegative
+    temperature: Annotated[float, Field(ge=0, le=2)]
+    max_tokens: Count
+    timeout: Positive
+    retries: Annotated[int, Field(ge=0, le=20)]
+    concurrency: Count
+    omit: list[Literal["seed", "temperature", "max_tokens"]] = []
+
+    @model_validator(mode="after")
+    def _addressed(self):
+        if self.backend == "endpoint" and not (self.base_url and self.model):
+            raise ValueError("a model of backend endpoint needs base_url and model")
+        return self
+
+
+class LLMSettings(_Section):
+    """The language models and what they may cost; `common` in the file is merged into each model."""
+
+    cassette: Literal["off", "record", "replay"]
+    max_dollars: NotNegative
+    models: dict[str, ModelSettings]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _merge(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "common" not in value:
+            return value
+        common, models = value["common"], value.get("models")
+        if not isinstance(common, dict) or not isinstance(models, dict):
+            raise ValueError("common and models must be mappings")
+        rest = {name: part for name, part in value.items() if name != "common"}
+        filled = {name: {**common, **part} if isinstance(part, dict) else part for name, part in models.items()}
+        return rest | {"models": filled}
+
+
+class BanditSettings(_Section):
+    """LinUCB: width of the optimism, and episodes to learn from before it is judged."""
+
+    alpha: NotNegative
+    episodes: Count
+
+
+class OrchestrationSettings(_Section):
+    """The orchestrators; meanings beside the values in `params.yaml`."""
+
+    models: Annotated[list[str], Field(min_length=1)]
+    judge: str
+    episodes: Annotated[int, Field(ge=1)]
+    jobs: Count | None
+    memory: Annotated[int, Field(ge=0, le=20)]
+    summarise_every: Annotated[int, Field(ge=0)]
+    probes: Annotated[int, Field(ge=0, le=10)]
+    candidates: Annotated[int, Field(ge=1, le=10)]
+    lookahead: Annotated[int, Field(ge=1, le=20)]
+    copies: Annotated[int, Field(ge=1, le=256)]
+    shared_randomness: bool
+    fallback: Literal["SO-d1", "SO-d2", "SO-d3"]
+    weights: Annotated[list[NotNegative], Field(min_length=3, max_length=3)]
+    front: Annotated[int, Field(ge=2, le=10)]
+    budgets: Annotated[list[Positive], Field(min_length=1)]
+    bandit: BanditSettings
+
+    @model_validator(mode="after")
+    def _weighs_something(self):
+        if sum(self.weights) <= 0:
+            raise ValueError(f"weights must not all be 0, got {self.weights}")
+        return self
+
+
+class Environments(_Section):
+    """What the environments depend on."""
+
+    education: EducationSettings
+    minigrid: MinigridSettings
+
+
+class ZooParams(Environments):
+    """What a trained policy depends on; the rest of the file may change without a new training."""
+
+    zoo: ZooSettings
+
+
+class Params(ZooParams):
     """Everything in `params.yaml`, resolved for one profile."""
 
     profile: Literal["smoke", "laptop", "paper"]
-    education: EducationSettings
-    minigrid: MinigridSettings
     tour: TourSettings
-    zoo: ZooSettings
+    llm: LLMSettings
+    orchestration: OrchestrationSettings
+
+    @model_validator(mode="after")
+    def _models_exist(self):
+        named = [*self.orchestration.models, self.orchestration.judge]
+        unknown = sorted(set(named) - set(self.llm.models))
+        if unknown:
+            raise ValueError(f"orchestration names the models {unknown}; llm.models has {sorted(self.llm.models)}")
+        return self
 
 
 def read(path: str | Path = ROOT / "params.yaml") -> dict[str, Any]:

@@ -3,8 +3,9 @@
 A cell is one arm, one seed, one configuration: an independent piece of a sweep. Its result is
 whatever files the function writes, its receipt a JSON file written last. A sweep that is run again
 skips the cells with a receipt, so it resumes; a cell whose name or settings differ has another
-receipt. Processes come from joblib (`loky` here, any other registered backend on a cluster), one
-thread each; they die with the process that started them.
+receipt. Processes come from joblib: `loky` here, one thread each, and they die with the process that
+started them; or the workers of a dask cluster whose scheduler BENCH_DASK names (tcp://host:port) and
+which share this file system. Where a sweep runs is no parameter: it changes no result.
 """
 
 from __future__ import annotations
@@ -71,7 +72,6 @@ def run(
     root: str | Path,
     jobs: int | None = None,
     label: str = "cells",
-    backend: str = "loky",
 ) -> list[dict[str, Any]]:
     """Receipts of all cells, in order; those not finished yet are run, `jobs` at a time.
 
@@ -86,19 +86,36 @@ def run(
     todo = [cell for cell in cells if finished(cell, root) is None]
     if todo:
         with _Watcher(cells, root, label):
-            _run_all(work, todo, root, min(jobs or os.cpu_count() or 1, len(todo)), backend)
+            _run_all(work, todo, root, min(jobs or os.cpu_count() or 1, len(todo)))
     return [finished(cell, root) for cell in cells]
 
 
-def _run_all(work, todo: list[Cell], root: Path, jobs: int, backend: str) -> None:
-    if jobs == 1:
+def _run_all(work, todo: list[Cell], root: Path, jobs: int) -> None:
+    scheduler = os.environ.get("BENCH_DASK")
+    if scheduler:
+        _run_on_dask(work, todo, root, scheduler)
+    elif jobs == 1:
         for cell in todo:
             _in_worker(work, cell, root)
-        return
-    bond = {"initializer": die_with_parent, "initargs": (os.getpid(),), "inner_max_num_threads": 1}
-    options = bond if backend == "loky" else {}
-    with joblib.parallel_config(backend=backend, n_jobs=jobs, **options):
-        joblib.Parallel(batch_size=1, pre_dispatch="all")(joblib.delayed(_in_worker)(work, cell, root) for cell in todo)
+    else:
+        bond = {"initializer": die_with_parent, "initargs": (os.getpid(),), "inner_max_num_threads": 1}
+        with joblib.parallel_config(backend="loky", n_jobs=jobs, **bond):
+            _in_parallel(work, todo, root)
+
+
+def _run_on_dask(work, todo: list[Cell], root: Path, scheduler: str) -> None:
+    from distributed import Client  # imported here: only a cluster needs it
+
+    try:
+        cluster = Client(scheduler, timeout="20s", set_as_default=True)
+    except (OSError, ValueError) as error:
+        raise RuntimeError(f"BENCH_DASK: no dask scheduler answers at {scheduler!r} ({error})") from error
+    with cluster, joblib.parallel_config(backend="dask", n_jobs=-1, wait_for_workers_timeout=60):
+        _in_parallel(work, todo, root.resolve())
+
+
+def _in_parallel(work, todo: list[Cell], root: Path) -> None:
+    joblib.Parallel(batch_size=1, pre_dispatch="all")(joblib.delayed(_in_worker)(work, cell, root) for cell in todo)
 
 
 class _Watcher:

@@ -1,5 +1,6 @@
 """Sweeps: resume after anything, never repeat what is finished, leave no process behind."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -27,6 +28,18 @@ def count(cell, folder, progress):
         raise RuntimeError(f"{cell.name} went wrong")
     time.sleep(cell.settings.get("seconds", 0))
     return {"square": cell.settings["n"] ** 2, "threads": os.environ.get("OMP_NUM_THREADS")}
+
+def draw(cell, folder, progress):
+    import pandas as pd
+    from lib import seeds, store
+    numbers = seeds.rng("swept", seed=cell.settings["seed"]).normal(size=(500, 3))
+    progress(0.5)
+    store.write_parquet(folder / "draws.parquet", pd.DataFrame(numbers, columns=list("abc")).assign(cell=cell.name))
+    store.write_json(folder / "sums.json", {"sums": numbers.sum(axis=0), "one": seeds.uniform(seeds.key("swept"), 7)})
+    store.write_text(folder / "where.txt", f"{os.getpid()} {os.environ.get('OMP_NUM_THREADS')}")
+    if cell.settings.get("fails"):
+        raise RuntimeError(f"{cell.name} went wrong")
+    return {"mean": numbers.mean()}
 """
 
 KILLED = """
@@ -190,3 +203,74 @@ def test_no_process_outlives_a_killed_sweep_whenever_it_is_killed(tmp_path, coun
     time.sleep(delay)
     kill(process)
     assert wait_for(lambda: not at_work(tmp_path), 3), at_work(tmp_path)
+
+
+# On a cluster ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster(count, monkeypatch):
+    """A scheduler and two workers of their own, and its address in BENCH_DASK."""
+    from distributed import LocalCluster
+
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "protocol": "tcp://"}
+    before = set(psutil.Process().children(recursive=True))
+    with LocalCluster(**options, dashboard_address=None, silence_logs=logging.ERROR) as running:
+        monkeypatch.setenv("BENCH_DASK", running.scheduler_address)
+        yield running
+    started = set(psutil.Process().children(recursive=True)) - before
+    assert not [child for child in started if "nanny" in child.name() or "worker" in child.name()]
+
+
+def files(root: Path) -> dict[str, bytes]:
+    """Everything that cells wrote, receipts without their seconds; who wrote it aside."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and path.name not in ("where.txt", "progress.json"):
+            content = store.read_json(path)["result"] if path.name == "done.json" else path.read_bytes()
+            found[str(path.relative_to(root))] = content
+    return found
+
+
+def test_a_cluster_gives_the_same_bytes_as_processes_here(tmp_path, cluster, monkeypatch):
+    """One test for all that a cluster has to do, because starting one takes seconds."""
+    import swept
+
+    todo = [Cell(f"arm/{i}", {"seed": i}) for i in range(5)]
+    receipts = sweep.run(swept.draw, todo, tmp_path / "dask", label="on a cluster")
+    writers = {path.read_text() for path in (tmp_path / "dask").glob("*/where.txt")}
+    assert str(os.getpid()) not in {writer.split()[0] for writer in writers}
+    assert {writer.split()[1] for writer in writers} == {"1"}
+    resumed = sweep.run(swept.draw, [*todo, Cell("arm/5", {"seed": 5})], tmp_path / "dask")
+    assert resumed[:5] == receipts and len(resumed) == 6  # finished cells are not run again
+
+    bad = Cell("arm/bad", {"seed": 9, "fails": True})
+    with pytest.raises(RuntimeError, match="arm/bad went wrong"):
+        sweep.run(swept.draw, [bad], tmp_path / "failing")
+    assert sweep.finished(bad, tmp_path / "failing") is None
+
+    monkeypatch.delenv("BENCH_DASK")
+    todo.append(Cell("arm/5", {"seed": 5}))
+    alone, two = (sweep.run(swept.draw, todo, tmp_path / str(jobs), jobs=jobs) for jobs in (1, 2))
+    assert [r["result"] for r in alone] == [r["result"] for r in two] == [r["result"] for r in resumed]
+    written = files(tmp_path / "1")
+    assert len(written) == 6 * 3
+    assert files(tmp_path / "2") == written and files(tmp_path / "dask") == written
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "tcp://nowhere.invalid:8786"])
+def test_a_cluster_that_does_not_answer_is_named(tmp_path, count, monkeypatch, address):
+    import distributed
+
+    class Impatient(distributed.Client):
+        """The same client; twenty seconds of asking are too long for a test."""
+
+        def __init__(self, *args, timeout, **kwargs) -> None:
+            assert timeout == "20s"
+            super().__init__(*args, timeout="0.5s", **kwargs)
+
+    monkeypatch.setattr(distributed, "Client", Impatient)
+    monkeypatch.setenv("BENCH_DASK", address)
+    with pytest.raises(RuntimeError, match=f"BENCH_DASK.*{address}"):
+        sweep.run(count, cells(tmp_path), tmp_path / "runs")
+    assert ran(tmp_path) == []

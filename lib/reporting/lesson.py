@@ -91,6 +91,10 @@ class Lesson:
         """Show a data frame as an accessible table. digits: decimals, otherwise chosen by column."""
         _show(table_html(df, caption, digits), f"table: {caption}\n{df.to_string()}")
 
+    def passage(self, markup: str, plain: str) -> None:
+        """Show HTML that a module of this room made, such as a prompt; `plain` where there is no browser."""
+        _show(markup, plain)
+
     def metric(self, key: str, value: Any, lo: float | None = None, hi: float | None = None) -> None:
         """Record a number, a string or a truth under a flat key such as `education.SO-d1.length`.
 

@@ -179,7 +179,7 @@ MEASURES = {
     },
     "minigrid": {"length": "length", "success": "goal", "lava": "lava", "gold": "gold"},
 }
-_ORDER = ("SO-", "MO-", "oracle", "random", "always")
+_ORDER = ("KO", "TO", "RO", "SO-", "MO-", "LinUCB", "greedy", "oracle", "round-robin", "random", "always")
 
 
 def results(table: pd.DataFrame, domain: str) -> dict[str, dict[str, stats.Interval]]:

@@ -16,7 +16,7 @@ from lib.envs.education import OBJECTIVES as EDUCATION_OBJECTIVES
 from lib.envs.education_batch import EducationBatch
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import ACTIONS as GRID_ACTIONS
-from lib.params import Params, PPOSettings
+from lib.params import Environments, PPOSettings, ZooParams
 from lib.zoo.networks import Cnn, Mlp, Network
 from lib.zoo.objectives import Linear, Objective, RewardMachine, Vector
 
@@ -40,7 +40,7 @@ class Recipe:
     stack: str
 
 
-def recipes(params: Params, domain: str) -> list[Recipe]:
+def recipes(params: ZooParams, domain: str) -> list[Recipe]:
     """All recipes of a domain. Raises ValueError for an unknown one."""
     if domain == "education":
         return _education(params)
@@ -49,7 +49,7 @@ def recipes(params: Params, domain: str) -> list[Recipe]:
     raise ValueError(f"unknown domain {domain!r}; there are {', '.join(DOMAINS)}")
 
 
-def _education(params: Params) -> list[Recipe]:
+def _education(params: ZooParams) -> list[Recipe]:
     paid = {name: Linear(tuple(float(i == k) for i in range(3))) for k, name in enumerate(SINGLE)}
     paid |= {"MO-S": Linear((1 / 3, 1 / 3, 1 / 3)), "MO-RM": RewardMachine()}
     zoo, task = params.zoo.education, params.education.topic
@@ -59,7 +59,7 @@ def _education(params: Params) -> list[Recipe]:
     return [*rows, Recipe("MO-MGDA", "education", Vector(), zoo.mgda, per_objective, task, "MO-MGDA")]
 
 
-def _minigrid(params: Params) -> list[Recipe]:
+def _minigrid(params: ZooParams) -> list[Recipe]:
     zoo = params.zoo.minigrid
     goal, gold = Linear((1.0, 0.0, 0.0)), Linear((0.0, 0.0, 2.0))  # +1 per piece; the vector has shares
     rows = [
@@ -71,7 +71,7 @@ def _minigrid(params: Params) -> list[Recipe]:
     return [Recipe(n, "minigrid", o, s, Cnn(actions=6), task, n) for n, o, s, task in rows]
 
 
-def make_batch(params: Params, domain: str, tasks: Sequence[str], seed: int = 0) -> BatchedEnv:
+def make_batch(params: Environments, domain: str, tasks: Sequence[str], seed: int = 0) -> BatchedEnv:
     """A batched twin with one row per entry of `tasks`."""
     if domain == "education":
         return EducationBatch(make_education_rules(params.education), len(tasks), seed)

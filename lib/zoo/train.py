@@ -15,7 +15,7 @@ import torch
 
 from lib import params as parameters
 from lib import store, sweep
-from lib.params import ROOT, Params
+from lib.params import ROOT, ZooParams
 from lib.zoo import policies
 from lib.zoo.ppo import MGDA, PPO, Arm
 from lib.zoo.recipes import Recipe, make_batch, recipes
@@ -37,7 +37,7 @@ class Zoo:
     seconds: pd.DataFrame
 
 
-def stacks(params: Params, domain: str) -> dict[str, list[Recipe]]:
+def stacks(params: ZooParams, domain: str) -> dict[str, list[Recipe]]:
     """Recipes by stack."""
     out: dict[str, list[Recipe]] = {}
     for recipe in recipes(params, domain):
@@ -45,7 +45,7 @@ def stacks(params: Params, domain: str) -> dict[str, list[Recipe]]:
     return out
 
 
-def learner(params: Params, stack: list[Recipe], seed: int) -> PPO:
+def learner(params: ZooParams, stack: list[Recipe], seed: int) -> PPO:
     """The PPO (or MGDA) that trains one stack under one seed."""
     arms = [Arm(recipe.name, seed, recipe.objective, recipe.settings) for recipe in stack]
     tasks = [recipe.task for recipe in stack for _ in range(recipe.settings.num_envs)]
@@ -58,7 +58,7 @@ def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
     """Train one stack under one seed; leaves policies and curve in `folder`."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # Adam's moments of idle weights decay into slow denormal numbers
-    params = parameters.validate(cell.settings["params"])
+    params = parameters.validate(cell.settings["params"], ZooParams)
     domain, seed = cell.settings["domain"], cell.settings["seed"]
     stack = stacks(params, domain)[cell.settings["stack"]]
     ppo = learner(params, stack, seed)
@@ -72,11 +72,10 @@ def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
     return {"updates": ppo.updates}
 
 
-def cells(params: Params, domain: str) -> list[sweep.Cell]:
+def cells(params: ZooParams, domain: str) -> list[sweep.Cell]:
     """The cells of a domain's sweep; the longest first, so that no process waits at the end."""
-    relevant = params.model_dump()
-    relevant["zoo"] = {domain: relevant["zoo"][domain], "seeds": 1, "jobs": None, "episodes": 2}
-    relevant["zoo"] = params.zoo.model_dump() | relevant["zoo"]
+    relevant = {name: getattr(params, name).model_dump() for name in ZooParams.model_fields}
+    relevant["zoo"] |= {"seeds": 1, "jobs": None, "episodes": 2}  # these change no policy
     sources = store.sha256_sources(*(ROOT / place for place in _SOURCES))
     common = {"params": relevant, "domain": domain, "sources": sources, "torch": torch.__version__}
     return [
@@ -86,7 +85,7 @@ def cells(params: Params, domain: str) -> list[sweep.Cell]:
     ]
 
 
-def build(params: Params, domain: str, out: str | Path = ZOO, runs: str | Path = RUNS) -> Zoo:
+def build(params: ZooParams, domain: str, out: str | Path = ZOO, runs: str | Path = RUNS) -> Zoo:
     """Train what is not trained yet and write the domain's zoo under `out`/`domain`."""
     todo = cells(params, domain)
     receipts = sweep.run(train_cell, todo, runs, params.zoo.jobs, label=f"training the {domain} zoo")

@@ -1,0 +1,1 @@
+"""Language models by name: one client, a cassette, prices, and scripted stand-ins."""

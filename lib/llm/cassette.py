@@ -1,0 +1,159 @@
+"""Record and replay what endpoints answered, at the transport.
+
+A request is known by what decides its reply: model, messages, tools, response format, every sampling
+parameter, seed, and the sample index (the same question asked again on purpose). Headers, keys,
+addresses and patience never enter. Only complete 200 replies are kept, without ids and times, so that
+two recordings of one reply are the same bytes. Recording goes to SQLite, which any number of processes
+may share; what is kept under version control and what a replay reads is the export, sorted JSON lines.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from lib import store
+
+SAMPLE: ContextVar[int] = ContextVar("sample", default=0)  # which asking of an equal request this is
+HIT = "x-cassette-hit"
+MISS = "x-cassette-miss"
+_LEFT_OUT = ("user", "stream", "stream_options", "metadata", "service_tier", "store")  # change no reply
+_PATIENCE = 30.0  # seconds to wait for another process's write
+
+
+def key(body: dict[str, Any], sample: int = 0, path: str = "chat/completions") -> str:
+    """The sha256 of the canonical request. Order of fields and 1 against 1.0 make no difference."""
+    asked = {name: value for name, value in body.items() if name not in _LEFT_OUT and value is not None}
+    return store.sha256_json({"path": path, "sample": sample, "request": _canonical(asked)})
+
+
+def _canonical(value: Any) -> Any:
+    """Whole numbers as integers, everything else as it is; dicts are sorted when they are written."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _canonical(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_canonical(each) for each in value]
+    return value
+
+
+class Cassette:
+    """Recorded replies under `folder`: `name.sqlite` while recording, `name.jsonl` for keeps.
+
+    mode: record asks for what is not there and keeps it, replay never asks. Raises ValueError for another
+    mode, and for an export with a broken line.
+    """
+
+    def __init__(self, folder: str | Path, name: str, mode: str) -> None:
+        if mode not in ("record", "replay"):
+            raise ValueError(f"a cassette is for record or replay, got {mode!r}; `off` needs none")
+        self.mode = mode
+        self.export_path = Path(folder) / f"{name}.jsonl"
+        self.path = Path(folder) / f"{name}.sqlite"
+        self._exported = _read_lines(self.export_path)
+        if mode == "record":
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(self._connect()) as rows:
+                rows.execute("PRAGMA journal_mode=WAL")
+                rows.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, line TEXT NOT NULL)")
+
+    def get(self, digest: str) -> dict[str, Any] | None:
+        """The recorded reply to a request, or None."""
+        if digest in self._exported:
+            return self._exported[digest]["response"]
+        if self.mode == "replay":
+            return None
+        with closing(self._connect()) as rows:
+            found = rows.execute("SELECT line FROM replies WHERE key = ?", (digest,)).fetchone()
+        return json.loads(found[0])["response"] if found else None
+
+    def put(self, digest: str, body: dict[str, Any], response: dict[str, Any], secret: str = "") -> None:
+        """Keep a reply. secret: a key that must not be in it, whatever the server echoes."""
+        request = {name: value for name, value in body.items() if name not in _LEFT_OUT and value is not None}
+        line = _line({"key": digest, "request": _canonical(request), "response": response})
+        if secret:
+            line = line.replace(secret, "[removed]")
+        with closing(self._connect()) as rows:
+            rows.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (digest, line))
+
+    def export(self) -> Path:
+        """Write everything recorded, by any process, as sorted JSON lines; equal contents are equal bytes."""
+        lines = {digest: _line(entry) for digest, entry in _read_lines(self.export_path).items()}
+        if self.path.exists():
+            with closing(self._connect()) as rows:
+                lines |= dict(rows.execute("SELECT key, line FROM replies"))
+        text = "".join(f"{lines[digest]}\n" for digest in sorted(lines))
+        if lines and (not self.export_path.exists() or self.export_path.read_text(encoding="utf-8") != text):
+            store.write_text(self.export_path, text)
+        return self.export_path
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+
+
+def _line(entry: dict[str, Any]) -> str:
+    return json.dumps(entry, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _read_lines(path: Path) -> dict[str, dict[str, Any]]:
+    if not path.exists():
+        return {}
+    out = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            entry = json.loads(line)
+            out[entry["key"]] = {"key": entry["key"], "request": entry["request"], "response": entry["response"]}
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise ValueError(f"{path}, line {number}: not a recorded reply ({error}); remove the line") from None
+    return out
+
+
+def complete(response: httpx2.Response) -> dict[str, Any] | None:
+    """What of a response is worth keeping: choices, usage and model of a whole 200 reply; else None."""
+    if response.status_code != 200:
+        return None
+    try:
+        body = json.loads(response.content)
+        first = body["choices"][0]
+        whole = first["message"].get("content") and first.get("finish_reason") in ("stop", "tool_calls", None)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        return None
+    if not whole or body.get("error"):
+        return None
+    return {name: body[name] for name in ("choices", "usage", "model") if name in body}
+
+
+class CassetteTransport(httpx2.AsyncBaseTransport):
+    """Answers from the cassette where it can; asks `inner` and records where it may.
+
+    A miss in replay is a response that the openai client does not retry; `lib.llm.client` makes an error
+    of it that names the request.
+    """
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, cassette: Cassette, secret: str = "") -> None:
+        self.inner, self.cassette, self.secret = inner, cassette, secret
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        body = json.loads(await request.aread())
+        digest = key(body, SAMPLE.get(), "/".join(request.url.path.strip("/").split("/")[-2:]))
+        known = self.cassette.get(digest)
+        if known is not None:
+            return httpx2.Response(200, json=known, headers={HIT: digest})
+        if self.cassette.mode == "replay":
+            return httpx2.Response(404, json={}, headers={MISS: digest, "x-should-retry": "false"})
+        response = await self.inner.handle_async_request(request)
+        content = await response.aread()  # a reply that breaks off raises here, and is not kept
+        if (reply := complete(response)) is not None:
+            self.cassette.put(digest, body, reply, self.secret)
+        headers = {n: v for n, v in response.headers.items() if n not in ("content-encoding", "content-length")}
+        return httpx2.Response(response.status_code, headers=headers, content=content)  # the first one is used up
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()

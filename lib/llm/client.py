@@ -1,0 +1,318 @@
+"""One client for every language model: scripted, trained here, or an endpoint.
+
+Models go by the names of params.yaml. All of them are asked through the `openai` client; those that
+answer in this process are handed to it as a transport. Its own retries and timeouts deal with busy
+servers (408, 409, 429, 5xx, broken connections); what it cannot see, a 200 whose body is no reply, is
+asked once more here. Every outcome is a `Reply` or a typed error, and everything billed is accounted
+for once. Left out: streaming, and any knowledge of what the prompts are about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import openai
+
+from lib.ledger import Entry, Ledger
+from lib.llm import cassette as tape
+from lib.llm.cassette import Cassette, CassetteTransport
+from lib.llm.errors import CassetteMiss, ConfigurationError, ReplyError
+from lib.llm.purse import Purse
+from lib.params import LLMSettings, ModelSettings
+
+IN_PROCESS = "http://in-process/v1"
+CHARACTERS_PER_TOKEN = 4  # an estimate, where a server does not count
+_ODD = ("empty_body", "not_json", "error_in_reply", "no_choices")  # a 200 that is none: ask once more
+_OPTIONAL = ("seed", "temperature", "max_tokens")  # some endpoints refuse some of them
+
+Messages = Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A usable reply. dollars and kwh: at the model's prices, also where it came from a cassette (`cached`)."""
+
+    text: str
+    tokens_in: int
+    tokens_out: int
+    dollars: float
+    kwh: float
+    finish_reason: str
+    model: str
+    backend: str
+    cached: bool = False
+
+
+class Client:
+    """Asks models by name. One per event loop; use it as an async context manager.
+
+    transports: in-process models by backend name; purse: the hard stop for what is paid; cassette: for
+    endpoints; share: processes that share a model's concurrency limit.
+    """
+
+    def __init__(
+        self,
+        settings: LLMSettings,
+        transports: Mapping[str, httpx2.AsyncBaseTransport] | None = None,
+        purse: Purse | None = None,
+        cassette: Cassette | None = None,
+        share: int = 1,
+    ) -> None:
+        self.settings, self.transports = settings, dict(transports or {})
+        self.purse, self.cassette, self.share = purse, cassette, share
+        self.ledger = Ledger()
+        self._clients: dict[str, openai.AsyncOpenAI] = {}
+        self._limits: dict[str, asyncio.Semaphore] = {}
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *exc) -> None:
+        for client in self._clients.values():
+            await client.close()
+
+    async def chat(
+        self,
+        model: str,
+        messages: Messages,
+        *,
+        seed: int = 0,
+        sample: int = 0,
+        who: str = "",
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        response_format: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Reply:
+        """Ask a model. sample: which asking of an equal request this is (votes); who: for the ledger.
+
+        Raises ReplyError where nothing usable came, ConfigurationError where no retry can help,
+        CassetteMiss in replay, BudgetExceeded at llm.max_dollars.
+        """
+        about = self._model(model)
+        body = {
+            "model": about.model or model,
+            "messages": [dict(message) for message in messages],
+            "temperature": about.temperature if temperature is None else temperature,
+            "max_tokens": about.max_tokens if max_tokens is None else min(max_tokens, about.max_tokens),
+            "seed": seed,
+            "response_format": response_format,
+            "tools": tools,
+        }
+        body = {name: value for name, value in body.items() if value is not None and name not in about.omit}
+        tape.SAMPLE.set(sample)
+        async with self._limit(model, about):
+            return await self._twice(model, about, body, who or model)
+
+    async def _twice(self, model: str, about: ModelSettings, body: dict[str, Any], who: str) -> Reply:
+        """Ask, and ask once more after a 200 that holds no reply."""
+        for last in (False, True):
+            try:
+                return await self._paid(model, about, body, who)
+            except ReplyError as error:
+                if last or error.kind not in _ODD:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _paid(self, model: str, about: ModelSettings, body: dict[str, Any], who: str) -> Reply:
+        """One call, within llm.max_dollars, booked in the ledger."""
+        with self._reserved(about, body, who) as bill:
+            try:
+                reply = _read(await self._post(model, about, body), body, model, about, self._secret(about))
+            except ReplyError as error:
+                bill(error.dollars)
+                if error.tokens_in:
+                    self.ledger.add(Entry(who, 1, error.tokens_in, error.tokens_out, error.dollars, kwh=error.kwh))
+                raise
+            bill(0.0 if reply.cached else reply.dollars)
+            self.ledger.add(Entry(who, 1, reply.tokens_in, reply.tokens_out, reply.dollars, kwh=reply.kwh))
+            return reply
+
+    @contextmanager
+    def _reserved(self, about: ModelSettings, body: dict[str, Any], who: str):
+        """Hold the estimate of a paid call; the block says through `bill` what it really cost."""
+        free = self.purse is None or about.backend != "endpoint" or not (about.price_in or about.price_out)
+        if free or (self.cassette and self.cassette.get(tape.key(body, tape.SAMPLE.get())) is not None):
+            yield lambda dollars: None
+            return
+        most = _tokens(_text(body)) * about.price_in + body.get("max_tokens", about.max_tokens) * about.price_out
+        ticket, cost = self.purse.reserve(who, most), 0.0
+
+        def bill(dollars: float) -> None:
+            nonlocal cost
+            cost = dollars
+
+        try:
+            yield bill
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            cost = most  # it may have been billed
+            raise
+        finally:
+            self.purse.settle(ticket, cost)
+
+    async def _post(self, model: str, about: ModelSettings, body: dict[str, Any]) -> httpx2.Response:
+        """The raw 200 response of the endpoint; every other outcome as one of our errors."""
+        secret = self._secret(about)
+        try:
+            raw = await self._client(model, about).chat.completions.with_raw_response.create(**body)
+            return raw.http_response
+        except openai.APIStatusError as error:
+            raise self._status(error, model, about, body) from None
+        except openai.APITimeoutError:
+            raise ReplyError("timeout", f"{model}: no reply within {about.timeout:g} s") from None
+        except openai.APIConnectionError as error:
+            why = _clean(f"{error} {error.__cause__ or ''}".strip(), secret)
+            raise ReplyError("connection", f"{model}: {why}") from None
+
+    def _status(self, error: openai.APIStatusError, model: str, about: ModelSettings, body) -> Exception:
+        miss = error.response.headers.get(tape.MISS)
+        if miss:
+            last = body["messages"][-1]["content"][:80]
+            return CassetteMiss(
+                f"{self.cassette.export_path} holds no reply of {model} to a request that ends in {last!r} "
+                f"(key {miss[:16]}); record it with llm.cassette: record"
+            )
+        said, code = _clean(str(error), self._secret(about))[:300], error.status_code
+        refused = [name for name in _OPTIONAL if name in body and name in said] if code in (400, 422) else []
+        if refused:
+            return ConfigurationError(
+                f"{model} refuses {refused[0]}: add `omit: [{refused[0]}]` to it. It says: {said}"
+            )
+        if code in (401, 403, 404):
+            remedy = {401: "check the key", 403: "check the key's rights", 404: "check base_url and model"}[code]
+            variable = f" in {about.api_key_env}" if about.api_key_env and code != 404 else ""
+            host = urlsplit(about.base_url or IN_PROCESS).hostname
+            return ConfigurationError(f"{model} at {host} answers {code}: {remedy}{variable}. It says: {said}")
+        return ReplyError("rate_limit" if code == 429 else "server_error" if code >= 500 else "bad_request", said)
+
+    def _secret(self, about: ModelSettings) -> str:
+        """The endpoint's key, from the environment and from nowhere else; empty where none is needed."""
+        if about.backend != "endpoint" or about.api_key_env is None:
+            return ""
+        secret = os.environ.get(about.api_key_env, "")
+        if not secret and not (self.cassette and self.cassette.mode == "replay"):
+            raise ConfigurationError(
+                f"the environment variable {about.api_key_env} is not set; it must hold the key of {about.base_url}"
+            )
+        return secret
+
+    def _model(self, name: str) -> ModelSettings:
+        if name not in self.settings.models:
+            raise ConfigurationError(
+                f"there is no model {name!r} in llm.models; there are {sorted(self.settings.models)}"
+            )
+        return self.settings.models[name]
+
+    def _limit(self, name: str, about: ModelSettings) -> asyncio.Semaphore:
+        if name not in self._limits:
+            self._limits[name] = asyncio.Semaphore(max(1, about.concurrency // self.share))
+        return self._limits[name]
+
+    def _client(self, name: str, about: ModelSettings) -> openai.AsyncOpenAI:
+        if name not in self._clients:
+            self._clients[name] = openai.AsyncOpenAI(
+                api_key=self._secret(about) or "none",
+                base_url=about.base_url if about.backend == "endpoint" else IN_PROCESS,
+                max_retries=about.retries,
+                timeout=about.timeout,
+                http_client=httpx2.AsyncClient(transport=self._transport(name, about), timeout=about.timeout),
+            )
+        return self._clients[name]
+
+    def _transport(self, name: str, about: ModelSettings) -> httpx2.AsyncBaseTransport:
+        if about.backend == "endpoint":
+            network = httpx2.AsyncHTTPTransport()
+            return CassetteTransport(network, self.cassette, self._secret(about)) if self.cassette else network
+        if about.backend not in self.transports:
+            have = sorted(self.transports) or "none"
+            raise ConfigurationError(
+                f"{name}: no transport for backend {about.backend!r} was handed in; there is {have}"
+            )
+        return self.transports[about.backend]
+
+
+def _clean(text: str, secret: str) -> str:
+    """A server's words without the key that it may have echoed."""
+    return text.replace(secret, "[removed]") if secret else text
+
+
+def _text(body: Mapping[str, Any]) -> str:
+    return "".join(str(message.get("content", "")) for message in body["messages"])
+
+
+def _tokens(text: str) -> int:
+    return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
+
+
+def _read(response: httpx2.Response, body: Mapping[str, Any], model: str, about: ModelSettings, secret: str) -> Reply:
+    """A 200 response as a reply. Raises ReplyError for everything that is none."""
+    content = _json(response, secret)
+    if content.get("error"):
+        raise ReplyError("error_in_reply", f"{model}: {_clean(str(content['error']), secret)[:300]}")
+    choices = content.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise ReplyError("no_choices", f"{model}: a reply without choices")
+    message = choices[0].get("message")
+    message = message if isinstance(message, dict) else {}
+    text, finish = _joined(message.get("content")), choices[0].get("finish_reason") or "stop"
+    tokens_in, tokens_out = _usage(content.get("usage"), body, text)
+    bill = {
+        "tokens_in": tokens_in,
+        "tokens_out": tokens_out,
+        "dollars": tokens_in * about.price_in + tokens_out * about.price_out,
+        "kwh": (tokens_in + tokens_out) * about.kwh_per_token,
+    }
+    wrong = _unusable(message, text, str(finish))
+    if wrong:
+        raise ReplyError(wrong, f"{model}: {wrong.replace('_', ' ')}", text=text, **bill)
+    return Reply(
+        text, **bill, finish_reason=str(finish), model=model, backend=about.backend, cached=tape.HIT in response.headers
+    )
+
+
+def _json(response: httpx2.Response, secret: str) -> dict[str, Any]:
+    raw = response.content
+    if not raw.strip():
+        raise ReplyError("empty_body", "an empty body")
+    try:
+        content = json.loads(raw)
+    except (ValueError, RecursionError):
+        shown = _clean(raw[:80].decode("utf-8", "replace"), secret)
+        raise ReplyError("not_json", f"a body that is not JSON: {shown!r}") from None
+    if not isinstance(content, dict):
+        raise ReplyError("not_json", f"a body that is a {type(content).__name__}, not an object")
+    return content
+
+
+def _joined(content: Any) -> str:
+    """Text of a message's content: a string, or a list of parts with text."""
+    if isinstance(content, list):
+        parts = (part.get("text") for part in content if isinstance(part, dict))
+        return "".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
+
+
+def _usage(usage: Any, body: Mapping[str, Any], text: str) -> tuple[int, int]:
+    """Tokens in and out as the server counts them; estimated from characters where it does not."""
+    counts = usage if isinstance(usage, dict) else {}
+    told = [counts.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    estimates = (_tokens(_text(body)), _tokens(text))
+    whole = [isinstance(count, int) and not isinstance(count, bool) and count >= 0 for count in told]
+    return tuple(int(count) if ok else guess for count, ok, guess in zip(told, whole, estimates, strict=True))
+
+
+def _unusable(message: Mapping[str, Any], text: str, finish: str) -> str:
+    if message.get("refusal"):
+        return "refusal"
+    if finish in ("length", "content_filter"):
+        return {"length": "truncated"}.get(finish, finish)
+    return "" if text.strip() or message.get("tool_calls") else "null_content"

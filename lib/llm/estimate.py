@@ -1,0 +1,47 @@
+"""What a run may cost, said before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from lib.params import LLMSettings
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Calls of one model, and the tokens of all of them together."""
+
+    model: str
+    calls: int
+    tokens_in: int
+    tokens_out: int
+
+
+def estimate(settings: LLMSettings, plan: Sequence[Planned]) -> pd.DataFrame:
+    """One row per model (model, backend, calls, tokens in, tokens out, dollars), and one for what is really
+    paid: the endpoints among them."""
+    rows = []
+    for each in plan:
+        model = settings.models[each.model]
+        dollars = each.tokens_in * model.price_in + each.tokens_out * model.price_out
+        rows.append([each.model, model.backend, each.calls, each.tokens_in, each.tokens_out, dollars])
+    table = pd.DataFrame(rows, columns=["model", "backend", "calls", "tokens in", "tokens out", "dollars"])
+    paid = table[table["backend"] == "endpoint"].sum(numeric_only=True)
+    total = {"model": "paid to endpoints", "backend": "", **paid.astype({"calls": int}).to_dict()}
+    total |= {name: int(paid[name]) for name in ("calls", "tokens in", "tokens out")}
+    return pd.concat([table, pd.DataFrame([total])], ignore_index=True)
+
+
+def announcement(settings: LLMSettings, plan: Sequence[Planned]) -> str:
+    """A sentence about the endpoints' part of a plan, and whether the hard stop may cut it short."""
+    paid = estimate(settings, plan).iloc[-1]
+    if not paid["calls"]:
+        return "No endpoint is asked; nothing is paid."
+    said = f"At most {paid['calls']:,} calls and ${paid['dollars']:.2f} to endpoints, recorded replies not deducted"
+    limit = settings.max_dollars
+    if paid["dollars"] > limit:
+        return f"{said}; the run stops at llm.max_dollars = ${limit:g} and can be resumed."
+    return f"{said}; llm.max_dollars = ${limit:g} allows it."

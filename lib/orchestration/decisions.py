@@ -1,0 +1,94 @@
+"""A decision, the episode it belongs to, and what deciding needs to know of the past.
+
+Everything that decides - KO, TO, RO and the controls - is a `Decider`: it looks at an `Episode` and
+returns a `Decision`. It keeps nothing between calls that belongs to an episode, so that one decider
+serves many episodes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lib.ledger import Ledger
+from lib.orchestration.components import Part, interaction_line
+from lib.orchestration.world import World
+from lib.zoo.policies import Policy
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One question to a model: the prompt's parts, the reply, and what came of it. For readers."""
+
+    parts: Sequence[Part]
+    reply: str
+    outcome: str
+
+
+@dataclass
+class Decision:
+    """Which policy acts next, and what it took to find out.
+
+    policy: its name; actor: the policy itself where it is not on the menu (references); looked: policies
+    tried on copies; invalid: replies that could not be used; repaired: replies mended without asking
+    again; fallback: no usable reply in the end; funded: whether the budget allowed to ask at all.
+    """
+
+    policy: str = ""
+    actor: Policy | None = None
+    reasoning: str = ""
+    context: str = ""
+    looked: list[str] = field(default_factory=list)
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    dollars: float = 0.0
+    kwh: float = 0.0
+    invalid: int = 0
+    repaired: int = 0
+    fallback: bool = False
+    funded: bool = True
+    trouble: list[str] = field(default_factory=list)
+    exchanges: list[Exchange] = field(default_factory=list)
+
+    def columns(self) -> dict:
+        """The decider's columns of the decision record."""
+        plain = ("context", "calls", "tokens_in", "tokens_out", "dollars", "kwh", "invalid", "repaired")
+        return {
+            "choice": self.policy,
+            **{name: getattr(self, name) for name in plain},
+            "looked": ";".join(self.looked),
+            "fallback": self.fallback,
+            "funded": self.funded,
+            "trouble": ";".join(self.trouble),
+            "reasoning": self.reasoning[:300],
+        }
+
+
+@dataclass
+class Episode:
+    """One episode under way: the world, what happened (lines for prompts), and the account."""
+
+    world: World
+    account: Ledger = field(default_factory=Ledger)
+    lines: list[str] = field(default_factory=list)
+    summary: str = ""
+    last: str = ""
+
+    def act(self, decision: Decision) -> dict:
+        """Carry a decision out; returns the environment's columns of the record."""
+        world, state = self.world, self.world.state()
+        step = world.t + 1
+        row = world.step(decision.actor or decision.policy)
+        self.lines.append(interaction_line(step, state, decision.policy, row, world.change(row), world.words))
+        self.last = decision.policy
+        return row
+
+
+class Decider(Protocol):
+    """Anything that picks who acts next."""
+
+    async def decide(self, episode: Episode) -> Decision:
+        """The decision for the episode's next step."""
+        ...

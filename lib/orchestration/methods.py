@@ -1,0 +1,71 @@
+"""The rows of the results tables: orchestrators with their models, controls, references, variations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from lib.params import Params
+from lib.zoo.recipes import REFERENCES, SINGLE
+
+KINDS = ("KO", "TO", "RO")
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the results table. changes: orchestration settings that differ from params.yaml, by name;
+    without: context components left out; budget: dollars per episode."""
+
+    name: str
+    kind: str
+    model: str = ""
+    changes: dict[str, Any] = field(default_factory=dict)
+    without: Sequence[str] = ()
+    budget: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.kind in KINDS) != bool(self.model):
+            raise ValueError(
+                f"{self.name}: {', '.join(KINDS)} need a model, and nothing else has one; got {self.model!r}"
+            )
+
+
+def orchestrators(params: Params) -> list[Method]:
+    """KO, TO and RO with each of the models named in the parameters."""
+    return [Method(f"{kind} {model}", kind, model) for model in params.orchestration.models for kind in KINDS]
+
+
+def controls(domain: str) -> list[Method]:
+    """What the paper compares with (references) and what it does not (everything else)."""
+    plain = [Method(name, "control") for name in ("random", "round-robin", "LinUCB", "greedy look-ahead")]
+    single = [Method(name, "single") for name in SINGLE]
+    references = [Method(name, "reference") for name in REFERENCES[domain]]
+    return [*plain, Method("oracle look-ahead", "control"), *single, *references]
+
+
+def preferences(params: Params, model: str) -> list[Method]:
+    """RO, and greedy look-ahead, under every preference on a grid of the simplex (spec, Going beyond)."""
+    steps = params.orchestration.front - 1
+    grid = [(i, j, steps - i - j) for i, j in product(range(steps + 1), repeat=2) if i + j <= steps]
+    methods = []
+    for point in grid:
+        shown, changes = "-".join(map(str, point)), {"weights": [float(each) for each in point]}
+        methods.append(Method(f"RO {model} {shown}", "RO", model, changes))
+        methods.append(Method(f"greedy look-ahead {shown}", "control", changes=changes))
+    return methods
+
+
+def budgeted(params: Params, model: str) -> list[Method]:
+    """RO under each budget per episode (spec, Going beyond)."""
+    return [Method(f"RO {model} ${b:g}", "RO", model, budget=b) for b in params.orchestration.budgets]
+
+
+def peeking(model: str) -> list[Method]:
+    """Look-ahead that shares the environment's random numbers: what seeing the future would be worth."""
+    changes = {"shared_randomness": True}
+    return [
+        Method(f"RO {model} peeking", "RO", model, changes),
+        Method("greedy look-ahead peeking", "control", changes=changes),
+    ]

@@ -1,0 +1,246 @@
+"""KO, TO and RO: a language model picks the next policy from its context (section 3.2, Table 1).
+
+One class serves all three, because they differ in their components and in how they may look ahead:
+KO asks once; TO may try one policy per reply on copies, one step each, up to k_TO; RO names candidates
+whose rollouts of l steps run side by side, up to k_RO. A reply that cannot be used is sent back once
+with the complaint; then the declared fallback acts. Every call, also a useless one, is accounted for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lib import seeds, store
+from lib.ledger import BudgetExceeded, Entry, Ledger
+from lib.llm.client import Client, Reply
+from lib.llm.errors import ReplyError
+from lib.orchestration import components
+from lib.orchestration.components import Budget, Situation
+from lib.orchestration.decisions import Decision, Episode, Exchange
+from lib.orchestration.replies import Choice, InvalidReply, parse
+from lib.params import OrchestrationSettings
+
+ANSWERED = ("truncated", "refusal", "null_content", "content_filter")  # the model spoke, so it can be asked again
+_LEAST_REPLY = 60  # tokens; with money for less there is no point in asking
+_CHARACTERS = 3  # per token at the least: what a prompt may cost is never underestimated much
+
+
+class Unfunded(Exception):
+    """The episode's budget does not allow the next call."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How an orchestrator may look ahead: policies per decision, policies per reply, steps."""
+
+    limit: int
+    at_once: int
+    steps: int
+
+
+class Orchestrator:
+    """A language model as the decider."""
+
+    def __init__(
+        self,
+        kind: str,
+        model: str,
+        client: Client,
+        settings: OrchestrationSettings,
+        cards: Sequence[Mapping[str, Any]],
+        topic: str,
+        without: Sequence[str] = (),
+        keep: bool = False,
+    ) -> None:
+        """cards: of the menu's policies, in its order; without: components to leave out; keep: whether
+        decisions carry their exchanges. Raises ValueError for an unknown kind or component."""
+        self.components = components.components(kind, without)
+        self.kind, self.model, self.client, self.settings = kind, model, client, settings
+        self.topic, self.keep = topic, keep
+        self.cards, self.without = cards, frozenset(without)
+        self._texts: dict[str, tuple[str, str]] = {}
+        total = sum(settings.weights)
+        self.weights = tuple(weight / total for weight in settings.weights)
+
+    @property
+    def reach(self) -> Reach:
+        """KO looks nowhere, TO one policy and one step at a time, RO several policies l steps (3.2)."""
+        if self.kind == "KO":
+            return Reach(0, 0, 1)
+        if self.kind == "TO":
+            return Reach(self.settings.probes, 1, 1)
+        return Reach(self.settings.candidates, self.settings.candidates, self.settings.lookahead)
+
+    async def decide(self, episode: Episode) -> Decision:
+        """Ask, look ahead as far as the model wants to, and decide."""
+        decision = Decision()
+        try:
+            if self._summary_is_due(episode):
+                await self._summarise(episode, decision)
+            choice = await self._reason(episode, decision)
+        except Unfunded:
+            decision.funded = False
+            decision.policy = episode.last or self.settings.fallback
+            return decision
+        if choice is None:
+            decision.fallback, decision.policy = True, self.settings.fallback
+        else:
+            decision.policy, decision.reasoning = choice.policy, choice.reasoning
+        return decision
+
+    def situation(self, episode: Episode, looked: Sequence[str] = (), results: Sequence[str] = ()) -> Situation:
+        """What the prompt of the next call may show."""
+        world, reach = episode.world, self.reach
+        names = world.menu.names
+        knowledge, tools = self._described(world)
+        return Situation(
+            domain=world.words,
+            kind=self.kind,
+            topic=self.topic,
+            names=names,
+            weights=self.weights,
+            step=world.t + 1,
+            horizon=world.horizon,
+            state=world.state(),
+            recent=episode.lines[-self.settings.memory :] if self.settings.memory else (),
+            summary=episode.summary,
+            results=tuple(results),
+            final=len(looked) >= min(reach.limit, len(names)),
+            limit=reach.limit,
+            steps=reach.steps,
+            budget=self._budget(episode.account),
+            cards=knowledge,
+            tools=tools,
+        )
+
+    def _described(self, world) -> tuple[str, str]:
+        if world.domain not in self._texts:
+            texts = components.knowledge_json(self.cards), components.tools_json(self.cards, world.words)
+            self._texts[world.domain] = texts
+        return self._texts[world.domain]
+
+    def _budget(self, account: Ledger) -> Budget | None:
+        if account.budget is None:
+            return None
+        typical = account.spent / len(account.entries) if account.entries else 0.0
+        return Budget(account.budget, max(account.left, 0.0), typical)
+
+    async def _reason(self, episode: Episode, decision: Decision) -> Choice | None:
+        """The loop of acting, evaluating and refining (3.2); None where no reply could be used."""
+        reach, world, results = self.reach, episode.world, []
+        while True:
+            situation = self.situation(episode, decision.looked, results)
+            untried = [name for name in situation.names if name not in decision.looked]
+            room = 0 if situation.final else min(reach.at_once, reach.limit - len(decision.looked))
+            choice = await self._ask(episode, decision, situation, untried, room)
+            if choice is None or choice.policy is not None:
+                return choice
+            seen = world.look(choice.calls, reach.steps, self.settings.copies, self.settings.shared_randomness)
+            lines = [components.result_line(each, world.words) for each in seen]
+            self._note(decision, "\n".join(lines))
+            results += lines
+            decision.looked += choice.calls
+
+    async def _ask(self, episode, decision: Decision, situation: Situation, untried, room: int) -> Choice | None:
+        """One question, asked again once if the reply is of no use."""
+        parts = components.render(self.components, situation)
+        messages = components.assemble(parts)
+        decision.context = store.sha256_json(messages)[:16]
+        for attempt in range(2):
+            try:
+                reply = await self._call(episode, decision, messages)
+                said = reply.text
+                choice = parse(said, situation.names, untried, room)
+            except InvalidReply as problem:
+                kind, complaint, answered = problem.kind, str(problem), True
+            except ReplyError as problem:
+                kind, complaint, said = problem.kind, f"the reply is unusable ({problem.kind})", problem.text or ""
+                answered = kind in ANSWERED
+            else:
+                decision.repaired += choice.repaired
+                self._keep(decision, parts, said, f"picked {choice.policy}" if choice.policy else "")
+                return choice
+            decision.invalid += 1
+            decision.trouble.append(kind)
+            self._keep(decision, parts, said, f"cannot be used: {complaint}")
+            if attempt or not answered:  # a server that did not answer was asked again by the client already
+                break
+            sent_back = components.correction(complaint, situation.names, situation.final)
+            messages = [
+                *messages,
+                {"role": "assistant", "content": said or "(nothing)"},
+                {"role": "user", "content": sent_back},
+            ]
+        return None
+
+    async def _call(self, episode: Episode, decision: Decision, messages: Sequence[Mapping[str, str]]) -> Reply:
+        """One call, within the episode's budget. Raises ReplyError, or Unfunded without money for it."""
+        world = episode.world
+        seed = int(seeds.key("reply", self.kind, int(world.stream), world.t, decision.calls) % 2**31)
+        who = f"{self.kind} {self.model}"
+        decision.calls += 1
+        try:
+            estimate, most = self._affordable(episode.account, messages)
+            with episode.account.hold(who, estimate):
+                reply = await self.client.chat(self.model, messages, seed=seed, who=who, max_tokens=most)
+        except BudgetExceeded as error:
+            decision.calls -= 1
+            if error.who == who and episode.account.budget is not None:
+                raise Unfunded from error
+            raise  # llm.max_dollars: the run stops here
+        except ReplyError as error:
+            self._account(episode, decision, error.tokens_in, error.tokens_out, error.dollars, error.kwh)
+            raise
+        self._account(episode, decision, reply.tokens_in, reply.tokens_out, reply.dollars, reply.kwh)
+        return reply
+
+    def _affordable(self, account: Ledger, messages: Sequence[Mapping[str, str]]) -> tuple[float, int | None]:
+        """Dollars to set aside and the longest reply that they pay for (None: no limit but the model's)."""
+        if account.budget is None:
+            return 0.0, None
+        model = self.client.settings.models[self.model]
+        characters = sum(len(message["content"]) for message in messages)
+        asking = characters / _CHARACTERS * model.price_in
+        left = account.left - asking
+        most = model.max_tokens if model.price_out == 0 else min(model.max_tokens, int(left / model.price_out))
+        return asking + max(most, _LEAST_REPLY) * model.price_out, max(most, _LEAST_REPLY)
+
+    @staticmethod
+    def _account(episode: Episode, decision: Decision, tokens_in: int, tokens_out: int, dollars: float, kwh: float):
+        decision.tokens_in += tokens_in
+        decision.tokens_out += tokens_out
+        decision.dollars += dollars
+        decision.kwh += kwh
+        episode.account.add(Entry("orchestrator", 1, tokens_in, tokens_out, dollars, kwh=kwh))
+
+    # Long-term memory --------------------------------------------------------------------------
+
+    def _summary_is_due(self, episode: Episode) -> bool:
+        every, t = self.settings.summarise_every, episode.world.t
+        return every > 0 and "mem_l" not in self.without and t > 0 and t % every == 0
+
+    async def _summarise(self, episode: Episode, decision: Decision) -> None:
+        """Let the model fold the last steps into its summary (A.2, Figure 9); without a reply it keeps the old one."""
+        situation = self.situation(episode)
+        last = episode.lines[-self.settings.summarise_every :]
+        messages = components.summary_request(replace(situation, recent=last))
+        try:
+            reply = await self._call(episode, decision, messages)
+        except ReplyError as problem:
+            decision.invalid += 1
+            decision.trouble.append(f"summary_{problem.kind}")
+            return
+        episode.summary = reply.text.strip()
+
+    # For readers -------------------------------------------------------------------------------
+
+    def _keep(self, decision: Decision, parts, said: str, outcome: str) -> None:
+        if self.keep:
+            decision.exchanges.append(Exchange(tuple(parts), said, outcome))
+
+    def _note(self, decision: Decision, outcome: str) -> None:
+        if self.keep:
+            last = decision.exchanges.pop()
+            decision.exchanges.append(Exchange(last.parts, last.reply, outcome))

@@ -1,0 +1,137 @@
+"""Numbers from decision records: the results table, what deciding took, and paired comparisons.
+
+Means over a seed's episodes come first, then mean and interval over seeds, as in `lib.zoo.evaluate`,
+whose measures these tables share. What is new here is the price: calls, tokens and dollars per episode
+(A.6), and how often a model's reply was of no use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from lib import seeds, stats
+from lib.ledger import KG_PER_KWH
+from lib.orchestration.methods import KINDS
+from lib.zoo import evaluate
+
+PRICE = ("calls", "tokens_in", "tokens_out", "dollars")  # per episode
+RATES = ("invalid", "fallback")  # shares of decisions
+
+Rows = dict[str, dict[str, stats.Interval]]
+
+
+def results(record: pd.DataFrame, domain: str) -> Rows:
+    """Every measure of every method, {method: {measure: interval over seeds}}: those of
+    `evaluate.results`, the price per episode and the shares of decisions that went wrong. The oracle in
+    hindsight (best single policy per episode) is added."""
+    table = evaluate.with_oracle(evaluate.episodes(record, domain), domain)
+    rows = evaluate.results(table, domain)
+    for method, part in record.groupby("method"):
+        rows[method] |= _spent(part, domain, method)
+    return rows
+
+
+def _spent(part: pd.DataFrame, domain: str, method: str) -> dict[str, stats.Interval]:
+    episodes = part.groupby("seed")["episode"].nunique()
+    rng = seeds.rng("spent", domain, method)
+    out = {name: part.groupby("seed")[name].sum() / episodes for name in PRICE}
+    wrong = part.assign(invalid=part["invalid"] > 0)
+    out |= {name: wrong.groupby("seed")[name].mean() for name in RATES}
+    return {name: stats.mean_interval(values.to_numpy(dtype=float), rng) for name, values in out.items()}
+
+
+def key(method: str) -> str:
+    """A method's part of a metric's name: `RO.scripted-large`, `greedy-look-ahead`."""
+    kind, _, model = method.partition(" ")
+    if kind in KINDS:
+        return f"{kind}.{model.replace(' ', '-')}"
+    return method.replace(" (hindsight)", "").replace(", ", "-").replace(" ", "-")
+
+
+def metrics(rows: Rows, record: pd.DataFrame, domain: str) -> dict[str, float | str]:
+    """Flat metrics such as `education.RO.scripted-large.length`, with `_lo` and `_hi`, and each method's backend."""
+    backends = record.groupby("method")["backend"].first()
+    out: dict[str, float | str] = {}
+    for method, measured in rows.items():
+        name = f"{domain}.{key(method)}"
+        for measure, interval in measured.items():
+            out |= interval.as_metrics(f"{name}.{measure}")
+        out[f"{name}.backend"] = backends.get(method, "policy")
+    return out
+
+
+def versus(
+    record: pd.DataFrame, domain: str, method: str, rivals: Sequence[str], measures: Sequence[str]
+) -> dict[str, dict[str, stats.Interval]]:
+    """Paired differences method - rival, {rival: {measure: interval}}: the same students, seed by seed.
+
+    measures: `length`, an objective's front column (`mean_performance`), or `utility`, the mean of the
+    front columns. Raises ValueError for a method that is not in the record.
+    """
+    table = evaluate.episodes(record, domain)
+    table["utility"] = table[evaluate.front_columns(domain)].mean(axis=1)
+    missing = sorted({method, *rivals} - set(table["method"]))
+    if missing:
+        raise ValueError(f"not in the record: {missing}; there are {sorted(table['method'].unique())}")
+    means = table.groupby(["method", "seed"])[list(measures)].mean()
+    rng = seeds.rng("versus", domain, method)
+    return {
+        rival: {
+            measure: stats.paired_difference(
+                means.loc[method, measure].to_numpy(), means.loc[rival, measure].to_numpy(), rng
+            )
+            for measure in measures
+        }
+        for rival in rivals
+    }
+
+
+def verdict(difference: stats.Interval, better: str = "higher") -> str:
+    """better, worse or undecided: whether the interval of a difference lies clear of zero."""
+    if not difference.excludes(0):
+        return "undecided"
+    return "better" if (difference.value > 0) == (better == "higher") else "worse"
+
+
+def spent_on(record: pd.DataFrame) -> pd.DataFrame:
+    """What all calls of a record took, by model: calls, tokens, dollars, kWh, kg CO2e."""
+    asked = record[record["model"] != ""]
+    sums = asked.groupby(["model", "backend"])[["calls", "tokens_in", "tokens_out", "dollars", "kwh"]].sum()
+    return sums.assign(kg_co2e=sums["kwh"] * KG_PER_KWH).reset_index()
+
+
+def per_decision(record: pd.DataFrame, methods: Sequence[str]) -> dict[str, Mapping[str, float]]:
+    """Mean tokens in, tokens out and calls of a decision, and mean steps of an episode, by method."""
+    out = {}
+    for method in methods:
+        part = record[record["method"] == method]
+        steps = len(part) / len(part.groupby(["seed", "episode"]))
+        out[method] = {**part[["tokens_in", "tokens_out", "calls"]].mean().to_dict(), "steps": steps}
+    return out
+
+
+def preference_points(record: pd.DataFrame, weights: Mapping[str, Sequence[float]], domain: str) -> pd.DataFrame:
+    """One row per preference, maker and seed: method (without its preference), weights, seed, the mean of
+    each objective, length. weights: full method name -> its preference."""
+    table = evaluate.episodes(record, domain)
+    columns = dict(zip(evaluate.front_columns(domain), evaluate.OBJECTIVES[domain], strict=True))
+    means = table.groupby(["method", "seed"])[[*columns, "length"]].mean().rename(columns=columns).reset_index()
+    means.insert(1, "weights", [tuple(np.asarray(weights[m]) / sum(weights[m])) for m in means["method"]])
+    means["method"] = [name.rsplit(" ", 1)[0] for name in means["method"]]
+    return means
+
+
+def budget_points(record: pd.DataFrame, budgets: Mapping[str, float | None], domain: str) -> pd.DataFrame:
+    """One row per budget and seed: method, budget (dollars per episode; nan: none), seed, dollars spent,
+    quality (mean of the objectives), length, funded (share of decisions that were paid for)."""
+    table = evaluate.episodes(record, domain).set_index(["method", "seed"])
+    table["quality"] = table[evaluate.front_columns(domain)].mean(axis=1)
+    means = table.groupby(level=[0, 1])[["quality", "length"]].mean()
+    spent = record.groupby(["method", "seed"]).agg(dollars=("dollars", "sum"), funded=("funded", "mean"))
+    spent["dollars"] /= record.groupby(["method", "seed"])["episode"].nunique()
+    out = means.join(spent).reset_index()
+    out.insert(1, "budget", [budgets[m] if budgets[m] is not None else np.nan for m in out["method"]])
+    return out

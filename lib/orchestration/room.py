@@ -1,0 +1,101 @@
+"""The MiniGrid domain for orchestrators: its words, and how a robot's state reads (A.5).
+
+The paper prints no MiniGrid prompts; this is a symbolic state with what the robot sees and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from lib.envs.batch import BatchedEnv, Transition
+from lib.envs.grid_batch import GridBatch
+from lib.envs.layouts import PIECES
+from lib.orchestration.world import Domain, Rollout, World
+
+WORDS = Domain(
+    name="minigrid",
+    role="You steer a robot in a small walled room",
+    task="take the next step in a room with a goal, lava and two pieces of gold",
+    objectives={
+        "goal": "reach the goal square; the episode ends there",
+        "no-lava": "never step onto lava; the episode ends there, and badly",
+        "gold": "pick up both pieces of gold before the end",
+    },
+    actions={
+        "left": "turn left",
+        "right": "turn right",
+        "forward": "move one cell ahead",
+        "pickup": "pick up the gold in front",
+        "drop": "put down what is carried (nothing ever is)",
+        "toggle": "open what is in front (nothing can be)",
+    },
+    seen="the square of 7 x 7 cells in front of the robot, without a compass",
+    unit="robot",
+)
+
+
+class RoomWorld(World):
+    """One composite room; rewards are shares of the episode, so they add up over steps."""
+
+    words = WORDS
+    task = "composite"
+    per_step = False
+    env: GridBatch
+
+    @property
+    def horizon(self) -> int:
+        return self.params.minigrid.horizon
+
+    def facts(self) -> dict[str, float | str]:
+        seen = self.env.describe(0)
+        x, y = seen["position"]
+        return {"x": x, "y": y, "heading": seen["heading"], "gold_left": seen["gold_left"]}
+
+    def features(self) -> np.ndarray:
+        seen = self.env.describe(0)
+        near = [1 - _distance(seen, name) / 8 for name in SOUGHT]
+        in_front = [float(seen["in_front"] == name) for name in SOUGHT]
+        return np.array([1.0, *near, *in_front, seen["gold_left"] / PIECES, seen["steps_left"] / self.horizon])
+
+    def state(self) -> dict[str, str]:
+        seen = self.env.describe(0)
+        column, row = seen["position"]
+        return {
+            "position": f"column {column}, row {row} of 4 x 4, heading {seen['heading']}",
+            "in front": seen["in_front"],
+            "in view": "; ".join(_place(thing) for thing in seen["in_view"]) or "nothing but floor and walls",
+            "gold left": str(seen["gold_left"]),
+            "steps left": str(seen["steps_left"]),
+        }
+
+    def outcome(self, result: Transition) -> dict[str, float | str]:
+        return {name: float(values[0]) for name, values in self.env.outcomes.items()}
+
+    def extra(self, env: BatchedEnv, result: Transition) -> dict[str, np.ndarray]:
+        return {"goal": env.outcomes["success"].copy(), "lava": env.outcomes["lava"].copy()}
+
+    def tell(self, rollout: Rollout, candidate: int) -> tuple[str, str]:
+        alive = rollout.alive[:, candidate]
+        ends = {name: (rollout.extra[name][:, candidate] & alive).any(axis=0).mean() for name in ("goal", "lava")}
+        return "", f"goal in {ends['goal']:.0%} and lava in {ends['lava']:.0%} of copies"
+
+    def change(self, row: Mapping[str, float | str]) -> str:
+        if row["success"]:
+            return "reached the goal"
+        return "stepped onto lava" if row["lava"] else f"gold left {PIECES * (1 - row['gold']):.0f}"
+
+
+SOUGHT = ("goal", "lava", "gold")
+
+
+def _distance(seen: Mapping, what: str) -> int:
+    """Cells to the nearest one in view; 8 where there is none."""
+    return min((each["ahead"] + abs(each["right"]) for each in seen["in_view"] if each["what"] == what), default=8)
+
+
+def _place(thing: Mapping) -> str:
+    right = thing["right"]
+    side = f"{abs(right)} to the {'right' if right > 0 else 'left'}" if right else "straight"
+    return f"{thing['what']} {thing['ahead']} ahead, {side}"

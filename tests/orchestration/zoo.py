@@ -1,0 +1,121 @@
+"""A tiny zoo without training, worlds made of it, and the plain way to look ahead.
+
+The networks are those of the recipes. Their first weights are scaled so that what is seen matters, and
+each policy leans to actions of its own, so that the three differ as trained ones do.
+"""
+
+import copy
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import torch
+
+from lib import params, seeds
+from lib.envs import make_education_rules
+from lib.envs.education import Education
+from lib.envs.grid import GridRoom
+from lib.orchestration.domains import WORLDS
+from lib.orchestration.world import Menu, World
+from lib.zoo import evaluate
+from lib.zoo.cards import make_card
+from lib.zoo.networks import initial
+from lib.zoo.policies import Policy
+from lib.zoo.recipes import ACTIONS, SINGLE, recipes
+
+torch.set_num_threads(1)  # networks as small as these only wait for a second thread
+
+SMOKE = params.load("smoke")
+DOMAINS = ("education", "minigrid")
+TASK = {"education": "student", "minigrid": "composite"}
+STREAM = {"education": "education", "minigrid": "grid"}  # names of the single environments' random streams
+LEANING = {
+    "education": {"SO-d1": ("challenge",), "SO-d2": ("failed",), "SO-d3": ("easy",)},
+    "minigrid": {"SO-d1": ("forward", "left"), "SO-d2": ("forward", "right"), "SO-d3": ("forward", "pickup")},
+}
+
+
+def policy(domain: str, name: str, actions: Sequence[str], strength: float) -> Policy:
+    """A policy that leans to `actions`: by 1 a little, by 1,000 it does nothing else."""
+    network = next(recipe for recipe in recipes(SMOKE, domain) if recipe.name == "SO-d1").network
+    parameters = initial(network, "tests", name, seed=3)
+    parameters["action_net.weight"] *= 60
+    parameters["action_net.bias"] += strength * np.isin(ACTIONS[domain], actions).astype(np.float32)
+    return Policy(name, domain, network, parameters, {})
+
+
+def always(domain: str, action: str, name: str | None = None) -> Policy:
+    """The policy that does one thing whatever it sees."""
+    return policy(domain, name or f"always {action}", (action,), 1_000.0)
+
+
+@cache
+def policies(domain: str) -> dict[str, Policy]:
+    """The policies that orchestrators choose from."""
+    return {name: policy(domain, name, LEANING[domain][name], 1.0) for name in SINGLE}
+
+
+@cache
+def menu(domain: str) -> Menu:
+    return Menu(policies(domain))
+
+
+@cache
+def cards(domain: str) -> list[dict]:
+    """The cards of the menu, made from episodes as a trained zoo's are."""
+    few = SMOKE.model_copy(update={"zoo": SMOKE.zoo.model_copy(update={"episodes": 8})})
+    record = evaluate.evaluate(
+        few, evaluate.actors({n: [p] for n, p in policies(domain).items()}), domain, TASK[domain]
+    )
+    return [make_card(record, domain, name).model_dump() for name in SINGLE]
+
+
+def world(domain: str, seed: int = 0, of: Sequence[Policy] | None = None) -> World:
+    """A new episode, the one that the single environment has when it is reset with `seed`."""
+    chosen = menu(domain) if of is None else Menu({each.name: each for each in of})
+    return WORLDS[domain](SMOKE, chosen, seeds.key(STREAM[domain], seed=seed))
+
+
+def played(domain: str, seed: int, steps: int) -> World:
+    """An episode after `steps` steps of the menu's policies in turn, or before its end if that is sooner."""
+    now = world(domain, seed)
+    for step in range(steps):
+        later = clone(now)
+        later.step(later.menu.names[step % 3])
+        if later.done:
+            break
+        now = later
+    return now
+
+
+def clone(of: World) -> World:
+    """A world that goes on as the original would, without touching it."""
+    return copy.deepcopy(of, {id(of.menu): of.menu, id(of.params): of.params})
+
+
+# Looking ahead the plain way: one copied single environment at a time, one observation at a time ---------
+
+
+def single(domain: str, seed: int, actions: Sequence[int] = ()) -> tuple[Education | GridRoom, np.ndarray]:
+    """The single environment of `world(domain, seed)` after `actions`, and what it shows."""
+    env = Education(make_education_rules(SMOKE.education)) if domain == "education" else GridRoom("composite")
+    observation, _ = env.reset(seed=seed)
+    for action in actions:
+        observation = env.step(int(action))[0]
+    return env, observation
+
+
+def rollout(env, observation, actor: Policy, steps: int, key: np.uint64) -> tuple[np.ndarray, list[int]]:
+    """The rewards (t, 3) and the actions of one policy on a copy of `env` with the random numbers of `key`."""
+    env = copy.deepcopy(env)
+    env._key = key
+    draws = seeds.uniform(seeds.next_key(key ^ np.uint64(0xAC7)), np.arange(steps))
+    rewards, actions = [], []
+    for draw in draws:
+        action = int(actor.act(observation[None], draw[None])[0])
+        observation, reward, terminated, truncated, _ = env.step(action)
+        rewards.append(reward)
+        actions.append(action)
+        if terminated or truncated:
+            break
+    return np.array(rewards), actions
