@@ -29,10 +29,9 @@ def estimate(settings: LLMSettings, plan: Sequence[Planned]) -> pd.DataFrame:
         dollars = each.tokens_in * model.price_in + each.tokens_out * model.price_out
         rows.append([each.model, model.backend, each.calls, each.tokens_in, each.tokens_out, dollars])
     table = pd.DataFrame(rows, columns=["model", "backend", "calls", "tokens in", "tokens out", "dollars"])
-    paid = table[table["backend"] == "endpoint"].sum(numeric_only=True)
-    total = {"model": "paid to endpoints", "backend": "", **paid.astype({"calls": int}).to_dict()}
-    total |= {name: int(paid[name]) for name in ("calls", "tokens in", "tokens out")}
-    return pd.concat([table, pd.DataFrame([total])], ignore_index=True)
+    paid = table[table["backend"] == "endpoint"]
+    sums = {name: paid[name].sum() for name in ("calls", "tokens in", "tokens out", "dollars")}
+    return pd.concat([table, pd.DataFrame([{"model": "paid to endpoints", "backend": "", **sums}])], ignore_index=True)
 
 
 def announcement(settings: LLMSettings, plan: Sequence[Planned]) -> str:

@@ -56,7 +56,8 @@ STRENGTHS = {
     "scripted-large": Strength(window=None, noise=0.01, breaks=0.005, tries=None, recalls=True),
 }
 
-# How evidence is weighed. Decisions of ours, made before any result was seen.
+# How evidence is weighed. Decisions of ours, fitted to nothing.
+ALIKE = 1 / 3  # importance of an objective whose own is out of sight: one of three
 PROGRESS = 1 / 3  # what progress counts beside the objectives: as much as one of three
 STRIDE = 0.2  # mastery gained in one step that counts as full progress: one level of difficulty
 CARD = 4.0  # steps of one's own that a card is worth
@@ -296,16 +297,15 @@ def worth(trial: Trial, importance: Mapping[str, float]) -> float:
     """One number for what a policy did: rewards weighed by importance, progress, and what must not happen.
 
     Progress is mastery gained per step, full at STRIDE. For an objective called no-X the share of copies
-    that met X is taken off. Objectives of unknown importance count alike.
+    that met X is taken off. Objectives of unknown importance count ALIKE.
     """
-    known = sum(importance.values()) / len(importance) if importance else 1 / max(len(trial.rewards), 1)
-    value = sum(importance.get(name, known) * reward for name, reward in trial.rewards.items())
+    value = sum(importance.get(name, ALIKE) * reward for name, reward in trial.rewards.items())
     gained = _CHANGE.search(trial.change)
     if gained:
         value += PROGRESS * float(gained[1]) / (STRIDE * trial.steps)
     for name in trial.rewards:
         if name.startswith("no-"):
-            value -= importance.get(name, known) * _percent(trial.change, f"{name[3:]} in ")
+            value -= importance.get(name, ALIKE) * _percent(trial.change, f"{name[3:]} in ")
     return value
 
 
@@ -435,7 +435,7 @@ def _occasion(name: str, view: View) -> float:
     for objective in card.objectives:
         distances = [far for thing, far in cells if thing == objective.removeprefix("no-")]
         if distances:
-            bonus += NEARBY * view.importance.get(objective, 1 / 3) / (1 + min(distances))
+            bonus += NEARBY * view.importance.get(objective, ALIKE) / (1 + min(distances))
     return bonus
 
 

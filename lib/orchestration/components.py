@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from lib.orchestration.world import Domain, Foresight
 
@@ -72,7 +72,7 @@ class Component:
 
     def render(self, situation: Situation) -> str:
         """The section's text. Raises jinja2.UndefinedError for a template that asks for more than there is."""
-        return _template(self.template).render(vars(situation)).strip()
+        return template(self.template).render(vars(situation)).strip()
 
 
 QUERY = Component("query", "user", "query.md", "the request of this step")
@@ -126,12 +126,12 @@ def assemble(parts: Sequence[Part]) -> list[dict[str, str]]:
 
 def summary_request(situation: Situation) -> list[dict[str, str]]:
     """The messages that ask for a new running summary (A.2, Figure 9)."""
-    return [{"role": "user", "content": _template("summary.md").render(vars(situation)).strip()}]
+    return [{"role": "user", "content": template("summary.md").render(vars(situation)).strip()}]
 
 
 def correction(problem: str, names: Sequence[str], final: bool) -> str:
     """What is sent back after a reply that cannot be used."""
-    return _template("correction.md").render(problem=problem, names=names, final=final).strip()
+    return template("correction.md").render(problem=problem, names=names, final=final).strip()
 
 
 def knowledge_json(cards: Sequence[Mapping[str, Any]]) -> str:
@@ -179,6 +179,7 @@ def _short(value: Any) -> Any:
 
 
 @lru_cache
-def _template(name: str):
+def template(name: str) -> Template:
+    """A template of this room by file name; one that asks for what it is not given fails."""
     loader = FileSystemLoader(TEMPLATES)
     return Environment(loader=loader, undefined=StrictUndefined, autoescape=False).get_template(name)

@@ -28,7 +28,7 @@ from lib import seeds
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.orchestration import replies
-from lib.orchestration.components import _template
+from lib.orchestration.components import template
 from lib.orchestration.orchestrators import ANSWERED
 from lib.orchestration.replies import InvalidReply
 from lib.orchestration.student import WORDS
@@ -130,8 +130,8 @@ async def judge(
     method = _only_method(log)
     messages = prompt(log, education, shown)
     cast = await asyncio.gather(*(_vote(client, model, messages, sample) for sample in range(votes)))
-    read = min(shown, log.groupby(["seed", "episode"]).ngroups)
-    return Verdict(method, model, client.settings.models[model].backend, read, tuple(cast))
+    episodes = min(shown, log.groupby(["seed", "episode"]).ngroups)
+    return Verdict(method, model, client.settings.models[model].backend, episodes, tuple(cast))
 
 
 def table(verdicts: Sequence[Verdict]) -> pd.DataFrame:
@@ -170,7 +170,7 @@ def prompt(log: pd.DataFrame, education: EducationSettings, shown: int = SHOWN) 
         "fallbacks": any(steps["fallback"].any() for steps in kept),
     }
     return [
-        {"role": role, "content": _template(f"judge_{role}.md").render(context).strip()} for role in ("system", "user")
+        {"role": role, "content": template(f"judge_{role}.md").render(context).strip()} for role in ("system", "user")
     ]
 
 
@@ -221,7 +221,7 @@ async def _vote(client: Client, model: str, messages: Sequence[Mapping[str, str]
         trouble.append(kind)
         if not answered:
             break
-        sent_back = _template("judge_correction.md").render(problem=complaint, names=CRITERIA).strip()
+        sent_back = template("judge_correction.md").render(problem=complaint, names=CRITERIA).strip()
         messages = [
             *messages,
             {"role": "assistant", "content": said or "(nothing)"},
@@ -238,9 +238,19 @@ def _cast(scores: Scores | None, took: Sequence[Any], trouble: Sequence[str]) ->
 
 def read(text: str) -> Scores:
     """The scores in a reply. Raises InvalidReply, whose message says what was wrong with it."""
-    content, _ = replies._object(text)
+    content, _ = replies.one_object(text)
     try:
         return Scores.model_validate(content)
     except ValidationError as error:
         said = "; ".join(f"field {'.'.join(map(str, each['loc']))!r}: {each['msg']}" for each in error.errors())
         raise InvalidReply("wrong_fields", said) from None
+
+
+def metrics(verdicts: Sequence[Verdict]) -> dict[str, float | str]:
+    """`judge.RO.scripted-large.adaptivity` and so on, the medians; scores that were all lost are left out."""
+    out: dict[str, float | str] = {}
+    for verdict in verdicts:
+        name = f"judge.{verdict.method.replace(' ', '.', 1).replace(' ', '-')}"
+        out |= {f"{name}.{key}": value for key, value in verdict.medians.items() if value == value}
+        out |= {f"{name}.backend": verdict.backend, f"{name}.invalid_votes": verdict.invalid}
+    return out

@@ -63,7 +63,7 @@ def parse(text: str, names: Sequence[str], untried: Sequence[str] = (), limit: i
     names: all policies; untried: those that may still be looked at; limit: how many of them in one
     reply (0: the model must decide now). Raises InvalidReply, whose message says what was wrong.
     """
-    content, repaired = _object(text)
+    content, repaired = one_object(text)
     try:
         fields = _Fields.model_validate(content)
     except ValidationError as error:
@@ -101,7 +101,7 @@ def _known(name: str, names: Sequence[str]) -> str:
     return name
 
 
-def _object(text: str) -> tuple[dict[str, Any], bool]:
+def one_object(text: str) -> tuple[dict[str, Any], bool]:
     """The one JSON object in a reply, and whether it had to be mended."""
     if len(text) > LONGEST:
         raise InvalidReply("too_long", f"the reply has {len(text)} characters; {LONGEST} are read")

@@ -135,3 +135,13 @@ def budget_points(record: pd.DataFrame, budgets: Mapping[str, float | None], dom
     out = means.join(spent).reset_index()
     out.insert(1, "budget", [budgets[m] if budgets[m] is not None else np.nan for m in out["method"]])
     return out
+
+
+def budget_metrics(curve: pd.DataFrame) -> dict[str, stats.Interval]:
+    """`education.budget.0.03.quality` and so on: quality, length, dollars and funded by budget, over seeds."""
+    out = {}
+    for budget, part in curve.groupby("budget"):
+        for name in ("quality", "length", "dollars", "funded"):
+            rng = seeds.rng("budget metrics", name, str(budget))
+            out[f"education.budget.{budget:g}.{name}"] = stats.mean_interval(part[name].to_numpy(dtype=float), rng)
+    return out

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+import torch
 
 from lib import params as parameters
 from lib import seeds, store, sweep
@@ -32,6 +33,7 @@ from lib.orchestration.components import assemble, render
 from lib.orchestration.controls import Always, Greedy, LinUCB, Random, RoundRobin
 from lib.orchestration.decisions import Decider, Decision, Episode
 from lib.orchestration.domains import WORLDS
+from lib.orchestration.judge import Verdict, judge
 from lib.orchestration.methods import KINDS, Method, orchestrators
 from lib.orchestration.orchestrators import Orchestrator
 from lib.orchestration.world import Menu, World
@@ -46,15 +48,9 @@ Result = TypeVar("Result")
 RUNS = ROOT / "data/runs/orchestration"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "orchestration"  # of the cassette and of the purse
-_SOURCES = ("lib/envs", "lib/seeds.py", "lib/llm", "lib/orchestration")  # decide a decision
-_NEUTRAL = {
-    "models": ["-"],
-    "judge": "-",
-    "episodes": 1,
-    "jobs": None,
-    "front": 2,
-    "budgets": [1.0],
-}  # change no decision
+_AFTERWARDS = ("judge", "results", "replay")  # modules and templates that look at decisions and make none
+# Settings that change no decision stand in a cell with one value each.
+_NEUTRAL = {"models": ["-"], "judge": "-", "episodes": 1, "jobs": None, "front": 2, "budgets": [1.0]}
 
 
 def plan(params: Params, zoo: str | Path = train.ZOO) -> list[Planned]:
@@ -143,14 +139,13 @@ def run(
 
 def cells(params: Params, domain: str, methods: Sequence[Method], zoo: str | Path = train.ZOO) -> list[sweep.Cell]:
     """One cell per method and seed; its settings are all that decides the result."""
-    sources = store.sha256_sources(*(ROOT / place for place in _SOURCES), *(ROOT / _TEMPLATES).glob("*.md"))
     common = {
         "domain": domain,
         "education": params.education.model_dump(),
         "minigrid": params.minigrid.model_dump(),
         "orchestration": params.orchestration.model_dump() | _NEUTRAL,
         "episodes": params.orchestration.episodes,
-        "sources": sources,
+        "sources": _sources(),
         "zoo": _zoo_digest(domain, zoo),
     }
     return [
@@ -163,7 +158,11 @@ def cells(params: Params, domain: str, methods: Sequence[Method], zoo: str | Pat
     ]
 
 
-_TEMPLATES = "lib/orchestration/templates"
+def _sources() -> str:
+    """One hash of the code and the templates that decide a decision."""
+    room = [*(ROOT / "lib/orchestration").glob("*.py"), *(ROOT / "lib/orchestration/templates").glob("*.md")]
+    deciding = [path for path in room if not path.name.startswith(_AFTERWARDS)]
+    return store.sha256_sources(ROOT / "lib/envs", ROOT / "lib/seeds.py", ROOT / "lib/llm", *deciding)
 
 
 def _model(params: Params, method: Method) -> dict[str, Any] | None:
@@ -181,9 +180,6 @@ def _zoo_digest(domain: str, zoo: str | Path) -> str:
 
 def decide_cell(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, int]:
     """Play one method's episodes under one seed; leaves `record.parquet` in `folder`."""
-    import torch
-
-    torch.set_num_threads(1)
     parts = finish(Bench(cell.settings, means).play(folder, progress))
     record = pd.concat(parts, ignore_index=True)
     store.write_parquet(folder / "record.parquet", record)
@@ -196,18 +192,14 @@ class Bench:
     """One cell at work: the zoo of its seed, its decider, its worlds."""
 
     def __init__(self, settings: dict[str, Any], means: Means) -> None:
+        torch.set_num_threads(1)  # the matrices are small: a second thread only waits
         self.settings, self.means = settings, means
         self.domain, self.seed = settings["domain"], settings["seed"]
-        given = settings["method"]
-        self.method = Method(
-            **{**given, "changes": tuple(map(tuple, given["changes"])), "without": tuple(given["without"])}
-        )
+        self.method = Method(**settings["method"])
         rooms = {name: settings[name] for name in Environments.model_fields}
         self.params = parameters.validate(rooms, Environments, "a cell")
-        changed = {
-            name: list(value) if isinstance(value, tuple | list) else value for name, value in self.method.changes
-        }
-        self.orchestration = parameters.validate(settings["orchestration"] | changed, OrchestrationSettings, "a cell")
+        orchestration = settings["orchestration"] | self.method.changes
+        self.orchestration = parameters.validate(orchestration, OrchestrationSettings, "a cell")
         self.policies = _policies(means.zoo, self.domain, self.seed)
         self.menu = Menu({name: self.policies[name] for name in SINGLE})
 
@@ -307,14 +299,30 @@ def watch(
     return finish(play())
 
 
+def try_out(params: Params, domain: str, decider: Decider, zoo: str | Path = train.ZOO) -> float:
+    """Mean length of the episodes of all seeds with a decider of one's own."""
+    lengths = []
+    for cell in cells(params, domain, [Method("own", "control")], zoo):
+        bench = Bench(cell.settings, Means(params.llm.model_dump(), str(zoo)))
+        streams = evaluation_streams(domain, cell.settings["seed"], cell.settings["episodes"])
+        lengths += [len(finish(bench.episode(decider, number, stream))) for number, stream in enumerate(streams)]
+    return float(np.mean(lengths))
+
+
 def finish(work: Coroutine[Any, Any, Result]) -> Result:
     """The result of a coroutine, also where an event loop runs already, as it does in a notebook."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _in_event_loop():
         return asyncio.run(work)
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 @cache
@@ -335,3 +343,17 @@ def make_client(
 def _export(settings: LLMSettings, cassettes: str | Path) -> None:
     if settings.cassette == "record" and any(m.backend == "endpoint" for m in settings.models.values()):
         Cassette(Path(cassettes), NAME, "record").export()
+
+
+def judged(params: Params, record: pd.DataFrame, methods: Sequence[str]) -> list[Verdict]:
+    """What the judge of the parameters makes of each method's decisions in education (4.2.3)."""
+
+    async def ask() -> list[Verdict]:
+        async with make_client(params.llm) as client:
+            logs = [record[record["method"] == method] for method in methods]
+            return [await judge(client, params.orchestration.judge, log, params.education) for log in logs]
+
+    try:
+        return finish(ask())
+    finally:
+        _export(params.llm, CASSETTES)

@@ -152,7 +152,7 @@ class Broke(Client):
 
 def test_the_hard_stop_keeps_finished_episodes_and_a_rerun_pays_only_for_the_rest(monkeypatch, tmp_path, trained):
     method = Method("KO odd", "KO", SCRIPTED)
-    settings = small(zoo={"seeds": 3 - 1}, education={"horizon": 8}, orchestration={"episodes": 1})
+    settings = small(zoo={"seeds": 2}, education={"horizon": 8}, orchestration={"episodes": 1})
     server = Server(completion(GOOD))
     monkeypatch.setattr(study, "make_client", lambda llm, *_: Broke(llm, {"scripted": server}))
     Broke.asked = 30 - 12  # the first cell of about eight decisions ends, the second does not

@@ -11,8 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lib import params, store, sweep
-from lib.ledger import BudgetExceeded
+from lib import params, store
 from lib.orchestration import methods, results, study
 from lib.orchestration.methods import Method
 from lib.params import ROOT
@@ -115,24 +114,32 @@ import sys
 from pathlib import Path
 from lib.orchestration import study
 from tests.orchestration.test_study import every, small
-study.run(small(orchestration={"episodes": 6, "jobs": 2}), "education", every("education"), Path(sys.argv[1]), Path(sys.argv[2]))
+runs, zoo = map(Path, sys.argv[1:])
+study.run(small(orchestration={"episodes": 6, "jobs": 2}), "education", every("education"), runs, zoo)
 """
+
+
+def kill_after(files: int, runs: Path, trained: Path) -> None:
+    """Run the study in a process of its own and kill the whole group once `files` results lie there."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(runs), str(trained)],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while len(list(runs.rglob("*.parquet"))) < files and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert child.poll() is None, "the study ended before it could be killed"
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 def test_a_killed_study_goes_on_and_ends_with_the_same_record(trained, tmp_path):
     settings = small(orchestration={"episodes": 6, "jobs": 2})
     undisturbed = study.run(settings, "education", every("education"), tmp_path / "whole", trained)
-    runs, left = tmp_path / "killed", []
-    for delay in (6.0, 7.0):
-        child = subprocess.Popen(
-            [sys.executable, "-c", KILLED, str(runs), str(trained)],
-            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        time.sleep(delay)
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        left.append(len(list(runs.rglob("*.parquet"))))
+    runs = tmp_path / "killed"
+    for files in (2, 12):
+        kill_after(files, runs, trained)
     resumed = study.run(settings, "education", every("education"), runs, trained)
     pd.testing.assert_frame_equal(undisturbed, resumed)
     assert not list(runs.rglob("episode-*.parquet"))
@@ -157,8 +164,9 @@ def test_preferences_and_peeking_reach_the_decisions(trained, tmp_path):
     points = results.preference_points(record, {m.name: m.changes["weights"] for m in asked}, "education")
     assert set(points["method"]) == {f"RO {SCRIPTED}", "greedy look-ahead"}
     greedy = points[points["method"] == "greedy look-ahead"].groupby("weights")[["aptitude", "performance"]].mean()
-    assert greedy.loc[(1.0, 0.0, 0.0), "aptitude"] > greedy.loc[(0.0, 0.0, 1.0), "aptitude"]
-    assert greedy.loc[(0.0, 0.0, 1.0), "performance"] > greedy.loc[(1.0, 0.0, 0.0), "performance"]
+    means = {weights: dict(row) for weights, row in greedy.iterrows()}
+    bold, safe = means[1.0, 0.0, 0.0], means[0.0, 0.0, 1.0]
+    assert bold["aptitude"] > safe["aptitude"] and safe["performance"] > bold["performance"]
 
 
 def test_watching_an_episode_shows_what_the_record_holds(trained, tmp_path):
@@ -191,6 +199,3 @@ def test_metrics_have_documented_keys_and_a_backend(trained, tmp_path):
         and flat["education.greedy-look-ahead.backend"] == "policy"
     )
     json.dumps(flat)
-
-
-__all__ = ["BudgetExceeded", "sweep"]

@@ -1,0 +1,89 @@
+"""What deciding costs apart from the model: look-ahead through the twin, prompts, replies.
+
+The plain look-ahead copies the single environment (Education or GridRoom) once per policy and copy, and
+asks the policy for one action at a time. Goals: the twin 10x as fast; a prompt made and a reply read
+within a millisecond.
+"""
+
+import time
+
+import numpy as np
+import pytest
+
+from lib import seeds
+from lib.orchestration.components import assemble, components, render
+from lib.orchestration.replies import parse
+from tests.orchestration import zoo
+from tests.orchestration.test_components import situation
+
+GOAL = 10.0  # times as fast as the plain look-ahead
+COPIES = 8
+MILLISECOND = 1.0  # for a prompt and a reply
+REPLIES = {
+    "KO": '{"reasoning": "mastery has not moved for three steps, and gaps are open", "policy": "SO-d2"}',
+    "TO": '```json\n{"reasoning": "not tried yet", "call": "SO-d2"}\n```',
+    "RO": "{'reasoning': 'simulate all of them', 'call': ['SO-d1', 'SO-d2', 'SO-d3'],}",
+}
+
+
+def milliseconds(work, cases, repeats: int) -> float:
+    """The least time that all `cases` took, per case: noise only ever slows a round."""
+    rounds = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        for case in cases:
+            work(*case)
+        rounds.append(time.perf_counter() - began)
+    return 1_000 * min(rounds) / len(cases)
+
+
+def states(domain: str, count: int = 6):
+    """Worlds early in their episodes, each with its single environment and what that shows."""
+    for seed in range(40):
+        world = zoo.world(domain, seed)
+        actions = [world.step("SO-d2")["action"] for _ in range(2)]
+        far = world.facts()["mastery"] <= 0.5 if domain == "education" else not world.done
+        if far and world.t == 2 and count:
+            count -= 1
+            yield world, *zoo.single(domain, seed, actions)
+
+
+@pytest.mark.parametrize("steps", [3, 5])
+@pytest.mark.parametrize("domain", zoo.DOMAINS)
+def test_looking_ahead_through_the_twin_is_ten_times_as_fast(domain, steps):
+    names, policies = zoo.menu(domain).names, zoo.policies(domain)
+    cases = list(states(domain))
+
+    taken = []
+
+    def plain(world, env, observation):
+        for name in names:
+            for key in seeds.keys("look-ahead", int(world.stream), world.t, n=COPIES):
+                taken.append(len(zoo.rollout(env, observation, policies[name], steps, key)[1]) / steps)
+
+    def twin(world, env, observation):
+        world.look(names, steps, COPIES)
+
+    milliseconds(twin, cases, 1)  # the copies are made once
+    slow, fast = milliseconds(plain, cases, 3), milliseconds(twin, cases, 15)
+    print(
+        f"\n{domain}, 3 policies, {COPIES} copies, {steps} steps ({np.mean(taken):.0%} of them before an end): "
+        f"{fast:.2f} ms, plain {slow:.1f} ms, {slow / fast:.1f}x"
+    )
+    assert slow >= GOAL * fast
+
+
+@pytest.mark.parametrize("kind", REPLIES)
+@pytest.mark.parametrize("domain", zoo.DOMAINS)
+def test_a_prompt_is_made_and_a_reply_read_within_a_millisecond(domain, kind):
+    world = zoo.world(domain)
+    now, parts = situation(world, kind), components(kind)
+    lengths = []
+
+    def decide(_):
+        lengths.append(sum(len(message["content"]) for message in assemble(render(parts, now))))
+        parse(REPLIES[kind], now.names, now.names, 3)
+
+    took = milliseconds(decide, [(None,)] * 100, 5)
+    print(f"\n{domain} {kind}: {took:.3f} ms for {lengths[0]:,} characters")
+    assert took <= MILLISECOND

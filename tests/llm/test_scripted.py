@@ -1,0 +1,503 @@
+"""The stand-ins: they read the prompt and nothing else, differ as STRENGTHS says, and answer every kind of prompt."""
+
+import ast
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import lib.envs.education
+from lib import seeds
+from lib.llm import scripted
+from lib.llm.scripted import STRENGTHS, Trial, View, answer, respond
+from lib.orchestration import components, replies
+from lib.orchestration.components import Budget, Situation
+from lib.orchestration.world import Foresight
+from tests.orchestration import zoo
+
+LARGE = STRENGTHS["scripted-large"]
+NAMES = ("SO-d1", "SO-d2", "SO-d3")
+
+
+@cache
+def situation(domain: str, kind: str, steps: int = 4, looked: int = 0, limit: int = 3) -> Situation:
+    """A real step of a real episode of the tiny zoo, after `looked` policies were tried."""
+    world, lines = zoo.played(domain, 1, steps), []
+    past = zoo.world(domain, 1)
+    for step in range(world.t):
+        state, name = past.state(), past.menu.names[step % 3]
+        row = past.step(name)
+        lines.append(components.interaction_line(step + 1, state, name, row, past.change(row), past.words))
+    names, ahead = world.menu.names, 3 if kind == "RO" else 1
+    seen = world.look(names[:looked], ahead, 4) if looked else []
+    return Situation(
+        domain=world.words,
+        kind=kind,
+        topic="Linear Algebra",
+        names=names,
+        weights=(1 / 3,) * 3,
+        step=world.t + 1,
+        horizon=world.horizon,
+        state=world.state(),
+        recent=lines,
+        results=[components.result_line(each, world.words) for each in seen],
+        final=looked >= limit or kind == "KO",
+        limit=limit,
+        steps=ahead,
+        cards=components.knowledge_json(zoo.cards(domain)),
+        tools=components.tools_json(zoo.cards(domain), world.words),
+    )
+
+
+def messages(of: Situation) -> list[dict[str, str]]:
+    return components.assemble(components.render(components.components(of.kind), of))
+
+
+def joined(turns: list[dict[str, str]]) -> str:
+    return "\n\n".join(turn["content"] for turn in turns)
+
+
+def said(context: str, strength=LARGE, seed: int = 0) -> dict:
+    """The reply to a context without any breaks."""
+    return json.loads(respond(context, replace(strength, breaks=0.0), seeds.rng("test", seed=seed))[0])
+
+
+def text(body: dict) -> str:
+    return answer(body)["choices"][0]["message"]["content"]
+
+
+def rival(name: str, rewards, change: str = "mastery +0.000") -> Foresight:
+    return Foresight(name, 3, 8, np.array(rewards), ("easy",) * 3, "", change)
+
+
+# What they answer ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", STRENGTHS)
+@pytest.mark.parametrize("domain", zoo.DOMAINS)
+@pytest.mark.parametrize("kind, looked", [("KO", 0), *((kind, n) for kind in ("TO", "RO") for n in range(4))])
+def test_every_kind_of_prompt_gets_a_reply_that_can_be_used(domain, kind, looked, model):
+    now = situation(domain, kind, looked=looked)
+    room = 0 if now.final else {"TO": 1, "RO": 3 - looked}[kind]
+    for seed in range(20):
+        reply = json.dumps(said(joined(messages(now)), STRENGTHS[model], seed))
+        choice = replies.parse(reply, NAMES, NAMES[looked:], room)
+        assert choice.reasoning and (choice.policy is not None or room)
+
+
+@pytest.mark.parametrize("kind, form", [("TO", str), ("RO", list)])
+def test_to_tries_one_policy_and_ro_several(kind, form):
+    assert isinstance(said(joined(messages(situation("education", kind))))["call"], form)
+
+
+@pytest.mark.parametrize("model, fewest, most", [("small", 1, 2), ("medium", 2, 2), ("large", 3, 3)])
+def test_the_larger_the_more_policies_it_tries(model, fewest, most):
+    context = joined(messages(situation("education", "RO")))
+    calls = [len(said(context, STRENGTHS[f"scripted-{model}"], seed)["call"]) for seed in range(40)]
+    assert (min(calls), max(calls)) == (fewest, most)
+
+
+def test_a_limit_that_is_stated_is_kept():
+    now = replace(situation("education", "RO"), limit=2)
+    assert len(said(joined(messages(now)))["call"]) == 2
+
+
+def test_the_reasoning_names_the_choice_and_its_numbers():
+    now = situation("education", "RO", looked=3)
+    reply = said(joined(messages(now)))
+    line = next(line for line in now.results if line.startswith(reply["policy"]))
+    rewards = line.split("rewards ")[1].split(";")[0]
+    assert reply["policy"] in reply["reasoning"] and rewards in reply["reasoning"]
+
+
+def test_a_complaint_is_answered_again():
+    now = situation("education", "KO")
+    turns = [
+        *messages(now),
+        {"role": "assistant", "content": '{"policy": "no"}'},
+        {"role": "user", "content": components.correction("there is no policy 'no'", NAMES, True)},
+    ]
+    for strength in STRENGTHS.values():
+        assert said(joined(turns), strength)["policy"] in NAMES
+
+
+def test_without_any_name_in_sight_the_reply_is_broken():
+    assert said("Decide.")["policy"] == scripted.INVENTED
+
+
+def test_short_of_money_it_tries_less():
+    rich, poor = Budget(1.0, 0.5, 0.001), Budget(1.0, 0.02, 0.001)  # 500 and 20 replies for about 20 steps
+    now = situation("education", "TO")
+    assert "call" in said(joined(messages(replace(now, budget=rich))))
+    reply = said(joined(messages(replace(now, budget=poor))))
+    assert "policy" in reply and "20 replies are left" in reply["reasoning"]
+
+
+def test_a_stated_budget_pays_for_as_many_looks_as_its_share_allows():
+    view = View(step=31, horizon=50, purse=scripted.Purse(left=0.030, total=1.0, typical=0.001), at_once=1)
+    # 30 replies for 10 expected steps: 3 a step, so one look, another, and the decision
+    assert [scripted._affordable(replace(view, purse=replace(view.purse, left=left)), used) for left, used in
+            ((0.030, 0), (0.029, 1), (0.028, 2))] == [True, True, False]  # fmt: skip
+
+
+def test_before_any_reply_is_paid_one_look_is_risked():
+    now = replace(situation("education", "TO"), budget=Budget(0.1, 0.1, 0.0))
+    assert "call" in said(joined(messages(now)))
+    assert "policy" in said(joined(messages(replace(now, results=situation("education", "TO", looked=1).results))))
+
+
+# How they weigh -----------------------------------------------------------------------------------
+
+
+def test_worth_weighs_rewards_progress_and_lava():
+    trial = Trial("x", {"aptitude": 0.6, "gap": 0.0, "performance": 0.3}, "mastery +0.060", steps=3)
+    assert scripted.worth(trial, {}) == pytest.approx(0.9 / 3 + (1 / 3) * (0.060 / 3) / 0.2)
+    assert scripted.worth(trial, {"aptitude": 1.0, "gap": 0.0, "performance": 0.0}) == pytest.approx(0.6 + 0.1 / 3)
+    lava = Trial("x", {"goal": 0.2, "no-lava": 0.2, "gold": 0.0}, "goal in 20% and lava in 50% of copies")
+    assert scripted.worth(lava, {"goal": 0.2, "no-lava": 0.7, "gold": 0.1}) == pytest.approx(0.04 + 0.14 - 0.35)
+
+
+CARDS = [
+    {
+        "name": name,
+        "optimized_objective": own,
+        "normalized_reward": 0.5,
+        "example_snippets": [
+            f"mastery < 0.6 + failed questions open -> easy -> aptitude 0.00, gap 0.00, performance {low:.2f}",
+            f"mastery >= 0.6 + failed questions open -> easy -> aptitude 0.00, gap 0.00, performance {high:.2f}",
+        ],
+        "rubric": {},
+    }
+    for name, own, low, high in (("left", "aptitude", 0.9, 0.1), ("right", "gap", 0.1, 0.9))
+]
+
+
+@pytest.mark.parametrize("mastery, best", [("0.40", "left"), ("0.60", "right")])
+def test_ko_takes_the_card_whose_examples_fit_the_state(mastery, best):
+    now = replace(
+        situation("education", "KO"),
+        names=("left", "right"),
+        state={"mastery": f"{mastery} (the episode ends at 0.80)", "failed questions open": "4"},
+        recent=(),
+        cards=components.knowledge_json(CARDS),
+    )
+    assert said(joined(messages(now)))["policy"] == best
+
+
+def test_recent_steps_and_the_summary_count_for_ko():
+    bad = "step 4: mastery 0.40, failed questions open 4; picked left; did easy; rewards aptitude 0.00, gap 0.00, "
+    now = replace(
+        situation("education", "KO"),
+        names=("left", "right"),
+        state={"mastery": "0.40 (the episode ends at 0.80)", "failed questions open": "4"},
+        recent=(),
+        cards=components.knowledge_json([CARDS[0], CARDS[0] | {"name": "right"}]),
+    )
+    for change in (
+        {"recent": [f"{bad}performance 0.20; mastery +0.000"]},
+        {"summary": "left: picked 9 times; mean aptitude 0.00, gap 0.00, performance 0.20; mastery +0.000 a step."},
+    ):
+        assert said(joined(messages(replace(now, **change))))["policy"] == "right"
+
+
+def between(state, recent, *cards) -> list[scripted.Score]:
+    """What a KO prompt with these cards comes to, without noise."""
+    now = replace(
+        situation("minigrid" if "position" in state else "education", "KO"),
+        names=tuple(card["name"] for card in cards),
+        state=state,
+        recent=recent,
+        cards=components.knowledge_json(cards),
+    )
+    return scripted.scores(scripted.read(joined(messages(now))), replace(LARGE, noise=0.0), seeds.rng("t"))
+
+
+def test_one_bad_step_does_not_outweigh_a_card():
+    student = {"mastery": "0.40 (the episode ends at 0.80)", "failed questions open": "4"}
+    line = "step {}: mastery 0.40, failed questions open 4; picked left; did easy; rewards aptitude 0.00, gap 0.00, "
+    bad = [f"{line.format(i)}performance 0.20; mastery +0.000" for i in range(1, 21)]
+    middling = CARDS[1] | {"example_snippets": [CARDS[0]["example_snippets"][0].replace("0.90", "0.60")]}
+    assert between(student, bad[:1], CARDS[0], middling)[0].name == "left"  # (4 x 0.9 + 0.2) / 5 against 0.6
+    assert between(student, bad, CARDS[0], middling)[0].name == "right"  # (4 x 0.9 + 20 x 0.2) / 24
+
+
+@pytest.mark.parametrize("row, picked", [(4, {"right"}), (3, {"left", "right"})])
+def test_standing_still_speaks_against_the_policy_that_did_it(row, picked):
+    robot = {"position": "column 2, row 4 of 4 x 4, heading west", "in front": "wall"}
+    still = "step {}: position column 2, row {} of 4 x 4, heading north, in front wall; picked left; did left; "
+    lines = [f"{still.format(i, row)}rewards goal 0.00, no-lava 0.00, gold 0.00; gold left 2" for i in range(1, 4)]
+    cards = [CARDS[0] | {"name": name, "example_snippets": []} for name in ("left", "right")]
+    ranked = between(robot, lines, *cards)
+    assert {score.name for score in ranked if score.value == ranked[0].value} == picked
+
+
+def test_the_choice_falls_on_a_policy_that_was_tried():
+    now = situation("education", "TO", looked=2)
+    memory = "SO-d3: picked 9 times; mean aptitude 1.00, gap 1.00, performance 1.00; mastery +0.100 a step."
+    poor = _lines([rival("SO-d1", (0, 0, 0.1)), rival("SO-d2", (0, 0, 0.4))])
+    context = joined(messages(replace(now, summary=memory, results=poor)))
+    assert said(context, replace(LARGE, tries=(2, 2)))["policy"] == "SO-d2"
+
+
+def test_importance_decides_between_results():
+    seen = [rival("SO-d1", (0.6, 0, 0)), rival("SO-d2", (0, 0.3, 0)), rival("SO-d3", (0, 0, 0.6))]
+    now = replace(situation("education", "RO", looked=3), results=_lines(seen))
+    for weights, best in (((0.8, 0.1, 0.1), "SO-d1"), ((0.1, 0.8, 0.1), "SO-d2"), ((0.1, 0.1, 0.8), "SO-d3")):
+        assert said(joined(messages(replace(now, weights=weights))))["policy"] == best
+
+
+def test_gold_in_view_speaks_for_the_policy_trained_for_gold():
+    now = situation("minigrid", "RO")
+    near = dict(now.state) | {"in view": "gold 1 ahead, straight; goal 5 ahead, 2 to the left"}
+    gold = next(card["name"] for card in zoo.cards("minigrid") if card["optimized_objective"] == "gold")
+    assert said(joined(messages(replace(now, state=near, recent=()))))["call"][0] == gold
+
+
+def _lines(seen) -> list[str]:
+    return [components.result_line(each, situation("education", "RO").domain) for each in seen]
+
+
+# How they differ ----------------------------------------------------------------------------------
+
+
+def test_the_larger_the_more_often_the_best_is_picked():
+    rates = {}
+    for model, strength in STRENGTHS.items():
+        hits = 0
+        for i in range(300):
+            best = i % 3
+            rewards = [[0.3, 0.1, 0.2 + 0.3 * (k == best)] for k in range(3)]  # better by 0.1, weighed
+            seen = [rival(name, r) for name, r in zip(NAMES, rewards, strict=True)]
+            now = replace(situation("education", "RO", looked=3), results=_lines(seen), recent=())
+            hits += said(joined(messages(now)), strength, i)["policy"] == NAMES[best]
+        rates[model] = hits / 300
+    print(rates)
+    # noise on the difference has 0.17, 0.057 and 0.014 as its standard deviation, against 0.1
+    assert rates["scripted-large"] == 1.0
+    assert 0.88 < rates["scripted-medium"] < 0.99
+    assert 0.45 < rates["scripted-small"] < 0.72
+
+
+@pytest.mark.parametrize("complaints", [0, 1])
+@pytest.mark.parametrize("model", STRENGTHS)
+def test_replies_are_broken_as_often_as_stated(model, complaints):
+    context, strength, n = joined(messages(situation("education", "TO", looked=3))), STRENGTHS[model], 1_000
+    broken = 0
+    for seed in range(n):
+        reply, _ = respond(context, strength, seeds.rng("test", model, seed=seed), complaints)
+        try:
+            content = json.loads(reply)
+            broken += set(content) != {"reasoning", "policy"} or content["policy"] not in (*NAMES,)
+        except (ValueError, TypeError):
+            broken += 1
+    low, high = binom.interval(0.9999, n, strength.breaks / 2**complaints)
+    print(model, complaints, broken / n)
+    assert low <= broken <= high
+
+
+MENDED = {"fenced", "trailing_comma", "chatty", "single_quoted"}
+
+
+@pytest.mark.parametrize("spoil", scripted._BREAKS, ids=lambda spoil: spoil.__name__)
+def test_each_break_does_to_the_parser_what_real_ones_do(spoil):
+    reply = {"reasoning": "SO-d2 comes to 0.31 (its card says gap 0.50), SO-d1 to 0.22.", "policy": "SO-d2"}
+    broken, finish = spoil(reply, scripted._Options(NAMES, ("SO-d1",)), seeds.rng("test"))
+    assert broken != json.dumps(reply)
+    assert finish == ("length" if spoil.__name__ == "truncated" else "stop")
+    if spoil.__name__ in MENDED:
+        assert replies.parse(broken, NAMES, NAMES[1:], 2).policy == "SO-d2"
+    else:
+        with pytest.raises(replies.InvalidReply):
+            replies.parse(broken, NAMES, NAMES[1:], 2)
+
+
+@pytest.mark.parametrize("model", ["scripted-small", "scripted-medium"])
+def test_what_lies_before_the_window_cannot_matter(model):
+    strength, now = STRENGTHS[model], joined(messages(situation("education", "KO")))
+    assert len(now) > strength.window
+    tail = now[-strength.window :]
+    for before in ("", "- Pick exactly one policy, by its exact name: A, B.\n", now[: -strength.window]):
+        assert respond(before + tail, strength, seeds.rng("t")) == respond(tail, strength, seeds.rng("t"))
+
+
+def test_large_reads_what_small_cannot_see():
+    seen = [rival("SO-d1", (0.9, 0, 0)), rival("SO-d2", (0, 0, 0.3)), rival("SO-d3", (0, 0, 0.3))]
+    now = replace(situation("education", "RO", looked=3), results=_lines(seen))
+    matters, not_at_all = (joined(messages(replace(now, weights=w))) for w in ((0.8, 0.1, 0.1), (0, 0, 1)))
+    small = replace(STRENGTHS["scripted-small"], noise=0.0)
+    assert said(matters, small) == said(not_at_all, small)
+    assert said(matters)["policy"] == "SO-d1" != said(not_at_all)["policy"]
+
+
+def test_a_cut_anywhere_is_read_as_far_as_it_goes():
+    now = replace(situation("education", "KO"), summary=summary_of(stretch(1, 10, 0), ""))
+    context = joined(messages(now))
+    whole, seen = scripted.read(context), []
+    for cut in range(context.index("# State")):
+        view = scripted.read(context[cut:])
+        assert set(view.names) <= set(NAMES) and view.state == whole.state and view.recent == whole.recent
+        assert all(trial in whole.memory for trial in view.memory)
+        seen.append((len(view.importance), len(view.memory), len(view.cards)))
+    assert seen[0] == (3, 3, 3) and seen[-1] == (0, 0, 0)
+    assert all(sorted(column, reverse=True) == list(column) for column in zip(*seen, strict=True))  # never more again
+
+
+# Summaries ----------------------------------------------------------------------------------------
+
+
+def summary_of(steps, old: str, strength=LARGE) -> str:
+    lines = [
+        f"step {i}: mastery {0.4 + i / 100:.2f}, failed questions open {i}; picked {name}; did easy; "
+        f"rewards aptitude {a:.2f}, gap {g:.2f}, performance {p:.2f}; mastery {m:+.3f}"
+        for i, name, a, g, p, m in steps
+    ]
+    now = replace(situation("education", "KO"), recent=lines, summary=old)
+    return respond(joined(components.summary_request(now)), strength, seeds.rng("t"))[0]
+
+
+def stretch(first: int, n: int, seed: int) -> list[tuple]:
+    draw = seeds.rng("steps", seed=seed)
+    return [(first + i, NAMES[int(draw.integers(3))], *draw.random(3), 0.1 * (draw.random() < 0.3)) for i in range(n)]
+
+
+def remembered(summary: str) -> dict[str, Trial]:
+    return {trial.name: trial for trial in scripted.read(f"# Summary\n{summary}").memory}
+
+
+@pytest.mark.parametrize("model", ["scripted-medium", "scripted-large"])
+def test_counts_and_means_survive_three_summaries(model):
+    steps = [stretch(1 + 10 * part, 10, part) for part in range(3)]
+    summary = ""
+    for part in steps:
+        summary = summary_of(part, summary, STRENGTHS[model])
+    known, every = remembered(summary), [step for part in steps for step in part]
+    assert sum(trial.count for trial in known.values()) == 30
+    for name, trial in known.items():
+        own = np.array([step[2:] for step in every if step[1] == name])
+        assert trial.count == len(own)
+        assert list(trial.rewards.values()) == pytest.approx(own[:, :3].mean(axis=0), abs=0.015)
+        assert float(trial.change.split()[1]) == pytest.approx(own[:, 3].mean(), abs=0.002)
+    assert "mastery 0.41 to 0.7" in summary  # where it began, three summaries ago
+
+
+def test_small_remembers_the_new_steps_only():
+    small = STRENGTHS["scripted-small"]
+    first = summary_of(stretch(1, 10, 0), "", small)
+    second = summary_of(stretch(11, 5, 1), first, small)
+    assert sum(trial.count for trial in remembered(second).values()) == 5
+
+
+def test_a_summary_names_what_worked_best():
+    steps = [(1, "SO-d1", 0.1, 0, 0, 0), (2, "SO-d2", 0.9, 0, 0, 0.1), (3, "SO-d3", 0.2, 0, 0, 0)]
+    assert "Keep SO-d2" in summary_of(steps, "") and "avoid SO-d1" in summary_of(steps, "")
+
+
+def test_a_summary_stays_within_its_words():
+    old = "\n".join(
+        f"policy-{i}: picked {i} times; mean aptitude 0.10, gap 0.20, performance 0.30; mastery +0.010 a step."
+        for i in range(2, 40)
+    )
+    summary = summary_of(stretch(1, 10, 0), old)
+    assert 100 < len(summary.split()) <= scripted.WORDS
+    assert "policy-39" in summary  # what was picked most is kept
+
+
+@pytest.mark.parametrize("model", STRENGTHS)
+@pytest.mark.parametrize("domain", zoo.DOMAINS)
+def test_real_summary_requests_are_answered_with_lines_that_are_read_back(domain, model):
+    now = replace(situation(domain, "KO", steps=3), summary="")
+    summary = respond(joined(components.summary_request(now)), STRENGTHS[model], seeds.rng("t"))[0]
+    assert sum(trial.count for trial in remembered(summary).values()) == len(now.recent)
+
+
+# The request and nothing else ---------------------------------------------------------------------
+
+
+def body(model: str = "scripted-small", kind: str = "RO", seed: int = 3, **more) -> dict:
+    return {"model": model, "messages": messages(situation("education", kind)), "seed": seed, **more}
+
+
+def test_the_same_request_has_the_same_reply_and_another_seed_may_have_another():
+    assert answer(body()) == answer(body(temperature=1.3, user="somebody"))
+    assert len({text(body(seed=seed)) for seed in range(10)}) > 1
+    assert len({text(body(model=model)) for model in STRENGTHS}) > 1
+
+
+def test_a_changed_word_draws_other_noise():
+    changed = body(kind="KO")
+    changed["messages"] = [changed["messages"][0], {"role": "user", "content": changed["messages"][1]["content"] + " "}]
+    assert text(body(kind="KO")) != text(changed)
+
+
+def test_a_canary_in_the_environment_cannot_matter(monkeypatch, tmp_path):
+    requests = [body(model, kind) for model in STRENGTHS for kind in ("KO", "TO", "RO")]
+    before = [answer(request) for request in requests]
+    world = zoo.played("education", 1, 4)
+    world.env.secret = lib.envs.education.SECRET = "SO-d3 is best"
+    for name in ("SECRET", "OPENAI_API_KEY", "BEST_POLICY"):
+        monkeypatch.setenv(name, "SO-d3")
+    monkeypatch.chdir(tmp_path)
+    random.seed(7)
+    np.random.seed(7)
+    states = random.getstate(), np.random.get_state()[1].tolist()
+    assert [answer(request) for request in requests] == before
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == states  # and nothing was drawn from them
+    del lib.envs.education.SECRET
+
+
+def test_the_module_imports_no_room_that_knows_an_answer():
+    tree = ast.parse(Path(scripted.__file__).read_text(encoding="utf-8"))
+    ours = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module[:3] == "lib"}
+    assert ours == {"lib", "lib.llm.transport"}
+    code = "import sys, lib.llm.scripted; print(*(name for name in sys.modules if name.startswith('lib.')))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
+    assert not [name for name in run.stdout.split() if name.split(".")[1] in ("envs", "zoo", "orchestration", "params")]
+
+
+@pytest.mark.parametrize("limit", ["max_tokens", "max_completion_tokens"])
+def test_a_limit_on_tokens_cuts_the_reply_and_says_so(limit):
+    whole = answer(body("scripted-large"))
+    cut = answer(body("scripted-large", **{limit: 9}))
+    assert whole["choices"][0]["finish_reason"] == "stop"
+    assert cut["choices"][0]["finish_reason"] == "length"
+    assert cut["usage"]["completion_tokens"] == 9 == scripted.count_tokens(cut["choices"][0]["message"]["content"])
+    assert whole["choices"][0]["message"]["content"].startswith(cut["choices"][0]["message"]["content"])
+
+
+def test_usage_counts_words_and_punctuation_marks():
+    usage = answer({"model": "scripted-large", "messages": [{"role": "user", "content": 'Pick one: "SO-d1".'}]})[
+        "usage"
+    ]
+    assert usage["prompt_tokens"] == len(["Pick", "one", ":", '"', "SO", "-", "d1", '"', "."])
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+
+
+def test_an_unknown_model_is_named_with_those_that_exist():
+    with pytest.raises(ValueError, match="'scripted-huge'.*scripted-small, scripted-medium, scripted-large"):
+        answer(body("scripted-huge"))
+
+
+@pytest.mark.parametrize("wrong", [None, [], "hello", ["hello"], [{"role": "user", "content": None}]])
+def test_messages_that_are_no_text_are_refused(wrong):
+    with pytest.raises(ValueError, match="message"):
+        answer({"model": "scripted-small", "messages": wrong})
+
+
+def test_a_decision_takes_about_half_a_millisecond():
+    for kind in ("KO", "TO", "RO"):
+        request, times = body("scripted-large", kind), []
+        for seed in range(60):
+            start = time.perf_counter()
+            answer(request | {"seed": seed})
+            times.append(time.perf_counter() - start)
+        print(kind, f"{1_000 * np.median(times):.2f} ms")
+        assert np.median(times) < 0.005

@@ -1,0 +1,295 @@
+"""The judge: a rubric that can be worked by hand, three votes, and nothing invented where a vote is of no use."""
+
+import asyncio
+import json
+import math
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from lib import params, seeds
+from lib.llm import scripted
+from lib.llm.client import Client
+from lib.llm.errors import ReplyError
+from lib.orchestration import judge as judging
+from lib.orchestration.judge import CRITERIA, Scores, judge, prompt, read, step_line, table
+from lib.orchestration.replies import InvalidReply
+
+SMOKE = params.load("smoke")
+EDUCATION = SMOKE.education
+FAIR = dict.fromkeys(CRITERIA, 3)
+
+
+def log(*episodes, method: str = "RO scripted-large", **columns) -> pd.DataFrame:
+    """A decision record. An episode is a list of (policy, levels, mastery, mastery after, share right)."""
+    rows = [
+        {
+            "method": method,
+            "seed": 0,
+            "episode": number,
+            "step": step,
+            "choice": policy,
+            "action": 2,
+            "fallback": False,
+            "alternatives": "A;B;C",
+            "mastery": before,
+            "mastery_after": after,
+            "open_failed": 1,
+            "levels": levels,
+            "reward_0": 0.1,
+            "reward_1": 0.0,
+            "reward_2": right,
+            "done": step == len(episode) - 1,
+        }
+        for number, episode in enumerate(episodes)
+        for step, (policy, levels, before, after, right) in enumerate(episode)
+    ]
+    return pd.DataFrame(rows).assign(**columns)
+
+
+POOR, GOOD = ("55555", 0.4, 0.4, 0.2), ("33333", 0.4, 0.4, 0.8)
+
+
+def steps(*which) -> list[tuple]:
+    """An episode of (policy, one of POOR or GOOD) pairs."""
+    return [(policy, *outcome) for policy, outcome in which]
+
+
+def record(*episodes) -> scripted.Record:
+    """What a stand-in reads of the judge's prompt on these episodes."""
+    return scripted.read_record("\n\n".join(turn["content"] for turn in prompt(log(*episodes), EDUCATION)))
+
+
+class Panel:
+    """A client whose judge says what it is told to, vote by vote: texts or errors."""
+
+    settings = SMOKE.llm
+
+    def __init__(self, *votes) -> None:
+        self.votes, self.asked = [list(vote) for vote in votes], []
+
+    async def chat(self, model, messages, *, seed, sample, who):
+        self.asked.append((sample, seed, messages))
+        said = self.votes[sample].pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return SimpleNamespace(text=said, tokens_in=100, tokens_out=10, dollars=0.5, kwh=0.001)
+
+
+def cast(*votes, **settings):
+    panel = Panel(*votes)
+    return asyncio.run(judge(panel, "scripted-large", log(steps(("A", POOR))), EDUCATION, **settings)), panel
+
+
+def reply(**changes) -> str:
+    return json.dumps({"reasoning": "so be it", **FAIR, **changes})
+
+
+# The rubric of the scripted judge, by hand --------------------------------------------------------
+
+
+def test_adaptivity_compares_changes_after_poor_and_after_good_steps():
+    # Turns: poor A>B changes, poor B>B stays, good B>B stays, good B>A changes, good A>A stays, good A>A stays
+    turns = ("A", POOR), ("B", POOR), ("B", GOOD), ("B", GOOD), ("A", GOOD), ("A", GOOD), ("A", POOR)
+    assert scripted.adaptivity(record(steps(*turns))) == pytest.approx((1 / 2 - 1 / 4) / 0.5)
+
+
+def test_adaptivity_is_undecided_where_every_step_went_well():
+    assert scripted.adaptivity(record(steps(("A", GOOD), ("B", GOOD), ("B", GOOD)))) == 0.5
+
+
+def test_effort_is_questions_per_tenth_of_mastery():
+    # 4 sets of 5 questions, mastery from 0.4 to 0.5 and again: 40 questions for 0.2, that is 20 per 0.1
+    episode = [("A", "33333", 0.4, 0.4, 0.2)] * 3 + [("A", "33333", 0.4, 0.5, 0.6)]
+    assert scripted.effort(record(episode, episode)) == pytest.approx((20 - 10) / 40)
+    assert scripted.effort(record(steps(("A", POOR)))) == 1.0
+
+
+def test_progression_counts_fitting_sets_and_the_way_to_the_goal():
+    # levels 3 and 4 are difficulties 0.4 and 0.6, within 0.2 of mastery 0.4; 5 is 0.8 and too far; 0.2 of 0.4 gone
+    episode = [("A", "33333", 0.4, 0.4, 1.0), ("A", "44444", 0.4, 0.4, 0.2), ("A", "55555", 0.4, 0.4, 0.0)]
+    assert scripted.progression(record([*episode, ("A", "55555", 0.4, 0.6, 0.8)])) == pytest.approx((0.5 + 0.5) / 2)
+
+
+def test_exploration_is_best_when_half_of_the_turns_change():
+    assert scripted.exploration(record(steps(*[(name, POOR) for name in "AABBA"]))) == 1.0
+    assert scripted.exploration(record(steps(*[(name, POOR) for name in "ABABA"]))) == 0.0
+    assert scripted.exploration(record(steps(*[(name, POOR) for name in "AAAAB"]))) == 0.5
+
+
+def test_turns_do_not_reach_from_one_episode_into_the_next():
+    assert scripted.exploration(record(steps(("A", POOR), ("A", POOR)), steps(("B", POOR), ("B", POOR)))) == 0.0
+
+
+def test_diversity_is_entropy_over_that_of_all_policies_there_were():
+    assert scripted.diversity(record(steps(*[(name, POOR) for name in "ABC"]))) == pytest.approx(1.0)
+    assert scripted.diversity(record(steps(*[(name, POOR) for name in "AB"]))) == pytest.approx(math.log(2, 3))
+    assert scripted.diversity(record(steps(("A", POOR)))) == 0.0
+
+
+def test_the_student_has_it_hard_above_mastery_late_and_with_wrong_answers():
+    # difficulties 0.8 and 0.2 at mastery 0.4: 0.4 above and nothing; 2 of 50 steps; 3 of 10 right; ends at 0.6 of 0.8
+    seen = record([("A", "55555", 0.4, 0.4, 0.0), ("A", "22222", 0.4, 0.6, 0.6)])
+    assert scripted.mental(seen) == pytest.approx(0.2 / 0.4)
+    assert scripted.temporal(seen) == pytest.approx((2 / 50 - 0.2) / 0.8)
+    assert scripted.frustration(seen) == pytest.approx((0.7 - 0.1) / 0.6)
+    assert scripted.performance(seen) == pytest.approx((0.6 / 0.8 - 0.5) / 0.5)
+
+
+@pytest.mark.parametrize(
+    "value, score", [(-1, 1), (0, 1), (0.12, 1), (0.13, 2), (0.5, 3), (0.87, 4), (0.88, 5), (7, 5)]
+)
+def test_a_value_becomes_the_nearest_of_five_scores(value, score):
+    assert scripted._five(value) == score
+
+
+def test_the_scripted_judge_scores_what_the_reply_asks_for():
+    assert tuple(scripted.RUBRIC) == CRITERIA
+    assert set(CRITERIA) == set(Scores.model_fields) - {"reasoning"}
+
+
+# The prompt ---------------------------------------------------------------------------------------
+
+
+def test_a_step_is_a_line():
+    row = log([("SO-d1", "55535", 0.4, 0.5, 0.2)]).to_dict("records")[0]
+    assert step_line(row) == "1 | SO-d1 | challenge | 55535 | 0.40 > 0.50 | 1 | 0.10 0.00 0.20"
+
+
+def test_every_step_that_is_shown_is_read_back():
+    episodes = [[(name, "12345", 0.4, 0.4, 0.2)] * (3 + i) for i, name in enumerate("ABC")]
+    seen = record(*episodes)
+    assert [len(episode) for episode in seen.episodes] == [3, 4, 5]
+    assert seen.policies == ("A", "B", "C") and (seen.horizon, seen.goal) == (EDUCATION.horizon, EDUCATION.goal)
+    assert seen.steps[0] == scripted.Step("A", (0.0, 0.2, 0.4, 0.6, 0.8), 0.4, 0.4, 0.2)
+
+
+def test_a_fallback_is_marked_and_still_read():
+    shown = prompt(log(steps(("A", POOR), ("B", POOR)), fallback=[False, True]), EDUCATION)[1]["content"]
+    assert "2 | B (fallback) | challenge" in shown and "stood in" in shown
+    assert [step.policy for step in scripted.read_record(shown).steps] == ["A", "B"]
+    assert "fallback" not in prompt(log(steps(("A", POOR))), EDUCATION)[1]["content"]
+
+
+def test_the_judge_does_not_learn_whose_trajectories_it_reads():
+    one, other = (prompt(log(steps(("A", POOR)), method=name), EDUCATION) for name in ("RO scripted-large", "random"))
+    assert one == other
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+def test_the_prompt_has_no_holes(fallback):
+    for turn in prompt(log(steps(("A", POOR), ("B", GOOD)), steps(("A", GOOD)), fallback=fallback), EDUCATION):
+        assert turn["content"] == turn["content"].strip()
+        assert not any(hole in turn["content"] for hole in ("\n\n\n", "{{", "{%", "None", "Undefined", "  "))
+
+
+def test_of_many_episodes_a_few_are_shown_spread_evenly():
+    many = log(*[[(f"P{i}", *POOR)] for i in range(10)])
+    shown = prompt(many, EDUCATION, shown=4)[1]["content"]
+    assert [f"1 | P{i} |" in shown for i in range(10)] == [i in (0, 2, 5, 7) for i in range(10)]
+
+
+def test_small_judges_what_is_left_in_its_window():
+    long = "\n\n".join(turn["content"] for turn in prompt(log([("A", *POOR)] * 50, [("B", *POOR)] * 50), EDUCATION))
+    seen = scripted.read_record(long[-scripted.STRENGTHS["scripted-small"].window :])
+    assert 0 < len(seen.steps) < 50 and {step.policy for step in seen.steps} == {"B"}
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        (pd.concat([log(steps(("A", POOR))), log(steps(("A", POOR)), method="KO")]), "one method at a time"),
+        (log(steps(("A", POOR))).iloc[:0], "one method at a time"),
+        (log(steps(("A", POOR))).drop(columns=["levels", "mastery"]), "lacks mastery, levels"),
+    ],
+)
+def test_a_log_that_cannot_be_judged_is_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        prompt(wrong, EDUCATION)
+
+
+# Votes --------------------------------------------------------------------------------------------
+
+
+def test_the_median_of_three_votes_counts():
+    verdict, panel = cast([reply(adaptivity=1)], [reply(adaptivity=5)], [reply(adaptivity=4)])
+    assert verdict.medians == FAIR | {"adaptivity": 4}
+    assert (verdict.invalid, verdict.spent("calls"), verdict.spent("dollars")) == (0, 3, 1.5)
+    assert len({seed for _, seed, _ in panel.asked}) == 3 and {sample for sample, *_ in panel.asked} == {0, 1, 2}
+
+
+def test_a_missing_score_is_asked_for_again_once():
+    short = json.dumps({key: value for key, value in FAIR.items() if key != "effort"})
+    verdict, panel = cast([short, reply(effort=2)], votes=1)
+    assert verdict.medians == FAIR | {"effort": 2}
+    assert (verdict.invalid, verdict.spent("calls"), verdict.votes[0].trouble) == (0, 2, ("wrong_fields",))
+    sent_back = panel.asked[1][2]
+    assert [turn["role"] for turn in sent_back] == ["system", "user", "assistant", "user"]
+    assert sent_back[2]["content"] == short and "'effort'" in sent_back[3]["content"]
+
+
+def test_a_vote_that_stays_useless_is_counted_and_not_invented():
+    verdict, _ = cast(["no", "no"], [reply(mental=1)], [reply(mental=2)])
+    assert verdict.invalid == 1 and len(verdict.scores) == 2
+    assert verdict.medians["mental"] == 1.5
+    assert verdict.spent("calls") == 4
+
+
+def test_without_any_usable_vote_there_is_no_score():
+    verdict, _ = cast(*[["no", "no"]] * 3)
+    assert verdict.invalid == 3 and all(math.isnan(score) for score in verdict.medians.values())
+
+
+@pytest.mark.parametrize("kind, calls", [("refusal", 2), ("truncated", 2), ("timeout", 1), ("connection", 1)])
+def test_only_a_judge_that_answered_is_asked_again(kind, calls):
+    error = ReplyError(kind, kind, text="I'm sorry", tokens_in=100, tokens_out=3, dollars=0.25)
+    verdict, _ = cast([error, reply()], votes=1)
+    assert verdict.spent("calls") == calls and verdict.invalid == (calls == 1)
+    assert verdict.votes[0].trouble == (kind,)
+    assert verdict.spent("dollars") == 0.25 + 0.5 * (calls == 2)  # what was billed counts, used or not
+
+
+@pytest.mark.parametrize("score", [0, 6, -1, 2.5, "4", "4/5", None, True, [3], 1e400])
+def test_scores_are_whole_numbers_from_one_to_five(score):
+    with pytest.raises(InvalidReply, match="frustration"):
+        read(reply(frustration=score))
+
+
+def test_scores_in_a_fence_or_with_prose_are_read():
+    assert read(f"My verdict:\n```json\n{reply(gist='fine')}\n```").adaptivity == 3
+    assert read(reply(effort=4.0)).effort == 4
+
+
+@pytest.mark.parametrize("model", scripted.STRENGTHS)
+def test_the_stand_ins_judge_through_the_real_client(model):
+    pairs = zip("ABCABBCA" * 3, [POOR, GOOD, GOOD, POOR] * 6, strict=True)
+    trajectories = log(steps(*pairs))
+
+    async def ask():
+        async with Client(SMOKE.llm, {"scripted": scripted.transport()}) as client:
+            return await judge(client, model, trajectories, EDUCATION)
+
+    verdict = asyncio.run(ask())
+    assert (verdict.judge, verdict.backend, verdict.episodes, len(verdict.votes)) == (model, "scripted", 1, 3)
+    assert all(1 <= verdict.medians[name] <= 5 for name in CRITERIA)
+    assert verdict.spent("tokens_in") > 1_500 and verdict == asyncio.run(ask())
+
+
+def test_scripted_breaks_of_a_verdict_are_noticed():
+    spoiled = 0
+    for spoil in scripted._JUDGE_BREAKS:
+        said, _ = spoil({"reasoning": "so", **FAIR}, scripted._Options(), seeds.rng("t"))
+        try:
+            assert read(said).model_dump(exclude={"reasoning"}) == FAIR
+        except InvalidReply:
+            spoiled += 1
+    assert spoiled == len({"twice", "truncated", "refused", "incomplete", "out_of_five"})
+
+
+def test_verdicts_become_a_table_with_what_judging_took():
+    verdict, _ = cast([reply(adaptivity=1)], ["no", "no"], [reply(adaptivity=2)])
+    row = table([verdict]).loc["RO scripted-large"]
+    assert list(row.index[2 : 2 + len(CRITERIA)]) == list(CRITERIA)
+    assert (row["adaptivity"], row["votes"], row["invalid"], row["calls"], row["tokens_in"]) == (1.5, 3, 1, 4, 400)
+    assert tuple(name for name in judging.STUDENT if name != "performance") == judging.LOWER_IS_BETTER
