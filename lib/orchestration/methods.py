@@ -34,15 +34,15 @@ class Method:
 
 def orchestrators(params: Params) -> list[Method]:
     """KO, TO and RO with each of the models named in the parameters."""
-    return [Method(f"{kind} {model}", kind, model) for model in params.orchestration.models for kind in KINDS]
+    return [Method(f"{kind} {model}", kind, model) for kind in KINDS for model in params.orchestration.models]
 
 
 def controls(domain: str) -> list[Method]:
-    """What the paper compares with (references) and what it does not (everything else)."""
-    plain = [Method(name, "control") for name in ("random", "round-robin", "LinUCB", "greedy look-ahead")]
+    """What the paper compares with (single policies, references) and what it does not (everything else)."""
     single = [Method(name, "single") for name in SINGLE]
     references = [Method(name, "reference") for name in REFERENCES[domain]]
-    return [*plain, Method("oracle look-ahead", "control"), *single, *references]
+    names = ("LinUCB", "greedy look-ahead", "random", "round-robin", "oracle look-ahead")
+    return [*single, *references, *(Method(name, "control") for name in names)]
 
 
 def preferences(params: Params, model: str) -> list[Method]:

@@ -25,10 +25,11 @@ Rows = dict[str, dict[str, stats.Interval]]
 
 def results(record: pd.DataFrame, domain: str) -> Rows:
     """Every measure of every method, {method: {measure: interval over seeds}}: those of
-    `evaluate.results`, the price per episode and the shares of decisions that went wrong. The oracle in
-    hindsight (best single policy per episode) is added."""
+    `evaluate.results`, the price per episode and the shares of decisions that went wrong. In the order of
+    the record; the oracle in hindsight (best single policy per episode) comes last."""
     table = evaluate.with_oracle(evaluate.episodes(record, domain), domain)
-    rows = evaluate.results(table, domain)
+    measured = evaluate.results(table, domain)
+    rows = {method: measured[method] for method in [*record["method"].unique(), evaluate.ORACLE]}
     for method, part in record.groupby("method"):
         rows[method] |= _spent(part, domain, method)
     return rows

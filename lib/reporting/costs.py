@@ -6,7 +6,6 @@ only here are they compared with anything.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import pandas as pd
@@ -81,8 +80,9 @@ def measured(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
 
 
 def break_even(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
-    """Runs from which a trained multi-objective policy is the cheaper one, by method: where the zoo is there
-    already, and where its three policies must be trained for the purpose (Table 9's training each)."""
+    """When training a multi-objective policy is the cheaper way, by number of runs, against each method:
+    where the zoo is there already, and where its three policies had to be trained for the purpose, at
+    Table 9's price each."""
     zoo = len(SINGLE) * ledger.TABLE_9.train_dollars
     lines = []
     for method in sorted(record.loc[record["model"] != "", "method"].unique(), key=list(rows).index):
@@ -91,17 +91,19 @@ def break_even(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
             {
                 "method": method,
                 "$ per episode, measured": dollars,
-                "zoo is there": _runs(ledger.break_even_runs(dollars)),
-                "zoo trained for it": _runs(ledger.break_even_runs(dollars, rival_train=zoo)),
+                "the zoo is there": _when(dollars, 0.0),
+                "the zoo is trained for it": _when(dollars, zoo),
             }
         )
     return pd.DataFrame(lines)
 
 
-def _runs(count: float) -> str:
-    if math.isinf(count):
-        return "never"
-    return "at once" if count < 1 else f"{count:,.0f} runs"
+def _when(dollars: float, rival_train: float, training: ledger.Training = ledger.TABLE_9) -> str:
+    """The runs at which training costs less in all: Train + N serve < rival_train + N dollars."""
+    ahead, saved = rival_train - training.train_dollars, dollars - training.serve_dollars
+    if ahead >= 0:
+        return "always" if saved >= 0 else f"up to {ahead / -saved:,.0f} runs"
+    return "never" if saved <= 0 else f"from {-ahead / saved:,.0f} runs on"
 
 
 def table_8() -> pd.DataFrame:

@@ -210,7 +210,9 @@ def flow_plane(record: pd.DataFrame, methods: Sequence[str], delta: float) -> Fi
             axes.set_xlabel("mastery")
         panels[0].set_ylabel("difficulty of the question")
         figure.colorbar(image, ax=list(panels), label="share of questions", shrink=0.85, format="{x:.0%}")
-        figure.suptitle(f"{most} stays in the flow zone most", x=0.01, ha="left", fontweight="bold", fontsize=12)
+        share = shares[most]["in flow"].value
+        title = f"{most} has the largest share of questions in the flow zone, {share:.0%}"
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
     return _noted(figure, _label(methods))
 
 
@@ -266,7 +268,7 @@ def usage_alt(record: pd.DataFrame, methods: Sequence[str]) -> str:
 # Rooms --------------------------------------------------------------------------------------------
 
 
-def side_by_side(films: Mapping[str, Film], most: int = 60) -> np.ndarray:
+def side_by_side(films: Mapping[str, Film], most: int = 40) -> np.ndarray:
     """Episodes in the same room as one picture per step, (T, H, W, 3) uint8.
 
     An episode that has ended holds its last frame, paler. At most `most` steps are shown.
@@ -354,7 +356,7 @@ def budget_curve(curve: pd.DataFrame, lines: Mapping[str, Mapping[str, Interval]
     first, last = groups[0][1], groups[-1][1]
     change = last["length"].mean() - first["length"].mean()
     words = f"{abs(change):.1f} steps {'shorter' if change < 0 else 'longer'}"
-    title = f"From ${groups[0][0]:g} to ${groups[-1][0]:g} per episode, episodes get {words}"
+    title = rf"From \${groups[0][0]:g} to \${groups[-1][0]:g} per episode, episodes get {words}"
     with figures.theme():
         figure = Figure(figsize=(8.4, 3.6), layout="constrained")
         for axes, (name, label) in zip(figure.subplots(1, 2), _AXES.items(), strict=True):
@@ -362,9 +364,11 @@ def budget_curve(curve: pd.DataFrame, lines: Mapping[str, Mapping[str, Interval]
             for method, row in lines.items():
                 level = row["length"] if name == "length" else _utility(row)
                 axes.axhline(level.value, linestyle="--", linewidth=1.2, color=figures.GREY)
-                axes.annotate(method, (0.99, level.value), xycoords=axes.get_yaxis_transform(), ha="right", va="bottom",
-                              fontsize=8.5, color=figures.GREY)  # fmt: skip
+                place = {"xycoords": axes.get_yaxis_transform(), "ha": "left", "va": "bottom"}
+                axes.annotate(method, (0.01, level.value), fontsize=8.5, color=figures.GREY, **place)
             axes.set(xlabel="dollars spent per episode (log)", ylabel=label, xscale="log")
+            low, high = axes.get_xlim()
+            axes.set_xlim(low / 6, high * 1.3)  # room for the names of the dashed lines
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
     return _noted(figure, "Marks: mean over seeds with 95% intervals, the budget beside. " + SCRIPTED)
 
@@ -385,7 +389,7 @@ def _budget_panel(axes: Axes, groups: Sequence[tuple[float, pd.DataFrame]], name
         lo, hi = (level.lo, level.hi) if level.known else (level.value, level.value)
         axes.plot([x, x], [lo, hi], color=figures.colour("RO"))
         axes.plot(x, level.value, figures.marker("RO"), color=figures.colour("RO"))
-        axes.annotate(f"${budget:g}", (x, hi), (0, 5), textcoords="offset points", ha="center", fontsize=9)
+        axes.annotate(rf"\${budget:g}", (x, hi), (0, 5), textcoords="offset points", ha="center", fontsize=9)
         places.append((x, level.value))
     axes.plot(*np.array(places).T, color=figures.colour("RO"), linewidth=1, alpha=0.6)
     axes.margins(y=0.2)
