@@ -11,6 +11,7 @@ which share this file system. Where a sweep runs is no parameter: it changes no 
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -104,9 +105,10 @@ def _run_all(work, todo: list[Cell], root: Path, jobs: int) -> None:
 
 
 def _run_on_dask(work, todo: list[Cell], root: Path, scheduler: str) -> None:
-    from distributed import Client  # imported here: only a cluster needs it
+    from distributed import Client, comm  # imported here: only a cluster needs it
 
-    try:
+    try:  # a client that never connects may block the next one, so ask before there is one
+        socket.create_connection(comm.get_address_host_port(scheduler), timeout=20).close()
         cluster = Client(scheduler, timeout="20s", set_as_default=True)
     except (OSError, ValueError) as error:
         raise RuntimeError(f"BENCH_DASK: no dask scheduler answers at {scheduler!r} ({error})") from error

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 from lib import store, sweep
 from lib.params import ROOT
@@ -55,6 +56,7 @@ sweep.run(swept.count, cells, sys.argv[1], jobs=int(sys.argv[3]))
 
 @pytest.fixture
 def count(tmp_path, monkeypatch):
+    get_reusable_executor().shutdown(wait=True)  # workers of an earlier sweep do not know this folder
     (tmp_path / "swept.py").write_text(WORK)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")

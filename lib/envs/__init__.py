@@ -3,6 +3,7 @@
 Importing this package registers `orchestration/Education-v0` and the grid rooms.
 """
 
+from functools import lru_cache
 from pathlib import Path
 
 import gymnasium
@@ -34,7 +35,13 @@ def topic_bank(settings: EducationSettings) -> Bank:
 
 
 def make_education_rules(settings: EducationSettings) -> EducationRules:
-    """Rules of the simulator from the parameters and the bank that they name."""
+    """Rules of the simulator from the parameters and the bank that they name; read once per file."""
+    files = [_from_root(path) for path in (settings.bank, settings.answers) if path]
+    return _rules(settings, *(path.stat().st_mtime_ns for path in files if path.exists()))
+
+
+@lru_cache(maxsize=16)
+def _rules(settings: EducationSettings, *_written: int) -> EducationRules:
     levels = topic_bank(settings).levels
     items = tuple(int((levels == level + 1).sum()) for level in range(LEVELS))
     return EducationRules(items, **{name: getattr(settings, name) for name in _RULES})

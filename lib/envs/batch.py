@@ -98,10 +98,11 @@ class BatchedEnv(VecEnv):
         self._begin(np.arange(self.num_envs))
         return self._observe()
 
-    def advance(self, actions: np.ndarray) -> Transition:
+    def advance(self, actions: np.ndarray, restart: bool = True) -> Transition:
         """Step every environment; those whose episode ends begin the next one at once.
 
-        actions: (B,) integers. Raises ValueError on a wrong shape or an unknown action.
+        actions: (B,) integers. restart: False leaves them at their end, for a caller who steps them no
+        further on purpose. Raises ValueError on a wrong shape or an unknown action.
         """
         actions = np.asarray(actions)
         if actions.shape != (self.num_envs,):
@@ -111,7 +112,7 @@ class BatchedEnv(VecEnv):
         reward, terminated, truncated = self._advance(actions)
         observation = final = self._observe()
         ended = np.flatnonzero(terminated | truncated)
-        if ended.size:
+        if restart and ended.size:
             self.key[ended] = seeds.next_key(self.key[ended])
             self._begin(ended)
             observation = self._observe()

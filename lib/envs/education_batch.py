@@ -45,6 +45,7 @@ class EducationBatch(BatchedEnv):
 
     def __init__(self, rules: EducationRules, num_envs: int, seed: int = 0) -> None:
         self.rules = rules
+        self._left_out = np.isin(np.arange(len(ACTIONS)), rules.without_repeats)
         for name in self.fields:
             shape = (num_envs, LEVELS) if name in self.fields[5:] else (num_envs,)
             setattr(self, name, np.zeros(shape, dtype=np.int64))
@@ -116,7 +117,7 @@ class EducationBatch(BatchedEnv):
         chosen = np.where((actions == EASY)[:, None], easy, hard)
         is_failed = (actions == FAILED)[:, None]
         keys[:, 0] = np.where(is_failed, similar, chosen)
-        left_out = np.isin(actions, self.rules.without_repeats)[:, None]
+        left_out = self._left_out[actions][:, None]
         again = np.where(left_out, 9 * _TIER + near, chosen)
         keys[:, 1] = np.where(is_failed, review, again)
         tie_break = 2 * _LEVEL + np.array([[0], [1]])  # level, then unseen before failed

@@ -25,6 +25,7 @@ HIT = "x-cassette-hit"
 MISS = "x-cassette-miss"
 _LEFT_OUT = ("user", "stream", "stream_options", "metadata", "service_tier", "store")  # change no reply
 _PATIENCE = 30.0  # seconds to wait for another process's write
+_SECRET = 6  # characters; shorter keys are placeholders such as `none`, and words of any reply
 
 
 def key(body: dict[str, Any], sample: int = 0, path: str = "chat/completions") -> str:
@@ -44,6 +45,12 @@ def _canonical(value: Any) -> Any:
     return value
 
 
+def clean(text: str, secret: str) -> str:
+    """A server's words as any file can hold them: without a key that it echoed, without half characters."""
+    text = text.encode("utf-8", "replace").decode()
+    return text.replace(secret, "[removed]") if len(secret) >= _SECRET else text
+
+
 class Cassette:
     """Recorded replies under `folder`: `name.sqlite` while recording, `name.jsonl` for keeps.
 
@@ -61,7 +68,6 @@ class Cassette:
         if mode == "record":
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with closing(self._connect()) as rows:
-                rows.execute("PRAGMA journal_mode=WAL")
                 rows.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, line TEXT NOT NULL)")
 
     def get(self, digest: str) -> dict[str, Any] | None:
@@ -74,21 +80,25 @@ class Cassette:
             found = rows.execute("SELECT line FROM replies WHERE key = ?", (digest,)).fetchone()
         return json.loads(found[0])["response"] if found else None
 
-    def put(self, digest: str, body: dict[str, Any], response: dict[str, Any], secret: str = "") -> None:
-        """Keep a reply. secret: a key that must not be in it, whatever the server echoes."""
+    def put(self, digest: str, body: dict[str, Any], response: dict[str, Any], secret: str = "") -> dict[str, Any]:
+        """Keep a reply; returns what is kept, which is another's where one was there before.
+
+        secret: a key that must not be in it, whatever the server echoes.
+        """
         request = {name: value for name, value in body.items() if name not in _LEFT_OUT and value is not None}
-        line = _line({"key": digest, "request": _canonical(request), "response": response})
-        if secret:
-            line = line.replace(secret, "[removed]")
+        entry = {"key": digest, "request": _canonical(request), "response": response}
+        line = clean(_line(entry), json.dumps(secret)[1:-1])
         with closing(self._connect()) as rows:
             rows.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (digest, line))
+        return self.get(digest)
 
     def export(self) -> Path:
         """Write everything recorded, by any process, as sorted JSON lines; equal contents are equal bytes."""
-        lines = {digest: _line(entry) for digest, entry in _read_lines(self.export_path).items()}
+        lines = {}
         if self.path.exists():
             with closing(self._connect()) as rows:
-                lines |= dict(rows.execute("SELECT key, line FROM replies"))
+                lines = dict(rows.execute("SELECT key, line FROM replies"))
+        lines |= {digest: _line(entry) for digest, entry in _read_lines(self.export_path).items()}  # as `get` does
         text = "".join(f"{lines[digest]}\n" for digest in sorted(lines))
         if lines and (not self.export_path.exists() or self.export_path.read_text(encoding="utf-8") != text):
             store.write_text(self.export_path, text)
@@ -106,13 +116,22 @@ def _read_lines(path: Path) -> dict[str, dict[str, Any]]:
     if not path.exists():
         return {}
     out = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    lines = path.read_bytes().removesuffix(b"\n").split(b"\n")  # str.splitlines also cuts inside of replies
+    for number, line in enumerate(lines, start=1):
         try:
             entry = json.loads(line)
             out[entry["key"]] = {"key": entry["key"], "request": entry["request"], "response": entry["response"]}
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path}, line {number}: not a recorded reply ({error}); remove the line") from None
     return out
+
+
+def text_of(content: Any) -> str:
+    """Text of a message's content: a string, or a list of parts with text."""
+    if isinstance(content, list):
+        parts = (part.get("text") for part in content if isinstance(part, dict))
+        return "".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
 
 
 def complete(response: httpx2.Response) -> dict[str, Any] | None:
@@ -122,10 +141,12 @@ def complete(response: httpx2.Response) -> dict[str, Any] | None:
     try:
         body = json.loads(response.content)
         first = body["choices"][0]
-        whole = first["message"].get("content") and first.get("finish_reason") in ("stop", "tool_calls", None)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        message, finish = first["message"], first.get("finish_reason")
+        said = text_of(message.get("content")).strip() or message.get("tool_calls")
+        wrong = body.get("error") or message.get("refusal") or finish in ("length", "content_filter")
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         return None
-    if not whole or body.get("error"):
+    if wrong or not said:
         return None
     return {name: body[name] for name in ("choices", "usage", "model") if name in body}
 
@@ -145,13 +166,13 @@ class CassetteTransport(httpx2.AsyncBaseTransport):
         digest = key(body, SAMPLE.get(), "/".join(request.url.path.strip("/").split("/")[-2:]))
         known = self.cassette.get(digest)
         if known is not None:
-            return httpx2.Response(200, json=known, headers={HIT: digest})
+            return httpx2.Response(200, content=json.dumps(known), headers={HIT: digest})
         if self.cassette.mode == "replay":
             return httpx2.Response(404, json={}, headers={MISS: digest, "x-should-retry": "false"})
         response = await self.inner.handle_async_request(request)
         content = await response.aread()  # a reply that breaks off raises here, and is not kept
         if (reply := complete(response)) is not None:
-            self.cassette.put(digest, body, reply, self.secret)
+            content = json.dumps(self.cassette.put(digest, body, reply, self.secret))  # a replay gives no other
         headers = {n: v for n, v in response.headers.items() if n not in ("content-encoding", "content-length")}
         return httpx2.Response(response.status_code, headers=headers, content=content)  # the first one is used up
 

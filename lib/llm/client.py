@@ -13,6 +13,7 @@ import asyncio
 import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from lib.params import LLMSettings, ModelSettings
 
 IN_PROCESS = "http://in-process/v1"
 CHARACTERS_PER_TOKEN = 4  # an estimate, where a server does not count
+_MOST = 10**9  # tokens of a call; a count beyond that is none
 _ODD = ("empty_body", "not_json", "error_in_reply", "no_choices")  # a 200 that is none: ask once more
 _OPTIONAL = ("seed", "temperature", "max_tokens")  # some endpoints refuse some of them
 
@@ -140,7 +142,8 @@ class Client:
     @contextmanager
     def _reserved(self, about: ModelSettings, body: dict[str, Any], who: str):
         """Hold the estimate of a paid call; the block says through `bill` what it really cost."""
-        free = self.purse is None or about.backend != "endpoint" or not (about.price_in or about.price_out)
+        unpaid = about.backend != "endpoint" or not (about.price_in or about.price_out)
+        free = self.purse is None or unpaid or self._replays
         if free or (self.cassette and self.cassette.get(tape.key(body, tape.SAMPLE.get())) is not None):
             yield lambda dollars: None
             return
@@ -161,17 +164,17 @@ class Client:
 
     async def _post(self, model: str, about: ModelSettings, body: dict[str, Any]) -> httpx2.Response:
         """The raw 200 response of the endpoint; every other outcome as one of our errors."""
-        secret = self._secret(about)
         try:
             # The raw response: the typed call would read the body before we can, and takes three times as long.
             return await self._client(model, about).post("/chat/completions", body=body, cast_to=httpx2.Response)
         except openai.APIStatusError as error:
-            raise self._status(error, model, about, body) from None
+            trouble = self._status(error, model, about, body)
         except openai.APITimeoutError:
-            raise ReplyError("timeout", f"{model}: no reply within {about.timeout:g} s") from None
+            trouble = ReplyError("timeout", f"{model}: no reply within {about.timeout:g} s")
         except openai.APIConnectionError as error:
-            why = _clean(f"{error} {error.__cause__ or ''}".strip(), secret)
-            raise ReplyError("connection", f"{model}: {why}") from None
+            why = tape.clean(f"{error} {error.__cause__ or ''}".strip(), self._secret(about))
+            trouble = ReplyError("connection", f"{model}: {why}")
+        raise trouble  # out here nothing is chained to it: openai's errors hold all that the server said
 
     def _status(self, error: openai.APIStatusError, model: str, about: ModelSettings, body) -> Exception:
         miss = error.response.headers.get(tape.MISS)
@@ -181,7 +184,7 @@ class Client:
                 f"{self.cassette.export_path} holds no reply of {model} to a request that ends in {last!r} "
                 f"(key {miss[:16]}); record it with llm.cassette: record"
             )
-        said, code = _clean(str(error), self._secret(about))[:300], error.status_code
+        said, code = tape.clean(str(error), self._secret(about))[:300], error.status_code
         refused = [name for name in _OPTIONAL if name in body and name in said] if code in (400, 422) else []
         if refused:
             return ConfigurationError(
@@ -196,14 +199,22 @@ class Client:
 
     def _secret(self, about: ModelSettings) -> str:
         """The endpoint's key, from the environment and from nowhere else; empty where none is needed."""
-        if about.backend != "endpoint" or about.api_key_env is None:
+        if about.backend != "endpoint" or about.api_key_env is None or self._replays:
             return ""
-        secret = os.environ.get(about.api_key_env, "")
-        if not secret and not (self.cassette and self.cassette.mode == "replay"):
+        secret = os.environ.get(about.api_key_env, "").strip()  # a key read from a file may end in a line end
+        if not secret:
             raise ConfigurationError(
                 f"the environment variable {about.api_key_env} is not set; it must hold the key of {about.base_url}"
             )
+        if not re.fullmatch("[!-~]+", secret):
+            raise ConfigurationError(
+                f"the environment variable {about.api_key_env} holds blanks or characters that are in no key"
+            )
         return secret
+
+    @property
+    def _replays(self) -> bool:
+        return self.cassette is not None and self.cassette.mode == "replay"
 
     def _model(self, name: str) -> ModelSettings:
         if name not in self.settings.models:
@@ -230,7 +241,8 @@ class Client:
 
     def _transport(self, name: str, about: ModelSettings) -> httpx2.AsyncBaseTransport:
         if about.backend == "endpoint":
-            network = httpx2.AsyncHTTPTransport()
+            # As many connections as calls: about.concurrency is the limit, waiting for another would be a timeout.
+            network = httpx2.AsyncHTTPTransport(limits=httpx2.Limits())
             return CassetteTransport(network, self.cassette, self._secret(about)) if self.cassette else network
         if about.backend not in self.transports:
             have = sorted(self.transports) or "none"
@@ -238,11 +250,6 @@ class Client:
                 f"{name}: no transport for backend {about.backend!r} was handed in; there is {have}"
             )
         return self.transports[about.backend]
-
-
-def _clean(text: str, secret: str) -> str:
-    """A server's words without the key that it may have echoed."""
-    return text.replace(secret, "[removed]") if secret else text
 
 
 def _text(body: Mapping[str, Any]) -> str:
@@ -257,13 +264,14 @@ def _read(response: httpx2.Response, body: Mapping[str, Any], model: str, about:
     """A 200 response as a reply. Raises ReplyError for everything that is none."""
     content = _json(response, secret)
     if content.get("error"):
-        raise ReplyError("error_in_reply", f"{model}: {_clean(str(content['error']), secret)[:300]}")
+        raise ReplyError("error_in_reply", f"{model}: {tape.clean(str(content['error']), secret)[:300]}")
     choices = content.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise ReplyError("no_choices", f"{model}: a reply without choices")
     message = choices[0].get("message")
     message = message if isinstance(message, dict) else {}
-    text, finish = _joined(message.get("content")), choices[0].get("finish_reason") or "stop"
+    text = tape.clean(tape.text_of(message.get("content")), secret)
+    finish = tape.clean(str(choices[0].get("finish_reason") or "stop"), secret)
     tokens_in, tokens_out = _usage(content.get("usage"), body, text)
     bill = {
         "tokens_in": tokens_in,
@@ -271,12 +279,11 @@ def _read(response: httpx2.Response, body: Mapping[str, Any], model: str, about:
         "dollars": tokens_in * about.price_in + tokens_out * about.price_out,
         "kwh": (tokens_in + tokens_out) * about.kwh_per_token,
     }
-    wrong = _unusable(message, text, str(finish))
+    wrong = _unusable(message, text, finish)
     if wrong:
         raise ReplyError(wrong, f"{model}: {wrong.replace('_', ' ')}", text=text, **bill)
-    return Reply(
-        text, **bill, finish_reason=str(finish), model=model, backend=about.backend, cached=tape.HIT in response.headers
-    )
+    cached = tape.HIT in response.headers
+    return Reply(text, **bill, finish_reason=finish, model=model, backend=about.backend, cached=cached)
 
 
 def _json(response: httpx2.Response, secret: str) -> dict[str, Any]:
@@ -286,19 +293,11 @@ def _json(response: httpx2.Response, secret: str) -> dict[str, Any]:
     try:
         content = json.loads(raw)
     except (ValueError, RecursionError):
-        shown = _clean(raw[:80].decode("utf-8", "replace"), secret)
-        raise ReplyError("not_json", f"a body that is not JSON: {shown!r}") from None
+        content = None  # raised from here, our error would be chained to one that holds all of the body
     if not isinstance(content, dict):
-        raise ReplyError("not_json", f"a body that is a {type(content).__name__}, not an object")
+        shown = tape.clean(raw.decode("utf-8", "replace"), secret)[:80]
+        raise ReplyError("not_json", f"a body that is no JSON object: {shown!r}")
     return content
-
-
-def _joined(content: Any) -> str:
-    """Text of a message's content: a string, or a list of parts with text."""
-    if isinstance(content, list):
-        parts = (part.get("text") for part in content if isinstance(part, dict))
-        return "".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
 
 
 def _usage(usage: Any, body: Mapping[str, Any], text: str) -> tuple[int, int]:
@@ -306,7 +305,7 @@ def _usage(usage: Any, body: Mapping[str, Any], text: str) -> tuple[int, int]:
     counts = usage if isinstance(usage, dict) else {}
     told = [counts.get(name) for name in ("prompt_tokens", "completion_tokens")]
     estimates = (_tokens(_text(body)), _tokens(text))
-    whole = [isinstance(count, int) and not isinstance(count, bool) and count >= 0 for count in told]
+    whole = [isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _MOST for count in told]
     return tuple(int(count) if ok else guess for count, ok, guess in zip(told, whole, estimates, strict=True))
 
 

@@ -240,7 +240,8 @@ def read(text: str) -> Scores:
     """The scores in a reply. Raises InvalidReply, whose message says what was wrong with it."""
     content, _ = replies.one_object(text)
     try:
-        return Scores.model_validate(content)
+        scores = Scores.model_validate(content)
+        return scores.model_copy(update={"reasoning": scores.reasoning.encode(errors="replace").decode()})
     except ValidationError as error:
         said = "; ".join(f"field {'.'.join(map(str, each['loc']))!r}: {each['msg']}" for each in error.errors())
         raise InvalidReply("wrong_fields", said) from None

@@ -58,7 +58,7 @@ class StudentWorld(World):
 
     def outcome(self, result: Transition) -> dict[str, float | str]:
         levels = "".join(str(level + 1) for level in self.env.levels[0] if level >= 0)
-        return {"mastery_after": _mastery(result.final_observation)[0], "levels": levels}
+        return {"mastery_after": float(_mastery(result.final_observation)[0]), "levels": levels}
 
     def extra(self, env: BatchedEnv, result: Transition) -> dict[str, np.ndarray]:
         return {"levels": env.levels}

@@ -158,6 +158,8 @@ class World(ABC):
 
     def step(self, policy: str | Policy) -> dict[str, float | str]:
         """Let a policy of the menu, or any other, act for real; the environment's columns of the record."""
+        if self.done:
+            raise ValueError(f"this episode ended after {self.t} steps; begin another one")
         draw = seeds.uniform(self.draws, np.array([self.t]))
         if isinstance(policy, Policy):
             action = policy.act(self.observation, draw)
@@ -201,7 +203,7 @@ class World(ABC):
         for step in range(steps):
             seen = observation.reshape(*grid, *observation.shape[1:])
             action = self.menu.act(names, seen, np.tile(draws[step], (grid[0], 1))).ravel()
-            result = env.advance(action)
+            result = env.advance(action, restart=False)  # what has ended counts no further
             log.append((alive, action, result.reward, result.final_observation, self.extra(env, result)))
             alive = alive & ~result.done
             observation = result.observation

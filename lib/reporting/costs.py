@@ -16,6 +16,7 @@ from lib.reporting.tables import interval_table, number
 from lib.zoo.recipes import SINGLE
 
 _SHORT = {"Claude 3.7 Sonnet": "claude", "Mistral 24B": "mistral", "LLaMA 3 8B": "llama"}
+_DIGITS = {"calls": 1, "tokens_in": 0, "tokens_out": 0, "dollars": 4}
 _TABLE_10 = {  # (backbone, regime): dollars and kg CO2e as printed
     ("Claude 3.7 Sonnet", "S"): ("0.1875", "0.0159"),
     ("Claude 3.7 Sonnet", "M"): ("0.5250", "0.0466"),
@@ -44,7 +45,7 @@ def assumed(record: pd.DataFrame) -> pd.DataFrame:
     shared by 10,000 runs, against a multi-objective policy shared by 1,000 (A.6.1, Table 9)."""
     train, rival = ledger.rl_cost(ledger.RUNS_SO), ledger.rl_cost(ledger.RUNS_MO)
     lines = []
-    for method, part in record[record["model"] != ""].groupby("method"):
+    for method, part in record[record["model"] != ""].groupby("method", sort=False):
         each = part[["tokens_in", "tokens_out", "dollars"]].mean()
         infer = ledger.HORIZON * each["dollars"]
         lines.append(
@@ -71,8 +72,9 @@ def assumed(record: pd.DataFrame) -> pd.DataFrame:
 
 def measured(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
     """What an episode really took: calls, tokens, dollars with intervals over seeds, kg CO2e of its tokens."""
-    asked = sorted(record.loc[record["model"] != "", "method"].unique(), key=list(rows).index)
-    table = interval_table({m: {name: rows[m][name] for name in results.PRICE} for m in asked})
+    asked = list(record.loc[record["model"] != "", "method"].unique())
+    parts = [interval_table({m: {name: rows[m][name]} for m in asked}, _DIGITS[name]) for name in results.PRICE]
+    table = pd.concat(parts, axis=1).rename(columns=lambda name: name.replace("_", " "))
     tokens = [rows[m]["tokens_in"].value + rows[m]["tokens_out"].value for m in asked]
     table["kg CO2e"] = [ledger.co2e(ledger.token_energy(count)) for count in tokens]
     table.insert(0, "backend", [record.loc[record["method"] == m, "backend"].iloc[0] for m in asked])
@@ -85,7 +87,7 @@ def break_even(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
     Table 9's price each."""
     zoo = len(SINGLE) * ledger.TABLE_9.train_dollars
     lines = []
-    for method in sorted(record.loc[record["model"] != "", "method"].unique(), key=list(rows).index):
+    for method in record.loc[record["model"] != "", "method"].unique():
         dollars = rows[method]["dollars"].value
         lines.append(
             {

@@ -100,7 +100,7 @@ def verdict_table(record: pd.DataFrame, domain: str, methods: Sequence[str], riv
 def trouble_table(record: pd.DataFrame) -> pd.DataFrame:
     """Per method that asks a model: decisions, calls, replies of no use by kind, decisions by fallback."""
     lines = []
-    for method, part in record[record["model"] != ""].groupby("method"):
+    for method, part in record[record["model"] != ""].groupby("method", sort=False):
         kinds = part.loc[part["trouble"] != "", "trouble"].str.split(";").explode().value_counts()
         told = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items(), key=lambda k: (-k[1], k[0])))
         rng = seeds.rng("trouble", method)

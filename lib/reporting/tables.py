@@ -20,6 +20,7 @@ import pandas as pd
 from lib.stats import Interval
 
 NOTHING = "–"  # what stands where there is no value
+LONGEST_NAME = 28  # characters of a row's name that are kept on one line
 _NUMBER = re.compile(r"[-−+]?[\d.]+(?:e[-+]?\d+)?%?(?:\s*\[.*\])?|" + NOTHING)
 
 
@@ -140,6 +141,7 @@ def _is_numeric(values: pd.Series, texts: list[str]) -> bool:
 def _cell(tag: str, text: str, right: bool, scope: str) -> str:
     tag = tag if text else "td"  # an empty header heads nothing
     scoped = f' scope="{scope}"' if tag == "th" else ""
-    # numbers and their intervals stay on one line; a table that gets too wide scrolls
-    style = 'style="text-align:right;white-space:nowrap"' if right else 'style="text-align:left"'
+    # numbers with their intervals, and names, stay on one line; a table that gets too wide scrolls
+    whole = right or (scope == "row" and tag == "th" and len(text) <= LONGEST_NAME)
+    style = f'style="text-align:{"right" if right else "left"}{";white-space:nowrap" if whole else ""}"'
     return f"<{tag}{scoped} {style}>{escape(text, quote=False)}</{tag}>"

@@ -88,6 +88,11 @@ def test_the_strings_of_a_clean_reply_may_hold_anything(said):
     assert read(json.dumps({"reasoning": said, "policy": "SO-d2"})) == Choice(reasoning=said, policy="SO-d2")
 
 
+def test_prose_is_cut_off_where_the_object_ends_not_where_a_string_says_so():
+    reply = json.dumps({"reasoning": 'say "}" or "{" or \\', "policy": "SO-d2"})
+    assert read(f"Well, {reply}. Done.").reasoning == 'say "}" or "{" or \\'
+
+
 @pytest.mark.parametrize("reply", ['{"policy": "SO-d1"}', '{"reasoning": null, "policy": "SO-d1"}'])
 def test_reasoning_may_be_missing(reply):
     assert read(reply) == Choice(reasoning="", policy="SO-d1")
@@ -191,6 +196,7 @@ REFUSED = {
     "a name in pieces": ('{"policy": "SO" "-d1"}', "unknown_policy"),
     "a name with a thought in it": ('{"policy": "SO<think>?</think>-d1"}', "unknown_policy"),
     "a name with a thought in it, in prose": ('I say {"policy": "SO<think>?</think>-d1"}', "unknown_policy"),
+    "a name with a thought in it, in a fence": ('```{"policy": "SO<think>?</think>-d1"}```', "unknown_policy"),
     "a name as escapes in broken JSON": (r"{'policy': 'SO\u002dd1'}", "unknown_policy"),
     "a name as Python's escapes": (r"{'policy': 'SO\x2dd1'}", "unknown_policy"),
     "half a surrogate pair": (r'{"policy": "\ud800"}', "unknown_policy"),
@@ -224,6 +230,7 @@ def test_the_message_says_what_was_wrong_in_few_words():
     assert complaint('{"policy": 3}')[1] == "field 'policy': Input should be a valid string"
     assert complaint("[1]")[1] == "one JSON object was expected, got a list"
     assert complaint(GOOD[:-4])[1] == "the JSON breaks off"
+    assert complaint(GOOD + "}")[1] == complaint("}" + GOOD)[1] == "the JSON has a closing bracket too many"
     long = "x" * 9000
     for text in (f'{{"policy": "{long}"}}', f'{{"{long}": 1, "{long}": 2}}'):
         assert len(complaint(text)[1]) < 120
@@ -329,7 +336,7 @@ HEAVY = {
     "open braces": "{" * 10_000,
     "closing brackets first": "}" * 9_000 + "{" * 9_000,
     "brackets between strings": '["]",' * 3_900,
-    "objects that can be mended": '{"a":' * 700 + "}" * 700,
+    "objects that are short enough to mend": '{"a":' * 650 + "}" * 650,
     "an object of crumbs": "{" + "a:b," * 990 + "}",
     "a fence without an end": "```" + "a" * 19_000,
     "many fences": "```\n" * 4_900,

@@ -19,7 +19,7 @@ from lib.orchestration.domains import WORLDS
 from lib.orchestration.world import Menu, World
 from lib.zoo import evaluate
 from lib.zoo.cards import make_card
-from lib.zoo.networks import initial
+from lib.zoo.networks import Network, initial
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import ACTIONS, SINGLE, recipes
 
@@ -35,13 +35,19 @@ LEANING = {
 }
 
 
-def policy(domain: str, name: str, actions: Sequence[str], strength: float) -> Policy:
-    """A policy that leans to `actions`: by 1 a little, by 1,000 it does nothing else."""
+@cache
+def untrained(domain: str, name: str) -> tuple[Network, dict[str, np.ndarray]]:
+    """The network of a domain and first parameters that make it look at what it sees."""
     network = next(recipe for recipe in recipes(SMOKE, domain) if recipe.name == "SO-d1").network
     parameters = initial(network, "tests", name, seed=3)
-    parameters["action_net.weight"] *= 60
-    parameters["action_net.bias"] += strength * np.isin(ACTIONS[domain], actions).astype(np.float32)
-    return Policy(name, domain, network, parameters, {})
+    return network, parameters | {"action_net.weight": 60 * parameters["action_net.weight"]}
+
+
+def policy(domain: str, name: str, actions: Sequence[str], strength: float, like: str = "SO-d1") -> Policy:
+    """A policy that leans to `actions`: by 1 a little, by 1,000 it does nothing else."""
+    network, parameters = untrained(domain, like)
+    leaning = strength * np.isin(ACTIONS[domain], actions).astype(np.float32)
+    return Policy(name, domain, network, parameters | {"action_net.bias": leaning}, {})
 
 
 def always(domain: str, action: str, name: str | None = None) -> Policy:
@@ -52,7 +58,7 @@ def always(domain: str, action: str, name: str | None = None) -> Policy:
 @cache
 def policies(domain: str) -> dict[str, Policy]:
     """The policies that orchestrators choose from."""
-    return {name: policy(domain, name, LEANING[domain][name], 1.0) for name in SINGLE}
+    return {name: policy(domain, name, LEANING[domain][name], 1.0, like=name) for name in SINGLE}
 
 
 @cache

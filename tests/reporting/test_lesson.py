@@ -293,7 +293,7 @@ def test_intervals_are_written_beside_their_values():
     assert interval_table(rows, digits=1).loc["TO", "reward"] == "1.0 [0.0, 2.0]"
     made = table_html(frame, "Results")
     assert 'text-align:right;white-space:nowrap">0.500 [0.400, 0.600]' in made
-    assert '<th scope="row" style="text-align:left">KO' in made
+    assert '<th scope="row" style="text-align:left;white-space:nowrap">KO' in made
 
 
 NOTEBOOK = """

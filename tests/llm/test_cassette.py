@@ -1,0 +1,501 @@
+"""The cassette: a reply is asked for once, kept whole or not at all, and given again byte for byte."""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from lib.llm import cassette as tape
+from lib.llm.cassette import Cassette
+from lib.llm.client import Client, Reply
+from lib.llm.errors import CassetteMiss, LLMError, ReplyError
+from lib.llm.purse import Purse
+from lib.params import ROOT
+from tests.llm import server as scripted
+from tests.llm.server import KEY_VARIABLE, QUESTION, Answer, Asked, Server, call, certificate, completion, key, waits
+
+__all__ = ["certificate", "key", "waits"]
+
+REPLY = {"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "SO-d2"}}], "model": "m"}
+BODY = {
+    "model": "m", "messages": [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}],
+    "temperature": 0.5, "max_tokens": 100, "seed": 1, "tools": [{"type": "function", "function": {"name": "look"}}],
+    "response_format": {"type": "json_object"},
+}  # fmt: skip
+
+
+def asking(url: str, tape: Cassette | None, questions, concurrency: int = 4, **changes) -> list[Reply | LLMError]:
+    """What `mine` says to (text, seed, sample), all asked at once."""
+
+    async def play():
+        async with Client(scripted.settings(url, concurrency=concurrency, **changes), cassette=tape) as client:
+            asked = (
+                client.chat("mine", [{"role": "user", "content": text}], seed=seed, sample=sample)
+                for text, seed, sample in questions
+            )
+            return await asyncio.gather(*asked, return_exceptions=True)
+
+    return asyncio.run(play())
+
+
+def recorded(folder: Path, script, questions, name: str = "tape", **changes) -> tuple[list[Reply | LLMError], Server]:
+    """Ask a server and record; the results, and the server as it was left."""
+    results: list = []
+
+    async def play() -> Server:
+        async with Server(script) as server:
+            tape = Cassette(folder, name, "record")
+            results.extend(await asyncio.to_thread(asking, server.url, tape, questions, **changes))
+        return server
+
+    server = asyncio.run(play())
+    return results, server
+
+
+def counted(asked: Asked) -> Answer:
+    """A reply that depends on all that was asked, in length too."""
+    text = f"{asked.body['messages'][-1]['content']} with {asked.body['seed']}"
+    return Answer(completion(text, tokens_in=100 + asked.body["seed"], tokens_out=len(text)))
+
+
+QUESTIONS = [
+    (text, seed, sample) for text in ("where", "who", "ünï \u2028 code") for seed in (0, 7) for sample in (0, 1)
+]
+
+
+def plain(replies: list[Reply]) -> list[tuple]:
+    """All of the replies but whether they came from the cassette."""
+    return [(r.text, r.tokens_in, r.tokens_out, r.dollars, r.kwh, r.finish_reason, r.model, r.backend) for r in replies]
+
+
+# Record and replay --------------------------------------------------------------------------------
+
+
+def test_a_replay_without_server_and_without_key_gives_equal_replies_at_equal_prices(tmp_path, monkeypatch):
+    first, server = recorded(tmp_path, counted, QUESTIONS)
+    Cassette(tmp_path, "tape", "record").export()
+    (tmp_path / "tape.sqlite").unlink()
+    monkeypatch.delenv(KEY_VARIABLE)
+    again = asking(server.url, Cassette(tmp_path, "tape", "replay"), QUESTIONS)
+    assert plain(again) == plain(first) and len({reply.dollars for reply in first}) > 2
+    assert not any(reply.cached for reply in first) and all(reply.cached for reply in again)
+
+
+def test_a_second_recording_sends_nothing(tmp_path):
+    first, server = recorded(tmp_path, counted, QUESTIONS)
+    assert len(server.asked) == len(QUESTIONS)
+    again, server = recorded(tmp_path, counted, QUESTIONS)
+    assert server.asked == [] and plain(again) == plain(first)
+
+
+def test_the_export_alone_is_enough_to_send_nothing(tmp_path):
+    first, _ = recorded(tmp_path / "mine", counted, QUESTIONS)
+    export = Cassette(tmp_path / "mine", "tape", "record").export()
+    (tmp_path / "clone").mkdir()
+    (tmp_path / "clone/tape.jsonl").write_bytes(export.read_bytes())
+    again, server = recorded(tmp_path / "clone", counted, QUESTIONS)
+    assert server.asked == [] and plain(again) == plain(first)
+
+
+def test_a_miss_in_replay_names_the_request_and_sends_nothing(tmp_path, waits):
+    async def play():
+        async with Server() as server:
+            parts = {"cassette": Cassette(tmp_path, "tape", "replay"), "purse": Purse(tmp_path / "spent.sqlite", 0.0)}
+            async with Client(scripted.settings(server.url, retries=5), **parts) as client:
+                with pytest.raises(CassetteMiss) as caught:
+                    await client.chat("mine", QUESTION, seed=3)
+                return caught.value, server.asked, client.ledger.entries
+
+    error, asked, entries = asyncio.run(play())
+    sent = {"model": "served", "messages": QUESTION, "temperature": 0.5, "max_tokens": 100, "seed": 3}
+    for part in ("mine", "Which policy acts next?", tape.key(sent)[:16], "tape.jsonl"):
+        assert part in str(error)
+    assert asked == [] and waits == [] and entries == []
+
+
+def test_a_replay_writes_nothing(tmp_path):
+    recorded(tmp_path, counted, QUESTIONS[:2])
+    (tmp_path / "tape.sqlite").rename(tmp_path / "elsewhere")
+    asking("http://127.0.0.1:9/v1", Cassette(tmp_path, "tape", "replay"), QUESTIONS)
+    assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
+
+
+def test_another_sample_of_an_equal_request_is_another_reply(tmp_path):
+    replies = iter(["SO-d1", "SO-d2", "SO-d3"])
+    questions = [("who", 0, sample) for sample in range(3)]
+    first, server = recorded(tmp_path, lambda asked: Answer(completion(next(replies))), questions, concurrency=1)
+    assert [reply.text for reply in first] == ["SO-d1", "SO-d2", "SO-d3"] and len(server.asked) == 3
+    again, server = recorded(tmp_path, counted, questions[::-1])
+    assert [reply.text for reply in again] == ["SO-d3", "SO-d2", "SO-d1"] and server.asked == []
+
+
+def test_equal_requests_under_way_at_once_get_the_one_reply_that_a_replay_gives(tmp_path):
+    numbers = iter(range(1, 100))
+    script = lambda asked: Answer(completion(f"reply {next(numbers)}"), delay=0.02)  # noqa: E731
+    first, server = recorded(tmp_path, script, [("who", 0, 0)] * 4)
+    assert len(server.asked) == 4  # none was there when the last one was sent
+    Cassette(tmp_path, "tape", "record").export()
+    again = asking(server.url, Cassette(tmp_path, "tape", "replay"), [("who", 0, 0)] * 4)
+    assert plain(again) == plain(first)
+
+
+def test_a_mode_that_there_is_not_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="'rewind'"):
+        Cassette(tmp_path, "tape", "rewind")
+
+
+# What is kept -------------------------------------------------------------------------------------
+
+INCOMPLETE = {
+    "a length": Answer(completion("half", finish_reason="length")),
+    "a filter": Answer(completion("half", finish_reason="content_filter")),
+    "null": Answer(completion(None)),
+    "blanks": Answer(completion(" \n")),
+    "parts without text": Answer(completion([{"type": "image_url"}])),
+    "a refusal": Answer(completion(message={"content": "no", "refusal": "no"})),
+    "no choices": Answer(completion() | {"choices": []}),
+    "an error beside a reply": Answer(completion() | {"error": "overloaded"}),
+    "html": Answer("<html></html>"),
+    "an empty body": Answer(""),
+    "half a body": Answer(Answer().raw()[:90]),
+    "a cut connection": Answer(cut=90),
+    "nested beyond reason": Answer("[" * 100_000),
+    "a list": Answer([completion()]),
+    "204": Answer("", 204),
+    "201": Answer(status=201),
+    "400": Answer(status=400),
+    "401": Answer(status=401),
+    "404": Answer(status=404),
+    "429": Answer(status=429),
+    "500": Answer(status=500),
+}
+
+
+@pytest.mark.parametrize("odd", INCOMPLETE)
+def test_what_is_no_whole_reply_is_not_kept(odd, tmp_path, waits):
+    box = Cassette(tmp_path, "tape", "record")
+    outcome = call(INCOMPLETE[odd], parts={"cassette": box})
+    with closing(sqlite3.connect(box.path)) as rows:
+        assert rows.execute("SELECT COUNT(*) FROM replies").fetchone() == (0,)
+    assert isinstance(outcome.only, LLMError) or odd == "201"
+    assert not box.export().exists()
+    sent = len(outcome.server.asked)
+    assert call(Answer(), parts={"cassette": box}).server.asked and sent  # asked again, with better luck
+
+
+COMPLETE = {
+    "text": completion(),
+    "without finish_reason": completion(finish_reason=None),
+    "another finish_reason": completion(finish_reason="eos"),
+    "parts": completion([{"type": "text", "text": "SO-d2"}]),
+    "a tool call": completion(message={"content": None, "tool_calls": [{"id": "1"}]}, finish_reason="tool_calls"),
+    "without usage": {"choices": completion()["choices"]},
+    "numbers that are none": completion(logprobs=[float("nan"), float("inf"), float("-inf")]),
+    "lines that are none": completion("a\u2028b\u2029c\x85d\x1ce\x0bf\r\ng"),
+    "half a character": completion("SO\ud83d-d2"),
+    "nested deeply": completion(logprobs=json.loads("[" * 300 + "]" * 300)),
+}
+
+
+@pytest.mark.parametrize("kind", COMPLETE)
+def test_every_usable_reply_is_kept_and_given_again(kind, tmp_path):
+    box = Cassette(tmp_path, "tape", "record")
+    outcome = call(Answer(COMPLETE[kind]), times=2, parts={"cassette": box})
+    box.export()
+    replay = call(Answer(), parts={"cassette": Cassette(tmp_path, "tape", "replay")})
+    assert len(outcome.server.asked) == 1 and replay.server.asked == []
+    assert plain([*outcome.results, replay.only]) == plain([outcome.results[0]] * 3)
+
+
+def test_what_is_kept_has_neither_ids_nor_times(tmp_path):
+    for folder in ("one", "two"):  # the server stamps each of its replies
+        recorded(tmp_path / folder, counted, QUESTIONS)
+        Cassette(tmp_path / folder, "tape", "record").export()
+    one, two = ((tmp_path / folder / "tape.jsonl").read_bytes() for folder in ("one", "two"))
+    assert one == two and len(one.splitlines()) >= len(QUESTIONS)
+
+
+# The key of a request -----------------------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-99, 99)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+CHANGES = {
+    "model": st.text(),
+    "seed": st.integers(),
+    "temperature": st.floats(0, 2),
+    "max_tokens": st.integers(1),
+    "top_p": st.floats(0, 1),
+    "stop": st.lists(st.text(), min_size=1),
+    "tools": st.lists(JSON),
+    "response_format": JSON,
+    "messages": st.lists(st.fixed_dictionaries({"role": st.sampled_from(["system", "user"]), "content": st.text()})),
+}
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(CHANGES)).flatmap(lambda name: CHANGES[name].map(lambda value: (name, value))))
+def test_a_request_that_differs_in_anything_that_counts_has_another_key(change):
+    name, value = change
+    assume(BODY.get(name) != value)
+    assert tape.key(BODY | {name: value}) != tape.key(BODY)
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(), min_size=2, max_size=4), st.data())
+def test_text_and_order_of_messages_are_part_of_the_key(texts, data):
+    other = data.draw(st.permutations(texts) | st.lists(st.text(), min_size=1, max_size=4))
+    one, two = ([{"role": "user", "content": text} for text in each] for each in (texts, other))
+    assert (tape.key(BODY | {"messages": one}) == tape.key(BODY | {"messages": two})) == (texts == other)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 99), st.integers(0, 99))
+def test_the_sample_is_part_of_the_key(one, two):
+    assert (tape.key(BODY, one) == tape.key(BODY, two)) == (one == two)
+
+
+def shuffled(value, data):
+    """The same JSON with fields in another order and whole numbers as floats."""
+    if isinstance(value, dict):
+        return {name: shuffled(value[name], data) for name in data.draw(st.permutations(sorted(value)))}
+    if isinstance(value, list):
+        return [shuffled(each, data) for each in value]
+    return (
+        float(value) if isinstance(value, int) and not isinstance(value, bool) and data.draw(st.booleans()) else value
+    )
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text(max_size=4), JSON, max_size=4), st.data())
+def test_order_of_fields_and_spelling_of_numbers_are_not_part_of_the_key(extra, data):
+    body = BODY | {"extra": extra}
+    assert tape.key(shuffled(body, data)) == tape.key(body)
+
+
+def test_headers_keys_addresses_and_patience_are_not_part_of_the_key(tmp_path, monkeypatch):
+    first, _ = recorded(tmp_path, counted, QUESTIONS)
+    monkeypatch.setenv(KEY_VARIABLE, "sk-another-key")
+    monkeypatch.setenv("OPENAI_ORG_ID", "another-header")
+    again, server = recorded(tmp_path, counted, QUESTIONS, timeout=9.0, retries=7, price_in=0.0)  # on another port
+    assert server.asked == [] and [reply.text for reply in again] == [reply.text for reply in first]
+
+
+# The export ---------------------------------------------------------------------------------------
+
+
+def filled(folder: Path, names) -> Cassette:
+    box = Cassette(folder, "tape", "record")
+    for name in names:
+        box.put(tape.key(BODY | {"model": name}), BODY | {"model": name}, REPLY | {"model": name})
+    return box
+
+
+def test_exports_are_sorted_and_equal_whatever_was_recorded_first(tmp_path):
+    one = filled(tmp_path / "one", "abcdef").export().read_bytes()
+    two = filled(tmp_path / "two", "fbdaec").export()
+    keys = [json.loads(line)["key"] for line in one.splitlines()]
+    assert one == two.read_bytes() and keys == sorted(keys) and len(keys) == 6
+    before = two.stat()
+    assert filled(tmp_path / "two", "a").export().read_bytes() == one
+    assert two.stat().st_mtime_ns == before.st_mtime_ns and two.stat().st_ino == before.st_ino  # not even touched
+
+
+def test_an_export_keeps_what_another_machine_exported(tmp_path):
+    export = filled(tmp_path / "theirs", "abc").export()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/tape.jsonl").write_bytes(export.read_bytes())
+    merged = filled(tmp_path / "mine", "cde").export().read_bytes()
+    assert merged == filled(tmp_path / "all", "abcde").export().read_bytes()
+
+
+def test_where_two_machines_recorded_one_request_the_exported_reply_is_used_and_kept(tmp_path):
+    digest = tape.key(BODY)
+    Cassette(tmp_path, "tape", "record").put(digest, BODY, REPLY | {"model": "mine"})
+    theirs = json.dumps({"key": digest, "request": BODY, "response": REPLY | {"model": "theirs"}})
+    (tmp_path / "tape.jsonl").write_text(theirs + "\n")
+    box = Cassette(tmp_path, "tape", "record")
+    used = box.get(digest)["model"]
+    box.export()
+    assert used == Cassette(tmp_path, "tape", "replay").get(digest)["model"] == "theirs"
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.text(st.characters()), JSON, max_size=3), st.text(st.characters()))
+def test_any_reply_survives_recording_and_export(tmp_path_factory, more, text):
+    folder = tmp_path_factory.mktemp("any")
+    message = {"role": "assistant", "content": text} | more
+    kept = Cassette(folder, "tape", "record").put("k", BODY, {"choices": [{"message": message}]})
+    Cassette(folder, "tape", "record").export()
+    assert Cassette(folder, "tape", "replay").get("k") == kept
+    valid = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace").decode()
+    assert kept["choices"][0]["message"] == json.loads(valid)
+
+
+BROKEN = {
+    "half a line": b'{"key": "k", "request": {}, "resp',
+    "a merge conflict": b"<<<<<<< HEAD",
+    "another object": b'{"key": "k"}',
+    "a list": b"[]",
+    "an empty line": b"",
+    "bytes that are no text": b'{"key": "\xff"}',
+}
+
+
+@pytest.mark.parametrize("mode", ["record", "replay"])
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_broken_line_is_named_with_its_file_and_number(broken, mode, tmp_path):
+    export = filled(tmp_path, "ab").export()
+    one, two = export.read_bytes().splitlines()
+    export.write_bytes(b"\n".join([one, BROKEN[broken], two]) + b"\n")
+    with pytest.raises(ValueError, match="tape.jsonl, line 2: .*remove the line"):
+        Cassette(tmp_path, "tape", mode)
+
+
+def test_an_export_without_a_last_line_end_is_whole(tmp_path):
+    export = filled(tmp_path, "ab").export()
+    whole = export.read_bytes()
+    export.write_bytes(whole.rstrip(b"\n"))
+    assert Cassette(tmp_path, "tape", "record").export().read_bytes() == whole
+
+
+# Processes ----------------------------------------------------------------------------------------
+
+RECORDER = """
+import asyncio, sys
+from lib.llm.cassette import Cassette
+from tests.llm import test_cassette
+folder, url, first, last = sys.argv[1:]
+questions = [(f"question {n}", n, 0) for n in range(int(first), int(last))]
+replies = test_cassette.asking(url, Cassette(folder, "tape", "record"), questions)
+print(sum(reply.text == f"question {n} with {n}" for (_, n, _), reply in zip(questions, replies)))
+"""
+
+WRITER = """
+import sys
+from lib.llm.cassette import Cassette
+from tests.llm.test_cassette import written
+box = Cassette(sys.argv[1], "tape", "record")
+print("ready", flush=True)
+for number in range(100_000):
+    box.put(*written(number))
+"""
+
+
+def written(number: int):
+    """A request and a reply of some length that belong together."""
+    body = BODY | {"seed": number}
+    return tape.key(body), body, {"choices": [{"message": {"content": f"{number} " * 2_000}}]}
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def test_processes_that_record_at_once_lose_nothing(tmp_path):
+    async def play():
+        async with Server(counted) as server:
+            spans = [(0, 40), (20, 60)]  # half of the questions are asked by both
+            started = [
+                await asyncio.create_subprocess_exec(
+                    sys.executable, "-c", RECORDER, str(tmp_path), server.url, *map(str, span),
+                    env=environment(), cwd=ROOT, stdout=subprocess.PIPE,
+                )
+                for span in spans
+            ]  # fmt: skip
+            return [int((await process.communicate())[0]) for process in started], server.asked
+
+    right, asked = asyncio.run(play())
+    assert right == [40, 40] and 60 <= len(asked) <= 80
+    lines = Cassette(tmp_path, "tape", "record").export().read_text().splitlines()
+    seeds = {json.loads(line)["request"]["seed"] for line in lines}
+    assert seeds == set(range(60)) and len(lines) == 60
+    again = asking(server_gone(), Cassette(tmp_path, "tape", "replay"), [(f"question {n}", n, 0) for n in range(60)])
+    assert [reply.text for reply in again] == [f"question {n} with {n}" for n in range(60)]
+
+
+def server_gone() -> str:
+    return "http://127.0.0.1:9/v1"
+
+
+STARTED, FOLDERS = 4, 25
+
+
+def start(root: Path, number: int, together, trouble) -> None:
+    for folder in range(FOLDERS):
+        together.wait()
+        try:
+            filled(root / str(folder), [str(number)])
+        except Exception as error:
+            trouble.put(repr(error))
+    trouble.put(None)
+
+
+def test_processes_that_start_a_cassette_at_once_all_get_one(tmp_path):
+    processes = multiprocessing.get_context("fork")  # at once: others take seconds to start
+    together, trouble = processes.Barrier(STARTED), processes.Queue()
+    started = [processes.Process(target=start, args=(tmp_path, n, together, trouble)) for n in range(STARTED)]
+    for process in started:
+        process.start()
+    said, done = [], 0
+    while done < STARTED:
+        said.append(trouble.get(timeout=60))
+        done += said[-1] is None
+    for process in started:
+        process.join()
+    assert [each for each in said if each] == []
+    for folder in range(FOLDERS):
+        lines = Cassette(tmp_path / str(folder), "tape", "record").export().read_text().splitlines()
+        assert len(lines) == STARTED
+
+
+def test_a_recording_that_is_killed_leaves_whole_replies_only(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path)], env=environment(), cwd=ROOT, stdout=subprocess.PIPE
+    )
+    try:
+        process.stdout.readline()
+        while count(tmp_path) < 20:
+            time.sleep(0.005)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    box = Cassette(tmp_path, "tape", "record")
+    kept = count(tmp_path)
+    for number in range(kept):  # they were written in order, so none is missing before the last
+        digest, _, response = written(number)
+        assert box.get(digest) == response
+    assert box.get(written(kept)[0]) is None
+    digest, body, response = written(kept)
+    assert box.put(digest, body, response) == response  # and it goes on
+    assert len(box.export().read_text().splitlines()) == kept + 1 >= 21
+
+
+def count(folder: Path) -> int:
+    with closing(sqlite3.connect(folder / "tape.sqlite", timeout=30)) as rows:
+        return rows.execute("SELECT COUNT(*) FROM replies").fetchone()[0]
+
+
+def test_a_reply_error_of_a_replay_is_none_of_the_servers(tmp_path):
+    """In replay, what was not kept is a miss, not the error that it was."""
+    box = Cassette(tmp_path, "tape", "record")
+    assert isinstance(call(INCOMPLETE["a length"], parts={"cassette": box}).only, ReplyError)
+    box.export()
+    assert isinstance(call(parts={"cassette": Cassette(tmp_path, "tape", "replay")}).only, CassetteMiss)

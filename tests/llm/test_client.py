@@ -1,0 +1,584 @@
+"""The client: every outcome is a reply or a typed error, limits hold, the key is nowhere, all is accounted for once."""
+
+import asyncio
+import logging
+import pickle
+import socket
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lib.llm import transport
+from lib.llm.cassette import Cassette
+from lib.llm.client import Client, Reply
+from lib.llm.errors import KINDS, CassetteMiss, ConfigurationError, ReplyError
+from lib.llm.transport import InProcess
+from tests.llm import server as scripted
+from tests.llm.server import (
+    KEY,
+    KEY_VARIABLE,
+    PRICE_IN,
+    PRICE_OUT,
+    QUESTION,
+    Answer,
+    Asked,
+    Server,
+    call,
+    certificate,
+    completion,
+    key,
+    waits,
+)  # fmt: skip
+
+__all__ = ["certificate", "key", "waits"]
+
+GOOD = Answer()
+BILL = 10 * PRICE_IN + 5 * PRICE_OUT  # of `completion()`: 10 tokens in, 5 out
+
+
+def entries(outcome) -> list[tuple[int, int, int]]:
+    return [(entry.calls, entry.tokens_in, entry.tokens_out) for entry in outcome.client.ledger.entries]
+
+
+def failed(outcome, kind: str) -> ReplyError:
+    assert isinstance(outcome.only, ReplyError) and outcome.only.kind == kind, repr(outcome.only)
+    return outcome.only
+
+
+# A server in trouble ------------------------------------------------------------------------------
+
+
+def test_a_plain_reply_carries_text_tokens_dollars_and_energy():
+    outcome = call(GOOD)
+    reply = outcome.only
+    assert (reply.text, reply.tokens_in, reply.tokens_out, reply.finish_reason) == ("SO-d2", 10, 5, "stop")
+    assert reply.dollars == pytest.approx(0.06) and reply.kwh == pytest.approx(15e-6)
+    assert (reply.model, reply.backend, reply.cached) == ("mine", "endpoint", False)
+    assert entries(outcome) == [(1, 10, 5)]
+
+
+def test_a_busy_server_is_asked_again_when_it_says_and_booked_once(waits):
+    busy = Answer({"error": {"message": "slow down"}}, 429, {"retry-after": "7"})
+    outcome = call(busy, GOOD)
+    assert outcome.only.text == "SO-d2" and waits == [7.0] and len(outcome.server.asked) == 2
+    assert entries(outcome) == [(1, 10, 5)] and outcome.client.ledger.spent == pytest.approx(0.06)
+
+
+def test_the_wait_that_a_server_asks_for_really_passes():
+    busy = Answer({"error": {"message": "slow down"}}, 429, {"retry-after-ms": "120"})
+    first, second = call(busy, GOOD).server.asked
+    assert second.at - first.at >= 0.12
+
+
+def test_a_busy_server_that_stays_busy_is_a_rate_limit_and_costs_nothing(waits):
+    outcome = call(Answer({"error": {"message": "slow down"}}, 429), retries=3)
+    assert "slow down" in str(failed(outcome, "rate_limit"))
+    assert len(outcome.server.asked) == 4 and len(waits) == 3 and entries(outcome) == []
+
+
+@pytest.mark.parametrize("status", [408, 409, 500, 502, 503, 529])
+def test_a_server_that_recovers_gives_its_reply(status, waits):
+    outcome = call(Answer("<h1>no</h1>", status), Answer("", status), GOOD)
+    assert outcome.only.text == "SO-d2" and len(outcome.server.asked) == 3 and entries(outcome) == [(1, 10, 5)]
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_server_that_stays_down_is_a_server_error(status, waits):
+    outcome = call(Answer({"error": {"message": "out of order"}}, status))
+    assert "out of order" in str(failed(outcome, "server_error"))
+    assert len(outcome.server.asked) == 3 and entries(outcome) == []
+
+
+def test_a_slow_server_is_left_after_the_timeout(waits):
+    began = time.monotonic()
+    outcome = call(Answer(delay=5.0), timeout=0.1, retries=1)
+    assert "0.1 s" in str(failed(outcome, "timeout")) and time.monotonic() - began < 4
+    assert len(outcome.server.asked) == 2 and entries(outcome) == []
+
+
+@pytest.mark.parametrize("cut", [Answer(cut=0), Answer(cut=40), Answer(status=0)], ids=["no body", "mid-body", "mute"])
+def test_a_connection_that_breaks_off_is_tried_again(cut, waits):
+    outcome = call(cut, GOOD)
+    assert outcome.only.text == "SO-d2" and len(outcome.server.asked) == 2 and entries(outcome) == [(1, 10, 5)]
+    outcome = call(cut)
+    failed(outcome, "connection")
+    assert len(outcome.server.asked) == 3 and entries(outcome) == []
+
+
+def test_a_server_that_is_not_there_is_a_connection_error(waits):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+
+        async def ask():
+            async with Client(scripted.settings(url)) as client:
+                await client.chat("mine", QUESTION)
+
+        with pytest.raises(ReplyError) as caught:
+            asyncio.run(ask())
+    assert caught.value.kind == "connection" and len(waits) == 2
+
+
+# A 200 that is none -------------------------------------------------------------------------------
+
+NO_REPLY = {
+    "an empty body": ("", "empty_body"),
+    "blanks": (" \n ", "empty_body"),
+    "html": ("<html><body>Bad gateway</body></html>", "not_json"),
+    "half a reply": (Answer().raw()[:70], "not_json"),
+    "bytes that are no text": (b"\xff\xfe{}", "not_json"),
+    "nested beyond reason": ("[" * 100_000 + "]" * 100_000, "not_json"),
+    "a number": ("7", "not_json"),
+    "null": ("null", "not_json"),
+    "a list": ([completion()], "not_json"),
+    "an error": ({"error": {"message": "overloaded", "code": 503}}, "error_in_reply"),
+    "an error in words": ({"error": "overloaded"}, "error_in_reply"),
+    "an error beside a reply": (completion() | {"error": {"message": "overloaded"}}, "error_in_reply"),
+    "an empty object": ({}, "no_choices"),
+    "no choices": (completion() | {"choices": []}, "no_choices"),
+    "choices null": (completion() | {"choices": None}, "no_choices"),
+    "choices by name": (completion() | {"choices": {"0": completion()["choices"][0]}}, "no_choices"),
+    "a choice that is null": (completion() | {"choices": [None]}, "no_choices"),
+    "a choice that is text": (completion() | {"choices": ["SO-d2"]}, "no_choices"),
+}
+
+
+@pytest.mark.parametrize("odd", NO_REPLY)
+def test_a_200_without_a_reply_is_asked_once_more(odd):
+    body, _ = NO_REPLY[odd]
+    outcome = call(Answer(body), GOOD)
+    assert outcome.only.text == "SO-d2" and len(outcome.server.asked) == 2 and entries(outcome) == [(1, 10, 5)]
+
+
+@pytest.mark.parametrize("odd", NO_REPLY)
+def test_a_200_without_a_reply_twice_is_a_typed_error_that_costs_nothing(odd):
+    body, kind = NO_REPLY[odd]
+    outcome = call(Answer(body))
+    error = failed(outcome, kind)
+    assert len(outcome.server.asked) == 2 and entries(outcome) == []
+    assert (error.text, error.tokens_in, error.dollars) == ("", 0, 0.0)
+
+
+NOTHING_SAID = {
+    "null": completion(None),
+    "empty": completion(""),
+    "blanks": completion(" \n\t"),
+    "a number": completion(7),
+    "an object": completion({"text": "SO-d2"}),
+    "no parts": completion([]),
+    "parts without text": completion([{"type": "image_url"}, {"type": "text", "text": 3}, None, "SO-d2"]),
+    "message missing": completion(message=None) | {"choices": [{"index": 0, "finish_reason": "stop"}]},
+    "message null": completion(message=None),
+    "message a list": completion(message=["SO-d2"]),
+    "message text": completion(message="SO-d2"),
+}
+
+
+@pytest.mark.parametrize("odd", NOTHING_SAID)
+def test_a_reply_that_says_nothing_is_an_error_with_its_bill(odd):
+    outcome = call(Answer(NOTHING_SAID[odd]))
+    error = failed(outcome, "null_content")
+    assert error.dollars == pytest.approx(BILL) and entries(outcome) == [(1, 10, 5)]
+    assert len(outcome.server.asked) == 1  # it was billed; asking again is for the caller to decide
+
+
+def test_text_in_parts_is_joined():
+    parts = [{"type": "text", "text": "SO-"}, {"type": "image_url"}, {"type": "text", "text": "d2"}]
+    assert call(Answer(completion(parts))).only.text == "SO-d2"
+
+
+def test_a_call_of_a_tool_is_a_reply_without_text():
+    message = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "look"}}]}
+    reply = call(Answer(completion(message=message, finish_reason="tool_calls"))).only
+    assert (reply.text, reply.finish_reason) == ("", "tool_calls")
+
+
+USAGE = {
+    "missing": ...,
+    "null": None,
+    "a list": [10, 5],
+    "empty": {},
+    "negative": {"prompt_tokens": -10, "completion_tokens": -5},
+    "text": {"prompt_tokens": "10", "completion_tokens": "5"},
+    "fractions": {"prompt_tokens": 10.5, "completion_tokens": 5.5},
+    "yes and no": {"prompt_tokens": True, "completion_tokens": False},
+    "without end": {"prompt_tokens": float("inf"), "completion_tokens": float("nan")},
+    "beyond a float": {"prompt_tokens": 10**400, "completion_tokens": 10**400},
+}
+
+
+@pytest.mark.parametrize("odd", USAGE)
+def test_where_a_server_counts_no_tokens_characters_are_counted(odd):
+    body = completion() | {"usage": USAGE[odd]}
+    if USAGE[odd] is ...:
+        del body["usage"]
+    reply = call(Answer(body)).only
+    assert (reply.tokens_in, reply.tokens_out) == (9, 2)  # 34 and 5 characters at 4 a token
+    assert reply.dollars == pytest.approx(0.029)
+
+
+def test_half_a_count_is_kept_and_the_other_half_estimated():
+    reply = call(Answer(completion() | {"usage": {"prompt_tokens": 1_000}})).only
+    assert (reply.tokens_in, reply.tokens_out) == (1_000, 2)
+
+
+def test_a_refusal_is_told_from_an_empty_reply():
+    message = {"role": "assistant", "content": None, "refusal": "I cannot help with that."}
+    outcome = call(Answer(completion(message=message)))
+    assert failed(outcome, "refusal").dollars == pytest.approx(BILL) and len(outcome.server.asked) == 1
+
+
+@pytest.mark.parametrize(("finish", "kind"), [("length", "truncated"), ("content_filter", "content_filter")])
+def test_a_reply_that_was_cut_short_keeps_its_text_and_its_bill(finish, kind):
+    outcome = call(Answer(completion('{"policy": "SO-', finish_reason=finish)))
+    error = failed(outcome, kind)
+    assert error.text == '{"policy": "SO-' and error.dollars == pytest.approx(BILL)
+    assert (error.tokens_in, error.tokens_out) == (10, 5) and error.kwh == pytest.approx(15e-6)
+    assert entries(outcome) == [(1, 10, 5)]
+
+
+def test_text_that_is_no_unicode_can_be_kept_and_sent_back():
+    reply = call(Answer(completion("SO\ud83d-d2"))).only
+    assert reply.text.encode().startswith(b"SO") and reply.text.endswith("-d2")
+
+
+def test_a_body_that_is_not_compressed_as_it_says_is_a_connection_error(waits):
+    failed(call(Answer(headers={"content-encoding": "gzip"})), "connection")
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def mostly(*usual):
+    return st.sampled_from(usual) | ANY
+
+
+CHOICE = st.fixed_dictionaries(
+    {},
+    optional={
+        "finish_reason": mostly("stop", "length", "content_filter", "tool_calls"),
+        "message": ANY
+        | st.fixed_dictionaries(
+            {},
+            optional={
+                "content": mostly("SO-d2", "lone \ud800", [{"type": "text", "text": "SO-d2"}]),
+                "refusal": mostly(None, "no"),
+                "tool_calls": mostly(None, [{"id": "1"}]),
+            },
+        ),
+    },
+)
+NEARLY = st.fixed_dictionaries(
+    {},
+    optional={
+        "choices": ANY | st.lists(CHOICE | ANY, max_size=2),
+        "usage": ANY | st.fixed_dictionaries({}, optional={"prompt_tokens": ANY, "completion_tokens": ANY}),
+        "error": mostly(None),
+        "model": ANY,
+    },
+)
+
+
+def outcomes_of(bodies: list, parts: dict) -> list[Reply | ReplyError]:
+    """One call per body, told apart by its seed; a body is answered to the first asking and to the second."""
+
+    async def play():
+        script = Server(lambda asked: Answer(bodies[asked.body["seed"]]))
+        async with script as server, Client(scripted.settings(server.url), **parts) as client:
+            asked = (client.chat("mine", QUESTION, seed=seed) for seed in range(len(bodies)))
+            return await asyncio.gather(*asked, return_exceptions=True)
+
+    return asyncio.run(play())
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(ANY | NEARLY, min_size=1, max_size=8), st.booleans())
+def test_any_json_as_a_body_gives_a_reply_or_a_reply_error_and_nothing_else(tmp_path_factory, bodies, recorded):
+    parts = {"cassette": Cassette(tmp_path_factory.mktemp("any"), "any", "record")} if recorded else {}
+    for result in outcomes_of(bodies, parts):
+        assert isinstance(result, Reply | ReplyError), repr(result)
+        assert isinstance(result, ReplyError) or result.finish_reason not in ("length", "content_filter")
+        result.text.encode()  # goes into files and into the next request
+
+
+# Mistakes that no second try mends ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("status", "hint"), [(401, KEY_VARIABLE), (403, KEY_VARIABLE), (404, "base_url")])
+def test_a_refused_key_or_address_is_a_configuration_error_that_says_where_to_look(status, hint):
+    outcome = call(Answer({"error": {"message": "not you"}}, status))
+    assert isinstance(outcome.only, ConfigurationError)
+    said = str(outcome.only)
+    assert hint in said and "127.0.0.1" in said and str(status) in said and "not you" in said and KEY not in said
+    assert len(outcome.server.asked) == 1
+
+
+@pytest.mark.parametrize("value", [None, "", "  \n"])
+def test_a_key_that_is_not_there_is_missed_before_anything_is_sent(value, monkeypatch):
+    if value is None:
+        monkeypatch.delenv(KEY_VARIABLE)
+    else:
+        monkeypatch.setenv(KEY_VARIABLE, value)
+    outcome = call(GOOD)
+    assert isinstance(outcome.only, ConfigurationError) and KEY_VARIABLE in str(outcome.only)
+    assert outcome.server.asked == []
+
+
+@pytest.mark.parametrize("blank", ["\n", " ", "\r\n"])
+def test_a_line_end_after_the_key_does_no_harm(blank, monkeypatch):
+    monkeypatch.setenv(KEY_VARIABLE, KEY + blank)  # as `export KEY=$(cat file)` in some shells leaves it
+    outcome = call(GOOD)
+    assert outcome.only.text == "SO-d2" and outcome.server.asked[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("broken", [f"{KEY}\nsecond", f"{KEY[:9]}…{KEY[-4:]}", f"{KEY}\x00"])
+def test_a_key_that_cannot_be_sent_is_a_configuration_error_without_the_key(broken, monkeypatch):
+    if "\x00" in broken:
+        monkeypatch.setattr("os.environ", {**__import__("os").environ, KEY_VARIABLE: broken})
+    else:
+        monkeypatch.setenv(KEY_VARIABLE, broken)
+    outcome = call(GOOD)
+    assert isinstance(outcome.only, ConfigurationError) and KEY_VARIABLE in str(outcome.only)
+    assert KEY[:9] not in said_by(outcome.only) and outcome.server.asked == []
+
+
+def test_a_refused_parameter_comes_with_its_remedy_and_the_remedy_works():
+    refusal = {"error": {"message": "Unsupported parameter: 'seed' is not supported with this model."}}
+
+    def picky(asked: Asked) -> Answer:
+        return Answer(refusal, 400) if "seed" in asked.body else Answer()
+
+    outcome = call(picky)
+    assert isinstance(outcome.only, ConfigurationError) and "omit: [seed]" in str(outcome.only)
+    assert len(outcome.server.asked) == 1
+    outcome = call(picky, omit=["seed"])
+    assert outcome.only.text == "SO-d2" and "seed" not in outcome.server.asked[0].body
+
+
+def test_another_400_is_one_bad_request():
+    outcome = call(Answer({"error": {"message": "the prompt is too long"}}, 400))
+    assert "too long" in str(failed(outcome, "bad_request")) and len(outcome.server.asked) == 1
+
+
+def ask(settings, model: str = "mine", messages=QUESTION, transports=None, **arguments):
+    async def play():
+        async with Client(settings, transports) as client:
+            return await client.chat(model, messages, **arguments)
+
+    return asyncio.run(play())
+
+
+INNER = {
+    "backend": "scripted", "price_in": 1e-6, "price_out": 1e-6, "kwh_per_token": 0.0, "temperature": 0.0,
+    "max_tokens": 50, "timeout": 5.0, "retries": 2, "concurrency": 3,
+}  # fmt: skip
+
+
+def test_an_unknown_model_is_named_beside_those_there_are():
+    with pytest.raises(ConfigurationError, match=r"'yours'.*\['inner', 'mine'\]"):
+        ask(scripted.settings(models={"inner": INNER}), "yours")
+
+
+def test_a_model_without_its_transport_is_a_configuration_error():
+    with pytest.raises(ConfigurationError, match="inner: no transport for backend 'scripted'"):
+        ask(scripted.settings(models={"inner": INNER}), "inner")
+
+
+def test_a_model_in_this_process_answers_through_the_same_client():
+    seen = []
+
+    def answer(body):
+        seen.append(body)
+        return transport.completion("inner", "SO-d1", 3, 2)
+
+    reply = ask(scripted.settings(models={"inner": INNER}), "inner", transports={"scripted": InProcess(answer)}, seed=9)
+    assert (reply.text, reply.tokens_in, reply.tokens_out, reply.backend) == ("SO-d1", 3, 2, "scripted")
+    assert seen == [{"model": "inner", "messages": QUESTION, "temperature": 0.0, "max_tokens": 50, "seed": 9}]
+
+
+def test_another_programs_key_is_not_sent_to_an_endpoint_that_needs_none(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-somebody-else")
+    monkeypatch.delenv(KEY_VARIABLE)
+    outcome = call(GOOD, api_key_env=None)
+    assert outcome.only.text == "SO-d2"
+    assert "somebody" not in str(outcome.server.asked[0].headers)
+
+
+# What is sent -------------------------------------------------------------------------------------
+
+
+def test_what_was_asked_for_reaches_the_server():
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    form = {"type": "json_object"}
+    chat = {"seed": 11, "temperature": 0.25, "max_tokens": 30, "tools": tools, "response_format": form}
+    (asked,) = call(GOOD, chat=chat).server.asked
+    assert asked.path == "/v1/chat/completions" and asked.headers["authorization"] == f"Bearer {KEY}"
+    assert asked.body == {"model": "served", "messages": QUESTION, **chat}
+
+
+def test_what_was_not_asked_for_comes_from_the_models_settings():
+    (asked,) = call(GOOD, temperature=0.75, max_tokens=64).server.asked
+    assert asked.body == {"model": "served", "messages": QUESTION, "temperature": 0.75, "max_tokens": 64, "seed": 0}
+
+
+def test_a_temperature_of_zero_is_sent():
+    assert call(GOOD, chat={"temperature": 0.0}).server.asked[0].body["temperature"] == 0.0
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(wanted=st.integers(1, 5_000), most=st.integers(1, 5_000))
+def test_a_call_never_asks_for_more_tokens_than_its_model_may_give(wanted, most):
+    sent = call(GOOD, chat={"max_tokens": wanted}, max_tokens=most).server.asked[0].body["max_tokens"]
+    assert sent <= most and sent in (wanted, most)
+
+
+def test_omitted_parameters_are_not_sent_though_asked_for():
+    omit = ["seed", "temperature", "max_tokens"]
+    chat = {"seed": 1, "temperature": 0.1, "max_tokens": 5}
+    assert call(GOOD, omit=omit, chat=chat).server.asked[0].body == {"model": "served", "messages": QUESTION}
+
+
+# Limits -------------------------------------------------------------------------------------------
+
+
+def most_in_flight(calls: int, concurrency: int, share: int = 1) -> int:
+    async def play() -> int:
+        async with Server(Answer(delay=0.01)) as server:
+            limits = scripted.settings(server.url, concurrency=concurrency)
+            async with Client(limits, share=share) as client:
+                replies = await asyncio.gather(*(client.chat("mine", QUESTION, seed=seed) for seed in range(calls)))
+            assert len(replies) == len(server.asked) == calls
+            assert len(client.ledger.entries) == calls
+            return server.most_in_flight
+
+    return asyncio.run(play())
+
+
+@pytest.mark.parametrize(("concurrency", "share", "expected"), [(5, 1, 5), (1, 1, 1), (6, 2, 3), (5, 2, 2), (4, 9, 1)])
+def test_no_more_calls_are_under_way_than_the_processes_share_allows(concurrency, share, expected):
+    assert most_in_flight(20, concurrency, share) == expected
+
+
+def test_many_more_calls_than_a_connection_pool_usually_holds_are_under_way_at_once():
+    assert most_in_flight(130, 130) > 100
+
+
+def test_retries_stay_within_the_limit():
+    async def play() -> int:
+        busy = Answer({"error": {"message": "busy"}}, 503, {"retry-after-ms": "5"}, delay=0.01)
+        async with Server(*[busy] * 12, GOOD) as server:
+            async with Client(scripted.settings(server.url, concurrency=3, retries=12)) as client:
+                await asyncio.gather(*(client.chat("mine", QUESTION) for _ in range(10)))
+            assert len(server.asked) == 22
+            return server.most_in_flight
+
+    assert asyncio.run(play()) <= 3
+
+
+def test_one_call_that_fails_does_not_disturb_the_others(waits):
+    def script(asked: Asked) -> Answer:
+        return Answer(status=0) if asked.body["seed"] == 3 else Answer(completion(f"reply {asked.body['seed']}"))
+
+    async def play():
+        async with Server(script) as server, Client(scripted.settings(server.url)) as client:
+            asked = (client.chat("mine", QUESTION, seed=seed) for seed in range(6))
+            return await asyncio.gather(*asked, return_exceptions=True)
+
+    results = asyncio.run(play())
+    assert isinstance(results.pop(3), ReplyError)
+    assert [reply.text for reply in results] == [f"reply {seed}" for seed in (0, 1, 2, 4, 5)]
+
+
+# Errors -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ReplyError("truncated", "mine: truncated", "half", 10, 5, 0.06, 1e-5),
+        ConfigurationError("no such model"),
+        CassetteMiss("no such reply"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_travel_between_processes(error):
+    there = pickle.loads(pickle.dumps(error))
+    assert type(there) is type(error) and str(there) == str(error) and vars(there) == vars(error)
+
+
+def test_a_kind_of_error_is_one_of_those_that_are_declared():
+    with pytest.raises(ValueError, match="unknown kind of reply error 'odd'"):
+        ReplyError("odd", "mine: odd")
+    assert all(ReplyError(kind, "x").kind == kind for kind in KINDS)
+
+
+# The planted key ----------------------------------------------------------------------------------
+
+ECHOES = {
+    "a reply": lambda said: Answer(completion(f"You sent {said}, so SO-d2")),
+    "a field of a reply": lambda said: Answer(completion() | {"model": said, "system_fingerprint": said}),
+    "a finish reason": lambda said: Answer(completion(finish_reason=said)),
+    "a truncated reply": lambda said: Answer(completion(said, finish_reason="length")),
+    "a refusal": lambda said: Answer(completion(message={"content": said, "refusal": said})),
+    "an error with status 200": lambda said: Answer({"error": {"message": f"who is {said}?"}}),
+    "html with status 200": lambda said: Answer(f"<p>{said}</p>"),
+    "html where the excerpt ends": lambda said: Answer("x" * (80 - len(said) // 2) + said),
+    "broken JSON": lambda said: Answer('{"choices": "' + said),
+    "a 400": lambda said: Answer({"error": {"message": f"odd header {said}"}}, 400),
+    "a 400 about a parameter": lambda said: Answer({"error": {"message": f"no seed for {said}"}}, 400),
+    "a 400 where the excerpt ends": lambda said: Answer("y" * (300 - len(said) // 2) + said, 400),
+    "a 401": lambda said: Answer({"error": {"message": f"Incorrect API key provided: {said}"}}, 401),
+    "a 403 in html": lambda said: Answer(f"<p>{said}</p>", 403),
+    "a 404": lambda said: Answer({"detail": said}, 404),
+    "a 429": lambda said: Answer({"error": {"message": said}}, 429),
+    "a 500 in html": lambda said: Answer(f"<pre>{said}</pre>", 500),
+    "a body that breaks off": lambda said: Answer(completion(said), cut=150),
+}
+
+
+def said_by(error: BaseException | None) -> str:
+    """All that an exception and those behind it hold, whether a traceback would show it or not."""
+    if error is None:
+        return ""
+    held = [str(error), repr(error), repr(error.args), *map(repr, vars(error).values())]
+    return "\n".join(held) + said_by(error.__cause__) + said_by(error.__context__)
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["off", "record"])
+@pytest.mark.parametrize("place", ECHOES)
+def test_a_key_that_the_server_echoes_is_found_nowhere(place, recorded, tmp_path, caplog, waits):
+    caplog.set_level(logging.DEBUG)
+    tape = Cassette(tmp_path, "echo", "record") if recorded else None
+
+    def echo(asked: Asked) -> Answer:
+        return ECHOES[place](asked.headers["authorization"])
+
+    outcome = call(echo, parts={"cassette": tape}, times=2 if recorded else 1)
+    assert outcome.server.asked[0].headers["authorization"] == f"Bearer {KEY}"  # it was sent, and echoed
+    if recorded:
+        tape.export()
+    places = {
+        "exceptions": "".join(said_by(result) for result in outcome.results if isinstance(result, Exception)),
+        "replies": repr([result for result in outcome.results if isinstance(result, Reply)]),
+        "logs": "".join(f"{r.getMessage()} {r.args!r} {r.exc_info!r}" for r in caplog.records),
+        "ledger": repr(outcome.client.ledger.entries) + outcome.client.ledger.table().to_string(),
+        "client": repr(outcome.client) + repr(vars(outcome.client)),
+        **{path.name: path.read_bytes().decode("latin-1") for path in tmp_path.iterdir()},
+    }
+    assert len(places["logs"]) > 500 and (not recorded or "echo.sqlite" in places)
+    for part in (KEY, KEY[:12], KEY[-12:]):
+        assert [name for name, held in places.items() if part in held] == []
+
+
+def test_a_short_placeholder_for_a_key_changes_no_reply(monkeypatch, tmp_path):
+    monkeypatch.setenv(KEY_VARIABLE, "key")  # what local servers take; also a word of replies and files
+    tape = Cassette(tmp_path, "short", "record")
+    outcome = call(Answer(completion("the key is SO-d2")), times=2, parts={"cassette": tape})
+    assert [reply.text for reply in outcome.results] == ["the key is SO-d2"] * 2
+    assert len(outcome.server.asked) == 1

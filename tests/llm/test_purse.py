@@ -1,0 +1,236 @@
+"""The purse: a hard stop that holds over threads, processes, reopened files and killed runs."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lib.ledger import BudgetExceeded
+from lib.llm.cassette import Cassette
+from lib.llm.client import Client
+from lib.llm.errors import LLMError
+from lib.llm.purse import Purse
+from lib.llm.transport import InProcess, completion
+from lib.params import ROOT
+from tests.llm import server as scripted
+from tests.llm.server import PRICE_IN, PRICE_OUT, QUESTION, Answer, Server, call, certificate, key, waits
+
+__all__ = ["certificate", "key", "waits"]
+
+BILL = 10 * PRICE_IN + 5 * PRICE_OUT  # what the scripted server's plain reply costs
+MOST = 9 * PRICE_IN + 100 * PRICE_OUT  # what a call may cost: 34 characters in, 100 tokens out
+
+
+# The purse itself ---------------------------------------------------------------------------------
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    limit=st.integers(0, 30),
+    acts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.booleans()), max_size=8),
+)
+def test_what_is_booked_is_what_was_settled_or_reserved_and_no_reservation_passes_the_limit(
+    tmp_path_factory, limit, acts
+):
+    purse = Purse(tmp_path_factory.mktemp("purse") / "spent.sqlite", limit)  # whole dollars, so sums are exact
+    booked = 0
+    for estimate, cost, settled in acts:
+        if booked + estimate > limit:
+            with pytest.raises(BudgetExceeded):
+                purse.reserve("me", estimate)
+        else:
+            ticket = purse.reserve("me", estimate)
+            if settled:
+                purse.settle(ticket, cost)
+            booked += cost if settled else estimate
+        assert purse.spent == booked
+
+
+def test_a_refusal_says_who_what_and_how_much_and_books_nothing(tmp_path):
+    purse = Purse(tmp_path / "spent.sqlite", 1.0)
+    purse.reserve("RO mine", 0.75)
+    with pytest.raises(BudgetExceeded, match=r"RO mine \(llm.max_dollars\): budget \$1, spent or held \$0.75.*\$0.5;"):
+        purse.reserve("RO mine", 0.5)
+    assert purse.spent == 0.75
+    purse.reserve("RO mine", 0.25)  # to the cent
+
+
+def test_what_was_spent_is_known_after_reopening_under_another_limit(tmp_path):
+    first = Purse(tmp_path / "folder/spent.sqlite", 1.0)
+    first.settle(first.reserve("me", 1.0), 0.5)
+    again = Purse(tmp_path / "folder/spent.sqlite", 2.0)
+    assert again.spent == 0.5
+    again.reserve("me", 1.5)
+    with pytest.raises(BudgetExceeded):
+        Purse(tmp_path / "folder/spent.sqlite", 1.0).reserve("me", 0.01)
+
+
+def test_threads_together_never_pass_the_limit(tmp_path):
+    purse = Purse(tmp_path / "spent.sqlite", 10.0)
+
+    def act(_) -> bool:
+        try:
+            purse.reserve("me", 0.5)
+        except BudgetExceeded:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        granted = sum(pool.map(act, range(60)))
+    assert granted == 20 and purse.spent == 10.0
+
+
+SPENDER = """
+import sys
+from lib.ledger import BudgetExceeded
+from lib.llm.purse import Purse
+purse, granted = Purse(sys.argv[1], 25.0), 0
+sys.stdin.readline()  # all at once
+for _ in range(40):
+    try:
+        ticket = purse.reserve("me", 1.0)
+    except BudgetExceeded:
+        continue
+    granted += 1
+    purse.settle(ticket, 0.5)
+print(granted)
+"""
+
+
+def started(script: str, *arguments) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def test_processes_together_never_pass_the_limit(tmp_path):
+    path = tmp_path / "spent.sqlite"
+    spenders = [started(SPENDER, path) for _ in range(3)]
+    for spender in spenders:
+        spender.stdin.write("go\n")
+        spender.stdin.flush()
+    granted = sum(int(spender.communicate()[0]) for spender in spenders)
+    # A dollar is held while half of one is spent, so the last half dollars may be out of reach.
+    assert 25.0 - 3 * 1.0 < Purse(path, 25.0).spent == granted * 0.5 <= 25.0
+
+
+HOLDER = """
+import sys, time
+from lib.llm.purse import Purse
+purse = Purse(sys.argv[1], 5.0)
+purse.settle(purse.reserve("me", 1.0), 0.25)
+purse.reserve("me", 2.0)
+print("reserved", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_killed_process_leaves_its_estimate_booked(tmp_path):
+    holder = started(HOLDER, tmp_path / "spent.sqlite")
+    assert holder.stdout.readline() == "reserved\n"
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    assert Purse(tmp_path / "spent.sqlite", 5.0).spent == 2.25
+
+
+# The purse in the client --------------------------------------------------------------------------
+
+
+def test_a_call_is_settled_at_what_it_cost(tmp_path):
+    purse = Purse(tmp_path / "spent.sqlite", 10.0)
+    seen = []
+    call(lambda asked: seen.append(purse.spent) or Answer(), parts={"purse": purse})
+    assert seen == [pytest.approx(MOST)]  # held while the server thinks
+    assert purse.spent == pytest.approx(BILL)
+
+
+def test_a_call_beyond_the_limit_is_not_sent_and_the_stop_arrives_unchanged(tmp_path):
+    purse = Purse(tmp_path / "spent.sqlite", MOST + BILL)
+
+    async def play():
+        async with Server() as server, Client(scripted.settings(server.url), purse=purse) as client:
+            for _ in range(2):
+                await client.chat("mine", QUESTION)
+            with pytest.raises(BudgetExceeded) as caught:
+                await client.chat("mine", QUESTION, who="RO mine")
+            return caught.value, server.asked, client.ledger
+
+    error, asked, ledger = asyncio.run(play())
+    assert type(error) is BudgetExceeded and "RO mine (llm.max_dollars)" in str(error)
+    assert error.next == pytest.approx(MOST) and error.spent == pytest.approx(2 * BILL)
+    assert len(asked) == 2 and ledger.spent == pytest.approx(purse.spent) == pytest.approx(2 * BILL)
+
+
+def test_many_calls_at_once_stop_at_the_limit_with_all_replies_paid(tmp_path):
+    limit = 5 * MOST
+    purse = Purse(tmp_path / "spent.sqlite", limit)
+
+    async def play():
+        slow = Server(Answer(delay=0.05))
+        async with slow as server, Client(scripted.settings(server.url, concurrency=50), purse=purse) as client:
+            asked = (client.chat("mine", QUESTION, seed=seed) for seed in range(30))
+            return await asyncio.gather(*asked, return_exceptions=True), server.asked
+
+    results, asked = asyncio.run(play())
+    stopped = [result for result in results if isinstance(result, BudgetExceeded)]
+    assert len(asked) == 5 and len(stopped) == 25 and purse.spent == pytest.approx(5 * BILL)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Answer(status=500), Answer(status=400), Answer(status=401), Answer(status=0), Answer(""), Answer("<p>")],
+    ids=["500", "400", "401", "cut", "empty", "html"],
+)
+def test_a_call_that_failed_costs_nothing(answer, tmp_path, waits):
+    purse = Purse(tmp_path / "spent.sqlite", 10.0)
+    outcome = call(answer, parts={"purse": purse})
+    assert isinstance(outcome.only, LLMError) and outcome.server.asked and purse.spent == 0.0
+
+
+def test_a_reply_that_cannot_be_used_is_paid_for_all_the_same(tmp_path):
+    purse = Purse(tmp_path / "spent.sqlite", 10.0)
+    call(Answer(scripted.completion("half", 20, 100, finish_reason="length")), parts={"purse": purse})
+    assert purse.spent == pytest.approx(20 * PRICE_IN + 100 * PRICE_OUT)
+
+
+def test_a_call_that_is_cancelled_may_have_been_billed_and_stays_booked(tmp_path):
+    purse = Purse(tmp_path / "spent.sqlite", 10.0)
+
+    async def play():
+        async with Server(Answer(delay=5.0)) as server, Client(scripted.settings(server.url), purse=purse) as client:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.chat("mine", QUESTION), 0.2)
+            return len(server.asked)
+
+    assert asyncio.run(play()) == 1 and purse.spent == pytest.approx(MOST)
+
+
+def test_a_recorded_reply_needs_no_money(tmp_path):
+    box = Cassette(tmp_path, "tape", "record")
+    paid = call(parts={"cassette": box, "purse": Purse(tmp_path / "rich.sqlite", 10.0)})
+    poor = Purse(tmp_path / "poor.sqlite", 0.0)
+    again = call(parts={"cassette": box, "purse": poor})
+    assert again.only.cached and again.only.dollars == paid.only.dollars == pytest.approx(BILL)
+    assert poor.spent == 0.0 and again.server.asked == []
+
+
+def test_free_and_in_process_models_need_no_money(tmp_path):
+    purse = Purse(tmp_path / "spent.sqlite", 0.0)
+    assert call(price_in=0.0, price_out=0.0, parts={"purse": purse}).only.dollars == 0.0
+    inner = scripted.settings().models["mine"].model_dump() | {"backend": "scripted"}
+
+    async def play():
+        transports = {"scripted": InProcess(lambda body: completion("inner", "SO-d1", 10, 5))}
+        async with Client(scripted.settings(models={"inner": inner}), transports, purse) as client:
+            return await client.chat("inner", QUESTION)
+
+    assert asyncio.run(play()).dollars == pytest.approx(BILL)  # on the ledger, at its price
+    assert purse.spent == 0.0
