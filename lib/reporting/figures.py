@@ -52,6 +52,10 @@ _STYLES = {  # name: (colour, marker)
     "KO": ("#332288", "<"),
     "TO": ("#999933", ">"),
     "RO": ("#AA2255", "h"),
+    "greedy look-ahead": ("#117733", "d"),
+    "LinUCB": ("#B997E5", "H"),
+    "round-robin": ("#C2A878", "X"),
+    "oracle look-ahead": ("#000000", "*"),
     "aptitude": ("#0072B2", "o"),
     "gap": ("#E69F00", "s"),
     "performance": ("#009E73", "^"),
@@ -155,6 +159,29 @@ def _contrast_on_white(rgb: np.ndarray) -> float:
 
 
 # What every figure starts and ends with
+
+
+@theme()
+def sheet(title: str, width: float, height: float, note: str = "") -> Figure:
+    """An empty figure with its message and note, for a kind of figure that only one lesson has.
+
+    width, height: inches. What is drawn on it belongs under `theme` too. Raises ValueError without a title.
+    """
+    return _figure(title, width, height, note)
+
+
+def tiles(figure: Figure, count: int, across: int = 3, **shared) -> list[Axes]:
+    """`count` axes in rows of at most `across`; shared: what `Figure.subplots` takes, such as sharey=True."""
+    return _panels(figure, count, across, **shared)
+
+
+def name_points(axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Sequence[str], drawn: np.ndarray) -> None:
+    """Write a name beside each point of xy (n, 2), clear of `drawn` (m, 2): what else is there, in data units.
+
+    To be called last of all, when every panel of the figure is drawn: it lays the figure out.
+    """
+    axes.figure.draw_without_rendering()
+    _point_labels(axes, names, np.asarray(xy, dtype=float), shades, np.asarray(drawn, dtype=float))
 
 
 def _figure(title: str, width: float, height: float, note: str = "") -> Figure:
@@ -372,13 +399,16 @@ def curves(
     bins: int = 25,
     rng: np.random.Generator | None = None,
     same_scale: bool = True,
+    dashed: Collection[str] = (),
+    note: str = "",
 ) -> Figure:
     """Means over seeds along x, one line for each value of column `by`, with a band over the seeds.
 
     frame: one row for each measurement, with columns x, y, by, seed and, for small multiples, `panels`.
     More than `bins` different x are put into that many bins of equal width; each seed counts once in a
     bin. The band goes from the worst seed to the best, or with `rng` it is the 95% bootstrap interval.
-    same_scale: whether small multiples share their y axis.
+    same_scale: whether small multiples share their y axis. dashed: the lines that others are held against.
+    note: what else a reader must know, after the sentence on lines and bands.
     Raises ValueError for a missing column, no rows, or an x or y that is not finite.
     """
     _columns(frame, [x, y, by, seed, panels])
@@ -391,12 +421,12 @@ def curves(
     down = -(-len(parts) // across)
     height = max(4.0, 0.24 * len(names) + 1.4) if len(parts) == 1 else 2.4 * down + 0.9
     width = WIDTH + 2.0 * (min(len(parts), across) - 1) * (panels != by)
-    figure = _figure(title, width, height, _band_note(frame, by, seed, panels, rng))
+    figure = _figure(title, width, height, f"{_band_note(frame, by, seed, panels, rng)} {note}".strip())
     grid = _panels(figure, len(parts), across, sharex=True, sharey=same_scale)
     shades, ends = _colours(names), []
     for place, (axes, (name, part)) in enumerate(zip(grid, parts, strict=True)):
         bands = {str(who): _band(rows, x, y, seed, rng) for who, rows in part.groupby(by, sort=False)}
-        ends.append([_curve(axes, who, band, shades[who]) for who, band in bands.items()])
+        ends.append([_curve(axes, who, band, shades[who], who in dashed) for who, band in bands.items()])
         if panels is not None:
             _panel_title(axes, str(name), ends[-1] if panels == by else None)
         axes.set_xlabel(xlabel if place + across >= len(grid) else "")
@@ -462,14 +492,16 @@ def _band(
     return np.array(places), found, part[seed].nunique()
 
 
-def _curve(axes: Axes, name: str, band: tuple[np.ndarray, list[Interval], int], shade: str) -> tuple:
+def _curve(
+    axes: Axes, name: str, band: tuple[np.ndarray, list[Interval], int], shade: str, dashed: bool = False
+) -> tuple:
     """Draw a line with its band; returns the (x, y, text, colour) of the label at its end."""
     places, found, seeds = band
     values = np.array([interval.value for interval in found])
     lo, hi = np.array([_flat(interval) for interval in found]).T
     alone = len(places) == 1  # a line of one point is invisible
     axes.fill_between(places, lo, hi, color=shade, alpha=0.16, linewidth=0)
-    axes.plot(places, values, color=shade, marker=marker(name) if alone else None)
+    axes.plot(places, values, "--" if dashed else "-", color=shade, marker=marker(name) if alone else None)
     if alone:
         axes.plot(places.repeat(2), [lo[0], hi[0]], color=shade)
     return places[-1], values[-1], f"{name} (1 seed)" if seeds == 1 else name, shade
@@ -617,12 +649,13 @@ def action_shares(
     by: str,
     xlabel: str | None = None,
     bins: int = 12,
+    note: str = "",
 ) -> Figure:
     """Share of each action among the decisions at each x, stacked to 100%, one panel for each `by`.
 
     frame: one row for each decision. x: a column of numbers (more than `bins` different ones are binned)
     or of categories; action: a column of places in `names`, or of keys if names is a mapping. The panel
-    titles count the decisions.
+    titles count the decisions. note: what else a reader must know, below.
     """
     _columns(frame, [x, action, by])
     names = dict(names) if isinstance(names, Mapping) else dict(enumerate(names))
@@ -635,7 +668,7 @@ def action_shares(
     places = {value: place for place, value in enumerate(sorted(frame[x].unique()))}
     parts = list(frame.groupby(by, sort=False))
     rows = -(-len(parts) // 3)
-    figure = _figure(title, WIDTH + 0.9 * (min(len(parts), 3) - 1), 2.8 * rows + 0.7)
+    figure = _figure(title, WIDTH + 0.9 * (min(len(parts), 3) - 1), 2.8 * rows + 0.7, note)
     grid = _panels(figure, len(parts), sharex=True, sharey=True)
     shades, last = _colours(names.values()), []
     for place, (axes, (who, part)) in enumerate(zip(grid, parts, strict=True)):
@@ -901,10 +934,12 @@ def _mask(chosen: Sequence[bool] | Sequence[int], n: int) -> np.ndarray:
 
 
 @theme()
-def film_strip(frames: Sequence[np.ndarray], titles: Sequence[str], suptitle: str, across: int = 6) -> Figure:
+def film_strip(
+    frames: Sequence[np.ndarray], titles: Sequence[str], suptitle: str, across: int = 6, note: str = ""
+) -> Figure:
     """Images in a row, each under its caption; more than `across` go on in the next row.
 
-    frames: arrays (h, w, 3) or (h, w), of any sizes; titles: a caption each.
+    frames: arrays (h, w, 3) or (h, w), of any sizes; titles: a caption each. note: a small line below.
     """
     if len(frames) == 0 or len(frames) != len(titles):
         raise ValueError(f"film_strip needs one caption for each frame, got {len(frames)} and {len(titles)}")
@@ -914,7 +949,9 @@ def film_strip(frames: Sequence[np.ndarray], titles: Sequence[str], suptitle: st
     captions = [textwrap.fill(caption, max(8, int(wide * 11.5))) for caption in titles]
     lines = max(caption.count("\n") + 1 for caption in captions)
     tall = max(np.shape(frame)[0] / np.shape(frame)[1] for frame in frames)
-    figure = _figure(suptitle, max(wide * across, 3.2), down * ((wide - 0.16) * tall + 0.16 * lines + 0.15) + 0.42)
+    figure = _figure(
+        suptitle, max(wide * across, 3.2), down * ((wide - 0.16) * tall + 0.16 * lines + 0.15) + 0.42, note
+    )
     for axes, frame, caption in zip(_panels(figure, len(frames), across), frames, captions, strict=True):
         pixels = np.asarray(frame)
         _finite(pixels, f"the frame {caption!r}")

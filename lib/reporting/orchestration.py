@@ -1,18 +1,19 @@
 """Figures and tables of the orchestration lesson, made from decision records and from nothing else.
 
-Titles and alt texts are computed from the data that they stand on. Whatever a scripted stand-in decided
-keeps "scripted" in its name, and figures say below what that means. Left out: prompts (`dialogue`) and
-money (`costs`).
+Titles and alt texts are computed from the data that they stand on, and a claim that one thing is above
+another is one of paired differences over seeds. Whatever a scripted stand-in decided keeps "scripted" in
+its name, and figures say below what that means. Left out: prompts (`dialogue`) and money (`costs`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from PIL import Image, ImageDraw, ImageFont
 
 from lib import seeds, stats
@@ -26,16 +27,55 @@ from lib.reporting.tables import interval_table
 from lib.stats import Interval
 from lib.zoo.recipes import OBJECTIVES, SINGLE
 
-SCRIPTED = "Models called scripted are programs that read the prompt, not language models."
+SCRIPTED = "Names with scripted: scripted stand-ins, not language models."
 _MEASURES = {
     "education": ("length", "aptitude", "gap", "performance"),
     "minigrid": ("length", "success", "lava", "gold"),
 }
 _FRONT = ("hv_union", "hv_mean", "sparsity", "cardinality")
+_READABLE = {
+    "invalid": "met a bad reply",
+    "fallback": "by fallback",
+    "hv_union": "HV, union of episodes",
+    "hv_mean": "HV, mean",
+}
+_GROUPS = {"single": "single policy", "reference": "multi-objective"} | dict.fromkeys(KINDS, "orchestrator")
+_EARLY = 10  # steps after which courses are compared; fixed before anyone saw them
+_HALO = (withStroke(linewidth=2.5, foreground="white"),)
 
 
-def _label(methods: Sequence[str]) -> str:
+def _label(methods: Iterable[str]) -> str:
     return SCRIPTED if any("scripted" in method for method in methods) else ""
+
+
+def _need(frame: pd.DataFrame, columns: Iterable[str], what: str = "the record") -> None:
+    """Raises ValueError naming the columns that are not there, or that there is no row."""
+    missing = [name for name in columns if name not in frame.columns]
+    if missing:
+        raise ValueError(f"{what} has no column {missing}; it has {sorted(map(str, frame.columns))}")
+    if frame.empty:
+        raise ValueError(f"{what} has no rows; there is nothing to show")
+
+
+def _decisions(record: pd.DataFrame, methods: Sequence[str], columns: Iterable[str]) -> pd.DataFrame:
+    """The decisions of `methods`. Raises ValueError naming what is not there, a column or a method."""
+    _need(record, ["method", "seed", *columns])
+    absent = sorted(set(methods) - set(record["method"]))
+    if absent or not methods:
+        raise ValueError(f"no decisions of {absent} in the record; it has {sorted(record['method'].unique())}")
+    return record[record["method"].isin(methods)]
+
+
+def _range(values: Iterable[float]) -> str:
+    """Shares as one number where all round to the same, `60%`, or as a range, `46% to 60%`."""
+    told = list(dict.fromkeys(f"{value:.0%}" for value in sorted(values)))
+    return told[0] if len(told) == 1 else f"{told[0]} to {told[-1]}"
+
+
+def _signed(difference: Interval, digits: int) -> str:
+    """A difference with its sign, `-1.4 [-3.0, +0.2]`."""
+    interval = f" [{difference.lo:+.{digits}f}, {difference.hi:+.{digits}f}]" if difference.known else ""
+    return f"{difference.value:+.{digits}f}{interval}"
 
 
 # Tables -------------------------------------------------------------------------------------------
@@ -53,16 +93,27 @@ def _backends(rows: results.Rows, record: pd.DataFrame) -> list[str]:
     return [backends.get(method, "policy") for method in rows]
 
 
+def _described(table: pd.DataFrame, rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
+    """The table with the group and the backend of each method before the numbers, and readable headings."""
+    _need(record, ["method", "kind", "model", "backend"])
+    kinds = record.groupby("method")["kind"].first()
+    table.insert(0, "backend", _backends(rows, record))
+    table.insert(0, "group", [_GROUPS.get(kinds.get(method, "oracle"), kinds.get(method, "oracle")) for method in rows])
+    return table.rename(columns=_READABLE)
+
+
 def outcome_table(rows: results.Rows, record: pd.DataFrame, domain: str) -> pd.DataFrame:
-    """Length, objectives and what went wrong, by method (Table 2 without its fronts), backend beside it."""
+    """Length, objectives and the shares of decisions that went wrong, by method (Table 2 without its fronts).
+
+    Group and backend stand beside the name. Raises ValueError for a record without their columns.
+    """
+    _need(record, ["method", "model"])
     wanted = (*_MEASURES[domain], "invalid", "fallback")
     asked = set(record.loc[record["model"] != "", "method"])
     kept = {
         m: {k: row[k] for k in wanted if k in row and (k in _MEASURES[domain] or m in asked)} for m, row in rows.items()
     }
-    table = interval_table(kept)
-    table.insert(0, "backend", _backends(rows, record))
-    return table
+    return _described(interval_table(kept), rows, record)
 
 
 def outcome_caption(domain: str, settings: Params) -> str:
@@ -75,8 +126,7 @@ def outcome_caption(domain: str, settings: Params) -> str:
 def front_table(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
     """Both hypervolumes, sparsity and cardinality by method."""
     table = interval_table({method: {name: row[name] for name in _FRONT} for method, row in rows.items()})
-    table.insert(0, "backend", _backends(rows, record))
-    return table
+    return _described(table, rows, record)
 
 
 def verdict_table(record: pd.DataFrame, domain: str, methods: Sequence[str], rivals: Sequence[str]) -> pd.DataFrame:
@@ -88,8 +138,8 @@ def verdict_table(record: pd.DataFrame, domain: str, methods: Sequence[str], riv
                 {
                     "method": method,
                     "against": rival,
-                    "length": f"{row['length'].value:+.1f} [{row['length'].lo:+.1f}, {row['length'].hi:+.1f}]",
-                    "utility": f"{row['utility'].value:+.3f} [{row['utility'].lo:+.3f}, {row['utility'].hi:+.3f}]",
+                    "length": _signed(row["length"], 1),
+                    "utility": _signed(row["utility"], 3),
                     "shorter": results.verdict(row["length"], "lower"),
                     "more useful": results.verdict(row["utility"]),
                 }
@@ -99,6 +149,7 @@ def verdict_table(record: pd.DataFrame, domain: str, methods: Sequence[str], riv
 
 def trouble_table(record: pd.DataFrame) -> pd.DataFrame:
     """Per method that asks a model: decisions, calls, replies of no use by kind, decisions by fallback."""
+    _need(record, ["method", "seed", "model", "calls", "invalid", "repaired", "fallback", "trouble"])
     lines = []
     for method, part in record[record["model"] != ""].groupby("method", sort=False):
         kinds = part.loc[part["trouble"] != "", "trouble"].str.split(";").explode().value_counts()

@@ -435,7 +435,7 @@ def server_gone() -> str:
     return "http://127.0.0.1:9/v1"
 
 
-STARTED, FOLDERS = 4, 25
+STARTED, FOLDERS = 4, 60
 
 
 def start(root: Path, number: int, together, trouble) -> None:

@@ -18,7 +18,9 @@ from scipy.stats import binom
 import lib.envs.education
 from lib import seeds
 from lib.llm import scripted
-from lib.llm.scripted import STRENGTHS, Trial, View, answer, respond
+from lib.llm.scripted import STRENGTHS, answer, deciding, reading, respond, spoiling
+from lib.llm.scripted.reading import Trial, View
+from lib.llm.scripted.strength import INVENTED, WORDS
 from lib.orchestration import components, replies
 from lib.orchestration.components import Budget, Situation
 from lib.orchestration.world import Foresight
@@ -131,7 +133,7 @@ def test_a_complaint_is_answered_again():
 
 
 def test_without_any_name_in_sight_the_reply_is_broken():
-    assert said("Decide.")["policy"] == scripted.INVENTED
+    assert said("Decide.")["policy"] == INVENTED
 
 
 def test_short_of_money_it_tries_less():
@@ -143,9 +145,9 @@ def test_short_of_money_it_tries_less():
 
 
 def test_a_stated_budget_pays_for_as_many_looks_as_its_share_allows():
-    view = View(step=31, horizon=50, purse=scripted.Purse(left=0.030, total=1.0, typical=0.001), at_once=1)
+    view = View(step=31, horizon=50, purse=reading.Purse(left=0.030, total=1.0, typical=0.001), at_once=1)
     # 30 replies for 10 expected steps: 3 a step, so one look, another, and the decision
-    assert [scripted._affordable(replace(view, purse=replace(view.purse, left=left)), used) for left, used in
+    assert [deciding._affordable(replace(view, purse=replace(view.purse, left=left)), used) for left, used in
             ((0.030, 0), (0.029, 1), (0.028, 2))] == [True, True, False]  # fmt: skip
 
 
@@ -160,10 +162,10 @@ def test_before_any_reply_is_paid_one_look_is_risked():
 
 def test_worth_weighs_rewards_progress_and_lava():
     trial = Trial("x", {"aptitude": 0.6, "gap": 0.0, "performance": 0.3}, "mastery +0.060", steps=3)
-    assert scripted.worth(trial, {}) == pytest.approx(0.9 / 3 + (1 / 3) * (0.060 / 3) / 0.2)
-    assert scripted.worth(trial, {"aptitude": 1.0, "gap": 0.0, "performance": 0.0}) == pytest.approx(0.6 + 0.1 / 3)
+    assert deciding.worth(trial, {}) == pytest.approx(0.9 / 3 + (1 / 3) * (0.060 / 3) / 0.2)
+    assert deciding.worth(trial, {"aptitude": 1.0, "gap": 0.0, "performance": 0.0}) == pytest.approx(0.6 + 0.1 / 3)
     lava = Trial("x", {"goal": 0.2, "no-lava": 0.2, "gold": 0.0}, "goal in 20% and lava in 50% of copies")
-    assert scripted.worth(lava, {"goal": 0.2, "no-lava": 0.7, "gold": 0.1}) == pytest.approx(0.04 + 0.14 - 0.35)
+    assert deciding.worth(lava, {"goal": 0.2, "no-lava": 0.7, "gold": 0.1}) == pytest.approx(0.04 + 0.14 - 0.35)
 
 
 CARDS = [
@@ -209,7 +211,7 @@ def test_recent_steps_and_the_summary_count_for_ko():
         assert said(joined(messages(replace(now, **change))))["policy"] == "right"
 
 
-def between(state, recent, *cards) -> list[scripted.Score]:
+def between(state, recent, *cards) -> list[deciding.Score]:
     """What a KO prompt with these cards comes to, without noise."""
     now = replace(
         situation("minigrid" if "position" in state else "education", "KO"),
@@ -218,7 +220,7 @@ def between(state, recent, *cards) -> list[scripted.Score]:
         recent=recent,
         cards=components.knowledge_json(cards),
     )
-    return scripted.scores(scripted.read(joined(messages(now))), replace(LARGE, noise=0.0), seeds.rng("t"))
+    return deciding.scores(reading.read(joined(messages(now))), replace(LARGE, noise=0.0), seeds.rng("t"))
 
 
 def test_one_bad_step_does_not_outweigh_a_card():
@@ -307,10 +309,10 @@ def test_replies_are_broken_as_often_as_stated(model, complaints):
 MENDED = {"fenced", "trailing_comma", "chatty", "single_quoted"}
 
 
-@pytest.mark.parametrize("spoil", scripted._BREAKS, ids=lambda spoil: spoil.__name__)
+@pytest.mark.parametrize("spoil", spoiling.BREAKS, ids=lambda spoil: spoil.__name__)
 def test_each_break_does_to_the_parser_what_real_ones_do(spoil):
     reply = {"reasoning": "SO-d2 comes to 0.31 (its card says gap 0.50), SO-d1 to 0.22.", "policy": "SO-d2"}
-    broken, finish = spoil(reply, scripted._Options(NAMES, ("SO-d1",)), seeds.rng("test"))
+    broken, finish = spoil(reply, spoiling.Options(NAMES, ("SO-d1",)), seeds.rng("test"))
     assert broken != json.dumps(reply)
     assert finish == ("length" if spoil.__name__ == "truncated" else "stop")
     if spoil.__name__ in MENDED:
@@ -341,9 +343,9 @@ def test_large_reads_what_small_cannot_see():
 def test_a_cut_anywhere_is_read_as_far_as_it_goes():
     now = replace(situation("education", "KO"), summary=summary_of(stretch(1, 10, 0), ""))
     context = joined(messages(now))
-    whole, seen = scripted.read(context), []
+    whole, seen = reading.read(context), []
     for cut in range(context.index("# State")):
-        view = scripted.read(context[cut:])
+        view = reading.read(context[cut:])
         assert set(view.names) <= set(NAMES) and view.state == whole.state and view.recent == whole.recent
         assert all(trial in whole.memory for trial in view.memory)
         seen.append((len(view.importance), len(view.memory), len(view.cards)))
@@ -370,7 +372,7 @@ def stretch(first: int, n: int, seed: int) -> list[tuple]:
 
 
 def remembered(summary: str) -> dict[str, Trial]:
-    return {trial.name: trial for trial in scripted.read(f"# Summary\n{summary}").memory}
+    return {trial.name: trial for trial in reading.read(f"# Summary\n{summary}").memory}
 
 
 @pytest.mark.parametrize("model", ["scripted-medium", "scripted-large"])
@@ -407,7 +409,7 @@ def test_a_summary_stays_within_its_words():
         for i in range(2, 40)
     )
     summary = summary_of(stretch(1, 10, 0), old)
-    assert 100 < len(summary.split()) <= scripted.WORDS
+    assert 100 < len(summary.split()) <= WORDS
     assert "policy-39" in summary  # what was picked most is kept
 
 
@@ -455,9 +457,10 @@ def test_a_canary_in_the_environment_cannot_matter(monkeypatch, tmp_path):
 
 
 def test_the_module_imports_no_room_that_knows_an_answer():
-    tree = ast.parse(Path(scripted.__file__).read_text(encoding="utf-8"))
-    ours = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module[:3] == "lib"}
-    assert ours == {"lib", "lib.llm.transport"}
+    modules = [ast.parse(path.read_text(encoding="utf-8")) for path in Path(scripted.__file__).parent.glob("*.py")]
+    nodes = [node for tree in modules for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    ours = {node.module for node in nodes if node.module.split(".")[0] == "lib"}
+    assert {name for name in ours if not name.startswith("lib.llm.scripted.")} == {"lib", "lib.llm.transport"}
     code = "import sys, lib.llm.scripted; print(*(name for name in sys.modules if name.startswith('lib.')))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
     assert not [name for name in run.stdout.split() if name.split(".")[1] in ("envs", "zoo", "orchestration", "params")]

@@ -12,6 +12,8 @@ from lib import params, seeds
 from lib.llm import scripted
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
+from lib.llm.scripted import STRENGTHS, spoiling
+from lib.llm.scripted import judging as rules
 from lib.orchestration import judge as judging
 from lib.orchestration.judge import CRITERIA, Scores, judge, prompt, read, step_line, table
 from lib.orchestration.replies import InvalidReply
@@ -56,9 +58,9 @@ def steps(*which) -> list[tuple]:
     return [(policy, *outcome) for policy, outcome in which]
 
 
-def record(*episodes) -> scripted.Record:
+def record(*episodes) -> rules.Record:
     """What a stand-in reads of the judge's prompt on these episodes."""
-    return scripted.read_record("\n\n".join(turn["content"] for turn in prompt(log(*episodes), EDUCATION)))
+    return rules.read_record("\n\n".join(turn["content"] for turn in prompt(log(*episodes), EDUCATION)))
 
 
 class Panel:
@@ -92,60 +94,60 @@ def reply(**changes) -> str:
 def test_adaptivity_compares_changes_after_poor_and_after_good_steps():
     # Turns: poor A>B changes, poor B>B stays, good B>B stays, good B>A changes, good A>A stays, good A>A stays
     turns = ("A", POOR), ("B", POOR), ("B", GOOD), ("B", GOOD), ("A", GOOD), ("A", GOOD), ("A", POOR)
-    assert scripted.adaptivity(record(steps(*turns))) == pytest.approx((1 / 2 - 1 / 4) / 0.5)
+    assert rules.adaptivity(record(steps(*turns))) == pytest.approx((1 / 2 - 1 / 4) / 0.5)
 
 
 def test_adaptivity_is_undecided_where_every_step_went_well():
-    assert scripted.adaptivity(record(steps(("A", GOOD), ("B", GOOD), ("B", GOOD)))) == 0.5
+    assert rules.adaptivity(record(steps(("A", GOOD), ("B", GOOD), ("B", GOOD)))) == 0.5
 
 
 def test_effort_is_questions_per_tenth_of_mastery():
     # 4 sets of 5 questions, mastery from 0.4 to 0.5 and again: 40 questions for 0.2, that is 20 per 0.1
     episode = [("A", "33333", 0.4, 0.4, 0.2)] * 3 + [("A", "33333", 0.4, 0.5, 0.6)]
-    assert scripted.effort(record(episode, episode)) == pytest.approx((20 - 10) / 40)
-    assert scripted.effort(record(steps(("A", POOR)))) == 1.0
+    assert rules.effort(record(episode, episode)) == pytest.approx((20 - 10) / 40)
+    assert rules.effort(record(steps(("A", POOR)))) == 1.0
 
 
 def test_progression_counts_fitting_sets_and_the_way_to_the_goal():
     # levels 3 and 4 are difficulties 0.4 and 0.6, within 0.2 of mastery 0.4; 5 is 0.8 and too far; 0.2 of 0.4 gone
     episode = [("A", "33333", 0.4, 0.4, 1.0), ("A", "44444", 0.4, 0.4, 0.2), ("A", "55555", 0.4, 0.4, 0.0)]
-    assert scripted.progression(record([*episode, ("A", "55555", 0.4, 0.6, 0.8)])) == pytest.approx((0.5 + 0.5) / 2)
+    assert rules.progression(record([*episode, ("A", "55555", 0.4, 0.6, 0.8)])) == pytest.approx((0.5 + 0.5) / 2)
 
 
 def test_exploration_is_best_when_half_of_the_turns_change():
-    assert scripted.exploration(record(steps(*[(name, POOR) for name in "AABBA"]))) == 1.0
-    assert scripted.exploration(record(steps(*[(name, POOR) for name in "ABABA"]))) == 0.0
-    assert scripted.exploration(record(steps(*[(name, POOR) for name in "AAAAB"]))) == 0.5
+    assert rules.exploration(record(steps(*[(name, POOR) for name in "AABBA"]))) == 1.0
+    assert rules.exploration(record(steps(*[(name, POOR) for name in "ABABA"]))) == 0.0
+    assert rules.exploration(record(steps(*[(name, POOR) for name in "AAAAB"]))) == 0.5
 
 
 def test_turns_do_not_reach_from_one_episode_into_the_next():
-    assert scripted.exploration(record(steps(("A", POOR), ("A", POOR)), steps(("B", POOR), ("B", POOR)))) == 0.0
+    assert rules.exploration(record(steps(("A", POOR), ("A", POOR)), steps(("B", POOR), ("B", POOR)))) == 0.0
 
 
 def test_diversity_is_entropy_over_that_of_all_policies_there_were():
-    assert scripted.diversity(record(steps(*[(name, POOR) for name in "ABC"]))) == pytest.approx(1.0)
-    assert scripted.diversity(record(steps(*[(name, POOR) for name in "AB"]))) == pytest.approx(math.log(2, 3))
-    assert scripted.diversity(record(steps(("A", POOR)))) == 0.0
+    assert rules.diversity(record(steps(*[(name, POOR) for name in "ABC"]))) == pytest.approx(1.0)
+    assert rules.diversity(record(steps(*[(name, POOR) for name in "AB"]))) == pytest.approx(math.log(2, 3))
+    assert rules.diversity(record(steps(("A", POOR)))) == 0.0
 
 
 def test_the_student_has_it_hard_above_mastery_late_and_with_wrong_answers():
     # difficulties 0.8 and 0.2 at mastery 0.4: 0.4 above and nothing; 2 of 50 steps; 3 of 10 right; ends at 0.6 of 0.8
     seen = record([("A", "55555", 0.4, 0.4, 0.0), ("A", "22222", 0.4, 0.6, 0.6)])
-    assert scripted.mental(seen) == pytest.approx(0.2 / 0.4)
-    assert scripted.temporal(seen) == pytest.approx((2 / 50 - 0.2) / 0.8)
-    assert scripted.frustration(seen) == pytest.approx((0.7 - 0.1) / 0.6)
-    assert scripted.performance(seen) == pytest.approx((0.6 / 0.8 - 0.5) / 0.5)
+    assert rules.mental(seen) == pytest.approx(0.2 / 0.4)
+    assert rules.temporal(seen) == pytest.approx((2 / 50 - 0.2) / 0.8)
+    assert rules.frustration(seen) == pytest.approx((0.7 - 0.1) / 0.6)
+    assert rules.performance(seen) == pytest.approx((0.6 / 0.8 - 0.5) / 0.5)
 
 
 @pytest.mark.parametrize(
     "value, score", [(-1, 1), (0, 1), (0.12, 1), (0.13, 2), (0.5, 3), (0.87, 4), (0.88, 5), (7, 5)]
 )
 def test_a_value_becomes_the_nearest_of_five_scores(value, score):
-    assert scripted._five(value) == score
+    assert rules._five(value) == score
 
 
 def test_the_scripted_judge_scores_what_the_reply_asks_for():
-    assert tuple(scripted.RUBRIC) == CRITERIA
+    assert tuple(rules.RUBRIC) == CRITERIA
     assert set(CRITERIA) == set(Scores.model_fields) - {"reasoning"}
 
 
@@ -162,13 +164,13 @@ def test_every_step_that_is_shown_is_read_back():
     seen = record(*episodes)
     assert [len(episode) for episode in seen.episodes] == [3, 4, 5]
     assert seen.policies == ("A", "B", "C") and (seen.horizon, seen.goal) == (EDUCATION.horizon, EDUCATION.goal)
-    assert seen.steps[0] == scripted.Step("A", (0.0, 0.2, 0.4, 0.6, 0.8), 0.4, 0.4, 0.2)
+    assert seen.steps[0] == rules.Step("A", (0.0, 0.2, 0.4, 0.6, 0.8), 0.4, 0.4, 0.2)
 
 
 def test_a_fallback_is_marked_and_still_read():
     shown = prompt(log(steps(("A", POOR), ("B", POOR)), fallback=[False, True]), EDUCATION)[1]["content"]
     assert "2 | B (fallback) | challenge" in shown and "stood in" in shown
-    assert [step.policy for step in scripted.read_record(shown).steps] == ["A", "B"]
+    assert [step.policy for step in rules.read_record(shown).steps] == ["A", "B"]
     assert "fallback" not in prompt(log(steps(("A", POOR))), EDUCATION)[1]["content"]
 
 
@@ -192,7 +194,7 @@ def test_of_many_episodes_a_few_are_shown_spread_evenly():
 
 def test_small_judges_what_is_left_in_its_window():
     long = "\n\n".join(turn["content"] for turn in prompt(log([("A", *POOR)] * 50, [("B", *POOR)] * 50), EDUCATION))
-    seen = scripted.read_record(long[-scripted.STRENGTHS["scripted-small"].window :])
+    seen = rules.read_record(long[-STRENGTHS["scripted-small"].window :])
     assert 0 < len(seen.steps) < 50 and {step.policy for step in seen.steps} == {"B"}
 
 
@@ -261,7 +263,7 @@ def test_scores_in_a_fence_or_with_prose_are_read():
     assert read(reply(effort=4.0)).effort == 4
 
 
-@pytest.mark.parametrize("model", scripted.STRENGTHS)
+@pytest.mark.parametrize("model", STRENGTHS)
 def test_the_stand_ins_judge_through_the_real_client(model):
     pairs = zip("ABCABBCA" * 3, [POOR, GOOD, GOOD, POOR] * 6, strict=True)
     trajectories = log(steps(*pairs))
@@ -278,8 +280,8 @@ def test_the_stand_ins_judge_through_the_real_client(model):
 
 def test_scripted_breaks_of_a_verdict_are_noticed():
     spoiled = 0
-    for spoil in scripted._JUDGE_BREAKS:
-        said, _ = spoil({"reasoning": "so", **FAIR}, scripted._Options(), seeds.rng("t"))
+    for spoil in spoiling.JUDGE_BREAKS:
+        said, _ = spoil({"reasoning": "so", **FAIR}, spoiling.Options(), seeds.rng("t"))
         try:
             assert read(said).model_dump(exclude={"reasoning"}) == FAIR
         except InvalidReply:

@@ -1,0 +1,99 @@
+"""What the client for language models adds to a call, and what asking at once is worth.
+
+A loopback server takes 300 ms for each reply, as an endpoint would. Thirty episodes of four decisions are
+thirty chains of four calls, each of which needs the one before. Goals: the chains at once 20x as soon as
+one after another, with no more calls under way than configured; the client itself within 2 ms a call.
+"""
+
+import asyncio
+import time
+
+import pytest
+
+from lib.llm.cassette import Cassette
+from lib.llm.client import Client
+from lib.llm.purse import Purse
+from lib.llm.transport import InProcess, completion
+from tests.llm import server as scripted
+from tests.llm.server import QUESTION, Answer, Server, certificate, key
+
+__all__ = ["certificate", "key"]
+
+GOAL = 20.0  # times as soon as one chain after another
+DELAY = 0.3  # seconds per reply
+CHAINS, CALLS = 30, 4
+MEASURED = 2  # chains of the slow side that are really played; the others take as long
+OVERHEAD = {"in process": 2.0, "from the cassette": 4.0, "recorded and paid for": 15.0}  # ms per call
+
+
+async def chain(client: Client, number: int) -> str:
+    """Calls that each contain the reply before, as the decisions of an episode do."""
+    text = f"chain {number}"
+    for _ in range(CALLS):
+        text = (await client.chat("mine", [*QUESTION, {"role": "user", "content": text}])).text
+    return text
+
+
+def script(asked) -> Answer:
+    return Answer(scripted.completion(asked.body["messages"][-1]["content"] + "."), delay=DELAY)
+
+
+async def played(chains: int, together: bool, concurrency: int) -> tuple[float, Server]:
+    """Seconds for a number of chains, at once or one after another."""
+    async with Server(script) as server, Client(scripted.settings(server.url, concurrency=concurrency)) as client:
+        began = time.perf_counter()
+        if together:
+            ends = await asyncio.gather(*(chain(client, number) for number in range(chains)))
+        else:
+            ends = [await chain(client, number) for number in range(chains)]
+        seconds = time.perf_counter() - began
+    assert ends == [f"chain {number}" + "." * CALLS for number in range(chains)]
+    return seconds, server
+
+
+def test_thirty_chains_at_once_are_twenty_times_as_soon_as_one_after_another():
+    slow, alone = asyncio.run(played(MEASURED, together=False, concurrency=CHAINS))
+    fast, server = asyncio.run(played(CHAINS, together=True, concurrency=CHAINS))
+    after_another = slow / MEASURED * CHAINS
+    print(
+        f"\n{CHAINS} chains of {CALLS} calls, {DELAY * 1000:.0f} ms a reply: at once {fast:.2f} s; one after another "
+        f"{after_another:.1f} s ({MEASURED} chains measured, {slow:.2f} s, times {CHAINS / MEASURED:g}): "
+        f"{after_another / fast:.1f}x; most in flight {server.most_in_flight} and {alone.most_in_flight}"
+    )
+    assert after_another >= GOAL * fast
+    assert alone.most_in_flight == 1 and len(server.asked) == CHAINS * CALLS
+
+
+@pytest.mark.parametrize("concurrency", [1, 7, CHAINS])
+def test_no_more_calls_are_under_way_than_configured(concurrency):
+    chains = 2 * concurrency if concurrency < CHAINS else CHAINS + 5
+    seconds, server = asyncio.run(played(chains, together=True, concurrency=concurrency))
+    least = chains * CALLS / concurrency * DELAY  # with every place always taken
+    print(f"\n{chains} chains within {concurrency}: {seconds:.2f} s, at least {least:.2f} s; {server.most_in_flight}")
+    assert server.most_in_flight == concurrency and seconds >= 0.99 * least
+
+
+@pytest.mark.parametrize("setup", OVERHEAD)
+def test_the_client_adds_little_to_a_call(setup, tmp_path):
+    """In process: hardly more than the client. Paid for: loopback and writes to disk come on top."""
+    own = scripted.settings().models["mine"].model_dump() | {"backend": "scripted"}
+    transports = {"scripted": InProcess(lambda body: completion("own", "SO-d2", 10, 5))}
+    parts = {"cassette": Cassette(tmp_path, "tape", "record"), "purse": Purse(tmp_path / "spent.sqlite", 1e6)}
+
+    async def measured() -> list[float]:
+        async with Server() as server:
+            settings = scripted.settings(server.url, models={"own": own})
+            async with Client(settings, transports, **({} if setup == "in process" else parts)) as client:
+                model, rounds = ("own" if setup == "in process" else "mine"), []
+                for number in range(6):
+                    began = time.perf_counter()
+                    for call in range(50):
+                        seed = call if setup == "from the cassette" else 50 * number + call
+                        await client.chat(model, QUESTION, seed=seed)
+                    rounds.append(1_000 * (time.perf_counter() - began) / 50)
+        assert len(server.asked) == {"in process": 0, "from the cassette": 50, "recorded and paid for": 300}[setup]
+        return rounds[1:]  # the first one connects, or records
+
+    best = min(asyncio.run(measured()))
+    print(f"\na call {setup}: {best:.2f} ms")
+    assert best <= OVERHEAD[setup]
