@@ -19,6 +19,7 @@ from typing import Any
 import httpx2
 
 from lib import store
+from lib.llm.transport import whole
 
 SAMPLE: ContextVar[int] = ContextVar("sample", default=0)  # which asking of an equal request this is
 HIT = "x-cassette-hit"
@@ -105,7 +106,9 @@ class Cassette:
         return self.export_path
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+        connection.execute("PRAGMA synchronous=OFF")  # a kill loses nothing; waiting for the disk holds up all calls
+        return connection
 
 
 def _line(entry: dict[str, Any]) -> str:
@@ -135,20 +138,25 @@ def text_of(content: Any) -> str:
 
 
 def complete(response: httpx2.Response) -> dict[str, Any] | None:
-    """What of a response is worth keeping: choices, usage and model of a whole 200 reply; else None."""
+    """What of a response is worth keeping: choices, token counts and model of a whole 200 reply; else None.
+
+    A reply that reached its limit of tokens, a refusal or an empty one was given and paid for like any
+    other: it is kept, or a replay would end where the recording went on.
+    """
     if response.status_code != 200:
         return None
     try:
         body = json.loads(response.content)
-        first = body["choices"][0]
-        message, finish = first["message"], first.get("finish_reason")
-        said = text_of(message.get("content")).strip() or message.get("tool_calls")
-        wrong = body.get("error") or message.get("refusal") or finish in ("length", "content_filter")
+        whole_reply = isinstance(body["choices"][0]["message"], dict) and not body.get("error")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         return None
-    if wrong or not said:
+    if not whole_reply:
         return None
-    return {name: body[name] for name in ("choices", "usage", "model") if name in body}
+    kept = {name: body[name] for name in ("choices", "model") if name in body}
+    usage = body.get("usage")
+    if isinstance(usage, dict):  # some servers put their timings beside the counts
+        kept["usage"] = {name: usage[name] for name in ("prompt_tokens", "completion_tokens") if name in usage}
+    return kept
 
 
 class CassetteTransport(httpx2.AsyncBaseTransport):
@@ -173,8 +181,7 @@ class CassetteTransport(httpx2.AsyncBaseTransport):
         content = await response.aread()  # a reply that breaks off raises here, and is not kept
         if (reply := complete(response)) is not None:
             content = json.dumps(self.cassette.put(digest, body, reply, self.secret))  # a replay gives no other
-        headers = {n: v for n, v in response.headers.items() if n not in ("content-encoding", "content-length")}
-        return httpx2.Response(response.status_code, headers=headers, content=content)  # the first one is used up
+        return whole(response, content)
 
     async def aclose(self) -> None:
         await self.inner.aclose()

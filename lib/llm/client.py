@@ -28,12 +28,23 @@ from lib.llm import cassette as tape
 from lib.llm.cassette import Cassette, CassetteTransport
 from lib.llm.errors import CassetteMiss, ConfigurationError, ReplyError
 from lib.llm.purse import Purse
+from lib.llm.transport import Punctual
 from lib.params import LLMSettings, ModelSettings
 
 IN_PROCESS = "http://in-process/v1"
 CHARACTERS_PER_TOKEN = 4  # an estimate, where a server does not count
 _MOST = 10**9  # tokens of a call; a count beyond that is none
 _ODD = ("empty_body", "not_json", "error_in_reply", "no_choices")  # a 200 that is none: ask once more
+_HOPELESS = {  # what no second try mends, and where to look
+    301: "check base_url, the server has moved",
+    307: "check base_url, the server has moved",
+    401: "check the key",
+    402: "there is no credit left",
+    403: "check the key's rights",
+    404: "check base_url and model",
+    405: "check base_url",
+}
+_UNSUPPORTED = re.compile("unsupported|not support|unrecognized|unexpected|unknown|extra|not permitted", re.IGNORECASE)
 _OPTIONAL = ("seed", "temperature", "max_tokens")  # some endpoints refuse some of them
 
 Messages = Sequence[Mapping[str, str]]
@@ -185,17 +196,16 @@ class Client:
                 f"(key {miss[:16]}); record it with llm.cassette: record"
             )
         said, code = tape.clean(str(error), self._secret(about))[:300], error.status_code
-        refused = [name for name in _OPTIONAL if name in body and name in said] if code in (400, 422) else []
-        if refused:
-            return ConfigurationError(
-                f"{model} refuses {refused[0]}: add `omit: [{refused[0]}]` to it. It says: {said}"
-            )
-        if code in (401, 403, 404):
-            remedy = {401: "check the key", 403: "check the key's rights", 404: "check base_url and model"}[code]
-            variable = f" in {about.api_key_env}" if about.api_key_env and code != 404 else ""
-            host = urlsplit(about.base_url or IN_PROCESS).hostname
+        refused = next((name for name in _OPTIONAL if name in body and name in said), None)
+        host = urlsplit(about.base_url or IN_PROCESS).hostname
+        if code in (400, 422) and refused and _UNSUPPORTED.search(said):
+            return ConfigurationError(f"{model} refuses {refused}: add `omit: [{refused}]` to it. It says: {said}")
+        if code in _HOPELESS or "insufficient_quota" in error.response.text:
+            remedy = _HOPELESS.get(code, _HOPELESS[402])
+            variable = f" ({about.api_key_env})" if about.api_key_env else ""
             return ConfigurationError(f"{model} at {host} answers {code}: {remedy}{variable}. It says: {said}")
-        return ReplyError("rate_limit" if code == 429 else "server_error" if code >= 500 else "bad_request", said)
+        kind = "rate_limit" if code == 429 else "server_error" if code >= 500 else "bad_request"
+        return ReplyError(kind, f"{model} at {host}: {said}")
 
     def _secret(self, about: ModelSettings) -> str:
         """The endpoint's key, from the environment and from nowhere else; empty where none is needed."""
@@ -204,7 +214,8 @@ class Client:
         secret = os.environ.get(about.api_key_env, "").strip()  # a key read from a file may end in a line end
         if not secret:
             raise ConfigurationError(
-                f"the environment variable {about.api_key_env} is not set; it must hold the key of {about.base_url}"
+                f"the environment variable {about.api_key_env} is not set; it must hold the key of "
+                f"{urlsplit(about.base_url or IN_PROCESS).hostname}"
             )
         if not re.fullmatch("[!-~]+", secret):
             raise ConfigurationError(
@@ -242,7 +253,7 @@ class Client:
     def _transport(self, name: str, about: ModelSettings) -> httpx2.AsyncBaseTransport:
         if about.backend == "endpoint":
             # As many connections as calls: about.concurrency is the limit, waiting for another would be a timeout.
-            network = httpx2.AsyncHTTPTransport(limits=httpx2.Limits())
+            network = Punctual(httpx2.AsyncHTTPTransport(limits=httpx2.Limits()), about.timeout)
             return CassetteTransport(network, self.cassette, self._secret(about)) if self.cassette else network
         if about.backend not in self.transports:
             have = sorted(self.transports) or "none"

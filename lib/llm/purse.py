@@ -55,6 +55,7 @@ class Purse:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous=OFF")  # a kill loses nothing; the disk would hold up all calls
             connection.execute("BEGIN IMMEDIATE")  # readers that become writers could deadlock
             try:
                 yield connection

@@ -1,10 +1,11 @@
-"""Models that answer in this process, behind the same client as endpoints: an httpx2 transport.
+"""What lies between the client and those who answer: models in this process, and a limit on an attempt.
 
 openai 3.x speaks through httpx2, so a transport that is handed to it sees exactly what a server would.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable
@@ -44,3 +45,33 @@ class InProcess(httpx2.AsyncBaseTransport):
         except ValueError as error:
             return problem(400, str(error))
         return httpx2.Response(200, json=reply)
+
+
+class Punctual(httpx2.AsyncBaseTransport):
+    """Gives up an attempt that is not read to its end after `seconds`.
+
+    The limit of httpx2 is on silence: a server that drips, or sends blanks to keep the line, never meets it.
+    """
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, seconds: float) -> None:
+        self.inner, self.seconds = inner, seconds
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            async with asyncio.timeout(self.seconds):
+                response = await self.inner.handle_async_request(request)
+                content = await response.aread()
+        except TimeoutError:
+            raise httpx2.ReadTimeout(f"no whole reply within {self.seconds:g} s", request=request) from None
+        return whole(response, content)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+def whole(response: httpx2.Response, content: bytes) -> httpx2.Response:
+    """A response that can be read again, with the content that was read from one; what only a cassette of
+    ours may say is not taken from a server."""
+    taken = ("content-encoding", "content-length")
+    headers = {n: v for n, v in response.headers.items() if n not in taken and not n.startswith("x-cassette")}
+    return httpx2.Response(response.status_code, headers=headers, content=content)

@@ -7,13 +7,17 @@ its name, and figures say below what that means. Left out: prompts (`dialogue`) 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import FuncFormatter, NullFormatter
 from PIL import Image, ImageDraw, ImageFont
 
 from lib import seeds, stats
@@ -23,7 +27,7 @@ from lib.orchestration.methods import KINDS
 from lib.orchestration.replay import Film
 from lib.params import Params
 from lib.reporting import figures
-from lib.reporting.tables import interval_table
+from lib.reporting.tables import interval_table, with_interval
 from lib.stats import Interval
 from lib.zoo.recipes import OBJECTIVES, SINGLE
 
@@ -41,6 +45,7 @@ _READABLE = {
 }
 _GROUPS = {"single": "single policy", "reference": "multi-objective"} | dict.fromkeys(KINDS, "orchestrator")
 _EARLY = 10  # steps after which courses are compared; fixed before anyone saw them
+_FEW = 3  # episodes; shares of fewer are accidents
 _HALO = (withStroke(linewidth=2.5, foreground="white"),)
 
 
@@ -64,6 +69,12 @@ def _decisions(record: pd.DataFrame, methods: Sequence[str], columns: Iterable[s
     if absent or not methods:
         raise ValueError(f"no decisions of {absent} in the record; it has {sorted(record['method'].unique())}")
     return record[record["method"].isin(methods)]
+
+
+def _ordered(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
+    """The rows in the order of `methods`."""
+    order = {method: place for place, method in enumerate(methods)}
+    return rows.sort_values("method", key=lambda names: names.map(order), kind="stable")
 
 
 def _range(values: Iterable[float]) -> str:
@@ -98,7 +109,8 @@ def _described(table: pd.DataFrame, rows: results.Rows, record: pd.DataFrame) ->
     _need(record, ["method", "kind", "model", "backend"])
     kinds = record.groupby("method")["kind"].first()
     table.insert(0, "backend", _backends(rows, record))
-    table.insert(0, "group", [_GROUPS.get(kinds.get(method, "oracle"), kinds.get(method, "oracle")) for method in rows])
+    oracles = {method: "oracle" for method in rows if method.startswith("oracle")}  # ceilings, not methods
+    table.insert(0, "group", [oracles.get(m) or _GROUPS.get(kinds[m], kinds[m]) for m in rows])
     return table.rename(columns=_READABLE)
 
 
@@ -162,7 +174,7 @@ def trouble_table(record: pd.DataFrame) -> pd.DataFrame:
                 "decisions": len(part),
                 "calls": int(part["calls"].sum()),
                 "unusable replies": int(part["invalid"].sum()),
-                "decisions with one": stats.mean_interval(share.to_numpy(), rng),
+                "share of decisions": with_interval(*astuple(stats.mean_interval(share.to_numpy(), rng)), digits=3),
                 "mended": int(part["repaired"].sum()),
                 "fallbacks": int(part["fallback"].sum()),
                 "kinds": told or "none",
@@ -183,7 +195,7 @@ def peeking_table(record: pd.DataFrame, peeked: pd.DataFrame, model: str) -> pd.
 
 def _progress(record: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
     """Mastery before every step up to the horizon; a student who is done keeps the mastery of the end."""
-    rows = record[record["method"].isin(methods)]
+    rows = _decisions(record, methods, ["episode", "step", "mastery", "mastery_after"])
     longest = int(rows["step"].max()) + 1
     lines = []
     for (method, seed, _), part in rows.groupby(["method", "seed", "episode"]):
@@ -195,31 +207,56 @@ def _progress(record: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
     return frame.groupby(["method", "seed", "step"], as_index=False)["mastery"].mean()
 
 
+def _standings(frame: pd.DataFrame, methods: Sequence[str], beside: Sequence[str]) -> str:
+    """How many of `methods` stand above and below each of `beside` early on, by paired differences over seeds."""
+    step = min(_EARLY, int(frame["step"].max()))
+    at = frame[frame["step"] == step].pivot(index="seed", columns="method", values="mastery")
+    counts = []
+    for rival in beside:
+        pairs = [(at[[method, rival]].dropna(), seeds.rng("standing", method, rival)) for method in methods]
+        found = [stats.paired_difference(*both.to_numpy().T, rng) for both, rng in pairs if len(both) > 1]
+        said = [results.verdict(difference) for difference in found]
+        counts += [f"{said.count('better')} above and {said.count('worse')} below {rival}"] if said else []
+    if not counts:  # nobody to compare with, or one seed
+        means = at[list(methods)].mean()
+        return f"Mastery after {step} steps: up to {means.max():.2f} ({means.idxmax()})"
+    noun = "orchestrator" if len(methods) == 1 else "orchestrators"
+    return f"Mastery after {step} steps, of {len(methods)} {noun}: {', '.join(counts)}"
+
+
 def mastery_progression(record: pd.DataFrame, methods: Sequence[str], beside: Sequence[str]) -> Figure:
-    """Mean mastery against step, one panel for each of KO, TO, RO, `beside` in every panel (Figures 4, 5)."""
-    frame = _progress(record, [*methods, *beside])
-    parts = []
+    """Mean mastery against step, one panel for each of KO, TO, RO, `beside` dashed in every panel (Figures 4, 5).
+
+    methods: orchestrators, "KO name" and so on. Raises ValueError for a column, a method or a kind that is
+    not there.
+    """
+    frame, parts = _ordered(_progress(record, [*methods, *beside]), [*methods, *beside]), []
     for kind in KINDS:
         own = [method for method in methods if method.startswith(f"{kind} ")]
         part = frame[frame["method"].isin([*own, *beside])]
-        parts.append(part.assign(kind=kind, line=part["method"].str.removeprefix(f"{kind} ")))
-    quickest = frame[frame["step"] == 10].groupby("method")["mastery"].mean() if frame["step"].max() >= 10 else None
-    lead = quickest.idxmax() if quickest is not None else methods[0]
-    title = f"After 10 steps {lead} leads, at a mastery of {quickest.max():.2f}" if quickest is not None else "Mastery"
-    figure = figures.curves(
-        pd.concat(parts), "step", "mastery", "line", "seed", title, "step", "mean mastery", panels="kind", bins=60,
-        rng=seeds.rng("mastery"),
+        if own:
+            parts.append(part.assign(panel=kind, line=part["method"].str.removeprefix(f"{kind} ")))
+    if not parts:
+        raise ValueError(f"none of {list(methods)} is one of {', '.join(KINDS)}, which have a panel each")
+    note = "A student who is done keeps the last mastery. Above, below: a 95% interval of the paired difference "
+    note += f"over seeds that lies clear of zero. {_label(methods)}"
+    return figures.curves(
+        pd.concat(parts), "step", "mastery", "line", "seed", _standings(frame, methods, beside), "step",
+        "mean mastery", panels="panel", bins=60, rng=seeds.rng("mastery"), dashed=beside, note=note,
     )  # fmt: skip
-    return _noted(figure, _label(methods))
 
 
 def mastery_alt(record: pd.DataFrame, methods: Sequence[str], beside: Sequence[str]) -> str:
     """The curves in words: mastery after 10 and 25 steps."""
     frame = _progress(record, [*methods, *beside])
     means = frame.groupby(["method", "step"])["mastery"].mean()
-    steps = [step for step in (10, 25) if step <= frame["step"].max()] or [int(frame["step"].max())]
+    steps = [step for step in (_EARLY, 25) if step <= frame["step"].max()] or [int(frame["step"].max())]
     told = "; ".join(f"{m} " + ", ".join(f"{means[m, s]:.2f}" for s in steps) for m in (*methods, *beside))
-    return f"Mean mastery by step, a panel each for KO, TO and RO. After {' and '.join(map(str, steps))} steps: {told}."
+    kinds = ", ".join(kind for kind in KINDS if any(method.startswith(f"{kind} ") for method in methods))
+    return (
+        f"Mean mastery by step with intervals, a panel each for {kinds}. {_standings(frame, methods, beside)}. "
+        f"After {' and '.join(map(str, steps))} steps: {told}."
+    )
 
 
 # Flow ---------------------------------------------------------------------------------------------
@@ -227,15 +264,17 @@ def mastery_alt(record: pd.DataFrame, methods: Sequence[str], beside: Sequence[s
 
 def _asked(record: pd.DataFrame, method: str) -> pd.DataFrame:
     """One row per question: seed, mastery before the set, difficulty."""
-    rows = record.loc[record["method"] == method, ["seed", "mastery", "levels"]]
-    if rows.empty:
-        raise ValueError(f"no decisions of {method!r} in this record")
+    rows = _decisions(record, [method], ["mastery", "levels"])[["seed", "mastery", "levels"]]
     rows = rows.assign(level=rows["levels"].map(list)).explode("level")
     return rows.assign(difficulty=(rows["level"].astype(int) - 1) / (LEVELS - 1))
 
 
 def flow_shares(record: pd.DataFrame, methods: Sequence[str], delta: float) -> results.Rows:
-    """Share of questions below, in and above the flow zone |d - m| <= delta, by method, over seeds."""
+    """Share of questions below, in and above the flow zone |d - m| <= delta, by method, over seeds.
+
+    Returns {method: {"below", "in flow", "above": interval}}. Raises ValueError for a method or a column
+    that is not there.
+    """
     out = {}
     for method in methods:
         asked = _asked(record, method)
@@ -247,37 +286,83 @@ def flow_shares(record: pd.DataFrame, methods: Sequence[str], delta: float) -> r
     return out
 
 
+def flow_table(record: pd.DataFrame, methods: Sequence[str], delta: float) -> pd.DataFrame:
+    """`flow_shares` as a table for readers, the numbers of the figure."""
+    return interval_table(flow_shares(record, methods, delta), digits=3)
+
+
+def _flow_title(shares: results.Rows) -> str:
+    """How much lies above the zone: orchestrators together, two others by name."""
+    asking = [method for method in shares if method.split(" ")[0] in KINDS]
+    others = [method for method in shares if method not in asking]
+    above = {method: shares[method]["above"].value for method in shares}
+    told = [f"{_range(above[m] for m in asking)} of the orchestrators' questions"] if asking else []
+    if len(others) <= 2:
+        told += [f"{above[method]:.0%} of {method}'s" for method in others]
+    else:
+        told.append(f"{_range(above[m] for m in others)} of the others'")
+    return f"Above the flow zone: {', '.join(told)}"
+
+
 def flow_plane(record: pd.DataFrame, methods: Sequence[str], delta: float) -> Figure:
-    """Which questions are asked at which mastery: share of questions by cell, the flow zone dashed (Figure 4)."""
-    shares = flow_shares(record, methods, delta)
-    most = max(shares, key=lambda name: shares[name]["in flow"].value)
+    """Which questions are asked at which mastery: share of questions by cell, the flow zone dashed (Figure 4 d-f).
+
+    The panel titles hold the shares in, above and below the zone with intervals over seeds. Raises ValueError
+    for a method or a column that is not there.
+    """
+    shares, asked = flow_shares(record, methods, delta), {m: _asked(record, m) for m in methods}
+    edges = np.arange(-0.05, max(rows["mastery"].max() for rows in asked.values()) + 0.1, 0.1)
+    cells = {method: _cells(rows, edges) for method, rows in asked.items()}
+    across = min(len(methods), 4)
+    down = -(-len(methods) // across)
+    note = f"Cells: share of a method's questions. Flow zone: difficulty within {delta:g} of mastery. {_label(methods)}"
     with figures.theme():
-        figure = Figure(figsize=(2.35 * len(methods) + 0.6, 3.5), layout="constrained")
-        panels = figure.subplots(1, len(methods), sharey=True, squeeze=False)[0]
-        for axes, method in zip(panels, methods, strict=True):
-            image = _plane(axes, _asked(record, method), delta)
-            inside = shares[method]["in flow"]
-            axes.set_title(f"{method}\nin flow {inside.value:.0%} [{inside.lo:.0%}, {inside.hi:.0%}]", fontsize=9)
-            axes.set_xlabel("mastery")
-        panels[0].set_ylabel("difficulty of the question")
-        figure.colorbar(image, ax=list(panels), label="share of questions", shrink=0.85, format="{x:.0%}")
-        share = shares[most]["in flow"].value
-        title = f"{most} has the largest share of questions in the flow zone, {share:.0%}"
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
-    return _noted(figure, _label(methods))
+        figure = figures.sheet(_flow_title(shares), 2.3 * across + 1.0, 3.0 * down + 0.5, note)
+        panels = figures.tiles(figure, len(methods), across, sharex=True, sharey=True)
+        norm = PowerNorm(0.5, 0.0, max(cell.max() for cell in cells.values()))  # small shares stay visible
+        for place, (axes, method) in enumerate(zip(panels, methods, strict=True)):
+            image = _plane(axes, cells[method], edges, delta, norm)
+            axes.set_title(_zone_title(method, shares[method]), fontsize=8.5)
+            axes.set_xlabel("mastery" if place + across >= len(methods) else "")
+            axes.set_ylabel("difficulty of the question" if place % across == 0 else "")
+        _name_zone(panels[0])
+        bar = figure.colorbar(image, ax=panels, shrink=0.85, format="{x:.0%}", aspect=30)
+        bar.set_label("share of questions (root scale)")
+    return figure
 
 
-def _plane(axes: Axes, asked: pd.DataFrame, delta: float):
-    masteries = np.linspace(-0.05, 1.05, 12)
+def _zone_title(method: str, row: Mapping[str, Interval]) -> str:
+    def told(share: Interval) -> str:
+        return f"{share.value:.0%}" + (f" [{share.lo:.0%}, {share.hi:.0%}]" if share.known else "")
+
+    name = textwrap.fill(method, 28)
+    return f"{name}\nin the zone {told(row['in flow'])}\nabove {told(row['above'])}\nbelow {told(row['below'])}"
+
+
+def _cells(asked: pd.DataFrame, edges: np.ndarray) -> np.ndarray:
+    """Share of the questions by mastery (between edges) and level, (len(edges) - 1, LEVELS)."""
     levels = (np.arange(LEVELS + 1) - 0.5) / (LEVELS - 1)
-    counts, _, _ = np.histogram2d(asked["mastery"], asked["difficulty"], bins=[masteries, levels])
-    image = axes.pcolormesh(masteries, levels, (counts / counts.sum()).T, cmap="Blues", vmin=0, vmax=0.25)
-    line = np.array([0.0, 1.0])
+    counts, _, _ = np.histogram2d(asked["mastery"], asked["difficulty"], bins=[edges, levels])
+    return counts / counts.sum()
+
+
+def _plane(axes: Axes, cells: np.ndarray, edges: np.ndarray, delta: float, norm: PowerNorm):
+    levels = (np.arange(LEVELS + 1) - 0.5) / (LEVELS - 1)
+    image = axes.pcolormesh(edges, levels, cells.T, cmap="Blues", norm=norm)
+    line = np.array([-0.5, 1.5])
     for shift in (-delta, delta):
         axes.plot(line, line + shift, "--", color="black", linewidth=1)
-    axes.set(xlim=(-0.05, 0.95), ylim=(-0.1, 1.1))
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(levels[0], levels[-1]), yticks=np.arange(LEVELS) / (LEVELS - 1))
     axes.grid(False)
     return image
+
+
+def _name_zone(axes: Axes) -> None:
+    """Write what the dashed lines enclose, along them."""
+    axes.text(
+        0.12, 0.12, "flow zone", fontsize=8.5, rotation=45, transform_rotates_text=True, rotation_mode="anchor",
+        ha="center", va="center", path_effects=_HALO,
+    )  # fmt: skip
 
 
 def flow_alt(record: pd.DataFrame, methods: Sequence[str], delta: float) -> str:
@@ -287,72 +372,124 @@ def flow_alt(record: pd.DataFrame, methods: Sequence[str], delta: float) -> str:
         f"{method} {row['below'].value:.0%} below, {row['in flow'].value:.0%} in, {row['above'].value:.0%} above"
         for method, row in shares.items()
     )
-    return f"Questions asked by mastery and difficulty, with the flow zone of width {delta} on either side: {told}."
+    return f"Questions asked by mastery and difficulty, with the flow zone of width {delta:g} on either side: {told}."
 
 
 # Who is picked ------------------------------------------------------------------------------------
 
 
+def _early_picks(rows: pd.DataFrame, methods: Sequence[str], steps: int) -> str:
+    """What most methods pick most in the first `steps` steps, and how often."""
+    shares = rows[rows["step"] < steps].groupby("method")["choice"].value_counts(normalize=True)
+    favourite = {method: (shares[method].idxmax(), shares[method].max()) for method in methods}
+    told = []
+    for name in pd.Series([name for name, _ in favourite.values()]).value_counts().index:
+        often = [share for picked, share in favourite.values() if picked == name]
+        verb = "picks" if len(often) == 1 else "pick"
+        who = f"{len(often)} of {len(methods)} methods" if len(methods) > 1 else methods[0]
+        told.append(f"{who} {verb} {name} most, {_range(often)} of the time")
+    return f"In the first {steps} steps {'; '.join(told)}"
+
+
+def _picks(record: pd.DataFrame, methods: Sequence[str], bars: int = 10) -> tuple[pd.DataFrame, int]:
+    """The decisions in the order of `methods`, each with the first step of its bar, and the steps of a bar."""
+    rows = _decisions(record, methods, ["episode", "step", "choice"])
+    steps = -(-(int(rows["step"].max()) + 1) // bars)
+    return _ordered(rows.assign(bar=rows["step"] // steps * steps + 1), methods), steps
+
+
 def usage(record: pd.DataFrame, methods: Sequence[str]) -> Figure:
-    """Shares of the chosen policies along the episode, one panel for each method."""
-    rows = record[record["method"].isin(methods)]
-    order = {method: place for place, method in enumerate(methods)}
-    rows = rows.sort_values("method", key=lambda names: names.map(order), kind="stable")
-    first = rows[rows["step"] < 5]
-    lead = first["choice"].value_counts(normalize=True)
-    title = f"In the first five steps {lead.index[0]} is picked most, {lead.iloc[0]:.0%} of the time"
-    names = {name: name for name in SINGLE}
-    figure = figures.action_shares(rows, "step", "choice", names, title, "method", "step")
-    return _noted(figure, _label(methods))
+    """Shares of the chosen policies along the episode, one panel for each method.
+
+    Raises ValueError for a method or a column that is not there.
+    """
+    rows, steps = _picks(record, methods)
+    episodes = (rows["seed"].astype(str) + " " + rows["episode"].astype(str)).groupby([rows["method"], rows["bar"]])
+    few = (episodes.transform("nunique") < _FEW) & (rows["bar"] > 1)
+    names = {name: name for name in (*SINGLE, *sorted(set(rows["choice"]) - set(SINGLE)))}
+    note = "Later bars hold fewer decisions, those of episodes that still run"
+    note += f"; under {_FEW} episodes there is none. " if few.any() else ". "
+    label = "step" if steps == 1 else f"step, {steps} to a bar"
+    title = _early_picks(rows, methods, steps)
+    note += _label(methods)
+    return figures.action_shares(rows[~few], "bar", "choice", names, title, "method", label, note=note)
 
 
 def usage_alt(record: pd.DataFrame, methods: Sequence[str]) -> str:
     """Usage in words."""
-    shares = record[record["method"].isin(methods)].groupby("method")["choice"].value_counts(normalize=True)
+    rows, steps = _picks(record, methods)
+    shares = rows.groupby("method")["choice"].value_counts(normalize=True)
     told = "; ".join(
         f"{method} " + ", ".join(f"{name} {shares.get((method, name), 0.0):.0%}" for name in SINGLE)
         for method in methods
     )
-    return f"Shares of the policies picked, by step of the episode. Over whole episodes: {told}."
+    early = _early_picks(rows, methods, steps)
+    return f"Shares of the policies picked, by step of the episode. {early}. Over whole episodes: {told}."
 
 
 # Rooms --------------------------------------------------------------------------------------------
 
 
 def side_by_side(films: Mapping[str, Film], most: int = 40) -> np.ndarray:
-    """Episodes in the same room as one picture per step, (T, H, W, 3) uint8.
+    """Episodes in the same room as one picture per step, (T, H, W, 3) uint8, with method and policy above.
 
-    An episode that has ended holds its last frame, paler. At most `most` steps are shown.
+    An episode that has ended holds its last frame, paler. At most `most` steps are shown; the count above
+    each frame says of how many.
     """
     if not films:
         raise ValueError("side_by_side needs at least one film")
     steps = min(most, max(len(film.frames) for film in films.values()))
     pictures = []
     for step in range(steps):
-        parts = [_captioned(film, name, step) for name, film in films.items()]
+        parts = [_captioned(name, *_moment(film, step)) for name, film in films.items()]
         gap = np.full((parts[0].shape[0], 8, 3), 255, dtype=np.uint8)
         pictures.append(np.concatenate([part for each in parts for part in (each, gap)][:-1], axis=1))
     return np.stack(pictures)
 
 
-def _captioned(film: Film, name: str, step: int) -> np.ndarray:
-    over = step >= len(film.frames) - 1
-    frame = film.frames[min(step, len(film.frames) - 1)]
-    if over and step > len(film.frames) - 1:
-        frame = (frame // 3 + 170).astype(np.uint8)
-    says = "has ended" if over else f"{step + 1}: {film.choices[step]}"
+def replay_strip(films: Mapping[str, Film], columns: int = 5) -> Figure:
+    """The same episodes as a figure: one row for each method, the same steps under one another."""
+    if not films:
+        raise ValueError("replay_strip needs at least one film")
+    taken = {name: len(film.choices) for name, film in films.items()}
+    shown = np.unique(np.linspace(0, max(taken.values()), columns).round().astype(int))
+    moments = [(name, *_moment(film, step)) for name, film in films.items() for step in shown]
+    title = f"Steps in the same room: {', '.join(f'{name} {steps}' for name, steps in taken.items())}"
+    captions = [f"{name}, {says}" for name, _, says in moments]
+    return figures.film_strip([frame for _, frame, _ in moments], captions, title, len(shown), _label(films))
+
+
+def _moment(film: Film, step: int) -> tuple[np.ndarray, str]:
+    """The frame before step `step` (from 0), paler once the episode has ended, and what happens then."""
+    taken = len(film.choices)
+    if step < taken:
+        return film.frames[step], f"step {step + 1} of {taken}: {film.choices[step]}"
+    last = film.frames[taken]
+    return (last if step == taken else (last // 3 + 170).astype(np.uint8)), f"ended after {taken} steps"
+
+
+def _captioned(name: str, frame: np.ndarray, says: str) -> np.ndarray:
+    """The frame under two lines of text, (H + 34, W, 3)."""
     head = Image.new("RGB", (frame.shape[1], 34), "white")
-    pen, font = ImageDraw.Draw(head), ImageFont.load_default(12)
-    pen.text((2, 1), name, fill="black", font=font)
-    pen.text((2, 17), says, fill=figures.GREY, font=font)
+    pen = ImageDraw.Draw(head)
+    for line, (text, shade) in enumerate(((name, "black"), (says, figures.GREY))):
+        size = next((size for size in (12, 11, 10, 9) if pen.textlength(text, _font(size)) <= head.width - 4), 8)
+        pen.text((2, 1 + 16 * line), text, fill=shade, font=_font(size))
     return np.concatenate([np.asarray(head), frame])
 
 
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)
+
+
 def rooms_alt(record: pd.DataFrame, methods: Sequence[str], seed: int, episode: int) -> str:
-    """How each method's episode in that room ended."""
+    """How each method's episode in that room ended. Raises ValueError where the record has no such episode."""
+    kept = _decisions(record, methods, ["episode", "step", "success", "lava", "gold"])
     told = []
     for method in methods:
-        rows = record[(record["method"] == method) & (record["seed"] == seed) & (record["episode"] == episode)]
+        rows = kept[(kept["method"] == method) & (kept["seed"] == seed) & (kept["episode"] == episode)]
+        if rows.empty:
+            raise ValueError(f"no episode {episode} of {method!r} under seed {seed} in this record")
         last = rows.sort_values("step").iloc[-1]
         end = "reached the goal" if last["success"] else "stepped onto lava" if last["lava"] else "ran out of time"
         told.append(f"{method} {end} after {len(rows)} steps with {last['gold']:.0%} of the gold")
@@ -362,98 +499,229 @@ def rooms_alt(record: pd.DataFrame, methods: Sequence[str], seed: int, episode: 
 # Preferences, budgets -----------------------------------------------------------------------------
 
 
-def preference_front(points: pd.DataFrame) -> Figure:
-    """Mean objectives under every preference, in three projections; lines join a maker's corners to its centre."""
+def _look(method: str, methods: Iterable[str]) -> str:
+    """Whose colour and marker a method has: its orchestrator's, unless two models of it share the figure."""
+    kind = method.split(" ")[0]
+    alone = sum(other.split(" ")[0] == kind for other in dict.fromkeys(methods)) == 1
+    return kind if kind in KINDS and alone else method
+
+
+def _corner(weights: Sequence[float]) -> int | None:
+    """Which objective alone is asked for, if it is one alone."""
+    return next((place for place, weight in enumerate(weights) if weight > 0.999), None)
+
+
+def _heeded(points: pd.DataFrame, method: str) -> list[Interval]:
+    """What asking for each objective alone adds to it, against asking for another alone; paired by seed."""
+    rows = points[points["method"] == method]
+    rows = rows.assign(corner=[_corner(weights) for weights in rows["weights"]]).dropna(subset="corner")
+    gains = []
+    for place, name in enumerate(OBJECTIVES["education"]):
+        own = rows[rows["corner"] == place].groupby("seed")[name].mean()
+        rest = rows[rows["corner"] != place].groupby("seed")[name].mean()
+        both = pd.concat([own, rest], axis=1).dropna()
+        if len(both):
+            gains.append(stats.paired_difference(*both.to_numpy().T, seeds.rng("heeded", method, name)))
+    return gains
+
+
+def _preference_title(points: pd.DataFrame) -> str:
+    gains = {method: _heeded(points, method) for method in dict.fromkeys(points["method"])}
+    told = []
+    for method, found in gains.items():
+        more = sum(gain.excludes(0) and gain.value > 0 for gain in found)
+        verb = "" if told else "gets more of it "
+        told += [f"{method} {verb}in {more} of {len(found)} cases"] if found else []
+    if not told:
+        return f"Mean objectives under {points['weights'].nunique()} preferences"
+    return f"Asked for one objective alone, {', '.join(told)}"
+
+
+def preference_front(points: pd.DataFrame, beside: Mapping[str, Mapping[str, Interval]] | None = None) -> Figure:
+    """Mean objectives under every preference in three projections, against policies that follow none.
+
+    points: columns method, weights (a tuple that sums to one), seed and the objectives of education.
+    beside: {single policy: {objective: interval}}, such as a part of `results.results`. Raises ValueError
+    for a column that is not there.
+    """
     names = OBJECTIVES["education"]
-    means = points.groupby(["method", "weights"])[list(names)].mean()
-    spread = {m: float(np.ptp(means.loc[m].to_numpy(), axis=0).sum()) for m in means.index.unique(0)}
-    title = f"Asking for another trade-off moves {max(spread, key=spread.get)} most"
+    _need(points, ["method", "weights", "seed", *names], "the table of preferences")
+    methods = list(dict.fromkeys(points["method"]))
+    means = _preference_means(points)
+    note = "Marks: means over seeds with 95% intervals, one for each preference; an objective's name is where it alone "
+    note += "is asked for. More: the paired difference to asking for another lies clear of zero. " + _label(methods)
     with figures.theme():
-        figure = Figure(figsize=(9.6, 3.7), layout="constrained")
-        panels = figure.subplots(1, 3)
+        figure = figures.sheet(_preference_title(points), 10.6, 4.3, note)
+        panels = figures.tiles(figure, 3)
+        named = []
         for axes, (i, j) in zip(panels, ((0, 1), (0, 2), (1, 2)), strict=True):
-            for method in spread:
-                _cloud(axes, points[points["method"] == method], names[i], names[j], method)
+            named.append(_projection(axes, means, dict(beside or {}), names[i], names[j]))
             axes.set(xlabel=f"{names[i]}, mean per step", ylabel=f"{names[j]}, mean per step")
-        panels[0].legend(frameon=False, fontsize=8.5)
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
-    note = "One mark per preference: mean over seeds, lines from the worst seed to the best."
-    return _noted(figure, f"{note} {_label(list(spread))}")
+        panels[0].set_title(" ")  # room for the key, which is wider than its panel
+        key = panels[0].legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, handletextpad=0.2)
+        key.set_in_layout(False)
+        for axes, labels in zip(panels, named, strict=True):
+            figures.name_points(axes, *labels)
+    return figure
 
 
-def _cloud(axes: Axes, rows: pd.DataFrame, x: str, y: str, method: str) -> None:
-    shade = figures.colour(method.split(" ")[0] if method.startswith(KINDS) else method)
-    label = method
-    for _, part in rows.groupby("weights"):
-        axes.plot([part[x].min(), part[x].max()], [part[y].mean()] * 2, color=shade, linewidth=0.8, alpha=0.6)
-        axes.plot([part[x].mean()] * 2, [part[y].min(), part[y].max()], color=shade, linewidth=0.8, alpha=0.6)
-        axes.plot(part[x].mean(), part[y].mean(), figures.marker(method.split(" ")[0]), color=shade, label=label)
-        label = None
+def _preference_means(points: pd.DataFrame) -> pd.DataFrame:
+    """One row per method and preference, an Interval over seeds in each objective's column."""
+    lines = []
+    for (method, weights), rows in points.groupby(["method", "weights"], sort=False):
+        line = {"method": method, "weights": weights}
+        for name in OBJECTIVES["education"]:
+            line[name] = stats.mean_interval(rows[name].to_numpy(), seeds.rng("preference", method, str(weights), name))
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def _projection(axes: Axes, means: pd.DataFrame, beside: Mapping, x: str, y: str) -> tuple:
+    """Draw two of the objectives; returns names, places, colours of what is to be named, and what else is drawn."""
+    texts, places, shades, drawn = [], [], [], []
+    methods = means["method"].unique()
+    for method, rows in means.groupby("method", sort=False):
+        look = _look(method, methods)
+        label = method
+        for row in rows.to_dict("records"):
+            corner = _corner(row["weights"])
+            drawn.append(_crossed(axes, row[x], row[y], look, 8.5 if corner is not None else 5, label))
+            label = None
+            if corner is not None:
+                texts.append(OBJECTIVES["education"][corner])
+                places.append((row[x].value, row[y].value))
+                shades.append(figures.colour(look))
+    for name, row in beside.items():
+        drawn.append(_crossed(axes, row[x], row[y], name, 7))
+        texts.append(name)
+        places.append((row[x].value, row[y].value))
+        shades.append(figures.colour(name))
+    return texts, np.array(places).reshape(-1, 2), shades, np.concatenate(drawn)
+
+
+def _crossed(axes: Axes, x: Interval, y: Interval, look: str, size: float, label: str | None = None) -> np.ndarray:
+    """A mark with both of its intervals; returns where ink is, (n, 2)."""
+    shade = figures.colour(look)
+    across, up = ((i.lo, i.hi) if i.known else (i.value, i.value) for i in (x, y))
+    axes.plot(across, [y.value] * 2, color=shade, linewidth=1, alpha=0.45, gid="interval")
+    axes.plot([x.value] * 2, up, color=shade, linewidth=1, alpha=0.45, gid="interval")
+    edge = {} if figures.marker(look) == "x" else {"markeredgecolor": "white", "markeredgewidth": 0.6}
+    axes.plot(
+        x.value, y.value, figures.marker(look), color=shade, markersize=size, label=label, linestyle="none",
+        zorder=3, **edge,
+    )  # fmt: skip
+    steps = np.linspace(0, 1, 7)[:, None]
+    level = np.array([[across[0], y.value]]) + steps * [across[1] - across[0], 0]
+    return np.concatenate([level, np.array([[x.value, up[0]]]) + steps * [0, up[1] - up[0]]])
 
 
 def preference_alt(points: pd.DataFrame) -> str:
     """What asking for one objective alone gets, by maker."""
     names, told = OBJECTIVES["education"], []
-    for method, rows in points.groupby("method"):
+    _need(points, ["method", "weights", "seed", *names], "the table of preferences")
+    for method, rows in points.groupby("method", sort=False):
         for i, name in enumerate(names):
-            mine = rows[[bool(weights[i] > 0.999) for weights in rows["weights"]]]
-            told.append(f"{method} asked for {name} alone gets {mine[name].mean():.2f} of it")
-    return "Mean objectives under every preference, in three projections. " + "; ".join(told) + "."
+            mine = rows[[_corner(weights) == i for weights in rows["weights"]]]
+            if len(mine):
+                told.append(f"{method} asked for {name} alone gets {mine[name].mean():.2f} of it")
+    parts = ["Mean objectives under every preference, in three projections", _preference_title(points)]
+    return ". ".join([*parts, *(["; ".join(told)] if told else [])]) + "."
+
+
+def _budget_change(curve: pd.DataFrame) -> str:
+    """What the largest budget changes against the smallest, paired by seed, with intervals."""
+    who = str(curve["method"].iloc[0]).split(" $")[0]
+    low, high = curve["budget"].min(), curve["budget"].max()
+    if low == high:
+        told = f"{curve['length'].mean():.1f} steps, utility {curve['quality'].mean():.3f}"
+        return f"With ${low:g} per episode, {who}: {told}"
+    change = {}
+    for name in ("length", "quality"):
+        at = curve.pivot(index="seed", columns="budget", values=name)
+        change[name] = stats.paired_difference(at[high].to_numpy(), at[low].to_numpy(), seeds.rng("budgets", name))
+    told = f"length {_signed(change['length'], 1)} steps, utility {_signed(change['quality'], 3)}"
+    return f"With ${high:g} instead of ${low:g} per episode, {who}: {told}"
 
 
 def budget_curve(curve: pd.DataFrame, lines: Mapping[str, Mapping[str, Interval]]) -> Figure:
-    """Utility and length against dollars spent per episode; dashed: methods without a budget."""
-    groups = [(b, part) for b, part in curve.groupby("budget")]
-    first, last = groups[0][1], groups[-1][1]
-    change = last["length"].mean() - first["length"].mean()
-    words = f"{abs(change):.1f} steps {'shorter' if change < 0 else 'longer'}"
-    title = rf"From \${groups[0][0]:g} to \${groups[-1][0]:g} per episode, episodes get {words}"
+    """Utility and length against dollars spent per episode; dashed: methods without a budget.
+
+    curve: columns method, budget (dollars per episode), seed, dollars (spent), quality, length, funded.
+    lines: {method: {measure: interval}} with length and the objectives. Raises ValueError for a missing column.
+    """
+    _need(curve, ["method", "budget", "seed", "dollars", "quality", "length", "funded"], "the table of budgets")
+    groups = list(curve.groupby("budget"))
+    scale = "log" if min(part["dollars"].mean() for _, part in groups) > 0 else "linear"
+    note = "Marks: mean over seeds with 95% intervals, the budget beside. Dashed: without a budget. "
+    title = _budget_change(curve).replace("$", r"\$")
     with figures.theme():
-        figure = Figure(figsize=(8.4, 3.6), layout="constrained")
-        for axes, (name, label) in zip(figure.subplots(1, 2), _AXES.items(), strict=True):
+        figure = figures.sheet(title, 8.8, 3.6, note + _label([*curve["method"], *lines]))
+        for axes, (name, label) in zip(figures.tiles(figure, 2), _AXES.items(), strict=True):
             _budget_panel(axes, groups, name)
-            for method, row in lines.items():
-                level = row["length"] if name == "length" else _utility(row)
-                axes.axhline(level.value, linestyle="--", linewidth=1.2, color=figures.GREY)
-                place = {"xycoords": axes.get_yaxis_transform(), "ha": "left", "va": "bottom"}
-                axes.annotate(method, (0.01, level.value), fontsize=8.5, color=figures.GREY, **place)
-            axes.set(xlabel="dollars spent per episode (log)", ylabel=label, xscale="log")
-            low, high = axes.get_xlim()
-            axes.set_xlim(low / 6, high * 1.3)  # room for the names of the dashed lines
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
-    return _noted(figure, "Marks: mean over seeds with 95% intervals, the budget beside. " + SCRIPTED)
+            axes.set(xlabel="dollars spent per episode", ylabel=label, xscale=scale)
+            _without_budget(axes, {m: row["length"] if name == "length" else _utility(row) for m, row in lines.items()})
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: rf"\${x:g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+    return figure
 
 
 _AXES = {"quality": "utility, mean of the objectives", "length": "length of an episode, steps"}
 
 
 def _utility(row: Mapping[str, Interval]) -> Interval:
+    """The mean of the objectives; its interval does not follow from theirs."""
     value = float(np.mean([row[name].value for name in OBJECTIVES["education"]]))
-    return Interval(value, np.nan, np.nan)
+    return row.get("utility", Interval(value, np.nan, np.nan))
 
 
 def _budget_panel(axes: Axes, groups: Sequence[tuple[float, pd.DataFrame]], name: str) -> None:
-    places = []
+    """One mark for each budget at what was really spent, with its interval."""
+    methods = {str(method).split(" $")[0] for _, part in groups for method in part["method"]}
+    look = _look(min(methods), methods)
+    shade, places = figures.colour(look), []
     for budget, part in groups:
         level = stats.mean_interval(part[name].to_numpy(), seeds.rng("budget", name, str(budget)))
         x = part["dollars"].mean()
         lo, hi = (level.lo, level.hi) if level.known else (level.value, level.value)
-        axes.plot([x, x], [lo, hi], color=figures.colour("RO"))
-        axes.plot(x, level.value, figures.marker("RO"), color=figures.colour("RO"))
-        axes.annotate(rf"\${budget:g}", (x, hi), (0, 5), textcoords="offset points", ha="center", fontsize=9)
+        axes.plot([x, x], [lo, hi], color=shade, gid="interval")
+        axes.plot(x, level.value, figures.marker(look), color=shade)
+        place = {"textcoords": "offset points", "ha": "center", "path_effects": _HALO}
+        axes.annotate(rf"\${budget:g}", (x, hi), (0, 5), fontsize=9, **place)
         places.append((x, level.value))
-    axes.plot(*np.array(places).T, color=figures.colour("RO"), linewidth=1, alpha=0.6)
+    axes.plot(*np.array(places).T, color=shade, linewidth=1, alpha=0.6)
     axes.margins(y=0.2)
+
+
+def _without_budget(axes: Axes, levels: Mapping[str, Interval]) -> None:
+    """Dashed lines, each with its name and its interval to the left of everything else."""
+    low, high = axes.get_xlim()
+    log = axes.get_xscale() == "log"
+    axes.set_xlim(low / 8 if log else low - 0.6 * (high - low), high * 1.3)  # room for the names
+    lowest = min(levels, key=lambda method: levels[method].value, default=None)
+    beside = axes.get_yaxis_transform()
+    for at, (method, level) in zip(0.02 + 0.03 * np.arange(len(levels)), levels.items(), strict=True):
+        axes.axhline(level.value, linestyle="--", linewidth=1.2, color=figures.GREY)
+        if level.known:
+            axes.plot([at, at], [level.lo, level.hi], color=figures.GREY, transform=beside, gid="interval")
+            axes.plot(at, level.value, "o", markersize=5, color=figures.GREY, transform=beside)
+        side = "top" if method == lowest and len(levels) > 1 else "bottom"
+        place = {"xycoords": beside, "ha": "left", "va": side, "path_effects": _HALO}
+        axes.annotate(method, (0.03 + 0.03 * len(levels), level.value), fontsize=8.5, color=figures.GREY, **place)
+    bottom, top = axes.get_ylim()
+    values = [bottom, top, *(level.value for level in levels.values())]
+    axes.set_ylim(min(values) - 0.06 * (top - bottom), max(values))
 
 
 def budget_alt(curve: pd.DataFrame) -> str:
     """The curve in words."""
+    _need(curve, ["method", "budget", "seed", "quality", "length", "funded"], "the table of budgets")
     told = "; ".join(
         f"${budget:g}: {part['quality'].mean():.3f}, {part['length'].mean():.1f} steps, "
         f"{part['funded'].mean():.0%} of decisions paid for"
         for budget, part in curve.groupby("budget")
     )
-    return f"Utility and length against dollars per episode, by budget, with intervals over seeds. {told}."
+    change = _budget_change(curve)
+    return f"Utility and length against dollars per episode, by budget, with intervals over seeds. {change}. {told}."
 
 
 # In words -----------------------------------------------------------------------------------------
@@ -488,14 +756,3 @@ def shortfalls(records: Mapping[str, pd.DataFrame], rows: Mapping[str, results.R
         mine = rows[domain][f"RO {model}"][name]
         lines.append(f"{domain}: {name} of the oracle look-ahead {ceiling[name]}, of RO {model} {mine}.")
     return lines
-
-
-def _noted(figure: Figure, note: str) -> Figure:
-    """Add a small note below, unless there is nothing to say; a note that is there already is kept."""
-    if note.strip():
-        before = figure._supxlabel.get_text() + " " if getattr(figure, "_supxlabel", None) else ""
-        with figures.theme():
-            figure.supxlabel(f"{before}{note}".strip(), x=0.01, ha="left", fontsize=9, color=figures.GREY, wrap=True)
-            width, height = figure.get_size_inches()
-            figure.set_size_inches(width, height + (0.2 if before else 0.25))
-    return figure

@@ -42,7 +42,7 @@ def completion(content: Any = "SO-d2", tokens_in: int = 10, tokens_out: int = 5,
 class Answer:
     """body: JSON, text or bytes; delay: seconds; cut: bytes of the body after which the connection ends.
 
-    A status of 0 closes the connection without a word.
+    A status of 0 closes the connection without a word; drip: seconds between any ten bytes.
     """
 
     body: Any = field(default_factory=completion)
@@ -50,6 +50,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     delay: float = 0.0
     cut: int | None = None
+    drip: float = 0.0
 
     def raw(self) -> bytes:
         if isinstance(self.body, bytes):
@@ -130,8 +131,12 @@ class Server:
         body = answer.raw()
         headers = {"content-type": "application/json", "content-length": str(len(body)), **answer.headers}
         lines = [f"HTTP/1.1 {answer.status} Scripted", *(f"{name}: {value}" for name, value in headers.items())]
-        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body[: answer.cut])
-        await writer.drain()
+        sent = "\r\n".join(lines).encode() + b"\r\n\r\n" + body[: answer.cut]
+        step = 10 if answer.drip else len(sent)
+        for start in range(0, len(sent), step):
+            writer.write(sent[start : start + step])
+            await writer.drain()
+            await asyncio.sleep(answer.drip)
         return answer.cut is None
 
 

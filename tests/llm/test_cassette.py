@@ -158,12 +158,6 @@ def test_a_mode_that_there_is_not_is_refused(tmp_path):
 # What is kept -------------------------------------------------------------------------------------
 
 INCOMPLETE = {
-    "a length": Answer(completion("half", finish_reason="length")),
-    "a filter": Answer(completion("half", finish_reason="content_filter")),
-    "null": Answer(completion(None)),
-    "blanks": Answer(completion(" \n")),
-    "parts without text": Answer(completion([{"type": "image_url"}])),
-    "a refusal": Answer(completion(message={"content": "no", "refusal": "no"})),
     "no choices": Answer(completion() | {"choices": []}),
     "an error beside a reply": Answer(completion() | {"error": "overloaded"}),
     "html": Answer("<html></html>"),
@@ -493,9 +487,24 @@ def count(folder: Path) -> int:
         return rows.execute("SELECT COUNT(*) FROM replies").fetchone()[0]
 
 
-def test_a_reply_error_of_a_replay_is_none_of_the_servers(tmp_path):
-    """In replay, what was not kept is a miss, not the error that it was."""
+USELESS = {
+    "truncated": completion("half", finish_reason="length"),
+    "content_filter": completion("half", finish_reason="content_filter"),
+    "null_content": completion(" \n"),
+    "refusal": completion(message={"content": "no", "refusal": "no"}),
+}
+
+
+@pytest.mark.parametrize("kind", USELESS)
+def test_a_reply_that_was_paid_for_and_is_of_no_use_is_replayed_as_what_it_was(kind, tmp_path):
     box = Cassette(tmp_path, "tape", "record")
-    assert isinstance(call(INCOMPLETE["a length"], parts={"cassette": box}).only, ReplyError)
+    recorded = call(Answer(USELESS[kind]), parts={"cassette": box}).only
     box.export()
-    assert isinstance(call(parts={"cassette": Cassette(tmp_path, "tape", "replay")}).only, CassetteMiss)
+    replayed = call(parts={"cassette": Cassette(tmp_path, "tape", "replay")}).only
+    for error in (recorded, replayed):
+        assert isinstance(error, ReplyError) and error.kind == kind
+    assert (replayed.text, replayed.tokens_out, replayed.dollars) == (
+        recorded.text,
+        recorded.tokens_out,
+        recorded.dollars,
+    )

@@ -98,6 +98,13 @@ def test_a_slow_server_is_left_after_the_timeout(waits):
     assert len(outcome.server.asked) == 2 and entries(outcome) == []
 
 
+def test_a_server_that_drips_is_left_after_the_timeout_too(waits):
+    began = time.monotonic()
+    outcome = call(Answer(drip=0.15), Answer(drip=0.001), timeout=0.3)
+    assert outcome.only.text == "SO-d2" and 0.3 <= time.monotonic() - began < 3  # the first would take 6 s
+    assert len(outcome.server.asked) == 2
+
+
 @pytest.mark.parametrize("cut", [Answer(cut=0), Answer(cut=40), Answer(status=0)], ids=["no body", "mid-body", "mute"])
 def test_a_connection_that_breaks_off_is_tried_again(cut, waits):
     outcome = call(cut, GOOD)
@@ -582,3 +589,28 @@ def test_a_short_placeholder_for_a_key_changes_no_reply(monkeypatch, tmp_path):
     outcome = call(Answer(completion("the key is SO-d2")), times=2, parts={"cassette": tape})
     assert [reply.text for reply in outcome.results] == ["the key is SO-d2"] * 2
     assert len(outcome.server.asked) == 1
+
+
+HOPELESS = {
+    "no credit left": Answer({"error": {"message": "pay first"}}, 402),
+    "credit": Answer({"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}, 429),
+    "has moved": Answer("", 301, {"location": "https://elsewhere.example/v1"}),
+    "check base_url": Answer({"error": {"message": "method not allowed"}}, 405),
+}
+
+
+@pytest.mark.parametrize("hint", HOPELESS)
+def test_what_no_second_try_mends_ends_the_run_and_says_where_to_look(hint, waits):
+    error = call(HOPELESS[hint], retries=1).only
+    assert isinstance(error, ConfigurationError) and hint in str(error)
+
+
+def test_a_prompt_that_is_too_long_is_one_bad_call_and_no_wrong_advice():
+    said = "'max_tokens' is too large: 1000. This model's maximum context length is 512 tokens"
+    error = call(Answer({"error": {"message": said}}, 400)).only
+    assert isinstance(error, ReplyError) and error.kind == "bad_request" and "omit" not in str(error)
+
+
+def test_a_server_cannot_pretend_to_be_the_cassette():
+    assert not call(Answer(headers={"x-cassette-hit": "1"})).only.cached
+    assert isinstance(call(Answer({}, 500, {"x-cassette-miss": "1"}), retries=0).only, ReplyError)

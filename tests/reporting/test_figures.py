@@ -22,6 +22,7 @@ POLICIES = ("SO-d1", "SO-d2", "SO-d3", "MO-S", "MO-RM", "MO-MGDA", "MO-pseudoS",
 FAMILIES = (
     POLICIES,
     ("KO", "TO", "RO", "random", "oracle"),
+    ("KO", "TO", "RO", "random", "round-robin", "LinUCB", "greedy look-ahead", "oracle look-ahead"),
     ("aptitude", "gap", "performance"),
     ("goal", "no-lava", "gold"),
     ("failed", "easy", "challenge"),
@@ -90,6 +91,7 @@ DRAW = {
     "front_2d": lambda: figures.front_2d(np.eye(2), None, ("a", "b"), "A trade", names=["left", "right"]),
     "film_strip": lambda: figures.film_strip([np.zeros((8, 9, 3), np.uint8)] * 3, ["a", "b", LONG], "It walks"),
     "heat": lambda: figures.heat(MATRIX, "Own objective", "on", "by"),
+    "sheet": lambda: figures.sheet("A kind of its own", 5, 3, "What the marks mean"),
 }
 every_figure = pytest.mark.parametrize("draw", DRAW.values(), ids=DRAW)
 
@@ -275,6 +277,13 @@ def test_more_places_than_bins_are_binned():
     assert len(drawn_curves(frame, bins=100).axes[0].lines[0].get_xdata()) == 100
 
 
+def test_what_others_are_held_against_is_dashed_and_the_note_is_below():
+    figure = drawn_curves(learning(), dashed=["MO-S"], note="A student who is done keeps the last mastery.")
+    assert [line.get_linestyle() for line in figure.axes[0].lines] == ["-", "--"]
+    told = figure.get_supxlabel().replace("\n", " ")
+    assert told.startswith("Line: mean over 3 seeds.") and told.endswith("keeps the last mastery.")
+
+
 def test_one_seed_is_called_one_seed():
     figure = drawn_curves(learning(methods=["RO"], seeds=1))
     assert "RO (1 seed)" in texts(figure) and "no interval" in figure.get_supxlabel()
@@ -411,6 +420,18 @@ def test_actions_may_be_keys():
     assert {"ask", "tell"} <= set(texts(shares(frame, names={"a": "ask", "b": "tell"})))
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda note: shares(decisions(), note=note),
+        lambda note: figures.film_strip([np.zeros((4, 4))], ["a"], "It walks", note=note),
+        lambda note: figures.sheet("It is empty", 5, 3, note),
+    ],
+)
+def test_a_note_stands_below_only_where_there_is_one(draw):
+    assert draw("Scripted.").get_supxlabel() == "Scripted." and draw("").get_supxlabel() == ""
+
+
 # Fronts
 
 
@@ -501,6 +522,21 @@ def test_labels_of_scattered_points_do_not_overlap(count, seed):
     points = {f"model {i}": (one_run(x), one_run(y)) for i, (x, y) in enumerate(values)}
     figure = figures.cost_quality(points, "Many", "dollars", "accuracy")
     assert overlapping(boxes(figure.axes[0])) == 0
+
+
+def test_points_are_named_beside_them_and_apart():
+    with figures.theme():
+        figure = figures.sheet("Three points", 6, 4)
+        axes = figures.tiles(figure, 1)[0]
+        places = np.array([[0.0, 0.0], [0.02, 0.01], [1.0, 1.0]])
+        axes.plot(*places.T, "o")
+        figures.name_points(axes, ["one", "two", "three"], places, ["#000000"] * 3, places)
+    assert sorted(text.get_text() for text in axes.texts) == ["one", "three", "two"] and overlapping(boxes(axes)) == 0
+
+
+def test_tiles_fill_rows_and_leave_no_empty_axes():
+    figure = figures.sheet("Five panels", 6, 4)
+    assert len(figures.tiles(figure, 5, across=3, sharey=True)) == len(figure.axes) == 5
 
 
 # Pictures and tables
