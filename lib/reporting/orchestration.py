@@ -408,7 +408,7 @@ def usage(record: pd.DataFrame, methods: Sequence[str]) -> Figure:
     few = (episodes.transform("nunique") < _FEW) & (rows["bar"] > 1)
     names = {name: name for name in (*SINGLE, *sorted(set(rows["choice"]) - set(SINGLE)))}
     note = "Later bars hold fewer decisions, those of episodes that still run"
-    note += f"; under {_FEW} episodes there is none. " if few.any() else ". "
+    note += f"; bars of fewer than {_FEW} are left out and not counted. " if few.any() else ". "
     label = "step" if steps == 1 else f"step, {steps} to a bar"
     title = _early_picks(rows, methods, steps)
     note += _label(methods)

@@ -239,8 +239,8 @@ def test_a_bar_of_one_episode_is_no_share():
     record = made("RO mine", steps=50)
     alone = record[(record["seed"] == 0) | (record["step"] < 20)]
     figure = draw.usage(alone, ["RO mine"])
-    assert len({bar.get_x() for bar in figure.axes[0].patches}) == 4 and "under 3 episodes" in texts(figure)
-    assert "under 3 episodes" not in texts(draw.usage(record, ["RO mine"]))
+    assert len({bar.get_x() for bar in figure.axes[0].patches}) == 4 and "bars of fewer than 3" in texts(figure)
+    assert "bars of fewer than 3" not in texts(draw.usage(record, ["RO mine"]))
 
 
 def test_results_come_in_the_order_of_the_methods_with_the_oracle_last(rows):
