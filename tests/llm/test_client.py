@@ -344,12 +344,9 @@ def test_a_line_end_after_the_key_does_no_harm(blank, monkeypatch):
     assert outcome.only.text == "SO-d2" and outcome.server.asked[0].headers["authorization"] == f"Bearer {KEY}"
 
 
-@pytest.mark.parametrize("broken", [f"{KEY}\nsecond", f"{KEY[:9]}…{KEY[-4:]}", f"{KEY}\x00"])
+@pytest.mark.parametrize("broken", [f"{KEY}\nsecond", f"{KEY[:9]}…{KEY[-4:]}"])
 def test_a_key_that_cannot_be_sent_is_a_configuration_error_without_the_key(broken, monkeypatch):
-    if "\x00" in broken:
-        monkeypatch.setattr("os.environ", {**__import__("os").environ, KEY_VARIABLE: broken})
-    else:
-        monkeypatch.setenv(KEY_VARIABLE, broken)
+    monkeypatch.setenv(KEY_VARIABLE, broken)
     outcome = call(GOOD)
     assert isinstance(outcome.only, ConfigurationError) and KEY_VARIABLE in str(outcome.only)
     assert KEY[:9] not in said_by(outcome.only) and outcome.server.asked == []
