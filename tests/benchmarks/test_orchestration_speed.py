@@ -41,9 +41,9 @@ def states(domain: str, count: int = 6):
     """Worlds early in their episodes, each with its single environment and what that shows."""
     for seed in range(40):
         world = zoo.world(domain, seed)
-        actions = [world.step("SO-d2")["action"] for _ in range(2)]
-        far = world.facts()["mastery"] <= 0.5 if domain == "education" else not world.done
-        if far and world.t == 2 and count:
+        actions = [world.step("SO-d2")["action"] for _ in range(2) if not world.done]
+        far = world.facts()["mastery"] <= 0.5 if domain == "education" else True
+        if far and not world.done and count:
             count -= 1
             yield world, *zoo.single(domain, seed, actions)
 
