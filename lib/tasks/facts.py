@@ -1,0 +1,92 @@
+"""Questions over a fictional world of records, one to three hops: a search or a lookup helps.
+
+    Where does the friend of Ana live ?      (friend of Ana is Cy ; home of Cy is Loro)      <answer> Loro </answer>
+
+The world is fixed: `records` are its rows, `documents` its sentences. It is drawn once from its own
+name, so the same facts hold in every lesson. Multiple choice adds four options and asks for a letter.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from lib import seeds
+from lib.tasks.items import Family, Item
+from lib.tasks.words import PEOPLE, POINTS
+
+TOWNS = ("Loro", "Mira", "Tesk", "Vand", "Quil", "Rope", "Sarn", "Ulmo")
+RIVERS = ("Abra", "Belt", "Cori", "Dorn", "Eska", "Fluv")
+JOBS = ("baker", "smith", "pilot", "nurse", "miner", "judge", "tailor", "farmer")
+PETS = ("cat", "dog", "owl", "fox", "goat", "frog")
+LETTERS = ("A", "B", "C", "D")
+# relation: (about what, what it leads to, its sentence)
+RELATIONS = {
+    "friend": ("person", "person", "The friend of {} is {} ."),
+    "home": ("person", "town", "The home of {} is {} ."),
+    "job": ("person", "job", "The job of {} is {} ."),
+    "pet": ("person", "pet", "The pet of {} is {} ."),
+    "river": ("town", "river", "The river of {} is {} ."),
+    "mayor": ("town", "person", "The mayor of {} is {} ."),
+}
+VALUES = {"person": PEOPLE, "town": TOWNS, "job": JOBS, "pet": PETS, "river": RIVERS}
+_WORDS = ("The", "the", "of", "is", "What", "Options", *RELATIONS, *LETTERS)
+
+
+@cache
+def records() -> dict[str, dict[str, str]]:
+    """The world: records()["home"]["Ana"] is a town. Nobody is their own friend."""
+    rng = seeds.rng("tasks", "facts", "world")
+    world = {r: {s: str(rng.choice(VALUES[to])) for s in VALUES[about]} for r, (about, to, _) in RELATIONS.items()}
+    circle = [PEOPLE[i] for i in rng.permutation(len(PEOPLE))]
+    world["friend"] = dict(zip(circle, circle[1:] + circle[:1], strict=True))
+    return world
+
+
+def documents() -> list[str]:
+    """One sentence per record."""
+    return [RELATIONS[r][2].format(s, o) for r, rows in records().items() for s, o in rows.items()]
+
+
+def draw(rng: np.random.Generator, difficulty: int, skin: str) -> Item:
+    """A question of `difficulty` hops from a random person or town along random relations."""
+    start = str(rng.choice(PEOPLE + TOWNS if difficulty == 1 else PEOPLE))
+    hops, place, steps = [], start, []
+    for left in range(difficulty, 0, -1):
+        relation = str(rng.choice(_onward(place, left)))
+        reached = records()[relation][place]
+        steps.append(f"the {relation} of {place} is {reached}")
+        hops, place = [relation, *hops], reached
+    question = "What is the " + " of the ".join(hops) + f" of {start} ?"
+    key = "facts/" + "/".join([*hops, start])
+    if skin == "plain":
+        return Item(question, place, " ; ".join(steps), "facts", difficulty, key)
+    choices, letter = _options(rng, place, hops[0])
+    shown = " ".join(f"{name} : {choice}" for name, choice in zip(LETTERS, choices, strict=True))
+    thought = " ; ".join([*steps, f"{letter} : {place}"])
+    return Item(f"{question} Options {shown}", letter, thought, "facts", difficulty, key, skin, choices)
+
+
+def _onward(place: str, hops: int) -> list[str]:
+    """Relations that lead on from a place; those that leave room for the hops after them."""
+    kind = next(k for k, values in VALUES.items() if place in values)
+    relations = [r for r, (about, to, _) in RELATIONS.items() if about == kind]
+    return [r for r in relations if hops == 1 or RELATIONS[r][1] in ("person", "town")]
+
+
+def _options(rng: np.random.Generator, right: str, relation: str) -> tuple[tuple[str, ...], str]:
+    others = [value for value in VALUES[RELATIONS[relation][1]] if value != right]
+    picked = [right, *(others[i] for i in rng.permutation(len(others))[:3])]
+    order = rng.permutation(4)
+    return tuple(picked[i] for i in order), LETTERS[int(np.flatnonzero(order == 0)[0])]
+
+
+FAMILY = Family(
+    "facts",
+    "questions of one to three hops over a fictional world of records; a search helps",
+    draw,
+    (1, 2, 3),
+    (*_WORDS, *(v for values in VALUES.values() for v in values), *POINTS),
+    ("plain", "choice"),
+)
