@@ -1,7 +1,8 @@
 """Batched generation: many sequences a step, each with its own seed, temperature, limit and stops.
 
-A sequence that is finished leaves the batch, one that arrives is joined to it. The n-th token of a sequence is drawn with the n-th number of
-its seed's stream, so a sequence is the same alone, in a batch, and whenever it arrives.
+A sequence that is finished leaves the batch, one that arrives is joined to it. The n-th token of a
+sequence is drawn with the n-th number of its seed's stream, so a sequence is the same alone, in a batch,
+and whenever it arrives.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ roles and the end of a turn are special tokens that no text can write.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -28,26 +27,11 @@ HINTS = ("step by step", "be brief", "check each step", "use the calculator", "u
 AGENT = (
     *ROLE_WORDS,
     *dict.fromkeys(word for hint in HINTS for word in hint.split()),
-    *words(
-    "tools budget low medium high fast cheap best draft votes right wrong subtask evidence plan done "
-    "stop"
-),
-    *[
-        "direct",
-        "reason",
-        "verify",
-        "route",
-        "split",
-        "vote",
-        "evaluate",
-        "again",
-        "first",
-        "then",
-        "only",
-        "if",
-        "needed",
-        "it",
-     words("direct reason verify route split vote evaluate again first then only if needed it and to a cost")MARKS = ("|", "(", ")", "/", "-", "+", "*", "'", '"', "%", "$", "!")
+    *words("tools budget low medium high fast cheap best draft votes right wrong subtask evidence plan done stop"),
+    *words("direct reason verify route split vote evaluate again first then only if needed it and to a cost"),
+    *words("confidential data avoid question answer number words name letter nothing found error"),
+)
+MARKS = ("|", "(", ")", "/", "-", "+", "*", "'", '"', "%", "$", "!")
 # one blank belongs to what follows it: a tag, a name with hyphens, a word, one digit, or any other sign
 _PIECES = r" ?</?[a-z]+>| ?[A-Za-z]+(?:-[a-z]+)*| ?[0-9]| ?[^\sA-Za-z0-9]| "
 _TEMPLATE = (
@@ -67,11 +51,25 @@ def vocabulary() -> list[str]:
 
 def encode(text: str) -> list[int]:
     """Tokens of a text; what looks like a special token in it is not one."""
-    rwords("confidential data avoid question answer number words name letter nothing found error")
+    return _text_only()(text, add_special_tokens=False)["input_ids"]
+
+
+def decode(ids: Sequence[int]) -> str:
+    """The text of tokens, special ones left out."""
+    return tokenizer().decode(ids, skip_special_tokens=True)
+
+
 @cache
 def tokenizer() -> PreTrainedTokenizerFast:
     """The tokenizer of all lab models, as a fast tokenizer with a chat template."""
     return _make()
+
+
+@cache
+def _text_only() -> PreTrainedTokenizerFast:
+    fast = _make()
+    fast.split_special_tokens = True
+    return fast
 
 
 def _make() -> PreTrainedTokenizerFast:

@@ -45,11 +45,8 @@ def _difference(rng, people, numbers, thing):
     if numbers[i] < numbers[j]:
         i, j = j, i
     gap = numbers[i] - numbers[j]
-    return (
-        f"How many more {thing} does {people[i]} have than {people[j]} ?",
-        str(gap),
-        f"{numbers[i]} - {numbers[j]} = {gap}",
-    )
+    question = f"How many more {thing} does {people[i]} have than {people[j]} ?"
+    return question, str(gap), f"{numbers[i]} - {numbers[j]} = {gap}"
 
 
 def _above(rng, people, numbers, thing):

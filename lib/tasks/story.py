@@ -76,10 +76,8 @@ def score(item: Item, answer: str) -> float:
 
 
 def _pattern(form: str, hero: str, wish: str) -> str:
-    kinds = _KIND.sub(
-        lambda kind: f"(?:{'|'.join(_KINDS[kind.group()])})", re.escape(form).replace(r"\{", "{").replace(r"\}", "}")
-    )
-    return kinds.format(hero=hero, wish=wish)
+    said = re.escape(form.format(hero=hero, wish=wish))
+    return _KIND.sub(lambda kind: f"(?:{'|'.join(_KINDS[kind.group()])})", said)
 
 
 FAMILY = Family(
