@@ -174,6 +174,18 @@ class ModelSettings(_Section):
         return self
 
 
+def merge_common(value: Any) -> Any:
+    """A section whose `common` settings are merged into each of its `models`."""
+    if not isinstance(value, dict) or "common" not in value:
+        return value
+    common, models = value["common"], value.get("models")
+    if not isinstance(common, dict) or not isinstance(models, dict):
+        raise ValueError("common and models must be mappings")
+    rest = {name: part for name, part in value.items() if name != "common"}
+    filled = {name: {**common, **part} if isinstance(part, dict) else part for name, part in models.items()}
+    return rest | {"models": filled}
+
+
 class LLMSettings(_Section):
     """The language models and what they may cost; `common` in the file is merged into each model."""
 
@@ -184,14 +196,7 @@ class LLMSettings(_Section):
     @model_validator(mode="before")
     @classmethod
     def _merge(cls, value: Any) -> Any:
-        if not isinstance(value, dict) or "common" not in value:
-            return value
-        common, models = value["common"], value.get("models")
-        if not isinstance(common, dict) or not isinstance(models, dict):
-            raise ValueError("common and models must be mappings")
-        rest = {name: part for name, part in value.items() if name != "common"}
-        filled = {name: {**common, **part} if isinstance(part, dict) else part for name, part in models.items()}
-        return rest | {"models": filled}
+        return merge_common(value)
 
 
 class BanditSettings(_Section):
@@ -228,6 +233,98 @@ class OrchestrationSettings(_Section):
         return self
 
 
+class Course(_Section):
+    """A part of what a lab model is taught: items of a family, in a style, with a share of the corpus."""
+
+    family: str
+    difficulties: Annotated[list[int], Field(min_length=1)]
+    skin: str = "any"
+    style: Literal["plain", "brief", "agent"] = "plain"
+    share: Positive = 1.0
+
+
+class Target(_Section):
+    """When a training ends: greedy accuracy on dev items of a family at a difficulty; 0: after all steps."""
+
+    family: str
+    difficulty: int
+    accuracy: Share
+
+
+class LabModel(_Section):
+    """One lab model: its size, what it is taught, how, and until when.
+
+    base: a model of the same size to start from; items: dialogues in the corpus; steps: updates at the
+    most, the learning rates fall to 0 over them; muon: learning rate of the matrices, adamw: of
+    embeddings and norms.
+    """
+
+    base: str | None = None
+    hidden: Annotated[int, Field(ge=8, multiple_of=8)]
+    layers: Count
+    heads: Count
+    intermediate: Count
+    items: Count
+    steps: Count
+    batch: Annotated[int, Field(ge=2)]
+    muon: Positive
+    adamw: Positive
+    warmup: Count
+    check_every: Count
+    window: Annotated[int, Field(ge=64)]
+    target: Target
+    diet: Annotated[list[Course], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _divides(self):
+        if self.hidden % (2 * self.heads):
+            raise ValueError(f"hidden ({self.hidden}) must be a multiple of twice the heads ({self.heads})")
+        return self
+
+
+class LabSettings(_Section):
+    """The lab models; `common` in the file is merged into each of `models`."""
+
+    seed: Annotated[int, Field(ge=0)]
+    jobs: Count | None
+    test_items: Annotated[int, Field(ge=10)]
+    probe_items: Annotated[int, Field(ge=20)]
+    dollars_per_petaflop: Positive
+    flops_per_second: Positive
+    models: dict[str, LabModel]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _merge(cls, value: Any) -> Any:
+        return merge_common(value)
+
+    @model_validator(mode="after")
+    def _bases(self):
+        for name, model in self.models.items():
+            self._check_base(name, model)
+        return self
+
+    def _check_base(self, name: str, model: LabModel) -> None:
+        seen = [name]
+        while model.base is not None:
+            base = self.models.get(model.base)
+            if base is None or model.base in seen:
+                raise ValueError(
+                    f"{seen[-1]} starts from {model.base!r}, which is not another of {sorted(self.models)}"
+                )
+            size = ("hidden", "layers", "heads", "intermediate", "window")
+            if any(getattr(base, part) != getattr(model, part) for part in size):
+                raise ValueError(f"{seen[-1]} starts from {model.base}, so they must have the same {', '.join(size)}")
+            seen.append(model.base)
+            model = base
+
+
+class LabParams(_Section):
+    """What a lab model depends on."""
+
+    lab: LabSettings
+
+
 class Environments(_Section):
     """What the environments depend on."""
 
@@ -246,6 +343,7 @@ class Params(ZooParams):
 
     profile: Literal["smoke", "laptop", "paper"]
     tour: TourSettings
+    lab: LabSettings
     llm: LLMSettings
     orchestration: OrchestrationSettings
 

@@ -7,6 +7,7 @@ roles and the end of a turn are special tokens that no text can write.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers

@@ -9,7 +9,11 @@ from collections.abc import Sequence
 
 from lib import seeds
 from lib.tasks import belief, big, chain, facts, passage, story, translation
-from lib.tasks.items import SPLITS, Family, Item, TaskError, answered
+from lib.tasks.items import SPLITS, Family, Item, TaskError, answered, reply
+
+__all__ = [
+    "FAMILIES", "SPLITS", "Family", "Item", "TaskError", "answered", "draw", "family", "reply", "score", "verify",
+]  # fmt: skip
 
 FAMILIES: dict[str, Family] = {
     module.FAMILY.name: module.FAMILY for module in (chain, big, facts, passage, belief, story, translation)

@@ -1,0 +1,91 @@
+"""Train the lab models that are not trained yet, in processes that resume, and put them in one place.
+
+One cell of the sweep is one model. A model with a `base` starts from another one's weights and waits
+for it. Working files live under `data/runs/models`, finished models in `data/models`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+import transformers
+
+from lib import params as parameters
+from lib import store, sweep
+from lib.models import checkpoints
+from lib.models.checkpoints import MODELS
+from lib.models.training import Training
+from lib.params import ROOT, LabModel, LabSettings
+
+RUNS = ROOT / "data/runs/models"
+_TRAINING = ("agent", "build", "checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer", "training")
+_SOURCES = ("lib/tasks", "lib/seeds.py", *(f"lib/models/{name}.py" for name in _TRAINING))  # decide a model
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Folders of the trained models by name, their learning curves, and the seconds that they took."""
+
+    folders: dict[str, Path]
+    curves: pd.DataFrame
+    seconds: dict[str, float]
+
+
+def cell(settings: LabSettings, name: str) -> sweep.Cell:
+    """The cell of one model; that of its base is part of its settings."""
+    model = settings.models[name]
+    sources = store.sha256_sources(*(ROOT / place for place in _SOURCES))
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    held = {"model": model.model_dump(), "seed": settings.seed, "sources": sources, **versions}
+    if model.base:
+        held["base"] = cell(settings, model.base).digest
+    return sweep.Cell(name, held)
+
+
+def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
+    """Train one model; leaves it and its curve in `folder`."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    settings = parameters.validate(cell.settings["model"], LabModel)
+    start = None
+    if settings.base:
+        start = checkpoints.load(folder.parent / f"{settings.base}-{cell.settings['base']}" / "model")
+    training = Training(settings, cell.settings["seed"], start)
+    checkpoints.save(training.run(folder, progress), folder / "model")
+    store.write_parquet(folder / "curve.parquet", training.curve)
+    return {"updates": training.step}
+
+
+def build(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = RUNS) -> Lab:
+    """Train what is not trained yet and put every model under `out`. Raises NotLearned."""
+    runs, out = Path(runs), Path(out)
+    cells = {name: cell(settings, name) for name in settings.models}
+    receipts: dict[str, dict] = {}
+    for wave in _waves(settings):
+        done = sweep.run(train_cell, [cells[n] for n in wave], runs, settings.jobs, "training the lab models")
+        receipts |= dict(zip(wave, done, strict=True))
+    curves, folders = [], {}
+    for name, one in cells.items():
+        folder = one.folder(runs)
+        folders[name] = out / name
+        shutil.rmtree(folders[name], ignore_errors=True)
+        shutil.copytree(folder / "model", folders[name])
+        curves.append(store.read_parquet(folder / "curve.parquet").assign(model=name))
+    curve = pd.concat(curves, ignore_index=True)
+    return Lab(folders, curve, {name: receipt["seconds"] for name, receipt in receipts.items()})
+
+
+def _waves(settings: LabSettings) -> list[list[str]]:
+    """Models without a base, then those that start from them, and so on; the largest of each first."""
+    waves: list[list[str]] = []
+    placed: set[str] = set()
+    while len(placed) < len(settings.models):
+        wave = [n for n, m in settings.models.items() if n not in placed and (m.base is None or m.base in placed)]
+        wave.sort(key=lambda n: -settings.models[n].hidden * settings.models[n].layers)
+        waves.append(wave)
+        placed |= set(wave)
+    return waves

@@ -1,0 +1,83 @@
+"""Lab models on disk: a folder that any Hugging Face tool opens, weights as safetensors.
+
+Weights are read, never code: `from_pretrained` gets a folder, safetensors only, and no network.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.utils import logging
+
+from lib.models.dialogue import token
+from lib.models.tokenizer import BOS, EOS, PAD, tokenizer
+from lib.params import ROOT, LabModel
+
+MODELS = ROOT / "data/models"
+
+
+class ModelError(ValueError):
+    """A lab model that is not there or cannot be read; the message names the folder and the remedy."""
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """transformers draws a progress bar for every file; these files are small."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def fresh(settings: LabModel, seed: int) -> LlamaForCausalLM:
+    """An untrained model of the given size. Draws its first weights from a generator of its own."""
+    config = LlamaConfig(
+        vocab_size=len(tokenizer()),
+        hidden_size=settings.hidden,
+        num_hidden_layers=settings.layers,
+        num_attention_heads=settings.heads,
+        intermediate_size=settings.intermediate,
+        max_position_embeddings=settings.window,
+        tie_word_embeddings=True,
+        bos_token_id=token(BOS),
+        eos_token_id=token(EOS),
+        pad_token_id=token(PAD),
+    )
+    with torch.random.fork_rng():  # transformers draws from torch's own generator
+        torch.manual_seed(seed)
+        return LlamaForCausalLM(config)
+
+
+def save(model: LlamaForCausalLM, folder: str | Path) -> Path:
+    """Write model and tokenizer as a Hugging Face folder."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _no_bars():
+        model.save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+def load(folder: str | Path) -> LlamaForCausalLM:
+    """Read a model. Raises ModelError where there is none, or where its weights are broken."""
+    folder = Path(folder)
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder} holds no model; train the lab models with `make repro`")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    try:
+        with _no_bars():
+            model = LlamaForCausalLM.from_pretrained(
+                folder, use_safetensors=True, local_files_only=True, dtype=torch.float32
+            )
+    except (OSError, SafetensorError, ValueError, RuntimeError) as error:
+        raise ModelError(f"{folder} cannot be read ({error}); delete it and run `make repro` again") from error
+    return model.eval()
