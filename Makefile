@@ -9,7 +9,7 @@ DVC := $(RUN) python -m dvc
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)# a container's only user is root; Jupyter wants to be told
 
 .DEFAULT_GOAL := help
-.PHONY: help setup repro test lint unit pipeline lab bench doctor lock clean
+.PHONY: help setup repro test lint unit pipeline lab serve bench doctor lock clean
 
 help: ## list what there is
 	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [PYTHON=python3.12]"
@@ -48,6 +48,9 @@ pipeline: $(STAMP) ## the pipeline at smoke: twice, interrupted, edited, and wit
 lab: $(STAMP) ## step through the notebooks in JupyterLab
 	@$(RUN) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(AS_ROOT)
 
+serve: $(STAMP) ## answer OpenAI clients with the lab models on port 8000 of this machine
+	@$(RUN) python -m lib.models.server --port 8000
+
 bench: $(STAMP) ## speed, as ratios measured in one run
 	@$(RUN) python -m pytest tests/benchmarks -s -p no:cacheprovider
 
@@ -62,5 +65,5 @@ lock: ## resolve requirements.lock anew from pyproject.toml
 	@rm -rf .lock
 
 clean: ## remove everything that the pipeline made (training too); .venv stays
-	@rm -rf data/zoo data/runs data/notebooks data/settings.json reports/notebooks reports/lessons \
+	@rm -rf data/zoo data/models data/runs data/notebooks data/settings.json reports/notebooks reports/lessons \
 		reports/timings reports/failed reports/*.html

@@ -148,17 +148,17 @@ class ZooSettings(_Section):
 class ModelSettings(_Section):
     """One language model by name: where it answers, what it charges, how long it may take.
 
-    price_in, price_out: US dollars per token; timeout: seconds; retries: the client's own, per call;
-    concurrency: calls under way at once; omit: parameters that the endpoint does not take. An endpoint
-    also needs base_url and model.
+    price_in, price_out: US dollars per token (of a lab model: those of its card, if not given); timeout:
+    seconds; retries: the client's own, per call; concurrency: calls under way at once; omit: parameters
+    that the endpoint does not take. An endpoint also needs base_url and model.
     """
 
     backend: Literal["scripted", "lab", "endpoint"]
     model: str | None = None
     base_url: str | None = None
     api_key_env: str | None = None
-    price_in: NotNegative
-    price_out: NotNegative
+    price_in: NotNegative | None = None
+    price_out: NotNegative | None = None
     kwh_per_token: NotNegative
     temperature: Annotated[float, Field(ge=0, le=2)]
     max_tokens: Count
@@ -171,6 +171,8 @@ class ModelSettings(_Section):
     def _addressed(self):
         if self.backend == "endpoint" and not (self.base_url and self.model):
             raise ValueError("a model of backend endpoint needs base_url and model")
+        if self.backend != "lab" and (self.price_in is None or self.price_out is None):
+            raise ValueError("price_in and price_out are needed; only lab models have prices measured here")
         return self
 
 
@@ -289,8 +291,9 @@ class LabSettings(_Section):
     jobs: Count | None
     test_items: Annotated[int, Field(ge=10)]
     probe_items: Annotated[int, Field(ge=20)]
-    dollars_per_petaflop: Positive
+    dollars_per_teraflop: Positive
     flops_per_second: Positive
+    seconds_per_token: NotNegative
     models: dict[str, LabModel]
 
     @model_validator(mode="before")

@@ -225,6 +225,14 @@ def mean_interval(values: np.ndarray, rng: np.random.Generator, level: float = 0
     return bootstrap_interval(values, np.mean, rng, level)
 
 
+def share_interval(successes: int, n: int, level: float = 0.95) -> Interval:
+    """A share of n independent trials with Wilson's interval (1927). Raises ValueError for n = 0."""
+    if not 0 <= successes <= n or n == 0:
+        raise ValueError(f"a share needs 0 <= successes <= n and n > 0, got {successes} of {n}")
+    found = scipy_stats.binomtest(successes, n).proportion_ci(level, method="wilson")
+    return Interval(successes / n, float(found.low), float(found.high))
+
+
 def paired_difference(a: np.ndarray, b: np.ndarray, rng: np.random.Generator, level: float = 0.95) -> Interval:
     """Mean of a - b over pairs that share a seed, with its interval; excludes(0) says they differ.
 

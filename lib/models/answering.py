@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from lib.models import dialogue
 from lib.models.batching import AT_ONCE, WAITING, Batcher, Token
@@ -73,6 +73,15 @@ def _joined(content: Any) -> Any:
     return "\n".join(part["text"] for part in parts)
 
 
+def _writable(text: str) -> str:
+    """Half a surrogate pair is no character, though JSON can spell it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("half a surrogate pair is no text") from None
+    return text
+
+
 def _parameter(schema: Any) -> Any:
     """Name of the parameter that takes a call's one argument: the first required one, or the first."""
     if not isinstance(schema, dict | None):
@@ -111,7 +120,8 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-Text = Annotated[str, BeforeValidator(_joined)]
+Writable = Annotated[str, AfterValidator(_writable)]
+Text = Annotated[Writable, BeforeValidator(_joined)]
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
@@ -127,7 +137,7 @@ class _User(_Strict):
 
 class _Called(_Strict):
     name: ToolName
-    arguments: str
+    arguments: Writable
 
 
 class _Call(_Strict):
@@ -238,7 +248,7 @@ class EmbeddingRequest(_Strict):
     """The body of POST /v1/embeddings."""
 
     model: str
-    input: Annotated[list[str | list[int]], BeforeValidator(_texts)]
+    input: Annotated[list[Writable | list[int]], BeforeValidator(_texts)]
     encoding_format: Literal["float", "base64"] | None = None
     user: str | None = None
 
@@ -282,26 +292,24 @@ def found(text: str, stops: Sequence[str]) -> int | None:
 
 
 def settled(text: str, marks: Sequence[str]) -> str:
-    """As much of an unfinished text as no mark can still take back."""
-    at = found(text, marks)
-    if at is not None:
-        return text[:at]
-    for begin in range(max(0, len(text) - max(map(len, marks), default=1) + 1), len(text)):
-        if any(mark.startswith(text[begin:]) for mark in marks):
-            return text[:begin]
-    return text
+    """As much of an unfinished text as no mark can still take back: it ends where one begins, or may begin."""
+    reach = max(map(len, marks), default=1) - 1
+    begun = (at for at in range(max(0, len(text) - reach), len(text)) if any(m.startswith(text[at:]) for m in marks))
+    ends = (found(text, marks), next(begun, None))
+    return text[: min((at for at in ends if at is not None), default=None)]
 
 
-def _fits(texts: Sequence[str], room: int, window: int) -> None:
-    """Raises Refused for texts that are too long, before the time is spent to tokenize them."""
+def _fits(texts: Sequence[str], window: int, param: str) -> None:
+    """Raises Refused for texts that are too long together, before the time is spent to tokenize them."""
+    room = window
     for text in texts:
         room -= 1 + sum(1 for _ in islice(_WORDS.finditer(text), max(0, room)))
         if room < 0:
-            raise _too_long(f"the window has {window} tokens; the prompt has more")
+            raise _too_long(f"the window has {window} tokens; {param} has more", param)
 
 
-def _too_long(message: str) -> Refused:
-    return Refused(message, code="context_length_exceeded", param="messages")
+def _too_long(message: str, param: str) -> Refused:
+    return Refused(message, code="context_length_exceeded", param=param)
 
 
 # Replies ------------------------------------------------------------------------------------------
@@ -383,7 +391,7 @@ class Reply:
         try:
             check(prompts[0], window)
         except ContextTooLong as error:
-            raise _too_long(str(error)) from None
+            raise _too_long(str(error), "messages") from None
         return prompts
 
     def _head(self, kind: str) -> dict[str, Any]:
@@ -443,7 +451,7 @@ class _Streamed:
 
 def _conversation(request: ChatRequest, tools: Sequence[str], window: int) -> list[int]:
     messages = [_spoken(message) for message in request.messages]
-    _fits([message["content"] for message in messages], window, window)
+    _fits([message["content"] for message in messages], window, "messages")
     return dialogue.conversation(messages, tools)
 
 
@@ -485,12 +493,12 @@ def _tokens(texts: Sequence[str | list[int]], window: int) -> list[list[int]]:
     size, begin, rows = len(tokenizer()), dialogue.token(BOS), []
     for text in texts:
         if isinstance(text, str):
-            _fits([text], window, window)
+            _fits([text], window, "input")
         elif not all(0 <= token < size for token in text):
             raise Refused(f"input: token ids are from 0 to {size - 1}", param="input")
         rows.append([begin, *(encode(text) if isinstance(text, str) else text)])
         if len(rows[-1]) > window:
-            raise _too_long(f"the window has {window} tokens; a text has {len(rows[-1])}")
+            raise _too_long(f"the window has {window} tokens; a text of input has {len(rows[-1])}", "input")
     return rows
 
 

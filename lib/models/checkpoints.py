@@ -9,17 +9,22 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging
 
+from lib import store
+from lib.models.answering import Model
 from lib.models.dialogue import token
+from lib.models.forward import Forward
 from lib.models.tokenizer import BOS, EOS, PAD, tokenizer
 from lib.params import ROOT, LabModel
 
 MODELS = ROOT / "data/models"
+LIMIT = 96  # tokens of a reply where nobody says another number; the longest solution has about 60
 
 
 class ModelError(ValueError):
@@ -81,3 +86,18 @@ def load(folder: str | Path) -> LlamaForCausalLM:
     except (OSError, SafetensorError, ValueError, RuntimeError) as error:
         raise ModelError(f"{folder} cannot be read ({error}); delete it and run `make repro` again") from error
     return model.eval()
+
+
+def load_all(root: str | Path = MODELS) -> dict[str, Model]:
+    """Every model under a folder, ready to be asked, with its card where it has one.
+
+    Raises ModelError where there is none or one cannot be read.
+    """
+    places = sorted(place.parent for place in Path(root).glob("*/config.json"))
+    if not places:
+        raise ModelError(f"{root} holds no models; train the lab models with `make repro`")
+    return {place.name: Model(place.name, Forward(load(place)), _card(place), LIMIT) for place in places}
+
+
+def _card(place: Path) -> dict[str, Any]:
+    return store.read_json(place / "card.json") if (place / "card.json").is_file() else {}

@@ -34,7 +34,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lib.models.answering import Answering, Model, Refused, Reply
-from lib.models.batching import AT_ONCE, WAITING, Busy, Closed, Left
+from lib.models.batching import AT_ONCE, WAITING, Busy, Closed, Failed, Left
 
 KEY_VARIABLE = "LAB_API_KEY"
 MOST_BYTES = 2**20  # of a body
@@ -45,13 +45,18 @@ _RETRY_SECONDS = 1
 _DISCONNECTED = 499  # nobody sees it
 
 
-class Json(Response):
+def encoded(content: Any) -> bytes:
     """JSON in ASCII: the same bytes for the same content."""
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+class Json(Response):
+    """A response in JSON."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, separators=(",", ":")).encode()
+        return encoded(content)
 
 
 def failure(
@@ -84,11 +89,11 @@ class Events(Response):
     async def _lines(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self.reply.chunks():
-                yield Json.render(self, chunk)
+                yield encoded(chunk)
             yield b"[DONE]"
         except Left:
             return
-        except Exception as error:  # the status is sent already
+        except (Closed, Failed) as error:  # the status is sent already
             yield failure(500, f"the reply broke off: {error}").body
 
 
@@ -248,15 +253,27 @@ def app(models: Mapping[str, Model], key: str = "", waiting: int = WAITING, at_o
 # The process --------------------------------------------------------------------------------------
 
 
+class _Server(uvicorn.Server):
+    """Ends what is still under way when the time to finish is over, so that its clients are told."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        async def end() -> None:
+            await asyncio.sleep(_GRACE_SECONDS)
+            await self.config.app.state.answering.aclose()
+
+        ending = asyncio.create_task(end())
+        await super().shutdown(sockets)
+        ending.cancel()
+
+
 def serve(application: Starlette, host: str = "127.0.0.1", port: int = 8000, log_level: str = "warning") -> int:
     """Serve until SIGINT or SIGTERM; then what is under way is finished, and nothing new is taken.
 
     Returns the exit code: 0. Port 0 takes a free one. Raises OSError for a port that cannot be had.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host, port), family=family, backlog=2048)
+    listening = _listening(host, port)
     config = uvicorn.Config(
-        application, log_level=log_level, timeout_graceful_shutdown=_GRACE_SECONDS, timeout_keep_alive=30,
+        application, log_level=log_level, timeout_graceful_shutdown=2 * _GRACE_SECONDS, timeout_keep_alive=30,
         http="h11", ws="none", loop="asyncio", lifespan="on", server_header=False, access_log=log_level != "warning",
     )  # fmt: skip
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -264,8 +281,22 @@ def serve(application: Starlette, host: str = "127.0.0.1", port: int = 8000, log
     names = ", ".join(application.state.answering.models)
     url = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/v1"
     print(f"lab models at {url}: {names}; Ctrl-C ends it", file=sys.stderr, flush=True)
-    uvicorn.Server(config).run(sockets=[listening])
+    _Server(config).run(sockets=[listening])
     return 0
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns Nagle's algorithm, 40 ms a reply, off only where the protocol is spelled out
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(2048)
+    except OSError:
+        listening.close()
+        raise
+    return listening
 
 
 def _loopback(host: str) -> bool:
@@ -278,7 +309,7 @@ def _loopback(host: str) -> bool:
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m lib.models.server",
-        description=f"Serve the lab models at OpenAI's API. {KEY_VARIABLE} holds the key that clients must show, if any.",
+        description=f"Serve the lab models at OpenAI's API. {KEY_VARIABLE} holds the key that clients must show.",
     )
     parser.add_argument("--host", default="127.0.0.1", help="default %(default)s: this machine only")
     parser.add_argument("--port", type=int, default=8000, help="default %(default)s; 0 takes a free one")

@@ -9,7 +9,7 @@ the same result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,18 +28,18 @@ from lib.models.tokenizer import EOS, decode
 from lib.params import LabModel
 
 DEV_ITEMS = 100  # per look
-_LIMIT = 160  # tokens of a reply
 
 
 class NotLearned(RuntimeError):
     """The target accuracy was not reached; the message says how far it came and what may help."""
 
 
-def accuracy(forward: Forward, items: list[tasks.Item]) -> float:
-    """Share of items that the model solves, greedily."""
-    prompts = [Prompt(tuple(conversation(question(item))), _LIMIT) for item in items]
+def solved(forward: Forward, items: Sequence[tasks.Item], temperature: float = 0.0) -> np.ndarray:
+    """Which items the model solves, (n,) bool; greedily, or sampled with the item's number as seed."""
+    asked = [tuple(conversation(question(item))) for item in items]
+    prompts = [Prompt(ids, checkpoints.LIMIT, temperature, seed) for seed, ids in enumerate(asked)]
     replies = generate(forward, prompts, token(EOS))
-    return float(np.mean([tasks.verify(i, decode(r.written)) for i, r in zip(items, replies, strict=True)]))
+    return np.array([tasks.verify(i, decode(r.written)) for i, r in zip(items, replies, strict=True)])
 
 
 class Training:
@@ -106,7 +106,7 @@ class Training:
 
     def _look(self, loss: float) -> None:
         self.model.eval()
-        score = accuracy(Forward(self.model), self.dev)
+        score = float(solved(Forward(self.model), self.dev).mean())
         self.model.train()
         self.rows.append({"step": self.step, "loss": loss, "accuracy": score})
 

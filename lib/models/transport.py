@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import httpx2
 
+from lib.models import checkpoints
 from lib.models.answering import Model
 from lib.models.server import app
+from lib.params import LLMSettings
 
 _WAITING = 2**16  # callers in this process have limits of their own
 
@@ -31,3 +34,33 @@ class LabTransport(httpx2.ASGITransport):
 def lab_transport(models: Mapping[str, Model]) -> LabTransport:
     """A transport for `httpx2.AsyncClient`, and so for `lib.llm.Client`, that asks these models."""
     return LabTransport(models)
+
+
+def lab(settings: LLMSettings, root: str | Path = checkpoints.MODELS) -> tuple[LLMSettings, dict[str, LabTransport]]:
+    """What `lib.llm.Client` needs to ask the lab models under `root`: settings with prices, and the transport.
+
+    A lab model without prices in `params.yaml` is charged what its card measured. Raises ModelError for a
+    name that is not under `root`, and for one that was never measured.
+    """
+    models, filled = checkpoints.load_all(root), {}
+    for name, about in settings.models.items():
+        if about.backend == "lab":
+            wanted = about.model or name
+            if wanted not in models:
+                raise checkpoints.ModelError(
+                    f"llm.models.{name}: there is no {wanted!r} in {root}; it has {sorted(models)}"
+                )
+            filled[name] = about.model_copy(update=_prices(models[wanted], about.price_in, about.price_out))
+    return settings.model_copy(update={"models": settings.models | filled}), {"lab": lab_transport(models)}
+
+
+def _prices(model: Model, price_in: float | None, price_out: float | None) -> dict[str, float]:
+    if price_in is not None and price_out is not None:
+        return {}
+    if "dollars_per_1k_tokens" not in model.card:
+        raise checkpoints.ModelError(f"{model.name} has no card, hence no price; measure it with `make repro`")
+    measured = model.card["dollars_per_1k_tokens"] / 1000
+    return {
+        "price_in": measured if price_in is None else price_in,
+        "price_out": measured if price_out is None else price_out,
+    }

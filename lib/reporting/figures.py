@@ -65,6 +65,11 @@ _STYLES = {  # name: (colour, marker)
     "failed": ("#8C6239", "X"),
     "easy": ("#44AA99", "8"),
     "challenge": ("#5B3A8E", "d"),
+    "lab-nano": ("#56B4E9", "o"),
+    "lab-mini": ("#E69F00", "s"),
+    "lab-large": ("#AA2255", "^"),
+    "lab-policy": ("#009E73", "D"),
+    "lab-agent": ("#332288", "P"),
 }
 _OTHERS = ("#117733", "#EE6677", "#66657A", "#B997E5", "#A3B92B", "#004D66", "#44AA99")  # for other names
 _MARKERS = ("d", "H", "8", "X", "o", "s", "^", "v")

@@ -417,11 +417,11 @@ _REWRITINGS = tuple(
     for pattern, replacement in (
         (r"\\(?:left|right)(?![A-Za-z])", ""),
         (r"\\[dt]frac(?![A-Za-z])", r"\\frac"),
-        (r",\\! ?(?=[0-9]{3})", ""),  # how MATH writes thousands
+        (r",\\! ?(?=[0-9]{3}(?![0-9]))", ""),  # how MATH writes thousands
         (r"(?<!\\)\\[!,]", ""),
         (r"(?<!\\)\\[;: ]", " "),
         (r"(?<!\\)\$", ""),
-        (r"^ ?\\\$(.*?)\.? ?$", r"\1\\text{dollars}"),
+        (r"^ ?\\\$(.*?)\.? ?$", r"\1\\text{dollars}"),  # a unit too, or $5 would equal 5 cents
         (r"\\\$", ""),
         (r"\^ ?(?:\\circ(?![A-Za-z])|\{ ?\\circ ?\})", r"\\text{degrees}"),
     )
@@ -448,8 +448,8 @@ def same_math(expected: str, given: str) -> bool:
 
     What does not count: white space, `\left` and `\right`, `\dfrac` or `\tfrac` for `\frac`, braces as in
     `\frac12`, `\sqrt2` and `x^{2}`, `\!` and `\,`, `$`, a last period, `\text{...}` around words, commas
-    between the thousands of a whole answer, and a unit behind a number (`\text{ cm}^2`, `^\circ`) that only
-    one of the two names. It errs towards 'wrong': equal values in other forms (`1/2`, `0.5`, `\frac{2}{4}`;
+    between the thousands of a whole answer, and a unit of a number (`\text{ cm}^2`, `^\circ`, `\$`) that
+    only one of the two names. It errs towards 'wrong': equal values in other forms (`1/2`, `0.5`, `\frac{2}{4}`;
     `x=5`, `5`; a list in another order) are different.
     """
     (value, unit), (other, second) = _normal(expected), _normal(given)

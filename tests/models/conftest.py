@@ -1,12 +1,15 @@
 """Tiny random models, the same in every process, and torch on one thread: replies are bit-identical then."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from lib.models.answering import Model
+from lib.models.dialogue import token
 from lib.models.forward import Forward
-from lib.models.tokenizer import tokenizer
+from lib.models.tokenizer import EOS, ROLES, encode, tokenizer
 
 
 def network(seed: int = 0, **changes) -> LlamaForCausalLM:
@@ -21,11 +24,30 @@ def network(seed: int = 0, **changes) -> LlamaForCausalLM:
         return LlamaForCausalLM(LlamaConfig(**shape | changes)).eval()
 
 
+def parrot(text: str) -> Forward:
+    """A model that greedily writes one text, whatever it is asked; no token of it may come twice."""
+    model = network(hidden_size=64, tie_word_embeddings=False)
+    said = [token(ROLES["assistant"]), *encode(text), token(EOS)]
+    assert len(set(said)) == len(said)
+    with torch.no_grad():
+        for layer in model.model.layers:  # only the last token counts
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+        model.lm_head.weight.zero_()
+        for before, after in pairwise(said):
+            model.lm_head.weight[after] = 20 * model.model.embed_tokens.weight[before]
+    return Forward(model)
+
+
+CALLING = "then <call> calculator 4 * 8 </call>"
+
+
 def tiny() -> dict[str, Model]:
-    """Two models by name."""
+    """Two models that write words at random, and one that always calls a tool."""
     return {
-        name: Model(name, Forward(network(seed)), {"parameters": 1000}, max_tokens=24)
-        for seed, name in enumerate(("lab-nano", "lab-mini"))
+        "lab-nano": Model("lab-nano", Forward(network(0)), {"parameters": 1000}, max_tokens=24),
+        "lab-mini": Model("lab-mini", Forward(network(1)), max_tokens=24),
+        "caller": Model("caller", parrot(CALLING)),
     }
 
 

@@ -1,0 +1,237 @@
+"""Model cards by measurement: what a model can do, how well it knows it, what a token costs.
+
+A card is made from replies to test items and from counted floating point operations, nothing is
+declared but the price of an operation and the clock. The text that menus of tools show is written from
+the card's numbers by a fixed rule.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import LlamaForCausalLM
+
+from lib import stats, store, sweep, tasks
+from lib.models import build, checkpoints
+from lib.models.checkpoints import LIMIT, MODELS
+from lib.models.corpus import question
+from lib.models.dialogue import conversation, token
+from lib.models.forward import Forward
+from lib.models.generation import Prompt, generate
+from lib.models.tokenizer import EOS, decode
+from lib.models.training import solved
+from lib.params import ROOT, LabSettings
+from lib.seeds import rng
+from lib.stats import Interval
+
+_CONTEXT = 64  # tokens over which operations are counted
+GOOD, POOR = 0.8, 0.3  # accuracies between which a model is said to be unsure
+
+
+@dataclass(frozen=True)
+class Price:
+    """flops: floating point operations per token, counted; dollars and seconds per token at the declared rates."""
+
+    flops: float
+    dollars: float
+    seconds: float
+
+
+def price(model: LlamaForCausalLM, settings: LabSettings) -> Price:
+    """What one token of a model costs: its operations, counted over a forward pass of 64 tokens."""
+    plain = sdpa_kernel(SDPBackend.MATH)  # the operations of the fused kernel are not counted
+    with plain, FlopCounterMode(display=False) as counter, torch.inference_mode():
+        model(input_ids=torch.zeros(1, _CONTEXT, dtype=torch.long))
+    flops = counter.get_total_flops() / _CONTEXT
+    seconds = settings.seconds_per_token + flops / settings.flops_per_second
+    return Price(flops, flops / 1e12 * settings.dollars_per_teraflop, seconds)
+
+
+def exam(settings: LabSettings) -> list[tasks.Item]:
+    """The test items that every model is asked: all families, skins and difficulties, none twice."""
+    items: dict[str, tasks.Item] = {}
+    for name, family in tasks.FAMILIES.items():
+        for skin in family.skins:
+            for difficulty in family.difficulties:
+                drawn = tasks.draw(name, "test", settings.test_items, difficulty, skin, seed=settings.seed)
+                items |= {item.prompt: item for item in drawn}
+    return list(items.values())
+
+
+def answers(model: LlamaForCausalLM, name: str, settings: LabSettings, progress: Callable[[int], None]) -> pd.DataFrame:
+    """One row per test item: category, skin, difficulty, reply, right, score, tokens, confidence, dollars, seconds.
+
+    Replies are greedy. confidence: the probability that the model gives its own reply as a whole.
+    """
+    items, cost = exam(settings), price(model, settings)
+    prompts = [Prompt(tuple(conversation(question(item))), LIMIT) for item in items]
+    replies = generate(Forward(model), prompts, token(EOS), progress=progress)
+    rows = []
+    for item, prompt, reply in zip(items, prompts, replies, strict=True):
+        text = decode(reply.written)
+        used = len(prompt.ids) + len(reply.ids)
+        rows.append(
+            {
+                "model": name, "category": item.category, "skin": item.skin, "difficulty": item.difficulty,
+                "prompt": item.prompt, "answer": item.answer, "reply": text, "score": tasks.score(item, text),
+                "right": tasks.verify(item, text), "finish": reply.finish, "tokens_in": len(prompt.ids),
+                "tokens_out": len(reply.ids), "confidence": float(np.exp(np.sum(reply.logprobs))),
+                "dollars": used * cost.dollars, "seconds": len(reply.ids) * cost.seconds,
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def measure_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, Any]:
+    """Ask one model all test items; leaves its answers in `folder`."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    settings = LabSettings.model_validate(cell.settings["lab"])
+    model = checkpoints.load(cell.settings["place"])
+    total = len(exam(settings))
+    frame = answers(model, cell.name, settings, lambda done: progress(done / total))
+    store.write_parquet(folder / "answers.parquet", frame)
+    return asdict(price(model, settings)) | {"parameters": model.num_parameters()}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """answers of all models (see `answers`), prices and numbers of parameters by name."""
+
+    answers: pd.DataFrame
+    prices: dict[str, Price]
+    parameters: dict[str, int]
+
+
+def measure(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = build.RUNS) -> Measured:
+    """Measure every trained model and write its card beside its weights."""
+    sources = store.sha256_sources(ROOT / "lib/models/cards.py")
+    cells = []
+    for name in settings.models:
+        trained = build.cell(settings, name)
+        held = {"lab": settings.model_dump() | {"jobs": None}, "trained": trained.digest, "sources": sources}
+        cells.append(sweep.Cell(name, held | {"place": str(trained.folder(Path(runs)) / "model")}))
+    receipts = sweep.run(measure_cell, cells, Path(runs) / "cards", settings.jobs, "measuring the lab models")
+    frames = [store.read_parquet(cell.folder(Path(runs) / "cards") / "answers.parquet") for cell in cells]
+    found = {cell.name: dict(receipt["result"]) for cell, receipt in zip(cells, receipts, strict=True)}
+    parameters = {name: row.pop("parameters") for name, row in found.items()}
+    measured = Measured(pd.concat(frames, ignore_index=True), {n: Price(**row) for n, row in found.items()}, parameters)
+    for name in settings.models:
+        store.write_json(Path(out) / name / "card.json", card(measured, name))
+    return measured
+
+
+def accuracies(answers: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy by model, category, skin and difficulty, with n and a Wilson interval over items."""
+    keys = ["model", "category", "skin", "difficulty"]
+    rows = []
+    for key, group in answers.groupby(keys, sort=False):
+        interval = stats.share_interval(int(group["right"].sum()), len(group))
+        rows.append(dict(zip(keys, key, strict=True)) | {"n": len(group), "accuracy": interval})
+    return pd.DataFrame(rows)
+
+
+def calibration(answers: pd.DataFrame) -> dict[str, float]:
+    """How well one model's confidence tells its accuracy.
+
+    confidence, accuracy: means; ece: expected calibration error over ten bins of equal width (Guo et al.
+    2017); brier: mean squared error of the confidence.
+    """
+    sure, right = answers["confidence"].to_numpy(), answers["right"].to_numpy(dtype=float)
+    bins = np.minimum((sure * 10).astype(int), 9)
+    gaps = [abs(sure[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)]
+    brier = float(np.mean((sure - right) ** 2))
+    return {"confidence": float(sure.mean()), "accuracy": float(right.mean()), "ece": float(sum(gaps)), "brier": brier}
+
+
+def card(measured: Measured, name: str) -> dict[str, Any]:
+    """Everything that was measured of a model, and its description, ready for JSON."""
+    mine = measured.answers[measured.answers["model"] == name]
+    rows = accuracies(mine).drop(columns="model")
+    table = [
+        row | {"accuracy": row["accuracy"].value, "lo": row["accuracy"].lo, "hi": row["accuracy"].hi}
+        for row in rows.to_dict("records")
+    ]
+    cost = measured.prices[name]
+    return {
+        "name": name,
+        "parameters": measured.parameters[name],
+        "flops_per_token": cost.flops,
+        "dollars_per_1k_tokens": 1000 * cost.dollars,
+        "tokens_per_second": 1 / cost.seconds,
+        "calibration": calibration(mine),
+        "accuracy": table,
+        "description": describe(mine, cost),
+    }
+
+
+def describe(answers: pd.DataFrame, cost: Price) -> str:
+    """What a menu of tools says about a model: good at, unsure of, poor at, price and speed."""
+    said: dict[str, list[str]] = {"good at": [], "unsure of": [], "poor at": []}
+    for name, group in answers.groupby("category", sort=False):
+        by_difficulty = group.groupby("difficulty")["right"].mean()
+        held = [d for d in by_difficulty.index if (by_difficulty[by_difficulty.index <= d] >= GOOD).all()]
+        if held:
+            top = max(held)
+            full = top == by_difficulty.index.max()
+            said["good at"].append(f"{name}" if full else f"{name} up to difficulty {top}")
+        elif by_difficulty.mean() >= POOR:
+            said["unsure of"].append(str(name))
+        else:
+            said["poor at"].append(str(name))
+    words = [f"{verdict} {', '.join(names)}" for verdict, names in said.items() if names]
+    return f"{'; '.join(words)}; ${1000 * cost.dollars:.2g} per 1,000 tokens, {1 / cost.seconds:.0f} tokens a second"
+
+
+def read(name: str, root: str | Path = MODELS) -> dict[str, Any]:
+    """A model's card. Raises ModelError where there is none."""
+    path = Path(root) / name / "card.json"
+    if not path.is_file():
+        raise checkpoints.ModelError(f"{path} is missing; measure the lab models with `make repro`")
+    return store.read_json(path)
+
+
+def cost_and_quality(answers: pd.DataFrame, seed: int = 0) -> dict[str, tuple[Interval, Interval]]:
+    """Mean dollars per question and accuracy of each model over the same items, with intervals over items."""
+    out = {}
+    for name, group in answers.groupby("model", sort=False):
+        dollars = stats.mean_interval(group["dollars"].to_numpy(), rng("cards", "cost", str(name), seed=seed))
+        out[str(name)] = (dollars, stats.share_interval(int(group["right"].sum()), len(group)))
+    return out
+
+
+def heated(
+    models: Mapping[str, LlamaForCausalLM], difficulty: Mapping[str, int], heats: Sequence[float], n: int
+) -> pd.DataFrame:
+    """Accuracy of each model on chains of its difficulty at several temperatures, one sample per item.
+
+    Rows: model, temperature, accuracy (Interval over n test items).
+    """
+    rows = []
+    for name, operations in difficulty.items():
+        items = tasks.draw("chain", "test", n, operations, seed=2)
+        for heat in heats:
+            right = solved(Forward(models[name]), items, heat)
+            share = stats.share_interval(int(right.sum()), n)
+            rows.append({"model": name, "temperature": heat, "accuracy": share})
+    return pd.DataFrame(rows)
+
+
+def speed(model: LlamaForCausalLM, rows: int, tokens: int = 48) -> float:
+    """Tokens per second of `rows` sequences generated at once, by the wall clock of this machine."""
+    asked = tuple(conversation([{"role": "user", "content": "1 + 2 = ?"}]))
+    prompts = [Prompt(asked, tokens, 1.0, seed) for seed in range(rows)]
+    forward = Forward(model)
+    generate(forward, prompts, end=-1)  # the first run warms caches
+    started = time.perf_counter()
+    generate(forward, prompts, end=-1)
+    return rows * tokens / (time.perf_counter() - started)

@@ -1,0 +1,428 @@
+"""Every family against an oracle that reads the prompt and knows nothing of how the family made it."""
+
+import re
+from itertools import permutations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib import tasks
+from lib.tasks import FAMILIES, reply, score, verify
+from lib.tasks.facts import documents
+from lib.tasks.story import ANIMALS, WISHES
+from lib.tasks.translation import ADJECTIVES, ARTICLES, LEXICON, NOUNS, VERBS
+
+N = 150  # items per difficulty
+numbers = st.integers(0, 10_000)
+
+
+def drawn(name: str, difficulty=None, skin: str | None = None, n: int = N) -> list[tasks.Item]:
+    return [item for split in tasks.SPLITS for item in tasks.draw(name, split, n // 3, difficulty, skin, seed=7)]
+
+
+def every(name: str) -> list[tasks.Item]:
+    """Items of every difficulty and skin."""
+    family = FAMILIES[name]
+    return [item for d in family.difficulties for skin in family.skins for item in drawn(name, d, skin)]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_lists_every_word_that_it_writes(name):
+    listed = set(FAMILIES[name].words)
+    for item in every(name):
+        for word in f"{item.prompt} {item.reference} {item.answer}".split():
+            parts = list(word) if word.isdigit() else [word]
+            assert listed.issuperset(parts), (word, item)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_writes_nearly_every_word_that_it_lists(name):
+    """Or the vocabulary of all models would hold words that nobody reads."""
+    family = FAMILIES[name]
+    texts = " ".join(
+        f"{i.prompt} {i.reference} {i.answer}"
+        for skin in family.skins
+        for d in family.difficulties
+        for i in tasks.draw(name, "train", 400, d, skin)
+    )
+    written = set(re.sub(r"(\d)", r" \1 ", texts).split())
+    points = {".", ",", "?", ":", ";", "="}
+    assert {word for word in family.words if not word.isdigit()} - written - points == set()
+
+
+# Arithmetic ---------------------------------------------------------------------------------------
+
+
+def brute_force(first: int, operations: list[tuple[str, int]]) -> int:
+    """The dial turned position by position."""
+    dial = list(range(10))
+    position = first
+    for sign, digit in operations:
+        if sign == "*":
+            position = dial[len([pair for pair in product(range(position), range(digit))]) % 10]
+        else:
+            for _ in range(digit):
+                position = dial[position - 1] if sign == "-" else dial[(position + 1) % 10]
+    return position
+
+
+def read_chain(prompt: str) -> tuple[int, list[tuple[str, int]]]:
+    words = prompt.split()
+    if words[0].isdigit():
+        assert words[-2:] == ["=", "?"]
+        return int(words[0]), list(zip(words[1:-2:2], map(int, words[2:-2:2]), strict=True))
+    sentences = [sentence.split() for sentence in prompt.removesuffix(" What does it show ?").split(" .") if sentence]
+    assert sentences[0][:3] == ["A", "dial", "shows"]
+    signs = {"up": "+", "down": "-", "by": "*"}
+    return int(sentences[0][3]), [(signs[sentence[2]], int(sentence[3])) for sentence in sentences[1:]]
+
+
+@pytest.mark.parametrize("skin", ["plain", "words"])
+def test_a_chain_ends_where_a_dial_that_is_turned_step_by_step_does(skin):
+    for item in drawn("chain", skin=skin, n=600):
+        first, operations = read_chain(item.prompt)
+        assert len(operations) == item.difficulty
+        assert item.answer == str(brute_force(first, operations)), item
+
+
+def true_mod_10(step: str) -> bool:
+    left, sign, right, equals, result = step.split()
+    return equals == "=" and brute_force(int(left), [(sign, int(right))]) == int(result)
+
+
+def test_every_step_of_a_chain_is_true_and_goes_on_from_the_one_before():
+    for item in drawn("chain", skin="words", n=300):
+        first, operations = read_chain(item.prompt)
+        steps = item.reference.split(" ; ")
+        assert all(map(true_mod_10, steps)) and len(steps) == len(operations)
+        results = [str(first), *(step.split()[-1] for step in steps)]
+        assert [step.split()[:3] for step in steps] == [
+            [before, sign, str(digit)] for before, (sign, digit) in zip(results, operations, strict=False)
+        ]
+        assert results[-1] == item.answer
+
+
+def test_big_numbers_are_added_and_multiplied_right_in_every_step():
+    lengths = {1: ("+", 2, 2), 2: ("+", 3, 3), 3: ("*", 2, 2), 4: ("*", 3, 2)}
+    for item in every("big"):
+        a, sign, b = re.fullmatch(r"(\d+) ([+*]) (\d+) = \?", item.prompt).groups()
+        assert (sign, len(a), len(b)) == lengths[item.difficulty]
+        assert int(item.answer) == (int(a) + int(b) if sign == "+" else sum([int(a)] * int(b)))
+        for step in item.reference.split(" ; "):
+            left, right = step.split(" = ")
+            assert re.fullmatch(r"\d+( [+*] \d+)+", left)
+            assert eval(left) == int(right), (step, item)
+        assert item.reference.endswith(f"= {item.answer}")
+
+
+def test_the_steps_of_a_big_sum_use_its_own_numbers():
+    """A product's partial results come from its two numbers; a sum's parts add up to them."""
+    for item in every("big"):
+        a, sign, b = item.prompt.split()[:3]
+        steps = [step.split() for step in item.reference.split(" ; ")]
+        if sign == "*":
+            assert steps[0][0] == steps[1][0] == a and int(steps[0][2]) + int(steps[1][2]) == int(b)
+            assert steps[2][:3] == [steps[0][4], "+", steps[1][4]]
+        else:
+            parts = steps[:-1]
+            assert sum(int(p[0]) for p in parts) == int(a) and sum(int(p[2]) for p in parts) == int(b)
+            assert steps[-1][0:-2:2] == [p[4] for p in parts]
+
+
+# Facts --------------------------------------------------------------------------------------------
+
+
+def walk(question: str) -> tuple[list[str], str]:
+    """The sentences that lead to the answer, found among the documents; and the answer."""
+    place = re.fullmatch(r"What is (.*) of (\S+) \?", question)
+    relations, place = place[1].split(" of "), place[2]
+    used = []
+    for relation in reversed(relations):
+        (sentence,) = (s for s in documents() if s.startswith(f"{relation.replace('the', 'The')} of {place} is "))
+        used.append(sentence)
+        place = sentence.split()[-2]
+    return used, place
+
+
+def test_facts_are_what_the_documents_say():
+    for item in drawn("facts", skin="plain", n=600):
+        used, answer = walk(item.prompt)
+        assert item.answer == answer and len(used) == item.difficulty
+        assert item.reference == " ; ".join(s.removesuffix(" .").replace("The", "the") for s in used)
+
+
+def test_of_four_options_exactly_the_right_one_is_the_answer():
+    letters = []
+    for item in drawn("facts", skin="choice", n=600):
+        question, options = item.prompt.split(" Options ")
+        shown = dict(re.findall(r"([A-D]) : (\S+)", options))
+        _, answer = walk(question)
+        assert list(shown) == list("ABCD") and len(set(shown.values())) == 4 == len(item.choices)
+        assert tuple(shown.values()) == item.choices and shown[item.answer] == answer
+        assert item.reference.endswith(f"; {item.answer} : {answer}")
+        kinds = {frozenset(re.match(r"What is the (\w+) of", question)[1:2]) for _ in shown}
+        assert len(kinds) == 1
+        letters.append(item.answer)
+    assert all(letters.count(letter) > 90 for letter in "ABCD")
+
+
+def test_options_are_of_one_kind():
+    """A town is not asked for among pets. What values a relation has is read from the documents."""
+    values: dict[str, set[str]] = {}
+    for sentence in documents():
+        _, relation, _, _, _, value, _ = sentence.split()
+        values.setdefault(relation, set()).add(value)
+    people = {s.split()[3] for s in documents() if s.startswith("The friend of")}
+    for item in drawn("facts", skin="choice"):
+        relation = re.match(r"What is the (\w+) of", item.prompt)[1]
+        kind = people if relation in ("friend", "mayor") else None
+        for choice in item.choices:
+            others = [name for name, held in values.items() if choice in held and name not in ("friend", "mayor")]
+            assert choice in kind if kind else others in ([relation], []), (choice, item)
+
+
+def test_no_sentence_of_the_world_contradicts_another():
+    subjects = [sentence.rsplit(" is ", 1)[0] for sentence in documents()]
+    assert len(subjects) == len(set(subjects)) == 4 * 16 + 2 * 8
+
+
+def test_nobody_is_their_own_friend_and_friendship_reaches_everybody():
+    friend = {s.split()[3]: s.split()[5] for s in documents() if s.startswith("The friend of")}
+    met, who = [], "Ana"
+    for _ in friend:
+        who = friend[who]
+        met.append(who)
+    assert sorted(met) == sorted(friend) and all(a != b for a, b in friend.items())
+
+
+def test_names_of_different_kinds_differ():
+    from lib.tasks.facts import LETTERS, VALUES
+
+    names = [name for values in (LETTERS, *VALUES.values()) for name in values]
+    assert len(names) == len(set(names))
+
+
+# Passages -----------------------------------------------------------------------------------------
+
+
+def read_passage(prompt: str) -> str:
+    """The answer, from the text."""
+    told = {who: int(n) for who, n in re.findall(r"(\w+) has (\d) \w+ \.", prompt)}
+    question = prompt.rsplit(" . ", 1)[1]
+    if question == "Who has most ?":
+        return sorted(told, key=told.get)[-1]
+    if found := re.fullmatch(r"How many \w+ do (\w+) and (\w+) have together \?", question):
+        return str(told[found[1]] + told[found[2]])
+    if found := re.fullmatch(r"How many more \w+ does (\w+) have than (\w+) \?", question):
+        assert told[found[1]] >= told[found[2]]
+        return str(told[found[1]] - told[found[2]])
+    limit = int(re.fullmatch(r"How many people have more than (\d) \w+ \?", question)[1])
+    return str(len([n for n in told.values() if n > limit]))
+
+
+def test_passages_are_answered_as_their_text_says():
+    for item in every("passage"):
+        assert item.answer == read_passage(item.prompt), item
+        told = re.findall(r"(\w+) has (\d) (\w+) \.", item.prompt)
+        people, counts, things = zip(*told, strict=True)
+        assert len(people) == item.difficulty + 1 == len(set(people)) == len(set(counts)) and len(set(things)) == 1
+
+
+def test_the_thoughts_on_a_passage_are_true():
+    for item in every("passage"):
+        told = {(who, n) for who, n in re.findall(r"(\w+) has (\d) \w+ \.", item.prompt)}
+        limit = re.search(r"more than (\d)", item.prompt)
+        for step in item.reference.split(" ; "):
+            if "=" in step:
+                left, right = step.split(" = ")
+                assert eval(left) == int(right) == int(item.answer)
+            elif step.startswith("there are"):
+                assert step == f"there are {item.answer}" and item.reference.count(";") == int(item.answer)
+            elif limit:
+                who, n = step.split()
+                assert (who, n) in told and int(n) > int(limit[1])
+            else:
+                assert tuple(step.split(" has ")) in told and step.split()[0] == item.answer
+
+
+# Beliefs ------------------------------------------------------------------------------------------
+
+
+def read_story(prompt: str) -> tuple[list[tuple[str, set[str]]], str]:
+    """Each place where the thing was put with those who saw it put there, and the question."""
+    *events, question = prompt.split(" . ")
+    thing, start = re.fullmatch(r"The (\w+) is in the (\w+)", events[0]).groups()
+    everybody = set(re.findall(r"\b[A-Z][a-z]+\b", prompt)) - {"The", "Where"}
+    put = [(start, set(everybody | {"?"}))]
+    for i in range(1, len(events)):
+        if found := re.fullmatch(rf"(\w+) moves the {thing} to the (\w+)", events[i]):
+            out = set()
+            for event in events[1:i]:  # who is out is told by the last thing they did at the door
+                who, *did = event.split()
+                if did == ["leaves"]:
+                    out.add(who)
+                elif did == ["comes", "back"]:
+                    out.remove(who)
+            assert found[1] not in out, "somebody who is away moves the thing"
+            put.append((found[2], everybody - out))
+    return put, question
+
+
+def last_seen_by(put: list[tuple[str, set[str]]], *people: str) -> str:
+    """The last place where the thing was put before the eyes of all of these."""
+    return [place for place, seen in put if seen.issuperset(people)][-1]
+
+
+def test_beliefs_are_what_was_seen():
+    false = 0
+    for item in every("belief"):
+        put, question = read_story(item.prompt)
+        if item.difficulty == 1:
+            assert re.fullmatch(r"Where is the \w+ \?", question)
+            assert item.answer == put[-1][0]
+        elif item.difficulty == 2:
+            who = re.fullmatch(r"Where does (\w+) look for the \w+ \?", question)[1]
+            assert item.answer == last_seen_by(put, *{who} & put[0][1])
+            assert item.reference == f"{who} saw the {item.answer}"
+        else:
+            who, whom = re.fullmatch(r"Where does (\w+) think (\w+) looks for the \w+ \?", question).groups()
+            assert item.answer == last_seen_by(put, who, whom) and who != whom
+            assert item.reference == f"{who} thinks {whom} saw the {item.answer}"
+        false += item.answer != put[-1][0]
+    assert false > 0.1 * N  # some beliefs are false, or the family asks nothing
+
+
+def test_nobody_leaves_or_comes_back_twice_and_somebody_always_stays():
+    for item in every("belief"):
+        events = item.prompt.split(" . ")[1:-1]
+        assert 3 <= len(events) <= 5
+        away = set()
+        for who, *did in (event.split() for event in events):
+            assert (who in away) == (did == ["comes", "back"])
+            away ^= {who} if did[0] in ("leaves", "comes") else set()
+            assert len(away) <= 2
+
+
+def test_the_thing_is_always_moved_to_another_place():
+    for item in every("belief"):
+        places = [place for place, _ in read_story(item.prompt)[0]]
+        assert all(a != b for a, b in zip(places, places[1:], strict=False))
+
+
+# Stories ------------------------------------------------------------------------------------------
+
+
+def told(item) -> tuple[str, str]:
+    """Hero and wish."""
+    words = item.prompt.split()
+    return words[2], words[words.index("wanted") + 2]
+
+
+def replaced(text: str, old: str, new: str) -> str:
+    return " ".join(new if word == old else word for word in text.split())
+
+
+def test_the_reference_continuation_is_perfect():
+    assert all(score(item, reply(item.answer)) == 1.0 for item in every("story"))
+
+
+def test_a_continuation_has_as_many_sentences_as_asked_for():
+    for item in every("story"):
+        assert item.answer.count(" .") == item.difficulty == int(re.search(r"with (\d) sentences", item.prompt)[1])
+
+
+def test_a_continuation_about_another_hero_or_wish_loses_those_sentences():
+    for item in every("story"):
+        hero, wish = told(item)
+        sentences = [s for s in item.answer.split(" .") if s]
+        other_hero = next(a for a in ANIMALS if a not in item.answer and a != hero)
+        other_wish = next(w for w in WISHES if w not in item.answer and w != wish)
+        spoiled = [("the " + hero, "the " + other_hero), ("the " + wish, "the " + other_wish)]
+        for old, new in spoiled:
+            changed = re.sub(rf"\b{old}\b", new, item.answer, flags=re.IGNORECASE)
+            hit = sum(re.search(rf"\b{old}\b", s, re.IGNORECASE) is not None for s in sentences)
+            assert score(item, reply(changed)) == pytest.approx(1 - hit / item.difficulty), (item, changed)
+
+
+def test_a_wrong_hero_everywhere_scores_nothing():
+    item = next(i for i in drawn("story", 1) if "the " + told(i)[0] in i.answer)
+    other = next(a for a in ANIMALS if a != told(item)[0])
+    assert score(item, reply(replaced(item.answer, told(item)[0], other))) == 0.0
+
+
+def test_half_a_continuation_scores_half_and_one_sentence_too_many_costs():
+    for item in drawn("story", 2):
+        first, second = (s + " ." for s in item.answer.split(" .") if s)
+        assert score(item, reply(first.strip())) == 0.5
+        assert score(item, reply(second.strip())) == 0.0  # an ending where the attempt should be
+        assert score(item, reply(f"{second} {first}")) == 0.0
+        assert score(item, reply(f"{item.answer} {second}")) == pytest.approx(2 / 3)
+        assert score(item, reply(f"{first} nothing happened .")) == 0.5
+        assert score(item, reply(item.answer.replace(" .", " today ."))) == 0.0
+        assert score(item, reply(" . . .")) == 0.0
+
+
+def test_many_different_continuations_of_one_story_are_good():
+    item = drawn("story", 2)[0]
+    hero, wish = told(item)
+    good = set()
+    for other in drawn("story", 2, n=600):
+        theirs = dict(zip(told(other), (hero, wish), strict=True))
+        text = " ".join(theirs.get(word, word) for word in other.answer.split())
+        if other.answer.count(told(other)[0]) == len(re.findall(rf"The {hero}|the {hero}", text)):
+            good.add(text)
+            assert verify(item, reply(text)), text
+    assert len(good) > 100
+
+
+def test_every_form_of_a_continuation_is_drawn():
+    """Three forms per sentence, recognised by words that only they have."""
+    trouble, attempt, ending = ("came", "far", "took"), ("asked", "plan", "to the"), ("found", "home", "In the end")
+    for at, forms in ((0, trouble), (1, attempt), (2, ending)):
+        sentences = [item.answer.split(" .")[at] for item in drawn("story", 3)]
+        counts = [sum(f" {form} " in f" {s.strip()} " for s in sentences) for form in forms]
+        assert all(count > N / 6 for count in counts) and sum(counts) == len(sentences), (forms, counts)
+
+
+# Translation --------------------------------------------------------------------------------------
+
+
+def back(toy: str) -> str:
+    """English from the toy language: the lexicon reversed, the three groups of words put in their place."""
+    english = {word: name for name, word in LEXICON.items()}
+    verb, *rest = (english[word] for word in toy.split())
+    cuts = [i + 1 for i, word in enumerate(rest) if word in ("the", "a")]  # an article closes its group
+    thing, subject = rest[: cuts[0]], rest[cuts[0] :]
+    assert cuts[1:] == [len(rest)]
+    return " ".join([*reversed(subject), verb, *reversed(thing)])
+
+
+def test_a_translation_can_be_translated_back():
+    for item in every("translation"):
+        assert f"Translate : {back(item.answer)}" == item.prompt
+        adjectives = [word for word in item.prompt.split() if word in ADJECTIVES]
+        assert len(adjectives) == item.difficulty - 1
+
+
+def test_the_lexicon_can_be_read_backwards():
+    assert len(set(LEXICON.values())) == len(LEXICON) == len(NOUNS) + len(VERBS) + len(ADJECTIVES) + len(ARTICLES)
+    assert not set(LEXICON) & set(LEXICON.values())
+
+
+def test_only_one_order_of_the_words_is_right():
+    item = drawn("translation", 1)[0]
+    right = [words for words in permutations(item.answer.split()) if verify(item, reply(" ".join(words)))]
+    assert {" ".join(words) for words in right} == {item.answer}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(drawn("translation", n=30)), st.data())
+def test_a_translation_scores_the_share_of_words_in_their_place(item, data):
+    words = item.answer.split()
+    spoiled = data.draw(st.sets(st.integers(0, len(words) - 1)))
+    given_words = ["zzz" if i in spoiled else word for i, word in enumerate(words)]
+    assert score(item, reply(" ".join(given_words))) == pytest.approx(1 - len(spoiled) / len(words))
+    longer = " ".join([*given_words, "zzz"])
+    assert score(item, reply(longer)) == pytest.approx((len(words) - len(spoiled)) / (len(words) + 1))
+    assert verify(item, reply(" ".join(given_words))) == (not spoiled)
