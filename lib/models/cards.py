@@ -34,7 +34,7 @@ from lib.seeds import rng
 from lib.stats import Interval
 
 _CONTEXT = 64  # tokens over which operations are counted
-GOOD, POOR = 0.8, 0.3  # accuracies between which a model is said to be unsure
+GOOD, POOR = 0.75, 0.3  # accuracies between which a model is said to be unsure
 
 
 @dataclass(frozen=True)
