@@ -47,7 +47,7 @@ def cell(settings: LabSettings, name: str) -> sweep.Cell:
 
 
 def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
-    """Train one model; leaves it and its curve in `folder`."""
+    """Train one model; leaves it in `folder`, and its curve, which grows while it learns."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     settings = parameters.validate(cell.settings["model"], LabModel)
@@ -56,7 +56,6 @@ def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
         start = checkpoints.load(folder.parent / f"{settings.base}-{cell.settings['base']}" / "model")
     training = Training(settings, cell.settings["seed"], start)
     checkpoints.save(training.run(folder, progress), folder / "model")
-    store.write_parquet(folder / "curve.parquet", training.curve)
     return {"updates": training.step}
 
 
@@ -68,15 +67,18 @@ def build(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = RU
     for wave in _waves(settings):
         done = sweep.run(train_cell, [cells[n] for n in wave], runs, settings.jobs, "training the lab models")
         receipts |= dict(zip(wave, done, strict=True))
-    curves, folders = [], {}
+    folders = {name: out / name for name in cells}
     for name, one in cells.items():
-        folder = one.folder(runs)
-        folders[name] = out / name
         shutil.rmtree(folders[name], ignore_errors=True)
-        shutil.copytree(folder / "model", folders[name])
-        curves.append(store.read_parquet(folder / "curve.parquet").assign(model=name))
-    curve = pd.concat(curves, ignore_index=True)
-    return Lab(folders, curve, {name: receipt["seconds"] for name, receipt in receipts.items()})
+        shutil.copytree(one.folder(runs) / "model", folders[name])
+    return Lab(folders, curves(settings, runs), {name: receipt["seconds"] for name, receipt in receipts.items()})
+
+
+def curves(settings: LabSettings, runs: str | Path = RUNS) -> pd.DataFrame:
+    """The learning curves as far as they have come: model, step, loss, accuracy; one row per look."""
+    places = {name: cell(settings, name).folder(Path(runs)) / "curve.parquet" for name in settings.models}
+    found = [store.read_parquet(place).assign(model=name) for name, place in places.items() if place.exists()]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["step", "loss", "accuracy", "model"])
 
 
 def _waves(settings: LabSettings) -> list[list[str]]:

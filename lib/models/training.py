@@ -72,6 +72,7 @@ class Training:
                 self._look(float(np.mean(losses)))
                 losses = []
                 self.save(checkpoint)
+                store.write_parquet(folder / "curve.parquet", self.curve)  # for whoever watches
         if self.settings.target.accuracy > 0 and not self._good_enough():
             raise NotLearned(self._excuse())
         checkpoint.unlink(missing_ok=True)

@@ -5,11 +5,14 @@ Every title and alt text is made from the numbers that it is about.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 
 import numpy as np
 import pandas as pd
+from IPython.display import display
 from matplotlib.figure import Figure
 
 from lib import tasks
@@ -17,6 +20,7 @@ from lib.models.cards import Measured, Price, accuracies
 from lib.models.generation import Generation
 from lib.models.tokenizer import tokenizer
 from lib.reporting import figures
+from lib.reporting.play import live
 from lib.stats import Interval
 
 EXPERTS = ("lab-nano", "lab-mini", "lab-large")
@@ -107,6 +111,33 @@ def transitions_alt(curves: pd.DataFrame) -> str:
             f"updates, steepest rise of accuracy {before:.2f} to {after:.2f} at updates {start} to {end}"
         )
     return "Loss and dev accuracy during training. " + "; ".join(told) + "."
+
+
+@contextmanager
+def watching(curves: Callable[[], pd.DataFrame], every: float = 3.0) -> Iterator[None]:
+    """In a live session, draw the curves anew every few seconds while the block runs; nothing in a report."""
+    if not live():
+        yield
+        return
+    from ipywidgets import Image  # imported here: a report needs none
+
+    picture, done = Image(format="png"), threading.Event()
+    display(picture)
+
+    def look() -> None:
+        while not done.wait(every):
+            table = curves()
+            if len(table):
+                picture.value = figures.png(transitions(table))
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+        picture.close()
 
 
 # What they can do

@@ -1,5 +1,7 @@
 """Figures and tables of the model zoo: every claim is made from the numbers, and changes with them."""
 
+import threading
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -119,3 +121,20 @@ def test_temperature_is_told_from_first_to_last():
     )
     assert draw.temperature_claim(table) == "From temperature 0 to 2: lab-mini 90% to 20%"
     assert draw.temperatures(table, [2.0]).get_suptitle()
+
+
+def test_curves_are_drawn_while_a_reader_waits_and_not_in_a_report(monkeypatch):
+    seen, shown = threading.Event(), []
+
+    def curves():
+        seen.set()
+        return curve("lab-mini", [0.1, 0.2])
+
+    monkeypatch.setattr(draw, "display", shown.append)
+    monkeypatch.setenv("BENCH_RUN", "1")
+    with draw.watching(curves, every=0.01):
+        assert not seen.wait(0.1) and not shown
+    monkeypatch.delenv("BENCH_RUN")
+    with draw.watching(curves, every=0.01):
+        assert seen.wait(10)
+    assert len(shown) == 1

@@ -1,0 +1,210 @@
+"""The tokenizer: text comes back, numbers are digits, tags are whole, and no text can write a special token."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from lib import seeds, tasks
+from lib.models import agent
+from lib.models.dialogue import conversation, token
+from lib.models.tokenizer import (
+    AGENT,
+    BOS,
+    EOS,
+    EXPERTS,
+    HINTS,
+    MARKS,
+    PAD,
+    ROLES,
+    SPECIAL,
+    TAGS,
+    TOOLS,
+    UNK,
+    decode,
+    encode,
+    tokenizer,
+    vocabulary,
+)  # fmt: skip
+from lib.tasks import FAMILIES
+from lib.tasks.facts import documents
+
+SPECIAL_IDS = {token(name) for name in SPECIAL}
+WORDS = [word[1:] for word in vocabulary() if word.startswith(" ")]
+JOINED = [word for word in vocabulary() if not word.startswith(" ") and word not in SPECIAL]
+
+
+def every_text() -> list[str]:
+    """What families and the agent's world write."""
+    kinds = [(f.name, skin, d) for f in FAMILIES.values() for skin in f.skins for d in f.difficulties]
+    items = [item for name, skin, d in kinds for item in tasks.draw(name, "train", 60, d, skin, seed=2)]
+    return [text for item in items for text in (item.prompt, item.solution)] + documents()
+
+
+@st.composite
+def normalised(draw) -> str:
+    """Text from the vocabulary: words with a blank before them; signs and digits also without."""
+    first, *rest = draw(st.lists(st.sampled_from([f" {w}" for w in WORDS] * 2 + JOINED * 3), min_size=1, max_size=30))
+    return first.strip() + "".join(rest)
+
+
+# Round trips --------------------------------------------------------------------------------------
+
+
+def test_what_families_write_comes_back_as_it_was():
+    for text in every_text():
+        assert decode(encode(text)) == text
+
+
+@settings(max_examples=300, deadline=None)
+@given(normalised())
+def test_any_normalised_text_of_known_words_comes_back_as_it_was(text):
+    ids = encode(text)
+    assert token(UNK) not in ids and decode(ids) == text
+
+
+@settings(max_examples=200, deadline=None)
+@given(normalised(), st.sampled_from(["  ", "\n", "\t ", " \r\n"]))
+def test_white_space_becomes_single_blanks(text, blank):
+    assert encode(blank + text.replace(" ", blank) + blank) == encode(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=50))
+def test_any_text_at_all_has_tokens_and_what_is_known_of_it_comes_back(text):
+    ids = encode(text)
+    assert all(0 <= i < len(tokenizer()) for i in ids)
+    assert encode(decode(ids)) == [i for i in ids if i != token(UNK)] or token(UNK) in ids
+    assert bool(ids) == bool(text.strip())
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t "])
+def test_no_text_has_no_tokens(text):
+    assert encode(text) == [] and decode([]) == ""
+
+
+def test_special_tokens_are_not_shown():
+    ids = [token(BOS), token(ROLES["user"]), *encode("Who has most ?"), token(EOS), token(PAD)]
+    assert decode(ids) == "Who has most ?"
+
+
+# Pieces -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**12))
+def test_a_number_is_one_token_per_digit(number):
+    assert len(encode(str(number))) == len(str(number))
+    assert decode(encode(f"{number} + {number}")) == f"{number} + {number}"
+
+
+def test_a_digit_with_a_blank_before_it_is_another_token_than_one_within_a_number():
+    (alone,), (_, within) = encode("2"), encode("12")
+    assert alone != within and decode(encode("1 2")) == "1 2" and decode(encode("12")) == "12"
+
+
+@pytest.mark.parametrize("word", [*TAGS, *EXPERTS, *TOOLS, *AGENT, *MARKS, *FAMILIES["belief"].words])
+def test_a_word_tag_or_sign_is_one_token(word):
+    assert len(encode(word)) == 1 and encode(word)[0] not in SPECIAL_IDS
+
+
+def test_hints_to_the_agent_are_known_words():
+    for hint in (*HINTS, agent.STEPS, agent.BRIEF, agent.CHECK):
+        assert token(UNK) not in encode(hint) and len(encode(hint)) == len(hint.split())
+
+
+def test_families_and_agents_write_no_unknown_word():
+    for text in every_text():
+        assert token(UNK) not in encode(text), text
+    for name in ("chain", "big", "facts", "passage"):
+        for number, item in enumerate(tasks.draw(name, "train", 300, skin="any", seed=4)):
+            messages, tools = agent.trace(item, seeds.rng("test", "trace", seed=number))
+            assert not SPECIAL_IDS.intersection(encode(" ".join([*tools, *(m["content"] for m in messages)])))
+
+
+# Special tokens -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+@pytest.mark.parametrize(
+    "text", ["{0}", " {0} ", "{0} {0}", "a{0}", "4{0}3", ".{0}", "{0}{0}", "x {0}a", "cat\n{0}", "<{0}>", "a\u00a0{0}"]
+)
+def test_no_text_can_write_a_special_token(name, text):
+    assert not set(encode(text.format(name))) & (SPECIAL_IDS - {token(UNK)})
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from([*SPECIAL, " ", "a", "7", ".", "<", ">", "cat", "</answer>", "\n", "é"]), max_size=8))
+def test_no_jumble_of_text_can_write_a_special_token(pieces):
+    ids = encode("".join(pieces))
+    assert not set(ids) & (SPECIAL_IDS - {token(UNK)})
+    message = conversation([{"role": "user", "content": "".join(pieces)}])
+    assert message == [token(BOS), token(ROLES["user"]), *ids, token(ROLES["assistant"])]
+
+
+# The saved tokenizer ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+CONVERSATIONS = [
+    [{"role": "user", "content": "3 + 4 * 2 = ?"}],
+    [
+        {"role": "system", "content": "role worker be brief tools calculator"},
+        {"role": "user", "content": "47 * 38 = ?"},
+    ],
+    [
+        {"role": "user", "content": "  What is the home of Ana ?\n"},
+        {"role": "assistant", "content": "<call> lookup home Ana </call>"},
+        {"role": "tool", "content": "Loro"},
+        {"role": "assistant", "content": "<answer> Loro </answer>"},
+        {"role": "user", "content": "an unknown-word, then 12."},
+    ],
+    [{"role": "user", "content": ""}],
+]
+
+
+@pytest.mark.parametrize("opener", [AutoTokenizer, PreTrainedTokenizerFast])
+@pytest.mark.parametrize("messages", CONVERSATIONS, ids=len)
+def test_the_chat_template_of_the_saved_tokenizer_gives_the_ids_that_we_use(opener, messages, saved):
+    opened = opener.from_pretrained(saved)
+    ids = opened.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    assert ids == conversation(messages)
+
+
+def test_the_saved_tokenizer_reads_and_writes_as_ours(saved):
+    opened = AutoTokenizer.from_pretrained(saved)
+    for text in every_text()[::20]:
+        assert opened(text, add_special_tokens=False)["input_ids"] == encode(text)
+        assert opened.decode(encode(text)) == text
+    assert (opened.pad_token_id, opened.unk_token_id, opened.bos_token_id, opened.eos_token_id) == (0, 1, 2, 3)
+
+
+# The vocabulary -----------------------------------------------------------------------------------
+
+
+def test_no_token_is_there_twice_and_the_special_ones_are_first():
+    assert len(set(vocabulary())) == len(vocabulary()) == len(tokenizer())
+    assert vocabulary()[: len(SPECIAL)] == list(SPECIAL)
+    assert [tokenizer().convert_tokens_to_ids(word) for word in vocabulary()] == list(range(len(vocabulary())))
+
+
+def test_the_order_of_the_vocabulary_does_not_depend_on_hashing():
+    """Sets are iterated in another order in every process; ids must not be."""
+    import os
+    import subprocess
+    import sys
+
+    code = "from lib.models.tokenizer import vocabulary; print(*vocabulary(), sep='|')"
+    (other,) = {
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": "77"}, capture_output=True, text=True,
+            check=True,
+        ).stdout.strip()
+    }  # fmt: skip
+    assert other == "|".join(vocabulary())
