@@ -65,7 +65,7 @@ def build(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = RU
     cells = {name: cell(settings, name) for name in settings.models}
     receipts: dict[str, dict] = {}
     for wave in _waves(settings):
-        done = sweep.run(train_cell, [cells[n] for n in wave], runs, settings.jobs, "training the lab models")
+        done = sweep.run(train_cell, [cells[n] for n in wave], runs, settings.jobs, f"training {', '.join(wave)}")
         receipts |= dict(zip(wave, done, strict=True))
     folders = {name: out / name for name in cells}
     for name, one in cells.items():

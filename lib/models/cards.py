@@ -177,17 +177,15 @@ def card(measured: Measured, name: str) -> dict[str, Any]:
 def describe(answers: pd.DataFrame, cost: Price) -> str:
     """What a menu of tools says about a model: good at, unsure of, poor at, price and speed."""
     said: dict[str, list[str]] = {"good at": [], "unsure of": [], "poor at": []}
-    for name, group in answers.groupby("category", sort=False):
+    for (category, skin), group in answers.groupby(["category", "skin"], sort=False):
+        name = category if skin == "plain" else f"{category} ({skin})"
         by_difficulty = group.groupby("difficulty")["right"].mean()
         held = [d for d in by_difficulty.index if (by_difficulty[by_difficulty.index <= d] >= GOOD).all()]
         if held:
-            top = max(held)
-            full = top == by_difficulty.index.max()
-            said["good at"].append(f"{name}" if full else f"{name} up to difficulty {top}")
-        elif by_difficulty.mean() >= POOR:
-            said["unsure of"].append(str(name))
+            full = max(held) == by_difficulty.index.max()
+            said["good at"].append(name if full else f"{name} up to difficulty {max(held)}")
         else:
-            said["poor at"].append(str(name))
+            said["unsure of" if by_difficulty.mean() >= POOR else "poor at"].append(name)
     words = [f"{verdict} {', '.join(names)}" for verdict, names in said.items() if names]
     return f"{'; '.join(words)}; ${1000 * cost.dollars:.2g} per 1,000 tokens, {1 / cost.seconds:.0f} tokens a second"
 
@@ -201,10 +199,10 @@ def read(name: str, root: str | Path = MODELS) -> dict[str, Any]:
 
 
 def cost_and_quality(answers: pd.DataFrame, seed: int = 0) -> dict[str, tuple[Interval, Interval]]:
-    """Mean dollars per question and accuracy of each model over the same items, with intervals over items."""
+    """Mean dollars per 1,000 questions and accuracy of each model on the same items, with intervals over items."""
     out = {}
     for name, group in answers.groupby("model", sort=False):
-        dollars = stats.mean_interval(group["dollars"].to_numpy(), rng("cards", "cost", str(name), seed=seed))
+        dollars = stats.mean_interval(1000 * group["dollars"].to_numpy(), rng("cards", "cost", str(name), seed=seed))
         out[str(name)] = (dollars, stats.share_interval(int(group["right"].sum()), len(group)))
     return out
 

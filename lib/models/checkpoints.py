@@ -80,10 +80,13 @@ def load(folder: str | Path) -> LlamaForCausalLM:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
         with _no_bars():
-            model = LlamaForCausalLM.from_pretrained(
-                folder, use_safetensors=True, local_files_only=True, dtype=torch.float32
+            model, found = LlamaForCausalLM.from_pretrained(
+                folder, use_safetensors=True, local_files_only=True, dtype=torch.float32, output_loading_info=True
             )
-    except (OSError, SafetensorError, ValueError, RuntimeError) as error:
+        wrong = sorted({*found["missing_keys"], *found["unexpected_keys"]})
+        if wrong:  # transformers would fill them with random numbers, or leave them out
+            raise ValueError(f"config.json does not fit the weights, see {wrong[0]}")
+    except (OSError, SafetensorError, TypeError, ValueError, RuntimeError) as error:
         raise ModelError(f"{folder} cannot be read ({error}); delete it and run `make repro` again") from error
     return model.eval()
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from lib.models.tokenizer import BOS, EOS, ROLES, encode, tokenizer
 
-_CALL = re.compile(r"<call>\s*(\S+)\s*(.*?)\s*</call>\s*$", re.DOTALL)
+_CALL = re.compile(r"<call>\s*((?!<call>)\S+)\s*((?:(?!<call>).)*?)\s*</call>\s*$", re.DOTALL)
 
 
 def token(name: str) -> int:

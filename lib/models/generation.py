@@ -169,7 +169,7 @@ class Running:
         logp = self.forward.logits(self.last).double().log_softmax(1)
         probabilities = logp.exp()
         temperature = torch.tensor([row.prompt.temperature for row in self.rows], dtype=torch.double)
-        flat = torch.where(temperature == 0, 1.0, temperature)[:, None]
+        flat = torch.where(temperature == 0, 1.0, temperature.clamp(min=1e-9))[:, None]
         cumulative = (probabilities if bool((flat == 1).all()) else (logp / flat).softmax(1)).cumsum(1)
         streams = np.array([row.stream for row in self.rows])
         numbers = torch.from_numpy(seeds.uniform(streams, np.array([len(row.result.ids) for row in self.rows])))

@@ -33,8 +33,9 @@ AGENT = (
     *words("confidential data avoid question answer number words name letter nothing found error"),
 )
 MARKS = ("|", "(", ")", "/", "-", "+", "*", "'", '"', "%", "$", "!")
-# one blank belongs to what follows it: a tag, a name with hyphens, a word, one digit, or any other sign
-_PIECES = r" ?</?[a-z]+>| ?[A-Za-z]+(?:-[a-z]+)*| ?[0-9]| ?[^\sA-Za-z0-9]| "
+# one blank belongs to what follows it: a tag, a name with hyphens, a word, one digit, or any other sign;
+# a tag needs its blank, or text could write a special token, which has none
+_PIECES = r" </?[a-z]+>| ?[A-Za-z]+(?:-[a-z]+)*| ?[0-9]| ?[^\sA-Za-z0-9]| "
 _TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}{{ '<' + m['role'] + '>' }}{{ ' ' + m['content'] | trim }}"
     "{% if m['role'] == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}"

@@ -144,7 +144,15 @@ class Training:
     def restore(self, path: Path) -> None:
         """Go on from a checkpoint. Raises ValueError for a broken one."""
         arrays = store.read_tensors(path)
-        self.rows = [dict(zip(("step", "loss", "accuracy"), row, strict=True)) for row in arrays.pop("rows").tolist()]
+        try:
+            self._take(arrays)
+        except (KeyError, IndexError, ValueError, RuntimeError) as error:
+            raise ValueError(f"{path} is no checkpoint of this model ({error}); delete it and run again") from error
+
+    def _take(self, arrays: dict[str, np.ndarray]) -> None:
+        self.rows = [
+            {"step": int(step), "loss": loss, "accuracy": score} for step, loss, score in arrays["rows"].tolist()
+        ]
         self.step = int(self.rows[-1]["step"])
         with torch.no_grad():
             for name, tensor in self.model.named_parameters():

@@ -68,6 +68,7 @@ _STYLES = {  # name: (colour, marker)
     "lab-nano": ("#56B4E9", "o"),
     "lab-mini": ("#E69F00", "s"),
     "lab-large": ("#AA2255", "^"),
+    "lab-control": ("#8C6239", "v"),
     "lab-policy": ("#009E73", "D"),
     "lab-agent": ("#332288", "P"),
 }

@@ -24,6 +24,7 @@ from lib.reporting.play import live
 from lib.stats import Interval
 
 EXPERTS = ("lab-nano", "lab-mini", "lab-large")
+CONTROL = "lab-control"  # the size of lab-mini, the chains of lab-large
 _SURE, _LOST = 0.75, 0.4  # what the ladder asks for: at least, at most
 
 
@@ -48,9 +49,9 @@ def sizes(parameters: dict[str, int], prices: dict[str, Price], curves: pd.DataF
                 "model": name,
                 "parameters": parameters[name],
                 "updates": int(updates[name]),
-                "operations per token": round(price.flops),
-                "$ per 1,000 tokens": price.dollars * 1000,
-                "tokens per second (clock)": round(1 / price.seconds),
+                "operations/token": round(price.flops),
+                "$/1,000 tokens": price.dollars * 1000,
+                "tokens/s by the clock": round(1 / price.seconds),
             }
             for name, price in prices.items()
         ]
@@ -144,17 +145,18 @@ def watching(curves: Callable[[], pd.DataFrame], every: float = 3.0) -> Iterator
 
 
 def ladder(answers: pd.DataFrame, skin: str = "plain") -> Figure:
-    """Accuracy on chains by number of operations, the three experts, with intervals over items."""
+    """Accuracy on chains by number of operations, the three experts and the control, with intervals over items."""
     table = _chain(answers, skin)
     note = "Bars: 95% Wilson intervals over test items, one trained model each. Dotted: the best constant answer."
     with figures.theme():
         figure = figures.sheet(ladder_claim(answers, skin), figures.WIDTH, 4.2, note)
         axes = figure.subplots()
-        for shift, name in zip((-0.09, 0, 0.09), EXPERTS, strict=True):
+        for shift, name in zip((-0.09, 0, 0.09, 0.15), (*EXPERTS, CONTROL), strict=True):
             rows = table[table["model"] == name]
             points = [i.value for i in rows["accuracy"]]
             spread = [[i.value - i.lo for i in rows["accuracy"]], [i.hi - i.value for i in rows["accuracy"]]]
             style = {"color": figures.colour(name), "marker": figures.marker(name), "label": name}
+            style["linestyle"] = "--" if name == CONTROL else "-"
             axes.errorbar(
                 rows["difficulty"] + shift, points, np.maximum(spread, 0), capsize=2, lw=1.7, elinewidth=1, **style
             )
@@ -203,12 +205,26 @@ def ladder_claim(answers: pd.DataFrame, skin: str = "plain") -> str:
     return f"Right at least {_SURE:.0%} of the time: {', '.join(told)} operations"
 
 
+def schooling(answers: pd.DataFrame) -> str:
+    """What the control says about size and schooling, as a sentence."""
+    table = _chain(answers, "plain").set_index(["model", "difficulty"])["accuracy"]
+    top = max(d for name, d in table.index if name == CONTROL)
+    taught, short, large = (table[name, top] for name in (CONTROL, "lab-mini", "lab-large"))
+    gap = "schooling, not size, set the limit of lab-mini"
+    if taught.lo <= short.hi:
+        gap = "more schooling alone did not lift it clearly"
+    return (
+        f"At {top} operations {CONTROL}, as small as lab-mini and taught chains of all lengths, is right "
+        f"{taught} of the time; lab-mini {short}, lab-large {large}: {gap}."
+    )
+
+
 def ladder_alt(answers: pd.DataFrame, skin: str = "plain") -> str:
     """The ladder in words."""
     table = _chain(answers, skin)
     told = [
         f"{name} " + ", ".join(f"{d}: {i.value:.2f}" for d, i in zip(r["difficulty"], r["accuracy"], strict=True))
-        for name, r in table[table["model"].isin(EXPERTS)].groupby("model", sort=False)
+        for name, r in table[table["model"].isin((*EXPERTS, CONTROL))].groupby("model", sort=False)
     ]
     return "Accuracy on chains by number of operations. " + "; ".join(told) + "."
 
@@ -221,7 +237,7 @@ def by_family(answers: pd.DataFrame) -> pd.DataFrame:
 def family_claim(answers: pd.DataFrame) -> str:
     """Whether one model is best everywhere, as a sentence."""
     table = by_family(answers)
-    best = table.idxmax()
+    best = table.idxmax().where(table.max() > 0, "nobody")
     if best.nunique() == 1:
         return f"{best.iloc[0]} is best in every family"
     told = [f"{name} in {', '.join(best.index[best == name])}" for name in dict.fromkeys(best)]
@@ -240,13 +256,13 @@ def price_claim(points: dict[str, tuple[Interval, Interval]]) -> str:
     cheap, dear = (min(points, key=lambda n: points[n][0].value), max(points, key=lambda n: points[n][1].value))
     factor = points[dear][0].value / points[cheap][0].value
     gain = points[dear][1].value - points[cheap][1].value
-    return f"{dear} costs {factor:.0f} times as much as {cheap} and is right {gain:+.0%} more often"
+    return f"{dear} costs {factor:.0f} times as much as {cheap} and is right {100 * gain:+.0f} points more often"
 
 
 def price_alt(points: dict[str, tuple[Interval, Interval]]) -> str:
     """Price against accuracy in words."""
     told = ", ".join(f"{n} ${c.value:.2g} and {q.value:.2f}" for n, (c, q) in points.items())
-    return f"Mean dollars per question against accuracy on chains: {told}; dashed the hull of mixtures."
+    return f"Mean dollars per 1,000 questions against accuracy on chains: {told}; dashed the hull of mixtures."
 
 
 def failures(answers: pd.DataFrame) -> pd.DataFrame:
@@ -254,15 +270,12 @@ def failures(answers: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for name, mine in answers.groupby("model", sort=False):
         rate = mine.groupby(["category", "skin", "difficulty"])["right"].transform("mean")
-        for label, wrong in (
-            ("mostly right", mine[~mine["right"] & (rate >= 0.5)]),
-            ("lost", mine[~mine["right"] & (rate < 0.25)]),
-        ):
+        cases = {"mostly right": mine[~mine["right"] & (rate >= 0.5)], "lost": mine[~mine["right"] & (rate < 0.25)]}
+        for label, wrong in cases.items():
             if len(wrong):
-                row = wrong.iloc[0]
-                rows.append(
-                    {"model": name, "where": label, "prompt": row.prompt, "reply": row.reply[:160], "right": row.answer}
-                )
+                case = wrong.iloc[0]
+                told = {"prompt": case.prompt, "reply": case.reply[:160], "a right answer": case.answer}
+                rows.append({"model": name, "where": label, **told})
     return pd.DataFrame(rows)
 
 

@@ -71,11 +71,11 @@ def test_white_space_becomes_single_blanks(text, blank):
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=50))
-def test_any_text_at_all_has_tokens_and_what_is_known_of_it_comes_back(text):
+def test_any_text_at_all_has_tokens_and_comes_back_where_all_is_known(text):
     ids = encode(text)
     assert all(0 <= i < len(tokenizer()) for i in ids)
-    assert encode(decode(ids)) == [i for i in ids if i != token(UNK)] or token(UNK) in ids
-    assert bool(ids) == bool(text.strip())
+    assert token(UNK) in ids or encode(decode(ids)) == ids
+    assert ids or not text.strip()
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t "])

@@ -22,14 +22,15 @@ def settings(**changes) -> LabModel:
     return LabModel(**base | changes)
 
 
-def model(seed: int = 0, spread: float = 6.0, **changes) -> LlamaForCausalLM:
-    """An untrained model; its weights are `spread` times as large as usual, so that it has opinions."""
+def model(seed: int = 0, spread: float = 15.0, **changes) -> LlamaForCausalLM:
+    """An untrained model; its matrices are `spread` times as large as usual, so that it has opinions."""
     made = checkpoints.fresh(settings(**changes), seed).eval()
     with torch.no_grad():
-        for name, weight in made.named_parameters():
-            weight.mul_(
-                1.0 + 0.1 * torch.sin(torch.arange(weight.numel())).view_as(weight) if "norm" in name else spread
-            )
+        for weight in made.parameters():
+            if weight.ndim == 2:
+                weight.mul_(spread)
+            else:  # a norm; all ones at first
+                weight.mul_(1.0 + 0.1 * torch.sin(torch.arange(len(weight))))
     return made
 
 

@@ -12,7 +12,7 @@ from lib.models.tokenizer import encode
 from lib.reporting import models as draw
 from lib.stats import Interval, share_interval
 
-REACH = {"lab-nano": 2, "lab-mini": 4, "lab-large": 8}
+REACH = {"lab-nano": 2, "lab-mini": 4, "lab-large": 8, "lab-control": 8}
 
 
 def answers(reach=REACH, n=20) -> pd.DataFrame:
@@ -21,7 +21,7 @@ def answers(reach=REACH, n=20) -> pd.DataFrame:
         for difficulty in range(1, 9):
             for i in range(n):
                 right = difficulty <= top
-                cost = {"lab-nano": 1.0, "lab-mini": 3.0, "lab-large": 20.0}[name]
+                cost = {"lab-nano": 1.0, "lab-mini": 3.0, "lab-large": 20.0, "lab-control": 3.0}[name]
                 rows.append(
                     {"model": name, "category": "chain", "skin": "plain", "difficulty": difficulty, "right": right,
                      "confidence": 0.9 if right else 0.6, "dollars": cost + i / n, "answer": str(i % 4),
@@ -66,6 +66,17 @@ def test_families_name_who_is_best_where():
     assert draw.family_claim(table).startswith("lab-large is best in every family")
     said = draw.family_claim(pd.concat([table, more]))
     assert "lab-large in chain" in said and "lab-nano in story" in said
+
+
+def test_nobody_is_best_where_nobody_is_ever_right():
+    table = answers()
+    more = table.assign(category="big", right=False)
+    assert "nobody in big" in draw.family_claim(pd.concat([table, more]))
+
+
+def test_the_control_tells_size_from_schooling():
+    assert "schooling, not size" in draw.schooling(answers())
+    assert "did not lift it" in draw.schooling(answers(REACH | {"lab-control": 4}))
 
 
 def test_failures_show_a_wrong_reply_where_a_model_is_lost():

@@ -1,0 +1,415 @@
+"""Training of the lab models: what is taught, in which order, until when, and across interruptions; models on disk."""
+
+import hashlib
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from lib import store
+from lib.models import build, checkpoints
+from lib.models.checkpoints import ModelError
+from lib.models.corpus import batches, corpus
+from lib.models.dialogue import token
+from lib.models.tokenizer import EOS, ROLES, decode
+from lib.models.training import DEV_ITEMS, NotLearned, Training
+from lib.params import Course, LabSettings, ParamsError, Target, load, validate
+from tests.models import tiny
+
+
+class Killed(Exception):
+    """As if the process had ended."""
+
+
+def killer(at: int):
+    """A progress callback that ends the training in its at-th update."""
+    calls = []
+
+    def progress(share: float) -> None:
+        calls.append(share)
+        if len(calls) == at:
+            raise Killed
+
+    return progress
+
+
+def ignore(share: float) -> None:
+    """Nobody looks."""
+
+
+def trained(folder, seed: int = 0, start=None, **changes) -> Training:
+    training = Training(tiny.settings(**changes), seed, start)
+    training.run(folder, ignore)
+    return training
+
+
+def equal(one, other) -> bool:
+    pairs = zip(one.state_dict().items(), other.state_dict().items(), strict=True)
+    return all(a == b and torch.equal(x, y) for (a, x), (b, y) in pairs)
+
+
+# Training -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory) -> Training:
+    """A training that nobody interrupts."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return trained(tmp_path_factory.mktemp("straight"))
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 5, 6])
+def test_a_training_that_was_killed_and_resumed_equals_one_that_was_not(at, straight, tmp_path):
+    with pytest.raises(Killed):
+        Training(tiny.settings(), 0).run(tmp_path, killer(at))
+    resumed = trained(tmp_path)
+    assert equal(resumed.model, straight.model)
+    assert resumed.curve.equals(straight.curve)
+
+
+def test_a_training_that_was_killed_goes_on_from_its_last_look(tmp_path):
+    with pytest.raises(Killed):
+        Training(tiny.settings(), 0).run(tmp_path, killer(5))
+    shares = []
+    Training(tiny.settings(), 0).run(tmp_path, shares.append)
+    assert shares == [5 / 6, 1.0]
+
+
+def test_a_training_may_be_killed_again_and_again_and_across_epochs(tmp_path):
+    """40 dialogues in batches of 16 are three updates an epoch."""
+    whole = trained(tmp_path / "whole", items=40, steps=8)
+    for at in (3, 2, 3):
+        with pytest.raises(Killed):
+            Training(tiny.settings(items=40, steps=8), 0).run(tmp_path / "parts", killer(at))
+    assert equal(trained(tmp_path / "parts", items=40, steps=8).model, whole.model)
+
+
+def test_both_optimisers_are_as_they_were_after_a_checkpoint(tmp_path):
+    one, other = Training(tiny.settings(), 0), Training(tiny.settings(), 0)
+    dialogues = corpus(one.settings.diet, one.settings.items, 0)
+    for _ in range(3):
+        one.update(dialogues)
+    one._look(1.5)
+    one.save(tmp_path / "checkpoint.safetensors")
+    other.restore(tmp_path / "checkpoint.safetensors")
+    assert other.step == 3 and other.rows == one.rows
+    for mine, theirs in ((one.muon, other.muon), (one.adamw, other.adamw)):
+        for key, state in mine.state_dict()["state"].items():
+            held = theirs.state_dict()["state"][key]
+            assert state.keys() == held.keys() and all(bool((state[n] == held[n]).all()) for n in state)
+    assert one.update(dialogues) == other.update(dialogues)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(straight, tmp_path):
+    assert equal(trained(tmp_path / "same").model, straight.model)
+    assert not equal(trained(tmp_path / "other", seed=1).model, straight.model)
+
+
+def test_training_does_not_depend_on_torchs_own_generator(straight, tmp_path):
+    torch.manual_seed(12345)
+    before = torch.get_rng_state()
+    assert equal(trained(tmp_path).model, straight.model)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_target_of_nothing_runs_all_updates_and_leaves_no_checkpoint(straight, tmp_path):
+    training = trained(tmp_path)
+    assert training.step == 6 and not (tmp_path / "checkpoint.safetensors").exists()
+    assert training.curve["step"].tolist() == [2, 4, 6] and list(training.curve) == ["step", "loss", "accuracy"]
+    assert not training.model.training
+
+
+def test_the_loss_falls(tmp_path):
+    curve = trained(tmp_path, steps=40, check_every=20, batch=32, items=600, warmup=4).curve
+    first, second = curve["loss"]
+    assert 0 < second < first - 0.5 and first < np.log(400)
+
+
+def test_a_target_that_is_out_of_reach_is_an_error_with_numbers_and_a_remedy(tmp_path):
+    target = Target(family="chain", difficulty=3, accuracy=0.9)
+    with pytest.raises(
+        NotLearned, match=r"after 6 updates.*\d+% of chain at difficulty 3, not 90%.*steps.*params.yaml"
+    ):
+        trained(tmp_path, target=target)
+
+
+def test_a_training_ends_when_it_is_good_enough(tmp_path, monkeypatch):
+    said = iter([0.2, 0.5, 0.1])
+    monkeypatch.setattr("lib.models.training.solved", lambda forward, items: np.array([next(said)]))
+    target = Target(family="chain", difficulty=1, accuracy=0.5)
+    training = trained(tmp_path, target=target)
+    assert training.step == 4 and training.curve["accuracy"].tolist() == [0.2, 0.5]
+
+
+def test_the_target_is_looked_at_on_dev_items_of_its_difficulty():
+    training = Training(tiny.settings(target=Target(family="chain", difficulty=5, accuracy=0.5)), 3)
+    assert len(training.dev) == DEV_ITEMS
+    assert {(i.category, i.difficulty, i.split) for i in training.dev} == {("chain", 5, "dev")}
+
+
+def test_a_model_with_a_base_starts_from_its_weights(tmp_path):
+    base = tiny.model(seed=7)
+    training = Training(tiny.settings(), 0, base)
+    held = {name: weight.clone() for name, weight in tiny.model(seed=7).named_parameters()}
+    assert all(torch.equal(weight, held[name]) for name, weight in training.model.named_parameters())
+    model = training.run(tmp_path, ignore)
+    changed = [name for name, weight in model.named_parameters() if not torch.equal(weight, held[name])]
+    assert len(changed) == len(held)
+
+
+def test_a_model_with_a_base_resumes_too(tmp_path):
+    whole = trained(tmp_path / "whole", start=tiny.model(seed=7))
+    with pytest.raises(Killed):
+        Training(tiny.settings(), 0, tiny.model(seed=7)).run(tmp_path / "parts", killer(3))
+    assert equal(trained(tmp_path / "parts", start=tiny.model(seed=7)).model, whole.model)
+
+
+def test_the_learning_rate_rises_stays_and_falls_towards_the_last_update():
+    training = Training(tiny.settings(steps=100, warmup=10), 0)
+    rates = []
+    for training.step in range(100):
+        rates.append(training._schedule())
+    assert rates[0] == 0.1 and rates[9:61] == [1.0] * 52 and rates[-1] == pytest.approx(1 / 40)
+    assert rates[:10] == sorted(rates[:10]) and rates[60:] == sorted(rates[60:], reverse=True)
+
+
+BROKEN = {
+    "empty": lambda path: path.write_bytes(b""),
+    "no safetensors": lambda path: path.write_bytes(b"not a checkpoint, but long enough for a header"),
+    "cut off": lambda path: path.write_bytes(path.read_bytes()[:-10]),
+    "another file": lambda path: store.write_tensors(path, {"x": np.zeros(3)}),
+    "without rows": lambda path: rewrite(path, lambda arrays: arrays.pop("rows")),
+    "without a weight": lambda path: rewrite(path, lambda arrays: arrays.pop("model.model.norm.weight")),
+    "of another size": lambda path: rewrite(path, lambda a: a.update({"model.model.norm.weight": np.ones(7)})),
+}
+
+
+def rewrite(path, change) -> None:
+    arrays = store.read_tensors(path)
+    change(arrays)
+    store.write_tensors(path, arrays)
+
+
+@pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
+def test_a_broken_checkpoint_is_an_error_that_names_the_file(damage, tmp_path):
+    with pytest.raises(Killed):
+        Training(tiny.settings(), 0).run(tmp_path, killer(3))
+    damage(tmp_path / "checkpoint.safetensors")
+    with pytest.raises(ValueError, match="checkpoint.safetensors"):
+        Training(tiny.settings(), 0).run(tmp_path, ignore)
+
+
+# What is taught -----------------------------------------------------------------------------------
+
+DIET = [
+    Course(family="chain", difficulties=[1, 2], skin="plain", share=3.0),
+    Course(family="belief", difficulties=[2], style="brief"),
+    Course(family="big", difficulties=[1, 3], style="agent", share=2.0),
+]
+
+
+def turns(dialogue) -> list[tuple[str, str]]:
+    """Roles and texts of a dialogue."""
+    roles, out = {token(name): role for role, name in ROLES.items()}, []
+    for i in dialogue.ids[1:]:
+        if i in roles:
+            out.append((roles[i], []))
+        elif i != token(EOS):
+            out[-1][1].append(i)
+    return [(role, decode(ids)) for role, ids in out]
+
+
+def kind(dialogue) -> str:
+    (first, *_), text = turns(dialogue)[0], " ".join(text for _, text in turns(dialogue))
+    if first == "system":
+        return "big"
+    return "belief" if "Where does" in text else "chain"
+
+
+def test_shares_are_what_the_diet_says():
+    kinds = [kind(dialogue) for dialogue in corpus(DIET, 600, 0)]
+    assert [kinds.count(name) for name in ("chain", "belief", "big")] == [300, 100, 200]
+
+
+def test_courses_are_mixed():
+    kinds = [kind(dialogue) for dialogue in corpus(DIET, 600, 0)]
+    for start in range(0, 600, 100):
+        assert 30 < kinds[start : start + 100].count("chain") < 70
+
+
+def test_a_corpus_is_reproducible_and_another_seeds_is_another():
+    assert corpus(DIET, 200, 3) == corpus(DIET, 200, 3)
+    assert corpus(DIET, 200, 3) != corpus(DIET, 200, 4)
+
+
+def test_styles_are_plain_brief_and_agent():
+    for dialogue in corpus(DIET, 300, 0):
+        said = turns(dialogue)
+        match kind(dialogue):
+            case "chain":
+                assert [role for role, _ in said] == ["user", "assistant"] and said[1][1].startswith("<think>")
+            case "belief":
+                assert [role for role, _ in said] == ["user", "assistant"] and said[1][1].startswith("<answer>")
+            case "big":
+                assert said[0][1].startswith("role ")
+
+
+def test_nothing_of_dev_or_test_is_taught():
+    """The key is read back from the question; chain in signs, and sums and products wherever they stand."""
+    seen = set()
+    for dialogue in corpus(DIET, 1_500, 0):
+        question = next(text for role, text in turns(dialogue) if role == "user")
+        if found := re.fullmatch(r"(\d(?: [-+*] \d)+) = \?", question):
+            key = f"chain/{found[1]}"
+        elif found := re.search(r"(\d\d+) ([+*]) (\d\d+) = \?", question):
+            key = f"big/{found[1]}{found[2]}{found[3]}"
+        else:
+            key = f"belief/{question}"
+        tenth = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "little") % 10
+        assert tenth < 8, question
+        seen.add(key.split("/")[0])
+    assert seen == {"chain", "big", "belief"}
+
+
+@pytest.mark.parametrize(("n", "size"), [(3, 4), (200, 16), (601, 16), (64, 64), (130, 7)])
+def test_an_epochs_batches_hold_every_dialogue_once(n, size):
+    dialogues = corpus(DIET, n, 0)
+    made = batches(dialogues, size, 0, 0)
+    assert sorted(np.concatenate(made).tolist()) == list(range(len(dialogues)))
+    assert max(map(len, made)) <= size and len(made) == -(-len(dialogues) // size)
+
+
+def test_every_epoch_has_an_order_of_its_own_that_is_reproducible():
+    dialogues = corpus(DIET, 300, 0)
+    orders = [np.concatenate(batches(dialogues, 16, seed, epoch)).tolist() for seed in (0, 1) for epoch in (0, 1)]
+    assert len({tuple(order) for order in orders}) == 4
+    assert np.concatenate(batches(dialogues, 16, 1, 1)).tolist() == orders[-1]
+
+
+def test_like_lengths_share_a_batch():
+    dialogues = corpus(DIET, 600, 0)
+    lengths = np.array([len(d.ids) for d in dialogues])
+    within = np.mean([np.ptp(lengths[batch]) for batch in batches(dialogues, 16, 0, 0)])
+    assert within < 0.6 * np.mean([np.ptp(lengths[i : i + 16]) for i in range(0, 592, 16)])
+
+
+# Models on disk -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return checkpoints.save(tiny.model(), tmp_path / "model")
+
+
+def reconfigure(folder, **changes) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+
+def test_a_model_that_was_saved_gives_the_same_logits(folder):
+    ids = torch.tensor([tiny.prompts(1, seed=1)[0]])
+    opened = checkpoints.load(folder)
+    assert not opened.training
+    with torch.inference_mode():
+        assert torch.equal(opened(ids).logits, tiny.model()(ids).logits)
+
+
+def test_a_folder_holds_weights_as_safetensors_and_the_tokenizer_and_nothing_that_runs(folder):
+    names = {path.name for path in folder.iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
+    assert {path.suffix for path in folder.iterdir()} <= {".json", ".safetensors", ".jinja"}
+
+
+SPOILED = {
+    "no folder": lambda folder: [path.unlink() for path in folder.iterdir()],
+    "no weights": lambda folder: (folder / "model.safetensors").unlink(),
+    "empty weights": lambda folder: (folder / "model.safetensors").write_bytes(b""),
+    "weights that are none": lambda folder: (folder / "model.safetensors").write_bytes(b"pickle? " * 20),
+    "weights cut off": lambda folder: (folder / "model.safetensors").write_bytes(
+        (folder / "model.safetensors").read_bytes()[:-100]
+    ),
+    "config no json": lambda folder: (folder / "config.json").write_text("{"),
+    "config a list": lambda folder: (folder / "config.json").write_text("[]"),
+    "wider": lambda folder: reconfigure(folder, hidden_size=64),
+    "more words": lambda folder: reconfigure(folder, vocab_size=999),
+    "deeper": lambda folder: reconfigure(folder, num_hidden_layers=3),
+    "less deep": lambda folder: reconfigure(folder, num_hidden_layers=1),
+    "another head": lambda folder: reconfigure(folder, tie_word_embeddings=False),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
+def test_a_folder_that_is_no_whole_model_is_an_error_that_names_it_and_the_remedy(spoil, folder):
+    spoil(folder)
+    with pytest.raises(ModelError, match=f"{re.escape(str(folder))}.*make repro") as caught:
+        checkpoints.load(folder)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_first_weights_depend_on_the_seed_alone():
+    torch.manual_seed(1)
+    one = checkpoints.fresh(tiny.settings(), 5)
+    torch.manual_seed(2)
+    assert equal(one, checkpoints.fresh(tiny.settings(), 5))
+    assert not equal(one, checkpoints.fresh(tiny.settings(), 6))
+
+
+# Bases --------------------------------------------------------------------------------------------
+
+
+def lab(**models) -> LabSettings:
+    """Settings of a lab with these models; each a tiny one with some changes."""
+    whole = load("smoke").lab.model_dump()
+    made = {name: tiny.settings().model_dump() | changes for name, changes in models.items()}
+    return validate(whole | {"models": made}, LabSettings, "a test")
+
+
+def test_bases_are_trained_before_those_that_start_from_them_and_large_models_first():
+    settings = lab(
+        small={"hidden": 16}, grandchild={"base": "child"}, child={"base": "large"}, large={}, deep={"layers": 9},
+        other={"base": "small", "hidden": 16}, second={"base": "large"},
+    )  # fmt: skip
+    waves = build._waves(settings)
+    assert waves == [["deep", "large", "small"], ["child", "second", "other"], ["grandchild"]]
+
+
+def test_the_labs_own_models_can_all_be_trained():
+    for profile in ("smoke", "laptop", "paper"):
+        settings = load(profile).lab
+        waves = build._waves(settings)
+        assert sorted(name for wave in waves for name in wave) == sorted(settings.models)
+
+
+def test_a_model_is_another_one_if_its_base_is():
+    one, other = (lab(child={"base": "large"}, large={"muon": muon}) for muon in (0.01, 0.02))
+    assert build.cell(one, "child").digest != build.cell(other, "child").digest
+    assert (
+        build.cell(one, "child").digest
+        == build.cell(lab(child={"base": "large"}, large={"muon": 0.01}), "child").digest
+    )
+    alone = lab(small={}, large={"muon": 0.01})
+    assert build.cell(one, "large").digest == build.cell(alone, "large").digest
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        ({"child": {"base": "parent"}}, "child starts from 'parent'.*'child'"),
+        ({"child": {"base": "child"}}, "child starts from 'child'"),
+        ({"one": {"base": "two"}, "two": {"base": "one"}}, "starts from '(one|two)'"),
+        ({"one": {"base": "two"}, "two": {"base": "three"}, "three": {"base": "two"}}, "starts from '(two|three)'"),
+        ({"child": {"base": "large", "hidden": 64}, "large": {}}, "child starts from large.*same hidden"),
+        ({"child": {"base": "large", "window": 512}, "large": {}}, "child starts from large.*window"),
+    ],
+    ids=str,
+)
+def test_a_base_that_cannot_be_is_named(models, said):
+    with pytest.raises(ValueError, match=said) as caught:
+        lab(**models)
+    assert isinstance(caught.value, ParamsError)
