@@ -256,7 +256,7 @@ def price_claim(points: dict[str, tuple[Interval, Interval]]) -> str:
     cheap, dear = (min(points, key=lambda n: points[n][0].value), max(points, key=lambda n: points[n][1].value))
     factor = points[dear][0].value / points[cheap][0].value
     gain = points[dear][1].value - points[cheap][1].value
-    return f"{dear} costs {factor:.0f} times as much as {cheap} and is right {100 * gain:+.0f} points more often"
+    return f"{dear} costs {factor:.0f} times as much as {cheap} and is right {100 * gain:.0f} points more often"
 
 
 def price_alt(points: dict[str, tuple[Interval, Interval]]) -> str:

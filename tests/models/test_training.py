@@ -289,6 +289,8 @@ def test_every_epoch_has_an_order_of_its_own_that_is_reproducible():
     dialogues = corpus(DIET, 300, 0)
     orders = [np.concatenate(batches(dialogues, 16, seed, epoch)).tolist() for seed in (0, 1) for epoch in (0, 1)]
     assert len({tuple(order) for order in orders}) == 4
+    first, second = ({frozenset(batch.tolist()) for batch in batches(dialogues, 16, 0, epoch)} for epoch in (0, 1))
+    assert not first & second  # other company, too
     assert np.concatenate(batches(dialogues, 16, 1, 1)).tolist() == orders[-1]
 
 
