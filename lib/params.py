@@ -246,11 +246,17 @@ class Course(_Section):
 
 
 class Target(_Section):
-    """When a training ends: greedy accuracy on dev items of a family at a difficulty; 0: after all steps."""
+    """When a training ends: greedy accuracy on dev items of a family at a difficulty; 0: after all steps.
+
+    style: `plain` asks the question, `agent` the first turn of a trace, in a random role with random tools.
+    early: false goes through all steps and asks then.
+    """
 
     family: str
     difficulty: int
+    style: Literal["plain", "agent"] = "plain"
     accuracy: Share
+    early: bool = True
 
 
 class LabModel(_Section):

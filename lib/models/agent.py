@@ -10,15 +10,18 @@ router names what a question needs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from lib.models.dialogue import call
-from lib.tasks import Item, reply
+from lib.models.dialogue import call, called
+from lib.tasks import Item, TaskError, answered, reply
 from lib.tasks.chain import OPERATIONS
 from lib.tasks.facts import LETTERS, RELATIONS, VALUES, records
 
 TOOLS = ("calculator", "search", "lookup")
+FAMILIES = ("chain", "big", "facts", "passage")
+OFFERED = 0.7  # chance of each tool to be on offer
 STEPS, BRIEF, CHECK = "step by step", "be brief", "check each step"
 Message = dict[str, str]
 Trace = tuple[list[Message], list[str]]  # messages and the tools on offer
@@ -30,15 +33,49 @@ def system(role: str, *hints: str) -> Message:
 
 
 def trace(item: Item, rng: np.random.Generator) -> Trace:
-    """What a good agent does with an item in a random role, under random hints and tools."""
+    """What a good agent does with an item in a random role, under random hints and tools.
+
+    Raises TaskError for a family without traces.
+    """
+    if item.category not in FAMILIES:
+        raise TaskError(f"agents are taught {', '.join(FAMILIES)}; there are no traces for {item.category!r}")
     roles = ("reasoner", "reasoner", "worker", "verifier", "answerer", "router")
     role = roles[int(rng.integers(len(roles)))]
+    if role == "verifier" and item.category == "big":
+        role = "reasoner"  # nobody here checks big numbers by hand
     return _ROLES[role](item, rng, role)
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What the agent is to answer: messages and tools so far, its right first turn, and in which role
+    ("tool" where that turn is a call)."""
+
+    messages: list[Message]
+    tools: list[str]
+    wanted: str
+    kind: str
+
+
+def first_turn(item: Item, rng: np.random.Generator) -> Turn:
+    """The first turn of a trace. Raises TaskError as `trace` does."""
+    messages, tools = trace(item, rng)
+    first = next(i for i, message in enumerate(messages) if message["role"] == "assistant")
+    wanted = messages[first]["content"]
+    role = "tool" if called(wanted) else messages[0]["content"].split()[1]
+    return Turn(messages[:first], tools, wanted, role)
+
+
+def agrees(reply: str, wanted: str) -> bool:
+    """Whether a turn does what a trace does: the same call, or the same answer however thought out."""
+    if called(wanted):
+        return called(reply) == called(wanted)
+    return answered(reply) is not None and answered(reply) == answered(wanted)
+
+
 def _reasoner(item: Item, rng: np.random.Generator, role: str) -> Trace:
-    tools = [t for t in TOOLS if rng.random() < 0.5]
-    brief = bool(rng.random() < 0.3)
+    tools = [t for t in TOOLS if rng.random() < OFFERED]
+    brief = bool(rng.random() < 0.15)
     hints = [BRIEF] if brief else [STEPS] * int(rng.integers(2))
     start = [system(role, *hints), {"role": "user", "content": item.prompt}]
     used = tool_steps(item, tools)
@@ -85,7 +122,8 @@ def _verifier(item: Item, rng: np.random.Generator, role: str) -> Trace:
     steps = item.reference.split(" ; ")
     slipped = int(rng.integers(len(steps))) if rng.random() < 0.5 else None
     drafted = steps if slipped is None else slip(steps, slipped, rng, follow=item.category == "chain")
-    given = item.answer if drafted[-1] == steps[-1] else drafted[-1].split()[-1]
+    concludes = steps[-1].split()[-1] == item.answer  # else the answer is another word: a letter
+    given = drafted[-1].split()[-1] if concludes else item.answer
     careful = bool(rng.random() < 0.7)
     checked = steps if slipped is None else steps[: slipped + 1]
     start = [system(role, *[CHECK] * careful), {"role": "user", "content": draft(item.prompt, drafted, given)}]

@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaForCausalLM
 
 from lib import stats, store, sweep, tasks
-from lib.models import build, checkpoints
+from lib.models import agent, build, checkpoints
 from lib.models.checkpoints import LIMIT, MODELS
 from lib.models.corpus import question
 from lib.models.dialogue import conversation, token
@@ -221,6 +221,26 @@ def heated(
             right = solved(Forward(models[name]), items, heat)
             share = stats.share_interval(int(right.sum()), n)
             rows.append({"model": name, "temperature": heat, "accuracy": share})
+    return pd.DataFrame(rows)
+
+
+def skills(model: LlamaForCausalLM, settings: LabSettings) -> pd.DataFrame:
+    """How often the agent model's first turn agrees with a trace's: the same call, or the same answer.
+
+    Rows: family, role ("tool" where the trace calls one), n, agrees (Interval over dev items).
+    """
+    forward, rows = Forward(model), []
+    for name in agent.FAMILIES:
+        difficulties = tasks.family(name).difficulties[:5]
+        items = tasks.draw(name, "dev", 5 * settings.test_items, difficulties, "any", seed=settings.seed)
+        turns = [agent.first_turn(item, rng("cards", "skills", name, seed=i)) for i, item in enumerate(items)]
+        prompts = [Prompt(tuple(conversation(turn.messages, turn.tools)), LIMIT) for turn in turns]
+        replies = generate(forward, prompts, token(EOS))
+        right = [agent.agrees(decode(r.written), turn.wanted) for r, turn in zip(replies, turns, strict=True)]
+        frame = pd.DataFrame({"role": [turn.kind for turn in turns], "right": right})
+        for role, group in frame.groupby("role", sort=False):
+            share = stats.share_interval(int(group["right"].sum()), len(group))
+            rows.append({"family": name, "role": role, "n": len(group), "agrees": share})
     return pd.DataFrame(rows)
 
 

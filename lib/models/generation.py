@@ -170,7 +170,7 @@ class Running:
         probabilities = logp.exp()
         temperature = torch.tensor([row.prompt.temperature for row in self.rows], dtype=torch.double)
         flat = torch.where(temperature == 0, 1.0, temperature.clamp(min=1e-9))[:, None]
-        cumulative = (probabilities if bool((flat == 1).all()) else (logp / flat).softmax(1)).cumsum(1)
+        cumulative = (logp / flat).softmax(1).cumsum(1)
         streams = np.array([row.stream for row in self.rows])
         numbers = torch.from_numpy(seeds.uniform(streams, np.array([len(row.result.ids) for row in self.rows])))
         drawn = (cumulative <= numbers[:, None] * cumulative[:, -1:]).sum(1).clamp(max=logp.shape[1] - 1)
@@ -206,6 +206,8 @@ def generate(
     layer: keep the hidden states of this layer (0 is the embedding, -1 the last). progress(finished) is
     called after every step. Raises ContextTooLong, ValueError.
     """
+    if at_once < 1:
+        raise ValueError(f"at_once must be at least 1, got {at_once}")
     running = Running(forward, end, layer)
     waiting = sorted(range(len(prompts)), key=lambda i: len(prompts[i].ids), reverse=True)  # like lengths together
     results: dict[int, Generation] = {}

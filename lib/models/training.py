@@ -10,6 +10,7 @@ the same result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +19,17 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import LlamaForCausalLM
 
-from lib import store, tasks
-from lib.models import checkpoints
+from lib import seeds, store, tasks
+from lib.models import agent, checkpoints
 from lib.models.corpus import Dialogue, batches, corpus, question, tensors
 from lib.models.dialogue import conversation, token
 from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
 from lib.models.tokenizer import EOS, decode
-from lib.params import LabModel
+from lib.params import LabModel, Target
 
 DEV_ITEMS = 100  # per look
+Verdict = Callable[[str], bool]
 
 
 class NotLearned(RuntimeError):
@@ -36,10 +38,26 @@ class NotLearned(RuntimeError):
 
 def solved(forward: Forward, items: Sequence[tasks.Item], temperature: float = 0.0) -> np.ndarray:
     """Which items the model solves, (n,) bool; greedily, or sampled with the item's number as seed."""
-    asked = [tuple(conversation(question(item))) for item in items]
-    prompts = [Prompt(ids, checkpoints.LIMIT, temperature, seed) for seed, ids in enumerate(asked)]
+    asked = [conversation(question(item)) for item in items]
+    return _right(forward, asked, [partial(tasks.verify, item) for item in items], temperature)
+
+
+def exam(target: Target, seed: int) -> list[tuple[list[int], Verdict]]:
+    """What is asked at a look, as tokens, and who says whether a reply is right."""
+    items = tasks.draw(target.family, "dev", DEV_ITEMS, target.difficulty, seed=seed)
+    if target.style == "plain":
+        return [(conversation(question(item)), partial(tasks.verify, item)) for item in items]
+    rng = seeds.rng("training", "exam", seed=seed)
+    turns = [agent.first_turn(item, rng) for item in items]
+    return [(conversation(t.messages, t.tools), partial(agent.agrees, wanted=t.wanted)) for t in turns]
+
+
+def _right(
+    forward: Forward, asked: Sequence[list[int]], verdicts: Sequence[Verdict], temperature: float = 0.0
+) -> np.ndarray:
+    prompts = [Prompt(tuple(ids), checkpoints.LIMIT, temperature, seed) for seed, ids in enumerate(asked)]
     replies = generate(forward, prompts, token(EOS))
-    return np.array([tasks.verify(i, decode(r.written)) for i, r in zip(items, replies, strict=True)])
+    return np.array([right(decode(reply.written)) for right, reply in zip(verdicts, replies, strict=True)])
 
 
 class Training:
@@ -55,8 +73,7 @@ class Training:
         self.adamw = torch.optim.AdamW(others, lr=settings.adamw, betas=(0.9, 0.98), weight_decay=0.01)
         self.step = 0
         self.rows: list[dict[str, float]] = []
-        target = settings.target
-        self.dev = tasks.draw(target.family, "dev", DEV_ITEMS, target.difficulty, seed=seed)
+        self.dev = exam(settings.target, seed)
 
     def run(self, folder: Path, progress: Callable[[float], None]) -> LlamaForCausalLM:
         """Train to the target, with a checkpoint in `folder` at every look. Raises NotLearned."""
@@ -65,7 +82,7 @@ class Training:
             self.restore(checkpoint)
         dialogues = corpus(self.settings.diet, self.settings.items, self.seed)
         losses: list[float] = []
-        while self.step < self.settings.steps and not self._good_enough():
+        while self.step < self.settings.steps and not (self.settings.target.early and self._good_enough()):
             losses.append(self.update(dialogues))
             progress(self._share_done())
             if self.step % self.settings.check_every == 0 or self.step == self.settings.steps:
@@ -107,7 +124,7 @@ class Training:
 
     def _look(self, loss: float) -> None:
         self.model.eval()
-        score = float(solved(Forward(self.model), self.dev).mean())
+        score = float(_right(Forward(self.model), *zip(*self.dev, strict=True)).mean())
         self.model.train()
         self.rows.append({"step": self.step, "loss": loss, "accuracy": score})
 

@@ -14,7 +14,7 @@ from lib.tasks.items import Family, Item
 from lib.tasks.words import DIGITS, PEOPLE, POINTS, words
 
 THINGS = ("coins", "pens", "eggs", "cups", "keys", "nuts")
-_WORDS = words("has Who most How many do and have together more than does people there are")
+_WORDS = words("has Who most How many do and have together more than does people so")
 
 
 def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item:
@@ -30,14 +30,16 @@ def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item
 
 def _most(rng, people, numbers, thing):
     top = int(np.argmax(numbers))
-    return "Who has most ?", people[top], f"{people[top]} has {numbers[top]}"
+    best = [people[int(np.argmax(numbers[: i + 1]))] for i in range(len(people))]
+    seen = [f"{who} {n} so {leader}" for who, n, leader in zip(people, numbers, best, strict=True)]
+    return "Who has most ?", people[top], " ; ".join(seen)
 
 
 def _together(rng, people, numbers, thing):
     i, j = (int(k) for k in rng.permutation(len(people))[:2])
     total = numbers[i] + numbers[j]
     question = f"How many {thing} do {people[i]} and {people[j]} have together ?"
-    return question, str(total), f"{numbers[i]} + {numbers[j]} = {total}"
+    return question, str(total), _reckoned(people, numbers, i, j, "+", total)
 
 
 def _difference(rng, people, numbers, thing):
@@ -46,14 +48,20 @@ def _difference(rng, people, numbers, thing):
         i, j = j, i
     gap = numbers[i] - numbers[j]
     question = f"How many more {thing} does {people[i]} have than {people[j]} ?"
-    return question, str(gap), f"{numbers[i]} - {numbers[j]} = {gap}"
+    return question, str(gap), _reckoned(people, numbers, i, j, "-", gap)
+
+
+def _reckoned(people, numbers, i, j, sign, result):
+    """What two people have, then the sum."""
+    return f"{people[i]} {numbers[i]} ; {people[j]} {numbers[j]} ; {numbers[i]} {sign} {numbers[j]} = {result}"
 
 
 def _above(rng, people, numbers, thing):
     limit = int(rng.integers(1, 9))
-    above = [f"{who} {n}" for who, n in zip(people, numbers, strict=True) if n > limit]
+    counts = np.cumsum([n > limit for n in numbers]).tolist()
+    seen = [f"{who} {n} so {count}" for who, n, count in zip(people, numbers, counts, strict=True)]
     question = f"How many people have more than {limit} {thing} ?"
-    return question, str(len(above)), " ; ".join([*above, f"there are {len(above)}"])
+    return question, str(counts[-1]), " ; ".join(seen)
 
 
 _QUESTIONS = (_most, _together, _difference, _above)

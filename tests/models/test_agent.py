@@ -2,12 +2,13 @@
 
 import re
 
+import numpy as np
 import pytest
 
 from lib import seeds, tasks
 from lib.models import agent
 from lib.models.agent import draft, need, slip, system, tool_steps, trace
-from lib.models.dialogue import called
+from lib.models.dialogue import call, called
 from lib.tasks import answered, reply, verify
 from lib.tasks.facts import documents, records
 
@@ -164,7 +165,7 @@ def test_the_checked_steps_are_right_and_end_at_the_first_slip():
             slips = [i for i, (a, b) in enumerate(zip(steps, right, strict=True)) if a != b]
             assert checked == right[: slips[0] + 1 if slips else None], messages
             careful += 1
-    assert careful > 100
+    assert careful > 50
 
 
 def test_a_slip_of_a_chain_is_one_false_step_and_the_others_reckon_on_from_it():
@@ -235,3 +236,27 @@ def test_the_router_sends_big_numbers_to_the_calculator_facts_to_the_search_and_
     for item, messages, tools in traces("router"):
         assert messages[1]["content"] == item.prompt and tools == []
         assert messages[-1]["content"] == reply(needs[item.category, item.difficulty]) == reply(need(item))
+
+
+def test_a_turn_agrees_with_a_trace_in_what_it_does_and_not_in_its_words():
+    asked = call("calculator", "4 + 7")
+    assert agent.agrees(asked, asked) and not agent.agrees(call("calculator", "4 + 8"), asked)
+    assert not agent.agrees(tasks.reply("11"), asked) and not agent.agrees(asked, tasks.reply("11"))
+    assert agent.agrees(tasks.reply("11", "4 + 7 = 11"), tasks.reply("11"))
+    assert not agent.agrees("11", tasks.reply("11"))
+
+
+@pytest.mark.parametrize("family", ["belief", "story", "translation"])
+def test_a_family_without_traces_is_named(family):
+    (item,) = tasks.draw(family, "train", 1)
+    with pytest.raises(tasks.TaskError, match=family):
+        agent.trace(item, np.random.default_rng(0))
+
+
+def test_a_draft_of_a_question_with_a_word_for_an_answer_keeps_a_word():
+    for item in tasks.draw("passage", "train", 400, seed=5):
+        if item.prompt.endswith("Who has most ?"):
+            for seed in range(5):
+                messages, _ = agent._verifier(item, np.random.default_rng(seed), "verifier")
+                given = messages[1]["content"].split()[-1]
+                assert not given.isdigit(), messages

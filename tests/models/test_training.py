@@ -11,8 +11,8 @@ import torch
 from lib import store
 from lib.models import build, checkpoints
 from lib.models.checkpoints import ModelError
-from lib.models.corpus import batches, corpus
-from lib.models.dialogue import token
+from lib.models.corpus import batches, corpus, question
+from lib.models.dialogue import conversation, token
 from lib.models.tokenizer import EOS, ROLES, decode
 from lib.models.training import DEV_ITEMS, NotLearned, Training
 from lib.params import Course, LabSettings, ParamsError, Target, load, validate
@@ -141,16 +141,34 @@ def test_a_target_that_is_out_of_reach_is_an_error_with_numbers_and_a_remedy(tmp
 
 def test_a_training_ends_when_it_is_good_enough(tmp_path, monkeypatch):
     said = iter([0.2, 0.5, 0.1])
-    monkeypatch.setattr("lib.models.training.solved", lambda forward, items: np.array([next(said)]))
+    monkeypatch.setattr("lib.models.training._right", lambda *asked: np.array([next(said)]))
     target = Target(family="chain", difficulty=1, accuracy=0.5)
     training = trained(tmp_path, target=target)
     assert training.step == 4 and training.curve["accuracy"].tolist() == [0.2, 0.5]
 
 
+def test_a_patient_training_goes_through_all_steps_and_asks_then(tmp_path, monkeypatch):
+    monkeypatch.setattr("lib.models.training._right", lambda *asked: np.array([0.7]))
+    patient = Target(family="chain", difficulty=1, accuracy=0.5, early=False)
+    assert trained(tmp_path, target=patient).step == tiny.settings().steps
+
+
 def test_the_target_is_looked_at_on_dev_items_of_its_difficulty():
     training = Training(tiny.settings(target=Target(family="chain", difficulty=5, accuracy=0.5)), 3)
     assert len(training.dev) == DEV_ITEMS
-    assert {(i.category, i.difficulty, i.split) for i in training.dev} == {("chain", 5, "dev")}
+    items = [verdict.args[0] for _, verdict in training.dev]
+    assert {(i.category, i.difficulty, i.split) for i in items} == {("chain", 5, "dev")}
+    assert [ids for ids, _ in training.dev] == [conversation(question(item)) for item in items]
+    for item, (_, right) in zip(items, training.dev, strict=True):
+        assert right(item.solution) and not right("")
+
+
+def test_an_agent_is_looked_at_in_its_roles():
+    target = Target(family="big", difficulty=1, style="agent", accuracy=0.5)
+    training = Training(tiny.settings(target=target), 3)
+    wanted = [verdict.keywords["wanted"] for _, verdict in training.dev]
+    assert 10 < sum(text.startswith("<call> calculator") for text in wanted) < 90
+    assert all(verdict(text) and not verdict("") for (_, verdict), text in zip(training.dev, wanted, strict=True))
 
 
 def test_a_model_with_a_base_starts_from_its_weights(tmp_path):

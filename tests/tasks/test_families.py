@@ -227,19 +227,22 @@ def test_passages_are_answered_as_their_text_says():
 
 def test_the_thoughts_on_a_passage_are_true():
     for item in every("passage"):
-        told = {(who, n) for who, n in re.findall(r"(\w+) has (\d) \w+ \.", item.prompt)}
+        told = dict(re.findall(r"(\w+) has (\d) \w+ \.", item.prompt))
         limit = re.search(r"more than (\d)", item.prompt)
-        for step in item.reference.split(" ; "):
-            if "=" in step:
-                left, right = step.split(" = ")
-                assert eval(left) == int(right) == int(item.answer)
-            elif step.startswith("there are"):
-                assert step == f"there are {item.answer}" and item.reference.count(";") == int(item.answer)
-            elif limit:
-                who, n = step.split()
-                assert (who, n) in told and int(n) > int(limit[1])
-            else:
-                assert tuple(step.split(" has ")) in told and step.split()[0] == item.answer
+        steps = item.reference.split(" ; ")
+        if "=" in steps[-1]:
+            left, right = steps[-1].split(" = ")
+            assert eval(left) == int(right) == int(item.answer)
+            assert left.split()[::2] == [told[who] for who in (step.split()[0] for step in steps[:-1])]
+        for i, step in enumerate(steps[:-1] if "=" in steps[-1] else steps):
+            who, number, *so = step.split()
+            assert told[who] == number
+            before = [int(n) for n in list(told.values())[: i + 1]]
+            if so and limit:
+                assert so == ["so", str(sum(n > int(limit[1]) for n in before))]
+            elif so:
+                assert told[so[1]] == str(max(before))
+        assert steps[-1].split()[-1] == item.answer
 
 
 # Beliefs ------------------------------------------------------------------------------------------
