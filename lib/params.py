@@ -263,7 +263,8 @@ class LabModel(_Section):
     """One lab model: its size, what it is taught, how, and until when.
 
     base: a model of the same size to start from; items: dialogues in the corpus; steps: updates at the
-    most, the learning rates fall to 0 over them; muon: learning rate of the matrices, adamw: of
+    most, the learning rates fall to 0 over them; attempts: trainings, each with another seed, until one
+    meets the target; muon: learning rate of the matrices, adamw: of
     embeddings and norms.
     """
 
@@ -279,6 +280,7 @@ class LabModel(_Section):
     adamw: Positive
     warmup: Count
     check_every: Count
+    attempts: Annotated[int, Field(ge=1, le=10)]
     window: Annotated[int, Field(ge=64)]
     target: Target
     diet: Annotated[list[Course], Field(min_length=1)]

@@ -7,6 +7,7 @@ for it. Working files live under `data/runs/models`, finished models in `data/mo
 from __future__ import annotations
 
 import shutil
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from lib import params as parameters
 from lib import store, sweep
 from lib.models import checkpoints
 from lib.models.checkpoints import MODELS
-from lib.models.training import Training
+from lib.models.training import NotLearned, Training
 from lib.params import ROOT, LabModel, LabSettings
 
 RUNS = ROOT / "data/runs/models"
@@ -28,11 +29,12 @@ _SOURCES = ("lib/tasks", "lib/seeds.py", *(f"lib/models/{name}.py" for name in _
 
 @dataclass(frozen=True)
 class Lab:
-    """Folders of the trained models by name, their learning curves, and the seconds that they took."""
+    """By name the folders of the trained models, the seconds and the attempts that they took; and their curves."""
 
     folders: dict[str, Path]
     curves: pd.DataFrame
     seconds: dict[str, float]
+    attempts: dict[str, int]
 
 
 def cell(settings: LabSettings, name: str) -> sweep.Cell:
@@ -47,16 +49,31 @@ def cell(settings: LabSettings, name: str) -> sweep.Cell:
 
 
 def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
-    """Train one model; leaves it in `folder`, and its curve, which grows while it learns."""
+    """Train one model; leaves it in `folder`, and its curve, which grows while it learns.
+
+    The transition is sharp and depends on the seed: a training that misses its target is tried again with
+    another seed. Raises NotLearned if none of the attempts meets it.
+    """
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     settings = parameters.validate(cell.settings["model"], LabModel)
     start = None
     if settings.base:
         start = checkpoints.load(folder.parent / f"{settings.base}-{cell.settings['base']}" / "model")
-    training = Training(settings, cell.settings["seed"], start)
-    checkpoints.save(training.run(folder, progress), folder / "model")
-    return {"updates": training.step}
+    for attempt in range(settings.attempts):
+        missed = folder / f"missed-{attempt}.json"
+        if missed.exists():  # by a run that was killed later
+            continue
+        training = Training(settings, cell.settings["seed"] + 1_000 * attempt, deepcopy(start))
+        try:
+            checkpoints.save(training.run(folder, progress), folder / "model")
+            return {"updates": training.step, "attempt": attempt + 1}
+        except NotLearned as error:
+            (folder / "checkpoint.safetensors").unlink(missing_ok=True)
+            store.write_json(missed, str(error))
+            if attempt + 1 == settings.attempts:
+                raise
+    raise NotLearned(f"{cell.name}: {store.read_json(missed)}")
 
 
 def build(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = RUNS) -> Lab:
@@ -71,7 +88,8 @@ def build(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = RU
     for name, one in cells.items():
         shutil.rmtree(folders[name], ignore_errors=True)
         shutil.copytree(one.folder(runs) / "model", folders[name])
-    return Lab(folders, curves(settings, runs), {name: receipt["seconds"] for name, receipt in receipts.items()})
+    seconds = {name: receipt["seconds"] for name, receipt in receipts.items()}
+    return Lab(folders, curves(settings, runs), seconds, {n: r["result"]["attempt"] for n, r in receipts.items()})
 
 
 def curves(settings: LabSettings, runs: str | Path = RUNS) -> pd.DataFrame:

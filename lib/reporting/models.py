@@ -16,6 +16,7 @@ from IPython.display import display
 from matplotlib.figure import Figure
 
 from lib import tasks
+from lib.models.build import Lab
 from lib.models.cards import Measured, Price, accuracies
 from lib.models.generation import Generation
 from lib.models.tokenizer import tokenizer
@@ -40,14 +41,15 @@ def family_table(seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def sizes(parameters: dict[str, int], prices: dict[str, Price], curves: pd.DataFrame) -> pd.DataFrame:
-    """Parameters, updates until the target, operations and price per token, of every model."""
-    updates = curves.groupby("model")["step"].max()
+def sizes(parameters: dict[str, int], prices: dict[str, Price], trained: Lab) -> pd.DataFrame:
+    """Parameters, attempts and updates until the target, operations and price per token, of every model."""
+    updates = trained.curves.groupby("model")["step"].max()
     return pd.DataFrame(
         [
             {
                 "model": name,
                 "parameters": parameters[name],
+                "attempts": trained.attempts[name],
                 "updates": int(updates[name]),
                 "operations/token": round(price.flops),
                 "$/1,000 tokens": price.dollars * 1000,

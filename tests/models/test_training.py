@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from lib import store
+from lib import store, sweep
 from lib.models import build, checkpoints
 from lib.models.checkpoints import ModelError
 from lib.models.corpus import batches, corpus, question
@@ -433,3 +433,27 @@ def test_a_base_that_cannot_be_is_named(models, said):
     with pytest.raises(ValueError, match=said) as caught:
         lab(**models)
     assert isinstance(caught.value, ParamsError)
+
+
+def test_a_training_that_misses_its_target_is_tried_again_with_another_seed(tmp_path, monkeypatch):
+    said = iter([0.1, 0.2, 0.3, 0.9])
+    monkeypatch.setattr("lib.models.training._right", lambda *asked: np.array([next(said)]))
+    target = Target(family="chain", difficulty=1, accuracy=0.5)
+    settings = tiny.settings(target=target, attempts=2)  # three looks each
+    held = {"model": settings.model_dump(), "seed": 5}
+    result = build.train_cell(sweep.Cell("m", held), tmp_path, ignore)
+    assert result == {"updates": 2, "attempt": 2} and (tmp_path / "missed-0.json").exists()
+    monkeypatch.setattr("lib.models.training._right", lambda *asked: np.array([0.9]))
+    again = trained(tmp_path / "again", seed=1005, target=target)
+    weights = checkpoints.load(tmp_path / "model").state_dict()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in again.model.state_dict().items())
+
+
+def test_when_every_attempt_misses_the_last_excuse_is_raised(tmp_path, monkeypatch):
+    monkeypatch.setattr("lib.models.training._right", lambda *asked: np.array([0.1]))
+    settings = tiny.settings(target=Target(family="chain", difficulty=1, accuracy=0.5), attempts=2)
+    cell = sweep.Cell("m", {"model": settings.model_dump(), "seed": 5})
+    for _ in range(2):  # the second time nothing is trained again
+        with pytest.raises(NotLearned, match="10%"):
+            build.train_cell(cell, tmp_path, ignore)
+    assert len(list(tmp_path.glob("missed-*.json"))) == 2

@@ -17,7 +17,8 @@ def settings(**changes) -> LabModel:
     """A model that trains in a second."""
     base = {
         "hidden": 32, "layers": 2, "heads": 2, "intermediate": 32, "items": 200, "steps": 6, "batch": 16,
-        "muon": 0.01, "adamw": 3e-3, "warmup": 2, "check_every": 2, "window": WINDOW, "target": TARGET, "diet": DIET,
+        "muon": 0.01, "adamw": 3e-3, "warmup": 2, "check_every": 2, "attempts": 1,
+        "window": WINDOW, "target": TARGET, "diet": DIET,
     }  # fmt: skip
     return LabModel(**base | changes)
 
