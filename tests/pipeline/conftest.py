@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv", ".lock", "__pycache__", ".ipynb_checkpoints", ".*_cache", ".hypothesis"
 )
-MADE = ("data/notebooks", "data/zoo", "data/settings.json", "reports")
+MADE = ("data/notebooks", "data/models", "data/zoo", "data/settings.json", "reports")
 WALL_TIME = ("reports/timings", "reports/failed")  # two runs differ here, and may
 INHERITED = ("PROFILE", "MAKE", "MFLAGS", "DVC_", "GIT_", "PYTEST", "BENCH_", "PYTHONPATH", "VIRTUAL_ENV")
 
