@@ -176,29 +176,28 @@ class ModelSettings(_Section):
         return self
 
 
-def merge_common(value: Any) -> Any:
-    """A section whose `common` settings are merged into each of its `models`."""
-    if not isinstance(value, dict) or "common" not in value:
-        return value
-    common, models = value["common"], value.get("models")
-    if not isinstance(common, dict) or not isinstance(models, dict):
-        raise ValueError("common and models must be mappings")
-    rest = {name: part for name, part in value.items() if name != "common"}
-    filled = {name: {**common, **part} if isinstance(part, dict) else part for name, part in models.items()}
-    return rest | {"models": filled}
-
-
-class LLMSettings(_Section):
-    """The language models and what they may cost; `common` in the file is merged into each model."""
-
-    cassette: Literal["off", "record", "replay"]
-    max_dollars: NotNegative
-    models: dict[str, ModelSettings]
+class _Models(_Section):
+    """A section with `models`; `common` in the file is merged into each of them."""
 
     @model_validator(mode="before")
     @classmethod
     def _merge(cls, value: Any) -> Any:
-        return merge_common(value)
+        if not isinstance(value, dict) or "common" not in value:
+            return value
+        common, models = value["common"], value.get("models")
+        if not isinstance(common, dict) or not isinstance(models, dict):
+            raise ValueError("common and models must be mappings")
+        rest = {name: part for name, part in value.items() if name != "common"}
+        filled = {name: {**common, **part} if isinstance(part, dict) else part for name, part in models.items()}
+        return rest | {"models": filled}
+
+
+class LLMSettings(_Models):
+    """The language models and what they may cost."""
+
+    cassette: Literal["off", "record", "replay"]
+    max_dollars: NotNegative
+    models: dict[str, ModelSettings]
 
 
 class BanditSettings(_Section):
@@ -264,8 +263,7 @@ class LabModel(_Section):
 
     base: a model of the same size to start from; items: dialogues in the corpus; steps: updates at the
     most, the learning rates fall to 0 over them; attempts: trainings, each with another seed, until one
-    meets the target; muon: learning rate of the matrices, adamw: of
-    embeddings and norms.
+    meets the target; muon: learning rate of the matrices, adamw: of embeddings and norms.
     """
 
     base: str | None = None
@@ -292,8 +290,8 @@ class LabModel(_Section):
         return self
 
 
-class LabSettings(_Section):
-    """The lab models; `common` in the file is merged into each of `models`."""
+class LabSettings(_Models):
+    """The lab models: how they are made, measured and priced."""
 
     seed: Annotated[int, Field(ge=0)]
     jobs: Count | None
@@ -303,11 +301,6 @@ class LabSettings(_Section):
     flops_per_second: Positive
     seconds_per_token: NotNegative
     models: dict[str, LabModel]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _merge(cls, value: Any) -> Any:
-        return merge_common(value)
 
     @model_validator(mode="after")
     def _bases(self):

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -23,9 +23,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from lib.models import dialogue
 from lib.models.batching import AT_ONCE, WAITING, Batcher, Token
-from lib.models.forward import ROWS, Forward
+from lib.models.forward import Forward
 from lib.models.generation import ContextTooLong, Generation, Prompt, check
-from lib.models.tokenizer import BOS, EOS, encode, tokenizer
+from lib.models.tokenizer import BOS, EOS, decode, encode, pieces, tokenizer
 
 MOST_CHOICES, MOST_STOPS, MOST_TEXTS = 8, 4, 2048
 _TEXTS_AT_ONCE = 32  # embeddings between two steps of generation
@@ -273,19 +273,6 @@ def validated(body: Any, shape: type[Shape]) -> Shape:
 # Text and tokens ----------------------------------------------------------------------------------
 
 
-@cache
-def _pieces() -> list[str]:
-    """What each token adds to a text: special ones nothing."""
-    special = set(tokenizer().all_special_tokens)
-    return ["" if piece in special else piece for piece in tokenizer().convert_ids_to_tokens(range(len(tokenizer())))]
-
-
-def text_of(ids: Sequence[int]) -> str:
-    """What `decode` makes of tokens, in a tenth of the time."""
-    pieces = _pieces()
-    return "".join([pieces[i] for i in ids]).removeprefix(" ")
-
-
 def found(text: str, stops: Sequence[str]) -> int | None:
     """Where the first of the stop strings begins; None if there is none."""
     return min((at for at in (text.find(stop) for stop in stops) if at >= 0), default=None)
@@ -326,7 +313,7 @@ class Reply:
         self.id = f"chatcmpl-{request.digest[:24]}"
         prompts = self._prompts()
         self.tokens_in = len(prompts[0].ids)
-        until = (lambda ids: found(text_of(ids), self.stops) is not None) if self.stops else None
+        until = (lambda ids: found(decode(ids), self.stops) is not None) if self.stops else None
         self.ticket = batcher.submit(prompts, until, each=self.stream)
 
     def cancel(self) -> None:
@@ -355,7 +342,7 @@ class Reply:
 
     def text(self, ids: Sequence[int]) -> str:
         """The text of a finished choice, tool call included, stop string not."""
-        text = text_of(ids)
+        text = decode(ids)
         return text[: found(text, self.stops)]
 
     def message(self, index: int, text: str) -> dict[str, Any]:
@@ -372,9 +359,9 @@ class Reply:
 
     def logprobs(self, generation: Generation, length: int) -> list[dict[str, Any]]:
         """Of the tokens that begin within the first `length` characters of the text."""
-        pieces, entries, at = _pieces(), [], 0
+        told, entries, at = pieces(), [], 0
         for token, logprob in zip(generation.ids, generation.logprobs, strict=True):
-            piece = pieces[token] if at else pieces[token].removeprefix(" ")
+            piece = told[token] if at else told[token].removeprefix(" ")
             if at >= length:
                 break
             at += len(piece)
@@ -424,7 +411,7 @@ class _Streamed:
         self.so_far.logprobs.append(token.logprob)
         if token.finish:
             return self._end(token.finish)
-        text = settled(text_of(self.so_far.ids), self.marks)
+        text = settled(decode(self.so_far.ids), self.marks)
         text = text.rstrip() if self.reply.tools else text
         return [self.chunk(self._more(text), text)] if len(text) > self.shown else []
 
@@ -483,8 +470,7 @@ def _usage(tokens_in: int, tokens_out: int | None = None) -> dict[str, int]:
 @torch.inference_mode()
 def embeddings(forward: Forward, texts: Sequence[Sequence[int]]) -> np.ndarray:
     """The last layer's state at each text's last token, (n, d) float32 of length 1."""
-    rows = [*texts, *[texts[0]] * (ROWS - len(texts))]
-    states = forward.read(rows, forward.start(len(rows), max(map(len, rows))))[-1][: len(texts)].double()
+    states = forward.last(texts)[-1].double()
     return (states / states.norm(dim=1, keepdim=True)).float().numpy()
 
 

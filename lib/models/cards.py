@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from lib.models.dialogue import conversation, token
 from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
 from lib.models.tokenizer import EOS, decode
-from lib.models.training import solved
+from lib.models.training import right, solved
 from lib.params import ROOT, LabSettings
 from lib.seeds import rng
 from lib.stats import Interval
@@ -218,8 +219,7 @@ def heated(
     for name, operations in difficulty.items():
         items = tasks.draw("chain", "test", n, operations, seed=2)
         for heat in heats:
-            right = solved(Forward(models[name]), items, heat)
-            share = stats.share_interval(int(right.sum()), n)
+            share = stats.share_interval(int(solved(Forward(models[name]), items, heat).sum()), n)
             rows.append({"model": name, "temperature": heat, "accuracy": share})
     return pd.DataFrame(rows)
 
@@ -234,10 +234,9 @@ def skills(model: LlamaForCausalLM, settings: LabSettings) -> pd.DataFrame:
         difficulties = tasks.family(name).difficulties[:5]
         items = tasks.draw(name, "dev", 5 * settings.test_items, difficulties, "any", seed=settings.seed)
         turns = [agent.first_turn(item, rng("cards", "skills", name, seed=i)) for i, item in enumerate(items)]
-        prompts = [Prompt(tuple(conversation(turn.messages, turn.tools)), LIMIT) for turn in turns]
-        replies = generate(forward, prompts, token(EOS))
-        right = [agent.agrees(decode(r.written), turn.wanted) for r, turn in zip(replies, turns, strict=True)]
-        frame = pd.DataFrame({"role": [turn.kind for turn in turns], "right": right})
+        asked = [conversation(turn.messages, turn.tools) for turn in turns]
+        agrees = right(forward, asked, [partial(agent.agrees, wanted=turn.wanted) for turn in turns])
+        frame = pd.DataFrame({"role": [turn.kind for turn in turns], "right": agrees})
         for role, group in frame.groupby("role", sort=False):
             share = stats.share_interval(int(group["right"].sum()), len(group))
             rows.append({"family": name, "role": role, "n": len(group), "agrees": share})

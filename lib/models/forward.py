@@ -128,6 +128,12 @@ class Forward:
         cache.lengths = lengths
         return last
 
+    def last(self, prompts: Sequence[Sequence[int]], layers: bool = False) -> list[torch.Tensor]:
+        """The states at each prompt's last token as `read` gives them, for any number of prompts; keeps no cache."""
+        filled = [*prompts, *[prompts[0]] * (ROWS - len(prompts))]
+        states = self.read(filled, self.start(len(filled), max(map(len, filled))), layers)
+        return [state[: len(prompts)] for state in states]
+
     def __call__(self, ids: torch.Tensor, cache: Cache, layers: bool = False) -> list[torch.Tensor]:
         """Hidden states of each row's next tokens, ids (B, T) with B >= ROWS; writes them into the cache.
 

@@ -17,7 +17,7 @@ from transformers import LlamaForCausalLM
 from lib import stats, tasks
 from lib.models.corpus import question
 from lib.models.dialogue import conversation
-from lib.models.forward import ROWS, Forward
+from lib.models.forward import Forward
 
 RIDGE = 1.0  # penalty on standardised states (decision; not tuned)
 
@@ -31,10 +31,8 @@ def states(model: LlamaForCausalLM, items: Sequence[tasks.Item], at_once: int = 
     out = np.zeros((forward.depth + 1, len(items), forward.embedding.shape[1]), np.float32)
     for begin in range(0, len(order), at_once):
         part = order[begin : begin + at_once]
-        block = [prompts[i] for i in part] + [prompts[part[0]]] * max(0, ROWS - len(part))
-        cache = forward.start(len(block), max(len(p) for p in block))
-        for layer, state in enumerate(forward.read(block, cache, layers=True)):
-            out[layer, part] = state[: len(part)].numpy()
+        for layer, state in enumerate(forward.last([prompts[i] for i in part], layers=True)):
+            out[layer, part] = state.numpy()
     return out
 
 

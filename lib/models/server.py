@@ -33,6 +33,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from lib.models import checkpoints
 from lib.models.answering import Answering, Model, Refused, Reply
 from lib.models.batching import AT_ONCE, WAITING, Busy, Closed, Failed, Left
 
@@ -327,15 +328,10 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """The command line of the server."""
     options, key = _options(arguments), os.environ.get(KEY_VARIABLE, "").strip()
-    from lib.models.checkpoints import load_all
-
     try:
-        models = load_all(options.models)
+        models = checkpoints.load_all(options.models)
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
-    if not models:
-        print(f"error: there are no models in {options.models}; run `make repro`", file=sys.stderr)
         return 1
     torch.set_num_threads(options.threads)
     if not key and not _loopback(options.host):

@@ -39,7 +39,7 @@ class NotLearned(RuntimeError):
 def solved(forward: Forward, items: Sequence[tasks.Item], temperature: float = 0.0) -> np.ndarray:
     """Which items the model solves, (n,) bool; greedily, or sampled with the item's number as seed."""
     asked = [conversation(question(item)) for item in items]
-    return _right(forward, asked, [partial(tasks.verify, item) for item in items], temperature)
+    return right(forward, asked, [partial(tasks.verify, item) for item in items], temperature)
 
 
 def exam(target: Target, seed: int) -> list[tuple[list[int], Verdict]]:
@@ -52,12 +52,13 @@ def exam(target: Target, seed: int) -> list[tuple[list[int], Verdict]]:
     return [(conversation(t.messages, t.tools), partial(agent.agrees, wanted=t.wanted)) for t in turns]
 
 
-def _right(
+def right(
     forward: Forward, asked: Sequence[list[int]], verdicts: Sequence[Verdict], temperature: float = 0.0
 ) -> np.ndarray:
+    """Which replies to conversations (tokens) their verdicts accept, (n,) bool."""
     prompts = [Prompt(tuple(ids), checkpoints.LIMIT, temperature, seed) for seed, ids in enumerate(asked)]
     replies = generate(forward, prompts, token(EOS))
-    return np.array([right(decode(reply.written)) for right, reply in zip(verdicts, replies, strict=True)])
+    return np.array([verdict(decode(reply.written)) for verdict, reply in zip(verdicts, replies, strict=True)])
 
 
 class Training:
@@ -124,7 +125,7 @@ class Training:
 
     def _look(self, loss: float) -> None:
         self.model.eval()
-        score = float(_right(Forward(self.model), *zip(*self.dev, strict=True)).mean())
+        score = float(right(Forward(self.model), *zip(*self.dev, strict=True)).mean())
         self.model.train()
         self.rows.append({"step": self.step, "loss": loss, "accuracy": score})
 

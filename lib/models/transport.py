@@ -16,7 +16,9 @@ _WAITING = 2**16  # callers in this process have limits of their own
 
 
 class LabTransport(httpx2.ASGITransport):
-    """The server's application, called directly. Serves any number of event loops, one after another or at once.
+    """The server's application, called directly by an `httpx2.AsyncClient`, and so by `lib.llm.Client`.
+
+    Serves any number of event loops, one after another or at once.
 
     A client that closes it closes nothing: the next one may be on another event loop. `close` ends the workers.
     """
@@ -29,11 +31,6 @@ class LabTransport(httpx2.ASGITransport):
         """End the workers. Without it they end with the process."""
         for batcher in self.application.state.answering.batchers.values():
             batcher.close()
-
-
-def lab_transport(models: Mapping[str, Model]) -> LabTransport:
-    """A transport for `httpx2.AsyncClient`, and so for `lib.llm.Client`, that asks these models."""
-    return LabTransport(models)
 
 
 def lab(settings: LLMSettings, root: str | Path = checkpoints.MODELS) -> tuple[LLMSettings, dict[str, LabTransport]]:
@@ -51,7 +48,7 @@ def lab(settings: LLMSettings, root: str | Path = checkpoints.MODELS) -> tuple[L
                     f"llm.models.{name}: there is no {wanted!r} in {root}; it has {sorted(models)}"
                 )
             filled[name] = about.model_copy(update=_prices(models[wanted], about.price_in, about.price_out))
-    return settings.model_copy(update={"models": settings.models | filled}), {"lab": lab_transport(models)}
+    return settings.model_copy(update={"models": settings.models | filled}), {"lab": LabTransport(models)}
 
 
 def _prices(model: Model, price_in: float | None, price_out: float | None) -> dict[str, float]:

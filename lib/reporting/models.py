@@ -6,13 +6,14 @@ Every title and alt text is made from the numbers that it is about.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 
 import numpy as np
 import pandas as pd
 from IPython.display import display
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib import tasks
@@ -34,9 +35,7 @@ def family_table(seed: int = 0) -> pd.DataFrame:
     rows = []
     for name, family in tasks.FAMILIES.items():
         for skin in family.skins:
-            item = tasks.draw(name, "train", 1, family.difficulties[min(1, len(family.difficulties) - 1)], skin, seed)[
-                0
-            ]
+            (item,) = tasks.draw(name, "train", 1, family.difficulties[1], skin, seed)
             rows.append({"family": name, "skin": skin, "prompt": item.prompt, "solution": item.solution})
     return pd.DataFrame(rows)
 
@@ -155,18 +154,21 @@ def ladder(answers: pd.DataFrame, skin: str = "plain") -> Figure:
         axes = figure.subplots()
         for shift, name in zip((-0.09, 0, 0.09, 0.15), (*EXPERTS, CONTROL), strict=True):
             rows = table[table["model"] == name]
-            points = [i.value for i in rows["accuracy"]]
-            spread = [[i.value - i.lo for i in rows["accuracy"]], [i.hi - i.value for i in rows["accuracy"]]]
-            style = {"color": figures.colour(name), "marker": figures.marker(name), "label": name}
-            style["linestyle"] = "--" if name == CONTROL else "-"
-            axes.errorbar(
-                rows["difficulty"] + shift, points, np.maximum(spread, 0), capsize=2, lw=1.7, elinewidth=1, **style
-            )
+            style = {"linestyle": "--" if name == CONTROL else "-", "lw": 1.7, "elinewidth": 1}
+            _line(axes, rows["difficulty"] + shift, rows["accuracy"], name, **style)
         guess = constant(answers, skin)
         axes.plot(guess.index, guess.to_numpy(), ":", color=figures.GREY)
         axes.set(xlabel="operations in the chain", ylabel="accuracy", ylim=(-0.02, 1.04))
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     return figure
+
+
+def _line(axes: Axes, x: pd.Series, found: Iterable[Interval], name: str, **style) -> None:
+    """A model's accuracies as a line with their intervals, in its colour and with its marker."""
+    values = np.array([[i.value, i.lo, i.hi] for i in found])
+    spread = np.maximum([values[:, 0] - values[:, 1], values[:, 2] - values[:, 0]], 0)
+    own = {"color": figures.colour(name), "marker": figures.marker(name), "label": name, "capsize": 2}
+    axes.errorbar(x, values[:, 0], spread, **own | style)
 
 
 def _chain(answers: pd.DataFrame, skin: str) -> pd.DataFrame:
@@ -336,9 +338,7 @@ def probes(trained: pd.DataFrame, untrained: pd.DataFrame, model: str) -> Figure
         for axes, what in zip(figures.tiles(figure, len(whats), sharex=True, sharey=True), whats, strict=True):
             for rows, shade in ((untrained, figures.FAINT), (trained, figures.colour(model))):
                 part = rows[rows["what"] == what]
-                values = np.array([[i.value, i.lo, i.hi] for i in part["accuracy"]])
-                spread = np.maximum([values[:, 0] - values[:, 1], values[:, 2] - values[:, 0]], 0)
-                axes.errorbar(part["layer"], values[:, 0], spread, color=shade, marker="o", ms=4, capsize=2)
+                _line(axes, part["layer"], part["accuracy"], model, color=shade, marker="o", ms=4)
             axes.axhline(part["constant"].iloc[0], linestyle=":", color=figures.GREY)
             axes.set_title("category" if what == "category" else f"difficulty of {what}")
             axes.set(xlabel="layer (0: embedding)", ylabel="accuracy", ylim=(0, 1.05))
@@ -400,10 +400,7 @@ def temperatures(table: pd.DataFrame, shown: Sequence[float]) -> Figure:
         figure = figures.sheet(temperature_claim(table), figures.WIDTH, 3.6, note)
         axes = figure.subplots()
         for name, rows in table.groupby("model", sort=False):
-            values = np.array([[i.value, i.lo, i.hi] for i in rows["accuracy"]])
-            spread = np.maximum([values[:, 0] - values[:, 1], values[:, 2] - values[:, 0]], 0)
-            style = {"color": figures.colour(name), "marker": figures.marker(name), "label": name}
-            axes.errorbar(rows["temperature"], values[:, 0], spread, capsize=2, **style)
+            _line(axes, rows["temperature"], rows["accuracy"], name)
         for temperature in shown:
             axes.axvline(temperature, color=figures.FAINT, zorder=0)
         axes.set(xlabel="temperature", ylabel="accuracy", ylim=(-0.02, 1.04))

@@ -21,12 +21,7 @@ BATCH, LIMIT, ROUNDS, ALONE = 64, 96, 3, 4  # ALONE: sequences that are really p
 LARGE = {"hidden": 128, "layers": 3, "heads": 4, "intermediate": 320, "window": 512}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def large():

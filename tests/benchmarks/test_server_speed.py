@@ -10,7 +10,6 @@ import time
 
 import httpx2
 import pytest
-import torch
 
 from lib.models.dialogue import conversation, token
 from lib.models.generation import Prompt, generate
@@ -24,12 +23,7 @@ ROUNDS, REPLIES, CONCURRENCY = 8, 30, 64
 ASKED = {"model": "lab-nano", "messages": [{"role": "user", "content": "the red key is in the box"}], "max_tokens": 16}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,13 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lib.models.answering import _WORDS, Answering, Model, Refused, found, settled, text_of
+from lib.models.answering import _WORDS, Answering, Model, Refused, found, settled
 from lib.models.dialogue import conversation, token
 from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
-from lib.models.tokenizer import BOS, EOS, decode, encode, tokenizer
-from tests.models.conftest import CALLING, network, parrot
+from lib.models.tokenizer import BOS, EOS, decode, encode
+from tests.models import tiny
+from tests.models.conftest import CALLING, parrot
 
 ASKED = {"model": "lab-nano", "messages": [{"role": "user", "content": "the red key"}], "max_tokens": 12}
 CALCULATOR = {
@@ -105,7 +106,7 @@ def test_equal_requests_are_equal_replies_however_they_are_spelled(answering):
 
 def test_the_id_and_the_fingerprint_say_what_a_reply_depends_on(models):
     assert models["lab-nano"].fingerprint != models["lab-mini"].fingerprint
-    assert Model("again", Forward(network(0))).fingerprint == models["lab-nano"].fingerprint
+    assert Model("again", Forward(tiny.model(0))).fingerprint == models["lab-nano"].fingerprint
 
 
 def test_several_choices_have_the_seeds_that_follow(answering):
@@ -181,11 +182,6 @@ def test_what_is_shown_of_an_unfinished_text_is_never_taken_back(text, stops):
         assert after.startswith(before)
     first = next((n for n in range(len(text) + 1) if found(text[:n], stops) is not None), len(text))
     assert all(end.startswith(part) for part in shown[: first + 1])
-
-
-@given(st.lists(st.integers(0, len(tokenizer()) - 1), max_size=30))
-def test_text_of_is_decode(ids):
-    assert text_of(ids) == decode(ids)
 
 
 @given(st.text(max_size=60) | st.text(" <>/-abcAB01!\n", max_size=60))
@@ -330,7 +326,7 @@ def test_many_short_messages_are_too_long_as_well(answering):
 def test_an_embedding_is_the_state_at_the_last_token(answering):
     with torch.inference_mode():
         ids = torch.tensor([[token(BOS), *encode("the red key")]])
-        state = network(0).model(ids).last_hidden_state[0, -1]
+        state = tiny.model(0).model(ids).last_hidden_state[0, -1]
     (entry,) = embedded(answering, input="the red key")["data"]
     assert np.allclose(entry["embedding"], state / state.norm(), atol=1e-5)
     assert np.linalg.norm(entry["embedding"]) == pytest.approx(1)

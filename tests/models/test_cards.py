@@ -17,14 +17,6 @@ SETTINGS = params.load("smoke").lab
 TINY = SETTINGS.models["lab-nano"]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     """Two models of the smoke profile, trained for a moment and measured."""

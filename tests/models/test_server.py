@@ -1,6 +1,6 @@
 """The server as its clients see it: a process of its own on loopback, asked by the official client and by curl.
 
-And the same without a socket: what `lab_transport` answers are the same bytes.
+And the same without a socket: what `LabTransport` answers are the same bytes.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from lib.models.dialogue import conversation, token
 from lib.models.generation import Prompt, generate
 from lib.models.server import KEY_VARIABLE, MOST_BYTES, app
 from lib.models.tokenizer import EOS, decode
-from lib.models.transport import lab_transport
+from lib.models.transport import LabTransport
 from tests.llm import server as scripted
 from tests.llm.server import certificate, key
 from tests.models.test_answering import ASKED, CALCULATOR, CALLER, WRONG, put_together
@@ -369,12 +369,7 @@ def test_the_key_comes_from_the_environment_and_is_never_shown(models, monkeypat
 
 
 def load(monkeypatch, models) -> None:
-    from lib.models import checkpoints
-
-    def load_all(folder):
-        return models if "data" in str(folder) else {}
-
-    monkeypatch.setattr(checkpoints, "load_all", load_all, raising=False)
+    monkeypatch.setattr(server.checkpoints, "load_all", lambda folder: models)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org"])
@@ -387,8 +382,7 @@ def test_a_server_that_others_can_reach_warns_without_a_key(models, monkeypatch,
     assert capsys.readouterr().err == ""
 
 
-def test_without_models_it_says_what_to_do(models, monkeypatch, capsys, tmp_path):
-    load(monkeypatch, models)
+def test_without_models_it_says_what_to_do(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(server, "serve", lambda *a: pytest.fail("served nothing"))
     assert server.main(["--models", str(tmp_path)]) == 1
     assert "make repro" in capsys.readouterr().err
@@ -466,7 +460,7 @@ PLACES = {
 
 
 def test_in_process_are_the_same_bytes_as_over_http(served, models):
-    transport = lab_transport(models)
+    transport = LabTransport(models)
 
     async def inside(path: str, content: bytes):
         async with httpx2.AsyncClient(transport=transport, base_url="http://in-process") as client:
@@ -481,7 +475,7 @@ def test_in_process_are_the_same_bytes_as_over_http(served, models):
 
 
 def test_our_client_asks_in_process_from_one_event_loop_after_another(models):
-    transport = lab_transport(models)
+    transport = LabTransport(models)
     about = {"backend": "lab", "model": "lab-nano", "temperature": 1.0, "max_tokens": 100, "concurrency": 64}
     given = scripted.settings(models={"own": scripted.settings().models["mine"].model_dump() | about})
 
@@ -537,7 +531,7 @@ _EMBED = st.fixed_dictionaries(
 
 @pytest.fixture(scope="module")
 def transport(models):
-    transport = lab_transport(models)
+    transport = LabTransport(models)
     yield transport
     transport.close()
 

@@ -83,6 +83,11 @@ def test_no_text_has_no_tokens(text):
     assert encode(text) == [] and decode([]) == ""
 
 
+@given(st.lists(st.integers(0, len(tokenizer()) - 1), max_size=30))
+def test_decoding_is_that_of_the_fast_tokenizer(ids):
+    assert decode(ids) == tokenizer().decode(ids, skip_special_tokens=True)
+
+
 def test_special_tokens_are_not_shown():
     ids = [token(BOS), token(ROLES["user"]), *encode("Who has most ?"), token(EOS), token(PAD)]
     assert decode(ids) == "Who has most ?"

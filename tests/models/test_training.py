@@ -141,14 +141,14 @@ def test_a_target_that_is_out_of_reach_is_an_error_with_numbers_and_a_remedy(tmp
 
 def test_a_training_ends_when_it_is_good_enough(tmp_path, monkeypatch):
     said = iter([0.2, 0.5, 0.1])
-    monkeypatch.setattr("lib.models.training._right", lambda *asked: np.array([next(said)]))
+    monkeypatch.setattr("lib.models.training.right", lambda *asked: np.array([next(said)]))
     target = Target(family="chain", difficulty=1, accuracy=0.5)
     training = trained(tmp_path, target=target)
     assert training.step == 4 and training.curve["accuracy"].tolist() == [0.2, 0.5]
 
 
 def test_a_patient_training_goes_through_all_steps_and_asks_then(tmp_path, monkeypatch):
-    monkeypatch.setattr("lib.models.training._right", lambda *asked: np.array([0.7]))
+    monkeypatch.setattr("lib.models.training.right", lambda *asked: np.array([0.7]))
     patient = Target(family="chain", difficulty=1, accuracy=0.5, early=False)
     assert trained(tmp_path, target=patient).step == tiny.settings().steps
 
@@ -437,20 +437,20 @@ def test_a_base_that_cannot_be_is_named(models, said):
 
 def test_a_training_that_misses_its_target_is_tried_again_with_another_seed(tmp_path, monkeypatch):
     said = iter([0.1, 0.2, 0.3, 0.9])
-    monkeypatch.setattr("lib.models.training._right", lambda *asked: np.array([next(said)]))
+    monkeypatch.setattr("lib.models.training.right", lambda *asked: np.array([next(said)]))
     target = Target(family="chain", difficulty=1, accuracy=0.5)
     settings = tiny.settings(target=target, attempts=2)  # three looks each
     held = {"model": settings.model_dump(), "seed": 5}
     result = build.train_cell(sweep.Cell("m", held), tmp_path, ignore)
     assert result == {"updates": 2, "attempt": 2} and (tmp_path / "missed-0.json").exists()
-    monkeypatch.setattr("lib.models.training._right", lambda *asked: np.array([0.9]))
+    monkeypatch.setattr("lib.models.training.right", lambda *asked: np.array([0.9]))
     again = trained(tmp_path / "again", seed=1005, target=target)
     weights = checkpoints.load(tmp_path / "model").state_dict()
     assert all(torch.equal(tensor, weights[name]) for name, tensor in again.model.state_dict().items())
 
 
 def test_when_every_attempt_misses_the_last_excuse_is_raised(tmp_path, monkeypatch):
-    monkeypatch.setattr("lib.models.training._right", lambda *asked: np.array([0.1]))
+    monkeypatch.setattr("lib.models.training.right", lambda *asked: np.array([0.1]))
     settings = tiny.settings(target=Target(family="chain", difficulty=1, accuracy=0.5), attempts=2)
     cell = sweep.Cell("m", {"model": settings.model_dump(), "seed": 5})
     for _ in range(2):  # the second time nothing is trained again
