@@ -323,6 +323,101 @@ class LabSettings(_Models):
             model = base
 
 
+class GRPOSettings(_Section):
+    """How policies learn in the Conductor's room; names and `paper` values are those of MAESTRO, Table 7.
+
+    epochs: passes over the prompts; prompts_per_step times generations rollouts a step; max_tokens: of a
+    reply; kl: beta; sync_every, sync_mixup: when and how far the reference model follows; top_entropy: share
+    of the tokens, by entropy, that learn; scale: whether advantages are divided by the group's deviation;
+    save_every: steps between checkpoints.
+    """
+
+    epochs: Count
+    prompts_per_step: Count
+    generations: Annotated[int, Field(ge=2)]
+    max_tokens: Count
+    learning_rate: Positive
+    temperature: Positive
+    kl: NotNegative
+    sync_every: Count
+    sync_mixup: Share
+    top_entropy: Annotated[float, Field(gt=0, le=1)]
+    importance: Literal["token", "sequence"]
+    scale: Literal["group", "batch", "none"]
+    save_every: Count
+
+
+class HeadSettings(_Section):
+    """The Conductor; MAESTRO, Table 8, and its ablations.
+
+    layer: whose state it reads (Table 4); kappa: share of a rollout's weights that its drawn emphasis
+    gets, the rest follows pi(h); every: steps between its updates, M; pairwise: weight of the pairwise
+    loss (Table 5); joint: learn through the policy's loss instead of REINFORCE (Table 6); homogeneous: one
+    action per prompt; centred: take each reward's group mean away before it is weighed, so that emphasis on
+    a reward that everybody gets pays nobody (ours).
+    """
+
+    layer: Literal["first", "middle", "last"]
+    kappa: Share
+    floor: Annotated[float, Field(ge=0, lt=0.2)]
+    temperature: Positive
+    learning_rate: Positive
+    every: Count
+    entropy: NotNegative
+    pairwise: NotNegative
+    joint: bool
+    homogeneous: bool
+    centred: bool
+
+
+class RewardSettings(_Section):
+    """The five rewards: think: whether a reply needs a thought to be well formed; length pays 1 up to
+    `shortest` tokens and falls to 0 at `longest`."""
+
+    think: bool
+    shortest: Annotated[int, Field(ge=0)]
+    longest: Count
+
+    @model_validator(mode="after")
+    def _in_order(self):
+        if self.shortest >= self.longest:
+            raise ValueError(f"shortest ({self.shortest}) must be below longest ({self.longest})")
+        return self
+
+
+class PreferenceSettings(_Section):
+    """The reward model: prompts whose sampled replies are compared, replies per prompt, share of
+    comparisons that are judged the wrong way round, passes, pairs per update."""
+
+    prompts: Annotated[int, Field(ge=8)]
+    replies: Annotated[int, Field(ge=2)]
+    mistakes: Annotated[float, Field(ge=0, lt=0.5)]
+    epochs: Count
+    batch: Annotated[int, Field(ge=2)]
+    learning_rate: Positive
+
+
+class ConductorSettings(_Section):
+    """The fifth lesson: policies trained under every way to weigh five rewards.
+
+    policy: the lab model that all start from; judge: who scores replies for the arm that a judge pays;
+    prompts: to learn from, all categories together; test_items: per category; samples: replies per test
+    item.
+    """
+
+    policy: str
+    judge: str
+    seeds: Count
+    jobs: Count | None
+    prompts: Annotated[int, Field(ge=8)]
+    test_items: Annotated[int, Field(ge=4)]
+    samples: Annotated[int, Field(ge=2)]
+    grpo: GRPOSettings
+    head: HeadSettings
+    rewards: RewardSettings
+    preference: PreferenceSettings
+
+
 class LabParams(_Section):
     """What a lab model depends on."""
 
@@ -350,13 +445,18 @@ class Params(ZooParams):
     lab: LabSettings
     llm: LLMSettings
     orchestration: OrchestrationSettings
+    conductor: ConductorSettings
 
     @model_validator(mode="after")
     def _models_exist(self):
-        named = [*self.orchestration.models, self.orchestration.judge]
-        unknown = sorted(set(named) - set(self.llm.models))
-        if unknown:
-            raise ValueError(f"orchestration names the models {unknown}; llm.models has {sorted(self.llm.models)}")
+        named = {"orchestration": [*self.orchestration.models, self.orchestration.judge]}
+        named["conductor"] = [self.conductor.judge]
+        for section, names in named.items():
+            unknown = sorted(set(names) - set(self.llm.models))
+            if unknown:
+                raise ValueError(f"{section} names the models {unknown}; llm.models has {sorted(self.llm.models)}")
+        if self.conductor.policy not in self.lab.models:
+            raise ValueError(f"conductor.policy is {self.conductor.policy!r}; lab.models has {sorted(self.lab.models)}")
         return self
 
 

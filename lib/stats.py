@@ -225,6 +225,26 @@ def mean_interval(values: np.ndarray, rng: np.random.Generator, level: float = 0
     return bootstrap_interval(values, np.mean, rng, level)
 
 
+def crossed_interval(values: np.ndarray, rng: np.random.Generator, level: float = 0.95) -> Interval:
+    """The mean of `values` (s, n) with its interval where both rows and columns are samples.
+
+    Rows are independent runs, columns test items that all runs share. Both are resampled, each on its own
+    (the pigeonhole bootstrap of Owen 2007), so the interval admits other seeds and other questions. It is
+    somewhat too wide rather than too narrow. One run gives no interval. Raises ValueError for another shape.
+    """
+    values = np.asarray(values, dtype=float)
+    if values.ndim != 2 or 0 in values.shape:
+        raise ValueError(f"crossed values must be (runs, items), got shape {values.shape}")
+    runs, items = values.shape
+    if runs == 1:
+        return Interval(float(values.mean()), float("nan"), float("nan"))
+    rows = rng.multinomial(runs, np.full(runs, 1 / runs), size=DRAWS) / runs  # how often each run is drawn
+    columns = rng.multinomial(items, np.full(items, 1 / items), size=DRAWS) / items
+    means = np.einsum("dr,ri,di->d", rows, values, columns, optimize=True)
+    tail = 100 * (1 - level) / 2
+    return Interval(float(values.mean()), *np.percentile(means, [tail, 100 - tail]).tolist())
+
+
 def share_interval(successes: int, n: int, level: float = 0.95) -> Interval:
     """A share of n independent trials with Wilson's interval (1927). Raises ValueError for n = 0."""
     if not 0 <= successes <= n or n == 0:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,11 +23,9 @@ import torch
 from lib import params as parameters
 from lib import seeds, store, sweep
 from lib.ledger import BudgetExceeded, Ledger, measured_energy
-from lib.llm import scripted
-from lib.llm.cassette import Cassette
 from lib.llm.client import Client
 from lib.llm.estimate import Planned
-from lib.llm.purse import Purse
+from lib.llm.opening import export, finish, opened
 from lib.orchestration.components import assemble, render
 from lib.orchestration.controls import Always, Greedy, LinUCB, Random, RoundRobin
 from lib.orchestration.decisions import Decider, Decision, Episode
@@ -42,8 +39,6 @@ from lib.zoo import train
 from lib.zoo.evaluate import evaluation_streams
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import SINGLE
-
-Result = TypeVar("Result")
 
 RUNS = ROOT / "data/runs/orchestration"
 CASSETTES = ROOT / "data/cassettes"
@@ -131,7 +126,7 @@ def run(
         )
         raise
     finally:
-        _export(params.llm, CASSETTES)
+        export(params.llm, NAME, CASSETTES)
     return pd.concat(
         [store.read_parquet(cell.folder(Path(runs)) / "record.parquet") for cell in todo], ignore_index=True
     )
@@ -309,22 +304,6 @@ def try_out(params: Params, domain: str, decider: Decider, zoo: str | Path = tra
     return float(np.mean(lengths))
 
 
-def finish(work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of a coroutine, also where an event loop runs already, as it does in a notebook."""
-    if not _in_event_loop():
-        return asyncio.run(work)
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()
-
-
-def _in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
 @cache
 def _policies(zoo: str, domain: str, seed: int) -> dict[str, Policy]:
     return {name: by_seed[seed] for name, by_seed in train.load(domain, zoo).items()}
@@ -334,15 +313,7 @@ def make_client(
     settings: LLMSettings, share: int = 1, runs: str | Path = RUNS, cassettes: str | Path = CASSETTES
 ) -> Client:
     """The client with its in-process transports; where an endpoint is named, with cassette and purse too."""
-    paid = any(model.backend == "endpoint" for model in settings.models.values())
-    purse = Purse(Path(runs) / f"{NAME}-spent.sqlite", settings.max_dollars) if paid else None
-    tape = Cassette(Path(cassettes), NAME, settings.cassette) if paid and settings.cassette != "off" else None
-    return Client(settings, {"scripted": scripted.transport()}, purse, tape, share)
-
-
-def _export(settings: LLMSettings, cassettes: str | Path) -> None:
-    if settings.cassette == "record" and any(m.backend == "endpoint" for m in settings.models.values()):
-        Cassette(Path(cassettes), NAME, "record").export()
+    return opened(settings, NAME, runs, cassettes, share)
 
 
 def judged(params: Params, record: pd.DataFrame, methods: Sequence[str]) -> list[Verdict]:
@@ -356,4 +327,4 @@ def judged(params: Params, record: pd.DataFrame, methods: Sequence[str]) -> list
     try:
         return finish(ask())
     finally:
-        _export(params.llm, CASSETTES)
+        export(params.llm, NAME, CASSETTES)

@@ -1,11 +1,11 @@
 """Scripted stand-ins: programs that read a prompt and reply as a language model would.
 
 `scripted-small`, `-medium` and `-large` answer every prompt of the policy orchestrators (KO, TO, RO,
-their summaries) and of the judge. They know the *text* of the request and nothing else: no simulator,
-no policy, no setting of the bench. They differ in how much of the context they can use (a window at its
-end), how noisily they compare numbers, how far they look, and how often they spoil a reply; `STRENGTHS`
-is the whole difference. All chance comes from the request (model, text, seed), so the same request has
-the same reply everywhere.
+their summaries), of the judge, and of whoever has answers graded. They know the *text* of the request
+and nothing else: no simulator, no policy, no setting of the bench. They differ in how much of the
+context they can use (a window at its end), how noisily they compare numbers, how far they look, and how
+often they spoil a reply; `STRENGTHS` is the whole difference. All chance comes from the request (model,
+text, seed), so the same request has the same reply everywhere.
 
 Left out: any claim about language models. The heuristics are plain averages of the numbers in the
 prompt, they were not fitted to any result, and nothing here knows a policy by name. The temperature is
@@ -24,6 +24,7 @@ from typing import Any
 
 from lib import seeds
 from lib.llm.scripted.deciding import decide
+from lib.llm.scripted.grading import GRADE_ASKED, grade
 from lib.llm.scripted.judging import judge
 from lib.llm.scripted.reading import JUDGE_ASKED, SUMMARY_ASKED, read
 from lib.llm.scripted.spoiling import BREAKS, JUDGE_BREAKS, Options
@@ -67,6 +68,8 @@ def respond(context: str, strength: Strength, draw: Draw, complaints: int = 0) -
     text = context if strength.window is None else context[-strength.window :]
     if SUMMARY_ASKED in text:
         return summarise(read(text), strength), "stop"
+    if GRADE_ASKED in text:
+        return grade(text, strength, draw), "stop"
     spoil = draw.random() < strength.breaks * 0.5**complaints
     if JUDGE_ASKED in text:
         reply, breaks, options = judge(text, strength, draw), JUDGE_BREAKS, Options()

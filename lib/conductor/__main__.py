@@ -1,0 +1,156 @@
+"""Train one arm on a model and a dataset of one's own: `python -m lib.conductor MODEL --data FILE --out FOLDER`.
+
+The settings are those of params.yaml at `paper` (MAESTRO, Tables 7 and 8) unless --profile or --set say
+otherwise. Started again with the same --out, it goes on from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import pandas as pd
+from ruamel.yaml import YAML
+
+from lib import params, store
+from lib.conductor import data
+from lib.conductor.arms import ARMS, Arm
+from lib.conductor.data import DataError
+from lib.conductor.judge import Judge
+from lib.conductor.meta import Conducted
+from lib.conductor.preference import Preference
+from lib.conductor.quiet import quiet
+from lib.conductor.rewards import COMPONENTS
+from lib.conductor.study import CASSETTES
+from lib.conductor.weighting import Dirichlet, Fixed, Weighting
+from lib.llm.opening import opened
+from lib.params import ConductorSettings, Params, ParamsError
+
+KNOWN = {arm.name: arm for arm in ARMS if arm.kind == "grpo" and arm.name != "oracle"}
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.conductor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", help="folder of a Hugging Face causal language model with its tokenizer")
+    parser.add_argument("--data", required=True, help="file or saved dataset with columns prompt and reference")
+    parser.add_argument("--out", required=True, help="where the policy, its rollouts and checkpoints go")
+    parser.add_argument("--reward-model", required=True, help="folder of a sequence classification model, one output")
+    parser.add_argument("--arm", choices=KNOWN, default="conductor", help="default: %(default)s")
+    parser.add_argument("--judge", help="name of llm.models in params.yaml; for --arm judge")
+    parser.add_argument("--profile", choices=params.PROFILES, default="paper", help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes",
+                        help="change a setting, such as grpo.epochs=1 or head.kappa=1.0; may be repeated")  # fmt: skip
+    parser.add_argument("--vllm", action="store_true", help="generate with a vLLM server (trl vllm-serve)")
+    return parser.parse_args(given)
+
+
+def changed(settings: ConductorSettings, changes: list[str]) -> ConductorSettings:
+    """The settings with `key.key=value` changes. Raises ParamsError for a key or value that there is not."""
+    content = settings.model_dump()
+    for change in changes:
+        key, sign, value = change.partition("=")
+        *rooms, last = key.split(".")
+        place = content
+        for room in rooms:
+            place = place.get(room) if isinstance(place, dict) else None
+        if not sign or not isinstance(place, dict) or last not in place:
+            raise ParamsError(f"--set {change}: write KEY=VALUE with a key of `conductor` in params.yaml")
+        place[last] = YAML(typ="safe", pure=True).load(value)
+    return params.validate(content, ConductorSettings, "with --set")
+
+
+def weighting_of(arm: Arm, settings: ConductorSettings, width: int, seed: int) -> Weighting:
+    """What weighs the rewards in an arm."""
+    if arm.conducted:
+        head = settings.head.model_copy(update=dict(arm.changes))
+        return Conducted(width, head, settings.grpo.generations, seed)
+    return Dirichlet(seed) if arm.weights == "random" else Fixed(arm.weights, (*COMPONENTS, "judge"))
+
+
+def train(options: argparse.Namespace) -> pd.DataFrame:
+    """Train, save, and return the rollouts. Raises what is wrong with the input by name."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    from lib.conductor.trainer import ConductorTrainer, configuration
+
+    all_of = params.load(options.profile)
+    settings, arm, out = changed(all_of.conductor, options.changes), KNOWN[options.arm], Path(options.out)
+    if not (Path(options.model) / "config.json").is_file():
+        raise DataError(f"{options.model} holds no model: there is no config.json in it")
+    dataset = data.load(options.data)
+    rollouts = settings.grpo.prompts_per_step * settings.grpo.generations
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if rollouts % processes:
+        raise ParamsError(
+            f"{rollouts} rollouts a step cannot be shared by {processes} processes; --set grpo.prompts_per_step"
+        )
+    tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    config = AutoConfig.from_pretrained(options.model, local_files_only=True)
+    other = {"per_device_train_batch_size": rollouts // processes}
+    other |= {"logging_strategy": "steps", "logging_steps": 5, "disable_tqdm": False}  # somebody is waiting
+    if options.vllm:
+        other |= {"use_vllm": True, "vllm_mode": "server"}
+    trainer = ConductorTrainer(
+        options.model,
+        configuration(settings.grpo, out, options.seed, arm.aggregation, **other),
+        dataset,
+        tokenizer,
+        weighting_of(arm, settings, config.get_text_config().hidden_size, options.seed),
+        Preference(options.reward_model),
+        settings.rewards,
+        settings.head.layer,
+        _judge(options, all_of, settings, out) if arm.name == "judge" else None,
+    )
+    trainer.resume()
+    trainer.save_model(str(out / "policy"))
+    if trainer.accelerator.is_main_process:
+        store.write_parquet(out / "rollouts.parquet", trainer.rollouts)
+        if trainer.weighting.state():
+            store.write_tensors(out / "conductor.safetensors", trainer.weighting.state())
+    return trainer.rollouts
+
+
+def _judge(options: argparse.Namespace, all_of: Params, settings: ConductorSettings, out: Path) -> dict[str, Judge]:
+    if options.judge not in all_of.llm.models:
+        raise ParamsError(f"--judge {options.judge}: llm.models in params.yaml has {sorted(all_of.llm.models)}")
+    client = opened(all_of.llm, "conductor", out, CASSETTES)
+    return {"judge": Judge(client, options.judge, settings.rewards.think, options.seed)}
+
+
+def summary(rollouts: pd.DataFrame) -> pd.DataFrame:
+    """Means of what was measured, and of the weights, over the first and the last fifth of the steps, by category."""
+    steps = rollouts["step"].max() + 1
+    ends = {"first fifth": rollouts["step"] < max(1, steps / 5), "last fifth": rollouts["step"] >= steps * 4 / 5}
+    columns = ["tokens", *COMPONENTS, *(f"w_{name}" for name in COMPONENTS)]
+    parts = {name: rollouts[where].groupby("category")[columns].mean() for name, where in ends.items()}
+    return pd.concat(parts, names=["steps"])
+
+
+def main(given: list[str] | None = None) -> int:
+    """Run; mistakes in the input end in one line and the code 2."""
+    options = arguments(given)
+    try:
+        with quiet():
+            rollouts = train(options)
+    except (DataError, ParamsError, OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"stopped; run the same command to go on from the last checkpoint in {options.out}", file=sys.stderr)
+        return 130
+    if int(os.environ.get("RANK", "0")) == 0:
+        print(summary(rollouts).round(3).to_string())
+        print(f"policy: {Path(options.out) / 'policy'}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,65 @@
+"""What is compared: ways to get a better policy out of one start, with the same GRPO settings where there are any.
+
+An ablation is an arm with other settings: `variant("kappa 1", kappa=1.0)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lib.conductor.rewards import COMPONENTS
+
+EQUAL = dict.fromkeys(COMPONENTS, 1 / len(COMPONENTS))
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way.
+
+    name: in metrics; label: in tables; kind: `prompt` trains nothing; weights: fixed ones by reward, or
+    how they are found; begin: what every reply is made to begin with; aggregation: TRL's; changes: of
+    conductor.head; stand_in: whether a stand-in decides something.
+    """
+
+    name: str
+    label: str
+    kind: Literal["prompt", "sft", "grpo"] = "grpo"
+    weights: Mapping[str, float] | Literal["random", "conductor"] = field(default_factory=dict)
+    begin: str = ""
+    aggregation: Literal["sum_then_normalize", "normalize_then_sum"] = "sum_then_normalize"
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    stand_in: bool = False
+
+    @property
+    def conducted(self) -> bool:
+        """Whether a Conductor learns in it."""
+        return self.weights == "conductor"
+
+
+def variant(label: str, **changes) -> Arm:
+    """The Conductor with changes to conductor.head, such as kappa=1.0, layer="first" or joint=True."""
+    name = "_".join(["conductor", *(f"{key}_{value}".replace(".", "") for key, value in changes.items())])
+    return Arm(name, label, weights="conductor", changes=changes)
+
+
+BASE = Arm("base", "Base", "prompt")
+CONDUCTOR = Arm("conductor", "Conductor", weights="conductor")
+ORACLE = Arm("oracle", "Oracle (verifier)", weights={"quality": 1.0})
+ARMS: tuple[Arm, ...] = (
+    BASE,
+    Arm("cot", "CoT", "prompt", begin="<think>"),
+    Arm("sft", "SFT", "sft"),
+    Arm("nover", "NOVER (ppl)", weights={"ppl": 1.0}),
+    Arm("em", "EM (-ent)", weights={"ent": -1.0}),
+    Arm("pref", "Pref", weights={"pref": 1.0}),
+    Arm("equal", "Equal", weights=EQUAL),
+    Arm("random", "Random", weights="random"),
+    Arm("gdpo", "GDPO", weights=EQUAL, aggregation="normalize_then_sum"),
+    CONDUCTOR,
+    Arm("judge", "Judge", weights={"judge": 1.0}, stand_in=True),
+    ORACLE,
+)
+CONSTANT = ("nover", "em", "pref", "equal")  # fixed weights: the best of them is the best constant
+NAMED = {arm.name: arm for arm in ARMS}

@@ -1,0 +1,54 @@
+"""What the Conductor costs: operations counted from the tokens of a training, and seconds measured in it.
+
+A model of P weights takes 2 P operations per token forward and 4 P backward (Kaplan et al. 2020). A GRPO step
+runs prompt and completion through the policy to generate, to be read, and to learn; through the reference
+model; and through the reward model; and prompt, thought and reference through the policy once more.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from lib.conductor.rewards import COMPONENTS
+
+FORWARD, BACKWARD = 2, 4  # operations per weight and token
+PASSES = 5 * FORWARD + BACKWARD  # generate, read, learn, reference, reward model; and the gradient
+
+
+def operations(rollouts: pd.DataFrame, weights: int, width: int, every: int) -> pd.DataFrame:
+    """Operations of a training, one row per arm and seed: `grpo`, and `conductor`, what its head adds.
+
+    rollouts: with columns arm, seed, asked, tokens, action; weights: of the policy; width: of its states; every:
+    steps between updates of the head. The thought is counted with the whole completion, so slightly too long.
+    """
+    head = (width + 1) * len(COMPONENTS)
+    per_rollout = head * (2 * FORWARD + FORWARD + BACKWARD)  # drawn from, looked at, and one update (once each)
+    rows = []
+    for (arm, seed), part in rollouts.groupby(["arm", "seed"], sort=False):
+        tokens = part["asked"].sum() + part["tokens"].sum()
+        grpo = weights * (PASSES + FORWARD) * tokens
+        conducted = (part["action"] >= 0).sum()
+        rows.append({"arm": arm, "seed": seed, "grpo": float(grpo), "conductor": float(per_rollout * conducted)})
+    return pd.DataFrame(rows)
+
+
+def overhead(counted: pd.DataFrame, arm: str, without: str) -> pd.DataFrame:
+    """By seed: `head`, what the head adds to its own training; `whole`, operations of `arm` over those of `without`,
+    which also holds what longer or shorter replies do (Table 2)."""
+    table = counted.set_index(["arm", "seed"])
+    ours, theirs = table.loc[arm], table.loc[without]
+    whole = (ours["grpo"] + ours["conductor"]) / theirs["grpo"]
+    return pd.DataFrame({"head": ours["conductor"] / ours["grpo"], "whole": whole}).reset_index()
+
+
+def clocked(clock: pd.DataFrame) -> pd.DataFrame:
+    """Wall time per GRPO step by arm, and what of it the weighting took; not for a report's bytes.
+
+    A training that was interrupted counts what it did after it was resumed.
+    """
+    trained = clock[clock["steps"] > 0]
+    sums = trained.groupby("arm", sort=False)[["steps", "training", "weighing"]].sum()
+    out = pd.DataFrame({"seconds per step": sums["training"] / sums["steps"]})
+    out["weighing, ms per step"] = 1000 * sums["weighing"] / sums["steps"]
+    out["weighing over the rest"] = sums["weighing"] / (sums["training"] - sums["weighing"])
+    return out.reset_index()

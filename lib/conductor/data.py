@@ -1,0 +1,85 @@
+"""What is learned from and judged on: four categories of lab tasks, or a dataset of one's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before `datasets` is imported: nothing is fetched
+
+from datasets import Dataset, load_dataset, load_from_disk
+from datasets.exceptions import DatasetGenerationError
+
+from lib import tasks
+from lib.models.corpus import question
+from lib.tasks import Item
+
+# category: family, skin and difficulties (decision)
+CATEGORIES: dict[str, tuple[str, str, tuple[int, ...]]] = {
+    "reasoning": ("chain", "words", (1, 2, 3)),
+    "social": ("belief", "plain", (2, 3)),  # what somebody believes; difficulty 1 asks for the fact
+    "story": ("story", "plain", (1, 2, 3)),
+    "translation": ("translation", "plain", (1, 2, 3)),
+}
+OF_FAMILY = {family: category for category, (family, _, _) in CATEGORIES.items()}
+READERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet"}
+
+
+class DataError(ValueError):
+    """A dataset that cannot be used; the message names the file, the column and the remedy."""
+
+
+def draw(split: str, n: int, seed: int = 0) -> list[Item]:
+    """n items of a split, the categories taking turns."""
+    each = -(-n // len(CATEGORIES))
+    columns = [tasks.draw(family, split, each, levels, skin, seed) for family, skin, levels in CATEGORIES.values()]
+    return [item for row in zip(*columns, strict=True) for item in row][:n]
+
+
+def category(item: Item) -> str:
+    """The category that an item belongs to."""
+    return OF_FAMILY[item.category]
+
+
+def dataset(items: Sequence[Item]) -> Dataset:
+    """Items as TRL takes them: prompt (messages), reference, category, and row, the number of the item."""
+    rows = [
+        {"prompt": question(item), "reference": item.answer, "category": category(item), "row": row}
+        for row, item in enumerate(items)
+    ]
+    return Dataset.from_list(rows)
+
+
+def load(place: str | Path) -> Dataset:
+    """A dataset of one's own with the columns `prompt` (text or messages) and `reference`, perhaps `category`.
+
+    place: a .jsonl, .json, .csv or .parquet file, or a folder that `save_to_disk` wrote. Raises DataError.
+    """
+    place = Path(place)
+    if not place.exists():
+        raise DataError(f"{place} does not exist; give a file ({', '.join(READERS)}) or a saved dataset's folder")
+    if place.is_file() and place.suffix not in READERS:
+        raise DataError(f"{place} ends in {place.suffix!r}; known are {', '.join(READERS)}")
+    try:
+        if place.is_dir():
+            found = load_from_disk(str(place))
+        else:
+            found = load_dataset(READERS[place.suffix], data_files=str(place), split="train")
+    except (OSError, ValueError, DatasetGenerationError) as error:
+        raise DataError(f"{place} cannot be read as a dataset: {error.__cause__ or error}") from error
+    return _checked(found, place)
+
+
+def _checked(found: Dataset, place: Path) -> Dataset:
+    if not isinstance(found, Dataset):
+        raise DataError(f"{place} holds several splits ({', '.join(found)}); give the folder of one")
+    missing = [name for name in ("prompt", "reference") if name not in found.column_names]
+    if missing:
+        raise DataError(f"{place} lacks the column {missing[0]!r}; it has {', '.join(found.column_names)}")
+    for row, (prompt, reference) in enumerate(zip(found["prompt"], found["reference"], strict=True)):
+        if not prompt or not isinstance(reference, str) or not reference.strip():
+            raise DataError(f"{place}, row {row}: prompt and reference must not be empty")
+    if "category" not in found.column_names:
+        found = found.add_column("category", ["all"] * len(found))
+    return found.select_columns(["prompt", "reference", "category"])

@@ -1,0 +1,115 @@
+"""How good a policy is: a verifier per category on test items, and what the five rewards say of its replies.
+
+Several replies are drawn to every item, at the temperature of training. A reply counts what the verifier
+gives it. For stories, of which many are right, it counts only the first time that it is said: a policy
+that tells one good story to everybody scores 1 / samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from transformers import PreTrainedModel
+
+from lib import tasks
+from lib.conductor.data import category
+from lib.conductor.preference import Preference
+from lib.conductor.rewards import COMPONENTS, brevity, read, thought, well_formed
+from lib.conductor.weighting import Weighting
+from lib.models.corpus import question
+from lib.models.dialogue import conversation, token
+from lib.models.forward import Forward
+from lib.models.generation import Prompt, generate
+from lib.models.tokenizer import EOS, decode, encode
+from lib.params import RewardSettings
+from lib.tasks import Item
+
+NOVEL = ("story",)  # categories in which saying the same again counts nothing
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One reply to an item: its text, its tokens, its prompt's tokens."""
+
+    item: Item
+    text: str
+    ids: tuple[int, ...]
+    prompt: tuple[int, ...]
+
+
+def replies(
+    model: PreTrainedModel, items: Sequence[Item], samples: int, temperature: float, limit: int, seed: int,
+    begin: str = "",
+) -> list[Reply]:  # fmt: skip
+    """`samples` replies to each item, one after another; begin: what each is made to begin with."""
+    start = tuple(encode(begin)) if begin else ()
+    asked = [tuple(conversation(question(item))) for item in items]
+    first = seed * len(items) * samples
+    wanted = [
+        Prompt((*ids, *start), limit, temperature, first + i * samples + j)
+        for i, ids in enumerate(asked)
+        for j in range(samples)
+    ]
+    made = generate(Forward(model), wanted, token(EOS))
+    rows = [(item, ids) for item, ids in zip(items, asked, strict=True) for _ in range(samples)]
+    return [
+        Reply(item, decode([*start, *one.written]), (*start, *one.ids), ids)
+        for (item, ids), one in zip(rows, made, strict=True)
+    ]
+
+
+def scores(given: Sequence[Reply], samples: int) -> pd.DataFrame:
+    """One row per item: category, item (number), score, right (mean verifier score), novel (share of replies
+    said for the first time), tokens, well_formed."""
+    rows = []
+    for number in range(len(given) // samples):
+        group = given[number * samples : (number + 1) * samples]
+        name, texts = category(group[0].item), [reply.text for reply in group]
+        right = np.array([tasks.score(reply.item, reply.text) for reply in group])
+        first = np.array([text not in texts[:j] for j, text in enumerate(texts)])
+        rows.append(
+            {
+                "category": name,
+                "item": number,
+                "score": float((right * first if name in NOVEL else right).mean()),
+                "right": float(right.mean()),
+                "novel": float(first.mean()),
+                "tokens": float(np.mean([len(reply.ids) for reply in group])),
+                "well_formed": float(np.mean([well_formed(text) for text in texts])),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def components(
+    model: PreTrainedModel,
+    given: Sequence[Reply],
+    preference: Preference,
+    settings: RewardSettings,
+    weighting: Weighting | None,
+    layer: str,
+) -> pd.DataFrame:
+    """What the rewards measure on replies, one row each: category, the five by name (ppl and ent in nats), right
+    (verifier), thinks (whether it has a thought), and the settled weights as `w_...` where there is a weighting."""
+    told = [encode(f"{thought(reply.text)} <answer>") for reply in given]
+    wanted = [encode(f"{reply.item.answer} </answer>") for reply in given]
+    reading = read(model, [r.prompt for r in given], [r.ids for r in given], told, wanted, layer)
+    columns = {
+        "fmt": [float(well_formed(reply.text, settings.think)) for reply in given],
+        "ppl": reading.likelihood.tolist(),
+        "ent": reading.entropy.tolist(),
+        "len": [brevity(len(reply.ids), settings.shortest, settings.longest) for reply in given],
+        "pref": preference([question(reply.item) for reply in given], [reply.text for reply in given]),
+    }
+    frame = pd.DataFrame({"category": [category(reply.item) for reply in given]} | columns)
+    frame["right"] = [tasks.score(reply.item, reply.text) for reply in given]
+    frame["thinks"] = ["<think>" in reply.text for reply in given]
+    if weighting is not None:
+        with torch.no_grad():
+            weights = weighting.settled(reading.h)[:, : len(COMPONENTS)].numpy()
+        frame[[f"w_{name}" for name in COMPONENTS]] = weights
+    return frame

@@ -1,0 +1,153 @@
+"""How the Conductor learns: REINFORCE on what the rollouts of the last steps were worth.
+
+    grad J = 1/(N G) sum_ij [ A_ij grad log pi(a_ij | h_ij) + lambda grad H(pi(. | h_ij)) ]    MAESTRO, eq. 3
+
+A is the group-relative advantage that the policy itself was paid: the Conductor has no reward of its own.
+The triplets (h, a, A) are buffered, and every M steps one update is made of them, on its own time scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import nn
+
+from lib import seeds
+from lib.conductor.head import Conductor, emphasis, entropy, sample
+from lib.conductor.rewards import COMPONENTS
+from lib.conductor.weighting import Weighting
+from lib.params import HeadSettings
+
+Triplet = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # h (B, d), action (B,), advantage (B,)
+
+
+def meta_loss(
+    conductor: Conductor,
+    h: torch.Tensor,
+    action: torch.Tensor,
+    advantage: torch.Tensor,
+    entropy_coefficient: float,
+    pairwise: float = 0.0,
+    group: int = 1,
+) -> torch.Tensor:
+    """Equations 5 and 6: what one update minimises.
+
+    h: (N, d); action, advantage: (N,), groups of `group` beside each other; pairwise: weight of
+    `pairwise_loss`, the variant of Table 5.
+    """
+    p = conductor(h)
+    chosen = p.gather(-1, action[:, None])[:, 0].log()
+    loss = -(advantage * chosen).mean() - entropy_coefficient * entropy(p).mean()
+    if pairwise:
+        loss = loss + pairwise * pairwise_loss(chosen.view(-1, group), advantage.view(-1, group))
+    return loss
+
+
+def pairwise_loss(chosen: torch.Tensor, advantage: torch.Tensor) -> torch.Tensor:
+    """-log sigmoid(log pi(a_i) - log pi(a_j)) over the pairs of a group in which i did better than j.
+
+    chosen, advantage: (groups, G). The paper names a pairwise perturbation and does not write it down.
+    Differences of advantages would change nothing: centred in the group, they are eq. 5 times G. So the
+    variant is the logistic one, which only asks who did better (decision). 0 where nobody did.
+    """
+    better = advantage[:, :, None] > advantage[:, None, :]
+    margin = chosen[:, :, None] - chosen[:, None, :]
+    return -(nn.functional.logsigmoid(margin) * better).sum() / better.sum().clamp(min=1)
+
+
+class Conducted(Weighting):
+    """The Conductor at work: draws an emphasis for every rollout, learns from what came of it.
+
+    In homogeneous mode a group shares one context (its mean) and one action: what the paper calls naive,
+    because centred advantages then cancel in eq. 5. In joint mode there is no REINFORCE: the weights stay
+    in the policy's own loss, whose gradient is followed after every step (Table 6).
+    """
+
+    def __init__(self, width: int, settings: HeadSettings, group: int, seed: int) -> None:
+        """width: of h; group: rollouts per prompt; seed: of the drawn actions."""
+        self.settings, self.group, self.centred = settings, group, settings.centred
+        self.conductor = Conductor(width, len(COMPONENTS), settings.floor, settings.temperature)
+        self.optimiser = torch.optim.AdamW(self.conductor.parameters(), lr=settings.learning_rate)
+        self.stream = seeds.key("conductor", "emphasis", seed=seed)
+        self.held: list[Triplet] = []
+        self.pending: tuple[torch.Tensor, torch.Tensor] | None = None
+        self.updates = 0
+
+    def __call__(self, h: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        self.conductor.to(h.device)
+        h = self._contexts(h)
+        with torch.set_grad_enabled(self.settings.joint):
+            p = self.conductor(h)
+            action = self._draw(p.detach(), step)
+            self.pending = h, action
+            return emphasis(p, action, self.settings.kappa), action
+
+    @torch.no_grad()
+    def settled(self, h: torch.Tensor) -> torch.Tensor:
+        self.conductor.to(h.device)
+        return self.conductor(self._contexts(h))
+
+    def learn(self, advantage: torch.Tensor) -> None:
+        """Keep the step's triplets; update if `every` steps are held."""
+        if self.pending is None or self.settings.joint:
+            return
+        h, action = self.pending
+        self.held.append((h.detach(), action, advantage.detach()))
+        self.pending = None
+        if len(self.held) == self.settings.every:
+            h, action, advantage = (torch.cat(part) for part in zip(*self.held, strict=True))
+            settings = self.settings
+            meta_loss(self.conductor, h, action, advantage, settings.entropy, settings.pairwise, self.group).backward()
+            self.held = []
+            self._update()
+
+    def after_step(self) -> None:
+        """In joint mode, the gradient that the policy's loss left."""
+        if self.settings.joint and self.conductor.linear.weight.grad is not None:
+            self._update()
+
+    def _update(self) -> None:
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        self.updates += 1
+
+    def _contexts(self, h: torch.Tensor) -> torch.Tensor:
+        """h as float32; in homogeneous mode the group's mean for all of it."""
+        h = h.detach().float()
+        if not self.settings.homogeneous:
+            return h
+        return h.view(-1, self.group, h.shape[-1]).mean(1).repeat_interleave(self.group, 0)
+
+    def _draw(self, p: torch.Tensor, step: int) -> torch.Tensor:
+        numbers = np.arange(len(p))
+        if self.settings.homogeneous:
+            numbers = numbers // self.group * self.group  # one number per group
+        return sample(p, torch.from_numpy(seeds.uniform(self.stream, step * len(p) + numbers)).to(p.device))
+
+    def state(self) -> dict[str, np.ndarray]:
+        out = {f"conductor.{name}": t for name, t in self.conductor.state_dict().items()}
+        for i, state in self.optimiser.state_dict()["state"].items():
+            out |= {f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in state.items()}
+        for i, triplet in enumerate(self.held):
+            out |= {f"held.{i}.{name}": t for name, t in zip(("h", "action", "advantage"), triplet, strict=True)}
+        return {name: t.detach().cpu().numpy() for name, t in (out | {"updates": torch.tensor(self.updates)}).items()}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from `state`. Raises KeyError or RuntimeError where the arrays are of another Conductor."""
+        parts: dict[str, dict[str, torch.Tensor]] = {"conductor": {}, "optimiser": {}, "held": {}}
+        for name, array in arrays.items():
+            part, _, rest = name.partition(".")
+            if part in parts:
+                parts[part][rest] = torch.from_numpy(np.array(array))
+        self.conductor.load_state_dict(parts["conductor"])
+        whole = self.optimiser.state_dict()
+        whole["state"] = {}
+        for name, tensor in parts["optimiser"].items():
+            i, key = name.split(".", 1)
+            whole["state"].setdefault(int(i), {})[key] = tensor
+        self.optimiser.load_state_dict(whole)
+        steps = sorted({int(name.split(".")[0]) for name in parts["held"]})
+        self.held = [tuple(parts["held"][f"{i}.{name}"] for name in ("h", "action", "advantage")) for i in steps]
+        self.updates = int(arrays["updates"])

@@ -1,0 +1,147 @@
+"""The reward model behind `pref`: trained on pairs of replies, of which one was preferred.
+
+A pair's probability is sigmoid(s(better) - s(worse)), Bradley and Terry (1952). At lab scale a stand-in
+for annotators compares replies that the policy sampled, and its references: it prefers what the verifier
+scores higher, and is wrong in a declared share of pairs. Any Hugging Face sequence classification model
+with one output can take this one's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from datasets import Dataset
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, PrinterCallback
+
+from lib import seeds, store, tasks
+from lib.conductor import data
+from lib.conductor.quiet import quiet
+from lib.conductor.rewards import said
+from lib.models import checkpoints
+from lib.models.corpus import question
+from lib.models.dialogue import conversation, token
+from lib.models.forward import Forward
+from lib.models.generation import Prompt, generate
+from lib.models.tokenizer import EOS, decode
+from lib.params import PreferenceSettings
+from lib.tasks import Item
+
+HELD_OUT = 100  # dev prompts per category, on which accuracy is measured
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two replies to an item, and which the stand-in preferred."""
+
+    item: Item
+    better: str
+    worse: str
+
+
+class Preference:
+    """A reward model as a reward function: scores of replies in [0, 1]."""
+
+    __name__ = "pref"
+
+    def __init__(self, folder: str | Path) -> None:
+        """folder: of a sequence classification model; `scale.json` in it says where its scores lie.
+
+        Raises OSError or ValueError where there is no such model.
+        """
+        self.model = AutoModelForSequenceClassification.from_pretrained(
+            str(folder), num_labels=1, local_files_only=True, use_safetensors=True
+        ).eval()
+        self.tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        scale = Path(folder) / "scale.json"
+        self.scale = store.read_json(scale) if scale.exists() else {"centre": 0.0, "spread": 1.0}
+
+    def __call__(self, prompts: Sequence, completions: Sequence, **_) -> list[float]:
+        """sigmoid((s - centre) / spread), one per completion."""
+        s = self.raw(prompts, [said(each) for each in completions])
+        return torch.sigmoid((s - self.scale["centre"]) / self.scale["spread"]).tolist()
+
+    @torch.no_grad()
+    def raw(self, prompts: Sequence, replies: Sequence[str]) -> torch.Tensor:
+        """The model's own scores s, (B,)."""
+        texts = [self._whole(prompt, reply) for prompt, reply in zip(prompts, replies, strict=True)]
+        inputs = self.tokenizer(
+            texts, return_tensors="pt", padding=True, padding_side="right", add_special_tokens=False
+        )
+        inputs.pop("token_type_ids", None)
+        return self.model(**inputs.to(self.model.device)).logits[:, 0].float().cpu()
+
+    def _whole(self, prompt, reply: str) -> str:
+        if isinstance(prompt, str):
+            return prompt + reply
+        messages = [*prompt, {"role": "assistant", "content": reply}]
+        return self.tokenizer.apply_chat_template(messages, tokenize=False)
+
+
+def pairs(
+    policy: Forward, split: str, prompts: int, replies: int, temperature: float, mistakes: float, seed: int
+) -> list[Pair]:
+    """Every two replies to a prompt that the verifier tells apart, among `replies` sampled ones and the reference."""
+    items = data.draw(split, prompts, seed=seed)
+    asked = [tuple(conversation(question(item))) for item in items]
+    wanted = [Prompt(ids, checkpoints.LIMIT, temperature, i * replies + j) for i, ids in enumerate(asked)
+              for j in range(replies)]  # fmt: skip
+    written = [decode(made.written) for made in generate(policy, wanted, token(EOS))]
+    rng = seeds.rng("conductor", "preferences", split, seed=seed)
+    out = []
+    for i, item in enumerate(items):
+        known = dict.fromkeys([*written[i * replies : (i + 1) * replies], item.solution])
+        for a, b in combinations([(text, tasks.score(item, text)) for text in known], 2):
+            if a[1] != b[1]:
+                better, worse = (a, b) if (a[1] > b[1]) != (rng.random() < mistakes) else (b, a)
+                out.append(Pair(item, better[0], worse[0]))
+    return out
+
+
+def train(policy: str | Path, settings: PreferenceSettings, temperature: float, seed: int, out: Path) -> pd.DataFrame:
+    """Train a reward model from the policy's own trunk into `out`; returns its held-out `agreement`."""
+    with quiet():
+        from trl import RewardConfig, RewardTrainer
+
+        forward = Forward(checkpoints.load(policy))
+        taught = pairs(forward, "train", settings.prompts, settings.replies, temperature, settings.mistakes, seed)
+        arguments = RewardConfig(
+            output_dir=str(out / "training"), per_device_train_batch_size=settings.batch,
+            num_train_epochs=settings.epochs, learning_rate=settings.learning_rate, save_strategy="no",
+            report_to="none", disable_tqdm=True, bf16=False, gradient_checkpointing=False, use_cpu=True,
+            logging_strategy="no", seed=_whole(seed), max_length=None,
+        )  # fmt: skip
+        trainer = RewardTrainer(
+            str(policy), arguments, train_dataset=_rows(taught),
+            processing_class=AutoTokenizer.from_pretrained(str(policy), local_files_only=True),
+        )  # fmt: skip
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+        trainer.save_model(str(out))
+    held = pairs(forward, "dev", 4 * min(HELD_OUT, settings.prompts), settings.replies, temperature, 0.0, seed)
+    model = Preference(out)
+    prompts = [question(pair.item) for pair in held]
+    better, worse = (model.raw(prompts, [getattr(p, side) for p in held]) for side in ("better", "worse"))
+    every = torch.cat([better, worse])
+    store.write_json(out / "scale.json", {"centre": float(every.mean()), "spread": max(float(every.std()), 1e-3)})
+    right = (better > worse).numpy()
+    frame = pd.DataFrame({"category": [data.category(pair.item) for pair in held], "right": right})
+    return frame.groupby("category", sort=False)["right"].agg(right="sum", pairs="size").reset_index()
+
+
+def _rows(taught: Sequence[Pair]) -> Dataset:
+    def messages(pair: Pair, reply: str) -> list[dict[str, str]]:
+        return [*question(pair.item), {"role": "assistant", "content": reply}]
+
+    rows = [{"chosen": messages(p, p.better), "rejected": messages(p, p.worse)} for p in taught]
+    return Dataset.from_list(rows)
+
+
+def _whole(seed: int) -> int:
+    """A seed for trainers, which take 32 bits."""
+    return int(seeds.key("conductor", "reward model", seed=seed) % np.uint64(2**31))

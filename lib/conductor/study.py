@@ -1,0 +1,313 @@
+"""The experiment: every arm under every seed from one start, as cells of a sweep that resumes.
+
+A first cell trains the reward model. Then one cell per arm and seed trains a policy, lets it answer the
+test items and keeps the numbers, not the policy. Working files lie under data/runs/conductor.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import transformers
+from transformers import PrinterCallback, TrainerCallback
+
+from lib import params as parameters
+from lib import seeds, store, sweep, tasks
+from lib.conductor import data, evaluation, preference
+from lib.conductor.arms import ARMS, Arm
+from lib.conductor.judge import Judge
+from lib.conductor.meta import Conducted
+from lib.conductor.preference import Preference
+from lib.conductor.quiet import quiet
+from lib.conductor.rewards import COMPONENTS, normalised, said
+from lib.conductor.rollouts import Rollouts
+from lib.conductor.weighting import Dirichlet, Fixed, Weighting
+from lib.llm.opening import export, opened
+from lib.models import checkpoints
+from lib.params import ROOT, ConductorSettings, HeadSettings, LLMSettings, Params
+from lib.tasks import Item
+
+RUNS = ROOT / "data/runs/conductor"
+CASSETTES = ROOT / "data/cassettes"
+NAME = "conductor"  # of the cassette and of the purse
+# Settings that change no arm's result stand in a cell with one value each.
+_NEUTRAL = {"policy": "-", "judge": "-", "seeds": 1, "jobs": None}
+_AFTERWARDS = ("sceptic", "costs", "__main__")  # modules that look at results, or serve other models
+_LAB = ("answering", "checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer")
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a study left, with columns arm and seed in every table.
+
+    items: one row per test item (`evaluation.scores`); components: per reply (`evaluation.components`);
+    rollouts: per training rollout (`ConductorTrainer.rollouts`); agreement: of the reward model with
+    held-out pairs; clock: seconds per cell, wall time, so not for a report's bytes.
+    """
+
+    items: pd.DataFrame
+    components: pd.DataFrame
+    rollouts: pd.DataFrame
+    agreement: pd.DataFrame
+    clock: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Means:
+    """What carries a study out and changes none of its numbers, hence is in no cell's name."""
+
+    policy: str
+    reward_model: str = ""
+    llm: Mapping[str, Any] | None = None
+    judge: str = ""
+    runs: str = str(RUNS)
+    share: int = 1
+
+
+def run(
+    params: Params,
+    arms: Sequence[Arm] = ARMS,
+    models: str | Path = checkpoints.MODELS,
+    runs: str | Path = RUNS,
+    label: str = "training policies",
+) -> Results:
+    """Train and judge what is not there yet. Raises ModelError without the policy to start from."""
+    settings, runs = params.conductor, Path(runs)
+    policy = Path(models) / settings.policy
+    checkpoints.load(policy)  # says what is wrong before any process starts
+    first = reward_cell(settings, policy)
+    sweep.run(partial(reward_work, policy=str(policy)), [first], runs, 1, "training the reward model")
+    todo = cells(params, arms, policy)
+    means = Means(
+        str(policy), str(first.folder(runs) / "model"), params.llm.model_dump(), settings.judge, str(runs),
+        settings.jobs or 1,
+    )  # fmt: skip
+    try:
+        receipts = sweep.run(partial(work, means=means), todo, runs, settings.jobs, label)
+    finally:
+        export(params.llm, NAME, CASSETTES)
+    return _collected(todo, receipts, runs, store.read_parquet(first.folder(runs) / "agreement.parquet"))
+
+
+def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, agreement: pd.DataFrame) -> Results:
+    def table(name: str) -> pd.DataFrame:
+        parts = [
+            store.read_parquet(path).assign(arm=cell.settings["arm"]["name"], seed=cell.settings["seed"])
+            for cell in todo
+            if (path := cell.folder(runs) / f"{name}.parquet").exists()
+        ]
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+    clock = [
+        {"arm": cell.settings["arm"]["name"], "seed": cell.settings["seed"], "seconds": receipt["seconds"]}
+        | receipt["result"]
+        for cell, receipt in zip(todo, receipts, strict=True)
+    ]
+    return Results(table("items"), table("components"), table("rollouts"), agreement, pd.DataFrame(clock))
+
+
+def reward_cell(settings: ConductorSettings, policy: Path) -> sweep.Cell:
+    """The cell of the reward model."""
+    held = {"preference": settings.preference.model_dump(), "temperature": settings.grpo.temperature}
+    return sweep.Cell("reward-model", held | _common(policy))
+
+
+def cells(params: Params, arms: Sequence[Arm], policy: Path) -> list[sweep.Cell]:
+    """One cell per arm and seed, the longest first; its settings are all that decides the result."""
+    settings = params.conductor
+    common = {"conductor": settings.model_dump() | _NEUTRAL, **_common(policy)}
+    judge = params.llm.models[settings.judge].model_dump()
+    order = sorted(arms, key=lambda arm: ("grpo", "sft", "prompt").index(arm.kind))
+    return [
+        sweep.Cell(
+            f"{arm.name}/seed-{seed}",
+            common | {"arm": asdict(arm), "seed": seed, "judge": [settings.judge, judge] if _judged(arm) else None},
+        )
+        for arm in order
+        for seed in range(settings.seeds)
+    ]
+
+
+def _judged(arm: Arm) -> bool:
+    return isinstance(arm.weights, Mapping) and "judge" in arm.weights
+
+
+def _common(policy: Path) -> dict[str, Any]:
+    import trl
+
+    deciding = [p for p in (ROOT / "lib/conductor").glob("*.py") if not p.name.startswith(_AFTERWARDS)]
+    lab = [ROOT / f"lib/models/{name}.py" for name in _LAB]
+    sources = store.sha256_sources(
+        ROOT / "lib/tasks", ROOT / "lib/seeds.py", ROOT / "lib/llm/scripted", *deciding, *lab
+    )
+    versions = {module.__name__: module.__version__ for module in (torch, transformers, trl)}
+    return {"policy": store.sha256_file(policy / "model.safetensors"), "sources": sources, "versions": versions}
+
+
+def reward_work(cell: sweep.Cell, folder: Path, progress, policy: str) -> dict[str, int]:
+    """Train the reward model into `folder`/model; leaves its agreement with held-out pairs beside it."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    settings = parameters.validate(cell.settings["preference"], parameters.PreferenceSettings)
+    agreement = preference.train(policy, settings, cell.settings["temperature"], 0, folder / "model")
+    store.write_parquet(folder / "agreement.parquet", agreement)
+    return {"pairs": int(agreement["pairs"].sum())}
+
+
+def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, float]:
+    """Train one arm under one seed and judge it; leaves items, components and rollouts in `folder`."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    with quiet():
+        return Run(cell, folder, progress, means).go()
+
+
+def take_apart(params: Params, item: Item, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> dict:
+    """One group as the first step of a Conductor's training would see it: `replies`, one row per rollout with
+    its text, what was measured, the rewards `r_...`, the drawn action, reward and advantage; `weights` (G, K).
+
+    Needs the reward model of a finished study.
+    """
+    settings, policy = params.conductor, Path(models) / params.conductor.policy
+    group, grpo = settings.grpo.generations, settings.grpo
+    with quiet():
+        model = checkpoints.load(policy)
+        reward_model = Preference(reward_cell(settings, policy).folder(Path(runs)) / "model")
+        given = evaluation.replies(model, [item], group, grpo.temperature, grpo.max_tokens, 0)
+        conducted = Conducted(model.config.hidden_size, settings.head, group, 0)
+        table = evaluation.components(model, given, reward_model, settings.rewards, None, settings.head.layer)
+    rewards = normalised(torch.tensor(table[list(COMPONENTS)].to_numpy()), COMPONENTS, group)
+    weights, action = conducted(torch.zeros(group, model.config.hidden_size), 0)  # it starts uniform, whatever h is
+    paid = (weights * rewards).sum(-1)
+    table.insert(1, "reply", [reply.text for reply in given])
+    table[[f"r_{name}" for name in COMPONENTS]] = rewards.numpy()
+    table["action"] = [COMPONENTS[a] for a in action]
+    table["reward"] = paid.numpy()
+    table["advantage"] = ((paid - paid.mean()) / (paid.std() + 1e-4)).numpy()
+    return {"replies": table, "weights": weights.numpy()}
+
+
+class Run:
+    """One cell at work."""
+
+    def __init__(self, cell: sweep.Cell, folder: Path, progress, means: Means) -> None:
+        self.settings = parameters.validate(cell.settings["conductor"], ConductorSettings, "a cell")
+        self.arm, self.seed = Arm(**cell.settings["arm"]), cell.settings["seed"]
+        self.head = parameters.validate(self.settings.head.model_dump() | self.arm.changes, HeadSettings, "a cell")
+        self.folder, self.progress, self.means = folder, progress, means
+        self.preference = Preference(means.reward_model)
+        self.taught = data.draw("train", self.settings.prompts, seed=self.seed)
+
+    def go(self) -> dict[str, float]:
+        """Train, judge, keep the numbers."""
+        model, weighting, clock = {"prompt": self._start, "sft": self._sft, "grpo": self._grpo}[self.arm.kind]()
+        self._judge(model.eval(), weighting)
+        shutil.rmtree(self.folder / "training", ignore_errors=True)
+        return clock
+
+    def _start(self):
+        return checkpoints.load(self.means.policy), None, {}
+
+    def _sft(self):
+        """Supervised on the references, as many updates and examples as GRPO has rollouts."""
+        from transformers import AutoTokenizer
+        from trl import SFTConfig, SFTTrainer
+
+        grpo = self.settings.grpo
+        rows = [
+            {"prompt": data.question(item), "completion": [{"role": "assistant", "content": item.solution}]}
+            for item in self.taught
+        ]
+        arguments = SFTConfig(
+            output_dir=str(self.folder / "training"),
+            num_train_epochs=grpo.epochs * grpo.generations,
+            per_device_train_batch_size=grpo.prompts_per_step * grpo.generations,
+            learning_rate=grpo.learning_rate,
+            seed=int(seeds.key("conductor", "sft", seed=self.seed) % np.uint64(2**31)),
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            use_cpu=True,
+            logging_strategy="no",
+            max_length=None,
+        )
+        trainer = SFTTrainer(
+            self.means.policy, arguments, train_dataset=data.Dataset.from_list(rows),
+            processing_class=AutoTokenizer.from_pretrained(self.means.policy, local_files_only=True),
+            callbacks=[_Told(self.progress)],
+        )  # fmt: skip
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+        return trainer.model, None, {}
+
+    def _grpo(self):
+        from transformers import AutoTokenizer
+
+        from lib.conductor.trainer import ConductorTrainer, configuration
+
+        grpo = self.settings.grpo
+        weighting, extra = self._weighting(), {"quality": self._quality}
+        if _judged(self.arm):
+            client = opened(LLMSettings(**self.means.llm), NAME, self.means.runs, CASSETTES, self.means.share)
+            extra["judge"] = Judge(client, self.means.judge, self.settings.rewards.think, self.seed)
+        trainer = ConductorTrainer(
+            self.means.policy,
+            configuration(grpo, self.folder / "training", self.seed, self.arm.aggregation),
+            data.dataset(self.taught),
+            AutoTokenizer.from_pretrained(self.means.policy, local_files_only=True),
+            weighting,
+            self.preference,
+            self.settings.rewards,
+            self.head.layer,
+            extra,
+            Rollouts(self.seed, grpo.temperature, grpo.max_tokens),
+            [_Told(self.progress)],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.resume()
+        store.write_parquet(self.folder / "rollouts.parquet", trainer.rollouts)
+        return trainer.model, weighting, trainer.clock
+
+    def _weighting(self) -> Weighting:
+        if self.arm.conducted:
+            width = checkpoints.load(self.means.policy).config.hidden_size
+            return Conducted(width, self.head, self.settings.grpo.generations, self.seed)
+        if self.arm.weights == "random":
+            return Dirichlet(self.seed)
+        return Fixed(self.arm.weights, (*COMPONENTS, "quality", "judge")[: 7 if _judged(self.arm) else 6])
+
+    def _quality(self, completions, row, **_) -> list[float]:
+        """What the verifier thinks: logged in every arm, paid in none but the oracle."""
+        return [tasks.score(self.taught[i], said(each)) for i, each in zip(row, completions, strict=True)]
+
+    def _judge(self, model, weighting: Weighting | None) -> None:
+        settings, grpo = self.settings, self.settings.grpo
+        items = data.draw("test", len(data.CATEGORIES) * settings.test_items)
+        given = evaluation.replies(
+            model, items, settings.samples, grpo.temperature, grpo.max_tokens, self.seed, self.arm.begin
+        )
+        store.write_parquet(self.folder / "items.parquet", evaluation.scores(given, settings.samples))
+        shown = evaluation.components(
+            model, given[:: settings.samples], self.preference, settings.rewards, weighting, self.head.layer
+        )
+        store.write_parquet(self.folder / "components.parquet", shown)
+
+
+class _Told(TrainerCallback):
+    """Tells the sweep how far a training is."""
+
+    def __init__(self, progress) -> None:
+        self.progress = progress
+
+    def on_step_end(self, args, state, control, **_):
+        self.progress(state.global_step / state.max_steps)

@@ -1,0 +1,72 @@
+"""What says how much each reward counts for a rollout: a fixed vector, a random one, or the Conductor.
+
+A weighting is asked once per step, with the states at the ends of all rollouts, and told afterwards what
+advantages came of it. Only the Conductor (`lib.conductor.meta`) listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from lib import seeds
+from lib.conductor.rewards import COMPONENTS
+
+
+class Weighting:
+    """The interface, and what a weighting does that does not learn."""
+
+    centred = False  # whether each reward's group mean is taken away before it is weighed
+
+    def __call__(self, h: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Weights (B, K) of one step's rollouts in training, and the emphasis actions (B,) behind them, if any."""
+        return self.settled(h), None
+
+    def settled(self, h: torch.Tensor) -> torch.Tensor:
+        """The weights (B, K) outside training, where nothing is drawn."""
+        raise NotImplementedError
+
+    def learn(self, advantage: torch.Tensor) -> None:
+        """What the rollouts of the last call were worth, (B,)."""
+
+    def after_step(self) -> None:
+        """Called when the policy's own update is done."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that the next call depends on."""
+        return {}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from `state`."""
+
+
+class Fixed(Weighting):
+    """The same weights for every rollout: static scalarisation."""
+
+    def __init__(self, weights: Mapping[str, float], components: Sequence[str] = COMPONENTS) -> None:
+        """weights: by component; what is not named counts nothing. Raises ValueError for an unknown name."""
+        unknown = sorted(set(weights) - set(components))
+        if unknown:
+            raise ValueError(f"there are the rewards {', '.join(components)}, not {unknown}")
+        self.weights = torch.tensor([float(weights.get(name, 0.0)) for name in components])
+
+    def settled(self, h: torch.Tensor) -> torch.Tensor:
+        return self.weights.to(h.device).expand(len(h), -1)
+
+
+class Dirichlet(Weighting):
+    """Weights drawn evenly from the simplex for every response (the paper's Rand)."""
+
+    def __init__(self, seed: int, components: int = len(COMPONENTS)) -> None:
+        self.components, self.stream = components, seeds.key("conductor", "random weights", seed=seed)
+
+    def __call__(self, h: torch.Tensor, step: int) -> tuple[torch.Tensor, None]:
+        first = step * len(h) * self.components
+        counter = first + np.arange(len(h) * self.components).reshape(len(h), -1)
+        spacing = -np.log1p(-seeds.uniform(self.stream, counter))  # exponential; normalised it is Dirichlet(1, ..., 1)
+        return torch.from_numpy(spacing / spacing.sum(-1, keepdims=True)).to(h), None
+
+    def settled(self, h: torch.Tensor) -> torch.Tensor:
+        return h.new_full((len(h), self.components), 1 / self.components)

@@ -1,0 +1,454 @@
+"""Figures and tables of lesson 04: what the rewards know, what the Conductor learned, what came of it.
+
+Every title and alt text is made from the numbers that it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lib import seeds, stats
+from lib.conductor import sceptic
+from lib.conductor.arms import CONSTANT, NAMED
+from lib.conductor.data import CATEGORIES
+from lib.conductor.rewards import COMPONENTS
+from lib.conductor.study import Results
+from lib.params import HeadSettings
+from lib.reporting import figures
+from lib.stats import Interval
+
+Rows = dict[str, dict[str, Interval]]
+NAMES = tuple(CATEGORIES)
+SHOWN = ("equal", "nover", "em", "pref", "conductor", "oracle")  # arms in figures over training
+
+
+def label(arm: str) -> str:
+    """How an arm is called in tables and figures; a stand-in is called one."""
+    known = NAMED[arm]
+    return f"{known.label} (scripted stand-in)" if known.stand_in else known.label
+
+
+def _rng(*name: str) -> np.random.Generator:
+    return seeds.rng("report", "conductor", *name)
+
+
+# Why static weights fail ------------------------------------------------------------------------
+
+# two rewards of two replies, made up: one that thinks aloud and one that does not
+BY_HAND = {
+    "reasoning": {"thinks": {"pref": 0.7, "len": 0.5}, "brief": {"pref": 0.4, "len": 1.0}, "right": "thinks"},
+    "translation": {"thinks": {"pref": 0.9, "len": 0.5}, "brief": {"pref": 0.4, "len": 1.0}, "right": "brief"},
+}
+
+
+def margin(example: Mapping, w: float) -> float:
+    """Reward of the right reply minus that of the wrong one under (1 - w) pref + w len."""
+    paid = {reply: (1 - w) * example[reply]["pref"] + w * example[reply]["len"] for reply in ("thinks", "brief")}
+    right = example["right"]
+    return paid[right] - paid["brief" if right == "thinks" else "thinks"]
+
+
+def by_hand_table() -> pd.DataFrame:
+    """The example's numbers."""
+    return pd.DataFrame(
+        [
+            {"category": name, "reply": reply, **example[reply], "right": "yes" if example["right"] == reply else "no"}
+            for name, example in BY_HAND.items()
+            for reply in ("thinks", "brief")
+        ]
+    )
+
+
+def static_weights(w: float | None = None) -> Figure:
+    """Margins of the right reply over all static weights, and at one of them."""
+    grid = np.linspace(0, 1, 101)
+    lines = {name: np.array([margin(example, x) for x in grid]) for name, example in BY_HAND.items()}
+    both = np.logical_and(*(line > 1e-9 for line in lines.values()))
+    says = "No static weight pays the right reply in both" if not both.any() else "Some weights are right in both"
+    with figures.theme():
+        figure = figures.sheet(says, figures.WIDTH, 3.4, "Made-up numbers. Above 0 the right reply is paid more.")
+        axes = figure.subplots()
+        for name, line in lines.items():
+            axes.plot(grid, line, color=figures.colour(name), label=name)
+            axes.fill_between(grid, 0, line, where=line > 0, color=figures.colour(name), alpha=0.15)
+            if w is not None:
+                axes.plot([w], [margin(BY_HAND[name], w)], figures.marker(name), color=figures.colour(name))
+        axes.axhline(0, color=figures.GREY, lw=1)
+        axes.set(xlabel="weight of len (the rest is pref)", ylabel="right minus wrong")
+        axes.legend(frameon=False)
+    return figure
+
+
+def static_alt() -> str:
+    """The example in words."""
+    told = []
+    for name, example in BY_HAND.items():
+        good = [w for w in np.linspace(0, 1, 1001) if margin(example, w) > 1e-9]
+        told.append(f"{name}: weights of len from {min(good):.2f} to {max(good):.2f} pay the right reply more")
+    return "Reward of the right reply minus that of the wrong one, against one static weight. " + "; ".join(told) + "."
+
+
+# What the rewards know --------------------------------------------------------------------------
+
+
+def knowledge(rollouts: pd.DataFrame, group: int, steps: int = 3) -> pd.DataFrame:
+    """Correlation of each reward with the verifier within groups, categories by rewards; 0 where nothing varies.
+
+    Over the first steps of all trainings, while every policy is still close to the start.
+    """
+    early = rollouts[rollouts["step"] < steps]
+    rows = {}
+    for name in NAMES:
+        part = early[early["category"] == name]
+        quality = part["quality"].to_numpy(dtype=float)
+        rows[name] = {
+            reward: sceptic.within(part[f"r_{reward}"].to_numpy(dtype=float), quality, group) for reward in COMPONENTS
+        }
+    return pd.DataFrame(rows).T.rename_axis("category")
+
+
+def knowledge_claim(table: pd.DataFrame) -> str:
+    """Which reward knows most, by category."""
+    told = [f"{row.idxmax()} in {name} ({row.max():+.2f})" for name, row in table.iterrows()]
+    return f"What goes with being right: {', '.join(told)}"
+
+
+def knowledge_alt(table: pd.DataFrame) -> str:
+    """The matrix in words."""
+    told = [f"{name} " + ", ".join(f"{k} {v:+.2f}" for k, v in row.items()) for name, row in table.iterrows()]
+    return "Correlation of each reward with the verifier within groups. " + "; ".join(told) + "."
+
+
+def thinking(components: pd.DataFrame) -> pd.DataFrame:
+    """What a thought does to the start's replies: share that thinks, and what the verifier and the rewards make of it
+    (mean over replies that think minus mean over those that do not)."""
+    rows = []
+    for name, part in components[components["arm"] == "base"].groupby("category", sort=False):
+        thinks, brief = part[part["thinks"]], part[~part["thinks"]]
+        if len(thinks) and len(brief):
+            gap = {c: thinks[c].mean() - brief[c].mean() for c in ("right", *COMPONENTS)}
+            rows.append({"category": name, "share that thinks": part["thinks"].mean(), **gap})
+    return pd.DataFrame(rows)
+
+
+# One group taken apart --------------------------------------------------------------------------
+
+
+def group_html(replies: pd.DataFrame, prompt: str, caption: str) -> tuple[str, str]:
+    """One group as a table: reply, rewards with the emphasised one marked, sum, advantage; and as plain text."""
+    head = "".join(f"<th>{name}</th>" for name in ("reply", "right", *COMPONENTS, "R", "A"))
+    rows, plain = [], [prompt]
+    for row in replies.to_dict("records"):
+        cells = [f"<th scope='row'>{escape(row['reply'])}</th>", f"<td>{row['right']:.2f}</td>"]
+        for name in COMPONENTS:
+            value = f"{row[f'r_{name}']:.2f}"
+            cells.append(f"<td><strong>[{value}]</strong></td>" if row["action"] == name else f"<td>{value}</td>")
+        cells.append(f"<td>{row['reward']:.2f}</td><td>{row['advantage']:+.2f}</td>")
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+        plain.append(f"{row['advantage']:+.2f}  {row['action']:5}  {row['reply']}")
+    markup = (
+        f'<p><code>{escape(prompt)}</code></p><div class="scroll" role="group" tabindex="0" '
+        f'aria-label="{escape(caption)}" style="overflow-x:auto"><table><caption>{escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>\n"
+    )
+    return markup, "\n".join(plain)
+
+
+# Table 1 ----------------------------------------------------------------------------------------
+
+
+def scores(items: pd.DataFrame, what: str = "score") -> Rows:
+    """Mean score by arm and category, and over categories, with intervals over seeds and items."""
+    rows: Rows = {}
+    for arm, part in items.groupby("arm", sort=False):
+        matrices = {name: _matrix(part[part["category"] == name], what) for name in NAMES}
+        rows[arm] = {n: stats.crossed_interval(m, _rng("score", arm, n)) for n, m in matrices.items()}
+        rows[arm]["mean"] = stats.crossed_interval(np.hstack(list(matrices.values())), _rng("score", arm, "mean"))
+    return {arm: rows[arm] for arm in NAMED if arm in rows}
+
+
+def _matrix(part: pd.DataFrame, what: str) -> np.ndarray:
+    """(seeds, items)."""
+    return part.pivot(index="seed", columns="item", values=what).to_numpy(dtype=float)
+
+
+def marks(rows: Rows, column: str, left_out: Sequence[str] = ("oracle",)) -> dict[str, str]:
+    """`best` and `second` of a column, only where their intervals lie above those of all who come after."""
+    order = sorted((arm for arm in rows if arm not in left_out), key=lambda arm: -rows[arm][column].value)
+    found = {}
+    for place, name in enumerate(("best", "second")):
+        rest = order[place + 1 :]
+        if not rest or not all(rows[order[place]][column].lo > rows[arm][column].hi for arm in rest):
+            break
+        found[order[place]] = name
+    return found
+
+
+def score_table(rows: Rows) -> pd.DataFrame:
+    """Table 1 as ours."""
+    columns = (*NAMES, "mean")
+    marked = {column: marks(rows, column) for column in columns}
+    out = []
+    for arm, row in rows.items():
+        cells = {c: f"{row[c].value:.3f} [{row[c].lo:.3f}, {row[c].hi:.3f}] {marked[c].get(arm, '')}".strip()
+                 if row[c].known else f"{row[c].value:.3f}" for c in columns}  # fmt: skip
+        out.append({"arm": label(arm), **cells})
+    return pd.DataFrame(out)
+
+
+def differences(items: pd.DataFrame, arm: str, rivals: Sequence[str]) -> Rows:
+    """Mean score of an arm minus that of each rival, paired by seed and item."""
+    rows: Rows = {}
+    for rival in rivals:
+        gaps = {
+            name: _matrix(items[(items["arm"] == arm) & (items["category"] == name)], "score")
+            - _matrix(items[(items["arm"] == rival) & (items["category"] == name)], "score")
+            for name in NAMES
+        }
+        rows[rival] = {n: stats.crossed_interval(g, _rng("gap", arm, rival, n)) for n, g in gaps.items()}
+        rows[rival]["mean"] = stats.crossed_interval(np.hstack(list(gaps.values())), _rng("gap", arm, rival, "mean"))
+    return rows
+
+
+def verdicts(gaps: Rows) -> pd.DataFrame:
+    """Each difference with its interval, and what it means."""
+    out = []
+    for rival, row in gaps.items():
+        out.append({"against": label(rival)} | {n: _verdict(each) for n, each in row.items()})
+    return pd.DataFrame(out)
+
+
+def _verdict(gap: Interval) -> str:
+    word = "undecided"
+    if gap.excludes(0):
+        word = "better" if gap.value > 0 else "worse"
+    return f"{gap.value:+.3f} [{gap.lo:+.3f}, {gap.hi:+.3f}] {word}" if gap.known else f"{gap.value:+.3f}"
+
+
+def best_constant(rows: Rows) -> str:
+    """The fixed weights with the highest mean on the test items: a bound from above on what static weights do here."""
+    return max((arm for arm in CONSTANT if arm in rows), key=lambda arm: rows[arm]["mean"].value)
+
+
+def score_claim(gaps: Rows) -> str:
+    """Where the Conductor stands, as a sentence."""
+    told = [f"{_word(row['mean'])} {label(rival)} ({row['mean'].value:+.2f})" for rival, row in gaps.items()]
+    return f"Mean score of the Conductor: {', '.join(told)}"
+
+
+def _word(gap: Interval) -> str:
+    if not gap.excludes(0):
+        return "not told apart from"
+    return "above" if gap.value > 0 else "below"
+
+
+def score_alt(rows: Rows) -> str:
+    """Table 1 in words."""
+    told = [f"{label(arm)} " + ", ".join(f"{n} {row[n].value:.2f}" for n in NAMES) for arm, row in rows.items()]
+    return "Score by arm and category. " + "; ".join(told) + "."
+
+
+# Over training ----------------------------------------------------------------------------------
+
+
+def weights_over_training(rollouts: pd.DataFrame, arm: str = "conductor") -> Figure:
+    """Figure 3: the Conductor's weights by category over training."""
+    long = _long(rollouts[rollouts["arm"] == arm], [f"w_{name}" for name in COMPONENTS], "weight")
+    return figures.curves(
+        long, "step", "weight", by="reward", seed="seed", title=weights_claim(rollouts, arm), xlabel="GRPO step",
+        ylabel="weight", panels="category", note="The weights that the Conductor would give, pi(h), at every rollout.",
+    )  # fmt: skip
+
+
+def _long(rollouts: pd.DataFrame, columns: Sequence[str], value: str) -> pd.DataFrame:
+    means = rollouts.groupby(["seed", "step", "category"])[list(columns)].mean().reset_index()
+    long = means.melt(["seed", "step", "category"], var_name="reward", value_name=value)
+    return long.assign(reward=long["reward"].str.removeprefix("w_"))
+
+
+def final_weights(components: pd.DataFrame, arm: str = "conductor") -> Rows:
+    """Weights on test replies after training, by category and reward, with intervals over seeds."""
+    part = components[components["arm"] == arm]
+    rows: Rows = {}
+    for name in NAMES:
+        means = part[part["category"] == name].groupby("seed")[[f"w_{c}" for c in COMPONENTS]].mean()
+        rows[name] = {c: stats.mean_interval(means[f"w_{c}"].to_numpy(), _rng("weight", name, c)) for c in COMPONENTS}
+    return rows
+
+
+def weights_claim(rollouts: pd.DataFrame, arm: str = "conductor") -> str:
+    """What the weights settle on, as a sentence."""
+    part = rollouts[(rollouts["arm"] == arm) & (rollouts["step"] == rollouts["step"].max())]
+    told = []
+    for name in NAMES:
+        means = part[part["category"] == name][[f"w_{c}" for c in COMPONENTS]].mean()
+        told.append((name, means.idxmax().removeprefix("w_"), means.max()))
+    tops = {top for _, top, _ in told}
+    if len(tops) == 1:
+        low, high = (f(share for _, _, share in told) for f in (min, max))
+        return f"The Conductor ends on {tops.pop()} in every category ({low:.2f} to {high:.2f})"
+    return "The Conductor ends on " + ", ".join(f"{top} for {name} ({share:.2f})" for name, top, share in told)
+
+
+def weights_alt(rollouts: pd.DataFrame, arm: str = "conductor") -> str:
+    """Figure 3 in words."""
+    part = rollouts[(rollouts["arm"] == arm) & (rollouts["step"] == rollouts["step"].max())]
+    told = []
+    for name in NAMES:
+        means = part[part["category"] == name][[f"w_{c}" for c in COMPONENTS]].mean()
+        told.append(f"{name} " + ", ".join(f"{k.removeprefix('w_')} {v:.2f}" for k, v in means.items()))
+    return "Weights of the Conductor over training, one panel per category. At the end: " + "; ".join(told) + "."
+
+
+def component_curves(rollouts: pd.DataFrame, group: int) -> Figure:
+    """What the rewards measure, and the verifier, over training, some arms."""
+    columns = ("quality", *COMPONENTS)
+    part = rollouts[rollouts["arm"].isin(SHOWN)]
+    means = part.groupby(["arm", "seed", "step"])[list(columns)].mean().reset_index()
+    long = means.melt(["arm", "seed", "step"], var_name="measure", value_name="value")
+    long = long.assign(arm=[label(arm) for arm in long["arm"]])
+    return figures.curves(
+        long, "step", "value", by="arm", seed="seed", title=components_claim(rollouts), xlabel="GRPO step",
+        ylabel="mean of rollouts", panels="measure", same_scale=False, bins=12,
+        note=f"As measured, before ranks in groups of {group}: ppl and ent in nats; quality is the verifier's.",
+    )  # fmt: skip
+
+
+def components_claim(rollouts: pd.DataFrame) -> str:
+    """How far each arm moved its own reward, as a sentence."""
+    told = []
+    for arm, reward in (("nover", "ppl"), ("em", "ent"), ("pref", "pref"), ("oracle", "quality")):
+        first, last = _ends(rollouts[rollouts["arm"] == arm], reward)
+        told.append(f"{label(arm)} {reward} {first:.2f} to {last:.2f}")
+    return f"What is paid moves: {', '.join(told)}"
+
+
+def _ends(part: pd.DataFrame, column: str) -> tuple[float, float]:
+    """Means over the first and the last quarter of the steps."""
+    steps = part["step"].max() + 1
+    first, last = part[part["step"] < steps / 4], part[part["step"] >= steps * 3 / 4]
+    return float(first[column].mean()), float(last[column].mean())
+
+
+def components_alt(rollouts: pd.DataFrame) -> str:
+    """The component curves in words."""
+    told = []
+    for arm in SHOWN:
+        ends = {c: _ends(rollouts[rollouts["arm"] == arm], c) for c in ("quality", *COMPONENTS)}
+        told.append(f"{label(arm)} " + ", ".join(f"{c} {a:.2f} to {b:.2f}" for c, (a, b) in ends.items()))
+    return "Rewards over training, from the first to the last quarter of the steps. " + "; ".join(told) + "."
+
+
+def lengths(rollouts: pd.DataFrame) -> Figure:
+    """Mean tokens of a reply over training, by category, some arms."""
+    part = rollouts[rollouts["arm"].isin(SHOWN)]
+    means = part.groupby(["arm", "seed", "step", "category"])["tokens"].mean().reset_index()
+    means = means.assign(arm=[label(arm) for arm in means["arm"]])
+    return figures.curves(
+        means, "step", "tokens", by="arm", seed="seed", title=length_claim(rollouts), xlabel="GRPO step",
+        ylabel="tokens per reply", panels="category", bins=12,
+    )  # fmt: skip
+
+
+def length_claim(rollouts: pd.DataFrame) -> str:
+    """How long replies become, as a sentence."""
+    told = [f"{label(arm)} {_ends(rollouts[rollouts['arm'] == arm], 'tokens')[1]:.0f}" for arm in SHOWN]
+    first = np.mean([_ends(rollouts[rollouts["arm"] == arm], "tokens")[0] for arm in SHOWN])
+    return f"From about {first:.0f} tokens per reply to: {', '.join(told)}"
+
+
+def length_alt(rollouts: pd.DataFrame) -> str:
+    """Lengths in words."""
+    return f"Tokens per reply over training, one panel per category. {length_claim(rollouts)}."
+
+
+# The sceptic ------------------------------------------------------------------------------------
+
+BANDITS = {
+    "as in the paper": ("even", {}),
+    "one reward that all have": ("saturated", {}),
+    "the same, centred": ("saturated", {"centred": True}),
+}
+
+
+def bandits(head: HeadSettings, seeds_: int, updates: int = 150) -> Rows:
+    """The made-up experiment in three versions, with intervals over seeds; learning rate such that it converges."""
+    fast = head.model_copy(update={"learning_rate": 0.02, "homogeneous": False, "joint": False})
+    rows: Rows = {}
+    for name, (level, changes) in BANDITS.items():
+        runs = pd.DataFrame(
+            [sceptic.bandit(fast.model_copy(update=changes), seed, level, updates) for seed in range(seeds_)]
+        )
+        rows[name] = {c: stats.mean_interval(runs[c].to_numpy(), _rng("bandit", name, c)) for c in runs}
+    return rows
+
+
+BANDIT_LABELS = {
+    "own": "corr. with the rollout's own score",
+    "truth": "corr. with what is true",
+    "first": "weight of the reward that all have",
+}
+
+
+def bandit_claim(rows: Rows) -> str:
+    """What the experiment says, as a sentence."""
+    own, truth = rows["as in the paper"]["own"], rows["as in the paper"]["truth"]
+    first = rows["one reward that all have"]["first"]
+    return (
+        f"Emphasis follows the rollout's own score ({own.value:.2f}), not the truth ({truth.value:.2f}); "
+        f"a reward that everybody gets takes {first.value:.0%}"
+    )
+
+
+def bandit_alt(rows: Rows) -> str:
+    """The experiment in words."""
+    told = []
+    for name, row in rows.items():
+        told.append(f"{name}: " + ", ".join(f"{says} {row[column]}" for column, says in BANDIT_LABELS.items()))
+    return "Made-up rollouts of which the truth is known. " + "; ".join(told) + "."
+
+
+def observed(rollouts: pd.DataFrame, group: int, arms: Sequence[str] = ("conductor",)) -> Rows:
+    """What the advantage went with in real training, within groups, with intervals over seeds."""
+    rows: Rows = {}
+    for arm in arms:
+        found = sceptic.observed(rollouts[rollouts["arm"] == arm], group)
+        rows[label(arm)] = {
+            c: stats.mean_interval(found[c].to_numpy(), _rng("observed", arm, c)) for c in found if c != "seed"
+        }
+    return rows
+
+
+# All numbers ------------------------------------------------------------------------------------
+
+
+def metrics(results: Results, rows: Rows) -> dict[str, object]:
+    """Everything that is compared later, by flat name."""
+    out: dict[str, object] = {}
+    for arm, row in rows.items():
+        out |= {f"{arm}.{name}.score": value for name, value in row.items()}
+        out[f"{arm}.tokens"] = float(results.items[results.items["arm"] == arm]["tokens"].mean())
+    out |= {
+        f"conductor.weights.{name}.{reward}": value
+        for name, row in final_weights(results.components).items()
+        for reward, value in row.items()
+    }
+    return out | {
+        f"reward_model.{row.category}.accuracy": stats.share_interval(row.right, row.pairs)
+        for row in results.agreement.itertuples()
+    }
+
+
+def agreement_table(agreement: pd.DataFrame) -> pd.DataFrame:
+    """How often the reward model prefers what the verifier scores higher, on held-out pairs."""
+    return pd.DataFrame(
+        [
+            {"category": row.category, "pairs": row.pairs, "agrees": str(stats.share_interval(row.right, row.pairs))}
+            for row in agreement.itertuples()
+        ]
+    )
