@@ -92,7 +92,7 @@ def write_tensors(path: str | Path, tensors: dict[str, np.ndarray]) -> Path:
     """Write named arrays as safetensors (no code can hide in such a file)."""
     from safetensors.numpy import save
 
-    return write_bytes(path, save({name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}))
+    return write_bytes(path, save({name: np.asarray(tensors[name], order="C") for name in sorted(tensors)}))
 
 
 def read_tensors(path: str | Path) -> dict[str, np.ndarray]:

@@ -173,6 +173,20 @@ def test_pairing_finds_a_difference_that_the_seeds_would_drown():
     assert not stats.mean_interval(better, rng("test", "alone")).excludes(0)
 
 
+def test_crossed_intervals_admit_other_runs_and_other_items():
+    draw = rng("test", "crossed")
+    runs, items = draw.normal(0, 1.0, size=(6, 1)), draw.normal(0, 1.0, size=(1, 50))
+    both = stats.crossed_interval(runs + items, rng("test", "both"))
+    only_runs = stats.crossed_interval(runs + 0 * items, rng("test", "runs"))
+    only_items = stats.crossed_interval(0 * runs + items, rng("test", "items"))
+    assert both.value == pytest.approx((runs + items).mean())
+    assert both.hi - both.lo > max(only_runs.hi - only_runs.lo, only_items.hi - only_items.lo)
+    assert only_items.hi - only_items.lo == pytest.approx(2 * 1.96 * items.std() / 50**0.5, rel=0.15)
+    assert not stats.crossed_interval(items, rng("test", "one")).known
+    with pytest.raises(ValueError, match="shape"):
+        stats.crossed_interval([1.0, 2.0], rng("test"))
+
+
 @pytest.mark.parametrize(
     "call, message",
     [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -121,7 +122,7 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
 def _judge(options: argparse.Namespace, all_of: Params, settings: ConductorSettings, out: Path) -> dict[str, Judge]:
     if options.judge not in all_of.llm.models:
         raise ParamsError(f"--judge {options.judge}: llm.models in params.yaml has {sorted(all_of.llm.models)}")
-    client = opened(all_of.llm, "conductor", out, CASSETTES)
+    client = partial(opened, all_of.llm, "conductor", out, CASSETTES)
     return {"judge": Judge(client, options.judge, settings.rewards.think, options.seed)}
 
 

@@ -44,11 +44,13 @@ def overhead(counted: pd.DataFrame, arm: str, without: str) -> pd.DataFrame:
 def clocked(clock: pd.DataFrame) -> pd.DataFrame:
     """Wall time per GRPO step by arm, and what of it the weighting took; not for a report's bytes.
 
-    A training that was interrupted counts what it did after it was resumed.
+    A training that was interrupted counts what it did after it was resumed. `no opinion`: replies on which a judge
+    had none.
     """
     trained = clock[clock["steps"] > 0]
     sums = trained.groupby("arm", sort=False)[["steps", "training", "weighing"]].sum()
     out = pd.DataFrame({"seconds per step": sums["training"] / sums["steps"]})
     out["weighing, ms per step"] = 1000 * sums["weighing"] / sums["steps"]
     out["weighing over the rest"] = sums["weighing"] / (sums["training"] - sums["weighing"])
+    out["no opinion"] = trained.groupby("arm", sort=False)["no opinion"].sum()
     return out.reset_index()

@@ -93,8 +93,11 @@ def components(
     weighting: Weighting | None,
     layer: str,
 ) -> pd.DataFrame:
-    """What the rewards measure on replies, one row each: category, the five by name (ppl and ent in nats), right
-    (verifier), thinks (whether it has a thought), and the settled weights as `w_...` where there is a weighting."""
+    """What the rewards measure on replies, one row each.
+
+    Columns: category, the five by name (ppl and ent in nats), prompt, reference and reply as text, right
+    (verifier), thinks (whether there is a thought), and the settled weights `w_...` where there is a weighting.
+    """
     told = [encode(f"{thought(reply.text)} <answer>") for reply in given]
     wanted = [encode(f"{reply.item.answer} </answer>") for reply in given]
     reading = read(model, [r.prompt for r in given], [r.ids for r in given], told, wanted, layer)
@@ -106,6 +109,7 @@ def components(
         "pref": preference([question(reply.item) for reply in given], [reply.text for reply in given]),
     }
     frame = pd.DataFrame({"category": [category(reply.item) for reply in given]} | columns)
+    frame[["prompt", "reference", "reply"]] = [(r.item.prompt, r.item.answer, r.text) for r in given]
     frame["right"] = [tasks.score(reply.item, reply.text) for reply in given]
     frame["thinks"] = ["<think>" in reply.text for reply in given]
     if weighting is not None:

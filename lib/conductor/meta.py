@@ -61,7 +61,8 @@ class Conducted(Weighting):
     """The Conductor at work: draws an emphasis for every rollout, learns from what came of it.
 
     In homogeneous mode a group shares one context (its mean) and one action: what the paper calls naive,
-    because centred advantages then cancel in eq. 5. In joint mode there is no REINFORCE: the weights stay
+    because centred advantages then cancel in eq. 5; what is left is rounding, which AdamW blows up into steps
+    that mean nothing. In joint mode there is no REINFORCE: the weights stay
     in the policy's own loss, whose gradient is followed after every step (Table 6).
     """
 
@@ -87,7 +88,7 @@ class Conducted(Weighting):
     @torch.no_grad()
     def settled(self, h: torch.Tensor) -> torch.Tensor:
         self.conductor.to(h.device)
-        return self.conductor(self._contexts(h))
+        return self.conductor(h.float())
 
     def learn(self, advantage: torch.Tensor) -> None:
         """Keep the step's triplets; update if `every` steps are held."""

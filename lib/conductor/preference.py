@@ -32,8 +32,6 @@ from lib.models.tokenizer import EOS, decode
 from lib.params import PreferenceSettings
 from lib.tasks import Item
 
-HELD_OUT = 100  # dev prompts per category, on which accuracy is measured
-
 
 @dataclass(frozen=True)
 class Pair:
@@ -106,32 +104,49 @@ def pairs(
 def train(policy: str | Path, settings: PreferenceSettings, temperature: float, seed: int, out: Path) -> pd.DataFrame:
     """Train a reward model from the policy's own trunk into `out`; returns its held-out `agreement`."""
     with quiet():
-        from trl import RewardConfig, RewardTrainer
-
         forward = Forward(checkpoints.load(policy))
         taught = pairs(forward, "train", settings.prompts, settings.replies, temperature, settings.mistakes, seed)
-        arguments = RewardConfig(
-            output_dir=str(out / "training"), per_device_train_batch_size=settings.batch,
-            num_train_epochs=settings.epochs, learning_rate=settings.learning_rate, save_strategy="no",
-            report_to="none", disable_tqdm=True, bf16=False, gradient_checkpointing=False, use_cpu=True,
-            logging_strategy="no", seed=_whole(seed), max_length=None,
-        )  # fmt: skip
-        trainer = RewardTrainer(
-            str(policy), arguments, train_dataset=_rows(taught),
-            processing_class=AutoTokenizer.from_pretrained(str(policy), local_files_only=True),
-        )  # fmt: skip
-        trainer.remove_callback(PrinterCallback)
-        trainer.train()
-        trainer.save_model(str(out))
-    held = pairs(forward, "dev", 4 * min(HELD_OUT, settings.prompts), settings.replies, temperature, 0.0, seed)
-    model = Preference(out)
+        _fit(policy, taught, settings, seed, out)
+        held = pairs(forward, "dev", settings.prompts // 2, settings.replies, temperature, 0.0, seed)
+        return agreement(Preference(out), held, out / "scale.json")
+
+
+def _fit(policy: str | Path, taught: Sequence[Pair], settings: PreferenceSettings, seed: int, out: Path) -> None:
+    from trl import RewardConfig, RewardTrainer  # imported here: seconds, and only a training needs it
+
+    arguments = RewardConfig(
+        output_dir=str(out / "training"),
+        per_device_train_batch_size=settings.batch,
+        num_train_epochs=settings.epochs,
+        learning_rate=settings.learning_rate,
+        seed=int(seeds.key("conductor", "reward model", seed=seed) % np.uint64(2**31)),
+        save_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        use_cpu=True,
+        max_length=None,
+    )
+    tokenizer = AutoTokenizer.from_pretrained(str(policy), local_files_only=True)
+    trainer = RewardTrainer(str(policy), arguments, train_dataset=_rows(taught), processing_class=tokenizer)
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    trainer.save_model(str(out))
+
+
+def agreement(model: Preference, held: Sequence[Pair], scale: Path) -> pd.DataFrame:
+    """How often a model prefers the better reply, by category: right, pairs. One pair per prompt, as pairs of a
+    prompt are not independent. Writes centre and spread of all scores to `scale`."""
+    held = list({pair.item.key: pair for pair in reversed(held)}.values())
     prompts = [question(pair.item) for pair in held]
     better, worse = (model.raw(prompts, [getattr(p, side) for p in held]) for side in ("better", "worse"))
     every = torch.cat([better, worse])
-    store.write_json(out / "scale.json", {"centre": float(every.mean()), "spread": max(float(every.std()), 1e-3)})
-    right = (better > worse).numpy()
-    frame = pd.DataFrame({"category": [data.category(pair.item) for pair in held], "right": right})
-    return frame.groupby("category", sort=False)["right"].agg(right="sum", pairs="size").reset_index()
+    store.write_json(scale, {"centre": float(every.mean()), "spread": max(float(every.std()), 1e-3)})
+    found = pd.DataFrame({"category": [data.category(p.item) for p in held], "right": (better > worse).numpy()})
+    counts = found.groupby("category")["right"].agg(right="sum", pairs="size").reset_index()
+    return counts.sort_values("category", key=lambda c: c.map(list(data.CATEGORIES).index), ignore_index=True)
 
 
 def _rows(taught: Sequence[Pair]) -> Dataset:
@@ -140,8 +155,3 @@ def _rows(taught: Sequence[Pair]) -> Dataset:
 
     rows = [{"chosen": messages(p, p.better), "rejected": messages(p, p.worse)} for p in taught]
     return Dataset.from_list(rows)
-
-
-def _whole(seed: int) -> int:
-    """A seed for trainers, which take 32 bits."""
-    return int(seeds.key("conductor", "reward model", seed=seed) % np.uint64(2**31))

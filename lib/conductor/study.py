@@ -23,7 +23,7 @@ from lib import params as parameters
 from lib import seeds, store, sweep, tasks
 from lib.conductor import data, evaluation, preference
 from lib.conductor.arms import ARMS, Arm
-from lib.conductor.judge import Judge
+from lib.conductor.judge import Judge, majority
 from lib.conductor.meta import Conducted
 from lib.conductor.preference import Preference
 from lib.conductor.quiet import quiet
@@ -124,7 +124,8 @@ def cells(params: Params, arms: Sequence[Arm], policy: Path) -> list[sweep.Cell]
     """One cell per arm and seed, the longest first; its settings are all that decides the result."""
     settings = params.conductor
     common = {"conductor": settings.model_dump() | _NEUTRAL, **_common(policy)}
-    judge = params.llm.models[settings.judge].model_dump()
+    how = ("api_key_env", "timeout", "retries", "concurrency")  # changes no score
+    judge = {k: v for k, v in params.llm.models[settings.judge].model_dump().items() if k not in how}
     order = sorted(arms, key=lambda arm: ("grpo", "sft", "prompt").index(arm.kind))
     return [
         sweep.Cell(
@@ -170,6 +171,16 @@ def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, fl
         return Run(cell, folder, progress, means).go()
 
 
+def judged(params: Params, components: pd.DataFrame) -> list[bool | None]:
+    """What the judge of the parameters makes of test replies (rows of `Results.components`), by majority of three."""
+    client = partial(opened, params.llm, NAME, RUNS, CASSETTES)
+    texts = [components[name].tolist() for name in ("prompt", "reference", "reply")]
+    try:
+        return majority(client, params.conductor.judge, *texts)
+    finally:
+        export(params.llm, NAME, CASSETTES)
+
+
 def take_apart(params: Params, item: Item, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> dict:
     """One group as the first step of a Conductor's training would see it: `replies`, one row per rollout with
     its text, what was measured, the rewards `r_...`, the drawn action, reward and advantage; `weights` (G, K).
@@ -187,7 +198,6 @@ def take_apart(params: Params, item: Item, models: str | Path = checkpoints.MODE
     rewards = normalised(torch.tensor(table[list(COMPONENTS)].to_numpy()), COMPONENTS, group)
     weights, action = conducted(torch.zeros(group, model.config.hidden_size), 0)  # it starts uniform, whatever h is
     paid = (weights * rewards).sum(-1)
-    table.insert(1, "reply", [reply.text for reply in given])
     table[[f"r_{name}" for name in COMPONENTS]] = rewards.numpy()
     table["action"] = [COMPONENTS[a] for a in action]
     table["reward"] = paid.numpy()
@@ -258,7 +268,8 @@ class Run:
         grpo = self.settings.grpo
         weighting, extra = self._weighting(), {"quality": self._quality}
         if _judged(self.arm):
-            client = opened(LLMSettings(**self.means.llm), NAME, self.means.runs, CASSETTES, self.means.share)
+            llm = parameters.validate(self.means.llm, LLMSettings, "a cell")
+            client = partial(opened, llm, NAME, self.means.runs, CASSETTES, self.means.share)
             extra["judge"] = Judge(client, self.means.judge, self.settings.rewards.think, self.seed)
         trainer = ConductorTrainer(
             self.means.policy,
@@ -276,7 +287,8 @@ class Run:
         trainer.remove_callback(PrinterCallback)
         trainer.resume()
         store.write_parquet(self.folder / "rollouts.parquet", trainer.rollouts)
-        return trainer.model, weighting, trainer.clock
+        lost = extra["judge"].lost if "judge" in extra else 0
+        return trainer.model, weighting, trainer.clock | {"no opinion": lost}
 
     def _weighting(self) -> Weighting:
         if self.arm.conducted:

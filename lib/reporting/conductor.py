@@ -195,8 +195,7 @@ def score_table(rows: Rows) -> pd.DataFrame:
     marked = {column: marks(rows, column) for column in columns}
     out = []
     for arm, row in rows.items():
-        cells = {c: f"{row[c].value:.3f} [{row[c].lo:.3f}, {row[c].hi:.3f}] {marked[c].get(arm, '')}".strip()
-                 if row[c].known else f"{row[c].value:.3f}" for c in columns}  # fmt: skip
+        cells = {c: f"{row[c]} {marked[c].get(arm, '')}".strip() for c in columns}
         out.append({"arm": label(arm), **cells})
     return pd.DataFrame(out)
 
@@ -227,7 +226,7 @@ def _verdict(gap: Interval) -> str:
     word = "undecided"
     if gap.excludes(0):
         word = "better" if gap.value > 0 else "worse"
-    return f"{gap.value:+.3f} [{gap.lo:+.3f}, {gap.hi:+.3f}] {word}" if gap.known else f"{gap.value:+.3f}"
+    return f"{gap.value:+.2f} [{gap.lo:+.2f}, {gap.hi:+.2f}] {word}" if gap.known else f"{gap.value:+.2f}"
 
 
 def best_constant(rows: Rows) -> str:
@@ -253,6 +252,35 @@ def score_alt(rows: Rows) -> str:
     return "Score by arm and category. " + "; ".join(told) + "."
 
 
+def component_table(components: pd.DataFrame) -> Rows:
+    """What rewards and verifier say of test replies, over all categories, with intervals over seeds."""
+    rows: Rows = {}
+    for arm, part in components.groupby("arm", sort=False):
+        means = part.groupby("seed")[["right", "thinks", *COMPONENTS]].mean()
+        rows[arm] = {c: stats.mean_interval(means[c].to_numpy(), _rng("component", arm, c)) for c in means}
+    return {label(arm): rows[arm] for arm in NAMED if arm in rows}
+
+
+def verdict_table(components: pd.DataFrame, verdicts: Sequence[bool | None]) -> pd.DataFrame:
+    """Share of replies that a judge calls good, beside the verifier, by arm and category; replies without a verdict
+    are counted and left out."""
+    rows = []
+    for (arm, name), part in components.assign(good=verdicts).groupby(["arm", "category"], sort=False):
+        known = part[part["good"].notna()]
+        good, right = known["good"].astype(bool), known["right"] >= 0.5
+        rows.append(
+            {
+                "arm": label(arm),
+                "category": name,
+                "judge": str(stats.share_interval(int(good.sum()), max(len(known), 1))),
+                "verifier, at least half right": round(float(right.mean()), 2),
+                "agree": round(float((right == good).mean()), 2),
+                "no verdict": len(part) - len(known),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
 # Over training ----------------------------------------------------------------------------------
 
 
@@ -268,7 +296,12 @@ def weights_over_training(rollouts: pd.DataFrame, arm: str = "conductor") -> Fig
 def _long(rollouts: pd.DataFrame, columns: Sequence[str], value: str) -> pd.DataFrame:
     means = rollouts.groupby(["seed", "step", "category"])[list(columns)].mean().reset_index()
     long = means.melt(["seed", "step", "category"], var_name="reward", value_name=value)
-    return long.assign(reward=long["reward"].str.removeprefix("w_"))
+    return _in_order(long.assign(reward=long["reward"].str.removeprefix("w_")))
+
+
+def _in_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows by category, in the order of CATEGORIES: panels come in the order of their first row."""
+    return frame.sort_values("category", key=lambda c: c.map(NAMES.index), kind="stable")
 
 
 def final_weights(components: pd.DataFrame, arm: str = "conductor") -> Rows:
@@ -350,7 +383,7 @@ def lengths(rollouts: pd.DataFrame) -> Figure:
     means = part.groupby(["arm", "seed", "step", "category"])["tokens"].mean().reset_index()
     means = means.assign(arm=[label(arm) for arm in means["arm"]])
     return figures.curves(
-        means, "step", "tokens", by="arm", seed="seed", title=length_claim(rollouts), xlabel="GRPO step",
+        _in_order(means), "step", "tokens", by="arm", seed="seed", title=length_claim(rollouts), xlabel="GRPO step",
         ylabel="tokens per reply", panels="category", bins=12,
     )  # fmt: skip
 
@@ -399,10 +432,9 @@ def bandit_claim(rows: Rows) -> str:
     """What the experiment says, as a sentence."""
     own, truth = rows["as in the paper"]["own"], rows["as in the paper"]["truth"]
     first = rows["one reward that all have"]["first"]
-    return (
-        f"Emphasis follows the rollout's own score ({own.value:.2f}), not the truth ({truth.value:.2f}); "
-        f"a reward that everybody gets takes {first.value:.0%}"
-    )
+    told = f"the rollout's own score ({own.value:.2f})", f"the truth ({truth.value:.2f})"
+    follows = f"{told[0]}, not {told[1]}" if own.lo > truth.hi and not truth.excludes(0) else " and ".join(told)
+    return f"Emphasis follows {follows}; a reward that everybody gets takes {first.value:.0%} of the weight"
 
 
 def bandit_alt(rows: Rows) -> str:

@@ -24,7 +24,7 @@ from typing import Any
 
 from lib import seeds
 from lib.llm.scripted.deciding import decide
-from lib.llm.scripted.grading import GRADE_ASKED, grade
+from lib.llm.scripted.grading import GRADE_ASKED, VERDICT_ASKED, grade, verdict
 from lib.llm.scripted.judging import judge
 from lib.llm.scripted.reading import JUDGE_ASKED, SUMMARY_ASKED, read
 from lib.llm.scripted.spoiling import BREAKS, JUDGE_BREAKS, Options
@@ -70,6 +70,8 @@ def respond(context: str, strength: Strength, draw: Draw, complaints: int = 0) -
         return summarise(read(text), strength), "stop"
     if GRADE_ASKED in text:
         return grade(text, strength, draw), "stop"
+    if VERDICT_ASKED in text:
+        return verdict(text, strength, draw), "stop"
     spoil = draw.random() < strength.breaks * 0.5**complaints
     if JUDGE_ASKED in text:
         reply, breaks, options = judge(text, strength, draw), JUDGE_BREAKS, Options()

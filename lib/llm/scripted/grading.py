@@ -1,4 +1,4 @@
-"""The grader: one number for an answer, from its words and those of the reference.
+"""The grader: a number or a verdict for an answer, from its words and those of the reference.
 
 A stand-in for a judge with a known weakness: it compares words, so it likes answers that resemble the
 reference and knows nothing about whether another answer is as good.
@@ -12,18 +12,30 @@ from collections import Counter
 from lib.llm.scripted.strength import Draw, Strength
 
 GRADE_ASKED = "# Grade to give"
+VERDICT_ASKED = "# Verdict to give"
+GOOD = 0.5  # grade from which the verdict is True
 _PART = re.compile(r"^# (Question|Reference|Answer)\n(.*?)\s*(?=^# |\Z)", re.DOTALL | re.MULTILINE)
 _FINAL = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
 def grade(text: str, strength: Strength, draw: Draw) -> str:
     """F1 of the words of answer and reference, plus noise, as a decimal; 0.50 where the parts cannot be seen."""
+    return f"{_likeness(text, strength, draw):.2f}"
+
+
+def verdict(text: str, strength: Strength, draw: Draw) -> str:
+    """The same as a reason and a verdict."""
+    found = _likeness(text, strength, draw)
+    return f"The answer's words agree with the reference to {found:.2f}.\nSo the result is {found >= GOOD}"
+
+
+def _likeness(text: str, strength: Strength, draw: Draw) -> float:
     parts = dict(_PART.findall(text))
     if not {"Reference", "Answer"} <= set(parts):
-        return "0.50"
+        return 0.5
     final = _FINAL.search(parts["Answer"])
     wanted = Counter(parts["Reference"].split())
     given = Counter((final.group(1) if final else parts["Answer"]).split())
     shared = sum((wanted & given).values())
     f1 = 2 * shared / max(1, sum(wanted.values()) + sum(given.values()))
-    return f"{min(1.0, max(0.0, f1 + strength.noise * float(draw.standard_normal()))):.2f}"
+    return min(1.0, max(0.0, f1 + strength.noise * float(draw.standard_normal())))

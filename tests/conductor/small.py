@@ -1,0 +1,111 @@
+"""A policy that has half learned to reply, settings that train in a second, and a trainer of both."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+import torch
+from transformers import LlamaForCausalLM, PrinterCallback
+
+from lib import params
+from lib.conductor import data
+from lib.conductor.quiet import quiet
+from lib.conductor.rewards import COMPONENTS, RewardSettings, said
+from lib.conductor.rollouts import Rollouts
+from lib.conductor.trainer import ConductorTrainer, configuration
+from lib.conductor.weighting import Weighting
+from lib.models.corpus import corpus, tensors
+from lib.models.tokenizer import tokenizer
+from lib.params import Course, GRPOSettings, HeadSettings, PreferenceSettings
+from tests.models import tiny
+
+HIDDEN, K = 16, len(COMPONENTS)
+SMOKE = params.load("smoke").conductor
+GRPO = SMOKE.grpo.model_copy(
+    update={"prompts_per_step": 2, "generations": 3, "max_tokens": 11, "temperature": 1.0, "save_every": 2,
+            "sync_every": 2, "top_entropy": 0.5, "learning_rate": 1e-2}
+)  # fmt: skip
+PREFERENCE = SMOKE.preference.model_copy(update={"prompts": 24, "replies": 2, "batch": 16})
+REWARDS = RewardSettings(think=False, shortest=4, longest=10)
+ITEMS = data.draw("train", 12)
+
+
+def grpo(**changes) -> GRPOSettings:
+    return GRPO.model_copy(update=changes)
+
+
+def head(**changes) -> HeadSettings:
+    return SMOKE.head.model_copy(update=changes)
+
+
+def preference(**changes) -> PreferenceSettings:
+    return PREFERENCE.model_copy(update=changes)
+
+
+@cache
+def schooled() -> LlamaForCausalLM:
+    """A second of lessons: it writes answers in tags, some after a thought, most of which end, and breaks the form
+    now and then."""
+    model = tiny.model(0, spread=3.0, hidden=HIDDEN, layers=2, intermediate=16)
+    thinking = [Course(family="chain", skin="words", difficulties=[1]), Course(family="belief", difficulties=[2])]
+    brief = [Course(family=f, difficulties=[1], style="brief") for f in ("chain", "belief", "story", "translation")]
+    diet = [*thinking, *brief]
+    lessons = corpus(diet, 400, 0)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-2)
+    for step in range(60):
+        ids, targets = tensors([lessons[(step * 16 + i) % len(lessons)] for i in range(16)])
+        logits = model(ids).logits[:, :-1]
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets[:, 1:].flatten()).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    return model.eval()
+
+
+class Recorder:
+    """A reward function in the place of the reward model: likes different words; remembers what it was shown."""
+
+    __name__ = "pref"
+
+    def __init__(self) -> None:
+        self.prompts, self.texts, self.ids = [], [], []
+
+    def __call__(self, prompts, completions, completion_ids, **_) -> list[float]:
+        texts = [said(each) for each in completions]
+        self.prompts += prompts
+        self.texts += texts
+        self.ids += completion_ids
+        return [len(set(text.split())) / 10 for text in texts]
+
+
+def trainer(
+    place: Path, out: Path, weighting: Weighting, seed: int = 0, engine: bool = True, aggregation="sum_then_normalize",
+    preference=None, callbacks=(), extra=None, layer: str = "last", items=ITEMS, **changes,
+) -> ConductorTrainer:  # fmt: skip
+    """engine: the lab's, or TRL's own generation."""
+    settings = grpo(**changes)
+    with quiet():
+        made = ConductorTrainer(
+            str(place), configuration(settings, out, seed, aggregation), data.dataset(items), tokenizer(), weighting,
+            preference or Recorder(), REWARDS, layer, extra,
+            Rollouts(seed, settings.temperature, settings.max_tokens) if engine else None, callbacks,
+        )  # fmt: skip
+        made.remove_callback(PrinterCallback)
+    return made
+
+
+def run(*arguments, **options) -> ConductorTrainer:
+    """A trainer that has trained."""
+    made = trainer(*arguments, **options)
+    with quiet():
+        made.resume()
+    return made
+
+
+def weights(model: torch.nn.Module) -> str:
+    """A hash of all weights."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode() + tensor.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,97 @@
+"""`python -m lib.conductor`: the code path of the paper's scale, with a tiny model folder."""
+
+import json
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from lib import params, store
+from lib.conductor import __main__ as command
+from lib.conductor import data
+from lib.models import checkpoints
+from tests.models import tiny
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+SMALL = ["--profile", "smoke", "--set", "grpo.prompts_per_step=2", "--set", "grpo.generations=2", "--set",
+         "grpo.max_tokens=6", "--set", "grpo.save_every=1"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a policy, a reward model and a dataset."""
+    root = tmp_path_factory.mktemp("own")
+    policy = checkpoints.save(tiny.model(hidden=16, layers=1, heads=2, intermediate=16), root / "policy")
+    torch.manual_seed(0)
+    reward = AutoModelForSequenceClassification.from_pretrained(policy, num_labels=1)
+    reward.save_pretrained(root / "reward")
+    AutoTokenizer.from_pretrained(policy).save_pretrained(root / "reward")
+    rows = [{"prompt": [{"role": "user", "content": i.prompt}], "reference": i.answer} for i in data.draw("train", 6)]
+    (root / "own.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return root
+
+
+def run(place, out, *more):
+    given = [str(place / "policy"), "--data", str(place / "own.jsonl"), "--reward-model", str(place / "reward")]
+    return command.main([*given, "--out", str(place / out), *SMALL, *more])
+
+
+def test_it_trains_and_says_what_came_of_it(place, capsys):
+    assert run(place, "out") == 0
+    said = capsys.readouterr().out
+    assert "first fifth" in said and "w_ppl" in said
+    rollouts = store.read_parquet(place / "out/rollouts.parquet")
+    assert len(rollouts) == 12 and set(rollouts["category"]) == {"all"}
+    assert (place / "out/policy/model.safetensors").is_file()
+    assert "conductor.linear.weight" in store.read_tensors(place / "out/conductor.safetensors")
+
+
+def test_the_same_command_again_trains_nothing_more(place, capsys):
+    assert run(place, "again") == 0
+    first = store.read_parquet(place / "again/rollouts.parquet")
+    assert run(place, "again") == 0
+    assert first.equals(store.read_parquet(place / "again/rollouts.parquet"))
+
+
+def test_the_judge_is_one_of_the_parameters(place, capsys):
+    assert run(place, "judged", "--arm", "judge", "--judge", "scripted-small") == 0
+    assert "judge" in store.read_parquet(place / "judged/rollouts.parquet")
+    assert run(place, "judged2", "--arm", "judge", "--judge", "nobody") == 2
+    assert "nobody" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("grpo.epoch=2", "grpo.epoch=2"),
+        ("grpo.epochs", "KEY=VALUE"),
+        ("grpo.epochs=-1", "grpo.epochs"),
+        ("x.y=1", "x.y"),
+    ],
+)
+def test_a_wrong_change_is_named(place, capsys, change, says):
+    assert run(place, "wrong", "--set", change) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_what_is_missing_is_named(place, capsys):
+    given = ["--data", str(place / "own.jsonl"), "--out", str(place / "o"), "--reward-model", str(place / "reward")]
+    assert command.main([str(place), *given]) == 2
+    assert "config.json" in capsys.readouterr().err
+    assert command.main([str(place / "policy"), *given[2:], "--data", str(place / "none.jsonl")]) == 2
+    assert "none.jsonl" in capsys.readouterr().err
+
+
+def test_rollouts_that_do_not_divide_among_processes_are_refused(place, capsys, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert run(place, "many") == 2
+    assert "3 processes" in capsys.readouterr().err
+
+
+def test_the_paper_s_values_are_those_of_tables_7_and_8():
+    paper = params.load("paper").conductor
+    grpo, head = paper.grpo, paper.head
+    assert (grpo.learning_rate, grpo.epochs, grpo.prompts_per_step, grpo.generations) == (1e-5, 2, 15, 5)
+    assert (grpo.temperature, grpo.kl, grpo.sync_every, grpo.sync_mixup, grpo.top_entropy) == (0.8, 0.1, 6, 0.6, 0.2)
+    assert (head.layer, head.learning_rate, head.every, head.entropy, head.floor) == ("last", 5e-5, 3, 1e-3, 1e-4)
+    assert head.temperature == 1.0

@@ -1,0 +1,47 @@
+"""Operations by hand, and the clock's table."""
+
+import pandas as pd
+import pytest
+
+from lib.conductor import costs
+
+
+def rollouts():
+    return pd.DataFrame(
+        {
+            "arm": ["conductor"] * 2 + ["equal"] * 2,
+            "seed": 0,
+            "asked": [10, 10, 10, 10],
+            "tokens": [5, 5, 10, 10],
+            "action": [1, 3, -1, -1],
+        }
+    )
+
+
+def test_operations_are_those_counted_by_hand():
+    counted = costs.operations(rollouts(), weights=100, width=4, every=3).set_index("arm")
+    # generate, read, learn, reference, reward model (2 each), backward (4), and the reference's reading (2)
+    assert counted.loc["conductor", "grpo"] == 100 * 16 * 30
+    assert counted.loc["equal", "grpo"] == 100 * 16 * 40
+    assert counted.loc["conductor", "conductor"] == 2 * (4 + 1) * 5 * 10
+    assert counted.loc["equal", "conductor"] == 0
+
+
+def test_overhead_holds_the_head_and_the_shorter_replies():
+    counted = costs.operations(rollouts(), weights=100, width=4, every=3)
+    (row,) = costs.overhead(counted, "conductor", "equal").to_dict("records")
+    assert row["head"] == pytest.approx(500 / 48_000)
+    assert row["whole"] == pytest.approx(48_500 / 64_000)
+
+
+def test_the_clock_counts_trainings_only():
+    clock = pd.DataFrame(
+        {
+            "arm": ["a", "a", "base"], "steps": [10, 30, float("nan")], "training": [4.0, 16.0, float("nan")],
+            "weighing": [0.5, 0.5, float("nan")], "no opinion": [1, 0, float("nan")],
+        }
+    )  # fmt: skip
+    (row,) = costs.clocked(clock).to_dict("records")
+    assert row["seconds per step"] == 0.5
+    assert row["weighing over the rest"] == pytest.approx(1 / 19)
+    assert row["no opinion"] == 1

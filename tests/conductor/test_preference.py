@@ -1,0 +1,178 @@
+"""The reward model: who is preferred to whom, how often wrongly, and what its scores are."""
+
+from collections import Counter
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification
+
+from lib import store, tasks
+from lib.conductor import data, preference
+from lib.conductor.preference import Pair, Preference, pairs
+from lib.models.corpus import dialogue, question
+from lib.models.forward import Forward
+from tests.conductor import small
+
+REPLIES = 3
+
+
+@pytest.fixture(scope="module")
+def forward(policy):
+    return Forward(policy)
+
+
+@pytest.fixture(scope="module")
+def right(forward) -> list[Pair]:
+    """Pairs of which none is judged the wrong way round."""
+    return pairs(forward, "train", 60, REPLIES, 1.0, 0.0, 0)
+
+
+@pytest.fixture(scope="module")
+def model(taught) -> Preference:
+    return Preference(taught[0])
+
+
+def asked(n: int, split: str = "test") -> tuple[list, list[str]]:
+    """Prompts as messages and replies of very different lengths."""
+    items = data.draw(split, n)
+    return [question(item) for item in items], [item.solution * (1 + i % 3) for i, item in enumerate(items)]
+
+
+# Pairs --------------------------------------------------------------------------------------------
+
+
+def test_the_better_of_a_pair_scores_higher_where_nobody_errs(right):
+    assert len(right) > 100
+    for pair in right:
+        assert tasks.score(pair.item, pair.better) > tasks.score(pair.item, pair.worse)
+
+
+def test_pairs_are_all_of_one_prompt_and_no_two_are_equal(right):
+    assert len({(pair.item.key, frozenset((pair.better, pair.worse))) for pair in right}) == len(right)
+    of_prompt = Counter(id(pair.item) for pair in right)
+    assert max(of_prompt.values()) <= (REPLIES + 1) * REPLIES / 2
+    assert {data.category(pair.item) for pair in right} == set(data.CATEGORIES)
+
+
+def test_references_are_compared_too(right):
+    """They are right, so where a pair holds one it is the better one; and some pairs hold none."""
+    with_reference = [pair for pair in right if pair.item.solution in (pair.better, pair.worse)]
+    assert 0.3 < len(with_reference) / len(right) < 1
+    assert all(pair.better == pair.item.solution for pair in with_reference)
+
+
+@pytest.mark.parametrize("mistakes", [0.1, 0.3])
+def test_the_declared_share_is_judged_the_wrong_way_round(forward, right, mistakes):
+    judged = pairs(forward, "train", 60, REPLIES, 1.0, mistakes, 0)
+    assert [{p.better, p.worse} for p in judged] == [{p.better, p.worse} for p in right]  # the same comparisons
+    wrong = [a.better == b.worse for a, b in zip(judged, right, strict=True)]
+    deviation = (mistakes * (1 - mistakes) / len(wrong)) ** 0.5
+    assert abs(sum(wrong) / len(wrong) - mistakes) < 3 * deviation
+
+
+def test_pairs_are_those_of_seed_and_split(forward, right):
+    assert pairs(forward, "train", 60, REPLIES, 1.0, 0.0, 0) == right
+    other = pairs(forward, "train", 60, REPLIES, 1.0, 0.0, 1)
+    held = pairs(forward, "dev", 12, REPLIES, 1.0, 0.0, 0)
+    assert {p.item.prompt for p in other} != {p.item.prompt for p in right}
+    assert {p.item.split for p in held} == {"dev"} and {p.item.split for p in right} == {"train"}
+
+
+# Scores -------------------------------------------------------------------------------------------
+
+
+def test_scores_are_probabilities_in_the_order_of_the_raw_ones(model):
+    prompts, replies = asked(12)
+    scores, raw = torch.tensor(model(prompts, replies)), model.raw(prompts, replies)
+    assert scores.shape == raw.shape == (12,) and (scores >= 0).all() and (scores <= 1).all()
+    assert torch.equal(scores.argsort(), raw.argsort()) and scores.std() > 1e-3
+    centre, spread = model.scale["centre"], model.scale["spread"]
+    assert torch.allclose(scores, torch.sigmoid((raw - centre) / spread))
+
+
+def test_a_reply_scores_the_same_alone_and_beside_longer_ones(model):
+    prompts, replies = asked(8)
+    together = model.raw(prompts, replies)
+    alone = torch.cat([model.raw([p], [r]) for p, r in zip(prompts, replies, strict=True)])
+    assert torch.allclose(together, alone, atol=1e-5) and together.std() > 1e-3
+
+
+def test_what_it_reads_is_the_dialogue_as_the_lab_writes_it(model):
+    prompts, replies = asked(4)
+    told = [dialogue([*p, {"role": "assistant", "content": r}]).ids for p, r in zip(prompts, replies, strict=True)]
+    with torch.no_grad():
+        expected = torch.cat([model.model(torch.tensor([ids])).logits[:, 0] for ids in told])
+    assert torch.allclose(model.raw(prompts, replies), expected, atol=1e-5)
+
+
+def test_completions_may_be_messages_and_prompts_texts(model):
+    prompts, replies = asked(4)
+    messages = [[{"role": "assistant", "content": reply}] for reply in replies]
+    assert model(prompts, messages, completion_ids=None, anything=1) == model(prompts, replies)
+    texts = [prompt[-1]["content"] for prompt in prompts]
+    scores = model(texts, [f" {reply}" for reply in replies])
+    assert len(set(scores)) == 4 and all(0 < score < 1 for score in scores)
+    whole = model.tokenizer(f"{texts[0]} {replies[0]}", return_tensors="pt", add_special_tokens=False)
+    with torch.no_grad():
+        raw = model.model(whole["input_ids"]).logits[0, 0]
+    assert model.raw(texts[:1], [f" {replies[0]}"])[0] == pytest.approx(raw.item(), abs=1e-5)
+
+
+def test_its_name_is_that_of_the_reward(model):
+    assert model.__name__ == "pref"
+
+
+# Training -----------------------------------------------------------------------------------------
+
+
+def test_training_leaves_a_model_with_its_scale_and_says_how_often_it_agrees(taught):
+    folder, agreement = taught
+    assert list(agreement.columns) == ["category", "right", "pairs"]
+    assert agreement["category"].tolist() == list(data.CATEGORIES)
+    assert (agreement["right"] <= agreement["pairs"]).all() and (agreement["pairs"] > 0).all()
+    assert store.read_json(folder / "scale.json").keys() == {"centre", "spread"}
+
+
+def test_it_starts_from_the_policys_own_trunk_and_learns(taught, policy):
+    """Few updates at a small rate leave it near where it came from."""
+    model = AutoModelForSequenceClassification.from_pretrained(taught[0], num_labels=1)
+    trained, start = model.model.layers[0].mlp.up_proj.weight, policy.model.layers[0].mlp.up_proj.weight
+    moved = (trained - start).norm() / start.norm()
+    assert 0 < moved < 0.1
+
+
+def test_most_scores_are_neither_0_nor_1(taught, forward):
+    model = Preference(taught[0])
+    held = pairs(forward, "dev", 12, 2, 1.0, 0.0, 0)
+    scores = torch.tensor(model([question(p.item) for p in held] * 2, [p.better for p in held] + [p.worse for p in held]))
+    assert 0.2 < scores.mean() < 0.8 and scores.std() > 0.05
+
+
+def test_training_is_the_same_twice(taught, place, tmp_path):
+    agreement = preference.train(place, small.PREFERENCE, 1.0, 0, tmp_path / "model")
+    assert agreement.equals(taught[1])
+    first, second = ((folder / "model.safetensors").read_bytes() for folder in (taught[0], tmp_path / "model"))
+    assert first == second
+
+
+def test_it_learns_what_is_preferred(place, tmp_path):
+    """With enough pairs and a large rate it prefers, of its own training pairs, the better ones."""
+    settings = small.preference(prompts=40, mistakes=0.0, epochs=3, learning_rate=1e-2)
+    agreement = preference.train(place, settings, 1.0, 0, tmp_path / "model")
+    assert agreement["right"].sum() / agreement["pairs"].sum() > 0.7
+
+
+def test_agreement_counts_a_prompt_once(taught, forward, tmp_path):
+    held = pairs(forward, "dev", 12, REPLIES, 1.0, 0.0, 0)
+    counted = preference.agreement(Preference(taught[0]), held, tmp_path / "scale.json")
+    assert counted["pairs"].sum() == len({pair.item.key for pair in held}) < len(held)
+    again = preference.agreement(Preference(taught[0]), [Pair(p.item, p.worse, p.better) for p in held], tmp_path / "s")
+    assert (counted["right"] + again["right"] == counted["pairs"]).all()
+
+
+@pytest.mark.parametrize("content", [None, "config only"])
+def test_a_folder_without_a_model_is_refused(content, tmp_path, taught):
+    if content:
+        (tmp_path / "config.json").write_bytes((taught[0] / "config.json").read_bytes())
+    with pytest.raises((OSError, ValueError)):
+        Preference(tmp_path)

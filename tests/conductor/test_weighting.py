@@ -1,0 +1,59 @@
+"""Fixed and random weights: what the Conductor is compared with."""
+
+import pytest
+import torch
+
+from lib.conductor.rewards import COMPONENTS
+from lib.conductor.weighting import Dirichlet, Fixed
+from tests.conductor.small import K
+
+H = torch.randn(2_000, 4, generator=torch.Generator().manual_seed(0))
+
+
+def test_fixed_weights_are_those_that_were_named_for_everybody_and_0_else():
+    weights, action = Fixed({"len": 0.25, "fmt": 2.0})(H, 7)
+    assert weights.shape == (len(H), K) and action is None
+    expected = torch.zeros(K)
+    expected[COMPONENTS.index("fmt")], expected[COMPONENTS.index("len")] = 2.0, 0.25
+    assert (weights == expected).all() and (Fixed({"len": 0.25, "fmt": 2.0}).settled(H) == expected).all()
+
+
+def test_a_reward_that_is_not_there_is_refused_by_name():
+    with pytest.raises(ValueError, match="fmt, ppl, ent, len, pref, not \\['beauty'\\]"):
+        Fixed({"beauty": 1.0})
+    assert Fixed({"beauty": 1.0}, ("beauty",)).settled(H).shape == (len(H), 1)
+
+
+def test_random_weights_lie_on_the_simplex_evenly():
+    weights, action = Dirichlet(0)(H, 0)
+    assert weights.shape == (len(H), K) and action is None and weights.dtype == H.dtype
+    assert (weights >= 0).all() and torch.allclose(weights.sum(1), torch.ones(len(H)))
+    # of Dirichlet(1, ..., 1): mean 1/K, variance (K - 1) / (K^2 (K + 1)), covariance -1 / (K^2 (K + 1))
+    assert torch.allclose(weights.mean(0), torch.full((K,), 1 / K), atol=4 * (0.0267 / len(H)) ** 0.5)
+    wanted = (torch.eye(K) * K - 1) / (K**2 * (K + 1))
+    assert torch.allclose(torch.cov(weights.T), wanted, atol=4e-3)
+
+
+def test_every_response_has_its_own_and_none_comes_twice():
+    weights = torch.cat([Dirichlet(0)(H[:100], step)[0] for step in range(10)])
+    assert len(set(map(tuple, weights.tolist()))) == 1_000
+
+
+def test_random_weights_are_those_of_seed_and_step():
+    first, made = Dirichlet(3)(H, 5)[0], Dirichlet(3)
+    made(H, 0)
+    assert torch.equal(made(H, 5)[0], first)
+    assert not torch.equal(made(H, 6)[0], first) and not torch.equal(Dirichlet(4)(H, 5)[0], first)
+
+
+def test_outside_training_random_weights_are_their_mean():
+    assert torch.allclose(Dirichlet(0).settled(H), torch.full((len(H), K), 1 / K))
+
+
+@pytest.mark.parametrize("made", [Fixed({"fmt": 1.0}), Dirichlet(0)])
+def test_neither_learns_nor_has_a_state(made):
+    before = made(H, 0)[0].clone()
+    made.learn(torch.ones(len(H)))
+    made.after_step()
+    made.restore(made.state())
+    assert made.state() == {} and torch.equal(made(H, 0)[0], before) and not made.centred
