@@ -40,7 +40,7 @@ class Arm:
 
 def variant(label: str, **changes) -> Arm:
     """The Conductor with changes to conductor.head, such as kappa=1.0, layer="first" or joint=True."""
-    name = "_".join(["conductor", *(f"{key}_{value}".replace(".", "") for key, value in changes.items())])
+    name = "_".join(["conductor", *(f"{key}_{value}".replace(".", "p") for key, value in changes.items())])
     return Arm(name, label, weights="conductor", changes=changes)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before `datasets` is imported: nothing is fetched
 
 from datasets import Dataset, load_dataset, load_from_disk
-from datasets.exceptions import DatasetGenerationError
 
 from lib import tasks
 from lib.models.corpus import question
@@ -66,7 +65,7 @@ def load(place: str | Path) -> Dataset:
             found = load_from_disk(str(place))
         else:
             found = load_dataset(READERS[place.suffix], data_files=str(place), split="train")
-    except (OSError, ValueError, DatasetGenerationError) as error:
+    except Exception as error:  # pyarrow, pandas and datasets raise dozens of kinds
         raise DataError(f"{place} cannot be read as a dataset: {error.__cause__ or error}") from error
     return _checked(found, place)
 
@@ -77,9 +76,22 @@ def _checked(found: Dataset, place: Path) -> Dataset:
     missing = [name for name in ("prompt", "reference") if name not in found.column_names]
     if missing:
         raise DataError(f"{place} lacks the column {missing[0]!r}; it has {', '.join(found.column_names)}")
-    for row, (prompt, reference) in enumerate(zip(found["prompt"], found["reference"], strict=True)):
-        if not prompt or not isinstance(reference, str) or not reference.strip():
-            raise DataError(f"{place}, row {row}: prompt and reference must not be empty")
-    if "category" not in found.column_names:
-        found = found.add_column("category", ["all"] * len(found))
-    return found.select_columns(["prompt", "reference", "category"])
+    if not len(found):
+        raise DataError(f"{place} has no rows")
+    for row, prompt in enumerate(found["prompt"]):
+        if not _is_prompt(prompt):
+            raise DataError(f"{place}, row {row}: a prompt is text or messages (role and content), and not empty")
+    references = ["" if each is None else str(each).strip() for each in found["reference"]]
+    if "" in references:
+        raise DataError(f"{place}, row {references.index('')}: the reference is empty")
+    categories = found["category"] if "category" in found.column_names else ["all"] * len(found)
+    return Dataset.from_dict(
+        {"prompt": list(found["prompt"]), "reference": references, "category": [str(name) for name in categories]}
+    )
+
+
+def _is_prompt(prompt) -> bool:
+    if isinstance(prompt, str):
+        return bool(prompt.strip())
+    whole = isinstance(prompt, list) and bool(prompt) and all(isinstance(message, dict) for message in prompt)
+    return whole and all(message.get("role") and message.get("content") for message in prompt)

@@ -71,5 +71,5 @@ def emphasis(p: torch.Tensor, action: torch.Tensor, kappa: float) -> torch.Tenso
 
 
 def entropy(p: torch.Tensor) -> torch.Tensor:
-    """H(p) in nats, (...,)."""
-    return -(p * p.log()).sum(-1)
+    """H(p) in nats, (...,). A probability that is exactly 0 adds nothing, and its gradient stays finite."""
+    return -(p * p.clamp(min=torch.finfo(p.dtype).tiny).log()).sum(-1)

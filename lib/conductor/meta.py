@@ -77,17 +77,20 @@ class Conducted(Weighting):
         self.updates = 0
 
     def __call__(self, h: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        self.conductor.to(h.device)
+        self._move(h.device)
         h = self._contexts(h)
         with torch.set_grad_enabled(self.settings.joint):
             p = self.conductor(h)
             action = self._draw(p.detach(), step)
             self.pending = h, action
-            return emphasis(p, action, self.settings.kappa), action
+            weights = emphasis(p, action, self.settings.kappa)
+        if weights.requires_grad:  # the deviation that advantages are divided by has no slope where all are paid alike
+            weights.register_hook(lambda slope: slope.nan_to_num(0.0, 0.0, 0.0))
+        return weights, action
 
     @torch.no_grad()
     def settled(self, h: torch.Tensor) -> torch.Tensor:
-        self.conductor.to(h.device)
+        self._move(h.device)
         return self.conductor(h.float())
 
     def learn(self, advantage: torch.Tensor) -> None:
@@ -114,6 +117,14 @@ class Conducted(Weighting):
         self.optimiser.zero_grad()
         self.updates += 1
 
+    def _move(self, device: torch.device) -> None:
+        """Everything to where the states are; a checkpoint is read before that is known."""
+        if self.conductor.linear.weight.device != device:
+            self.conductor.to(device)
+            for state in self.optimiser.state.values():
+                state |= {name: tensor.to(device) for name, tensor in state.items() if name != "step"}
+        self.held = [tuple(tensor.to(device) for tensor in triplet) for triplet in self.held]
+
     def _contexts(self, h: torch.Tensor) -> torch.Tensor:
         """h as float32; in homogeneous mode the group's mean for all of it."""
         h = h.detach().float()
@@ -133,7 +144,9 @@ class Conducted(Weighting):
             out |= {f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in state.items()}
         for i, triplet in enumerate(self.held):
             out |= {f"held.{i}.{name}": t for name, t in zip(("h", "action", "advantage"), triplet, strict=True)}
-        return {name: t.detach().cpu().numpy() for name, t in (out | {"updates": torch.tensor(self.updates)}).items()}
+        return {
+            name: t.detach().cpu().numpy().copy() for name, t in (out | {"updates": torch.tensor(self.updates)}).items()
+        }
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from `state`. Raises KeyError or RuntimeError where the arrays are of another Conductor."""

@@ -18,18 +18,23 @@ def quiet() -> Iterator[None]:
     import datasets
     import transformers
 
-    level, bars = transformers.utils.logging.get_verbosity(), datasets.is_progress_bar_enabled()
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
+    said = transformers.utils.logging
+    level, loading, bars = said.get_verbosity(), said.is_progress_bar_enabled(), datasets.is_progress_bar_enabled()
+    levels = {name: logging.getLogger(name).level for name in ("trl", "accelerate")}
+    said.set_verbosity_error()
+    said.disable_progress_bar()
     datasets.disable_progress_bars()
-    for name in ("trl", "accelerate"):
+    for name in levels:
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        transformers.utils.logging.set_verbosity(level)
-        transformers.utils.logging.enable_progress_bar()
+        said.set_verbosity(level)
+        if loading:
+            said.enable_progress_bar()
         if bars:
             datasets.enable_progress_bars()
+        for name, before in levels.items():
+            logging.getLogger(name).setLevel(before)

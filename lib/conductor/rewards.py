@@ -130,8 +130,18 @@ def read(
 ) -> Reading:
     """Two passes over a batch: prompt and completion for h and entropy, prompt, thought and reference for y*.
 
-    All arguments are tokens, one sequence per rollout; layer: where h is taken (Table 4).
+    All arguments are tokens, one sequence per rollout; layer: where h is taken (Table 4). The model is read
+    without dropout, though it may be training.
     """
+    training = model.training
+    model.eval()
+    try:
+        return _read(model, prompts, completions, thoughts, references, layer)
+    finally:
+        model.train(training)
+
+
+def _read(model: PreTrainedModel, prompts, completions, thoughts, references, layer: str) -> Reading:
     whole = [[*p, *c] for p, c in zip(prompts, completions, strict=True)]
     states, logits = _passed(model, whole, layer)
     h = states[torch.arange(len(whole)), [len(ids) - 1 for ids in whole]]

@@ -6,6 +6,7 @@ test items and keeps the numbers, not the policy. Working files lie under data/r
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -88,7 +89,7 @@ def run(
     todo = cells(params, arms, policy)
     means = Means(
         str(policy), str(first.folder(runs) / "model"), params.llm.model_dump(), settings.judge, str(runs),
-        settings.jobs or 1,
+        settings.jobs or os.cpu_count() or 1,
     )  # fmt: skip
     try:
         receipts = sweep.run(partial(work, means=means), todo, runs, settings.jobs, label)
@@ -273,7 +274,9 @@ class Run:
             extra["judge"] = Judge(client, self.means.judge, self.settings.rewards.think, self.seed)
         trainer = ConductorTrainer(
             self.means.policy,
-            configuration(grpo, self.folder / "training", self.seed, self.arm.aggregation),
+            configuration(
+                grpo, self.folder / "training", self.seed, self.arm.aggregation, use_cpu=True, bf16=False
+            ),  # where the lab's engine writes
             data.dataset(self.taught),
             AutoTokenizer.from_pretrained(self.means.policy, local_files_only=True),
             weighting,

@@ -12,22 +12,26 @@ from transformers import LlamaForCausalLM, PrinterCallback
 from lib import params
 from lib.conductor import data
 from lib.conductor.quiet import quiet
-from lib.conductor.rewards import COMPONENTS, RewardSettings, said
+from lib.conductor.rewards import COMPONENTS, said
 from lib.conductor.rollouts import Rollouts
 from lib.conductor.trainer import ConductorTrainer, configuration
 from lib.conductor.weighting import Weighting
 from lib.models.corpus import corpus, tensors
 from lib.models.tokenizer import tokenizer
-from lib.params import Course, GRPOSettings, HeadSettings, PreferenceSettings
+from lib.params import Course, GRPOSettings, HeadSettings, PreferenceSettings, RewardSettings
 from tests.models import tiny
 
 HIDDEN, K = 16, len(COMPONENTS)
 SMOKE = params.load("smoke").conductor
-GRPO = SMOKE.grpo.model_copy(
-    update={"prompts_per_step": 2, "generations": 3, "max_tokens": 11, "temperature": 1.0, "save_every": 2,
-            "sync_every": 2, "top_entropy": 0.5, "learning_rate": 1e-2}
+GRPO = GRPOSettings(
+    epochs=1, prompts_per_step=2, generations=3, max_tokens=11, learning_rate=1e-2, temperature=1.0, kl=0.1,
+    sync_every=2, sync_mixup=0.6, top_entropy=0.5, importance="sequence", scale="group", save_every=2,
 )  # fmt: skip
-PREFERENCE = SMOKE.preference.model_copy(update={"prompts": 24, "replies": 2, "batch": 16})
+HEAD = HeadSettings(
+    layer="last", kappa=0.5, floor=1e-4, temperature=1.0, learning_rate=3e-3, every=3, entropy=1e-3, pairwise=0.0,
+    joint=False, homogeneous=False, centred=False,
+)  # fmt: skip
+PREFERENCE = PreferenceSettings(prompts=24, replies=2, mistakes=0.1, epochs=1, batch=16, learning_rate=1e-3)
 REWARDS = RewardSettings(think=False, shortest=4, longest=10)
 ITEMS = data.draw("train", 12)
 
@@ -37,7 +41,7 @@ def grpo(**changes) -> GRPOSettings:
 
 
 def head(**changes) -> HeadSettings:
-    return SMOKE.head.model_copy(update=changes)
+    return HEAD.model_copy(update=changes)
 
 
 def preference(**changes) -> PreferenceSettings:

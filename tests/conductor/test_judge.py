@@ -70,7 +70,24 @@ def test_a_number_from_0_to_1_is_read(text, number):
 
 @pytest.mark.parametrize(
     "text",
-    ["1.7", "7", "0.5 because", "", " ", "-0.5", "0,5", "0.5.", "01", "10", "1e-1", "nan", "half", "1.01", "0.5 0.6", "."],
+    [
+        "1.7",
+        "7",
+        "0.5 because",
+        "",
+        " ",
+        "-0.5",
+        "0,5",
+        "0.5.",
+        "01",
+        "10",
+        "1e-1",
+        "nan",
+        "half",
+        "1.01",
+        "0.5 0.6",
+        ".",
+    ],
 )
 def test_anything_else_is_no_number(text):
     assert read(text) is None
@@ -144,7 +161,9 @@ def test_every_try_is_another_request():
     assert len({options["seed"] for _, _, options in client.asked}) == TRIES
 
 
-@pytest.mark.parametrize("trouble", [ConfigurationError("no key"), BudgetExceeded("judge", 1.0, 0.9, 0.2), KeyError("a")])
+@pytest.mark.parametrize(
+    "trouble", [ConfigurationError("no key"), BudgetExceeded("judge", 1.0, 0.9, 0.2), KeyError("a")]
+)
 def test_what_stops_a_run_stops_it(trouble):
     client = Answers(trouble)
     with pytest.raises(type(trouble)):

@@ -144,7 +144,9 @@ def test_it_starts_from_the_policys_own_trunk_and_learns(taught, policy):
 def test_most_scores_are_neither_0_nor_1(taught, forward):
     model = Preference(taught[0])
     held = pairs(forward, "dev", 12, 2, 1.0, 0.0, 0)
-    scores = torch.tensor(model([question(p.item) for p in held] * 2, [p.better for p in held] + [p.worse for p in held]))
+    scores = torch.tensor(
+        model([question(p.item) for p in held] * 2, [p.better for p in held] + [p.worse for p in held])
+    )
     assert 0.2 < scores.mean() < 0.8 and scores.std() > 0.05
 
 

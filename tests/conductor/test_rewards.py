@@ -218,7 +218,9 @@ def test_a_reading_has_no_chance_in_it_though_the_policy_is_being_trained():
     """Models of other houses have dropout, and TRL trains in training mode."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        config = GPT2Config(500, n_positions=64, n_embd=16, n_layer=2, n_head=2, bos_token_id=1, eos_token_id=1)
+        config = GPT2Config(
+            vocab_size=500, n_positions=64, n_embd=16, n_layer=2, n_head=2, bos_token_id=1, eos_token_id=1
+        )
         other = GPT2LMHeadModel(config).train()
         before = torch.get_rng_state()
         one, again = read(other, **sequences(3)), read(other, **sequences(3))

@@ -1,0 +1,150 @@
+"""How good a policy is: what counts in a story told twice, and that replies are what the policy said."""
+
+import numpy as np
+import pytest
+import torch
+
+from lib import tasks
+from lib.conductor import data, evaluation
+from lib.conductor.evaluation import Reply
+from lib.conductor.meta import Conducted
+from lib.conductor.preference import Preference
+from lib.conductor.rewards import COMPONENTS, brevity, well_formed
+from lib.conductor.weighting import Fixed
+from lib.models.corpus import question
+from lib.models.dialogue import conversation, token
+from lib.models.tokenizer import EOS, decode, encode
+from tests.conductor import small
+
+SAMPLES = 4
+ITEMS = data.draw("test", 8)
+REASONING, SOCIAL, STORY, TRANSLATION = ITEMS[:4]
+WRONG = "<answer> nothing </answer>"
+
+
+def said(item, *texts: str) -> list[Reply]:
+    return [Reply(item, text, tuple(encode(text)), tuple(conversation(question(item)))) for text in texts]
+
+
+def score(item, *texts: str) -> dict:
+    (row,) = evaluation.scores(said(item, *texts), len(texts)).to_dict("records")
+    return row
+
+
+# Scores -------------------------------------------------------------------------------------------
+
+
+def test_a_story_that_is_told_twice_counts_once():
+    good, other = STORY.solution, f"<think> well </think> {STORY.solution}"
+    row = score(STORY, good, good, other, WRONG)
+    assert tasks.score(STORY, good) == tasks.score(STORY, other) == 1 and tasks.score(STORY, WRONG) == 0
+    assert row["category"] == "story" and row["score"] == pytest.approx(2 / 4)
+    assert row["right"] == pytest.approx(3 / 4) and row["novel"] == pytest.approx(3 / 4)
+    assert score(STORY, *[good] * 4)["score"] == pytest.approx(1 / 4)
+
+
+def test_a_good_story_after_bad_ones_counts():
+    assert score(STORY, WRONG, WRONG, STORY.solution)["score"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("item", [REASONING, SOCIAL, TRANSLATION], ids=data.category)
+def test_elsewhere_what_is_right_twice_counts_twice(item):
+    row = score(item, item.solution, item.solution, item.solution, WRONG)
+    assert row["score"] == row["right"] == pytest.approx(3 / 4, abs=0.05) and row["novel"] == pytest.approx(1 / 2)
+
+
+def test_there_is_one_row_per_item_with_lengths_and_form():
+    given = said(REASONING, "<answer> 1 </answer>", "1") + said(STORY, WRONG, f"{WRONG} {WRONG}")
+    frame = evaluation.scores(given, 2)
+    assert list(frame) == ["category", "item", "score", "right", "novel", "tokens", "well_formed"]
+    assert frame["category"].tolist() == ["reasoning", "story"] and frame["item"].tolist() == [0, 1]
+    assert frame["tokens"].tolist() == [2.0, 4.5] and frame["well_formed"].tolist() == [0.5, 0.5]
+
+
+# Replies ------------------------------------------------------------------------------------------
+
+
+def replies(policy, **options):
+    return evaluation.replies(policy, ITEMS, SAMPLES, 1.0, 11, **{"seed": 0} | options)
+
+
+def test_replies_are_the_same_twice_and_others_with_another_seed(policy):
+    first = replies(policy)
+    assert replies(policy) == first and [r.text for r in replies(policy, seed=1)] != [r.text for r in first]
+
+
+def test_they_come_item_by_item_with_what_was_asked(policy):
+    given = replies(policy)
+    assert [reply.item for reply in given] == [item for item in ITEMS for _ in range(SAMPLES)]
+    assert all(reply.prompt == tuple(conversation(question(reply.item))) for reply in given)
+    groups = [{reply.text for reply in given[i : i + SAMPLES]} for i in range(0, len(given), SAMPLES)]
+    assert sum(len(group) for group in groups) > len(given) / 2  # each is drawn anew
+
+
+def test_text_is_what_the_tokens_say_without_the_end(policy):
+    given = replies(policy)
+    assert {reply.ids[-1] == token(EOS) for reply in given} == {True, False}
+    for reply in given:
+        assert reply.text == decode([i for i in reply.ids if i != token(EOS)]) and len(reply.ids) <= 11
+
+
+def test_what_a_reply_is_made_to_begin_with_is_part_of_text_and_tokens(policy):
+    start = tuple(encode("<think>"))
+    given = replies(policy, begin="<think>")
+    assert all(reply.text.startswith("<think>") and reply.ids[: len(start)] == start for reply in given)
+    assert all(reply.prompt == tuple(conversation(question(reply.item))) for reply in given)
+    assert any("</think>" in reply.text for reply in given)  # it goes on from there
+    assert max(len(reply.ids) for reply in given) == 11 + len(start)
+
+
+# Components ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def reward_model(taught):
+    return Preference(taught[0])
+
+
+def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model):
+    given = replies(policy)
+    frame = evaluation.components(policy, given, reward_model, small.REWARDS, None, "last")
+    assert list(frame) == [
+        "category", *COMPONENTS, "prompt", "reference", "reply", "right", "thinks"
+    ]  # fmt: skip
+    assert frame["category"].tolist() == [data.category(reply.item) for reply in given]
+    assert frame["fmt"].tolist() == [float(well_formed(reply.text)) for reply in given]
+    lengths = [brevity(len(r.ids), small.REWARDS.shortest, small.REWARDS.longest) for r in given]
+    np.testing.assert_allclose(frame["len"], lengths)
+    scores = reward_model([question(r.item) for r in given], [r.text for r in given])
+    np.testing.assert_allclose(frame["pref"], scores, atol=1e-6)
+    assert frame["reply"].tolist() == [reply.text for reply in given]
+    assert frame["reference"].tolist() == [reply.item.answer for reply in given]
+    assert frame["right"].tolist() == [tasks.score(reply.item, reply.text) for reply in given]
+    assert frame["thinks"].tolist() == ["<think>" in reply.text for reply in given] and 0 < frame["thinks"].mean() < 1
+
+
+def test_the_reference_is_read_after_the_thought(policy, reward_model):
+    """ppl of one reply, by transformers, token by token."""
+    reply = Reply(SOCIAL, "<think> a </think> <answer> b </answer>", tuple(encode("<answer>")), (2, 5, 9))
+    frame = evaluation.components(policy, [reply], reward_model, small.REWARDS, None, "last")
+    before, wanted = encode("<think> a </think> <answer>"), encode(f"{SOCIAL.answer} </answer>")
+    with torch.no_grad():
+        log_p = policy(torch.tensor([[2, 5, 9, *before, *wanted]])).logits[0].log_softmax(-1)
+    at = 3 + len(before)
+    expected = np.mean([log_p[at + i - 1, t].item() for i, t in enumerate(wanted)])
+    assert frame["ppl"][0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_settled_weights_stand_beside_them_where_there_are_any(policy, reward_model):
+    given = replies(policy)[:8]
+    conducted = Conducted(small.HIDDEN, small.head(), 5, 0)
+    with torch.no_grad():
+        conducted.conductor.linear.weight.normal_(generator=torch.Generator().manual_seed(0))
+    frames = [
+        evaluation.components(policy, given, reward_model, small.REWARDS, weighting, "first")
+        for weighting in (conducted, Fixed({"len": 1.0}, (*COMPONENTS, "quality")))
+    ]
+    columns = [f"w_{name}" for name in COMPONENTS]
+    np.testing.assert_allclose(frames[0][columns].sum(axis=1), 1, atol=1e-5)
+    assert frames[0]["w_fmt"].std() > 0.01
+    assert frames[1][columns].to_numpy().tolist() == [[0.0, 0.0, 0.0, 1.0, 0.0]] * 8

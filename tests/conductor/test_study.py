@@ -1,0 +1,289 @@
+"""The experiment at its smallest: cells that are made once, tables with what was promised, names that differ."""
+
+import dataclasses
+import os
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from pandas.testing import assert_frame_equal
+
+from lib import params, sweep
+from lib.conductor import arms, data, study, trainer
+from lib.conductor.arms import ARMS, NAMED, variant
+from lib.conductor.rewards import COMPONENTS
+from lib.models.checkpoints import ModelError
+from lib.reporting.lesson import _KEY
+
+TRAINED = [arm for arm in ARMS if arm.kind == "grpo"]
+ITEMS, SAMPLES, GROUP, PROMPTS = 4, 2, 3, 8
+
+
+def settings(**conductor) -> params.Params:
+    """One seed, eight prompts, four steps."""
+    grpo = {"prompts_per_step": 2, "generations": GROUP, "max_tokens": 11, "epochs": 1, "save_every": 2}
+    base = {
+        "seeds": 1, "jobs": 1, "prompts": PROMPTS, "test_items": ITEMS, "samples": SAMPLES, "grpo": grpo,
+        "preference": {"prompts": 16, "replies": 2, "batch": 16}, "rewards": {"shortest": 4, "longest": 10},
+    }  # fmt: skip
+    return params.settings(profile="smoke", conductor=base | conductor)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def results(models, runs):
+    """All arms."""
+    threads = torch.get_num_threads()
+    made = study.run(settings(), ARMS, models, runs)
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(False)
+    return made
+
+
+def of(frame: pd.DataFrame, arm: str) -> pd.DataFrame:
+    return frame[frame["arm"] == arm].reset_index(drop=True)
+
+
+# Results ------------------------------------------------------------------------------------------
+
+
+def test_every_arm_answers_every_test_item(results):
+    frame = results.items
+    assert {"category", "item", "score", "right", "novel", "tokens", "well_formed", "arm", "seed"} == set(frame)
+    for arm in ARMS:
+        mine = of(frame, arm.name)
+        assert len(mine) == 4 * ITEMS and set(mine["seed"]) == {0}
+        assert mine["category"].value_counts().to_dict() == dict.fromkeys(data.CATEGORIES, ITEMS)
+    assert frame["score"].between(0, 1).all() and (frame["score"] <= frame["right"] + 1e-9).all()
+
+
+def test_the_first_reply_to_every_item_is_taken_apart(results):
+    frame = results.components
+    assert {"category", *COMPONENTS, "prompt", "reference", "reply", "right", "thinks", "arm", "seed"} <= set(frame)
+    weights = [f"w_{name}" for name in COMPONENTS]
+    for arm in ARMS:
+        mine = of(frame, arm.name)
+        assert len(mine) == 4 * ITEMS and mine["prompt"].tolist() == frame["prompt"][: 4 * ITEMS].tolist()
+        assert mine[weights].notna().all().all() == (arm.kind == "grpo")
+    assert np.allclose(of(frame, "conductor")[weights].sum(axis=1), 1, atol=1e-5)
+    assert of(frame, "equal")[weights].to_numpy() == pytest.approx(1 / 5)
+    assert of(frame, "em")["w_ent"].eq(-1).all() and not of(frame, "oracle")[weights].any().any()
+
+
+def test_the_rollouts_of_trained_arms_are_kept_with_their_quality(results):
+    frame = results.rollouts
+    assert set(frame["arm"]) == {arm.name for arm in TRAINED}
+    for arm in TRAINED:
+        mine = of(frame, arm.name)
+        assert len(mine) == PROMPTS * GROUP and mine["step"].max() == 3 and mine["quality"].between(0, 1).all()
+        assert (mine["action"] >= 0).all() == arm.conducted
+    assert frame["judge"].notna().eq(frame["arm"] == "judge").all() and of(frame, "judge")["judge"].between(0, 1).all()
+
+
+@pytest.mark.parametrize(
+    ("arm", "paid"), [("oracle", "r_quality"), ("judge", "r_judge"), ("nover", "r_ppl"), ("em", "r_ent")]
+)
+def test_an_arm_pays_what_its_name_says(results, arm, paid):
+    """Within a group the advantage has the order of the reward; for EM, the opposite one."""
+    mine = of(results.rollouts, arm)
+    advantage, reward = (mine[name].to_numpy(dtype=float).reshape(-1, GROUP) for name in ("advantage", paid))
+    sign = -1 if arm == "em" else 1
+    better = np.sign(reward[:, :, None] - reward[:, None, :])
+    assert (np.sign(np.round(advantage[:, :, None] - advantage[:, None, :], 5)) == sign * better).all() and better.any()
+
+
+def test_all_arms_start_from_the_same_rollouts(results):
+    """The first step's: same prompts, same seeds, same policy."""
+    first = {
+        arm.name: of(results.rollouts, arm.name).query("step == 0")[["prompt", "tokens", "ent"]] for arm in TRAINED
+    }
+    for frame in first.values():
+        assert_frame_equal(frame, first["equal"])
+
+
+def test_replies_begin_as_the_arm_says(results):
+    assert of(results.components, "cot")["reply"].str.startswith("<think>").all()
+    assert not of(results.components, "base")["reply"].str.startswith("<think>").all()
+
+
+def test_the_clock_has_every_cell_and_the_time_of_the_weighting(results):
+    clock = results.clock
+    assert sorted(clock["arm"]) == sorted(NAMED) and (clock["seconds"] > 0).all()
+    mine = of(clock, "conductor").iloc[0]
+    assert mine["steps"] == 4 and 0 < mine["weighing"] < mine["training"] < mine["seconds"]
+
+
+def test_the_reward_model_says_how_often_it_agrees(results):
+    assert list(results.agreement) == ["category", "right", "pairs"]
+    assert set(results.agreement["category"]) <= set(data.CATEGORIES) and results.agreement["pairs"].sum() > 0
+
+
+def test_nothing_but_numbers_is_left(results, runs):
+    assert not list(runs.glob("*/training")) and not list(runs.glob("*/*/checkpoint-*"))
+
+
+# Again --------------------------------------------------------------------------------------------
+
+
+def refuse(*_, **__):
+    raise AssertionError("nothing is to be trained")
+
+
+def test_what_was_made_is_not_made_again(results, models, runs, monkeypatch):
+    monkeypatch.setattr(study, "work", refuse)
+    monkeypatch.setattr(study, "reward_work", refuse)
+    again = study.run(settings(), ARMS, models, runs)
+    for field in dataclasses.fields(study.Results):
+        assert_frame_equal(getattr(again, field.name), getattr(results, field.name))
+    part = study.run(settings(), [arms.BASE, arms.CONDUCTOR], models, runs)
+    assert_frame_equal(of(part.items, "conductor"), of(results.items, "conductor"))
+    assert set(part.items["arm"]) == {"base", "conductor"}
+
+
+def test_a_cell_that_was_killed_goes_on_to_the_same_result(results, models, tmp_path, monkeypatch):
+    """After the training, before the numbers were kept."""
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(study.evaluation, "scores", killed)
+        study.run(settings(), [arms.CONDUCTOR], models, tmp_path)
+    made = study.run(settings(), [arms.CONDUCTOR], models, tmp_path)
+    for name in ("items", "components"):
+        assert_frame_equal(getattr(made, name), of(getattr(results, name), "conductor")[list(getattr(made, name))])
+    assert made.clock["steps"].tolist() == [0]
+
+
+def test_a_changed_head_is_another_conductor_with_the_same_reward_model(results, place):
+    before, after = settings(), settings(head={"kappa": 1.0})
+    assert study.reward_cell(before.conductor, place).digest == study.reward_cell(after.conductor, place).digest
+    digests = [{c.name: c.digest for c in study.cells(p, [arms.CONDUCTOR], place)} for p in (before, after)]
+    assert digests[0].keys() == digests[1].keys() == {"conductor/seed-0"} and digests[0] != digests[1]
+
+
+def test_what_changes_no_result_makes_no_new_cells(place):
+    """More seeds are more cells; the first ones stay."""
+    one = {c.name: c.digest for c in study.cells(settings(), ARMS, place)}
+    two = {c.name: c.digest for c in study.cells(settings(seeds=2, jobs=2), ARMS, place)}
+    assert len(two) == 2 * len(one) and one.items() <= two.items()
+
+
+def test_another_judge_makes_new_cells_of_its_arm_only(place):
+    digests = [
+        {c.name: c.digest for c in study.cells(settings(judge=judge), ARMS, place)}
+        for judge in ("scripted-medium", "scripted-large")
+    ]
+    assert {name for name in digests[0] if digests[0][name] != digests[1][name]} == {"judge/seed-0"}
+
+
+def test_another_policy_makes_new_cells_of_all(place, tmp_path):
+    (tmp_path / "model.safetensors").write_bytes((place / "model.safetensors").read_bytes() + b" ")
+    one, two = ({c.name: c.digest for c in study.cells(settings(), ARMS, where)} for where in (place, tmp_path))
+    assert all(one[name] != two[name] for name in one)
+    assert study.reward_cell(settings().conductor, place) != study.reward_cell(settings().conductor, tmp_path)
+
+
+def test_processes_share_the_limits_of_an_endpoint(models, tmp_path, monkeypatch):
+    """As many as there are: all cores where nobody says how many."""
+    told = {}
+
+    def run(work, cells, *_):
+        told.update(work.keywords)
+        return [{"seconds": 1.0, "result": {}} for _ in cells]
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    monkeypatch.setattr(sweep, "run", run)
+    monkeypatch.setattr(study.store, "read_parquet", lambda path: pd.DataFrame())
+    for jobs, share in ((3, 3), (None, 7)):
+        study.run(settings(jobs=jobs), [arms.BASE], models, tmp_path)
+        assert told["means"].share == share
+
+
+def test_policies_learn_where_the_labs_engine_writes(place, taught, tmp_path, monkeypatch):
+    """`Forward` computes on the CPU, so a policy that TRL moved to a GPU could not be generated from."""
+
+    class Asked(Exception):
+        pass
+
+    def configured(**fields):
+        raise Asked(fields)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(trainer, "GRPOConfig", configured)
+    (cell,) = study.cells(settings(), [arms.CONDUCTOR], place)
+    with pytest.raises(Asked) as asked:
+        study.work(cell, tmp_path, None, study.Means(str(place), str(taught[0])))
+    fields = asked.value.args[0]
+    assert fields["use_cpu"] and not fields["bf16"]
+
+
+def test_a_policy_that_is_not_there_is_named_before_anything_starts(tmp_path):
+    with pytest.raises(ModelError, match="lab-policy holds no model"):
+        study.run(settings(), [arms.BASE], tmp_path, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+# Beside it ----------------------------------------------------------------------------------------
+
+
+def test_one_group_is_taken_apart_as_the_first_step_would_see_it(results, models, runs):
+    item = data.draw("train", 8)[3]
+    told = study.take_apart(settings(), item, models, runs)
+    table, weights = told["replies"], told["weights"]
+    assert len(table) == GROUP and weights.shape == (GROUP, len(COMPONENTS))
+    paid = (weights * table[[f"r_{name}" for name in COMPONENTS]].to_numpy()).sum(1)
+    np.testing.assert_allclose(table["reward"], paid, rtol=1e-5)
+    np.testing.assert_allclose(table["advantage"], (paid - paid.mean()) / (paid.std(ddof=1) + 1e-4), atol=1e-3)
+    drawn = [COMPONENTS[i] for i in weights.argmax(1)]
+    assert table["action"].tolist() == drawn and np.allclose(weights.sum(1), 1)
+    assert set(table["prompt"]) == {item.prompt}
+
+
+def test_replies_are_judged_by_majority(results, monkeypatch, tmp_path):
+    monkeypatch.setattr(study, "RUNS", tmp_path)
+    monkeypatch.setattr(study, "CASSETTES", tmp_path)
+    rows = of(results.components, "base").assign(reply=lambda f: "<answer> " + f["reference"] + " </answer>")
+    assert study.judged(settings(judge="scripted-large"), rows) == [True] * len(rows)
+
+
+# Arms ---------------------------------------------------------------------------------------------
+
+
+CHANGES = [
+    {"kappa": 0.5}, {"kappa": 0.05}, {"kappa": 1.0}, {"kappa": 0.0}, {"layer": "first"}, {"layer": "middle"},
+    {"joint": True}, {"homogeneous": True}, {"homogeneous": True, "kappa": 1.0}, {"entropy": 0.0}, {"entropy": 1e-5},
+    {"pairwise": 1.0}, {"pairwise": 0.1}, {"pairwise": 10}, {"temperature": 1.0}, {"temperature": 10},
+    {"temperature": 0.1}, {"learning_rate": 1e-3}, {"learning_rate": 1e-2}, {"every": 1}, {"every": 10},
+    {"centred": True}, {"floor": 1e-3},
+]  # fmt: skip
+
+
+def test_variants_have_names_of_their_own():
+    names = [variant("a label", **change).name for change in CHANGES]
+    assert len(set(names)) == len(names), sorted({name for name in names if names.count(name) > 1})
+    assert not set(names) & set(NAMED)
+
+
+def test_names_of_arms_can_be_names_of_metrics():
+    for name in [*NAMED, *(variant("a label", **change).name for change in CHANGES)]:
+        assert _KEY.fullmatch(f"reasoning.{name}.score"), name
+        assert re.fullmatch(r"[\w-]+", name), name  # one part of a metric's name, and of a folder's
+
+
+def test_variants_change_the_head_and_nothing_else():
+    made = variant("Kappa 1", kappa=1.0)
+    assert made.conducted and made.label == "Kappa 1" and made.changes == {"kappa": 1.0} and made.kind == "grpo"
+    assert len(NAMED) == len(ARMS)
+
+
+def test_a_change_that_the_head_does_not_know_is_refused(place, taught):
+    cell = study.cells(settings(), [variant("Kappa 2", kappa=2.0)], place)[0]
+    with pytest.raises(params.ParamsError, match="kappa"):
+        study.Run(cell, place, None, study.Means(str(place), str(taught[0])))

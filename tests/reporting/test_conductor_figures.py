@@ -1,0 +1,139 @@
+"""Lesson 04's tables and titles say what their numbers say."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib.conductor.arms import NAMED
+from lib.conductor.rewards import COMPONENTS
+from lib.reporting import conductor as draw
+from lib.stats import Interval
+
+
+def interval(value, half=0.02):
+    return Interval(value, value - half, value + half)
+
+
+def rows(**means):
+    return {arm: {"mean": interval(value)} for arm, value in means.items()}
+
+
+def items(arms, seeds=2, each=6):
+    """Scores that differ by arm, seed and item."""
+    table = [
+        {"arm": arm, "seed": seed, "category": name, "item": c * each + i, "tokens": 5.0,
+         "score": min(1.0, level + 0.01 * seed + 0.02 * i)}
+        for arm, level in arms.items() for seed in range(seeds) for c, name in enumerate(draw.NAMES)
+        for i in range(each)
+    ]  # fmt: skip
+    return pd.DataFrame(table)
+
+
+def rollouts(arms=draw.SHOWN, steps=8, group=5, seeds=2):
+    """Rollouts in which `ppl` is the quality, `fmt` the same for all, the rest noise."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for arm in arms:
+        for seed in range(seeds):
+            n = steps * len(draw.NAMES) * group
+            part = pd.DataFrame(rng.random((n, 5)), columns=list(COMPONENTS)).assign(fmt=1.0)
+            for name in COMPONENTS:
+                part[f"r_{name}"], part[f"w_{name}"] = part[name], 0.2
+            part["step"] = np.repeat(np.arange(steps), len(draw.NAMES) * group)
+            part["category"] = np.tile(np.repeat(draw.NAMES, group), steps)
+            part = part.assign(arm=arm, seed=seed, quality=part["ppl"], tokens=10 + part["step"], advantage=part["len"])
+            parts.append(part.assign(action=3))
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_no_static_weight_is_right_in_both_made_up_tasks():
+    margins = np.array([[draw.margin(e, w) for w in np.linspace(0, 1, 101)] for e in draw.BY_HAND.values()])
+    assert (margins.min(0) <= 1e-9).all()
+    assert (margins.max(1) > 0).all()  # each has weights that are right in it
+    assert "0.37" in draw.static_alt() and "0.50" in draw.static_alt()
+
+
+def test_best_and_second_are_named_only_where_intervals_separate():
+    assert draw.marks(rows(base=0.5, equal=0.6, conductor=0.7), "mean") == {"conductor": "best", "equal": "second"}
+    assert draw.marks(rows(base=0.59, equal=0.6, conductor=0.7), "mean") == {"conductor": "best"}
+    assert draw.marks(rows(base=0.5, equal=0.69, conductor=0.7), "mean") == {}
+    assert draw.marks(rows(base=0.5, conductor=0.6, oracle=0.9), "mean") == {"conductor": "best"}
+
+
+def test_scores_come_with_intervals_in_the_order_of_the_arms():
+    found = draw.scores(items({"conductor": 0.6, "base": 0.3}))
+    assert list(found) == ["base", "conductor"]
+    assert found["base"]["story"].value == pytest.approx(0.3 + 0.005 + 0.05)
+    assert found["base"]["mean"].lo < found["base"]["mean"].value < found["base"]["mean"].hi
+    assert "best" in draw.score_table(found).set_index("arm").loc["Conductor", "mean"]
+
+
+def test_differences_are_paired_and_get_a_verdict():
+    gaps = draw.differences(items({"conductor": 0.6, "base": 0.3, "random": 0.6}), "conductor", ["base", "random"])
+    table = draw.verdicts(gaps).set_index("against")
+    assert table.loc["Base", "mean"].endswith("better")
+    assert table.loc["Random", "mean"].endswith("undecided")
+    assert draw.score_claim(gaps) == (
+        "Mean score of the Conductor: above Base (+0.30), not told apart from Random (+0.00)"
+    )
+
+
+def test_the_best_constant_is_among_the_constants():
+    assert draw.best_constant(rows(base=0.9, em=0.5, pref=0.6, conductor=0.95)) == "pref"
+
+
+def test_knowledge_finds_the_reward_that_is_the_quality():
+    known = draw.knowledge(rollouts(), 5)
+    assert known["ppl"].to_numpy() == pytest.approx(1.0)
+    assert known["fmt"].to_numpy() == pytest.approx(0.0)
+    assert "ppl in story (+1.00)" in draw.knowledge_claim(known)
+
+
+def test_panels_stand_in_the_order_of_the_categories():
+    table = rollouts(["conductor"])
+    shuffled = table.sample(frac=1, random_state=0)
+    assert list(dict.fromkeys(draw._long(shuffled, ["w_fmt"], "weight")["category"])) == list(draw.NAMES)
+
+
+@pytest.mark.parametrize("make", [draw.weights_over_training, draw.lengths, lambda r: draw.component_curves(r, 5)])
+def test_figures_over_training_can_be_drawn(make):
+    assert len(make(rollouts()).axes) in (4, 6)
+
+
+def test_alternative_texts_name_every_category():
+    for text in (draw.weights_alt(rollouts()), draw.knowledge_alt(draw.knowledge(rollouts(), 5))):
+        assert all(name in text for name in draw.NAMES)
+    assert "Conductor" in draw.components_alt(rollouts()) and "tokens" in draw.length_alt(rollouts())
+
+
+def test_the_sceptic_s_sentence_depends_on_what_was_found():
+    def found(own, truth):
+        row = {"own": interval(own), "truth": interval(truth), "first": interval(0.9)}
+        return {"as in the paper": row, "one reward that all have": row}
+
+    assert "own score (0.60), not the truth (0.00)" in draw.bandit_claim(found(0.6, 0.0))
+    assert ", not " not in draw.bandit_claim(found(0.6, 0.5))
+
+
+def test_a_group_is_shown_with_its_emphasis_and_without_markup_of_the_model():
+    replies = pd.DataFrame([{"reply": "<answer> 3 </answer>", "right": 1.0, "action": "ppl", "reward": 0.5,
+                             "advantage": 1.0, **{f"r_{n}": 0.25 for n in COMPONENTS}}])  # fmt: skip
+    markup, plain = draw.group_html(replies, "1 + 2 = ?", "a group")
+    assert "&lt;answer&gt; 3 &lt;/answer&gt;" in markup and markup.count("[0.25]") == 1
+    assert "+1.00" in plain
+
+
+def test_stand_ins_are_called_so_and_every_arm_has_its_own_colour():
+    assert "stand-in" in draw.label("judge")
+    from lib.reporting import figures
+
+    shown = [figures.colour(draw.label(arm)) for arm in NAMED]
+    assert len(set(shown)) == len(shown)
+    assert all(draw.label(arm) in figures._STYLES for arm in NAMED)
+
+
+def test_a_judge_s_verdicts_stand_beside_the_verifier_s():
+    table = pd.DataFrame({"arm": "base", "category": "story", "right": [1.0, 0.0, 1.0, 1.0]})
+    (row,) = draw.verdict_table(table, [True, True, None, False]).to_dict("records")
+    assert row["no verdict"] == 1 and row["agree"] == pytest.approx(0.33)
+    assert row["judge"].startswith("0.67")
