@@ -18,26 +18,27 @@ from lib.conductor.rewards import COMPONENTS, ranked
 from lib.params import HeadSettings
 
 GROUP = 5  # rollouts per prompt, as in Table 7
-LEVEL = {"even": (0.0, 0.0, 0.0, 0.0, 0.0), "saturated": (0.5, 0.0, 0.0, 0.0, 0.0)}  # added to a component for all
+LEVELS = ("even", "saturated")
 
 
 def bandit(settings: HeadSettings, seed: int, level: str = "even", updates: int = 150, prompts: int = 15) -> dict:
     """A Conductor after `updates` on made-up rollouts of which the truth is known.
 
-    Components are ranks in groups of five; in category c component c is the quality. level: `saturated` lifts
-    the first component for everybody, as a format that all replies have. Returns correlations over fresh
+    Components are ranks in groups of five; in category c component c is the quality. level: `saturated` pays
+    everybody 1 in the first component, as a format that all replies have. Returns correlations over fresh
     rollouts and components of pi_k with `own` (the rollout's score r_k) and with `truth` (whether k is the
     quality of the category), both without component means; `first`: mean pi of the first component; `chosen`:
     mean pi of the true one (chance is 1/K).
     """
     rng = seeds.rng("sceptic", level, seed=seed)
     k = len(COMPONENTS)
-    lift = torch.tensor(LEVEL[level])
     conductor = Conducted(2 * k + 1, settings, GROUP, seed)
     for step in range(updates * settings.every):
         h, r, _ = _rollouts(rng, prompts)
         weights, _ = conductor(h, step)
-        paid = r + lift
+        paid = r.clone()
+        if level == "saturated":
+            paid[:, 0] = 1.0
         if settings.centred:
             paid = paid - paid.view(-1, GROUP, k).mean(1).repeat_interleave(GROUP, 0)
         conductor.learn(_advantage((weights * paid).sum(-1)))

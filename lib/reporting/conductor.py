@@ -432,7 +432,7 @@ def bandit_claim(rows: Rows) -> str:
     """What the experiment says, as a sentence."""
     own, truth = rows["as in the paper"]["own"], rows["as in the paper"]["truth"]
     first = rows["one reward that all have"]["first"]
-    told = f"the rollout's own score ({own.value:.2f})", f"the truth ({truth.value:.2f})"
+    told = f"the rollout's own score ({own.value:.2f})", f"the truth ({round(truth.value, 2) + 0.0:.2f})"  # never -0.00
     follows = f"{told[0]}, not {told[1]}" if own.lo > truth.hi and not truth.excludes(0) else " and ".join(told)
     return f"Emphasis follows {follows}; a reward that everybody gets takes {first.value:.0%} of the weight"
 

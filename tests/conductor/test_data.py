@@ -20,9 +20,7 @@ GOOD = '{"prompt": "a", "reference": "b"}\n'
 
 
 @pytest.fixture(autouse=True)
-def no_bars(tmp_path_factory, monkeypatch):
-    """`datasets` shows bars, and copies what it reads into a folder of the user's."""
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path_factory.getbasetemp() / "datasets")
+def no_bars():
     with quiet():
         yield
 
