@@ -66,7 +66,8 @@ def load(place: str | Path) -> Dataset:
         else:
             found = load_dataset(READERS[place.suffix], data_files=str(place), split="train")
     except Exception as error:  # pyarrow, pandas and datasets raise dozens of kinds
-        raise DataError(f"{place} cannot be read as a dataset: {error.__cause__ or error}") from error
+        reason = error.__cause__ or str(error) or "it is empty"
+        raise DataError(f"{place} cannot be read as a dataset: {reason}") from error
     return _checked(found, place)
 
 
@@ -86,7 +87,11 @@ def _checked(found: Dataset, place: Path) -> Dataset:
         raise DataError(f"{place}, row {references.index('')}: the reference is empty")
     categories = found["category"] if "category" in found.column_names else ["all"] * len(found)
     return Dataset.from_dict(
-        {"prompt": list(found["prompt"]), "reference": references, "category": [str(name) for name in categories]}
+        {
+            "prompt": list(found["prompt"]),
+            "reference": references,
+            "category": [str(name or "all") for name in categories],
+        }
     )
 
 

@@ -144,9 +144,8 @@ class Conducted(Weighting):
             out |= {f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in state.items()}
         for i, triplet in enumerate(self.held):
             out |= {f"held.{i}.{name}": t for name, t in zip(("h", "action", "advantage"), triplet, strict=True)}
-        return {
-            name: t.detach().cpu().numpy().copy() for name, t in (out | {"updates": torch.tensor(self.updates)}).items()
-        }
+        out["updates"] = torch.tensor(self.updates)
+        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in out.items()}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from `state`. Raises KeyError or RuntimeError where the arrays are of another Conductor."""

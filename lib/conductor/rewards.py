@@ -115,6 +115,7 @@ def measures(settings: RewardSettings, preference: Measure, reading: Callable[[]
     def length(completion_ids, **_) -> list[float]:
         return [brevity(len(ids), settings.shortest, settings.longest) for ids in completion_ids]
 
+    length.__name__ = "len"  # what TRL's logs call it
     functions = (fmt, ppl, ent, length, preference)
     return dict(zip(COMPONENTS, functions, strict=True))
 

@@ -41,6 +41,10 @@ CASSETTES = ROOT / "data/cassettes"
 NAME = "conductor"  # of the cassette and of the purse
 # Settings that change no arm's result stand in a cell with one value each.
 _NEUTRAL = {"policy": "-", "judge": "-", "seeds": 1, "jobs": None}
+_NO_HEAD = {
+    "layer": "last", "kappa": 0.0, "floor": 0.0, "temperature": 1.0, "learning_rate": 1.0, "every": 1, "entropy": 0.0,
+    "pairwise": 0.0, "joint": False, "homogeneous": False, "centred": False,
+}  # what stands in a cell where nothing is conducted  # fmt: skip
 _AFTERWARDS = ("sceptic", "costs", "__main__")  # modules that look at results, or serve other models
 _LAB = ("answering", "checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer")
 
@@ -124,14 +128,21 @@ def reward_cell(settings: ConductorSettings, policy: Path) -> sweep.Cell:
 def cells(params: Params, arms: Sequence[Arm], policy: Path) -> list[sweep.Cell]:
     """One cell per arm and seed, the longest first; its settings are all that decides the result."""
     settings = params.conductor
-    common = {"conductor": settings.model_dump() | _NEUTRAL, **_common(policy)}
+    common = _common(policy)
     how = ("api_key_env", "timeout", "retries", "concurrency")  # changes no score
     judge = {k: v for k, v in params.llm.models[settings.judge].model_dump().items() if k not in how}
+    own = settings.model_dump() | _NEUTRAL
     order = sorted(arms, key=lambda arm: ("grpo", "sft", "prompt").index(arm.kind))
     return [
         sweep.Cell(
             f"{arm.name}/seed-{seed}",
-            common | {"arm": asdict(arm), "seed": seed, "judge": [settings.judge, judge] if _judged(arm) else None},
+            common
+            | {
+                "conductor": own if arm.conducted else own | {"head": _NO_HEAD},
+                "arm": asdict(arm),
+                "seed": seed,
+                "judge": [settings.judge, judge] if _judged(arm) else None,
+            },
         )
         for arm in order
         for seed in range(settings.seeds)

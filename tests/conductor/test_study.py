@@ -166,6 +166,9 @@ def test_a_changed_head_is_another_conductor_with_the_same_reward_model(results,
     assert study.reward_cell(before.conductor, place).digest == study.reward_cell(after.conductor, place).digest
     digests = [{c.name: c.digest for c in study.cells(p, [arms.CONDUCTOR], place)} for p in (before, after)]
     assert digests[0].keys() == digests[1].keys() == {"conductor/seed-0"} and digests[0] != digests[1]
+    others = [arm for arm in ARMS if not arm.conducted]
+    first, second = ({c.name: c.digest for c in study.cells(p, others, place)} for p in (before, after))
+    assert first == second  # what has no Conductor is not trained again
 
 
 def test_what_changes_no_result_makes_no_new_cells(place):

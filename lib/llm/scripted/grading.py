@@ -30,7 +30,7 @@ def verdict(text: str, strength: Strength, draw: Draw) -> str:
 
 
 def _likeness(text: str, strength: Strength, draw: Draw) -> float:
-    parts = dict(_PART.findall(text))
+    parts = dict(reversed(_PART.findall(text)))  # of two parts of one name the first: an answer may contain anything
     if not {"Reference", "Answer"} <= set(parts):
         return 0.5
     final = _FINAL.search(parts["Answer"])
