@@ -18,7 +18,7 @@ from lib.conductor.arms import CONSTANT, NAMED
 from lib.conductor.data import CATEGORIES
 from lib.conductor.rewards import COMPONENTS
 from lib.conductor.study import Results
-from lib.params import HeadSettings
+from lib.params import HeadSettings, Params
 from lib.reporting import figures
 from lib.stats import Interval
 
@@ -27,10 +27,19 @@ NAMES = tuple(CATEGORIES)
 SHOWN = ("equal", "nover", "em", "pref", "conductor", "oracle")  # arms in figures over training
 
 
-def label(arm: str) -> str:
-    """How an arm is called in tables and figures; a stand-in is called one."""
+STAND_IN = "scripted stand-in"
+
+
+def label(arm: str, judge: str = STAND_IN) -> str:
+    """How an arm is called in tables and figures; judge: who it is that judges."""
     known = NAMED[arm]
-    return f"{known.label} (scripted stand-in)" if known.stand_in else known.label
+    return f"{known.label} ({judge})" if known.stand_in else known.label
+
+
+def who_judges(params: Params) -> str:
+    """The judge of the parameters: a stand-in is called one, anybody else by name."""
+    name = params.conductor.judge
+    return STAND_IN if params.llm.models[name].backend == "scripted" else name
 
 
 def _rng(*name: str) -> np.random.Generator:
@@ -189,14 +198,14 @@ def marks(rows: Rows, column: str, left_out: Sequence[str] = ("oracle",)) -> dic
     return found
 
 
-def score_table(rows: Rows) -> pd.DataFrame:
+def score_table(rows: Rows, judge: str = STAND_IN) -> pd.DataFrame:
     """Table 1 as ours."""
     columns = (*NAMES, "mean")
     marked = {column: marks(rows, column) for column in columns}
     out = []
     for arm, row in rows.items():
         cells = {c: f"{row[c]} {marked[c].get(arm, '')}".strip() for c in columns}
-        out.append({"arm": label(arm), **cells})
+        out.append({"arm": label(arm, judge), **cells})
     return pd.DataFrame(out)
 
 
@@ -246,19 +255,19 @@ def _word(gap: Interval) -> str:
     return "above" if gap.value > 0 else "below"
 
 
-def score_alt(rows: Rows) -> str:
+def score_alt(rows: Rows, judge: str = STAND_IN) -> str:
     """Table 1 in words."""
-    told = [f"{label(arm)} " + ", ".join(f"{n} {row[n].value:.2f}" for n in NAMES) for arm, row in rows.items()]
+    told = [f"{label(arm, judge)} " + ", ".join(f"{n} {row[n].value:.2f}" for n in NAMES) for arm, row in rows.items()]
     return "Score by arm and category. " + "; ".join(told) + "."
 
 
-def component_table(components: pd.DataFrame) -> Rows:
+def component_table(components: pd.DataFrame, judge: str = STAND_IN) -> Rows:
     """What rewards and verifier say of test replies, over all categories, with intervals over seeds."""
     rows: Rows = {}
     for arm, part in components.groupby("arm", sort=False):
         means = part.groupby("seed")[["right", "thinks", *COMPONENTS]].mean()
         rows[arm] = {c: stats.mean_interval(means[c].to_numpy(), _rng("component", arm, c)) for c in means}
-    return {label(arm): rows[arm] for arm in NAMED if arm in rows}
+    return {label(arm, judge): rows[arm] for arm in NAMED if arm in rows}
 
 
 def verdict_table(components: pd.DataFrame, verdicts: Sequence[bool | None]) -> pd.DataFrame:
