@@ -187,6 +187,15 @@ def test_crossed_intervals_admit_other_runs_and_other_items():
         stats.crossed_interval([1.0, 2.0], rng("test"))
 
 
+def test_student_s_interval_covers_the_truth_as_often_as_it_says():
+    runs = rng("test", "student").normal(0, 1, size=(4_000, 3))
+    covered = np.mean([not stats.t_interval(three).excludes(0.0) for three in runs])
+    assert covered == pytest.approx(0.95, abs=0.015)
+    assert not stats.t_interval([1.0]).known
+    with pytest.raises(ValueError, match="shape"):
+        stats.t_interval([[1.0, 2.0]])
+
+
 @pytest.mark.parametrize(
     "call, message",
     [

@@ -17,15 +17,13 @@ from ruamel.yaml import YAML
 
 from lib import params, store
 from lib.conductor import data
-from lib.conductor.arms import ARMS, Arm
+from lib.conductor.arms import ARMS, weighting
 from lib.conductor.data import DataError
 from lib.conductor.judge import Judge
-from lib.conductor.meta import Conducted
 from lib.conductor.preference import Preference
 from lib.conductor.quiet import quiet
 from lib.conductor.rewards import COMPONENTS
 from lib.conductor.study import CASSETTES
-from lib.conductor.weighting import Dirichlet, Fixed, Weighting
 from lib.llm.opening import opened
 from lib.params import ConductorSettings, Params, ParamsError
 
@@ -66,14 +64,6 @@ def changed(settings: ConductorSettings, changes: list[str]) -> ConductorSetting
     return params.validate(content, ConductorSettings, "with --set")
 
 
-def weighting_of(arm: Arm, settings: ConductorSettings, width: int, seed: int) -> Weighting:
-    """What weighs the rewards in an arm."""
-    if arm.conducted:
-        head = settings.head.model_copy(update=dict(arm.changes))
-        return Conducted(width, head, settings.grpo.generations, seed)
-    return Dirichlet(seed) if arm.weights == "random" else Fixed(arm.weights, (*COMPONENTS, "judge"))
-
-
 def train(options: argparse.Namespace) -> pd.DataFrame:
     """Train, save, and return the rollouts. Raises what is wrong with the input by name."""
     from transformers import AutoConfig, AutoTokenizer
@@ -91,6 +81,9 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         raise ParamsError(
             f"{rollouts} rollouts a step cannot be shared by {processes} processes; --set grpo.prompts_per_step"
         )
+    head = settings.head.model_copy(update=dict(arm.changes))
+    if head.joint and processes > 1:
+        raise ParamsError("head.joint learns in one process only; --set head.joint=false")
     tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -104,8 +97,8 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         configuration(settings.grpo, out, options.seed, arm.aggregation, **other),
         dataset,
         tokenizer,
-        weighting_of(arm, settings, config.get_text_config().hidden_size, options.seed),
-        Preference(options.reward_model),
+        weighting(arm, head, config.get_text_config().hidden_size, settings.grpo.generations, options.seed),
+        Preference(options.reward_model, _device()),
         settings.rewards,
         settings.head.layer,
         _judge(options, all_of, settings, out) if arm.name == "judge" else None,
@@ -117,6 +110,13 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         if trainer.weighting.state():
             store.write_tensors(out / "conductor.safetensors", trainer.weighting.state())
     return trainer.rollouts
+
+
+def _device() -> str:
+    """Where this process computes."""
+    import torch
+
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
 
 
 def _judge(options: argparse.Namespace, all_of: Params, settings: ConductorSettings, out: Path) -> dict[str, Judge]:

@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from lib.conductor.meta import Conducted
 from lib.conductor.rewards import COMPONENTS
+from lib.conductor.weighting import Dirichlet, Fixed, Weighting
+from lib.params import HeadSettings
 
 EQUAL = dict.fromkeys(COMPONENTS, 1 / len(COMPONENTS))
 
@@ -36,6 +39,13 @@ class Arm:
     def conducted(self) -> bool:
         """Whether a Conductor learns in it."""
         return self.weights == "conductor"
+
+
+def weighting(arm: Arm, head: HeadSettings, width: int, group: int, seed: int) -> Weighting:
+    """What weighs the rewards in an arm; head: with the arm's changes; width: of the policy's states."""
+    if arm.conducted:
+        return Conducted(width, head, group, seed)
+    return Dirichlet(seed) if arm.weights == "random" else Fixed(arm.weights)
 
 
 def variant(label: str, **changes) -> Arm:

@@ -15,11 +15,11 @@ FORWARD, BACKWARD = 2, 4  # operations per weight and token
 PASSES = 5 * FORWARD + BACKWARD  # generate, read, learn, reference, reward model; and the gradient
 
 
-def operations(rollouts: pd.DataFrame, weights: int, width: int, every: int) -> pd.DataFrame:
+def operations(rollouts: pd.DataFrame, weights: int, width: int) -> pd.DataFrame:
     """Operations of a training, one row per arm and seed: `grpo`, and `conductor`, what its head adds.
 
-    rollouts: with columns arm, seed, asked, tokens, action; weights: of the policy; width: of its states; every:
-    steps between updates of the head. The thought is counted with the whole completion, so slightly too long.
+    rollouts: with columns arm, seed, asked, tokens, action; weights: of the policy, which the reward model shares;
+    width: of its states. Thought and reference are counted as long as the completion.
     """
     head = (width + 1) * len(COMPONENTS)
     per_rollout = head * (2 * FORWARD + FORWARD + BACKWARD)  # drawn from, looked at, and one update (once each)

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from lib import tasks
 from lib.conductor.data import category
 from lib.conductor.preference import Preference
-from lib.conductor.rewards import COMPONENTS, brevity, read, thought, well_formed
+from lib.conductor.rewards import COMPONENTS, after_answer, brevity, read, until_answer, well_formed
 from lib.conductor.weighting import Weighting
 from lib.models.corpus import question
 from lib.models.dialogue import conversation, token
@@ -98,8 +98,8 @@ def components(
     Columns: category, the five by name (ppl and ent in nats), prompt, reference and reply as text, right
     (verifier), thinks (whether there is a thought), and the settled weights `w_...` where there is a weighting.
     """
-    told = [encode(f"{thought(reply.text)} <answer>") for reply in given]
-    wanted = [encode(f"{reply.item.answer} </answer>") for reply in given]
+    told = [encode(until_answer(reply.text)) for reply in given]
+    wanted = [encode(after_answer(reply.item.answer)) for reply in given]
     reading = read(model, [r.prompt for r in given], [r.ids for r in given], told, wanted, layer)
     columns = {
         "fmt": [float(well_formed(reply.text, settings.think)) for reply in given],
@@ -114,6 +114,8 @@ def components(
     frame["thinks"] = ["<think>" in reply.text for reply in given]
     if weighting is not None:
         with torch.no_grad():
-            weights = weighting.settled(reading.h)[:, : len(COMPONENTS)].numpy()
-        frame[[f"w_{name}" for name in COMPONENTS]] = weights
+            given_to = dict(zip(weighting.names, weighting.settled(reading.h).T.numpy(), strict=True))
+        frame[[f"w_{name}" for name in COMPONENTS]] = np.stack(
+            [given_to.get(name, np.zeros(len(frame), np.float32)) for name in COMPONENTS], 1
+        )
     return frame

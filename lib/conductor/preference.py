@@ -47,14 +47,19 @@ class Preference:
 
     __name__ = "pref"
 
-    def __init__(self, folder: str | Path) -> None:
-        """folder: of a sequence classification model; `scale.json` in it says where its scores lie.
+    def __init__(self, folder: str | Path, device: str | torch.device = "cpu") -> None:
+        """folder: of a sequence classification model; `scale.json` in it says where its scores lie ({"centre",
+        "spread"}; without it 0 and 1).
 
         Raises OSError or ValueError where there is no such model.
         """
-        self.model = AutoModelForSequenceClassification.from_pretrained(
-            str(folder), num_labels=1, local_files_only=True, use_safetensors=True
-        ).eval()
+        self.model = (
+            AutoModelForSequenceClassification.from_pretrained(
+                str(folder), num_labels=1, local_files_only=True, use_safetensors=True
+            )
+            .eval()
+            .to(device)
+        )
         self.tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
         scale = Path(folder) / "scale.json"
         self.scale = store.read_json(scale) if scale.exists() else {"centre": 0.0, "spread": 1.0}

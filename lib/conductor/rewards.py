@@ -91,6 +91,28 @@ def normalised(measured: torch.Tensor, names: Sequence[str], group: int) -> torc
     return torch.stack(columns, 1)
 
 
+def centred(rewards: torch.Tensor, group: int) -> torch.Tensor:
+    """Each column (B, K), or the one (B,), minus its group's mean."""
+    groups = rewards.view(-1, group, *rewards.shape[1:])
+    return (groups - groups.mean(1, keepdim=True)).view_as(rewards)
+
+
+def advantages(rewards: torch.Tensor, group: int) -> torch.Tensor:
+    """A = (R - mean) / (std + 1e-4) in groups, (B,): appendix G, as TRL computes it with scale_rewards="group"."""
+    spread = rewards.view(-1, group).std(1).repeat_interleave(group)
+    return centred(rewards, group) / (spread + 1e-4)
+
+
+def until_answer(text: str) -> str:
+    """A reply's thought and the tag that opens the answer: where the reference is to follow."""
+    return f"{thought(text)} <answer>".lstrip()
+
+
+def after_answer(reference: str) -> str:
+    """A reference as it follows `until_answer`."""
+    return f" {reference} </answer>"
+
+
 def said(completion) -> str:
     """The text of a completion, as a string or as a list of messages."""
     return completion if isinstance(completion, str) else completion[-1]["content"]

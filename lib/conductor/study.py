@@ -22,15 +22,15 @@ from transformers import PrinterCallback, TrainerCallback
 
 from lib import params as parameters
 from lib import seeds, store, sweep, tasks
-from lib.conductor import data, evaluation, preference
+from lib.conductor import arms, data, evaluation, preference
 from lib.conductor.arms import ARMS, Arm
 from lib.conductor.judge import Judge, majority
 from lib.conductor.meta import Conducted
 from lib.conductor.preference import Preference
 from lib.conductor.quiet import quiet
-from lib.conductor.rewards import COMPONENTS, normalised, said
+from lib.conductor.rewards import COMPONENTS, advantages, centred, normalised, said
 from lib.conductor.rollouts import Rollouts
-from lib.conductor.weighting import Dirichlet, Fixed, Weighting
+from lib.conductor.weighting import Weighting
 from lib.llm.opening import export, opened
 from lib.models import checkpoints
 from lib.params import ROOT, ConductorSettings, HeadSettings, LLMSettings, Params
@@ -79,7 +79,7 @@ class Means:
 
 def run(
     params: Params,
-    arms: Sequence[Arm] = ARMS,
+    compared: Sequence[Arm] = ARMS,
     models: str | Path = checkpoints.MODELS,
     runs: str | Path = RUNS,
     label: str = "training policies",
@@ -90,7 +90,7 @@ def run(
     checkpoints.load(policy)  # says what is wrong before any process starts
     first = reward_cell(settings, policy)
     sweep.run(partial(reward_work, policy=str(policy)), [first], runs, 1, "training the reward model")
-    todo = cells(params, arms, policy)
+    todo = cells(params, compared, policy)
     means = Means(
         str(policy), str(first.folder(runs) / "model"), params.llm.model_dump(), settings.judge, str(runs),
         settings.jobs or os.cpu_count() or 1,
@@ -125,14 +125,14 @@ def reward_cell(settings: ConductorSettings, policy: Path) -> sweep.Cell:
     return sweep.Cell("reward-model", held | _common(policy))
 
 
-def cells(params: Params, arms: Sequence[Arm], policy: Path) -> list[sweep.Cell]:
+def cells(params: Params, compared: Sequence[Arm], policy: Path) -> list[sweep.Cell]:
     """One cell per arm and seed, the longest first; its settings are all that decides the result."""
     settings = params.conductor
     common = _common(policy)
     how = ("api_key_env", "timeout", "retries", "concurrency")  # changes no score
     judge = {k: v for k, v in params.llm.models[settings.judge].model_dump().items() if k not in how}
     own = settings.model_dump() | _NEUTRAL
-    order = sorted(arms, key=lambda arm: ("grpo", "sft", "prompt").index(arm.kind))
+    order = sorted(compared, key=lambda arm: ("grpo", "sft", "prompt").index(arm.kind))
     return [
         sweep.Cell(
             f"{arm.name}/seed-{seed}",
@@ -193,28 +193,33 @@ def judged(params: Params, components: pd.DataFrame) -> list[bool | None]:
         export(params.llm, NAME, CASSETTES)
 
 
-def take_apart(params: Params, item: Item, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> dict:
-    """One group as the first step of a Conductor's training would see it: `replies`, one row per rollout with
-    its text, what was measured, the rewards `r_...`, the drawn action, reward and advantage; `weights` (G, K).
-
-    Needs the reward model of a finished study.
-    """
+def start(
+    params: Params, items: Sequence[Item], models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
+) -> pd.DataFrame:
+    """Groups of replies by the policy that all arms start from, one row per reply: `evaluation.components` and the
+    rewards `r_...`, normalised in the group. Needs the reward model of a finished study."""
     settings, policy = params.conductor, Path(models) / params.conductor.policy
     group, grpo = settings.grpo.generations, settings.grpo
     with quiet():
         model = checkpoints.load(policy)
         reward_model = Preference(reward_cell(settings, policy).folder(Path(runs)) / "model")
-        given = evaluation.replies(model, [item], group, grpo.temperature, grpo.max_tokens, 0)
-        conducted = Conducted(model.config.hidden_size, settings.head, group, 0)
+        given = evaluation.replies(model, items, group, grpo.temperature, grpo.max_tokens, 0)
         table = evaluation.components(model, given, reward_model, settings.rewards, None, settings.head.layer)
     rewards = normalised(torch.tensor(table[list(COMPONENTS)].to_numpy()), COMPONENTS, group)
-    weights, action = conducted(torch.zeros(group, model.config.hidden_size), 0)  # it starts uniform, whatever h is
-    paid = (weights * rewards).sum(-1)
     table[[f"r_{name}" for name in COMPONENTS]] = rewards.numpy()
-    table["action"] = [COMPONENTS[a] for a in action]
-    table["reward"] = paid.numpy()
-    table["advantage"] = ((paid - paid.mean()) / (paid.std() + 1e-4)).numpy()
-    return {"replies": table, "weights": weights.numpy()}
+    return table
+
+
+def take_apart(params: Params, replies: pd.DataFrame) -> pd.DataFrame:
+    """One group (of `start`) as a Conductor that has learned nothing pays it: with the drawn action, the reward R, and
+    the advantage, divided by the group's deviation as in `scale: group`."""
+    head, group = params.conductor.head, len(replies)
+    weights, action = Conducted(1, head, group, 0)(torch.zeros(group, 1), 0)  # it is uniform, whatever the state
+    rewards = torch.tensor(replies[[f"r_{name}" for name in COMPONENTS]].to_numpy())
+    paid = (weights.detach() * (centred(rewards, group) if head.centred else rewards)).sum(-1)
+    return replies.assign(
+        action=[COMPONENTS[a] for a in action], reward=paid.numpy(), advantage=advantages(paid, group).numpy()
+    )
 
 
 class Run:
@@ -278,7 +283,9 @@ class Run:
         from lib.conductor.trainer import ConductorTrainer, configuration
 
         grpo = self.settings.grpo
-        weighting, extra = self._weighting(), {"quality": self._quality}
+        width = checkpoints.load(self.means.policy).config.hidden_size
+        weighting = arms.weighting(self.arm, self.head, width, grpo.generations, self.seed)
+        extra = {"quality": self._quality}
         if _judged(self.arm):
             llm = parameters.validate(self.means.llm, LLMSettings, "a cell")
             client = partial(opened, llm, NAME, self.means.runs, CASSETTES, self.means.share)
@@ -303,14 +310,6 @@ class Run:
         store.write_parquet(self.folder / "rollouts.parquet", trainer.rollouts)
         lost = extra["judge"].lost if "judge" in extra else 0
         return trainer.model, weighting, trainer.clock | {"no opinion": lost}
-
-    def _weighting(self) -> Weighting:
-        if self.arm.conducted:
-            width = checkpoints.load(self.means.policy).config.hidden_size
-            return Conducted(width, self.head, self.settings.grpo.generations, self.seed)
-        if self.arm.weights == "random":
-            return Dirichlet(self.seed)
-        return Fixed(self.arm.weights, (*COMPONENTS, "quality", "judge")[: 7 if _judged(self.arm) else 6])
 
     def _quality(self, completions, row, **_) -> list[float]:
         """What the verifier thinks: logged in every arm, paid in none but the oracle."""

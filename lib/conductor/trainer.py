@@ -24,7 +24,18 @@ from transformers import PreTrainedTokenizerBase, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from lib import seeds, store
-from lib.conductor.rewards import COMPONENTS, Measure, Reading, measures, normalised, read, said, thought
+from lib.conductor.rewards import (
+    COMPONENTS,
+    Measure,
+    Reading,
+    after_answer,
+    centred,
+    measures,
+    normalised,
+    read,
+    said,
+    until_answer,
+)
 from lib.conductor.weighting import Weighting
 from lib.params import GRPOSettings, RewardSettings
 
@@ -95,6 +106,9 @@ class ConductorTrainer(GRPOTrainer):
         """model: a folder; dataset: prompt, reference, category; layer: whose state the weighting sees;
         extra: further rewards by name, which count only if the weighting says so; generate: TRL's rollout_func."""
         named = measures(rewards, preference, lambda: self.reading) | dict(extra or {})
+        unknown = sorted(set(weighting.names) - set(named))
+        if unknown:
+            raise ValueError(f"the rewards are {', '.join(named)}; there are weights for {unknown}")
         self.weighting, self.layer, self.names = weighting, layer, tuple(named)
         self.reading, self.weighing, self.trained, self.began = None, 0.0, 0.0, 0
         self.tokens: tuple[list[list[int]], list[list[int]]] = ([], [])
@@ -127,15 +141,18 @@ class ConductorTrainer(GRPOTrainer):
         rewards = normalised(measured, self.names, group)
         h = self.accelerator.gather(self.reading.h)
         started = time.perf_counter()
-        if self.model.training:
-            weights, action = self.weighting(h, self.state.global_step)
-        else:
-            weights, action = self.weighting.settled(h), None
+        settled = self.weighting.settled(h)
+        weights, action = self.weighting(h, self.state.global_step) if self.model.training else (settled, None)
         self.weighing += time.perf_counter() - started
-        self._note(inputs, measured, rewards, self.weighting.settled(h), action)
-        if self.weighting.centred:
-            rewards = rewards - rewards.view(-1, group, len(self.names)).mean(1).repeat_interleave(group, 0)
-        return rewards * torch.nn.functional.pad(weights, (0, len(self.names) - weights.shape[1]))
+        self._note(inputs, measured, rewards, self._by_name(settled), action)
+        paid = centred(rewards, group) if self.weighting.centred else rewards
+        return paid * self._by_name(weights)
+
+    def _by_name(self, weights: torch.Tensor) -> torch.Tensor:
+        """Weights (B, K) of the weighting's rewards as columns of all rewards; those that it does not name get 0."""
+        columns = weights.new_zeros(len(weights), len(self.names))
+        columns[:, [self.names.index(name) for name in self.weighting.names]] = weights
+        return columns
 
     def _generate_and_score_completions(self, inputs):
         out = super()._generate_and_score_completions(inputs)
@@ -150,8 +167,8 @@ class ConductorTrainer(GRPOTrainer):
     def _read(self, references: Sequence[str], completions: Sequence) -> Reading:
         """What the policy says of the rollouts that it has just made."""
         prompts, written = self.tokens
-        told = self._encoded([_until_answer(thought(said(each))) for each in completions])
-        wanted = self._encoded([f" {reference} </answer>" for reference in references])
+        told = self._encoded([until_answer(said(each)) for each in completions])
+        wanted = self._encoded([after_answer(reference) for reference in references])
         return read(self.accelerator.unwrap_model(self.model), prompts, written, told, wanted, self.layer)
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
@@ -174,7 +191,7 @@ class ConductorTrainer(GRPOTrainer):
         }
         columns |= {name: measured[:, i].cpu().numpy() for i, name in enumerate(self.names)}
         columns |= {f"r_{name}": rewards[:, i].cpu().numpy() for i, name in enumerate(self.names)}
-        columns |= {f"w_{name}": settled[:, i].cpu().numpy() for i, name in enumerate(COMPONENTS)}
+        columns |= {f"w_{name}": settled[:, i].cpu().numpy() for i, name in enumerate(COMPONENTS)}  # the first five
         self.pending = columns
         for i, name in enumerate(self.names):  # TRL's own means are of weighted rewards
             self._metrics["train" if self.model.training else "eval"][f"raw/{name}"].append(
@@ -219,11 +236,6 @@ def last_checkpoint(folder: str | Path) -> Path | None:
     """The newest checkpoint that is whole."""
     found = [place.parent for place in Path(folder).glob(f"checkpoint-*/{EXTRA}")]
     return max(found, key=lambda place: int(place.name.rpartition("-")[2]), default=None)
-
-
-def _until_answer(told: str) -> str:
-    """A thought and the tag that opens the answer: where the reference is to follow."""
-    return f"{told} <answer>" if told else "<answer>"
 
 
 class _Keeper(TrainerCallback):

@@ -6,7 +6,7 @@ advantages came of it. Only the Conductor (`lib.conductor.meta`) listens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from lib.conductor.rewards import COMPONENTS
 class Weighting:
     """The interface, and what a weighting does that does not learn."""
 
+    names: tuple[str, ...] = COMPONENTS  # of the rewards that its weights are for, in their order
     centred = False  # whether each reward's group mean is taken away before it is weighed
 
     def __call__(self, h: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -45,12 +46,12 @@ class Weighting:
 class Fixed(Weighting):
     """The same weights for every rollout: static scalarisation."""
 
-    def __init__(self, weights: Mapping[str, float], components: Sequence[str] = COMPONENTS) -> None:
-        """weights: by component; what is not named counts nothing. Raises ValueError for an unknown name."""
-        unknown = sorted(set(weights) - set(components))
-        if unknown:
-            raise ValueError(f"there are the rewards {', '.join(components)}, not {unknown}")
-        self.weights = torch.tensor([float(weights.get(name, 0.0)) for name in components])
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        """weights: by reward; what is not named counts nothing. Raises ValueError where nothing is named."""
+        if not weights:
+            raise ValueError("fixed weights need at least one reward")
+        self.names = tuple(weights)
+        self.weights = torch.tensor([float(weight) for weight in weights.values()])
 
     def settled(self, h: torch.Tensor) -> torch.Tensor:
         return self.weights.to(h.device).expand(len(h), -1)
@@ -59,14 +60,14 @@ class Fixed(Weighting):
 class Dirichlet(Weighting):
     """Weights drawn evenly from the simplex for every response (the paper's Rand)."""
 
-    def __init__(self, seed: int, components: int = len(COMPONENTS)) -> None:
-        self.components, self.stream = components, seeds.key("conductor", "random weights", seed=seed)
+    def __init__(self, seed: int) -> None:
+        self.stream = seeds.key("conductor", "random weights", seed=seed)
 
     def __call__(self, h: torch.Tensor, step: int) -> tuple[torch.Tensor, None]:
-        first = step * len(h) * self.components
-        counter = first + np.arange(len(h) * self.components).reshape(len(h), -1)
+        numbers = len(h) * len(self.names)
+        counter = step * numbers + np.arange(numbers).reshape(len(h), -1)
         spacing = -np.log1p(-seeds.uniform(self.stream, counter))  # exponential; normalised it is Dirichlet(1, ..., 1)
         return torch.from_numpy(spacing / spacing.sum(-1, keepdims=True)).to(h), None
 
     def settled(self, h: torch.Tensor) -> torch.Tensor:
-        return h.new_full((len(h), self.components), 1 / self.components)
+        return h.new_full((len(h), len(self.names)), 1 / len(self.names))

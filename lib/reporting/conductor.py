@@ -32,8 +32,15 @@ STAND_IN = "scripted stand-in"
 
 def label(arm: str, judge: str = STAND_IN) -> str:
     """How an arm is called in tables and figures; judge: who it is that judges."""
-    known = NAMED[arm]
+    known = NAMED.get(arm)
+    if known is None:  # a variant of one's own
+        return arm
     return f"{known.label} ({judge})" if known.stand_in else known.label
+
+
+def _in_arms_order(rows: Rows) -> Rows:
+    """Known arms in their order, then others."""
+    return {arm: rows[arm] for arm in [*NAMED, *rows] if arm in rows}
 
 
 def who_judges(params: Params) -> str:
@@ -105,19 +112,16 @@ def static_alt() -> str:
 # What the rewards know --------------------------------------------------------------------------
 
 
-def knowledge(rollouts: pd.DataFrame, group: int, steps: int = 3) -> pd.DataFrame:
+def knowledge(groups: pd.DataFrame, group: int) -> pd.DataFrame:
     """Correlation of each reward with the verifier within groups, categories by rewards; 0 where nothing varies.
 
-    Over the first steps of all trainings, while every policy is still close to the start.
+    groups: replies of the start (`study.start`), groups beside each other.
     """
-    early = rollouts[rollouts["step"] < steps]
     rows = {}
     for name in NAMES:
-        part = early[early["category"] == name]
-        quality = part["quality"].to_numpy(dtype=float)
-        rows[name] = {
-            reward: sceptic.within(part[f"r_{reward}"].to_numpy(dtype=float), quality, group) for reward in COMPONENTS
-        }
+        part = groups[groups["category"] == name]
+        right = part["right"].to_numpy(dtype=float)
+        rows[name] = {r: sceptic.within(part[f"r_{r}"].to_numpy(dtype=float), right, group) for r in COMPONENTS}
     return pd.DataFrame(rows).T.rename_axis("category")
 
 
@@ -133,14 +137,18 @@ def knowledge_alt(table: pd.DataFrame) -> str:
     return "Correlation of each reward with the verifier within groups. " + "; ".join(told) + "."
 
 
-def thinking(components: pd.DataFrame) -> pd.DataFrame:
-    """What a thought does to the start's replies: share that thinks, and what the verifier and the rewards make of it
-    (mean over replies that think minus mean over those that do not)."""
+def thinking(groups: pd.DataFrame, group: int) -> pd.DataFrame:
+    """What a thought does to the start's replies: mean over replies that think minus those that do not, of the
+    verifier and of the rewards as they are paid, over the groups that have both."""
     rows = []
-    for name, part in components[components["arm"] == "base"].groupby("category", sort=False):
-        thinks, brief = part[part["thinks"]], part[~part["thinks"]]
-        if len(thinks) and len(brief):
-            gap = {c: thinks[c].mean() - brief[c].mean() for c in ("right", *COMPONENTS)}
+    for name, part in groups.groupby("category", sort=False):
+        number = np.arange(len(part)) // group
+        share = part["thinks"].groupby(number).transform("mean").to_numpy()
+        mixed = part[(share > 0) & (share < 1)]
+        if len(mixed):
+            columns = ["right", *(f"r_{reward}" for reward in COMPONENTS)]
+            means = mixed.groupby("thinks")[columns].mean().rename(columns=lambda c: c.removeprefix("r_"))
+            gap = (means.loc[True] - means.loc[False]).to_dict()
             rows.append({"category": name, "share that thinks": part["thinks"].mean(), **gap})
     return pd.DataFrame(rows)
 
@@ -178,12 +186,26 @@ def scores(items: pd.DataFrame, what: str = "score") -> Rows:
         matrices = {name: _matrix(part[part["category"] == name], what) for name in NAMES}
         rows[arm] = {n: stats.crossed_interval(m, _rng("score", arm, n)) for n, m in matrices.items()}
         rows[arm]["mean"] = stats.crossed_interval(np.hstack(list(matrices.values())), _rng("score", arm, "mean"))
-    return {arm: rows[arm] for arm in NAMED if arm in rows}
+    return _in_arms_order(rows)
 
 
 def _matrix(part: pd.DataFrame, what: str) -> np.ndarray:
     """(seeds, items)."""
     return part.pivot(index="seed", columns="item", values=what).to_numpy(dtype=float)
+
+
+def against_start(items: pd.DataFrame, arms: Sequence[str]) -> Rows:
+    """Mean score of each arm minus that of the start, paired by seed and item."""
+    return {arm: {"mean": differences(items, arm, ["base"])["base"]["mean"]} for arm in arms}
+
+
+def against_start_claim(gaps: Rows) -> str:
+    """Who got better and who got worse, as a sentence."""
+    words = {"above": [], "below": [], "not told apart from": []}
+    for arm, row in gaps.items():
+        words[_word(row["mean"])].append(label(arm))
+    told = [f"{word} the start: {', '.join(names)}" for word, names in words.items() if names]
+    return "Mean score " + "; ".join(told) + "."
 
 
 def marks(rows: Rows, column: str, left_out: Sequence[str] = ("oracle",)) -> dict[str, str]:
@@ -239,7 +261,7 @@ def _verdict(gap: Interval) -> str:
 
 
 def best_constant(rows: Rows) -> str:
-    """The fixed weights with the highest mean on the test items: a bound from above on what static weights do here."""
+    """Of the arms with fixed weights the one with the highest mean on the test items, hence flattered."""
     return max((arm for arm in CONSTANT if arm in rows), key=lambda arm: rows[arm]["mean"].value)
 
 
@@ -266,8 +288,8 @@ def component_table(components: pd.DataFrame, judge: str = STAND_IN) -> Rows:
     rows: Rows = {}
     for arm, part in components.groupby("arm", sort=False):
         means = part.groupby("seed")[["right", "thinks", *COMPONENTS]].mean()
-        rows[arm] = {c: stats.mean_interval(means[c].to_numpy(), _rng("component", arm, c)) for c in means}
-    return {label(arm, judge): rows[arm] for arm in NAMED if arm in rows}
+        rows[arm] = {c: stats.t_interval(means[c].to_numpy()) for c in means}
+    return {label(arm, judge): row for arm, row in _in_arms_order(rows).items()}
 
 
 def verdict_table(components: pd.DataFrame, verdicts: Sequence[bool | None]) -> pd.DataFrame:
@@ -281,7 +303,7 @@ def verdict_table(components: pd.DataFrame, verdicts: Sequence[bool | None]) -> 
             {
                 "arm": label(arm),
                 "category": name,
-                "judge": str(stats.share_interval(int(good.sum()), max(len(known), 1))),
+                "judge": str(stats.share_interval(int(good.sum()), len(known))) if len(known) else "no verdict",
                 "verifier, at least half right": round(float(right.mean()), 2),
                 "agree": round(float((right == good).mean()), 2),
                 "no verdict": len(part) - len(known),
@@ -293,11 +315,11 @@ def verdict_table(components: pd.DataFrame, verdicts: Sequence[bool | None]) -> 
 # Over training ----------------------------------------------------------------------------------
 
 
-def weights_over_training(rollouts: pd.DataFrame, arm: str = "conductor") -> Figure:
-    """Figure 3: the Conductor's weights by category over training."""
+def weights_over_training(rollouts: pd.DataFrame, weights: Rows, arm: str = "conductor") -> Figure:
+    """Figure 3: the Conductor's weights by category over training; weights: the final ones, for the title."""
     long = _long(rollouts[rollouts["arm"] == arm], [f"w_{name}" for name in COMPONENTS], "weight")
     return figures.curves(
-        long, "step", "weight", by="reward", seed="seed", title=weights_claim(rollouts, arm), xlabel="GRPO step",
+        long, "step", "weight", by="reward", seed="seed", title=weights_claim(weights), xlabel="GRPO step",
         ylabel="weight", panels="category", note="The weights that the Conductor would give, pi(h), at every rollout.",
     )  # fmt: skip
 
@@ -319,32 +341,24 @@ def final_weights(components: pd.DataFrame, arm: str = "conductor") -> Rows:
     rows: Rows = {}
     for name in NAMES:
         means = part[part["category"] == name].groupby("seed")[[f"w_{c}" for c in COMPONENTS]].mean()
-        rows[name] = {c: stats.mean_interval(means[f"w_{c}"].to_numpy(), _rng("weight", name, c)) for c in COMPONENTS}
+        rows[name] = {c: stats.t_interval(means[f"w_{c}"].to_numpy()) for c in COMPONENTS}
     return rows
 
 
-def weights_claim(rollouts: pd.DataFrame, arm: str = "conductor") -> str:
-    """What the weights settle on, as a sentence."""
-    part = rollouts[(rollouts["arm"] == arm) & (rollouts["step"] == rollouts["step"].max())]
-    told = []
-    for name in NAMES:
-        means = part[part["category"] == name][[f"w_{c}" for c in COMPONENTS]].mean()
-        told.append((name, means.idxmax().removeprefix("w_"), means.max()))
-    tops = {top for _, top, _ in told}
-    if len(tops) == 1:
-        low, high = (f(share for _, _, share in told) for f in (min, max))
-        return f"The Conductor ends on {tops.pop()} in every category ({low:.2f} to {high:.2f})"
-    return "The Conductor ends on " + ", ".join(f"{top} for {name} ({share:.2f})" for name, top, share in told)
+def weights_claim(weights: Rows) -> str:
+    """What the weights settle on, as a sentence: the rewards whose intervals reach that of the heaviest."""
+    told: dict[str, list[str]] = {}
+    for name, row in weights.items():
+        top = max(row.values(), key=lambda each: each.value)
+        held = [reward for reward, each in row.items() if each is top or (each.known and each.hi >= top.lo)]
+        told.setdefault(" or ".join(held), []).append(name)
+    return "The Conductor ends on " + "; ".join(f"{held} ({', '.join(names)})" for held, names in told.items())
 
 
-def weights_alt(rollouts: pd.DataFrame, arm: str = "conductor") -> str:
+def weights_alt(weights: Rows) -> str:
     """Figure 3 in words."""
-    part = rollouts[(rollouts["arm"] == arm) & (rollouts["step"] == rollouts["step"].max())]
-    told = []
-    for name in NAMES:
-        means = part[part["category"] == name][[f"w_{c}" for c in COMPONENTS]].mean()
-        told.append(f"{name} " + ", ".join(f"{k.removeprefix('w_')} {v:.2f}" for k, v in means.items()))
-    return "Weights of the Conductor over training, one panel per category. At the end: " + "; ".join(told) + "."
+    told = [f"{name} " + ", ".join(f"{k} {v.value:.2f}" for k, v in row.items()) for name, row in weights.items()]
+    return "Weights of the Conductor over training, one panel per category. On test replies: " + "; ".join(told) + "."
 
 
 def component_curves(rollouts: pd.DataFrame, group: int) -> Figure:
@@ -412,21 +426,22 @@ def length_alt(rollouts: pd.DataFrame) -> str:
 # The sceptic ------------------------------------------------------------------------------------
 
 BANDITS = {
-    "as in the paper": ("even", {}),
-    "one reward that all have": ("saturated", {}),
-    "the same, centred": ("saturated", {"centred": True}),
+    "as in the paper": ({}, {}),
+    "the state tells the category only": ({"blind": True}, {}),
+    "one reward that all have": ({"saturated": True}, {}),
+    "the same, centred": ({"saturated": True}, {"centred": True}),
 }
+BANDIT_RATE = 0.02  # of the head, so that it converges in the updates there are
 
 
 def bandits(head: HeadSettings, seeds_: int, updates: int = 150) -> Rows:
-    """The made-up experiment in three versions, with intervals over seeds; learning rate such that it converges."""
-    fast = head.model_copy(update={"learning_rate": 0.02, "homogeneous": False, "joint": False})
+    """The made-up experiment in four versions, with intervals over seeds."""
+    fast = head.model_copy(update={"learning_rate": BANDIT_RATE, "homogeneous": False, "joint": False})
     rows: Rows = {}
-    for name, (level, changes) in BANDITS.items():
-        runs = pd.DataFrame(
-            [sceptic.bandit(fast.model_copy(update=changes), seed, level, updates) for seed in range(seeds_)]
-        )
-        rows[name] = {c: stats.mean_interval(runs[c].to_numpy(), _rng("bandit", name, c)) for c in runs}
+    for name, (world, changes) in BANDITS.items():
+        own = fast.model_copy(update=changes)
+        runs = pd.DataFrame([sceptic.bandit(own, seed, **world, updates=updates) for seed in range(seeds_)])
+        rows[name] = {c: stats.t_interval(runs[c].to_numpy()) for c in runs}
     return rows
 
 
@@ -454,14 +469,12 @@ def bandit_alt(rows: Rows) -> str:
     return "Made-up rollouts of which the truth is known. " + "; ".join(told) + "."
 
 
-def observed(rollouts: pd.DataFrame, group: int, arms: Sequence[str] = ("conductor",)) -> Rows:
+def observed(rollouts: pd.DataFrame, group: int, arms: Sequence[str]) -> Rows:
     """What the advantage went with in real training, within groups, with intervals over seeds."""
     rows: Rows = {}
     for arm in arms:
         found = sceptic.observed(rollouts[rollouts["arm"] == arm], group)
-        rows[label(arm)] = {
-            c: stats.mean_interval(found[c].to_numpy(), _rng("observed", arm, c)) for c in found if c != "seed"
-        }
+        rows[arm] = {c: stats.t_interval(found[c].to_numpy()) for c in found if c != "seed"}
     return rows
 
 

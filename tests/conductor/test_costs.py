@@ -19,7 +19,7 @@ def rollouts():
 
 
 def test_operations_are_those_counted_by_hand():
-    counted = costs.operations(rollouts(), weights=100, width=4, every=3).set_index("arm")
+    counted = costs.operations(rollouts(), weights=100, width=4).set_index("arm")
     # generate, read, learn, reference, reward model (2 each), backward (4), and the reference's reading (2)
     assert counted.loc["conductor", "grpo"] == 100 * 16 * 30
     assert counted.loc["equal", "grpo"] == 100 * 16 * 40
@@ -28,7 +28,7 @@ def test_operations_are_those_counted_by_hand():
 
 
 def test_overhead_holds_the_head_and_the_shorter_replies():
-    counted = costs.operations(rollouts(), weights=100, width=4, every=3)
+    counted = costs.operations(rollouts(), weights=100, width=4)
     (row,) = costs.overhead(counted, "conductor", "equal").to_dict("records")
     assert row["head"] == pytest.approx(500 / 48_000)
     assert row["whole"] == pytest.approx(48_500 / 64_000)

@@ -142,7 +142,7 @@ def test_settled_weights_stand_beside_them_where_there_are_any(policy, reward_mo
         conducted.conductor.linear.weight.normal_(generator=torch.Generator().manual_seed(0))
     frames = [
         evaluation.components(policy, given, reward_model, small.REWARDS, weighting, "first")
-        for weighting in (conducted, Fixed({"len": 1.0}, (*COMPONENTS, "quality")))
+        for weighting in (conducted, Fixed({"len": 1.0, "quality": 1.0}))
     ]
     columns = [f"w_{name}" for name in COMPONENTS]
     np.testing.assert_allclose(frames[0][columns].sum(axis=1), 1, atol=1e-5)

@@ -236,17 +236,26 @@ def test_a_policy_that_is_not_there_is_named_before_anything_starts(tmp_path):
 # Beside it ----------------------------------------------------------------------------------------
 
 
-def test_one_group_is_taken_apart_as_the_first_step_would_see_it(results, models, runs):
-    item = data.draw("train", 8)[3]
-    told = study.take_apart(settings(), item, models, runs)
-    table, weights = told["replies"], told["weights"]
-    assert len(table) == GROUP and weights.shape == (GROUP, len(COMPONENTS))
-    paid = (weights * table[[f"r_{name}" for name in COMPONENTS]].to_numpy()).sum(1)
-    np.testing.assert_allclose(table["reward"], paid, rtol=1e-5)
+def test_groups_of_the_start_are_measured_and_normalised(results, models, runs):
+    items = data.draw("dev", 4)
+    table = study.start(settings(), items, models, runs)
+    assert table["prompt"].tolist() == [item.prompt for item in items for _ in range(GROUP)]
+    ranks = table["r_ent"].to_numpy().reshape(-1, GROUP)
+    assert np.allclose(ranks.mean(1), 0.5) and table["r_fmt"].tolist() == table["fmt"].tolist()
+    assert study.start(settings(), items, models, runs).equals(table)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_one_group_is_taken_apart_as_the_first_step_would_see_it(results, models, runs, centred):
+    own = settings(head={"centred": centred})
+    table = study.take_apart(own, study.start(own, data.draw("dev", 1), models, runs))
+    rewards = table[[f"r_{name}" for name in COMPONENTS]].to_numpy()
+    drawn = np.array([COMPONENTS.index(name) for name in table["action"]])
+    kappa, here = own.conductor.head.kappa, (np.arange(GROUP), drawn)
+    rewards = rewards - rewards.mean(0) if centred else rewards
+    paid = (1 - kappa) * rewards.mean(1) + kappa * rewards[here]
+    np.testing.assert_allclose(table["reward"], paid, atol=1e-5)
     np.testing.assert_allclose(table["advantage"], (paid - paid.mean()) / (paid.std(ddof=1) + 1e-4), atol=1e-3)
-    drawn = [COMPONENTS[i] for i in weights.argmax(1)]
-    assert table["action"].tolist() == drawn and np.allclose(weights.sum(1), 1)
-    assert set(table["prompt"]) == {item.prompt}
 
 
 def test_replies_are_judged_by_majority(results, monkeypatch, tmp_path):

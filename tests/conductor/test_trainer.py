@@ -219,9 +219,13 @@ def luck(row, **_) -> list[float]:
     return [(7 * i + 3 * number) % 10 / 10 for number, i in enumerate(row)]
 
 
+def test_weights_for_a_reward_that_is_not_there_are_refused_by_name(place, tmp_path):
+    with pytest.raises(ValueError, match="beauty"):
+        small.trainer(place, tmp_path, Fixed({"beauty": 1.0}))
+
+
 def test_further_rewards_are_logged_and_count_only_where_they_are_weighed(place, tmp_path):
-    names = (*COMPONENTS, "luck")
-    paying = run(place, tmp_path / "a", Fixed({"luck": 2.0}, names), extra={"luck": luck}, items=ITEMS[:2])
+    paying = run(place, tmp_path / "a", Fixed({"luck": 2.0}), extra={"luck": luck}, items=ITEMS[:2])
     np.testing.assert_allclose(paying.rollouts["advantage"], advantages(paying.rollouts["luck"] * 2), atol=2e-3)
     logged = run(place, tmp_path / "b", Fixed({"pref": 1.0}), extra={"luck": luck}, items=ITEMS[:2])
     assert logged.rollouts["luck"].tolist() == logged.rollouts["r_luck"].tolist() == paying.rollouts["luck"].tolist()
@@ -409,7 +413,7 @@ def test_without_a_distance_to_keep_there_is_no_reference(place, tmp_path):
 
 def test_the_engine_and_trl_ask_the_same(place, tmp_path):
     """The lab's engine builds the prompt itself."""
-    engine, other = (small.trainer(place, tmp_path / str(e), Fixed({}), engine=e) for e in (True, False))
+    engine, other = (small.trainer(place, tmp_path / str(e), Fixed({"pref": 1.0}), engine=e) for e in (True, False))
     prompts = [row["prompt"] for row in data.dataset(ITEMS[:4])]
     for made in (engine, other):
         made.model.train()

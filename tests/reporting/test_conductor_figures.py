@@ -82,11 +82,45 @@ def test_the_best_constant_is_among_the_constants():
     assert draw.best_constant(rows(base=0.9, em=0.5, pref=0.6, conductor=0.95)) == "pref"
 
 
+def groups(group=5):
+    """Groups of replies in which `ppl` is the quality and a thought costs 0.5 of `len`."""
+    part = rollouts(["base"], steps=6, seeds=1).sort_values("category", kind="stable", ignore_index=True)
+    part["right"], part["thinks"] = part["quality"], np.arange(len(part)) % group < 2
+    part["r_len"] = np.where(part["thinks"], 0.5, 1.0)
+    return part
+
+
 def test_knowledge_finds_the_reward_that_is_the_quality():
-    known = draw.knowledge(rollouts(), 5)
+    known = draw.knowledge(groups(), 5)
     assert known["ppl"].to_numpy() == pytest.approx(1.0)
     assert known["fmt"].to_numpy() == pytest.approx(0.0)
     assert "ppl in story (+1.00)" in draw.knowledge_claim(known)
+
+
+def test_what_a_thought_does_is_counted_in_groups_that_have_both_kinds():
+    made = groups()
+    made.loc[made.index[:5], ["thinks", "r_len"]] = [True, 0.0]  # a group that only thinks: left out
+    table = draw.thinking(made, 5).set_index("category")
+    assert table["len"].to_numpy() == pytest.approx(-0.5)
+    assert table["share that thinks"].max() > 0.4
+
+
+def test_a_variant_of_one_s_own_keeps_its_place_in_the_tables():
+    found = draw.scores(items({"conductor_kappa_1p0": 0.9, "base": 0.3}))
+    assert list(found) == ["base", "conductor_kappa_1p0"]
+    assert draw.score_table(found)["arm"].tolist() == ["Base", "conductor_kappa_1p0"]
+
+
+def test_who_got_better_is_told_by_pairs():
+    gaps = draw.against_start(items({"conductor": 0.6, "base": 0.3, "em": 0.1}), ["conductor", "em"])
+    assert draw.against_start_claim(gaps) == "Mean score above the start: Conductor; below the start: EM (-ent)."
+
+
+def test_the_heaviest_reward_shares_its_place_with_those_that_reach_it():
+    row = {"fmt": interval(0.5, 0.05), "len": interval(0.42, 0.04), "ppl": interval(0.1, 0.01)}
+    other = row | {"len": interval(0.2, 0.01)}
+    title = draw.weights_claim({"story": row, "social": row, "reasoning": other})
+    assert title == "The Conductor ends on fmt or len (story, social); fmt (reasoning)"
 
 
 def test_panels_stand_in_the_order_of_the_categories():
@@ -95,13 +129,19 @@ def test_panels_stand_in_the_order_of_the_categories():
     assert list(dict.fromkeys(draw._long(shuffled, ["w_fmt"], "weight")["category"])) == list(draw.NAMES)
 
 
-@pytest.mark.parametrize("make", [draw.weights_over_training, draw.lengths, lambda r: draw.component_curves(r, 5)])
+WEIGHTS = {name: {r: interval(0.2) for r in COMPONENTS} for name in draw.NAMES}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda r: draw.weights_over_training(r, WEIGHTS), draw.lengths, lambda r: draw.component_curves(r, 5)],
+)
 def test_figures_over_training_can_be_drawn(make):
     assert len(make(rollouts()).axes) in (4, 6)
 
 
 def test_alternative_texts_name_every_category():
-    for text in (draw.weights_alt(rollouts()), draw.knowledge_alt(draw.knowledge(rollouts(), 5))):
+    for text in (draw.weights_alt(WEIGHTS), draw.knowledge_alt(draw.knowledge(groups(), 5))):
         assert all(name in text for name in draw.NAMES)
     assert "Conductor" in draw.components_alt(rollouts()) and "tokens" in draw.length_alt(rollouts())
 
@@ -137,3 +177,5 @@ def test_a_judge_s_verdicts_stand_beside_the_verifier_s():
     (row,) = draw.verdict_table(table, [True, True, None, False]).to_dict("records")
     assert row["no verdict"] == 1 and row["agree"] == pytest.approx(0.33)
     assert row["judge"].startswith("0.67")
+    (row,) = draw.verdict_table(table, [None] * 4).to_dict("records")
+    assert row["judge"] == "no verdict"
