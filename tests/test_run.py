@@ -265,8 +265,8 @@ def test_a_notebook_that_makes_less_than_its_stage_promises_is_told_so(tmp_path)
 SLEEPER = """
 import os, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-open({mark!r}, "w").write(f"{{os.getpid()}} {{child.pid}}")
 try:
+    open({mark!r}, "w").write(f"{{os.getpid()}} {{child.pid}}")  # within: whoever reads it may interrupt at once
     time.sleep(600)
 finally:
     open({mark!r} + ".tidy", "w").write("tidied")
