@@ -179,19 +179,19 @@ def group_html(replies: pd.DataFrame, prompt: str, caption: str) -> tuple[str, s
 # Table 1 ----------------------------------------------------------------------------------------
 
 
-def scores(items: pd.DataFrame, what: str = "score") -> Rows:
+def scores(items: pd.DataFrame) -> Rows:
     """Mean score by arm and category, and over categories, with intervals over seeds and items."""
     rows: Rows = {}
     for arm, part in items.groupby("arm", sort=False):
-        matrices = {name: _matrix(part[part["category"] == name], what) for name in NAMES}
+        matrices = {name: _matrix(part[part["category"] == name]) for name in NAMES}
         rows[arm] = {n: stats.crossed_interval(m, _rng("score", arm, n)) for n, m in matrices.items()}
         rows[arm]["mean"] = stats.crossed_interval(np.hstack(list(matrices.values())), _rng("score", arm, "mean"))
     return _in_arms_order(rows)
 
 
-def _matrix(part: pd.DataFrame, what: str) -> np.ndarray:
-    """(seeds, items)."""
-    return part.pivot(index="seed", columns="item", values=what).to_numpy(dtype=float)
+def _matrix(part: pd.DataFrame) -> np.ndarray:
+    """Scores, (seeds, items)."""
+    return part.pivot(index="seed", columns="item", values="score").to_numpy(dtype=float)
 
 
 def against_start(items: pd.DataFrame, arms: Sequence[str]) -> Rows:
@@ -199,11 +199,11 @@ def against_start(items: pd.DataFrame, arms: Sequence[str]) -> Rows:
     return {arm: {"mean": differences(items, arm, ["base"])["base"]["mean"]} for arm in arms}
 
 
-def against_start_claim(gaps: Rows) -> str:
+def against_start_claim(gaps: Rows, judge: str = STAND_IN) -> str:
     """Who got better and who got worse, as a sentence."""
     words = {"above": [], "below": [], "not told apart from": []}
     for arm, row in gaps.items():
-        words[_word(row["mean"])].append(label(arm))
+        words[_word(row["mean"])].append(label(arm, judge))
     told = [f"{word} the start: {', '.join(names)}" for word, names in words.items() if names]
     return "Mean score " + "; ".join(told) + "."
 
@@ -236,8 +236,8 @@ def differences(items: pd.DataFrame, arm: str, rivals: Sequence[str]) -> Rows:
     rows: Rows = {}
     for rival in rivals:
         gaps = {
-            name: _matrix(items[(items["arm"] == arm) & (items["category"] == name)], "score")
-            - _matrix(items[(items["arm"] == rival) & (items["category"] == name)], "score")
+            name: _matrix(items[(items["arm"] == arm) & (items["category"] == name)])
+            - _matrix(items[(items["arm"] == rival) & (items["category"] == name)])
             for name in NAMES
         }
         rows[rival] = {n: stats.crossed_interval(g, _rng("gap", arm, rival, n)) for n, g in gaps.items()}
@@ -245,11 +245,11 @@ def differences(items: pd.DataFrame, arm: str, rivals: Sequence[str]) -> Rows:
     return rows
 
 
-def verdicts(gaps: Rows) -> pd.DataFrame:
+def verdicts(gaps: Rows, judge: str = STAND_IN) -> pd.DataFrame:
     """Each difference with its interval, and what it means."""
     out = []
     for rival, row in gaps.items():
-        out.append({"against": label(rival)} | {n: _verdict(each) for n, each in row.items()})
+        out.append({"against": label(rival, judge)} | {n: _verdict(each) for n, each in row.items()})
     return pd.DataFrame(out)
 
 

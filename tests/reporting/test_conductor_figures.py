@@ -116,6 +116,12 @@ def test_who_got_better_is_told_by_pairs():
     assert draw.against_start_claim(gaps) == "Mean score above the start: Conductor; below the start: EM (-ent)."
 
 
+def test_a_judge_that_is_no_stand_in_is_called_by_its_name():
+    gaps = draw.against_start(items({"judge": 0.6, "base": 0.3}), ["judge"])
+    assert draw.verdicts(gaps, "claude")["against"].tolist() == ["Judge (claude)"]
+    assert draw.against_start_claim(gaps, "claude") == "Mean score above the start: Judge (claude)."
+
+
 def test_the_heaviest_reward_shares_its_place_with_those_that_reach_it():
     row = {"fmt": interval(0.5, 0.05), "len": interval(0.42, 0.04), "ppl": interval(0.1, 0.01)}
     other = row | {"len": interval(0.2, 0.01)}
