@@ -418,6 +418,112 @@ class ConductorSettings(_Section):
     preference: PreferenceSettings
 
 
+class LearnSettings(_Section):
+    """The trainer of controllers (lib/routing/learn.py); CoRL, 3.2 and appendix A.
+
+    advantages: `gae` is PPO with a value head, `group` is GRPO; value: the head on the policy's own trunk or
+    with one of its own; average: a loss over own tokens of each sequence first (CoRL, eq. 4) or of the batch;
+    whiten: advantages to mean 0 and deviation 1; divide: GRPO's by the group's deviation; warmup: updates.
+    """
+
+    advantages: Literal["gae", "group"]
+    learning_rate: Positive
+    value_learning_rate: Positive
+    value: Literal["shared", "apart"]
+    value_weight: NotNegative
+    warmup: Count
+    epochs: Count
+    minibatch: Annotated[int, Field(ge=2)]
+    clip: Positive
+    kl: NotNegative
+    gamma: Share
+    lam: Share
+    average: Literal["sequence", "token"]
+    whiten: bool
+    divide: bool
+    max_grad_norm: Positive
+
+
+class ReplaySettings(_Section):
+    """Budget-conditioned routing on recorded outcomes (lib/routing/replay.py).
+
+    routellm: folder with gsm8k_responses.csv and mmlu/*.csv as in RouteLLM's repository; dims: of a query's
+    embedding; seeds: splits, each with a training; test_share: of the prompts, by whole groups; neighbours: of
+    the nearest-neighbour router; prices: dollars per token of the tables' models; reply_tokens: assumed, for the
+    tables tell no lengths.
+    """
+
+    routellm: str | None
+    dims: Count
+    updates: Count
+    batch: Annotated[int, Field(ge=2)]
+    learning_rate: Positive
+    seeds: Count
+    test_share: Annotated[float, Field(gt=0, lt=1)]
+    neighbours: Count
+    prices: dict[str, NotNegative]
+    reply_tokens: Count
+
+
+class WarmSettings(_Section):
+    """How the controller learns the protocol before it learns anything else; items: traces; batch: per update."""
+
+    items: Count
+    steps: Count
+    batch: Annotated[int, Field(ge=2)]
+    seed: Annotated[int, Field(ge=0)]
+
+
+class RoutingSettings(_Section):
+    """The sixth lesson: a controller that pays experts, under a budget (CoRL).
+
+    experts: the controller's word for each, cheapest first, and its name in llm.models; base: the lab model
+    that the controller is made of; difficulties: of questions; sets: those of test sets, by name; rounds: M,
+    turns of the controller per question; turn_tokens, response_tokens: the most that a turn writes, and hears;
+    unit: dollars of one unit of a budget in numbers; quantile: which price of one call with a whole question
+    of the hardest kind is the budget that affords it; high: the largest budget, dollars; outcome_items:
+    questions on which experts are tried before anything is learned; numbers: budgets in units that the
+    controller with numbers is tested at; batch: episodes per update; updates: per kind of training; looks:
+    at unseen questions during a training with a fixed budget; save_every: updates between checkpoints.
+    """
+
+    experts: dict[str, str]
+    base: str
+    seeds: Count
+    jobs: Count | None
+    difficulties: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
+    sets: dict[str, list[int]]
+    rounds: Annotated[int, Field(ge=2)]
+    turn_tokens: Count
+    response_tokens: Count
+    temperature: Positive
+    expert_temperature: NotNegative
+    unit: Positive
+    quantile: Annotated[float, Field(gt=0, le=1)]
+    high: Positive
+    outcome_items: Annotated[int, Field(ge=8)]
+    test_items: Annotated[int, Field(ge=6)]
+    numbers: Annotated[list[Positive], Field(min_length=2)]
+    warm: WarmSettings
+    learn: LearnSettings
+    batch: Annotated[int, Field(ge=2)]
+    updates: dict[Literal["soft", "hard", "number", "fixed"], Count]
+    looks: Count
+    save_every: Count
+    replay: ReplaySettings
+
+    @model_validator(mode="after")
+    def _fits(self):
+        known = {d for part in self.sets.values() for d in part}
+        if known != set(self.difficulties):
+            raise ValueError(f"sets hold the difficulties {sorted(known)}, difficulties are {self.difficulties}")
+        if len(self.experts) < 2:
+            raise ValueError(f"a choice needs two experts or more, got {sorted(self.experts)}")
+        if set(self.updates) != {"soft", "hard", "number", "fixed"}:
+            raise ValueError(f"updates must be given for soft, hard, number and fixed, got {sorted(self.updates)}")
+        return self
+
+
 class LabParams(_Section):
     """What a lab model depends on."""
 
@@ -446,17 +552,20 @@ class Params(ZooParams):
     llm: LLMSettings
     orchestration: OrchestrationSettings
     conductor: ConductorSettings
+    routing: RoutingSettings
 
     @model_validator(mode="after")
     def _models_exist(self):
         named = {"orchestration": [*self.orchestration.models, self.orchestration.judge]}
         named["conductor"] = [self.conductor.judge]
+        named["routing.experts"] = list(self.routing.experts.values())
         for section, names in named.items():
             unknown = sorted(set(names) - set(self.llm.models))
             if unknown:
                 raise ValueError(f"{section} names the models {unknown}; llm.models has {sorted(self.llm.models)}")
-        if self.conductor.policy not in self.lab.models:
-            raise ValueError(f"conductor.policy is {self.conductor.policy!r}; lab.models has {sorted(self.lab.models)}")
+        for key, name in (("conductor.policy", self.conductor.policy), ("routing.base", self.routing.base)):
+            if name not in self.lab.models:
+                raise ValueError(f"{key} is {name!r}; lab.models has {sorted(self.lab.models)}")
         return self
 
 

@@ -1,0 +1,312 @@
+"""One trainer for controllers whose turns are interleaved with other people's tokens.
+
+PPO with a value head and GAE (CoRL, eq. 4), or GRPO's group advantages (ToolOrchestra); both average a
+clipped objective over the controller's own tokens and hold it near the start model. Tokens of prompts and
+experts are read and never learned: they have no term in any loss, hence exactly zero gradient, and GAE runs
+over the controller's tokens as if the others were not there.
+
+Read from top to bottom: advantages, losses, the learner.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from lib import seeds, store
+from lib.params import LearnSettings
+
+# Advantages ----------------------------------------------------------------------------------------
+
+
+def compressed(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The entries of each row where mask (B, T) is 1, moved to the left, the rest 0: (B, most of a row)."""
+    counts = mask.sum(1)
+    out = values.new_zeros(len(mask), int(counts.max()))
+    out[torch.arange(out.shape[1]) < counts[:, None].cpu()] = values[mask]
+    return out
+
+
+def spread(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The inverse of `compressed`: row by row back to where mask (B, T) is 1, 0 elsewhere."""
+    out = values.new_zeros(mask.shape)
+    out[mask] = values[torch.arange(values.shape[1]) < mask.sum(1)[:, None].cpu()]
+    return out
+
+
+def gae(
+    rewards: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, gamma: float, lam: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Advantages and returns, (B, T) each, of Schulman et al. 2015 over the controller's tokens alone.
+
+    rewards (B,): paid at a row's last token of its own; values (B, T): V before each token; mask (B, T).
+
+        delta_t = r_t + gamma V_{t+1} - V_t,    A_t = delta_t + gamma lam A_{t+1},    return_t = A_t + V_t
+    """
+    own, counts = compressed(values, mask), mask.sum(1)
+    advantages, following, after = torch.zeros_like(own), 0.0, 0.0
+    for t in reversed(range(own.shape[1])):
+        alive, last = (t < counts).to(own), (t == counts - 1).to(own)
+        delta = rewards * last + gamma * after - own[:, t]
+        following = alive * (delta + gamma * lam * following)
+        advantages[:, t], after = following, alive * own[:, t]
+    return spread(advantages, mask), spread((advantages + own), mask)
+
+
+def group_advantages(rewards: torch.Tensor, groups: Sequence[int], divide: bool = True) -> torch.Tensor:
+    """(B,) rewards less their group's mean, over the group's deviation (Shao et al. 2024) if `divide`.
+
+    Groups are told by their ids, whatever the order of the rows. A group that agrees gets 0.
+    """
+    out = torch.zeros_like(rewards)
+    for group in sorted(set(groups)):
+        rows = torch.tensor([g == group for g in groups], device=rewards.device)
+        centred = rewards[rows] - rewards[rows].mean()
+        deviation = rewards[rows].std() if int(rows.sum()) > 1 else rewards.new_zeros(())
+        out[rows] = centred / (deviation + 1e-4) if divide else centred
+    return out
+
+
+def whitened(advantages: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Advantages with mean 0 and deviation 1 over the tokens where mask is 1, 0 elsewhere."""
+    own = advantages[mask]
+    return (advantages - own.mean()) / (own.std(correction=0) + 1e-8) * mask
+
+
+# Losses --------------------------------------------------------------------------------------------
+
+
+def averaged(values: torch.Tensor, mask: torch.Tensor, by: str) -> torch.Tensor:
+    """Mean over own tokens: of each sequence first (`sequence`, eq. 4), or over all of the batch (`token`)."""
+    if by == "sequence":
+        return ((values * mask).sum(1) / mask.sum(1).clamp(min=1)).mean()
+    return (values * mask).sum() / mask.sum().clamp(min=1)
+
+
+def policy_loss(
+    new: torch.Tensor, old: torch.Tensor, advantages: torch.Tensor, mask: torch.Tensor, clip: float, by: str
+) -> torch.Tensor:
+    """The negative of eq. 4, J = mean over own tokens of min(r A, clip(r, 1 - eps, 1 + eps) A), r = exp(new - old)."""
+    ratio = torch.exp(new - old)
+    return -averaged(torch.min(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages), mask, by)
+
+
+def divergence(new: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    """Per-token estimate of KL(new || reference), exp(d) - d - 1 with d = reference - new: never negative."""
+    d = reference - new
+    return torch.exp(d) - d - 1
+
+
+def value_loss(values: torch.Tensor, returns: torch.Tensor, mask: torch.Tensor, by: str) -> torch.Tensor:
+    """Half the mean squared error of V."""
+    return 0.5 * averaged((values - returns) ** 2, mask, by)
+
+
+# The learner ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One finished episode. ids: all tokens; mask: which the controller wrote; group: whose rewards it is
+    compared with (GRPO)."""
+
+    ids: Sequence[int]
+    mask: Sequence[bool]
+    reward: float
+    group: int = 0
+
+
+@dataclass
+class Batch:
+    """Samples as tensors, padded on the right: ids, mask (B, T); rewards (B,); the rest is filled in."""
+
+    ids: torch.Tensor
+    seen: torch.Tensor  # 1 where there is a token at all
+    mask: torch.Tensor  # 1 where the controller wrote the *next* token: (B, T - 1)
+    rewards: torch.Tensor
+    groups: list[int]
+    old: torch.Tensor | None = None  # log-probabilities that sampled the tokens, (B, T - 1)
+    reference: torch.Tensor | None = None
+    advantages: torch.Tensor | None = None
+    returns: torch.Tensor | None = None
+
+
+def batch(samples: Sequence[Sample], pad: int, device: torch.device | str = "cpu") -> Batch:
+    """Samples as tensors. Raises ValueError for one in which the controller wrote nothing."""
+    for sample in samples:
+        if not any(sample.mask) or sample.mask[0] or len(sample.mask) != len(sample.ids):
+            raise ValueError("a sample needs a prompt, tokens of the controller, and a mask for every token")
+    width = max(len(s.ids) for s in samples)
+    ids = torch.tensor([[*s.ids, *[pad] * (width - len(s.ids))] for s in samples], device=device)
+    own = torch.tensor([[*s.mask, *[False] * (width - len(s.ids))] for s in samples], device=device)
+    seen = torch.tensor([[1] * len(s.ids) + [0] * (width - len(s.ids)) for s in samples], device=device)
+    rewards = torch.tensor([s.reward for s in samples], dtype=torch.float32, device=device)
+    return Batch(ids, seen, own[:, 1:], rewards, [s.group for s in samples])
+
+
+class Critic(nn.Module):
+    """V: one number per token. On the policy's own trunk (`shared`), or with a trunk of its own (`apart`)."""
+
+    def __init__(self, policy: PreTrainedModel, apart: bool) -> None:
+        super().__init__()
+        self.trunk = copy.deepcopy(policy.base_model) if apart else None
+        self.head = nn.Linear(policy.config.get_text_config().hidden_size, 1)
+        nn.init.zeros_(self.head.weight)  # V starts at 0 everywhere, whatever the generator
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, batch: Batch, hidden: torch.Tensor) -> torch.Tensor:
+        """V before every next token, (B, T - 1); hidden: the policy's states."""
+        if self.trunk is not None:
+            hidden = self.trunk(input_ids=batch.ids, attention_mask=batch.seen).last_hidden_state[:, :-1]
+        return self.head(hidden)[..., 0]
+
+
+class Learner:
+    """A policy under training. `update` takes finished episodes; nothing in it knows who the experts are.
+
+    accelerator: of the accelerate library, for GPUs and several processes; None computes here and alone.
+    """
+
+    def __init__(self, policy: PreTrainedModel, settings: LearnSettings, pad: int, seed: int = 0, accelerator=None):
+        self.policy, self.settings, self.pad, self.seed, self.accelerator = policy, settings, pad, seed, accelerator
+        self.reference = copy.deepcopy(policy).eval().requires_grad_(False)
+        self.critic = Critic(policy, settings.value == "apart") if settings.advantages == "gae" else None
+        groups = [{"params": list(policy.parameters()), "lr": settings.learning_rate}]
+        if self.critic is not None:
+            groups.append({"params": list(self.critic.parameters()), "lr": settings.value_learning_rate})
+        self.optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)
+        for group in self.optimiser.param_groups:
+            group["full"] = group["lr"]
+        self.device: torch.device | str = "cpu"
+        if accelerator is not None:
+            self.device = accelerator.device
+            self.reference = self.reference.to(self.device)
+            if self.critic is not None:
+                self.critic = accelerator.prepare(self.critic)
+            self.policy, self.optimiser = accelerator.prepare(self.policy, self.optimiser)
+        self.step = 0
+
+    def update(self, samples: Sequence[Sample]) -> dict[str, float]:
+        """Learn from episodes that the present policy wrote; returns means: loss, kl, clipped (share of own
+        tokens whose ratio left the trust region), ratio (how far the first pass is from 1), value_error."""
+        parts = self._parts(samples, 0)
+        for part in parts:
+            self._fill(part)
+        self._advantages(parts)
+        rows: list[dict[str, float]] = []
+        for epoch in range(self.settings.epochs):
+            for i in seeds.rng("routing", "minibatches", seed=self.seed * 100_000 + self.step * 10 + epoch).permutation(
+                len(parts)
+            ):
+                rows.append(self._descend(parts[int(i)]))
+        self.step += 1
+        first = rows[0]["ratio"]
+        return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]} | {"ratio": first}
+
+    def _parts(self, samples: Sequence[Sample], epoch: int) -> list[Batch]:
+        """Minibatches: like lengths together, so that little is padding; groups need not stay together."""
+        order = sorted(range(len(samples)), key=lambda i: len(samples[i].ids))
+        size = self.settings.minibatch
+        return [
+            batch([samples[i] for i in order[at : at + size]], self.pad, self.device)
+            for at in range(0, len(order), size)
+        ]
+
+    @torch.no_grad()
+    def _fill(self, part: Batch) -> None:
+        """What the sampling policy and the start model say; in the minibatch's own shape, so that the ratio of
+        the first pass is exactly 1."""
+        part.old, hidden = self._read(self.policy, part)
+        part.reference, _ = self._read(self.reference, part)
+        if self.critic is not None:
+            settings = self.settings
+            values = self.critic(part, hidden)
+            part.advantages, part.returns = gae(part.rewards, values, part.mask, settings.gamma, settings.lam)
+
+    def _advantages(self, parts: Sequence[Batch]) -> None:
+        """Over all minibatches of an update: whitened (GAE), or by group (GRPO)."""
+        rewards = torch.cat([part.rewards for part in parts])
+        if self.critic is None:
+            told = group_advantages(rewards, [g for part in parts for g in part.groups], self.settings.divide)
+            for part, some in zip(parts, told.split([len(part.rewards) for part in parts]), strict=True):
+                part.advantages = some[:, None] * part.mask
+        elif self.settings.whiten:
+            own = torch.cat([part.advantages[part.mask] for part in parts])
+            mean, deviation = own.mean(), own.std(correction=0) + 1e-8
+            for part in parts:
+                part.advantages = (part.advantages - mean) / deviation * part.mask
+
+    def _descend(self, part: Batch) -> dict[str, float]:
+        """One step on one minibatch."""
+        settings = self.settings
+        new, hidden = self._read(self.policy, part)
+        kl = averaged(divergence(new, part.reference), part.mask, settings.average)
+        loss = policy_loss(new, part.old, part.advantages, part.mask, settings.clip, settings.average)
+        loss = loss + settings.kl * kl
+        error = new.new_zeros(())
+        if self.critic is not None:
+            error = value_loss(self.critic(part, hidden), part.returns, part.mask, settings.average)
+            loss = loss + settings.value_weight * error
+        self._step(loss)
+        ratio = torch.exp(new.detach() - part.old)[part.mask]
+        return {
+            "loss": float(loss.detach()),
+            "kl": float(kl.detach()),
+            "clipped": float(((ratio - 1).abs() > settings.clip).float().mean()),
+            "ratio": float((ratio - 1).abs().max()),
+            "value_error": float(error.detach()),
+        }
+
+    def _step(self, loss: torch.Tensor) -> None:
+        backward = loss.backward if self.accelerator is None else lambda: self.accelerator.backward(loss)
+        backward()
+        nn.utils.clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm)
+        for group in self.optimiser.param_groups:
+            group["lr"] = group["full"] * min(1.0, (self.step + 1) / max(1, self.settings.warmup))
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+
+    def _read(self, model: PreTrainedModel, part: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probabilities of the next tokens (B, T - 1), 0 where they are not the controller's; and the states."""
+        plain = model if self.accelerator is None else self.accelerator.unwrap_model(model)
+        hidden = plain.base_model(input_ids=part.ids, attention_mask=part.seen).last_hidden_state[:, :-1]
+        logits = plain.get_output_embeddings()(hidden[part.mask]).float()  # (own tokens, V): no others are scored
+        chosen = logits.log_softmax(-1).gather(1, part.ids[:, 1:][part.mask][:, None])[:, 0]
+        return hidden.new_zeros(part.mask.shape, dtype=chosen.dtype).masked_scatter(part.mask, chosen), hidden
+
+    def save(self, path: str | Path) -> None:
+        """Everything that the next update depends on, as safetensors; for training in one process."""
+        held = {f"policy.{name}": tensor for name, tensor in self.policy.state_dict().items()}
+        held |= {f"reference.{name}": tensor for name, tensor in self.reference.state_dict().items()}
+        if self.critic is not None:
+            held |= {f"critic.{name}": tensor for name, tensor in self.critic.state_dict().items()}
+        for i, state in self.optimiser.state_dict()["state"].items():
+            held |= {f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in state.items()}
+        arrays = {name: tensor.detach().float().cpu().numpy() for name, tensor in held.items()}
+        store.write_tensors(path, arrays | {"step": np.array(self.step)})
+
+    def restore(self, path: str | Path) -> None:
+        """Go on from `save`, with the same result as without a break. Raises ValueError for a broken file."""
+        arrays = store.read_tensors(path)
+        try:
+            tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+            for prefix in ("policy", "reference", "critic"):
+                model = getattr(self, prefix)
+                if model is not None:
+                    own = {n.removeprefix(f"{prefix}."): t for n, t in tensors.items() if n.startswith(f"{prefix}.")}
+                    model.load_state_dict(own)
+            whole = self.optimiser.state_dict()
+            for name in (name for name in tensors if name.startswith("optimiser.")):
+                _, i, key = name.split(".")
+                whole["state"].setdefault(int(i), {})[key] = tensors[name]
+            self.optimiser.load_state_dict(whole)
+            self.step = int(arrays["step"])
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise ValueError(f"{path} is no checkpoint of this training ({error}); delete it and run again") from error

@@ -1,0 +1,105 @@
+"""What controller and experts say to each other, and how it is read (CoRL, 3.1 and algorithm 1).
+
+    system     budget low                          (eq. 8: the budget stands in the prompt)
+    user       3 + 4 * 2 - 5 = ?
+    controller <think> low 3 </think> <call> lab-mini <t> 3 + 4 * 2 = ? </t> </call>
+    expert     <response> 4 </response>
+    controller <think> low 1 </think> <answer> 9 </answer>
+
+A turn ends in one call or one answer; f (which expert) and g (which query) of eq. 2 are the two groups of
+one regular expression. Whatever is neither is malformed: it costs a round and is told so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lib.tasks.items import answered, tidy
+
+WORDS = ("low", "medium", "high")  # budgets by name
+STYLES = ("soft", "hard", "number")
+# Soft prompts (the paper's B.2) name the budget and leave the rest to the controller; hard ones (B.1)
+# say what to do. A number is the budget itself, in units of `routing.unit` dollars.
+_RULES = {"low": "answer direct only", "medium": "route only if needed", "high": "route only"}
+DIGITS = 3  # of a budget in numbers
+ERROR = "error"  # what stands in the response where no expert spoke
+RESPONSE = ("<response>", "</response>")
+STOPS = ("</call>", "</answer>")  # with the end of turn, where a controller's turn ends (algorithm 1, line 10)
+_CALL = re.compile(r"<call>\s*(\S+)\s*<t>((?:(?!<t>|<call>).)*?)</t>\s*</call>\s*$", re.DOTALL)
+_THOUGHT = re.compile(r"<think>.*?(?:</think>|$)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call to an expert: f and g of eq. 2."""
+
+    expert: str
+    query: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The controller's answer, with its tags."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """A turn that is neither."""
+
+    why: str
+
+
+Turn = Call | Answer | Malformed
+
+
+def instruction(style: str, budget: str) -> str:
+    """The system message. budget: one of WORDS, or for style `number` the digits of `digits`."""
+    if style not in STYLES:
+        raise ValueError(f"a prompt is {', '.join(STYLES)}, not {style!r}")
+    return f"budget {budget} {_RULES[budget]}" if style == "hard" else f"budget {budget}"
+
+
+def digits(units: float) -> str:
+    """A budget as a number of DIGITS digits; what is beyond them is the largest there is."""
+    return str(min(max(round(units), 0), 10**DIGITS - 1)).zfill(DIGITS)
+
+
+def messages(style: str, budget: str, question: str) -> list[dict[str, str]]:
+    """What the controller is asked."""
+    return [{"role": "system", "content": instruction(style, budget)}, {"role": "user", "content": question}]
+
+
+def thought(budget: str, left: int, steps: Sequence[str] = ()) -> str:
+    """What the controller writes before it decides: the budget, how many operations are left, and its own
+    steps where it works them out itself."""
+    return " ".join(["<think>", budget, str(left), *(f"; {step}" for step in steps), "</think>"])
+
+
+def call(expert: str, query: str) -> str:
+    """A call as the controller writes it."""
+    return f"<call> {expert} <t> {query} </t> </call>"
+
+
+def heard(text: str) -> str:
+    """What the controller hears of an expert's reply: no thought, which the caller of a hosted reasoning model
+    does not see either, and no tags; ERROR where nothing is left."""
+    plain = _THOUGHT.sub(" ", text)
+    said = answered(plain)
+    return tidy(plain if said is None else said) or ERROR
+
+
+def parse(text: str, experts: tuple[str, ...] | list[str]) -> Turn:
+    """What a turn of the controller asks for; a call to nobody we know is malformed."""
+    if answered(text) is not None:
+        return Answer(text)
+    found = _CALL.search(text)
+    if not found:
+        return Malformed("neither a call nor an answer")
+    expert, query = found[1], tidy(found[2])
+    if expert not in experts:
+        return Malformed(f"there is no expert {expert!r}")
+    return Call(expert, query) if query else Malformed("a call without a query")

@@ -1,0 +1,21 @@
+"""What an episode is paid (CoRL, 3.3): right, and within the budget.
+
+    r_p = 1 if the answer is right                        performance
+    r_c = 1 if c <= B else 0                              cost, eq. 5
+    r   = r_p * r_c                                       eq. 6 and 7
+
+Nothing else: no reward for form, none for spending less than the budget. c is what the experts cost, as in
+the paper, whose controller's own tokens are free.
+"""
+
+from __future__ import annotations
+
+
+def cost_reward(dollars: float, budget: float) -> float:
+    """r_c, eq. 5: 1 where the cost stays within the budget, the limit itself included."""
+    return 1.0 if dollars <= budget else 0.0
+
+
+def reward(performance: float, dollars: float, budget: float) -> float:
+    """r, eq. 7; performance: r_p in [0, 1]."""
+    return performance * cost_reward(dollars, budget)

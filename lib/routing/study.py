@@ -1,0 +1,391 @@
+"""The experiment: what experts can do, a controller that speaks the protocol, every training under every seed.
+
+First, side by side, one cell tries the experts and one teaches the controller the protocol. Then one cell per
+arm and seed trains and is tested, and one tests the controller as it was before. All are cells of a sweep that
+resumes; a training goes on from its last checkpoint. Working files lie under data/runs/routing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+import transformers
+
+from lib import params as parameters
+from lib import seeds, store, sweep, tasks
+from lib.llm.client import Client
+from lib.llm.estimate import Planned, announcement
+from lib.llm.opening import export, opened
+from lib.models import checkpoints
+from lib.models.dialogue import token
+from lib.models.tokenizer import EXPERTS, PAD
+from lib.models.transport import lab
+from lib.params import ROOT, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
+from lib.routing import arms, outcomes, warm
+from lib.routing.arms import ARMS, Arm, Budgets
+from lib.routing.experts import Pool
+from lib.routing.learn import Learner, Sample
+from lib.routing.rollouts import Episode, Task, roll
+from lib.routing.voices import Lab
+from lib.tasks import Item
+
+RUNS = ROOT / "data/runs/routing"
+CASSETTES = ROOT / "data/cassettes"
+NAME = "routing"  # of the cassette and of the purse
+START = "start"  # the controller before it is trained
+_NEUTRAL = {"seeds": 1, "jobs": None, "save_every": 1, "replay": None}  # change no cell's result
+_AFTERWARDS = ("__main__", "baselines", "replay")  # modules that decide no cell's result
+_LAB = ("checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer", "training")
+GROUP = 8  # episodes of one question, for group advantages
+_TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a study left.
+
+    experts: strategies on questions (`outcomes.tried`); episodes: test episodes (`episode_rows`) with arm, seed and
+    temperature; rollouts: the same of training, with update; looks: of unseen questions during trainings with a
+    fixed budget; learning: what the trainer says of every update; budgets: what the words mean; clock: seconds per
+    cell, wall time, so not for a report's bytes.
+    """
+
+    experts: pd.DataFrame
+    episodes: pd.DataFrame
+    rollouts: pd.DataFrame
+    looks: pd.DataFrame
+    learning: pd.DataFrame
+    budgets: Budgets
+    clock: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Means:
+    """What carries a study out and changes none of its numbers, hence is in no cell's name."""
+
+    models: str
+    runs: str
+    cassettes: str
+    llm: Mapping[str, Any]
+    routing: Mapping[str, Any]
+    shape: Mapping[str, Any]  # of the base, for its optimisers
+    controller: str = ""
+    experts: str = ""
+
+    @property
+    def settings(self) -> RoutingSettings:
+        return parameters.validate(dict(self.routing), RoutingSettings, "a cell")
+
+    @property
+    def base(self) -> Path:
+        return Path(self.models) / self.settings.base
+
+
+def run(
+    params: Params,
+    compared: Sequence[Arm] = ARMS,
+    models: str | Path = checkpoints.MODELS,
+    runs: str | Path = RUNS,
+    label: str = "training controllers",
+) -> Results:
+    """Do what is not done yet. Raises ModelError without the lab models, ParamsError for experts that a lab
+    controller cannot name."""
+    settings, runs = params.routing, Path(runs)
+    _check(settings)
+    checkpoints.load(Path(models) / settings.base)  # says what is wrong before any process starts
+    means = Means(
+        str(models), str(runs), str(CASSETTES), params.llm.model_dump(), settings.model_dump(),
+        params.lab.models[settings.base].model_dump(),
+    )  # fmt: skip
+    first = first_cells(params, Path(models))
+    try:
+        begun = sweep.run(partial(first_work, means=means), first, runs, settings.jobs, "controller and experts")
+        folders = [str(cell.folder(runs)) for cell in first]
+        means = Means(**asdict(means) | {"controller": folders[0] + "/model", "experts": folders[1]})
+        todo = cells(params, compared, first)
+        receipts = sweep.run(partial(work, means=means), todo, runs, settings.jobs, label)
+    finally:
+        export(params.llm, NAME, CASSETTES)
+    return _collected([*first, *todo], [*begun, *receipts], runs, settings)
+
+
+def _check(settings: RoutingSettings) -> None:
+    unknown = sorted(set(settings.experts) - set(EXPERTS))
+    if unknown:
+        raise ParamsError(f"routing.experts names {unknown}; the words of a lab controller are {list(EXPERTS)}")
+
+
+def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
+    """How many calls the study makes at most, and what endpoints among the experts may cost: a sentence."""
+    settings = params.routing
+    trained = sum(settings.updates[arm.kind] for arm in compared) * settings.batch * settings.seeds
+    tested = settings.test_items * (3 * len(compared) + len(settings.numbers)) * settings.seeds
+    tries = (settings.outcome_items + settings.test_items) * (1 + max(settings.difficulties))
+    calls = (trained + tested) * (settings.rounds - 1)
+    shares = [
+        Planned(name, tries + calls // len(settings.experts), 60 * (tries + calls // len(settings.experts)), 60 * calls)
+        for name in settings.experts.values()
+    ]
+    return announcement(params.llm, shares)
+
+
+def _common(params: Params, models: Path) -> dict[str, Any]:
+    """What every cell's result depends on: models, programs, settings of the experts."""
+    settings = params.routing
+    deciding = [p for p in (ROOT / "lib/routing").glob("*.py") if not p.name.startswith(_AFTERWARDS)]
+    lab_sources = [ROOT / f"lib/models/{name}.py" for name in _LAB]
+    how = ("api_key_env", "timeout", "retries", "concurrency")  # changes no reply
+    asked = {
+        word: {k: v for k, v in params.llm.models[name].model_dump().items() if k not in how}
+        for word, name in settings.experts.items()
+    }
+    weights = {
+        about["model"] or word: store.sha256_json(
+            [store.sha256_file(models / (about["model"] or word) / n) for n in ("model.safetensors", "card.json")]
+        )
+        for word, about in asked.items()
+        if about["backend"] == "lab"
+    }
+    return {
+        "experts": asked,
+        "weights": weights,
+        "base": store.sha256_file(models / settings.base / "model.safetensors"),
+        "sources": store.sha256_sources(ROOT / "lib/tasks", ROOT / "lib/seeds.py", *deciding, *lab_sources),
+        "versions": {module.__name__: module.__version__ for module in (torch, transformers)},
+    }
+
+
+def first_cells(params: Params, models: Path) -> list[sweep.Cell]:
+    """The controller that speaks the protocol, and the trial of the experts."""
+    common, own = _common(params, models), params.routing.model_dump()
+    shared = ("difficulties", "rounds", "experts")
+    told = {name: own[name] for name in (*shared, "warm")} | {
+        "shape": params.lab.models[params.routing.base].model_dump()
+    }
+    tried = {name: own[name] for name in (*shared, "expert_temperature", "outcome_items", "test_items")}
+    return [sweep.Cell("controller", common | told), sweep.Cell("experts", common | tried)]
+
+
+def cells(params: Params, compared: Sequence[Arm], first: Sequence[sweep.Cell]) -> list[sweep.Cell]:
+    """One cell per arm and seed, the longest first, and one for the start."""
+    settings = params.routing
+    held = {"routing": settings.model_dump() | _NEUTRAL, "before": [cell.digest for cell in first]}
+    order = sorted(compared, key=lambda arm: -settings.updates[arm.kind])
+    trained = [
+        sweep.Cell(f"{arm.name}/seed-{seed}", held | {"arm": asdict(arm), "seed": seed})
+        for arm in order
+        for seed in range(settings.seeds)
+    ]
+    return [*trained, sweep.Cell(START, held | {"arm": None, "seed": 0})]
+
+
+def opened_pool(means: Means) -> Pool:
+    """The experts of the parameters, asked through the client. Use it as a context manager."""
+    settings = means.settings
+    llm, transports = lab(parameters.validate(dict(means.llm), LLMSettings, "a cell"), means.models)
+
+    def client() -> Client:
+        made = opened(llm, NAME, means.runs, means.cassettes, settings.jobs or os.cpu_count() or 1)
+        made.transports |= transports
+        return made
+
+    return Pool(client, settings.experts, settings.expert_temperature)
+
+
+def test_items(settings: RoutingSettings) -> list[Item]:
+    """The questions that nothing learns from: as many of each difficulty, as far as the number divides."""
+    each, rest = divmod(settings.test_items, len(settings.difficulties))
+    return [
+        item
+        for i, d in enumerate(settings.difficulties)
+        for item in tasks.draw("chain", "test", each + (i < rest), d, seed=7, unique=d > 1)
+    ]
+
+
+def first_work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, Any]:
+    """Teach the controller the protocol, or try the experts."""
+    warm.quiet()
+    settings = means.settings
+    if cell.name == "controller":
+        shape = parameters.validate(dict(means.shape), parameters.LabModel, "a cell")
+        warm.train(means.base, shape, settings, folder / "model", progress)
+        return {"steps": settings.warm.steps}
+    taught = tasks.draw("chain", "train", settings.outcome_items, settings.difficulties, seed=11)
+    with opened_pool(means) as experts:
+        parts = [outcomes.tried(experts, taught, "train"), outcomes.tried(experts, test_items(settings), "test")]
+    store.write_parquet(folder / "experts.parquet", pd.concat(parts, ignore_index=True))
+    return {"questions": len(taught) + settings.test_items}
+
+
+def known_budgets(experts: pd.DataFrame, settings: RoutingSettings) -> Budgets:
+    """What the words mean, from what calls cost."""
+    price = outcomes.prices(experts, list(settings.experts), settings)
+    return Budgets(outcomes.budgets(price, settings), price, settings.unit)
+
+
+def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, float]:
+    """Train and test one arm under one seed, or test the start."""
+    warm.quiet()
+    with opened_pool(means) as experts:
+        return Run(cell, folder, progress, means, experts).go()
+
+
+class Run:
+    """One cell at work."""
+
+    def __init__(self, cell: sweep.Cell, folder: Path, progress, means: Means, experts: Pool) -> None:
+        self.settings, self.folder, self.progress, self.pool = means.settings, folder, progress, experts
+        self.arm = Arm(**cell.settings["arm"]) if cell.settings["arm"] else None
+        self.seed = cell.settings["seed"]
+        self.budgets = known_budgets(store.read_parquet(Path(means.experts) / "experts.parquet"), self.settings)
+        self.model = checkpoints.load(means.controller)
+        self.voice = Lab(self.model, self.settings.turn_tokens, self.settings.response_tokens)
+
+    def go(self) -> dict[str, float]:
+        """Train, test, keep the numbers and, of one seed, the weights."""
+        compared = (arms.NAMED["corl"], arms.NAMED["hard"], arms.NAMED["number"]) if self.arm is None else (self.arm,)
+        if self.arm is not None:
+            self._train(self.arm)
+        tests = [self._test(arm, temperature) for arm in compared for temperature in (self.settings.temperature, 0.0)]
+        store.write_parquet(self.folder / "episodes.parquet", pd.concat(tests, ignore_index=True))
+        if self.arm is not None and self.seed == 0:
+            checkpoints.save(self.model, self.folder / "model")
+        (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
+        return {}
+
+    def _test(self, arm: Arm, temperature: float) -> pd.DataFrame:
+        """Every test question under every budget of the arm; greedily too (temperature 0)."""
+        items = test_items(self.settings)
+        asked = arms.examined(arm, items, self.budgets, self.settings)
+        episodes = roll(self.voice, self.pool, asked, self.settings.rounds, _TEST_KEY + self.seed, temperature)
+        return episode_rows(episodes, self.voice.decode, len(items)).assign(temperature=temperature, style=arm.style)
+
+    def _train(self, arm: Arm) -> None:
+        settings = self.settings
+        learn = parameters.validate(settings.learn.model_dump() | dict(arm.changes), LearnSettings, "a cell")
+        learner = Learner(self.model, learn, token(PAD), self.seed)
+        logs = _Logs(self.folder, learner)
+        total = settings.updates[arm.kind]
+        every = max(1, total // settings.looks)
+        while learner.step < total:
+            if arm.fixed and learner.step % every == 0:
+                logs.add("looks", self._look(arm).assign(update=learner.step))
+            asked = self._asked(arm, learner)
+            key = self.seed * 10**6 + learner.step
+            episodes = roll(self.voice, self.pool, asked, settings.rounds, key, settings.temperature)
+            logs.add("rollouts", episode_rows(episodes).assign(update=learner.step))
+            told = learner.update(samples(episodes, self._group(learn)))
+            self.voice.refresh()
+            logs.add("learning", pd.DataFrame([{"update": learner.step} | told]))
+            self.progress(0.9 * learner.step / total)
+            if learner.step % settings.save_every == 0:
+                logs.save()
+        if arm.fixed:
+            logs.add("looks", self._look(arm).assign(update=total))
+        logs.save()
+
+    def _asked(self, arm: Arm, learner: Learner) -> list[Task]:
+        """The questions of one update; with group advantages every one stands there several times."""
+        settings, seed = self.settings, self.seed * 10**6 + learner.step
+        group = self._group(learner.settings)
+        items = tasks.draw("chain", "train", max(1, settings.batch // group), settings.difficulties, seed=seed + 10**5)
+        asked = arms.drawn(arm, items, self.budgets, seeds.rng("routing", "budgets", seed=seed))
+        return [task for task in asked for _ in range(group)]
+
+    @staticmethod
+    def _group(learn: LearnSettings) -> int:
+        return GROUP if learn.advantages == "group" else 1
+
+    def _look(self, arm: Arm) -> pd.DataFrame:
+        """Unseen questions that are not the test's, to watch a training by."""
+        items = tasks.draw("chain", "dev", min(48, self.settings.test_items), self.settings.difficulties, seed=5)
+        asked = arms.examined(arm, items, self.budgets, self.settings)
+        return episode_rows(
+            roll(self.voice, self.pool, asked, self.settings.rounds, _TEST_KEY, self.settings.temperature)
+        )
+
+
+def samples(episodes: Sequence[Episode], group: int = 1) -> list[Sample]:
+    """Episodes as the trainer takes them; `group` in a row answer the same question."""
+    return [Sample(e.ids, e.mask, e.reward, i // group) for i, e in enumerate(episodes)]
+
+
+def episode_rows(
+    episodes: Sequence[Episode], decode: Callable[[Sequence[int]], str] | None = None, questions: int | None = None
+) -> pd.DataFrame:
+    """One row per episode. questions: how many there are, each under every budget in turn; None: no two are
+    equal. Columns: item (number of the question); label, budget:
+    as the prompt names it, and in dollars; right, within, reward: r_p, r_c and r of eq. 5 to 7; calls, called
+    (experts in order, separated by blanks), dollars; malformed turns, failures of experts; turns, written (tokens of
+    the controller), tokens (all); decode: to keep the whole text."""
+    rows = []
+    for i, e in enumerate(episodes):
+        rows.append(
+            {
+                "item": i % (questions or len(episodes)),
+                "difficulty": e.task.item.difficulty,
+                "label": e.task.label,
+                "budget": e.task.budget,
+                "right": e.right,
+                "within": e.within,
+                "reward": e.reward,
+                "dollars": e.dollars,
+                "calls": len(e.calls),
+                "called": " ".join(e.calls),
+                "malformed": sum(bool(x.malformed) for x in e.exchanges),
+                "failures": sum(bool(x.heard and x.heard.failure) for x in e.exchanges),
+                "turns": len(e.exchanges),
+                "written": e.written,
+                "tokens": len(e.ids),
+            }
+            | ({"text": decode(e.ids)} if decode else {})
+        )
+    return pd.DataFrame(rows)
+
+
+class _Logs:
+    """Tables that grow during a training, and are saved together with the learner."""
+
+    def __init__(self, folder: Path, learner: Learner) -> None:
+        self.folder, self.learner, self.tables = folder, learner, {}
+        self.checkpoint = folder / "checkpoint.safetensors"
+        if self.checkpoint.exists():
+            learner.restore(self.checkpoint)
+            for name in ("rollouts", "learning", "looks"):
+                if (path := folder / f"{name}.parquet").exists():
+                    known = store.read_parquet(path)
+                    last = learner.step if name == "learning" else learner.step - 1
+                    self.tables[name] = [known[known["update"] <= last]]
+
+    def add(self, name: str, rows: pd.DataFrame) -> None:
+        self.tables.setdefault(name, []).append(rows)
+
+    def save(self) -> None:
+        """Tables first: rows of updates beyond the checkpoint are left out when it is read."""
+        for name, parts in self.tables.items():
+            store.write_parquet(self.folder / f"{name}.parquet", pd.concat(parts, ignore_index=True))
+        self.learner.save(self.checkpoint)
+
+
+def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, settings: RoutingSettings) -> Results:
+    def table(name: str) -> pd.DataFrame:
+        parts = []
+        for cell in todo:
+            path = cell.folder(runs) / f"{name}.parquet"
+            if path.exists() and name != "experts":
+                arm = cell.settings["arm"]
+                part = store.read_parquet(path)
+                parts.append(part.assign(arm=arm["name"] if arm else START, seed=cell.settings["seed"]))
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+    experts = store.read_parquet(todo[1].folder(runs) / "experts.parquet")
+    clock = [{"cell": cell.name, "seconds": receipt["seconds"]} for cell, receipt in zip(todo, receipts, strict=True)]
+    tables = [table(name) for name in ("episodes", "rollouts", "looks", "learning")]
+    return Results(experts, *tables, known_budgets(experts, settings), pd.DataFrame(clock))
