@@ -423,7 +423,8 @@ class LearnSettings(_Section):
 
     advantages: `gae` is PPO with a value head, `group` is GRPO; value: the head on the policy's own trunk or
     with one of its own; average: a loss over own tokens of each sequence first (CoRL, eq. 4) or of the batch;
-    whiten: advantages to mean 0 and deviation 1; divide: GRPO's by the group's deviation; warmup: updates.
+    whiten: advantages to mean 0 and deviation 1; divide: GRPO's by the group's deviation; warmup: updates;
+    schedule: of the learning rate after that, linear falls to 0 at the last update.
     """
 
     advantages: Literal["gae", "group"]
@@ -432,6 +433,7 @@ class LearnSettings(_Section):
     value: Literal["shared", "apart"]
     value_weight: NotNegative
     warmup: Count
+    schedule: Literal["constant", "linear"]
     epochs: Count
     minibatch: Annotated[int, Field(ge=2)]
     clip: Positive
@@ -498,6 +500,7 @@ class RoutingSettings(_Section):
     response_tokens: Count
     temperature: Positive
     expert_temperature: NotNegative
+    test_temperature: NotNegative
     unit: Positive
     quantile: Annotated[float, Field(gt=0, le=1)]
     high: Positive

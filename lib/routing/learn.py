@@ -174,8 +174,12 @@ class Learner:
     accelerator: of the accelerate library, for GPUs and several processes; None computes here and alone.
     """
 
-    def __init__(self, policy: PreTrainedModel, settings: LearnSettings, pad: int, seed: int = 0, accelerator=None):
+    def __init__(
+        self, policy: PreTrainedModel, settings: LearnSettings, pad: int, total: int, seed: int = 0, accelerator=None
+    ) -> None:
+        """pad: a token that fills rows; total: updates to come, over which the learning rate may fall."""
         self.policy, self.settings, self.pad, self.seed, self.accelerator = policy, settings, pad, seed, accelerator
+        self.total = total
         self.reference = copy.deepcopy(policy).eval().requires_grad_(False)
         self.critic = Critic(policy, settings.value == "apart") if settings.advantages == "gae" else None
         groups = [{"params": list(policy.parameters()), "lr": settings.learning_rate}]
@@ -269,9 +273,14 @@ class Learner:
         backward()
         nn.utils.clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm)
         for group in self.optimiser.param_groups:
-            group["lr"] = group["full"] * min(1.0, (self.step + 1) / max(1, self.settings.warmup))
+            group["lr"] = group["full"] * self._schedule()
         self.optimiser.step()
         self.optimiser.zero_grad()
+
+    def _schedule(self) -> float:
+        """Share of the full learning rate: a rise, then all of it, or a straight fall to the last update."""
+        fall = 1.0 if self.settings.schedule == "constant" else 1 - self.step / self.total
+        return min(1.0, (self.step + 1) / self.settings.warmup, fall)
 
     def _read(self, model: PreTrainedModel, part: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probabilities of the next tokens (B, T - 1), 0 where they are not the controller's; and the states."""

@@ -7,10 +7,13 @@ resumes; a training goes on from its last checkpoint. Working files lie under da
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -51,16 +54,18 @@ _TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
 class Results:
     """What a study left.
 
-    experts: strategies on questions (`outcomes.tried`); episodes: test episodes (`episode_rows`) with arm, seed and
-    temperature; rollouts: the same of training, with update; looks: of unseen questions during trainings with a
-    fixed budget; learning: what the trainer says of every update; budgets: what the words mean; clock: seconds per
-    cell, wall time, so not for a report's bytes.
+    experts: strategies on questions (`outcomes.tried`); episodes: test episodes (`episode_rows`) with arm, seed,
+    style and temperature; rollouts: the same of training, with update; looks: of unseen questions during trainings
+    with a fixed budget; alone: the start answering by itself what experts were tried on; learning: what the trainer
+    says of every update; budgets: what the words mean; clock: seconds per cell, wall time, so not for a report's
+    bytes.
     """
 
     experts: pd.DataFrame
     episodes: pd.DataFrame
     rollouts: pd.DataFrame
     looks: pd.DataFrame
+    alone: pd.DataFrame
     learning: pd.DataFrame
     budgets: Budgets
     clock: pd.DataFrame
@@ -186,8 +191,9 @@ def cells(params: Params, compared: Sequence[Arm], first: Sequence[sweep.Cell]) 
     return [*trained, sweep.Cell(START, held | {"arm": None, "seed": 0})]
 
 
-def opened_pool(means: Means) -> Pool:
-    """The experts of the parameters, asked through the client. Use it as a context manager."""
+@contextmanager
+def opened_pool(means: Means) -> Iterator[Pool]:
+    """The experts of the parameters, asked through the client."""
     settings = means.settings
     llm, transports = lab(parameters.validate(dict(means.llm), LLMSettings, "a cell"), means.models)
 
@@ -196,7 +202,12 @@ def opened_pool(means: Means) -> Pool:
         made.transports |= transports
         return made
 
-    return Pool(client, settings.experts, settings.expert_temperature)
+    try:
+        with Pool(client, settings.experts, settings.expert_temperature) as pool:
+            yield pool
+    finally:
+        for transport in transports.values():  # their threads hold the models in memory
+            transport.close()
 
 
 def test_items(settings: RoutingSettings) -> list[Item]:
@@ -209,6 +220,11 @@ def test_items(settings: RoutingSettings) -> list[Item]:
     ]
 
 
+def outcome_items(settings: RoutingSettings) -> list[Item]:
+    """The training questions on which every strategy is tried."""
+    return tasks.draw("chain", "train", settings.outcome_items, settings.difficulties, seed=11)
+
+
 def first_work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, Any]:
     """Teach the controller the protocol, or try the experts."""
     warm.quiet()
@@ -217,11 +233,13 @@ def first_work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[s
         shape = parameters.validate(dict(means.shape), parameters.LabModel, "a cell")
         warm.train(means.base, shape, settings, folder / "model", progress)
         return {"steps": settings.warm.steps}
-    taught = tasks.draw("chain", "train", settings.outcome_items, settings.difficulties, seed=11)
     with opened_pool(means) as experts:
-        parts = [outcomes.tried(experts, taught, "train"), outcomes.tried(experts, test_items(settings), "test")]
+        parts = [
+            outcomes.tried(experts, outcome_items(settings), "train"),
+            outcomes.tried(experts, test_items(settings), "test"),
+        ]
     store.write_parquet(folder / "experts.parquet", pd.concat(parts, ignore_index=True))
-    return {"questions": len(taught) + settings.test_items}
+    return {"questions": settings.outcome_items + settings.test_items}
 
 
 def known_budgets(experts: pd.DataFrame, settings: RoutingSettings) -> Budgets:
@@ -253,26 +271,40 @@ class Run:
         compared = (arms.NAMED["corl"], arms.NAMED["hard"], arms.NAMED["number"]) if self.arm is None else (self.arm,)
         if self.arm is not None:
             self._train(self.arm)
-        tests = [self._test(arm, temperature) for arm in compared for temperature in (self.settings.temperature, 0.0)]
+        heats = dict.fromkeys((self.settings.test_temperature, self.settings.temperature))
+        tests = [self._test(arm, heat) for arm in compared for heat in heats]
         store.write_parquet(self.folder / "episodes.parquet", pd.concat(tests, ignore_index=True))
+        if self.arm is None:
+            store.write_parquet(self.folder / "alone.parquet", self._alone())
         if self.arm is not None and self.seed == 0:
             checkpoints.save(self.model, self.folder / "model")
         (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
         return {}
 
     def _test(self, arm: Arm, temperature: float) -> pd.DataFrame:
-        """Every test question under every budget of the arm; greedily too (temperature 0)."""
+        """Every test question under every budget of the arm."""
         items = test_items(self.settings)
         asked = arms.examined(arm, items, self.budgets, self.settings)
         episodes = roll(self.voice, self.pool, asked, self.settings.rounds, _TEST_KEY + self.seed, temperature)
         return episode_rows(episodes, self.voice.decode, len(items)).assign(temperature=temperature, style=arm.style)
 
+    def _alone(self) -> pd.DataFrame:
+        """The controller told never to call, on the questions that experts were tried on."""
+        parts = []
+        for split, items in (("train", outcome_items(self.settings)), ("test", test_items(self.settings))):
+            asked = [Task(item, "hard", "low", self.budgets.words["low"]) for item in items]
+            episodes = roll(
+                self.voice, self.pool, asked, self.settings.rounds, _TEST_KEY - 1, self.settings.test_temperature
+            )
+            parts.append(episode_rows(episodes).assign(split=split))
+        return pd.concat(parts, ignore_index=True)
+
     def _train(self, arm: Arm) -> None:
         settings = self.settings
         learn = parameters.validate(settings.learn.model_dump() | dict(arm.changes), LearnSettings, "a cell")
-        learner = Learner(self.model, learn, token(PAD), self.seed)
-        logs = _Logs(self.folder, learner)
         total = settings.updates[arm.kind]
+        learner = Learner(self.model, learn, token(PAD), total, self.seed)
+        logs = _Logs(self.folder, learner)
         every = max(1, total // settings.looks)
         while learner.step < total:
             if arm.fixed and learner.step % every == 0:
@@ -308,7 +340,7 @@ class Run:
         items = tasks.draw("chain", "dev", min(48, self.settings.test_items), self.settings.difficulties, seed=5)
         asked = arms.examined(arm, items, self.budgets, self.settings)
         return episode_rows(
-            roll(self.voice, self.pool, asked, self.settings.rounds, _TEST_KEY, self.settings.temperature)
+            roll(self.voice, self.pool, asked, self.settings.rounds, _TEST_KEY, self.settings.test_temperature)
         )
 
 
@@ -320,14 +352,15 @@ def samples(episodes: Sequence[Episode], group: int = 1) -> list[Sample]:
 def episode_rows(
     episodes: Sequence[Episode], decode: Callable[[Sequence[int]], str] | None = None, questions: int | None = None
 ) -> pd.DataFrame:
-    """One row per episode. questions: how many there are, each under every budget in turn; None: no two are
-    equal. Columns: item (number of the question); label, budget:
-    as the prompt names it, and in dollars; right, within, reward: r_p, r_c and r of eq. 5 to 7; calls, called
-    (experts in order, separated by blanks), dollars; malformed turns, failures of experts; turns, written (tokens of
-    the controller), tokens (all); decode: to keep the whole text."""
-    rows = []
-    for i, e in enumerate(episodes):
-        rows.append(
+    """One row per episode.
+
+    questions: how many there are, each under every budget in turn; None: no two are equal. Columns: item (number
+    of the question), difficulty; label, budget: as the prompt names it, and in dollars; right, within, reward: r_p,
+    r_c and r of eq. 5 to 7; dollars; calls, called (experts in order, separated by blanks); malformed turns;
+    failures of experts; turns; written (tokens of the controller), tokens (all); with `decode` also spoken.
+    """
+    return pd.DataFrame(
+        [
             {
                 "item": i % (questions or len(episodes)),
                 "difficulty": e.task.item.difficulty,
@@ -345,9 +378,26 @@ def episode_rows(
                 "written": e.written,
                 "tokens": len(e.ids),
             }
-            | ({"text": decode(e.ids)} if decode else {})
-        )
-    return pd.DataFrame(rows)
+            | ({"spoken": json.dumps(spoken(e, decode))} if decode else {})
+            for i, e in enumerate(episodes)
+        ]
+    )
+
+
+def spoken(episode: Episode, decode: Callable[[Sequence[int]], str]) -> list[tuple[str, str, float]]:
+    """An episode in parts, by who wrote the tokens (the mask says it): prompt, controller, an expert, or nobody (the
+    response to a malformed turn); the part's text; and what it cost in dollars."""
+    hearings = iter([x for x in episode.exchanges if x.heard or x.malformed])
+    parts = [("prompt", decode(episode.ids[: episode.prompt]), 0.0)]
+    at = episode.prompt
+    for own, run in groupby(episode.mask[episode.prompt :]):
+        end = at + len(list(run))
+        text = decode(episode.ids[at:end])
+        heard = None if own else next(hearings)
+        who = "controller" if own else heard.call.expert if heard.heard else "nobody"
+        parts.append((who, text, heard.heard.dollars if heard and heard.heard else 0.0))
+        at = end
+    return parts
 
 
 class _Logs:
@@ -387,5 +437,5 @@ def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, settings: Routi
 
     experts = store.read_parquet(todo[1].folder(runs) / "experts.parquet")
     clock = [{"cell": cell.name, "seconds": receipt["seconds"]} for cell, receipt in zip(todo, receipts, strict=True)]
-    tables = [table(name) for name in ("episodes", "rollouts", "looks", "learning")]
+    tables = [table(name) for name in ("episodes", "rollouts", "looks", "alone", "learning")]
     return Results(experts, *tables, known_budgets(experts, settings), pd.DataFrame(clock))

@@ -1,0 +1,183 @@
+"""What a controller has to beat: constants, random, cascade, routers that are trained on outcomes, the oracle.
+
+All of them choose, for every question, one of the same strategies: answer it yourself (the controller before it
+was trained), give it to one expert whole, or in pieces. Where they learn, they learn the reward of CoRL at the
+budget that they are tested at, from outcomes on training questions. The cascade asks experts from cheap to dear
+until a scorer trusts the reply (FrugalGPT, Chen et al. 2023); it sees replies, and pays for all of them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold
+from sklearn.neighbors import NearestNeighbors
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from lib import seeds
+
+ITSELF = "controller alone"
+NEIGHBOURS = 15
+THRESHOLDS = np.linspace(0, 1, 21)  # of the cascade's trust
+FOLDS = 5  # a scorer is not tried on what it learned from
+ROUTERS = ("random", "best constant", "nearest neighbours", "logistic", "cascade", "oracle")
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What every strategy made of n questions: right, dollars (n, m); prompts (n,); replies (n, experts), last texts
+    of whole questions; experts: columns of whole questions to experts, cheap to dear."""
+
+    strategies: tuple[str, ...]
+    experts: tuple[int, ...]
+    right: np.ndarray
+    dollars: np.ndarray
+    prompts: tuple[str, ...]
+    replies: np.ndarray
+
+    def reward(self, budget: float) -> np.ndarray:
+        """r of eq. 7, (n, m)."""
+        return self.right * (self.dollars <= budget)
+
+    @property
+    def cheap_first(self) -> np.ndarray:
+        """Strategies by mean price."""
+        return np.argsort(self.dollars.mean(0), kind="stable")
+
+
+def outcomes(tried: pd.DataFrame, alone: pd.DataFrame, split: str, experts: Sequence[str]) -> Outcomes:
+    """One part of the tables of a study: `outcomes.tried`, and episodes of the start that answers itself."""
+    mine = tried[tried["split"] == split]
+    own = alone[alone["split"] == split].sort_values("item")
+    names = (ITSELF, *dict.fromkeys(mine["strategy"]))
+    wide = {
+        column: mine.pivot(index="item", columns="strategy", values=column) for column in ("right", "dollars", "reply")
+    }
+    right, dollars = (
+        np.column_stack([own[column], wide[column][list(names[1:])]]).astype(float) for column in ("right", "dollars")
+    )
+    prompts = tuple(mine.drop_duplicates("item").sort_values("item")["prompt"])
+    columns = tuple(names.index(expert) for expert in experts)
+    return Outcomes(names, columns, right, dollars, prompts, wide["reply"][list(experts)].to_numpy())
+
+
+def compare(train: Outcomes, test: Outcomes, budgets: Mapping[str, float], seed: int = 0) -> pd.DataFrame:
+    """Every strategy and every router on the test questions under every budget: columns router, label, item, right,
+    dollars, within, reward, chosen."""
+    tables = []
+    for label, budget in budgets.items():
+        for m, name in enumerate(test.strategies):
+            tables.append(_rows(test, np.full(len(test.prompts), m), name, label, budget))
+        for name in ROUTERS[:4]:
+            tables.append(_rows(test, _chosen(name, train, test, budget, seed), name, label, budget))
+        tables += [_cascade(train, test, label, budget), _oracle(test, label, budget)]
+    return pd.concat(tables, ignore_index=True)
+
+
+def _rows(test: Outcomes, chosen: np.ndarray, router: str, label: str, budget: float) -> pd.DataFrame:
+    at = np.arange(len(chosen)), chosen
+    names = np.array(test.strategies)[chosen]
+    return _frame(router, label, budget, test.right[at], test.dollars[at], names)
+
+
+def _frame(router: str, label: str, budget: float, right, dollars, chosen) -> pd.DataFrame:
+    within = (dollars <= budget).astype(float)
+    columns = {"right": right, "dollars": dollars, "within": within, "reward": right * within, "chosen": chosen}
+    return pd.DataFrame({"router": router, "label": label, "item": np.arange(len(right))} | columns)
+
+
+def _chosen(router: str, train: Outcomes, test: Outcomes, budget: float, seed: int) -> np.ndarray:
+    n = len(test.prompts)
+    if router == "random":  # among experts, as the paper's random assignment
+        rng = seeds.rng("routing", "baselines", "random", seed=seed)
+        return np.array(test.experts)[rng.integers(len(test.experts), size=n)]
+    wanted = train.reward(budget)
+    if router == "best constant":
+        return np.full(n, _best(wanted.mean(0)[None], train.cheap_first)[0])
+    learn, asked = features(train.prompts, test.prompts)
+    value = _neighbours if router == "nearest neighbours" else _logistic
+    return _best(value(learn, wanted, asked), train.cheap_first)
+
+
+def _best(values: np.ndarray, cheap_first: np.ndarray) -> np.ndarray:
+    """The strategy of highest value in each row; of equal ones the cheapest."""
+    return cheap_first[values[:, cheap_first].argmax(1)]
+
+
+def features(train: Sequence[str], test: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Counts of words and of pairs of words, scaled on the training texts: (n, d), (k, d)."""
+    words = make_pipeline(
+        CountVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), max_features=512), StandardScaler(with_mean=False)
+    )
+    return words.fit_transform(train).toarray(), words.transform(test).toarray()
+
+
+def _neighbours(learn: np.ndarray, wanted: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Mean reward of each strategy on the most similar training questions, (k, m)."""
+    near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(learn))).fit(learn)
+    return wanted[near.kneighbors(asked, return_distance=False)].mean(1)
+
+
+def _logistic(learn: np.ndarray, wanted: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Predicted reward of each strategy, (k, m)."""
+    return np.column_stack([_chance(learn, wanted[:, m], asked) for m in range(wanted.shape[1])])
+
+
+def _chance(learn: np.ndarray, good: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """P(good) by logistic regression, (k,); a constant where all examples agree."""
+    good = good >= 0.5
+    if good.all() or not good.any():
+        return np.full(len(asked), float(good.mean()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return LogisticRegression(C=0.1, max_iter=300).fit(learn, good).predict_proba(asked)[:, 1]
+
+
+def _cascade(train: Outcomes, test: Outcomes, label: str, budget: float) -> pd.DataFrame:
+    """Threshold by training reward at this budget, with scores from other folds."""
+    held, trusted = [], []
+    for e, m in enumerate(train.experts):
+        texts, asked = (
+            [f"{p} {r}" for p, r in zip(part.prompts, part.replies[:, e], strict=True)] for part in (train, test)
+        )
+        learn, applied = features(texts, asked)
+        out = np.zeros(len(texts))
+        for some, rest in KFold(min(FOLDS, len(texts))).split(learn):
+            out[rest] = _chance(learn[some], train.right[some, m], learn[rest])
+        held.append(out)
+        trusted.append(_chance(learn, train.right[:, m], applied))
+    rewards = [np.mean(_escalated(train, np.array(held), t, budget)[2]) for t in THRESHOLDS]
+    right, dollars, _, last = _escalated(test, np.array(trusted), THRESHOLDS[int(np.argmax(rewards))], budget)
+    return _frame("cascade", label, budget, right, dollars, last)
+
+
+def _escalated(part: Outcomes, trust: np.ndarray, threshold: float, budget: float):
+    """Ask from cheap to dear until trust (experts, n) reaches the threshold: right, dollars, reward, last asked."""
+    n = len(part.prompts)
+    asking, right, dollars, last = np.ones(n, bool), np.zeros(n), np.zeros(n), np.full(n, "", dtype=object)
+    for e, m in enumerate(part.experts):
+        dollars += asking * part.dollars[:, m]
+        right = np.where(asking, part.right[:, m], right)
+        last[asking] = part.strategies[m]
+        asking = asking & (trust[e] < threshold)
+    return right, dollars, right * (dollars <= budget), last
+
+
+def _oracle(test: Outcomes, label: str, budget: float) -> pd.DataFrame:
+    """The cheapest strategy that is paid, for every question; the cheapest of all where none is."""
+    order = test.cheap_first
+    chosen = np.array(
+        [
+            min(order, key=lambda m: (-row[m], cost[m]))
+            for row, cost in zip(test.reward(budget), test.dollars, strict=True)
+        ]
+    )
+    return _rows(test, chosen, "oracle", label, budget)
