@@ -196,6 +196,133 @@ def test_student_s_interval_covers_the_truth_as_often_as_it_says():
         stats.t_interval([[1.0, 2.0]])
 
 
+# Routers -------------------------------------------------------------------------------------------
+
+COSTS, QUALITIES = [4.0, 1.0, 2.0, 3.0, 5.0], [0.8, 0.2, 0.6, 0.6, 0.7]  # hull: 1, 2, 4
+
+
+def curve(rows: int = 7):
+    """Costs and qualities on a coarse grid, so that ties, duplicates and points on one line are common."""
+    side = st.integers(0, 6).map(float)
+    return st.lists(st.tuples(side, side), min_size=1, max_size=rows).map(lambda points: np.array(points).T)
+
+
+def best_mixture(costs: np.ndarray, qualities: np.ndarray, cost: float) -> float:
+    """Best quality over single points and over mixtures of two that cost at most `cost`, by trying all."""
+    found = [q for c, q in zip(costs, qualities, strict=True) if c <= cost]
+    for i, j in combinations(range(len(costs)), 2):
+        if min(costs[i], costs[j]) <= cost < max(costs[i], costs[j]):
+            share = (cost - costs[i]) / (costs[j] - costs[i])
+            found.append(qualities[i] + share * (qualities[j] - qualities[i]))
+    return max(found)
+
+
+def test_hull_by_hand():
+    assert stats.hull(COSTS, QUALITIES).tolist() == [1, 2, 0]
+    assert stats.hull([1, 2, 3], [0.25, 0.5, 0.75]).tolist() == [0, 2]  # what lies on a line adds nothing
+    assert stats.hull([1, 1, 1], [0.1, 0.3, 0.3]).tolist() == [1]
+    assert stats.hull([2, 1], [0.5, 0.5]).tolist() == [1]
+    assert stats.hull([1, 2, 3], [0.5, 0.1, 0.6]).tolist() == [0, 2]
+
+
+def test_height_of_the_hull_by_hand():
+    heights = {1: 0.2, 1.5: 0.4, 2: 0.6, 3: 0.7, 4: 0.8, 9: 0.8}
+    for cost, height in heights.items():
+        assert stats.hull_at(COSTS, QUALITIES, cost) == pytest.approx(height)
+
+
+def test_aiq_by_hand():
+    # from 1 to 2 on average 0.4, from 2 to 4 0.7, then flat at 0.8
+    assert stats.aiq(COSTS, QUALITIES, 1, 4) == pytest.approx((0.4 + 2 * 0.7) / 3)
+    assert stats.aiq(COSTS, QUALITIES, 1, 6) == pytest.approx((0.4 + 2 * 0.7 + 2 * 0.8) / 5)
+    assert stats.aiq(COSTS, QUALITIES, 1.5, 2) == pytest.approx(0.5)
+    assert stats.aiq([1], [0.3], 2, 5) == pytest.approx(0.3)
+
+
+@given(curve())
+def test_hull_rises_with_falling_slopes_from_the_cheapest_point(points):
+    costs, qualities = points
+    at = stats.hull(costs, qualities)
+    assert costs[at[0]] == costs.min() and qualities[at[0]] == qualities[costs == costs.min()].max()
+    assert qualities[at[-1]] == qualities.max()
+    runs, rises = np.diff(costs[at]), np.diff(qualities[at])
+    assert (runs > 0).all() and (rises > 0).all() and (np.diff(rises / runs) < 0).all()
+
+
+@given(curve(), st.floats(0, 8))
+def test_hull_is_the_best_that_any_mixture_of_two_reaches(points, cost):
+    costs, qualities = points
+    if cost < costs.min():
+        with pytest.raises(ValueError, match="cheapest point costs"):
+            stats.hull_at(costs, qualities, cost)
+    else:
+        assert stats.hull_at(costs, qualities, cost) == pytest.approx(best_mixture(costs, qualities, cost))
+
+
+@given(curve(), st.tuples(st.floats(0, 6), st.floats(0, 6)))
+def test_another_point_never_lowers_aiq_and_units_of_cost_do_not_matter(points, extra):
+    costs, qualities = np.append(points[0], 0), np.append(points[1], 0)
+    before = stats.aiq(costs, qualities, 0, 6)
+    assert stats.aiq(np.append(costs, extra[0]), np.append(qualities, extra[1]), 0, 6) >= before - 1e-9
+    assert stats.aiq(costs * 1e-6, qualities, 0, 6e-6) == pytest.approx(before)
+    assert qualities.min() - 1e-9 <= before <= qualities.max() + 1e-9
+
+
+def test_aiq_is_the_mean_height_of_the_hull():
+    costs = np.linspace(1, 6, 20_001)
+    heights = [stats.hull_at(COSTS, QUALITIES, cost) for cost in costs[::20]]
+    assert np.mean(heights) == pytest.approx(stats.aiq(COSTS, QUALITIES, 1, 6), abs=1e-3)
+
+
+def test_pgr_is_0_for_the_weak_model_and_1_for_the_strong_one():
+    assert stats.pgr(np.array([0.6, 0.7, 0.8, 0.9]), 0.6, 0.8) == pytest.approx([0, 0.5, 1, 1.5])
+
+
+def test_apgr_and_cpt_by_hand():
+    shares, qualities = [0.5, 0, 1], [0.75, 0.6, 0.8]  # PGR 0.75, 0, 1
+    assert stats.apgr(shares, qualities, 0.6, 0.8) == pytest.approx(0.5 * 0.375 + 0.5 * 0.875)
+    thresholds = {0: 0, 0.375: 0.25, 0.5: 1 / 3, 0.75: 0.5, 0.8: 0.6, 1: 1}
+    for target, share in thresholds.items():
+        assert stats.cpt(shares, qualities, 0.6, 0.8, target) == pytest.approx(share)
+
+
+def test_calls_thrown_at_random_recover_half_of_the_gap():
+    shares = np.linspace(0, 1, 11)
+    assert stats.apgr(shares, 0.6 + 0.2 * shares, 0.6, 0.8) == pytest.approx(0.5)
+    assert stats.cpt(shares, 0.6 + 0.2 * shares, 0.6, 0.8, 0.8) == pytest.approx(0.8)
+
+
+def test_points_with_one_share_count_with_their_mean():
+    assert stats.apgr([0, 0.5, 0.5, 1], [0, 0.4, 0.8, 1], 0, 1) == stats.apgr([0, 0.5, 1], [0, 0.6, 1], 0, 1)
+
+
+def test_cpt_refuses_a_curve_that_falls_and_names_the_place():
+    shares, qualities = [0, 0.25, 0.5, 0.75, 1], [0.6, 0.7, 0.65, 0.62, 0.8]
+    with pytest.raises(ValueError, match=r"falls by 0\.05 between the shares 0\.25 and 0\.5.*more prompts.*monotone"):
+        stats.cpt(shares, qualities, 0.6, 0.8, 0.5)
+    assert stats.monotone(qualities).tolist() == [0.6, 0.7, 0.7, 0.7, 0.8]
+    assert stats.cpt(shares, stats.monotone(qualities), 0.6, 0.8, 0.5) == pytest.approx(0.25)
+    assert stats.cpt(shares, stats.monotone(qualities), 0.6, 0.8, 0.75) == pytest.approx(0.875)
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=8), st.floats(0, 1))
+def test_cpt_is_the_least_share_that_recovers_the_target(steps, target):
+    qualities = np.cumsum([0, *steps, 1]).astype(float)
+    shares = np.linspace(0, 1, len(qualities))
+    found = stats.cpt(shares, qualities, 0, qualities[-1], target)
+    recovered = np.interp(found, shares, qualities / qualities[-1])
+    assert recovered >= target - 1e-6
+    if found > 1e-3:
+        assert np.interp(found - 1e-3, shares, qualities / qualities[-1]) < target
+
+
+@given(curve())
+def test_the_running_maximum_never_falls_and_is_the_least_such_curve_above(points):
+    raised = stats.monotone(points[1])
+    assert (np.diff(raised) >= 0).all() and (raised >= points[1]).all() and raised[0] == points[1][0]
+    assert stats.monotone(raised).tolist() == raised.tolist()
+
+
 @pytest.mark.parametrize(
     "call, message",
     [
@@ -208,6 +335,17 @@ def test_student_s_interval_covers_the_truth_as_often_as_it_says():
         (lambda: stats.mean_interval([], rng("test")), "shape (0,)"),
         (lambda: stats.mean_interval([1.0, 2.0], rng("test"), level=95), "got 95"),
         (lambda: stats.paired_difference([1.0], [1.0, 2.0], rng("test")), "(1,) and (2,)"),
+        (lambda: stats.hull([1.0], [1.0, 2.0]), "shapes (1,) and (2,)"),
+        (lambda: stats.hull([], []), "n > 0"),
+        (lambda: stats.hull([1.0, np.inf], [1.0, 2.0]), "infinite"),
+        (lambda: stats.hull_at([2.0], [1.0], 1.5), "the cheapest point costs 2; ask for that much"),
+        (lambda: stats.aiq([2.0, 3.0], [1.0, 2.0], 1.5, 3), "begins at cost 2, above lo = 1.5; add the cheapest model"),
+        (lambda: stats.aiq([2.0, 3.0], [1.0, 2.0], 3, 3), "lo < hi, got 3 and 3"),
+        (lambda: stats.pgr(0.7, 0.8, 0.8), "the strong model scores 0.8, the weak one 0.8"),
+        (lambda: stats.apgr([0.0, 0.9], [0.1, 0.2], 0.1, 0.2), "must hold the shares 0 and 1, got 0 to 0.9"),
+        (lambda: stats.apgr([0.0, 1.1], [0.1, 0.2], 0.1, 0.2), "lie in [0, 1], got 0 to 1.1"),
+        (lambda: stats.cpt([0.0, 1.0], [0.1, 0.2], 0.1, 0.2, 50), "target of a CPT must lie in [0, 1], got 50"),
+        (lambda: stats.cpt([0.0, 1.0], [0.1, 0.2], 0.1, 0.3, 0.8), "PGR ends at 0.5 and never reaches 0.8"),
     ],
 )
 def test_errors_name_the_value_and_what_would_be_right(call, message):

@@ -758,3 +758,25 @@ def metrics(results: Results, rivals: pd.DataFrame, params: Params) -> dict[str,
                 out[f"{key}.accuracy"] = _interval(_matrix(part, "right"), "metric", name)
                 out[f"{key}.dollars"] = float(part["dollars"].mean())
     return out
+
+
+def finding(results: Results, order: Rows, best: Mapping[str, Interval], equal: Rows) -> str:
+    """What came of the paper's three claims, in one sentence each."""
+    spent = by_budget(results, "corl")
+    told = ", ".join(f"{word} ${spent[word]['dollars'].value:.1f}" for word in protocol.WORDS)
+    rises = all(row[MONEY].excludes(0) and row[MONEY].value > 0 for row in order.values())
+    calls = all(row[MEASURES["calls"]].excludes(0) and row[MEASURES["calls"]].value > 0 for row in order.values())
+    gap = best["right"]
+    words = f"{gap.value:+.3f} [{gap.lo:+.3f}, {gap.hi:+.3f}]"
+    clear = [w for w, row in equal.items() if row["random routing"].excludes(0) and row["random routing"].value > 0]
+    blind = [w for w, row in equal.items() if row["all constants"].excludes(0) and row["all constants"].value > 0]
+    return (
+        f"Spending per million questions {'rises' if rises else 'does not clearly rise'} with the budget ({told}), the "
+        f"number of calls {'does too' if calls else 'does not'}. At the high budget the controller is {words} against "
+        f"{best_expert(results)} alone. At equal cost it is better than random routing under "
+        f"{_listed(clear)}, and better than any blind mixture of constants under {_listed(blind)}."
+    )
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) or "no budget"

@@ -45,7 +45,7 @@ class Pool:
     """Experts that answer many queries at once. A context manager: it owns a thread with an event loop.
 
     names: the controller's word for an expert -> its name in llm.models; temperature: of all experts;
-    rules: what to tell experts that are no lab models, before the query.
+    rules: what to tell experts that are no lab models, before the query; empty: nothing.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Pool:
     async def _one(self, query: Query) -> Heard:
         name = self.names[query.expert]
         told = [{"role": "user", "content": query.text}]
-        if self.client.settings.models[name].backend != "lab":
+        if self.rules and self.client.settings.models[name].backend != "lab":
             told.insert(0, {"role": "system", "content": self.rules})
         try:
             reply = await self.client.chat(name, told, seed=query.key, temperature=self.temperature, who=query.expert)

@@ -171,7 +171,8 @@ class Critic(nn.Module):
 class Learner:
     """A policy under training. `update` takes finished episodes; nothing in it knows who the experts are.
 
-    accelerator: of the accelerate library, for GPUs and several processes; None computes here and alone.
+    accelerator: of the accelerate library, for a GPU and several processes, each of which brings equally many
+    episodes: gradients are averaged, whitening and groups stay within a process. None computes here and alone.
     """
 
     def __init__(
@@ -189,12 +190,10 @@ class Learner:
         for group in self.optimiser.param_groups:
             group["full"] = group["lr"]
         self.device: torch.device | str = "cpu"
-        if accelerator is not None:
+        if accelerator is not None:  # every process holds the whole model and its own episodes
             self.device = accelerator.device
-            self.reference = self.reference.to(self.device)
-            if self.critic is not None:
-                self.critic = accelerator.prepare(self.critic)
-            self.policy, self.optimiser = accelerator.prepare(self.policy, self.optimiser)
+            for model in filter(None, (self.policy, self.reference, self.critic)):
+                model.to(self.device)
         self.step = 0
 
     def update(self, samples: Sequence[Sample]) -> dict[str, float]:
@@ -269,13 +268,19 @@ class Learner:
         }
 
     def _step(self, loss: torch.Tensor) -> None:
-        backward = loss.backward if self.accelerator is None else lambda: self.accelerator.backward(loss)
-        backward()
+        loss.backward()
+        if self.accelerator is not None:
+            for parameter in self._parameters():
+                if parameter.grad is not None:
+                    parameter.grad = self.accelerator.reduce(parameter.grad, "mean")
         nn.utils.clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm)
         for group in self.optimiser.param_groups:
             group["lr"] = group["full"] * self._schedule()
         self.optimiser.step()
         self.optimiser.zero_grad()
+
+    def _parameters(self) -> list[nn.Parameter]:
+        return [*self.policy.parameters(), *(self.critic.parameters() if self.critic is not None else ())]
 
     def _schedule(self) -> float:
         """Share of the full learning rate: a rise, then all of it, or a straight fall to the last update."""
@@ -284,9 +289,8 @@ class Learner:
 
     def _read(self, model: PreTrainedModel, part: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probabilities of the next tokens (B, T - 1), 0 where they are not the controller's; and the states."""
-        plain = model if self.accelerator is None else self.accelerator.unwrap_model(model)
-        hidden = plain.base_model(input_ids=part.ids, attention_mask=part.seen).last_hidden_state[:, :-1]
-        logits = plain.get_output_embeddings()(hidden[part.mask]).float()  # (own tokens, V): no others are scored
+        hidden = model.base_model(input_ids=part.ids, attention_mask=part.seen).last_hidden_state[:, :-1]
+        logits = model.get_output_embeddings()(hidden[part.mask]).float()  # (own tokens, V): no others are scored
         chosen = logits.log_softmax(-1).gather(1, part.ids[:, 1:][part.mask][:, None])[:, 0]
         return hidden.new_zeros(part.mask.shape, dtype=chosen.dtype).masked_scatter(part.mask, chosen), hidden
 

@@ -13,7 +13,7 @@ one regular expression. Whatever is neither is malformed: it costs a round and i
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lib.tasks.items import answered, tidy
@@ -61,6 +61,18 @@ def instruction(style: str, budget: str) -> str:
     if style not in STYLES:
         raise ValueError(f"a prompt is {', '.join(STYLES)}, not {style!r}")
     return f"budget {budget} {_RULES[budget]}" if style == "hard" else f"budget {budget}"
+
+
+def explained(prices: Mapping[str, float]) -> str:
+    """The protocol for a model that follows instructions; prices: dollars per token of every expert, cheapest first."""
+    experts = ", ".join(f"{name} (${price * 1e6:g} per million tokens)" for name, price in prices.items())
+    return (
+        "You answer questions, and may pay experts to help. First think inside <think> </think> about how hard the "
+        "question is and what the budget allows. Then either answer with <answer> final answer </answer>, or ask one "
+        "expert with <call> EXPERT <t> question </t> </call> and end your turn; what it says comes back inside "
+        "<response> </response>, and you go on. You may ask about a part of the question. Only the answer counts, "
+        f"and it counts only if the calls together cost no more than the budget. Experts: {experts}."
+    )
 
 
 def digits(units: float) -> str:

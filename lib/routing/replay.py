@@ -46,7 +46,7 @@ CHARACTERS = 4  # per token, about, in English
 _TERMS = 20_000  # the most frequent words
 _FAR = 3.0  # standard deviations; a test query that lies farther out than training queries do is drawn in to them
 _HIDDEN = 64
-_ENTROPY = (0.2, 0.01)  # weight at the start and at the end
+_ENTROPY = (0.2, 0.01)  # weight in the first and in the last update; see `_learned`
 _FILES = "gsm8k_responses.csv (from routellm/evals/gsm8k) and mmlu/*.csv (from routellm/evals/mmlu/responses)"
 
 
@@ -228,8 +228,12 @@ def _learned(
     settings: ReplaySettings,
     name: tuple[str, int],
 ) -> _Policy:
-    """A policy that has climbed the exact gradient of its expected reward, plus a little entropy, over batches of
-    training queries, each under a knob by lot, log-uniform between `ends`. name: of its random numbers, and a seed."""
+    """A policy that has climbed the exact gradient of its expected reward over batches of training queries, each
+    under a knob by lot, log-uniform between `ends`. name: of its random numbers, and their seed.
+
+    Entropy, with a weight that falls, keeps it off the corners at first: the gradient of a softmax vanishes there,
+    and under most budgets the cheapest model is the best, so that it would never come back.
+    """
     stream, seed = ("routing", "replay", name[0]), name[1]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(seeds.key(*stream, seed=seed)))
@@ -369,16 +373,21 @@ def _cascade(test: Outcomes, seen: np.ndarray, unseen: np.ndarray) -> Iterator[d
 
 
 def _plain(test: Outcomes, seed: int) -> Iterator[dict]:
-    """What takes no learning: constants, and a coin between cheapest and dearest.
+    """What takes no learning: constants, and a share of the queries to the dearest model, the rest to the cheapest.
 
-    The coin is drawn once per query, so that its curve shows what the hull makes of chance alone.
+    Which queries: those that a coin chooses (drawn once per query, so that the curve shows what the hull makes of
+    chance alone), the shortest, or the longest. The last two are controls: where prices go by length, sending short
+    queries to the dear model is cheap, and a router that has only learned this has learned nothing about quality.
     """
     for i, name in enumerate(test.models):
         yield _row(test, ALWAYS + name, np.nan, np.full(len(test), i))
     cheapest, dearest = _ends(test)
+    order = np.empty(len(test))
+    order[np.argsort(_characters(test), kind="stable")] = (np.arange(len(test)) + 0.5) / len(test)
     coin = seeds.rng("routing", "replay", "random", seed=seed).random(len(test))
-    for share in np.linspace(0, 1, KNOBS):
-        yield _row(test, "random", share, np.where(coin < share, dearest, cheapest))
+    for router, place in (("random", coin), ("shortest", order), ("longest", 1 - order)):
+        for share in np.linspace(0, 1, KNOBS):
+            yield _row(test, router, share, np.where(place < share, dearest, cheapest))
 
 
 def _oracle(test: Outcomes) -> Iterator[dict]:
@@ -402,10 +411,10 @@ def curves(train: Outcomes, test: Outcomes, settings: ReplaySettings, seed: int)
     """Every router on the test part, one row per router and knob, models in the order cheap to dear.
 
     Columns: router; knob (budget of corl, lambda of priced, knn, logistic and oracle, threshold of cascade,
-    share of random, nan of constants); accuracy; dollars, mean per query; strong, share of queries whose last
-    call goes to the last model; over_budget, share (corl, else nan); reward, that which the router maximises
-    (else nan). seed: of the training. Raises TaskError without costs, for fewer than two models or a dearest no
-    dearer than the cheapest.
+    share of random, shortest and longest, nan of constants); accuracy; dollars, mean per query; strong, share of
+    queries whose last call goes to the last model; over_budget, share (corl, else nan); reward, that which the
+    router maximises (else nan). seed: of the training. Raises TaskError without costs, for fewer than two models
+    or a dearest no dearer than the cheapest.
     """
     means = _costs(train).mean(0)
     _costs(test)
@@ -467,7 +476,8 @@ def summary(curves: pd.DataFrame) -> dict[str, dict[str, Interval]]:
     which anybody may mix in; gap: aiq minus that of `best_constant` (the hull of the constants alone), paired by
     seed. Of two models also apgr, cpt50 and cpt80 where they can be read off (otherwise see `refusals`), and
     cpt50_monotone and cpt80_monotone, after `stats.monotone`. Splits overlap, so intervals are somewhat narrow;
-    and a hull picks the best of points on the prompts that judge them: the gap of `random` is what that is worth.
+    and a hull picks the best of points on the prompts that judge them: the gap of `random` is what that is worth,
+    those of `shortest` and `longest` what prices by length are.
     Raises ValueError for rows of several tables.
     """
     values, refused = _measured(curves)

@@ -77,8 +77,17 @@ class Lab:
 class Hub:
     """Any causal language model of transformers, with its own tokenizer and chat template."""
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, limit: int, response: int) -> None:
-        self.model, self.tokenizer, self.limit, self.response = model, tokenizer, limit, response
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        limit: int,
+        response: int,
+        preface: str = "",
+    ) -> None:
+        """limit, response: as for `Lab`; preface: what the system message explains before it names the budget."""
+        self.model, self.tokenizer, self.preface = model, tokenizer, preface
+        self.limit, self.response = limit, response
         self.tokenizer.padding_side = "left"
         if self.tokenizer.pad_token is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
@@ -90,7 +99,9 @@ class Hub:
         return len(ids) + self.limit <= getattr(self.model.config, "max_position_embeddings", 2**31)
 
     def prompt(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        text = self.tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
+        first, *rest = messages
+        told = [{**first, "content": f"{self.preface}\n{first['content']}".strip()}, *rest]
+        text = self.tokenizer.apply_chat_template(told, add_generation_prompt=True, tokenize=False)
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def encode(self, text: str) -> list[int]:

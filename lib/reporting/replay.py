@@ -1,0 +1,136 @@
+"""Figures and tables of the replay in lesson 05: routers on recorded outcomes, with a budget or without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lib.params import ReplaySettings
+from lib.reporting import figures
+from lib.reporting.tables import interval_table
+from lib.routing import replay
+from lib.routing.study import Results
+from lib.stats import Interval
+from lib.tasks.readers import Outcomes
+
+LAB = "lab"
+NAMES = {
+    "corl": "CoRL's reward, budget given", "priced": "right - price, price given", "knn": "nearest neighbours",
+    "logistic": "logistic", "cascade": "cascade", "random": "random", "best_constant": "best constant",
+    "oracle": "oracle", "shortest": "shortest first", "longest": "longest first",
+}  # fmt: skip
+SHOWN = ("corl", "priced", "knn", "logistic", "cascade", "random", "oracle")  # in the figure
+ABOUT = {LAB: "lab experts", "mmlu": "MMLU: Mixtral and GPT-4", "gsm8k": "GSM8K: Mixtral and GPT-4"}
+KEPT = ("aiq", "gap", "apgr", "cpt50", "cpt80")
+
+
+def lab_table(results: Results) -> Outcomes:
+    """Whole questions to single experts, as the study recorded them; every question is a group of its own."""
+    experts = list(results.budgets.calls)
+    table = results.experts[results.experts["strategy"].isin(experts)]
+    wide = {
+        c: table.pivot(index=["split", "item"], columns="strategy", values=c)[experts] for c in ("right", "dollars")
+    }
+    prompts = table.drop_duplicates(["split", "item"]).set_index(["split", "item"])["prompt"].loc[wide["right"].index]
+    own = np.unique(prompts, return_inverse=True)[1]
+    return Outcomes(
+        tuple(prompts), own.astype(str), tuple(experts), wide["right"].to_numpy() >= 0.5, wide["dollars"].to_numpy()
+    )
+
+
+def tables(results: Results, settings: ReplaySettings) -> dict[str, Outcomes]:
+    """The lab's own outcomes, and RouteLLM's where `routing.replay.routellm` names them."""
+    found = {LAB: lab_table(results)}
+    return found | (replay.routellm(settings) if settings.routellm else {})
+
+
+def note(settings: ReplaySettings) -> str:
+    """What is replayed here, and how more would be."""
+    if settings.routellm:
+        return "Replayed: the lab experts' outcomes, and RouteLLM's tables of MMLU and GSM8K."
+    return (
+        "Replayed: the lab experts' outcomes. RouteLLM's tables (real answers of Mixtral and GPT-4 to MMLU and GSM8K) "
+        "are not shipped: set routing.replay.routellm to the folder routellm/evals of github.com/lm-sys/RouteLLM with "
+        "gsm8k_responses.csv and mmlu/*.csv in it, and they appear here too."
+    )
+
+
+@figures.theme()
+def fronts(curves: pd.DataFrame, summaries: Mapping[str, Mapping]) -> Figure:
+    """Cost against accuracy of every router, one panel for each table; means over splits."""
+    names = list(dict.fromkeys(curves["table"]))
+    sheet = figures.sheet(
+        claim(summaries), figures.WIDTH + 1.5 * (len(names) - 1), 4.4,
+        "Lines: means over splits by group. Squares: constants.",
+    )  # fmt: skip
+    for axes, name in zip(figures.tiles(sheet, len(names), len(names)), names, strict=True):
+        part = curves[curves["table"] == name]
+        for router in SHOWN:
+            mine = part[part["router"] == router]
+            means = mine.assign(order=mine.groupby("seed").cumcount()).groupby("order")[["dollars", "accuracy"]].mean()
+            means = means.sort_values("dollars")
+            style = "--" if router in ("random", "oracle") else "-"
+            axes.plot(
+                means["dollars"] * 1e6,
+                means["accuracy"],
+                style,
+                color=figures.colour(NAMES[router]),
+                label=NAMES[router],
+            )
+        constants = part[part["router"].str.startswith(replay.ALWAYS)].groupby("router")[["dollars", "accuracy"]].mean()
+        axes.plot(constants["dollars"] * 1e6, constants["accuracy"], "s", color="black", markersize=5)
+        axes.set_title(ABOUT.get(name, name))
+        axes.set_xlabel("$ per million queries")
+    sheet.axes[0].set_ylabel("accuracy")
+    sheet.axes[-1].legend(fontsize=8, frameon=False, loc="lower right")
+    return sheet
+
+
+def claim(summaries: Mapping[str, Mapping[str, Mapping[str, Interval]]]) -> str:
+    """What the budget-conditioned router gains over the best blind mixture, as a sentence."""
+    told = []
+    for name, rows in summaries.items():
+        gap = rows["corl"]["gap"]
+        word = "not told apart from" if not gap.excludes(0) else "above" if gap.value > 0 else "below"
+        told.append(f"{ABOUT.get(name, name)}: {word} the best blind mixture ({gap.value:+.3f} AIQ)")
+    return f"A router under CoRL's reward. {'; '.join(told)}"
+
+
+def alt(summaries: Mapping[str, Mapping[str, Mapping[str, Interval]]]) -> str:
+    """The figure in words."""
+    told = [
+        f"{ABOUT.get(name, name)}: " + ", ".join(f"{NAMES.get(r, r)} {row['aiq'].value:.3f}" for r, row in rows.items())
+        for name, rows in summaries.items()
+    ]
+    return "Cost against accuracy of routers on recorded outcomes; area under the hull (AIQ). " + "; ".join(told) + "."
+
+
+def table(rows: Mapping[str, Mapping[str, Interval]]) -> pd.DataFrame:
+    """AIQ, its gap to the best blind mixture, and for two models APGR and CPT, by router."""
+    shown = {NAMES.get(r, r): {k: v for k, v in row.items() if k in KEPT} for r, row in rows.items()}
+    return interval_table(shown, digits=3).rename_axis("router")
+
+
+def refused(curves: pd.DataFrame, names: Mapping[str, object]) -> pd.DataFrame:
+    """Metrics that could not be read off, each with its reason."""
+    rows = [
+        [ABOUT.get(name, name), NAMES.get(router, router), key, why]
+        for name in names
+        for router, reasons in replay.refusals(curves[curves["table"] == name]).items()
+        for key, why in reasons.items()
+    ]
+    return pd.DataFrame(rows, columns=["table", "router", "metric", "why it is left out"])
+
+
+def metrics(summaries: Mapping[str, Mapping[str, Mapping[str, Interval]]]) -> dict[str, Interval]:
+    """Keys `replay.TABLE.ROUTER.METRIC`."""
+    return {
+        f"replay.{name}.{router}.{key}": value
+        for name, rows in summaries.items()
+        for router, row in rows.items()
+        for key, value in row.items()
+        if key in KEPT
+    }

@@ -1,0 +1,200 @@
+"""Train a controller of one's own: `python -m lib.routing MODEL --data FILE --out FOLDER`.
+
+MODEL is a folder with any causal language model of Hugging Face that follows instructions; the experts are those of
+`routing.experts` in params.yaml, usually endpoints. Settings are those of params.yaml at `paper` (CoRL, appendix A)
+unless --profile or --set say otherwise. With --out of an earlier run it goes on from the last checkpoint. On several
+GPUs: `accelerate launch -m lib.routing ...`; every process then writes its share of the episodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import pandas as pd
+from ruamel.yaml import YAML
+
+from lib import params, seeds, store, tasks
+from lib.llm.client import Client
+from lib.llm.errors import ConfigurationError
+from lib.llm.opening import export, opened
+from lib.params import ParamsError, RoutingSettings
+from lib.routing import protocol
+from lib.routing.experts import Pool
+from lib.routing.learn import Learner
+from lib.routing.rollouts import Task, roll
+from lib.routing.study import CASSETTES, NAME, episode_rows, samples
+from lib.routing.voices import Hub
+from lib.tasks import Item, TaskError
+
+BUDGETS = {"low": 0.001, "medium": 0.006, "high": 1000.0}  # dollars per question (CoRL, appendix A)
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.routing", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", help="folder of a Hugging Face causal language model with its tokenizer")
+    parser.add_argument("--data", required=True, help=".jsonl, .csv or .parquet with columns prompt and reference")
+    parser.add_argument("--out", required=True, help="where the controller, its rollouts and checkpoints go")
+    parser.add_argument("--budget", action="append", default=[], metavar="WORD=DOLLARS", dest="budgets",
+                        help="what low, medium or high is worth per question; default: as in the paper")  # fmt: skip
+    parser.add_argument("--style", choices=("soft", "hard"), default="soft", help="of the prompt; default: %(default)s")
+    parser.add_argument("--profile", choices=params.PROFILES, default="paper", help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes",
+                        help="change a setting of routing, such as learn.kl=0.01; may be repeated")  # fmt: skip
+    return parser.parse_args(given)
+
+
+def questions(path: str | Path) -> list[Item]:
+    """Rows of a file as items. Raises TaskError for a file that is none, and for one without the columns."""
+    path = Path(path)
+    readers = {".jsonl": lambda p: pd.read_json(p, lines=True), ".csv": pd.read_csv, ".parquet": pd.read_parquet}
+    if path.suffix not in readers or not path.is_file():
+        raise TaskError(f"--data {path}: a file that ends in .jsonl, .csv or .parquet is needed")
+    try:
+        table = readers[path.suffix](path)
+    except (ValueError, OSError) as error:
+        raise TaskError(f"--data {path} cannot be read ({error})") from error
+    missing = [name for name in ("prompt", "reference") if name not in table]
+    if missing or table.empty:
+        raise TaskError(f"--data {path}: columns prompt and reference are needed, there are {list(table)}")
+    told = table[["prompt", "reference"]].astype(str).itertuples(index=False)
+    return [Item(row.prompt, row.reference, "", "data", 1, row.prompt) for row in told]
+
+
+def exact(item: Item, reply: str) -> float:
+    """r_p: 1 where the answer in its tags is the reference, white space aside."""
+    given = tasks.answered(reply)
+    return float(given is not None and " ".join(given.split()) == " ".join(item.answer.split()))
+
+
+def changed(settings: RoutingSettings, changes: list[str]) -> RoutingSettings:
+    """The settings with `key.key=value` changes. Raises ParamsError for a key or value that there is not."""
+    content = settings.model_dump()
+    for change in changes:
+        key, sign, value = change.partition("=")
+        *rooms, last = key.split(".")
+        place = content
+        for room in rooms:
+            place = place.get(room) if isinstance(place, dict) else None
+        if not sign or not isinstance(place, dict) or last not in place:
+            raise ParamsError(f"--set {change}: write KEY=VALUE with a key of `routing` in params.yaml")
+        place[last] = YAML(typ="safe", pure=True).load(value)
+    return params.validate(content, RoutingSettings, "with --set")
+
+
+def budgets(given: list[str]) -> dict[str, float]:
+    """What each word is worth. Raises ParamsError for another word or no number."""
+    out = dict(BUDGETS)
+    for one in given:
+        word, _, dollars = one.partition("=")
+        try:
+            out[word] = float(dollars) if word in out else float("nan")
+        except ValueError:
+            out[word] = float("nan")
+        if not out[word] >= 0:
+            raise ParamsError(f"--budget {one}: write low, medium or high, =, and dollars per question")
+    return out
+
+
+def train(options: argparse.Namespace) -> pd.DataFrame:
+    """Train, save, and return the rollouts of this process."""
+    from accelerate import Accelerator
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    if not (Path(options.model) / "config.json").is_file():
+        raise TaskError(f"{options.model} holds no model: there is no config.json in it")
+    everything, worth, items = params.load(options.profile), budgets(options.budgets), questions(options.data)
+    settings = changed(everything.routing, options.changes)
+    accelerator = Accelerator()
+    share, rest = divmod(settings.batch, accelerator.num_processes)
+    if rest:
+        raise ParamsError(f"{settings.batch} episodes cannot be shared by {accelerator.num_processes}; --set batch=...")
+    tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
+    model = AutoModelForCausalLM.from_pretrained(options.model, local_files_only=True, use_safetensors=True)
+    prices = {word: everything.llm.models[name].price_out or 0.0 for word, name in settings.experts.items()}
+    voice = Hub(model, tokenizer, settings.turn_tokens, settings.response_tokens, protocol.explained(prices))
+    total, rank, out = settings.updates["soft"], accelerator.process_index, Path(options.out)
+    learner = Learner(model, settings.learn, tokenizer.pad_token_id, total, options.seed, accelerator)
+    checkpoint, tables = out / "checkpoint.safetensors", []
+    if checkpoint.exists() and accelerator.num_processes == 1:
+        learner.restore(checkpoint)
+        tables.append(store.read_parquet(out / "rollouts.parquet"))
+
+    def save() -> None:
+        if rank == 0:
+            store.write_parquet(out / "rollouts.parquet", pd.concat(tables, ignore_index=True))
+            model.save_pretrained(out / "controller")
+            tokenizer.save_pretrained(out / "controller")
+            learner.save(checkpoint)
+
+    try:
+        with Pool(_client(everything, out), settings.experts, settings.expert_temperature, rules="") as pool:
+            while learner.step < total:
+                key = (options.seed * 10**6 + learner.step) * 1_000 + rank
+                rng = seeds.rng("routing", "own data", seed=key)
+                words = [protocol.WORDS[i] for i in rng.integers(3, size=share)]
+                chosen = [items[i] for i in rng.integers(len(items), size=share)]
+                asked = [Task(i, options.style, w, worth[w]) for i, w in zip(chosen, words, strict=True)]
+                episodes = roll(voice, pool, asked, settings.rounds, key, settings.temperature, exact)
+                tables.append(episode_rows(episodes).assign(update=learner.step))
+                learner.update(samples(episodes))
+                if rank == 0:
+                    print(f"update {learner.step}/{total}: {told(tables[-1])}", flush=True)
+                if learner.step % settings.save_every == 0:
+                    save()
+    finally:
+        export(everything.llm, NAME, CASSETTES)
+    save()
+    return pd.concat(tables, ignore_index=True)
+
+
+def _client(everything: params.Params, out: Path):
+    """The client with lab models where experts are lab models: they need `make repro` first."""
+
+    def client() -> Client:
+        names = everything.routing.experts.values()
+        llm, transports = everything.llm, {}
+        if any(llm.models[name].backend == "lab" for name in names):
+            from lib.models.transport import lab
+
+            llm, transports = lab(llm)
+        made = opened(llm, NAME, out, CASSETTES)
+        made.transports |= transports
+        return made
+
+    return client
+
+
+def told(rows: pd.DataFrame) -> str:
+    """One update in a line."""
+    means = rows[["reward", "right", "within", "calls", "malformed"]].mean()
+    return ", ".join(f"{name} {value:.2f}" for name, value in means.items()) + f", ${rows['dollars'].mean():.2g}"
+
+
+def main(given: list[str] | None = None) -> int:
+    """Run; mistakes in the input end in one line and the code 2."""
+    options = arguments(given)
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    try:
+        rollouts = train(options)
+    except (TaskError, ParamsError, ConfigurationError, OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"stopped; run the same command to go on from the last checkpoint in {options.out}", file=sys.stderr)
+        return 130
+    if int(os.environ.get("RANK", "0")) == 0:
+        by_word = rollouts.groupby("label")[["reward", "right", "within", "calls", "dollars"]].mean()
+        print(by_word.round(4).to_string())
+        print(f"controller: {Path(options.out) / 'controller'}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,228 @@
+"""What the tests of routing share: controllers that follow a script, experts without a model, a policy that has half
+learned the protocol, endpoints in a thread of their own, and settings that train in a second."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from lib import params, tasks
+from lib.llm.client import Client
+from lib.llm.transport import InProcess
+from lib.models import tokenizer as lab
+from lib.models.corpus import tensors
+from lib.models.dialogue import conversation
+from lib.params import LearnSettings, RoutingSettings
+from lib.routing import protocol, warm
+from lib.routing.experts import Heard, Pool, Query
+from lib.routing.learn import Learner, Sample
+from lib.routing.rollouts import Task
+from lib.tasks import Item
+from tests.llm import server
+from tests.models import tiny
+
+EXPERTS = ("lab-nano", "lab-mini", "lab-large")
+SMOKE: RoutingSettings = params.load("smoke").routing
+PRICES = {"lab-nano": 1e-5, "lab-mini": 4e-5, "lab-large": 2e-4}
+
+
+def learn(**changes: Any) -> LearnSettings:
+    """The trainer's settings at smoke, one pass over everything at once unless told otherwise."""
+    plain = {"epochs": 1, "minibatch": 64, "warmup": 1, "schedule": "constant", "whiten": False}
+    return params.validate(SMOKE.learn.model_dump() | plain | changes, LearnSettings, "a test")
+
+
+def call(expert: str, query: str = "1 + 1 = ?") -> str:
+    """A whole turn that calls."""
+    return f"{protocol.thought('low', 1)} {protocol.call(expert, query)}"
+
+
+def answer(digit: Any) -> str:
+    """A whole turn that answers."""
+    return f"{protocol.thought('low', 0)} {tasks.reply(str(digit))}"
+
+
+def items(n: int, difficulty: Any = (1, 2, 3), split: str = "test", seed: int = 0) -> list[Item]:
+    return tasks.draw("chain", split, n, difficulty, seed=seed)
+
+
+def task(item: Item, budget: float = 1.0, label: str = "low", style: str = "soft") -> Task:
+    return Task(item, style, label, budget)
+
+
+class Scripted:
+    """A controller's voice that says its turns one after another; or what a function of the question and of the
+    number of the turn says. What it was shown is kept."""
+
+    def __init__(self, *turns: str, say: Callable[[str, int], str] | None = None, window: int = 400, response: int = 8):
+        self.say = say or (lambda question, turn: turns[min(turn, len(turns) - 1)])
+        self.window, self.response, self.limit = window, response, 40
+        self.asked: list[tuple[list[int], str]] = []
+        self.shown: list[list[list[int]]] = []
+        self.keys: list[list[int]] = []
+
+    def fits(self, ids: Sequence[int]) -> bool:
+        return len(ids) + self.limit <= self.window
+
+    def prompt(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        self.asked.append((conversation(messages), messages[-1]["content"]))
+        return self.asked[-1][0]
+
+    def encode(self, text: str) -> list[int]:
+        return lab.encode(text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return lab.decode(ids)
+
+    def write(self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float) -> list[list[int]]:
+        self.shown.append([list(ids) for ids in contexts])
+        self.keys.append(list(keys))
+        return [lab.encode(self.say(*self._place(ids))) for ids in contexts]
+
+    def _place(self, ids: Sequence[int]) -> tuple[str, int]:
+        """The question of a context, and how many responses it has heard."""
+        told = {text for prompt, text in self.asked if list(ids[: len(prompt)]) == prompt}
+        return told.pop(), lab.decode(ids).count(protocol.RESPONSE[1])
+
+
+class Choir:
+    """Experts without a model: what they say is a function of the query. What they were asked is kept."""
+
+    def __init__(self, reply: Callable[[Query], Heard] | str = "<answer> 4 </answer>") -> None:
+        self.experts = EXPERTS
+        self.reply = reply if callable(reply) else lambda query: Heard(reply, PRICES[query.expert], 9, 3)
+        self.asked: list[list[Query]] = []
+
+    def ask(self, queries: Sequence[Query]) -> list[Heard]:
+        self.asked.append(list(queries))
+        return [self.reply(query) for query in queries]
+
+    @property
+    def all(self) -> list[Query]:
+        return [query for some in self.asked for query in some]
+
+
+def worked(query: Query) -> Heard:
+    """An expert that can do any chain."""
+    chain = query.text.removesuffix(" = ?").split()
+    return Heard(tasks.reply(warm.result(chain)), PRICES[query.expert])
+
+
+# Endpoints ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def serving(*answers) -> Iterator[server.Server]:
+    """A server on loopback, in a thread with its own event loop: the pool blocks the thread that asks it."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    made = server.Server(*answers)
+    asyncio.run_coroutine_threadsafe(made.__aenter__(), loop).result()
+    try:
+        yield made
+    finally:
+        asyncio.run_coroutine_threadsafe(made.__aexit__(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def endpoint(url: str, **changes: Any) -> Pool:
+    """A pool of one word, `lab-nano`, which is the model at a URL; it asks once."""
+    settings = server.settings(url, **{"retries": 0} | changes)
+    return Pool(lambda: Client(settings), {"lab-nano": "mine"}, 0.5)
+
+
+def inside(answers: Callable[[dict[str, Any]], Any], backend: str = "scripted") -> Pool:
+    """A pool of two words whose models are functions in this process."""
+    price = {"price_in": 1.0, "price_out": 100.0}
+    models = {name: {"backend": backend, "model": name, **price, "kwh_per_token": 0.0, "temperature": 0.9,
+                     "max_tokens": 50, "timeout": 5.0, "retries": 0, "concurrency": 8}
+              for name in ("small", "big")}  # fmt: skip
+    settings = server.settings(models=models)
+    names = {"lab-nano": "small", "lab-mini": "big"}
+    return Pool(lambda: Client(settings, {backend: InProcess(answers)}), names, 0.5)
+
+
+# A policy -----------------------------------------------------------------------------------------
+
+
+@cache
+def schooled() -> LlamaForCausalLM:
+    """A second of lessons in the protocol: it calls, answers, and breaks the form now and then. Do not change it."""
+    model = tiny.model(0, spread=3.0, hidden=16, layers=2, intermediate=32)
+    traces = warm.corpus(items(400, split="train"), EXPERTS, 4, 0)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-2)
+    for step in range(60):
+        ids, targets = tensors([traces[(step * 16 + i) % len(traces)] for i in range(16)])
+        hidden, wanted = model.model(input_ids=ids).last_hidden_state[:, :-1], targets[:, 1:]
+        own = wanted >= 0
+        torch.nn.functional.cross_entropy(model.lm_head(hidden[own]), wanted[own]).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    return model.eval()
+
+
+def toy(seed: int = 0, words: int = 12, hidden: int = 16, layers: int = 1) -> LlamaForCausalLM:
+    """A model of a dozen words; token 0 is padding."""
+    config = LlamaConfig(
+        vocab_size=words, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=2,
+        intermediate_size=hidden, max_position_embeddings=64, tie_word_embeddings=True,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(config).eval()
+        with torch.no_grad():
+            for weight in model.parameters():
+                if weight.ndim == 2:
+                    weight.mul_(10)
+    return model
+
+
+def drift(model: torch.nn.Module, by: float, seed: int = 0) -> None:
+    """Move all weights a little at random."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(by * torch.randn(weight.shape, generator=generator))
+
+
+def learner(
+    seed: int = 0,
+    accelerator=None,
+    policy: LlamaForCausalLM | None = None,
+    total: int = 100,
+    pad: int = 0,
+    **changes: Any,
+) -> Learner:
+    return Learner(policy or toy(), learn(**changes), pad, total, seed, accelerator)
+
+
+def samples(n: int = 6, seed: int = 0, words: int = 12, groups: int = 2) -> list[Sample]:
+    """Episodes of random tokens: a prompt, then stretches of the controller's and of others, of all lengths."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(low: int, high: int) -> int:
+        return int(torch.randint(low, high, (), generator=generator))
+
+    out = []
+    for i in range(n):
+        mask = [False] * draw(2, 6) + [True] * draw(1, 4)
+        for _ in range(draw(0, 3)):
+            mask += [False] * draw(1, 5) + [True] * draw(1, 4)
+        mask += [False] * draw(0, 3)  # a response that nobody read
+        out.append(Sample([draw(1, words) for _ in mask], mask, float(draw(0, 2)), i % groups))
+    return out
+
+
+def weights(module: torch.nn.Module) -> torch.Tensor:
+    """All weights in a row."""
+    return torch.cat([weight.detach().flatten() for weight in module.parameters()])

@@ -1,0 +1,217 @@
+"""The pool: many queries at once in order, and whatever goes wrong with an expert is an outcome that is paid for."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from lib.llm.client import Client
+from lib.llm.errors import ConfigurationError
+from lib.llm.transport import completion
+from lib.routing import experts, protocol
+from lib.routing.experts import Heard, Pool, Query
+from tests.llm.server import PRICE_IN, PRICE_OUT, Answer, certificate, key
+from tests.llm.server import completion as served
+from tests.routing.small import endpoint, inside, serving
+
+__all__ = ["certificate", "key"]
+
+BILL = 10 * PRICE_IN + 5 * PRICE_OUT  # of what the server says: 10 tokens in, 5 out
+ASKED = [Query("lab-nano", "1 + 1 = ?")]
+
+
+def asked(*answers, **changes) -> Heard:
+    """What one question to an endpoint with these answers brings."""
+    with serving(*answers) as server, endpoint(server.url, **changes) as pool:
+        (heard,) = pool.ask(ASKED)
+    return heard
+
+
+def echo(body):
+    """A model in this process that says its name, the query, seed and temperature; a big one thinks for a while."""
+
+    async def said():
+        await asyncio.sleep(0.05 if body["model"] == "big" else 0.0)
+        text = f"{body['model']} {body['messages'][-1]['content']} {body['seed']} {body['temperature']}"
+        return completion(body["model"], text, 2, 3)
+
+    return said()
+
+
+# Good replies -------------------------------------------------------------------------------------
+
+
+def test_queries_are_answered_in_order_whoever_is_the_first_to_reply():
+    queries = [Query(("lab-mini", "lab-nano")[i % 2], f"question {i}", 7 + i) for i in range(12)]
+    with inside(echo) as pool:
+        heard = pool.ask(queries)
+    names = [("big", "small")[i % 2] for i in range(12)]
+    assert [h.text for h in heard] == [f"{name} question {i} {7 + i} 0.5" for i, name in enumerate(names)]
+    assert {(h.tokens_in, h.tokens_out, h.dollars, h.failure) for h in heard} == {(2, 3, 302.0, "")}
+
+
+def test_queries_are_asked_side_by_side():
+    """Eight may be under way, so eight of 50 ms take less than two one after another."""
+    with inside(echo) as pool:
+        pool.ask(ASKED)  # opens the client
+        began = time.perf_counter()
+        pool.ask([Query("lab-mini", str(i)) for i in range(8)])
+        assert time.perf_counter() - began < 0.2
+
+
+def test_the_pool_may_be_asked_again_and_again_and_books_everything():
+    with inside(echo) as pool:
+        assert pool.ask([]) == [] and pool.experts == ("lab-nano", "lab-mini")
+        for i in range(3):
+            assert pool.ask([Query("lab-mini", str(i))])[0].text.startswith(f"big {i}")
+        assert [(e.who, e.calls) for e in pool.client.ledger.entries] == [("lab-mini", 1)] * 3
+
+
+def test_the_pool_works_inside_a_running_event_loop():
+    async def notebook():
+        with inside(echo) as pool:
+            return pool.ask(ASKED)[0].text, pool.ask(ASKED)[0].text
+
+    assert asyncio.run(notebook()) == ("small 1 + 1 = ? 0 0.5", "small 1 + 1 = ? 0 0.5")
+
+
+@pytest.mark.parametrize(("backend", "told"), [("scripted", ["system", "user"]), ("lab", ["user"])])
+def test_only_experts_that_are_no_lab_models_are_told_the_rules(backend, told):
+    bodies = []
+
+    def remember(body):
+        bodies.append(body)
+        return completion("x", "4", 1, 1)
+
+    with inside(remember, backend) as pool:
+        pool.ask(ASKED)
+    assert [message["role"] for message in bodies[0]["messages"]] == told
+    assert bodies[0]["messages"][-1]["content"] == "1 + 1 = ?"
+    assert backend == "lab" or bodies[0]["messages"][0]["content"] == experts.RULES
+
+
+def test_endpoints_are_told_the_rules():
+    with serving(Answer()) as server, endpoint(server.url) as pool:
+        pool.ask([Query("lab-nano", "1 + 1 = ?", 2**62)])
+        (asked,) = server.asked
+    assert [message["role"] for message in asked.body["messages"]] == ["system", "user"]
+    assert asked.body["seed"] == 2**62 and asked.body["temperature"] == 0.5
+
+
+# Trouble ------------------------------------------------------------------------------------------
+
+
+def test_an_expert_that_hangs_is_given_up_in_time():
+    began = time.perf_counter()
+    heard = asked(Answer(delay=60.0), timeout=0.2)
+    assert heard == Heard("", 0.0, 0, 0, "timeout") and time.perf_counter() - began < 3
+    assert protocol.heard(heard.text) == "error"
+
+
+def test_one_that_hangs_does_not_keep_the_others_from_being_heard():
+    def answers(asked):
+        return Answer(delay=60.0) if asked.body["messages"][-1]["content"] == "slow" else Answer()
+
+    with serving(answers) as server, endpoint(server.url, timeout=0.4) as pool:
+        heard = pool.ask([Query("lab-nano", text) for text in ("quick", "slow", "quick")])
+    assert [h.failure for h in heard] == ["", "timeout", ""] and heard[0].text == heard[2].text == "SO-d2"
+
+
+@pytest.mark.parametrize(
+    ("answer", "failure"),
+    [
+        (Answer("what?", 500), "server_error"),
+        (Answer("slow down", 429), "rate_limit"),
+        (Answer("no", 400), "bad_request"),
+        (Answer("<html>sorry</html>"), "not_json"),
+        (Answer(b""), "empty_body"),
+        (Answer({"choices": []}), "no_choices"),
+        (Answer({"error": {"message": "overloaded"}}), "error_in_reply"),
+        (Answer(status=0), "connection"),
+        (Answer(cut=20), "connection"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_expert_in_trouble_is_an_outcome_that_costs_nothing(answer, failure):
+    assert asked(answer) == Heard("", 0.0, 0, 0, failure)
+
+
+def test_a_reply_that_was_cut_off_is_used_and_paid():
+    heard = asked(Answer(served("<think> 1 + 1 = 2 </think> 2", finish_reason="length")))
+    assert heard == Heard("<think> 1 + 1 = 2 </think> 2", pytest.approx(BILL), 10, 5, "truncated")
+    assert protocol.heard(heard.text) == "2"
+
+
+def test_a_reply_without_a_word_is_paid():
+    assert asked(Answer(served(None))) == Heard("", pytest.approx(BILL), 10, 5, "null_content")
+
+
+# What no other try would mend -----------------------------------------------------------------------
+
+
+def left() -> set[str]:
+    return {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"), [(Answer("who are you", 401), "check the key"), (Answer("lost", 404), "check base_url")]
+)
+def test_a_mistake_in_the_configuration_ends_the_work_and_leaves_nothing_behind(answer, says, caplog):
+    before = left()
+    with serving(answer) as server:
+        inner = left()
+        with pytest.raises(ConfigurationError, match=says), endpoint(server.url) as pool:
+            pool.ask([Query("lab-nano", str(i)) for i in range(4)])
+        assert left() == inner
+    assert left() == before and not caplog.records  # asyncio would complain of tasks that nobody waited for
+
+
+def test_a_mistake_with_one_expert_leaves_nothing_of_the_others_under_way():
+    """Another expert's slow call does not outlive the pool, nor does it hold up its end."""
+    slow = Answer(delay=60.0)
+
+    def answers(asked):
+        return Answer("who are you", 401) if asked.body["messages"][-1]["content"] == "broken" else slow
+
+    with serving(answers) as server:
+        began, pool = time.perf_counter(), endpoint(server.url, timeout=30.0)
+        with pytest.raises(ConfigurationError), pool:
+            pool.ask([Query("lab-nano", "slow"), Query("lab-nano", "broken")])
+        assert time.perf_counter() - began < 5
+
+
+def test_a_missing_key_is_a_mistake_in_the_configuration(monkeypatch):
+    monkeypatch.delenv("BENCH_TEST_KEY")
+    with pytest.raises(ConfigurationError, match="BENCH_TEST_KEY"), endpoint("http://127.0.0.1:9/v1") as pool:
+        pool.ask(ASKED)
+
+
+def test_a_client_that_cannot_be_opened_leaves_nothing_behind():
+    before = left()
+
+    def client() -> Client:
+        raise OSError("no cassette")
+
+    with pytest.raises(OSError, match="no cassette"):
+        Pool(client, {"lab-nano": "mine"}, 0.5)
+    assert left() == before
+
+
+def test_a_pool_goes_on_after_a_mistake_of_one_question():
+    """It is the caller's choice to end."""
+
+    def answers(asked):
+        return Answer("lost", 404) if asked.body["messages"][-1]["content"] == "broken" else Answer()
+
+    with serving(answers) as server, endpoint(server.url) as pool:
+        with pytest.raises(ConfigurationError):
+            pool.ask([Query("lab-nano", "broken")])
+        assert pool.ask(ASKED)[0].text == "SO-d2"
+
+
+def test_prices_are_those_of_the_model_that_was_asked():
+    """A cheap and a dear one, asked alike: what is charged is tokens times price."""
+    with inside(lambda body: completion("x", "4", 3 if body["model"] == "big" else 1, 2)) as pool:
+        heard = pool.ask([Query("lab-nano", "q"), Query("lab-mini", "q")])
+    assert [h.dollars for h in heard] == [201.0, 203.0]

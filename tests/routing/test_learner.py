@@ -1,0 +1,371 @@
+"""The trainer: others' tokens teach nothing, the first pass is exact, and going on equals never having stopped."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+
+from lib import store
+from lib.models.dialogue import token
+from lib.models.forward import Forward
+from lib.models.generation import Prompt, generate
+from lib.models.tokenizer import EOS, PAD
+from lib.params import Params
+from lib.params import load as load_params
+from lib.routing.learn import Learner, Sample, batch
+from tests.models import tiny
+from tests.routing import small
+from tests.routing.small import learner, samples, weights
+
+KINDS = [("gae", "shared"), ("gae", "apart"), ("group", "shared")]
+kinds = pytest.mark.parametrize(("advantages", "value"), KINDS, ids=["gae", "gae apart", "group"])
+SETTINGS: Params = load_params("smoke")
+
+
+def heads(made: Learner) -> torch.Tensor:
+    """The weights of V, where there is one."""
+    return torch.empty(0) if made.critic is None else weights(made.critic)
+
+
+def loss_of(made: Learner, part) -> torch.Tensor:
+    """The loss of a minibatch, not descended."""
+    kept = []
+    step, made._step = made._step, kept.append
+    try:
+        made._descend(part)
+    finally:
+        made._step = step
+    return kept[0]
+
+
+def filled(made: Learner, told) -> list:
+    parts = made._parts(told, 0)
+    for part in parts:
+        made._fill(part)
+    made._advantages(parts)
+    return parts
+
+
+# What is not ours ---------------------------------------------------------------------------------
+
+
+@kinds
+@pytest.mark.parametrize("average", ["sequence", "token"])
+def test_positions_before_tokens_of_others_get_exactly_no_gradient(advantages, value, average):
+    """Not in the states that predict them, hence not in any logit or V; prompt and padding included."""
+    made = learner(advantages=advantages, value=value, average=average, kl=0.3)
+    small.drift(made.reference, 0.1)
+    if made.critic is not None:
+        small.drift(made.critic.head, 0.5)
+    (part,) = filled(made, samples())
+    small.drift(made.policy, 0.02)
+    states = []
+
+    def keep(module, arguments, output):
+        output.last_hidden_state.retain_grad()
+        states.append(output.last_hidden_state)
+
+    for trunk in (made.policy.base_model, made.critic.trunk if value == "apart" and made.critic else None):
+        if trunk is not None:
+            trunk.register_forward_hook(keep)
+    loss_of(made, part).backward()
+    assert len(states) == (2 if value == "apart" else 1)
+    for state in states:
+        told = state.grad[:, :-1].abs().sum(-1)
+        assert (told[~part.mask] == 0).all() and (state.grad[:, -1] == 0).all()
+        assert (told[part.mask] > 0).float().mean() > 0.9  # but for what clipping stops
+
+
+@kinds
+def test_what_the_policy_would_have_said_in_place_of_others_changes_nothing(advantages, value):
+    """States before tokens of others are replaced by noise: in the policy, in its reference and in V."""
+    told = samples()
+    results = []
+    for noise in (False, True):
+        made = learner(advantages=advantages, value=value, kl=0.3, epochs=2, whiten=True)
+
+        def blur(module, arguments, output):
+            (part,) = made._parts(told, 0)  # noqa: B023
+            state = output.last_hidden_state.clone()
+            state[:, :-1][~part.mask] = 7.0
+            state[:, -1] = -7.0
+            output.last_hidden_state = state
+            return output
+
+        trunks = [made.policy.base_model, made.reference.base_model]
+        if made.critic is not None and made.critic.trunk is not None:
+            trunks.append(made.critic.trunk)
+        for trunk in trunks if noise else ():
+            trunk.register_forward_hook(blur)
+        results.append((made.update(told), weights(made.policy), heads(made)))
+    (one, policy, head), (other, policy2, head2) = results
+    assert one == other and torch.equal(policy, policy2) and torch.equal(head, head2)
+    assert not torch.equal(policy, weights(small.toy()))
+
+
+def test_what_others_said_is_read_all_the_same():
+    """Or the controller could not use it: another response is another log-probability of what follows."""
+    sample = Sample([1, 2, 3, 4, 5], [False, True, False, False, True], 1.0)
+    other = Sample([1, 2, 3, 9, 5], sample.mask, 1.0)
+    made = learner()
+    one, two = (made._read(made.policy, batch([s], 0))[0][0] for s in (sample, other))
+    assert one[0] == two[0] != 0 and one[3] != two[3] and not one[1:3].any()
+
+
+def test_a_sample_without_a_prompt_or_without_own_tokens_is_refused():
+    good = Sample([1, 2], [False, True], 1.0)
+    for bad in (
+        Sample([1, 2, 3], [False, False, False], 1.0),
+        Sample([1, 2], [True, True], 1.0),  # no prompt
+        Sample([1, 2, 3], [False, True], 1.0),
+        Sample([1, 2], [False, True, True], 1.0),
+        Sample([], [], 1.0),
+    ):
+        with pytest.raises(ValueError, match="tokens of the controller"):
+            batch([good, bad], 0)
+    assert batch([good], 0).mask.tolist() == [[True]]
+
+
+def test_a_batch_is_padded_on_the_right_and_knows_whose_the_next_token_is():
+    made = batch([Sample([1, 2, 3], [False, True, False], 0.5, 7), Sample([4, 5], [False, True], 1.0, 3)], 0)
+    assert made.ids.tolist() == [[1, 2, 3], [4, 5, 0]] and made.seen.tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert made.mask.tolist() == [[True, False], [True, False]]
+    assert made.rewards.tolist() == [0.5, 1.0] and made.groups == [7, 3]
+
+
+# The first pass -----------------------------------------------------------------------------------
+
+
+@kinds
+@pytest.mark.parametrize("minibatch", [64, 4], ids=["one minibatch", "several"])
+def test_the_ratio_of_the_first_pass_is_exactly_one(advantages, value, minibatch):
+    """In every update and in every minibatch of it."""
+    made = learner(advantages=advantages, value=value, minibatch=minibatch, epochs=2)
+    for seed in range(3):
+        told = samples(10, seed)
+        parts = filled(made, told)
+        assert len(parts) == (1 if minibatch == 64 else 3)
+        for part in parts:
+            assert torch.equal(made._read(made.policy, part)[0], part.old)
+        assert made.update(told)["ratio"] == 0.0
+    with torch.no_grad():
+        assert not torch.equal(made._read(made.policy, parts[0])[0], parts[0].old)  # and then it moves
+
+
+def test_at_the_start_there_is_no_distance_to_the_start():
+    made = learner(kl=0.5)
+    assert made.update(samples())["kl"] == 0.0 and made.update(samples())["kl"] > 0
+
+
+def test_padding_and_neighbours_do_not_change_what_is_read():
+    made, told = learner(), samples(6)
+    (part,) = made._parts(told, 0)
+    together = made._read(made.policy, part)[0]
+    for sample, row in zip(sorted(told, key=lambda s: len(s.ids)), together, strict=True):
+        alone = made._read(made.policy, batch([sample], 0))[0][0]
+        torch.testing.assert_close(row[: len(alone)], alone, atol=1e-5, rtol=0)
+        assert not row[len(alone) :].any()
+
+
+def test_the_engine_and_the_trainer_agree_on_what_was_said():
+    """With a model of the size that lesson 05 trains; the engine has a forward pass of its own."""
+    shape = SETTINGS.lab.models[SETTINGS.routing.base]
+    size = {name: getattr(shape, name) for name in ("hidden", "layers", "heads", "intermediate", "window")}
+    policy = tiny.model(0, spread=6.0, **size)
+    prompts = tiny.prompts(12, longest=80)
+    written = generate(Forward(policy), [Prompt(p, 24, 1.0, i) for i, p in enumerate(prompts)], token(EOS))
+    told = [
+        Sample([*p, *g.ids], [False] * len(p) + [True] * len(g.ids), 0.0) for p, g in zip(prompts, written, strict=True)
+    ]
+    made = learner(policy=policy, pad=token(PAD))
+    part = batch(told, token(PAD))
+    read = made._read(made.policy, part)[0]
+    for row, own, generation in zip(read, part.mask, written, strict=True):
+        np.testing.assert_allclose(row[own].detach(), generation.logprobs, atol=1e-4)
+    assert 0.5 < -float(read[part.mask].detach().mean()) < 8  # it has opinions and doubts
+
+
+# It learns ----------------------------------------------------------------------------------------
+
+
+def played(made: Learner, n: int, seed: int) -> list[Sample]:
+    """Episodes `prompt, own, other's, own, other's`: paid if the first own token is 5. The policy says 5 or 6."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.ones(n, 1, dtype=torch.long)
+    with torch.no_grad():
+        for _ in range(2):
+            odds = made.policy(ids).logits[:, -1, 5:7].softmax(-1)
+            own = 5 + torch.multinomial(odds, 1, generator=generator)
+            other = torch.randint(7, 9, (n, 1), generator=generator)
+            ids = torch.cat([ids, own, other], 1)
+    mask = [False, True, False, True, False]
+    return [Sample(row.tolist(), mask, float(row[1] == 5), i // 8) for i, row in enumerate(ids)]
+
+
+@kinds
+@pytest.mark.parametrize("average", ["sequence", "token"])
+def test_it_learns_what_is_paid(advantages, value, average):
+    changes = {"learning_rate": 1e-2, "value_learning_rate": 1e-2, "kl": 0.0, "epochs": 2, "minibatch": 16}
+    made = learner(advantages=advantages, value=value, average=average, whiten=advantages == "gae", **changes)
+    paid = []
+    for step in range(20):
+        told = played(made, 32, step)
+        paid.append(np.mean([sample.reward for sample in told]))
+        made.update(told)
+    assert 0.1 < paid[0] < 0.8 and np.mean(paid[-4:]) > 0.95, paid
+
+
+def test_v_learns_what_is_paid_on_average():
+    """Half of the prompts is always paid, the other half never; whatever the controller says."""
+    made = learner(value="apart", value_learning_rate=1e-2, learning_rate=1e-9)
+    errors = []
+    for _ in range(40):
+        told = [Sample([1 + i % 2, 5, 7, 6], [False, True, False, True], float(i % 2), i) for i in range(8)]
+        errors.append(made.update(told)["value_error"])
+    assert errors[0] == 0.25 and errors[-1] < 0.02  # half of the mean of 0 and 1
+
+
+def test_a_distance_that_costs_keeps_the_policy_near_its_start():
+    moved = {}
+    for kl in (0.0, 10.0):
+        made = learner(kl=kl, learning_rate=1e-2)
+        for step in range(8):
+            told = made.update(played(made, 16, step))
+        moved[kl] = told["kl"]
+    assert moved[10.0] < 0.1 * moved[0.0]
+
+
+def rates(made: Learner, steps: int) -> list[float]:
+    """The learning rate of every update, as shares of the full one; the optimiser is asked."""
+    return [made.update(samples(4)) and made.optimiser.param_groups[0]["lr"] / 1e-3 for _ in range(steps)]
+
+
+def test_the_learning_rate_rises_and_then_stays_or_falls_straight_to_the_end():
+    changes = {"learning_rate": 1e-3, "value_learning_rate": 4e-3, "warmup": 4, "total": 8}
+    assert rates(learner(schedule="constant", **changes), 6) == pytest.approx([0.25, 0.5, 0.75, 1, 1, 1])
+    made = learner(schedule="linear", **changes)
+    assert rates(made, 8) == pytest.approx([0.25, 0.5, 0.75, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
+    assert [group["lr"] for group in made.optimiser.param_groups] == pytest.approx([1e-3 / 8, 4e-3 / 8])  # V's too
+
+
+# Again --------------------------------------------------------------------------------------------
+
+
+def state(made: Learner) -> list[torch.Tensor]:
+    return [weights(made.policy), heads(made), weights(made.reference)]
+
+
+def same(one: Learner, other: Learner) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(state(one), state(other), strict=True))
+
+
+def trained(made: Learner, steps) -> list[dict[str, float]]:
+    return [made.update(samples(6, step)) for step in steps]
+
+
+@kinds
+def test_the_same_seed_learns_the_same_and_another_takes_minibatches_in_another_order(advantages, value):
+    one, two, other = (learner(seed, advantages=advantages, value=value, minibatch=3) for seed in (1, 1, 2))
+    logs = [trained(made, range(4)) for made in (one, two, other)]
+    assert logs[0] == logs[1] != logs[2]
+    assert same(one, two) and not same(one, other)
+
+
+@kinds
+def test_going_on_equals_never_having_stopped(advantages, value, tmp_path):
+    """Also where another policy and other steps went before it."""
+    changes = {"advantages": advantages, "value": value, "minibatch": 3, "epochs": 2, "warmup": 5, "kl": 0.3}
+    through, stopped = learner(**changes), learner(**changes)
+    log = trained(through, range(5))
+    assert trained(stopped, range(3)) == log[:3]
+    stopped.save(tmp_path / "point")
+    resumed = learner(policy=small.toy(9), **changes)
+    resumed.restore(tmp_path / "point")
+    assert resumed.step == 3 and same(resumed, stopped)
+    assert trained(resumed, range(3, 5)) == log[3:] and same(resumed, through)
+    busy = learner(**changes)
+    trained(busy, range(7, 9))
+    busy.restore(tmp_path / "point")
+    assert trained(busy, range(3, 5)) == log[3:] and same(busy, through)
+
+
+def test_a_checkpoint_is_safetensors_and_equal_states_are_equal_bytes(tmp_path):
+    for name in "ab":
+        made = learner(minibatch=3)
+        trained(made, range(2))
+        made.save(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    names = set(store.read_tensors(tmp_path / "a"))
+    assert {name.split(".")[0] for name in names} == {"policy", "reference", "critic", "optimiser", "step"}
+
+
+def broken(kind: str, path) -> None:
+    """A checkpoint that something is wrong with."""
+    made = learner()
+    made.update(samples())
+    made.save(path)
+    whole = store.read_tensors(path)
+    if kind == "cut":
+        path.write_bytes(path.read_bytes()[:-100])
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "text":
+        path.write_bytes(b"not a checkpoint")
+    elif kind == "another size":
+        learner(policy=small.toy(hidden=8)).save(path)
+    elif kind == "without V":
+        learner(advantages="group").save(path)
+    else:
+        store.write_tensors(path, {name: array for name, array in whole.items() if not name.startswith(kind)})
+
+
+BROKEN = ["cut", "empty", "text", "another size", "without V", "policy.", "reference.model.norm", "critic.head", "step"]
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_checkpoint_is_a_value_error_that_names_the_file(kind, tmp_path):
+    broken(kind, tmp_path / "point.safetensors")
+    with pytest.raises(ValueError, match="point.safetensors"):
+        learner().restore(tmp_path / "point.safetensors")
+
+
+# FAILS: nobody looks whether the optimiser's part is whole. Without all of it the training goes on with cold moments
+# (another result, and nobody is told); without one tensor the next update is a KeyError deep in torch.
+@pytest.mark.parametrize("kind", ["optimiser.", "optimiser.0.exp_avg_sq"])
+def test_a_checkpoint_without_the_whole_optimiser_is_a_value_error_that_names_the_file(kind, tmp_path):
+    broken(kind, tmp_path / "point.safetensors")
+    with pytest.raises(ValueError, match="point.safetensors"):
+        learner().restore(tmp_path / "point.safetensors")
+
+
+@pytest.fixture
+def accelerator():
+    """One that computes here; its settings are global, so they are forgotten before and after."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield Accelerator(cpu=True)
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@kinds
+def test_accelerate_gives_the_same_result(advantages, value, accelerator, tmp_path):
+    changes = {"advantages": advantages, "value": value, "minibatch": 3, "epochs": 2, "warmup": 3}
+    plain, other = learner(**changes), learner(accelerator=accelerator, **changes)
+    assert trained(plain, range(4)) == trained(other, range(4)) and same(plain, other)
+    other.save(tmp_path / "point")
+    resumed = learner(accelerator=accelerator, **changes)
+    resumed.restore(tmp_path / "point")
+    assert trained(resumed, range(4, 6)) == trained(plain, range(4, 6)) and same(plain, resumed)
+
+
+def test_all_episodes_of_an_update_are_learned_from_once_per_pass():
+    """Minibatches are cut by length; none is lost, none comes twice."""
+    made, seen = learner(minibatch=4, epochs=2), []
+    descend = made._descend
+    made._descend = lambda part: seen.extend(map(tuple, part.ids.tolist())) or descend(part)
+    told = samples(10)
+    made.update(told)
+    stripped = sorted(tuple(itertools.takewhile(bool, ids)) for ids in seen)
+    assert stripped == sorted([tuple(s.ids) for s in told] * 2)

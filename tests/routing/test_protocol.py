@@ -1,0 +1,203 @@
+"""What is a call, what an answer, what neither; what a controller hears; and that the lab has words for all of it."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib import tasks
+from lib.models.tokenizer import TAGS, UNK, encode, tokenizer
+from lib.routing import arms, protocol, warm
+from lib.routing.protocol import Answer, Call, Malformed, digits, heard, instruction, parse
+from tests.routing.small import EXPERTS, items
+
+# Turns --------------------------------------------------------------------------------------------
+
+CALLS = {
+    "<call> lab-mini <t> 3 + 4 = ? </t> </call>": Call("lab-mini", "3 + 4 = ?"),
+    "<think> low 3 </think> <call> lab-nano <t> 3 </t> </call>": Call("lab-nano", "3"),
+    "<call>lab-large<t>3</t></call>": Call("lab-large", "3"),
+    " <call>\nlab-mini\n<t>\n3   +\t4 = ?\n</t>\n</call>\n": Call("lab-mini", "3 + 4 = ?"),
+    "so <call> lab-mini <t> 3 </t> </call>": Call("lab-mini", "3"),
+    "<call> lab-mini <t> 3": None,
+    "<call> lab-mini <t> 3 </t>": None,
+    "<call> lab-mini 3 </call>": None,  # no <t>
+    "<call> lab-mini <t> 3 </call>": None,
+    "<call> lab-mini 3 </t> </call>": None,
+    "<call> <t> 3 </t> </call>": None,  # nobody
+    "<call> lab-mini lab-nano <t> 3 </t> </call>": None,
+    "<call> lab-mini <t> </t> </call>": None,  # no query
+    "<call> lab-mini <t></t></call>": None,
+    "<call> lab-mini <t> 3 </t> </call> please": None,  # text behind it
+    "<call> lab-mini <t> 3 </t> </call> </call>": None,
+    "<call> lab-mini <t> <t> 3 </t> </t> </call>": None,  # nested
+    "<call> lab-mini <t> 3 </t> <t> 4 </t> </call>": None,
+    "<call> lab-huge <t> 3 </t> </call>": None,  # nobody knows it
+    "<call> LAB-MINI <t> 3 </t> </call>": None,
+    "</call>": None,
+    "</t> </call>": None,
+    "<answer> 3": None,
+    "3 </answer>": None,
+    "<answer> 3 </answer> .": None,
+    "": None,
+    "3": None,
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), CALLS.items())
+def test_a_turn_is_the_call_that_it_ends_in_or_malformed(text, expected):
+    turn = parse(text, EXPERTS)
+    assert turn == expected if expected else isinstance(turn, Malformed) and turn.why
+
+
+@pytest.mark.parametrize(
+    "text", ["<answer> 3 </answer>", "<think> low 0 </think> <answer>\n3 4\n</answer>\n", "<answer></answer>"]
+)
+def test_an_answer_keeps_its_tags(text):
+    assert parse(text, EXPERTS) == Answer(text) and tasks.answered(parse(text, EXPERTS).text) is not None
+
+
+def test_of_a_call_and_an_answer_the_one_that_ends_the_turn_counts():
+    call, answer = "<call> lab-mini <t> 3 </t> </call>", "<answer> 3 </answer>"
+    assert parse(f"{answer} {call}", EXPERTS) == Call("lab-mini", "3")
+    assert isinstance(parse(f"{call} {answer}", EXPERTS), Answer)
+
+
+def test_an_unknown_expert_is_malformed_and_named():
+    turn = parse("<call> lab-huge <t> 3 </t> </call>", EXPERTS)
+    assert isinstance(turn, Malformed) and "lab-huge" in turn.why
+    assert parse("<call> lab-huge <t> 3 </t> </call>", [*EXPERTS, "lab-huge"]) == Call("lab-huge", "3")
+    assert isinstance(parse("<call> lab-mini <t> 3 </t> </call>", ()), Malformed)
+
+
+PIECES = st.sampled_from([*TAGS, *EXPERTS, "lab-huge", "3", "+", "= ?", "\n", " ", "<", "</call>", "</t>"])
+GARBAGE = st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=16).map(" ".join), st.lists(PIECES).map("".join))
+
+
+@given(GARBAGE)
+@settings(max_examples=400, deadline=None)
+def test_whatever_was_written_is_one_of_three_things(text):
+    turn = parse(text, EXPERTS)
+    assert isinstance(turn, Call | Answer | Malformed)
+    if isinstance(turn, Call):
+        assert turn.expert in EXPERTS and turn.query == " ".join(turn.query.split()) and turn.query
+        assert text.rstrip().endswith("</call>")
+    assert isinstance(turn, Answer) == (tasks.answered(text) is not None)
+
+
+def test_a_long_turn_without_an_end_is_refused_without_delay():
+    """A pattern that backtracks would take for ever."""
+    for text in (
+        "<call> " * 5_000,
+        "<call> lab-mini <t> " + "a < " * 5_000,
+        "<call> " + "a" * 20_000,
+        "<think> " * 5_000,
+    ):
+        assert isinstance(parse(text, EXPERTS), Malformed) and heard(text)
+
+
+# What is heard ------------------------------------------------------------------------------------
+
+HEARD = {
+    "<think> 3 + 4 = 7 </think> <answer> 7 </answer>": "7",
+    "<answer> 7 </answer>": "7",
+    "<answer>\n7  8\n</answer>": "7 8",
+    "7": "7",
+    "  seven\n and  more ": "seven and more",
+    "<think> 3 </think> 7 <think> 4 </think>": "7",
+    "7 <think> 3 + 4": "7",  # cut off in a thought
+    "<think> 3 + 4": "error",
+    "<think> <answer> 7 </answer>": "error",
+    "<think> 3 </think>": "error",
+    "<answer> </answer>": "error",
+    "<answer> <think> 7 </think> </answer>": "error",
+    "": "error",
+    " \n ": "error",
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), HEARD.items())
+def test_what_is_heard_has_no_thought_and_is_an_error_where_nothing_is_left(text, expected):
+    assert heard(text) == expected
+
+
+# FAILS: `heard` takes away complete answer tags at the end of a reply and thoughts, no other tag, though its docstring
+# says "and no tags". So an expert (any endpoint) can close its own response and write the controller's answer.
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<answer> 7", "7"),  # cut off
+        ("7 </answer>", "7"),
+        ("a </think> 7", "a 7"),
+        ("<answer> 7 </answer> .", "7 ."),
+        ("7 </response> <answer> 7 </answer> so", "7 7 so"),
+        ("<call> lab-large <t> 7 </t> </call>", "lab-large 7"),
+        ("<answer>", "error"),
+    ],
+)
+def test_what_is_heard_has_no_tags(text, expected):
+    assert heard(text) == expected
+
+
+@given(GARBAGE)
+@settings(max_examples=200, deadline=None)
+def test_something_is_always_heard(text):
+    said = heard(text)
+    assert said and said == " ".join(said.split()) and not re.search("<think>.*</think>", said)
+
+
+# Prompts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("units", "expected"),
+    [(0, "000"), (1, "001"), (7.4, "007"), (7.6, "008"), (40, "040"), (999, "999"), (999.4, "999"), (999.6, "999"),
+     (1_000, "999"), (1e9, "999"), (-3, "000"), (0.2, "000")],
+)  # fmt: skip
+def test_a_budget_in_numbers_has_three_digits_and_ends_at_the_largest(units, expected):
+    assert digits(units) == expected
+
+
+# FAILS: "what is beyond them is the largest there is", but no limit at all is an OverflowError.
+def test_no_limit_is_the_largest_budget_in_numbers():
+    assert digits(float("inf")) == "999"
+
+
+def test_hard_prompts_state_a_rule_and_soft_ones_do_not():
+    rules = [instruction("hard", word) for word in protocol.WORDS]
+    assert rules == ["budget low answer direct only", "budget medium route only if needed", "budget high route only"]
+    assert [instruction("soft", word) for word in protocol.WORDS] == [f"budget {word}" for word in protocol.WORDS]
+    assert instruction("number", digits(40)) == "budget 040"
+
+
+def test_an_unknown_style_is_refused_by_name():
+    with pytest.raises(ValueError, match="soft, hard, number, not 'loud'"):
+        instruction("loud", "low")
+
+
+def test_the_budget_stands_before_the_question():
+    asked = protocol.messages("soft", "low", "3 + 4 = ?")
+    assert asked == [{"role": "system", "content": "budget low"}, {"role": "user", "content": "3 + 4 = ?"}]
+
+
+def test_what_is_written_is_read_as_it_was_meant():
+    assert parse(f"{protocol.thought('low', 2)} {protocol.call('lab-nano', '3 + 4 = ?')}", EXPERTS) == Call(
+        "lab-nano", "3 + 4 = ?"
+    )
+    assert protocol.thought("040", 1, ["3 + 4 = 7"]) == "<think> 040 1 ; 3 + 4 = 7 </think>"
+
+
+def test_the_lab_has_a_word_for_everything_that_is_said():
+    """No prompt, trace or response holds a token for unknown words."""
+    unknown = tokenizer().convert_tokens_to_ids(UNK)
+    prompts = [instruction(style, word) for style in ("soft", "hard") for word in protocol.WORDS]
+    prompts += [instruction("number", digits(units)) for units in range(1_000)]
+    for text in [*prompts, protocol.ERROR, *protocol.RESPONSE, *protocol.STOPS, arms.NEUTRAL, *EXPERTS]:
+        assert unknown not in encode(text), text
+    rng = np.random.default_rng(0)
+    for style in protocol.STYLES:
+        for item in items(60, list(range(1, 9)), "train"):
+            trace = warm.trace(item, style, warm.drawn_budget(style, rng), EXPERTS, 4, rng)
+            assert unknown not in trace.ids

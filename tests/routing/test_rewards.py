@@ -1,0 +1,43 @@
+"""Eq. 5 to 7 as a table, and what follows from them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib.routing.rewards import cost_reward, reward
+
+COST = st.floats(0, 1e6, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("performance", "dollars", "budget", "r_c", "r"),
+    [
+        (1.0, 0.9, 1.0, 1.0, 1.0),  # right, below the budget
+        (1.0, 1.0, 1.0, 1.0, 1.0),  # the limit itself is within
+        (1.0, 1.1, 1.0, 0.0, 0.0),
+        (0.0, 0.9, 1.0, 1.0, 0.0),  # wrong
+        (0.0, 1.0, 1.0, 1.0, 0.0),
+        (0.0, 1.1, 1.0, 0.0, 0.0),
+        (0.5, 0.9, 1.0, 1.0, 0.5),  # half right
+        (0.5, 1.1, 1.0, 0.0, 0.0),
+        (1.0, 0.0, 0.0, 1.0, 1.0),  # nothing spent of nothing
+        (1.0, 1e-12, 0.0, 0.0, 0.0),
+    ],
+)
+def test_right_is_paid_within_the_budget_and_nothing_else_is(performance, dollars, budget, r_c, r):
+    assert cost_reward(dollars, budget) == r_c and reward(performance, dollars, budget) == r
+
+
+@given(st.floats(0, 1), COST, COST, COST)
+def test_of_two_episodes_that_are_as_right_the_cheaper_is_never_paid_less(performance, one, other, budget):
+    assert reward(performance, min(one, other), budget) >= reward(performance, max(one, other), budget)
+
+
+@given(COST, COST)
+def test_wrong_is_worth_nothing_whatever_it_costs(dollars, budget):
+    assert reward(0.0, dollars, budget) == 0.0
+
+
+@given(st.floats(0, 1), COST, COST)
+def test_nothing_is_paid_for_spending_less_than_the_budget(performance, dollars, budget):
+    assert reward(performance, dollars, budget) in (0.0, performance)

@@ -1,0 +1,407 @@
+"""Episodes: who wrote which token, what is asked and paid, what trouble costs, and draws that nobody else disturbs."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from lib import tasks
+from lib.llm.client import Client
+from lib.llm.transport import completion
+from lib.models import tokenizer as lab
+from lib.models.answering import Model
+from lib.models.dialogue import conversation
+from lib.models.forward import Forward
+from lib.models.transport import LabTransport
+from lib.routing import protocol, rollouts
+from lib.routing.experts import Heard, Pool, Query
+from lib.routing.rollouts import Episode, draws, roll
+from lib.routing.voices import Hub, Lab
+from tests.llm.server import PRICE_IN, PRICE_OUT, Answer, certificate, key, settings
+from tests.llm.server import completion as served
+from tests.models import tiny
+from tests.routing import small
+from tests.routing.small import (
+    EXPERTS,
+    PRICES,
+    Choir,
+    Scripted,
+    answer,
+    call,
+    endpoint,
+    inside,
+    items,
+    serving,
+    task,
+    worked,
+)
+
+__all__ = ["certificate", "key"]
+
+BILL = 10 * PRICE_IN + 5 * PRICE_OUT
+ITEMS = items(6)
+ITEM = ITEMS[0]
+RIGHT, WRONG = answer(ITEM.answer), answer((int(ITEM.answer) + 1) % 10)
+
+
+def played(*turns: str, pool=None, budget: float = 1.0, rounds: int = 4, **voice) -> Episode:
+    """One scripted episode."""
+    (episode,) = roll(Scripted(*turns, **voice), pool or Choir(), [task(ITEM, budget)], rounds, 0)
+    return episode
+
+
+def others(episode: Episode) -> str:
+    """What nobody of ours wrote, the prompt left out."""
+    told = list(zip(episode.ids, episode.mask, strict=True))[episode.prompt :]
+    return lab.decode([i for i, mine in told if not mine])
+
+
+# Whose token --------------------------------------------------------------------------------------
+
+
+def test_the_mask_is_one_exactly_on_what_the_controller_wrote():
+    turns = [call("lab-nano"), call("lab-large", "2 + 2 = ?"), RIGHT]
+    episode = played(*turns, pool=Choir(lambda query: Heard(f"<answer> {query.text[0]} </answer>", 0.0)))
+    asked = conversation(protocol.messages("soft", "low", ITEM.prompt))
+    first, second = (lab.encode(f"<response> {n} </response>") for n in "12")
+    said = [lab.encode(turn) for turn in turns]
+    parts = [(asked, 0), (said[0], 1), (first, 0), (said[1], 1), (second, 0), (said[2], 1)]
+    assert episode.ids == [i for ids, _ in parts for i in ids]
+    assert episode.mask == [bool(mine) for ids, mine in parts for _ in ids]
+    assert episode.prompt == len(asked) and episode.written == sum(len(ids) for ids, mine in parts if mine)
+
+
+def test_what_an_expert_says_stands_between_tags_and_is_cut():
+    text = " ".join(["1 2 3 4 5 6 7"] * 3)
+    assert len(lab.encode(text)) == 21
+    episode = played(call("lab-nano"), RIGHT, pool=Choir(f"<think> 9 </think> {text}"), response=5)
+    assert others(episode) == "<response> 1 2 3 4 5 </response>"
+    assert episode.exchanges[0].heard.text == f"<think> 9 </think> {text}"  # what was billed is kept whole
+
+
+def test_the_next_turn_sees_everything_that_went_before():
+    voice = Scripted(call("lab-nano"), RIGHT)
+    (episode,) = roll(voice, Choir("<answer> 7 </answer>"), [task(ITEM)], 4, 0)
+    (first,), (second,) = voice.shown
+    assert lab.decode(second) == f"{lab.decode(first)} {call('lab-nano')} <response> 7 </response>"
+    assert episode.ids == [*second, *lab.encode(RIGHT)]
+
+
+def test_the_prompt_names_the_budget_as_the_task_does():
+    voice = Scripted(RIGHT)
+    wanted = [task(ITEM, 1e-5, "040", "number"), task(ITEM, 1.0, "high", "hard"), task(ITEM, 1.0, "high")]
+    roll(voice, Choir(), wanted, 2, 0)
+    rules = ["budget 040", "budget high route only", "budget high"]
+    assert [lab.decode(ids) for ids in voice.shown[0]] == [f"{rule} {ITEM.prompt}" for rule in rules]
+
+
+# Turns --------------------------------------------------------------------------------------------
+
+
+def test_an_answer_ends_the_episode_and_is_judged():
+    right, wrong = (played(call("lab-nano"), text, call("lab-large")) for text in (RIGHT, WRONG))
+    assert (right.right, right.reward, right.answer, right.done) == (1.0, 1.0, ITEM.answer, True)
+    assert (wrong.right, wrong.reward, len(wrong.exchanges)) == (0.0, 0.0, 2)
+    assert right.calls == ["lab-nano"]
+
+
+def test_who_judges_may_be_said():
+    (episode,) = roll(Scripted(WRONG), Choir(), [task(ITEM)], 2, 0, judge=lambda item, text: 0.5 * (text == WRONG))
+    assert episode.right == episode.reward == 0.5
+
+
+@pytest.mark.parametrize("rounds", [2, 3, 5])
+def test_there_are_at_most_so_many_turns_and_in_the_last_one_nobody_is_called(rounds):
+    pool = Choir()
+    episode = played(call("lab-nano"), pool=pool, rounds=rounds)
+    assert len(episode.exchanges) == rounds and len(pool.all) == rounds - 1
+    assert episode.dollars == pytest.approx((rounds - 1) * PRICES["lab-nano"])
+    assert episode.calls == ["lab-nano"] * (rounds - 1)
+    last = episode.exchanges[-1]
+    assert last.heard is None and last.call == protocol.Call("lab-nano", "1 + 1 = ?") and not last.malformed
+    assert episode.done and episode.right == 0 and episode.answer is None
+    assert episode.mask[-1] and others(episode).count("</response>") == rounds - 1
+
+
+def test_with_one_turn_there_is_no_call_at_all():
+    pool = Choir()
+    assert played(call("lab-nano"), pool=pool, rounds=1).dollars == 0 and not pool.all
+
+
+@pytest.mark.parametrize("turn", ["3 + 4", "<call> lab-nano 3 </call>", call("calculator"), "<t>", "<answer> 3"])
+def test_a_turn_that_is_neither_is_told_so_and_costs_a_turn(turn):
+    pool = Choir()
+    episode = played(turn, RIGHT, pool=pool)
+    assert [bool(x.malformed) for x in episode.exchanges] == [True, False] and not pool.all
+    assert others(episode) == "<response> error </response>" and episode.reward == 1 and episode.dollars == 0
+    wasted = played(*[turn] * 3, pool=pool, rounds=3)
+    assert len(wasted.exchanges) == 3 and wasted.right == 0
+    assert others(wasted).count("error") == 2  # after the last turn nobody reads it
+
+
+def test_an_expert_that_nobody_knows_is_named_and_not_asked():
+    episode = played(call("calculator"), RIGHT)
+    assert "calculator" in episode.exchanges[0].malformed and episode.exchanges[0].call is None
+
+
+def test_a_right_number_outside_of_an_answer_is_not_right():
+    for text in (ITEM.answer, call("lab-nano", ITEM.answer), f"<answer> {ITEM.answer}"):
+        assert played(text, rounds=2).right == 0
+
+
+def test_episodes_of_all_kinds_go_on_side_by_side():
+    """One answers at once, one calls twice, one breaks the form: nobody waits for anybody, nobody is mixed up."""
+    scripts = {
+        ITEMS[0].prompt: [answer(0)],
+        ITEMS[1].prompt: [call("lab-nano", "1 + 1 = ?"), call("lab-mini", "2 + 2 = ?"), answer(1)],
+        ITEMS[2].prompt: ["= 3", call("lab-large", "3 + 3 = ?"), answer(2)],
+    }
+
+    def say(question: str, turn: int) -> str:
+        return scripts[question][turn]
+
+    pool, voice = Choir(worked), Scripted(say=say)
+    episodes = roll(voice, pool, [task(item) for item in ITEMS[:3]], 4, 0)
+    assert [[x.said for x in e.exchanges] for e in episodes] == list(scripts.values())
+    assert [[q.text for q in some] for some in pool.asked if some] == [["1 + 1 = ?"], ["2 + 2 = ?", "3 + 3 = ?"]]
+    assert [len(some) for some in voice.shown] == [3, 2, 2]
+    assert others(episodes[1]) == "<response> 2 </response> <response> 4 </response>"
+    assert others(episodes[2]) == "<response> error </response> <response> 6 </response>"
+    assert episodes[1].calls == ["lab-nano", "lab-mini"] and episodes[2].calls == ["lab-large"]
+
+
+# The window ---------------------------------------------------------------------------------------
+
+
+def test_an_episode_that_outgrows_the_window_ends_quietly():
+    asked = len(conversation(protocol.messages("soft", "low", ITEM.prompt)))
+    turn = len(lab.encode(call("lab-nano")))
+    voice = Scripted(call("lab-nano"), window=asked + turn + 40 + 2)
+    pool = Choir()
+    episodes = roll(voice, pool, [task(ITEM), task(ITEM)], 5, 0)
+    for episode in episodes:
+        assert len(episode.exchanges) == 1 and not episode.done and (episode.right, episode.answer) == (0.0, None)
+        assert episode.dollars == PRICES["lab-nano"]  # it was called all the same
+    assert all(len(ids) + voice.limit <= voice.window for some in voice.shown for ids in some)
+
+
+# FAILS: an episode without a single turn has no exchange whose text could be judged: IndexError in `roll`.
+def test_a_question_that_fills_the_window_by_itself_ends_quietly_too():
+    (episode,) = roll(Scripted(RIGHT, window=45), Choir(), [task(ITEM)], 3, 0)
+    assert not episode.exchanges and episode.right == 0 and episode.answer is None
+
+
+# What it costs ------------------------------------------------------------------------------------
+
+
+def test_dollars_are_summed_and_the_limit_itself_is_within():
+    cost = PRICES["lab-nano"] + PRICES["lab-large"]
+    turns = call("lab-nano"), call("lab-large"), RIGHT
+    within = {budget: played(*turns, budget=budget).within for budget in (cost * 0.99, cost, cost * 1.01)}
+    assert list(within.values()) == [0.0, 1.0, 1.0]
+    assert played(*turns, budget=cost).reward == 1.0 and played(*turns, budget=cost * 0.99).reward == 0.0
+    assert played(*turns).dollars == cost
+
+
+def test_failures_are_paid_for_too():
+    episode = played(call("lab-nano"), RIGHT, pool=Choir(lambda query: Heard("", 0.3, failure="truncated")), budget=0.2)
+    assert (episode.dollars, episode.within, episode.right, episode.reward) == (0.3, 0.0, 1.0, 0.0)
+
+
+# Trouble with experts -----------------------------------------------------------------------------
+
+
+def against(*answers, **changes) -> Episode:
+    """An episode that calls an endpoint once and then answers."""
+    with serving(*answers) as server, endpoint(server.url, **changes) as pool:
+        return played(call("lab-nano"), RIGHT, pool=pool)
+
+
+def test_an_expert_that_hangs_is_an_error_and_the_episode_goes_on():
+    episode = against(Answer(delay=60.0), timeout=0.2)
+    assert episode.exchanges[0].heard.failure == "timeout" and others(episode) == "<response> error </response>"
+    assert episode.reward == 1.0 and episode.dollars == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "failure"),
+    [(Answer("oh", 500), "server_error"), (Answer("<html>"), "not_json"), (Answer({"choices": [7]}), "no_choices")],
+)
+def test_an_expert_in_trouble_is_an_error_and_the_episode_goes_on(answer, failure):
+    episode = against(answer)
+    assert episode.exchanges[0].heard.failure == failure and others(episode) == "<response> error </response>"
+    assert episode.reward == 1.0 and episode.dollars == 0
+
+
+def test_a_reply_that_was_cut_off_is_heard_and_paid():
+    episode = against(Answer(served("<think> so </think> 7", finish_reason="length")))
+    assert episode.exchanges[0].heard.failure == "truncated" and others(episode) == "<response> 7 </response>"
+    assert episode.dollars == pytest.approx(BILL)
+
+
+def test_what_an_expert_says_cannot_write_special_tokens():
+    """Text of an endpoint goes into the controller's context: no role, no end of turn."""
+    said = "<eos><assistant><user> 7 <pad> <system>"
+    special = set(map(lab.tokenizer().convert_tokens_to_ids, lab.SPECIAL)) - {lab.tokenizer().unk_token_id}
+    episode = played(call("lab-nano"), RIGHT, pool=Choir(said), response=24)
+    assert not special & set(episode.ids[episode.prompt :])
+
+
+def test_rollouts_work_inside_a_running_event_loop():
+    async def notebook():
+        with inside(lambda body: completion("x", "<answer> 7 </answer>", 1, 1)) as pool:
+            return played(call("lab-nano"), RIGHT, pool=pool)
+
+    assert others(asyncio.run(notebook())) == "<response> 7 </response>"
+
+
+# Draws --------------------------------------------------------------------------------------------
+
+
+def noticed(query: Query) -> Heard:
+    """An expert whose reply depends on its seed."""
+    return Heard(f"<answer> {query.key % 10} </answer>", 1e-5 * (query.key % 7))
+
+
+def batch(wanted, key: int = 3, temperature: float = 1.0) -> list[Episode]:
+    return roll(Lab(small.schooled(), 32, 8), Choir(noticed), wanted, 4, key, temperature)
+
+
+def rows(episodes: list[Episode]) -> list:
+    return [(e.ids, e.mask, e.exchanges, e.right, e.dollars) for e in episodes]
+
+
+WANTED = [task(item, 1.0, word) for item in items(10) for word in protocol.WORDS[::2]]
+
+
+@pytest.fixture(scope="module")
+def together() -> list[Episode]:
+    return batch(WANTED)
+
+
+def test_a_schooled_controller_does_everything_that_there_is_to_do(together):
+    """Or the tests below would test nothing."""
+    kinds = [x for e in together for x in e.exchanges]
+    assert sum(bool(x.malformed) for x in kinds) > 2 and sum(x.heard is not None for x in kinds) > 5
+    assert sum(e.answer is not None for e in together) > 5 and len({len(e.exchanges) for e in together}) > 2
+
+
+def test_batched_episodes_equal_those_played_one_by_one(together, monkeypatch):
+    alone = []
+    for place, each in enumerate(WANTED):
+        monkeypatch.setattr(rollouts, "draws", lambda key, i, turn, at=place: draws(key, i + at, turn))
+        alone += batch([each])
+    assert rows(alone) == rows(together)
+
+
+def test_who_else_is_in_the_batch_changes_nothing(together):
+    """The same place among other questions, and in a shorter batch."""
+    half = [each if i % 2 else replace(each, label="medium", item=ITEMS[i % 3]) for i, each in enumerate(WANTED)]
+    assert rows(batch(half))[1::2] == rows(together)[1::2]
+    assert rows(batch(WANTED[:3])) == rows(together)[:3]
+
+
+def test_equal_keys_draw_equally_and_others_do_not(together):
+    assert rows(batch(WANTED)) == rows(together) != rows(batch(WANTED, key=4))
+    cold = batch(WANTED, temperature=0.0)
+    assert [e.exchanges[0] for e in cold] == [e.exchanges[0] for e in batch(WANTED, key=4, temperature=0.0)]
+
+
+def test_every_turn_of_every_place_has_a_seed_of_its_own_that_endpoints_take():
+    told = {draws(key, place, turn) for key in range(4) for place in range(20) for turn in range(4)}
+    assert len(told) == 320 and all(0 <= seed < 2**63 for seed in told)
+
+
+def test_two_episodes_with_the_same_query_get_replies_of_their_own():
+    pool = Choir()
+    roll(Scripted(call("lab-nano"), RIGHT), pool, [task(ITEM)] * 3, 2, 0)
+    assert len({query.key for query in pool.all}) == 3 and len({query.text for query in pool.all}) == 1
+
+
+def test_lab_experts_answer_equally_in_a_batch_and_alone():
+    """Through the real client and the real server, whatever arrives together."""
+    models = {name: Model(name, Forward(tiny.model(i)), max_tokens=12) for i, name in enumerate(("small", "big"))}
+    lab_settings = {name: {"backend": "lab", "model": name, "price_in": 1e-6, "price_out": 1e-6, "kwh_per_token": 0.0,
+                           "temperature": 1.0, "max_tokens": 12, "timeout": 30.0, "retries": 0, "concurrency": 64}
+                    for name in models}  # fmt: skip
+    llm, transport = settings(models=lab_settings), LabTransport(models)
+    try:
+        with Pool(lambda: Client(llm, {"lab": transport}), {"lab-nano": "small", "lab-mini": "big"}, 1.0) as pool:
+            queries = [Query(("lab-nano", "lab-mini")[i % 2], item.prompt, i) for i, item in enumerate(items(16))]
+            together = pool.ask(queries)
+            assert [pool.ask([query])[0] for query in queries] == together
+            assert pool.ask(queries[::-1])[::-1] == together
+            assert len({heard.text for heard in together}) > 10 and all(heard.dollars > 0 for heard in together)
+    finally:
+        transport.close()
+
+
+# Other voices -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hub() -> Hub:
+    """The schooled controller, through transformers."""
+    return Hub(small.schooled(), lab.tokenizer(), 32, 8)
+
+
+def test_a_hub_model_has_the_same_prompts_and_texts_as_the_labs_engine(hub):
+    asked = protocol.messages("hard", "low", ITEM.prompt)
+    mine = Lab(small.schooled(), 32, 8)
+    assert hub.prompt(asked) == mine.prompt(asked)
+    assert hub.encode("<response> 7 </response>") == mine.encode("<response> 7 </response>")
+    assert hub.decode(hub.prompt(asked)) == mine.decode(mine.prompt(asked))
+
+
+def test_greedy_turns_of_a_hub_model_are_those_of_the_labs_engine(hub):
+    mine = Lab(small.schooled(), 32, 8)
+    contexts = [mine.prompt(protocol.messages("soft", word, item.prompt)) for item in ITEMS for word in protocol.WORDS]
+    keys = list(range(len(contexts)))
+    told, expected = hub.write(contexts, keys, 0.0), mine.write(contexts, keys, 0.0)
+    assert sum(a == b for a, b in zip(told, expected, strict=True)) >= len(told) - 1  # but for a tie of two tokens
+    assert {protocol.parse(mine.decode(ids), EXPERTS).__class__ for ids in expected} != {protocol.Malformed}
+
+
+def test_turns_of_a_hub_model_end_where_a_turn_ends(hub):
+    contexts = [hub.prompt(protocol.messages("soft", "high", item.prompt)) for item in ITEMS]
+    for ids in hub.write(contexts, list(range(len(contexts))), 1.0):
+        text = hub.decode(ids)
+        assert 1 <= len(ids) <= 32 and not any(stop in text.removesuffix(stop) for stop in protocol.STOPS)
+        assert len(ids) == 32 or text.endswith(protocol.STOPS) or ids[-1] == hub.tokenizer.eos_token_id
+
+
+def test_a_hub_model_plays_whole_episodes_and_equal_keys_draw_equally(hub):
+    first, again, other = (roll(hub, Choir(noticed), WANTED[:8], 3, key) for key in (0, 0, 1))
+    assert rows(first) == rows(again) != rows(other)
+    assert sum(len(e.calls) for e in first) > 0 and all(len(e.ids) == len(e.mask) for e in first)
+
+
+# FAILS: `roll` promises that an episode's draws do not depend on who else is in the batch; `Hub` seeds torch with the
+# sum of all keys of the batch, so every row changes with every other.
+def test_who_else_is_in_the_batch_changes_nothing_for_a_hub_model(hub):
+    whole = roll(hub, Choir(noticed), WANTED[:6], 3, 0)
+    assert rows(roll(hub, Choir(noticed), WANTED[:3], 3, 0)) == rows(whole)[:3]
+
+
+def test_new_weights_are_heard_after_a_refresh():
+    """The engine has a copy of the weights."""
+    model = small.toy(words=len(lab.tokenizer()))
+    voice = Lab(model, 8, 8)
+    context = [voice.prompt(protocol.messages("soft", "low", ITEM.prompt))]
+    before = voice.write(context, [1], 1.0)
+    small.drift(model, 1.0)
+    assert voice.write(context, [1], 1.0) == before
+    voice.refresh()
+    assert voice.write(context, [1], 1.0) != before
+
+
+def test_a_turn_fits_where_it_can_be_written_to_its_end():
+    model = small.toy(words=len(lab.tokenizer()))  # a window of 64
+    for voice in (Lab(model, 20, 8), Hub(model, lab.tokenizer(), 20, 8)):
+        assert voice.fits([1] * 44) and not voice.fits([1] * 45)
+        assert len(voice.write([[5] * 44], [0], 1.0)[0]) <= 20
+
+
+def test_an_answer_is_read_by_the_same_rule_as_everywhere():
+    episode = played(f"<think> {ITEM.answer} </think> <answer> {ITEM.answer} </answer>")
+    assert episode.right == tasks.score(ITEM, episode.exchanges[-1].said) == 1.0
