@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,7 +118,9 @@ def _run_on_dask(work, todo: list[Cell], root: Path, scheduler: str) -> None:
 
 
 def _in_parallel(work, todo: list[Cell], root: Path) -> None:
-    joblib.Parallel(batch_size=1, pre_dispatch="all")(joblib.delayed(_in_worker)(work, cell, root) for cell in todo)
+    with warnings.catch_warnings():  # loky renews a worker whose memory grew, which changes no result
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor")
+        joblib.Parallel(batch_size=1, pre_dispatch="all")(joblib.delayed(_in_worker)(work, cell, root) for cell in todo)
 
 
 class _Watcher:

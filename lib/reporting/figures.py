@@ -92,6 +92,25 @@ _STYLES = {  # name: (colour, marker)
     "Conductor": ("#332288", "P"),
     "Judge (scripted stand-in)": ("#117733", "d"),
     "Oracle (verifier)": ("#000000", "*"),
+    "low": ("#56B4E9", "o"),
+    "medium": ("#E69F00", "s"),
+    "high": ("#AA2255", "^"),
+    "CoRL": ("#332288", "P"),
+    "CoRL, low": ("#56B4E9", "P"),
+    "CoRL, medium": ("#E69F00", "P"),
+    "CoRL, high": ("#AA2255", "P"),
+    "controller alone": ("#8C6239", "x"),
+    "lab-nano in pieces": ("#0072B2", "d"),
+    "lab-mini in pieces": ("#D55E00", "D"),
+    "lab-large in pieces": ("#CC79A7", "v"),
+    "best constant": ("#C2A878", "p"),
+    "nearest neighbours": ("#117733", "<"),
+    "logistic": ("#009E73", ">"),
+    "cascade": ("#999933", "h"),
+    "CoRL's reward, budget given": ("#332288", "P"),
+    "right - price, price given": ("#D55E00", "D"),
+    "B affords the cheapest expert": ("#56B4E9", "o"),
+    "B affords the dearest expert": ("#AA2255", "^"),
 }
 _OTHERS = ("#117733", "#EE6677", "#66657A", "#B997E5", "#A3B92B", "#004D66", "#44AA99")  # for other names
 _MARKERS = ("d", "H", "8", "X", "o", "s", "^", "v")
@@ -218,7 +237,7 @@ def _figure(title: str, width: float, height: float, note: str = "") -> Figure:
     figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)  # text can be measured before anything is saved
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.07)
-    message = figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    message = figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", parse_math=False)
     lines = _wrapped(message)
     if note:
         lines += _wrapped(figure.supxlabel(note, x=0.01, ha="left", fontsize=9, color=GREY))
@@ -888,19 +907,7 @@ def upper_hull(points: np.ndarray) -> np.ndarray:
     beats at its own cost is no corner.
     """
     points = _finite(points, "the points of the hull")
-    best = points[np.lexsort((-points[:, 1], points[:, 0]))]  # by cost, the better first among equals
-    corners: list[np.ndarray] = []
-    for point in best:
-        if corners and point[1] <= corners[-1][1]:
-            continue  # dearer and no better
-        while len(corners) > 1 and _slope(corners[-2], corners[-1]) <= _slope(corners[-1], point):
-            corners.pop()
-        corners.append(point)
-    return np.array(corners)
-
-
-def _slope(a: np.ndarray, b: np.ndarray) -> float:
-    return float((b[1] - a[1]) / (b[0] - a[0])) if b[0] > a[0] else np.inf
+    return points[stats.hull(points[:, 0], points[:, 1])]
 
 
 @theme()

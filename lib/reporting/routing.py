@@ -71,7 +71,7 @@ def price_table(results: Results, settings: RoutingSettings) -> pd.DataFrame:
         rows.append(
             {"expert": expert}
             | {f"right, {name}": right[name] for name in settings.sets}
-            | {f"mean price, {MONEY}": mine["dollars"].mean() * MILLION, "budget that affords a call": price * MILLION}
+            | {"$ per million": mine["dollars"].mean() * MILLION, "budget for a call": price * MILLION}
         )
     return pd.DataFrame(rows)
 
@@ -81,8 +81,11 @@ def budget_table(results: Results) -> pd.DataFrame:
     calls = results.budgets.calls
     return pd.DataFrame(
         [
-            {"word": word, "B, $ per question": f"{dollars:.3g}"}
-            | {f"calls to {expert}": f"{min(dollars / price, 999):.2g}" for expert, price in calls.items()}
+            {"word": word, f"B, {MONEY}": "no limit" if dollars >= 1 else f"{dollars * MILLION:.1f}"}
+            | {
+                f"calls to {expert}": "-" if dollars >= 1 else f"{dollars / price:.2f}"
+                for expert, price in calls.items()
+            }
             for word, dollars in results.budgets.words.items()
         ]
     )
@@ -158,14 +161,15 @@ def calls_over_training(results: Results, arms_: Sequence[str] = ("corl", "hard"
     tables = []
     for column, what in (("any", "any expert"), ("dear", dearest)):
         for arm in arms_:
-            means = part[part["arm"] == arm].groupby(["seed", "update", "label"])[column].mean().reset_index()
-            means = means.rename(columns={column: "share"})
+            mine = part[part["arm"] == arm]
+            means = mine.groupby(["seed", "update", "label"])[column].mean().rename("share").reset_index()
+            means["update"] = means["update"] / max(mine["update"].max(), 1)
             tables.append(means.assign(panel=f"{'soft' if arm == 'corl' else 'hard'} prompts: {what} called"))
     long = pd.concat(tables, ignore_index=True)
     long["label"] = pd.Categorical(long["label"], protocol.WORDS)
     long = long.sort_values(["panel", "label"], kind="stable").astype({"label": str})
     return figures.curves(
-        long, "update", "share", by="label", seed="seed", title=ratio_claim(results), xlabel="PPO update",
+        long, "update", "share", by="label", seed="seed", title=ratio_claim(results), xlabel="share of the training",
         ylabel="share of questions", panels="panel", bins=12,
     )  # fmt: skip
 
@@ -243,19 +247,38 @@ def _interval(values: np.ndarray, *name: str) -> Interval:
 
 
 def learned_table(results: Results) -> pd.DataFrame:
-    """Before and after training, by prompt and budget; and the same with draws as in training."""
+    """Before and after training, by prompt and budget; reward gained by pairs of question; and with draws as in
+    training."""
     rows = []
     for arm in ("corl", "hard"):
         style = NAMED[arm].style
-        for who, name in ((START, "before"), (arm, "after")):
-            measured, drawn = by_budget(results, who, style), by_budget(results, who, style, drawn=True)
-            for word in protocol.WORDS:
-                row = {"prompts": style, "training": name, "budget": word}
-                row |= {MEASURES[c]: str(measured[word][c]) for c in ("right", "reward", "violations", "calls")}
-                row |= {MONEY: f"{measured[word]['dollars'].value:.1f}"}
-                row |= {"drawn: accuracy": drawn[word]["right"].value, "drawn: reward": drawn[word]["reward"].value}
-                rows.append(row)
+        before, after = by_budget(results, START, style), by_budget(results, arm, style)
+        drawn = [by_budget(results, who, style, drawn=True) for who in (START, arm)]
+        for word in protocol.WORDS:
+            gain = _of(results, arm, style, word) - _of(results, START, style, word)
+
+            def both(column: str, a: Rows = before, b: Rows = after, word: str = word, digits: int = 2) -> str:
+                return f"{a[word][column].value:.{digits}f} to {b[word][column].value:.{digits}f}"
+
+            rows.append(
+                {
+                    "prompts": style,
+                    "budget": word,
+                    "accuracy": both("right"),
+                    "reward": both("reward"),
+                    "reward gained": str(_interval(gain, "gain", arm, word)),
+                    "above budget": both("violations"),
+                    MONEY: both("dollars", digits=1),
+                    "reward, drawn": both("reward", *drawn),
+                }
+            )
     return pd.DataFrame(rows)
+
+
+def _of(results: Results, arm: str, style: str, word: str) -> np.ndarray:
+    """Rewards of test episodes under one budget, (seeds, items)."""
+    part = _tests(results, arm, style)
+    return _matrix(part[part["label"] == word], "reward")
 
 
 # Table 2 ----------------------------------------------------------------------------------------
@@ -293,10 +316,9 @@ def table_2(results: Results, rivals: pd.DataFrame, settings: RoutingSettings) -
         row: dict[str, object] = {"model": name}
         for which in settings.sets:
             some = part[part["set"] == which]
-            row[f"{which}: right"] = str(_interval(_matrix(some, "right"), "table 2", name, which))
-            row[f"{which}: $"] = round(float(some["dollars"].mean()) * MILLION, 1)
-        row["all: right"] = str(_interval(_matrix(part, "right"), "table 2", name))
-        row["all: $"] = round(float(part["dollars"].mean()) * MILLION, 1)
+            row[which] = f"{some['right'].mean():.2f} for {some['dollars'].mean() * MILLION:.1f}"
+        row["all"] = str(_interval(_matrix(part, "right"), "table 2", name))
+        row["all, $"] = round(float(part["dollars"].mean()) * MILLION, 1)
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -369,6 +391,40 @@ def plane_alt(points: Mapping[str, tuple[Interval, Interval]]) -> str:
     return "Cost per million questions against accuracy. " + "; ".join(told) + "."
 
 
+# What the controller costs itself --------------------------------------------------------------
+
+
+def own_cost(results: Results) -> pd.DataFrame:
+    """What CoRL costs when its own tokens are charged like everybody's, and what a blind mixture of experts, which
+    needs no controller, buys for the same money. Every token is charged once, as if nothing were read twice."""
+    test, own = known(results, "test"), _tests(results, "corl")
+    rows = []
+    for word in protocol.WORDS:
+        mine = own[own["label"] == word]
+        paid = float(mine["dollars"].mean())
+        itself = float(mine["tokens"].mean()) * results.token_price
+        costs, right = test.dollars[:, 1:].mean(0), test.right[:, 1:].mean(0)
+        buys = stats.hull_at(costs, right, paid + itself) if paid + itself >= costs.min() else float("nan")
+        rows.append(
+            {
+                "budget": word,
+                "tokens per question": round(float(mine["tokens"].mean()), 1),
+                "paid to experts": paid * MILLION,
+                "controller": itself * MILLION,
+                "together": (paid + itself) * MILLION,
+                "accuracy": float(mine["right"].mean()),
+                "blind mixture of experts for the same": buys,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def own_cost_words(table: pd.DataFrame) -> str:
+    """Whether the controller pays for itself, as a sentence."""
+    worth = table[table["accuracy"] > table["blind mixture of experts for the same"]]["budget"].tolist()
+    return f"With its own tokens charged, CoRL is above a blind mixture of experts for as much under {_listed(worth)}."
+
+
 # The claims -------------------------------------------------------------------------------------
 
 
@@ -407,9 +463,9 @@ def against_best(results: Results) -> dict[str, Interval]:
 
 
 MIXTURES = {
-    "random routing": "mixtures of the controller alone, random assignment and the dearest expert",
-    "single experts": "the best mixture of the controller alone and single experts",
-    "all constants": "the best mixture of all constants, questions in pieces included",
+    "random routing": "random routing",
+    "single experts": "the best blind mixture of single experts",
+    "all constants": "the same, questions in pieces included",
 }
 
 
@@ -466,14 +522,12 @@ def claims_table(results: Results, order: Rows, best: Mapping[str, Interval], eq
     rows = []
     for step, row in order.items():
         for what in (MEASURES["calls"], MEASURES["dear calls"], MONEY):
-            rows.append([f"{what}: {step} > 0", str(row[what]), verdict(row[what], "claim")])
+            rows.append([f"{what}: {step} is above 0", str(row[what]), verdict(row[what], "claim")])
     who = best_expert(results)
-    rows.append([f"accuracy: CoRL at high minus {who} > 0", str(best["right"]), verdict(best["right"], "claim")])
+    rows.append([f"high: more accurate than {who} alone", str(best["right"]), verdict(best["right"], "claim")])
     for word, row in equal.items():
         for name, about in MIXTURES.items():
-            rows.append(
-                [f"accuracy at equal cost, {word}: CoRL minus {about} > 0", str(row[name]), verdict(row[name], "claim")]
-            )
+            rows.append([f"{word}, at equal cost: above {about}", str(row[name]), verdict(row[name], "claim")])
     table = pd.DataFrame(rows, columns=["statement", "difference", "verdict"])
     return table.assign(verdict=table["verdict"].str.removeprefix("claim: "))
 
@@ -630,11 +684,11 @@ def calibration_claim(asked: pd.DataFrame) -> str:
     """How spending follows asking, as a sentence."""
     spent = np.array([i.value for i in asked["dollars"]])
     over = np.array([i.value for i in asked["violations"]])
-    if np.ptp(spent) == 0:
-        return f"Spending does not depend on the number ({spent[0]:.1f}); {over.mean():.0%} of questions above it"
-    rank = float(pd.Series(asked["asked"]).corr(pd.Series(spent), method="spearman"))
-    above = f"above it: {over.min():.0%} to {over.max():.0%} of questions"
-    return f"Spending follows the number (rank correlation {rank:.2f}); {above}"
+    first, last = asked["asked"].iloc[0], asked["asked"].iloc[-1]
+    return (
+        f"Asked {first} to {last}, it spends {spent[0]:.1f} to {spent[-1]:.1f}; above the budget in {over[0]:.0%} of "
+        f"questions at the smallest number, {over[-1]:.0%} at the largest"
+    )
 
 
 def calibration_alt(asked: pd.DataFrame) -> str:
@@ -653,40 +707,51 @@ def front(asked: pd.DataFrame, results: Results, budget: int | None = None) -> F
     points = {
         n: (d * MILLION, r) for n, d, r in zip(test.strategies, test.dollars.mean(0), test.right.mean(0), strict=True)
     }
-    title = "The learned front: every budget a point" if budget is None else front_words(asked, budget)
+    title = front_claim(asked) if budget is None else front_words(asked, budget)
     sheet = figures.sheet(title, figures.WIDTH, 4.0, "Grey: constant strategies, questions in pieces hollow.")
-    axes = sheet.subplots()
+    axes, shade = sheet.subplots(), figures.colour("CoRL")
     for name, (cost, right) in points.items():
         hollow = name.endswith(IN_PIECES)
         axes.plot([cost], [right], "s", color=figures.GREY, markerfacecolor="none" if hollow else figures.GREY)
-        axes.annotate(
-            name.removeprefix("lab-"),
-            (cost, right),
-            xytext=(5, -11),
-            textcoords="offset points",
-            color=figures.GREY,
-            fontsize=8,
-        )
+        text, below = name.removeprefix("lab-"), (4, -12)
+        axes.annotate(text, (cost, right), xytext=below, textcoords="offset points", color=figures.GREY, fontsize=8)
     cost, right = ([i.value for i in asked[c]] for c in ("dollars", "right"))
-    axes.plot(cost, right, "o-", color=figures.colour("corl"), alpha=0.85)
-    for row, c, r in zip(asked.to_dict("records"), cost, right, strict=True):
-        chosen = budget is not None and row["asked"] == budget
-        if chosen or budget is None:
-            axes.annotate(
-                f"{row['asked']}",
-                (c, r),
-                xytext=(0, 7),
-                textcoords="offset points",
-                ha="center",
-                color=figures.ink(figures.colour("corl")),
-                fontsize=9,
-            )
-        if chosen:
-            axes.plot([c], [r], "o", markersize=15, markerfacecolor="none", markeredgecolor="black")
+    axes.plot(cost, right, "o", color=shade, alpha=0.8)
+    for words, place in _labelled(asked["asked"].tolist(), cost, right):
+        above = {"xytext": (0, 8), "textcoords": "offset points", "ha": "center", "fontsize": 9}
+        axes.annotate(words, place, color=figures.ink(shade), **above)
+    if budget is not None:
+        at = asked["asked"].tolist().index(budget)
+        axes.plot([cost[at]], [right[at]], "o", markersize=15, markerfacecolor="none", markeredgecolor="black")
     axes.set_xscale("symlog", linthresh=2.0)
-    axes.set_xlim(left=-0.2)
+    axes.set_xlim(-0.3, 2.2 * max(c for c, _ in points.values()))
     axes.set(xlabel=f"spent, {MONEY}", ylabel="accuracy")
     return sheet
+
+
+def _labelled(names: Sequence[int], cost: Sequence[float], right: Sequence[float]) -> list[tuple[str, tuple]]:
+    """One label for budgets in a row that come to nearly the same point: `12 to 80` at the first of them."""
+    groups: list[list[int]] = []
+    for i in range(len(names)):
+        last = groups[-1][0] if groups else None
+        near = last is not None and abs(cost[i] - cost[last]) <= 0.3 * cost[last] and abs(right[i] - right[last]) < 0.07
+        if near:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return [
+        (f"{names[g[0]]} to {names[g[-1]]}" if len(g) > 1 else str(names[g[0]]), (cost[g[0]], right[g[0]]))
+        for g in groups
+    ]
+
+
+def front_claim(asked: pd.DataFrame) -> str:
+    """The ends of the learned front, as a sentence."""
+    first, last = asked.iloc[0], asked.iloc[-1]
+    told = [
+        f"asked {row['asked']}, {row['right'].value:.2f} right for {row['dollars'].value:.1f}" for row in (first, last)
+    ]
+    return f"The learned front: {'; '.join(told)}"
 
 
 def front_words(asked: pd.DataFrame, budget: int) -> str:
@@ -710,7 +775,7 @@ def front_alt(asked: pd.DataFrame) -> str:
 
 
 def counterfactuals(results: Results, word: str = "medium", n: int = 10) -> pd.DataFrame:
-    """Questions with what CoRL did (first seed) and what every strategy would have scored and cost: `1 for 2.1`."""
+    """Questions with what CoRL did (first seed) and what every strategy would have scored."""
     own = _tests(results, "corl")
     own = own[(own["label"] == word) & (own["seed"] == 0)].sort_values("item")
     test = known(results, "test")
@@ -727,7 +792,7 @@ def counterfactuals(results: Results, word: str = "medium", n: int = 10) -> pd.D
 
 
 def _scored(right: float, dollars: float) -> str:
-    return f"{right:.0f} for {dollars * MILLION:.1f}"
+    return f"{'✓' if right >= 0.5 else '✗'} {dollars * MILLION:.1f}"
 
 
 # Metrics ----------------------------------------------------------------------------------------

@@ -74,10 +74,9 @@ def group_advantages(rewards: torch.Tensor, groups: Sequence[int], divide: bool 
     return out
 
 
-def whitened(advantages: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Advantages with mean 0 and deviation 1 over the tokens where mask is 1, 0 elsewhere."""
-    own = advantages[mask]
-    return (advantages - own.mean()) / (own.std(correction=0) + 1e-8) * mask
+def whitened(values: torch.Tensor) -> torch.Tensor:
+    """Values (n,) with mean 0 and deviation 1."""
+    return (values - values.mean()) / (values.std(correction=0) + 1e-8)
 
 
 # Losses --------------------------------------------------------------------------------------------
@@ -199,21 +198,19 @@ class Learner:
     def update(self, samples: Sequence[Sample]) -> dict[str, float]:
         """Learn from episodes that the present policy wrote; returns means: loss, kl, clipped (share of own
         tokens whose ratio left the trust region), ratio (how far the first pass is from 1), value_error."""
-        parts = self._parts(samples, 0)
+        parts = self._parts(samples)
         for part in parts:
             self._fill(part)
         self._advantages(parts)
         rows: list[dict[str, float]] = []
         for epoch in range(self.settings.epochs):
-            for i in seeds.rng("routing", "minibatches", seed=self.seed * 100_000 + self.step * 10 + epoch).permutation(
-                len(parts)
-            ):
-                rows.append(self._descend(parts[int(i)]))
+            rng = seeds.rng("routing", "minibatches", self.step, epoch, seed=self.seed)
+            rows += [self._descend(parts[int(i)]) for i in rng.permutation(len(parts))]
         self.step += 1
         first = rows[0]["ratio"]
         return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]} | {"ratio": first}
 
-    def _parts(self, samples: Sequence[Sample], epoch: int) -> list[Batch]:
+    def _parts(self, samples: Sequence[Sample]) -> list[Batch]:
         """Minibatches: like lengths together, so that little is padding; groups need not stay together."""
         order = sorted(range(len(samples)), key=lambda i: len(samples[i].ids))
         size = self.settings.minibatch
@@ -241,10 +238,9 @@ class Learner:
             for part, some in zip(parts, told.split([len(part.rewards) for part in parts]), strict=True):
                 part.advantages = some[:, None] * part.mask
         elif self.settings.whiten:
-            own = torch.cat([part.advantages[part.mask] for part in parts])
-            mean, deviation = own.mean(), own.std(correction=0) + 1e-8
-            for part in parts:
-                part.advantages = (part.advantages - mean) / deviation * part.mask
+            own = whitened(torch.cat([part.advantages[part.mask] for part in parts]))
+            for part, some in zip(parts, own.split([int(part.mask.sum()) for part in parts]), strict=True):
+                part.advantages[part.mask] = some
 
     def _descend(self, part: Batch) -> dict[str, float]:
         """One step on one minibatch."""

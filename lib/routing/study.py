@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,10 @@ from lib import seeds, store, sweep, tasks
 from lib.llm.client import Client
 from lib.llm.estimate import Planned, announcement
 from lib.llm.opening import export, opened
-from lib.models import checkpoints
+from lib.models import cards, checkpoints
 from lib.models.dialogue import token
 from lib.models.tokenizer import EXPERTS, PAD
-from lib.models.transport import lab
+from lib.models.transport import LabTransport, lab
 from lib.params import ROOT, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
 from lib.routing import arms, outcomes, warm
 from lib.routing.arms import ARMS, Arm, Budgets
@@ -47,6 +46,7 @@ _NEUTRAL = {"seeds": 1, "jobs": None, "save_every": 1, "replay": None}  # change
 _AFTERWARDS = ("__main__", "baselines", "replay")  # modules that decide no cell's result
 _LAB = ("checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer", "training")
 GROUP = 8  # episodes of one question, for group advantages
+DRAWN = ("corl", "hard")  # arms that are tested with draws too
 _TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
 
 
@@ -57,8 +57,8 @@ class Results:
     experts: strategies on questions (`outcomes.tried`); episodes: test episodes (`episode_rows`) with arm, seed,
     style and temperature; rollouts: the same of training, with update; looks: of unseen questions during trainings
     with a fixed budget; alone: the start answering by itself what experts were tried on; learning: what the trainer
-    says of every update; budgets: what the words mean; clock: seconds per cell, wall time, so not for a report's
-    bytes.
+    says of every update; budgets: what the words mean; token_price: dollars per token of the controller itself,
+    which no budget counts; clock: seconds per cell, wall time, so not for a report's bytes.
     """
 
     experts: pd.DataFrame
@@ -68,6 +68,7 @@ class Results:
     alone: pd.DataFrame
     learning: pd.DataFrame
     budgets: Budgets
+    token_price: float
     clock: pd.DataFrame
 
 
@@ -118,7 +119,8 @@ def run(
         receipts = sweep.run(partial(work, means=means), todo, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
-    return _collected([*first, *todo], [*begun, *receipts], runs, settings)
+    price = cards.read(settings.base, models)["dollars_per_1k_tokens"] / 1000
+    return _collected([*first, *todo], [*begun, *receipts], runs, settings, price)
 
 
 def _check(settings: RoutingSettings) -> None:
@@ -191,23 +193,23 @@ def cells(params: Params, compared: Sequence[Arm], first: Sequence[sweep.Cell]) 
     return [*trained, sweep.Cell(START, held | {"arm": None, "seed": 0})]
 
 
-@contextmanager
-def opened_pool(means: Means) -> Iterator[Pool]:
-    """The experts of the parameters, asked through the client."""
+def opened_pool(means: Means) -> Pool:
+    """The experts of the parameters, asked through the client. Use it as a context manager."""
     settings = means.settings
-    llm, transports = lab(parameters.validate(dict(means.llm), LLMSettings, "a cell"), means.models)
+    llm, transports = _experts(means.models, store.to_json(dict(means.llm)))
 
     def client() -> Client:
         made = opened(llm, NAME, means.runs, means.cassettes, settings.jobs or os.cpu_count() or 1)
         made.transports |= transports
         return made
 
-    try:
-        with Pool(client, settings.experts, settings.expert_temperature) as pool:
-            yield pool
-    finally:
-        for transport in transports.values():  # their threads hold the models in memory
-            transport.close()
+    return Pool(client, settings.experts, settings.expert_temperature)
+
+
+@cache
+def _experts(models: str, llm: str) -> tuple[LLMSettings, dict[str, LabTransport]]:
+    """Lab models are read once per process, whose threads keep them from one cell to the next."""
+    return lab(parameters.validate(json.loads(llm), LLMSettings, "a cell"), models)
 
 
 def test_items(settings: RoutingSettings) -> list[Item]:
@@ -271,8 +273,12 @@ class Run:
         compared = (arms.NAMED["corl"], arms.NAMED["hard"], arms.NAMED["number"]) if self.arm is None else (self.arm,)
         if self.arm is not None:
             self._train(self.arm)
-        heats = dict.fromkeys((self.settings.test_temperature, self.settings.temperature))
-        tests = [self._test(arm, heat) for arm in compared for heat in heats]
+        drawn = [self.settings.temperature]  # what a training saw, beside what it leads to
+        tests = [
+            self._test(arm, heat)
+            for arm in compared
+            for heat in dict.fromkeys([self.settings.test_temperature, *(drawn if arm.name in DRAWN else [])])
+        ]
         store.write_parquet(self.folder / "episodes.parquet", pd.concat(tests, ignore_index=True))
         if self.arm is None:
             store.write_parquet(self.folder / "alone.parquet", self._alone())
@@ -424,7 +430,7 @@ class _Logs:
         self.learner.save(self.checkpoint)
 
 
-def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, settings: RoutingSettings) -> Results:
+def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, settings: RoutingSettings, price: float) -> Results:
     def table(name: str) -> pd.DataFrame:
         parts = []
         for cell in todo:
@@ -438,4 +444,4 @@ def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, settings: Routi
     experts = store.read_parquet(todo[1].folder(runs) / "experts.parquet")
     clock = [{"cell": cell.name, "seconds": receipt["seconds"]} for cell, receipt in zip(todo, receipts, strict=True)]
     tables = [table(name) for name in ("episodes", "rollouts", "looks", "alone", "learning")]
-    return Results(experts, *tables, known_budgets(experts, settings), pd.DataFrame(clock))
+    return Results(experts, *tables, known_budgets(experts, settings), price, pd.DataFrame(clock))
