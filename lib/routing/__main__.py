@@ -15,12 +15,15 @@ from pathlib import Path
 
 import pandas as pd
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from lib import params, seeds, store, tasks
+from lib.ledger import BudgetExceeded
 from lib.llm.client import Client
-from lib.llm.errors import ConfigurationError
+from lib.llm.errors import CassetteMiss, ConfigurationError
 from lib.llm.opening import export, opened
-from lib.params import ParamsError, RoutingSettings
+from lib.models.transport import lab
+from lib.params import ParamsError
 from lib.routing import protocol
 from lib.routing.experts import Pool
 from lib.routing.learn import Learner
@@ -53,7 +56,11 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 def questions(path: str | Path) -> list[Item]:
     """Rows of a file as items. Raises TaskError for a file that is none, and for one without the columns."""
     path = Path(path)
-    readers = {".jsonl": lambda p: pd.read_json(p, lines=True), ".csv": pd.read_csv, ".parquet": pd.read_parquet}
+    readers = {  # texts stay as they stand there: 007 is not 7
+        ".jsonl": lambda p: pd.read_json(p, lines=True, dtype=False, convert_dates=False),
+        ".csv": lambda p: pd.read_csv(p, dtype=str, keep_default_na=False),
+        ".parquet": pd.read_parquet,
+    }
     if path.suffix not in readers or not path.is_file():
         raise TaskError(f"--data {path}: a file that ends in .jsonl, .csv or .parquet is needed")
     try:
@@ -63,8 +70,11 @@ def questions(path: str | Path) -> list[Item]:
     missing = [name for name in ("prompt", "reference") if name not in table]
     if missing or table.empty:
         raise TaskError(f"--data {path}: columns prompt and reference are needed, there are {list(table)}")
-    told = table[["prompt", "reference"]].astype(str).itertuples(index=False)
-    return [Item(row.prompt, row.reference, "", "data", 1, row.prompt) for row in told]
+    told = table[["prompt", "reference"]]
+    empty = told.isna().any(axis=1) | (told.astype(str).map(str.strip) == "").any(axis=1)
+    if empty.any():
+        raise TaskError(f"--data {path}: row {int(empty.to_numpy().argmax()) + 1} lacks its prompt or its reference")
+    return [Item(p, r, "", "data", 1, p) for p, r in told.astype(str).itertuples(index=False)]
 
 
 def exact(item: Item, reply: str) -> float:
@@ -73,19 +83,23 @@ def exact(item: Item, reply: str) -> float:
     return float(given is not None and " ".join(given.split()) == " ".join(item.answer.split()))
 
 
-def changed(settings: RoutingSettings, changes: list[str]) -> RoutingSettings:
-    """The settings with `key.key=value` changes. Raises ParamsError for a key or value that there is not."""
-    content = settings.model_dump()
+def changed(everything: params.Params, changes: list[str]) -> params.Params:
+    """All parameters with `key.key=value` changes to routing. Raises ParamsError for a key or value that there is
+    not, and for experts that llm.models does not have."""
+    content = everything.model_dump()
     for change in changes:
         key, sign, value = change.partition("=")
         *rooms, last = key.split(".")
-        place = content
+        place = content["routing"]
         for room in rooms:
             place = place.get(room) if isinstance(place, dict) else None
         if not sign or not isinstance(place, dict) or last not in place:
             raise ParamsError(f"--set {change}: write KEY=VALUE with a key of `routing` in params.yaml")
-        place[last] = YAML(typ="safe", pure=True).load(value)
-    return params.validate(content, RoutingSettings, "with --set")
+        try:
+            place[last] = YAML(typ="safe", pure=True).load(value)
+        except YAMLError as error:
+            raise ParamsError(f"--set {change}: {value!r} is not valid YAML") from error
+    return params.validate(content, params.Params, "with --set")
 
 
 def budgets(given: list[str]) -> dict[str, float]:
@@ -109,22 +123,27 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
 
     if not (Path(options.model) / "config.json").is_file():
         raise TaskError(f"{options.model} holds no model: there is no config.json in it")
-    everything, worth, items = params.load(options.profile), budgets(options.budgets), questions(options.data)
-    settings = changed(everything.routing, options.changes)
+    worth, items = budgets(options.budgets), questions(options.data)
+    everything = changed(params.load(options.profile), options.changes)
+    settings = everything.routing
+    llm, transports = _experts(everything)
     accelerator = Accelerator()
     share, rest = divmod(settings.batch, accelerator.num_processes)
     if rest:
         raise ParamsError(f"{settings.batch} episodes cannot be shared by {accelerator.num_processes}; --set batch=...")
     tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
     model = AutoModelForCausalLM.from_pretrained(options.model, local_files_only=True, use_safetensors=True)
-    prices = {word: everything.llm.models[name].price_out or 0.0 for word, name in settings.experts.items()}
+    prices = {word: llm.models[name].price_out or 0.0 for word, name in settings.experts.items()}
     voice = Hub(model, tokenizer, settings.turn_tokens, settings.response_tokens, protocol.explained(prices))
     total, rank, out = settings.updates["soft"], accelerator.process_index, Path(options.out)
     learner = Learner(model, settings.learn, tokenizer.pad_token_id, total, options.seed, accelerator)
     checkpoint, tables = out / "checkpoint.safetensors", []
-    if checkpoint.exists() and accelerator.num_processes == 1:
+    if checkpoint.exists():
+        if accelerator.num_processes > 1:
+            raise ParamsError(f"{checkpoint} can be gone on from by one process only; choose another --out")
         learner.restore(checkpoint)
-        tables.append(store.read_parquet(out / "rollouts.parquet"))
+        known = store.read_parquet(out / "rollouts.parquet")
+        tables.append(known[known["update"] < learner.step])  # it is written before the checkpoint
 
     def save() -> None:
         if rank == 0:
@@ -134,7 +153,7 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
             learner.save(checkpoint)
 
     try:
-        with Pool(_client(everything, out), settings.experts, settings.expert_temperature, rules="") as pool:
+        with Pool(lambda: _client(llm, transports, out), settings.experts, settings.expert_temperature, "") as pool:
             while learner.step < total:
                 key = (options.seed * 10**6 + learner.step) * 1_000 + rank
                 rng = seeds.rng("routing", "own data", seed=key)
@@ -154,21 +173,18 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def _client(everything: params.Params, out: Path):
-    """The client with lab models where experts are lab models: they need `make repro` first."""
+def _experts(everything: params.Params) -> tuple[params.LLMSettings, dict]:
+    """Settings with prices, and transports: lab models need `make repro` first, and cost what their cards say."""
+    llm = everything.llm
+    if any(llm.models[name].backend == "lab" for name in everything.routing.experts.values()):
+        return lab(llm)
+    return llm, {}
 
-    def client() -> Client:
-        names = everything.routing.experts.values()
-        llm, transports = everything.llm, {}
-        if any(llm.models[name].backend == "lab" for name in names):
-            from lib.models.transport import lab
 
-            llm, transports = lab(llm)
-        made = opened(llm, NAME, out, CASSETTES)
-        made.transports |= transports
-        return made
-
-    return client
+def _client(llm: params.LLMSettings, transports: dict, out: Path) -> Client:
+    made = opened(llm, NAME, out, CASSETTES)
+    made.transports |= transports
+    return made
 
 
 def told(rows: pd.DataFrame) -> str:
@@ -183,7 +199,7 @@ def main(given: list[str] | None = None) -> int:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
         rollouts = train(options)
-    except (TaskError, ParamsError, ConfigurationError, OSError, ValueError) as error:
+    except (BudgetExceeded, CassetteMiss, ConfigurationError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

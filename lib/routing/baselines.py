@@ -21,6 +21,7 @@ from sklearn.model_selection import KFold
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 from lib import seeds
 
@@ -73,12 +74,14 @@ def compare(train: Outcomes, test: Outcomes, budgets: Mapping[str, float], seed:
     """Every strategy and every router on the test questions under every budget: columns router, label, item, right,
     dollars, within, reward, chosen."""
     tables = []
-    for label, budget in budgets.items():
-        for m, name in enumerate(test.strategies):
-            tables.append(_rows(test, np.full(len(test.prompts), m), name, label, budget))
-        for name in ROUTERS[:4]:
-            tables.append(_rows(test, _chosen(name, train, test, budget, seed), name, label, budget))
-        tables += [_cascade(train, test, label, budget), _oracle(test, label, budget)]
+    with threadpool_limits(1):  # fits this small only wait for a second thread
+        trust = _trust(train, test)
+        for label, budget in budgets.items():
+            for m, name in enumerate(test.strategies):
+                tables.append(_rows(test, np.full(len(test.prompts), m), name, label, budget))
+            for name in ROUTERS[:4]:
+                tables.append(_rows(test, _chosen(name, train, test, budget, seed), name, label, budget))
+            tables += [_cascade(train, test, trust, label, budget), _oracle(test, label, budget)]
     return pd.concat(tables, ignore_index=True)
 
 
@@ -141,21 +144,27 @@ def _chance(learn: np.ndarray, good: np.ndarray, asked: np.ndarray) -> np.ndarra
         return LogisticRegression(C=0.1, max_iter=300).fit(learn, good).predict_proba(asked)[:, 1]
 
 
-def _cascade(train: Outcomes, test: Outcomes, label: str, budget: float) -> pd.DataFrame:
-    """Threshold by training reward at this budget, with scores from other folds."""
-    held, trusted = [], []
+def _trust(train: Outcomes, test: Outcomes) -> tuple[np.ndarray, np.ndarray]:
+    """P(right) of every expert's reply by a scorer that reads question and reply, (experts, n) each: on training
+    questions from other folds, so that the scorer is not asked what it learned."""
+    held, applied = [], []
     for e, m in enumerate(train.experts):
         texts, asked = (
             [f"{p} {r}" for p, r in zip(part.prompts, part.replies[:, e], strict=True)] for part in (train, test)
         )
-        learn, applied = features(texts, asked)
+        learn, new = features(texts, asked)
         out = np.zeros(len(texts))
         for some, rest in KFold(min(FOLDS, len(texts))).split(learn):
             out[rest] = _chance(learn[some], train.right[some, m], learn[rest])
         held.append(out)
-        trusted.append(_chance(learn, train.right[:, m], applied))
-    rewards = [np.mean(_escalated(train, np.array(held), t, budget)[2]) for t in THRESHOLDS]
-    right, dollars, _, last = _escalated(test, np.array(trusted), THRESHOLDS[int(np.argmax(rewards))], budget)
+        applied.append(_chance(learn, train.right[:, m], new))
+    return np.array(held), np.array(applied)
+
+
+def _cascade(train: Outcomes, test: Outcomes, trust: tuple[np.ndarray, np.ndarray], label: str, budget: float):
+    """With the threshold that the training questions are paid best for at this budget."""
+    rewards = [np.mean(_escalated(train, trust[0], t, budget)[2]) for t in THRESHOLDS]
+    right, dollars, _, last = _escalated(test, trust[1], THRESHOLDS[int(np.argmax(rewards))], budget)
     return _frame("cascade", label, budget, right, dollars, last)
 
 

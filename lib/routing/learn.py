@@ -198,30 +198,35 @@ class Learner:
     def update(self, samples: Sequence[Sample]) -> dict[str, float]:
         """Learn from episodes that the present policy wrote; returns means: loss, kl, clipped (share of own
         tokens whose ratio left the trust region), ratio (how far the first pass is from 1), value_error."""
-        parts = self._parts(samples)
+        minibatches = self._minibatches(samples)
+        parts = [part for minibatch in minibatches for part in minibatch]
         for part in parts:
             self._fill(part)
         self._advantages(parts)
         rows: list[dict[str, float]] = []
         for epoch in range(self.settings.epochs):
             rng = seeds.rng("routing", "minibatches", self.step, epoch, seed=self.seed)
-            rows += [self._descend(parts[int(i)]) for i in rng.permutation(len(parts))]
+            rows += [self._descend(minibatches[int(i)]) for i in rng.permutation(len(minibatches))]
         self.step += 1
         first = rows[0]["ratio"]
         return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]} | {"ratio": first}
 
-    def _parts(self, samples: Sequence[Sample]) -> list[Batch]:
-        """Minibatches: like lengths together, so that little is padding; groups need not stay together."""
+    def _minibatches(self, samples: Sequence[Sample]) -> list[list[Batch]]:
+        """What one step learns from, in parts that one pass reads: like lengths together, so that little is padding;
+        groups need not stay together."""
         order = sorted(range(len(samples)), key=lambda i: len(samples[i].ids))
-        size = self.settings.minibatch
+
+        def cut(rows: Sequence[int], size: int) -> list[Sequence[int]]:
+            return [rows[at : at + size] for at in range(0, len(rows), size)]
+
         return [
-            batch([samples[i] for i in order[at : at + size]], self.pad, self.device)
-            for at in range(0, len(order), size)
+            [batch([samples[i] for i in part], self.pad, self.device) for part in cut(rows, self.settings.microbatch)]
+            for rows in cut(order, self.settings.minibatch)
         ]
 
     @torch.no_grad()
     def _fill(self, part: Batch) -> None:
-        """What the sampling policy and the start model say; in the minibatch's own shape, so that the ratio of
+        """What the sampling policy and the start model say; in the shape that is learned from, so that the ratio of
         the first pass is exactly 1."""
         part.old, hidden = self._read(self.policy, part)
         part.reference, _ = self._read(self.reference, part)
@@ -231,7 +236,7 @@ class Learner:
             part.advantages, part.returns = gae(part.rewards, values, part.mask, settings.gamma, settings.lam)
 
     def _advantages(self, parts: Sequence[Batch]) -> None:
-        """Over all minibatches of an update: whitened (GAE), or by group (GRPO)."""
+        """Over all parts of an update: whitened (GAE), or by group (GRPO)."""
         rewards = torch.cat([part.rewards for part in parts])
         if self.critic is None:
             told = group_advantages(rewards, [g for part in parts for g in part.groups], self.settings.divide)
@@ -242,8 +247,25 @@ class Learner:
             for part, some in zip(parts, own.split([int(part.mask.sum()) for part in parts]), strict=True):
                 part.advantages[part.mask] = some
 
-    def _descend(self, part: Batch) -> dict[str, float]:
-        """One step on one minibatch."""
+    def _descend(self, minibatch: Sequence[Batch]) -> dict[str, float]:
+        """One step on one minibatch, its parts one after another: gradients add up to those of the whole."""
+        counts = np.array([float(len(p.rewards) if self._by_sequence else p.mask.sum()) for p in minibatch])
+        shares = counts / counts.sum()
+        rows: list[dict[str, float]] = []
+        for part, share in zip(minibatch, shares.tolist(), strict=True):
+            loss, row = self._loss(part)
+            (loss * share).backward()
+            rows.append(row)
+        self._step()
+        means = {name: float(np.dot(shares, [row[name] for row in rows])) for name in rows[0]}
+        return means | {"ratio": max(row["ratio"] for row in rows)}
+
+    @property
+    def _by_sequence(self) -> bool:
+        return self.settings.average == "sequence"
+
+    def _loss(self, part: Batch) -> tuple[torch.Tensor, dict[str, float]]:
+        """The negative of eq. 4 with the penalty for leaving the start model, and the value head's error."""
         settings = self.settings
         new, hidden = self._read(self.policy, part)
         kl = averaged(divergence(new, part.reference), part.mask, settings.average)
@@ -253,9 +275,8 @@ class Learner:
         if self.critic is not None:
             error = value_loss(self.critic(part, hidden), part.returns, part.mask, settings.average)
             loss = loss + settings.value_weight * error
-        self._step(loss)
         ratio = torch.exp(new.detach() - part.old)[part.mask]
-        return {
+        return loss, {
             "loss": float(loss.detach()),
             "kl": float(kl.detach()),
             "clipped": float(((ratio - 1).abs() > settings.clip).float().mean()),
@@ -263,8 +284,7 @@ class Learner:
             "value_error": float(error.detach()),
         }
 
-    def _step(self, loss: torch.Tensor) -> None:
-        loss.backward()
+    def _step(self) -> None:
         if self.accelerator is not None:
             for parameter in self._parameters():
                 if parameter.grad is not None:
@@ -299,12 +319,14 @@ class Learner:
         for i, state in self.optimiser.state_dict()["state"].items():
             held |= {f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in state.items()}
         arrays = {name: tensor.detach().float().cpu().numpy() for name, tensor in held.items()}
-        store.write_tensors(path, arrays | {"step": np.array(self.step)})
+        store.write_tensors(path, arrays | {"step": np.array(self.step), "tensors": np.array(len(arrays))})
 
     def restore(self, path: str | Path) -> None:
         """Go on from `save`, with the same result as without a break. Raises ValueError for a broken file."""
         arrays = store.read_tensors(path)
         try:
+            if len(arrays) != int(arrays["tensors"]) + 2:  # an optimiser takes what there is
+                raise ValueError(f"{len(arrays) - 2} tensors instead of {int(arrays['tensors'])}")
             tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
             for prefix in ("policy", "reference", "critic"):
                 model = getattr(self, prefix)

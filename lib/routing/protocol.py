@@ -28,6 +28,7 @@ ERROR = "error"  # what stands in the response where no expert spoke
 RESPONSE = ("<response>", "</response>")
 STOPS = ("</call>", "</answer>")  # with the end of turn, where a controller's turn ends (algorithm 1, line 10)
 _CALL = re.compile(r"<call>\s*(\S+)\s*<t>((?:(?!<t>|<call>).)*?)</t>\s*</call>\s*$", re.DOTALL)
+_TAG = re.compile(r"</?(?:think|answer|call|t|response)>")  # an expert must not speak for the controller
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|$)", re.DOTALL)
 
 
@@ -77,7 +78,7 @@ def explained(prices: Mapping[str, float]) -> str:
 
 def digits(units: float) -> str:
     """A budget as a number of DIGITS digits; what is beyond them is the largest there is."""
-    return str(min(max(round(units), 0), 10**DIGITS - 1)).zfill(DIGITS)
+    return str(round(min(max(units, 0), 10**DIGITS - 1))).zfill(DIGITS)
 
 
 def messages(style: str, budget: str, question: str) -> list[dict[str, str]]:
@@ -101,7 +102,7 @@ def heard(text: str) -> str:
     does not see either, and no tags; ERROR where nothing is left."""
     plain = _THOUGHT.sub(" ", text)
     said = answered(plain)
-    return tidy(plain if said is None else said) or ERROR
+    return tidy(_TAG.sub(" ", plain if said is None else said)) or ERROR
 
 
 def parse(text: str, experts: tuple[str, ...] | list[str]) -> Turn:

@@ -101,7 +101,7 @@ def roll(
 ) -> list[Episode]:
     """An episode per task, in order. key: seed of this batch; judge(item, reply): r_p in [0, 1].
 
-    An episode's draws depend on key and on its place in `wanted`, not on who else is in the batch.
+    With a lab voice an episode's draws depend on key and on its place in `wanted`, not on who else is in the batch.
     """
     episodes = []
     for task in wanted:
@@ -115,7 +115,8 @@ def roll(
         turns = voice.write([e.ids for _, e in alive], keys, temperature)
         _exchange(voice, pool, [e for _, e in alive], turns, keys, turn == rounds - 1)
     for episode in episodes:
-        episode.right = judge(episode.task.item, episode.exchanges[-1].said)
+        if episode.exchanges:  # none where the question alone fills the window
+            episode.right = judge(episode.task.item, episode.exchanges[-1].said)
     return episodes
 
 

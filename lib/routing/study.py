@@ -105,7 +105,8 @@ def run(
     controller cannot name."""
     settings, runs = params.routing, Path(runs)
     _check(settings)
-    checkpoints.load(Path(models) / settings.base)  # says what is wrong before any process starts
+    checkpoints.load(Path(models) / settings.base)  # these two say what is wrong before any process starts
+    lab(params.llm, models)
     means = Means(
         str(models), str(runs), str(CASSETTES), params.llm.model_dump(), settings.model_dump(),
         params.lab.models[settings.base].model_dump(),
@@ -161,7 +162,7 @@ def _common(params: Params, models: Path) -> dict[str, Any]:
         if about["backend"] == "lab"
     }
     return {
-        "experts": asked,
+        "asked": asked,
         "weights": weights,
         "base": store.sha256_file(models / settings.base / "model.safetensors"),
         "sources": store.sha256_sources(ROOT / "lib/tasks", ROOT / "lib/seeds.py", *deciding, *lab_sources),
@@ -311,6 +312,7 @@ class Run:
         total = settings.updates[arm.kind]
         learner = Learner(self.model, learn, token(PAD), total, self.seed)
         logs = _Logs(self.folder, learner)
+        self.voice.refresh()  # it may go on from a checkpoint
         every = max(1, total // settings.looks)
         while learner.step < total:
             if arm.fixed and learner.step % every == 0:

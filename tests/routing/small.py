@@ -19,7 +19,7 @@ from lib.llm.transport import InProcess
 from lib.models import tokenizer as lab
 from lib.models.corpus import tensors
 from lib.models.dialogue import conversation
-from lib.params import LearnSettings, RoutingSettings
+from lib.params import LearnSettings, Params, RoutingSettings
 from lib.routing import protocol, warm
 from lib.routing.experts import Heard, Pool, Query
 from lib.routing.learn import Learner, Sample
@@ -29,14 +29,26 @@ from tests.llm import server
 from tests.models import tiny
 
 EXPERTS = ("lab-nano", "lab-mini", "lab-large")
-SMOKE: RoutingSettings = params.load("smoke").routing
+EVERYTHING = params.load("smoke")  # read once: the file is long
+SMOKE: RoutingSettings = EVERYTHING.routing
 PRICES = {"lab-nano": 1e-5, "lab-mini": 4e-5, "lab-large": 2e-4}
+
+
+def changed(**sections: dict[str, Any]) -> Params:
+    """The parameters at smoke with some changes, as `params.settings` makes them."""
+    content = EVERYTHING.model_dump()
+    return params.validate(content | {name: params._overlay(content[name], told) for name, told in sections.items()})
 
 
 def learn(**changes: Any) -> LearnSettings:
     """The trainer's settings at smoke, one pass over everything at once unless told otherwise."""
-    plain = {"epochs": 1, "minibatch": 64, "warmup": 1, "schedule": "constant", "whiten": False}
+    plain = {"epochs": 1, "minibatch": 64, "microbatch": 64, "warmup": 1, "schedule": "constant", "whiten": False}
     return params.validate(SMOKE.learn.model_dump() | plain | changes, LearnSettings, "a test")
+
+
+def parts(made: Learner, told: Sequence[Sample]) -> list:
+    """What the learner reads in one pass each, minibatch after minibatch."""
+    return [part for minibatch in made._minibatches(told) for part in minibatch]
 
 
 def call(expert: str, query: str = "1 + 1 = ?") -> str:

@@ -164,7 +164,7 @@ def test_every_row_of_a_batch_gets_its_own_groups_advantage_in_any_order():
     assert len(wanted) == 9 and len({round(a, 4) for a in wanted.values()}) > 2
     for shuffled in (samples, samples[::-1], samples[3:] + samples[:3]):
         made = small.learner(advantages="group", minibatch=4)
-        parts = made._parts(shuffled, 0)
+        parts = small.parts(made, shuffled)
         made._advantages(parts)
         seen = {}
         for part in parts:
@@ -182,10 +182,9 @@ OWN = torch.tensor([[True, False, True], [False, True, False]])
 
 def test_whitening_by_hand():
     """1, 3 and 5: mean 3, deviation sqrt(8/3)."""
-    told = whitened(ADVANTAGES, OWN)
     step = 2 / (8 / 3) ** 0.5
-    torch.testing.assert_close(told, torch.tensor([[-step, 0, 0], [0, step, 0]]))
-    assert not whitened(torch.full((1, 3), 2.0), torch.tensor([[False, True, True]])).any()  # no deviation
+    torch.testing.assert_close(whitened(torch.tensor([1.0, 5.0, 3.0])), torch.tensor([-step, step, 0]))
+    assert not whitened(torch.full((3,), 2.0)).any()  # no deviation
 
 
 def test_the_learner_whitens_over_all_minibatches_of_an_update():
@@ -193,7 +192,7 @@ def test_the_learner_whitens_over_all_minibatches_of_an_update():
     made, whole = (small.learner(whiten=True, minibatch=m) for m in (3, 64))
     told = []
     for each in (made, whole):
-        parts = each._parts(samples, 0)
+        parts = small.parts(each, samples)
         for i, part in enumerate(parts):
             part.advantages = torch.sin(torch.arange(part.mask.numel()).view(part.mask.shape) + 5.0 * i) * part.mask
         before = torch.cat([part.advantages[part.mask] for part in parts])

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 
+import psutil
 import pytest
 
 from lib.llm.client import Client
@@ -13,6 +14,7 @@ from lib.routing import experts, protocol
 from lib.routing.experts import Heard, Pool, Query
 from tests.llm.server import PRICE_IN, PRICE_OUT, Answer, certificate, key
 from tests.llm.server import completion as served
+from tests.llm.server import settings as server_settings
 from tests.routing.small import endpoint, inside, serving
 
 __all__ = ["certificate", "key"]
@@ -89,6 +91,29 @@ def test_only_experts_that_are_no_lab_models_are_told_the_rules(backend, told):
     assert [message["role"] for message in bodies[0]["messages"]] == told
     assert bodies[0]["messages"][-1]["content"] == "1 + 1 = ?"
     assert backend == "lab" or bodies[0]["messages"][0]["content"] == experts.RULES
+
+
+def test_where_there_are_no_rules_nobody_is_told_any():
+    with serving(Answer()) as server:
+        settings = server_settings(server.url)
+        with Pool(lambda: Client(settings), {"lab-nano": "mine"}, 0.5, rules="") as pool:
+            pool.ask(ASKED)
+    assert [message["role"] for message in server.asked[0].body["messages"]] == ["user"]
+
+
+def test_a_pool_that_was_left_has_closed_what_it_opened():
+    """Sockets of the client, and those that an event loop has for itself."""
+    process = psutil.Process()
+    with serving(Answer()) as server:
+        before = process.num_fds()
+        with endpoint(server.url) as pool:
+            pool.ask(ASKED)
+            assert process.num_fds() > before
+        for _ in range(100):  # the server's side of a connection ends a moment later
+            if process.num_fds() == before:
+                break
+            time.sleep(0.01)
+        assert process.num_fds() == before
 
 
 def test_endpoints_are_told_the_rules():

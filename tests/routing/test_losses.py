@@ -121,7 +121,7 @@ def test_the_loss_and_its_gradients_are_trls(both):
     made, theirs = both
     # in the learner's order, so that rows and group advantages stand side by side
     samples = sorted(small.samples(6, words=len(tokenizer()), groups=2), key=lambda s: len(s.ids))
-    (part,) = made._parts(samples, 0)
+    ((part,),) = made._minibatches(samples)
     made._fill(part)
     made._advantages([part])
     inputs = as_trl_has_it(part, samples)
@@ -134,11 +134,9 @@ def test_the_loss_and_its_gradients_are_trls(both):
     inputs["advantages"] = torch.stack([a[m][0] for a, m in zip(part.advantages, part.mask, strict=True)])
     small.drift(made.policy, 0.02, 2)  # ratios that are not 1
 
-    losses = []
-    made._step = losses.append
-    told = made._descend(part)
+    value, told = made._loss(part)
     made.policy.zero_grad()
-    losses[0].backward()
+    value.backward()
     ours = torch.cat([w.grad.flatten() for w in made.policy.parameters()])
     made.policy.zero_grad()
     loss = theirs._compute_loss(theirs.model, inputs)

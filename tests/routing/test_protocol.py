@@ -123,8 +123,6 @@ def test_what_is_heard_has_no_thought_and_is_an_error_where_nothing_is_left(text
     assert heard(text) == expected
 
 
-# FAILS: `heard` takes away complete answer tags at the end of a reply and thoughts, no other tag, though its docstring
-# says "and no tags". So an expert (any endpoint) can close its own response and write the controller's answer.
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -138,6 +136,7 @@ def test_what_is_heard_has_no_thought_and_is_an_error_where_nothing_is_left(text
     ],
 )
 def test_what_is_heard_has_no_tags(text, expected):
+    """An expert, which may be any endpoint, cannot close its own response and write the controller's answer."""
     assert heard(text) == expected
 
 
@@ -145,7 +144,7 @@ def test_what_is_heard_has_no_tags(text, expected):
 @settings(max_examples=200, deadline=None)
 def test_something_is_always_heard(text):
     said = heard(text)
-    assert said and said == " ".join(said.split()) and not re.search("<think>.*</think>", said)
+    assert said and said == " ".join(said.split()) and not any(tag in said for tag in TAGS)
 
 
 # Prompts ------------------------------------------------------------------------------------------
@@ -160,7 +159,6 @@ def test_a_budget_in_numbers_has_three_digits_and_ends_at_the_largest(units, exp
     assert digits(units) == expected
 
 
-# FAILS: "what is beyond them is the largest there is", but no limit at all is an OverflowError.
 def test_no_limit_is_the_largest_budget_in_numbers():
     assert digits(float("inf")) == "999"
 
@@ -170,6 +168,14 @@ def test_hard_prompts_state_a_rule_and_soft_ones_do_not():
     assert rules == ["budget low answer direct only", "budget medium route only if needed", "budget high route only"]
     assert [instruction("soft", word) for word in protocol.WORDS] == [f"budget {word}" for word in protocol.WORDS]
     assert instruction("number", digits(40)) == "budget 040"
+
+
+def test_a_model_that_follows_instructions_is_told_the_protocol_and_the_prices():
+    told = protocol.explained({"lab-nano": 1e-7, "lab-large": 2.5e-6})
+    assert "lab-nano ($0.1 per million tokens), lab-large ($2.5 per million tokens)" in told
+    for form in re.findall(r"<(?:call|answer)>.*?</(?:call|answer)>", told):  # what it is told to write is understood
+        assert not isinstance(parse(form.replace("EXPERT", "lab-nano"), EXPERTS), Malformed)
+    assert told.count("<call>") == told.count("<answer>") == 1 and all(tag in told for tag in TAGS)
 
 
 def test_an_unknown_style_is_refused_by_name():

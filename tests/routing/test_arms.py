@@ -1,0 +1,134 @@
+"""Which budget stands over which question: by words, by numbers, or one for all."""
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib.reporting.lesson import _KEY
+from lib.routing import arms, outcomes, protocol
+from lib.routing.arms import ARMS, NAMED, Budgets, drawn, examined, numbered, variant
+from lib.routing.rewards import cost_reward
+from tests.routing.small import EXPERTS, SMOKE, items
+
+WORDS = {"low": 1e-5, "medium": 4e-5, "high": 1e3}
+CALLS = {"lab-nano": 1e-5, "lab-mini": 4e-5, "lab-large": 2e-4}
+BUDGETS = Budgets(WORDS, CALLS, 1e-6)
+ITEMS = items(40)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+# What the words mean ------------------------------------------------------------------------------
+
+
+def table() -> pd.DataFrame:
+    """Every expert on ten questions of each kind: one call costs 1 to 10 cents, times 1, 5 or 25; those of the test
+    part cost a thousand times as much, and pieces ten times."""
+    rows = []
+    for split, times in (("train", 1), ("test", 1_000)):
+        for difficulty in (1, 6):
+            for price, expert in zip((1, 5, 25), EXPERTS, strict=True):
+                for i in range(10):
+                    dollars = 0.01 * (i + 1) * price * times * (1 if difficulty == 6 else 0.1)
+                    rows.append((split, difficulty, expert, dollars))
+                    rows.append((split, difficulty, expert + outcomes.IN_PIECES, 10 * dollars))
+    return pd.DataFrame(rows, columns=["split", "difficulty", "strategy", "dollars"])
+
+
+def test_prices_are_quantiles_over_the_hardest_training_questions():
+    told = outcomes.prices(table(), EXPERTS, SMOKE.model_copy(update={"quantile": 1.0}))
+    assert list(told) == list(EXPERTS) and list(told.values()) == pytest.approx([0.1, 0.5, 2.5])
+    told = outcomes.prices(table(), EXPERTS, SMOKE.model_copy(update={"quantile": 0.5}))
+    assert list(told.values()) == pytest.approx([0.055, 0.275, 1.375])
+
+
+def test_low_affords_the_cheapest_medium_the_middle_and_high_anything():
+    told = outcomes.budgets(CALLS, SMOKE)
+    assert told == {"low": 1e-5, "medium": 4e-5, "high": SMOKE.high}
+    affords = {word: [cost_reward(price, budget) for price in CALLS.values()] for word, budget in told.items()}
+    assert affords == {"low": [1, 0, 0], "medium": [1, 1, 0], "high": [1, 1, 1]}
+    assert cost_reward(2 * CALLS["lab-nano"], told["low"]) == 0 and cost_reward(3 * 1e-5, told["medium"]) == 1
+
+
+def test_fixed_budgets_afford_one_call_to_the_cheapest_or_the_dearest():
+    assert (BUDGETS.fixed("cheapest"), BUDGETS.fixed("dearest")) == (1e-5, 2e-4)
+
+
+# Training -----------------------------------------------------------------------------------------
+
+
+def test_training_mixes_budgets_by_lot_and_the_lot_is_the_rngs():
+    for name, style in (("corl", "soft"), ("hard", "hard")):
+        told = drawn(NAMED[name], ITEMS, BUDGETS, rng())
+        assert [t.item for t in told] == ITEMS and {t.style for t in told} == {style}
+        assert all(t.budget == WORDS[t.label] for t in told)
+        assert min(Counter(t.label for t in told)[word] for word in protocol.WORDS) > 5
+        assert (
+            told
+            == drawn(NAMED[name], ITEMS, BUDGETS, rng())
+            != drawn(NAMED[name], ITEMS, BUDGETS, np.random.default_rng(1))
+        )
+
+
+def test_budgets_in_numbers_are_dollars_in_units_and_the_prompt_says_which():
+    told = drawn(NAMED["number"], items(300), BUDGETS, rng())
+    assert all(t.style == "number" and t.budget == pytest.approx(int(t.label) * 1e-6) for t in told)
+    units = np.array([int(t.label) for t in told])
+    assert units.min() >= 1 and units.max() <= 400 and 10 < np.median(units) < 40 and len(set(units)) > 40
+    assert numbered(ITEMS[0], 40, BUDGETS) == arms.Task(ITEMS[0], "number", "040", pytest.approx(4e-5))
+
+
+@pytest.mark.parametrize(("name", "budget"), [("fixed-low", 1e-5), ("fixed-high", 2e-4)])
+def test_fixed_arms_have_one_budget_under_one_prompt(name, budget):
+    for told in (drawn(NAMED[name], ITEMS, BUDGETS, rng()), examined(NAMED[name], ITEMS, BUDGETS, SMOKE)):
+        assert [t.item for t in told] == ITEMS
+        assert {(t.style, t.label, t.budget) for t in told} == {("soft", arms.NEUTRAL, budget)}
+
+
+def test_both_fixed_arms_are_asked_the_same():
+    """What the controller reads does not tell the one from the other."""
+    low, high = (drawn(NAMED[name], ITEMS, BUDGETS, rng()) for name in ("fixed-low", "fixed-high"))
+    said = [[protocol.messages(t.style, t.label, t.item.prompt) for t in told] for told in (low, high)]
+    assert said[0] == said[1]
+
+
+# Tests --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["corl", "hard"])
+def test_every_question_is_asked_under_every_word_in_order(name):
+    told = examined(NAMED[name], ITEMS[:3], BUDGETS, SMOKE)
+    assert [(t.label, t.item) for t in told] == [(word, item) for word in protocol.WORDS for item in ITEMS[:3]]
+    assert all(t.budget == WORDS[t.label] and t.style == NAMED[name].style for t in told)
+
+
+def test_every_question_is_asked_under_every_number_in_order():
+    told = examined(NAMED["number"], ITEMS[:3], BUDGETS, SMOKE)
+    expected = [(f"{unit:03.0f}", pytest.approx(unit * 1e-6), item) for unit in SMOKE.numbers for item in ITEMS[:3]]
+    assert [(t.label, t.budget, t.item) for t in told] == expected
+
+
+# Names --------------------------------------------------------------------------------------------
+
+
+def test_arms_have_names_of_their_own_that_can_be_names_of_metrics():
+    assert len(NAMED) == len(ARMS) == len({arm.label for arm in ARMS})
+    assert all(_KEY.fullmatch(f"routing.{name}.score") for name in NAMED)
+    assert {arm.kind for arm in ARMS} == set(SMOKE.updates)
+
+
+def test_a_variant_changes_the_trainer_and_nothing_else():
+    made = variant("KL 0.1, whole", kl=0.1, average="token")
+    assert made == arms.Arm("kl-0-1-whole", "KL 0.1, whole", "soft", "soft", "", {"kl": 0.1, "average": "token"})
+    fixed = variant("No baseline", "fixed-low", lam=0.5)
+    assert (fixed.style, fixed.kind, fixed.fixed, fixed.changes) == ("soft", "fixed", "cheapest", {"lam": 0.5})
+    assert fixed.name not in NAMED and NAMED["fixed-low"].changes == {}
+
+
+def test_variants_of_other_labels_have_other_names():
+    labels = ["kl 0", "kl 0.1", "kl 1", "lam 0.5", "Group", "group of 8", "V apart"]
+    assert len({variant(label).name for label in labels}) == len(labels)

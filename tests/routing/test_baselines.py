@@ -1,0 +1,304 @@
+"""What a controller has to beat: who chooses what, who pays for what, and that nobody looks at the test's answers."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+from threadpoolctl import threadpool_limits
+
+from lib.routing import baselines
+from lib.routing.baselines import ITSELF, ROUTERS, Outcomes
+
+STRATEGIES = (ITSELF, "small", "small in pieces", "large", "large in pieces")
+EXPERTS = (1, 3)
+PRICE = np.array([0.0, 1.0, 3.0, 8.0, 20.0])
+BUDGETS = {"low": 1.0, "medium": 9.0, "high": 1000.0}
+
+
+@pytest.fixture(autouse=True)
+def one_thread_for_matrices():
+    """Fits this small only wait for the second thread, ten times as long where others compute too."""
+    with threadpool_limits(1):
+        yield
+
+
+def table(right, dollars=PRICE, prompts=None, replies=None) -> Outcomes:
+    right = np.asarray(right, dtype=float)
+    n = len(right)
+    prompts = tuple(prompts or [f"question {i}" for i in range(n)])
+    replies = np.full((n, len(EXPERTS)), "so it is") if replies is None else np.asarray(replies)
+    return Outcomes(STRATEGIES, EXPERTS, right, np.broadcast_to(dollars, right.shape).astype(float), prompts, replies)
+
+
+def chance(n: int = 60, seed: int = 0) -> Outcomes:
+    """Everything by lot, prices too."""
+    rng = np.random.default_rng(seed)
+    right = rng.random((n, len(STRATEGIES))) < [0.1, 0.4, 0.5, 0.6, 0.7]
+    prompts = [" ".join(rng.choice(list("abcdef"), size=4)) for _ in range(n)]
+    replies = rng.choice(["yes", "no", "perhaps"], size=(n, len(EXPERTS)))
+    return table(right, PRICE * rng.uniform(0.5, 1.5, size=(n, 1)), prompts, replies)
+
+
+def separable(n: int, seed: int) -> Outcomes:
+    """The first word tells which expert is right: the small one adds, the large one proves."""
+    rng = np.random.default_rng(seed)
+    adds = np.arange(n) % 2 == 0
+    right = np.zeros((n, len(STRATEGIES)))
+    right[adds, 1], right[~adds, 3] = 1, 1
+    prompts = [f"{'add' if a else 'prove'} {rng.integers(2)}" for a in adds]
+    return table(right, prompts=prompts)
+
+
+def told(train: Outcomes, test: Outcomes, router: str, label: str = "high", **options) -> pd.DataFrame:
+    rows = baselines.compare(train, test, BUDGETS, **options)
+    return rows[(rows["router"] == router) & (rows["label"] == label)].reset_index(drop=True)
+
+
+# Tables -------------------------------------------------------------------------------------------
+
+
+def recorded() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A study's tables: in every cell a number of its own."""
+    rows = [
+        {"split": split, "item": item, "prompt": f"{split} {item}", "strategy": name, "right": float((item + s) % 2),
+         "dollars": 100.0 * (split == "test") + 10 * item + s, "reply": f"{name} to {item}"}
+        for split in ("train", "test") for s, name in enumerate(STRATEGIES[1:], 1) for item in range(4)
+    ]  # fmt: skip
+    own = [
+        {"split": split, "item": i, "right": float(i == 3), "dollars": 100.0 * (split == "test") + 10 * i}
+        for split in ("train", "test")
+        for i in range(4)
+    ]
+    return pd.DataFrame(rows), pd.DataFrame(own)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_study_s_tables_become_one_column_per_strategy_and_one_row_per_question(split):
+    tried, alone = recorded()
+    # questions in any order; the strategies' is that of the table
+    tried = tried.sort_values("item", ascending=False, kind="stable")
+    found = baselines.outcomes(tried, alone.sample(frac=1, random_state=3), split, ["small", "large"])
+    assert found.strategies == STRATEGIES and found.experts == EXPERTS
+    assert found.prompts == tuple(f"{split} {i}" for i in range(4))
+    base = 100.0 * (split == "test")
+    assert found.dollars.tolist() == [[base + 10 * i + s for s in range(5)] for i in range(4)]
+    assert found.right[:, 0].tolist() == [0, 0, 0, 1]
+    assert found.right[:, 1:].tolist() == [[(i + s) % 2 for s in range(1, 5)] for i in range(4)]
+    assert found.replies.tolist() == [[f"small to {i}", f"large to {i}"] for i in range(4)]
+
+
+def test_reward_is_right_within_the_budget_and_a_price_at_the_budget_is_within():
+    part = table([[1, 1, 1, 1, 0]])
+    assert part.reward(0.0).tolist() == [[1, 0, 0, 0, 0]]
+    assert part.reward(3.0).tolist() == [[1, 1, 1, 0, 0]]
+    assert part.reward(1000.0).tolist() == [[1, 1, 1, 1, 0]]
+
+
+def test_strategies_are_ordered_by_their_mean_price():
+    assert table(np.ones((2, 5)), np.array([[5, 1, 9, 2, 0], [0, 1, 9, 2, 4]])).cheap_first.tolist() == [1, 3, 4, 0, 2]
+
+
+# All of them --------------------------------------------------------------------------------------
+
+
+def test_every_router_and_strategy_has_a_row_per_question_under_every_budget():
+    rows = baselines.compare(chance(), chance(17, 1), BUDGETS)
+    assert set(rows["router"]) == {*STRATEGIES, *ROUTERS} and list(dict.fromkeys(rows["label"])) == list(BUDGETS)
+    for _, part in rows.groupby(["router", "label"]):
+        assert part["item"].tolist() == list(range(17))
+    assert len(rows) == 3 * 17 * (len(STRATEGIES) + len(ROUTERS))
+
+
+def test_reward_is_right_times_within_for_everybody():
+    rows = baselines.compare(chance(), chance(17, 1), BUDGETS)
+    within = rows["dollars"] <= rows["label"].map(BUDGETS)
+    assert rows["within"].tolist() == within.astype(float).tolist() and 0 < within.mean() < 1
+    assert rows["reward"].tolist() == (rows["right"] * within).tolist()
+
+
+def test_a_strategy_s_rows_are_its_column():
+    test = chance(17, 1)
+    rows = baselines.compare(chance(), test, BUDGETS)
+    for m, name in enumerate(STRATEGIES):
+        for label in BUDGETS:
+            part = rows[(rows["router"] == name) & (rows["label"] == label)]
+            assert part["right"].tolist() == test.right[:, m].tolist()
+            assert part["dollars"].tolist() == test.dollars[:, m].tolist()
+            assert set(part["chosen"]) == {name}
+
+
+def test_whoever_chooses_one_strategy_gets_and_pays_what_it_does():
+    test = chance(17, 1)
+    rows = baselines.compare(chance(), test, BUDGETS)
+    for row in rows[rows["router"].isin(ROUTERS) & (rows["router"] != "cascade")].itertuples():
+        m = STRATEGIES.index(row.chosen)
+        assert (row.right, row.dollars) == (test.right[row.item, m], test.dollars[row.item, m])
+
+
+def test_the_same_seed_gives_the_same_table_and_another_one_changes_random_alone():
+    train, test = chance(), chance(40, 1)
+    first = baselines.compare(train, test, BUDGETS, seed=3)
+    pd.testing.assert_frame_equal(first, baselines.compare(train, test, BUDGETS, seed=3))
+    other = baselines.compare(train, test, BUDGETS, seed=4)
+    random = first["router"] == "random"
+    pd.testing.assert_frame_equal(first[~random], other[~random])
+    assert (first[random]["chosen"] != other[random]["chosen"]).any()
+
+
+def test_no_router_but_the_oracle_looks_at_the_test_s_outcomes():
+    train, test = chance(), chance(40, 1)
+    turned = dataclasses.replace(test, right=1 - test.right)
+    one, other = (baselines.compare(train, part, BUDGETS) for part in (test, turned))
+    knows = one["router"] == "oracle"
+    assert one[~knows]["chosen"].tolist() == other[~knows]["chosen"].tolist()
+    assert one[knows]["chosen"].tolist() != other[knows]["chosen"].tolist()
+
+
+# Random and the best constant ---------------------------------------------------------------------
+
+
+def test_random_assigns_to_each_expert_about_as_often_and_to_nobody_else():
+    chosen = told(chance(), chance(400, 1), "random")["chosen"].value_counts()
+    assert set(chosen.index) == {"small", "large"} and chosen.min() > 160
+
+
+def test_the_best_constant_is_the_best_of_the_training_questions_under_that_budget():
+    train, test = chance(), chance(17, 1)
+    best = {}
+    for label, budget in BUDGETS.items():
+        (best[label],) = set(told(train, test, "best constant", label)["chosen"])
+        assert best[label] == STRATEGIES[train.reward(budget).mean(0).argmax()]
+    assert len(set(best.values())) > 1  # the budget decides
+
+
+def test_of_equally_good_constants_the_cheapest_is_taken():
+    tie = table([[0, 1, 1, 1, 0], [0, 0, 0, 0, 1]], np.array([0, 9, 3, 5, 20]))
+    assert set(told(tie, tie, "best constant")["chosen"]) == {"small in pieces"}
+    nothing = table(np.zeros((4, 5)))
+    assert set(told(nothing, nothing, "best constant")["chosen"]) == {ITSELF}
+
+
+# Those that read the question ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("router", ["nearest neighbours", "logistic"])
+def test_a_router_learns_which_word_decides(router):
+    test = separable(30, 1)
+    rows = told(separable(80, 0), test, router)
+    assert rows["chosen"].tolist() == ["small" if p.startswith("add") else "large" for p in test.prompts]
+    assert rows["reward"].eq(1).all()
+
+
+@pytest.mark.parametrize("router", ["nearest neighbours", "logistic"])
+def test_a_router_learns_under_the_budget_it_is_tested_at(router):
+    """At low the large expert is never paid, so nothing is lost by the cheapest."""
+    chosen = told(separable(80, 0), separable(30, 1), router, "low")["chosen"]
+    assert chosen[::2].eq("small").all() and not chosen.isin(["large", "large in pieces"]).any()
+
+
+def test_features_are_fitted_on_training_texts_alone():
+    train, test = baselines.features(["add 1", "add 2"], ["add 9 unheard"])
+    assert train.shape[1] == test.shape[1] == 5  # three words and two pairs
+    assert np.count_nonzero(test) == 1
+    assert (baselines.features(["add 1", "add 2"], ["other"])[0] == train).all()
+
+
+def test_pairs_of_words_count_too():
+    """Single words do not tell these apart."""
+    train, test = baselines.features(["a b c", "c a b", "b c a", "a c b"] * 10, ["a b c", "a c b"])
+    wanted = np.array([[1.0], [1.0], [1.0], [0.0]] * 10)
+    sure, doubtful = baselines._logistic(train, wanted, test)[:, 0]
+    assert sure > 0.8 and doubtful < 0.5
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_strategy_that_always_ends_alike_is_no_obstacle(value):
+    learn = np.eye(4)
+    assert baselines._chance(learn, np.full(4, value), np.eye(4)[:3]).tolist() == [value] * 3
+    same = table(np.full((12, 5), value))
+    rows = baselines.compare(same, same, BUDGETS)
+    assert rows[rows["router"].isin(["logistic", "cascade"])]["right"].eq(value).all()
+
+
+# The cascade --------------------------------------------------------------------------------------
+
+
+def frank(n: int, seed: int) -> Outcomes:
+    """The small expert is right in half the cases, and says when; the large one always is."""
+    rng = np.random.default_rng(seed)
+    right = np.tile([0.0, 0, 0, 1, 1], (n, 1))
+    right[:, 1] = rng.permutation(np.arange(n) % 2)
+    replies = [["surely" if ok else "hm", "surely"] for ok in right[:, 1]]
+    return table(right, prompts=[f"q {rng.integers(5)}" for _ in range(n)], replies=replies)
+
+
+def test_a_cascade_stops_where_the_reply_is_trusted_and_pays_for_everybody_it_asked():
+    test = frank(30, 1)
+    rows = told(frank(80, 0), test, "cascade", "medium")
+    sure = test.right[:, 1] == 1
+    assert rows["chosen"].tolist() == np.where(sure, "small", "large").tolist()
+    assert rows["dollars"].tolist() == np.where(sure, 1.0, 1.0 + 8.0).tolist()
+    assert rows["right"].eq(1).all() and rows["reward"].eq(1).all()
+
+
+def test_a_cascade_that_may_not_pay_the_second_expert_stays_with_the_first():
+    rows = told(frank(80, 0), frank(30, 1), "cascade", "low")
+    assert rows["chosen"].eq("small").all() and rows["dollars"].eq(1.0).all()
+
+
+def test_escalation_by_hand():
+    part = table([[0, 0, 0, 1, 0], [0, 1, 0, 0, 0], [0, 0, 0, 1, 0]])
+    trust = np.array([[0.2, 0.5, 0.4], [0.0, 0.0, 0.0]])
+    right, dollars, reward, last = baselines._escalated(part, trust, 0.4, 8.0)
+    assert last.tolist() == ["large", "small", "small"]  # trust at the threshold is enough
+    assert dollars.tolist() == [9, 1, 1] and right.tolist() == [1, 1, 0] and reward.tolist() == [0, 1, 0]
+
+
+def test_the_threshold_is_chosen_on_training_rewards_with_scores_from_other_folds(monkeypatch):
+    """Every question and reply here is a word of its own: a scorer tried on what it learned from would know all."""
+    rng = np.random.default_rng(0)
+    right = np.tile([0.0, 0, 0, 1, 1], (40, 1))
+    right[:, 1] = rng.permutation(np.arange(40) % 2)
+    train = table(right, prompts=[f"p{i}" for i in range(40)], replies=[[f"s{i}", f"l{i}"] for i in range(40)])
+    test, calls, real = frank(10, 1), [], baselines._escalated
+
+    def spy(part, trust, threshold, budget):
+        found = real(part, trust, threshold, budget)
+        calls.append((part, trust, threshold, found[2].mean()))
+        return found
+
+    monkeypatch.setattr(baselines, "_escalated", spy)
+    baselines._cascade(train, test, baselines._trust(train, test), "high", 1000.0)
+    *tried, (last, _, threshold, _) = calls
+    assert last is test and all(part is train for part, *_ in tried)
+    assert [t for _, _, t, _ in tried] == baselines.THRESHOLDS.tolist()
+    assert threshold == max(tried, key=lambda call: call[3])[2]
+    held = tried[0][1][0]
+    learn, _ = baselines.features([f"p{i} s{i}" for i in range(40)], ["x"])
+    seen = baselines._chance(learn, right[:, 1], learn)
+    good = right[:, 1] == 1
+    assert seen[good].min() > seen[~good].max()  # the scores that it must not use
+    assert held[good].mean() - held[~good].mean() < 0.05
+
+
+# The oracle ---------------------------------------------------------------------------------------
+
+
+def test_nobody_is_paid_more_than_the_oracle_for_any_question():
+    for seed in range(3):
+        rows = baselines.compare(chance(seed=seed), chance(40, seed + 10), BUDGETS)
+        for _, part in rows.groupby("label"):
+            wide = part.pivot(index="item", columns="router", values="reward")
+            assert (wide["oracle"].to_numpy()[:, None] >= wide.to_numpy()).all()
+            assert wide["oracle"].tolist() == wide[list(STRATEGIES)].max(axis=1).tolist()
+
+
+def test_the_oracle_takes_the_cheapest_that_is_paid_and_the_cheapest_of_all_where_none_is():
+    test = table(
+        [[0, 0, 1, 1, 1], [0, 0, 0, 1, 1], [0, 0, 0, 0, 0], [0, 0, 1, 1, 0]],
+        np.array([[0, 1, 3, 8, 20], [0, 1, 3, 8, 20], [2, 1, 3, 8, 20], [0, 1, 9, 8, 20]]),
+    )
+    assert told(test, test, "oracle")["chosen"].tolist() == ["small in pieces", "large", "small", "large"]
+    low = told(test, test, "oracle", "low")
+    assert low["chosen"].tolist() == [ITSELF, ITSELF, "small", ITSELF] and low["reward"].eq(0).all()

@@ -1,0 +1,79 @@
+"""The section `routing` of params.yaml: what cannot be is refused by name."""
+
+import pytest
+
+from lib import params
+from lib.params import ParamsError
+from lib.routing import study
+from tests.routing.small import EVERYTHING, SMOKE, changed
+
+
+@pytest.mark.parametrize("profile", params.PROFILES)
+def test_the_section_is_there_in_every_profile(profile):
+    section = params.load(profile).routing
+    assert list(section.experts) == ["lab-nano", "lab-mini", "lab-large"] and section.seeds >= 2 and section.rounds >= 3
+    assert (section.learn.advantages, section.learn.average, section.temperature) == ("gae", "sequence", 1.0)
+    if profile == "paper":  # CoRL, 4.2 and appendix A
+        learn = section.learn
+        assert (learn.learning_rate, learn.value_learning_rate, learn.kl, learn.clip) == (1e-6, 1e-5, 1e-3, 0.2)
+        assert (learn.gamma, learn.lam, learn.value, section.batch, learn.minibatch) == (1.0, 1.0, "apart", 512, 256)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"experts": {"lab-mini": "nobody"}}, ["routing.experts", "nobody", "llm.models"]),
+        ({"base": "lab-none"}, ["routing.base", "lab-none", "lab.models"]),
+        ({"sets": {"long": [5]}}, ["routing", "sets hold the difficulties [1, 2, 3, 4, 5]", "[1, 2, 3, 4, 5, 6]"]),
+        ({"difficulties": [1, 2, 3]}, ["routing", "sets hold", "difficulties are [1, 2, 3]"]),
+        ({"difficulties": []}, ["routing.difficulties"]),
+        ({"updates": {"loud": 3}}, ["routing.updates", "loud"]),
+        ({"rounds": 1}, ["routing.rounds", "greater than or equal to 2"]),
+        ({"temperature": 0}, ["routing.temperature"]),
+        ({"quantile": 1.5}, ["routing.quantile", "1.5"]),
+        ({"high": -1.0}, ["routing.high"]),
+        ({"numbers": [1]}, ["routing.numbers"]),
+        ({"colour": 1}, ["routing.colour", "unknown key"]),
+        ({"learn": {"advantages": "none"}}, ["routing.learn.advantages", "gae"]),
+        ({"learn": {"value": "none"}}, ["routing.learn.value", "apart"]),
+        ({"learn": {"average": "word"}}, ["routing.learn.average", "sequence"]),
+        ({"learn": {"gamma": 1.1}}, ["routing.learn.gamma", "1.1"]),
+        ({"learn": {"kl": -0.1}}, ["routing.learn.kl"]),
+        ({"learn": {"minibatch": 1}}, ["routing.learn.minibatch"]),
+        ({"learn": {"clip": 0}}, ["routing.learn.clip"]),
+        ({"warm": {"batch": 1}}, ["routing.warm.batch"]),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused_by_name(change, named):
+    with pytest.raises(ParamsError) as caught:
+        changed(routing=change)
+    for part in named:
+        assert part in str(caught.value)
+
+
+def replaced(**routing) -> None:
+    """Whole values instead of changes to them."""
+    content = EVERYTHING.model_dump()
+    params.validate(content | {"routing": content["routing"] | routing})
+
+
+def test_a_choice_needs_two_experts_and_every_kind_its_updates():
+    with pytest.raises(ParamsError, match=r"routing: .*two experts or more, got \['lab-nano'\]"):
+        replaced(experts={"lab-nano": "nano"})
+    with pytest.raises(ParamsError, match=r"routing: .*updates must be given for soft, hard, number and fixed"):
+        replaced(updates={"soft": 1})
+
+
+def test_experts_that_a_lab_controller_has_no_word_for_are_refused_by_name(tmp_path):
+    """Nothing is written before that is said."""
+    own = changed(routing={"experts": {"lab-huge": "large"}})
+    with pytest.raises(ParamsError, match=r"routing.experts names \['lab-huge'\].*lab-nano"):
+        study.run(own, models=tmp_path, runs=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_is_not_changed_stays():
+    before, after = SMOKE, changed(routing={"learn": {"kl": 0.5}}).routing
+    assert after.learn == before.learn.model_copy(update={"kl": 0.5})
+    assert after.model_copy(update={"learn": before.learn}) == before
