@@ -105,8 +105,9 @@ def run(
     controller cannot name."""
     settings, runs = params.routing, Path(runs)
     _check(settings)
-    checkpoints.load(Path(models) / settings.base)  # these two say what is wrong before any process starts
+    checkpoints.load(Path(models) / settings.base)  # these say what is wrong before any process starts
     lab(params.llm, models)
+    price = cards.read(settings.base, models)["dollars_per_1k_tokens"] / 1000
     means = Means(
         str(models), str(runs), str(CASSETTES), params.llm.model_dump(), settings.model_dump(),
         params.lab.models[settings.base].model_dump(),
@@ -120,7 +121,6 @@ def run(
         receipts = sweep.run(partial(work, means=means), todo, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
-    price = cards.read(settings.base, models)["dollars_per_1k_tokens"] / 1000
     return _collected([*first, *todo], [*begun, *receipts], runs, settings, price)
 
 

@@ -28,9 +28,9 @@ from lib.tasks.chain import OPERATIONS
 
 PIECES = (2, 4)  # operations of a part of a question; the third choice is all that are left
 SKILL = 2  # operations that the controller works out itself; with more it guesses
-EASY = {"low": 0.6, "medium": 0.5, "high": 0.4}  # chance that it works out itself what it can
+EASY = 0.5  # chance that it works out itself what it can, less 0.2 of the lean
 GUESS = 0.06  # and that it guesses at what it cannot
-LEAN = {"low": -0.5, "medium": 0.0, "high": 0.5}  # of the chances of experts, cheap to dear: 1 - lean ... 1 + lean
+LEANS = {"low": -0.5, "medium": 0.0, "high": 0.5}  # chances of experts, cheap to dear, go as 1 - lean ... 1 + lean
 WRONG, MISSING = 0.08, 0.03  # shares of responses in the traces
 STYLES = {"soft": 0.4, "hard": 0.25, "number": 0.35}  # shares
 NUMBERS = (1.0, 400.0)  # budgets in numbers, in units, drawn evenly on a logarithmic scale
@@ -122,23 +122,29 @@ def _itself(style: str, budget: str, left: int, rng: np.random.Generator) -> boo
     """Whether the controller answers now. Hard prompts say so: never call, call if needed, always call."""
     if style == "hard":
         return budget == "low" or (budget == "medium" and left <= SKILL)
-    return bool(rng.random() < (EASY[_size(budget)] if left <= SKILL else GUESS))
+    return bool(rng.random() < (EASY - 0.2 * lean(budget) if left <= SKILL else GUESS))
 
 
-def _size(budget: str) -> str:
-    """A budget as a word: a number is as large as it has digits."""
-    return budget if budget in protocol.WORDS else protocol.WORDS[max(len(budget.lstrip("0")), 1) - 1]
+def lean(budget: str) -> float:
+    """Which way traces lean under a budget: to oneself and cheap experts (-0.5), to dear ones (0.5); of a number by
+    its logarithm."""
+    if budget in LEANS:
+        return LEANS[budget]
+    low, high = np.log(NUMBERS)
+    return float(np.clip((np.log(max(int(budget), 1)) - low) / (high - low), 0, 1)) - 0.5
 
 
 def _expert(style: str, budget: str, experts: Sequence[str], rng: np.random.Generator) -> str:
-    lean = LEAN[_size(budget)]
-    chances = np.linspace(1 - lean, 1 + lean, len(experts))
+    tilt = lean(budget)
+    chances = np.linspace(1 - tilt, 1 + tilt, len(experts))
     return experts[int(rng.choice(len(experts), p=chances / chances.sum()))]
 
 
 def _length(left: int, rng: np.random.Generator) -> int:
-    choices = sorted({min(piece, left) for piece in (*PIECES, left)})
-    return choices[int(rng.integers(len(choices)))]
+    """Operations of the next part. Short ones more often: batches hold traces of like length and count alike, so
+    short traces, which ask for whole questions, weigh more than their share."""
+    choices = np.array(sorted({min(piece, left) for piece in (*PIECES, left)}))
+    return int(rng.choice(choices, p=(1 / choices) / (1 / choices).sum()))
 
 
 def _said(part: Sequence[str], rng: np.random.Generator) -> str:

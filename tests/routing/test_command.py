@@ -173,7 +173,6 @@ class Killed(BaseException):
 
 def test_a_training_killed_between_rollouts_and_checkpoint_repeats_no_rollout(trained, place, monkeypatch):
     """The table is written first, so it may know more than the checkpoint: those rows are to be left out."""
-    # Fails: `train` reads rollouts.parquet whole, where `study._Logs` leaves out updates beyond the checkpoint.
     save, calls = command.Learner.save, []
 
     def dying(learner, path):
@@ -193,7 +192,6 @@ def test_a_training_killed_between_rollouts_and_checkpoint_repeats_no_rollout(tr
 
 def test_experts_may_be_changed_on_the_command_line(place, monkeypatch, silence):
     """params.yaml names lab models; where --set names others, the lab's need not be there."""
-    # Fails: `_client` looks at the experts of the file, not at those of the settings with changes.
 
     def never(*_):
         raise checkpoints.ModelError("no lab models here")
@@ -249,7 +247,6 @@ def test_a_change_of_nothing_is_named(place, capsys, change):
 
 
 def test_a_value_that_cannot_be_read_is_named(place, capsys):
-    # Fails: the YAMLError of ruamel is no ValueError, and nobody catches it.
     assert run(place, "o", "--set", "learn.kl=[") == 2
     assert "--set learn.kl=[" in complaint(capsys)
 
@@ -298,7 +295,6 @@ def test_an_interruption_ends_with_130_and_says_how_to_go_on(place, four, silenc
 
 def test_an_empty_purse_ends_in_a_line_too(place, four, silence, capsys, monkeypatch):
     """Pool.ask raises BudgetExceeded; with paid endpoints that is how a long training usually ends."""
-    # Fails: BudgetExceeded is a RuntimeError (CassetteMiss is too), and `main` lets it through as a traceback.
 
     def spent(*_, **__):
         raise BudgetExceeded("lab-large", 1.0, 0.99, 0.02)
@@ -364,7 +360,6 @@ ROWS = pd.DataFrame({"prompt": ["a, b?", "c?"], "reference": ["007", "4.50"], "m
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
 def test_questions_are_the_rows_of_a_file_with_references_as_they_stand_there(tmp_path, kind):
     """`exact` compares text, so 007 must not become 7, nor 4.50 become 4.5."""
-    # Fails for .jsonl and .csv: pandas guesses numbers (read_json(dtype=False), read_csv(dtype=str) would not).
     path = tmp_path / f"own.{kind}"
     if kind == "jsonl":
         path.write_text("\n".join(json.dumps(row) for row in ROWS.to_dict("records")))
@@ -379,7 +374,6 @@ def test_questions_are_the_rows_of_a_file_with_references_as_they_stand_there(tm
 
 def test_a_row_without_a_reference_is_refused(tmp_path):
     """Otherwise the word nan is the answer that is paid."""
-    # Fails: an empty cell becomes the text "nan".
     (tmp_path / "own.csv").write_text("prompt,reference\na?,b\nc?,\n")
     with pytest.raises(TaskError, match="reference"):
         command.questions(tmp_path / "own.csv")

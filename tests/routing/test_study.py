@@ -405,7 +405,6 @@ def test_an_expert_that_is_not_there_is_a_model_error_too(models, tmp_path):
         study.run(settings(), COMPARED, tmp_path, tmp_path / "runs")
 
 
-# FAILS: the base's card, which holds the controller's price, is read when everything has been trained.
 def test_a_base_without_a_card_is_named_before_anything_starts(models, tmp_path):
     for place in models.iterdir():
         (tmp_path / place.name).symlink_to(place)

@@ -174,11 +174,19 @@ def test_low_budgets_lean_to_cheap_experts_and_high_ones_to_dear_ones_and_no_exp
     assert shares["high"] == pytest.approx([1 / 6, 2 / 6, 3 / 6], abs=0.03)
 
 
-def test_a_budget_in_numbers_is_as_large_as_it_has_digits():
-    assert [warm._size(text) for text in ("000", "004", "009", "010", "099", "100", "999")] == [
-        "low", "low", "low", "medium", "medium", "high", "high",
-    ]  # fmt: skip
-    assert [warm._size(word) for word in protocol.WORDS] == list(protocol.WORDS)
+def test_traces_lean_by_the_word_or_by_the_logarithm_of_the_number():
+    assert [warm.lean(word) for word in protocol.WORDS] == [-0.5, 0.0, 0.5]
+    leans = [warm.lean(text) for text in ("000", "001", "002", "020", "200", "400", "999")]
+    assert leans[0] == leans[1] == -0.5 and leans[-1] == leans[-2] == pytest.approx(0.5)
+    assert leans == sorted(leans) and leans[3] == pytest.approx(0.0)  # 20 is half way from 1 to 400
+    assert leans[4] - leans[3] == pytest.approx(leans[3] - leans[2])  # ten times more, twice
+
+
+def test_short_parts_are_drawn_more_often_than_long_ones():
+    drawn = [warm._length(6, np.random.default_rng(i)) for i in range(600)]
+    counts = [drawn.count(n) for n in (2, 4, 6)]
+    assert sum(counts) == 600 and counts[0] > 1.5 * counts[1] > 1.8 * counts[2] > 0
+    assert {warm._length(1, np.random.default_rng(i)) for i in range(20)} == {1}
 
 
 def test_budgets_are_drawn_from_words_or_from_a_range_of_numbers():
