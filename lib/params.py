@@ -423,7 +423,8 @@ class LearnSettings(_Section):
 
     advantages: `gae` is PPO with a value head, `group` is GRPO; value: the head on the policy's own trunk or
     with one of its own; average: a loss over own tokens of each sequence first (CoRL, eq. 4) or of the batch;
-    whiten: advantages to mean 0 and deviation 1; divide: GRPO's by the group's deviation; warmup: updates;
+    whiten: advantages to mean 0 and deviation 1; divide: GRPO's by the group's deviation; warmup, value_warmup:
+    updates until the full rate;
     schedule: of the learning rate after that, linear falls to 0 at the last update; minibatch: episodes per step;
     microbatch: episodes that one pass reads, which is a matter of memory.
     """
@@ -434,6 +435,7 @@ class LearnSettings(_Section):
     value: Literal["shared", "apart"]
     value_weight: NotNegative
     warmup: Count
+    value_warmup: Count
     schedule: Literal["constant", "linear"]
     epochs: Count
     minibatch: Annotated[int, Field(ge=2)]

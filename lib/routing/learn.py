@@ -290,18 +290,19 @@ class Learner:
                 if parameter.grad is not None:
                     parameter.grad = self.accelerator.reduce(parameter.grad, "mean")
         nn.utils.clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm)
-        for group in self.optimiser.param_groups:
-            group["lr"] = group["full"] * self._schedule()
+        warmups = (self.settings.warmup, self.settings.value_warmup)
+        for group, warmup in zip(self.optimiser.param_groups, warmups, strict=False):
+            group["lr"] = group["full"] * self._schedule(warmup)
         self.optimiser.step()
         self.optimiser.zero_grad()
 
     def _parameters(self) -> list[nn.Parameter]:
         return [*self.policy.parameters(), *(self.critic.parameters() if self.critic is not None else ())]
 
-    def _schedule(self) -> float:
+    def _schedule(self, warmup: int) -> float:
         """Share of the full learning rate: a rise, then all of it, or a straight fall to the last update."""
         fall = 1.0 if self.settings.schedule == "constant" else 1 - self.step / self.total
-        return min(1.0, (self.step + 1) / self.settings.warmup, fall)
+        return min(1.0, (self.step + 1) / warmup, fall)
 
     def _read(self, model: PreTrainedModel, part: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probabilities of the next tokens (B, T - 1), 0 where they are not the controller's; and the states."""

@@ -1,12 +1,14 @@
 """What every expert makes of questions on its own: its price, the budgets that follow, what routers learn from.
 
 A strategy is a constant way to answer: give the whole question to one expert, or two operations at a time to
-the same expert. The second is what a controller that takes questions apart has to be compared with.
+the same expert, or all but the last two operations, which the untrained controller works out itself. The second
+and the third are what a controller that takes questions apart has to be compared with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,10 +17,14 @@ from lib import seeds, tasks
 from lib.params import RoutingSettings
 from lib.routing import protocol
 from lib.routing.experts import Heard, Pool, Query
+from lib.routing.rollouts import Task, roll
+from lib.routing.voices import Voice
+from lib.routing.warm import SKILL
 from lib.tasks import Item
 
 PIECE = 2  # operations at a time
 IN_PIECES = " in pieces"
+THEN_ITSELF = " then itself"
 
 
 def tried(pool: Pool, items: Sequence[Item], split: str) -> pd.DataFrame:
@@ -69,6 +75,32 @@ def _pieces(pool: Pool, items: Sequence[Item], expert: str, split: str) -> pd.Da
     for item, row, chain in zip(items, rows, chains, strict=True):
         row["right"] = tasks.score(item, tasks.reply(chain[0]))
     return _frame(items, split, expert + IN_PIECES, rows)
+
+
+def shared(
+    voice: Voice, pool: Pool, items: Sequence[Item], split: str, rounds: int, temperature: float
+) -> pd.DataFrame:
+    """All but the last two operations to one expert, the rest to the controller, told never to call; every expert in
+    turn. The same columns as `tried`."""
+    tables = []
+    for expert in pool.experts:
+        chains = [item.prompt.removesuffix(" = ?").split() for item in items]
+        rows = [{"right": 0.0, "dollars": 0.0, "calls": 0, "reply": ""} for _ in items]
+        asked = [i for i, chain in enumerate(chains) if len(chain) // 2 > SKILL]
+        cut = [len(chain) - 2 * SKILL for chain in chains]
+        queries = [Query(expert, " ".join(chains[i][: cut[i]]) + " = ?", _key(split, expert, i, 1_000)) for i in asked]
+        for i, heard in zip(asked, pool.ask(queries), strict=True):
+            _take(rows[i], heard)
+            chains[i] = [protocol.heard(heard.text), *chains[i][cut[i] :]]
+        rest = [replace(item, prompt=" ".join(c) + " = ?") for item, c in zip(items, chains, strict=True)]
+        tasks_ = [Task(item, "hard", protocol.WORDS[0], 0.0) for item in rest]
+        for row, episode in zip(
+            rows, roll(voice, pool, tasks_, rounds, _key(split, expert, 0, 2), temperature), strict=True
+        ):
+            row["right"] = episode.right
+            row["dollars"] += episode.dollars
+        tables.append(_frame(items, split, expert + THEN_ITSELF, rows))
+    return pd.concat(tables, ignore_index=True)
 
 
 def _take(row: dict, heard: Heard) -> None:

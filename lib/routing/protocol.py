@@ -12,6 +12,7 @@ one regular expression. Whatever is neither is malformed: it costs a round and i
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -86,10 +87,15 @@ def messages(style: str, budget: str, question: str) -> list[dict[str, str]]:
     return [{"role": "system", "content": instruction(style, budget)}, {"role": "user", "content": question}]
 
 
+def size(budget: str) -> str:
+    """How large a budget is: its word, or for a number how often 1 has to be doubled to come near it."""
+    return budget if budget in WORDS else str(round(math.log2(max(int(budget), 1))))
+
+
 def thought(budget: str, left: int, steps: Sequence[str] = ()) -> str:
-    """What the controller writes before it decides: the budget, how many operations are left, and its own
-    steps where it works them out itself."""
-    return " ".join(["<think>", budget, str(left), *(f"; {step}" for step in steps), "</think>"])
+    """What the controller writes before it decides: how large the budget is, how many operations are left, and its
+    own steps where it works them out itself."""
+    return " ".join(["<think>", size(budget), str(left), *(f"; {step}" for step in steps), "</think>"])
 
 
 def call(expert: str, query: str) -> str:

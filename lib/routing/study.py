@@ -16,6 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 import transformers
@@ -134,11 +135,15 @@ def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
     """How many calls the study makes at most, and what endpoints among the experts may cost: a sentence."""
     settings = params.routing
     trained = sum(settings.updates[arm.kind] for arm in compared) * settings.batch * settings.seeds
-    tested = settings.test_items * (3 * len(compared) + len(settings.numbers)) * settings.seeds
-    tries = (settings.outcome_items + settings.test_items) * (1 + max(settings.difficulties))
-    calls = (trained + tested) * (settings.rounds - 1)
+    numbers = len(settings.numbers)
+    tested = settings.test_items * settings.seeds * sum(2 * 3 + numbers * (arm.style == "number") for arm in compared)
+    start = settings.test_items * (4 * 3 + numbers) + settings.outcome_items + settings.test_items
+    looks = 48 * (settings.looks + 1) * settings.seeds * sum(bool(arm.fixed) for arm in compared)
+    tries = (settings.outcome_items + settings.test_items) * (2 + max(settings.difficulties))
+    # any call of a controller may go to the same expert, and be as long as replies may be
+    calls = tries + (trained + tested + start + looks) * (settings.rounds - 1)
     shares = [
-        Planned(name, tries + calls // len(settings.experts), 60 * (tries + calls // len(settings.experts)), 60 * calls)
+        Planned(name, calls, 64 * calls, params.llm.models[name].max_tokens * calls)
         for name in settings.experts.values()
     ]
     return announcement(params.llm, shares)
@@ -283,6 +288,7 @@ class Run:
         store.write_parquet(self.folder / "episodes.parquet", pd.concat(tests, ignore_index=True))
         if self.arm is None:
             store.write_parquet(self.folder / "alone.parquet", self._alone())
+            store.write_parquet(self.folder / "shared.parquet", self._shared())
         if self.arm is not None and self.seed == 0:
             checkpoints.save(self.model, self.folder / "model")
         (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
@@ -306,6 +312,14 @@ class Run:
             parts.append(episode_rows(episodes).assign(split=split))
         return pd.concat(parts, ignore_index=True)
 
+    def _shared(self) -> pd.DataFrame:
+        """An expert begins and the controller, told never to call, ends: `outcomes.shared`."""
+        parts = [
+            outcomes.shared(self.voice, self.pool, items, split, self.settings.rounds, self.settings.test_temperature)
+            for split, items in (("train", outcome_items(self.settings)), ("test", test_items(self.settings)))
+        ]
+        return pd.concat(parts, ignore_index=True)
+
     def _train(self, arm: Arm) -> None:
         settings = self.settings
         learn = parameters.validate(settings.learn.model_dump() | dict(arm.changes), LearnSettings, "a cell")
@@ -313,9 +327,9 @@ class Run:
         learner = Learner(self.model, learn, token(PAD), total, self.seed)
         logs = _Logs(self.folder, learner)
         self.voice.refresh()  # it may go on from a checkpoint
-        every = max(1, total // settings.looks)
+        watched = set(np.linspace(0, total, settings.looks + 1).astype(int).tolist())
         while learner.step < total:
-            if arm.fixed and learner.step % every == 0:
+            if arm.fixed and learner.step in watched:
                 logs.add("looks", self._look(arm).assign(update=learner.step))
             asked = self._asked(arm, learner)
             key = self.seed * 10**6 + learner.step
@@ -353,8 +367,9 @@ class Run:
 
 
 def samples(episodes: Sequence[Episode], group: int = 1) -> list[Sample]:
-    """Episodes as the trainer takes them; `group` in a row answer the same question."""
-    return [Sample(e.ids, e.mask, e.reward, i // group) for i, e in enumerate(episodes)]
+    """Episodes as the trainer takes them; `group` in a row answer the same question. One whose question leaves no
+    room for a turn teaches nothing and is left out."""
+    return [Sample(e.ids, e.mask, e.reward, i // group) for i, e in enumerate(episodes) if any(e.mask)]
 
 
 def episode_rows(
@@ -437,13 +452,15 @@ def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, settings: Routi
         parts = []
         for cell in todo:
             path = cell.folder(runs) / f"{name}.parquet"
-            if path.exists() and name != "experts":
+            if path.exists():
                 arm = cell.settings["arm"]
                 part = store.read_parquet(path)
                 parts.append(part.assign(arm=arm["name"] if arm else START, seed=cell.settings["seed"]))
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
-    experts = store.read_parquet(todo[1].folder(runs) / "experts.parquet")
+    folders = {cell.name: cell.folder(runs) for cell in todo}
+    tried = [folders["experts"] / "experts.parquet", folders[START] / "shared.parquet"]
+    experts = pd.concat([store.read_parquet(path) for path in tried], ignore_index=True)
     clock = [{"cell": cell.name, "seconds": receipt["seconds"]} for cell, receipt in zip(todo, receipts, strict=True)]
     tables = [table(name) for name in ("episodes", "rollouts", "looks", "alone", "learning")]
     return Results(experts, *tables, known_budgets(experts, settings), price, pd.DataFrame(clock))

@@ -28,12 +28,12 @@ from lib.tasks.chain import OPERATIONS
 
 PIECES = (2, 4)  # operations of a part of a question; the third choice is all that are left
 SKILL = 2  # operations that the controller works out itself; with more it guesses
-EASY = 0.5  # chance that it works out itself what it can, less 0.2 of the lean
+EASY = 0.5  # chance that it works out itself what it can, less 0.1 of the lean
 GUESS = 0.06  # and that it guesses at what it cannot
-LEANS = {"low": -0.5, "medium": 0.0, "high": 0.5}  # chances of experts, cheap to dear, go as 1 - lean ... 1 + lean
+LEANS = {"low": -0.6, "medium": 0.0, "high": 0.6}  # chances of experts, cheap to dear, go as 1 - lean ... 1 + lean
 WRONG, MISSING = 0.08, 0.03  # shares of responses in the traces
 STYLES = {"soft": 0.4, "hard": 0.25, "number": 0.35}  # shares
-NUMBERS = (1.0, 400.0)  # budgets in numbers, in units, drawn evenly on a logarithmic scale
+NUMBERS = (1.0, 200.0)  # budgets in numbers, in units, drawn evenly on a logarithmic scale
 
 
 def train(base: Path, shape: LabModel, settings: RoutingSettings, folder: Path, progress) -> Path:
@@ -122,16 +122,17 @@ def _itself(style: str, budget: str, left: int, rng: np.random.Generator) -> boo
     """Whether the controller answers now. Hard prompts say so: never call, call if needed, always call."""
     if style == "hard":
         return budget == "low" or (budget == "medium" and left <= SKILL)
-    return bool(rng.random() < (EASY - 0.2 * lean(budget) if left <= SKILL else GUESS))
+    return bool(rng.random() < (EASY - 0.1 * lean(budget) if left <= SKILL else GUESS))
 
 
 def lean(budget: str) -> float:
-    """Which way traces lean under a budget: to oneself and cheap experts (-0.5), to dear ones (0.5); of a number by
-    its logarithm."""
+    """Which way traces lean under a budget: to oneself and cheap experts (below 0), to dear ones (above 0); of a
+    number by its logarithm, from the lean of `low` to that of `high`."""
     if budget in LEANS:
         return LEANS[budget]
     low, high = np.log(NUMBERS)
-    return float(np.clip((np.log(max(int(budget), 1)) - low) / (high - low), 0, 1)) - 0.5
+    place = np.clip((np.log(max(int(budget), 1)) - low) / (high - low), 0, 1)
+    return float(LEANS["low"] + place * (LEANS["high"] - LEANS["low"]))
 
 
 def _expert(style: str, budget: str, experts: Sequence[str], rng: np.random.Generator) -> str:
