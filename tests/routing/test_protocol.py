@@ -192,7 +192,13 @@ def test_what_is_written_is_read_as_it_was_meant():
     assert parse(f"{protocol.thought('low', 2)} {protocol.call('lab-nano', '3 + 4 = ?')}", EXPERTS) == Call(
         "lab-nano", "3 + 4 = ?"
     )
-    assert protocol.thought("040", 1, ["3 + 4 = 7"]) == "<think> 040 1 ; 3 + 4 = 7 </think>"
+    assert protocol.thought("040", 1, ["3 + 4 = 7"]) == "<think> 5 1 ; 3 + 4 = 7 </think>"  # 2^5 = 32 is near 40
+
+
+def test_a_number_is_as_large_as_it_has_doublings_and_a_word_is_a_word():
+    sizes = [protocol.size(digits(units)) for units in (0, 1, 2, 3, 4, 12, 23, 128, 999)]
+    assert sizes == ["0", "0", "1", "2", "2", "4", "5", "7", "10"]
+    assert [protocol.size(word) for word in protocol.WORDS] == list(protocol.WORDS)
 
 
 def test_the_lab_has_a_word_for_everything_that_is_said():
