@@ -864,11 +864,14 @@ def _projection(axes: Axes, vectors: Mapping[str, np.ndarray], on_front: np.ndar
 
 
 @theme()
-def cost_quality(points: Mapping[str, tuple[Interval, Interval]], title: str, xlabel: str, ylabel: str) -> Figure:
+def cost_quality(
+    points: Mapping[str, tuple[Interval, Interval]], title: str, xlabel: str, ylabel: str, judged: Collection[str] = ()
+) -> Figure:
     """Cost against quality with both intervals, and the best quality that each cost can buy.
 
     points: {name: (cost, quality)}. The line is the upper hull of the values: between two of its corners
-    lies what sending a share of the queries to either would reach.
+    lies what sending a share of the queries to either would reach. judged: names that are held against the
+    line, hence do not span it.
     """
     if not points:
         raise ValueError("cost_quality needs at least one point")
@@ -878,7 +881,8 @@ def cost_quality(points: Mapping[str, tuple[Interval, Interval]], title: str, xl
     shades = _colours(points)
     values = np.array([(cost.value, quality.value) for cost, quality in points.values()])
     every = [interval for pair in points.values() for interval in pair]
-    note = f"{_interval_note(every)} Dashed: the best that a mixture of methods buys at each cost."
+    which = f"methods but {', '.join(judged)}" if judged else "methods"
+    note = f"{_interval_note(every)} Dashed: the best that a mixture of {which} buys at each cost."
     figure = _figure(title, WIDTH, 4.6, note)
     axes = figure.subplots()
     for name, (cost, quality) in points.items():
@@ -887,7 +891,7 @@ def cost_quality(points: Mapping[str, tuple[Interval, Interval]], title: str, xl
         _mark(axes, cost.value, quality.value, name, shades[name], size=9)
     _span(axes, [end for cost, _ in points.values() for end in (*_flat(cost), cost.value)], "x", share=0.14)
     _span(axes, [end for _, quality in points.values() for end in (*_flat(quality), quality.value)], "y", share=0.12)
-    corners = upper_hull(values)
+    corners = upper_hull(values[[name not in judged for name in points]])
     left, right = axes.get_xlim()
     if values[:, 0].min() >= 0:
         left = max(left, 0.0)  # nothing costs less than nothing
