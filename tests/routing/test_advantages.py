@@ -45,7 +45,7 @@ def test_own_entries_move_to_the_left():
 
 
 @given(rows())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 def test_what_was_compressed_is_spread_as_it_was(told):
     values, mask = tensors(told)
     left = compressed(values, mask)
@@ -76,7 +76,7 @@ def test_gae_equals_a_case_by_hand():
 
 
 @given(rows(), SHARE, SHARE, st.lists(VALUE, min_size=5, max_size=5))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 def test_gae_equals_its_definition(told, gamma, lam, paid):
     values, mask = tensors(told)
     advantages, returns = gae(torch.tensor(paid)[: len(told)], values, mask, gamma, lam)
@@ -89,7 +89,7 @@ def test_gae_equals_its_definition(told, gamma, lam, paid):
 
 
 @given(rows(), st.lists(VALUE, min_size=5, max_size=5))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 def test_without_discount_the_advantage_is_what_was_paid_less_what_was_expected(told, paid):
     values, mask = tensors(told)
     rewards = torch.tensor(paid)[: len(told)]
@@ -99,7 +99,7 @@ def test_without_discount_the_advantage_is_what_was_paid_less_what_was_expected(
 
 
 @given(rows(), SHARE, SHARE, st.lists(VALUE, min_size=5, max_size=5), st.data())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 def test_tokens_of_others_change_no_bit_wherever_they_stand(told, gamma, lam, paid, data):
     """Bare rows of own tokens, and the same rows with anything between them."""
     bare = [[(own, v) for own, v in row if own] for row in told]
@@ -140,7 +140,7 @@ def test_group_advantages_equal_a_case_by_hand():
     st.randoms(),
     st.booleans(),
 )
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 def test_groups_survive_any_order_of_the_rows(told, random, divide):
     order = list(range(len(told)))
     random.shuffle(order)

@@ -199,13 +199,20 @@ def played(made: Learner, n: int, seed: int) -> list[Sample]:
     return [Sample(row.tolist(), mask, float(row[1] == 5), i // 8) for i, row in enumerate(ids)]
 
 
-@kinds
-@pytest.mark.parametrize("average", ["sequence", "token"])
+@pytest.mark.parametrize(
+    ("advantages", "value", "average"),
+    [
+        ("gae", "shared", "sequence"),
+        ("gae", "apart", "token"),
+        ("group", "shared", "sequence"),
+        ("group", "shared", "token"),
+    ],
+)
 def test_it_learns_what_is_paid(advantages, value, average):
     changes = {"learning_rate": 1e-2, "value_learning_rate": 1e-2, "kl": 0.0, "epochs": 2, "minibatch": 16}
     made = learner(advantages=advantages, value=value, average=average, whiten=advantages == "gae", **changes)
     paid = []
-    for step in range(20):
+    for step in range(16):
         told = played(made, 32, step)
         paid.append(np.mean([sample.reward for sample in told]))
         made.update(told)

@@ -77,7 +77,7 @@ GARBAGE = st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=16).map(" ".
 
 
 @given(GARBAGE)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_whatever_was_written_is_one_of_three_things(text):
     turn = parse(text, EXPERTS)
     assert isinstance(turn, Call | Answer | Malformed)

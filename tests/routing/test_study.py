@@ -386,7 +386,7 @@ def test_a_change_that_the_trainer_does_not_know_is_refused(models, runs, result
 
 
 def test_a_variant_with_groups_asks_every_question_several_times(models, runs, results):
-    own = study.run(settings(batch=16), [variant("Group", advantages="group")], models, runs)
+    own = study.run(settings(batch=16, updates={"soft": 1}), [variant("Group", advantages="group")], models, runs)
     told = own.rollouts.query("update == 0")
     assert len(told) == 16 and [len(set(told["difficulty"][i : i + 8])) for i in (0, 8)] == [1, 1]
     assert [len(set(told["label"][i : i + 8])) for i in (0, 8)] == [1, 1] and told["written"].nunique() > 2
