@@ -9,7 +9,9 @@ pipeline's stages depend on that file, so a change for one profile leaves the ot
 from __future__ import annotations
 
 import argparse
+import copy
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -425,7 +427,7 @@ class LearnSettings(_Section):
     with one of its own; average: a loss over own tokens of each sequence first (CoRL, eq. 4) or of the batch;
     whiten: advantages to mean 0 and deviation 1; divide: GRPO's by the group's deviation; warmup, value_warmup:
     updates until the full rate;
-    schedule: of the learning rate after that, linear falls to 0 at the last update; minibatch: episodes per step;
+    schedule: of the learning rate after that, linear falls to 0 after the last update; minibatch: episodes per step;
     microbatch: episodes that one pass reads, which is a matter of memory.
     """
 
@@ -641,6 +643,28 @@ def load(profile: str | None = None, path: str | Path = ROOT / "params.yaml") ->
         raise ParamsError(f"profile: must be one of {', '.join(PROFILES)}, got {chosen!r}")
     checked = {name: validate({**resolve(content, name), "profile": name}) for name in PROFILES}
     return checked[chosen]
+
+
+def changed(section: str, content: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """A copy of a section's content with `key.key=value` changes, as a command line gives them.
+
+    Values are YAML; the result is not validated yet. Raises ParamsError for a key that there is not, or a value
+    that cannot be read.
+    """
+    out = copy.deepcopy(content)
+    for change in changes:
+        key, sign, value = change.partition("=")
+        *rooms, last = key.split(".")
+        place: Any = out
+        for room in rooms:
+            place = place.get(room) if isinstance(place, dict) else None
+        if not sign or not isinstance(place, dict) or last not in place:
+            raise ParamsError(f"--set {change}: write KEY=VALUE with a key of `{section}` in params.yaml")
+        try:
+            place[last] = YAML(typ="safe", pure=True).load(value)
+        except YAMLError as error:
+            raise ParamsError(f"--set {change}: {value!r} is not valid YAML") from error
+    return out
 
 
 def settings(**sections: dict[str, Any] | None) -> Params:

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 import pandas as pd
-from ruamel.yaml import YAML
 
 from lib import params, store
 from lib.conductor import data
@@ -49,21 +48,6 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
-def changed(settings: ConductorSettings, changes: list[str]) -> ConductorSettings:
-    """The settings with `key.key=value` changes. Raises ParamsError for a key or value that there is not."""
-    content = settings.model_dump()
-    for change in changes:
-        key, sign, value = change.partition("=")
-        *rooms, last = key.split(".")
-        place = content
-        for room in rooms:
-            place = place.get(room) if isinstance(place, dict) else None
-        if not sign or not isinstance(place, dict) or last not in place:
-            raise ParamsError(f"--set {change}: write KEY=VALUE with a key of `conductor` in params.yaml")
-        place[last] = YAML(typ="safe", pure=True).load(value)
-    return params.validate(content, ConductorSettings, "with --set")
-
-
 def train(options: argparse.Namespace) -> pd.DataFrame:
     """Train, save, and return the rollouts. Raises what is wrong with the input by name."""
     from transformers import AutoConfig, AutoTokenizer
@@ -71,7 +55,9 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
     from lib.conductor.trainer import ConductorTrainer, configuration
 
     all_of = params.load(options.profile)
-    settings, arm, out = changed(all_of.conductor, options.changes), KNOWN[options.arm], Path(options.out)
+    content = params.changed("conductor", all_of.conductor.model_dump(), options.changes)
+    settings = params.validate(content, ConductorSettings, "with --set")
+    arm, out = KNOWN[options.arm], Path(options.out)
     if not (Path(options.model) / "config.json").is_file():
         raise DataError(f"{options.model} holds no model: there is no config.json in it")
     dataset = data.load(options.data)

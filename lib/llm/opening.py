@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
+
+import httpx2
 
 from lib.llm import scripted
 from lib.llm.cassette import Cassette
@@ -17,16 +19,23 @@ from lib.params import LLMSettings
 Result = TypeVar("Result")
 
 
-def opened(settings: LLMSettings, name: str, runs: str | Path, cassettes: str | Path, share: int = 1) -> Client:
+def opened(
+    settings: LLMSettings,
+    name: str,
+    runs: str | Path,
+    cassettes: str | Path,
+    share: int = 1,
+    transports: Mapping[str, httpx2.AsyncBaseTransport] | None = None,
+) -> Client:
     """The client with the scripted models; where an endpoint is named, with cassette and purse too.
 
     name: of the cassette and of the purse, which lie under `cassettes` and `runs`; share: processes that
-    ask at once and divide the limits among them.
+    ask at once and divide the limits among them; transports: other models in this process, by backend.
     """
     paid = any(model.backend == "endpoint" for model in settings.models.values())
     purse = Purse(Path(runs) / f"{name}-spent.sqlite", settings.max_dollars) if paid else None
     tape = Cassette(Path(cassettes), name, settings.cassette) if paid and settings.cassette != "off" else None
-    return Client(settings, {"scripted": scripted.transport()}, purse, tape, share)
+    return Client(settings, {"scripted": scripted.transport(), **(transports or {})}, purse, tape, share)
 
 
 def export(settings: LLMSettings, name: str, cassettes: str | Path) -> None:

@@ -53,8 +53,8 @@ def note(settings: ReplaySettings) -> str:
         return "Replayed: the lab experts' outcomes, and RouteLLM's tables of MMLU and GSM8K."
     return (
         "Replayed: the lab experts' outcomes. RouteLLM's tables (real answers of Mixtral and GPT-4 to MMLU and GSM8K) "
-        "are not shipped: set routing.replay.routellm to the folder routellm/evals of github.com/lm-sys/RouteLLM with "
-        "gsm8k_responses.csv and mmlu/*.csv in it, and they appear here too."
+        "are not shipped: set routing.replay.routellm to a folder with gsm8k_responses.csv and mmlu/*.csv, which stand "
+        "under routellm/evals of github.com/lm-sys/RouteLLM, and they appear here too."
     )
 
 

@@ -93,8 +93,6 @@ def budget_table(results: Results) -> pd.DataFrame:
 
 # One question taken apart -----------------------------------------------------------------------
 
-_INK = {"prompt": "prompt", "controller": "controller", "nobody": "nobody"}
-
 
 def episode_html(episodes: pd.DataFrame, caption: str) -> tuple[str, str]:
     """Episodes with the same question, one below the other: every part in a box by who wrote it, the mask beside it,

@@ -11,16 +11,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from lib import params, seeds, store, tasks
 from lib.ledger import BudgetExceeded
-from lib.llm.client import Client
 from lib.llm.errors import CassetteMiss, ConfigurationError
+from lib.llm.estimate import Planned, announcement
 from lib.llm.opening import export, opened
 from lib.models.transport import lab
 from lib.params import ParamsError
@@ -84,21 +83,9 @@ def exact(item: Item, reply: str) -> float:
 
 
 def changed(everything: params.Params, changes: list[str]) -> params.Params:
-    """All parameters with `key.key=value` changes to routing. Raises ParamsError for a key or value that there is
-    not, and for experts that llm.models does not have."""
+    """All parameters with changes to routing; all, because experts are named in another section."""
     content = everything.model_dump()
-    for change in changes:
-        key, sign, value = change.partition("=")
-        *rooms, last = key.split(".")
-        place = content["routing"]
-        for room in rooms:
-            place = place.get(room) if isinstance(place, dict) else None
-        if not sign or not isinstance(place, dict) or last not in place:
-            raise ParamsError(f"--set {change}: write KEY=VALUE with a key of `routing` in params.yaml")
-        try:
-            place[last] = YAML(typ="safe", pure=True).load(value)
-        except YAMLError as error:
-            raise ParamsError(f"--set {change}: {value!r} is not valid YAML") from error
+    content["routing"] = params.changed("routing", content["routing"], changes)
     return params.validate(content, params.Params, "with --set")
 
 
@@ -113,6 +100,8 @@ def budgets(given: list[str]) -> dict[str, float]:
             out[word] = float("nan")
         if not out[word] >= 0:
             raise ParamsError(f"--budget {one}: write low, medium or high, =, and dollars per question")
+    if list(out.values()) != sorted(out.values()):
+        raise ParamsError(f"--budget: low, medium and high must rise, got {out}")
     return out
 
 
@@ -133,7 +122,8 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         raise ParamsError(f"{settings.batch} episodes cannot be shared by {accelerator.num_processes}; --set batch=...")
     tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
     model = AutoModelForCausalLM.from_pretrained(options.model, local_files_only=True, use_safetensors=True)
-    prices = {word: llm.models[name].price_out or 0.0 for word, name in settings.experts.items()}
+    asked = {word: llm.models[name] for word, name in settings.experts.items()}
+    prices = {word: max(about.price_in or 0.0, about.price_out or 0.0) for word, about in asked.items()}
     voice = Hub(model, tokenizer, settings.turn_tokens, settings.response_tokens, protocol.explained(prices))
     total, rank, out = settings.updates["soft"], accelerator.process_index, Path(options.out)
     learner = Learner(model, settings.learn, tokenizer.pad_token_id, total, options.seed, accelerator)
@@ -145,6 +135,11 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         known = store.read_parquet(out / "rollouts.parquet")
         tables.append(known[known["update"] < learner.step])  # it is written before the checkpoint
 
+    if rank == 0:  # every call may go to the same expert
+        calls = (total - learner.step) * settings.batch * (settings.rounds - 1)
+        tokens = {name: calls * llm.models[name].max_tokens for name in settings.experts.values()}
+        print(announcement(llm, [Planned(n, calls, calls * settings.turn_tokens, most) for n, most in tokens.items()]))
+
     def save() -> None:
         if rank == 0:
             store.write_parquet(out / "rollouts.parquet", pd.concat(tables, ignore_index=True))
@@ -153,7 +148,8 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
             learner.save(checkpoint)
 
     try:
-        with Pool(lambda: _client(llm, transports, out), settings.experts, settings.expert_temperature, "") as pool:
+        client = partial(opened, llm, NAME, out, CASSETTES, transports=transports)
+        with Pool(client, settings.experts, settings.expert_temperature, rules="") as pool:
             while learner.step < total:
                 key = (options.seed * 10**6 + learner.step) * 1_000 + rank
                 rng = seeds.rng("routing", "own data", seed=key)
@@ -179,12 +175,6 @@ def _experts(everything: params.Params) -> tuple[params.LLMSettings, dict]:
     if any(llm.models[name].backend == "lab" for name in everything.routing.experts.values()):
         return lab(llm)
     return llm, {}
-
-
-def _client(llm: params.LLMSettings, transports: dict, out: Path) -> Client:
-    made = opened(llm, NAME, out, CASSETTES)
-    made.transports |= transports
-    return made
 
 
 def told(rows: pd.DataFrame) -> str:

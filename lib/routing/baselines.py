@@ -1,9 +1,9 @@
 """What a controller has to beat: constants, random, cascade, routers that are trained on outcomes, the oracle.
 
 All of them choose, for every question, one of the same strategies: answer it yourself (the controller before it
-was trained), give it to one expert whole, or in pieces. Where they learn, they learn the reward of CoRL at the
-budget that they are tested at, from outcomes on training questions. The cascade asks experts from cheap to dear
-until a scorer trusts the reply (FrugalGPT, Chen et al. 2023); it sees replies, and pays for all of them.
+was trained), give it to one expert whole, in pieces, or all but its end. Where they learn, they learn the reward
+of CoRL at the budget that they are tested at, from outcomes on training questions. The cascade asks experts, and
+only them, from cheap to dear until a scorer trusts the reply (FrugalGPT, Chen et al. 2023); it pays for all asked.
 """
 
 from __future__ import annotations

@@ -300,8 +300,8 @@ class Learner:
         return [*self.policy.parameters(), *(self.critic.parameters() if self.critic is not None else ())]
 
     def _schedule(self, warmup: int) -> float:
-        """Share of the full learning rate: a rise, then all of it, or a straight fall to the last update."""
-        fall = 1.0 if self.settings.schedule == "constant" else 1 - self.step / self.total
+        """Share of the full learning rate: a rise, then all of it, or a straight fall to 0 after the last update."""
+        fall = 1.0 if self.settings.schedule == "constant" else max(0.0, 1 - self.step / self.total)
         return min(1.0, (self.step + 1) / warmup, fall)
 
     def _read(self, model: PreTrainedModel, part: Batch) -> tuple[torch.Tensor, torch.Tensor]:

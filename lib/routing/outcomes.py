@@ -93,10 +93,9 @@ def shared(
             _take(rows[i], heard)
             chains[i] = [protocol.heard(heard.text), *chains[i][cut[i] :]]
         rest = [replace(item, prompt=" ".join(c) + " = ?") for item, c in zip(items, chains, strict=True)]
-        tasks_ = [Task(item, "hard", protocol.WORDS[0], 0.0) for item in rest]
-        for row, episode in zip(
-            rows, roll(voice, pool, tasks_, rounds, _key(split, expert, 0, 2), temperature), strict=True
-        ):
+        ends = [Task(item, "hard", protocol.WORDS[0], 0.0) for item in rest]
+        episodes = roll(voice, pool, ends, rounds, _key(split, expert, 0, 2), temperature)
+        for row, episode in zip(rows, episodes, strict=True):
             row["right"] = episode.right
             row["dollars"] += episode.dollars
         tables.append(_frame(items, split, expert + THEN_ITSELF, rows))

@@ -28,7 +28,7 @@ DIGITS = 3  # of a budget in numbers
 ERROR = "error"  # what stands in the response where no expert spoke
 RESPONSE = ("<response>", "</response>")
 STOPS = ("</call>", "</answer>")  # with the end of turn, where a controller's turn ends (algorithm 1, line 10)
-_CALL = re.compile(r"<call>\s*(\S+)\s*<t>((?:(?!<t>|<call>).)*?)</t>\s*</call>\s*$", re.DOTALL)
+_CALL = re.compile(r"<call>\s*(\S+)\s*<t>((?:(?!</?(?:t|call)>).)*)</t>\s*</call>\s*$", re.DOTALL)
 _TAG = re.compile(r"</?(?:think|answer|call|t|response)>")  # an expert must not speak for the controller
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|$)", re.DOTALL)
 

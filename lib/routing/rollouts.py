@@ -54,7 +54,7 @@ class Episode:
     @property
     def dollars(self) -> float:
         """c: what the experts cost."""
-        return sum(e.heard.dollars for e in self.exchanges if e.heard)
+        return sum((e.heard.dollars for e in self.exchanges if e.heard), 0.0)
 
     @property
     def calls(self) -> list[str]:

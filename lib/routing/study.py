@@ -23,7 +23,6 @@ import transformers
 
 from lib import params as parameters
 from lib import seeds, store, sweep, tasks
-from lib.llm.client import Client
 from lib.llm.estimate import Planned, announcement
 from lib.llm.opening import export, opened
 from lib.models import cards, checkpoints
@@ -203,12 +202,8 @@ def opened_pool(means: Means) -> Pool:
     """The experts of the parameters, asked through the client. Use it as a context manager."""
     settings = means.settings
     llm, transports = _experts(means.models, store.to_json(dict(means.llm)))
-
-    def client() -> Client:
-        made = opened(llm, NAME, means.runs, means.cassettes, settings.jobs or os.cpu_count() or 1)
-        made.transports |= transports
-        return made
-
+    share = settings.jobs or os.cpu_count() or 1
+    client = partial(opened, llm, NAME, means.runs, means.cassettes, share, transports)
     return Pool(client, settings.experts, settings.expert_temperature)
 
 

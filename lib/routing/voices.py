@@ -92,9 +92,6 @@ class Hub:
         if self.tokenizer.pad_token is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
 
-    def refresh(self) -> None:
-        """Nothing to do: it generates with the very weights that are trained."""
-
     def fits(self, ids: Sequence[int]) -> bool:
         return len(ids) + self.limit <= getattr(self.model.config, "max_position_embeddings", 2**31)
 

@@ -45,7 +45,7 @@ def four(monkeypatch):
         return {"choices": [{"message": {"content": "<answer> 4 </answer>"}, "finish_reason": "stop"}],
                 "usage": {"prompt_tokens": 9, "completion_tokens": 3}}  # fmt: skip
 
-    monkeypatch.setattr(command, "opened", lambda llm, *_: Client(llm, {"scripted": InProcess(answer)}))
+    monkeypatch.setattr(command, "opened", lambda llm, *_, **__: Client(llm, {"scripted": InProcess(answer)}))
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lib.routing import outcomes
+from lib.routing import outcomes, warm
 from lib.routing.experts import Heard
-from tests.routing.small import EXPERTS, PRICES, Choir, items, worked
+from tests.routing.small import EXPERTS, PRICES, Choir, Scripted, answer, items, worked
 
 ITEMS = items(12, [1, 2, 3, 4, 5, 6])
 CALLS = {1: 1, 2: 1, 3: 2, 4: 2, 5: 3, 6: 3}  # of two operations at a time
@@ -97,3 +97,20 @@ def test_every_call_has_a_seed_of_its_own_which_depends_on_nothing_else():
     _, again = tried(worked, ITEMS[:5])
     assert [q.key for q in again.asked[0]] == [q.key for q in pool.asked[0]][:5]
     assert outcomes._key("train", "lab-nano", 0, 0) != outcomes._key("test", "lab-nano", 0, 0)
+
+
+def test_an_expert_begins_and_the_controller_ends():
+    """All but the last two operations to the expert, nothing where there are no more than two."""
+    pool = Choir(worked)
+    voice = Scripted(say=lambda question, turn: answer(warm.result(question.removesuffix(" = ?").split())))
+    table = outcomes.shared(voice, pool, ITEMS, "test", 3, 0.0)
+    assert table["strategy"].drop_duplicates().tolist() == [f"{e} then itself" for e in EXPERTS]
+    for expert in EXPERTS:
+        mine = of(table, f"{expert} then itself")
+        long = mine["difficulty"] > 2
+        assert mine["right"].all() and mine["calls"].tolist() == long.astype(int).tolist()
+        assert mine["dollars"].tolist() == [PRICES[expert] * beyond for beyond in long]
+    asked = [len(query.text.removesuffix(" = ?").split()) // 2 for query in pool.all if query.expert == EXPERTS[0]]
+    assert sorted(asked) == sorted(item.difficulty - 2 for item in ITEMS if item.difficulty > 2)
+    wrong = outcomes.shared(voice, Choir("<answer> 0 </answer>"), ITEMS, "test", 3, 0.0)
+    assert wrong[wrong["difficulty"] <= 2]["right"].all() and not wrong["right"].all()

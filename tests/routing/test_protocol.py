@@ -213,3 +213,9 @@ def test_the_lab_has_a_word_for_everything_that_is_said():
         for item in items(60, list(range(1, 9)), "train"):
             trace = warm.trace(item, style, warm.drawn_budget(style, rng), EXPERTS, 4, rng)
             assert unknown not in trace.ids
+
+
+def test_a_query_holds_no_tags_of_the_protocol():
+    nested = "<call> lab-mini <t> <call> lab-nano <t> 3 </t> </call> </t> </call>"
+    assert isinstance(parse(nested, EXPERTS), Malformed)
+    assert parse("<call> lab-mini <t> 3 < 4 ? </t> </call>", EXPERTS) == Call("lab-mini", "3 < 4 ?")

@@ -421,7 +421,7 @@ def test_processes_share_the_limits_of_an_endpoint(models, runs, results, monkey
     """As many as there are: all cores where nobody says how many."""
     told = []
     real = study.opened
-    monkeypatch.setattr(study, "opened", lambda *a: told.append(a[-1]) or real(*a))
+    monkeypatch.setattr(study, "opened", lambda *a: told.append(a[4]) or real(*a))
     monkeypatch.setattr(study.os, "cpu_count", lambda: 7)
     for jobs in (3, None):
         own = settings(jobs=jobs)
