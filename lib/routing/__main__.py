@@ -115,11 +115,11 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
     worth, items = budgets(options.budgets), questions(options.data)
     everything = changed(params.load(options.profile), options.changes)
     settings = everything.routing
-    llm, transports = _experts(everything)
     accelerator = Accelerator()
     share, rest = divmod(settings.batch, accelerator.num_processes)
     if rest:
         raise ParamsError(f"{settings.batch} episodes cannot be shared by {accelerator.num_processes}; --set batch=...")
+    llm, transports = _experts(everything)
     tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
     model = AutoModelForCausalLM.from_pretrained(options.model, local_files_only=True, use_safetensors=True)
     asked = {word: llm.models[name] for word, name in settings.experts.items()}
