@@ -19,7 +19,7 @@ from lib.params import Params, RoutingSettings
 from lib.reporting import figures
 from lib.routing import baselines, protocol
 from lib.routing.arms import NAMED
-from lib.routing.baselines import ITSELF, ROUTERS, Outcomes
+from lib.routing.baselines import ITSELF, ROUTERS, Tried
 from lib.routing.outcomes import IN_PIECES
 from lib.routing.study import START, Results
 from lib.stats import Interval
@@ -308,9 +308,9 @@ def _of(results: Results, arm: str, style: str, word: str) -> np.ndarray:
 # Table 2 ----------------------------------------------------------------------------------------
 
 
-def known(results: Results, split: str) -> Outcomes:
+def known(results: Results, split: str) -> Tried:
     """What strategies made of one part of the questions."""
-    return baselines.outcomes(results.experts, results.alone, split, list(results.budgets.calls))
+    return baselines.tried_on(results.experts, results.alone, split, list(results.budgets.calls))
 
 
 def compared(results: Results) -> pd.DataFrame:

@@ -33,7 +33,7 @@ ROUTERS = ("random", "best constant", "nearest neighbours", "logistic", "cascade
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class Tried:
     """What every strategy made of n questions: right, dollars (n, m); prompts (n,); replies (n, experts), last texts
     of whole questions; experts: columns of whole questions to experts, cheap to dear."""
 
@@ -54,7 +54,7 @@ class Outcomes:
         return np.argsort(self.dollars.mean(0), kind="stable")
 
 
-def outcomes(tried: pd.DataFrame, alone: pd.DataFrame, split: str, experts: Sequence[str]) -> Outcomes:
+def tried_on(tried: pd.DataFrame, alone: pd.DataFrame, split: str, experts: Sequence[str]) -> Tried:
     """One part of the tables of a study: `outcomes.tried`, and episodes of the start that answers itself."""
     mine = tried[tried["split"] == split]
     own = alone[alone["split"] == split].sort_values("item")
@@ -67,10 +67,10 @@ def outcomes(tried: pd.DataFrame, alone: pd.DataFrame, split: str, experts: Sequ
     )
     prompts = tuple(mine.drop_duplicates("item").sort_values("item")["prompt"])
     columns = tuple(names.index(expert) for expert in experts)
-    return Outcomes(names, columns, right, dollars, prompts, wide["reply"][list(experts)].to_numpy())
+    return Tried(names, columns, right, dollars, prompts, wide["reply"][list(experts)].to_numpy())
 
 
-def compare(train: Outcomes, test: Outcomes, budgets: Mapping[str, float], seed: int = 0) -> pd.DataFrame:
+def compare(train: Tried, test: Tried, budgets: Mapping[str, float], seed: int = 0) -> pd.DataFrame:
     """Every strategy and every router on the test questions under every budget: columns router, label, item, right,
     dollars, within, reward, chosen."""
     tables = []
@@ -85,7 +85,7 @@ def compare(train: Outcomes, test: Outcomes, budgets: Mapping[str, float], seed:
     return pd.concat(tables, ignore_index=True)
 
 
-def _rows(test: Outcomes, chosen: np.ndarray, router: str, label: str, budget: float) -> pd.DataFrame:
+def _rows(test: Tried, chosen: np.ndarray, router: str, label: str, budget: float) -> pd.DataFrame:
     at = np.arange(len(chosen)), chosen
     names = np.array(test.strategies)[chosen]
     return _frame(router, label, budget, test.right[at], test.dollars[at], names)
@@ -97,7 +97,7 @@ def _frame(router: str, label: str, budget: float, right, dollars, chosen) -> pd
     return pd.DataFrame({"router": router, "label": label, "item": np.arange(len(right))} | columns)
 
 
-def _chosen(router: str, train: Outcomes, test: Outcomes, budget: float, seed: int) -> np.ndarray:
+def _chosen(router: str, train: Tried, test: Tried, budget: float, seed: int) -> np.ndarray:
     n = len(test.prompts)
     if router == "random":  # among experts, as the paper's random assignment
         rng = seeds.rng("routing", "baselines", "random", seed=seed)
@@ -144,7 +144,7 @@ def _chance(learn: np.ndarray, good: np.ndarray, asked: np.ndarray) -> np.ndarra
         return LogisticRegression(C=0.1, max_iter=300).fit(learn, good).predict_proba(asked)[:, 1]
 
 
-def _trust(train: Outcomes, test: Outcomes) -> tuple[np.ndarray, np.ndarray]:
+def _trust(train: Tried, test: Tried) -> tuple[np.ndarray, np.ndarray]:
     """P(right) of every expert's reply by a scorer that reads question and reply, (experts, n) each: on training
     questions from other folds, so that the scorer is not asked what it learned."""
     held, applied = [], []
@@ -161,14 +161,14 @@ def _trust(train: Outcomes, test: Outcomes) -> tuple[np.ndarray, np.ndarray]:
     return np.array(held), np.array(applied)
 
 
-def _cascade(train: Outcomes, test: Outcomes, trust: tuple[np.ndarray, np.ndarray], label: str, budget: float):
+def _cascade(train: Tried, test: Tried, trust: tuple[np.ndarray, np.ndarray], label: str, budget: float):
     """With the threshold that the training questions are paid best for at this budget."""
     rewards = [np.mean(_escalated(train, trust[0], t, budget)[2]) for t in THRESHOLDS]
     right, dollars, _, last = _escalated(test, trust[1], THRESHOLDS[int(np.argmax(rewards))], budget)
     return _frame("cascade", label, budget, right, dollars, last)
 
 
-def _escalated(part: Outcomes, trust: np.ndarray, threshold: float, budget: float):
+def _escalated(part: Tried, trust: np.ndarray, threshold: float, budget: float):
     """Ask from cheap to dear until trust (experts, n) reaches the threshold: right, dollars, reward, last asked."""
     n = len(part.prompts)
     asking, right, dollars, last = np.ones(n, bool), np.zeros(n), np.zeros(n), np.full(n, "", dtype=object)
@@ -180,7 +180,7 @@ def _escalated(part: Outcomes, trust: np.ndarray, threshold: float, budget: floa
     return right, dollars, right * (dollars <= budget), last
 
 
-def _oracle(test: Outcomes, label: str, budget: float) -> pd.DataFrame:
+def _oracle(test: Tried, label: str, budget: float) -> pd.DataFrame:
     """The cheapest strategy that is paid, for every question; the cheapest of all where none is."""
     order = test.cheap_first
     chosen = np.array(

@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from lib.routing import baselines
-from lib.routing.baselines import ITSELF, ROUTERS, Outcomes
+from lib.routing.baselines import ITSELF, ROUTERS, Tried
 
 STRATEGIES = (ITSELF, "small", "small in pieces", "large", "large in pieces")
 EXPERTS = (1, 3)
@@ -23,15 +23,15 @@ def one_thread_for_matrices():
         yield
 
 
-def table(right, dollars=PRICE, prompts=None, replies=None) -> Outcomes:
+def table(right, dollars=PRICE, prompts=None, replies=None) -> Tried:
     right = np.asarray(right, dtype=float)
     n = len(right)
     prompts = tuple(prompts or [f"question {i}" for i in range(n)])
     replies = np.full((n, len(EXPERTS)), "so it is") if replies is None else np.asarray(replies)
-    return Outcomes(STRATEGIES, EXPERTS, right, np.broadcast_to(dollars, right.shape).astype(float), prompts, replies)
+    return Tried(STRATEGIES, EXPERTS, right, np.broadcast_to(dollars, right.shape).astype(float), prompts, replies)
 
 
-def chance(n: int = 60, seed: int = 0) -> Outcomes:
+def chance(n: int = 60, seed: int = 0) -> Tried:
     """Everything by lot, prices too."""
     rng = np.random.default_rng(seed)
     right = rng.random((n, len(STRATEGIES))) < [0.1, 0.4, 0.5, 0.6, 0.7]
@@ -40,7 +40,7 @@ def chance(n: int = 60, seed: int = 0) -> Outcomes:
     return table(right, PRICE * rng.uniform(0.5, 1.5, size=(n, 1)), prompts, replies)
 
 
-def separable(n: int, seed: int) -> Outcomes:
+def separable(n: int, seed: int) -> Tried:
     """The first word tells which expert is right: the small one adds, the large one proves."""
     rng = np.random.default_rng(seed)
     adds = np.arange(n) % 2 == 0
@@ -50,7 +50,7 @@ def separable(n: int, seed: int) -> Outcomes:
     return table(right, prompts=prompts)
 
 
-def told(train: Outcomes, test: Outcomes, router: str, label: str = "high", **options) -> pd.DataFrame:
+def told(train: Tried, test: Tried, router: str, label: str = "high", **options) -> pd.DataFrame:
     rows = baselines.compare(train, test, BUDGETS, **options)
     return rows[(rows["router"] == router) & (rows["label"] == label)].reset_index(drop=True)
 
@@ -78,7 +78,7 @@ def test_a_study_s_tables_become_one_column_per_strategy_and_one_row_per_questio
     tried, alone = recorded()
     # questions in any order; the strategies' is that of the table
     tried = tried.sort_values("item", ascending=False, kind="stable")
-    found = baselines.outcomes(tried, alone.sample(frac=1, random_state=3), split, ["small", "large"])
+    found = baselines.tried_on(tried, alone.sample(frac=1, random_state=3), split, ["small", "large"])
     assert found.strategies == STRATEGIES and found.experts == EXPERTS
     assert found.prompts == tuple(f"{split} {i}" for i in range(4))
     base = 100.0 * (split == "test")
@@ -224,7 +224,7 @@ def test_a_strategy_that_always_ends_alike_is_no_obstacle(value):
 # The cascade --------------------------------------------------------------------------------------
 
 
-def frank(n: int, seed: int) -> Outcomes:
+def frank(n: int, seed: int) -> Tried:
     """The small expert is right in half the cases, and says when; the large one always is."""
     rng = np.random.default_rng(seed)
     right = np.tile([0.0, 0, 0, 1, 1], (n, 1))
