@@ -2,8 +2,12 @@
 
 All of them choose, for every question, one of the same strategies: answer it yourself (the controller before it
 was trained), give it to one expert whole, in pieces, or all but its end. Where they learn, they learn the reward
-of CoRL at the budget that they are tested at, from outcomes on training questions. The cascade asks experts, and
-only them, from cheap to dear until a scorer trusts the reply (FrugalGPT, Chen et al. 2023); it pays for all asked.
+of CoRL at the budget that they are tested at, from outcomes on training questions. The cascade begins with the
+controller, which is free, and asks experts from cheap to dear until a scorer trusts the reply; whom it asks at all
+and how much trust is enough it learns (FrugalGPT, Chen et al. 2023), and it pays for all asked.
+
+`replay` has rivals of the same names: those see any table of prompts and models, where nothing but right and cost is
+known, and are drawn as curves over all costs; these know strategies and replies, and each chooses for one budget.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
@@ -34,8 +39,9 @@ ROUTERS = ("random", "best constant", "nearest neighbours", "logistic", "cascade
 
 @dataclass(frozen=True)
 class Tried:
-    """What every strategy made of n questions: right, dollars (n, m); prompts (n,); replies (n, experts), last texts
-    of whole questions; experts: columns of whole questions to experts, cheap to dear."""
+    """What every strategy made of n questions: right, dollars (n, m); prompts (n,); experts: columns of whole
+    questions to experts, cheap to dear; replies (n, stages): the text that each stage of the cascade gave to the
+    whole question, empty where it is not on record."""
 
     strategies: tuple[str, ...]
     experts: tuple[int, ...]
@@ -49,13 +55,19 @@ class Tried:
         return self.right * (self.dollars <= budget)
 
     @property
+    def stages(self) -> tuple[int, ...]:
+        """Columns that the cascade asks, in order: the controller costs nothing, so it comes before any expert."""
+        return (self.strategies.index(ITSELF), *self.experts)
+
+    @property
     def cheap_first(self) -> np.ndarray:
         """Strategies by mean price."""
         return np.argsort(self.dollars.mean(0), kind="stable")
 
 
 def tried_on(tried: pd.DataFrame, alone: pd.DataFrame, split: str, experts: Sequence[str]) -> Tried:
-    """One part of the tables of a study: `outcomes.tried`, and episodes of the start that answers itself."""
+    """One part of the tables of a study: `outcomes.tried`, and episodes of the start that answers itself (whose texts
+    they do not hold)."""
     mine = tried[tried["split"] == split]
     own = alone[alone["split"] == split].sort_values("item")
     names = (ITSELF, *dict.fromkeys(mine["strategy"]))
@@ -67,7 +79,8 @@ def tried_on(tried: pd.DataFrame, alone: pd.DataFrame, split: str, experts: Sequ
     )
     prompts = tuple(mine.drop_duplicates("item").sort_values("item")["prompt"])
     columns = tuple(names.index(expert) for expert in experts)
-    return Tried(names, columns, right, dollars, prompts, wide["reply"][list(experts)].to_numpy())
+    replies = np.column_stack([np.full(len(own), "", dtype=object), wide["reply"][list(experts)]])
+    return Tried(names, columns, right, dollars, prompts, replies)
 
 
 def compare(train: Tried, test: Tried, budgets: Mapping[str, float], seed: int = 0) -> pd.DataFrame:
@@ -106,7 +119,7 @@ def _chosen(router: str, train: Tried, test: Tried, budget: float, seed: int) ->
     if router == "best constant":
         return np.full(n, _best(wanted.mean(0)[None], train.cheap_first)[0])
     learn, asked = features(train.prompts, test.prompts)
-    value = _neighbours if router == "nearest neighbours" else _logistic
+    value = neighbours if router == "nearest neighbours" else _logistic
     return _best(value(learn, wanted, asked), train.cheap_first)
 
 
@@ -116,25 +129,39 @@ def _best(values: np.ndarray, cheap_first: np.ndarray) -> np.ndarray:
 
 
 def features(train: Sequence[str], test: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Counts of words and of pairs of words, scaled on the training texts: (n, d), (k, d)."""
+    """Counts of words and of pairs of words, and last the number of words, scaled on the training texts: (n, d + 1),
+    (k, d + 1). How long a question is says how hard it is, so it weighs as much as all d counts together: as one of
+    many it would be lost in a distance."""
     words = make_pipeline(
         CountVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), max_features=512), StandardScaler(with_mean=False)
     )
-    return words.fit_transform(train).toarray(), words.transform(test).toarray()
+    counts = words.fit_transform(train).toarray(), words.transform(test).toarray()
+    scaler = StandardScaler().fit(_lengths(train))
+    weight = counts[0].shape[1] ** 0.5
+    seen, unseen = (
+        np.hstack([part, weight * scaler.transform(_lengths(texts))])
+        for part, texts in zip(counts, (train, test), strict=True)
+    )
+    return seen, unseen
 
 
-def _neighbours(learn: np.ndarray, wanted: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Mean reward of each strategy on the most similar training questions, (k, m)."""
-    near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(learn))).fit(learn)
+def _lengths(texts: Sequence[str]) -> np.ndarray:
+    """Words of each text, (n, 1)."""
+    return np.array([[float(len(text.split()))] for text in texts])
+
+
+def neighbours(learn: np.ndarray, wanted: np.ndarray, asked: np.ndarray, k: int = NEIGHBOURS) -> np.ndarray:
+    """Mean of wanted (n, m) over the k training questions most similar to each asked, (questions asked, m)."""
+    near = NearestNeighbors(n_neighbors=min(k, len(learn))).fit(learn)
     return wanted[near.kneighbors(asked, return_distance=False)].mean(1)
 
 
 def _logistic(learn: np.ndarray, wanted: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """Predicted reward of each strategy, (k, m)."""
-    return np.column_stack([_chance(learn, wanted[:, m], asked) for m in range(wanted.shape[1])])
+    return np.column_stack([chance(learn, wanted[:, m], asked) for m in range(wanted.shape[1])])
 
 
-def _chance(learn: np.ndarray, good: np.ndarray, asked: np.ndarray) -> np.ndarray:
+def chance(learn: np.ndarray, good: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """P(good) by logistic regression, (k,); a constant where all examples agree."""
     good = good >= 0.5
     if good.all() or not good.any():
@@ -145,34 +172,40 @@ def _chance(learn: np.ndarray, good: np.ndarray, asked: np.ndarray) -> np.ndarra
 
 
 def _trust(train: Tried, test: Tried) -> tuple[np.ndarray, np.ndarray]:
-    """P(right) of every expert's reply by a scorer that reads question and reply, (experts, n) each: on training
+    """P(right) of every stage's reply by a scorer that reads question and reply, (stages, n) each: on training
     questions from other folds, so that the scorer is not asked what it learned."""
     held, applied = [], []
-    for e, m in enumerate(train.experts):
+    for e, m in enumerate(train.stages):
         texts, asked = (
             [f"{p} {r}" for p, r in zip(part.prompts, part.replies[:, e], strict=True)] for part in (train, test)
         )
         learn, new = features(texts, asked)
         out = np.zeros(len(texts))
         for some, rest in KFold(min(FOLDS, len(texts))).split(learn):
-            out[rest] = _chance(learn[some], train.right[some, m], learn[rest])
+            out[rest] = chance(learn[some], train.right[some, m], learn[rest])
         held.append(out)
-        applied.append(_chance(learn, train.right[:, m], new))
+        applied.append(chance(learn, train.right[:, m], new))
     return np.array(held), np.array(applied)
 
 
 def _cascade(train: Tried, test: Tried, trust: tuple[np.ndarray, np.ndarray], label: str, budget: float):
-    """With the threshold that the training questions are paid best for at this budget."""
-    rewards = [np.mean(_escalated(train, trust[0], t, budget)[2]) for t in THRESHOLDS]
-    right, dollars, _, last = _escalated(test, trust[1], THRESHOLDS[int(np.argmax(rewards))], budget)
+    """With the list of stages and the threshold, as FrugalGPT learns both, that the training questions are paid best
+    for at this budget; of equals the cheapest."""
+    numbers = range(len(train.stages))
+    lists = [asked for length in numbers for asked in combinations(numbers, length + 1)]
+    ways = list(product(lists, THRESHOLDS))
+    learned = [_escalated(train, trust[0], *way, budget) for way in ways]
+    best = max(range(len(ways)), key=lambda i: (learned[i][2].mean(), -learned[i][1].mean()))
+    right, dollars, _, last = _escalated(test, trust[1], *ways[best], budget)
     return _frame("cascade", label, budget, right, dollars, last)
 
 
-def _escalated(part: Tried, trust: np.ndarray, threshold: float, budget: float):
-    """Ask from cheap to dear until trust (experts, n) reaches the threshold: right, dollars, reward, last asked."""
+def _escalated(part: Tried, trust: np.ndarray, asked: Sequence[int], threshold: float, budget: float):
+    """Ask some stages in order until trust (stages, n) reaches the threshold: right, dollars, reward, last asked."""
     n = len(part.prompts)
     asking, right, dollars, last = np.ones(n, bool), np.zeros(n), np.zeros(n), np.full(n, "", dtype=object)
-    for e, m in enumerate(part.experts):
+    for e in asked:
+        m = part.stages[e]
         dollars += asking * part.dollars[:, m]
         right = np.where(asking, part.right[:, m], right)
         last[asking] = part.strategies[m]

@@ -27,7 +27,8 @@ def table(right, dollars=PRICE, prompts=None, replies=None) -> Tried:
     right = np.asarray(right, dtype=float)
     n = len(right)
     prompts = tuple(prompts or [f"question {i}" for i in range(n)])
-    replies = np.full((n, len(EXPERTS)), "so it is") if replies is None else np.asarray(replies)
+    told = np.full((n, len(EXPERTS)), "so it is") if replies is None else np.asarray(replies)
+    replies = np.column_stack([np.full(n, ""), told])  # the controller's are not on record
     return Tried(STRATEGIES, EXPERTS, right, np.broadcast_to(dollars, right.shape).astype(float), prompts, replies)
 
 
@@ -85,7 +86,8 @@ def test_a_study_s_tables_become_one_column_per_strategy_and_one_row_per_questio
     assert found.dollars.tolist() == [[base + 10 * i + s for s in range(5)] for i in range(4)]
     assert found.right[:, 0].tolist() == [0, 0, 0, 1]
     assert found.right[:, 1:].tolist() == [[(i + s) % 2 for s in range(1, 5)] for i in range(4)]
-    assert found.replies.tolist() == [[f"small to {i}", f"large to {i}"] for i in range(4)]
+    assert found.replies.tolist() == [["", f"small to {i}", f"large to {i}"] for i in range(4)]
+    assert [found.strategies[m] for m in found.stages] == [ITSELF, "small", "large"]
 
 
 def test_reward_is_right_within_the_budget_and_a_price_at_the_budget_is_within():
@@ -199,9 +201,20 @@ def test_a_router_learns_under_the_budget_it_is_tested_at(router):
 
 def test_features_are_fitted_on_training_texts_alone():
     train, test = baselines.features(["add 1", "add 2"], ["add 9 unheard"])
-    assert train.shape[1] == test.shape[1] == 5  # three words and two pairs
-    assert np.count_nonzero(test) == 1
+    assert train.shape[1] == test.shape[1] == 6  # three words, two pairs, the length
+    assert np.count_nonzero(test) == 2
     assert (baselines.features(["add 1", "add 2"], ["other"])[0] == train).all()
+
+
+@pytest.mark.parametrize("router", ["nearest neighbours", "logistic"])
+def test_a_router_sees_how_long_a_question_is_whatever_its_words(router):
+    """None of the test's words stands in a training question."""
+    lengths = np.arange(60) % 2 * 4 + 2
+    right = np.zeros((60, len(STRATEGIES)))
+    right[lengths == 2, 1], right[lengths == 6, 3] = 1, 1
+    train = table(right, prompts=[" ".join(f"w{i}.{j}" for j in range(n)) for i, n in enumerate(lengths)])
+    test = table(right[:2], prompts=["brief question", "a question that goes on longer"])
+    assert told(train, test, router)["chosen"].tolist() == ["small", "large"]
 
 
 def test_pairs_of_words_count_too():
@@ -215,7 +228,7 @@ def test_pairs_of_words_count_too():
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_a_strategy_that_always_ends_alike_is_no_obstacle(value):
     learn = np.eye(4)
-    assert baselines._chance(learn, np.full(4, value), np.eye(4)[:3]).tolist() == [value] * 3
+    assert baselines.chance(learn, np.full(4, value), np.eye(4)[:3]).tolist() == [value] * 3
     same = table(np.full((12, 5), value))
     rows = baselines.compare(same, same, BUDGETS)
     assert rows[rows["router"].isin(["logistic", "cascade"])]["right"].eq(value).all()
@@ -247,15 +260,40 @@ def test_a_cascade_that_may_not_pay_the_second_expert_stays_with_the_first():
     assert rows["chosen"].eq("small").all() and rows["dollars"].eq(1.0).all()
 
 
+def modest(n: int, seed: int) -> Tried:
+    """The controller is right on what is easy, which the question tells; the small expert never is."""
+    rng = np.random.default_rng(seed)
+    easy = rng.permutation(np.arange(n) % 2)
+    right = np.column_stack([easy, np.zeros(n), np.zeros(n), np.ones(n), np.ones(n)])
+    return table(right, prompts=["easy" if e else "hard" for e in easy])
+
+
+def test_a_cascade_begins_with_the_controller_which_is_free():
+    test = modest(30, 1)
+    rows = told(modest(80, 0), test, "cascade")
+    easy = test.right[:, 0] == 1
+    assert rows["chosen"].tolist() == np.where(easy, ITSELF, "large").tolist() and rows["right"].eq(1).all()
+    assert rows["dollars"].tolist() == np.where(easy, 0.0, 8.0).tolist()  # the small expert is not on its list
+
+
+def test_a_cascade_does_not_ask_whom_its_budget_cannot_pay():
+    """Large is beyond it, and a question that nobody else is trusted with must end at someone else."""
+    train, test = modest(80, 0), modest(30, 1)
+    rows = baselines.compare(train, test, {"little": 2.0})
+    assert rows[rows["router"] == "cascade"]["chosen"].eq(ITSELF).all()
+
+
 def test_escalation_by_hand():
     part = table([[0, 0, 0, 1, 0], [0, 1, 0, 0, 0], [0, 0, 0, 1, 0]])
-    trust = np.array([[0.2, 0.5, 0.4], [0.0, 0.0, 0.0]])
-    right, dollars, reward, last = baselines._escalated(part, trust, 0.4, 8.0)
+    trust = np.array([[0.9, 0.1, 0.1], [0.2, 0.5, 0.4], [0.0, 0.0, 0.0]])
+    right, dollars, reward, last = baselines._escalated(part, trust, (1, 2), 0.4, 8.0)
     assert last.tolist() == ["large", "small", "small"]  # trust at the threshold is enough
     assert dollars.tolist() == [9, 1, 1] and right.tolist() == [1, 1, 0] and reward.tolist() == [0, 1, 0]
+    assert baselines._escalated(part, trust, (0, 1, 2), 0.4, 8.0)[3].tolist() == [ITSELF, "small", "small"]
+    assert baselines._escalated(part, trust, (0, 2), 0.4, 8.0)[1].tolist() == [0, 8, 8]
 
 
-def test_the_threshold_is_chosen_on_training_rewards_with_scores_from_other_folds(monkeypatch):
+def test_list_and_threshold_are_chosen_on_training_rewards_with_scores_from_other_folds(monkeypatch):
     """Every question and reply here is a word of its own: a scorer tried on what it learned from would know all."""
     rng = np.random.default_rng(0)
     right = np.tile([0.0, 0, 0, 1, 1], (40, 1))
@@ -263,20 +301,21 @@ def test_the_threshold_is_chosen_on_training_rewards_with_scores_from_other_fold
     train = table(right, prompts=[f"p{i}" for i in range(40)], replies=[[f"s{i}", f"l{i}"] for i in range(40)])
     test, calls, real = frank(10, 1), [], baselines._escalated
 
-    def spy(part, trust, threshold, budget):
-        found = real(part, trust, threshold, budget)
-        calls.append((part, trust, threshold, found[2].mean()))
+    def spy(part, trust, asked, threshold, budget):
+        found = real(part, trust, asked, threshold, budget)
+        calls.append((part, trust, (asked, threshold), found[2].mean()))
         return found
 
     monkeypatch.setattr(baselines, "_escalated", spy)
     baselines._cascade(train, test, baselines._trust(train, test), "high", 1000.0)
-    *tried, (last, _, threshold, _) = calls
+    *tried, (last, _, way, _) = calls
     assert last is test and all(part is train for part, *_ in tried)
-    assert [t for _, _, t, _ in tried] == baselines.THRESHOLDS.tolist()
-    assert threshold == max(tried, key=lambda call: call[3])[2]
-    held = tried[0][1][0]
+    lists = [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
+    assert [w for _, _, w, _ in tried] == [(asked, t) for asked in lists for t in baselines.THRESHOLDS]
+    assert way == max(tried, key=lambda call: call[3])[2]
+    held = tried[0][1][1]
     learn, _ = baselines.features([f"p{i} s{i}" for i in range(40)], ["x"])
-    seen = baselines._chance(learn, right[:, 1], learn)
+    seen = baselines.chance(learn, right[:, 1], learn)
     good = right[:, 1] == 1
     assert seen[good].min() > seen[~good].max()  # the scores that it must not use
     assert held[good].mean() - held[~good].mean() < 0.05
