@@ -8,10 +8,11 @@ reward (3.3, eq. 5 to 7) under budgets by lot:
 
 With all outcomes on record the sum over the m models is known, so the exact gradient of J is followed instead of
 a sampled one; a baseline, which only takes noise from sampled gradients, drops out of it (sum_m grad pi_m = 0).
-Beside it stand the same network under a reward of our own, correct - lambda * cost, and routers that predict who
-is right. All are judged on groups of prompts, such as subjects, that none of them has seen.
+Beside it stand a network of the same make under a reward of our own, correct - lambda * cost, and routers that
+predict who is right. All are judged on groups of prompts, such as subjects, that none of them has seen.
 
-Left out: replies, so that the cascade's scorer sees the query alone, and anything but text about a query.
+Left out: replies, so that the cascade's scorer sees the query alone, and anything but text about a query. The rivals
+in `baselines` have the same names and more to go by: the strategies and replies of a study, one budget at a time.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ import pandas as pd
 import torch
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsRegressor
 from sklearn.preprocessing import StandardScaler, normalize
 from torch import nn
 
 from lib import seeds, stats
 from lib.params import ReplaySettings
+from lib.routing.baselines import chance, neighbours
 from lib.stats import Interval
 from lib.tasks.items import TaskError, tidy
 from lib.tasks.readers import Outcomes, read_routellm
 
 COLUMNS = ("router", "knob", "accuracy", "dollars", "strong", "over_budget", "reward")
+PEERS = ("constant", "ceiling")  # what a budget of corl pays others
 ALWAYS = "always "  # a constant's row: and the model's name
 BASELINE = "best_constant"  # blind mixtures of the constants
 TARGETS = (0.5, 0.8)  # of CPT
@@ -130,13 +131,14 @@ def _characters(outcomes: Outcomes) -> np.ndarray:
 
 
 def embed(train_prompts: Sequence[str], test_prompts: Sequence[str], dims: int) -> tuple[np.ndarray, np.ndarray]:
-    """Latent semantic vectors of prompts, (n, d) and (k, d): tf-idf and truncated SVD, fitted on train alone.
+    """Latent semantic vectors of prompts, (n, d) and (k, d): tf-idf of words and signs (sums are made of these) and
+    truncated SVD, fitted on train alone.
 
     d: dims, or fewer where the training prompts have fewer words or are fewer. Words of a single training prompt
     do not count: no test prompt has them, and the rest of its vector would be longer than in training. Raises
     TaskError where no two training prompts share a word.
     """
-    words = TfidfVectorizer(sublinear_tf=True, min_df=2, max_features=_TERMS, token_pattern=r"(?u)\b\w+\b")
+    words = TfidfVectorizer(sublinear_tf=True, min_df=2, max_features=_TERMS, token_pattern=r"\w+|[^\w\s]")
     try:
         matrix = words.fit_transform(train_prompts)
     except ValueError as error:
@@ -150,25 +152,22 @@ def embed(train_prompts: Sequence[str], test_prompts: Sequence[str], dims: int) 
 
 @dataclass(frozen=True)
 class _View:
-    """What routers see of a split. near, near_test: embeddings (n, d), (k, d); seen, unseen: the same and the
-    logarithm of the length, standardised, (n, d + 1), (k, d + 1); expected: cost of each test query, (k, m)."""
+    """What routers see of a split. seen, unseen: embeddings and the logarithm of the length, standardised,
+    (n, d + 1), (k, d + 1); expected: cost of each test query, (k, m)."""
 
     train: Outcomes
     test: Outcomes
-    near: np.ndarray
-    near_test: np.ndarray
     seen: np.ndarray
     unseen: np.ndarray
     expected: np.ndarray
 
 
 def _view(train: Outcomes, test: Outcomes, dims: int) -> _View:
-    near, near_test = embed(train.prompts, test.prompts, dims)
-    lengths = [np.log1p(_characters(part))[:, None] for part in (train, test)]
-    scaler = StandardScaler().fit(np.hstack([near, lengths[0]]))
-    wide = (np.hstack(pair) for pair in zip((near, near_test), lengths, strict=True))
-    seen, unseen = (np.clip(scaler.transform(part), -_FAR, _FAR) for part in wide)
-    return _View(train, test, near, near_test, seen, unseen, _expected_costs(train, test))
+    parts = zip(embed(train.prompts, test.prompts, dims), (train, test), strict=True)
+    known, new = (np.hstack([near, np.log1p(_characters(part))[:, None]]) for near, part in parts)
+    scaler = StandardScaler().fit(known)
+    seen, unseen = (np.clip(scaler.transform(part), -_FAR, _FAR) for part in (known, new))
+    return _View(train, test, seen, unseen, _expected_costs(train, test))
 
 
 def _expected_costs(train: Outcomes, test: Outcomes) -> np.ndarray:
@@ -308,8 +307,16 @@ def _corl(view: _View, settings: ReplaySettings, seed: int) -> Iterator[dict]:
     cheapest, dearest = _ends(test)
     yield _row(test, "corl", 0.0, cheapest, budget=0.0)
     for budget in np.geomspace(*ends, KNOBS):
-        yield _row(test, "corl", budget, net.choose(view.unseen, budget), budget=budget)
+        yield _row(test, "corl", budget, net.choose(view.unseen, budget), budget=budget) | _peers(view, budget)
     yield _row(test, "corl", np.inf, dearest, budget=np.inf)
+
+
+def _peers(view: _View, budget: float) -> dict[str, float]:
+    """The reward of others on the test queries under a budget: of the constant that earned most on train, and of who
+    knows every outcome."""
+    earned, paid = (part.correct & (part.cost <= budget) for part in (view.train, view.test))
+    values = paid[:, earned.mean(0).argmax()].mean(), paid.any(1).mean()
+    return {name: float(value) for name, value in zip(PEERS, values, strict=True)}
 
 
 def _by_rate(view: _View, router: str, choose: Callable[[float], np.ndarray]) -> Iterator[dict]:
@@ -323,7 +330,8 @@ def _by_rate(view: _View, router: str, choose: Callable[[float], np.ndarray]) ->
 
 
 def _priced(view: _View, settings: ReplaySettings, seed: int) -> Iterator[dict]:
-    """The same network under our own reward, correct - lambda * cost, lambda by lot."""
+    """A policy of the same make under our own reward, correct - lambda * cost, lambda by lot: the same features,
+    hidden layer and updates, but its knob is lambda, and centred at three rates instead of at each model's price."""
     correct = torch.as_tensor(view.train.correct).float()
     cost = torch.as_tensor(view.train.cost).float()
     rates = _rates(view.train)
@@ -341,22 +349,9 @@ def _priced(view: _View, settings: ReplaySettings, seed: int) -> Iterator[dict]:
 
 def _logistic(view: _View) -> tuple[np.ndarray, np.ndarray]:
     """P(correct) of every model on train (n, m) and test (k, m): a logistic regression for each model."""
-    chances = []
-    for right in view.train.correct.T:
-        if right.all() or not right.any():  # nothing to tell apart
-            chances.append([np.full(len(part), float(right[0])) for part in (view.seen, view.unseen)])
-            continue
-        fitted = LogisticRegression(max_iter=1_000).fit(view.seen, right)
-        chances.append([fitted.predict_proba(part)[:, 1] for part in (view.seen, view.unseen)])
-    seen, unseen = zip(*chances, strict=True)
-    return np.stack(seen, axis=1), np.stack(unseen, axis=1)
-
-
-def _knn(view: _View, neighbours: int) -> np.ndarray:
-    """P(correct) of every model, (k, m): its share among the training prompts nearest by cosine."""
-    nearest = KNeighborsRegressor(min(neighbours, len(view.near)), algorithm="brute")
-    nearest.fit(normalize(view.near), view.train.correct.astype(float))
-    return nearest.predict(normalize(view.near_test))
+    asked = np.concatenate([view.seen, view.unseen])
+    chances = np.column_stack([chance(view.seen, right, asked) for right in view.train.correct.T])
+    return chances[: len(view.seen)], chances[len(view.seen) :]
 
 
 def _cascade(test: Outcomes, seen: np.ndarray, unseen: np.ndarray) -> Iterator[dict]:
@@ -413,8 +408,9 @@ def curves(train: Outcomes, test: Outcomes, settings: ReplaySettings, seed: int)
     Columns: router; knob (budget of corl, lambda of priced, knn, logistic and oracle, threshold of cascade,
     share of random, shortest and longest, nan of constants); accuracy; dollars, mean per query; strong, share of
     queries whose last call goes to the last model; over_budget, share (corl, else nan); reward, that which the
-    router maximises (else nan). seed: of the training. Raises TaskError without costs, for fewer than two models
-    or a dearest no dearer than the cheapest.
+    router maximises (else nan); constant, ceiling: the rewards of `_peers` under a budget that corl is asked about
+    (else nan). seed: of the training. Raises TaskError without costs, for fewer than two models or a dearest no
+    dearer than the cheapest.
     """
     means = _costs(train).mean(0)
     _costs(test)
@@ -426,7 +422,8 @@ def curves(train: Outcomes, test: Outcomes, settings: ReplaySettings, seed: int)
     with _one_thread():
         view = _view(train, test, settings.dims)
         seen, unseen = _logistic(view)
-        near = _knn(view, settings.neighbours)
+        # by angle: by distance the queries about the mean would be everybody's neighbours
+        near = neighbours(normalize(view.seen), train.correct, normalize(view.unseen), settings.neighbours)
         rows = [
             *_corl(view, settings, seed),
             *_priced(view, settings, seed),
@@ -436,7 +433,7 @@ def curves(train: Outcomes, test: Outcomes, settings: ReplaySettings, seed: int)
             *_plain(test, seed),
             *_oracle(test),
         ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=[*COLUMNS, *PEERS])
 
 
 @contextmanager
@@ -500,9 +497,7 @@ def _measured(curves: pd.DataFrame) -> tuple[dict, dict]:
     """router -> metric -> values of the seeds, and router -> metric -> reasons where there are none."""
     values: dict[str, dict[str, list[float]]] = {}
     refused: dict[str, dict[str, list[str]]] = {}
-    if "table" in curves and curves["table"].nunique() > 1:
-        raise ValueError(f"curves of {curves['table'].nunique()} tables cannot be averaged; hand over one table's rows")
-    for _, part in curves.groupby("seed"):
+    for _, part in _one_table(curves).groupby("seed"):
         constants = part[part["router"].str.startswith(ALWAYS)]
         others = part[~part["router"].str.startswith(ALWAYS)]
         groups = {BASELINE: constants}
@@ -542,3 +537,47 @@ def _pair_metrics(rows: pd.DataFrame, constants: pd.DataFrame) -> tuple[dict[str
         except ValueError as error:
             reasons[key] = str(error)
     return found, reasons
+
+
+# By budget -----------------------------------------------------------------------------------------
+
+
+def by_budget(curves: pd.DataFrame) -> dict[float, dict[str, Interval]]:
+    """The router under CoRL's reward at every budget in dollars that it was asked about, beside others under the same
+    budget; over seeds with Student's interval. curves: of `run`, one table.
+
+    reward; constant: reward of the constant that is best on the training prompts; ceiling: of the oracle; gap: reward
+    minus constant, short: ceiling minus reward, paired by seed; over: share of queries that cost more than the
+    budget. Prices of the training part set the budgets, so a key is the geometric mean of the seeds'. Raises
+    ValueError for rows of several tables.
+    """
+    steps = _under_budgets(curves).groupby("step")
+    return {
+        float(np.exp(np.log(rows["knob"]).mean())): {
+            key: stats.t_interval(rows[key]) for key in ("reward", *PEERS, "gap", "short", "over")
+        }
+        for _, rows in steps
+    }
+
+
+def reward_gap(curves: pd.DataFrame) -> Interval:
+    """The gap of `by_budget` on the mean over budgets, which lie as they were drawn in training: evenly in their
+    logarithm. Raises ValueError for rows of several tables."""
+    return stats.t_interval(_under_budgets(curves).groupby("seed")["gap"].mean())
+
+
+def _under_budgets(curves: pd.DataFrame) -> pd.DataFrame:
+    """Rows of corl with `PEERS`, and the columns step (number of the budget), gap, short and over."""
+    rows = _one_table(curves).dropna(subset=list(PEERS))
+    return rows.assign(
+        step=rows.groupby("seed").cumcount(),
+        gap=rows["reward"] - rows["constant"],
+        short=rows["ceiling"] - rows["reward"],
+        over=rows["over_budget"],
+    )
+
+
+def _one_table(curves: pd.DataFrame) -> pd.DataFrame:
+    if "table" in curves and curves["table"].nunique() > 1:
+        raise ValueError(f"curves of {curves['table'].nunique()} tables cannot be averaged; hand over one table's rows")
+    return curves

@@ -1,6 +1,7 @@
 """Routing on recorded outcomes: who is charged what, what is learned, and that nothing leaks into the test part."""
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -142,6 +143,12 @@ def test_embeddings_of_few_words_have_few_dimensions():
         replay.embed(["?", "!"], ["b"], 8)
 
 
+def test_embeddings_tell_signs_apart():
+    sums = [f"3 {sign} 4 = ?" for sign in "+-*"] * 4
+    _, vectors = replay.embed(sums, sums[:3], 8)
+    assert min(np.linalg.norm(a - b) for a, b in combinations(vectors, 2)) > 0.1
+
+
 # Rows ----------------------------------------------------------------------------------------------
 
 
@@ -204,6 +211,18 @@ def test_the_cascade_pays_for_all_that_were_asked(three):
     assert (cascade["dollars"] <= 21 * cascade["strong"] + 5 * (1 - cascade["strong"]) + 1e-9).all()
     easy = cascade[(cascade["strong"] > 0) & (cascade["strong"] < 1)]
     assert len(easy) and easy["accuracy"].max() > 0.95  # the scorer tells the kinds apart
+
+
+def test_every_router_that_predicts_sees_how_long_a_query_is():
+    """All prompts are the same words, over and over: their embeddings are equal."""
+    times = np.array([*range(1, 31), *range(201, 231)])
+    prompts = tuple(" ".join(["more and"] * n) for n in times)
+    correct = np.stack([times < 100, times > 100], axis=1)
+    outcomes = Outcomes(prompts, times.astype(str), ("small", "large"), correct, np.tile([1.0, 16.0], (60, 1)))
+    parts = outcomes.subset(times % 3 != 0), outcomes.subset(times % 3 == 0)
+    rows = replay.curves(*parts, SETTINGS.model_copy(update={"updates": 1}), 0)
+    best = rows.groupby("router")["accuracy"].max()
+    assert best[["knn", "logistic", "cascade"]].min() > 0.9 and best["always small"] == 0.5
 
 
 # Learning ------------------------------------------------------------------------------------------
@@ -323,10 +342,60 @@ def test_three_models_have_areas_alone_and_mixtures_of_constants_are_the_measure
     assert all(metrics["gap"].value >= 0 for name, metrics in found.items() if name != "best_constant")
 
 
-def test_tables_are_not_averaged_with_one_another():
+@pytest.mark.parametrize("measure", [replay.summary, replay.by_budget, replay.reward_gap])
+def test_tables_are_not_averaged_with_one_another(measure):
     rows = points(*ENDS).assign(table=["a", "b"])
     with pytest.raises(ValueError, match="curves of 2 tables"):
-        replay.summary(rows)
+        measure(rows)
+
+
+# By budget -----------------------------------------------------------------------------------------
+
+
+def test_the_constant_under_a_budget_is_chosen_on_training_prompts_and_judged_on_the_test_s():
+    """Small is better in training, large on the test."""
+    train, test = parted(table(n=80))
+    train = replace(train, correct=np.arange(2 * len(train)).reshape(-1, 2) % 4 == 0)
+    test = replace(test, correct=np.tile([[False, True], [False, True], [True, False], [False, False]], (6, 1)))
+    rows = replay.curves(train, test, SETTINGS.model_copy(update={"updates": 1}), 0)
+    budgets = rows[rows["constant"].notna()]
+    assert set(budgets["router"]) == {"corl"} and len(budgets) == KNOBS and np.isfinite(budgets["knob"]).all()
+    least, below, above = budgets.iloc[0], at(budgets, "corl", 9.0), budgets.iloc[-1]
+    assert (least["constant"], least["ceiling"]) == (0, 0)  # nobody can be paid
+    assert (below["constant"], below["ceiling"]) == (0.25, 0.25)
+    assert (above["constant"], above["ceiling"]) == (0.25, 0.75)
+
+
+def test_under_one_budget_nobody_earns_more_than_the_oracle(three):
+    _, rows = three
+    budgets = rows.dropna(subset=list(replay.PEERS))
+    assert (budgets[["reward", "constant"]].max(axis=1) <= budgets["ceiling"]).all()
+
+
+def under_budgets(*rewards: tuple[float, float, float], seed: int, scale: float) -> pd.DataFrame:
+    """Rows of corl: reward, constant, ceiling at the budgets 1, 10, ... times scale, and the ends without others."""
+    rows = [(scale * 10.0**i, *told, 0.1 * seed) for i, told in enumerate(rewards)]
+    rows = [(0.0, 0.0, np.nan, np.nan, 1.0), *rows, (np.inf, 0.9, np.nan, np.nan, 0.0)]
+    frame = pd.DataFrame(rows, columns=["knob", "reward", "constant", "ceiling", "over_budget"])
+    return frame.assign(router="corl", seed=seed, table="toy")
+
+
+def test_rewards_by_budget_by_hand():
+    first = under_budgets((0.5, 0.4, 0.8), (0.6, 0.6, 0.9), seed=0, scale=1.0)
+    second = under_budgets((0.7, 0.5, 0.8), (0.5, 0.6, 0.8), seed=1, scale=4.0)
+    found = replay.by_budget(pd.concat([first, second]))
+    assert list(found) == pytest.approx([2.0, 20.0])  # geometric means
+    low, high = found.values()
+    means = {key: interval.value for key, interval in low.items()}
+    assert means == pytest.approx(
+        {"reward": 0.6, "constant": 0.45, "ceiling": 0.8, "gap": 0.15, "short": 0.2, "over": 0.05}
+    )
+    assert (low["gap"].lo, low["gap"].hi) == pytest.approx(
+        (stats.t_interval([0.1, 0.2]).lo, stats.t_interval([0.1, 0.2]).hi)
+    )
+    assert high["gap"].value == pytest.approx(-0.05)
+    gap = replay.reward_gap(pd.concat([first, second]))
+    assert (gap.value, gap.lo) == pytest.approx((0.05, 0.05)) and gap.known  # 0.05 under both seeds
 
 
 # RouteLLM ------------------------------------------------------------------------------------------
