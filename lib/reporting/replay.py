@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from lib import stats
 from lib.params import ReplaySettings
 from lib.reporting import figures
 from lib.reporting.tables import interval_table
@@ -25,6 +26,12 @@ NAMES = {
 SHOWN = ("corl", "priced", "knn", "logistic", "cascade", "random", "oracle")  # in the figure
 ABOUT = {LAB: "lab experts", "mmlu": "MMLU: Mixtral and GPT-4", "gsm8k": "GSM8K: Mixtral and GPT-4"}
 KEPT = ("aiq", "gap", "apgr", "cpt50", "cpt80")
+UNDER_B = {  # metric of `replay.by_budget` -> what the legend says, whose colour it has, line; the last lies on top
+    "over": ("its queries that cost more than B", "corl", ":"), "ceiling": ("oracle under B", "oracle", "--"),
+    "constant": ("best constant under B", "best_constant", "-"), "reward": (NAMES["corl"], "corl", "-"),
+}  # fmt: skip
+MADE_UP = {"shares": (0.0, 0.25, 0.5, 0.75, 1.0), "qualities": (0.60, 0.72, 0.66, 0.75, 0.80)}  # a curve that falls
+Budgets = Mapping[str, Mapping[float, Mapping[str, Interval]]]  # table -> `replay.by_budget`
 
 
 def lab_table(results: Results) -> Outcomes:
@@ -134,3 +141,88 @@ def metrics(summaries: Mapping[str, Mapping[str, Mapping[str, Interval]]]) -> di
         for key, value in row.items()
         if key in KEPT
     }
+
+
+# By budget -----------------------------------------------------------------------------------------
+
+
+@figures.theme()
+def budgets_figure(budgets: Budgets) -> Figure:
+    """Reward under every budget of the learned router, the best constant and the oracle, one panel for each table."""
+    sheet = figures.sheet(
+        budgets_claim(budgets), figures.WIDTH + 1.5 * (len(budgets) - 1), 4.4,
+        "Means over splits by group; the constant is chosen on training prompts. Dots: told apart from the constant, "
+        "paired by split. A query that nobody within B gets right may cost more than B and loses nothing.",
+    )  # fmt: skip
+    panels = figures.tiles(sheet, len(budgets), len(budgets), sharey=True)
+    for axes, (name, rows) in zip(panels, budgets.items(), strict=True):
+        dollars = np.array(list(rows)) * 1e6
+        for key, (label, router, style) in UNDER_B.items():
+            values = [row[key].value for row in rows.values()]
+            axes.plot(dollars, values, style, color=figures.colour(NAMES[router]), label=label)
+        apart = [i for i, row in enumerate(rows.values()) if row["gap"].excludes(0)]
+        axes.plot(dollars[apart], np.array(values)[apart], "o", color=figures.colour(NAMES["corl"]))
+        axes.set(xscale="log", title=ABOUT.get(name, name), xlabel="budget B, $ per million queries")
+    panels[0].set_ylabel("share of queries; reward: right within B")
+    panels[-1].legend(fontsize=8, frameon=False, loc="center right", bbox_to_anchor=(1, 0.4), reverse=True)
+    return sheet
+
+
+def budgets_claim(budgets: Budgets) -> str:
+    """At how many budgets the learned router is told apart from the best constant, as a sentence."""
+    told = []
+    for name, rows in budgets.items():
+        apart = [row["gap"].value > 0 for row in rows.values() if row["gap"].excludes(0)]
+        above, below = sum(apart), len(apart) - sum(apart)
+        told.append(
+            f"{ABOUT.get(name, name)}: clearly above at {above}, clearly below at {below} of {len(rows)} budgets"
+        )
+    return f"The learned router beside the best constant under the same budget. {'; '.join(told)}"
+
+
+def budgets_alt(budgets: Budgets) -> str:
+    """The figure in words."""
+    told = []
+    for name, rows in budgets.items():
+        mean = {key: np.mean([row[key].value for row in rows.values()]) for key in UNDER_B}
+        told.append(
+            f"{ABOUT.get(name, name)}, from ${min(rows) * 1e6:,.1f} to ${max(rows) * 1e6:,.1f} per million queries: "
+            f"learned {mean['reward']:.3f}, best constant {mean['constant']:.3f}, oracle {mean['ceiling']:.3f}, "
+            f"queries over budget {mean['over']:.0%}"
+        )
+    return f"Reward against the budget. Means over all budgets. {'; '.join(told)}."
+
+
+def budget_metrics(curves: pd.DataFrame) -> dict[str, Interval]:
+    """Keys `replay.TABLE.corl.reward_gap`: reward minus that of the best constant under the same budget, on the mean
+    over budgets."""
+    return {
+        f"replay.{name}.corl.reward_gap": replay.reward_gap(part) for name, part in curves.groupby("table", sort=False)
+    }
+
+
+# CPT refused ---------------------------------------------------------------------------------------
+
+
+@figures.theme()
+def refusal_example() -> tuple[Figure, str]:
+    """A made-up curve that falls before it rises, why no CPT is read off it, and what the running maximum would say."""
+    shares, qualities = (np.array(MADE_UP[key]) for key in ("shares", "qualities"))
+    target, rising = replay.TARGETS[0], stats.monotone(qualities)
+    ends = qualities[0], qualities[-1]
+    try:
+        refused = f"A CPT of {stats.cpt(shares, qualities, *ends, target):.2f} can be read off"
+    except ValueError as error:
+        refused = f"Refused: {error}"
+    found = stats.cpt(shares, rising, *ends, target)
+    sheet = figures.sheet(f"Made up: a curve that falls, and the CPT of {found:.2f} that its peak would give", 6, 3.6)
+    axes = figures.tiles(sheet, 1)[0]
+    axes.plot(shares, rising, "--", color=figures.colour(NAMES["oracle"]), label="running maximum")
+    axes.plot(shares, qualities, "o-", color=figures.colour(NAMES["corl"]), label="as measured (made up)")
+    axes.plot(found, np.interp(found, shares, rising), "x", color="black", label="its CPT")
+    axes.set(xlabel="share of queries to the strong model", ylabel="accuracy")
+    axes.legend(fontsize=8, frameon=False, loc="lower right")
+    return sheet, (
+        f"{refused}. Of the running maximum the CPT at {target:.0%} would be {found:.2f}: the peak counts in full, "
+        "whether or not it is luck."
+    )
