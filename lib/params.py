@@ -474,9 +474,11 @@ class ReplaySettings(_Section):
 
 
 class WarmSettings(_Section):
-    """How the controller learns the protocol before it learns anything else; items: traces; batch: per update."""
+    """How the controller learns the protocol before it learns anything else; items: traces; batch: per update; lean:
+    how much chances of experts depend on the budget there, from 0 (not at all) to below 1."""
 
     items: Count
+    lean: Annotated[float, Field(ge=0, lt=1)]
     steps: Count
     batch: Annotated[int, Field(ge=2)]
     seed: Annotated[int, Field(ge=0)]

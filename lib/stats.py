@@ -345,6 +345,22 @@ def hull_at(costs: np.ndarray, qualities: np.ndarray, cost: float) -> float:
     return float(np.interp(cost, costs[at], qualities[at]))
 
 
+def mixtures_at(costs: np.ndarray, qualities: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    """`hull_at` of many curves at once, for resampling: costs, qualities (k, n), cost (k,); the heights, (k,).
+
+    The best mixture is a point that costs no more, or lies between one that does not and one that does. nan where
+    the cheapest point costs more.
+    """
+    affordable = costs <= cost[:, None]
+    cheap, dear = np.where(affordable, costs, np.nan)[:, :, None], np.where(affordable, np.nan, costs)[:, None, :]
+    low, high = qualities[:, :, None], qualities[:, None, :]
+    between = low + (high - low) * (cost[:, None, None] - cheap) / (dear - cheap)
+    single = np.where(affordable, qualities, -np.inf).max(1)
+    pairs = np.where(np.isnan(between), -np.inf, between).max((1, 2))
+    best = np.maximum(single, pairs)
+    return np.where(np.isfinite(best), best, np.nan)
+
+
 def aiq(costs: np.ndarray, qualities: np.ndarray, lo: float, hi: float) -> float:
     """Average improvement in quality: the mean height of the hull between two costs (RouterBench, section 3).
 

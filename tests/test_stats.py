@@ -257,6 +257,8 @@ def test_hull_is_the_best_that_any_mixture_of_two_reaches(points, cost):
             stats.hull_at(costs, qualities, cost)
     else:
         assert stats.hull_at(costs, qualities, cost) == pytest.approx(best_mixture(costs, qualities, cost))
+        told = stats.mixtures_at(costs[None].repeat(2, 0), qualities[None].repeat(2, 0), np.array([cost, costs.min()]))
+        assert told == pytest.approx([best_mixture(costs, qualities, c) for c in (cost, costs.min())])
 
 
 @given(curve(), st.tuples(st.floats(0, 6), st.floats(0, 6)))
@@ -352,3 +354,10 @@ def test_errors_name_the_value_and_what_would_be_right(call, message):
     with pytest.raises(ValueError) as error:
         call()
     assert message in str(error.value)
+
+
+def test_many_mixtures_at_once_are_the_single_ones_and_nan_where_nothing_is_so_cheap():
+    costs, qualities = np.array([[1.0, 2.0, 4.0], [1.0, 1.0, 2.0]]), np.array([[0.0, 0.9, 0.5], [0.2, 0.6, 1.0]])
+    assert stats.mixtures_at(costs, qualities, np.array([1.5, 1.5])) == pytest.approx([0.45, 0.8])
+    assert stats.mixtures_at(costs, qualities, np.array([9.0, 1.0])) == pytest.approx([0.9, 0.6])
+    assert np.isnan(stats.mixtures_at(costs, qualities, np.array([0.5, 1.0]))).tolist() == [True, False]

@@ -378,7 +378,7 @@ def _point_labels(axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Sequ
     """Label each point of xy (n, 2) close by, where it covers no other label, no mark and no edge.
 
     avoid: (m, 2) in data units, what else is drawn there. The figure must be laid out already. Greedy from
-    right to left: the cheapest of eight directions at five distances.
+    right to left: the cheapest of eight directions at six distances.
     """
     renderer = axes.figure.canvas.get_renderer()
     frame = axes.get_window_extent()
@@ -407,7 +407,7 @@ def _best_place(
 ) -> tuple[np.ndarray, Bbox]:
     """Offset (2,) in pixels of a label's centre from its point, and the box it fills there."""
     choices = []
-    for distance in (16, 24, 34, 48, 66):
+    for distance in (16, 24, 34, 48, 66, 90):
         for place, (right, up) in enumerate(_AROUND):
             offset = np.array([right * distance, up * distance * 1.1])
             offset += [np.sign(right) * width / 2, np.sign(up) * height * 0.3]
@@ -415,7 +415,7 @@ def _best_place(
             box = Bbox.from_bounds(x - width / 2 - 2, y - height / 2 - 1, width + 4, height + 2)
             cost = distance * 0.02 + place * 0.01 + 3 * sum(box.overlaps(other) for other in taken)
             cost += 0.4 * min(box.count_contains(marks), 4)
-            cost += 4.0 * (box.x0 < frame.x0 or box.x1 > frame.x1 or box.y0 < frame.y0 or box.y1 > frame.y1)
+            cost += 12.0 * (box.x0 < frame.x0 or box.x1 > frame.x1 or box.y0 < frame.y0 or box.y1 > frame.y1)
             choices.append((cost, len(choices), offset, box))
     _, _, offset, box = min(choices, key=lambda choice: choice[:2])
     return offset, box
@@ -881,7 +881,7 @@ def cost_quality(
     shades = _colours(points)
     values = np.array([(cost.value, quality.value) for cost, quality in points.values()])
     every = [interval for pair in points.values() for interval in pair]
-    which = f"methods but {', '.join(judged)}" if judged else "methods"
+    which = f"all but {'; '.join(judged)}" if judged else "methods"
     note = f"{_interval_note(every)} Dashed: the best that a mixture of {which} buys at each cost."
     figure = _figure(title, WIDTH, 4.6, note)
     axes = figure.subplots()

@@ -98,7 +98,10 @@ def policy_loss(
 
 
 def divergence(new: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Per-token estimate of KL(new || reference), exp(d) - d - 1 with d = reference - new: never negative."""
+    """Per-token estimate of KL(new || reference), exp(d) - d - 1 with d = reference - new: never negative.
+
+    As in Shao et al. 2024, eq. 4. TRL by default also multiplies it by the ratio of new to old, and this does not.
+    """
     d = reference - new
     return torch.exp(d) - d - 1
 
@@ -305,7 +308,9 @@ class Learner:
         return min(1.0, (self.step + 1) / warmup, fall)
 
     def _read(self, model: PreTrainedModel, part: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-probabilities of the next tokens (B, T - 1), 0 where they are not the controller's; and the states."""
+        """Log-probabilities of the next tokens (B, T - 1), 0 where they are not the controller's; and the states.
+
+        At temperature 1, and from the head as it is: a model that caps its logits after it (Gemma 2) is not served."""
         hidden = model.base_model(input_ids=part.ids, attention_mask=part.seen).last_hidden_state[:, :-1]
         logits = model.get_output_embeddings()(hidden[part.mask]).float()  # (own tokens, V): no others are scored
         chosen = logits.log_softmax(-1).gather(1, part.ids[:, 1:][part.mask][:, None])[:, 0]

@@ -121,6 +121,6 @@ def prices(table: pd.DataFrame, experts: Sequence[str], settings: RoutingSetting
 def budgets(price: dict[str, float], settings: RoutingSettings) -> dict[str, float]:
     """B in dollars for each word: low affords one call to the cheapest expert, medium one to the middle one,
     high anything."""
-    experts = list(price)
+    experts = sorted(price, key=price.__getitem__)
     middle = experts[len(experts) // 2]
     return dict(zip(protocol.WORDS, (price[experts[0]], price[middle], settings.high), strict=True))

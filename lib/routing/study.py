@@ -44,7 +44,9 @@ NAME = "routing"  # of the cassette and of the purse
 START = "start"  # the controller before it is trained
 _NEUTRAL = {"seeds": 1, "jobs": None, "save_every": 1, "replay": None}  # change no cell's result
 _AFTERWARDS = ("__main__", "baselines", "replay")  # modules that decide no cell's result
-_LAB = ("checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer", "training")
+_LAB = (
+    "answering", "batching", "checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer", "training",
+)  # fmt: skip
 GROUP = 8  # episodes of one question, for group advantages
 DRAWN = ("corl", "hard")  # arms that are tested with draws too
 _TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
@@ -186,7 +188,7 @@ def first_cells(params: Params, models: Path) -> list[sweep.Cell]:
 
 
 def cells(params: Params, compared: Sequence[Arm], first: Sequence[sweep.Cell]) -> list[sweep.Cell]:
-    """One cell per arm and seed, the longest first, and one for the start."""
+    """One cell per arm and seed and one for the start, about the longest first: the last ones run side by side."""
     settings = params.routing
     held = {"routing": settings.model_dump() | _NEUTRAL, "before": [cell.digest for cell in first]}
     order = sorted(compared, key=lambda arm: -settings.updates[arm.kind])
@@ -195,7 +197,7 @@ def cells(params: Params, compared: Sequence[Arm], first: Sequence[sweep.Cell]) 
         for arm in order
         for seed in range(settings.seeds)
     ]
-    return [*trained, sweep.Cell(START, held | {"arm": None, "seed": 0})]
+    return [*trained[:1], sweep.Cell(START, held | {"arm": None, "seed": 0}), *trained[1:]]
 
 
 def opened_pool(means: Means) -> Pool:
@@ -344,9 +346,9 @@ class Run:
         """The questions of one update; with group advantages every one stands there several times."""
         settings, seed = self.settings, self.seed * 10**6 + learner.step
         group = self._group(learner.settings)
-        items = tasks.draw("chain", "train", max(1, settings.batch // group), settings.difficulties, seed=seed + 10**5)
+        items = tasks.draw("chain", "train", -(-settings.batch // group), settings.difficulties, seed=seed + 10**5)
         asked = arms.drawn(arm, items, self.budgets, seeds.rng("routing", "budgets", seed=seed))
-        return [task for task in asked for _ in range(group)]
+        return [task for task in asked for _ in range(group)][: settings.batch]
 
     @staticmethod
     def _group(learn: LearnSettings) -> int:

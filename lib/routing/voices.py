@@ -19,6 +19,9 @@ from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
 from lib.routing.protocol import STOPS
 
+AT_ONCE = 128  # contexts of a Hub side by side, which is a matter of memory
+_TAIL = 16  # tokens that any of STOPS fits in
+
 
 class Voice(Protocol):
     """What a rollout needs of a controller. response: tokens of an expert's reply that are handed on."""
@@ -107,8 +110,12 @@ class Hub:
     def decode(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=True)
 
-    @torch.inference_mode()
     def write(self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float) -> list[list[int]]:
+        parts = [slice(at, at + AT_ONCE) for at in range(0, len(contexts), AT_ONCE)]
+        return [ids for part in parts for ids in self._write(contexts[part], keys[part], temperature)]
+
+    @torch.inference_mode()
+    def _write(self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float) -> list[list[int]]:
         batch = self.tokenizer.pad({"input_ids": [list(c) for c in contexts]}, return_tensors="pt")
         batch = batch.to(self.model.device)
         width = batch["input_ids"].shape[1]
@@ -124,9 +131,12 @@ class Hub:
     def _ended(self, ids: list[int]) -> list[int]:
         """A row up to what ended it; the rest is padding."""
         for n in range(1, len(ids) + 1):
-            if ids[n - 1] == self.tokenizer.eos_token_id or self.decode(ids[:n]).rstrip().endswith(STOPS):
+            if ids[n - 1] == self.tokenizer.eos_token_id or self._stopped(ids[max(0, n - _TAIL) : n]):
                 return ids[:n]
         return ids
+
+    def _stopped(self, tail: Sequence[int]) -> bool:
+        return self.tokenizer.decode(tail).rstrip().endswith(STOPS)
 
 
 class _Stops(StoppingCriteria):
@@ -136,5 +146,5 @@ class _Stops(StoppingCriteria):
         self.tokenizer, self.width = tokenizer, width
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_) -> torch.Tensor:
-        tails = self.tokenizer.batch_decode(input_ids[:, self.width :][:, -16:])
+        tails = self.tokenizer.batch_decode(input_ids[:, self.width :][:, -_TAIL:])
         return torch.tensor([tail.rstrip().endswith(STOPS) for tail in tails], device=input_ids.device)

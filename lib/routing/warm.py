@@ -30,7 +30,8 @@ PIECES = (2, 4)  # operations of a part of a question; the third choice is all t
 SKILL = 2  # operations that the controller works out itself; with more it guesses
 EASY = 0.5  # chance that it works out itself what it can, less 0.1 of the lean
 GUESS = 0.06  # and that it guesses at what it cannot
-LEANS = {"low": -0.6, "medium": 0.0, "high": 0.6}  # chances of experts, cheap to dear, go as 1 - lean ... 1 + lean
+LEANS = {"low": -1.0, "medium": 0.0, "high": 1.0}  # which way, in units of `lean`
+LEAN = 0.6  # chances of experts, cheap to dear, go as 1 - lean ... 1 + lean
 WRONG, MISSING = 0.08, 0.03  # shares of responses in the traces
 STYLES = {"soft": 0.4, "hard": 0.25, "number": 0.35}  # shares
 NUMBERS = (1.0, 200.0)  # budgets in numbers, in units, drawn evenly on a logarithmic scale
@@ -42,7 +43,7 @@ def train(base: Path, shape: LabModel, settings: RoutingSettings, folder: Path, 
     shape = shape.model_copy(update={"steps": told.steps, "batch": told.batch, "warmup": min(shape.warmup, told.steps)})
     training = Training(shape, 0, checkpoints.load(base))
     items = tasks.draw("chain", "train", told.items, _mostly_short(settings.difficulties), seed=told.seed)
-    dialogues = corpus(items, tuple(settings.experts), settings.rounds, told.seed)
+    dialogues = corpus(items, tuple(settings.experts), settings.rounds, told.seed, told.lean)
     for step in range(told.steps):
         training.update(dialogues)
         progress((step + 1) / told.steps)
@@ -54,14 +55,14 @@ def _mostly_short(difficulties: Sequence[int]) -> list[int]:
     return sorted([*difficulties, *(d for d in difficulties if d <= SKILL)])
 
 
-def corpus(items: Sequence[Item], experts: Sequence[str], rounds: int, seed: int) -> list[Dialogue]:
-    """A trace of every item, in a style and under a budget by lot."""
+def corpus(items: Sequence[Item], experts: Sequence[str], rounds: int, seed: int, most: float = LEAN) -> list[Dialogue]:
+    """A trace of every item, in a style and under a budget by lot; most: the lean of `high`."""
     rng = seeds.rng("routing", "traces", seed=seed)
     names, shares = list(STYLES), np.array(list(STYLES.values()))
     out = []
     for item in items:
         style = names[int(rng.choice(len(names), p=shares / shares.sum()))]
-        out.append(trace(item, style, drawn_budget(style, rng), experts, rounds, rng))
+        out.append(trace(item, style, drawn_budget(style, rng), experts, rounds, rng, most))
     return out
 
 
@@ -73,9 +74,16 @@ def drawn_budget(style: str, rng: np.random.Generator) -> str:
 
 
 def trace(
-    item: Item, style: str, budget: str, experts: Sequence[str], rounds: int, rng: np.random.Generator
+    item: Item,
+    style: str,
+    budget: str,
+    experts: Sequence[str],
+    rounds: int,
+    rng: np.random.Generator,
+    most: float = LEAN,
 ) -> Dialogue:
     """One episode as a dialogue: the controller's tokens are learned, everything else is given."""
+    tilt = lean(budget, most)
     ids = conversation(protocol.messages(style, budget, item.prompt))
     targets = [IGNORED] * len(ids)
 
@@ -87,13 +95,13 @@ def trace(
     chain = item.prompt.removesuffix(" = ?").split()
     for turn in range(rounds):
         left = len(chain) // 2
-        if turn == rounds - 1 or left == 0 or _itself(style, budget, left, rng):
+        if turn == rounds - 1 or left == 0 or _itself(style, budget, left, tilt, rng):
             worked = steps(chain) if left <= SKILL else []
             write(f"{protocol.thought(budget, left, worked)} {tasks.reply(result(chain))}", True)
             break
         length = _length(left, rng)
         part, rest = chain[: 2 * length + 1], chain[2 * length + 1 :]
-        call = protocol.call(_expert(style, budget, experts, rng), " ".join(part) + " = ?")
+        call = protocol.call(_expert(experts, tilt, rng), " ".join(part) + " = ?")
         write(f"{protocol.thought(budget, left)} {call}", True)
         said = _said(part, rng)
         write(" ".join([protocol.RESPONSE[0], said, protocol.RESPONSE[1]]), False)
@@ -118,25 +126,24 @@ def result(chain: Sequence[str]) -> str:
     return worked[-1].split()[-1] if worked else chain[0]
 
 
-def _itself(style: str, budget: str, left: int, rng: np.random.Generator) -> bool:
+def _itself(style: str, budget: str, left: int, tilt: float, rng: np.random.Generator) -> bool:
     """Whether the controller answers now. Hard prompts say so: never call, call if needed, always call."""
     if style == "hard":
         return budget == "low" or (budget == "medium" and left <= SKILL)
-    return bool(rng.random() < (EASY - 0.1 * lean(budget) if left <= SKILL else GUESS))
+    return bool(rng.random() < (EASY - 0.1 * tilt if left <= SKILL else GUESS))
 
 
-def lean(budget: str) -> float:
+def lean(budget: str, most: float = LEAN) -> float:
     """Which way traces lean under a budget: to oneself and cheap experts (below 0), to dear ones (above 0); of a
-    number by its logarithm, from the lean of `low` to that of `high`."""
+    number by its logarithm, from the lean of `low` (-most) to that of `high` (most)."""
     if budget in LEANS:
-        return LEANS[budget]
+        return most * LEANS[budget]
     low, high = np.log(NUMBERS)
     place = np.clip((np.log(max(int(budget), 1)) - low) / (high - low), 0, 1)
-    return float(LEANS["low"] + place * (LEANS["high"] - LEANS["low"]))
+    return float(most * (2 * place - 1))
 
 
-def _expert(style: str, budget: str, experts: Sequence[str], rng: np.random.Generator) -> str:
-    tilt = lean(budget)
+def _expert(experts: Sequence[str], tilt: float, rng: np.random.Generator) -> str:
     chances = np.linspace(1 - tilt, 1 + tilt, len(experts))
     return experts[int(rng.choice(len(experts), p=chances / chances.sum()))]
 

@@ -148,7 +148,7 @@ def test_the_controllers_own_price_is_that_of_its_base(results):
 
 
 def test_the_clock_has_every_cell(results):
-    assert results.clock["cell"].tolist() == ["controller", "experts", "corl/seed-0", "fixed-low/seed-0", "start"]
+    assert results.clock["cell"].tolist() == ["controller", "experts", "corl/seed-0", "start", "fixed-low/seed-0"]
     assert (results.clock["seconds"] > 0).all()
 
 

@@ -167,9 +167,9 @@ def test_low_budgets_lean_to_cheap_experts_and_high_ones_to_dear_ones_and_no_exp
     rng = np.random.default_rng(0)
     shares = {}
     for budget in protocol.WORDS:
-        drawn = Counter(warm._expert("soft", budget, EXPERTS, rng) for _ in range(3_000))
+        drawn = Counter(warm._expert(EXPERTS, warm.lean(budget), rng) for _ in range(3_000))
         shares[budget] = [drawn[name] / 3_000 for name in EXPERTS]
-    low, high = (np.linspace(1 - tilt, 1 + tilt, 3) / 3 for tilt in (warm.LEANS["low"], warm.LEANS["high"]))
+    low, high = (np.linspace(1 - tilt, 1 + tilt, 3) / 3 for tilt in (warm.lean("low"), warm.lean("high")))
     assert shares["low"] == pytest.approx(low, abs=0.03) and low[0] > low[1] > low[2] > 0
     assert shares["medium"] == pytest.approx([1 / 3] * 3, abs=0.03)
     assert shares["high"] == pytest.approx(high, abs=0.03) and 0 < high[0] < high[1] < high[2]
@@ -182,6 +182,17 @@ def test_traces_lean_by_the_word_or_by_the_logarithm_of_the_number():
     assert leans[0] == leans[1] == low and leans[4:] == pytest.approx([high] * 3)  # 200 is the largest that is drawn
     assert leans == sorted(leans)
     assert leans[4] - leans[3] == pytest.approx(leans[3] - leans[2])  # ten times more, twice
+
+
+def test_without_a_lean_the_budget_changes_no_trace():
+    for item in ITEMS[:20]:
+        told = {
+            word: warm.trace(item, "soft", word, EXPERTS, ROUNDS, seeds.rng("test", item.prompt), most=0.0)
+            for word in protocol.WORDS
+        }
+        called = {word: decode(x.ids).replace(word, "B") for word, x in told.items()}
+        assert called["low"] == called["medium"] == called["high"]
+    assert warm.lean("high", 0.3) == -warm.lean("low", 0.3) == 0.3 and warm.lean("200", 0.3) == pytest.approx(0.3)
 
 
 def test_short_parts_are_drawn_more_often_than_long_ones():
@@ -212,7 +223,7 @@ def test_equal_arguments_give_equal_traces_and_every_style_has_its_share():
 def test_training_makes_traces_likelier_and_is_the_same_every_time(tmp_path):
     shape = tiny.settings(batch=16, warmup=2)
     base = checkpoints.save(tiny.model(0, spread=3.0), tmp_path / "base")
-    told = SMOKE.model_copy(update={"warm": WarmSettings(items=200, steps=20, batch=16, seed=0)})
+    told = SMOKE.model_copy(update={"warm": WarmSettings(items=200, steps=20, batch=16, lean=0.6, seed=0)})
     done = []
     folders = [warm.train(base, shape, told, tmp_path / name, done.append) for name in "ab"]
     assert done[:20] == pytest.approx([(i + 1) / 20 for i in range(20)])

@@ -1,0 +1,132 @@
+"""What the parts of lesson 05's report share: who is meant by a name, test episodes, means and intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from lib import seeds, stats
+from lib.params import RoutingSettings
+from lib.routing import baselines
+from lib.routing.arms import NAMED
+from lib.routing.baselines import Tried
+from lib.routing.study import Results
+from lib.stats import Interval
+
+Rows = dict[str, dict[str, Interval]]
+MILLION = 1e6
+NO_LIMIT = 1.0  # dollars a question; a budget of as much or more is called none
+DRAWS = 2_000  # resamples
+MONEY = "$ per million questions"
+MEASURES = {
+    "right": "accuracy", "reward": "reward", "dollars": MONEY, "violations": "above budget", "calls": "calls",
+    "dear calls": "calls to the dearest expert",
+}  # fmt: skip
+
+
+def generator(*name: str) -> np.random.Generator:
+    """Random numbers of one interval."""
+    return seeds.rng("report", "routing", *name)
+
+
+def label(arm: str) -> str:
+    """How an arm is called in figures and tables."""
+    return NAMED[arm].label if arm in NAMED else arm
+
+
+def set_name(difficulty: pd.Series, settings: RoutingSettings) -> pd.Series:
+    """The test set of each difficulty."""
+    names = {d: name for name, part in settings.sets.items() for d in part}
+    return difficulty.map(names)
+
+
+def listed(words: Sequence[str]) -> str:
+    """Budgets in a sentence."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) or "no budget"
+
+
+def counted(frame: pd.DataFrame, experts: Sequence[str]) -> pd.DataFrame:
+    """Calls to each expert, and whether there was any, as columns."""
+    names = frame["called"].str.split()
+    counts = {expert: names.map(lambda called, e=expert: called.count(e)).astype(float) for expert in experts}
+    return frame.assign(**counts, **{"any": (frame["calls"] > 0).astype(float)})
+
+
+def tests_of(results: Results, arm: str, style: str | None = None, drawn: bool = False) -> pd.DataFrame:
+    """Test episodes at the temperature of tests, or (`drawn`) of training: the lower one, or the higher."""
+    part = results.episodes[results.episodes["arm"] == arm]
+    heats = part["temperature"]
+    part = part[heats == (heats.max() if drawn else heats.min())]
+    return part if style is None else part[part["style"] == style]
+
+
+def matrix(part: pd.DataFrame, column: str) -> np.ndarray:
+    """(seeds, items)."""
+    return part.pivot(index="seed", columns="item", values=column).to_numpy(dtype=float)
+
+
+def measured(part: pd.DataFrame, results: Results) -> pd.DataFrame:
+    """Episodes with the columns of MEASURES, dollars per million."""
+    dearest = list(results.budgets.calls)[-1]
+    return part.assign(
+        **{
+            "violations": 1 - part["within"],
+            "dollars": part["dollars"] * MILLION,
+            "dear calls": part["called"].str.split().map(lambda called: called.count(dearest)).astype(float),
+        }
+    )
+
+
+def by_budget(results: Results, arm: str, style: str | None = None, drawn: bool = False) -> Rows:
+    """Every measure of test episodes by budget, with intervals over seeds and questions (or questions, for one run)."""
+    part = measured(tests_of(results, arm, style, drawn), results)
+    rows: Rows = {}
+    for word, mine in part.groupby("label", sort=False):
+        kinds = {c: share if c in ("right", "reward", "violations") else interval for c in MEASURES}
+        rows[word] = {c: kinds[c](matrix(mine, c), arm, str(style), word, c) for c in MEASURES}
+    return rows
+
+
+def interval(values: np.ndarray, *name: str) -> Interval:
+    """Of (seeds, items): both are sampled; of one run, questions are."""
+    if len(values) > 1:
+        return stats.crossed_interval(values, generator(*name))
+    return stats.mean_interval(values[0], generator(*name))
+
+
+def share(values: np.ndarray, *name: str) -> Interval:
+    """`interval` of shares: no end outside [0, 1]."""
+    found = interval(values, *name)
+    return Interval(found.value, *np.clip([found.lo, found.hi], 0, 1).tolist())
+
+
+def known(results: Results, split: str) -> Tried:
+    """What strategies made of one part of the questions."""
+    return baselines.tried_on(results.experts, results.alone, split, list(results.budgets.calls))
+
+
+def gap_to_mixtures(
+    right: np.ndarray, dollars: np.ndarray, others_right: np.ndarray, others_dollars: np.ndarray, *name: str
+) -> Interval:
+    """Mean of right (s, n) minus the best blind mixture of others (n, m) at the mean of dollars (s, n).
+
+    The interval is over seeds and questions, the mixtures resampled along. Where even the cheapest of them costs
+    more, it is that one.
+    """
+    (s, n), rng = right.shape, generator("gap", *name)
+
+    def gaps(runs: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Of resamples (k, s) and (k, n), given as shares of each run and question: a matrix is quicker than a loop."""
+        costs, qualities = items @ others_dollars, items @ others_right
+        cost = np.maximum(((runs @ dollars) * items).sum(1), costs.min(1))
+        return ((runs @ right) * items).sum(1) - stats.mixtures_at(costs, qualities, cost)
+
+    value = float(gaps(np.full((1, s), 1 / s), np.full((1, n), 1 / n))[0])
+    shares = (rng.multinomial(size, np.full(size, 1 / size), DRAWS) / size for size in (s, n))
+    drawn = gaps(*shares)
+    if s > 1:  # deviations stretched, or few seeds would look alike (as in stats.crossed_interval)
+        drawn = value + (drawn - drawn.mean()) * (s / (s - 1)) ** 0.5
+    lo, hi = np.quantile(drawn, [0.025, 0.975])
+    return Interval(value, float(lo), float(hi))
