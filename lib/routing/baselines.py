@@ -117,13 +117,13 @@ def _chosen(router: str, train: Tried, test: Tried, budget: float, seed: int) ->
         return np.array(test.experts)[rng.integers(len(test.experts), size=n)]
     wanted = train.reward(budget)
     if router == "best constant":
-        return np.full(n, _best(wanted.mean(0)[None], train.cheap_first)[0])
+        return np.full(n, best(wanted.mean(0)[None], train.cheap_first)[0])
     learn, asked = features(train.prompts, test.prompts)
     value = neighbours if router == "nearest neighbours" else _logistic
-    return _best(value(learn, wanted, asked), train.cheap_first)
+    return best(value(learn, wanted, asked), train.cheap_first)
 
 
-def _best(values: np.ndarray, cheap_first: np.ndarray) -> np.ndarray:
+def best(values: np.ndarray, cheap_first: np.ndarray) -> np.ndarray:
     """The strategy of highest value in each row; of equal ones the cheapest."""
     return cheap_first[values[:, cheap_first].argmax(1)]
 

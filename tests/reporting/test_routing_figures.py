@@ -385,7 +385,7 @@ def test_the_gap_to_oneself_is_0_in_every_resample():
     """Who answers and costs as the only other one does resamples along with it, however noisy both are."""
     one = np.array([[1], [0], [1], [0], [0], [1.0]]), np.array([[2], [9], [4], [1], [7], [3.0]])
     gap = common.gap_to_mixtures(*(np.tile(column.T, (2, 1)) for column in one), *one, "itself")
-    assert (gap.value, gap.lo, gap.hi) == pytest.approx((0, 0, 0), abs=1e-12)
+    assert verdicts.verdict(gap) == "no difference"
 
 
 def test_the_gap_s_interval_widens_with_questions_and_with_seeds_that_differ():
@@ -411,7 +411,8 @@ def test_many_equal_mixtures_leave_the_gap_inside_its_interval():
     """The best of many in a resample is better than the best on average: the interval stays around the value."""
     rng = np.random.default_rng(0)
     others = np.stack([rng.permutation(np.arange(40) < 20) for _ in range(8)], axis=1).astype(float)
-    holds(common.gap_to_mixtures(np.ones((2, 40)), np.full((2, 40), 2.0), others, np.ones((40, 8)), "many"), 0.5)
+    for s in (1, 2):
+        holds(common.gap_to_mixtures(np.ones((s, 40)), np.full((s, 40), 2.0), others, np.ones((40, 8)), "many"), 0.5)
 
 
 # Over training ------------------------------------------------------------------------------------
@@ -490,12 +491,12 @@ def test_what_the_paper_sees_is_judged_arm_by_arm(results):
     table = training.as_in_the_paper(results)
     assert list(table.columns) == ["the paper sees", "here", "change", "is it so"]
     low, high = (common.label(arm) for arm in training.FIXED)
-    steady = {value: f"{value} [{value}, {value}]" for value in ("+1.00", "+0.50", "-1.00", "+0.00", "+4.00")}
+    steady = {value: f"{value} [{value}, {value}]" for value in ("1.00", "0.50", "-1.00", "0.00", "4.00")}
     assert table.to_numpy().tolist() == [
-        ["more calls to the dearest expert where B affords it", high, steady["+1.00"], "as there"],
-        ["r_p rises", low, steady["+0.50"], "as there"], ["r_p rises", high, steady["+0.50"], "as there"],
-        ["r_c falls", low, steady["-1.00"], "as there"], ["r_c falls", high, steady["+0.00"], "not clear"],
-        ["the price rises", low, steady["+4.00"], "as there"], ["the price rises", high, steady["+4.00"], "as there"],
+        ["more calls to the dearest expert where B affords it", high, steady["1.00"], "as there"],
+        ["r_p rises", low, steady["0.50"], "as there"], ["r_p rises", high, steady["0.50"], "as there"],
+        ["r_c falls", low, steady["-1.00"], "as there"], ["r_c falls", high, steady["0.00"], "not clear"],
+        ["the price rises", low, steady["4.00"], "as there"], ["the price rises", high, steady["4.00"], "as there"],
     ]  # fmt: skip
 
 
@@ -505,7 +506,7 @@ def test_what_falls_where_the_paper_sees_it_rise_goes_the_other_way(results):
     other = "the other way"
     assert table["is it so"].tolist() == [other, other, other, other, "not clear", other, other]
     assert table["change"].str.split(" ").str[0].tolist() == [
-        "-1.00", "-0.50", "-0.50", "+1.00", "+0.00", "-4.00", "-4.00"]  # fmt: skip
+        "-1.00", "-0.50", "-0.50", "1.00", "0.00", "-4.00", "-4.00"]  # fmt: skip
 
 
 def test_seeds_that_disagree_leave_what_the_paper_sees_open(results):
@@ -516,9 +517,10 @@ def test_seeds_that_disagree_leave_what_the_paper_sees_open(results):
     table = training.as_in_the_paper(dataclasses.replace(results, rollouts=frame))
     rises = table[table["the paper sees"] == "r_p rises"].set_index("here")
     low, high = (common.label(arm) for arm in training.FIXED)
-    assert rises.loc[high, ["change", "is it so"]].tolist() == ["+0.25 [-2.93, +3.43]", "not clear"]
+    assert rises.loc[high, ["change", "is it so"]].tolist() == ["0.25 [-2.93, 3.43]", "not clear"]
     assert rises.loc[low, "is it so"] == "as there"
-    assert set(training.as_in_the_paper(study(seeds=1))["is it so"]) == {"not clear"}  # one run decides nothing
+    alone = training.as_in_the_paper(study(seeds=1))  # one run decides nothing
+    assert set(alone["is it so"]) == {"not clear"} and alone["change"].str.endswith("(one run, no interval)").all()
 
 
 # Table 2 and the plane ----------------------------------------------------------------------------
@@ -824,7 +826,7 @@ def test_broken_budgets_are_named_from_a_tenth_on():
         "No budget is broken on more than a tenth of the questions."
     )
     told = numbers.numbers_words(of_numbers((1, 0.0), (1, 0.11), (1, 0.9), (1, 0.1)))
-    assert told.startswith("Budgets of 10 to 100 are broken on more than a tenth of the questions. ")
+    assert told.startswith("Broken on more than a tenth of the questions: budgets of 10 and 100. ")
 
 
 def test_calibration_is_said_and_drawn(results):

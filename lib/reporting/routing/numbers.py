@@ -9,7 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib.reporting import figures
-from lib.reporting.routing.common import MILLION, MONEY, by_budget, known
+from lib.reporting.routing.common import MILLION, MONEY, by_budget, known, listed
+from lib.routing.baselines import best
 from lib.routing.outcomes import IN_PIECES
 from lib.routing.study import Results
 
@@ -29,7 +30,7 @@ def numbers_table(asked: pd.DataFrame, results: Results) -> pd.DataFrame:
     bounds = []
     for units in asked["asked"]:
         budget = units * results.budgets.unit
-        constant = int(np.argmax(train.reward(budget).mean(0)))
+        constant = int(best(train.reward(budget).mean(0)[None], train.cheap_first)[0])
         reward = test.reward(budget)
         bounds.append({"best constant": reward[:, constant].mean(), "oracle": reward.max(1).mean()})
     shown = asked[["asked", *names]].assign(**{c: asked[c].map(str) for c in names})
@@ -41,10 +42,10 @@ def numbers_words(asked: pd.DataFrame) -> str:
     broken = asked[[i.value > 0.1 for i in asked["violations"]]]
     if broken.empty:
         return "No budget is broken on more than a tenth of the questions."
+    told = listed([str(budget) for budget in broken["asked"]])
     return (
-        f"Budgets of {broken['asked'].min()} to {broken['asked'].max()} are broken on more than a tenth of the "
-        "questions. Under a budget at which nobody within reach is right, breaking it costs nothing: the reward is 0 "
-        "either way (eq. 7)."
+        f"Broken on more than a tenth of the questions: budgets of {told}. Under a budget at which nobody within reach "
+        "is right, breaking it costs nothing: the reward is 0 either way (eq. 7)."
     )
 
 

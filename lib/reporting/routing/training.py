@@ -204,7 +204,7 @@ def as_in_the_paper(results: Results) -> pd.DataFrame:
             gap = _change(results, arm, dearest if column == "dearest" else column)
             here = "not clear" if not gap.excludes(0) else "as there" if (gap.value > 0) == up else "the other way"
             scale = MILLION if column == "dollars" else 1.0
-            told = f"{gap.value * scale:+.2f} [{gap.lo * scale:+.2f}, {gap.hi * scale:+.2f}]"
+            told = str(Interval(gap.value * scale, gap.lo * scale, gap.hi * scale))
             rows.append({"the paper sees": claim, "here": label(arm), "change": told, "is it so": here})
     return pd.DataFrame(rows)
 
