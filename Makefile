@@ -40,7 +40,7 @@ lint: $(STAMP) ## ruff over code and notebooks
 	@$(RUN) ruff format --check .
 
 unit: $(STAMP) ## unit and property tests
-	@$(RUN) python -m pytest
+	@$(RUN) OMP_NUM_THREADS=1 python -m pytest --numprocesses=auto --maxprocesses=8 --dist=loadfile
 
 pipeline: $(STAMP) ## the pipeline at smoke: twice, interrupted, edited, and without git
 	@$(RUN) python -m pytest tests/pipeline -s
