@@ -92,7 +92,7 @@ def fronts(curves: pd.DataFrame, summaries: Mapping[str, Mapping]) -> Figure:
         axes.set_title(ABOUT.get(name, name))
         axes.set_xlabel("$ per million queries")
     sheet.axes[0].set_ylabel("accuracy")
-    sheet.axes[-1].legend(fontsize=8, frameon=False, loc="lower right")
+    sheet.axes[0].legend(fontsize=8, frameon=False, loc="lower right")
     return sheet
 
 
