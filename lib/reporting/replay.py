@@ -101,8 +101,12 @@ def claim(summaries: Mapping[str, Mapping[str, Mapping[str, Interval]]]) -> str:
     told = []
     for name, rows in summaries.items():
         gap = rows["corl"]["gap"]
+        length = max(rows[control]["gap"].value for control in ("shortest", "longest"))
         word = "not told apart from" if not gap.excludes(0) else "above" if gap.value > 0 else "below"
-        told.append(f"{ABOUT.get(name, name)}: {word} the best blind mixture ({gap.value:+.3f} AIQ)")
+        told.append(
+            f"{ABOUT.get(name, name)}: {word} the best blind mixture ({gap.value:+.3f} AIQ; by length alone "
+            f"{length:+.3f})"
+        )
     return f"A router under CoRL's reward. {'; '.join(told)}"
 
 

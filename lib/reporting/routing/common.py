@@ -17,7 +17,7 @@ from lib.stats import Interval
 
 Rows = dict[str, dict[str, Interval]]
 MILLION = 1e6
-NO_LIMIT = 1.0  # dollars a question; a budget of as much or more is called none
+NO_LIMIT = 1.0  # dollars a question; a budget of as much or more is called no limit
 DRAWS = 2_000  # resamples
 MONEY = "$ per million questions"
 MEASURES = {
@@ -44,7 +44,7 @@ def set_name(difficulty: pd.Series, settings: RoutingSettings) -> pd.Series:
 
 def listed(words: Sequence[str]) -> str:
     """Budgets in a sentence."""
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) or "no budget"
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) or "none of the budgets"
 
 
 def counted(frame: pd.DataFrame, experts: Sequence[str]) -> pd.DataFrame:
@@ -126,8 +126,8 @@ def gap_to_mixtures(
     value = float(gaps(np.full((1, s), 1 / s), np.full((1, n), 1 / n))[0])
     shares = (rng.multinomial(size, np.full(size, 1 / size), DRAWS) / size for size in (s, n))
     drawn = gaps(*shares)
-    # around the value, for the best of resampled mixtures is too good; and deviations stretched, or few seeds would
-    # look alike (as in stats.crossed_interval)
+    # around the value, for the best of resampled mixtures is too good; and all deviations stretched as those of the
+    # seeds have to be (stats.crossed_interval), which is more than the questions ask for
     drawn = value + (drawn - drawn.mean()) * (s / (s - 1) if s > 1 else 1.0) ** 0.5
     ends = np.quantile(drawn, [0.025, 0.975])
     return Interval(*np.round([value, *ends], 12).tolist())  # sums in another order are no difference

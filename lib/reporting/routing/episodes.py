@@ -53,12 +53,16 @@ def _verdict_words(row: Mapping) -> str:
 
 
 def telling(results: Results, arm: str = "corl") -> pd.DataFrame:
-    """Episodes of one seed with one question under every budget: the hardest on which spending rises with it."""
+    """Episodes of one seed with one question under every budget: one on which spending rises with the budget as often
+    as on any, and of those one that ends as most of its length do under each budget; of equals the hardest."""
     mine = tests_of(results, arm)
     mine = mine[mine["seed"] == 0]
     spent = mine.pivot(index="item", columns="label", values="dollars")[list(protocol.WORDS)]
     steps = (spent.diff(axis=1).iloc[:, 1:] > 0).sum(axis=1)
-    item = (steps * 100 + mine.groupby("item")["difficulty"].first()).idxmax()
+    share = mine.groupby(["difficulty", "label"])["right"].transform("mean")
+    usual = (share - mine["right"]).abs() <= 0.5
+    usual = usual.groupby(mine["item"]).sum()
+    item = (steps * 10_000 + usual * 100 + mine.groupby("item")["difficulty"].first()).idxmax()
     chosen = mine[mine["item"] == item].set_index("label").loc[list(protocol.WORDS)]
     return chosen.reset_index()
 

@@ -9,10 +9,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib.reporting import figures
-from lib.reporting.routing.common import MILLION, MONEY, by_budget, known, listed
+from lib.reporting.routing.common import MILLION, MONEY, by_budget, interval, known, matrix, tests_of
 from lib.routing.baselines import best
 from lib.routing.outcomes import IN_PIECES
 from lib.routing.study import Results
+from lib.stats import Interval
 
 
 def asked_and_spent(results: Results, arm: str = "number") -> pd.DataFrame:
@@ -22,38 +23,64 @@ def asked_and_spent(results: Results, arm: str = "number") -> pd.DataFrame:
     return pd.DataFrame([{"asked": int(word)} | row for word, row in rows.items()])
 
 
-def numbers_table(asked: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """The same as text, beside the mean reward of the constant that was best on training questions under that budget,
-    and of the oracle among constants."""
-    names = {"right": "accuracy", "reward": "reward", "dollars": "spent", "violations": "above B"}
+def _within(results: Results, labels: Sequence[str]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """By number: rewards on test questions of the constant that was best on training questions under it, (n,), and of
+    all constants, (n, m)."""
     train, test = known(results, "train"), known(results, "test")
-    bounds = []
-    for units in asked["asked"]:
-        budget = units * results.budgets.unit
-        constant = int(best(train.reward(budget).mean(0)[None], train.cheap_first)[0])
-        reward = test.reward(budget)
-        bounds.append({"best constant": reward[:, constant].mean(), "oracle": reward.max(1).mean()})
+    found = {}
+    for label in labels:
+        budget = int(label) * results.budgets.unit
+        chosen = best(train.reward(budget).mean(0)[None], train.cheap_first)[0]
+        found[label] = test.reward(budget)[:, chosen], test.reward(budget)
+    return found
+
+
+def _gaps(results: Results, arm: str) -> dict[str, np.ndarray]:
+    """Reward minus that of the best constant under the same number, (seeds, items), by number."""
+    part = tests_of(results, arm, "number")
+    constants = _within(results, part["label"].unique())
+    return {
+        label: matrix(mine, "reward") - constants[label][0][None] for label, mine in part.groupby("label", sort=False)
+    }
+
+
+def mean_gap(results: Results, arm: str = "number") -> Interval:
+    """The same on the mean over the numbers that were asked."""
+    return interval(np.mean(list(_gaps(results, arm).values()), axis=0), "numbers", "mean gap", arm)
+
+
+def numbers_table(asked: pd.DataFrame, before: pd.DataFrame, results: Results) -> pd.DataFrame:
+    """By number: reward, also less that of the constant that was best on training questions under it, spending, and
+    the share of questions above it, before training too."""
+    names = {"reward": "reward", "dollars": "spent", "violations": "above B"}
     shown = asked[["asked", *names]].assign(**{c: asked[c].map(str) for c in names})
-    return pd.concat([shown.rename(columns={"asked": "B"} | names), pd.DataFrame(bounds)], axis=1)
+    gaps = [str(interval(gap, "numbers", "gap", word)) for word, gap in _gaps(results, "number").items()]
+    shown.insert(2, "minus best constant", gaps)
+    shown["before"] = [f"{i.value:.2f}" for i in before["violations"]]
+    return shown.rename(columns={"asked": "B"} | names)
 
 
-def numbers_words(asked: pd.DataFrame) -> str:
-    """Where spending breaks the budget, and whether it would be punished: a sentence."""
-    broken = asked[[i.value > 0.1 for i in asked["violations"]]]
-    if broken.empty:
-        return "No budget is broken on more than a tenth of the questions."
-    told = listed([str(budget) for budget in broken["asked"]])
+def numbers_words(results: Results) -> str:
+    """Whether breaking a budget was in vain, as a sentence."""
+    part = tests_of(results, "number", "number")
+    over = part[part["within"] < 0.5]
+    if over.empty:
+        return "No budget was broken on any test question."
+    constants = _within(results, over["label"].unique())
+    paid = [constants[row.label][1][row.item].max() >= 0.5 for row in over.itertuples()]
     return (
-        f"Broken on more than a tenth of the questions: budgets of {told}. Under a budget at which nobody within reach "
-        "is right, breaking it costs nothing: the reward is 0 either way (eq. 7)."
+        f"A budget was broken on {len(over) / len(part):.0%} of the test questions. On {np.mean(paid):.0%} of these "
+        f"some constant would have been paid within it, and {over['right'].mean():.0%} were answered rightly, for "
+        "nothing."
     )
 
 
 @figures.theme()
-def calibration(asked: pd.DataFrame, before: pd.DataFrame) -> Figure:
-    """Asked against spent, and the share of questions above the budget; dotted: before training."""
+def calibration(asked: pd.DataFrame, before: pd.DataFrame, gap: Interval, start: Interval) -> Figure:
+    """Asked against spent, and the share of questions above the budget; dotted: before training. gap, start:
+    `mean_gap` after and before."""
     note = "Bars: 95% intervals over seeds and questions. Dotted: before training."
-    sheet = figures.sheet(calibration_claim(asked, before), figures.WIDTH, 3.8, note)
+    sheet = figures.sheet(calibration_claim(asked, before, gap, start), figures.WIDTH, 3.8, note)
     left, right = figures.tiles(sheet, 2, 2)
     x = asked["asked"].to_numpy(dtype=float)
     for axes, column, shade in (
@@ -75,20 +102,15 @@ def calibration(asked: pd.DataFrame, before: pd.DataFrame) -> Figure:
     return sheet
 
 
-def _follows(asked: pd.DataFrame) -> float:
-    """Rank correlation of asked and spent; 0 where spending is always the same."""
-    spent = pd.Series([i.value for i in asked["dollars"]])
-    return 0.0 if spent.nunique() == 1 else float(pd.Series(asked["asked"]).corr(spent, method="spearman"))
-
-
-def calibration_claim(asked: pd.DataFrame, before: pd.DataFrame) -> str:
-    """How spending follows asking before and after training, and what that is worth, as a sentence."""
+def calibration_claim(asked: pd.DataFrame, before: pd.DataFrame, gap: Interval, start: Interval) -> str:
+    """How much it spends, and what that is worth beside the best constant, before and after training; gap, start:
+    `mean_gap` after and before."""
     told = []
-    for when, table in (("before", before), ("after", asked)):
-        spent, reward = ([i.value for i in table[c]] for c in ("dollars", "reward"))
+    for when, table, less in (("before", before, start), ("after", asked, gap)):
+        spent = [i.value for i in table["dollars"]]
         told.append(
-            f"{when} training it spends {min(spent):.1f} to {max(spent):.1f} (rank correlation with the number "
-            f"{_follows(table):.2f}; mean reward {np.mean(reward):.2f})"
+            f"{when} training it spends {min(spent):.1f} to {max(spent):.1f}, reward less that of the best constant "
+            f"{less.value:+.2f} [{less.lo:+.2f}, {less.hi:+.2f}]"
         )
     return f"Asked {asked['asked'].iloc[0]} to {asked['asked'].iloc[-1]}, {'; '.join(told)}"
 
@@ -116,7 +138,7 @@ def front(asked: pd.DataFrame, results: Results, budget: int | None = None) -> F
     for name, (cost, right) in points.items():
         hollow = name.endswith(IN_PIECES)
         axes.plot([cost], [right], "s", color=figures.GREY, markerfacecolor="none" if hollow else figures.GREY)
-        text, below = name.removeprefix("lab-"), (4, -12)
+        text, below = name.removeprefix("lab-"), (4, 6 if hollow else -12)
         axes.annotate(text, (cost, right), xytext=below, textcoords="offset points", color=figures.GREY, fontsize=8)
     cost, right = ([i.value for i in asked[c]] for c in ("dollars", "right"))
     axes.plot(cost, right, "o", color=shade, alpha=0.8)

@@ -42,12 +42,17 @@ def _shares_called(results: Results, arm: str, column: str) -> dict[str, tuple[f
     """Share of training questions with a call (any, or to the dearest expert), first and last fifth, by budget."""
     part = counted(results.rollouts[results.rollouts["arm"] == arm], list(results.budgets.calls))
     part = part.assign(dear=(part[list(results.budgets.calls)[-1]] > 0).astype(float))
-    last = part["update"].max()
-    ends = part["update"] <= last / 5, part["update"] >= last * 4 / 5
     return {
-        word: tuple(float(part.loc[where & (part["label"] == word), column].mean()) for where in ends)
+        word: tuple(float(part.loc[where & (part["label"] == word), column].mean()) for where in _fifths(part))
         for word in protocol.WORDS
     }
+
+
+def _fifths(part: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Which rows are of the first and of the last fifth of the updates, at least one each."""
+    updates = int(part["update"].max()) + 1
+    n = max(1, round(updates / 5))
+    return part["update"] < n, part["update"] >= updates - n
 
 
 def ratio_claim(results: Results) -> str:
@@ -56,7 +61,7 @@ def ratio_claim(results: Results) -> str:
     for arm in ("corl", "hard"):
         shares = _shares_called(results, arm, "dear")
         told.append(f"{NAMED[arm].style} " + ", ".join(f"{w} {shares[w][1]:.2f}" for w in protocol.WORDS))
-    return f"{list(results.budgets.calls)[-1]} is called on a share of, at the end: {'; '.join(told)}"
+    return f"Share of questions on which {list(results.budgets.calls)[-1]} is called, last fifth: {'; '.join(told)}"
 
 
 def ratio_alt(results: Results) -> str:
@@ -100,10 +105,7 @@ def fixed_calls(results: Results) -> Figure:
 def _ends(results: Results, arm: str, column: str) -> tuple[float, float]:
     """Mean of a column over the first and the last fifth of a training."""
     part = counted(results.rollouts[results.rollouts["arm"] == arm], list(results.budgets.calls))
-    last = part["update"].max()
-    return tuple(
-        float(part.loc[where, column].mean()) for where in (part["update"] <= last / 5, part["update"] >= last * 4 / 5)
-    )
+    return tuple(float(part.loc[where, column].mean()) for where in _fifths(part))
 
 
 def fixed_calls_claim(results: Results) -> str:
@@ -186,33 +188,49 @@ def looks_claim(results: Results) -> str:
     return f"Unseen questions at the end: {'; '.join(told)} per million"
 
 
-PAPER = (  # section 5 of the paper, Figures 4 to 7: what it sees, the column, the arms, whether it rises
+PAPER = (  # section 5 of the paper, Figures 4 to 6: what it sees, the column, the arms, whether it rises
     ("more calls to the dearest expert where B affords it", "dearest", ("fixed-high",), True),
     ("r_p rises", "right", FIXED, True),
     ("r_c falls", "within", FIXED, False),
+    ("r rises where B is large", "reward", ("fixed-high",), True),
     ("the price rises", "dollars", FIXED, True),
 )
+LARGER = "larger B minus smaller, unseen questions"  # Figure 7
 
 
 def as_in_the_paper(results: Results) -> pd.DataFrame:
-    """What section 5 of the paper sees over a training with one fixed budget, and what is seen here: mean of the last
-    fifth minus the first, with Student's interval over seeds."""
+    """What section 5 of the paper sees under one fixed budget, and what is seen here: mean of the last fifth of a
+    training minus the first (Figures 4 to 6), and on unseen questions at the end the larger budget minus the smaller
+    (Figure 7); with Student's interval over seeds."""
     dearest = list(results.budgets.calls)[-1]
-    rows = []
-    for claim, column, arms_, up in PAPER:
-        for arm in arms_:
-            gap = _change(results, arm, dearest if column == "dearest" else column)
-            here = "not clear" if not gap.excludes(0) else "as there" if (gap.value > 0) == up else "the other way"
-            scale = MILLION if column == "dollars" else 1.0
-            told = str(Interval(gap.value * scale, gap.lo * scale, gap.hi * scale))
-            rows.append({"the paper sees": claim, "here": label(arm), "change": told, "is it so": here})
-    return pd.DataFrame(rows)
+    rows = [
+        (claim, label(arm), column, up, _change(results, arm, dearest if column == "dearest" else column))
+        for claim, column, arms_, up in PAPER
+        for arm in arms_
+    ]
+    rows += [
+        (claim, LARGER, column, True, _between(results, column))
+        for claim, column in (("a larger B is right more often", "right"), ("a larger B costs more", "dollars"))
+    ]
+    return pd.DataFrame([_judged(*row) for row in rows])
+
+
+def _judged(claim: str, where: str, column: str, up: bool, gap: Interval) -> dict[str, str]:
+    here = "not clear" if not gap.excludes(0) else "as there" if (gap.value > 0) == up else "the other way"
+    scale = MILLION if column == "dollars" else 1.0
+    told = str(Interval(gap.value * scale, gap.lo * scale, gap.hi * scale))
+    return {"the paper sees": claim, "here": where, "change": told, "is it so": here}
 
 
 def _change(results: Results, arm: str, column: str) -> Interval:
     """Last fifth of the updates minus the first, over seeds."""
     part = counted(results.rollouts[results.rollouts["arm"] == arm], list(results.budgets.calls))
-    last = part["update"].max()
-    early, late = (part[where].groupby("seed")[column].mean() for where in
-                   (part["update"] <= last / 5, part["update"] >= last * 4 / 5))  # fmt: skip
+    early, late = (part[where].groupby("seed")[column].mean() for where in _fifths(part))
     return stats.t_interval((late - early).tolist())
+
+
+def _between(results: Results, column: str) -> Interval:
+    """The last looks at unseen questions: the larger fixed budget minus the smaller, paired by seed."""
+    looks = {arm: results.looks[results.looks["arm"] == arm] for arm in FIXED}
+    low, high = (own[own["update"] == own["update"].max()].groupby("seed")[column].mean() for own in looks.values())
+    return stats.t_interval((high - low).tolist())
