@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,7 +136,7 @@ def copy(place) -> Callable[..., Checkout]:
 
 @dataclass(frozen=True)
 class Built:
-    """A copy in which the pipeline ran: what it printed, how long it took, what it made."""
+    """A copy in which the pipeline ran: what it printed, how long it took beside the other, what it made."""
 
     checkout: Checkout
     printed: str
@@ -148,15 +149,23 @@ def build(checkout: Checkout, say: Say) -> Built:
     started = time.monotonic()
     printed = checkout.repro()
     seconds = time.monotonic() - started
-    say(f"took {seconds:.0f} s")
+    say(f"the {checkout.folder.name} copy took {seconds:.0f} s")
     return Built(checkout, printed, seconds, checkout.hashes())
 
 
 @pytest.fixture(scope="session")
-def first(copy, say) -> Built:
-    return build(copy("first"), say)
+def built(copy, say) -> list[Built]:
+    """Two copies at once: neither may know of the other, and much of a run keeps one core busy at most."""
+    checkouts = [copy(name) for name in ("first", "second")]
+    with ThreadPoolExecutor(len(checkouts)) as threads:
+        return list(threads.map(lambda checkout: build(checkout, say), checkouts))
 
 
 @pytest.fixture(scope="session")
-def second(copy, say, first) -> Built:
-    return build(copy("second"), say)
+def first(built) -> Built:
+    return built[0]
+
+
+@pytest.fixture(scope="session")
+def second(built) -> Built:
+    return built[1]
