@@ -30,7 +30,7 @@ from PIL import Image
 
 from lib import store
 from lib.params import ROOT
-from lib.reporting import figures, html
+from lib.reporting import figures
 from lib.reporting.tables import table_html
 from lib.stats import Interval
 
@@ -143,6 +143,8 @@ class Lesson:
         same rows lie beside it as JSON.
         """
         _check_name(name, "side table")
+        from lib.reporting import html  # imported late: it takes a second and a half, and few lessons have such a page
+
         table = table_html(df, caption, digits)
         page = html.side_page(table, caption)
         address = f"timings/{self.name}-{name}.html"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -45,6 +45,11 @@ def set_name(difficulty: pd.Series, settings: RoutingSettings) -> pd.Series:
 def listed(words: Sequence[str]) -> str:
     """Budgets in a sentence."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) or "none of the budgets"
+
+
+def clear(gaps: Mapping[str, Interval], above: bool = True) -> list[str]:
+    """Where a difference is clearly above 0, or clearly below."""
+    return [name for name, gap in gaps.items() if gap.excludes(0) and (gap.value > 0) == above]
 
 
 def counted(frame: pd.DataFrame, experts: Sequence[str]) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -12,6 +12,7 @@ from lib.reporting import figures
 from lib.reporting.routing.common import (
     MILLION,
     Rows,
+    clear,
     gap_to_mixtures,
     interval,
     known,
@@ -61,12 +62,13 @@ def table_2(results: Results, rivals: pd.DataFrame, settings: RoutingSettings) -
     return pd.DataFrame(rows)
 
 
-def _all_of(results: Results, rivals: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Test rows of everybody: constants and random routing once, what knows the budget once for each."""
+def _all_of(results: Results, rivals: pd.DataFrame, aimed: Sequence[str] = AIMED) -> dict[str, pd.DataFrame]:
+    """Test rows of everybody: constants and random routing once, what knows the budget once for each, as far as it is
+    among `aimed`."""
     named = {word: _with_corl(results, rivals, word) for word in protocol.WORDS}
     blind = {name: part for name, part in named[protocol.WORDS[-1]].items() if name not in AIMED}
     return blind | {f"{name}, {word}": part for word in protocol.WORDS
-                    for name, part in named[word].items() if name in AIMED}  # fmt: skip
+                    for name, part in named[word].items() if name in aimed}  # fmt: skip
 
 
 def _difficulties(results: Results) -> list[int]:
@@ -115,8 +117,7 @@ def plane_points(results: Results, rivals: pd.DataFrame) -> dict[str, tuple[Inte
             interval(matrix(part.assign(dollars=part["dollars"] * MILLION), "dollars"), "plane $", name),
             share(matrix(part, "right"), "plane", name),
         )
-        for name, part in _all_of(results, rivals).items()
-        if name.split(",")[0] not in AIMED or name.startswith("CoRL")
+        for name, part in _all_of(results, rivals, ["CoRL"]).items()
     }
 
 
@@ -164,10 +165,7 @@ def own_cost(results: Results) -> pd.DataFrame:
 def own_cost_words(table: pd.DataFrame) -> str:
     """Whether the controller pays for itself, as a sentence."""
     gaps = dict(zip(table["budget"], table["minus mixed experts"], strict=True))
-    above, below = (
-        [word for word, gap in gaps.items() if gap.excludes(0) and (gap.value > 0) == up] for up in (True, False)
-    )
     return (
         f"With its own tokens charged, CoRL is clearly above a blind mixture of experts for as much under "
-        f"{listed(above)}, clearly below under {listed(below)}."
+        f"{listed(clear(gaps))}, clearly below under {listed(clear(gaps, above=False))}."
     )

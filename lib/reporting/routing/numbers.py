@@ -138,8 +138,8 @@ def front(asked: pd.DataFrame, results: Results, budget: int | None = None) -> F
     for name, (cost, right) in points.items():
         hollow = name.endswith(IN_PIECES)
         axes.plot([cost], [right], "s", color=figures.GREY, markerfacecolor="none" if hollow else figures.GREY)
-        text, below = name.removeprefix("lab-"), (4, 6 if hollow else -12)
-        axes.annotate(text, (cost, right), xytext=below, textcoords="offset points", color=figures.GREY, fontsize=8)
+        text, place = name.removeprefix("lab-"), (4, 6 if hollow else -12)
+        axes.annotate(text, (cost, right), xytext=place, textcoords="offset points", color=figures.GREY, fontsize=8)
     cost, right = ([i.value for i in asked[c]] for c in ("dollars", "right"))
     axes.plot(cost, right, "o", color=shade, alpha=0.8)
     for words, place in _labelled(asked["asked"].tolist(), cost, right):

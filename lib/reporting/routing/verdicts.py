@@ -14,6 +14,7 @@ from lib.reporting.routing.common import (
     MONEY,
     Rows,
     by_budget,
+    clear,
     gap_to_mixtures,
     interval,
     known,
@@ -257,8 +258,8 @@ def finding(
 ) -> str:
     """What came of training, of the paper's three claims and of ours, in one sentence each; number: the gap to the
     best constant where the budget is a number."""
-    drawn, greedy = (listed(_clear(gains(results, drawn=how))) for how in (True, False))
-    lost = listed([w for w, change in gains(results).items() if change.excludes(0) and change.value < 0])
+    drawn, greedy = (listed(clear(gains(results, drawn=how))) for how in (True, False))
+    lost = listed(clear(gains(results), above=False))
     random, constants = ({w: row[name] for w, row in equal.items()} for name in ("random routing", "all constants"))
     gap, rival = best["right"], best_expert(results)
     early = {word: row["random routing"] for word, row in at_equal_cost(results, START).items()}
@@ -266,9 +267,9 @@ def finding(
         f"Training clearly raises the reward under {drawn} with dice, as in training, and under {greedy} without; it "
         f"clearly lowers it under {lost} without. Without dice {_risen(results, order)}. At the high budget accuracy "
         f"is {gap.value:+.3f} [{gap.lo:+.3f}, {gap.hi:+.3f}] against {rival} alone. At equal cost it is clearly better "
-        f"than random routing under {listed(_clear(random))} (before training: {listed(_clear(early))}), than any "
-        f"blind mixture of the constants under {listed(_clear(constants))}; its reward is clearly above that of the "
-        f"{ROUTER} router under {listed(_clear(routed))}. Where the budget is a number, its reward less that of the "
+        f"than random routing under {listed(clear(random))} (before training: {listed(clear(early))}), than any "
+        f"blind mixture of the constants under {listed(clear(constants))}; its reward is clearly above that of the "
+        f"{ROUTER} router under {listed(clear(routed))}. Where the budget is a number, its reward less that of the "
         f"best constant is {number.value:+.3f} [{number.lo:+.3f}, {number.hi:+.3f}]."
     )
 
@@ -277,18 +278,13 @@ def _risen(results: Results, order: Rows) -> str:
     """Whether spending and calls rise with the budget."""
     spent = by_budget(results, "corl")
     told = ", ".join(f"{word} ${spent[word]['dollars'].value:.1f}" for word in protocol.WORDS)
-    how = {
-        name: "rises" if len(_clear({step: row[name] for step, row in order.items()})) == len(order)
-        else "does not clearly rise"
-        for name in (MONEY, MEASURES["calls"])
-    }  # fmt: skip
-    before = all(row[MONEY].excludes(0) and row[MONEY].value > 0 for row in order_claims(results, START).values())
+
+    def rises(steps: Rows, name: str) -> bool:
+        return len(clear({step: row[name] for step, row in steps.items()})) == len(steps)
+
+    now = {name: "rises" if rises(order, name) else "does not clearly rise" for name in (MONEY, MEASURES["calls"])}
+    before = "rose" if rises(order_claims(results, START), MONEY) else "did not clearly rise"
     return (
-        f"spending per million questions {how[MONEY]} with the budget ({told}; before training it "
-        f"{'rose' if before else 'did not clearly rise'}); the number of calls {how[MEASURES['calls']]}"
+        f"spending per million questions {now[MONEY]} with the budget ({told}; before training it {before}); the "
+        f"number of calls {now[MEASURES['calls']]}"
     )
-
-
-def _clear(gaps: Mapping[str, Interval]) -> list[str]:
-    """Where a difference is clearly above 0."""
-    return [word for word, gap in gaps.items() if gap.excludes(0) and gap.value > 0]
