@@ -1,17 +1,13 @@
-"""Episodes between a controller and its experts (CoRL, algorithm 1), many at once.
-
-All controllers write a turn, all experts that were called answer, and again, for at most `rounds` turns.
-Every token knows who wrote it: the mask is 1 for the controller's, 0 for the prompt's and the experts'. In the
-last turn a call is not made, for nobody would read the reply (the algorithm would pay for it).
-"""
+"""Questions under a budget as episodes (CoRL, algorithm 1): the experts reply, the reward is eq. 7."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from lib import seeds, tasks
-from lib.routing import protocol
+from lib import tasks
+from lib.routing import episodes, protocol
+from lib.routing.episodes import play
 from lib.routing.experts import Heard, Pool, Query
 from lib.routing.rewards import cost_reward, reward
 from lib.routing.voices import Voice
@@ -28,38 +24,8 @@ class Task:
     budget: float
 
 
-@dataclass(frozen=True)
-class Exchange:
-    """One turn: what the controller wrote; the call in it, if there was one, and what came back."""
-
-    said: str
-    call: protocol.Call | None = None
-    heard: Heard | None = None
-    malformed: str = ""
-
-
-@dataclass
-class Episode:
-    """What became of a task. ids: all tokens; mask: whether the controller wrote them; prompt: how many
-    tokens of the prompt lead them."""
-
-    task: Task
-    ids: list[int]
-    mask: list[bool]
-    prompt: int
-    exchanges: list[Exchange] = field(default_factory=list)
-    right: float = 0.0
-    done: bool = False
-
-    @property
-    def dollars(self) -> float:
-        """c: what the experts cost."""
-        return sum((e.heard.dollars for e in self.exchanges if e.heard), 0.0)
-
-    @property
-    def calls(self) -> list[str]:
-        """Who was called, in order."""
-        return [e.call.expert for e in self.exchanges if e.heard]
+class Episode(episodes.Episode):
+    """What became of a question under a budget."""
 
     @property
     def within(self) -> float:
@@ -70,21 +36,6 @@ class Episode:
     def reward(self) -> float:
         """r of eq. 7."""
         return reward(self.right, self.dollars, self.task.budget)
-
-    @property
-    def written(self) -> int:
-        """Tokens that the controller wrote."""
-        return sum(self.mask)
-
-    @property
-    def answer(self) -> str | None:
-        """What stands in the answer tags, if it got there."""
-        return tasks.answered(self.exchanges[-1].said) if self.exchanges else None
-
-    def add(self, ids: Sequence[int], own: bool) -> None:
-        """Append tokens."""
-        self.ids += ids
-        self.mask += [own] * len(ids)
 
 
 Judge = Callable[[Item, str], float]
@@ -103,52 +54,25 @@ def roll(
 
     With a lab voice an episode's draws depend on key and on its place in `wanted`, not on who else is in the batch.
     """
-    episodes = []
+    rolled = []
     for task in wanted:
         ids = voice.prompt(protocol.messages(task.style, task.label, task.item.prompt))
-        episodes.append(Episode(task, list(ids), [False] * len(ids), len(ids)))
-    for turn in range(rounds):
-        alive = [(i, e) for i, e in enumerate(episodes) if not e.done and voice.fits(e.ids)]
-        if not alive:
-            break
-        keys = [draws(key, i, turn) for i, _ in alive]
-        turns = voice.write([e.ids for _, e in alive], keys, temperature)
-        _exchange(voice, pool, [e for _, e in alive], turns, keys, turn == rounds - 1)
-    for episode in episodes:
+        rolled.append(Episode(task, list(ids), [False] * len(ids), len(ids)))
+    play(voice, _Experts(pool), rolled, rounds, key, temperature)
+    for episode in rolled:
         if episode.exchanges:  # none where the question alone fills the window
             episode.right = judge(episode.task.item, episode.exchanges[-1].said)
-    return episodes
+    return rolled
 
 
-def draws(key: int, place: int, turn: int) -> int:
-    """The seed of one turn of one episode of a batch."""
-    return int(seeds.key("routing", "turn", place, turn, seed=key) >> 1)  # seeds of OpenAI's API are signed
+@dataclass(frozen=True)
+class _Experts:
+    """The pool as who replies."""
 
+    pool: Pool
 
-def _exchange(
-    voice: Voice, pool: Pool, alive: Sequence[Episode], turns: Sequence[Sequence[int]], keys: Sequence[int], last: bool
-) -> None:
-    """Read what the controllers wrote, ask whom they call, and hand them the responses."""
-    asked: list[tuple[Episode, str, protocol.Call, int]] = []
-    for episode, ids, key in zip(alive, turns, keys, strict=True):
-        episode.add(ids, True)
-        text = voice.decode(ids)
-        turn = protocol.parse(text, pool.experts)
-        episode.done = last or isinstance(turn, protocol.Answer)
-        if isinstance(turn, protocol.Call) and not last:
-            asked.append((episode, text, turn, key))
-            continue
-        why = turn.why if isinstance(turn, protocol.Malformed) else ""
-        episode.exchanges.append(Exchange(text, turn if isinstance(turn, protocol.Call) else None, None, why))
-        if not episode.done:  # malformed: it is told so
-            episode.add(_response(voice, protocol.ERROR), False)
-    replies = pool.ask([Query(call.expert, call.query, key) for _, _, call, key in asked])
-    for (episode, text, call, _), heard in zip(asked, replies, strict=True):
-        episode.exchanges.append(Exchange(text, call, heard))
-        episode.add(_response(voice, protocol.heard(heard.text)), False)
+    def read(self, episode: episodes.Episode, text: str) -> protocol.Turn:
+        return protocol.parse(text, self.pool.experts)
 
-
-def _response(voice: Voice, text: str) -> list[int]:
-    """Tokens of a response, the text cut where it is long (the paper's limit is 500 tokens)."""
-    opening, closing = protocol.RESPONSE
-    return [*voice.encode(opening), *voice.encode(text)[: voice.response], *voice.encode(closing)]
+    def reply(self, asked: Sequence[tuple[episodes.Episode, protocol.Call, int]]) -> list[Heard]:
+        return self.pool.ask([Query(call.expert, call.query, key) for _, call, key in asked])

@@ -14,9 +14,11 @@ from lib.models.answering import Model
 from lib.models.dialogue import conversation
 from lib.models.forward import Forward
 from lib.models.transport import LabTransport
-from lib.routing import protocol, rollouts
+from lib.routing import episodes as playing
+from lib.routing import protocol
+from lib.routing.episodes import draws
 from lib.routing.experts import Heard, Pool, Query
-from lib.routing.rollouts import Episode, draws, roll
+from lib.routing.rollouts import Episode, roll
 from lib.routing.voices import Hub, Lab
 from tests.llm.server import PRICE_IN, PRICE_OUT, Answer, certificate, key, settings
 from tests.llm.server import completion as served
@@ -289,7 +291,7 @@ def test_a_schooled_controller_does_everything_that_there_is_to_do(together):
 def test_batched_episodes_equal_those_played_one_by_one(together, monkeypatch):
     alone = []
     for place, each in enumerate(WANTED):
-        monkeypatch.setattr(rollouts, "draws", lambda key, i, turn, at=place: draws(key, i + at, turn))
+        monkeypatch.setattr(playing, "draws", lambda key, i, turn, at=place: draws(key, i + at, turn))
         alone += batch([each])
     assert rows(alone) == rows(together)
 

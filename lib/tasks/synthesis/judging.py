@@ -1,0 +1,56 @@
+"""Whether a trajectory solved a task: three criteria, all of which must hold.
+
+Execution correctness, process fidelity and operation completeness (ToolOrchestra, appendix "Data
+Synthesis"). Fidelity is as the paper has it: what must be said has to be mentioned, whatever else is said.
+Who says every word there is mentions the right one too; hand in a short answer where that could pay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lib.tasks.synthesis.database import Entry
+from lib.tasks.synthesis.tasks import Task
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """execution: the content is that after the golden calls; fidelity: the information was mentioned;
+    completeness: every entry that the golden calls operate on was operated on."""
+
+    execution: bool
+    fidelity: bool
+    completeness: bool
+
+    @property
+    def solved(self) -> bool:
+        return self.execution and self.fidelity and self.completeness
+
+
+def judge(task: Task, database_after: str, operated: Iterable[Entry], said: str) -> Verdict:
+    """The verdict on a trajectory.
+
+    database_after: `Database.content()` after it; operated: `Database.operated` after it; said: all that the
+    agent said. Raises CallError where the task's own golden calls fail, as nothing can be judged then.
+    """
+    return Verdict(
+        execution=database_after == task.golden.content,
+        fidelity=all(mentions(said, information) for information in task.info),
+        completeness=task.golden.operated <= set(operated),
+    )
+
+
+def mentions(said: str, information: str) -> bool:
+    """Whether a text holds the words of the information, one after the other, whole and with their case.
+
+    A digit within a longer number is not mentioned, whether its digits stand apart or together.
+    """
+    found = r"\s+".join(map(re.escape, information.split()))
+    before, after = r"(?<![\w-])", r"(?![\w-])"
+    if information[:1].isdigit():
+        before += r"(?<!\d )(?<!\d[.,])"
+    if information[-1:].isdigit():
+        after += r"(?! \d)(?![.,]\d)"
+    return re.search(before + found + after, said) is not None

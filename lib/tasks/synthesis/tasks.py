@@ -1,0 +1,106 @@
+"""A task: an instruction on a database, the golden calls that carry it out, and what must be said.
+
+After ToolOrchestra, appendix "Data Synthesis": instruction I, golden function calls A = a_1 .. a_l, and
+short information o that must be mentioned on the way. `steps` gives the golden calls with their replies,
+which is what supervised learning reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+from lib import store
+from lib.tasks.synthesis.database import DONE, Database, Entry
+from lib.tasks.synthesis.domains import Domain, Records
+
+Call = tuple[str, ...]  # the name of a function, then its arguments
+
+
+@dataclass(frozen=True)
+class Source:
+    """The records of one database, and whom or what they are about."""
+
+    domain: Domain
+    records: Records
+    subject: str = ""
+
+    @cached_property
+    def id(self) -> str:
+        """The domain's name and a hash of schema and content: equal databases have one id."""
+        digest = store.sha256_json({"domain": self.domain.model_dump(), "records": self.records})
+        return f"{self.domain.name}-{digest[:12]}"
+
+    @cached_property
+    def split(self) -> str:
+        """train (8 of 10), dev or test, from the hash of what is in it: no content is in two splits."""
+        content = store.to_json({table: rows for table, rows in self.records.items() if rows})
+        tenth = int.from_bytes(hashlib.sha256(content.encode()).digest()[:8], "little") % 10
+        return {8: "dev", 9: "test"}.get(tenth, "train")
+
+    def open(self) -> Database:
+        """A database with these records. To open it often, open it once and `copy` it."""
+        return Database(self.domain, self.records)
+
+
+@dataclass(frozen=True)
+class Golden:
+    """What the golden calls lead to: the content after them, the entries they operate on, their replies."""
+
+    content: str
+    operated: frozenset[Entry]
+    replies: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task. intent: what it came from; calls: golden ones; info: words that must be mentioned;
+    difficulty: 1, and one more for each complexity added; parent: the id of the task it was made from."""
+
+    id: str
+    source: Source
+    intent: str
+    instruction: str
+    calls: tuple[Call, ...]
+    info: tuple[str, ...] = ()
+    difficulty: int = 1
+    parent: str | None = None
+
+    @property
+    def domain(self) -> Domain:
+        return self.source.domain
+
+    @property
+    def database(self) -> str:
+        """The id of the database."""
+        return self.source.id
+
+    @property
+    def records(self) -> Records:
+        return self.source.records
+
+    @property
+    def split(self) -> str:
+        return self.source.split
+
+    @property
+    def answer(self) -> str:
+        """What to say at the end: the information, or that it is done."""
+        return " ".join(self.info) or DONE
+
+    def open(self) -> Database:
+        """The database before anything is done. To try a task often, open it once and `copy` it."""
+        return self.source.open()
+
+    @cached_property
+    def golden(self) -> Golden:
+        """The golden calls carried out, once. Raises CallError where one of them fails."""
+        database = self.open()
+        replies = tuple(database.call(name, arguments) for name, *arguments in self.calls)
+        return Golden(database.content(), frozenset(database.operated), replies)
+
+
+def steps(task: Task) -> list[tuple[str, str]]:
+    """The golden calls as lines, each with its reply. Raises CallError where one of them fails."""
+    return [(" ".join(call), reply) for call, reply in zip(task.calls, task.golden.replies, strict=True)]
