@@ -535,6 +535,60 @@ class RoutingSettings(_Section):
         return self
 
 
+class ToolSettings(_Section):
+    """The seventh lesson: an orchestrator with tools, prices and users by lot (ToolOrchestra).
+
+    models: the orchestrator's word for each model that is a tool, and its name in llm.models; unseen: words that no
+    menu has before the tests; base: the lab model that orchestrators are made of; prices, unseen_prices: files;
+    spread: factor within which prices and latencies of a rollout vary; rounds: turns per assignment; turn_tokens,
+    response_tokens: the most that a turn writes, and hears; offices: office tasks to learn from; groups, rollouts:
+    examples per update and rollouts of each; outages: share of examples in which a tool fails; least_deviation: of a
+    group's rewards, with less it is left out; tries: of the start at an office task, which is dropped if none
+    succeeds; budget: quantile of what the start spends, for the arm that CoRL's reward pays; side: points on each
+    side of the simplex of preferences; outcome_items: questions on which every tool is tried before anything is
+    learned; agent: of llm.models, an orchestrator that is only prompted, for the pilot study.
+    """
+
+    models: Annotated[dict[str, str], Field(min_length=2)]
+    unseen: list[str]
+    base: str
+    agent: str
+    prices: str
+    unseen_prices: str
+    spread: Annotated[float, Field(ge=1)]
+    seeds: Count
+    jobs: Count | None
+    rounds: Annotated[int, Field(ge=2)]
+    turn_tokens: Count
+    response_tokens: Count
+    temperature: Positive
+    test_temperature: NotNegative
+    model_temperature: NotNegative
+    warm: WarmSettings
+    offices: Annotated[int, Field(ge=8)]
+    tries: Count
+    groups: Count
+    rollouts: Annotated[int, Field(ge=2)]
+    updates: Count
+    outages: Share
+    least_deviation: NotNegative
+    budget: Annotated[float, Field(gt=0, lt=1)]
+    learn: LearnSettings
+    save_every: Count
+    outcome_items: Annotated[int, Field(ge=12)]
+    test_items: Annotated[int, Field(ge=12)]
+    side: Annotated[int, Field(ge=2)]
+
+    @model_validator(mode="after")
+    def _fits(self):
+        unknown = sorted(set(self.unseen) - set(self.models))
+        if unknown:
+            raise ValueError(f"unseen names {unknown}, which are not among models ({sorted(self.models)})")
+        if len(set(self.models) - set(self.unseen)) < 1:
+            raise ValueError("every model is unseen; leave one to learn from")
+        return self
+
+
 class LabParams(_Section):
     """What a lab model depends on."""
 
@@ -564,17 +618,24 @@ class Params(ZooParams):
     orchestration: OrchestrationSettings
     conductor: ConductorSettings
     routing: RoutingSettings
+    tools: ToolSettings
 
     @model_validator(mode="after")
     def _models_exist(self):
         named = {"orchestration": [*self.orchestration.models, self.orchestration.judge]}
         named["conductor"] = [self.conductor.judge]
         named["routing.experts"] = list(self.routing.experts.values())
+        named["tools"] = [*self.tools.models.values(), self.tools.agent]
         for section, names in named.items():
             unknown = sorted(set(names) - set(self.llm.models))
             if unknown:
                 raise ValueError(f"{section} names the models {unknown}; llm.models has {sorted(self.llm.models)}")
-        for key, name in (("conductor.policy", self.conductor.policy), ("routing.base", self.routing.base)):
+        bases = {
+            "conductor.policy": self.conductor.policy,
+            "routing.base": self.routing.base,
+            "tools.base": self.tools.base,
+        }
+        for key, name in bases.items():
             if name not in self.lab.models:
                 raise ValueError(f"{key} is {name!r}; lab.models has {sorted(self.lab.models)}")
         return self

@@ -159,7 +159,7 @@ def _common(policy: Path) -> dict[str, Any]:
     deciding = [p for p in (ROOT / "lib/conductor").glob("*.py") if not p.name.startswith(_AFTERWARDS)]
     lab = [ROOT / f"lib/models/{name}.py" for name in _LAB]
     sources = store.sha256_sources(
-        ROOT / "lib/tasks", ROOT / "lib/seeds.py", ROOT / "lib/llm/scripted", *deciding, *lab
+        *(ROOT / "lib/tasks").glob("*.py"), ROOT / "lib/seeds.py", ROOT / "lib/llm/scripted", *deciding, *lab
     )
     versions = {module.__name__: module.__version__ for module in (torch, transformers, trl)}
     return {"policy": store.sha256_file(policy / "model.safetensors"), "sources": sources, "versions": versions}

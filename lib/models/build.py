@@ -24,7 +24,7 @@ from lib.params import ROOT, LabModel, LabSettings
 
 RUNS = ROOT / "data/runs/models"
 _TRAINING = ("agent", "build", "checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer", "training")
-_SOURCES = ("lib/tasks", "lib/seeds.py", *(f"lib/models/{name}.py" for name in _TRAINING))  # decide a model
+_SOURCES = ("lib/seeds.py", *(f"lib/models/{name}.py" for name in _TRAINING))  # decide a model
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Lab:
 def cell(settings: LabSettings, name: str) -> sweep.Cell:
     """The cell of one model; that of its base is part of its settings."""
     model = settings.models[name]
-    sources = store.sha256_sources(*(ROOT / place for place in _SOURCES))
+    sources = store.sha256_sources(*(ROOT / place for place in _SOURCES), *(ROOT / "lib/tasks").glob("*.py"))
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     held = {"model": model.model_dump(), "seed": settings.seed, "sources": sources, **versions}
     if model.base:

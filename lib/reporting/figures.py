@@ -69,6 +69,8 @@ _STYLES = {  # name: (colour, marker)
     "lab-mini": ("#E69F00", "s"),
     "lab-large": ("#AA2255", "^"),
     "lab-control": ("#8C6239", "v"),
+    "lab-facts": ("#CC79A7", "p"),
+    "lab-caller": ("#44AA99", "X"),
     "lab-policy": ("#009E73", "D"),
     "lab-agent": ("#332288", "P"),
     "reasoning": ("#0072B2", "o"),

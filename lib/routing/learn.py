@@ -214,6 +214,11 @@ class Learner:
         first = rows[0]["ratio"]
         return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]} | {"ratio": first}
 
+    def skip(self) -> dict[str, float]:
+        """An update that nothing was left to learn from: the schedule goes on, the weights stay."""
+        self.step += 1
+        return {}
+
     def _minibatches(self, samples: Sequence[Sample]) -> list[list[Batch]]:
         """What one step learns from, in parts that one pass reads: like lengths together, so that little is padding;
         groups need not stay together."""

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from lib.routing import arms, outcomes, warm
 from lib.routing.arms import ARMS, Arm, Budgets
 from lib.routing.experts import Pool
 from lib.routing.learn import Learner, Sample
+from lib.routing.logs import Logs, spoken
 from lib.routing.rollouts import Episode, Task, roll
 from lib.routing.voices import Lab
 from lib.tasks import Item
@@ -171,7 +171,9 @@ def _common(params: Params, models: Path) -> dict[str, Any]:
         "asked": asked,
         "weights": weights,
         "base": store.sha256_file(models / settings.base / "model.safetensors"),
-        "sources": store.sha256_sources(ROOT / "lib/tasks", ROOT / "lib/seeds.py", *deciding, *lab_sources),
+        "sources": store.sha256_sources(
+            *(ROOT / "lib/tasks").glob("*.py"), ROOT / "lib/seeds.py", *deciding, *lab_sources
+        ),
         "versions": {module.__name__: module.__version__ for module in (torch, transformers)},
     }
 
@@ -322,7 +324,7 @@ class Run:
         learn = parameters.validate(settings.learn.model_dump() | dict(arm.changes), LearnSettings, "a cell")
         total = settings.updates[arm.kind]
         learner = Learner(self.model, learn, token(PAD), total, self.seed)
-        logs = _Logs(self.folder, learner)
+        logs = Logs(self.folder, learner)
         self.voice.refresh()  # it may go on from a checkpoint
         watched = set(np.linspace(0, total, settings.looks + 1).astype(int).tolist())
         while learner.step < total:
@@ -402,46 +404,6 @@ def episode_rows(
             for i, e in enumerate(episodes)
         ]
     )
-
-
-def spoken(episode: Episode, decode: Callable[[Sequence[int]], str]) -> list[tuple[str, str, float]]:
-    """An episode in parts, by who wrote the tokens (the mask says it): prompt, controller, an expert, or nobody (the
-    response to a malformed turn); the part's text; and what it cost in dollars."""
-    hearings = iter([x for x in episode.exchanges if x.heard or x.malformed])
-    parts = [("prompt", decode(episode.ids[: episode.prompt]), 0.0)]
-    at = episode.prompt
-    for own, run in groupby(episode.mask[episode.prompt :]):
-        end = at + len(list(run))
-        text = decode(episode.ids[at:end])
-        heard = None if own else next(hearings)
-        who = "controller" if own else heard.call.expert if heard.heard else "nobody"
-        parts.append((who, text, heard.heard.dollars if heard and heard.heard else 0.0))
-        at = end
-    return parts
-
-
-class _Logs:
-    """Tables that grow during a training, and are saved together with the learner."""
-
-    def __init__(self, folder: Path, learner: Learner) -> None:
-        self.folder, self.learner, self.tables = folder, learner, {}
-        self.checkpoint = folder / "checkpoint.safetensors"
-        if self.checkpoint.exists():
-            learner.restore(self.checkpoint)
-            for name in ("rollouts", "learning", "looks"):
-                if (path := folder / f"{name}.parquet").exists():
-                    known = store.read_parquet(path)
-                    last = learner.step if name == "learning" else learner.step - 1
-                    self.tables[name] = [known[known["update"] <= last]]
-
-    def add(self, name: str, rows: pd.DataFrame) -> None:
-        self.tables.setdefault(name, []).append(rows)
-
-    def save(self) -> None:
-        """Tables first: rows of updates beyond the checkpoint are left out when it is read."""
-        for name, parts in self.tables.items():
-            store.write_parquet(self.folder / f"{name}.parquet", pd.concat(parts, ignore_index=True))
-        self.learner.save(self.checkpoint)
 
 
 def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, settings: RoutingSettings, price: float) -> Results:

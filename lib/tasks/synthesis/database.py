@@ -10,13 +10,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from lib.tasks.synthesis.domains import MOST, Column, Domain, Function, Records, Table
+from lib.tasks.synthesis.domains import MOST, Domain, Function, Records, Table
 
 DONE = "done"
 NOTHING, UNKNOWN, WRONG = "error nothing found", "error wrong name", "error wrong words"
 HIGH, LOW, NEEDED = "error number high", "error number low", "error it is needed"
 
 Entry = tuple[str, str]  # table, key
+_CHANGES = {  # what a column becomes, and the reply where the schema forbids it
+    "set": ("?", NOTHING),
+    "add": ('"{0}" + 1', HIGH),
+    "take": ('"{0}" - 1', LOW),
+}
 
 
 class CallError(ValueError):
@@ -54,9 +59,12 @@ class Database:
             raise CallError(UNKNOWN)
         if len(arguments) != len(function.parameters) or not all(isinstance(word, str) for word in arguments):
             raise CallError(WRONG)
-        if not function.writes:
-            return self._read(function, *arguments)
-        self._write(function, *arguments)
+        try:
+            if not function.writes:
+                return self._read(function, *arguments)
+            self._write(function, *arguments)
+        except UnicodeEncodeError:  # half a character cannot even be asked for
+            raise CallError(WRONG) from None
         self.operated.add((function.tables[0], arguments[0]))
         return DONE
 
@@ -107,22 +115,18 @@ class Database:
             column = table.column(word or "" if function.chooses else function.columns[0])
             if column is None or column.name not in function.columns:
                 raise CallError(WRONG)
-            change, broken = _change(function, column)
+            if function.effect == "set" and word not in self.domain.values(column, table):
+                raise CallError(WRONG)
+            change, broken = _CHANGES[function.effect]
+            change = change.format(column.name)
             statement = f'UPDATE "{table.name}" SET "{column.name}" = {change} WHERE key = ?'
             values = (word, key) if function.effect == "set" else (key,)
         try:
             changed = self._rows.execute(statement, values).rowcount
-        except (sqlite3.IntegrityError, UnicodeEncodeError):  # half a character is no word of ours
+        except sqlite3.IntegrityError:
             raise CallError(broken) from None
         if not changed:
             raise CallError(NOTHING)
-
-
-def _change(function: Function, column: Column) -> tuple[str, str]:
-    """What a column is set to, in SQL, and the reply where the schema forbids it."""
-    if function.effect == "set":
-        return "?", NOTHING if column.kind == "reference" else WRONG
-    return (f'"{column.name}" + 1', HIGH) if function.effect == "add" else (f'"{column.name}" - 1', LOW)
 
 
 def _connect() -> sqlite3.Connection:

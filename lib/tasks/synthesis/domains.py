@@ -19,8 +19,8 @@ from lib.tasks.facts import JOBS, PETS, RIVERS, TOWNS
 from lib.tasks.story import ANIMALS
 from lib.tasks.words import DIGITS, PEOPLE
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,23}\Z")]
-Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9_-]{0,22}[A-Za-z0-9])?\Z")]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,23}$")]
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9_-]{0,22}[A-Za-z0-9])?$")]
 Text = Annotated[str, StringConstraints(max_length=300)]
 Effect = Literal["get", "find", "set", "add", "take", "remove"]
 Records = Mapping[str, Mapping[str, Mapping[str, str]]]  # table, key, column: value
@@ -45,7 +45,9 @@ class Column(_Strict):
     @model_validator(mode="after")
     def _complete(self) -> Column:
         if bool(self.choices) != (self.kind == "choice"):
-            raise ValueError(f"column {self.name!r} is a {self.kind}: choices are for a choice column, which needs some")
+            raise ValueError(
+                f"column {self.name!r} is a {self.kind}: choices are for a choice column, which needs some"
+            )
         if bool(self.of) != (self.kind == "reference"):
             raise ValueError(f"column {self.name!r} is a {self.kind}: `of` is for a reference, which needs it")
         return self
@@ -60,6 +62,8 @@ class Table(_Strict):
 
     @model_validator(mode="after")
     def _distinct(self) -> Table:
+        if self.name.startswith("sqlite_"):
+            raise ValueError(f"table {self.name!r}: SQLite keeps names that begin so for itself")
         _no_twice(f"keys of {self.name}", self.keys)
         _no_twice(f"columns of {self.name}", (*(column.name.lower() for column in self.columns), "key"))
         return self
@@ -105,7 +109,9 @@ class Function(_Strict):
         if bool(self.columns) == (self.effect == "remove") or (self.effect == "set" and len(self.columns) > 1):
             raise ValueError(f"function {self.name!r}: set has one column, remove none, the others some")
         if set(_PLACEHOLDER.findall(self.phrase)) - set(self.parameters):
-            raise ValueError(f"function {self.name!r}: its phrase {self.phrase!r} has a placeholder that is no parameter")
+            raise ValueError(
+                f"function {self.name!r}: its phrase {self.phrase!r} has a placeholder that is no parameter"
+            )
         return self
 
     def wording(self, arguments: Mapping[str, str]) -> str:

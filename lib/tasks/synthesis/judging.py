@@ -45,12 +45,7 @@ def judge(task: Task, database_after: str, operated: Iterable[Entry], said: str)
 def mentions(said: str, information: str) -> bool:
     """Whether a text holds the words of the information, one after the other, whole and with their case.
 
-    A digit within a longer number is not mentioned, whether its digits stand apart or together.
+    A part of a longer word, or of a longer number such as 13 or 3.5, mentions nothing.
     """
     found = r"\s+".join(map(re.escape, information.split()))
-    before, after = r"(?<![\w-])", r"(?![\w-])"
-    if information[:1].isdigit():
-        before += r"(?<!\d )(?<!\d[.,])"
-    if information[-1:].isdigit():
-        after += r"(?! \d)(?![.,]\d)"
-    return re.search(before + found + after, said) is not None
+    return re.search(rf"(?<![\w-])(?<!\d[.,]){found}(?![\w-])(?![.,]\d)", said) is not None

@@ -87,7 +87,7 @@ class Task:
     @property
     def answer(self) -> str:
         """What to say at the end: the information, or that it is done."""
-        return " ".join(self.info) or DONE
+        return " and ".join(self.info) or DONE
 
     def open(self) -> Database:
         """The database before anything is done. To try a task often, open it once and `copy` it."""

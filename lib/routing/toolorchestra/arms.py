@@ -1,0 +1,71 @@
+"""What is trained, from the same start on the same assignments: three ways to pay an episode.
+
+paper      GRPO on M_norm . P, the reward of ToolOrchestra
+published  the same with the sign error of the released code
+corl       PPO on CoRL's reward: right, and within a budget that is the same for all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lib.routing import rewards as corl
+from lib.routing.learn import Sample
+from lib.routing.toolorchestra import desk, rewards
+from lib.routing.toolorchestra.desk import Episode, Own
+from lib.routing.toolorchestra.rewards import Kept
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One kind of training. reward: paper, published or corl; changes: to the trainer's settings."""
+
+    name: str
+    label: str
+    reward: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+ARMS = (
+    Arm("paper", "ToolOrchestra", "paper"),
+    Arm("published", "sign error", "published"),
+    Arm("corl", "CoRL's reward", "corl", {"advantages": "gae"}),
+)
+NAMED = {arm.name: arm for arm in ARMS}
+NORMALISE: dict[str, rewards.Normalise] = {"paper": rewards.normalised, "published": rewards.published}
+
+
+def matrix(episodes: Sequence[Episode], tools: Sequence[str], own: Own) -> tuple[np.ndarray, np.ndarray]:
+    """M and P of episodes, (n, tools + 3) each."""
+    calls = np.array([[e.counts.get(name, 0) for name in tools] for e in episodes], dtype=float)
+    spent = np.array([desk.dollars(e, own) for e in episodes])
+    m = rewards.vectors(calls, np.array([e.right for e in episodes]), spent, np.array([e.seconds for e in episodes]))
+    return m, np.array([e.assignment.preference.vector(tools) for e in episodes])
+
+
+def paid(
+    arm: Arm, episodes: Sequence[Episode], groups: Sequence[int], tools: Sequence[str], own: Own, budget: float
+) -> np.ndarray:
+    """What the arm pays each episode, (n,). budget: in dollars, for CoRL's reward."""
+    m, wanted = matrix(episodes, tools, own)
+    if arm.reward == "corl":
+        return np.array([corl.reward(float(row[-3]), float(-row[-2]), budget) for row in m])
+    return rewards.reward(NORMALISE[arm.reward](m, groups), wanted, m[:, -3])
+
+
+def learned(
+    arm: Arm, episodes: Sequence[Episode], groups: Sequence[int], told: np.ndarray, least: float
+) -> tuple[list[Sample], Kept]:
+    """What a training learns from: under CoRL's reward everything, otherwise what the three filters keep."""
+    malformed = np.array([bool(e.malformed) for e in episodes])
+    answered = np.array([e.answer is not None for e in episodes])
+    left = rewards.kept(told, groups, malformed, answered, least)
+    rows = range(len(episodes)) if arm.reward == "corl" else left.rows.tolist()
+    samples = [
+        Sample(episodes[i].ids, episodes[i].mask, float(told[i]), int(groups[i])) for i in rows if any(episodes[i].mask)
+    ]
+    return samples, left

@@ -1,0 +1,228 @@
+"""The tools at work: functions here, models through the pool, an office's database for every episode.
+
+A call that is no call (a tool that is not on the menu, arguments that do not fit) is malformed; one that fails (an
+outage, nothing found, an error of the code) is an outcome: the orchestrator hears `error` and pays the time.
+What an episode costs includes the orchestrator's own tokens, each once, at its card's price and clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from lib import seeds, tasks
+from lib.models.dialogue import called
+from lib.routing import episodes, protocol
+from lib.routing.experts import Heard, Pool, Query
+from lib.routing.toolorchestra.assignments import Assignment
+from lib.routing.toolorchestra.menu import Offer
+from lib.routing.toolorchestra.strategies import AS_IT_STANDS, strategy
+from lib.routing.voices import Voice
+from lib.tasks import Item, facts
+from lib.tasks.synthesis import CallError, Database, Verdict, judge
+from lib.tools.calculator import calculator
+from lib.tools.lookup import lookup
+from lib.tools.python import python
+from lib.tools.sandbox import Sandbox
+from lib.tools.search import Index, search
+from lib.tools.tool import Tool, ToolError
+
+OUTAGE = "outage"
+_REMEMBERED = 4096  # programs whose results are kept: equal code, equal result
+
+
+@dataclass
+class Episode(episodes.Episode):
+    """An assignment in work. seconds: of its calls; counts: calls by tool; database: of its office."""
+
+    seconds: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict)
+    first: str = ""  # the tool that was called first, for outages
+    database: Database | None = None
+    verdict: Verdict | None = None
+
+    @property
+    def assignment(self) -> Assignment:
+        return self.task
+
+
+@dataclass(frozen=True)
+class Own:
+    """What the orchestrator's own tokens cost: dollars per token read or written, seconds per token written."""
+
+    dollars: float
+    seconds: float
+
+
+class Desk:
+    """Answers calls. A context manager: it owns a sandbox. clock: seconds per token of each model in the pool."""
+
+    def __init__(self, pool: Pool, clock: Mapping[str, float]) -> None:
+        self.pool, self.clock, self.sandbox = pool, dict(clock), Sandbox()
+        code = python(self.sandbox)
+        remembered = lru_cache(_REMEMBERED)(lambda text: code({"code": text}))
+        coded = Tool(code.name, code.description, code.parameters, lambda **given: remembered(*given.values()))
+        tools = (calculator(), search(Index(facts.documents())), lookup(facts.records()), coded)
+        self.tools = {tool.name: tool for tool in tools}
+
+    def __enter__(self) -> Desk:
+        self.sandbox.__enter__()
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.sandbox.__exit__(*exc)
+
+    def read(self, episode: Episode, text: str) -> protocol.Turn:
+        """What a turn asks for: `<call> tool words </call>`, or an answer."""
+        if tasks.answered(text) is not None:
+            return protocol.Answer(text)
+        found = called(text)
+        if found is None:
+            return protocol.Malformed("neither a call nor an answer")
+        name, argument = found
+        why = self.wrong(episode.assignment, name, argument)
+        return protocol.Malformed(why) if why else protocol.Call(name, argument)
+
+    def wrong(self, assignment: Assignment, name: str, argument: str) -> str:
+        """What makes a call malformed; empty where nothing does."""
+        if name not in assignment.menu.names:
+            return f"there is no tool {name!r} on the menu"
+        if name in assignment.menu.office:
+            wanted = assignment.work.domain.function(name).parameters
+            return "" if len(argument.split()) == len(wanted) else f"{name} takes {' and '.join(wanted)}"
+        if name in self.tools:
+            try:
+                self.tools[name].line(argument)
+            except ToolError as error:
+                return str(error)
+        return "" if argument else f"{name} takes a question"
+
+    def reply(self, asked: Sequence[tuple[Episode, protocol.Call, int]]) -> list[Heard]:
+        """Carry calls out and book them on their episodes, in order."""
+        offers = [episode.assignment.menu.offer(call.expert) for episode, call, _ in asked]
+        down = [self._down(episode, call.expert) for episode, call, _ in asked]
+        models = [i for i, offer in enumerate(offers) if offer.model and not down[i]]
+        said = self.pool.ask([_query(*asked[i]) for i in models])
+        spoken = dict(zip(models, said, strict=True))
+        out = []
+        for i, ((episode, call, _), offer) in enumerate(zip(asked, offers, strict=True)):
+            if down[i]:
+                heard, seconds = Heard("", 0.0, failure=OUTAGE), offer.typical_seconds
+            elif offer.model:
+                heard, seconds = self._charged(spoken[i], call.expert, offer)
+            else:
+                heard, seconds = self._function(episode, call, offer), offer.seconds
+            episode.seconds += seconds
+            out.append(heard)
+        return out
+
+    @staticmethod
+    def _down(episode: Episode, name: str) -> bool:
+        """Whether an outage meets this call, which is counted."""
+        episode.first = episode.first or name
+        episode.counts[name] = episode.counts.get(name, 0) + 1
+        begins = episode.assignment.outage
+        return bool(begins) and name == episode.first and episode.counts[name] >= begins
+
+    def _charged(self, heard: Heard, name: str, offer: Offer) -> tuple[Heard, float]:
+        """A model's reply at the menu's price and latency."""
+        priced = Heard(heard.text, heard.dollars * offer.dollars, heard.tokens_in, heard.tokens_out, heard.failure)
+        return priced, heard.tokens_out * self.clock[name] * offer.seconds
+
+    def _function(self, episode: Episode, call: protocol.Call, offer: Offer) -> Heard:
+        try:
+            if call.expert in episode.assignment.menu.office:
+                text = _office(episode).call(call.expert, call.query.split())
+            else:
+                tool = self.tools[call.expert]
+                text = tool(tool.line(call.query))
+        except (ToolError, CallError) as error:
+            return Heard("", offer.dollars, failure=str(error))
+        return Heard(text, offer.dollars)
+
+
+def _query(episode: Episode, call: protocol.Call, key: int) -> Query:
+    text = episode.assignment.prompt if call.query == AS_IT_STANDS else call.query
+    return Query(call.expert, text, key)
+
+
+def _office(episode: Episode) -> Database:
+    if episode.database is None:
+        episode.database = episode.assignment.work.open()
+    return episode.database
+
+
+def roll(
+    voice: Voice,
+    desk: Desk,
+    wanted: Sequence[Assignment],
+    rounds: int,
+    key: int,
+    own: Own,
+    temperature: float = 1.0,
+) -> list[Episode]:
+    """An episode per assignment, in order; key: seed of this batch."""
+    rolled = []
+    for assignment in wanted:
+        ids = voice.prompt(assignment.messages)
+        rolled.append(Episode(assignment, list(ids), [False] * len(ids), len(ids)))
+    episodes.play(voice, desk, rolled, rounds, key, temperature)
+    for episode in rolled:
+        episode.right = judged(episode)
+        episode.seconds += episode.written * own.seconds
+    return rolled
+
+
+def judged(episode: Episode) -> float:
+    """The outcome: the answer is right, or all three criteria of an office task hold."""
+    work = episode.assignment.work
+    said = episode.exchanges[-1].said if episode.exchanges else ""
+    if isinstance(work, Item):
+        return tasks.score(work, said)
+    office = _office(episode)
+    episode.verdict = judge(work, office.content(), office.operated, episode.answer or "")
+    return float(episode.verdict.solved)
+
+
+def dollars(episode: Episode, own: Own) -> float:
+    """What the calls and the orchestrator's own tokens cost."""
+    return episode.dollars + len(episode.ids) * own.dollars
+
+
+def tried(desk: Desk, assigned: Sequence[Assignment], tools: Sequence[str], split: str) -> list[dict[str, Any]]:
+    """Every tool on its own, on every question it can be asked, at the menu's prices: rows with item (number), tool,
+    right, dollars, seconds, calls. Nobody orchestrates, so no orchestrator is paid."""
+    rows = []
+    for tool in tools:
+        fit = [(i, a) for i, a in enumerate(assigned) if tool in {offer.name for offer in a.usable}]
+        episodes_, answers = _used(desk, tool, [a for _, a in fit], split)
+        for (i, a), episode, answer in zip(fit, episodes_, answers, strict=True):
+            right = tasks.score(a.work, tasks.reply(answer))
+            told = {"right": right, "dollars": episode.dollars, "seconds": episode.seconds}
+            rows.append({"item": i, "tool": tool, **told, "calls": episode.counts.get(tool, 0)})
+    return rows
+
+
+def _used(desk: Desk, tool: str, assigned: Sequence[Assignment], split: str) -> tuple[list[Episode], list[str]]:
+    """One strategy on many questions, call by call side by side."""
+    plans = [strategy(tool, a.work) for a in assigned]
+    held = [Episode(a, [], [], 0) for a in assigned]
+    answers = [""] * len(plans)
+    wanted = {i: next(plan)[0] for i, plan in enumerate(plans)}
+    turn = 0
+    while wanted:
+        order = list(wanted)
+        keys = [int(seeds.key("toolorchestra", "tried", split, tool, i, seed=turn) >> 1) for i in order]
+        asked = [(held[i], protocol.Call(tool, wanted[i]), key) for i, key in zip(order, keys, strict=True)]
+        heard = desk.reply(asked)
+        wanted = {}
+        for i, (episode, call, _), reply in zip(order, asked, heard, strict=True):
+            episode.exchanges.append(episodes.Exchange("", call, reply))
+            try:
+                wanted[i] = plans[i].send(protocol.heard(reply.text))[0]
+            except StopIteration as ended:
+                answers[i] = ended.value
+        turn += 1
+    return held, answers

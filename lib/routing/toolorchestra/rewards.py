@@ -1,0 +1,138 @@
+"""What a rollout is paid (ToolOrchestra): outcome, cost, latency and calls, weighed by a user's preferences.
+
+A rollout's vector is M = [calls of each tool, outcome, -dollars, -seconds]. In training it is compared with the
+other rollouts of its group, in the evaluation with the starting checkpoint on the same example. These are two
+different normalisations, and both are here, with the paper's formula beside the line.
+
+`published` is what the paper's released code computes instead: it takes the bounds of -dollars and -seconds, and
+normalises +dollars and +seconds with them. Of two right rollouts the dearer one is then paid more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+LEAST_DEVIATION = 0.1  # of a group's rewards; with less there is nothing to tell (ToolOrchestra, filters)
+MICRO = 1e6  # micro-dollars in a dollar
+MILLI = 1e3  # milliseconds in a second
+
+
+def vectors(calls: np.ndarray, right: np.ndarray, dollars: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    """M, (n, tools + 3), from calls (n, tools) and outcome, dollars, seconds, (n,) each."""
+    return np.column_stack([calls, right, -np.asarray(dollars), -np.asarray(seconds)]).astype(float)
+
+
+def normalised(m: np.ndarray, groups: Sequence[int]) -> np.ndarray:
+    """Training: each entry between the least (0) and the most (1) of its group; m: (n, k).
+
+        M_norm[k] = (M[k] - M_min[k]) / (M_max[k] - M_min[k]),    0 where M_max[k] = M_min[k]
+
+    A group holds the rollouts of one example. The paper says "rollout batch"; over different examples the
+    cheapest rollout would be that of the easiest question (decision).
+    """
+    out = np.zeros_like(m, dtype=float)
+    ids = np.asarray(groups)
+    for group in np.unique(ids):
+        rows = ids == group
+        out[rows] = _between(m[rows], m[rows].min(0), m[rows].max(0))
+    return out
+
+
+def published(m: np.ndarray, groups: Sequence[int]) -> np.ndarray:
+    """The released code's error: bounds of -dollars and -seconds, but +dollars and +seconds between them.
+
+    (c + c_max) / (c_max - c_min): never below 1, and larger for the dearer rollout
+    """
+    out = normalised(m, groups)
+    ids = np.asarray(groups)
+    for group in np.unique(ids):
+        rows = ids == group
+        costs = m[rows][:, -2:]
+        out[rows, -2:] = _between(-costs, costs.min(0), costs.max(0))
+    return out
+
+
+def _between(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    gap = high - low
+    return np.divide(
+        values - low, gap, out=np.zeros_like(values, dtype=float), where=np.broadcast_to(gap > 0, values.shape)
+    )
+
+
+def against_start(m: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Evaluation: against the starting checkpoint on the same examples; m, start: (n, tools + 3).
+
+        M_norm[k] = M_s[k] / max(1, M_0[k])    tools and outcome (1 <= k <= n + 1)
+        M_norm[k] = M_0[k] / max(1, M_s[k])    cost and latency
+
+    Read literally, with -dollars and -seconds, max(1, M_s) is always 1 and what the checkpoint spends never
+    counts; so does max(1, c) in dollars, where c is far below 1. Hence amounts here, in micro-dollars and
+    milliseconds (decision; the lesson shows what other units would say).
+    """
+    return _against(m, start, MICRO, MILLI)
+
+
+def _against(m: np.ndarray, start: np.ndarray, per_dollar: float, per_second: float) -> np.ndarray:
+    units = np.array([per_dollar, per_second])
+    spent, before = -m[:, -2:] * units, -start[:, -2:] * units
+    counted = m[:, :-2] / np.maximum(1, start[:, :-2])
+    return np.hstack([counted, before / np.maximum(1, spent)])
+
+
+def reward(m_norm: np.ndarray, preferences: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """R, (n,): M_norm . P where the outcome is right, else 0; preferences P: (n, tools + 3), each in [0, 1].
+
+    Raises ValueError for a preference out of range.
+    """
+    if ((preferences < 0) | (preferences > 1)).any():
+        raise ValueError(f"preferences lie in [0, 1], got {preferences.min():g} to {preferences.max():g}")
+    return np.where(np.asarray(right) > 0, (m_norm * preferences).sum(1), 0.0)
+
+
+Normalise = Callable[[np.ndarray, Sequence[int]], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """rows: indices of rollouts to learn from; and how many were left out: malformed, without an answer, and in
+    groups that agree."""
+
+    rows: np.ndarray
+    malformed: int
+    unanswered: int
+    agreeing: int
+
+
+def kept(
+    rewards: np.ndarray,
+    groups: Sequence[int],
+    malformed: np.ndarray,
+    answered: np.ndarray,
+    least: float = LEAST_DEVIATION,
+) -> Kept:
+    """The three filters, in this order: rollouts with malformed calls, rollouts without an answer, and groups whose
+    other rollouts' rewards deviate by less than `least`; all arguments (n,)."""
+    malformed, answered = np.asarray(malformed, bool), np.asarray(answered, bool)
+    fine = ~malformed & answered
+    ids = np.asarray(groups)
+    agreeing = np.zeros(len(ids), bool)
+    for group in np.unique(ids):
+        rows = fine & (ids == group)
+        if rows.any() and rewards[rows].std() < least:
+            agreeing |= rows
+    return Kept(
+        np.flatnonzero(fine & ~agreeing), int(malformed.sum()), int((~malformed & ~answered).sum()), int(agreeing.sum())
+    )
+
+
+def score(m: np.ndarray, start: np.ndarray, preferences: np.ndarray) -> np.ndarray:
+    """R^e of every example of the preference benchmark, (n,); its result is their sum (ToolOrchestra, appendix)."""
+    return reward(against_start(m, start), preferences, m[:, -3])
+
+
+def score_in(units: tuple[float, float], m: np.ndarray, start: np.ndarray, preferences: np.ndarray) -> np.ndarray:
+    """The same score with cost and latency in other units: per dollar and per second."""
+    return reward(_against(m, start, *units), preferences, m[:, -3])

@@ -1,0 +1,48 @@
+"""Every single tool used by a fixed procedure: what baselines do, and what traces of the protocol are made of.
+
+A strategy is a generator: it yields the line of a call, is sent the reply, and returns its answer. Hence the same
+lines of code ask real tools (`desk.tried`) and made-up ones (`warm`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+
+from lib.routing.protocol import ERROR
+from lib.tasks import Item
+from lib.tasks.synthesis import Task, steps
+
+AS_IT_STANDS = "question"  # instead of a question: the one that the user asked, word for word
+Strategy = Generator[tuple[str, int], str, str]  # yields (argument of a call, calls left with it), returns the answer
+_SENTENCE = re.compile(r" is (\S+) \.$")
+
+
+def strategy(tool: str, item: Item) -> Strategy:
+    """How a tool is used on a question: by its expression, hop by hop, or asked as it stands."""
+    if tool in ("python", "calculator"):
+        return _asked(item.prompt.removesuffix(" = ?"))
+    if tool in ("lookup", "search"):
+        return _hops(tool, item)
+    return _asked(AS_IT_STANDS)
+
+
+def _asked(argument: str) -> Strategy:
+    return (yield argument, 1)
+
+
+def _hops(tool: str, item: Item) -> Strategy:
+    *relations, place = item.key.split("/")[1:]
+    for left in range(len(relations), 0, -1):
+        relation = relations[left - 1]
+        reply = yield (f"{relation} {place}" if tool == "lookup" else f"{relation} of {place}"), left
+        found = _SENTENCE.search(reply)
+        place = found[1] if tool == "search" and found else reply
+        if tool == "search" and not found:
+            return ERROR
+    return place
+
+
+def golden(task: Task) -> list[tuple[str, str, str]]:
+    """The golden calls of an office task: function, argument, reply."""
+    return [(*line.split(" ", 1), reply) for line, reply in steps(task)]

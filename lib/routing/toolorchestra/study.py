@@ -1,0 +1,425 @@
+"""The experiment: tools tried one by one, an orchestrator that speaks the protocol, every training under every seed.
+
+First, side by side, one cell tries every tool and one teaches the protocol and lets the start try the office tasks.
+Then one cell per arm and seed trains and is tested, and one tests the start. All are cells of a sweep that resumes;
+a training goes on from its last checkpoint. Working files lie under data/runs/toolorchestra.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import transformers
+
+from lib import params as parameters
+from lib import seeds, store, sweep
+from lib.llm.estimate import Planned, announcement
+from lib.llm.opening import export, opened
+from lib.models import cards, checkpoints
+from lib.models.dialogue import token
+from lib.models.tokenizer import PAD
+from lib.models.transport import LabTransport, lab
+from lib.params import ROOT, LearnSettings, LLMSettings, Params, ToolSettings
+from lib.routing import warm as corl_warm
+from lib.routing.experts import Pool
+from lib.routing.learn import Learner
+from lib.routing.logs import Logs, spoken
+from lib.routing.toolorchestra import arms, assignments, desk, exams, menu, warm
+from lib.routing.toolorchestra.arms import ARMS, Arm
+from lib.routing.toolorchestra.assignments import Assignment
+from lib.routing.toolorchestra.desk import Desk, Episode, Own, roll
+from lib.routing.toolorchestra.menu import FUNCTIONS, Offer
+from lib.routing.voices import Lab
+from lib.tasks.synthesis import Corpus, Task, load, sift
+
+RUNS = ROOT / "data/runs/toolorchestra"
+CASSETTES = ROOT / "data/cassettes"
+NAME = "toolorchestra"  # of the cassette and of the purse
+START = "start"  # the orchestrator before it is trained: prompted, and no more
+_NEUTRAL = {"seeds": 1, "jobs": None, "save_every": 1}  # change no cell's result
+_LATER = ("learn", "updates", "groups", "rollouts", "outages", "least_deviation", "side", "agent")  # nor a first cell's
+_SHARED = ("episodes", "experts", "learn", "logs", "protocol", "rewards", "voices", "warm")  # of lib/routing
+_LAB = (
+    "answering", "batching", "checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer", "training",
+)  # fmt: skip
+_TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a study left.
+
+    tools: the names in the order of preference vectors; tried: every tool on its own (`desk.tried`) with split;
+    episodes: test episodes (`rows`) with arm, seed and exam; rollouts: the same of training, with update and group;
+    learning: what trainer and filters say of every update; corpus: statistics of the office tasks; unsolved: office
+    tasks that the start solved in none of its tries; budget: of the arm with CoRL's reward, dollars; own: what the
+    orchestrator's tokens cost; offers: the menu at list prices; clock: seconds per cell, wall time.
+    """
+
+    tools: tuple[str, ...]
+    tried: pd.DataFrame
+    episodes: pd.DataFrame
+    rollouts: pd.DataFrame
+    learning: pd.DataFrame
+    corpus: pd.DataFrame
+    unsolved: int
+    budget: float
+    own: Own
+    offers: Mapping[str, Offer]
+    clock: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Means:
+    """What carries a study out and changes none of its numbers, hence is in no cell's name."""
+
+    models: str
+    runs: str
+    cassettes: str
+    llm: Mapping[str, Any]
+    tools: Mapping[str, Any]
+    shape: Mapping[str, Any]  # of the base, for its optimisers
+    start: str = ""
+
+    @property
+    def settings(self) -> ToolSettings:
+        return parameters.validate(dict(self.tools), ToolSettings, "a cell")
+
+
+def names(settings: ToolSettings) -> tuple[str, ...]:
+    """All tools, in the order of preference vectors: functions, then models."""
+    return (*FUNCTIONS, *settings.models)
+
+
+def seen(settings: ToolSettings) -> tuple[str, ...]:
+    """The tools that menus of training may have."""
+    return tuple(name for name in names(settings) if name not in settings.unseen)
+
+
+class Place:
+    """Everything that one cell works with. offers: at list prices; unseen: at those of the second list."""
+
+    def __init__(self, means: Means, desk: Desk, known: Mapping[str, Mapping[str, Any]]) -> None:
+        self.settings, self.desk = means.settings, desk
+        self.offers = menu.offers(menu.price_list(ROOT / self.settings.prices), known)
+        self.dear = menu.offers(menu.price_list(ROOT / self.settings.unseen_prices), known)
+        own = cards.read(self.settings.base, means.models)
+        self.own = Own(own["dollars_per_1k_tokens"] / 1000, 1 / own["tokens_per_second"])
+
+    def voice(self, model: torch.nn.Module) -> Lab:
+        return Lab(model, self.settings.turn_tokens, self.settings.response_tokens)
+
+    def roll(self, voice: Lab, wanted: Sequence[Assignment], key: int, temperature: float) -> list[Episode]:
+        return roll(voice, self.desk, wanted, self.settings.rounds, key, self.own, temperature)
+
+
+@contextmanager
+def opened_place(means: Means) -> Iterator[Place]:
+    """The tools of the parameters at work."""
+    llm, transports, known = _models(means.models, store.to_json(dict(means.llm)), store.to_json(dict(means.tools)))
+    share = means.settings.jobs or os.cpu_count() or 1
+    client = partial(opened, llm, NAME, means.runs, means.cassettes, share, transports)
+    clock = {name: 1 / card["tokens_per_second"] for name, card in known.items()}
+    with Pool(client, means.settings.models, means.settings.model_temperature) as pool, Desk(pool, clock) as desk:
+        yield Place(means, desk, known)
+
+
+@cache
+def _models(models: str, llm: str, tools: str) -> tuple[LLMSettings, dict[str, LabTransport], dict[str, dict]]:
+    """Settings with prices, transports, and cards by the orchestrator's words; once per process."""
+    settings = parameters.validate(json.loads(tools), ToolSettings, "a cell")
+    told, transports = lab(parameters.validate(json.loads(llm), LLMSettings, "a cell"), models)
+    return told, transports, {word: _card(told, name, models) for word, name in settings.models.items()}
+
+
+def _card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
+    """A lab model's card; of an endpoint its price, and the clock of a hosted model: what it is good at is unknown."""
+    about = llm.models[name]
+    if about.backend == "lab":
+        return cards.read(about.model or name, models)
+    dollars = 1000 * max(about.price_in or 0.0, about.price_out or 0.0)
+    return {"dollars_per_1k_tokens": dollars, "tokens_per_second": HOSTED, "accuracy": []}
+
+
+HOSTED = 50.0  # tokens per second of an endpoint, declared (decision): a stopwatch would make runs differ
+
+
+def run(
+    params: Params,
+    compared: Sequence[Arm] = ARMS,
+    models: str | Path = checkpoints.MODELS,
+    runs: str | Path = RUNS,
+    label: str = "training orchestrators",
+) -> Results:
+    """Do what is not done yet. Raises ModelError without the lab models, ParamsError for a price list that is none,
+    SandboxUnavailable where no sandbox works."""
+    settings, runs = params.tools, Path(runs)
+    checkpoints.load(Path(models) / settings.base)  # these say what is wrong before any process starts
+    means = Means(
+        str(models), str(runs), str(CASSETTES), params.llm.model_dump(), settings.model_dump(),
+        params.lab.models[settings.base].model_dump(),
+    )  # fmt: skip
+    with opened_place(means) as place:
+        offers, own = place.offers, place.own
+    first = first_cells(params, Path(models))
+    try:
+        begun = sweep.run(partial(first_work, means=means), first, runs, settings.jobs, "first lesson and tools")
+        means = Means(**asdict(means) | {"start": str(first[0].folder(runs))})
+        todo = cells(params, compared, first)
+        receipts = sweep.run(partial(work, means=means), todo, runs, settings.jobs, label)
+    finally:
+        export(params.llm, NAME, CASSETTES)
+    told = {"tools": names(settings), "own": own, "offers": offers}
+    return _collected([*first, *todo], [*begun, *receipts], runs, told)
+
+
+def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
+    """How many calls the study makes at most, and what endpoints among the tools may cost: a sentence."""
+    settings = params.tools
+    trained = len(compared) * settings.seeds * settings.updates * settings.groups * settings.rollouts
+    tested = exams.count(settings) * (1 + len(compared) * settings.seeds)
+    tries = settings.outcome_items + settings.test_items
+    # any call of an orchestrator may go to the same model, and be as long as replies may be
+    calls = tries + (trained + tested + settings.tries * settings.offices) * (settings.rounds - 1)
+    shares = [Planned(n, calls, 64 * calls, params.llm.models[n].max_tokens * calls) for n in settings.models.values()]
+    return announcement(params.llm, shares)
+
+
+def _common(params: Params, models: Path) -> dict[str, Any]:
+    """What every cell's result depends on: models, programs, price lists, settings of the models that are tools."""
+    settings = params.tools
+    shared = [ROOT / f"lib/routing/{name}.py" for name in _SHARED]
+    rooms = [ROOT / place for place in ("lib/routing/toolorchestra", "lib/tasks", "lib/tools", "lib/seeds.py")]
+    how = ("api_key_env", "timeout", "retries", "concurrency")  # changes no reply
+    asked = {
+        word: {k: v for k, v in params.llm.models[name].model_dump().items() if k not in how}
+        for word, name in settings.models.items()
+    }
+    weights = {
+        about["model"] or word: store.sha256_json(
+            [store.sha256_file(models / (about["model"] or word) / n) for n in ("model.safetensors", "card.json")]
+        )
+        for word, about in asked.items()
+        if about["backend"] == "lab"
+    }
+    return {
+        "asked": asked,
+        "weights": weights,
+        "base": store.sha256_file(models / settings.base / "model.safetensors"),
+        "prices": [store.sha256_file(ROOT / path) for path in (settings.prices, settings.unseen_prices)],
+        "sources": store.sha256_sources(*rooms, *shared, *(ROOT / f"lib/models/{name}.py" for name in _LAB)),
+        "versions": {module.__name__: module.__version__ for module in (torch, transformers)},
+    }
+
+
+def first_cells(params: Params, models: Path) -> list[sweep.Cell]:
+    """The orchestrator that speaks the protocol, and the trial of the tools."""
+    told = {k: v for k, v in (params.tools.model_dump() | _NEUTRAL).items() if k not in _LATER}
+    held = {"tools": told} | _common(params, models)
+    return [sweep.Cell(START, held), sweep.Cell("tools", held)]
+
+
+def cells(params: Params, compared: Sequence[Arm], first: Sequence[sweep.Cell]) -> list[sweep.Cell]:
+    """One cell per arm and seed, and one for the start."""
+    held = {"tools": params.tools.model_dump() | _NEUTRAL, "before": [cell.digest for cell in first]}
+    trained = [
+        sweep.Cell(f"{arm.name}/seed-{seed}", held | {"arm": asdict(arm), "seed": seed})
+        for arm in compared
+        for seed in range(params.tools.seeds)
+    ]
+    return [*trained[:1], sweep.Cell("tests", held | {"arm": None, "seed": 0}), *trained[1:]]
+
+
+# First cells ---------------------------------------------------------------------------------------
+
+
+def first_work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, Any]:
+    """Teach the protocol and try the office tasks, or try the tools."""
+    corl_warm.quiet()
+    with opened_place(means) as place:
+        if cell.name == START:
+            return _begin(place, means, folder, progress)
+        _try_tools(place, folder)
+    return {}
+
+
+def _begin(place: Place, means: Means, folder: Path, progress) -> dict[str, Any]:
+    settings = place.settings
+    corpus = assignments.office_corpus("train", settings.offices, 0)
+    shape = parameters.validate(dict(means.shape), parameters.LabModel, "a cell")
+    base = Path(means.models) / settings.base
+    warm.train(base, shape, settings, place.offers, corpus.tasks, folder / "model", lambda x: progress(0.9 * x))
+    voice = place.voice(checkpoints.load(folder / "model"))
+    kept, dropped = sift(corpus.tasks, partial(_solves, place, voice), tries=settings.tries)
+    left = Corpus(corpus.sources, tuple(kept), (*corpus.dropped, *dropped))
+    left.save(folder / "offices.sqlite")
+    store.write_parquet(folder / "statistics.parquet", left.statistics())
+    budget = _budget(place, voice, kept)
+    store.write_json(folder / "begun.json", {"budget": budget, "unsolved": len(dropped)})
+    return {"steps": settings.warm.steps}
+
+
+def _solves(place: Place, voice: Lab, tasks: Sequence[Task], attempt: int) -> list[bool]:
+    """One try of the start at office tasks, with dice."""
+    rng = seeds.rng("toolorchestra", "tries", seed=attempt)
+    asked = assignments.drawn(tasks, place.offers, seen(place.settings), place.settings.spread, rng)
+    episodes = place.roll(voice, asked, _TEST_KEY - 1 - attempt, place.settings.temperature)
+    return [e.right == 1.0 for e in episodes]
+
+
+def _budget(place: Place, voice: Lab, offices: Sequence[Task]) -> float:
+    """Dollars that the start does not exceed in `settings.budget` of the training questions."""
+    works = assignments.mixed(96, "train", 10**6, offices)
+    rng = seeds.rng("toolorchestra", "budget")
+    asked = assignments.drawn(works, place.offers, seen(place.settings), place.settings.spread, rng)
+    episodes = place.roll(voice, asked, _TEST_KEY - 100, place.settings.temperature)
+    return float(np.quantile([desk.dollars(e, place.own) for e in episodes], place.settings.budget))
+
+
+def _try_tools(place: Place, folder: Path) -> None:
+    """Every tool on its own on training questions, and on those of the exam."""
+    settings, parts = place.settings, []
+    rng = seeds.rng("toolorchestra", "outcomes")
+    works = assignments.even(settings.outcome_items, "train", 11, ())
+    training = assignments.drawn(works, place.offers, seen(settings), settings.spread, rng)
+    for split, asked in (("train", training), ("test", exams.exam("test", place.offers, place.dear, settings))):
+        rows = desk.tried(place.desk, asked, seen(settings), split)
+        about = [{"kind": a.kind, "difficulty": a.difficulty, "menu": " ".join(a.menu.names)} for a in asked]
+        parts.append(pd.DataFrame([{"split": split} | about[row["item"]] | row for row in rows]))
+        store.write_json(folder / f"{split}.json", about)
+    store.write_parquet(folder / "tried.parquet", pd.concat(parts, ignore_index=True))
+
+
+# Trainings -----------------------------------------------------------------------------------------
+
+
+def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, float]:
+    """Train and test one arm under one seed, or test the start."""
+    corl_warm.quiet()
+    with opened_place(means) as place:
+        return Run(cell, folder, progress, means, place).go()
+
+
+class Run:
+    """One cell at work."""
+
+    def __init__(self, cell: sweep.Cell, folder: Path, progress, means: Means, place: Place) -> None:
+        self.settings, self.folder, self.progress, self.place = means.settings, folder, progress, place
+        self.arm = Arm(**cell.settings["arm"]) if cell.settings["arm"] else None
+        self.seed, start = cell.settings["seed"], Path(means.start)
+        self.offices = load(start / "offices.sqlite").tasks if self.arm else ()
+        self.budget = store.read_json(start / "begun.json")["budget"]
+        self.model = checkpoints.load(start / "model")
+        self.voice = place.voice(self.model)
+
+    def go(self) -> dict[str, float]:
+        """Train, sit the exams, keep the numbers and, of one seed, the weights."""
+        if self.arm is not None:
+            self._train(self.arm)
+        taken = exams.MAIN if self.arm and self.arm.name != "paper" else exams.ALL
+        tests = [self._exam(name) for name in taken]
+        store.write_parquet(self.folder / "episodes.parquet", pd.concat(tests, ignore_index=True))
+        if self.arm is not None and self.seed == 0:
+            checkpoints.save(self.model, self.folder / "model")
+        (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
+        return {}
+
+    def _exam(self, name: str) -> pd.DataFrame:
+        asked = exams.exam(name, self.place.offers, self.place.dear, self.settings)
+        episodes = self.place.roll(self.voice, asked, _TEST_KEY + self.seed, self.settings.test_temperature)
+        decode = self.voice.decode if name == "test" else None
+        return rows(episodes, names(self.settings), self.place.own, decode).assign(exam=name)
+
+    def _train(self, arm: Arm) -> None:
+        settings = self.settings
+        learn = parameters.validate(settings.learn.model_dump() | dict(arm.changes), LearnSettings, "a cell")
+        learner = Learner(self.model, learn, token(PAD), settings.updates, self.seed)
+        logs = Logs(self.folder, learner)
+        self.voice.refresh()  # it may go on from a checkpoint
+        tools = names(settings)
+        groups = np.repeat(np.arange(settings.groups), settings.rollouts)
+        while learner.step < settings.updates:
+            step, key = learner.step, self.seed * 10**6 + learner.step
+            episodes = self.place.roll(self.voice, self._asked(key), key, settings.temperature)
+            told = arms.paid(arm, episodes, groups, tools, self.place.own, self.budget)
+            samples, kept = arms.learned(arm, episodes, groups, told, settings.least_deviation)
+            table = rows(episodes, tools, self.place.own).assign(update=step, group=groups, reward=told)
+            logs.add("rollouts", table)
+            said = learner.update(samples) if len(samples) > 1 else learner.skip()
+            self.voice.refresh()
+            left = {"malformed": kept.malformed, "unanswered": kept.unanswered, "agreeing": kept.agreeing}
+            logs.add("learning", pd.DataFrame([{"update": learner.step, "kept": len(samples)} | left | said]))
+            self.progress(0.9 * learner.step / settings.updates)
+            if learner.step % settings.save_every == 0:
+                logs.save()
+        logs.save()
+
+    def _asked(self, key: int) -> list[Assignment]:
+        """The assignments of one update, each as often as a group has rollouts."""
+        settings = self.settings
+        works = assignments.mixed(settings.groups, "train", key + 10**5, self.offices)
+        rng = seeds.rng("toolorchestra", "assignments", seed=key)
+        drawn = assignments.drawn(works, self.place.offers, seen(settings), settings.spread, rng)
+        struck = assignments.struck(drawn, settings.outages, rng)
+        return [one for one in struck for _ in range(settings.rollouts)]
+
+
+def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=None) -> pd.DataFrame:
+    """One row per episode.
+
+    Columns: item (number), kind, difficulty; right; dollars, seconds, with the orchestrator's own; own: dollars of
+    its own tokens; calls, malformed, answered, turns, failures; called (tools in order, separated by blanks); m and
+    p: the vectors M and P as JSON; menu, liked: names; confidential; with `decode` also spoken (see `logs.spoken`).
+    """
+    m, wanted = arms.matrix(episodes, tools, own)
+    out = []
+    for i, e in enumerate(episodes):
+        a = e.assignment
+        row = {
+            "item": i, "kind": a.kind, "difficulty": a.difficulty, "right": e.right, "dollars": -m[i, -2],
+            "seconds": e.seconds, "own": len(e.ids) * own.dollars, "calls": len(e.calls), "called": " ".join(e.calls),
+            "malformed": e.malformed, "answered": float(e.answer is not None), "turns": len(e.exchanges),
+            "failures": sum(bool(x.heard and x.heard.failure) for x in e.exchanges), "menu": " ".join(a.menu.names),
+            "m": json.dumps(m[i].tolist()), "p": json.dumps(wanted[i].tolist()),
+            "p_cost": a.preference.cost, "p_latency": a.preference.latency, "p_accuracy": a.preference.accuracy,
+            "liked": " ".join(a.preference.tools), "confidential": a.preference.confidential, "first": e.first,
+        }  # fmt: skip
+        out.append(row | ({"spoken": json.dumps(spoken(e, decode))} if decode else {}))
+    return pd.DataFrame(out)
+
+
+def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, told: Mapping[str, Any]) -> Results:
+    def table(name: str) -> pd.DataFrame:
+        parts = []
+        for cell in todo[2:]:
+            path = cell.folder(runs) / f"{name}.parquet"
+            if path.exists():
+                arm = cell.settings["arm"]
+                part = store.read_parquet(path)
+                parts.append(part.assign(arm=arm["name"] if arm else START, seed=cell.settings["seed"]))
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+    start, tools = (cell.folder(runs) for cell in todo[:2])
+    begun = store.read_json(start / "begun.json")
+    clock = [{"cell": cell.name, "seconds": receipt["seconds"]} for cell, receipt in zip(todo, receipts, strict=True)]
+    return Results(
+        tried=store.read_parquet(tools / "tried.parquet"),
+        episodes=table("episodes"),
+        rollouts=table("rollouts"),
+        learning=table("learning"),
+        corpus=store.read_parquet(start / "statistics.parquet"),
+        unsolved=begun["unsolved"],
+        budget=begun["budget"],
+        clock=pd.DataFrame(clock),
+        **told,
+    )

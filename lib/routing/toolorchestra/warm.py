@@ -1,0 +1,172 @@
+"""The orchestrator before it learns what anything is worth: supervised on traces of the protocol.
+
+A trace uses a tool of the menu by lot, whether it is good at the question or not, and its replies are made up:
+mostly right, sometimes wrong or missing. So nothing here knows what a tool can do. Chances lean towards what the
+user likes (`tools.warm.lean`), as an instructed model would. On the menus of traces names of models stand beside
+each other's descriptions, by lot: a name is a word, not an ability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from lib import seeds, tasks
+from lib.models import checkpoints
+from lib.models.corpus import IGNORED, Dialogue
+from lib.models.dialogue import call, conversation, token
+from lib.models.tokenizer import EOS, encode
+from lib.models.training import Training
+from lib.params import LabModel, ToolSettings
+from lib.routing import protocol
+from lib.routing.toolorchestra.assignments import Assignment, drawn, mixed
+from lib.routing.toolorchestra.menu import SIGNS, Offer
+from lib.routing.toolorchestra.strategies import golden, strategy
+from lib.routing.warm import result, steps
+from lib.tasks import Item, facts
+from lib.tasks.synthesis import Task
+
+SKILL = 2  # operations of a chain that the orchestrator works out itself
+EASY = 0.25  # chance that it does
+WRONG, MISSING = 0.06, 0.1  # shares of replies
+OFFICE_SIGN = "!"  # of office tasks in a thought
+
+
+def train(
+    base: Path,
+    shape: LabModel,
+    settings: ToolSettings,
+    offers: Mapping[str, Offer],
+    offices: Sequence[Task],
+    folder: Path,
+    progress,
+) -> Path:
+    """Train an orchestrator from a lab model into `folder`; shape: the base's settings, for its optimisers."""
+    told = settings.warm
+    shape = shape.model_copy(update={"steps": told.steps, "batch": told.batch, "warmup": min(shape.warmup, told.steps)})
+    training = Training(shape, 0, checkpoints.load(base))
+    dialogues = corpus(told.items, offers, settings.spread, told.lean, offices, told.seed)
+    for step in range(told.steps):
+        training.update(dialogues)
+        progress((step + 1) / told.steps)
+    return checkpoints.save(training.model.eval(), folder)
+
+
+def corpus(
+    n: int, offers: Mapping[str, Offer], spread: float, lean: float, offices: Sequence[Task], seed: int
+) -> list[Dialogue]:
+    """n traces."""
+    rng = seeds.rng("toolorchestra", "traces", seed=seed)
+    works = mixed(n, "train", seed, offices)
+    names = [name for name in offers if name != "office"]
+    return [trace(shuffled(a, rng), lean, rng) for a in drawn(works, offers, names, spread, rng)]
+
+
+def shuffled(assignment: Assignment, rng: np.random.Generator) -> Assignment:
+    """The same menu with the descriptions of its models dealt out anew."""
+    menu = assignment.menu
+    models = [i for i, offer in enumerate(menu.offers) if offer.model]
+    dealt = list(menu.offers)
+    for i, j in zip(models, rng.permutation(models).tolist(), strict=True):
+        dealt[i] = replace(menu.offers[i], skills=menu.offers[j].skills)
+    return replace(assignment, menu=replace(menu, offers=tuple(dealt)))
+
+
+def thought(kind: str, left: int, worked: Sequence[str] = ()) -> str:
+    """What stands before a turn: what the work is, how much of it is left, and what is worked out by itself."""
+    return " ".join(["<think>", SIGNS.get(kind, OFFICE_SIGN), str(left), *(f"; {step}" for step in worked), "</think>"])
+
+
+class _Trace:
+    """A dialogue under construction: what the orchestrator writes is learned, the rest is given."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.kind = assignment.kind
+        self.ids = conversation(assignment.messages)
+        self.targets = [IGNORED] * len(self.ids)
+
+    def write(self, text: str, learned: bool = True) -> None:
+        new = encode(text)
+        self.ids += new
+        self.targets += new if learned else [IGNORED] * len(new)
+
+    def call(self, left: int, tool: str, argument: str, reply: str) -> None:
+        self.write(f"{thought(self.kind, left)} {call(tool, argument)}")
+        self.write(" ".join([protocol.RESPONSE[0], reply, protocol.RESPONSE[1]]), False)
+
+    def answer(self, text: str, worked: Sequence[str] = (), left: int = 0) -> Dialogue:
+        self.write(f"{thought(self.kind, left, worked)} {tasks.reply(text)}")
+        return Dialogue((*self.ids, token(EOS)), (*self.targets, IGNORED))
+
+
+def trace(assignment: Assignment, lean: float, rng: np.random.Generator) -> Dialogue:
+    """One episode as a dialogue."""
+    told, work = _Trace(assignment), assignment.work
+    if isinstance(work, Task):
+        return _office(told, work, rng)
+    if assignment.kind == "chain" and assignment.difficulty <= SKILL and rng.random() < EASY:
+        chain = work.prompt.removesuffix(" = ?").split()
+        return told.answer(result(chain), steps(chain), work.difficulty)
+    left = assignment.usable
+    while True:
+        tool = left[int(rng.choice(len(left), p=chances(assignment, left, lean)))].name
+        answer = _used(told, tool, work, rng)
+        if answer is not None:
+            return told.answer(answer)
+        left = [offer for offer in left if offer.name != tool] or left  # it failed: another one, if there is one
+
+
+def chances(assignment: Assignment, left: Sequence[Offer], lean: float) -> np.ndarray:
+    """Of each tool: even, but for a lean towards what the user likes, what is cheap and what is fast."""
+    who = assignment.preference
+
+    def rank(values: list[float]) -> np.ndarray:
+        order = np.argsort(np.argsort(values))
+        return 1 - 2 * order / max(1, len(values) - 1)  # the least has 1, the most -1
+
+    cheap, fast = rank([o.typical_dollars for o in left]), rank([o.typical_seconds for o in left])
+    liked = np.array([float(o.name in who.tools) for o in left])
+    weights = np.exp(2 * lean * (who.cost * cheap + who.latency * fast + liked))
+    return weights / weights.sum()
+
+
+def _used(told: _Trace, tool: str, item: Item, rng: np.random.Generator) -> str | None:
+    """A strategy against made-up replies; None where the last one was missing."""
+    plan = strategy(tool, item)
+    argument, left = next(plan)
+    while True:
+        reply = _made_up(tool, argument, left, item, rng)
+        told.call(item.difficulty if left == 1 and tool not in ("lookup", "search") else left, tool, argument, reply)
+        if reply == protocol.ERROR:
+            return None
+        try:
+            argument, left = plan.send(reply)
+        except StopIteration as ended:
+            return ended.value
+
+
+def _made_up(tool: str, argument: str, left: int, item: Item, rng: np.random.Generator) -> str:
+    if rng.random() < MISSING:
+        return protocol.ERROR
+    if tool in ("lookup", "search"):
+        relation, place = argument.replace(" of ", " ").split()
+        value = facts.records()[relation][place]
+        return value if tool == "lookup" else facts.RELATIONS[relation][2].format(place, value)
+    if rng.random() >= WRONG:
+        return item.answer
+    if item.answer.isdigit():
+        return "".join(str(rng.integers(10)) for _ in item.answer)
+    return str(rng.choice(next(values for values in facts.VALUES.values() if item.answer in values)))
+
+
+def _office(told: _Trace, task: Task, rng: np.random.Generator) -> Dialogue:
+    """The golden calls; one that fails is made again."""
+    calls = golden(task)
+    for i, (function, argument, reply) in enumerate(calls):
+        while rng.random() < MISSING:
+            told.call(len(calls) - i, function, argument, protocol.ERROR)
+        told.call(len(calls) - i, function, argument, reply)
+    return told.answer(task.answer)

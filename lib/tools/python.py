@@ -1,0 +1,23 @@
+"""Python: runs code that a model wrote, in the sandbox and nowhere else."""
+
+from __future__ import annotations
+
+from lib.tools.sandbox import Sandbox
+from lib.tools.tool import Tool
+
+
+def python(sandbox: Sandbox) -> Tool:
+    """A tool for code; what goes wrong in the code is its reply, "error: ...", for the agent to read.
+
+    Its call raises SandboxUnavailable where no sandbox works.
+    """
+
+    def run(code: str) -> str:
+        result = sandbox.run(code)
+        if result.ok:
+            return result.text
+        own = result.kind in ("syntax", "exception")
+        return f"error: {result.kind}: {result.error}" if own else f"error: {result.kind}"
+
+    about = {"type": "string", "description": "Python code; what it prints and its last expression come back"}
+    return Tool("python", "Runs Python code in a sandbox without files, network or clock.", {"code": about}, run)

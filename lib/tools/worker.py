@@ -1,0 +1,202 @@
+"""The process in which `pydantic-monty` interprets code: bare, bounded, and gone with its host.
+
+Monty is an interpreter of its own, written in Rust, that has no files, network, processes or clock to give
+to the code. This module is the second fence, in case the first has a gap. The worker is started by a
+shell script that empties its environment, puts it into an empty folder, throws away its error stream and
+sets limits of the operating system; script and folder are deleted as soon as it runs. A thread of the
+host kills a worker that overstays, by a clock that has nothing to do with Monty's. A worker ends when
+the pipe to its host closes; one that is too busy to notice is ended by its limit of processor time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import os
+import shlex
+import signal
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+REMEDY = "model-written code runs in a sandbox or not at all; `pip install 'pydantic-monty>=1.4'` brings it"
+SERVED = 10.0  # seconds of work after which a worker is replaced, so that its processor time can be bounded
+_FILES = 64  # open files of a worker
+_TICK = 0.05  # seconds between two looks of the watchdog
+_SCRIPT = """#!/bin/sh
+# each limit on its own: macOS has no limit of address space
+trap '' INT
+cd {folder} || exit 1
+for limit in '-c 0' '-f 0' '-n {files}' '-t {cpu}' '-v {address}'; do
+  ulimit $limit 2>/dev/null || true
+done
+exec /usr/bin/env -i {binary} "$@" 2>/dev/null
+"""
+_pools: weakref.WeakSet[_Pool] = weakref.WeakSet()
+
+
+class SandboxUnavailable(RuntimeError):
+    """No sandbox works here, so no code is run. The message says why and what helps."""
+
+
+class Worker:
+    """One worker process and its watchdog. Raises SandboxUnavailable where it cannot be started."""
+
+    def __init__(self, cpu: float, address: int):
+        """cpu: seconds of processor time, address: bytes of address space, both for the worker's whole life."""
+        self.host = os.getpid()
+        self.used = 0.0  # seconds of work so far
+        self._pool = _Pool(cpu, address)
+        self._watchdog = _Watchdog()
+        weakref.finalize(self, self._watchdog.stop)
+        self.pid = self._pool.pid
+
+    @property
+    def usable(self) -> bool:
+        """Whether it belongs to this process, not to one that this was forked from, and is not worn out."""
+        return self.host == os.getpid() and self.used < SERVED
+
+    def session(self, **settings: Any) -> Any:
+        """A fresh session of Monty; settings: as `Monty.checkout` takes them."""
+        return self._pool.monty.checkout(**settings)
+
+    def watched(self, seconds: float) -> _Watch:
+        """A context that kills the worker if it is not left within so many seconds."""
+        return self._watchdog.watch(self.pid, seconds)
+
+    def kill(self) -> None:
+        """End the process at once, whatever it does."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the process and wait for it; in a forked child, leave the parent's worker alone."""
+        if self.host == os.getpid():
+            self._watchdog.stop()
+            self._pool.close()
+
+
+class _Pool:
+    """A pool of Monty with one worker. (A class, because Monty's own has no weak references.)"""
+
+    def __init__(self, cpu: float, address: int):
+        try:
+            import pydantic_monty
+        except ImportError as error:
+            raise SandboxUnavailable(f"pydantic_monty cannot be imported ({error}); {REMEDY}") from error
+        if os.name != "posix":
+            raise SandboxUnavailable(f"the sandbox needs Linux or macOS, not {sys.platform}; {REMEDY}")
+        with tempfile.TemporaryDirectory(prefix="sandbox-", ignore_cleanup_errors=True) as folder:
+            try:
+                script = _script(Path(folder), cpu, address)
+                # what starts and does not answer is no worker; calls are the watchdog's business
+                self.monty = pydantic_monty.Monty(
+                    binary_path=script, min_processes=1, max_processes=1, request_timeout=cpu
+                )
+                self.monty.__enter__()
+                self.pid = self._started()
+            except (OSError, RuntimeError, pydantic_monty.MontyError) as error:
+                raise SandboxUnavailable(f"no worker of pydantic_monty can be started ({error}); {REMEDY}") from error
+        _pools.add(self)
+
+    def _started(self) -> int:
+        """The worker's id, once it has answered."""
+        with self.monty.checkout() as session:
+            if session.feed_run("6 * 7") != 42:
+                raise RuntimeError("the worker miscalculates")
+            _no_more_processes(session.worker_pid)
+            return session.worker_pid
+
+    def close(self) -> None:
+        self.monty.__exit__(None, None, None)
+        # a session that an interrupt cut off still holds the process
+        with contextlib.suppress(ChildProcessError):  # there is none any more, as it should be
+            if os.waitpid(self.pid, os.WNOHANG)[0] == 0:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+
+
+def _script(folder: Path, cpu: float, address: int) -> Path:
+    """Write the script that starts a worker. Raises FileNotFoundError where Monty's program is missing."""
+    from pydantic_monty._binary import find_monty_binary
+
+    (folder / "empty").mkdir()
+    script = folder / "start"
+    text = _SCRIPT.format(
+        folder=shlex.quote(str(folder / "empty")),
+        binary=shlex.quote(str(Path(find_monty_binary()).absolute())),
+        files=_FILES,
+        cpu=math.ceil(cpu),
+        address=address // 1024,
+    )
+    script.write_text(text)
+    script.chmod(0o700)
+    return script
+
+
+def _no_more_processes(pid: int) -> None:
+    """Forbid the worker new processes and threads. Only Linux can do so once it has those that it needs."""
+    if sys.platform == "linux":
+        import resource
+
+        with contextlib.suppress(OSError):  # the other fences stand without it
+            resource.prlimit(pid, resource.RLIMIT_NPROC, (0, 0))
+
+
+class _Watchdog:
+    """A thread that kills the watched process once its time is up."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._over = False
+        self._watch: _Watch | None = None
+        threading.Thread(target=self._look, name="sandbox watchdog", daemon=True).start()
+
+    def watch(self, pid: int, seconds: float) -> _Watch:
+        return _Watch(self, pid, time.monotonic() + seconds)
+
+    def set(self, watch: _Watch | None) -> None:
+        with self._lock:  # so that nothing is killed that has just come back
+            self._watch = watch
+
+    def stop(self) -> None:
+        self._over = True
+
+    def _look(self) -> None:
+        while not self._over:
+            time.sleep(_TICK)
+            with self._lock:
+                watch = self._watch
+                if watch and not watch.bitten and time.monotonic() > watch.deadline:
+                    watch.bitten = True
+                    os.kill(watch.pid, signal.SIGKILL)
+
+
+class _Watch:
+    """One stretch of time under the watchdog's eyes; `bitten` says whether it had to kill."""
+
+    def __init__(self, watchdog: _Watchdog, pid: int, deadline: float):
+        self.pid, self.deadline, self.bitten = pid, deadline, False
+        self._watchdog = watchdog
+
+    def __enter__(self) -> _Watch:
+        self._watchdog.set(self)
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._watchdog.set(None)
+
+
+def _leave_to_parent() -> None:
+    """After a fork: a pool that Python drops kills its worker, and this one is the parent's; so never drop it."""
+    for pool in _pools:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool.monty))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)

@@ -1,0 +1,217 @@
+"""Corpora: what instructions say, how tasks get harder, determinism, splits, files."""
+
+import re
+import sqlite3
+from contextlib import closing, suppress
+
+import pytest
+
+from lib.models.tokenizer import encode, tokenizer
+from lib.tasks.items import TaskError
+from lib.tasks.synthesis import DOMAINS, CallError, Corpus, Source, load, steps, synthesize
+from lib.tasks.synthesis.plans import COMPLEXITIES, LONGEST, MOST_CALLS
+from tests.tasks.synthesis.hands import GUILD, PEOPLE, SHELF, task
+
+CORPUS = synthesize(databases=40, tasks_per_database=9, seed=5)
+IDS = {each.id: each for each in CORPUS.tasks}
+
+
+def told(database, words: str) -> str:
+    """Which record or value a phrase names."""
+    through = re.fullmatch(r"the (\w+) of (\w+)", words)
+    return database.call("lookup", through.groups()) if through else words
+
+
+def sentence_by_sentence(which) -> tuple[str, tuple[str, ...]]:
+    """What an instruction leads to, read by someone who knows the phrases and nothing of the plan."""
+    database, answers = which.open(), []
+    text = which.instruction.replace(" and then ", " . ")
+    for sentence in re.findall(r"[^.?]+[.?]", text):
+        words = sentence.strip()
+        condition = re.match(r"if (.+?) then (.+)$", words)
+        if condition:
+            claim, words = condition.groups()
+            counted = re.fullmatch(r"(.+) has (\d) (\w+)", claim)
+            if counted:
+                of, value, field = counted.groups()
+            else:
+                field, of, value = re.fullmatch(r"the (\w+) of (.+) is (\w+)", claim).groups()
+            if database.call("lookup", (field, told(database, of))) != value:
+                continue
+        question = re.fullmatch(r"What is the (\w+) of (.+) \?|How many (\w+) has (.+) \?", words)
+        if question:
+            field, of = [part for part in question.groups() if part]
+            answers.append(database.call("lookup", (field, told(database, of))))
+            continue
+        for pattern, name in (
+            (r"route (.+) to (.+) \.", "route"), (r"vote for (.+) \.", "vote"), (r"(.+) moves to (.+) \.", "moves"),
+            (r"draft (.+) to (.+) \.", "draft"), (r"(.+) took 1 of the (\w+) \.", "took"),
+        ):  # fmt: skip
+            found = re.fullmatch(pattern, words)
+            if found:
+                assert database.call(name, [told(database, part) for part in found.groups()]) == "done"
+                break
+        else:
+            raise AssertionError(f"nobody would understand {words!r}")
+    return database.content(), tuple(dict.fromkeys(answers))
+
+
+def test_an_instruction_says_what_its_golden_calls_do():
+    for which in CORPUS.tasks:
+        assert sentence_by_sentence(which) == (which.golden.content, which.info), which.instruction
+
+
+def test_the_lab_knows_every_word():
+    unknown = tokenizer().unk_token_id
+    errors = {str(each) for each in _errors()}
+    for text in {
+        part for each in CORPUS.tasks for part in (each.instruction, each.answer, *_flat(steps(each)))
+    } | errors:
+        assert unknown not in encode(text), text
+
+
+def _flat(pairs):
+    return [part for pair in pairs for part in pair]
+
+
+def _errors():
+    for source, line in (
+        (SHELF, "took Ana coins"), (SHELF, "took Ana friend"), (SHELF, "lookup pens Pia"), (SHELF, "route Ana Bo")
+    ):  # fmt: skip
+        name, *arguments = line.split()
+        with pytest.raises(CallError) as caught:
+            source.open().call(name, arguments)
+        yield caught.value
+
+
+def test_instructions_and_traces_are_short():
+    assert max(len(each.instruction.split()) for each in CORPUS.tasks) <= LONGEST < 30
+    assert {len(each.calls) for each in CORPUS.tasks} == set(range(1, MOST_CALLS + 1))
+
+
+def test_a_harder_task_adds_one_to_its_parent_and_is_another_task():
+    harder = [each for each in CORPUS.tasks if each.parent]
+    assert {each.difficulty for each in CORPUS.tasks} == {1, 2, 3} and harder
+    for each in harder:
+        parent = IDS[each.parent]
+        assert each.difficulty == parent.difficulty + 1 and each.database == parent.database
+        assert each.intent == parent.intent and each.instruction != parent.instruction
+        assert len(each.calls) >= len(parent.calls)
+    assert all((each.difficulty == 1) == (each.parent is None) for each in CORPUS.tasks)
+
+
+def test_every_complexity_occurs_and_conditions_go_both_ways():
+    texts = [each.instruction for each in CORPUS.tasks if each.difficulty > 1]
+    conditional = [each for each in CORPUS.tasks if each.instruction.count("if ") == 1]
+    changes = re.compile(r"route|vote for|moves|draft|took")
+    held = [
+        sum(each.domain.function(call[0]).writes for call in each.calls) == len(changes.findall(each.instruction))
+        for each in conditional
+    ]
+    assert 0.3 < sum(held) / len(held) < 0.7
+    assert sum(bool(re.search(r"the \w+ of the|(?:for|to|has|^|then) the \w+ of", text)) for text in texts) > 20
+    assert any(" and then " in text for text in texts) and any(text.count("?") == 2 for text in texts)
+    assert set(COMPLEXITIES) == {"reference", "condition", "change", "report"}
+
+
+def test_equal_arguments_give_equal_corpora_and_another_seed_another():
+    again = synthesize(databases=40, tasks_per_database=9, seed=5)
+    assert again == CORPUS and again.statistics().to_csv() == CORPUS.statistics().to_csv()
+    other = synthesize(databases=40, tasks_per_database=9, seed=6)
+    assert not {s.id for s in other.sources} & {s.id for s in CORPUS.sources}
+
+
+def test_splits_are_by_database_and_share_no_content():
+    parts = {name: synthesize(databases=12, tasks_per_database=2, split=name) for name in ("train", "dev", "test")}
+    contents = {}
+    for name, corpus in parts.items():
+        assert len(corpus.sources) == 12 and {each.split for each in corpus.tasks} == {name}
+        assert corpus.split(name) == corpus.tasks
+        contents[name] = {str(sorted(source.open().content())) for source in corpus.sources}
+        assert len(contents[name]) == 12
+    assert not contents["train"] & contents["dev"] and not contents["dev"] & contents["test"]
+    assert not contents["train"] & contents["test"]
+
+
+def test_the_order_of_records_and_the_name_of_a_domain_do_not_move_a_database():
+    turned = Source(GUILD, {"people": dict(reversed(PEOPLE.items()))})
+    same = Source(GUILD, {"people": PEOPLE})
+    renamed = Source(GUILD.model_copy(update={"name": "other"}), {"people": PEOPLE})
+    assert turned.id == same.id and turned.split == same.split == renamed.split
+
+
+def test_statistics_count_what_there_is():
+    table = CORPUS.statistics().set_index("domain")
+    assert list(table.index) == [domain.name for domain in DOMAINS]
+    assert table["databases"].tolist() == [10] * 4 and table["tasks"].sum() == len(CORPUS.tasks)
+    assert table[[f"difficulty {d}" for d in (1, 2, 3)]].sum().sum() == len(CORPUS.tasks)
+    assert table.loc["guild", ["tables", "columns", "functions"]].tolist() == [1, 3, 2]
+    assert table.filter(like="dropped").sum().sum() == len(CORPUS.dropped) > 0
+    assert table["dropped: idle"].sum() > 0 and table["golden calls"].between(1, 4).all()
+
+
+def test_a_solver_is_heard():
+    corpus = synthesize(
+        databases=4, tasks_per_database=3, solver=lambda tasks, attempt: [t.difficulty < 3 for t in tasks]
+    )
+    assert {each.difficulty for each in corpus.tasks} == {1, 2}
+    assert corpus.statistics()["dropped: unsolved"].sum() == 4
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"split": "exam"}, {"databases": 0}, {"tasks_per_database": 0}, {"writer": (GUILD, GUILD)}]
+)
+def test_arguments_that_make_no_corpus_are_named(arguments):
+    with pytest.raises(TaskError):
+        synthesize(**arguments)
+
+
+def test_a_domain_without_a_lookup_or_without_a_change():
+    with pytest.raises(ValueError, match="nothing can be looked up"):
+        synthesize([GUILD.model_copy(update={"functions": GUILD.functions[1:]})], databases=1)
+    reading = synthesize([GUILD.model_copy(update={"functions": GUILD.functions[:1]})], databases=2)
+    assert len(reading.tasks) > 6 and all(each.info for each in reading.tasks)
+
+
+def test_a_corpus_comes_back_from_its_file_and_equal_corpora_are_equal_bytes(tmp_path):
+    path = CORPUS.save(tmp_path / "corpus with ? and #.sqlite")
+    back = load(path)
+    assert back == CORPUS and back.statistics().equals(CORPUS.statistics())
+    assert synthesize(databases=40, tasks_per_database=9, seed=5).save(tmp_path / "b").read_bytes() == path.read_bytes()
+    assert steps(back.tasks[0]) == steps(CORPUS.tasks[0])
+
+
+def test_a_file_that_is_cut_off_changed_or_another_is_refused(tmp_path):
+    whole = synthesize(databases=4, tasks_per_database=2).save(tmp_path / "whole").read_bytes()
+    cut, foreign, edited, text = (tmp_path / name for name in ("cut", "foreign", "edited", "text"))
+    cut.write_bytes(whole[: len(whole) // 2])
+    with closing(sqlite3.connect(foreign)) as file:
+        file.execute("CREATE TABLE tasks (id TEXT)")
+    edited.write_bytes(whole)
+    with closing(sqlite3.connect(edited)) as file:
+        file.execute("UPDATE tasks SET instruction = 'stop .' WHERE rowid = 1")
+        file.commit()
+    text.write_text("{}")
+    for path in (cut, foreign, edited, text):
+        with pytest.raises(TaskError, match=path.name):
+            load(path)
+    with pytest.raises(TaskError, match="another program's"):
+        load(foreign)
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "none")
+
+
+def test_a_byte_changed_anywhere_is_noticed_or_changes_nothing(tmp_path):
+    corpus = synthesize(databases=4, tasks_per_database=2)
+    whole = corpus.save(tmp_path / "whole").read_bytes()
+    path = tmp_path / "changed"
+    for place in range(0, len(whole), max(1, len(whole) // 150)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        with suppress(TaskError):
+            assert load(path) == corpus
+
+
+def test_a_task_by_hand_can_be_kept_too(tmp_path):
+    by_hand = task("lookup job Ana", info="baker")
+    corpus = Corpus((by_hand.source,), (by_hand,), ())
+    assert load(corpus.save(tmp_path / "one")) == corpus

@@ -1,0 +1,608 @@
+"""The sandbox under attack, and what it is for: code that runs, says what it found, and leaves nothing behind.
+
+Every attack is followed by the same questions: is the host alive, did the call come back in time, is no
+process left, is the secret still one, and does the next call on the same sandbox work?
+"""
+
+import ast
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib.tools import Limits, Result, Sandbox, SandboxUnavailable, ToolError, available, python
+from lib.tools.cell import split
+from lib.tools.sandbox import MORE
+
+SECRET = "canary-5e1f0c3a"
+LONGEST = 5.0  # seconds that an attack may take, on a busy machine
+LINUX = sys.platform == "linux"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Attack(NamedTuple):
+    """code: what is tried; kinds: how it may end; text: what may be seen, where it ends well."""
+
+    code: str
+    kinds: tuple[str, ...]
+    text: str | None = None
+
+
+def each(*attempts: str) -> str:
+    """Every attempt on its own, whatever became of the one before; each prints what it got, or that it got nothing."""
+    lines = []
+    for attempt in attempts:
+        *setup, last = attempt.split("; ")
+        body = "\n".join(f"    {line}" for line in [*setup, f"print('GOT', {last})"])
+        lines.append(f"try:\n{body}\nexcept Exception as error:\n    print('nothing')")
+    return "\n".join(lines)
+
+
+def refused(*attempts: str) -> Attack:
+    return Attack(each(*attempts), ("",), "\n".join(["nothing"] * len(attempts)))
+
+
+PATHS = ("/etc/passwd", "/proc/self/environ", "/proc/1/environ", "/proc/self/maps", "/dev/zero", "~/.ssh/id_rsa")
+FRAMES = """
+try:
+    1 / 0
+except Exception as error:
+    caught = error
+print(caught.__traceback__.tb_frame.f_back.f_globals)
+"""
+DOUBLED = "x = ()\nfor i in range(40):\n    x = (x, x)\n"
+ATTACKS = {
+    "endless loop": Attack("while True:\n    pass", ("timeout",)),
+    "endless loop that catches everything": Attack(
+        "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        pass",
+        ("timeout",),
+    ),
+    "sleep": Attack("import time\ntime.sleep(10 ** 6)\n'awake'", ("",), "'awake'"),
+    "sleep in a loop": Attack("import time\nwhile True:\n    time.sleep(1)", ("timeout",)),
+    "memory by a list": Attack("x = []\nwhile True:\n    x.append([0] * 1000)", ("memory",)),
+    "memory by doubling a text": Attack("x = 'a'\nwhile True:\n    x += x", ("memory",)),
+    "memory at once": Attack("x = 'a' * 10 ** 11", ("memory",)),
+    "memory by formatting": Attack("f'{1:10000000000d}'", ("memory", "exception")),
+    "huge integer": Attack("10 ** 10 ** 8", ("memory",)),
+    "huge power": Attack("pow(7, 10 ** 9)", ("memory",)),
+    "integers that grow in one step": Attack("x = 10 ** 4000\nwhile True:\n    x = x * x", ("timeout", "memory")),
+    "deep recursion": Attack("def f(n):\n    return f(n + 1)\nf(0)", ("recursion",)),
+    "recursion that never gives up": Attack(
+        "def f():\n    try:\n        f()\n    finally:\n        f()\nf()", ("timeout", "recursion")
+    ),
+    "deep parentheses": Attack("(" * 100_000 + ")" * 100_000, ("refused",)),
+    "deep parentheses within the limit": Attack("(" * 8_000 + ")" * 8_000, ("syntax",)),
+    "deep brackets": Attack("[" * 8_000 + "]" * 8_000, ("syntax",)),
+    "deep signs": Attack("-" * 16_000 + "1", ("syntax", "recursion")),
+    "deep attributes and calls": Attack("a" + ".b()" * 4_000, ("syntax", "exception", "recursion")),
+    "deep text of eval": Attack("eval('(' * 10 ** 6)", ("syntax", "exception", "recursion")),
+    "regular expression that backtracks": Attack(
+        "import re\nprint(re.match('(a+)+$', 'a' * 40 + 'b'))", ("", "timeout")
+    ),
+    "regular expression that refers back": Attack(
+        r"import re" "\n" r"print(re.match(r'(a|aa)+\1$', 'a' * 60 + 'b'))", ("", "timeout", "exception")
+    ),
+    "flood of output": Attack("while True:\n    print('x' * 1000)", ("flood",)),
+    "flood in one line": Attack("print('x' * (20 << 20))", ("flood", "memory")),
+    "flood without an end of line": Attack("while True:\n    print('x', end='')", ("flood", "timeout")),
+    "value that shows itself for ever": Attack(DOUBLED + "x", ("memory", "timeout")),
+    "value with a slow hash": Attack(DOUBLED + "{x}", ("memory", "timeout")),
+    "early return of a value with a slow hash": Attack(DOUBLED + "return {x: 1}", ("", "syntax"), ""),
+    "error with a value that shows itself for ever": Attack(
+        DOUBLED + "raise ValueError(x)", ("memory", "timeout", "exception")
+    ),
+    "fork bomb": refused("import os; os.fork()", "import multiprocessing; multiprocessing.Process()"),
+    "orphan by a double fork": Attack(
+        "import os\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        while True:\n            pass",
+        ("exception",),
+    ),
+    "threads": refused("import threading; threading.Thread()", "import _thread; _thread.start_new_thread(print, ())"),
+    "subprocess": refused(
+        "import subprocess; subprocess.run(['id'])",
+        "import os; os.system('id')",
+        "import os; os.popen('id').read()",
+        "import os; os.execv('/bin/sh', ['sh'])",
+        "import os; os.posix_spawn('/bin/sh', ['sh'], {})",
+        "import pty; pty.spawn('/bin/sh')",
+    ),
+    "sockets": refused(
+        "import socket; socket.create_connection(('127.0.0.1', 22))",
+        "import urllib.request; urllib.request.urlopen('http://localhost')",
+        "import http.client; http.client.HTTPConnection('localhost')",
+        "import asyncio; asyncio.open_connection('localhost', 22)",
+    ),
+    "names of the network": refused(
+        "import socket; socket.getaddrinfo('example.org', 80)", "import ssl; ssl.SSLContext()"
+    ),
+    "system files": refused(
+        *(f"open({path!r}).read()" for path in PATHS), "import os; os.listdir('/')", "import os; os.stat('/')"
+    ),
+    "files by path": refused(
+        "from pathlib import Path; Path('/etc/passwd').read_text()",
+        "from pathlib import Path; list(Path('.').iterdir())",
+        "from pathlib import Path; Path('.env').read_bytes()",
+        "import glob; glob.glob('/*')",
+    ),
+    "secrets in the folder": refused("open('.env').read()", "open('./secret.txt').read()", "open('../.env').read()"),
+    "symbolic link to the outside": refused(
+        "import os; os.symlink('/etc/passwd', 'x')",
+        "from pathlib import Path; Path('x').symlink_to('/etc/passwd')",
+        "open('link').read()",
+        "import os; os.readlink('link')",
+    ),
+    "environment": refused(
+        "import os; os.environ['SANDBOX_CANARY']",
+        "import os; dict(os.environ)",
+        "import os; os.getenv('SANDBOX_CANARY')",
+        "import os; os.environb",
+        "import posix; posix.environ",
+    ),
+    "environment by /proc": refused(
+        "open('/proc/self/environ', 'rb').read()",
+        "open(f'/proc/{__import__(\"os\").getppid()}/environ').read()",
+        "open('/proc/self/fd/0').read()",
+        "open('/proc/self/cmdline').read()",
+    ),
+    "disk": refused(
+        "open('big', 'w').write('x' * 10 ** 6)",
+        "open('/tmp/big', 'wb').write(b'x')",
+        "import os; os.mkdir('d')",
+        "from pathlib import Path; Path('big').write_text('x')",
+        "import tempfile; tempfile.mkstemp()",
+    ),
+    "ctypes": refused("import ctypes; ctypes.CDLL(None)", "import cffi; cffi.FFI()", "import mmap; mmap.mmap(-1, 9)"),
+    "dunder chains": refused(
+        "().__class__.__mro__[-1].__subclasses__()",
+        "''.__class__.__base__",
+        "type(()).__bases__",
+        "type.mro(int)",
+        "(lambda: 0).__globals__",
+        "print.__self__",
+        "[].__reduce_ex__(2)",
+        "(lambda: 0).__code__.co_consts",
+        "'{0.__class__.__mro__}'.format(1)",
+        "getattr((), '__cla' + 'ss__').__mro__",
+    ),
+    "frames of a traceback": Attack(FRAMES, ("exception",)),
+    "frames": refused(
+        "import sys; sys._getframe()", "import inspect; inspect.stack()", "(i for i in ()).gi_frame.f_back"
+    ),
+    "import chains": refused(
+        "__import__('os').environ",
+        "__builtins__['open']",
+        "import builtins; builtins.open",
+        "import importlib; importlib.import_module('os')",
+        "eval('__import__(\"os\").environ')",
+        "eval('open(\"/etc/passwd\").read()')",
+        "exec('import socket')",
+        "compile('1', '', 'eval').co_code",
+        "globals()['__builtins__']",
+        "vars()",
+        "breakpoint()",
+        "input()",
+        "help(1)",
+    ),
+    "unpickling": refused(
+        "import pickle; pickle.loads(b'cos\\nsystem\\n(S\"id\"\\ntR.')", "import marshal; marshal.loads(b'')"
+    ),
+    "killing the parent": refused(
+        "import os; os.kill(os.getppid(), 9)",
+        "import signal; signal.raise_signal(9)",
+        "import os; os.abort()",
+        "import os; os._exit(0)",
+    ),
+    "leaving": Attack("import sys\nsys.exit(0)", ("exception",)),
+    "signals of exit": Attack("raise SystemExit(0)", ("exception",)),
+    "interrupt": Attack("raise KeyboardInterrupt('x')", ("exception",)),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A working directory of the host with secrets, and a secret in the environment, before any worker starts."""
+    folder, before = tmp_path_factory.mktemp("host"), os.getcwd()
+    (folder / ".env").write_text(f"KEY={SECRET}")
+    (folder / "secret.txt").write_text(SECRET)
+    (folder / "link").symlink_to(folder / "secret.txt")
+    os.environ["SANDBOX_CANARY"] = SECRET
+    os.chdir(folder)
+    yield folder
+    os.chdir(before)
+    del os.environ["SANDBOX_CANARY"]
+
+
+@pytest.fixture(scope="module")
+def sandbox(folder):
+    before = children()
+    with Sandbox() as sandbox:
+        yield sandbox
+    assert children() == before
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+def worker(sandbox: Sandbox) -> psutil.Process:
+    return psutil.Process(sandbox._worker.pid)
+
+
+def timed(sandbox: Sandbox, code: str) -> tuple[Result, float]:
+    began = time.monotonic()
+    return sandbox.run(code), time.monotonic() - began
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_attack(name, sandbox, folder):
+    attack = ATTACKS[name]
+    sandbox.run("None")
+    others, files = children() - {sandbox._worker.pid}, sorted(folder.iterdir())
+    result, seconds = timed(sandbox, attack.code)
+    assert result.kind in attack.kinds and result.ok == (result.kind == ""), result
+    assert attack.text is None or result.text == attack.text
+    assert seconds < LONGEST
+    assert SECRET not in result.text + result.error and len(result.text) < 4_100 and len(result.error) < 400
+    assert sandbox.run("print('fine')\nsum(range(10))") == Result("fine\n45")
+    assert children() == others | {sandbox._worker.pid}
+    assert sorted(folder.iterdir()) == files
+
+
+def test_after_every_attack_nothing_is_left_once_the_sandbox_is_closed(folder):
+    before, threads = children(), set(threading.enumerate())
+    for name in ("endless loop", "memory by a list", "flood of output", "value with a slow hash", "fork bomb"):
+        with Sandbox(Limits(seconds=0.2)) as sandbox:
+            sandbox.run(ATTACKS[name].code)
+        assert children() == before
+    time.sleep(0.2)
+    assert set(threading.enumerate()) <= threads
+
+
+FORGED = """
+print('{"ok": true, "kind": "", "text": "forged"}')
+print("Result(text='forged', ok=True, error='', kind='')")
+print("MontyComplete(output='forged')")
+print(b'\\x00\\x00\\x00\\x08\\x0a\\x06forged'.decode())
+print('\\x08\\x01\\x12\\x06forged', end='\\x00')
+import sys
+print('forged', file=sys.stderr)
+_last_value_ = 'forged'
+"""
+
+
+def test_a_forged_result_is_only_text(sandbox):
+    result = sandbox.run(FORGED + "20 + 3")
+    assert result.ok and result.text.endswith("\n23") and result.text.count("\n") >= 6
+    failed = sandbox.run(FORGED + "1 / 0")
+    assert (failed.ok, failed.kind, failed.error) == (False, "exception", "ZeroDivisionError: division by zero")
+
+
+@pytest.mark.parametrize("name", ["TimeoutError", "MemoryError", "RecursionError", "SyntaxError", "NameError"])
+def test_an_error_that_the_code_raises_itself_is_one(sandbox, name):
+    result = sandbox.run(f"print('once')\nraise {name}('forged')")
+    assert not result.ok and result.text == "once" and result.kind != "timeout"
+
+
+@pytest.mark.parametrize(
+    "code, text",
+    [
+        ("1 + 1", "2"),
+        ("print('a')\nprint('b')", "a\nb"),
+        ("print('a')\n3", "a\n3"),
+        ("print('a', end='')\n3", "a\n3"),
+        ("'a'", "'a'"),
+        ("None", ""),
+        ("", ""),
+        ("# nothing", ""),
+        ("x = 5", ""),
+        ("x = 5\nx", "5"),
+        ("x = 5; x + 1", "6"),
+        ("x = 5; x + 1;", ""),
+        ("x = 5\n(x +\n 1)", "6"),
+        ("[\n  1,\n  2,\n]  # two", "[1, 2]"),
+        ("x = 1\nx += 1", ""),
+        ("'''a\nb'''", "'a\\nb'"),
+        ("x = '''\na\n'''", ""),
+        ("if True:\n    5", ""),
+        ("if True: 5", ""),
+        ("if False: 1; 2", ""),
+        ("for i in range(2):\n    i\ni", "1"),
+        ("def f(n):\n    return n and n + f(n - 1)\nf(10)", "55"),
+        ("import math\nmath.sqrt(2)", "1.4142135623730951"),
+        ("1, 2", "(1, 2)"),
+        ("lambda_ = 1\nlambda_ == 1", "True"),
+        ("not 0", "True"),
+        ("(lambda x=2: x)()", "2"),
+        ("f'{1 + 1 = }'", "'1 + 1 = 2'"),
+        ("{'b', 'a'}", "{'b', 'a'}"),
+        ("print('é 世界 🙂')\n'é'", "é 世界 🙂\n'é'"),
+        ("x = 1\r\nx + 1\r\n", "2"),
+        ("\n\n  \n7\n\n", "7"),
+        ("\t", ""),
+        ("import asyncio\nasync def f():\n    return 5\nawait f()", "5"),
+        ("print()", ""),
+        ("print('a\\n\\n')", "a\n\n"),
+    ],
+)
+def test_code_is_shown_as_in_a_notebook(sandbox, code, text):
+    assert sandbox.run(code) == Result(text)
+
+
+@pytest.mark.parametrize(
+    "code, kind, error",
+    [
+        ("1 / 0", "exception", "ZeroDivisionError: division by zero"),
+        ("[][1]", "exception", "IndexError: list index out of range"),
+        ("undefined", "exception", "NameError: name 'undefined' is not defined"),
+        ("raise ValueError('a\\nb')", "exception", "ValueError: a\nb"),
+        ("assert 1 == 2", "exception", "AssertionError: assert 1 == 2"),
+        ("(", "syntax", "unexpected EOF"),
+        ("x = = 1", "syntax", ""),
+        ("5 +", "syntax", ""),
+        ("\ud800", "refused", "surrogate"),
+        ("\x00", "syntax", ""),
+    ],
+)
+def test_what_goes_wrong_in_code_is_told(sandbox, code, kind, error):
+    result = sandbox.run(code)
+    assert not result.ok and result.kind == kind and error in result.error and result.text == ""
+
+
+def test_what_was_printed_before_an_error_stays(sandbox):
+    assert sandbox.run("print('so far')\n1 / 0").text == "so far"
+    assert sandbox.run("print('so far')\nwhile True:\n    pass").text == "so far"
+
+
+def test_long_text_is_cut_with_a_note(folder):
+    with Sandbox(Limits(output=10)) as sandbox:
+        assert sandbox.run("print('x' * 10)").text == "x" * 10
+        assert sandbox.run("print('x' * 11)").text == "x" * 10 + MORE
+        assert sandbox.run("for i in range(100):\n    print(i)").text == "0\n1\n2\n3\n4\n" + MORE
+        assert sandbox.run("'x' * 8").text == "'xxxxxxxx'" and sandbox.run("'x' * 9").text == "'xxxxxxxxx" + MORE
+        assert sandbox.run("raise ValueError('x' * 9999)").error == "ValueError: " + "x" * 288 + MORE
+
+
+def test_limits_hold(folder):
+    limits = Limits(seconds=0.2, memory=4 << 20, recursion=50, code=100, flood=1_000)
+    recursive = "def f(n):\n    return n and 1 + f(n - 1)\nf({})"
+    with Sandbox(limits) as sandbox:
+        result, seconds = timed(sandbox, "while True:\n    pass")
+        assert result.error == "no end within 0.2 seconds" and seconds < 2
+        assert sandbox.run("x = 'a' * (5 << 20)").kind == "memory" and sandbox.run("x = 'a' * (3 << 20)").ok
+        assert sandbox.run(recursive.format(60)).kind == "recursion" and sandbox.run(recursive.format(40)).text == "40"
+        assert sandbox.run("1" * 101) == Result("", False, "code of 101 characters; 100 are allowed", "refused")
+        assert sandbox.run("print('x' * 2_000)").kind == "flood" and sandbox.run("print('x' * 900)").ok
+    for name in vars(limits):
+        with pytest.raises(ValueError, match=name):
+            Limits(**{name: 0})
+
+
+def test_nothing_is_carried_from_one_call_to_the_next(sandbox):
+    sandbox.run("x = 5\nimport random\nrandom.seed(7)\nimport sys\nsys.secret = 1")
+    assert sandbox.run("x").error == "NameError: name 'x' is not defined"
+    assert sandbox.run("_last_value_").kind == "" and sandbox.run("import sys\nhasattr(sys, 'secret')").text == "False"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import random\n[random.random() for _ in range(3)]",
+        "import datetime\ndatetime.datetime.now(), datetime.date.today()",
+        "import time\ntime.time(), time.perf_counter(), time.process_time()",
+        "{c for c in 'hello world'}",
+        "hash('a'), id([])",
+        "object",
+        "while True:\n    pass",
+        "x = []\nwhile True:\n    x.append(1)",
+        "raise ValueError('x')",
+        "x = 10 ** 4000\nwhile True:\n    x = x * x",
+    ],
+)
+def test_equal_code_has_equal_results(code, folder):
+    results = []
+    for _ in range(2):
+        with Sandbox(Limits(seconds=0.3)) as sandbox:
+            results += [sandbox.run(code), sandbox.run(code)]
+    assert len(set(results)) == 1
+
+
+@given(text=st.text(max_size=100))
+@settings(max_examples=60, deadline=None)
+def test_any_text_has_a_result(sandbox, text):
+    result = sandbox.run(text)
+    assert result.kind in ("", "syntax", "exception", "refused")
+
+
+@given(st.text(alphabet="ab01 =;:,#\\'\"()[]{}\n\t\r\f", max_size=60))
+def test_cutting_code_loses_none_of_it(text):
+    found = split(text)
+    assert found is None or ("".join(found) == text and found[1].strip())
+
+
+@pytest.mark.skipif(not LINUX, reason="reads /proc")
+def test_the_worker_is_bare(sandbox):
+    """Monty has no way to look at these; if it had, there would be nothing to see."""
+    sandbox.run("1")
+    process = Path(f"/proc/{sandbox._worker.pid}")
+    assert (process / "environ").read_bytes() == b""
+    assert os.readlink(process / "cwd").endswith("/empty (deleted)")
+    assert os.readlink(process / "fd/2") == "/dev/null"
+    assert SECRET.encode() not in (process / "cmdline").read_bytes()
+    limits = {line[:26].strip(): line[26:].split()[:2] for line in (process / "limits").read_text().splitlines()[1:]}
+    assert limits["Max processes"] == ["0", "0"] and limits["Max file size"] == ["0", "0"]
+    assert limits["Max address space"] == [str(1 << 30)] * 2 and limits["Max cpu time"] == ["12", "12"]
+    assert limits["Max open files"] == ["64", "64"] and limits["Max core file size"] == ["0", "0"]
+
+
+def test_a_worker_that_does_not_even_keep_time_is_killed_by_the_host(folder):
+    """Stopped, it neither looks at its clock nor answers; the host's watchdog has a clock of its own."""
+    with Sandbox(Limits(seconds=0.3, grace=0.2)) as sandbox:
+        sandbox.run("1")
+        process = worker(sandbox)
+        threading.Timer(0.1, process.suspend).start()
+        result, seconds = timed(sandbox, "while True:\n    pass")
+        assert result.kind == "timeout" and 0.4 < seconds < 2 and not process.is_running()
+        assert sandbox.run("6 * 7").text == "42" and sandbox._worker.pid != process.pid
+
+
+def test_a_worker_that_dies_in_a_call_is_a_crash_and_between_two_calls_is_replaced(folder):
+    with Sandbox() as sandbox:
+        sandbox.run("1")
+        threading.Timer(0.1, worker(sandbox).kill).start()
+        result, seconds = timed(sandbox, "while True:\n    pass")
+        assert result == Result("", False, "the interpreter crashed", "crash") and seconds < 1
+        sandbox.run("1")
+        worker(sandbox).kill()
+        assert sandbox.run("6 * 7").text == "42"
+
+
+def test_a_worker_is_replaced_after_a_while(folder, monkeypatch):
+    with Sandbox() as sandbox:
+        sandbox.run("1")
+        first = worker(sandbox)
+        sandbox._worker.used = 10.0
+        assert sandbox.run("6 * 7").text == "42" and not first.is_running()
+
+
+def test_an_interrupt_of_the_host_goes_through_and_leaves_nothing(folder):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    before, handler = children(), signal.signal(signal.SIGALRM, interrupted)
+    try:
+        with Sandbox(Limits(seconds=0.5)) as sandbox:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(KeyboardInterrupt):
+                sandbox.run("while True:\n    pass")
+            assert children() == before and sandbox.run("6 * 7").text == "42"
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+    assert children() == before
+
+
+def test_the_worker_of_a_parent_survives_its_forked_child(folder):
+    with Sandbox() as sandbox:
+        sandbox.run("1")
+        first, (reading, writing) = sandbox._worker.pid, os.pipe()
+        child = os.fork()
+        if child == 0:  # a worker of its own; and whatever the child drops, the parent's lives
+            own = sandbox.run("6 * 7").text
+            other = sandbox._worker.pid != first
+            sandbox.close()
+            del sandbox
+            os.write(writing, f"{own} {other}".encode())
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0 and os.read(reading, 99) == b"42 True"
+        assert sandbox.run("6 * 7").text == "42" and sandbox._worker.pid == first
+
+
+def test_a_sandbox_travels_to_another_process_without_its_worker(folder):
+    with Sandbox(Limits(seconds=0.4)) as sandbox:
+        sandbox.run("1")
+        copy = pickle.loads(pickle.dumps(sandbox))
+    assert copy._worker is None and copy.limits.seconds == 0.4
+
+
+def host(*lines: str) -> subprocess.Popen:
+    """A process that has a sandbox, prints its worker's id, and does something with it."""
+    start = ["from lib.tools import *", "from lib.tools import sandbox as m", "import time"]
+    code = "\n".join([*start, "s = Sandbox()", *lines])
+    return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+SHOWN = "s.run('1'); print(s._worker.pid, flush=True)"
+
+
+@pytest.mark.parametrize(
+    "doing, seconds",
+    [("time.sleep(60)", 3), ("s.run('while True: pass')", 4), ("s.run('x = 10 ** 4000\\nwhile True: x = x * x')", 8)],
+    ids=["idle", "busy", "too busy to look"],
+)
+def test_no_worker_outlives_a_killed_host(folder, doing, seconds):
+    """Too busy to look at its pipe, it is ended by its limit of processor time, which is shortened here."""
+    process = host("m.SERVED = 0.4", SHOWN, doing)
+    left = psutil.Process(int(process.stdout.readline()))
+    time.sleep(0.3)
+    process.kill()
+    process.wait()
+    psutil.wait_procs([left], timeout=seconds)
+    assert not left.is_running() or left.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_host_that_never_closes_leaves_nothing_either(folder, tmp_path):
+    process = host(SHOWN)
+    left = int(process.stdout.readline())
+    assert process.wait(timeout=20) == 0
+    time.sleep(0.2)
+    assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
+
+
+def test_where_monty_is_not_installed_code_is_refused(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pydantic_monty", None)
+    with Sandbox() as sandbox, pytest.raises(SandboxUnavailable, match="pip install 'pydantic-monty"):
+        sandbox.run("open('ran', 'w')")
+    with pytest.raises(SandboxUnavailable, match="or not at all"):
+        python(Sandbox())({"code": "1"})
+    assert "cannot be imported" in available() and not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize("program", [None, "exit 1", "echo what", "exec cat"])
+def test_where_the_worker_does_not_start_code_is_refused(folder, tmp_path, monkeypatch, program):
+    fake = tmp_path / "monty"
+    if program:
+        fake.write_text(f"#!/bin/sh\n{program}\n")
+        fake.chmod(0o700)
+    monkeypatch.setenv("MONTY_BIN", str(fake))
+    before = children()
+    with Sandbox() as sandbox, pytest.raises(SandboxUnavailable, match="can be started"):
+        sandbox.run("1")
+    assert "can be started" in available() and children() == before
+    monkeypatch.delenv("MONTY_BIN")
+    assert available() is None and children() == before
+
+
+def test_nothing_in_the_room_could_run_code_in_another_way():
+    """No name of Python's own ways stands in it, as a call, an attribute or an import."""
+    ways = {
+        "eval",
+        "exec",
+        "compile",
+        "__import__",
+        "subprocess",
+        "system",
+        "popen",
+        "Popen",
+        "runpy",
+        "pickle",
+        "code",
+    }
+    for path in sorted((ROOT / "lib/tools").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            called = getattr(node, "func", None)
+            names = {getattr(called, "id", None), getattr(called, "attr", None) if not is_pattern(called) else None}
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names |= {alias.name for alias in node.names} | {getattr(node, "module", None)}
+            assert not names & ways, f"{path.name}:{node.lineno}"
+
+
+def is_pattern(called: ast.expr | None) -> bool:
+    return isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "re"
+
+
+def test_the_tool_replies_with_text_or_the_kind_of_error(sandbox):
+    tool = python(sandbox)
+    assert tool({"code": "print(1)\n2"}) == "1\n2" and tool(tool.line(" 6 * 7 ")) == "42"
+    assert tool({"code": "x = 1"}) == ""
+    assert tool({"code": "1 / 0"}) == "error: exception: ZeroDivisionError: division by zero"
+    assert tool({"code": "x = 'a' * 10 ** 10"}) == "error: memory"
+    with pytest.raises(ToolError, match="takes 'code' as string"):
+        tool({"code": 5})
