@@ -63,6 +63,7 @@ class Reply:
     model: str
     backend: str
     cached: bool = False
+    calls: tuple[tuple[str, str], ...] = ()  # of tools: name, and arguments as the model wrote them
 
 
 class Client:
@@ -294,7 +295,20 @@ def _read(response: httpx2.Response, body: Mapping[str, Any], model: str, about:
     if wrong:
         raise ReplyError(wrong, f"{model}: {wrong.replace('_', ' ')}", text=text, **bill)
     cached = tape.HIT in response.headers
-    return Reply(text, **bill, finish_reason=finish, model=model, backend=about.backend, cached=cached)
+    calls = _calls(message, secret)
+    return Reply(text, **bill, finish_reason=finish, model=model, backend=about.backend, cached=cached, calls=calls)
+
+
+def _calls(message: Mapping[str, Any], secret: str) -> tuple[tuple[str, str], ...]:
+    """Tool calls of a message; what has not the shape of one is none."""
+    told = message.get("tool_calls")
+    functions = [one.get("function") for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    pairs = [(f.get("name"), f.get("arguments")) for f in functions if isinstance(f, dict)]
+    return tuple(
+        (tape.clean(name, secret), tape.clean(arguments, secret))
+        for name, arguments in pairs
+        if isinstance(name, str) and isinstance(arguments, str)
+    )
 
 
 def _json(response: httpx2.Response, secret: str) -> dict[str, Any]:

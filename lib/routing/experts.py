@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
-from lib.llm.client import Client
+from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError
 
 # What an expert that is no lab model has to be told about the questions of the bench.
@@ -75,6 +76,29 @@ class Pool:
         if not queries:
             return []
         return self._thread.submit(self._runner.run, self._all(queries)).result()
+
+    def converse(
+        self,
+        model: str,
+        conversations: Sequence[Sequence[Mapping[str, Any]]],
+        tools: Sequence[Sequence[Mapping[str, Any]]],
+        keys: Sequence[int],
+        temperature: float,
+    ) -> list[Reply | ReplyError]:
+        """What a model of llm.models says next in each conversation, tools on offer by OpenAI function schemas."""
+
+        async def one(messages, offered, key) -> Reply | ReplyError:
+            try:
+                return await self.client.chat(
+                    model, messages, seed=key, temperature=temperature, tools=offered, who=model
+                )
+            except ReplyError as error:
+                return error
+
+        async def together() -> list[Reply | ReplyError]:
+            return await asyncio.gather(*(one(*each) for each in zip(conversations, tools, keys, strict=True)))
+
+        return self._thread.submit(self._runner.run, together()).result()
 
     async def _all(self, queries: Sequence[Query]) -> list[Heard]:
         return await asyncio.gather(*(self._one(query) for query in queries))

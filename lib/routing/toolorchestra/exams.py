@@ -20,12 +20,13 @@ from lib import seeds
 from lib.params import ToolSettings
 from lib.routing.toolorchestra import assignments
 from lib.routing.toolorchestra.assignments import Assignment
-from lib.routing.toolorchestra.menu import FUNCTIONS, Offer, Preference
+from lib.routing.toolorchestra.menu import FUNCTIONS, Menu, Offer, Preference
 from lib.tasks.synthesis import Task
 
 MAIN = ("test",)
-ALL = ("test", "unseen_tools", "unseen_prices", "outage", "simplex")
+ALL = ("test", "pilot", "unseen_tools", "unseen_prices", "outage", "simplex")
 _DRAWS = 8  # menus per question, among which one with two good tools is looked for
+FRUGAL = Preference(1.0, 1.0, 0.0)  # "achieve best results while maintaining lowest cost"
 GRID_SHARE = 3  # one in so many of the test's pieces of work is asked for every user of the grid
 
 
@@ -37,14 +38,14 @@ def exam(
     if name not in ALL:
         raise ValueError(f"there is no exam {name!r}; there are {', '.join(ALL)}")
     return {
-        "test": _test, "unseen_tools": _unseen_tools, "unseen_prices": _unseen_prices, "outage": _outage,
-        "simplex": _simplex,
+        "test": _test, "pilot": _pilot, "unseen_tools": _unseen_tools, "unseen_prices": _unseen_prices,
+        "outage": _outage, "simplex": _simplex,
     }[name](offers, unseen, settings)  # fmt: skip
 
 
 def count(settings: ToolSettings) -> int:
     """Episodes of all exams together, at most."""
-    return 4 * settings.test_items + settings.test_items // GRID_SHARE * len(grid(settings.side))
+    return 5 * settings.test_items + settings.test_items // GRID_SHARE * len(grid(settings.side))
 
 
 def grid(side: int) -> list[Preference]:
@@ -71,6 +72,18 @@ def _works(settings: ToolSettings) -> list:
 def _test(offers, unseen, settings) -> list[Assignment]:
     rng = seeds.rng("toolorchestra", "exam", "test")
     return assignments.drawn(_works(settings), offers, _known(settings), settings.spread, rng)
+
+
+def _pilot(offers, unseen, settings) -> list[Assignment]:
+    rng = seeds.rng("toolorchestra", "exam", "pilot")
+    models = [name for name in _known(settings) if offers[name].model]
+    out = []
+    for work in _works(settings):
+        if not isinstance(work, Task) and work.category in ("chain", "facts"):
+            function = FUNCTIONS[int(rng.integers(len(FUNCTIONS)))]
+            told = tuple(offers[name] for name in (*models[: assignments.TOOLS[1] - 1], function))
+            out.append(Assignment(work, Menu(_dealt(told, rng)), FRUGAL))
+    return out
 
 
 def _unseen_tools(offers, unseen, settings) -> list[Assignment]:

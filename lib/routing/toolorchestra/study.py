@@ -34,7 +34,7 @@ from lib.routing import warm as corl_warm
 from lib.routing.experts import Pool
 from lib.routing.learn import Learner
 from lib.routing.logs import Logs, spoken
-from lib.routing.toolorchestra import arms, assignments, desk, exams, menu, warm
+from lib.routing.toolorchestra import arms, assignments, desk, exams, menu, prompted, warm
 from lib.routing.toolorchestra.arms import ARMS, Arm
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.desk import Desk, Episode, Own, roll
@@ -45,9 +45,10 @@ from lib.tasks.synthesis import Corpus, Task, load, sift
 RUNS = ROOT / "data/runs/toolorchestra"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "toolorchestra"  # of the cassette and of the purse
+AGENT = "agent"  # a model of llm.models that is prompted with function schemas
 START = "start"  # the orchestrator before it is trained: prompted, and no more
 _NEUTRAL = {"seeds": 1, "jobs": None, "save_every": 1}  # change no cell's result
-_LATER = ("learn", "updates", "groups", "rollouts", "outages", "least_deviation", "side", "agent")  # nor a first cell's
+_LATER = ("learn", "updates", "groups", "rollouts", "outages", "least_deviation", "side")  # nor a first cell's
 _SHARED = ("episodes", "experts", "learn", "logs", "protocol", "rewards", "voices", "warm")  # of lib/routing
 _LAB = (
     "answering", "batching", "checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer", "training",
@@ -250,6 +251,7 @@ def first_work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[s
         if cell.name == START:
             return _begin(place, means, folder, progress)
         _try_tools(place, folder)
+        _prompt(place, folder)
     return {}
 
 
@@ -298,6 +300,16 @@ def _try_tools(place: Place, folder: Path) -> None:
         parts.append(pd.DataFrame([{"split": split} | about[row["item"]] | row for row in rows]))
         store.write_json(folder / f"{split}.json", about)
     store.write_parquet(folder / "tried.parquet", pd.concat(parts, ignore_index=True))
+
+
+def _prompt(place: Place, folder: Path) -> None:
+    """The pilot study: an orchestrator that is only prompted, by function schemas."""
+    settings = place.settings
+    asked = exams.exam("pilot", place.offers, place.dear, settings)
+    heat = settings.test_temperature
+    episodes = prompted.roll(place.desk, settings.agent, asked, settings.rounds, _TEST_KEY - 50, heat)
+    table = rows(episodes, names(settings), Own(0.0, 0.0)).assign(exam="pilot", arm=AGENT, seed=0)
+    store.write_parquet(folder / "pilot.parquet", table)
 
 
 # Trainings -----------------------------------------------------------------------------------------
@@ -414,7 +426,7 @@ def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, told: Mapping[s
     clock = [{"cell": cell.name, "seconds": receipt["seconds"]} for cell, receipt in zip(todo, receipts, strict=True)]
     return Results(
         tried=store.read_parquet(tools / "tried.parquet"),
-        episodes=table("episodes"),
+        episodes=pd.concat([table("episodes"), store.read_parquet(tools / "pilot.parquet")], ignore_index=True),
         rollouts=table("rollouts"),
         learning=table("learning"),
         corpus=store.read_parquet(start / "statistics.parquet"),
