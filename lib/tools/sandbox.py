@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lib.tools.cell import split
-from lib.tools.worker import REMEDY, SERVED, SandboxUnavailable, Worker
+from lib.tools.worker import REMEDY, SandboxUnavailable, Worker
 
 __all__ = ["Kind", "Limits", "Result", "Sandbox", "SandboxUnavailable", "available"]
 
@@ -72,8 +72,8 @@ class Result:
 class Sandbox:
     """Runs code within limits. A context manager; the worker starts with the first call.
 
-    Made for one thread; calls of several wait for each other. A copy that is pickled or forked into
-    another process starts a worker of its own there.
+    Made for one thread; calls of several wait for each other. A copy that is pickled into another process
+    starts a worker of its own there. A process forked after the first call has no sandbox.
     """
 
     def __init__(self, limits: Limits | None = None):
@@ -115,7 +115,7 @@ class Sandbox:
         limits, began, fit = self.limits, time.monotonic(), False
         if not (self._worker and self._worker.usable):
             self.close()
-            self._worker = Worker(SERVED + limits.seconds + limits.grace, limits.address)
+            self._worker = Worker(limits.seconds + limits.grace, limits.address)
         worker = self._worker
         printed = _Printed(worker, limits)
         try:

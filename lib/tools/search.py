@@ -1,8 +1,8 @@
 """Search: the documents that match a query best, by SQLite's full-text index in memory.
 
-A document that holds more of the query's words comes before one that holds fewer; among equals BM25
-decides, then the order of the documents. A query is words and nothing else: each is quoted, so
-operators of the index's own language are words too.
+A document that holds more of the query's words comes before one that holds fewer; among equals one that
+holds them as a phrase, then BM25 decides, then the order of the documents. A query is words and nothing
+else: each is quoted, so operators of the index's own language are words too.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class Index:
         if not words:
             return []
         with self._lock:
-            held = Counter(row for word in words for row, _ in self._matching([word]))
-            ranked = [(-held[row], score, row) for row, score in self._matching(words)]
-        return [self.documents[row] for *_, row in sorted(ranked)[:top]]
+            held = Counter(row for word in words for (row,) in self._matching("rowid", [word]))
+            phrase = {row for (row,) in self._matching("rowid", [" ".join(_WORD.findall(query)[:WORDS])])}
+            scored = self._matching("rowid, bm25(documents)", words)
+        ranked = sorted((-held[row], row not in phrase, score, row) for row, score in scored)
+        return [self.documents[row] for *_, row in ranked[:top]]
 
-    def _matching(self, words: Sequence[str]) -> list[tuple[int, float]]:
-        """Row and BM25 (lower is better) of the documents that hold any of the words."""
+    def _matching(self, columns: str, words: Sequence[str]) -> list[tuple]:
+        """Columns of the documents that hold any of the words (or phrases); of BM25, lower is better."""
         query = " OR ".join(f'"{word}"' for word in words)
-        return self._database.execute(
-            "SELECT rowid, bm25(documents) FROM documents WHERE documents MATCH ?", (query,)
-        ).fetchall()
+        return self._database.execute(f"SELECT {columns} FROM documents WHERE documents MATCH ?", (query,)).fetchall()
 
 
 def search(index: Index, top: int = 1) -> Tool:

@@ -27,6 +27,7 @@ from typing import Any
 
 REMEDY = "model-written code runs in a sandbox or not at all; `pip install 'pydantic-monty>=1.4'` brings it"
 SERVED = 10.0  # seconds of work after which a worker is replaced, so that its processor time can be bounded
+_PATIENCE = 3.0  # seconds in which a worker has to have started
 _FILES = 64  # open files of a worker
 _TICK = 0.05  # seconds between two looks of the watchdog
 _SCRIPT = """#!/bin/sh
@@ -38,7 +39,9 @@ for limit in '-c 0' '-f 0' '-n {files}' '-t {cpu}' '-v {address}'; do
 done
 exec /usr/bin/env -i {binary} "$@" 2>/dev/null
 """
-_pools: weakref.WeakSet[_Pool] = weakref.WeakSet()
+_pools: weakref.WeakSet[_Pool] = weakref.WeakSet()  # those of this process
+_begun = False  # whether this process, or one that it was forked from, has started a worker
+_forked = False  # whether Monty's threads were left behind in the process that this one was forked from
 
 
 class SandboxUnavailable(RuntimeError):
@@ -48,11 +51,11 @@ class SandboxUnavailable(RuntimeError):
 class Worker:
     """One worker process and its watchdog. Raises SandboxUnavailable where it cannot be started."""
 
-    def __init__(self, cpu: float, address: int):
-        """cpu: seconds of processor time, address: bytes of address space, both for the worker's whole life."""
+    def __init__(self, seconds: float, address: int):
+        """seconds: that a call may last; address: bytes of address space of the process."""
         self.host = os.getpid()
         self.used = 0.0  # seconds of work so far
-        self._pool = _Pool(cpu, address)
+        self._pool = _Pool(seconds, address)
         self._watchdog = _Watchdog()
         weakref.finalize(self, self._watchdog.stop)
         self.pid = self._pool.pid
@@ -84,19 +87,26 @@ class Worker:
 class _Pool:
     """A pool of Monty with one worker. (A class, because Monty's own has no weak references.)"""
 
-    def __init__(self, cpu: float, address: int):
+    def __init__(self, seconds: float, address: int):
         try:
             import pydantic_monty
         except ImportError as error:
             raise SandboxUnavailable(f"pydantic_monty cannot be imported ({error}); {REMEDY}") from error
         if os.name != "posix":
             raise SandboxUnavailable(f"the sandbox needs Linux or macOS, not {sys.platform}; {REMEDY}")
+        if _forked:
+            raise SandboxUnavailable(
+                "this process was forked from one that has used a sandbox, and Monty would hang in it; start processes "
+                "by spawn, as loky does, or fork before the first use"
+            )
+        global _begun
+        _begun = True
         with tempfile.TemporaryDirectory(prefix="sandbox-", ignore_cleanup_errors=True) as folder:
             try:
-                script = _script(Path(folder), cpu, address)
+                script = _script(Path(folder), SERVED + seconds, address)
                 # what starts and does not answer is no worker; calls are the watchdog's business
                 self.monty = pydantic_monty.Monty(
-                    binary_path=script, min_processes=1, max_processes=1, request_timeout=cpu
+                    binary_path=script, min_processes=1, max_processes=1, request_timeout=_PATIENCE + seconds
                 )
                 self.monty.__enter__()
                 self.pid = self._started()
@@ -192,11 +202,13 @@ class _Watch:
         self._watchdog.set(None)
 
 
-def _leave_to_parent() -> None:
-    """After a fork: a pool that Python drops kills its worker, and this one is the parent's; so never drop it."""
+def _after_fork() -> None:
+    """In the child: a pool that Python drops kills its worker, and this one is the parent's; so never drop it."""
+    global _forked
+    _forked = _begun
     for pool in _pools:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool.monty))
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_to_parent)
+    os.register_at_fork(after_in_child=_after_fork)

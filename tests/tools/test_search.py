@@ -46,6 +46,12 @@ def test_a_document_with_all_words_comes_before_a_shorter_one_with_a_rare_word()
     assert index.best("red fox", top=3)[0].startswith("a common")
 
 
+def test_among_documents_with_the_same_words_the_one_with_the_phrase_comes_first():
+    index = Index(["Ana of home", "the home of Ana is near Cy", "of home Ana"])
+    assert index.best("home of Ana") == ["the home of Ana is near Cy"]
+    assert index.best("home Ana of") == ["Ana of home"]  # none has this phrase
+
+
 def test_equal_documents_come_in_their_order_and_as_many_as_wanted():
     index = Index([f"same words {'x' if i == 7 else 'y'}" for i in range(20)])
     assert index.best("same words", top=3) == list(index.documents[:3])

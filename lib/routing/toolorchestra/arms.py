@@ -1,7 +1,8 @@
-"""What is trained, from the same start on the same assignments: three ways to pay an episode.
+"""What is trained, from the same start on the same assignments: three ways to pay an episode, and one to filter.
 
 paper      GRPO on M_norm . P, the reward of ToolOrchestra
 published  the same with the sign error of the released code
+lenient    the paper's reward; malformed and unanswered rollouts are learned from, instead of left out
 corl       PPO on CoRL's reward: right, and within a budget that is the same for all
 """
 
@@ -22,18 +23,21 @@ from lib.routing.toolorchestra.rewards import Kept
 
 @dataclass(frozen=True)
 class Arm:
-    """One kind of training. reward: paper, published or corl; changes: to the trainer's settings."""
+    """One kind of training. reward: paper, published or corl; strict: whether malformed and unanswered rollouts are
+    left out; changes: to the trainer's settings."""
 
     name: str
     label: str
     reward: str
+    strict: bool = True
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 ARMS = (
     Arm("paper", "ToolOrchestra", "paper"),
     Arm("published", "sign error", "published"),
-    Arm("corl", "CoRL's reward", "corl", {"advantages": "gae"}),
+    Arm("lenient", "failures kept", "paper", strict=False),
+    Arm("corl", "CoRL's reward", "corl", changes={"advantages": "gae"}),
 )
 NAMED = {arm.name: arm for arm in ARMS}
 NORMALISE: dict[str, rewards.Normalise] = {"paper": rewards.normalised, "published": rewards.published}
@@ -63,7 +67,8 @@ def learned(
     """What a training learns from: under CoRL's reward everything, otherwise what the three filters keep."""
     malformed = np.array([bool(e.malformed) for e in episodes])
     answered = np.array([e.answer is not None for e in episodes])
-    left = rewards.kept(told, groups, malformed, answered, least)
+    spared = np.zeros(len(episodes), bool)
+    left = rewards.kept(told, groups, *((malformed, answered) if arm.strict else (spared, ~spared)), least)
     rows = range(len(episodes)) if arm.reward == "corl" else left.rows.tolist()
     samples = [
         Sample(episodes[i].ids, episodes[i].mask, float(told[i]), int(groups[i])) for i in rows if any(episodes[i].mask)

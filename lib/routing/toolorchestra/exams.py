@@ -23,7 +23,7 @@ from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.menu import FUNCTIONS, Menu, Offer, Preference
 from lib.tasks.synthesis import Task
 
-MAIN = ("test",)
+MAIN = ("test", "outage")
 ALL = ("test", "pilot", "unseen_tools", "unseen_prices", "outage", "simplex")
 _DRAWS = 8  # menus per question, among which one with two good tools is looked for
 FRUGAL = Preference(1.0, 1.0, 0.0)  # "achieve best results while maintaining lowest cost"

@@ -338,7 +338,7 @@ class Run:
         """Train, sit the exams, keep the numbers and, of one seed, the weights."""
         if self.arm is not None:
             self._train(self.arm)
-        taken = exams.MAIN if self.arm and self.arm.name != "paper" else exams.ALL
+        taken = exams.ALL if self.arm is None or self.arm.name == "paper" else exams.MAIN
         tests = [self._exam(name) for name in taken]
         store.write_parquet(self.folder / "episodes.parquet", pd.concat(tests, ignore_index=True))
         if self.arm is not None and self.seed == 0:

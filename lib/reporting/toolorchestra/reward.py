@@ -1,0 +1,142 @@
+"""The reward by hand: one real group of rollouts, and two right ones under the paper's formula and the published one.
+
+training      M_norm[k] = (M[k] - M_min[k]) / (M_max[k] - M_min[k])     over the rollouts of one example
+evaluation    M_norm[k] = M_s[k] / max(1, M_0[k]), of cost and latency M_0[k] / max(1, M_s[k])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lib.params import ToolSettings
+from lib.reporting.toolorchestra.common import PAPER, in_units, listed
+from lib.routing.toolorchestra import benchmark, rewards
+from lib.routing.toolorchestra.study import Results
+
+_ROUNDING = 1e-4  # what the trainer adds to a deviation
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rollouts of one example, with the reward that they were paid and what the filters make of them."""
+
+    rows: pd.DataFrame
+    m_norm: np.ndarray  # (n, tools + 3)
+    p: np.ndarray  # (tools + 3,)
+    fate: list[str]
+    advantage: np.ndarray  # (n,); nan for what is left out
+
+    @property
+    def telling(self) -> tuple:
+        """Sorts groups: something is learned, from right and wrong ones, right ones at several prices, by several
+        ways, one is malformed; late ones last."""
+        kept = self.rows[np.isfinite(self.advantage)]
+        right = kept[kept["right"] > 0]
+        return (
+            len(kept) > 0,
+            0 < len(right) < len(kept),
+            min(right["dollars"].nunique(), 3),
+            min(kept["called"].nunique(), 3),
+            bool(self.rows["malformed"].any()),
+            self.rows["update"].iloc[0],
+        )
+
+
+def group(rows: pd.DataFrame, least: float) -> Group:
+    """Rollouts of one example; least: deviation below which a group has nothing to tell."""
+    rows = rows.reset_index(drop=True)
+    ids = [0] * len(rows)
+    m, p = benchmark.vectors(rows), benchmark.vectors(rows, "p")
+    kept = rewards.kept(rows["reward"].to_numpy(float), ids, rows["malformed"] > 0, rows["answered"] > 0, least)
+    fate = [
+        "malformed" if row.malformed else "no answer" if not row.answered else "kept" if i in kept.rows else "agrees"
+        for i, row in enumerate(rows.itertuples())
+    ]
+    told = rows["reward"].to_numpy(float)[kept.rows]
+    advantage = np.full(len(rows), np.nan)
+    if len(told) > 1:
+        advantage[kept.rows] = (told - told.mean()) / (told.std(ddof=1) + _ROUNDING)
+    return Group(rows, rewards.normalised(m, ids), p[0], fate, advantage)
+
+
+def example(results: Results, settings: ToolSettings, arm: str = PAPER, seed: int = 0) -> Group:
+    """One group of a training, chosen because much can be seen in it; of equals a late one."""
+    part = results.rollouts[(results.rollouts["arm"] == arm) & (results.rollouts["seed"] == seed)]
+    groups = [group(rows, settings.least_deviation) for _, rows in part.groupby(["update", "group"], sort=True)]
+    return max(groups, key=lambda one: one.telling)
+
+
+def user_words(one: Group, tools: tuple[str, ...]) -> str:
+    """The example, and P, as a sentence."""
+    first = one.rows.iloc[0]
+    liked = [f"{name} {weight:g}" for name, weight in zip(tools, one.p, strict=False) if weight]
+    a, c, t = one.p[-3:]
+    return (
+        f"Update {first['update']}, a question of kind {first['kind']}, difficulty {first['difficulty']}; on the menu: "
+        f"{first['menu']}. P: accuracy {a:.2f}, cost {c:.2f}, latency {t:.2f}; tools liked: {listed(liked, 'none')}."
+    )
+
+
+def group_table(one: Group) -> pd.DataFrame:
+    """Each rollout: what it did, what it came to, what it was paid, and what is learned from it."""
+    rows = in_units(one.rows)
+    table = pd.DataFrame(
+        {
+            "called": rows["called"].where(rows["called"] != "", "nobody"),
+            "right": rows["right"] > 0,
+            "$ per million": rows["micro"].round(1),
+            "ms": rows["ms"].round(1),
+            "M_norm: cost": one.m_norm[:, -2],
+            "latency": one.m_norm[:, -1],
+            "tools . P": one.m_norm[:, :-3] @ one.p[:-3],
+            "M_norm . P": one.m_norm @ one.p,
+            "R": one.rows["reward"],
+            "fate": one.fate,
+            "A": one.advantage,
+        }
+    )
+    return table.sort_values("R", ascending=False, ignore_index=True)
+
+
+def group_words(one: Group) -> str:
+    """What is kept, and what the outcome's own entry of M does to a wrong rollout."""
+    counts = pd.Series(one.fate).value_counts()
+    told = ", ".join(f"{n} {what}" for what, n in counts.items())
+    spread = one.rows.loc[[f in ("kept", "agrees") for f in one.fate], "reward"].std(ddof=0)
+    deviation = (
+        f"; rewards of what is neither malformed nor unanswered deviate by {spread:.2f}" if spread == spread else ""
+    )
+    return f"Of {len(one.fate)} rollouts: {told}{deviation}."
+
+
+CHEAP, DEAR = 2e-6, 8e-6  # dollars of two right rollouts, made up
+BY_HAND = rewards.vectors(np.zeros((2, 0)), np.ones(2), np.array([CHEAP, DEAR]), np.array([0.01, 0.01]))
+WEIGHTS = np.array([1.0, 1.0, 0.0])
+
+
+def sign_table() -> pd.DataFrame:
+    """Two right rollouts, one four times as dear, for a user who weighs accuracy and cost fully: both formulas."""
+    rows = []
+    for i, name in enumerate(("cheap", "dear")):
+        row: dict[str, object] = {"rollout": name, "$ per million": (CHEAP, DEAR)[i] * 1e6}
+        for formula, normalise in (("paper", rewards.normalised), ("published", rewards.published)):
+            m = normalise(BY_HAND, [0, 0])
+            paid = rewards.reward(m, np.tile(WEIGHTS, (2, 1)), np.ones(2))
+            row[f"M_norm of cost, {formula}"] = m[i, -2]
+            row[f"R, {formula}"] = paid[i]
+            row[f"A, {formula}"] = (paid[i] - paid.mean()) / (paid.std(ddof=1) + _ROUNDING)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def sign_words() -> str:
+    """Which of the two each formula prefers, computed."""
+    table = sign_table()
+    prefers = {f: table.loc[table[f"R, {f}"].idxmax(), "rollout"] for f in ("paper", "published")}
+    return (
+        f"The paper's formula pays the {prefers['paper']} rollout more, the published one the {prefers['published']} "
+        "one. Both are right, so all that differs is the price."
+    )

@@ -1,0 +1,183 @@
+"""What happens over the updates, and what the published sign error does to a training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lib.reporting import figures
+from lib.reporting.toolorchestra import common
+from lib.reporting.toolorchestra.common import (
+    MONEY,
+    PAPER,
+    PUBLISHED,
+    TIME,
+    clearly,
+    gap,
+    in_units,
+    label,
+    measured,
+    number,
+    ratio,
+    ratio_gap,
+    trained,
+)
+from lib.routing.toolorchestra.study import START, Results
+from lib.stats import Interval
+
+PANELS = {
+    "right": "share right", "micro": MONEY, "ms": TIME, "reward": "reward, each its own", 
+    "malformed": "share malformed", "left": "share left out by the filters",
+}  # fmt: skip
+
+
+def by_update(results: Results) -> pd.DataFrame:
+    """Means of every update: arm, seed, update and the columns of PANELS."""
+    if results.rollouts.empty:
+        return pd.DataFrame(columns=["arm", "seed", "update", *PANELS])
+    rows = in_units(results.rollouts)
+    rows = rows.assign(malformed=(rows["malformed"] > 0).astype(float))
+    keys = ["arm", "seed", "update"]
+    means = rows.groupby(keys)[["right", "micro", "ms", "reward", "malformed"]].mean()
+    sizes = rows.groupby(keys).size()
+    kept = results.learning.assign(update=results.learning["update"] - 1).set_index(keys)["kept"]
+    return means.assign(left=1 - kept / sizes).dropna().reset_index()
+
+
+def fifths(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of the first and of the last fifth of the updates, at least one each."""
+    updates = int(table["update"].max()) + 1
+    n = max(1, round(updates / 5))
+    return table[table["update"] < n], table[table["update"] >= updates - n]
+
+
+def ends(results: Results, arm: str, column: str) -> tuple[float, float]:
+    """Mean over the first and over the last fifth of a training."""
+    table = by_update(results)
+    first, last = fifths(table[table["arm"] == arm])
+    return float(first[column].mean()), float(last[column].mean())
+
+
+def _long(table: pd.DataFrame, columns: dict[str, str]) -> pd.DataFrame:
+    long = table.melt(["arm", "seed", "update"], list(columns), "panel", "value").dropna()
+    return long.assign(panel=long["panel"].map(columns), arm=long["arm"].map(label))
+
+
+def curves(results: Results) -> Figure:
+    """Six panels over the updates, a line for each arm."""
+    table = by_update(results)
+    order = table["arm"].map(trained(results).index)
+    table = table.iloc[np.argsort(order, kind="stable")]
+    return figures.curves(
+        _long(table, PANELS), "update", "value", by="arm", seed="seed", title=curves_claim(results), xlabel="update",
+        ylabel="mean over rollouts", panels="panel", bins=12, same_scale=False,
+        note="The three rewards are on scales of their own; CoRL's learner has no filters.",
+    )  # fmt: skip
+
+
+def curves_claim(results: Results) -> str:
+    """What the orchestrator that is paid as in the paper learns to do, as a sentence."""
+    told = [f"{name} {a:.2f} to {b:.2f}" for c, name in (("right", "right"), ("reward", "reward"))
+            for a, b in [ends(results, PAPER, c)]]  # fmt: skip
+    a, b = ends(results, PAPER, "micro")
+    return f"ToolOrchestra, first to last fifth of the updates: {', '.join(told)}, ${a:.1f} to ${b:.1f} per million"
+
+
+def curves_alt(results: Results) -> str:
+    """The figure in words."""
+    told = [
+        f"{label(arm)}, {name}: {a:.2f} to {b:.2f}"
+        for arm in trained(results)
+        for column, name in PANELS.items()
+        for a, b in [ends(results, arm, column)]
+    ]
+    return "Means over the updates, first to last fifth. " + "; ".join(told) + "."
+
+
+# The sign error -----------------------------------------------------------------------------------
+
+
+def of_right(part: pd.DataFrame) -> pd.DataFrame:
+    """With the money of right episodes alone."""
+    return part.assign(paid=part["micro"] * part["right"])
+
+
+def sign_curves(results: Results) -> Figure:
+    """Accuracy, and what a right rollout costs, over the updates under both formulas."""
+    rows = in_units(results.rollouts[results.rollouts["arm"].isin([PAPER, PUBLISHED])])
+    means = rows.groupby(["arm", "seed", "update"])[["right", "micro"]].mean()
+    right = rows[rows["right"] > 0].groupby(["arm", "seed", "update"])["micro"].mean().rename("paid")
+    names = {"right": "share right", "micro": MONEY, "paid": "the same, right ones alone"}
+    long = _long(means.join(right).reset_index(), names)
+    return figures.curves(
+        long, "update", "value", by="arm", seed="seed", title=sign_claim(results), xlabel="update",
+        ylabel="mean over rollouts", panels="panel", bins=12, same_scale=False,
+    )  # fmt: skip
+
+
+def _tests(results: Results, arm: str) -> pd.DataFrame:
+    return of_right(common.exam(results, arm))
+
+
+def sign_gaps(results: Results) -> dict[str, Interval]:
+    """On test questions: under the published formula minus under the paper's."""
+    wrong, fair = _tests(results, PUBLISHED), _tests(results, PAPER)
+    return {
+        "accuracy": gap(wrong, fair, "right", "sign"),
+        MONEY: gap(wrong, fair, "micro", "sign"),
+        "$ per million right answers": ratio_gap(wrong, fair, "paid", "right", "sign"),
+        TIME: gap(wrong, fair, "ms", "sign"),
+    }
+
+
+def sign_rows(results: Results) -> dict[str, dict[str, Interval]]:
+    """Start and both formulas on test questions, and what they differ by."""
+    rows = {}
+    for arm in (START, PAPER, PUBLISHED):
+        part = _tests(results, arm)
+        row = measured(part, "sign", arm, columns=("right", "micro", "ms"))
+        paid = ratio(part, "paid", "right", "sign", arm)
+        rows[label(arm)] = {
+            "accuracy": row["accuracy"], MONEY: row[MONEY], "$ per million right answers": paid, TIME: row[TIME]
+        }  # fmt: skip
+    return rows | {"sign error minus ToolOrchestra": sign_gaps(results)}
+
+
+def sign_claim(results: Results) -> str:
+    """Money at the end of training under both, as a sentence."""
+    told = [f"{label(arm)} ${b:.1f}" for arm in (PAPER, PUBLISHED) for _, b in [ends(results, arm, "micro")]]
+    return f"Spent per million questions in the last fifth of training: {', '.join(told)}"
+
+
+def sign_alt(results: Results) -> str:
+    """The figure in words."""
+    told = []
+    for arm in (PAPER, PUBLISHED):
+        (a, b), (c, d) = ends(results, arm, "right"), ends(results, arm, "micro")
+        told.append(f"{label(arm)}: share right {a:.2f} to {b:.2f}, dollars per million {c:.1f} to {d:.1f}")
+    return "Under both formulas, first to last fifth of the updates. " + "; ".join(told) + "."
+
+
+def sign_words(results: Results) -> str:
+    """Whether a learner under the published formula spends more, as a sentence."""
+    gaps = sign_gaps(results)
+    right = gaps["$ per million right answers"]
+    return (
+        f"On test questions the orchestrator under the published formula spends {number(gaps[MONEY], 1, True)} dollars "
+        f"per million questions beside the one under the paper's: {clearly(gaps[MONEY])}. On right answers alone it is "
+        f"{number(right, 1, True)}: {clearly(right)}. Accuracy: {number(gaps['accuracy'], 3, True)}."
+    )
+
+
+def shares_left_out(results: Results, arms: Sequence[str] | None = None) -> dict[str, dict[str, float]]:
+    """By arm the shares of all rollouts that were malformed, had no answer, or stood in groups that agree."""
+    out = {}
+    for arm in arms or trained(results):
+        rows = results.rollouts[results.rollouts["arm"] == arm]
+        part = results.learning[results.learning["arm"] == arm]
+        if len(rows):
+            out[arm] = {name: float(part[name].sum() / len(rows)) for name in ("malformed", "unanswered", "agreeing")}
+    return out

@@ -1,0 +1,142 @@
+"""What the tests of ToolOrchestra share: cards and prices, menus and assignments by hand, a desk without models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from lib import tasks
+from lib.models import tokenizer as lab
+from lib.models.dialogue import call as called
+from lib.params import ROOT
+from lib.routing.experts import Heard, Query
+from lib.routing.toolorchestra import assignments, menu, warm
+from lib.routing.toolorchestra.assignments import Assignment
+from lib.routing.toolorchestra.desk import Desk, Episode, Own, roll
+from lib.routing.toolorchestra.menu import Menu, Offer, Preference
+from lib.tasks import Item
+from lib.tasks.synthesis import Task
+from tests.routing import small
+from tests.routing.small import Choir, Scripted
+
+TOOLS = small.EVERYTHING.tools
+TRAINING, UNSEEN = TOOLS.prices, TOOLS.unseen_prices
+MODELS = tuple(TOOLS.models)
+NAMES = (*menu.FUNCTIONS, *MODELS)
+SEEN = tuple(name for name in NAMES if name not in TOOLS.unseen)
+FREE = Own(0.0, 0.0)
+NOBODY = Preference(1.0, 0.0, 0.0)
+REACHES = {  # by model and family: up to which difficulty it is good
+    "lab-nano": {"chain": 2},
+    "lab-mini": {"chain": 4},
+    "lab-large": {"chain": 6, "facts": 1},
+    "reasoner": {"chain": 6},
+    "answerer": {"facts": 3},
+}
+CLOCK = {name: 0.01 * (i + 1) for i, name in enumerate(MODELS)}  # seconds per token
+UNK = lab.tokenizer().convert_tokens_to_ids(lab.UNK)
+
+
+def card(
+    reaches: Mapping[str, int], dollars: float = 0.001, speed: float = 1000.0, rows: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """A card as it is measured: everything right up to a difficulty, and half of it beyond."""
+    told = [
+        {"category": family, "skin": "plain", "difficulty": d, "accuracy": 1.0 if d <= reach else 0.5, "n": 8}
+        for family, reach in reaches.items()
+        for d in range(1, 9)
+    ]
+    return {"dollars_per_1k_tokens": dollars, "tokens_per_second": speed, "accuracy": [*told, *rows]}
+
+
+@cache
+def cards() -> dict[str, dict[str, Any]]:
+    """Models that get dearer and slower in their order."""
+    return {
+        name: card(REACHES[name], 0.0002 * 3**i, 1 / CLOCK[name])
+        for i, name in enumerate(MODELS)
+    }  # fmt: skip
+
+
+@cache
+def offers(path: str = TRAINING) -> dict[str, Offer]:
+    """Everything on offer at list prices. Do not change it."""
+    return menu.offers(menu.price_list(ROOT / path), cards())
+
+
+def item(kind: str, difficulty: int = 1, seed: int = 0, split: str = "train") -> Item:
+    """A question."""
+    (one,) = tasks.draw(kind, split, 1, difficulty, seed=seed)
+    return one
+
+
+@cache
+def offices(split: str = "train") -> tuple[Task, ...]:
+    """Office tasks of all domains and difficulties."""
+    return assignments.office_corpus(split, 24, 0).tasks
+
+
+def office(changes: bool, domain: str = "town", difficulty: int = 1) -> Task:
+    """An office task that changes its database (and has nothing to report), or only asks."""
+    return next(
+        t
+        for t in offices()
+        if t.domain.name == domain
+        and t.difficulty == difficulty
+        and bool(t.info) != changes
+        and all((name != "lookup") == changes for name, *_ in t.calls)
+    )
+
+
+def given(
+    work: Item | Task,
+    *names: str,
+    preference: Preference = NOBODY,
+    outage: int = 0,
+    factors: tuple[float, float] = (1.0, 1.0),
+) -> Assignment:
+    """Work with a menu of these tools at list prices times factors."""
+    told = tuple(offers()[name].times(*factors) for name in names)
+    if isinstance(work, Item):
+        return Assignment(work, Menu(told), preference, outage)
+    functions = tuple(f.name for f in work.domain.functions)
+    return Assignment(work, Menu(told, functions, offers()[menu.OFFICE].times(*factors)), preference, outage)
+
+
+def call(tool: str, argument: str) -> str:
+    """A whole turn that calls."""
+    return f"{warm.thought('chain', 1)} {called(tool, argument)}"
+
+
+def answer(text: Any) -> str:
+    """A whole turn that answers."""
+    return f"{warm.thought('chain', 0)} {tasks.reply(str(text))}"
+
+
+class Singers(Choir):
+    """Models without a model: each query costs 1e-5 dollars and has ten tokens, unless a function says otherwise."""
+
+    def __init__(self, reply: Callable[[Query], Heard] | str = "<answer> 4 </answer>") -> None:
+        super().__init__(reply if callable(reply) else lambda query: Heard(reply, 1e-5, 7, 10))
+        self.experts = MODELS
+
+
+@contextmanager
+def at_work(reply: Callable[[Query], Heard] | str = "<answer> 4 </answer>") -> Iterator[Desk]:
+    """A desk with real functions and made-up models."""
+    with Desk(Singers(reply), CLOCK) as desk:
+        yield desk
+
+
+def played(desk: Desk, assigned: Assignment, *turns: str, own: Own = FREE, rounds: int = 5) -> Episode:
+    """One scripted episode."""
+    (episode,) = roll(Scripted(*turns), desk, [assigned], rounds, 0, own)
+    return episode
+
+
+def told(episode: Episode) -> list[str]:
+    """What the orchestrator was told in reply, the prompt left out."""
+    heard = [i for i, own in list(zip(episode.ids, episode.mask, strict=True))[episode.prompt :] if not own]
+    return [part.replace("</response>", "").strip() for part in lab.decode(heard).split("<response>")[1:]]

@@ -1,0 +1,214 @@
+"""What an orchestrator is given: work of every kind, menus that can do it, prices within bounds, all by seed."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from lib import seeds, tasks
+from lib.routing.toolorchestra import assignments
+from lib.routing.toolorchestra.assignments import DIFFICULTIES, SHARES, TOOLS, Assignment
+from lib.routing.toolorchestra.menu import LOCAL, OFFICE, Preference
+from lib.tasks import Item
+from lib.tasks.synthesis import Task
+from tests.routing.toolorchestra import common
+from tests.routing.toolorchestra.common import NOBODY, SEEN, given, item, offers, offices
+
+N, SPREAD = 400, 4.0
+
+
+def drawn(n: int = N, seed: int = 0, spread: float = SPREAD, names=SEEN, split: str = "train") -> list[Assignment]:
+    works = assignments.mixed(n, split, seed, offices(split))
+    return assignments.drawn(works, offers(), names, spread, seeds.rng("a test", seed=seed))
+
+
+@pytest.fixture(scope="module")
+def many() -> list[Assignment]:
+    return drawn()
+
+
+def questions(told):
+    return [a for a in told if isinstance(a.work, Item)]
+
+
+def tasks_of(told):
+    return [a for a in told if isinstance(a.work, Task)]
+
+
+# One assignment -----------------------------------------------------------------------------------
+
+
+def test_kind_difficulty_and_prompt_are_those_of_the_work():
+    question, task = item("facts", 2), common.office(changes=True)
+    one, two = given(question, "search"), given(task, "search")
+    assert (one.kind, one.difficulty, one.prompt) == ("facts", 2, question.prompt)
+    assert (two.kind, two.difficulty, two.prompt) == ("office", 1, task.instruction)
+
+
+def test_the_system_message_has_menu_and_user_the_question_stands_alone():
+    who = Preference(1.0, 0.0, 0.0, ("search",))
+    told = given(item("facts"), "search", "lab-mini", preference=who)
+    first, second = told.messages
+    assert first == {"role": "system", "content": f"{told.menu.text} best 9 cheap 0 fast 0 use search"}
+    assert second == {"role": "user", "content": told.prompt}
+
+
+def test_capable_tools_are_good_at_it_usable_ones_can_be_asked_at_all():
+    names = ("calculator", "search", "lookup", "lab-nano", "lab-mini", "answerer")
+
+    def both(kind, difficulty):
+        told = given(item(kind, difficulty), *names)
+        return [o.name for o in told.capable], [o.name for o in told.usable]
+
+    models = ["lab-nano", "lab-mini", "answerer"]
+    assert both("chain", 2) == (["lab-nano", "lab-mini"], models)
+    assert both("chain", 4) == (["lab-mini"], models) and both("chain", 6) == ([], models)
+    assert both("big", 4) == (["calculator"], ["calculator"])
+    assert both("facts", 1) == (["search", "lookup", "answerer"], ["search", "lookup", *models])
+    assert given(common.office(changes=True), "search", "lab-mini").capable == []
+
+
+# By lot -------------------------------------------------------------------------------------------
+
+
+def test_a_question_has_two_to_four_different_tools_and_one_is_good_at_it(many):
+    for a in questions(many):
+        assert TOOLS[0] <= len(a.menu.offers) <= TOOLS[1] and len(set(a.menu.names)) == len(a.menu.names)
+        assert a.capable and not a.menu.office and a.menu.desk is None
+    assert set(Counter(len(a.menu.offers) for a in questions(many))) == {2, 3, 4}
+
+
+def test_an_office_task_has_all_functions_of_its_office_and_one_to_three_tools(many):
+    told = tasks_of(many)
+    assert len({a.work.domain.name for a in told}) == 4
+    for a in told:
+        functions = tuple(f.name for f in a.work.domain.functions)
+        assert a.menu.office == functions and a.menu.names[-len(functions) :] == functions
+        assert TOOLS[0] - 1 <= len(a.menu.offers) <= TOOLS[1] - 1
+        assert len(set(a.menu.names)) == len(a.menu.names)  # its own lookup, and no other
+        assert a.menu.desk.name == OFFICE and all(a.menu.offer(name) is a.menu.desk for name in functions)
+
+
+def test_only_tools_that_are_named_are_on_menus_and_all_of_them(many):
+    assert {o.name for a in many for o in a.menu.offers} == set(SEEN)
+
+
+def test_prices_and_latencies_lie_within_the_spread_of_the_list_and_use_all_of_it(many):
+    factors = []
+    for a in many:
+        for o in (*a.menu.offers, *([a.menu.desk] if a.menu.desk else [])):
+            listed = offers()[o.name]
+            pair = (o.dollars / listed.dollars, o.seconds / listed.seconds)
+            typical = (o.typical_dollars / listed.typical_dollars, o.typical_seconds / listed.typical_seconds)
+            assert pair == pytest.approx(typical) and o.skills == listed.skills
+            factors.append(pair)
+    logs = np.log(np.array(factors)) / np.log(SPREAD)
+    assert np.abs(logs).max() <= 1 + 1e-9 and (np.abs(logs.mean(0)) < 0.1).all() and (logs.std(0) > 0.5).all()
+    assert abs(np.corrcoef(logs.T)[0, 1]) < 0.1  # one says nothing of the other
+
+
+def test_without_spread_everybody_pays_the_list_price():
+    for a in drawn(40, spread=1.0):
+        assert all(o == offers()[o.name] for o in a.menu.offers)
+
+
+def test_users_like_tools_that_are_on_their_menu(many):
+    for a in many:
+        own = {o.name for o in a.menu.offers}
+        assert set(a.preference.tools) <= own
+        if a.preference.confidential:
+            assert set(a.preference.tools) == own & set(LOCAL)
+    assert len({a.preference for a in many}) > 100
+
+
+def test_a_preference_that_is_given_is_everybodys():
+    works = assignments.mixed(12, "train", 0, ())
+    told = assignments.drawn(works, offers(), SEEN, SPREAD, seeds.rng("a test"), NOBODY)
+    assert {a.preference for a in told} == {NOBODY}
+
+
+def test_equal_seeds_give_equal_assignments_and_others_others():
+    one, two = drawn(40), drawn(40)
+    assert one == two
+    other = drawn(40, seed=1)
+    assert sum(a == b for a, b in zip(one, other, strict=True)) == 0
+
+
+def test_where_no_tool_is_good_at_a_question_there_is_a_menu_all_the_same():
+    told = assignments.menu_for(item("chain", 6), offers(), ["search", "lab-nano"], 1.0, seeds.rng("a test"))
+    assert set(told.names) == {"search", "lab-nano"}
+
+
+# Work ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("split", tasks.SPLITS)
+def test_all_work_is_of_its_split_and_of_all_difficulties(split):
+    told = assignments.mixed(N, split, 3, offices(split))
+    assert {w.split for w in told} == {split}
+    for kind, difficulties in DIFFICULTIES.items():
+        assert {w.difficulty for w in told if isinstance(w, Item) and w.category == kind} == set(difficulties)
+    assert {w.difficulty for w in told if isinstance(w, Task)} == {1, 2, 3}
+
+
+def test_kinds_come_in_their_shares():
+    told = assignments.mixed(2000, "train", 0, offices())
+    counts = Counter(w.category if isinstance(w, Item) else "office" for w in told)
+    assert {kind: counts[kind] / 2000 for kind in SHARES} == pytest.approx(SHARES, abs=0.035)
+    assert sum(SHARES.values()) == pytest.approx(1)
+
+
+def test_without_offices_there_are_only_questions_in_the_shares_that_are_left():
+    told = assignments.mixed(1000, "train", 0, ())
+    counts = Counter(w.category for w in told)
+    whole = 1 - SHARES["office"]
+    assert set(counts) == set(DIFFICULTIES)
+    assert all(counts[kind] / 1000 == pytest.approx(SHARES[kind] / whole, abs=0.05) for kind in counts)
+
+
+def test_even_work_has_every_kind_in_its_share_exactly():
+    told = assignments.even(100, "test", 7, offices())
+    counts = Counter(w.category if isinstance(w, Item) else "office" for w in told)
+    assert counts == {"chain": 35, "big": 15, "facts": 28, "office": 22}
+    assert told == assignments.even(100, "test", 7, offices()) and len(set(assignments.even(3, "test", 7, ()))) == 3
+    assert Counter(w.category for w in assignments.even(100, "test", 7, ()))["chain"] == 35
+
+
+def test_offices_are_as_many_as_asked_for_mixed_and_the_same_again():
+    told = assignments.office("test", 20, 1)
+    assert len(told) == len({t.id for t in told}) == 20 and {t.split for t in told} == {"test"}
+    assert len({t.domain.name for t in told}) == 4 and {t.difficulty for t in told} == {1, 2, 3}
+    assert told == assignments.office("test", 20, 1)
+    assert [t.id for t in told] != [t.id for t in assignments.office("test", 20, 2)]
+
+
+def test_a_pipeline_that_falls_short_says_so(monkeypatch):
+    made = assignments.synthesize
+    monkeypatch.setattr(assignments, "synthesize", lambda **told: made(**told | {"databases": 4}))
+    with pytest.raises(tasks.TaskError, match="test, not 200"):
+        assignments.office_corpus("test", 200, 0)
+
+
+# Outages ------------------------------------------------------------------------------------------
+
+
+def test_outages_are_only_where_another_tool_would_do(many):
+    told = assignments.struck(many, 1.0, seeds.rng("a test"))
+    assert [a.outage > 0 for a in told] == [len(a.capable) > 1 for a in many]
+    for before, after in zip(many, told, strict=True):
+        several = before.kind == "facts" and before.difficulty > 1
+        assert after.outage in (0, 2 if several else 1)
+        assert (after.work, after.menu, after.preference) == (before.work, before.menu, before.preference)
+    assert {a.outage for a in told} == {0, 1, 2} and not any(a.outage for a in tasks_of(told))
+
+
+def test_a_share_of_work_is_struck(many):
+    able = sum(len(a.capable) > 1 for a in many)
+    told = [sum(a.outage > 0 for a in assignments.struck(many, s, seeds.rng("a test"))) for s in (0.0, 0.5, 1.0)]
+    assert told[0] == 0 and told[2] == able and 0.35 * able < told[1] < 0.65 * able
+
+
+def test_outages_of_one_share_are_among_those_of_a_larger_one(many):
+    """Lots do not depend on what is struck."""
+    few, more = (assignments.struck(many, share, seeds.rng("a test")) for share in (0.3, 0.6))
+    assert all(b.outage == a.outage for a, b in zip(few, more, strict=True) if a.outage)

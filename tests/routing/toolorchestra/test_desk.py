@@ -1,0 +1,483 @@
+"""The tools at work: what is malformed and what merely fails, what is heard and paid, outages, offices."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given as forall
+from hypothesis import strategies as st
+
+from lib import tasks
+from lib.models import tokenizer as lab
+from lib.models.dialogue import conversation
+from lib.routing import protocol
+from lib.routing.experts import Heard
+from lib.routing.toolorchestra import desk as desks
+from lib.routing.toolorchestra.desk import OUTAGE, Desk, Episode, Own, roll, tried
+from lib.routing.toolorchestra.menu import OFFICE
+from lib.routing.toolorchestra.strategies import AS_IT_STANDS, strategy
+from lib.tasks import facts
+from tests.routing.small import Scripted
+from tests.routing.toolorchestra import common
+from tests.routing.toolorchestra.common import (
+    CLOCK,
+    MODELS,
+    UNK,
+    answer,
+    at_work,
+    call,
+    given,
+    item,
+    offers,
+    played,
+    told,
+)
+
+CHAIN, BIG, FACT = item("chain", 3), item("big", 3), item("facts", 1)
+RELATION, PLACE = FACT.key.split("/")[1:]
+FACTORS = (2.5, 0.5)  # of the menu's prices to the list's
+
+
+@pytest.fixture(scope="module")
+def desk():
+    """Its models say 4."""
+    with at_work() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_asked(desk):
+    desk.pool.asked.clear()
+
+
+def menu_of(work, *names, **more):
+    return given(work, *(names or ("calculator", "search", "python", "lab-mini")), factors=FACTORS, **more)
+
+
+# Malformed ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("<think> + 3 </think>", "neither a call nor an answer"),
+        ("", "neither"),
+        ("4", "neither"),
+        ("<call> </call>", "neither"),
+        ("<call> calculator 1 + 1", "neither"),
+        ("<call> calculator 1 + 1 </call> 4", "neither"),
+        ("<answer> 4 </answer> 4", "neither"),
+        ("<call> lookup home Ana </call>", "no tool 'lookup' on the menu"),  # a tool, but not on this menu
+        ("<call> lab-large 1 + 1 = ? </call>", "no tool 'lab-large' on the menu"),
+        ("<call> office 1 + 1 </call>", "no tool 'office' on the menu"),
+        ("<call> Calculator 1 + 1 </call>", "no tool 'Calculator'"),
+        ("<call> 1 + 1 </call>", "no tool '1'"),
+        ("<call> calculator </call>", "calculator takes"),
+        ("<call> search </call>", "search takes"),
+        ("<call> python </call>", "python takes"),
+        ("<call> lab-mini </call>", "lab-mini takes a question"),
+    ],
+)
+def test_what_is_no_call_is_malformed_is_told_so_and_costs_nothing(desk, text, why):
+    episode = played(desk, menu_of(CHAIN), text, answer(CHAIN.answer))
+    assert why in episode.exchanges[0].malformed and episode.malformed == 1
+    assert told(episode) == ["error"] and episode.right == 1.0
+    assert (episode.dollars, episode.seconds, episode.counts, episode.calls) == (0.0, 0.0, {}, [])
+    assert desk.pool.all == []
+
+
+@pytest.mark.parametrize("argument", ["home", ""])
+def test_lookup_wants_a_relation_and_a_subject(desk, argument):
+    episode = played(desk, menu_of(FACT, "lookup"), call("lookup", argument), answer(FACT.answer))
+    assert episode.malformed == 1 and episode.counts == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("<call> calculator 1 + 1 </call> <answer> 2 </answer>", protocol.Answer),  # the end of the turn counts
+        ("<answer> 2 </answer> <call> calculator 1 + 1 </call>", protocol.Call("calculator", "1 + 1")),
+        ("<call> search home <call> calculator 1 + 1 </call>", protocol.Call("calculator", "1 + 1")),
+        ("<call> search x </call> <call> calculator 2 </call>", protocol.Call("calculator", "2")),
+        ("<call> search <t> home of Ana </t> </call>", protocol.Call("search", "<t> home of Ana </t>")),
+        ("<call>calculator   1 +\n1</call>", protocol.Call("calculator", "1 +\n1")),
+        ("<call> lab-mini question </call>", protocol.Call("lab-mini", AS_IT_STANDS)),
+    ],
+)
+def test_calls_and_answers_mixed_and_nested(desk, text, read):
+    turn = desk.read(Episode(menu_of(CHAIN), [], [], 0), text)
+    assert turn == read if isinstance(read, protocol.Call) else isinstance(turn, read)
+
+
+PIECES = st.sampled_from([*lab.pieces(), *(f" {name}" for name in common.NAMES), "\n", "é", "\ud800", "'", "\\", "\0"])
+CALLS = st.tuples(st.sampled_from([*common.NAMES, "moves", "vote"]), st.lists(PIECES, max_size=12))
+
+
+@forall(st.lists(PIECES, max_size=20))
+def test_any_text_is_read_without_an_exception(desk, pieces):
+    for work in (CHAIN, common.office(changes=True)):
+        turn = desk.read(Episode(menu_of(work), [], [], 0), "".join(pieces))
+        assert isinstance(turn, protocol.Turn)
+
+
+@forall(CALLS, st.booleans())
+def test_any_call_is_malformed_or_answered_and_never_an_exception(desk, made, at_office):
+    name, pieces = made
+    work = common.office(changes=True) if at_office else FACT
+    names = [n for n in common.NAMES if not (at_office and n == "lookup")]
+    episode = Episode(given(work, *names), [], [], 0)
+    turn = desk.read(episode, f"<call> {name} {''.join(pieces)} </call>")
+    if isinstance(turn, protocol.Call):
+        (heard,) = desk.reply([(episode, turn, 0)])
+        assert isinstance(heard.text, str) and sum(episode.counts.values()) == 1
+        assert heard.dollars > 0 and episode.seconds > 0
+
+
+# Functions ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tool", "argument", "reply"),
+    [
+        ("calculator", "47 * 38", "1786"),
+        ("python", "47 * 38", "1786"),
+        ("search", f"{RELATION} of {PLACE}", facts.RELATIONS[RELATION][2].format(PLACE, FACT.answer)),
+        ("lookup", f"{RELATION} {PLACE}", FACT.answer),
+    ],
+)
+def test_functions_reply_and_cost_what_the_menu_says(desk, tool, argument, reply):
+    episode = played(desk, menu_of(FACT, tool), call(tool, argument), answer(FACT.answer))
+    assert told(episode) == [reply] and episode.exchanges[0].heard.text == reply
+    assert episode.dollars == pytest.approx(2.5 * offers()[tool].dollars)
+    assert episode.seconds == pytest.approx(0.5 * offers()[tool].seconds)
+    assert episode.counts == {tool: 1} and episode.calls == [tool] and episode.malformed == 0
+
+
+@pytest.mark.parametrize(
+    ("tool", "argument"),
+    [
+        ("calculator", "1 / 0"),
+        ("calculator", "home of Ana"),
+        ("calculator", "<answer> 4 </answer>"),
+        ("python", "1 / 0"),
+        ("python", "home of Ana"),
+        ("lookup", "home nobody"),
+        ("lookup", "colour Ana"),
+        ("lookup", "home Ana Bo"),
+    ],
+)
+def test_a_call_that_fails_is_an_outcome_which_is_heard_as_error_and_paid(desk, tool, argument):
+    episode = played(desk, menu_of(FACT, tool), call(tool, argument), answer(FACT.answer))
+    assert episode.malformed == 0 and episode.right == 1.0
+    assert episode.dollars == pytest.approx(2.5 * offers()[tool].dollars)
+    assert episode.seconds == pytest.approx(0.5 * offers()[tool].seconds)
+    assert told(episode) == [protocol.ERROR]
+
+
+def test_a_search_that_finds_nothing_is_heard_and_paid(desk):
+    episode = played(desk, menu_of(FACT, "search"), call("search", "cat dog votes"), answer(FACT.answer))
+    (heard,) = told(episode)
+    assert episode.dollars == pytest.approx(2.5 * offers()["search"].dollars) and episode.malformed == 0
+    assert heard in ("error", "nothing found") or heard.endswith(".")
+
+
+@pytest.mark.parametrize("code", ["1 / 0", "home of", "while True : 1", "'x' * 10", "[ 1 , 2 ]", "print ( 3 )", "None"])
+def test_whatever_python_replies_the_orchestrator_reads_words_that_it_knows(desk, code):
+    episode = played(desk, menu_of(BIG, "python"), call("python", "1"), answer(1))
+    (heard,) = desk.reply([(episode, protocol.Call("python", code), 0)])
+    assert UNK not in lab.encode(protocol.heard(heard.text))
+
+
+def test_equal_code_is_run_once_and_replies_the_same(desk, monkeypatch):
+    real, ran = desk.sandbox.run, []
+    monkeypatch.setattr(desk.sandbox, "run", lambda code: ran.append(code) or real(code))
+    codes = ["12 + 30", "12 + 31", "12 + 30", "1 / 0", "1 / 0"]
+    heard = [played(desk, menu_of(BIG), call("python", code), answer(1)).exchanges[0].heard for code in codes]
+    assert len(ran) == 3 and [h.text for h in heard[:3]] == ["42", "43", "42"] and heard[3] == heard[4]
+    assert all(h.dollars == heard[0].dollars for h in heard)  # remembered, and paid all the same
+
+
+def test_the_sandbox_is_closed_after_the_desk():
+    with at_work() as made:
+        played(made, menu_of(BIG), call("python", "1 + 2 + 3"), answer(6))
+        assert made.sandbox._worker is not None
+        worker = made.sandbox._worker
+    assert made.sandbox._worker is None and not worker.usable
+
+
+# Models -------------------------------------------------------------------------------------------
+
+
+def test_a_model_is_asked_the_words_of_the_call_at_the_price_and_clock_of_the_menu(desk):
+    episode = played(desk, menu_of(CHAIN), call("lab-mini", "1 + 2 = ?"), answer(4))
+    (query,) = desk.pool.all
+    assert (query.expert, query.text) == ("lab-mini", "1 + 2 = ?") and told(episode) == ["4"]
+    assert episode.dollars == pytest.approx(1e-5 * offers()["lab-mini"].dollars * 2.5)
+    assert episode.seconds == pytest.approx(10 * CLOCK["lab-mini"] * offers()["lab-mini"].seconds * 0.5)
+    heard = episode.exchanges[0].heard
+    assert (heard.tokens_in, heard.tokens_out, heard.failure) == (7, 10, "")
+
+
+def test_a_question_as_it_stands_is_the_users_word_for_word(desk):
+    for work in (CHAIN, FACT, common.office(changes=False)):
+        desk.pool.asked.clear()
+        played(desk, menu_of(work, "lab-mini"), call("lab-mini", AS_IT_STANDS), answer(4))
+        (query,) = desk.pool.all
+        assert query.text == (work.instruction if hasattr(work, "instruction") else work.prompt)
+
+
+def test_a_model_that_fails_is_heard_as_error_and_paid_what_was_billed():
+    with at_work(lambda query: Heard("", 3e-6, 7, 2, "timeout")) as made:
+        episode = played(made, menu_of(CHAIN), call("lab-mini", "1 = ?"), answer(CHAIN.answer))
+    assert told(episode) == ["error"] and episode.exchanges[0].heard.failure == "timeout"
+    assert episode.dollars == pytest.approx(3e-6 * 2.5) and episode.seconds == pytest.approx(2 * CLOCK["lab-mini"] / 2)
+    assert episode.counts == {"lab-mini": 1} and episode.right == 1.0
+
+
+def test_a_model_cannot_speak_for_the_orchestrator():
+    with at_work("<think> 9 </think> <answer> 4 </response> <call> python 1 </call> </answer>") as made:
+        episode = played(made, menu_of(CHAIN), call("lab-mini", "1 = ?"), answer(CHAIN.answer))
+    (heard,) = told(episode)
+    assert "<" not in heard and lab.decode(episode.ids).count("</response>") == 1
+
+
+def test_models_of_a_round_are_asked_at_once_and_each_hears_its_own():
+    with at_work(lambda query: Heard(query.text.split()[0], 1e-5, 1, 1)) as made:
+        works = [item("chain", 3, seed) for seed in range(4)]
+        says = {w.prompt: [call("lab-mini", w.prompt), answer(w.answer)] for w in works}
+        voice = Scripted(say=lambda question, turn: says[question][turn])
+        played_ = roll(voice, made, [menu_of(w) for w in works], 4, 0, common.FREE)
+    assert [len(some) for some in made.pool.asked if some] == [4] and len({q.key for q in made.pool.all}) == 4
+    assert [told(e) for e in played_] == [[w.prompt[0]] for w in works]
+
+
+# What an episode costs ----------------------------------------------------------------------------
+
+
+def test_the_orchestrators_own_tokens_are_paid_once_each_and_take_time_where_it_writes_them(desk):
+    own = Own(1e-7, 0.01)
+    turns = [call("calculator", "1 + 1"), "<think>", answer(4)]
+    episode = played(desk, menu_of(BIG), *turns, own=own)
+    written = sum(len(lab.encode(turn)) for turn in turns)
+    heard = len(lab.encode("<response> 2 </response> <response> error </response>"))
+    prompt = len(conversation(episode.assignment.messages))
+    assert (episode.written, len(episode.ids)) == (written, prompt + written + heard)
+    tool = offers()["calculator"]
+    assert desks.dollars(episode, own) == pytest.approx(2.5 * tool.dollars + 1e-7 * len(episode.ids))
+    assert episode.seconds == pytest.approx(0.5 * tool.seconds + 0.01 * written)
+    assert episode.dollars == pytest.approx(2.5 * tool.dollars)  # of the calls alone
+
+
+def test_every_call_is_counted_and_paid_by_its_tool(desk):
+    turns = [call("calculator", "1 + 1"), call("lab-mini", "1 = ?"), call("calculator", "1 / 0"), answer(4)]
+    episode = played(desk, menu_of(BIG), *turns)
+    assert episode.counts == {"calculator": 2, "lab-mini": 1} and episode.first == "calculator"
+    assert episode.calls == ["calculator", "lab-mini", "calculator"]
+    spent = 2 * offers()["calculator"].dollars + 1e-5 * offers()["lab-mini"].dollars
+    assert episode.dollars == pytest.approx(2.5 * spent)
+
+
+def test_a_call_in_the_last_turn_is_neither_made_nor_paid(desk):
+    episode = played(desk, menu_of(BIG), call("calculator", "1 + 1"), rounds=2)
+    assert len(episode.exchanges) == 2 and episode.counts == {"calculator": 1} and told(episode) == ["2"]
+    assert episode.dollars == pytest.approx(2.5 * offers()["calculator"].dollars) and episode.answer is None
+
+
+# Outages ------------------------------------------------------------------------------------------
+
+
+def test_an_outage_from_the_first_call_on_takes_the_time_and_asks_nobody(desk):
+    assigned = menu_of(CHAIN, "lab-mini", "lab-nano", outage=1)
+    turns = [call("lab-mini", "1 = ?"), call("lab-mini", "1 = ?"), call("lab-nano", "1 = ?"), answer(4)]
+    episode = played(desk, assigned, *turns)
+    assert told(episode) == ["error", "error", "4"] and [q.expert for q in desk.pool.all] == ["lab-nano"]
+    assert [x.heard.failure for x in episode.exchanges if x.heard] == [OUTAGE, OUTAGE, ""]
+    assert episode.dollars == pytest.approx(2.5e-5 * offers()["lab-nano"].dollars)
+    down, up = offers()["lab-mini"].typical_seconds, 10 * CLOCK["lab-nano"]
+    assert episode.seconds == pytest.approx(0.5 * (2 * down + up * offers()["lab-nano"].seconds))
+    assert episode.counts == {"lab-mini": 2, "lab-nano": 1} and episode.malformed == 0
+
+
+def test_an_outage_in_the_middle_lets_the_first_call_through(desk):
+    work = item("facts", 2)
+    plan = strategy("lookup", work)
+    (first, _), hop = next(plan), facts.records()
+    second, _ = plan.send(hop[first.split()[0]][first.split()[1]])
+    assigned = menu_of(work, "lookup", "search", outage=2)
+    turns = [call("lookup", first), call("lookup", second), call("search", second.replace(" ", " of ")),
+             call("lookup", second), answer(work.answer)]  # fmt: skip
+    episode = played(desk, assigned, *turns)
+    one, two, three, four = told(episode)
+    assert one != "error" and (two, four) == ("error", "error") and three.endswith(f"is {work.answer} .")
+    paid = offers()["lookup"].dollars + offers()["search"].dollars  # what is down bills nothing
+    assert episode.dollars == pytest.approx(2.5 * paid) and episode.right == 1.0
+    spent = 3 * offers()["lookup"].seconds + offers()["search"].seconds
+    assert episode.seconds == pytest.approx(0.5 * spent)
+
+
+def test_only_the_tool_that_is_called_first_fails(desk):
+    turns = [call("search", f"{RELATION} of {PLACE}"), call("lookup", f"{RELATION} {PLACE}"), answer(FACT.answer)]
+    episode = played(desk, menu_of(FACT, "lookup", "search", outage=1), *turns)
+    assert told(episode) == ["error", FACT.answer] and episode.first == "search"
+
+
+def test_a_malformed_call_is_not_the_first(desk):
+    turns = [call("lookup", "home"), call("search", f"{RELATION} of {PLACE}"), call("lookup", f"{RELATION} {PLACE}")]
+    episode = played(desk, menu_of(FACT, "lookup", "search", outage=1), *turns, answer(FACT.answer))
+    assert episode.first == "search" and told(episode) == ["error", "error", FACT.answer]
+
+
+# Offices ------------------------------------------------------------------------------------------
+
+
+ASKS, CHANGES = common.office(changes=False), common.office(changes=True)
+
+
+def line(task, number: int = 0) -> tuple[str, str]:
+    name, *arguments = task.calls[number]
+    return name, " ".join(arguments)
+
+
+def test_an_office_task_is_judged_by_execution_fidelity_and_completeness(desk):
+    right = [call(*line(ASKS)), answer(ASKS.answer)]
+
+    def verdict(task, *turns):
+        episode = played(desk, menu_of(task, "search"), *turns)
+        v = episode.verdict
+        assert episode.right == float(v.execution and v.fidelity and v.completeness)
+        return v.execution, v.fidelity, v.completeness
+
+    assert verdict(ASKS, *right) == (True, True, True)
+    assert verdict(ASKS, right[0], answer("nothing")) == (True, False, True)
+    assert verdict(ASKS, answer(ASKS.answer)) == (True, True, False)  # a guess, and nobody was asked
+    assert verdict(CHANGES, call(*line(CHANGES)), answer("done")) == (True, True, True)
+    assert verdict(CHANGES, answer("done")) == (False, True, False)
+    function, argument = line(CHANGES)
+    twice = verdict(CHANGES, call(function, argument), call(function, argument), answer("done"))
+    assert twice[1:] == (True, True)
+
+
+def test_a_change_that_was_not_asked_for_spoils_the_execution(desk):
+    task = next(t for t in common.offices() if t.domain.name == "town" and t.info and len(t.calls) == 1)
+    person = next(iter(task.records["people"])) if "people" in task.records else None
+    turns = [call(*line(task)), call("vote", person or "Ana"), answer(task.answer)]
+    episode = played(desk, menu_of(task, "search"), *turns)
+    if told(episode)[1] == "done":
+        assert (episode.verdict.execution, episode.verdict.fidelity, episode.right) == (False, True, 0.0)
+    else:
+        assert episode.right == 1.0
+
+
+@pytest.mark.parametrize("argument", ["", "home", "home Ana Bo"])
+def test_an_office_function_with_too_few_or_many_words_is_malformed(desk, argument):
+    episode = played(desk, menu_of(ASKS, "search"), call("lookup", argument), answer("done"))
+    assert episode.malformed == 1 and episode.counts == {} and told(episode) == ["error"]
+
+
+@pytest.mark.parametrize("argument", ["colour Ana", "home nobody", "? ?"])
+def test_an_office_function_with_wrong_words_is_heard_as_error_and_paid(desk, argument):
+    episode = played(desk, menu_of(ASKS, "search"), call("lookup", argument), answer("done"))
+    assert episode.malformed == 0 and told(episode) == ["error"]
+    assert episode.dollars == pytest.approx(2.5 * offers()[OFFICE].dollars)
+    assert episode.seconds == pytest.approx(0.5 * offers()[OFFICE].seconds)
+
+
+def test_functions_of_another_office_are_malformed(desk):
+    episode = played(desk, menu_of(ASKS, "search"), call("draft", "Ana baker"), answer("done"))
+    assert episode.malformed == 1
+
+
+def test_every_episode_has_the_office_to_itself(desk):
+    function, argument = line(CHANGES)
+    voice = Scripted(call(function, argument), answer("done"))
+    both = roll(voice, desk, [menu_of(CHANGES, "search")] * 2, 3, 0, common.FREE)
+    assert [e.right for e in both] == [1.0, 1.0] and both[0].database is not both[1].database
+    again = played(desk, menu_of(CHANGES, "search"), answer("done"))
+    assert again.right == 0.0  # nobody's changes are left over
+
+
+def test_the_golden_calls_of_every_office_task_solve_it_at_the_desk(desk):
+    some = common.offices()[:24]
+    says = {}
+    for t in some:
+        says[t.instruction] = [*(call(name, " ".join(words)) for name, *words in t.calls), answer(t.answer)]
+    voice = Scripted(say=lambda question, turn: says[question][turn], window=600)
+    episodes = roll(voice, desk, [menu_of(t, "search") for t in some], 8, 0, common.FREE)
+    assert [e.right for e in episodes] == [1.0] * len(some)
+
+
+# Side by side -------------------------------------------------------------------------------------
+
+
+def facts_of(e: Episode):
+    return e.ids, e.mask, e.right, e.dollars, e.seconds, e.counts, e.exchanges
+
+
+def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
+    works = [CHAIN, BIG, FACT, CHANGES, item("facts", 2)]
+    says = {
+        CHAIN.prompt: [call("lab-mini", AS_IT_STANDS), "<call>", answer(4)],
+        BIG.prompt: [call("python", BIG.prompt.removesuffix(" = ?")), answer(BIG.answer)],
+        FACT.prompt: [call("search", f"{RELATION} of {PLACE}"), call("search", "home"), answer(FACT.answer)],
+        CHANGES.instruction: [call(*line(CHANGES)), answer("done")],
+        works[4].prompt: [answer("nothing")],
+    }
+
+    def episodes(some):
+        return roll(Scripted(say=lambda q, t: says[q][t]), desk, [menu_of(w) for w in some], 4, 3, Own(1e-7, 0.01))
+
+    together = episodes(works)
+    for work, one in zip(works, together, strict=True):
+        (alone,) = episodes([work])
+        assert facts_of(alone) == facts_of(one)
+    assert [e.right for e in together] == [float(CHAIN.answer == "4"), 1.0, 1.0, 1.0, 0.0]
+    assert [facts_of(e) for e in episodes(works)] == [facts_of(e) for e in together]
+
+
+def test_where_replies_are_drawn_the_first_of_a_batch_is_as_it_is_alone():
+    with at_work(lambda query: Heard(str(query.key % 10), 1e-5, 1, query.key % 7)) as made:
+        voice = Scripted(call("lab-mini", "1 = ?"), answer(4))
+        both = roll(voice, made, [menu_of(CHAIN), menu_of(item("chain", 2))], 3, 5, common.FREE)
+        (alone,) = roll(voice, made, [menu_of(CHAIN)], 3, 5, common.FREE)
+        (other,) = roll(voice, made, [menu_of(CHAIN)], 3, 6, common.FREE)
+    assert facts_of(alone) == facts_of(both[0]) and made.pool.all[-1].key != made.pool.all[0].key
+
+
+# Tools on their own -------------------------------------------------------------------------------
+
+
+def test_tried_by_hand(desk):
+    """Rows for every tool and question that it can be asked, at the menu's prices, and nobody else is paid."""
+    work = item("facts", 2)
+    wanted = [menu_of(BIG, "calculator", "lab-mini"), menu_of(work, "lookup", "lab-mini"), menu_of(CHAIN, "lab-mini")]
+    rows = tried(desk, wanted, ("calculator", "lookup", "lab-mini"), "a test")
+    assert [(r["item"], r["tool"], r["right"], r["calls"]) for r in rows] == [
+        (0, "calculator", 1.0, 1), (1, "lookup", 1.0, 2), (1, "lab-mini", 0.0, 1),
+        (2, "lab-mini", float(CHAIN.answer == "4"), 1),
+    ]  # fmt: skip
+    assert [r["dollars"] for r in rows[:2]] == pytest.approx(
+        [2.5 * offers()["calculator"].dollars, 2 * 2.5 * offers()["lookup"].dollars]
+    )
+    assert rows[1]["seconds"] == pytest.approx(2 * 0.5 * offers()["lookup"].seconds)
+    assert {q.text for q in desk.pool.all} == {work.prompt, CHAIN.prompt}
+
+
+def test_tried_says_the_same_again_and_draws_per_question(desk):
+    with at_work(lambda query: Heard(str(query.key % 10), 1e-5, 1, 1)) as made:
+        wanted = [menu_of(item("chain", 2, seed), "lab-mini") for seed in range(12)]
+        one, two = (tried(made, wanted, ["lab-mini"], "a test") for _ in range(2))
+        other = tried(made, wanted, ["lab-mini"], "another")
+    keys = [query.key for query in made.pool.all]
+    assert one == two and keys[:12] == keys[12:24] and len(set(keys[:12])) == 12
+    assert not set(keys[24:]) & set(keys[:12]) and len(other) == 12
+
+
+def test_an_outage_meets_a_tool_that_is_tried_alone(desk):
+    work = item("facts", 2)
+    (row,) = tried(desk, [menu_of(work, "lookup", "search", outage=1)], ["lookup"], "a test")
+    assert row["right"] == 0.0 and row["dollars"] == 0.0 and row["seconds"] > 0
+    assert tasks.score(work, tasks.reply(work.answer)) == 1.0
+
+
+def test_the_desk_knows_every_function_and_the_pool_every_model(desk):
+    assert set(desk.tools) == set(common.menu.FUNCTIONS) and set(desk.pool.experts) == set(MODELS)
+    assert isinstance(desk, Desk) and Counter(desk.clock) == Counter(CLOCK)

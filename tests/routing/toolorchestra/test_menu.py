@@ -1,0 +1,245 @@
+"""What an orchestrator reads: price lists, levels, what a card says a tool is good at, and a user's words."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib.models import tokenizer as lab
+from lib.params import ROOT, ParamsError
+from lib.routing.toolorchestra import menu
+from lib.routing.toolorchestra.menu import FUNCTIONS, LOCAL, OBJECTIVES, OFFICE, Menu, Offer, Preference
+from lib.tasks.synthesis import DOMAINS
+from tests.routing.toolorchestra import common
+from tests.routing.toolorchestra.common import MODELS, NAMES, NOBODY, TRAINING, UNK, UNSEEN, card, offers
+
+RATE = "{dollars: 1.0e-6, seconds: 0.01}"
+LINES = [f"  {name}: {RATE}" for name in (*FUNCTIONS, OFFICE)]
+GOOD = "\n".join(["calls:", *LINES, "models:", f"  lab-nano: {RATE}", ""])
+WEIGHT = st.floats(0, 1)
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A price list from text, or from bytes."""
+
+    def load(content) -> menu.PriceList:
+        path = tmp_path / "prices.yaml"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return menu.price_list(path)
+
+    return load
+
+
+# Price lists --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [TRAINING, UNSEEN])
+def test_both_price_lists_price_every_tool_of_the_parameters(path):
+    told = menu.price_list(ROOT / path)
+    assert set(told.calls) == {*FUNCTIONS, OFFICE} and set(told.models) == set(MODELS)
+    assert all(rate.dollars > 0 and rate.seconds > 0 for rates in (told.calls, told.models) for rate in rates.values())
+
+
+def test_the_second_list_turns_the_first_upside_down():
+    one, two = (menu.price_list(ROOT / path).calls for path in (TRAINING, UNSEEN))
+    cheap, dear = (min(FUNCTIONS, key=lambda n, rates=rates: rates[n].dollars) for rates in (one, two))
+    assert cheap != dear and all(one[name] != two[name] for name in one)
+
+
+def test_a_price_list_is_read_as_it_stands(written):
+    told = written(GOOD)
+    assert told.calls["search"].dollars == 1e-6 and told.models["lab-nano"].seconds == 0.01
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("calls: [", "can be read"),
+        (b"\xff\xfe\x00calls", "can be read"),
+        (GOOD + GOOD, "can be read"),  # everything twice
+        ("", "the whole file"),
+        ("- 1\n- 2\n", "the whole file"),
+        (GOOD.replace("models:", "tools:"), "models"),
+        (GOOD + "colour: blue\n", "colour"),
+        (GOOD.replace(f"search: {RATE}", "search: {dollars: 1.0e-6}"), r"calls\.search\.seconds"),
+        (GOOD.replace(f"search: {RATE}", "search: 3"), r"calls\.search"),
+        (GOOD.replace(f"search: {RATE}", "search: {dollars: dear, seconds: 1}"), r"calls\.search\.dollars.*dear"),
+        (GOOD.replace(f"search: {RATE}", "search: {dollars: .nan, seconds: 1}"), r"calls\.search\.dollars"),
+        (GOOD.replace(f"search: {RATE}", "search: {dollars: .inf, seconds: 1}"), r"calls\.search\.dollars"),
+        (GOOD.replace(f"search: {RATE}", "search: {dollars: 1, seconds: 1, tax: 1}"), r"calls\.search\.tax"),
+        (GOOD.replace(f"search: {RATE}", "search: {dollars: -1, seconds: 1}"), "search.*negative"),
+        (GOOD.replace(f"lab-nano: {RATE}", "lab-nano: {dollars: 1, seconds: -1}"), "lab-nano.*negative"),
+        (GOOD.replace(f"  python: {RATE}\n", ""), "python"),
+        (GOOD.replace(f"  office: {RATE}\n", ""), "office"),
+        (GOOD.replace("calls:\n", f"calls:\n  abacus: {RATE}\n"), "abacus"),
+    ],
+)  # fmt: skip
+def test_a_wrong_price_list_is_refused_by_file_and_key(written, content, named):
+    with pytest.raises(ParamsError, match=named) as told:
+        written(content)
+    assert "prices.yaml" in str(told.value)
+
+
+def test_a_price_list_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ParamsError, match="nowhere.yaml"):
+        menu.price_list(tmp_path / "nowhere.yaml")
+
+
+def test_a_model_without_a_price_is_named():
+    with pytest.raises(ParamsError, match="lab-tiny"):
+        menu.offers(menu.price_list(ROOT / TRAINING), {"lab-tiny": card({})})
+
+
+# Offers -------------------------------------------------------------------------------------------
+
+
+def test_functions_are_priced_per_call_and_models_by_their_cards(written):
+    prices = GOOD.replace(f"lab-nano: {RATE}", "lab-nano: {dollars: 3.0, seconds: 0.5}")
+    told = menu.offers(written(prices), {"lab-nano": card({"chain": 2}, dollars=0.004, speed=200.0)})
+    assert list(told) == [*FUNCTIONS, OFFICE, "lab-nano"]
+    search, nano = told["search"], told["lab-nano"]
+    assert (search.model, search.dollars, search.seconds) == (False, 1e-6, 0.01)
+    assert (search.typical_dollars, search.typical_seconds, search.skills) == (1e-6, 0.01, {"facts": 3})
+    assert (nano.model, nano.dollars, nano.seconds, nano.skills) == (True, 3.0, 0.5, {"chain": 2})
+    assert nano.typical_dollars == pytest.approx(0.004 / 1000 * 50 * 3) and nano.typical_seconds == 30 / 200 * 0.5
+    assert told[OFFICE].skills == {}
+
+
+def test_only_functions_are_local():
+    assert [name for name in NAMES if offers()[name].local] == list(LOCAL) == list(FUNCTIONS)
+
+
+def test_an_offer_at_other_prices_is_the_same_tool():
+    one = offers()["lab-mini"]
+    two = one.times(3.0, 0.5)
+    assert (two.dollars, two.seconds) == (3 * one.dollars, 0.5 * one.seconds)
+    assert (two.typical_dollars, two.typical_seconds) == (3 * one.typical_dollars, 0.5 * one.typical_seconds)
+    assert (two.name, two.model, two.skills) == (one.name, one.model, one.skills)
+
+
+@pytest.mark.parametrize(
+    ("amount", "digit"), [(0, 0), (1e-9, 0), (1, 0), (1.3, 0), (1.5, 1), (2, 1), (8, 3), (100, 7), (512, 9), (1e9, 9)]
+)
+def test_a_level_is_how_often_the_least_is_doubled(amount, digit):
+    assert menu.level(amount, 1.0) == digit and menu.level(amount * 1e-7, 1e-7) == digit
+
+
+@given(st.floats(0, 1e3), st.floats(0, 1e3))
+def test_levels_are_digits_that_never_fall_where_amounts_rise(one, other):
+    low, high = (menu.level(amount, 1e-3) for amount in sorted((one, other)))
+    assert 0 <= low <= high <= 9
+
+
+def test_a_card_is_good_up_to_the_first_difficulty_below_3_of_4():
+    def rows(*accuracies, family="chain", skin="plain"):
+        return [
+            {"category": family, "skin": skin, "difficulty": d, "accuracy": a}
+            for d, a in enumerate(accuracies, start=1)
+        ]
+
+    def skills(*told):
+        return menu.skills({"accuracy": [row for part in told for row in reversed(part)]})
+
+    assert skills(rows(1.0, 0.9, 0.75, 0.74, 1.0)) == {"chain": 3}
+    assert skills(rows(0.74, 1.0)) == {} and skills([]) == {}
+    assert skills(rows(0.5, 0.5), rows(1.0, 1.0, skin="words")) == {}
+    assert skills(rows(1.0, family="big"), rows(1.0, 1.0, family="facts"), rows(1.0, family="story")) == {
+        "big": 1, "facts": 2,
+    }  # fmt: skip
+
+
+# Texts --------------------------------------------------------------------------------------------
+
+
+def test_the_text_of_an_offer_by_hand():
+    about = Offer("lab-mini", True, 1.0, 1.0, 64e-7, 16e-3, {"chain": 4, "facts": 1})
+    assert about.text == "lab-mini $ 6 / 4 + 4 ? 1"
+    assert Offer("search", False, 0.0, 0.0, 0.0, 0.0, {}).text == "search $ 0 / 0"
+    told = Menu((about, offers()["search"]), ("lookup", "moves"), offers()[OFFICE])
+    assert told.text == f"tools lab-mini $ 6 / 4 + 4 ? 1 , {offers()['search'].text} , lookup , moves"
+    assert told.names == ("lab-mini", "search", "lookup", "moves")
+
+
+@given(st.permutations(NAMES), st.floats(0.01, 100), st.floats(0.01, 100), WEIGHT, WEIGHT, WEIGHT, st.booleans())
+def test_texts_have_only_words_of_the_lab(names, dollars, seconds, a, c, t, confidential):
+    told = Menu(tuple(offers()[n].times(dollars, seconds) for n in names), ("lookup",), offers()[OFFICE])
+    who = Preference(a, c, t, tuple(names), confidential)
+    for text in (told.text, who.text):
+        ids = lab.encode(text)
+        assert UNK not in ids and lab.decode(ids) == text
+
+
+def test_the_functions_of_every_office_are_words_of_the_lab():
+    names = {function.name for domain in DOMAINS for function in domain.functions}
+    assert len(names) > 4 and all(UNK not in lab.encode(name) and len(lab.encode(name)) == 1 for name in names)
+    assert not names & (set(NAMES) - {"lookup"})
+
+
+def test_a_menu_finds_its_offers_and_raises_for_others():
+    told = Menu((offers()["search"],), ("lookup", "moves"), offers()[OFFICE])
+    assert told.offer("search") is offers()["search"] and told.offer("moves") is offers()[OFFICE]
+    with pytest.raises(KeyError):
+        told.offer("python")
+
+
+# Users --------------------------------------------------------------------------------------------
+
+
+def test_a_user_as_in_the_papers_appendix():
+    """P = [0, 1, 1, 1, 0, 0 | 0, 0, 0] over six tools, then accuracy, cost, latency."""
+    tools = ("one", "two", "three", "four", "five", "six")
+    who = Preference(0.0, 0.0, 0.0, ("two", "three", "four"), True)
+    assert who.vector(tools).tolist() == [0, 1, 1, 1, 0, 0, 0, 0, 0]
+    assert Preference(0.5, 1.0, 0.25, ("six",)).vector(tools).tolist() == [0, 0, 0, 0, 0, 1, 0.5, 1, 0.25]
+
+
+def test_a_user_in_the_words_of_the_lab_by_hand():
+    assert Preference(1.0, 0.5, 0.0).text == "best 9 cheap 4 fast 0"
+    assert Preference(0.0, 1 / 3, 1.0, ("search", "python")).text == "best 0 cheap 3 fast 9 use search python"
+    assert Preference(1.0, 0.0, 0.0, LOCAL, True).text == "best 9 cheap 0 fast 0 confidential data"
+
+
+def test_a_user_in_a_sentence():
+    plain = NOBODY.sentence
+    assert plain == "What matters to me, from 0 to 1: accuracy 1.0, cost 0.0, latency 0.0."
+    liked = Preference(0.2, 0.4, 1.0, ("search", "lab-mini")).sentence
+    assert "accuracy 0.2, cost 0.4, latency 1.0" in liked and liked.endswith("tools used: search, lab-mini.")
+    secret = Preference(1.0, 0.0, 0.0, LOCAL, True).sentence
+    assert "confidential" in secret and "search" not in secret
+
+
+def drawn(n: int = 600, names=NAMES) -> list[Preference]:
+    rng = np.random.default_rng(0)
+    return [menu.drawn_preference(rng, names) for _ in range(n)]
+
+
+def test_users_by_lot_weigh_in_ninths_and_their_largest_weight_is_1():
+    for who in drawn():
+        weights = np.array([getattr(who, name) for name in OBJECTIVES])
+        assert weights.max() == 1 and (weights >= 0).all() and np.abs(9 * weights - np.round(9 * weights)).max() < 1e-9
+        assert [int(word) for word in who.text.split()[1:6:2]] == np.round(9 * weights).tolist()  # nothing is lost
+
+
+def test_every_fourth_user_has_confidential_data_and_every_fourth_likes_one_or_two_tools():
+    told = drawn()
+    secret, likes = ([w for w in told if w.confidential], [w for w in told if w.tools and not w.confidential])
+    assert 110 < len(secret) < 190 and 110 < len(likes) < 190
+    assert all(w.tools == LOCAL for w in secret) and {len(w.tools) for w in likes} == {1, 2}
+    assert {name for w in likes for name in w.tools} == set(NAMES)
+    assert all(list(w.tools) == sorted(w.tools, key=NAMES.index) for w in likes)
+
+
+def test_without_tools_of_their_own_machine_nobody_is_confidential():
+    told = drawn(names=MODELS)
+    assert not any(w.confidential for w in told) and all(set(w.tools) <= set(MODELS) for w in told)
+    assert not any(w.tools for w in drawn(50, names=()))
+
+
+def test_users_are_equal_for_equal_seeds():
+    assert drawn(40) == drawn(40) and len(set(drawn(40))) > 30
+
+
+def test_cards_of_these_tests_say_what_they_are_meant_to():
+    for name, reaches in common.REACHES.items():
+        assert offers()[name].skills == reaches

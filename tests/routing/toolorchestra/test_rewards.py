@@ -1,0 +1,289 @@
+"""The reward of a rollout: what the paper's formulas say by hand, what follows from them, and the published error."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from lib.routing.learn import group_advantages
+from lib.routing.toolorchestra import rewards
+
+SHARE = st.floats(0, 1)
+AMOUNT = st.floats(1e-7, 10)
+
+
+def m(*rows) -> np.ndarray:
+    """M, from rows of (calls, right, dollars, seconds)."""
+    calls, right, dollars, seconds = zip(*rows, strict=True)
+    return rewards.vectors(np.array(calls, float), np.array(right, float), np.array(dollars), np.array(seconds))
+
+
+@st.composite
+def groups(draw, least: int = 1, most: int = 4, tools: int = 2):
+    """Rollouts of a few groups, shuffled: M, ids of groups, and P, which is one within a group."""
+    sizes = draw(st.lists(st.integers(least, most), min_size=1, max_size=3))
+    ids = draw(st.permutations([g for g, size in enumerate(sizes) for _ in range(size)]))
+    row = st.tuples(st.tuples(*[st.integers(0, 3)] * tools), st.sampled_from([0.0, 1.0]), AMOUNT, AMOUNT)
+    made = m(*draw(st.lists(row, min_size=len(ids), max_size=len(ids))))
+    users = [draw(st.lists(SHARE, min_size=tools + 3, max_size=tools + 3)) for _ in sizes]
+    return made, ids, np.array([users[g] for g in ids])
+
+
+def paid(made, ids, wanted, normalise=rewards.normalised) -> np.ndarray:
+    return rewards.reward(normalise(made, ids), wanted, made[:, -3])
+
+
+# In training --------------------------------------------------------------------------------------
+
+
+def test_the_vector_has_calls_outcome_and_what_was_spent_below_zero():
+    made = rewards.vectors(np.array([[2, 0], [0, 1]]), np.array([1.0, 0.0]), np.array([3e-6, 0]), np.array([0.5, 2]))
+    assert made.tolist() == [[2, 0, 1, -3e-6, -0.5], [0, 1, 0, 0, -2]] and made.dtype == float
+
+
+def test_every_entry_lies_between_the_least_and_the_most_of_its_group_by_hand():
+    made = m(([0, 4], 1, 1.0, 8.0), ([2, 4], 0, 3.0, 4.0), ([1, 4], 1, 2.0, 0.0), ([9, 9], 1, 9.0, 9.0))
+    expected = [[0, 0, 1, 1, 0], [1, 0, 0, 0, 0.5], [0.5, 0, 1, 0.5, 1], [0, 0, 0, 0, 0]]
+    assert rewards.normalised(made, [5, 5, 5, 2]).tolist() == expected  # the last one is a group of its own
+
+
+def test_the_reward_by_hand():
+    made = m(([0], 1, 1.0, 8.0), ([2], 0, 3.0, 4.0), ([1], 1, 2.0, 0.0))
+    wanted = np.array([[0.5, 1.0, 0.2, 0.1]] * 3)
+    assert paid(made, [0, 0, 0], wanted) == pytest.approx([1.2, 0.0, 0.25 + 1.0 + 0.1 + 0.1])
+
+
+@given(groups())
+def test_entries_lie_in_0_to_1_and_the_extremes_of_a_group_are_reached(told):
+    made, ids, _ = told
+    norm = rewards.normalised(made, ids)
+    assert ((norm >= 0) & (norm <= 1)).all()
+    for group in set(ids):
+        rows = np.array(ids) == group
+        for k in range(made.shape[1]):
+            column = made[rows, k]
+            expected = {0.0} if column.min() == column.max() else {0.0, 1.0}
+            assert {norm[rows, k].min(), norm[rows, k].max()} == expected
+
+
+@given(groups(), st.integers(0, 4))
+def test_where_all_of_a_group_are_alike_the_entry_is_0(told, k):
+    made, ids, wanted = told
+    made[:, k] = made[0, k]
+    assert (rewards.normalised(made, ids)[:, k] == 0).all() and (rewards.published(made, ids)[:, k] == 0).all()
+
+
+@given(groups(least=2), AMOUNT, st.sampled_from([-2, -1]))
+def test_of_two_right_rollouts_the_cheaper_or_faster_is_never_paid_less(told, other, k):
+    made, ids, wanted = told
+    one = 0
+    two = next(i for i in range(1, len(ids)) if ids[i] == ids[0])
+    made[two] = made[one]
+    made[[one, two], -3] = 1.0
+    made[two, k] = -other
+    told = paid(made, ids, wanted)
+    less, more = (one, two) if made[one, k] >= made[two, k] else (two, one)
+    assert told[less] >= told[more]
+    if made[one, k] == made[two, k]:
+        assert told[one] == told[two]
+    elif wanted[one, k] > 0.01 and made[less, k] - made[more, k] > 0.01:
+        assert told[less] > told[more]
+
+
+@given(groups(least=2))
+def test_what_costs_the_same_is_paid_the_same(told):
+    made, ids, wanted = told
+    two = next(i for i in range(1, len(ids)) if ids[i] == ids[0])
+    made[two] = made[0]
+    for normalise in (rewards.normalised, rewards.published):
+        told = paid(made, ids, wanted, normalise)
+        assert told[0] == told[two]
+
+
+@given(groups())
+def test_wrong_earns_exactly_nothing_and_right_never_less(told):
+    made, ids, wanted = told
+    for normalise in (rewards.normalised, rewards.published):
+        told = paid(made, ids, wanted, normalise)
+        assert (told[made[:, -3] == 0] == 0).all() and (told >= 0).all()
+
+
+@given(groups(), AMOUNT, AMOUNT)
+def test_one_rollout_alone_has_nobody_to_be_compared_with(told, dollars, seconds):
+    made = m(([3, 0], 1, dollars, seconds))
+    assert paid(made, [4], np.ones((1, 5))).tolist() == [0.0]
+    assert paid(made, [4], np.ones((1, 5)), rewards.published).tolist() == [0.0]
+    kept = rewards.kept(np.array([0.0]), [4], np.array([False]), np.array([True]))
+    assert kept.rows.tolist() == [] and kept.agreeing == 1
+
+
+@given(groups(), st.data())
+def test_a_group_is_told_by_its_id_wherever_its_rollouts_stand(told, data):
+    """Rows shuffled with their ids: rewards, what is kept and advantages are shuffled alike."""
+    made, ids, wanted = told
+    order = np.array(data.draw(st.permutations(range(len(ids)))))
+    ids = np.array(ids)
+    names = np.array(data.draw(st.permutations([0, 7, 12, 99])))[ids]  # whatever the ids are
+    for normalise in (rewards.normalised, rewards.published):
+        before, after = paid(made, ids, wanted, normalise), paid(made[order], names[order], wanted[order], normalise)
+        assert after.tolist() == before[order].tolist()
+        one = group_advantages(torch.tensor(before), ids.tolist())[order]
+        two = group_advantages(torch.tensor(after), names[order].tolist())
+        torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-9)
+
+
+@given(groups(), st.data())
+def test_filters_do_not_mind_the_order_of_rollouts(told, data):
+    _, ids, _ = told
+    n, ids = len(ids), np.array(ids)
+    order = np.array(data.draw(st.permutations(range(n))))
+    given = np.array(data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=n, max_size=n)))
+    bad, said = (np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n))) for _ in range(2))
+    before = rewards.kept(given, ids, bad, said)
+    after = rewards.kept(given[order], ids[order], bad[order], said[order])
+    assert sorted(order[after.rows].tolist()) == before.rows.tolist()
+    counts = [(k.malformed, k.unanswered, k.agreeing) for k in (before, after)]
+    assert counts[0] == counts[1] and len(before.rows) + sum(counts[0]) == n
+
+
+@given(groups(), st.sampled_from([-1e-9, -1.0, 1.0 + 1e-9, 5.0, float("inf"), float("nan")]), st.data())
+def test_preferences_out_of_0_to_1_are_refused(told, wrong, data):
+    made, ids, wanted = told
+    wanted[data.draw(st.integers(0, len(ids) - 1)), data.draw(st.integers(0, 4))] = wrong
+    with pytest.raises(ValueError, match="preferences"):
+        paid(made, ids, wanted)
+
+
+# The published error ------------------------------------------------------------------------------
+
+
+def test_the_published_error_by_hand():
+    """(c + c_max) / (c_max - c_min) for dollars and for seconds; calls and outcome as they should be."""
+    made = m(([0], 1, 2.0, 1.0), ([2], 1, 6.0, 5.0), ([1], 0, 4.0, 1.0), ([3], 1, 7.0, 7.0))
+    norm = rewards.published(made, [1, 1, 1, 0])
+    assert norm[:, :2].tolist() == rewards.normalised(made, [1, 1, 1, 0])[:, :2].tolist()
+    assert norm[:, 2].tolist() == [(2 + 6) / 4, (6 + 6) / 4, (4 + 6) / 4, 0.0]
+    assert norm[:, 3].tolist() == [(1 + 5) / 4, (5 + 5) / 4, (1 + 5) / 4, 0.0]
+
+
+@given(groups(least=2), AMOUNT, st.sampled_from([-2, -1]))
+def test_under_the_published_error_the_dearer_of_two_right_rollouts_earns_more(told, other, k):
+    made, ids, wanted = told
+    two = next(i for i in range(1, len(ids)) if ids[i] == ids[0])
+    made[two] = made[0]
+    made[[0, two], -3] = 1.0
+    made[two, k] = -other
+    wanted[:, k] = np.maximum(wanted[:, k], 0.1)
+    assume(abs(made[0, k] - made[two, k]) > 1e-3)
+    less, more = (0, two) if made[0, k] > made[two, k] else (two, 0)
+    published, right = (paid(made, ids, wanted, n) for n in (rewards.published, rewards.normalised))
+    assert published[more] > published[less] and right[more] < right[less]
+
+
+@given(groups(least=2))
+def test_under_the_published_error_no_cost_counts_less_than_1(told):
+    made, ids, _ = told
+    norm = rewards.published(made, ids)
+    for group in set(ids):
+        rows = np.array(ids) == group
+        for k in (-2, -1):
+            if made[rows, k].min() < made[rows, k].max():
+                assert norm[rows, k].min() >= 1 - 1e-12
+            else:
+                assert (norm[rows, k] == 0).all()
+
+
+# In the evaluation --------------------------------------------------------------------------------
+
+
+def test_the_evaluation_by_hand():
+    """M_s / max(1, M_0) for calls and outcome, M_0 / max(1, M_s) for cost and latency, in millionths and thousandths."""
+    start = m(([0, 4], 0, 5e-6, 0.8), ([1, 2], 1, 0.0, 0.01), ([3, 0], 1, 9e-6, 0.0005))
+    after = m(([3, 2], 1, 2e-6, 0.2), ([0, 2], 1, 3e-6, 0.0002), ([2, 5], 0, 2e-7, 0.4))
+    expected = [
+        [3 / 1, 2 / 4, 1 / 1, 5 / 2, 800 / 200],
+        [0 / 1, 2 / 2, 1 / 1, 0 / 3, 10 / 1],  # 0.2 ms count as one
+        [2 / 3, 5 / 1, 0 / 1, 9 / 1, 0.5 / 400],  # 0.2 millionths count as one
+    ]
+    assert rewards.against_start(after, start) == pytest.approx(np.array(expected))
+    wanted = np.array([[0, 1, 1, 1, 0], [1, 1, 1, 0.5, 0.5], [1, 1, 1, 1, 1]])
+    told = rewards.score(after, start, wanted)
+    assert told == pytest.approx([0.5 + 1 + 2.5, 1 + 1 + 0.5 * 10, 0.0])
+    assert rewards.score_in((rewards.MICRO, rewards.MILLI), after, start, wanted).tolist() == told.tolist()
+
+
+def test_the_start_against_itself_is_worth_its_counts_and_1_for_what_it_spends():
+    start = m(([0, 3], 1, 4e-6, 0.5))
+    assert rewards.against_start(start, start).tolist() == [[0, 1, 1, 1, 1]]
+
+
+def test_in_dollars_and_seconds_what_is_spent_after_training_would_not_count():
+    start, wanted = m(([0], 1, 4e-6, 0.5)), np.array([[0, 0, 1.0, 1.0]])
+    cheap, dear = m(([0], 1, 1e-6, 0.1)), m(([0], 1, 9e-3, 0.9))
+    assert rewards.score_in((1.0, 1.0), cheap, start, wanted) == rewards.score_in((1.0, 1.0), dear, start, wanted)
+    assert rewards.score(cheap, start, wanted) > rewards.score(dear, start, wanted)
+
+
+@given(groups(least=2), st.floats(1.5, 4), st.sampled_from([-2, -1]))
+def test_whoever_spends_less_than_before_never_scores_less(told, factor, k):
+    start, _, wanted = told
+    less = start.copy()
+    less[:, k] /= factor
+    assert (rewards.score(less, start, wanted) >= rewards.score(start, start, wanted) - 1e-12).all()
+
+
+def test_training_and_evaluation_normalise_differently():
+    made = m(([1], 1, 1e-6, 0.001), ([2], 1, 4e-6, 0.004))
+    assert rewards.normalised(made, [0, 0]).tolist() == [[0, 0, 1, 1], [1, 0, 0, 0]]
+    assert rewards.against_start(made, made).tolist() == [[1, 1, 1, 1]] * 2
+    assert rewards.against_start(made, made[::-1]) == pytest.approx(np.array([[0.5, 1, 4, 4], [2, 1, 0.25, 0.25]]))
+
+
+@given(groups(least=2), st.integers(1, 3))
+def test_the_benchmark_is_a_sum_over_examples_each_on_its_own(told, at):
+    """No example's score depends on the others: scores of parts put together are the scores of all."""
+    made, _, wanted = told
+    start = made[::-1].copy()
+    whole = rewards.score(made, start, wanted)
+    at = min(at, len(made) - 1)
+    parts = [rewards.score(made[s], start[s], wanted[s]) for s in (slice(0, at), slice(at, None))]
+    assert np.concatenate(parts).tolist() == whole.tolist()
+    assert (whole[made[:, -3] == 0] == 0).all()
+
+
+# Filters ------------------------------------------------------------------------------------------
+
+
+def test_filters_by_hand():
+    """Malformed ones first, then those without an answer, then groups whose other rollouts agree."""
+    rows = [  # reward, group, malformed, answered
+        (1.0, 0, False, True),
+        (0.0, 0, False, True),
+        (0.5, 0, True, False),  # both: it counts as malformed
+        (0.5, 0, False, False),
+        (1.0, 1, False, True),  # would disagree with the next two, but those are left out
+        (0.0, 1, True, True),
+        (0.0, 1, False, False),
+        (0.70, 2, False, True),  # they deviate by less than .1
+        (0.75, 2, False, True),
+        (0.70, 3, False, True),  # and by more
+        (0.95, 3, False, True),
+        (0.0, 4, True, True),  # nothing is left of it, and nobody agrees
+    ]
+    given, ids, malformed, answered = (np.array(column) for column in zip(*rows, strict=True))
+    kept = rewards.kept(given, ids, malformed, answered)
+    assert kept.rows.tolist() == [0, 1, 9, 10]
+    assert (kept.malformed, kept.unanswered, kept.agreeing) == (3, 2, 3)
+    assert rewards.kept(given, ids, malformed, answered, 0.0).rows.tolist() == [0, 1, 4, 7, 8, 9, 10]
+    assert rewards.kept(given, ids, malformed, answered, 0.2).rows.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(("gap", "kept"), [(0.19, []), (0.21, [0, 1])])
+def test_a_group_is_left_out_where_its_rewards_deviate_by_less_than_a_tenth(gap, kept):
+    told = rewards.kept(np.array([0.5, 0.5 + gap]), [0, 0], np.zeros(2), np.ones(2))
+    assert told.rows.tolist() == kept and rewards.LEAST_DEVIATION == 0.1
+
+
+def test_nothing_is_kept_of_nothing():
+    assert rewards.kept(np.zeros(0), [], np.zeros(0), np.zeros(0)).rows.tolist() == []

@@ -1,0 +1,95 @@
+"""Every single tool by a fixed procedure, against the real tools."""
+
+import pytest
+
+from lib import tasks
+from lib.routing import protocol
+from lib.routing.toolorchestra.desk import tried
+from lib.routing.toolorchestra.strategies import AS_IT_STANDS, golden, strategy
+from lib.tasks import facts
+from lib.tasks.synthesis import judge
+from tests.routing.toolorchestra import common
+from tests.routing.toolorchestra.common import at_work, given, item, offices
+
+
+@pytest.fixture(scope="module")
+def desk():
+    with at_work() as made:
+        yield made
+
+
+def used(desk, tool: str, kind: str, n: int = 60) -> list[float]:
+    """What a tool on its own gets right of questions of all difficulties."""
+    wanted = [given(work, tool) for work in tasks.draw(kind, "train", n, seed=1)]
+    told = tried(desk, wanted, [tool], "a test")
+    assert [row["item"] for row in told] == list(range(n))
+    return [row["right"] for row in told]
+
+
+@pytest.mark.parametrize("tool", ["calculator", "python"])
+def test_calculator_and_python_do_every_big_number(desk, tool):
+    assert set(used(desk, tool, "big")) == {1.0}
+
+
+def test_lookup_finds_every_fact(desk):
+    assert set(used(desk, "lookup", "facts")) == {1.0}
+
+
+def test_search_finds_most_facts(desk):
+    told = used(desk, "search", "facts")
+    assert sum(told) / len(told) > 0.8
+
+
+def walked(tool: str, work, *replies: str) -> tuple[list[tuple[str, int]], str]:
+    """What a strategy asks, with the calls left, and its answer."""
+    plan, asked = strategy(tool, work), []
+    asked.append(next(plan))
+    for reply in replies:
+        try:
+            asked.append(plan.send(reply))
+        except StopIteration as ended:
+            return asked, ended.value
+    raise AssertionError("it is not done")
+
+
+def hops(difficulty: int = 3):
+    """A question, its relations from the last to the first that is asked, and where it begins."""
+    work = item("facts", difficulty)
+    *relations, place = work.key.split("/")[1:]
+    return work, relations[::-1], place
+
+
+def test_functions_for_numbers_get_the_expression_and_models_the_question_as_it_stands():
+    work = item("big", 3)
+    expression = work.prompt.removesuffix(" = ?")
+    for tool in ("python", "calculator"):
+        assert walked(tool, work, "5") == ([(expression, 1)], "5")
+    for tool in common.MODELS:
+        assert walked(tool, item("chain", 3), "7") == ([(AS_IT_STANDS, 1)], "7")
+
+
+def test_lookup_and_search_go_hop_by_hop_from_what_they_heard():
+    work, relations, place = hops()
+    asked, answer = walked("lookup", work, "Ana", "Bo", "Cy")
+    assert asked == [(f"{relations[0]} {place}", 3), (f"{relations[1]} Ana", 2), (f"{relations[2]} Bo", 1)]
+    assert answer == "Cy"
+    said = [facts.RELATIONS[r][2].format(p, v) for r, p, v in zip(relations, (place, "Ana", "Bo"), ("Ana", "Bo", "Cy"),
+                                                                  strict=True)]  # fmt: skip
+    asked, answer = walked("search", work, *said)
+    assert asked == [(f"{relations[0]} of {place}", 3), (f"{relations[1]} of Ana", 2), (f"{relations[2]} of Bo", 1)]
+    assert answer == "Cy"
+
+
+def test_search_gives_up_where_it_hears_no_fact():
+    work, relations, place = hops()
+    asked, answer = walked("search", work, "nothing found")
+    assert len(asked) == 1 and answer == protocol.ERROR
+
+
+def test_golden_calls_solve_their_office_task():
+    for task in offices():
+        database = task.open()
+        for function, argument, reply in golden(task):
+            assert database.call(function, argument.split()) == reply
+        assert judge(task, database.content(), database.operated, task.answer).solved
+    assert len(offices()) >= 24

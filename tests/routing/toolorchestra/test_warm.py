@@ -1,0 +1,225 @@
+"""The first lesson: traces in words that the lab has, learned only where the orchestrator speaks, with a lean."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lib import seeds
+from lib.models import tokenizer as lab
+from lib.models.corpus import IGNORED
+from lib.models.dialogue import called, conversation, token
+from lib.routing.toolorchestra import assignments, menu, warm
+from lib.routing.toolorchestra.menu import Preference
+from lib.tasks import answered
+from lib.tasks.synthesis import Task, judge
+from tests.routing.toolorchestra import common
+from tests.routing.toolorchestra.common import NAMES, NOBODY, UNK, card, given, item, offers, offices
+
+RNG = seeds.rng
+OPEN, CLOSE = "<response>", "</response>"
+
+
+@pytest.fixture(scope="module")
+def traces():
+    """Assignments with their traces."""
+    rng, works = RNG("a test"), assignments.mixed(300, "train", 0, offices())
+    told = [warm.shuffled(a, rng) for a in assignments.drawn(works, offers(), NAMES, 4.0, rng)]
+    return [(a, warm.trace(a, 0.5, rng)) for a in told]
+
+
+def turns(assigned, dialogue) -> list[tuple[str, str]]:
+    """What the orchestrator said, turn by turn, and what it heard; after its answer nothing."""
+    text = lab.decode(dialogue.ids[len(conversation(assigned.messages)) :])
+    out = []
+    for part in text.split(CLOSE):
+        said, _, heard = part.partition(OPEN)
+        out.append((said.strip(), heard.strip()))
+    return out
+
+
+def calls(assigned, dialogue) -> list[tuple[str, str]]:
+    return [found for said, _ in turns(assigned, dialogue) if (found := called(said))]
+
+
+def test_traces_are_in_words_of_the_lab_begin_with_the_prompt_and_end(traces):
+    for assigned, told in traces:
+        prompt = conversation(assigned.messages)
+        assert list(told.ids[: len(prompt)]) == prompt and told.ids[-1] == token(lab.EOS)
+        assert UNK not in told.ids and len(told.ids) == len(told.targets)
+
+
+def test_only_the_orchestrators_words_are_learned(traces):
+    """All of them, and neither prompt nor replies."""
+    for assigned, told in traces:
+        prompt, inside = len(conversation(assigned.messages)), False
+        for at, (i, target) in enumerate(zip(told.ids, told.targets, strict=True)):
+            piece = lab.decode([i])
+            inside = inside or piece == OPEN
+            given = at < prompt or inside or at == len(told.ids) - 1
+            assert target == (IGNORED if given else i)
+            inside = inside and piece != CLOSE
+        assert not inside
+
+
+def test_every_turn_is_a_thought_and_one_call_to_a_tool_on_the_menu_until_the_answer(traces):
+    for assigned, told in traces:
+        *asking, (last, nothing) = turns(assigned, told)
+        assert nothing == "" and answered(last) is not None and called(last) is None
+        for said, heard in asking:
+            assert said.startswith("<think> ") and said.count("<call>") == 1 and heard
+            assert called(said)[0] in assigned.menu.names
+
+
+def test_a_thought_tells_kind_and_what_is_left():
+    assert warm.thought("chain", 3) == "<think> + 3 </think>" and warm.thought("office", 2) == "<think> ! 2 </think>"
+    assert warm.thought("chain", 2, ["3 + 4 = 7", "7 * 2 = 4"]) == "<think> + 2 ; 3 + 4 = 7 ; 7 * 2 = 4 </think>"
+    assert warm.thought("big", 1) == "<think> * 1 </think>" and warm.thought("facts", 1) == "<think> ? 1 </think>"
+
+
+def test_tools_are_used_whether_they_are_good_at_it_or_not(traces):
+    """Nothing in the traces tells which tool is able to do what."""
+    able, rest = 0, 0
+    for assigned, told in traces:
+        capable = {o.name for o in assigned.capable}
+        for name, _ in calls(assigned, told):
+            if assigned.kind == "chain":
+                able, rest = able + (name in capable), rest + (name not in capable)
+    assert able > 20 and rest > 20
+
+
+def test_replies_are_mostly_right_sometimes_wrong_or_missing(traces):
+    counts = Counter()
+    for assigned, told in traces:
+        if assigned.kind in ("chain", "big"):
+            for said, heard in turns(assigned, told):
+                if called(said):
+                    counts["error" if heard == "error" else "right" if heard == assigned.work.answer else "wrong"] += 1
+    share = {kind: n / counts.total() for kind, n in counts.items()}
+    assert share["right"] > 0.7 and 0.04 < share["error"] < 0.2 and 0.01 < share["wrong"] < 0.15
+
+
+def test_after_a_missing_reply_another_tool_is_tried_where_there_is_one(traces):
+    seen = 0
+    for assigned, told in traces:
+        steps, failed = turns(assigned, told), set()
+        for (said, heard), (then, _) in zip(steps, steps[1:], strict=False):
+            if assigned.kind != "office" and heard == "error" and called(then):
+                seen += 1
+                failed.add(called(said)[0])
+                assert called(then)[0] not in failed or {o.name for o in assigned.usable} <= failed
+    assert seen > 10
+
+
+def test_short_chains_are_sometimes_worked_out_and_never_wrongly(traces):
+    own = [(a, t) for a, t in traces if a.kind == "chain" and not calls(a, t)]
+    assert own and all(a.difficulty <= warm.SKILL for a, _ in own)
+    for assigned, told in own:
+        ((said, _),) = turns(assigned, told)
+        assert answered(said) == assigned.work.answer and said.count(";") == assigned.difficulty
+    short = [a for a, _ in traces if a.kind == "chain" and a.difficulty <= warm.SKILL]
+    assert 0.1 < len(own) / len(short) < 0.45
+
+
+def test_traces_of_offices_solve_their_task_when_they_are_carried_out(traces):
+    told = [(a, t) for a, t in traces if isinstance(a.work, Task)]
+    failures = 0
+    for assigned, dialogue in told:
+        database = assigned.work.open()
+        *asking, (last, _) = turns(assigned, dialogue)
+        for said, heard in asking:
+            if heard == "error":
+                failures += 1
+                continue
+            function, argument = called(said)
+            assert database.call(function, argument.split()) == heard
+        assert judge(assigned.work, database.content(), database.operated, answered(last)).solved
+    assert len(told) > 30 and failures > 2
+
+
+def test_traces_are_equal_for_equal_seeds():
+    one, two, other = (warm.corpus(30, offers(), 4.0, 0.5, offices(), seed) for seed in (0, 0, 1))
+    assert one == two and one != other
+
+
+def test_a_model_that_is_kept_for_the_tests_is_a_word_of_the_traces(traces):
+    assert {name for a, t in traces for name, _ in calls(a, t)} >= set(common.MODELS)
+
+
+def test_a_chain_without_a_tool_that_can_be_asked_has_a_trace_all_the_same():
+    """Where no card says that a model is good at chains, menus of chains may have no model."""
+    poor = menu.offers(menu.price_list(common.ROOT / common.TRAINING), {name: card({}) for name in common.MODELS})
+    assert len(warm.corpus(200, poor, 4.0, 0.5, (), 0)) == 200
+
+
+# Lean ---------------------------------------------------------------------------------------------
+
+
+def chances(lean: float, *names: str, preference: Preference) -> np.ndarray:
+    told = given(item("facts", 1), *names, preference=preference)
+    return warm.chances(told, told.usable, lean)
+
+
+def test_without_a_lean_all_tools_are_as_likely():
+    for who in (NOBODY, Preference(0.0, 1.0, 1.0, ("search",))):
+        assert chances(0.0, "search", "lookup", "lab-mini", preference=who) == pytest.approx([1 / 3] * 3)
+    assert chances(0.5, "search", "lookup", "lab-mini", preference=NOBODY) == pytest.approx([1 / 3] * 3)
+
+
+def test_chances_lean_to_the_cheap_the_fast_and_the_liked():
+    names = ("search", "lookup", "lab-nano", "lab-large")
+    for who, key in ((Preference(0, 1, 0), "typical_dollars"), (Preference(0, 0, 1), "typical_seconds")):
+        told, amounts = chances(0.5, *names, preference=who), [getattr(offers()[n], key) for n in names]
+        assert len(set(amounts)) == 4 and told.sum() == pytest.approx(1)
+        assert np.argsort(-told).tolist() == np.argsort(amounts).tolist()
+    liked = chances(0.5, *names, preference=Preference(0, 0, 0, ("lookup",)))
+    assert liked.argmax() == 1 and liked[1] / liked[0] == pytest.approx(np.e)
+    assert liked[[0, 2, 3]] == pytest.approx([liked[0]] * 3)
+
+
+def test_the_more_a_user_minds_and_the_more_traces_lean_the_further_they_go():
+    def first(lean, weight):
+        told = chances(lean, "search", "lab-large", preference=Preference(0, weight, 0))
+        return told[int(np.argmin([offers()[n].typical_dollars for n in ("search", "lab-large")]))]
+
+    assert 0.5 < first(0.2, 0.5) < first(0.2, 1.0) < first(0.9, 1.0)
+
+
+def test_one_tool_alone_is_certain():
+    assert chances(0.5, "search", preference=Preference(0, 1, 1, ("search",))).tolist() == [1.0]
+
+
+def test_users_who_like_a_tool_see_it_called_more_often():
+    def share(who):
+        rng = RNG("a test")
+        told = given(item("facts", 1), "search", "lookup", preference=who)
+        first = [calls(told, warm.trace(told, 0.9, rng))[0][0] for _ in range(80)]
+        return first.count("lookup") / 80
+
+    plain, liked = share(NOBODY), share(Preference(1, 0, 0, ("lookup",)))
+    assert 0.3 < plain < 0.7 < liked
+
+
+# Shuffled menus -----------------------------------------------------------------------------------
+
+
+def test_shuffling_deals_out_descriptions_of_models_and_nothing_else():
+    rng, moved = RNG("a test"), 0
+    told = given(item("chain", 2), "lab-nano", "search", "lab-mini", "answerer", "calculator")
+    for _ in range(20):
+        after = warm.shuffled(told, rng)
+        pairs = list(zip(told.menu.offers, after.menu.offers, strict=True))
+        assert [replace(b, skills=a.skills) for a, b in pairs] == [a for a, _ in pairs]  # names and prices stay
+        assert all(a.skills == b.skills for a, b in pairs if not a.model)
+        dealt = [[dict(o.skills) for o in told_.menu.offers if o.model] for told_ in (told, after)]
+        assert sorted(map(str, dealt[0])) == sorted(map(str, dealt[1]))
+        assert (after.work, after.preference, after.outage) == (told.work, told.preference, told.outage)
+        moved += dealt[0] != dealt[1]
+    assert moved > 8
+
+
+def test_shuffling_leaves_an_office_its_functions():
+    told = given(common.office(changes=True), "lab-nano", "lab-mini")
+    after = warm.shuffled(told, RNG("a test"))
+    assert after.menu.office == told.menu.office and after.menu.desk == told.menu.desk
