@@ -70,12 +70,33 @@ def curves(results: Results) -> Figure:
     """Six panels over the updates, a line for each arm."""
     table = by_update(results)
     order = table["arm"].map(trained(results).index)
-    table = table.iloc[np.argsort(order, kind="stable")]
+    long = _long(table.iloc[np.argsort(order, kind="stable")], PANELS)
+    long = long[(long["panel"] != PANELS["reward"]) | (long["arm"] != label(PUBLISHED))]
     return figures.curves(
-        _long(table, PANELS), "update", "value", by="arm", seed="seed", title=curves_claim(results), xlabel="update",
-        ylabel="mean over rollouts", panels="panel", bins=12, same_scale=False,
-        note="The three rewards are on scales of their own; CoRL's learner has no filters.",
+        long, "update", "value", by="arm", seed="seed", title=curves_claim(results), xlabel="update",
+        ylabel="mean over rollouts", panels="panel", bins=12, same_scale=False, note=_rewards_note(results),
     )  # fmt: skip
+
+
+def _rewards_note(results: Results) -> str:
+    """Why one arm has no rewards in the figure: how far they go."""
+    note = "CoRL's learner has no filters, and its reward is a scale of its own."
+    paid = results.rollouts[results.rollouts["arm"] == PUBLISHED]["reward"]
+    return (
+        note
+        if paid.empty
+        else f"{note} Rewards under the sign error have no bound, reach {paid.max():,.0f}, and are not drawn."
+    )
+
+
+def unbounded_words(results: Results) -> str:
+    """How much each formula paid at the most, as a sentence."""
+    told = []
+    for arm in (PAPER, PUBLISHED):
+        paid = results.rollouts[results.rollouts["arm"] == arm]["reward"]
+        if len(paid):
+            told.append(f"{label(arm)} {paid.max():,.1f} (mean {paid.mean():.2f})")
+    return f"The most that a rollout was paid: {', '.join(told)}."
 
 
 def curves_claim(results: Results) -> str:

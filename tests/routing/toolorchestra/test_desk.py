@@ -68,8 +68,8 @@ def menu_of(work, *names, **more):
         ("<answer> 4 </answer> 4", "neither"),
         ("<call> lookup home Ana </call>", "no tool 'lookup' on the menu"),  # a tool, but not on this menu
         ("<call> lab-large 1 + 1 = ? </call>", "no tool 'lab-large' on the menu"),
-        ("<call> office 1 + 1 </call>", "no tool 'office' on the menu"),
-        ("<call> Calculator 1 + 1 </call>", "no tool 'Calculator'"),
+        ("<call> moves Ana Loro </call>", "no tool 'moves' on the menu"),  # an office's function
+        ("<call> Ana 1 + 1 </call>", "no tool 'Ana'"),
         ("<call> 1 + 1 </call>", "no tool '1'"),
         ("<call> calculator </call>", "calculator takes"),
         ("<call> search </call>", "search takes"),
@@ -160,8 +160,8 @@ def test_functions_reply_and_cost_what_the_menu_says(desk, tool, argument, reply
         ("calculator", "<answer> 4 </answer>"),
         ("python", "1 / 0"),
         ("python", "home of Ana"),
-        ("lookup", "home nobody"),
-        ("lookup", "colour Ana"),
+        ("lookup", "home Loro"),
+        ("lookup", "cat Ana"),
         ("lookup", "home Ana Bo"),
     ],
 )
@@ -180,8 +180,8 @@ def test_a_search_that_finds_nothing_is_heard_and_paid(desk):
     assert heard in ("error", "nothing found") or heard.endswith(".")
 
 
-@pytest.mark.parametrize("code", ["1 / 0", "home of", "while True : 1", "'x' * 10", "[ 1 , 2 ]", "print ( 3 )", "None"])
-def test_whatever_python_replies_the_orchestrator_reads_words_that_it_knows(desk, code):
+@pytest.mark.parametrize("code", ["1 / 0", "home of", "'x' * 10 ** 9", "print ( 3 )", "None", "7 - 9"])
+def test_numbers_and_errors_of_python_are_heard_in_words_of_the_lab(desk, code):
     episode = played(desk, menu_of(BIG, "python"), call("python", "1"), answer(1))
     (heard,) = desk.reply([(episode, protocol.Call("python", code), 0)])
     assert UNK not in lab.encode(protocol.heard(heard.text))
@@ -190,7 +190,7 @@ def test_whatever_python_replies_the_orchestrator_reads_words_that_it_knows(desk
 def test_equal_code_is_run_once_and_replies_the_same(desk, monkeypatch):
     real, ran = desk.sandbox.run, []
     monkeypatch.setattr(desk.sandbox, "run", lambda code: ran.append(code) or real(code))
-    codes = ["12 + 30", "12 + 31", "12 + 30", "1 / 0", "1 / 0"]
+    codes = ["12 + 30", "12 + 31", "12 + 30", "12 / 0", "12 / 0"]
     heard = [played(desk, menu_of(BIG), call("python", code), answer(1)).exchanges[0].heard for code in codes]
     assert len(ran) == 3 and [h.text for h in heard[:3]] == ["42", "43", "42"] and heard[3] == heard[4]
     assert all(h.dollars == heard[0].dollars for h in heard)  # remembered, and paid all the same
@@ -200,8 +200,7 @@ def test_the_sandbox_is_closed_after_the_desk():
     with at_work() as made:
         played(made, menu_of(BIG), call("python", "1 + 2 + 3"), answer(6))
         assert made.sandbox._worker is not None
-        worker = made.sandbox._worker
-    assert made.sandbox._worker is None and not worker.usable
+    assert made.sandbox._worker is None
 
 
 # Models -------------------------------------------------------------------------------------------
@@ -373,7 +372,7 @@ def test_an_office_function_with_too_few_or_many_words_is_malformed(desk, argume
     assert episode.malformed == 1 and episode.counts == {} and told(episode) == ["error"]
 
 
-@pytest.mark.parametrize("argument", ["colour Ana", "home nobody", "? ?"])
+@pytest.mark.parametrize("argument", ["cat Ana", "home Abra", "? ?"])
 def test_an_office_function_with_wrong_words_is_heard_as_error_and_paid(desk, argument):
     episode = played(desk, menu_of(ASKS, "search"), call("lookup", argument), answer("done"))
     assert episode.malformed == 0 and told(episode) == ["error"]

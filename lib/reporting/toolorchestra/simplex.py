@@ -1,0 +1,204 @@
+"""The same questions for users on a grid over accuracy, cost and latency: what their weights change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lib import stats
+from lib.reporting import figures
+from lib.reporting.toolorchestra import common
+from lib.reporting.toolorchestra.common import (
+    DRAWS,
+    MONEY,
+    NOTHING,
+    PAPER,
+    TIME,
+    clearly,
+    interval,
+    label,
+    number,
+    there,
+)
+from lib.routing.toolorchestra.study import START, Results
+from lib.stats import Interval
+
+BOTH = (START, PAPER)
+WEIGHTS = {"right": "p_accuracy", "micro": "p_cost", "ms": "p_latency"}  # what each weight should move
+NAMES = {"right": "accuracy", "micro": MONEY, "ms": TIME}
+WORST = 1.1  # the reference is so many times the dearest and the slowest mean
+
+
+def grid(results: Results, arm: str) -> pd.DataFrame:
+    """Episodes with `user` and `base`: numbers of the user and of the question."""
+    part = common.exam(results, arm, "simplex")
+    users = part[list(WEIGHTS.values())].drop_duplicates()
+    bases = max(1, part["item"].nunique() // max(1, len(users)))
+    return part.assign(user=part["item"] // bases, base=part["item"] % bases)
+
+
+def cube(part: pd.DataFrame, column: str) -> np.ndarray:
+    """(seeds, users, questions)."""
+    if part.empty:
+        return np.zeros((0, 0, 0))
+    table = part.pivot(index="seed", columns=["user", "base"], values=column).sort_index(axis=1)
+    return table.to_numpy(dtype=float).reshape(len(table), part["user"].nunique(), -1)
+
+
+def users_table(results: Results) -> pd.DataFrame:
+    """Every user of the grid: means before and after training."""
+    parts = {arm: grid(results, arm) for arm in BOTH}
+    out = []
+    for user, part in parts[START].groupby("user"):
+        first = part.iloc[0]
+        row: dict[str, object] = {w.removeprefix("p_"): f"{first[w]:.2f}" for w in WEIGHTS.values()}
+        for column, name in NAMES.items():
+            ends = [parts[arm].loc[parts[arm]["user"] == user, column].mean() for arm in BOTH]
+            row[name] = " to ".join(f"{end:.{2 if column == 'right' else 1}f}" for end in ends)
+        out.append(row)
+    return pd.DataFrame(out or [{"accuracy": "no user was asked"}])
+
+
+def _shares(n: int, rng: np.random.Generator) -> np.ndarray:
+    return np.vstack([np.full(n, 1 / n), rng.multinomial(n, np.full(n, 1 / n), DRAWS) / n])
+
+
+def reference(results: Results) -> tuple[float, float]:
+    """Dollars per million and milliseconds that no user's mean comes to: WORST times the most there is."""
+    found = [[cube(grid(results, arm), c).mean((0, 2)).max(initial=0.0) for c in ("micro", "ms")] for arm in BOTH]
+    most = np.max(found, axis=0) * WORST
+    return float(most[0]), float(most[1])
+
+
+def _volumes(results: Results, arm: str, draws: int) -> np.ndarray:
+    """Hypervolume of the users' means in every resample of questions, mean over seeds, (draws + 1,)."""
+    part, worst = grid(results, arm), reference(results)
+    cubes = [cube(part, c) for c in NAMES]
+    if not cubes[0].size or min(worst) <= 0:
+        return np.zeros(0)
+    items = _shares(cubes[0].shape[2], common.generator("volume"))[: draws + 1]
+    scaled = [cubes[0], 1 - cubes[1] / worst[0], 1 - cubes[2] / worst[1]]
+    points = np.stack([np.einsum("sub,db->dsu", values, items) for values in scaled], axis=-1)  # (draws, s, u, 3)
+    return np.array([stats.hv_by_seed(each, np.zeros(3)) for each in points])
+
+
+VOLUMES = 200  # resamples; a hypervolume is dear
+
+
+def volumes(results: Results) -> dict[str, Interval]:
+    """Hypervolume of start and trained, 1 at the most, and their difference; mean over seeds. Objectives: accuracy,
+    and money and time saved as a share of the reference. Intervals: of seeds (Student) and of questions, the wider."""
+    found = {arm: _volumes(results, arm, VOLUMES) for arm in BOTH}
+    out = {label(arm): _volume(each) for arm, each in found.items()}
+    if all(each.size for each in found.values()):
+        out["after minus before"] = _volume(found[PAPER] - found[START].mean(1, keepdims=True))
+    else:
+        out["after minus before"] = NOTHING
+    return out
+
+
+def _volume(drawn: np.ndarray) -> Interval:
+    """drawn: (draws + 1, seeds), the data first. Both sources of deviation added."""
+    if not drawn.size:
+        return NOTHING
+    value = float(drawn[0].mean())
+    resampled = drawn[1:].mean(1)
+    questions = np.abs(np.quantile(resampled - resampled.mean(), [0.025, 0.975]))
+    runs = stats.t_interval(drawn[0]) if drawn.shape[1] > 1 else Interval(value, value, value)
+    below, above = np.hypot(questions, [value - runs.lo, runs.hi - value])
+    return Interval(*np.round([value, value - below, value + above], 12).tolist())
+
+
+def slope(results: Results, arm: str, column: str) -> Interval:
+    """How much a mean changes as its weight goes from 0 to 1, by least squares over the users."""
+    part = grid(results, arm)
+    values = cube(part, column)
+    if not values.size:
+        return NOTHING
+    weight = part.groupby("user")[WEIGHTS[column]].first().to_numpy(dtype=float)
+    centred = weight - weight.mean()
+    if not (centred**2).sum():
+        return NOTHING
+    return interval(np.einsum("u,sub->sb", centred / (centred**2).sum(), values), "slope", arm, column)
+
+
+def slopes(results: Results) -> dict[str, dict[str, Interval]]:
+    """All three, before and after training, and after minus before."""
+    out = {label(arm): {_slope_name(c): slope(results, arm, c) for c in NAMES} for arm in BOTH}
+    return {who: row for who, row in out.items() if any(there(x) for x in row.values())}
+
+
+def _slope_name(column: str) -> str:
+    return f"{NAMES[column]} per weight on {WEIGHTS[column].removeprefix('p_')}"
+
+
+def slopes_words(results: Results) -> str:
+    """Whether spending falls with the weight on cost, and time with that on latency, in sentences."""
+    told = []
+    for arm in BOTH:
+        money, time, right = (slope(results, arm, c) for c in ("micro", "ms", "right"))
+        told.append(
+            f"{label(arm)}: from weight 0 to 1 spending changes by {number(money, 1, True)} dollars per million, "
+            f"{clearly(money, 'up', 'down')}; time by {number(time, 1, True)} ms, {clearly(time, 'up', 'down')}; "
+            f"accuracy by {number(right, 3, True)}, {clearly(right, 'up', 'down')}."
+        )
+    return "\n".join(told)
+
+
+def volumes_words(results: Results) -> str:
+    """Hypervolume before and after, with its reference point, as a sentence."""
+    found, worst = volumes(results), reference(results)
+    less = found["after minus before"]
+    if not there(less):
+        return "No user was asked."
+    return (
+        f"Hypervolume over the users, reference accuracy 0, ${worst[0]:.1f} per million and {worst[1]:.1f} ms, which "
+        f"are {WORST:g} times the worst means: start {number(found[label(START)], 3)}, {label(PAPER)} "
+        f"{number(found[label(PAPER)], 3)}; after minus before {number(less, 3, True)}, {clearly(less)}."
+    )
+
+
+@figures.theme()
+def figure(results: Results) -> Figure:
+    """Each mean against the weight that should move it: a dot for every user, a line through equal weights."""
+    note = "Small: single users, mean over seeds. Lines: users of equal weight together. A user's weights add up to 1."
+    sheet = figures.sheet(claim(results), figures.WIDTH + 2.4, 3.2, note)
+    for axes, column in zip(figures.tiles(sheet, 3, 3), NAMES, strict=True):
+        for arm in BOTH:
+            part = grid(results, arm)
+            if part.empty:
+                continue
+            shade, mark, weight = figures.colour(label(arm)), figures.marker(label(arm)), WEIGHTS[column]
+            users = part.groupby("user").agg(weight=(weight, "first"), value=(column, "mean"))
+            means = users.groupby("weight")["value"].mean()
+            axes.plot(users["weight"], users["value"], mark, color=shade, markersize=4, alpha=0.5)
+            axes.plot(means.index, means, f"{mark}-", color=shade, label=label(arm))
+        axes.set(xlabel=f"weight on {WEIGHTS[column].removeprefix('p_')}", ylabel=NAMES[column])
+        if axes.lines:
+            axes.legend(frameon=False, fontsize=9)
+    return sheet
+
+
+def claim(results: Results) -> str:
+    """What the weight on cost does to spending, before and after, as a sentence."""
+    told = [f"{label(arm)} {number(slope(results, arm, 'micro'), 1, True)}" for arm in BOTH]
+    return f"Dollars per million questions as the weight on cost goes from 0 to 1: {', '.join(told)}"
+
+
+def alt(results: Results) -> str:
+    """The figure in words: means at the least and the largest weight."""
+    told = []
+    for arm in BOTH:
+        part = grid(results, arm)
+        for column, name in NAMES.items():
+            means = part.groupby(WEIGHTS[column])[column].mean()
+            if len(means):
+                told.append(f"{label(arm)}, {name}: {means.iloc[0]:.2f} to {means.iloc[-1]:.2f}")
+    return "Means by the weight that should move them, from weight 0 to 1. " + _joined(told)
+
+
+def _joined(told: Sequence[str]) -> str:
+    return "; ".join(told) + "." if told else "No user was asked."

@@ -1,0 +1,152 @@
+"""Three ways to pay an episode, by hand, and what a training learns from."""
+
+import numpy as np
+import pytest
+
+from lib.routing.toolorchestra import arms, desk, rewards
+from lib.routing.toolorchestra.arms import ARMS, NAMED
+from lib.routing.toolorchestra.desk import Own
+from lib.routing.toolorchestra.menu import Preference
+from tests.routing.toolorchestra import common
+from tests.routing.toolorchestra.common import NAMES, answer, at_work, call, given, item, offers, played
+
+OWN = Own(1e-8, 0.001)
+BIG = item("big", 1)
+WHO = Preference(1.0, 0.5, 0.25, ("calculator",))
+RIGHT, WRONG = answer(BIG.answer), answer("0")
+PYTHON, CALCULATOR = call("python", "1 + 1"), call("calculator", "1 + 1")
+TURNS = [  # of one example
+    (CALCULATOR, RIGHT),
+    (PYTHON, PYTHON, RIGHT),
+    (CALCULATOR, WRONG),
+    ("<think>", CALCULATOR, RIGHT),
+    (CALCULATOR, CALCULATOR, CALCULATOR, CALCULATOR, CALCULATOR),  # never answers
+]
+
+
+@pytest.fixture(scope="module")
+def episodes():
+    assigned = given(BIG, "calculator", "python", preference=WHO)
+    with at_work() as made:
+        return [played(made, assigned, *turns, own=OWN) for turns in TURNS]
+
+
+def spent(episodes) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([desk.dollars(e, OWN) for e in episodes]), np.array([e.seconds for e in episodes])
+
+
+def test_the_arms_differ_in_what_they_pay_and_corls_in_its_advantages():
+    assert len({arm.name for arm in ARMS}) == len(ARMS) and ARMS[0].name == "paper"
+    assert NAMED["paper"].reward == "paper" and NAMED["published"].reward == "published"
+    assert NAMED["corl"].reward == "corl" and NAMED["corl"].changes == {"advantages": "gae"}
+    assert not NAMED["paper"].changes and not NAMED["published"].changes
+
+
+def test_the_matrix_has_calls_by_tool_outcome_and_all_that_was_spent(episodes):
+    m, wanted = arms.matrix(episodes, NAMES, OWN)
+    dollars, seconds = spent(episodes)
+    at, py = NAMES.index("calculator"), NAMES.index("python")
+    assert m.shape == wanted.shape == (5, len(NAMES) + 3)
+    assert m[:, at].tolist() == [1, 0, 1, 1, 4] and m[:, py].tolist() == [0, 2, 0, 0, 0] and m[:, :-3].sum() == 9
+    assert m[:, -3].tolist() == [1, 1, 0, 1, 0]
+    assert (-m[:, -2]).tolist() == dollars.tolist() and (-m[:, -1]).tolist() == seconds.tolist()
+    assert wanted.tolist() == [WHO.vector(NAMES).tolist()] * 5
+    own = 1e-8 * np.array([len(e.ids) for e in episodes])  # with what the orchestrator reads and writes
+    assert dollars - own == pytest.approx(np.array([e.dollars for e in episodes]))
+
+
+def test_the_paper_and_the_published_error_by_hand(episodes):
+    """All in one group: a right one's liked calls, outcome, cost and latency between the least and the most."""
+    dollars, seconds = spent(episodes)
+
+    def between(values, low, high):
+        return (values - low) / (high - low)
+
+    liked, outcome = between(np.array([1, 0, 1, 1, 4]), 0, 4), np.array([1, 1, 0, 1, 0])
+    for name, sign in (("paper", -1), ("published", 1)):
+        costs = [between(sign * x, -x.max(), -x.min()) for x in (dollars, seconds)]
+        expected = outcome * (liked + outcome + 0.5 * costs[0] + 0.25 * costs[1])
+        assert arms.paid(NAMED[name], episodes, [7] * 5, NAMES, OWN, 0.0) == pytest.approx(expected)
+
+
+def test_the_paper_pays_the_cheaper_of_two_right_ones_more_and_the_error_the_dearer(episodes):
+    """The calculator is cheaper and faster than python; nobody minds which."""
+    plain = [e for i, e in enumerate(episodes) if i < 2]
+    before = [e.task for e in plain]
+    for e in plain:
+        e.task = given(BIG, "calculator", "python", preference=Preference(1.0, 0.5, 0.25))
+    told = {name: arms.paid(NAMED[name], plain, [0, 0], NAMES, OWN, 0.0) for name in ("paper", "published")}
+    for e, task in zip(plain, before, strict=True):
+        e.task = task
+    assert told["paper"].tolist() == [0.75, 0.0]
+    assert told["published"][1] > told["published"][0] >= 0.75
+
+
+def test_corl_pays_what_is_right_and_within_the_budget(episodes):
+    dollars, _ = spent(episodes)
+    for budget, expected in (
+        (0.0, [0, 0, 0, 0, 0]),
+        (dollars[0], [1, 0, 0, 0, 0]),
+        (dollars.max(), [1, 1, 0, 1, 0]),
+    ):
+        assert arms.paid(NAMED["corl"], episodes, [0] * 5, NAMES, OWN, budget).tolist() == expected
+
+
+def test_groups_are_compared_with_themselves_alone(episodes):
+    both = arms.paid(NAMED["paper"], episodes * 2, [0] * 5 + [1] * 5, NAMES, OWN, 0.0)
+    assert both.tolist() == [*arms.paid(NAMED["paper"], episodes, [0] * 5, NAMES, OWN, 0.0)] * 2
+    each = arms.paid(NAMED["paper"], episodes, [0, 1, 2, 3, 4], NAMES, OWN, 0.0)
+    assert each.tolist() == [0.0] * 5
+
+
+def test_what_is_learned_has_no_malformed_calls_and_no_missing_answers(episodes):
+    told = np.array([1.0, 0.5, 0.0, 1.0, 0.0])
+    for name in ("paper", "published"):
+        samples, kept = arms.learned(NAMED[name], episodes, [3] * 5, told, rewards.LEAST_DEVIATION)
+        assert kept.rows.tolist() == [0, 1, 2] and (kept.malformed, kept.unanswered, kept.agreeing) == (1, 1, 0)
+        assert [(s.ids, s.mask, s.reward, s.group) for s in samples] == [
+            (e.ids, e.mask, r, 3) for e, r in zip(episodes[:3], told, strict=False)
+        ]
+
+
+def test_a_group_that_agrees_is_not_learned_from(episodes):
+    told = np.array([1.0, 0.95, 0.9, 0.0, 0.0])
+    samples, kept = arms.learned(NAMED["paper"], episodes, [0] * 5, told, rewards.LEAST_DEVIATION)
+    assert samples == [] and kept.agreeing == 3
+    assert len(arms.learned(NAMED["paper"], episodes, [0] * 5, told, 0.0)[0]) == 3
+
+
+def test_under_corls_reward_everything_is_learned_from(episodes):
+    told = np.zeros(5)
+    samples, kept = arms.learned(NAMED["corl"], episodes, [0, 0, 1, 1, 1], told, rewards.LEAST_DEVIATION)
+    assert [s.ids for s in samples] == [e.ids for e in episodes] and [s.group for s in samples] == [0, 0, 1, 1, 1]
+    assert (kept.malformed, kept.unanswered, kept.agreeing) == (1, 1, 3)  # it is said all the same
+
+
+def test_a_lenient_training_leaves_out_only_groups_that_agree(episodes):
+    told = np.array([1.0, 0.5, 0.0, 1.0, 0.0])
+    samples, kept = arms.learned(NAMED["lenient"], episodes, [0, 0, 0, 1, 1], told, rewards.LEAST_DEVIATION)
+    assert [s.ids for s in samples] == [e.ids for e in episodes] and kept.agreeing == 0
+    samples, kept = arms.learned(NAMED["lenient"], episodes, [0, 0, 0, 1, 1], told * [1, 1, 1, 0, 0], 0.1)
+    assert [s.ids for s in samples] == [e.ids for e in episodes[:3]] and kept.agreeing == 2
+    paid = [arms.paid(NAMED[n], episodes, [0] * 5, NAMES, OWN, 0.0).tolist() for n in ("paper", "lenient")]
+    assert paid[0] == paid[1]
+
+
+def test_an_episode_in_which_nothing_was_written_is_learned_by_nobody(episodes):
+    silent = desk.Episode(episodes[0].assignment, [1, 2, 3], [False] * 3, 3)
+    told = np.array([1.0, 0.0])
+    for arm in ARMS:
+        samples, _ = arms.learned(arm, [episodes[0], silent], [0, 0], told, 0.0)
+        assert [s.ids for s in samples] in ([episodes[0].ids], [])
+
+
+def test_calls_of_an_office_have_no_place_in_the_vector():
+    """The office's lookup has the name of a tool, and is none that a user may like."""
+    task = common.office(changes=False)
+    (name, *words), who = task.calls[0], Preference(1.0, 0.0, 0.0, ("lookup",))
+    with at_work() as made:
+        episode = played(made, given(task, "search", preference=who), call(name, " ".join(words)), answer(task.answer))
+    assert name == "lookup" and episode.right == 1.0
+    m, _ = arms.matrix([episode], NAMES, OWN)
+    assert m[0, :-3].tolist() == [0] * len(NAMES) and offers()["lookup"].name in NAMES

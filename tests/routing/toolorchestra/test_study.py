@@ -1,0 +1,405 @@
+"""The experiment at its smallest: cells that are made once, trainings that go on, tables with what was promised."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from pandas.testing import assert_frame_equal
+
+from lib import params, store
+from lib.models import cards as measured
+from lib.models import checkpoints
+from lib.models import tokenizer as lab
+from lib.models.checkpoints import ModelError
+from lib.params import ParamsError
+from lib.routing import protocol
+from lib.routing.toolorchestra import exams, rewards, study
+from lib.routing.toolorchestra.arms import NAMED
+from lib.routing.toolorchestra.desk import Own
+from lib.routing.toolorchestra.menu import FUNCTIONS
+from tests.models import tiny
+from tests.routing import small
+from tests.routing.small import Scripted
+from tests.routing.toolorchestra import common
+from tests.routing.toolorchestra.common import NAMES, REACHES, TOOLS, answer, at_work, call, given, item, offers
+
+PAPER, CORL = NAMED["paper"], NAMED["corl"]
+COMPARED = [PAPER, CORL]
+UPDATES, GROUPS, ROLLOUTS, ITEMS = 3, 6, 6, 12
+WORDS = {"lab-control": "reasoner", "lab-facts": "answerer"}  # the orchestrator's, where it is not the model's name
+
+
+def settings(llm=None, **changes) -> params.Params:
+    """Three updates, steps that are long enough to matter, one process, models that are brief."""
+    told = (llm or {}).get("models", {})
+    brief = {name: {"max_tokens": 8} | told.get(name, {}) for name in (*TOOLS.models.values(), TOOLS.agent)}
+    base = {
+        "seeds": 1, "jobs": 1, "groups": GROUPS, "rollouts": ROLLOUTS, "updates": UPDATES, "test_items": ITEMS,
+        "outcome_items": 12, "save_every": 2, "side": 2, "turn_tokens": 24, "rounds": 3, "tries": 2, "offices": 8,
+        "least_deviation": 0.01, "learn": {"learning_rate": 5e-3, "minibatch": 8, "warmup": 1, "epochs": 1},
+        "warm": {"items": 64, "steps": 1, "batch": 16},
+    }  # fmt: skip
+    return small.changed(llm=(llm or {}) | {"models": told | brief}, tools=base | changes)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A folder of lab models: tools that write at random, and a base that has half learned the protocol."""
+    root = tmp_path_factory.mktemp("models")
+    for i, name in enumerate(("lab-nano", "lab-mini", "lab-large", "lab-control", "lab-facts", "lab-agent")):
+        place = checkpoints.save(tiny.model(i, hidden=16, intermediate=16), root / name)
+        told = common.card(REACHES.get(WORDS.get(name, name), {}), 0.0002 * 2**i, 4000.0 / (i + 1))
+        store.write_json(place / "card.json", told)
+    place = checkpoints.save(common.schooled(), root / TOOLS.base)
+    store.write_json(place / "card.json", common.card({}, 0.0002, 4000.0))
+    return root
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_the_checkout(monkeypatch, tmp_path):
+    """Cassettes and runs of the checkout are left alone."""
+    monkeypatch.setattr(study, "CASSETTES", tmp_path / "cassettes")
+
+
+@pytest.fixture(scope="module")
+def results(models, runs):
+    made = study.run(settings(), COMPARED, models, runs)
+    torch.set_flush_denormal(False)
+    return made
+
+
+def of(frame: pd.DataFrame, arm: str, seed: int = 0) -> pd.DataFrame:
+    return frame[(frame["arm"] == arm) & (frame["seed"] == seed)].reset_index(drop=True)
+
+
+# Results ------------------------------------------------------------------------------------------
+
+
+def test_the_start_and_the_papers_arm_sit_all_exams_and_every_arm_the_main_ones(results):
+    frame = results.episodes
+    for arm in (study.START, "paper"):
+        assert set(of(frame, arm)["exam"]) == set(exams.ALL)
+    assert set(of(frame, "corl")["exam"]) == set(exams.MAIN)
+    for _, part in frame.groupby(["arm", "seed", "exam"]):
+        assert part["item"].tolist() == list(range(len(part)))
+    own = frame[frame["arm"].isin(["paper", "corl", study.START]) & (frame["exam"] == "test")]
+    assert own.groupby("arm").size().nunique() == 1 and own.groupby("item")[["menu", "p"]].nunique().eq(1).all(None)
+
+
+def test_there_are_no_more_episodes_than_announced(results):
+    for _, part in results.episodes.groupby(["arm", "seed"]):
+        assert len(part) <= exams.count(settings().tools)
+
+
+def test_an_orchestrator_did_something_worth_a_test(results):
+    """Calls, answers, broken turns, money, and something right; and the training moved it."""
+    frame = results.rollouts
+    assert frame["calls"].sum() > 20 and frame["malformed"].sum() > 0 and frame["right"].sum() > 2
+    assert frame["reward"].max() > 0 and frame["dollars"].min() > 0 and (frame["seconds"] > 0).all()
+    assert of(results.learning, "corl")["kl"].iloc[-1] > 1e-4
+    assert of(results.learning, "paper")["kept"].max() > 1
+
+
+def test_rollouts_of_every_update_stand_in_groups_of_one_assignment_each(results):
+    for arm in COMPARED:
+        rows, log = of(results.rollouts, arm.name), of(results.learning, arm.name)
+        assert rows["update"].tolist() == [n for n in range(UPDATES) for _ in range(GROUPS * ROLLOUTS)]
+        assert rows["group"].tolist() == [g for _ in range(UPDATES) for g in range(GROUPS) for _ in range(ROLLOUTS)]
+        assert rows.groupby(["update", "group"])[["kind", "difficulty", "menu", "p"]].nunique().eq(1).all(None)
+        assert log["update"].tolist() == [1, 2, 3]
+        assert {"kept", "malformed", "unanswered", "agreeing"} <= set(log)
+    both = [of(results.rollouts, a.name).query("update == 0") for a in COMPARED]
+    assert both[0]["menu"].tolist() == both[1]["menu"].tolist()  # the same start on the same assignments
+    assert both[0]["called"].tolist() == both[1]["called"].tolist()
+
+
+def test_rewards_in_the_tables_are_those_of_their_arm(results):
+    rows = of(results.rollouts, "paper")
+    for _, part in rows.groupby("update"):
+        m, p = (np.array([json.loads(text) for text in part[column]]) for column in ("m", "p"))
+        told = rewards.reward(rewards.normalised(m, part["group"].tolist()), p, m[:, -3])
+        assert part["reward"].tolist() == pytest.approx(told.tolist())
+    rows = of(results.rollouts, "corl")
+    assert rows["reward"].tolist() == (rows["right"] * (rows["dollars"] <= results.budget)).tolist()
+
+
+def test_what_the_filters_say_adds_up_and_corl_keeps_everything(results):
+    assert of(results.learning, "corl")["kept"].eq(GROUPS * ROLLOUTS).all()
+    log = of(results.learning, "paper")
+    assert log[["kept", "malformed", "unanswered", "agreeing"]].sum(axis=1).eq(GROUPS * ROLLOUTS).all()
+
+
+def test_no_unseen_tool_is_called_before_its_exam(results):
+    unseen = set(TOOLS.unseen)
+    assert not any(unseen & set(menu.split()) for menu in results.rollouts["menu"])
+    assert not set(results.tried["tool"]) & unseen
+    met = results.episodes.groupby("exam")["menu"].apply(lambda menus: any(unseen & set(m.split()) for m in menus))
+    assert {name for name, found in met.items() if found} == {"unseen_tools"}
+
+
+def test_every_seen_tool_was_tried_on_questions_that_it_can_be_asked(results):
+    table = results.tried
+    assert set(table["split"]) == {"train", "test"} and "office" not in set(table["kind"])
+    for row in table.itertuples():
+        assert row.tool in row.menu.split() and row.dollars > 0 and row.seconds > 0 and row.calls >= 1
+    functions = table[table["tool"].isin(["calculator", "python", "lookup"])]
+    assert functions["right"].eq(1).all()
+    test = of(results.episodes, "paper").query("exam == 'test'").set_index("item")
+    for row in table[table["split"] == "test"].itertuples():
+        assert (test.loc[row.item, "kind"], test.loc[row.item, "menu"]) == (row.kind, row.menu)
+
+
+def test_the_text_of_every_test_episode_is_kept_by_who_wrote_it(results):
+    own = results.episodes[results.episodes["arm"].isin(["paper", "corl", study.START])]
+    for row in own[own["exam"] == "test"].itertuples():
+        parts = json.loads(row.spoken)
+        who = [part[0] for part in parts]
+        assert who[0] == "prompt" and set(who[1::2]) == {"orchestrator"} | {"controller"} & set(who) - {"orchestrator"}
+        assert [name for name in who[2::2] if name != "nobody"] == row.called.split()
+        assert sum(dollars for *_, dollars in parts) == pytest.approx(row.dollars - row.own)
+
+
+def test_budget_prices_and_tools_are_told(results):
+    assert results.tools == NAMES and results.budget > 0
+    assert results.own == Own(0.0002 / 1000, 1 / 4000.0)
+    assert {name: o.skills for name, o in results.offers.items() if o.model} == REACHES
+    assert set(results.offers) == {*FUNCTIONS, "office", *TOOLS.models}
+    assert (results.clock["seconds"] > 0).all() and len(results.clock) == 5
+    assert results.unsolved >= 0 and len(results.corpus) == 4
+
+
+def test_the_start_sits_its_exams_untrained(results, models, runs):
+    """And the arms did not: their weights have moved."""
+    trained = [checkpoints.load(place) for place in sorted(runs.glob("*seed-0*/model"))]
+    start = checkpoints.load(next(runs.glob(f"{study.START}-*/model")))
+    told = [small.weights(model) for model in [*trained, start]]
+    assert len(told) == 3 and not any(torch.equal(a, b) for a, b in zip(told, told[1:] + told[:1], strict=True))
+    assert not list(runs.glob("*/checkpoint*"))
+
+
+# Again --------------------------------------------------------------------------------------------
+
+
+def refuse(*_, **__):
+    raise AssertionError("nothing is to be done twice")
+
+
+def same(one: study.Results, other: study.Results, but: tuple[str, ...] = ()) -> None:
+    for field in dataclasses.fields(study.Results):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        if field.name in but:
+            continue
+        if isinstance(a, pd.DataFrame):
+            assert_frame_equal(a, b, check_exact=True)
+        else:
+            assert a == b
+
+
+def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
+    monkeypatch.setattr(study, "work", refuse)
+    monkeypatch.setattr(study, "first_work", refuse)
+    same(study.run(settings(), COMPARED, models, runs), results)
+
+
+def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, models, runs, tmp_path):
+    same(study.run(settings(), COMPARED, models, tmp_path), results, but=("clock",))
+    kept = [path.relative_to(runs) for path in runs.rglob("*") if path.suffix in (".parquet", ".safetensors")]
+    kept += [path.relative_to(runs) for path in runs.rglob("*.sqlite")]
+    assert len(kept) > 10
+    for path in kept:
+        assert (tmp_path / path).read_bytes() == (runs / path).read_bytes(), path
+
+
+class Killed(Exception):
+    pass
+
+
+def dying(method, at: int):
+    """A method that ends the training at its at-th call."""
+    calls = []
+
+    def wrapped(*arguments, **options):
+        calls.append(1)
+        if len(calls) == at:
+            raise Killed
+        return method(*arguments, **options)
+
+    return wrapped
+
+
+def beginning(runs, elsewhere) -> None:
+    """Everything but the trainings, so that only they are done again."""
+    for place in runs.glob("*"):
+        if "seed-" not in place.name:
+            (elsewhere / place.name).symlink_to(place)
+
+
+@pytest.mark.parametrize("arm", COMPARED, ids=lambda arm: arm.name)
+@pytest.mark.parametrize(("method", "at"), [("roll", 3), ("save", 2)])
+def test_a_training_that_was_killed_goes_on_from_its_checkpoint_to_the_same_tables(
+    arm, method, at, results, models, runs, tmp_path, monkeypatch
+):
+    """In the third update, or after it between the tables and the checkpoint; the last checkpoint is of the second."""
+    beginning(runs, tmp_path)
+    place = study.Place if method == "roll" else study.Learner
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(place, method, dying(getattr(place, method), at))
+        study.run(settings(), [arm], models, tmp_path)
+    assert list(tmp_path.glob("*/checkpoint.safetensors"))
+    asked, made = [], study.Run._asked
+    monkeypatch.setattr(study.Run, "_asked", lambda self, key: asked.append(key) or made(self, key))
+    again = study.run(settings(), [arm], models, tmp_path)
+    assert asked == [2]
+    for name in ("rollouts", "learning", "episodes"):
+        assert_frame_equal(of(getattr(again, name), arm.name), of(getattr(results, name), arm.name), check_exact=True)
+
+
+def test_a_broken_checkpoint_is_named(results, models, runs, tmp_path, monkeypatch):
+    beginning(runs, tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(study.Place, "roll", dying(study.Place.roll, 3))
+        study.run(settings(), [PAPER], models, tmp_path)
+    (place,) = tmp_path.glob("*/checkpoint.safetensors")
+    place.write_bytes(place.read_bytes()[:-50])
+    with pytest.raises(ValueError, match="checkpoint.safetensors"):
+        study.run(settings(), [PAPER], models, tmp_path)
+
+
+# Names --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def named(models):
+    """Names and digests of all cells under changed parameters."""
+
+    def digests(compared=COMPARED, where=models, **changes) -> dict[str, str]:
+        own = settings(**changes)
+        first = study.first_cells(own, where)
+        return {cell.name: cell.digest for cell in [*first, *study.cells(own, compared, first)]}
+
+    return digests
+
+
+def test_what_changes_no_result_makes_no_new_cells(named):
+    before = named()
+    for change in (
+        {"jobs": 3},
+        {"jobs": None},
+        {"save_every": 1},
+        {"llm": {"models": {"nano": {"timeout": 5.0, "retries": 1, "concurrency": 3}}}},
+        {"llm": {"max_dollars": 1.0, "cassette": "replay"}},
+    ):
+        assert named(**change) == before, change
+    more = named(seeds=2)
+    assert before.items() <= more.items() and len(more) == len(before) + 2
+
+
+FIRST = {study.START, "tools"}
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        ({"updates": 4}, FIRST),
+        ({"groups": 5}, FIRST),
+        ({"outages": 0.5}, FIRST),
+        ({"least_deviation": 0.2}, FIRST),
+        ({"learn": TOOLS.learn.model_dump() | {"kl": 0.5}}, FIRST),
+        ({"spread": 2.0}, set()),
+        ({"rounds": 4}, set()),
+        ({"model_temperature": 0.5}, set()),
+        ({"prices": common.UNSEEN}, set()),
+        ({"llm": {"models": {"nano": {"max_tokens": 9}}}}, set()),
+    ],
+    ids=lambda told: next(iter(told)) if isinstance(told, dict) else "",
+)  # fmt: skip
+def test_what_changes_a_result_makes_new_cells(named, change, kept):
+    before, after = named(), named(**change)
+    assert {name for name in before if before[name] == after[name]} == kept
+
+
+def test_another_agent_is_prompted_anew(named):
+    """The pilot study is made in the first cells."""
+    assert named(agent="mini")["tools"] != named()["tools"]
+    assert named(llm={"models": {"agent": {"max_tokens": 9}}})["tools"] != named()["tools"]
+
+
+@pytest.mark.parametrize("name", ["lab-mini", "lab-facts", "lab-caller", "lab-agent"])
+def test_other_weights_or_cards_make_new_cells(named, models, tmp_path, name):
+    for place in models.iterdir():
+        (tmp_path / place.name).symlink_to(place)
+    (tmp_path / name).unlink()
+    shutil.copytree(models / name, tmp_path / name)
+    assert named(where=tmp_path) == named()
+    weights = tmp_path / name / "model.safetensors"
+    weights.write_bytes(weights.read_bytes() + b" ")
+    assert named(where=tmp_path)["tools"] != named()["tools"]
+
+
+def test_the_card_of_the_base_is_a_price_and_makes_new_cells(named, models, tmp_path):
+    """What the orchestrator's own tokens cost stands there."""
+    for place in models.iterdir():
+        (tmp_path / place.name).symlink_to(place)
+    (tmp_path / TOOLS.base).unlink()
+    shutil.copytree(models / TOOLS.base, tmp_path / TOOLS.base)
+    store.write_json(tmp_path / TOOLS.base / "card.json", common.card({}, 0.5, 40.0))
+    assert measured.read(TOOLS.base, tmp_path) != measured.read(TOOLS.base, models)
+    assert not named(where=tmp_path).items() & named().items()
+
+
+def test_a_base_that_is_not_there_is_named_before_anything_starts(tmp_path):
+    with pytest.raises(ModelError, match=f"{TOOLS.base} holds no model"):
+        study.run(settings(), COMPARED, tmp_path, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_wrong_price_list_is_named_before_anything_starts(models, tmp_path):
+    (tmp_path / "wrong.yaml").write_text("calls: {}\nmodels: {}\n")
+    with pytest.raises(ParamsError, match="wrong.yaml"):
+        study.run(settings(prices=str(tmp_path / "wrong.yaml")), COMPARED, models, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_plan_says_what_endpoints_may_cost():
+    assert study.plan(settings(), COMPARED)
+    remote = {"backend": "endpoint", "base_url": "http://localhost:1/v1", "model": "m", "price_in": 1.0, "price_out": 2.0}
+    own = settings(llm={"models": {"nano": remote}})
+    assert "$" in study.plan(own, COMPARED) and study.plan(own, COMPARED) != study.plan(settings(), COMPARED)
+
+
+# Rows ---------------------------------------------------------------------------------------------
+
+
+def test_rows_by_hand():
+    work, own = item("big", 1), Own(1e-8, 0.001)
+    turns = [call("calculator", "1 + 1"), "<think>", call("lab-mini", "1 = ?"), answer(work.answer)]
+    assigned = given(work, "calculator", "lab-mini", preference=common.Preference(1.0, 0.5, 0.25, ("lab-mini",)))
+    with at_work() as made:
+        (episode,) = common.roll(Scripted(*turns), made, [assigned], 5, 0, own)
+        (row,) = study.rows([episode], NAMES, own, lab.decode).to_dict("records")
+    assert (row["item"], row["kind"], row["difficulty"], row["right"], row["answered"]) == (0, "big", 1, 1.0, 1.0)
+    assert (row["calls"], row["called"], row["malformed"], row["turns"], row["failures"]) == (
+        2, "calculator lab-mini", 1, 4, 0,
+    )  # fmt: skip
+    mine = 1e-8 * len(episode.ids)
+    spent = offers()["calculator"].dollars + 1e-5 * offers()["lab-mini"].dollars
+    assert row["own"] == pytest.approx(mine) and row["dollars"] == pytest.approx(spent + mine)
+    assert row["seconds"] == episode.seconds and row["menu"] == "calculator lab-mini"
+    assert (row["p_accuracy"], row["p_cost"], row["p_latency"]) == (1.0, 0.5, 0.25)
+    assert (row["liked"], row["confidential"], row["first"]) == ("lab-mini", False, "calculator")
+    m, p = json.loads(row["m"]), json.loads(row["p"])
+    assert m[-3:] == [1.0, -row["dollars"], -row["seconds"]] and sum(m[:-3]) == 2
+    assert p == assigned.preference.vector(NAMES).tolist()
+    parts = json.loads(row["spoken"])
+    assert [part[1] for part in parts[1::2]] == turns
+    assert [part[0] for part in parts[2::2]] == ["calculator", "nobody", "lab-mini"]
+    assert parts[4][1] == f"<response> {protocol.ERROR} </response>"
