@@ -123,6 +123,7 @@ _STYLES = {  # name: (colour, marker)
     "ToolOrchestra": ("#332288", "P"),
     "sign error": ("#D55E00", "v"),
     "CoRL's reward": ("#117733", "D"),
+    "failures kept": ("#999933", ">"),
     "best always": ("#E69F00", "p"),
     "one a kind": ("#44AA99", "H"),
     "always calculator": ("#0072B2", "s"),

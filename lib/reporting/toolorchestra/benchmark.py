@@ -46,7 +46,7 @@ def scores(results: Results, arm: str, offices: bool = False, reading: str = OUR
     """R^e, (seeds, items), by one reading of the formula; dearer: what the orchestrator spends, times so much."""
     m, start, wanted = _examples(results, arm, offices)
     m = m * np.array([*[1.0] * (m.shape[-1] - 2), dearer, 1.0])
-    return np.array([_score(reading, each, start, wanted) for each in m]).reshape(len(m), -1)
+    return np.array([_score(reading, each, start, wanted) for each in m]).reshape(m.shape[:2])
 
 
 def _score(reading: str, m: np.ndarray, start: np.ndarray, wanted: np.ndarray) -> np.ndarray:

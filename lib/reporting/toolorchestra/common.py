@@ -23,8 +23,8 @@ Rows = dict[str, dict[str, Interval]]
 MILLION, MILLI = 1e6, 1e3
 MONEY, TIME = "$ per million questions", "ms per question"
 NOTHING = Interval(math.nan, math.nan, math.nan)
-PAPER, PUBLISHED, CORL = "paper", "published", "corl"
-ARMS = (PAPER, PUBLISHED, CORL)
+PAPER, PUBLISHED, LENIENT, CORL = "paper", "published", "lenient", "corl"
+ARMS = (PAPER, PUBLISHED, LENIENT, CORL)
 DRAWS = 1_000  # resamples of ratios and of hypervolumes
 
 
@@ -133,7 +133,12 @@ def gap(after: pd.DataFrame, before: pd.DataFrame, column: str, *name: str) -> I
 def _resampled(runs: int, items: int, *name: str) -> list[np.ndarray]:
     """Shares of runs, (DRAWS + 1, runs), and of items, (DRAWS + 1, items), in every resample; the first is the data."""
     rng = generator("resampled", *name)
-    return [np.vstack([np.full(n, 1 / n), rng.multinomial(n, np.full(n, 1 / n), DRAWS) / n]) for n in (runs, items)]
+    return [drawn_shares(n, rng) for n in (runs, items)]
+
+
+def drawn_shares(n: int, rng: np.random.Generator) -> np.ndarray:
+    """How much each of n counts in every resample, (DRAWS + 1, n); the first row is the data."""
+    return np.vstack([np.full(n, 1 / n), rng.multinomial(n, np.full(n, 1 / n), DRAWS) / n])
 
 
 def around(value: float, drawn: np.ndarray, runs: int) -> Interval:

@@ -14,6 +14,7 @@ from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import (
     MEASURES,
     MONEY,
+    NOTHING,
     PAPER,
     TIME,
     Rows,
@@ -34,6 +35,7 @@ from lib.routing.toolorchestra.benchmark import ALWAYS, BEST, BY_KIND, ORACLE, R
 from lib.routing.toolorchestra.study import START, Results
 from lib.stats import Interval
 
+CRITERIA = ("execution", "fidelity", "completeness")
 OWN = MEASURES["own_micro"]
 SCORE = "preference score"
 COLUMNS = ("accuracy", MONEY, OWN, TIME, SCORE)
@@ -133,7 +135,7 @@ def own_words(results: Results) -> str:
 
 
 def offices(results: Results) -> Rows:
-    """Office tasks, orchestrators only: accuracy, money, time, calls, and the share with a malformed turn."""
+    """Office tasks, orchestrators only: accuracy and the rest, by criterion and by difficulty."""
     out: Rows = {}
     for arm in (START, *trained(results)):
         part = common.exam(results, arm, offices=True)
@@ -141,6 +143,8 @@ def offices(results: Results) -> Rows:
         part = part.assign(wild=(part["malformed"] > 0).astype(float))
         row = measured(part, "office", arm, columns=("right", "micro", "ms", "calls"))
         out[label(arm)] = row | {"a malformed turn": share(matrix(part, "wild"), "office wild", arm)}
+        for name in CRITERIA:
+            out[label(arm)][name] = share(matrix(part, name), "office", arm, name) if name in part else NOTHING
         for level, some in part.groupby("difficulty"):
             out[label(arm)][f"accuracy, difficulty {level}"] = share(matrix(some, "right"), "office", arm, str(level))
     return out

@@ -51,10 +51,11 @@ def parts(row: Mapping, results: Results, asked: Assignment) -> list[tuple[str, 
     times = [_time(who, n, results, asked) for (who, _, _), n in zip(told, lengths, strict=True)]
     open_ = [i for i, time in enumerate(times) if time is None]
     left = max(0.0, row["seconds"] - sum(time for time in times if time is not None))
-    return [
-        (who, text, paid + n * results.own.dollars, left / len(open_) if time is None else time, len(open_) < 2 or time is not None)
-        for (who, text, paid), n, time in zip(told, lengths, times, strict=True)
-    ]  # fmt: skip
+    out = []
+    for (who, text, paid), n, time in zip(told, lengths, times, strict=True):
+        exact = time is not None or len(open_) == 1
+        out.append((who, text, paid + n * results.own.dollars, left / len(open_) if time is None else time, exact))
+    return out
 
 
 def _time(who: str, tokens: int, results: Results, asked: Assignment) -> float | None:
@@ -99,6 +100,7 @@ def verdict_words(row: Mapping) -> str:
     """How it ended."""
     right = "right" if row["right"] else "wrong"
     return (
-        f"{right}; ${row['dollars'] * MILLION:.1f} per million, of it ${row['own'] * MILLION:.1f} for the orchestrator's "
-        f"own tokens; {row['seconds'] * MILLI:.1f} ms; {row['calls']} calls, {row['malformed']} malformed turns"
+        f"{right}; ${row['dollars'] * MILLION:.1f} per million, of it ${row['own'] * MILLION:.1f} for the "
+        f"orchestrator's own tokens; {row['seconds'] * MILLI:.1f} ms; {row['calls']} calls, {row['malformed']} "
+        "malformed turns"
     )

@@ -57,10 +57,7 @@ def unseen_tools(results: Results, settings: ToolSettings, arm: str) -> pd.DataF
     """Episodes of the exam: `newcomer` (the first call goes to an unseen tool), `only` (no other tool on the menu is
     good at the question by its card)."""
     part = common.exam(results, arm, "unseen_tools")
-    fit = []
-    for row in part.itertuples():
-        known = [n for n in row.menu.split() if n in results.offers and n not in settings.unseen]
-        fit.append(any(results.offers[n].skills.get(row.kind, 0) >= row.difficulty for n in known))
+    fit = [bool(set(names.split()) - set(settings.unseen)) for names in part["good"]]
     newcomer = part["first"].isin(settings.unseen).astype(float)
     even = [len(set(names.split()) & set(settings.unseen)) / len(names.split()) for names in part["menu"]]
     return part.assign(newcomer=newcomer, only=~np.array(fit, dtype=bool), even=even)
@@ -98,14 +95,10 @@ def newcomers_words(results: Results, settings: ToolSettings) -> str:
 def _difference(a: np.ndarray, b: np.ndarray, *name: str) -> Interval:
     """Mean of a (s, n) minus that of b (s, m), other questions under the same seeds."""
     rng = common.generator("difference", *name)
-    seeds_ = np.vstack(
-        [np.full(len(a), 1 / len(a)), rng.multinomial(len(a), np.full(len(a), 1 / len(a)), common.DRAWS) / len(a)]
-    )
+    runs = common.drawn_shares(len(a), rng)
     sums = []
     for values in (a, b):
-        n = values.shape[1]
-        items = np.vstack([np.full(n, 1 / n), rng.multinomial(n, np.full(n, 1 / n), common.DRAWS) / n])
-        sums.append(np.einsum("dr,ri,di->d", seeds_, values, items))
+        sums.append(np.einsum("dr,ri,di->d", runs, values, common.drawn_shares(values.shape[1], rng)))
     found = sums[0] - sums[1]
     return common.around(float(found[0]), found[1:], len(a))
 
@@ -153,8 +146,8 @@ def prices_words(results: Results, settings: ToolSettings) -> str:
     ]
     tools = cheaper_now(results, settings)
     return (
-        f"Cheaper on the second list: {common.listed(tools, 'nothing')}. Share of calls that go there, new prices minus "
-        f"old, same questions: {'; '.join(told)}."
+        f"Cheaper on the second list: {common.listed(tools, 'nothing')}. Share of calls that go there, new prices "
+        f"minus old, same questions: {'; '.join(told)}."
     )
 
 
@@ -228,10 +221,13 @@ def gaps(results: Results, column: str = "right") -> dict[str, Interval]:
 
 
 def figure(results: Results) -> Figure:
-    """Accuracy before and after by exam."""
+    """Accuracy before and after by exam, all panels from 0 to 1."""
     rows = accuracies(results)
     titles = [title for title in EXAMS.values() if any(title in row for row in rows.values())]
-    return figures.grouped_points(rows, claim(results), {title: f"accuracy, {title}" for title in titles})
+    sheet = figures.grouped_points(rows, claim(results), {title: f"accuracy, {title}" for title in titles})
+    for axes in sheet.axes:
+        axes.set_xlim(-0.05, 1.05)
+    return sheet
 
 
 def claim(results: Results) -> str:

@@ -19,6 +19,7 @@ from lib.reporting.toolorchestra import (
 )
 from lib.reporting.toolorchestra.common import (
     CORL,
+    LENIENT,
     MILLI,
     MILLION,
     MONEY,
@@ -35,8 +36,9 @@ from lib.reporting.toolorchestra.common import (
 )
 from lib.reporting.toolorchestra.generalisation import scaled
 from lib.routing.toolorchestra.study import START, Results
+from lib.stats import Interval
 
-KEYS = {PAPER: "trained", START: "prompted", PUBLISHED: "sign_error", CORL: "corl"}
+KEYS = {START: "prompted", PAPER: "trained", PUBLISHED: "sign_error", LENIENT: "lenient", CORL: "corl"}
 
 
 def metrics(results: Results, others: Mapping[str, pd.DataFrame], params: Params) -> dict[str, object]:
@@ -58,6 +60,11 @@ def metrics(results: Results, others: Mapping[str, pd.DataFrame], params: Params
         for column, name, by in (("micro", "cost", MILLION), ("ms", "latency", MILLI), ("right", "accuracy", 1.0)):
             out[f"{before}simplex.{name}_slope"] = scaled(simplex.slope(results, arm, column), by)
     gaps = training.sign_gaps(results)
+    lenient = training.lenient_gaps(results)
+    out |= {
+        f"lenient.{key}_gap": lenient[name]
+        for key, name in (("malformed", "a malformed turn"), ("accuracy", "accuracy"))
+    }
     out["sign_error.dollars_gap"] = scaled(gaps[MONEY], MILLION)
     out["sign_error.dollars_gap_right"] = scaled(gaps["$ per million right answers"], MILLION)
     out["synthesis.tasks"] = synthesis.kept(results)
@@ -93,20 +100,22 @@ def finding(results: Results, others: Mapping[str, pd.DataFrame]) -> str:
     rule = gaps.get("one a kind")
     beside = f" Beside the rule of one tool a kind, accuracy is {number(rule['accuracy'], 3, True)}." if rule else ""
     told = (
-        f"Training changes accuracy on test questions by {number(start['accuracy'], 3, True)} "
-        f"({clearly(start['accuracy'], 'up', 'down')}), dollars per million questions by {number(start[MONEY], 1, True)} "
-        f"({clearly(start[MONEY], 'up', 'down')}), milliseconds by {number(start[TIME], 1, True)} "
-        f"({clearly(start[TIME], 'up', 'down')}), and the mean preference score over all examples by "
-        f"{number(score, 3, True)} ({clearly(score, 'up', 'down')}).{beside} "
+        f"Training changes accuracy on test questions by {_changed(start['accuracy'], 3)}, dollars per million "
+        f"questions by {_changed(start[MONEY], 1)}, milliseconds by {_changed(start[TIME], 1)}, and the mean "
+        f"preference score over all examples by {_changed(score, 3)}.{beside} "
         if start
         else "There was no test question. "
     )
     return (
-        f"{told}As a user's weight on cost goes from 0 to 1 the trained orchestrator's spending goes "
-        f"{clearly(money, 'up', 'down')}, with that on latency its time {clearly(time, 'up', 'down')}. Under the "
-        f"published sign error it spends {clearly(sign[MONEY])}. Accuracy is clearly up beyond the training's own "
-        f"setting for {common.listed(better, 'none of the exams')}."
+        f"{told}As a user's weight on cost goes from 0 to 1, what the trained orchestrator spends changes by "
+        f"{_changed(money, 1)} dollars per million; with that on latency its time changes by {_changed(time, 1)} ms. "
+        f"Under the published sign error it spends {clearly(sign[MONEY])}. Beyond the setting of the training accuracy "
+        f"is clearly up for {common.listed(better, 'none of the exams')}."
     )
+
+
+def _changed(found: Interval, digits: int) -> str:
+    return f"{number(found, digits, True)} ({clearly(found, 'up', 'down')})"
 
 
 def limits(results: Results, params: Params) -> str:
@@ -121,10 +130,12 @@ def limits(results: Results, params: Params) -> str:
     for arm, row in training.shares_left_out(results, [PAPER]).items():
         a, b = training.ends(results, arm, "malformed")
         lines.append(
-            f"{label(arm)} learned from {1 - sum(row.values()):.0%} of its rollouts: {row['malformed']:.0%} were malformed, "
-            f"{row['unanswered']:.0%} without an answer, {row['agreeing']:.0%} in groups that agree. Malformed rollouts "
-            f"went from {a:.0%} to {b:.0%} between the first and the last fifth: they are left out, hence never punished."
+            f"{label(arm)} learned from {1 - sum(row.values()):.0%} of its rollouts: {row['malformed']:.0%} were "
+            f"malformed, {row['unanswered']:.0%} without an answer, {row['agreeing']:.0%} in groups that agree. "
+            f"Malformed ones went from {a:.0%} to {b:.0%} between the first and the last fifth: what is left out is "
+            "never punished."
         )
+    lines.append(training.lenient_words(results))
     lost = synthesis.dropped(results)
     if sum(lost.values()):
         lines.append(
@@ -137,6 +148,6 @@ def limits(results: Results, params: Params) -> str:
         )
     own = params.tools
     lines.append(
-        f"{own.updates} updates of {own.groups} x {own.rollouts} rollouts, {own.seeds} seeds, one start for all of them."
+        f"{own.updates} updates of {own.groups} x {own.rollouts} rollouts, {own.seeds} seeds, one start for them all."
     )
     return "\n".join(lines)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib import stats
 from lib.reporting import figures
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import (
-    DRAWS,
     MONEY,
     NOTHING,
     PAPER,
@@ -29,7 +29,7 @@ from lib.stats import Interval
 BOTH = (START, PAPER)
 WEIGHTS = {"right": "p_accuracy", "micro": "p_cost", "ms": "p_latency"}  # what each weight should move
 NAMES = {"right": "accuracy", "micro": MONEY, "ms": TIME}
-WORST = 1.1  # the reference is so many times the dearest and the slowest mean
+WORST = 2.0  # the reference point: so many times what the start spends, in money and in time
 
 
 def grid(results: Results, arm: str) -> pd.DataFrame:
@@ -54,7 +54,7 @@ def users_table(results: Results) -> pd.DataFrame:
     out = []
     for user, part in parts[START].groupby("user"):
         first = part.iloc[0]
-        row: dict[str, object] = {w.removeprefix("p_"): f"{first[w]:.2f}" for w in WEIGHTS.values()}
+        row: dict[str, object] = {f"P, {w.removeprefix('p_')}": f"{first[w]:.2f}" for w in WEIGHTS.values()}
         for column, name in NAMES.items():
             ends = [parts[arm].loc[parts[arm]["user"] == user, column].mean() for arm in BOTH]
             row[name] = " to ".join(f"{end:.{2 if column == 'right' else 1}f}" for end in ends)
@@ -62,15 +62,10 @@ def users_table(results: Results) -> pd.DataFrame:
     return pd.DataFrame(out or [{"accuracy": "no user was asked"}])
 
 
-def _shares(n: int, rng: np.random.Generator) -> np.ndarray:
-    return np.vstack([np.full(n, 1 / n), rng.multinomial(n, np.full(n, 1 / n), DRAWS) / n])
-
-
 def reference(results: Results) -> tuple[float, float]:
-    """Dollars per million and milliseconds that no user's mean comes to: WORST times the most there is."""
-    found = [[cube(grid(results, arm), c).mean((0, 2)).max(initial=0.0) for c in ("micro", "ms")] for arm in BOTH]
-    most = np.max(found, axis=0) * WORST
-    return float(most[0]), float(most[1])
+    """Dollars per million and milliseconds beyond which a user's mean counts for nothing: WORST times the start's."""
+    part = grid(results, START)
+    return tuple(float(part[c].mean() * WORST) if len(part) else 0.0 for c in ("micro", "ms"))
 
 
 def _volumes(results: Results, arm: str, draws: int) -> np.ndarray:
@@ -79,7 +74,7 @@ def _volumes(results: Results, arm: str, draws: int) -> np.ndarray:
     cubes = [cube(part, c) for c in NAMES]
     if not cubes[0].size or min(worst) <= 0:
         return np.zeros(0)
-    items = _shares(cubes[0].shape[2], common.generator("volume"))[: draws + 1]
+    items = common.drawn_shares(cubes[0].shape[2], common.generator("volume"))[: draws + 1]
     scaled = [cubes[0], 1 - cubes[1] / worst[0], 1 - cubes[2] / worst[1]]
     points = np.stack([np.einsum("sub,db->dsu", values, items) for values in scaled], axis=-1)  # (draws, s, u, 3)
     return np.array([stats.hv_by_seed(each, np.zeros(3)) for each in points])
@@ -156,30 +151,57 @@ def volumes_words(results: Results) -> str:
         return "No user was asked."
     return (
         f"Hypervolume over the users, reference accuracy 0, ${worst[0]:.1f} per million and {worst[1]:.1f} ms, which "
-        f"are {WORST:g} times the worst means: start {number(found[label(START)], 3)}, {label(PAPER)} "
+        f"are {WORST:g} times what the start spends: start {number(found[label(START)], 3)}, {label(PAPER)} "
         f"{number(found[label(PAPER)], 3)}; after minus before {number(less, 3, True)}, {clearly(less)}."
     )
 
 
+def users(results: Results) -> list[int]:
+    """Numbers of the users of the grid, for a reader to choose from."""
+    return sorted(grid(results, START)["user"].unique().tolist())
+
+
 @figures.theme()
-def figure(results: Results) -> Figure:
-    """Each mean against the weight that should move it: a dot for every user, a line through equal weights."""
+def figure(results: Results, user: int | None = None) -> Figure:
+    """Each mean against the weight that should move it: a dot for every user, a line through equal weights; user: one
+    to point out."""
     note = "Small: single users, mean over seeds. Lines: users of equal weight together. A user's weights add up to 1."
-    sheet = figures.sheet(claim(results), figures.WIDTH + 2.4, 3.2, note)
+    title = claim(results) if user is None else user_words(results, user)
+    sheet = figures.sheet(title, figures.WIDTH + 2.4, 3.2, note)
     for axes, column in zip(figures.tiles(sheet, 3, 3), NAMES, strict=True):
         for arm in BOTH:
-            part = grid(results, arm)
-            if part.empty:
-                continue
-            shade, mark, weight = figures.colour(label(arm)), figures.marker(label(arm)), WEIGHTS[column]
-            users = part.groupby("user").agg(weight=(weight, "first"), value=(column, "mean"))
-            means = users.groupby("weight")["value"].mean()
-            axes.plot(users["weight"], users["value"], mark, color=shade, markersize=4, alpha=0.5)
-            axes.plot(means.index, means, f"{mark}-", color=shade, label=label(arm))
+            _by_weight(axes, grid(results, arm), column, label(arm), user)
         axes.set(xlabel=f"weight on {WEIGHTS[column].removeprefix('p_')}", ylabel=NAMES[column])
-        if axes.lines:
-            axes.legend(frameon=False, fontsize=9)
+    if sheet.axes[0].lines:
+        sheet.axes[0].legend(frameon=False, fontsize=9)
     return sheet
+
+
+def _by_weight(axes: Axes, part: pd.DataFrame, column: str, name: str, user: int | None) -> None:
+    """Users as dots and a line through those of equal weight."""
+    if part.empty:
+        return
+    shade, mark = figures.colour(name), figures.marker(name)
+    each = part.groupby("user").agg(weight=(WEIGHTS[column], "first"), value=(column, "mean"))
+    means = each.groupby("weight")["value"].mean()
+    axes.plot(each["weight"], each["value"], mark, color=shade, markersize=4, alpha=0.5)
+    axes.plot(means.index, means, f"{mark}-", color=shade, label=name)
+    if user in each.index:
+        place = ([each.loc[user, "weight"]], [each.loc[user, "value"]])
+        axes.plot(*place, "o", markersize=14, markerfacecolor="none", markeredgecolor=shade, markeredgewidth=1.6)
+
+
+def user_words(results: Results, user: int) -> str:
+    """One user, as a sentence."""
+    told = []
+    for arm in BOTH:
+        part = grid(results, arm)
+        mine = part[part["user"] == user]
+        told.append(
+            f"{label(arm)} {mine['right'].mean():.2f} right for ${mine['micro'].mean():.1f}, {mine['ms'].mean():.0f} ms"
+        )
+    weights = ", ".join(f"{w.removeprefix('p_')} {mine[w].iloc[0]:.2f}" for w in WEIGHTS.values())
+    return f"User with weights {weights}: {'; '.join(told)}"
 
 
 def claim(results: Results) -> str:

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from lib.reporting import figures
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import (
+    LENIENT,
     MONEY,
     PAPER,
     PUBLISHED,
@@ -23,6 +24,7 @@ from lib.reporting.toolorchestra.common import (
     number,
     ratio,
     ratio_gap,
+    there,
     trained,
 )
 from lib.routing.toolorchestra.study import START, Results
@@ -190,6 +192,27 @@ def sign_words(results: Results) -> str:
         f"On test questions the orchestrator under the published formula spends {number(gaps[MONEY], 1, True)} dollars "
         f"per million questions beside the one under the paper's: {clearly(gaps[MONEY])}. On right answers alone it is "
         f"{number(right, 1, True)}: {clearly(right)}. Accuracy: {number(gaps['accuracy'], 3, True)}."
+    )
+
+
+def lenient_gaps(results: Results) -> dict[str, Interval]:
+    """All test episodes: learning from failures too, minus the filters of the paper."""
+    kept, left = (common.exam(results, arm, offices=True) for arm in (LENIENT, PAPER))
+    kept, left = (part.assign(wild=(part["malformed"] > 0).astype(float)) for part in (kept, left))
+    names = {"wild": "a malformed turn", "right": "accuracy", "micro": MONEY}
+    return {name: gap(kept, left, column, "lenient") for column, name in names.items()}
+
+
+def lenient_words(results: Results) -> str:
+    """What it is worth to learn from malformed and unanswered rollouts too, as a sentence."""
+    found = lenient_gaps(results)
+    wild, right = found["a malformed turn"], found["accuracy"]
+    if not there(wild):
+        return "No training without the two filters is in this study."
+    return (
+        f"Learning from malformed and unanswered rollouts too, instead of leaving them out, changes the share of test "
+        f"episodes with a malformed turn by {number(wild, 3, True)} ({clearly(wild, 'up', 'down')}) and accuracy by "
+        f"{number(right, 3, True)} ({clearly(right, 'up', 'down')})."
     )
 
 

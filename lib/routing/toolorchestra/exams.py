@@ -91,15 +91,14 @@ def _unseen_tools(offers, unseen, settings) -> list[Assignment]:
     works = [w for w in _works(settings) if not isinstance(w, Task) and w.category in ("chain", "facts")]
     out = []
     for work in works:
-        new = [n for n in settings.unseen if offers[n].skills.get(work.category, 0) >= work.difficulty]
+        good = [name for name in offers if offers[name].skills.get(work.category, 0) >= work.difficulty]
+        new, known = [n for n in settings.unseen if n in good], _known(settings)
+        rivals = known if rng.random() < 0.5 else [n for n in known if n not in good]  # or it is the only good one
         if new:
-            others = [n for n in _known(settings) if not offers[n].skills.get(work.category, 0) >= work.difficulty]
-            rivals = _known(settings) if rng.random() < 0.5 else others  # every other time it is the only good one
-            menu = assignments.menu_for(work, offers, rivals, settings.spread, rng)
             (told,) = assignments.drawn([work], offers, rivals, settings.spread, rng)
-            added = assignments.menu_for(work, offers, new, settings.spread, rng).offers[:1]
-            kept = replace(menu, offers=(*menu.offers[: assignments.TOOLS[1] - 1], *added))
-            out.append(replace(told, menu=replace(kept, offers=_dealt(kept.offers, rng))))
+            (added,) = assignments.drawn([work], offers, new, settings.spread, rng)
+            dealt = _dealt([*told.menu.offers[: assignments.TOOLS[1] - 1], added.menu.offers[0]], rng)
+            out.append(replace(told, menu=replace(told.menu, offers=dealt)))
     return out
 
 

@@ -391,7 +391,9 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
 
     Columns: item (number), kind, difficulty; right; dollars, seconds, with the orchestrator's own; own: dollars of
     its own tokens; calls, malformed, answered, turns, failures; called (tools in order, separated by blanks); m and
-    p: the vectors M and P as JSON; menu, liked: names; confidential; with `decode` also spoken (see `logs.spoken`).
+    p: the vectors M and P as JSON; menu, liked, good (at this, by their cards): names of tools; confidential; first:
+    the tool that was called first; execution, fidelity, completeness: the criteria of office tasks; with `decode`
+    also spoken (see `logs.spoken`).
     """
     m, wanted = arms.matrix(episodes, tools, own)
     out = []
@@ -405,7 +407,8 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
             "m": json.dumps(m[i].tolist()), "p": json.dumps(wanted[i].tolist()),
             "p_cost": a.preference.cost, "p_latency": a.preference.latency, "p_accuracy": a.preference.accuracy,
             "liked": " ".join(a.preference.tools), "confidential": a.preference.confidential, "first": e.first,
-        }  # fmt: skip
+            "good": " ".join(offer.name for offer in a.capable),
+        } | ({} if e.verdict is None else {k: float(v) for k, v in asdict(e.verdict).items()})  # fmt: skip
         out.append(row | ({"spoken": json.dumps(spoken(e, decode))} if decode else {}))
     return pd.DataFrame(out)
 

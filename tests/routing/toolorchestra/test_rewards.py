@@ -69,7 +69,7 @@ def test_entries_lie_in_0_to_1_and_the_extremes_of_a_group_are_reached(told):
 
 @given(groups(), st.integers(0, 4))
 def test_where_all_of_a_group_are_alike_the_entry_is_0(told, k):
-    made, ids, wanted = told
+    made, ids, _ = told
     made[:, k] = made[0, k]
     assert (rewards.normalised(made, ids)[:, k] == 0).all() and (rewards.published(made, ids)[:, k] == 0).all()
 
@@ -198,7 +198,7 @@ def test_under_the_published_error_no_cost_counts_less_than_1(told):
 
 
 def test_the_evaluation_by_hand():
-    """M_s / max(1, M_0) for calls and outcome, M_0 / max(1, M_s) for cost and latency, in millionths and thousandths."""
+    """M_s / max(1, M_0) for calls and outcome, M_0 / max(1, M_s) for what is spent, in millionths and thousandths."""
     start = m(([0, 4], 0, 5e-6, 0.8), ([1, 2], 1, 0.0, 0.01), ([3, 0], 1, 9e-6, 0.0005))
     after = m(([3, 2], 1, 2e-6, 0.2), ([0, 2], 1, 3e-6, 0.0002), ([2, 5], 0, 2e-7, 0.4))
     expected = [

@@ -81,7 +81,7 @@ def test_lookup_and_search_go_hop_by_hop_from_what_they_heard():
 
 
 def test_search_gives_up_where_it_hears_no_fact():
-    work, relations, place = hops()
+    work, *_ = hops()
     asked, answer = walked("search", work, "nothing found")
     assert len(asked) == 1 and answer == protocol.ERROR
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -104,7 +105,7 @@ def test_after_a_missing_reply_another_tool_is_tried_where_there_is_one(traces):
     seen = 0
     for assigned, told in traces:
         steps, failed = turns(assigned, told), set()
-        for (said, heard), (then, _) in zip(steps, steps[1:], strict=False):
+        for (said, heard), (then, _) in pairwise(steps):
             if assigned.kind != "office" and heard == "error" and called(then):
                 seen += 1
                 failed.add(called(said)[0])

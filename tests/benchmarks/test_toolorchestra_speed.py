@@ -1,0 +1,108 @@
+"""What it is worth to let orchestrators work side by side.
+
+Orchestrator and model tools have the sizes of the laptop profile and random weights; models are asked through the real
+client and the lab's own transport, functions are the real ones. Untrained orchestrators never call, so that this one's
+turns are written by the engine as any other and then read as calls: every other call asks a model, the others go to
+calculator, search and python in turn. Goal: a batch as large as an update's is played four times as fast as its
+episodes one after another.
+"""
+
+import time
+from collections import Counter
+
+import pytest
+
+from lib import params, seeds, tasks
+from lib.llm.client import Client
+from lib.models import checkpoints
+from lib.models.answering import Model
+from lib.models.dialogue import call
+from lib.models.forward import Forward
+from lib.models.tokenizer import encode
+from lib.models.transport import LabTransport
+from lib.routing.experts import Pool
+from lib.routing.toolorchestra import assignments, menu
+from lib.routing.toolorchestra.assignments import Assignment
+from lib.routing.toolorchestra.desk import Desk, Own, roll
+from lib.routing.toolorchestra.menu import FUNCTIONS, Menu, Preference
+from lib.routing.voices import Lab
+
+GOAL = 4.0
+SETTINGS = params.load("laptop")
+TOOLS = SETTINGS.tools
+ALONE = 8  # episodes that are really played one after another
+WORDS = ("lab-nano", "calculator", "lab-mini", "search", "lab-large", "python")
+BATCH = TOOLS.groups * TOOLS.rollouts
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+class Calling(Lab):
+    """Writes as any orchestrator of the lab does, and then says a call in place of what it wrote."""
+
+    def write(self, contexts, keys, temperature):
+        written = super().write(contexts, keys, temperature)
+        return [
+            encode(call(WORDS[key % len(WORDS)], f"{key % 10} + {key // 10 % 10}"))
+            for key, _ in zip(keys, written, strict=True)
+        ]
+
+
+@pytest.fixture(scope="module")
+def desk():
+    """Models with random weights and prices of their own, and the real functions."""
+    shapes, names = SETTINGS.lab.models, {word: name for word, name in TOOLS.models.items() if word in WORDS}
+    models = {word: Model(word, Forward(checkpoints.fresh(shapes[word], i))) for i, word in enumerate(names)}
+    priced = {
+        name: SETTINGS.llm.models[name].model_copy(update={"price_in": 1e-6, "price_out": 1e-6, "max_tokens": 32})
+        for name in names.values()
+    }
+    llm, transport = SETTINGS.llm.model_copy(update={"models": priced}), LabTransport(models)
+    pool = Pool(lambda: Client(llm, {"lab": transport}), names, TOOLS.model_temperature)
+    with pool, Desk(pool, dict.fromkeys(names, 1e-3)) as made:
+        yield made
+    transport.close()
+
+
+@pytest.fixture(scope="module")
+def voice():
+    model = checkpoints.fresh(SETTINGS.lab.models[TOOLS.base], 7).eval()
+    return Calling(model, TOOLS.turn_tokens, TOOLS.response_tokens)
+
+
+def wanted(n: int) -> list[Assignment]:
+    """Questions with all tools that are called on their menu."""
+    card = {"dollars_per_1k_tokens": 1e-3, "tokens_per_second": 1e3, "accuracy": []}
+    prices = menu.price_list(params.ROOT / TOOLS.prices)
+    told = menu.offers(prices, {word: card for word in WORDS if word not in FUNCTIONS})
+    questions = tasks.draw("chain", "train", n, assignments.DIFFICULTIES["chain"], seed=0)
+    rng = seeds.rng("a benchmark")
+    return [
+        Assignment(item, Menu(tuple(told[WORDS[i]] for i in rng.permutation(len(WORDS)))), Preference(1.0, 0.5, 0.5))
+        for item in questions
+    ]
+
+
+def seconds(play, rounds: int = 3) -> float:
+    """The best of some rounds after one that warms up."""
+    best = float("inf")
+    for number in range(rounds + 1):
+        began = time.perf_counter()
+        play()
+        best = min(best, time.perf_counter() - began) if number else best
+    return best
+
+
+def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_after_another(desk, voice):
+    asked, own = wanted(BATCH), Own(1e-7, 1e-3)
+    played = roll(voice, desk, asked, TOOLS.rounds, 0, own)
+    counts = Counter(name for e in played for name in e.calls)
+    assert set(counts) == set(WORDS) and all(len(e.calls) >= 2 and e.dollars > 0 for e in played)
+    together = seconds(lambda: roll(voice, desk, asked, TOOLS.rounds, 0, own))
+    alone = seconds(lambda: [roll(voice, desk, [each], TOOLS.rounds, 0, own) for each in asked[:ALONE]])
+    ratio = alone / ALONE / (together / len(asked))
+    print(
+        f"\n{len(asked)} episodes with {counts.total()} calls: {together:.2f} s at once, "
+        f"{alone / ALONE * len(asked):.2f} s one by one: {ratio:.1f}x; {len(asked) / together:.0f} episodes/s"
+    )
+    assert ratio >= GOAL
