@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from lib.reporting.tables import NOTHING as MISSING
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import (
     PAPER,
@@ -24,7 +25,7 @@ from lib.reporting.toolorchestra.common import (
     trained,
 )
 from lib.routing.toolorchestra import benchmark, rewards
-from lib.routing.toolorchestra.benchmark import ALWAYS, RANDOM
+from lib.routing.toolorchestra.benchmark import ALWAYS, BEST, RANDOM
 from lib.routing.toolorchestra.study import START, Results
 from lib.stats import Interval
 
@@ -75,21 +76,22 @@ def table(results: Results, others: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Mean and sum of R^e, over questions for everybody and over all examples for orchestrators."""
     out = []
     for arm in (START, *trained(results)):
-        questions, all_ = scores(results, arm), scores(results, arm, offices=True)
-        out.append(
-            {
-                "who": label(arm), "mean, questions": str(interval(questions, "score", arm)) if questions.size else "-",
-                "sum, questions": float(questions.sum(1).mean()) if questions.size else 0.0,
-                "mean, all": str(interval(all_, "score all", arm)) if all_.size else "-",
-                "sum, all": f"{all_.sum(1).mean():.1f}" if all_.size else "-",
-            }
-        )  # fmt: skip
+        row: dict[str, object] = {"who": label(arm)}
+        for what, offices in (("questions", False), ("all", True)):
+            found = scores(results, arm, offices)
+            row |= _mean_and_sum(what, found, "score", arm, *["all"] * offices)
+        out.append(row)
     for name in others:
         found = rival_scores(results, others, name)
-        mean = str(interval(found, "score", name))
-        out.append({"who": name, "mean, questions": mean, "sum, questions": float(found.sum()), "mean, all": "-",
-                    "sum, all": "-"})  # fmt: skip
+        alias = ALWAYS + benchmark.best(results.tried[results.tried["split"] == "train"]) if name == BEST else name
+        out.append({"who": name} | _mean_and_sum("questions", found, "score", alias) | _mean_and_sum("all", found[:0]))
     return pd.DataFrame(out)
+
+
+def _mean_and_sum(what: str, found: np.ndarray, *name: str) -> dict[str, str]:
+    """As text; the sum is a mean over seeds."""
+    told = (str(interval(found, *name)), f"{found.sum(1).mean():.1f}") if found.size else (MISSING, MISSING)
+    return dict(zip((f"mean, {what}", f"sum, {what}"), told, strict=True))
 
 
 def gains(results: Results, arm: str = PAPER, offices: bool = True) -> Interval:
@@ -126,15 +128,11 @@ def spending_share(results: Results, arm: str = PAPER) -> float:
 
 def units_table(results: Results) -> pd.DataFrame:
     """Mean score of orchestrators by reading of the formula, and what it would be had ToolOrchestra spent double."""
+    who = [(label(arm), arm, 1.0) for arm in (START, *trained(results))]
     out = []
-    for reading in READINGS:
-        row: dict[str, object] = {"cost and latency": reading}
-        for arm in (START, *trained(results)):
-            found = scores(results, arm, True, reading)
-            row[label(arm)] = float(found.mean()) if found.size else np.nan
-        double = scores(results, PAPER, True, reading, dearer=2.0)
-        row[f"{label(PAPER)}, had it spent double"] = float(double.mean()) if double.size else np.nan
-        out.append(row)
+    for name, arm, dearer in (*who, (f"{label(PAPER)}, had it spent double", PAPER, 2.0)):
+        found = {reading: scores(results, arm, True, reading, dearer) for reading in READINGS}
+        out.append({"who": name} | {reading: float(x.mean()) if x.size else np.nan for reading, x in found.items()})
     return pd.DataFrame(out)
 
 

@@ -57,13 +57,26 @@ def rows(results: Results, others: Mapping[str, pd.DataFrame]) -> Rows:
     out: Rows = {}
     for name, table in others.items():
         units = in_units(table.assign(own=0.0, seed=0))
-        row = measured(units, "rival", name, columns=("right", "micro", "own_micro", "ms"))
-        out[_named(results, name)] = row | {SCORE: interval(scored.rival_scores(results, others, name), "score", name)}
+        alias = ALWAYS + best_tool(results) if name == BEST else name  # one quantity, one interval
+        row = measured(units, "rival", alias, columns=("right", "micro", "own_micro", "ms"))
+        out[_named(results, name)] = row | {SCORE: interval(scored.rival_scores(results, others, name), "score", alias)}
     for arm in (START, *trained(results)):
         part = common.exam(results, arm)
         row = measured(part, "test", arm, columns=("right", "micro", "own_micro", "ms"))
         out[label(arm)] = row | {SCORE: interval(scored.scores(results, arm), "score", arm)}
     return {name: row for name, row in out.items() if there(row["accuracy"])}
+
+
+def table(points: Rows) -> pd.DataFrame:
+    """Everybody's means, as narrow as may be; the orchestrator's own tokens as plain numbers."""
+    digits = {"accuracy": 2, MONEY: 1, TIME: 1, SCORE: 2}
+    out = []
+    for name, row in points.items():
+        told = {column: number(row[column], n) for column, n in digits.items()}
+        own = f"{row[OWN].value:.1f}"
+        out.append({"who": name, "accuracy": told["accuracy"], "$ per million": told[MONEY], "own tokens": own,
+                    "ms": told[TIME], SCORE: told[SCORE]})  # fmt: skip
+    return pd.DataFrame(out)
 
 
 def _named(results: Results, name: str) -> str:
@@ -105,7 +118,10 @@ def gaps(results: Results, others: Mapping[str, pd.DataFrame]) -> dict[str, dict
         if name in others:
             them[_named(results, name)] = in_units(others[name].assign(own=0.0, seed=0))
     return {
-        name: {MEASURES[c]: gap(mine, part, c, "rival", name) for c in ("right", "micro", "ms")}
+        name: {
+            MEASURES[c]: gap(mine, part, c, *(["test"] if name == label(START) else ["rival", name]))
+            for c in ("right", "micro", "ms")
+        }
         for name, part in them.items()
     }
 

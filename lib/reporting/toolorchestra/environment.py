@@ -31,7 +31,12 @@ def assigned(results: Results, settings: ToolSettings, name: str = "test") -> li
 def example(results: Results, settings: ToolSettings) -> Assignment:
     """A question with as long a menu as any, and a user who likes tools by name, if there is one."""
     asked = [a for a in assigned(results, settings) if a.kind != "office"]
-    return max(asked, key=lambda a: (bool(a.preference.tools) and not a.preference.confidential, len(a.menu.offers)))
+
+    def told(a: Assignment) -> tuple:
+        who = a.preference
+        return bool(who.tools) and not who.confidential, min(who.accuracy, who.cost) > 0, len(a.menu.offers)
+
+    return max(asked, key=told)
 
 
 def good_at(skills: Mapping[str, int]) -> str:

@@ -64,6 +64,8 @@ def _time(who: str, tokens: int, results: Results, asked: Assignment) -> float |
         return tokens * results.own.seconds
     if who in ("prompt", "nobody"):
         return 0.0
+    if who not in asked.menu.names:
+        return None
     offer = asked.menu.offer(who)
     return None if offer.model else offer.seconds
 

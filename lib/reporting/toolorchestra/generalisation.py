@@ -66,11 +66,11 @@ def unseen_tools(results: Results, settings: ToolSettings, arm: str) -> pd.DataF
 def newcomers(results: Results, settings: ToolSettings) -> Rows:
     """Accuracy and first calls to the unseen tool, where it is the only good one and where it is not."""
     parts = {arm: unseen_tools(results, settings, arm) for arm in BOTH}
-    out = _rows(parts, {"right": "accuracy", "newcomer": "unseen tool first"}, "newcomers")
+    out = _rows(parts, {"right": "accuracy", "newcomer": "unseen tool first"}, "unseen_tools")
     for only, where in ((True, "only good one"), (False, "one of several")):
         some = {arm: part[part["only"] == only] for arm, part in parts.items()}
         columns = {"right": f"accuracy, {where}", "newcomer": f"unseen tool first, {where}"}
-        for who, row in _rows(some, columns, "newcomers", where).items():
+        for who, row in _rows(some, columns, "unseen_tools", where).items():
             out[who] |= row
     return out
 
@@ -128,7 +128,7 @@ def prices(results: Results, settings: ToolSettings) -> Rows:
     """The same work at other prices: accuracy, money, time, and the share of calls to what has become cheaper."""
     columns = {"right": "accuracy", "micro": MONEY, "ms": TIME}
     parts = {arm: common.exam(results, arm, "unseen_prices") for arm in BOTH}
-    out = _rows(parts, columns, "prices")
+    out = _rows(parts, columns, "unseen_prices")
     for arm in BOTH:
         there_, here = (_shifted(results, settings, arm, name) for name in ("unseen_prices", "test"))
         out[label(arm)]["to cheaper ones, old prices"] = ratio_share(here, "wanted", "whole", "prices", arm)
@@ -185,7 +185,10 @@ def outages_words(results: Results) -> str:
     done = found[GAP]["completed"]
     told = []
     for arm in BOTH:
-        plain, now = share(matrix(common.exam(results, arm), "right")), found[label(arm)]["completed"]
+        plain, now = (
+            share(matrix(common.exam(results, arm), "right"), "test", arm, "right"),
+            found[label(arm)]["completed"],
+        )
         if there(now):
             told.append(f"{label(arm)} completes {now.value:.0%} (all test questions, no outage: {plain.value:.0%})")
     return (
@@ -206,7 +209,7 @@ def accuracies(results: Results) -> Rows:
     out: Rows = {label(arm): {} for arm in BOTH}
     for name, title in EXAMS.items():
         for arm in BOTH:
-            found = share(matrix(common.exam(results, arm, name), "right"), "exam", name, arm)
+            found = share(matrix(common.exam(results, arm, name), "right"), name, arm, "right")
             if there(found):
                 out[label(arm)][title] = found
     return out
@@ -215,7 +218,7 @@ def accuracies(results: Results) -> Rows:
 def gaps(results: Results, column: str = "right") -> dict[str, Interval]:
     """After minus before training by exam."""
     return {
-        title: gap(common.exam(results, PAPER, name), common.exam(results, START, name), column, "exam", name)
+        title: gap(common.exam(results, PAPER, name), common.exam(results, START, name), column, name)
         for name, title in EXAMS.items()
     }
 

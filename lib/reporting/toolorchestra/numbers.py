@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from lib.params import Params
@@ -46,13 +47,14 @@ def metrics(results: Results, others: Mapping[str, pd.DataFrame], params: Params
     out: dict[str, object] = {"backend": common.backend(params)}
     for arm, key in KEYS.items():
         part = common.exam(results, arm)
-        out |= _means(key, part, benchmark.scores(results, arm))
+        out |= _means(key, part, benchmark.scores(results, arm), "test", arm)
         office = common.exam(results, arm, offices=True)
         office = office[office["kind"] == "office"]
-        out[f"{key}.office_accuracy"] = share(matrix(office, "right"), "metric", "office", arm)
+        out[f"{key}.office_accuracy"] = share(matrix(office, "right"), "office", arm, "right")
     for name, table in others.items():
         units = common.in_units(table.assign(own=0.0, seed=0))
-        out |= _means(f"baseline.{name.replace(' ', '_')}", units, benchmark.rival_scores(results, others, name))
+        found = benchmark.rival_scores(results, others, name)
+        out |= _means(f"baseline.{name.replace(' ', '_')}", units, found, "rival", name)
     out |= generalisation.metrics(results, params.tools) | dict(pilot.metrics(results))
     volumes = simplex.volumes(results)
     for arm, before in ((PAPER, ""), (START, "prompted.")):
@@ -74,12 +76,13 @@ def metrics(results: Results, others: Mapping[str, pd.DataFrame], params: Params
     return finite(out)
 
 
-def _means(key: str, part: pd.DataFrame, scores) -> dict[str, object]:
+def _means(key: str, part: pd.DataFrame, scores: np.ndarray, exam: str, who: str) -> dict[str, object]:
+    """Under the names of `comparison.rows`, so that one quantity has one interval."""
     return {
-        f"{key}.accuracy": share(matrix(part, "right"), "metric", key, "right"),
-        f"{key}.dollars": scaled(interval(matrix(part, "micro"), "metric", key, "micro"), MILLION),
-        f"{key}.seconds": scaled(interval(matrix(part, "ms"), "metric", key, "ms"), MILLI),
-        f"{key}.preference_score": interval(scores, "metric", key, "score"),
+        f"{key}.accuracy": share(matrix(part, "right"), exam, who, "right"),
+        f"{key}.dollars": scaled(interval(matrix(part, "micro"), exam, who, "micro"), MILLION),
+        f"{key}.seconds": scaled(interval(matrix(part, "ms"), exam, who, "ms"), MILLI),
+        f"{key}.preference_score": interval(scores, "score", who),
     }
 
 

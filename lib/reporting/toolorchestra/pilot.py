@@ -51,7 +51,7 @@ def shares(results: Results) -> dict[str, dict[str, Interval]]:
 
 def rights(results: Results) -> dict[str, Interval]:
     """Accuracy in the pilot study."""
-    return {arm: share(matrix(common.exam(results, arm, "pilot"), "right"), "pilot right", arm) for arm in WHO}
+    return {arm: share(matrix(common.exam(results, arm, "pilot"), "right"), "pilot", arm, "right") for arm in WHO}
 
 
 def even_shares(results: Results) -> dict[str, float]:

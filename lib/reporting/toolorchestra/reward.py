@@ -89,16 +89,15 @@ def group_table(one: Group) -> pd.DataFrame:
             "right": rows["right"] > 0,
             "$ per million": rows["micro"].round(1),
             "ms": rows["ms"].round(1),
-            "M_norm: cost": one.m_norm[:, -2],
-            "latency": one.m_norm[:, -1],
-            "tools . P": one.m_norm[:, :-3] @ one.p[:-3],
-            "M_norm . P": one.m_norm @ one.p,
+            "cost, 0 to 1": one.m_norm[:, -2],
+            "time, 0 to 1": one.m_norm[:, -1],
+            "M.P": one.m_norm @ one.p,
             "R": one.rows["reward"],
             "fate": one.fate,
             "A": one.advantage,
         }
     )
-    return table.sort_values("R", ascending=False, ignore_index=True)
+    return table.sort_values("R", ascending=False, ignore_index=True, kind="stable")
 
 
 def group_words(one: Group) -> str:
@@ -117,25 +116,27 @@ BY_HAND = rewards.vectors(np.zeros((2, 0)), np.ones(2), np.array([CHEAP, DEAR]),
 WEIGHTS = np.array([1.0, 1.0, 0.0])
 
 
+def _by_hand(formula: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """M_norm of cost, R and A of the two rollouts under a formula."""
+    m = {"paper": rewards.normalised, "published": rewards.published}[formula](BY_HAND, [0, 0])
+    paid = rewards.reward(m, np.tile(WEIGHTS, (2, 1)), np.ones(2))
+    return m[:, -2], paid, (paid - paid.mean()) / (paid.std(ddof=1) + _ROUNDING)
+
+
 def sign_table() -> pd.DataFrame:
     """Two right rollouts, one four times as dear, for a user who weighs accuracy and cost fully: both formulas."""
-    rows = []
-    for i, name in enumerate(("cheap", "dear")):
-        row: dict[str, object] = {"rollout": name, "$ per million": (CHEAP, DEAR)[i] * 1e6}
-        for formula, normalise in (("paper", rewards.normalised), ("published", rewards.published)):
-            m = normalise(BY_HAND, [0, 0])
-            paid = rewards.reward(m, np.tile(WEIGHTS, (2, 1)), np.ones(2))
-            row[f"M_norm of cost, {formula}"] = m[i, -2]
-            row[f"R, {formula}"] = paid[i]
-            row[f"A, {formula}"] = (paid[i] - paid.mean()) / (paid.std(ddof=1) + _ROUNDING)
-        rows.append(row)
-    return pd.DataFrame(rows)
+    rows = [("$ per million", np.array([CHEAP, DEAR]) * 1e6)]
+    for formula in ("paper", "published"):
+        rows += [
+            (f"{name}, {formula}", values)
+            for name, values in zip(("M_norm of cost", "R", "A"), _by_hand(formula), strict=True)
+        ]
+    return pd.DataFrame([{"": name, "cheap rollout": a, "dear rollout": b} for name, (a, b) in rows])
 
 
 def sign_words() -> str:
     """Which of the two each formula prefers, computed."""
-    table = sign_table()
-    prefers = {f: table.loc[table[f"R, {f}"].idxmax(), "rollout"] for f in ("paper", "published")}
+    prefers = {f: ("cheap", "dear")[int(np.argmax(_by_hand(f)[1]))] for f in ("paper", "published")}
     return (
         f"The paper's formula pays the {prefers['paper']} rollout more, the published one the {prefers['published']} "
         "one. Both are right, so all that differs is the price."

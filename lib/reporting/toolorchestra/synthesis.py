@@ -14,15 +14,28 @@ _DROPPED = "dropped: "
 
 
 def statistics_table(results: Results) -> pd.DataFrame:
-    """One row per domain, and all together."""
+    """One column per domain, and all together."""
     table = results.corpus.copy()
     if table.empty:
-        return pd.DataFrame({"domain": ["all"], "tasks": [0]})
+        return pd.DataFrame({"of office tasks": ["tasks"], "all": ["0"]})
     total = table.select_dtypes("number").sum()
     total["golden calls"] = (table["golden calls"] * table["tasks"]).sum() / max(1, table["tasks"].sum())
-    whole = [c for c in table.select_dtypes("number") if c != "golden calls"]
     table = pd.concat([table, pd.DataFrame([{"domain": "all"} | total.to_dict()])], ignore_index=True)
-    return table.assign(**{c: table[c].astype(int) for c in whole})
+    return _upright(table)
+
+
+def _upright(table: pd.DataFrame) -> pd.DataFrame:
+    """Domains side by side, counts as whole numbers."""
+    columns = [c for c in table if c != "domain"]
+    rows = [
+        {"of office tasks": name}
+        | {
+            domain: f"{amount:.{int(name == 'golden calls')}f}"
+            for domain, amount in zip(table["domain"], table[name], strict=True)
+        }
+        for name in columns
+    ]
+    return pd.DataFrame(rows)
 
 
 def dropped(results: Results) -> dict[str, int]:

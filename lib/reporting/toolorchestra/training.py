@@ -161,7 +161,7 @@ def sign_rows(results: Results) -> dict[str, dict[str, Interval]]:
     rows = {}
     for arm in (START, PAPER, PUBLISHED):
         part = _tests(results, arm)
-        row = measured(part, "sign", arm, columns=("right", "micro", "ms"))
+        row = measured(part, "test", arm, columns=("right", "micro", "ms"))
         paid = ratio(part, "paid", "right", "sign", arm)
         rows[label(arm)] = {
             "accuracy": row["accuracy"], MONEY: row[MONEY], "$ per million right answers": paid, TIME: row[TIME]

@@ -45,10 +45,15 @@ NORMALISE: dict[str, rewards.Normalise] = {"paper": rewards.normalised, "publish
 
 def matrix(episodes: Sequence[Episode], tools: Sequence[str], own: Own) -> tuple[np.ndarray, np.ndarray]:
     """M and P of episodes, (n, tools + 3) each."""
-    calls = np.array([[e.counts.get(name, 0) for name in tools] for e in episodes], dtype=float)
+    calls = np.array([[_count(e, name) for name in tools] for e in episodes], dtype=float)
     spent = np.array([desk.dollars(e, own) for e in episodes])
     m = rewards.vectors(calls, np.array([e.right for e in episodes]), spent, np.array([e.seconds for e in episodes]))
     return m, np.array([e.assignment.preference.vector(tools) for e in episodes])
+
+
+def _count(episode: Episode, name: str) -> int:
+    """Calls of a tool; an office's own functions are none, though one may have the name of a tool."""
+    return 0 if name in episode.assignment.menu.office else episode.counts.get(name, 0)
 
 
 def paid(

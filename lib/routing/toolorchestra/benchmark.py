@@ -45,7 +45,8 @@ def baselines(tried: pd.DataFrame, exam: pd.DataFrame, tools: Sequence[str]) -> 
         return pd.DataFrame([{"item": q.item} | chosen(q) for q in questions.itertuples()])
 
     out = {ALWAYS + tool: table(lambda q, t=tool: taken(q.item, t)) for tool in tools if tool in set(test["tool"])}
-    out[BEST] = out[ALWAYS + best(train)]
+    top = best(train)
+    out[BEST] = table(lambda q: taken(q.item, top))
     out[BY_KIND] = table(lambda q: taken(q.item, first(ranked.get((q.kind, q.difficulty), ()), q.menu.split())))
     out[RANDOM] = table(lambda q: _mean([taken(q.item, t) for t in q.menu.split() if (q.item, t) in held]))
     out[ORACLE] = table(lambda q: _cheapest([taken(q.item, t) for t in q.menu.split() if (q.item, t) in held]))

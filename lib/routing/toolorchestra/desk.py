@@ -30,6 +30,7 @@ from lib.tools.search import Index, search
 from lib.tools.tool import Tool, ToolError
 
 OUTAGE = "outage"
+_FAULT = "error: "  # how `lib.tools.python` begins what it says of code that failed
 _REMEMBERED = 4096  # programs whose results are kept: equal code, equal result
 
 
@@ -140,6 +141,8 @@ class Desk:
                 text = tool(tool.line(call.query))
         except (ToolError, CallError) as error:
             return Heard("", offer.dollars, failure=str(error))
+        if call.expert == "python" and text.startswith(_FAULT):  # of the code
+            return Heard("", offer.dollars, failure=text)
         return Heard(text, offer.dollars)
 
 

@@ -20,7 +20,7 @@ from lib import seeds
 from lib.params import ToolSettings
 from lib.routing.toolorchestra import assignments
 from lib.routing.toolorchestra.assignments import Assignment
-from lib.routing.toolorchestra.menu import FUNCTIONS, Menu, Offer, Preference
+from lib.routing.toolorchestra.menu import FUNCTIONS, OFFICE, Menu, Offer, Preference, drawn_preference
 from lib.tasks.synthesis import Task
 
 MAIN = ("test", "outage")
@@ -95,10 +95,11 @@ def _unseen_tools(offers, unseen, settings) -> list[Assignment]:
         new, known = [n for n in settings.unseen if n in good], _known(settings)
         rivals = known if rng.random() < 0.5 else [n for n in known if n not in good]  # or it is the only good one
         if new:
-            (told,) = assignments.drawn([work], offers, rivals, settings.spread, rng)
-            (added,) = assignments.drawn([work], offers, new, settings.spread, rng)
-            dealt = _dealt([*told.menu.offers[: assignments.TOOLS[1] - 1], added.menu.offers[0]], rng)
-            out.append(replace(told, menu=replace(told.menu, offers=dealt)))
+            known_offers = assignments.menu_for(work, offers, rivals, settings.spread, rng).offers
+            newcomer = assignments.menu_for(work, offers, new, settings.spread, rng).offers[0]
+            dealt = _dealt([*known_offers[: assignments.TOOLS[1] - 1], newcomer], rng)
+            who = drawn_preference(rng, [offer.name for offer in dealt])
+            out.append(Assignment(work, Menu(dealt), who))
     return out
 
 
@@ -111,13 +112,15 @@ def _unseen_prices(offers, unseen, settings) -> list[Assignment]:
     out = []
     for a in _test(offers, unseen, settings):
         priced = tuple(_repriced(o, offers[o.name], unseen[o.name]) for o in a.menu.offers)
-        desk = a.menu.desk and _repriced(a.menu.desk, offers["office"], unseen["office"])
+        desk = a.menu.desk and _repriced(a.menu.desk, offers[OFFICE], unseen[OFFICE])
         out.append(replace(a, menu=replace(a.menu, offers=priced, desk=desk)))
     return out
 
 
 def _repriced(met: Offer, listed: Offer, other: Offer) -> Offer:
-    return other.times(met.dollars / listed.dollars, met.seconds / listed.seconds)
+    """The other list's price with the luck of a menu; what was listed as free had none."""
+    luck = [m / l if l else 1.0 for m, l in ((met.dollars, listed.dollars), (met.seconds, listed.seconds))]
+    return other.times(*luck)
 
 
 def _outage(offers, unseen, settings) -> list[Assignment]:

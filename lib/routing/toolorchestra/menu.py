@@ -52,15 +52,17 @@ def price_list(path: str | Path) -> PriceList:
     """A price list from YAML. Raises ParamsError that names the file, and the key or the value in it."""
     try:
         told = PriceList.model_validate(YAML(typ="safe").load(Path(path).read_text()))
-    except (OSError, YAMLError) as error:
+    except (OSError, YAMLError, UnicodeDecodeError) as error:
         raise ParamsError(f"{path} is no price list that can be read ({error})") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the whole file"
         raise ParamsError(f"{path}, {where}: {first['msg']}, got {first['input']!r}") from error
-    missing = {*FUNCTIONS, OFFICE} - set(told.calls)
+    missing, unknown = {*FUNCTIONS, OFFICE} - set(told.calls), set(told.calls) - {*FUNCTIONS, OFFICE}
     if missing:
         raise ParamsError(f"{path}: calls has no price of {', '.join(sorted(missing))}")
+    if unknown:
+        raise ParamsError(f"{path}: calls has {', '.join(sorted(unknown))}, which is no function here")
     wrong = [n for rates in (told.calls, told.models) for n, r in rates.items() if min(r.dollars, r.seconds) < 0]
     if wrong:
         raise ParamsError(f"{path}: {', '.join(wrong)} has a negative price or latency")
@@ -196,7 +198,7 @@ class Menu:
         """A tool on the menu; a function of an office has the office's price. Raises KeyError for another."""
         if name in self.office and self.desk is not None:
             return self.desk
-        return next(offer for offer in self.offers if offer.name == name)
+        return {offer.name: offer for offer in self.offers}[name]
 
     @property
     def text(self) -> str:

@@ -51,7 +51,8 @@ def roll(
             if not episodes[i].done:
                 asked.append((i, said, call, seed))
                 continue
-            malformed = "" if tasks.answered(said) is not None else "neither a call nor an answer"
+            fine = call is not None or tasks.answered(said) is not None
+            malformed = "" if fine else "neither a call nor an answer"
             episodes[i].exchanges.append(Exchange(said, call, None, malformed))
         heard = desk.reply([(episodes[i], call, seed) for i, _, call, seed in asked])
         for (i, said, call, _), reply in zip(asked, heard, strict=True):
@@ -102,10 +103,21 @@ def _read(episode: Episode, reply: Reply | ReplyError, desk: Desk) -> tuple[str,
     name, arguments = reply.calls[0]
     try:
         given = json.loads(arguments)
-        line = " ".join(str(value) for value in given.values())
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
         return reply.text, None
+    line = _line(episode.assignment, desk, name, given)
     return reply.text, None if desk.wrong(episode.assignment, name, line) else protocol.Call(name, line)
+
+
+def _line(assignment: Assignment, desk: Desk, name: str, given: Mapping[str, Any]) -> str:
+    """Arguments as a line of words, in the order of the tool's parameters, whatever that of the model."""
+    if name in assignment.menu.office:
+        order = assignment.work.domain.function(name).parameters
+    else:
+        order = tuple(desk.tools[name].parameters) if name in desk.tools else ()
+    return " ".join(str(given[key]) for key in (order if set(order) == set(given) else given))
 
 
 def _told(call: protocol.Call, reply: str, mark: str) -> list[dict[str, Any]]:

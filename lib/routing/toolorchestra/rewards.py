@@ -87,7 +87,7 @@ def reward(m_norm: np.ndarray, preferences: np.ndarray, right: np.ndarray) -> np
 
     Raises ValueError for a preference out of range.
     """
-    if ((preferences < 0) | (preferences > 1)).any():
+    if not ((preferences >= 0) & (preferences <= 1)).all():  # NaN is out of range too
         raise ValueError(f"preferences lie in [0, 1], got {preferences.min():g} to {preferences.max():g}")
     return np.where(np.asarray(right) > 0, (m_norm * preferences).sum(1), 0.0)
 

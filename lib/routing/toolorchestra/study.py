@@ -204,7 +204,7 @@ def _common(params: Params, models: Path) -> dict[str, Any]:
     how = ("api_key_env", "timeout", "retries", "concurrency")  # changes no reply
     asked = {
         word: {k: v for k, v in params.llm.models[name].model_dump().items() if k not in how}
-        for word, name in settings.models.items()
+        for word, name in {**settings.models, AGENT: settings.agent}.items()
     }
     weights = {
         about["model"] or word: store.sha256_json(
@@ -216,7 +216,7 @@ def _common(params: Params, models: Path) -> dict[str, Any]:
     return {
         "asked": asked,
         "weights": weights,
-        "base": store.sha256_file(models / settings.base / "model.safetensors"),
+        "base": [store.sha256_file(models / settings.base / name) for name in ("model.safetensors", "card.json")],
         "prices": [store.sha256_file(ROOT / path) for path in (settings.prices, settings.unseen_prices)],
         "sources": store.sha256_sources(*rooms, *shared, *(ROOT / f"lib/models/{name}.py" for name in _LAB)),
         "versions": {module.__name__: module.__version__ for module in (torch, transformers)},

@@ -196,6 +196,7 @@ def test_a_user_as_in_the_papers_appendix():
 
 def test_a_user_in_the_words_of_the_lab_by_hand():
     assert Preference(1.0, 0.5, 0.0).text == "best 9 cheap 4 fast 0"
+    assert Preference(0.95, 0.06, 0.05).text == "best 9 cheap 1 fast 0"
     assert Preference(0.0, 1 / 3, 1.0, ("search", "python")).text == "best 0 cheap 3 fast 9 use search python"
     assert Preference(1.0, 0.0, 0.0, LOCAL, True).text == "best 9 cheap 0 fast 0 confidential data"
 

@@ -208,6 +208,8 @@ def test_users_who_like_a_tool_see_it_called_more_often():
 def test_shuffling_deals_out_descriptions_of_models_and_nothing_else():
     rng, moved = RNG("a test"), 0
     told = given(item("chain", 2), "lab-nano", "search", "lab-mini", "answerer", "calculator")
+    priced = tuple(offer.times(1.0 + i, 2.0 + i) for i, offer in enumerate(told.menu.offers))  # all different
+    told = replace(told, menu=replace(told.menu, offers=priced))
     for _ in range(20):
         after = warm.shuffled(told, rng)
         pairs = list(zip(told.menu.offers, after.menu.offers, strict=True))

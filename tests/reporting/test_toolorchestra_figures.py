@@ -1,0 +1,696 @@
+"""Lesson 06's figures, tables and sentences say what their numbers say.
+
+The study here is made up so that its means can be worked out on paper: six pieces of work (two chains, two facts, a
+big number, an office task), three seeds that do the same, and calls at round prices in micro-dollars.
+"""
+
+import dataclasses
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from lib import params
+from lib.reporting import figures
+from lib.reporting.tables import interval_table, table_html
+from lib.reporting.toolorchestra import (
+    benchmark,
+    common,
+    comparison,
+    environment,
+    episodes,
+    generalisation,
+    numbers,
+    pilot,
+    reward,
+    simplex,
+    synthesis,
+    training,
+)
+from lib.reporting.toolorchestra.common import CORL, LENIENT, PAPER, PUBLISHED
+from lib.routing.toolorchestra import menu
+from lib.routing.toolorchestra.desk import Own
+from lib.routing.toolorchestra.study import AGENT, START, Results, names
+from lib.stats import Interval
+from tests.routing.toolorchestra.common import offers
+
+PARAMS = params.load("smoke")
+OWN = PARAMS.tools
+TOOLS = names(OWN)
+PRICE = {"calculator": 1, "search": 1, "lookup": 4, "python": 2, "draft": 1, "lab-nano": 5, "lab-mini": 10,
+         "lab-large": 60, "reasoner": 10, "answerer": 10}  # fmt: skip  # micro-dollars a call
+TIME = 10  # milliseconds a call, and of the orchestrator itself
+SELF = 10  # micro-dollars of its own tokens
+NANO, MINI, LARGE = "lab-nano", "lab-mini", "lab-large"
+WORK = (  # kind, difficulty, menu, tools liked, confidential, P of accuracy, cost, latency
+    ("chain", 2, f"{NANO} {LARGE} calculator", NANO, False, (1.0, 1.0, 0.0)),
+    ("chain", 5, f"{NANO} {LARGE} calculator", "", False, (1.0, 0.0, 0.0)),
+    ("facts", 1, f"search lookup {MINI}", "search lookup", True, (1.0, 0.5, 0.5)),
+    ("facts", 2, f"search lookup {MINI}", "", False, (1.0, 0.0, 1.0)),
+    ("big", 2, "calculator python", "", False, (1.0, 1.0, 1.0)),
+    ("office", 1, "calculator", "", False, (1.0, 0.0, 0.0)),
+)
+BEFORE = [(NANO, 1), (NANO, 0), (MINI, 0), ("search search", 1), ("calculator", 1), ("", 0)]  # 3 of 5, and no office
+AFTER = [(NANO, 1), (LARGE, 1), ("search", 1), ("search search", 1), ("calculator", 1), ("lookup draft", 1)]
+DEAR = [(LARGE, 1), (LARGE, 1), ("lookup", 1), ("lookup lookup", 1), ("python", 1), ("lookup draft", 1)]
+IDLE = [("", 0)] * 6
+ACTS = {START: BEFORE, PAPER: AFTER, PUBLISHED: DEAR, LENIENT: AFTER, CORL: BEFORE}
+
+
+def row(item: int, called: str, right: float, work=None, factor: float = 1.0, **more) -> dict:
+    """As of `study.rows`."""
+    kind, difficulty, menu_, liked, secret, p = work or WORK[item]
+    calls = called.split()
+    paid = [PRICE[name] * factor * 1e-6 for name in calls]
+    dollars, seconds = sum(paid) + SELF * 1e-6, (1 + len(calls)) * TIME * 1e-3
+    m = [*[float(calls.count(name)) for name in TOOLS], float(right), -dollars, -seconds]
+    spoken = [("prompt", "tools lab-nano $ 1 / 1 1 + 1 = ?", 0.0)]
+    for name, cost in zip(calls, paid, strict=True):
+        call = f"<think> + 1 </think> <call> {name} 1 + 1 </call>"
+        spoken += [("controller", call, 0.0), (name, "<response> 2 </response>", cost)]
+    spoken.append(("controller", "<answer> 2 </answer>", 0.0))
+    good = [n for n in menu_.split() if offers()[n].skills.get(kind, 0) >= difficulty]
+    told = {
+        "item": item, "kind": kind, "difficulty": difficulty, "right": float(right), "dollars": dollars,
+        "seconds": seconds, "own": SELF * 1e-6, "calls": len(calls), "called": called, "malformed": 0, "answered": 1.0,
+        "turns": 1 + len(calls), "failures": 0, "menu": menu_, "m": json.dumps(m),
+        "p": json.dumps([*[float(name in liked.split()) for name in TOOLS], *p]), "p_accuracy": p[0], "p_cost": p[1],
+        "p_latency": p[2], "liked": liked, "confidential": secret, "first": calls[0] if calls else "",
+        "good": " ".join(good), "spoken": json.dumps(spoken),
+    }  # fmt: skip
+    if kind == "office":
+        told |= dict.fromkeys(comparison.CRITERIA, float(right))
+    return told | more
+
+
+USERS = [(0.0, 0.0, 1.0), (0.0, 1.0, 0.0), (1.0, 0.0, 0.0)]
+
+
+def simplexed(acts: dict[int, str]) -> list[dict]:
+    """Two chains for every user; acts: whom each user's orchestrator calls."""
+    return [
+        row(2 * user + base, acts[user], float(acts[user] == LARGE or base == 0), (*WORK[base][:5], p))
+        for user, p in enumerate(USERS)
+        for base in (0, 1)
+    ]
+
+
+def exams(acts, users: dict[int, str], reads: bool) -> dict[str, list[dict]]:
+    """reads: whether it takes unseen tools where nothing else is good, and another tool when the first one fails."""
+    unseen = [("chain", 5, f"{NANO} reasoner", "", False, (1.0, 0.0, 0.0)),
+              ("facts", 1, "search answerer", "", False, (1.0, 0.0, 0.0))]  # fmt: skip
+    newcomer = "reasoner" if reads else NANO
+    broken = (f"{NANO} {LARGE}" if reads else f"{NANO} {NANO}", "search search" + (" lookup" if reads else ""))
+    return {
+        "test": [row(i, *act) for i, act in enumerate(acts)],
+        "pilot": [row(i, *act) for i, act in enumerate(acts[:4])],
+        "unseen_prices": [row(i, *act, factor=2.0) for i, act in enumerate(acts)],
+        "unseen_tools": [row(0, newcomer, float(reads), unseen[0]), row(1, "search", 1.0, unseen[1])],
+        "outage": [row(0, broken[0], float(reads)), row(1, broken[1], float(reads), WORK[3])],
+        "simplex": simplexed(users),
+    }
+
+
+EVEN = dict.fromkeys(range(3), NANO)
+SAVING = {0: NANO, 1: "calculator", 2: LARGE}  # cheap where cost counts, dear where accuracy does
+
+
+def tested(acts, users, reads, arm: str, seeds: int, only=None) -> list[dict]:
+    taken = exams(acts, users, reads)
+    return [
+        {**each, "arm": arm, "seed": seed, "exam": exam}
+        for exam, rows in taken.items()
+        if only is None or exam in only
+        for seed in range(seeds)
+        for each in rows
+    ]
+
+
+def trained(acts, arm: str, seeds: int, updates: int = 10) -> tuple[list[dict], list[dict]]:
+    """Two groups of four rollouts an update: as before training in the first half, then as `acts` says; the last of a
+    group is malformed. Rewards: 1 for the right and cheap, 0.5 for the right and dear."""
+    rollouts, learning = [], []
+    for seed in range(seeds):
+        for update in range(updates):
+            now = BEFORE if update < updates / 2 else acts
+            for group, item in enumerate((1, 2)):
+                for i, (called, right) in enumerate(
+                    [now[item], (LARGE if group == 0 else "lookup", 1), now[item], ("", 0)]
+                ):
+                    told = row(
+                        item, called, right, malformed=int(i == 3), arm=arm, seed=seed, update=update, group=group
+                    )
+                    paid = right * (0.5 if called in (LARGE, "lookup") else 1.0)
+                    rollouts.append(told | {"reward": paid * (40 if arm == PUBLISHED else 1)})
+            counts = {"kept": 8, "malformed": 0} if arm in (CORL, LENIENT) else {"kept": 3, "malformed": 2}
+            agreeing = 8 - counts["kept"] - counts["malformed"]
+            told = {"update": update + 1, "unanswered": 0, "agreeing": agreeing, "arm": arm, "seed": seed}
+            learning.append(counts | told)
+    return rollouts, learning
+
+
+def tried() -> pd.DataFrame:
+    """Every usable tool on its own: right where a card says so."""
+    rows = []
+    for split, times in (("train", 3), ("test", 1)):
+        for i in range(5 * times):
+            kind, difficulty, menu_, *_ = WORK[i % 5]
+            for name in menu_.split():
+                if offers()[name].skills.get(kind) or (offers()[name].model and kind != "big"):
+                    right = float(offers()[name].skills.get(kind, 0) >= difficulty)
+                    rows.append({"split": split, "kind": kind, "difficulty": difficulty, "menu": menu_, "item": i,
+                                 "tool": name, "right": right, "dollars": PRICE[name] * 1e-6, "seconds": TIME * 1e-3,
+                                 "calls": 1})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+CORPUS = pd.DataFrame(
+    [{"domain": "guild", "tables": 1, "columns": 3, "functions": 2, "databases": 2, "records": 9, "tasks": 6,
+      "difficulty 1": 6, "golden calls": 2.0, "dropped: error": 1, "dropped: unsolved": 2, "dropped: idle": 0},
+     {"domain": "store", "tables": 1, "columns": 4, "functions": 2, "databases": 1, "records": 8, "tasks": 2,
+      "difficulty 1": 2, "golden calls": 4.0, "dropped: error": 0, "dropped: unsolved": 1, "dropped: idle": 0}]
+)  # fmt: skip
+
+
+def study(acts=ACTS, seeds: int = 3, users=SAVING, reads: bool = True) -> Results:
+    tests = tested(acts[START], EVEN, False, START, 1)
+    tests += tested([("lookup", 1), ("", 0), ("search", 1), ("", 0)], EVEN, False, AGENT, 1, ["pilot"])
+    rollouts, learning = [], []
+    for arm in (PAPER, PUBLISHED, LENIENT, CORL):
+        if arm in acts:
+            tests += tested(acts[arm], users, reads, arm, seeds, None if arm == PAPER else ["test"])
+            for table, rows in zip((rollouts, learning), trained(acts[arm], arm, seeds), strict=True):
+                table += rows
+    return Results(
+        tools=TOOLS, tried=tried(), episodes=pd.DataFrame(tests), rollouts=pd.DataFrame(rollouts),
+        learning=pd.DataFrame(learning), corpus=CORPUS, unsolved=3, budget=2e-5, own=Own(1e-7, 1e-4), offers=offers(),
+        clock=pd.DataFrame(),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return study()
+
+
+@pytest.fixture(scope="module")
+def swapped() -> Results:
+    """Training makes everything worse, and what it learns from the published formula cheaper."""
+    return study({START: AFTER, PAPER: BEFORE, PUBLISHED: IDLE, LENIENT: IDLE, CORL: BEFORE}, users=EVEN, reads=False)
+
+
+def only(results: Results, **where) -> Results:
+    """With the episodes alone that fit."""
+    keep = np.logical_and.reduce([results.episodes[k].isin(v) for k, v in where.items()])
+    return dataclasses.replace(results, episodes=results.episodes[keep].reset_index(drop=True))
+
+
+def barren(results: Results) -> list[Results]:
+    """Studies with holes, as tiny ones have them."""
+    frame, rollouts = results.episodes, results.rollouts
+    wrong = dataclasses.replace(
+        results, episodes=frame.assign(right=0.0), rollouts=rollouts.assign(right=0.0, reward=0.0)
+    )
+    idle = frame.assign(called="", calls=0, first="", liked="")
+    return [
+        wrong,
+        dataclasses.replace(results, episodes=idle),
+        only(results, kind=["chain", "facts", "big"]),
+        only(results, exam=["test", "simplex", "pilot"]),
+        only(results, exam=["test"], kind=["chain"]),
+        study(seeds=1),
+        study({START: BEFORE, PAPER: AFTER, PUBLISHED: DEAR}, seeds=2),
+        dataclasses.replace(results, corpus=CORPUS.assign(tasks=0)),
+    ]
+
+
+def title(figure: Figure) -> str:
+    return " ".join(figure.get_suptitle().split())
+
+
+def holds(found: Interval, value: float) -> None:
+    """A value worked out by hand, inside its own interval."""
+    assert found.value == pytest.approx(value, abs=1e-9)
+    assert not found.known or found.lo - 1e-9 <= found.value <= found.hi + 1e-9
+
+
+# What all share -----------------------------------------------------------------------------------
+
+
+def test_everybody_has_a_name(results):
+    assert [common.label(arm) for arm in (START, AGENT, PAPER)] == ["start", "lab-agent", "ToolOrchestra"]
+    assert common.trained(results) == [PAPER, PUBLISHED, LENIENT, CORL] and common.label("own") == "own"
+    assert common.listed([]) == "nobody" and common.listed(["a", "b", "c"]) == "a, b and c"
+
+
+def test_an_exam_leaves_office_tasks_out_unless_asked_for(results):
+    assert common.matrix(common.exam(results, PAPER), "right").shape == (3, 5)
+    assert common.matrix(common.exam(results, PAPER, offices=True), "right").shape == (3, 6)
+    assert common.exam(results, PAPER)["micro"].iloc[0] == pytest.approx(PRICE[NANO] + SELF)
+    assert common.exam(results, PAPER)["ms"].iloc[0] == pytest.approx(2 * TIME)
+
+
+def test_what_cannot_be_measured_is_nothing_and_no_metric():
+    empty = pd.DataFrame({"seed": [], "item": [], "x": []})
+    assert not common.there(common.interval(common.matrix(empty, "x"), "none"))
+    assert not common.there(common.ratio(empty, "x", "x", "none"))
+    told = common.finite({"a": common.NOTHING, "b": 1.0, "c": Interval(1, np.nan, np.nan), "d": "lab"})
+    assert told == {"b": 1.0, "c": 1, "d": "lab"}
+    assert common.number(common.NOTHING) == "nothing to measure" and "want of cases" in common.clearly(common.NOTHING)
+
+
+def test_a_gap_pairs_questions_and_holds_one_run_against_every_seed(results):
+    holds(common.gap(common.exam(results, PAPER), common.exam(results, START), "right", "t"), 2 / 5)
+    holds(common.gap(common.exam(results, PUBLISHED), common.exam(results, PAPER), "right", "t"), 0)
+
+
+def test_a_ratio_is_of_sums_and_its_gap_is_the_difference(results):
+    after, before = (training.of_right(common.exam(results, arm)) for arm in (PAPER, START))
+    spent = [PRICE[NANO], PRICE[LARGE], 1, 2, 1]
+    holds(common.ratio(after, "paid", "right", "t"), SELF + sum(spent) / 5)
+    holds(common.ratio(before, "paid", "right", "t"), SELF + (PRICE[NANO] + 2 + 1) / 3)
+    gap = common.ratio_gap(after, before, "paid", "right", "t")
+    holds(gap, sum(spent) / 5 - (PRICE[NANO] + 2 + 1) / 3)
+
+
+def test_words_follow_the_interval():
+    assert (
+        common.clearly(Interval(1, 0.5, 1.5)) == "clearly more"
+        and common.clearly(Interval(-1, -2, -0.5)) == "clearly less"
+    )
+    assert common.clearly(Interval(1, -1, 3), "up", "down") == "not clearly up or down"
+    verdicts = [(1, 0.5, 2), (-1, -2, -0.5), (1, -1, 2), (0, 0, 0), (np.nan,) * 3]
+    assert [common.verdict(Interval(*v)) for v in verdicts] == [
+        "holds", "does not hold", "undecided", "no difference", "no cases"
+    ]  # fmt: skip
+
+
+# The environment ----------------------------------------------------------------------------------
+
+
+def test_a_menu_is_shown_as_read_and_as_meant(results):
+    one = environment.example(results, OWN)
+    assert one.menu.text in environment.menu_words(one) and one.preference.sentence in environment.menu_words(one)
+    table = environment.menu_table(one)
+    assert table["reads"].tolist() == [offer.text for offer in one.menu.offers]
+    assert table["liked"].sum() == len(set(one.preference.tools) & set(one.menu.names))
+    assert "+ chains" in environment.signs_words()
+
+
+def test_a_schema_is_that_of_a_tool_on_the_menu(results):
+    one = environment.example(results, OWN)
+    told = json.loads(environment.schema(one))
+    assert told["type"] == "function" and told["function"]["name"] in one.menu.names
+    assert "per call" in told["function"]["description"]
+
+
+def test_the_sandbox_works_for_the_benign_and_refuses_the_rest():
+    table = environment.sandbox_table().set_index("code")
+    assert table.loc["print(sum(range(10)))"].tolist() == ["none: it worked", "45"]
+    assert table.loc["while True: pass", "kind of end"] == "timeout"
+    others = table.drop("print(sum(range(10)))")
+    assert others["heard"].str.startswith("error").all()
+
+
+def test_tools_stand_at_list_prices_with_what_is_scripted(results):
+    table = environment.tool_table(results, PARAMS).set_index("tool")
+    assert set(table.index) == {*TOOLS, menu.OFFICE} and table.loc["python", "ms"] == pytest.approx(120)
+    assert not table.loc["reasoner", "in training"] and table.loc[LARGE, "kind"] == "model, lab"
+    assert common.stand_ins(PARAMS) == "" and common.backend(PARAMS) == "lab"
+    mixed = params.settings(profile="smoke", tools={"models": {NANO: "scripted-small"}})
+    assert common.stand_ins(mixed) == f" ({NANO}: scripted stand-in)" and common.backend(mixed) == "scripted"
+    assert environment.tool_table(results, mixed).set_index("tool").loc[NANO, "kind"] == "scripted stand-in"
+    assert "times as much" in environment.prices_words(results)
+
+
+# Synthesis ----------------------------------------------------------------------------------------
+
+
+def test_statistics_add_up_and_say_what_was_dropped(results):
+    table = synthesis.statistics_table(results).set_index("of office tasks")
+    assert table.loc["tasks", "all"] == "8" and table.loc["golden calls", "all"] == "2.5"
+    assert synthesis.dropped(results) == {"error": 1, "unsolved": 3, "idle": 0}
+    assert "Of 12 tasks written" in synthesis.words(results, 8) and "8 office tasks are left" in synthesis.words(
+        results, 8
+    )
+    none = dataclasses.replace(results, corpus=CORPUS.assign(tasks=0))
+    assert "No office task is left" in synthesis.words(none, 8)
+
+
+def test_each_trajectory_by_hand_misses_one_criterion():
+    task = synthesis.example()
+    table = synthesis.criteria_table(task).set_index("trajectory")[["execution", "fidelity", "completeness", "solved"]]
+    assert table.loc["everything as it should be"].all() and table["solved"].sum() == 1
+    missed = {
+        "forgot to write": "execution", "forgot to say": "fidelity", "guessed what it should have read": "completeness"
+    }  # fmt: skip
+    for name, criterion in missed.items():
+        assert not table.loc[name, criterion] and table.loc[name].sum() == 2
+    assert len(synthesis.task_table(task)) == len(task.calls) and task.instruction in synthesis.task_words(task)
+
+
+# The reward ---------------------------------------------------------------------------------------
+
+
+def test_a_group_shows_what_is_kept_and_what_it_teaches(results):
+    one = reward.example(results, OWN)
+    table = reward.group_table(one)
+    assert len(table) == 4 and (table["fate"] == "malformed").sum() == 1
+    kept = table[table["fate"] == "kept"]
+    assert len(kept) and abs(kept["A"].sum()) < 1e-6 and table.loc[table["fate"] != "kept", "A"].isna().all()
+    assert kept.sort_values("A")["R"].is_monotonic_increasing
+    assert "malformed" in reward.group_words(one) and "P: accuracy" in reward.user_words(one, TOOLS)
+
+
+def test_where_no_group_teaches_one_is_shown_all_the_same(results):
+    wrong = dataclasses.replace(results, rollouts=results.rollouts.assign(right=0.0, reward=0.0))
+    table = reward.group_table(reward.example(wrong, OWN))
+    assert set(table["fate"]) == {"agrees", "malformed"} and table["A"].isna().all()
+
+
+def test_the_published_formula_pays_the_dear_one():
+    table = reward.sign_table().set_index("")
+    assert table.loc["R, paper"].tolist() == [1, 0]
+    assert table.loc["R, published"].tolist() == pytest.approx([10 / 6, 16 / 6])  # (c + 8) / (8 - 2)
+    assert "pays the cheap rollout more, the published one the dear" in reward.sign_words()
+
+
+# The pilot study ----------------------------------------------------------------------------------
+
+
+def test_shares_of_calls_are_of_all_calls(results):
+    found = pilot.shares(results)
+    assert found[AGENT]["lookup"].value == 0.5 and found[START][NANO].value == pytest.approx(2 / 5)
+    assert found[PAPER][LARGE].value == pytest.approx(1 / 5)
+    assert sum(x.value for x in found[PAPER].values()) == pytest.approx(1)
+    assert pilot.rights(results)[PAPER].value == 1 and pilot.rights(results)[AGENT].value == 0.5
+    assert pilot.dearest(results) == max(pilot.tools_of(results), key=lambda t: offers()[t].typical_dollars)
+    assert sum(pilot.even_shares(results).values()) == pytest.approx(1)
+
+
+def test_biases_are_judged_against_an_even_choice(results):
+    assert pilot.kin(results, PARAMS) == [MINI]
+    told = pilot.words(results, PARAMS)
+    assert f"Self-enhancement, calls to {MINI}" in told and "Other-enhancement" in told
+    lone = only(results, kind=["chain"])
+    greedy = lone.episodes.assign(called=pilot.dearest(lone), calls=1)
+    assert "clearly more than" in pilot.words(dataclasses.replace(lone, episodes=greedy), PARAMS)
+    assert "no such model" in pilot.words(lone, PARAMS)  # the small one is on no menu of a chain
+
+
+def test_the_pilot_s_figure_and_words_tell_the_shares(results):
+    assert "ToolOrchestra 20%" in title(pilot.figure(results)) and "lookup 50%" in pilot.alt(results)
+    silent = dataclasses.replace(results, episodes=results.episodes.assign(called="", calls=0))
+    assert "no call at all" in pilot.alt(silent) and "calls nobody" in pilot.words(silent, PARAMS)
+    assert "Nobody calls" in title(pilot.figure(silent))
+    assert pilot.metrics(results)["pilot.agent.accuracy"].value == 0.5
+
+
+# Training -----------------------------------------------------------------------------------------
+
+
+def test_curves_are_told_by_their_fifths(results):
+    a, b = training.ends(results, PAPER, "right")
+    assert (a, b) == (pytest.approx(2 / 8), pytest.approx(6 / 8))
+    assert "right 0.25 to 0.75" in title(training.curves(results)) and "0.25 to 0.75" in training.curves_alt(results)
+    assert training.ends(results, PAPER, "left")[1] == pytest.approx(5 / 8)
+    assert training.ends(results, CORL, "left")[1] == 0
+    assert training.shares_left_out(results)[PAPER] == {"malformed": 0.25, "unanswered": 0, "agreeing": 0.375}
+
+
+def test_rewards_without_a_bound_are_told_and_not_drawn(results):
+    panel = next(axes for axes in training.curves(results).axes if axes.get_title().startswith("reward"))
+    assert panel.get_ylim()[1] < 5 and "sign error 40.0" in training.unbounded_words(results)
+
+
+def test_the_sign_error_is_judged_by_what_is_spent(results, swapped):
+    gaps = training.sign_gaps(results)
+    holds(gaps[common.MONEY], ((60 - 5) + 0 + (4 - 1) + (8 - 2) + (2 - 1)) / 5)
+    holds(gaps["accuracy"], 0)
+    assert "clearly more" in training.sign_words(results)
+    assert "clearly less" in training.sign_words(swapped)
+    same = study({START: BEFORE, PAPER: AFTER, PUBLISHED: AFTER})
+    assert "not clearly more or less" in training.sign_words(same)
+    assert "sign error minus ToolOrchestra" in training.sign_rows(results)
+    assert "$" in title(training.sign_curves(results)) and "sign error" in training.sign_alt(results)
+
+
+def test_learning_from_failures_is_judged_by_malformed_turns(results):
+    frame = results.episodes.copy()
+    frame.loc[(frame["arm"] == PAPER) & (frame["exam"] == "test"), "malformed"] = 1
+    assert "-1.000" in training.lenient_words(dataclasses.replace(results, episodes=frame))
+    assert "(clearly down) and accuracy" in training.lenient_words(dataclasses.replace(results, episodes=frame))
+    assert "No training" in training.lenient_words(study({START: BEFORE, PAPER: AFTER, PUBLISHED: DEAR}))
+
+
+# Everybody ----------------------------------------------------------------------------------------
+
+
+def test_everybody_s_means_stand_side_by_side(results):
+    rows = comparison.rows(results, comparison.rivals(results))
+    assert rows["start"]["accuracy"].value == pytest.approx(3 / 5) and rows["ToolOrchestra"]["accuracy"].value == 1
+    holds(rows["ToolOrchestra"][common.MONEY], SELF + (5 + 60 + 1 + 2 + 1) / 5)
+    assert (
+        rows["ToolOrchestra"][comparison.OWN].value == pytest.approx(SELF) and rows["oracle"][comparison.OWN].value == 0
+    )
+    best = comparison.best_tool(results)
+    assert rows[f"best always ({best})"] == rows[f"always {best}"]  # one quantity, one interval
+    table = comparison.table(rows).set_index("who")
+    assert table.loc["start", "accuracy"].startswith("0.60") and table.loc["start", "own tokens"] == "10.0"
+
+
+def test_the_plane_names_start_and_trained(results):
+    rows = comparison.rows(results, comparison.rivals(results))
+    figure = comparison.plane(rows, results)
+    assert "start 0.60 for $" in title(figure) and "ToolOrchestra 1.00 for $24" in title(figure)
+    assert "ToolOrchestra: 1.00 right" in comparison.plane_alt(rows)
+
+
+def test_sentences_flip_with_the_data(results, swapped):
+    better, worse = (comparison.gaps(r, comparison.rivals(r))["start"]["accuracy"] for r in (results, swapped))
+    holds(better, 2 / 5)
+    holds(worse, -2 / 5)
+    assert "beside start: " in comparison.words(results, comparison.rivals(results))
+    holds(comparison.gaps(results, comparison.rivals(results))["oracle"]["ms"], 2 * TIME + 2 - TIME)  # two calls on one
+    assert "goes to its own tokens" in comparison.own_words(results)
+
+
+def test_office_tasks_have_a_table_of_their_own(results, swapped):
+    rows = comparison.offices(results)
+    assert rows["start"]["accuracy"].value == 0 and rows["ToolOrchestra"]["fidelity"].value == 1
+    assert "+1.000" in comparison.offices_words(results) and "-1.000" in comparison.offices_words(swapped)
+    assert "no office task" in comparison.offices_words(only(results, kind=["chain"]))
+    kinds = comparison.kinds(results).set_index("kind")
+    assert kinds.loc["chain", "accuracy"] == "0.50 to 1.00" and f"{LARGE} 50%" in kinds.loc["chain", "called first"]
+
+
+# The preference benchmark -------------------------------------------------------------------------
+
+
+def test_the_start_against_itself_has_its_weights(results):
+    """Right on items 0, 3 and 4; one of its calls on item 0 goes to a tool that is liked."""
+    assert benchmark.scores(results, START)[0].tolist() == pytest.approx([1 + 1 + 1, 0, 0, 1 + 1, 3])
+
+
+def test_scores_by_hand(results):
+    """Item 2, wrong before: accuracy 1, cost and latency half: 20 / 11 and 1; a call to search, which is liked."""
+    found = benchmark.scores(results, PAPER)
+    assert found.shape == (3, 5) and found[0, 2] == pytest.approx(1 + 0.5 * 20 / 11 + 0.5 + 1)
+    holds(benchmark.gains(results, offices=False), (found[0].sum() - 8) / 5)
+
+
+def test_in_dollars_or_as_printed_spending_does_not_count(results):
+    for reading in benchmark.READINGS:
+        once, twice = (benchmark.scores(results, PAPER, True, reading, d) for d in (1.0, 2.0))
+        assert (once == pytest.approx(twice)) == (reading != benchmark.OURS)
+    table = benchmark.units_table(results).set_index("who")
+    assert list(table) == list(benchmark.READINGS) and "ToolOrchestra, had it spent double" in table.index
+    words = benchmark.units_words(results)
+    assert "lowers the score" in words and words.count("changes nothing") == 2
+
+
+def test_the_literal_reading_is_minus_the_start_s_amount(results):
+    """Item 4: weights 1, 1, 1: outcome 1, cost -11e-6, latency -0.02."""
+    found = benchmark.scores(results, PAPER, reading=benchmark.LITERAL)[0, 4]
+    assert found == pytest.approx(1 - 11e-6 - 0.02)
+
+
+def test_random_scores_the_mean_of_what_can_be_asked(results):
+    others = comparison.rivals(results)
+    found = benchmark.rival_scores(results, others, "random")[0]
+    singles = [benchmark.rival_scores(results, others, f"always {t}")[0, 4] for t in ("calculator", "python")]
+    assert found[4] == pytest.approx(np.mean(singles)) and found.shape == (5,)
+
+
+def test_the_benchmark_s_sentences_flip(results, swapped):
+    better, worse = (benchmark.words(r, comparison.rivals(r)).splitlines()[0] for r in (results, swapped))
+    assert "+" in better.split(":")[1] and "-" in worse.split(":")[1].split("[")[0]
+    table = benchmark.table(results, comparison.rivals(results)).set_index("who")
+    assert table.loc["start", "sum, questions"] == "8.0" and table.loc["oracle", "sum, all"] == "–"
+    assert 0 < benchmark.spending_share(results) < 1
+
+
+def test_liked_tools_are_shares_of_calls(results):
+    rows = benchmark.liked_rows(results)
+    assert rows["start"]["calls to liked tools"].value == 1  # the only one who names a tool gets it
+    assert rows["start"]["confidential: calls to models"].value == 1
+    assert rows["ToolOrchestra"]["confidential: calls to models"].value == 0
+    assert rows["an even choice"]["confidential: calls to models"].value == pytest.approx(1 / 3)
+    assert "-1.000" in benchmark.liked_words(results)
+
+
+# Generalisation -----------------------------------------------------------------------------------
+
+
+def test_a_newcomer_is_judged_where_it_is_needed(results, swapped):
+    rows = generalisation.newcomers(results, OWN)
+    assert rows["ToolOrchestra"]["unseen tool first, only good one"].value == 1
+    assert rows["ToolOrchestra"]["unseen tool first, one of several"].value == 0
+    assert rows["start"]["accuracy"].value == 0.5 and rows["after minus before"]["accuracy"].value == 0.5
+    assert "ToolOrchestra: it calls the unseen tool first in 100%" in generalisation.newcomers_words(results, OWN)
+    assert "ToolOrchestra: it calls the unseen tool first in 0%" in generalisation.newcomers_words(swapped, OWN)
+
+
+def test_calls_follow_prices_or_they_do_not(results):
+    assert generalisation.cheaper_now(results, OWN) == ["lookup", "python", LARGE, "answerer"]
+    rows = generalisation.prices(results, OWN)
+    assert rows["ToolOrchestra"]["shift"].value == 0 and "+0.000" in generalisation.prices_words(results, OWN)
+    frame = results.episodes.copy()
+    frame.loc[(frame["arm"] == PAPER) & (frame["exam"] == "unseen_prices"), "called"] = LARGE
+    moved = dataclasses.replace(results, episodes=frame)
+    assert "clearly more" in generalisation.prices_words(moved, OWN).split("ToolOrchestra")[1]
+
+
+def test_an_outage_is_met_at_its_call_and_switching_counts(results, swapped):
+    """The facts of difficulty 2 fail from their second call on."""
+    rows = generalisation.outages(results)
+    assert rows["start"]["met the outage"].value == 1 and rows["start"]["of these switched"].value == 0
+    assert rows["ToolOrchestra"]["of these switched"].value == 1 and rows["ToolOrchestra"]["completed"].value == 1
+    once = results.episodes.assign(called="search", first="search")
+    assert generalisation.outage(dataclasses.replace(results, episodes=once), PAPER)["met"].tolist() == [1, 0] * 3
+    assert "completes 100%" in generalisation.outages_words(results)
+    assert "completes 100%" not in generalisation.outages_words(swapped)
+
+
+def test_exams_are_drawn_side_by_side(results, swapped):
+    assert "unseen tools +0.50" in title(generalisation.figure(results))
+    assert "unseen tools +0.00" in title(generalisation.figure(swapped))
+    assert "ToolOrchestra: test 1.00" in generalisation.alt(results)
+
+
+# The simplex --------------------------------------------------------------------------------------
+
+
+def test_slopes_are_least_squares_over_users(results):
+    """Calls cost 5, 1 and 60 for users with weight 0, 1 and 0 on cost: 1 - (5 + 60) / 2."""
+    holds(simplex.slope(results, PAPER, "micro"), 1 - 32.5)
+    holds(simplex.slope(results, START, "micro"), 0)
+    holds(simplex.slope(results, PAPER, "right"), 1 - 0.5)
+    told = simplex.slopes_words(results).splitlines()
+    assert "not clearly up or down" in told[0] and "-31.5" in told[1] and "clearly down" in told[1]
+
+
+def test_hypervolume_rises_with_choice_and_names_its_reference(results):
+    found, worst = simplex.volumes(results), simplex.reference(results)
+    assert worst == pytest.approx((2 * (SELF + PRICE[NANO]), 2 * 2 * TIME))
+    assert found["start"].value == pytest.approx(0.5 * 0.5 * 0.5)
+    assert found["ToolOrchestra"].value > found["start"].value  # the same accuracy for less
+    assert found["after minus before"].value == pytest.approx(found["ToolOrchestra"].value - 0.125)
+    assert f"${worst[0]:.1f}" in simplex.volumes_words(results)
+
+
+def test_users_are_shown_and_one_pointed_out(results):
+    assert simplex.users(results) == [0, 1, 2] and len(simplex.users_table(results)) == 3
+    assert "ToolOrchestra -31.5" in title(simplex.figure(results))
+    assert "accuracy 0.00, cost 1.00" in title(simplex.figure(results, 1))
+    assert "ToolOrchestra, $ per million questions: 42.50 to 11.00" in simplex.alt(results)
+
+
+# One episode --------------------------------------------------------------------------------------
+
+
+def test_the_episode_that_is_told_ends_right_after_several_calls(results):
+    told = episodes.telling(results)
+    assert told["arm"].tolist() == [START, PAPER] and told["item"].tolist() == [5, 5]
+    assert told["right"].tolist() == [0, 1] and told["calls"].tolist() == [0, 2]
+
+
+def test_prices_and_times_of_parts_add_up_to_the_episode(results):
+    asked = environment.assigned(results, OWN)[0]
+    one = results.episodes[(results.episodes["arm"] == PAPER) & (results.episodes["called"] == LARGE)].iloc[0].to_dict()
+    found = episodes.parts(one, results, asked)
+    assert sum(p[2] for p in found) == pytest.approx(one["dollars"])
+    assert sum(p[3] for p in found) == pytest.approx(one["seconds"])
+    assert [p[0] for p in found] == ["prompt", "controller", LARGE, "controller"]
+
+
+def test_an_episode_is_escaped_and_masked(results):
+    told = episodes.telling(results)
+    markup, plain = episodes.episode_html(told, results, environment.assigned(results, OWN)[0], 'a "b" <c>')
+    assert "<call>" not in markup and "&lt;call&gt;" in markup and "<c>" not in markup
+    assert markup.count("5px solid") == 4 and "mask 1" in plain and "<call> draft" in plain
+    assert "right; $" in plain and "wrong; $" in plain
+
+
+# All together -------------------------------------------------------------------------------------
+
+
+def test_metrics_have_the_keys_that_are_promised(results):
+    found = numbers.metrics(results, comparison.rivals(results), PARAMS)
+    promised = [f"{who}.{what}" for who in ("trained", "prompted", "sign_error", "lenient", "corl", "baseline.random")
+                for what in ("accuracy", "dollars", "seconds", "preference_score")]  # fmt: skip
+    promised += ["unseen_tools.share", "prompted.outage.completed", "simplex.hypervolume", "simplex.cost_slope",
+                 "sign_error.dollars_gap", "pilot.agent.lookup", "synthesis.tasks", "synthesis.dropped.unsolved",
+                 "filters.trained.malformed"]  # fmt: skip
+    assert set(promised) <= set(found) and found["backend"] == "lab"
+    holds(found["trained.dollars"], (SELF + (5 + 60 + 1 + 2 + 1) / 5) * 1e-6)
+    assert set(numbers.key_metrics(found)) <= set(found) and len(numbers.key_metrics(found)) == 4
+
+
+def test_the_finding_flips_with_the_data(results, swapped):
+    better, worse = (numbers.finding(r, comparison.rivals(r)) for r in (results, swapped))
+    assert "questions by +0.400" in better and "questions by -0.400" in worse
+    assert "it spends clearly more" in better and "it spends clearly less" in worse
+    assert "-31.5" in better and "-31.5" not in worse
+
+
+def test_limits_are_computed(results):
+    told = numbers.limits(results, PARAMS)
+    assert "learned from 38% of its rollouts: 25% were malformed" in told and "dropped 4 of 12 office tasks" in told
+
+
+def test_colours_of_this_lesson_s_names_are_in_the_palette(results):
+    names_ = [common.label(arm) for arm in (START, *common.trained(results))] + list(TOOLS)
+    looks = [(figures.colour(name), figures.marker(name)) for name in names_]
+    assert set(names_) <= set(figures._STYLES) and len(set(looks)) == len(looks)
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_studies_with_holes_are_reported_all_the_same(results, place):
+    tiny = barren(results)[place]
+    others = comparison.rivals(tiny)
+    rows = comparison.rows(tiny, others)
+    tables = [comparison.table(rows), comparison.kinds(tiny), interval_table(comparison.offices(tiny)).T,
+              benchmark.table(tiny, others), benchmark.units_table(tiny), interval_table(benchmark.liked_rows(tiny)),
+              interval_table(generalisation.newcomers(tiny, OWN)).T, interval_table(generalisation.prices(tiny, OWN)).T,
+              interval_table(generalisation.outages(tiny)).T, simplex.users_table(tiny),
+              interval_table(pilot.table(tiny)), interval_table(training.sign_rows(tiny)).T,
+              synthesis.statistics_table(tiny), reward.group_table(reward.example(tiny, OWN))]  # fmt: skip
+    assert all("nan" not in table_html(table, "a table").lower().replace("nano", "") for table in tables)
+    drawn = [comparison.plane(rows, tiny), generalisation.figure(tiny), simplex.figure(tiny), pilot.figure(tiny),
+             training.curves(tiny), training.sign_curves(tiny)]  # fmt: skip
+    assert all(len(figures.png(figure)) > 1000 for figure in drawn)
+    told = [comparison.words(tiny, others), comparison.own_words(tiny), comparison.offices_words(tiny),
+            benchmark.words(tiny, others), benchmark.units_words(tiny), benchmark.liked_words(tiny),
+            generalisation.newcomers_words(tiny, OWN), generalisation.prices_words(tiny, OWN),
+            generalisation.outages_words(tiny), simplex.slopes_words(tiny), simplex.volumes_words(tiny),
+            pilot.words(tiny, PARAMS), training.sign_words(tiny), training.lenient_words(tiny),
+            training.unbounded_words(tiny), numbers.finding(tiny, others), numbers.limits(tiny, PARAMS),
+            pilot.alt(tiny), generalisation.alt(tiny), simplex.alt(tiny), comparison.plane_alt(rows)]  # fmt: skip
+    assert all(len(text) > 20 and " nan" not in text for text in told)
+    episodes.episode_html(episodes.telling(tiny), tiny, environment.assigned(tiny, OWN)[0], "caption")
+    for value in numbers.metrics(tiny, others, PARAMS).values():
+        assert isinstance(value, (str, int, float, Interval))
+        assert not isinstance(value, Interval) or (value.known and value.lo <= value.hi)
