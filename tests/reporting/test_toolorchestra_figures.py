@@ -54,7 +54,8 @@ WORK = (  # kind, difficulty, menu, tools liked, confidential, P of accuracy, co
 )
 BEFORE = [(NANO, 1), (NANO, 0), (MINI, 0), ("search search", 1), ("calculator", 1), ("", 0)]  # 3 of 5, and no office
 AFTER = [(NANO, 1), (LARGE, 1), ("search", 1), ("search search", 1), ("calculator", 1), ("lookup draft", 1)]
-DEAR = [(LARGE, 1), (LARGE, 1), ("lookup", 1), ("lookup lookup", 1), ("python", 1), ("lookup draft", 1)]
+DEAR = [(f"{NANO} {MINI} {NANO}", 1), (f"{LARGE} {MINI}", 1), (MINI, 1), (MINI, 1), (" ".join(["python"] * 5), 1),
+        ("lookup draft", 1)]  # fmt: skip  # 15, 10, 9, 8 and 9 more
 IDLE = [("", 0)] * 6
 ACTS = {START: BEFORE, PAPER: AFTER, PUBLISHED: DEAR, LENIENT: AFTER, CORL: BEFORE}
 
@@ -117,7 +118,7 @@ EVEN = dict.fromkeys(range(3), NANO)
 SAVING = {0: NANO, 1: "calculator", 2: LARGE}  # cheap where cost counts, dear where accuracy does
 
 
-def tested(acts, users, reads, arm: str, seeds: int, only=None) -> list[dict]:
+def examined(acts, users, reads, arm: str, seeds: int, only=None) -> list[dict]:
     taken = exams(acts, users, reads)
     return [
         {**each, "arm": arm, "seed": seed, "exam": exam}
@@ -175,12 +176,12 @@ CORPUS = pd.DataFrame(
 
 
 def study(acts=ACTS, seeds: int = 3, users=SAVING, reads: bool = True) -> Results:
-    tests = tested(acts[START], EVEN, False, START, 1)
-    tests += tested([("lookup", 1), ("", 0), ("search", 1), ("", 0)], EVEN, False, AGENT, 1, ["pilot"])
+    tests = examined(acts[START], EVEN, False, START, 1)
+    tests += examined([("lookup", 1), ("", 0), ("search", 1), ("", 0)], EVEN, False, AGENT, 1, ["pilot"])
     rollouts, learning = [], []
     for arm in (PAPER, PUBLISHED, LENIENT, CORL):
         if arm in acts:
-            tests += tested(acts[arm], users, reads, arm, seeds, None if arm == PAPER else ["test"])
+            tests += examined(acts[arm], users, reads, arm, seeds, None if arm == PAPER else ["test"])
             for table, rows in zip((rollouts, learning), trained(acts[arm], arm, seeds), strict=True):
                 table += rows
     return Results(
@@ -396,7 +397,7 @@ def test_biases_are_judged_against_an_even_choice(results):
     assert f"Self-enhancement, calls to {MINI}" in told and "Other-enhancement" in told
     lone = only(results, kind=["chain"])
     greedy = lone.episodes.assign(called=pilot.dearest(lone), calls=1)
-    assert "clearly more than" in pilot.words(dataclasses.replace(lone, episodes=greedy), PARAMS)
+    assert ", clearly more than" in pilot.words(dataclasses.replace(lone, episodes=greedy), PARAMS)
     assert "no such model" in pilot.words(lone, PARAMS)  # the small one is on no menu of a chain
 
 
@@ -421,16 +422,16 @@ def test_curves_are_told_by_their_fifths(results):
 
 
 def test_rewards_without_a_bound_are_told_and_not_drawn(results):
-    panel = next(axes for axes in training.curves(results).axes if axes.get_title().startswith("reward"))
+    panel = next(axes for axes in training.curves(results).axes if axes.get_title(loc="left").startswith("reward"))
     assert panel.get_ylim()[1] < 5 and "sign error 40.0" in training.unbounded_words(results)
 
 
 def test_the_sign_error_is_judged_by_what_is_spent(results, swapped):
     gaps = training.sign_gaps(results)
-    holds(gaps[common.MONEY], ((60 - 5) + 0 + (4 - 1) + (8 - 2) + (2 - 1)) / 5)
+    holds(gaps[common.MONEY], (15 + 10 + 9 + 8 + 9) / 5)
     holds(gaps["accuracy"], 0)
-    assert "clearly more" in training.sign_words(results)
-    assert "clearly less" in training.sign_words(swapped)
+    assert training.sign_words(results).count(": clearly more") == 2
+    assert "paper's: clearly less" in training.sign_words(swapped)
     same = study({START: BEFORE, PAPER: AFTER, PUBLISHED: AFTER})
     assert "not clearly more or less" in training.sign_words(same)
     assert "sign error minus ToolOrchestra" in training.sign_rows(results)
@@ -473,7 +474,9 @@ def test_sentences_flip_with_the_data(results, swapped):
     holds(better, 2 / 5)
     holds(worse, -2 / 5)
     assert "beside start: " in comparison.words(results, comparison.rivals(results))
-    holds(comparison.gaps(results, comparison.rivals(results))["oracle"]["ms"], 2 * TIME + 2 - TIME)  # two calls on one
+    holds(
+        comparison.gaps(results, comparison.rivals(results))["oracle"][common.TIME], 2 * TIME + 2 - TIME
+    )  # two calls on one
     assert "goes to its own tokens" in comparison.own_words(results)
 
 
@@ -560,7 +563,7 @@ def test_calls_follow_prices_or_they_do_not(results):
     frame = results.episodes.copy()
     frame.loc[(frame["arm"] == PAPER) & (frame["exam"] == "unseen_prices"), "called"] = LARGE
     moved = dataclasses.replace(results, episodes=frame)
-    assert "clearly more" in generalisation.prices_words(moved, OWN).split("ToolOrchestra")[1]
+    assert ", clearly more" in generalisation.prices_words(moved, OWN).split("ToolOrchestra")[1]
 
 
 def test_an_outage_is_met_at_its_call_and_switching_counts(results, swapped):
@@ -589,7 +592,7 @@ def test_slopes_are_least_squares_over_users(results):
     holds(simplex.slope(results, START, "micro"), 0)
     holds(simplex.slope(results, PAPER, "right"), 1 - 0.5)
     told = simplex.slopes_words(results).splitlines()
-    assert "not clearly up or down" in told[0] and "-31.5" in told[1] and "clearly down" in told[1]
+    assert "not clearly up or down" in told[0] and "-31.5" in told[1] and ", clearly down" in told[1]
 
 
 def test_hypervolume_rises_with_choice_and_names_its_reference(results):
@@ -689,7 +692,7 @@ def test_studies_with_holes_are_reported_all_the_same(results, place):
             pilot.words(tiny, PARAMS), training.sign_words(tiny), training.lenient_words(tiny),
             training.unbounded_words(tiny), numbers.finding(tiny, others), numbers.limits(tiny, PARAMS),
             pilot.alt(tiny), generalisation.alt(tiny), simplex.alt(tiny), comparison.plane_alt(rows)]  # fmt: skip
-    assert all(len(text) > 20 and " nan" not in text for text in told)
+    assert all(len(text) > 10 and " nan" not in text for text in told)
     episodes.episode_html(episodes.telling(tiny), tiny, environment.assigned(tiny, OWN)[0], "caption")
     for value in numbers.metrics(tiny, others, PARAMS).values():
         assert isinstance(value, (str, int, float, Interval))

@@ -85,7 +85,8 @@ def figure(results: Results) -> Figure:
     axes.set(xlim=(0, 1.0), ylim=(len(rows) - 0.5, -0.5), xlabel="share of calls")
     axes.tick_params(axis="y", length=0)
     axes.grid(False, axis="y")
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
+    if tools:
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
     return sheet
 
 

@@ -49,6 +49,7 @@ AGENT = "agent"  # a model of llm.models that is prompted with function schemas
 START = "start"  # the orchestrator before it is trained: prompted, and no more
 _NEUTRAL = {"seeds": 1, "jobs": None, "save_every": 1}  # change no cell's result
 _LATER = ("learn", "updates", "groups", "rollouts", "outages", "least_deviation", "side")  # nor a first cell's
+_AFTERWARDS = ("__main__", "benchmark")  # modules that decide no cell's result
 _SHARED = ("episodes", "experts", "learn", "logs", "protocol", "rewards", "voices", "warm")  # of lib/routing
 _LAB = (
     "answering", "batching", "checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer", "training",
@@ -200,7 +201,8 @@ def _common(params: Params, models: Path) -> dict[str, Any]:
     """What every cell's result depends on: models, programs, price lists, settings of the models that are tools."""
     settings = params.tools
     shared = [ROOT / f"lib/routing/{name}.py" for name in _SHARED]
-    rooms = [ROOT / place for place in ("lib/routing/toolorchestra", "lib/tasks", "lib/tools", "lib/seeds.py")]
+    rooms = [ROOT / place for place in ("lib/tasks", "lib/tools", "lib/seeds.py")]
+    own = [p for p in (ROOT / "lib/routing/toolorchestra").glob("*.py") if p.stem not in _AFTERWARDS]
     how = ("api_key_env", "timeout", "retries", "concurrency")  # changes no reply
     asked = {
         word: {k: v for k, v in params.llm.models[name].model_dump().items() if k not in how}
@@ -218,7 +220,7 @@ def _common(params: Params, models: Path) -> dict[str, Any]:
         "weights": weights,
         "base": [store.sha256_file(models / settings.base / name) for name in ("model.safetensors", "card.json")],
         "prices": [store.sha256_file(ROOT / path) for path in (settings.prices, settings.unseen_prices)],
-        "sources": store.sha256_sources(*rooms, *shared, *(ROOT / f"lib/models/{name}.py" for name in _LAB)),
+        "sources": store.sha256_sources(*own, *rooms, *shared, *(ROOT / f"lib/models/{name}.py" for name in _LAB)),
         "versions": {module.__name__: module.__version__ for module in (torch, transformers)},
     }
 

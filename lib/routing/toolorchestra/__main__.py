@@ -1,0 +1,108 @@
+"""Write office tasks: `python -m lib.routing.toolorchestra --out offices.sqlite`.
+
+By a procedure in the lab's words, or with --writer by any model of llm.models in params.yaml, about --topic after
+--topic: schema, records, functions, tasks, harder tasks, each checked by doing it in SQLite. What a model writes is
+data, never code. The file is opened by `lib.tasks.synthesis.load`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from lib import params
+from lib.ledger import BudgetExceeded
+from lib.llm.client import Client
+from lib.llm.errors import CassetteMiss, ConfigurationError, ReplyError
+from lib.llm.opening import export, opened
+from lib.models.transport import lab
+from lib.params import ParamsError
+from lib.tasks.synthesis import DOMAINS, Corpus, Model, synthesize
+
+NAME = "offices"  # of the cassette and of the purse
+CASSETTES = params.ROOT / "data/cassettes"
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.routing.toolorchestra",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", required=True, help="the SQLite file to write")
+    parser.add_argument("--writer", help="a name of llm.models; default: a procedure")
+    parser.add_argument("--topic", action="append", default=[], dest="topics", help="a domain for the writer to invent")
+    parser.add_argument("--databases", type=int, default=8, help="of all domains together; default: %(default)s")
+    parser.add_argument("--tasks", type=int, default=6, help="on each database; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("--profile", choices=params.PROFILES, default="laptop", help="default: %(default)s")
+    return parser.parse_args(given)
+
+
+def write(options: argparse.Namespace) -> Corpus:
+    """Write and save the corpus. Raises ParamsError for a writer that there is not, or one without a topic."""
+    if options.writer is None:
+        corpus = synthesize(DOMAINS, options.databases, options.tasks, options.seed)
+    else:
+        corpus = _by_model(options)
+    corpus.save(options.out)
+    return corpus
+
+
+def _by_model(options: argparse.Namespace) -> Corpus:
+    llm = params.load(options.profile).llm
+    if options.writer not in llm.models:
+        raise ParamsError(f"--writer {options.writer}: llm.models has {', '.join(llm.models)}")
+    if not options.topics:
+        raise ParamsError("--writer needs at least one --topic, such as --topic library")
+    transports: dict = {}
+    if llm.models[options.writer].backend == "lab":
+        llm, transports = lab(llm)
+    runner = asyncio.Runner()
+    client = opened(llm, NAME, Path(options.out).parent, CASSETTES, transports=transports)
+    try:
+        writer = Model(_asking(client, runner, options.writer), options.topics)
+        return synthesize(writer, options.databases, options.tasks, options.seed)
+    finally:
+        runner.run(client.__aexit__())
+        runner.close()
+        export(llm, NAME, CASSETTES)
+
+
+def _asking(client: Client, runner: asyncio.Runner, model: str) -> Callable[[str], str]:
+    """A question at a time; equal ones are different askings. A reply that cannot be used is silence."""
+    asked: dict[str, int] = {}
+
+    def ask(prompt: str) -> str:
+        asked[prompt] = asked.get(prompt, -1) + 1
+        told = [{"role": "user", "content": prompt}]
+        try:
+            return runner.run(client.chat(model, told, seed=asked[prompt], sample=asked[prompt], who="writer")).text
+        except ReplyError:
+            return ""
+
+    return ask
+
+
+def main(given: list[str] | None = None) -> int:
+    """Run; mistakes in the input end in one line and the code 2."""
+    options = arguments(given)
+    try:
+        corpus = write(options)
+    except (BudgetExceeded, CassetteMiss, ConfigurationError, OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; nothing was written, and what endpoints answered is on the cassette", file=sys.stderr)
+        return 130
+    print(corpus.statistics().T.to_string(header=False))
+    print(f"{len(corpus.tasks)} tasks in {options.out}, {len(corpus.dropped)} dropped")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

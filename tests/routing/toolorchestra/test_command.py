@@ -1,0 +1,39 @@
+"""Office tasks from the command line."""
+
+import pytest
+
+from lib.routing.toolorchestra import __main__ as command
+from lib.tasks.synthesis import load
+
+
+def test_a_procedure_writes_a_corpus_that_can_be_opened(tmp_path, capsys):
+    out = tmp_path / "offices.sqlite"
+    assert command.main(["--out", str(out), "--databases", "4", "--tasks", "3"]) == 0
+    corpus = load(out)
+    assert f"{len(corpus.tasks)} tasks" in capsys.readouterr().out and len(corpus.sources) == 4
+
+
+def test_equal_arguments_write_equal_bytes(tmp_path):
+    for name in ("one", "two"):
+        command.main(["--out", str(tmp_path / name), "--databases", "4"])
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--writer", "nobody", "--topic", "x"], "--writer nobody: llm.models has"),
+        (["--writer", "scripted-small"], "at least one --topic"),
+        (["--databases", "0"], "0"),
+    ],
+)
+def test_a_mistake_ends_in_one_line_that_names_it_and_writes_nothing(tmp_path, capsys, given, said):
+    assert command.main(["--out", str(tmp_path / "o.sqlite"), *given]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1 and not (tmp_path / "o.sqlite").exists()
+
+
+def test_a_model_that_writes_nonsense_leaves_an_empty_corpus_and_no_crash(tmp_path, capsys):
+    out = tmp_path / "offices.sqlite"
+    assert command.main(["--out", str(out), "--writer", "scripted-small", "--topic", "library"]) == 0
+    assert "0 tasks" in capsys.readouterr().out and load(out).tasks == ()
