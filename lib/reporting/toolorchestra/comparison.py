@@ -74,8 +74,8 @@ def table(points: Rows) -> pd.DataFrame:
     for name, row in points.items():
         told = {column: number(row[column], n) for column, n in digits.items()}
         own = f"{row[OWN].value:.1f}"
-        out.append({"who": name, "accuracy": told["accuracy"], "$ per million": told[MONEY], "own tokens": own,
-                    "ms": told[TIME], SCORE: told[SCORE]})  # fmt: skip
+        out.append({"who": name, "accuracy": told["accuracy"], "$ per million": told[MONEY], "own": own,
+                    "ms": told[TIME], "score": told[SCORE]})  # fmt: skip
     return pd.DataFrame(out)
 
 

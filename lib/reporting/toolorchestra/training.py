@@ -27,7 +27,7 @@ from lib.reporting.toolorchestra.common import (
     there,
     trained,
 )
-from lib.routing.toolorchestra.study import START, Results
+from lib.routing.toolorchestra.study import Results
 from lib.stats import Interval
 
 PANELS = {
@@ -157,16 +157,16 @@ def sign_gaps(results: Results) -> dict[str, Interval]:
 
 
 def sign_rows(results: Results) -> dict[str, dict[str, Interval]]:
-    """Start and both formulas on test questions, and what they differ by."""
+    """Both formulas on test questions, and the published minus the paper's."""
     rows = {}
-    for arm in (START, PAPER, PUBLISHED):
+    for arm in (PAPER, PUBLISHED):
         part = _tests(results, arm)
         row = measured(part, "test", arm, columns=("right", "micro", "ms"))
         paid = ratio(part, "paid", "right", "sign", arm)
         rows[label(arm)] = {
             "accuracy": row["accuracy"], MONEY: row[MONEY], "$ per million right answers": paid, TIME: row[TIME]
         }  # fmt: skip
-    return rows | {"sign error minus ToolOrchestra": sign_gaps(results)}
+    return rows | {"difference": sign_gaps(results)}
 
 
 def sign_claim(results: Results) -> str:
