@@ -342,7 +342,8 @@ class Run:
             self._train(self.arm)
         taken = exams.ALL if self.arm is None or self.arm.name == "paper" else exams.MAIN
         tests = [self._exam(name) for name in taken]
-        store.write_parquet(self.folder / "episodes.parquet", pd.concat(tests, ignore_index=True))
+        sat = [table for table in tests if len(table)]  # an exam may hold nothing, and its table then has no columns
+        store.write_parquet(self.folder / "episodes.parquet", pd.concat(sat, ignore_index=True))
         if self.arm is not None and self.seed == 0:
             checkpoints.save(self.model, self.folder / "model")
         (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
