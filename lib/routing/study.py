@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-import transformers
 
 from lib import params as parameters
 from lib import seeds, store, sweep, tasks
@@ -31,6 +29,7 @@ from lib.models.transport import LabTransport, lab
 from lib.params import ROOT, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
 from lib.routing import arms, outcomes, warm
 from lib.routing.arms import ARMS, Arm, Budgets
+from lib.routing.asked import fingerprint
 from lib.routing.experts import Pool
 from lib.routing.learn import Learner, Sample
 from lib.routing.logs import Logs, spoken
@@ -44,9 +43,6 @@ NAME = "routing"  # of the cassette and of the purse
 START = "start"  # the controller before it is trained
 _NEUTRAL = {"seeds": 1, "jobs": None, "save_every": 1, "replay": None}  # change no cell's result
 _AFTERWARDS = ("__main__", "baselines", "replay")  # modules that decide no cell's result
-_LAB = (
-    "answering", "batching", "checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer", "training",
-)  # fmt: skip
 GROUP = 8  # episodes of one question, for group advantages
 DRAWN = ("corl", "hard")  # arms that are tested with draws too
 _TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
@@ -152,30 +148,9 @@ def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
 
 def _common(params: Params, models: Path) -> dict[str, Any]:
     """What every cell's result depends on: models, programs, settings of the experts."""
-    settings = params.routing
     deciding = [p for p in (ROOT / "lib/routing").glob("*.py") if not p.name.startswith(_AFTERWARDS)]
-    lab_sources = [ROOT / f"lib/models/{name}.py" for name in _LAB]
-    how = ("api_key_env", "timeout", "retries", "concurrency")  # changes no reply
-    asked = {
-        word: {k: v for k, v in params.llm.models[name].model_dump().items() if k not in how}
-        for word, name in settings.experts.items()
-    }
-    weights = {
-        about["model"] or word: store.sha256_json(
-            [store.sha256_file(models / (about["model"] or word) / n) for n in ("model.safetensors", "card.json")]
-        )
-        for word, about in asked.items()
-        if about["backend"] == "lab"
-    }
-    return {
-        "asked": asked,
-        "weights": weights,
-        "base": store.sha256_file(models / settings.base / "model.safetensors"),
-        "sources": store.sha256_sources(
-            *(ROOT / "lib/tasks").glob("*.py"), ROOT / "lib/seeds.py", *deciding, *lab_sources
-        ),
-        "versions": {module.__name__: module.__version__ for module in (torch, transformers)},
-    }
+    sources = [*deciding, *(ROOT / "lib/tasks").glob("*.py")]
+    return fingerprint(params.llm, params.routing.experts, params.routing.base, models, sources)
 
 
 def first_cells(params: Params, models: Path) -> list[sweep.Cell]:

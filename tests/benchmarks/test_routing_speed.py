@@ -6,8 +6,6 @@ engine as any other and then read as calls: three of an episode's four turns ask
 update's is played five times as fast as its episodes one after another.
 """
 
-import time
-
 import pytest
 
 from lib import params, tasks
@@ -23,6 +21,7 @@ from lib.routing.experts import Pool
 from lib.routing.learn import Learner
 from lib.routing.rollouts import Task, roll
 from lib.routing.voices import Lab
+from tests.benchmarks.clock import seconds
 
 GOAL = 5.0
 SETTINGS = params.load("laptop")
@@ -65,16 +64,6 @@ def controller():
 def wanted(n: int) -> list[Task]:
     items = tasks.draw("chain", "train", n, ROUTING.difficulties, seed=0)
     return [Task(item, "soft", protocol.WORDS[i % 3], 1.0) for i, item in enumerate(items)]
-
-
-def seconds(play, rounds: int = 3) -> float:
-    """The best of some rounds after one that warms up."""
-    best = float("inf")
-    for number in range(rounds + 1):
-        began = time.perf_counter()
-        play()
-        best = min(best, time.perf_counter() - began) if number else best
-    return best
 
 
 def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_after_another(pool):

@@ -7,7 +7,6 @@ calculator, search and python in turn. Goal: a batch as large as an update's is 
 episodes one after another.
 """
 
-import time
 from collections import Counter
 
 import pytest
@@ -26,6 +25,7 @@ from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.desk import Desk, Own, roll
 from lib.routing.toolorchestra.menu import FUNCTIONS, Menu, Preference
 from lib.routing.voices import Lab
+from tests.benchmarks.clock import seconds
 
 GOAL = 4.0
 SETTINGS = params.load("laptop")
@@ -81,16 +81,6 @@ def wanted(n: int) -> list[Assignment]:
         Assignment(item, Menu(tuple(told[WORDS[i]] for i in rng.permutation(len(WORDS)))), Preference(1.0, 0.5, 0.5))
         for item in questions
     ]
-
-
-def seconds(play, rounds: int = 3) -> float:
-    """The best of some rounds after one that warms up."""
-    best = float("inf")
-    for number in range(rounds + 1):
-        began = time.perf_counter()
-        play()
-        best = min(best, time.perf_counter() - began) if number else best
-    return best
 
 
 def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_after_another(desk, voice):

@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 from lib import params, stats
 from lib.reporting import figures
 from lib.reporting import replay as replayed
+from lib.reporting.backends import backend
 from lib.reporting.routing import common, comparison, episodes, experts, numbers, training, verdicts
 from lib.routing import protocol, replay
 from lib.routing.arms import Budgets
@@ -218,9 +219,12 @@ def test_budgets_are_listed_in_a_sentence():
 
 
 def test_stand_ins_among_the_experts_are_told_and_decide_the_backend():
-    assert experts.stand_ins(PARAMS) == "" and experts.backend(PARAMS) == "lab"
+    assert experts.stand_ins(PARAMS) == "" and backend(PARAMS.llm, PARAMS.routing.experts) == "lab"
     mixed = params.settings(profile="smoke", routing={"experts": {"lab-nano": "scripted-small"}})
-    assert experts.stand_ins(mixed) == " (lab-nano: scripted stand-in)" and experts.backend(mixed) == "scripted"
+    assert (
+        experts.stand_ins(mixed) == " (lab-nano: scripted stand-in)"
+        and backend(mixed.llm, mixed.routing.experts) == "scripted"
+    )
 
 
 def test_every_difficulty_has_its_set():

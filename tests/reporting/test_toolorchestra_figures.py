@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from lib import params
 from lib.reporting import figures
+from lib.reporting.backends import backend
 from lib.reporting.tables import interval_table, table_html
 from lib.reporting.toolorchestra import (
     benchmark,
@@ -316,9 +317,12 @@ def test_tools_stand_at_list_prices_with_what_is_scripted(results):
     table = environment.tool_table(results, PARAMS).set_index("tool")
     assert set(table.index) == {*TOOLS, menu.OFFICE} and table.loc["python", "ms"] == pytest.approx(120)
     assert not table.loc["reasoner", "in training"] and table.loc[LARGE, "kind"] == "model, lab"
-    assert common.stand_ins(PARAMS) == "" and common.backend(PARAMS) == "lab"
+    assert common.stand_ins(PARAMS) == "" and backend(PARAMS.llm, PARAMS.tools.models) == "lab"
     mixed = params.settings(profile="smoke", tools={"models": {NANO: "scripted-small"}})
-    assert common.stand_ins(mixed) == f" ({NANO}: scripted stand-in)" and common.backend(mixed) == "scripted"
+    assert (
+        common.stand_ins(mixed) == f" ({NANO}: scripted stand-in)"
+        and backend(mixed.llm, mixed.tools.models) == "scripted"
+    )
     assert environment.tool_table(results, mixed).set_index("tool").loc[NANO, "kind"] == "scripted stand-in"
     assert "times as much" in environment.prices_words(results)
 

@@ -172,15 +172,20 @@ def schooled() -> LlamaForCausalLM:
     """A second of lessons in the protocol: it calls, answers, and breaks the form now and then. Do not change it."""
     model = tiny.model(0, spread=3.0, hidden=16, layers=2, intermediate=32)
     traces = warm.corpus(items(400, split="train"), EXPERTS, 4, 0)
+    taught(model, traces, 60)
+    return model.eval()
+
+
+def taught(model: LlamaForCausalLM, traces: Sequence, steps: int) -> None:
+    """Some steps on traces, what is not the controller's left out."""
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-2)
-    for step in range(60):
+    for step in range(steps):
         ids, targets = tensors([traces[(step * 16 + i) % len(traces)] for i in range(16)])
         hidden, wanted = model.model(input_ids=ids).last_hidden_state[:, :-1], targets[:, 1:]
         own = wanted >= 0
         torch.nn.functional.cross_entropy(model.lm_head(hidden[own]), wanted[own]).backward()
         optimiser.step()
         optimiser.zero_grad()
-    return model.eval()
 
 
 def toy(seed: int = 0, words: int = 12, hidden: int = 16, layers: int = 1) -> LlamaForCausalLM:

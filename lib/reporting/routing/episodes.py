@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from html import escape
 
 import numpy as np
 import pandas as pd
 
-from lib.reporting import figures
+from lib.reporting import figures, spoken
 from lib.reporting.routing.common import MILLION, NO_LIMIT, known, tests_of
 from lib.routing import protocol
 from lib.routing.study import Results
@@ -20,26 +19,16 @@ def episode_html(episodes: pd.DataFrame, caption: str) -> tuple[str, str]:
     it, what it cost; and as plain text."""
     blocks, plain = [], []
     for row in episodes.to_dict("records"):
-        parts = []
+        lines = []
         for who, text, dollars in json.loads(row["spoken"]):
             own = who == "controller"
             cost = f", ${dollars * MILLION:.1f} per million" if dollars else ""
-            mask = "mask 1, learned" if own else "mask 0, read only"
             shade = figures.ink(figures.colour("CoRL" if own else who)) if who != "prompt" else figures.GREY
-            style = f"border-left:5px {'solid' if own else 'dotted'} {shade};padding-left:.6em;margin:.3em 0"
-            said = f'<span style="color:{shade}">{escape(text)}</span>'
-            parts.append(
-                f'<p style="{style}"><small>{escape(who)} ({mask}{cost})</small><br>'
-                f"<code>{f'<strong>{said}</strong>' if own else said}</code></p>"
-            )
-            plain.append(f"{who:10} {mask[:6]} {text}")
+            lines.append(spoken.part(who, text, own, shade, cost))
         verdict = _verdict_words(row)
-        blocks.append(f"<h4>budget {escape(row['label'])}</h4>{''.join(parts)}<p>{escape(verdict)}</p>")
-        plain.append(verdict)
-    markup = (
-        f'<div role="group" aria-label="{escape(caption)}"><p><em>{escape(caption)}</em></p>{"".join(blocks)}</div>\n'
-    )
-    return markup, "\n".join(plain)
+        blocks.append(spoken.episode(f"budget {row['label']}", [markup for markup, _ in lines], verdict))
+        plain += [*(text for _, text in lines), verdict]
+    return spoken.together(caption, blocks), "\n".join(plain)
 
 
 def _verdict_words(row: Mapping) -> str:

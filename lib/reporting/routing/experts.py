@@ -6,20 +6,14 @@ import numpy as np
 import pandas as pd
 
 from lib.params import Params, RoutingSettings
+from lib.reporting import backends
 from lib.reporting.routing.common import MILLION, MONEY, NO_LIMIT, set_name
 from lib.routing.study import Results
 
 
 def stand_ins(params: Params) -> str:
     """Experts that are scripted, for captions; empty where all are models."""
-    names = [w for w, name in params.routing.experts.items() if params.llm.models[name].backend == "scripted"]
-    return f" ({', '.join(names)}: scripted stand-in)" if names else ""
-
-
-def backend(params: Params) -> str:
-    """Whose decisions the metrics rest on: lab, or endpoint where an expert is one."""
-    kinds = {params.llm.models[name].backend for name in params.routing.experts.values()}
-    return next(kind for kind in ("scripted", "endpoint", "replay", "lab") if kind in kinds)
+    return backends.stand_ins(params.llm, params.routing.experts)
 
 
 def price_table(results: Results, settings: RoutingSettings) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lib.params import Params, RoutingSettings
+from lib.reporting import backends
 from lib.reporting.routing.common import (
     MEASURES,
     MILLION,
@@ -24,7 +25,6 @@ from lib.reporting.routing.common import (
     set_name,
     tests_of,
 )
-from lib.reporting.routing.experts import backend
 from lib.routing import protocol
 from lib.routing.arms import NAMED
 from lib.routing.baselines import ITSELF
@@ -228,7 +228,7 @@ def claims_words(table: pd.DataFrame) -> str:
 
 def metrics(results: Results, rivals: pd.DataFrame, params: Params) -> dict[str, object]:
     """The lesson's numbers by key."""
-    out: dict[str, object] = {"backend": backend(params)}
+    out: dict[str, object] = {"backend": backends.backend(params.llm, params.routing.experts)}
     short = {
         "right": "accuracy",
         "dollars": "dollars_per_million",

@@ -15,6 +15,7 @@ import pandas as pd
 
 from lib import seeds, stats
 from lib.params import Params
+from lib.reporting import backends
 from lib.routing.toolorchestra.arms import NAMED
 from lib.routing.toolorchestra.study import AGENT, START, Results
 from lib.stats import Interval
@@ -47,14 +48,7 @@ def trained(results: Results) -> list[str]:
 
 def stand_ins(params: Params) -> str:
     """Models on the menu that are scripted, for captions; empty where all are models."""
-    names = [w for w, name in params.tools.models.items() if params.llm.models[name].backend == "scripted"]
-    return f" ({', '.join(names)}: scripted stand-in)" if names else ""
-
-
-def backend(params: Params) -> str:
-    """Whose decisions the metrics rest on: lab, or another where a model on the menu is one."""
-    kinds = {params.llm.models[name].backend for name in params.tools.models.values()}
-    return next(kind for kind in ("scripted", "endpoint", "replay", "lab") if kind in kinds)
+    return backends.stand_ins(params.llm, params.tools.models)
 
 
 def listed(words: Sequence[str], nothing: str = "nobody") -> str:
@@ -107,10 +101,11 @@ def interval(values: np.ndarray, *name: str) -> Interval:
 
 def share(values: np.ndarray, *name: str) -> Interval:
     """`interval` of shares: no end outside [0, 1]."""
-    return _within(interval(values, *name))
+    return within(interval(values, *name))
 
 
-def _within(found: Interval) -> Interval:
+def within(found: Interval) -> Interval:
+    """An interval of something that lies in [0, 1]."""
     return Interval(found.value, *np.clip([found.lo, found.hi], 0, 1).tolist())
 
 
@@ -167,7 +162,7 @@ def ratio(part: pd.DataFrame, over: str, under: str, *name: str) -> Interval:
 
 def ratio_share(part: pd.DataFrame, over: str, under: str, *name: str) -> Interval:
     """`ratio` of a part and its whole: no end outside [0, 1]."""
-    return _within(ratio(part, over, under, *name))
+    return within(ratio(part, over, under, *name))
 
 
 def ratio_gap(after: pd.DataFrame, before: pd.DataFrame, over: str, under: str, *name: str) -> Interval:

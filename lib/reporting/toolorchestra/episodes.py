@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from html import escape
 
 import pandas as pd
 
 from lib.models.tokenizer import encode
-from lib.reporting import figures
+from lib.reporting import figures, spoken
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import MILLI, MILLION, PAPER, label
 from lib.routing.toolorchestra.assignments import Assignment
@@ -78,24 +77,17 @@ def episode_html(episodes: pd.DataFrame, results: Results, asked: Assignment, ca
         lines = [_part_html(*part) for part in parts(row, results, asked)]
         verdict = verdict_words(row)
         heading = f"{label(row['arm'])}" + ("" if row["arm"] == START else f", seed {row['seed']}")
-        blocks.append(f"<h4>{escape(heading)}</h4>{''.join(html for html, _ in lines)}<p>{escape(verdict)}</p>")
+        blocks.append(spoken.episode(heading, [html for html, _ in lines], verdict))
         plain += [heading, *(text for _, text in lines), verdict]
-    head = f"<p><em>{escape(caption)}</em></p>"
-    return f'<div role="group" aria-label="{escape(caption)}">{head}{"".join(blocks)}</div>\n', "\n".join(plain)
+    return spoken.together(caption, blocks), "\n".join(plain)
 
 
 def _part_html(who: str, text: str, dollars: float, seconds: float, exact: bool) -> tuple[str, str]:
     own = who == "controller"
-    name = "orchestrator" if own else who
-    mask = "mask 1, learned" if own else "mask 0, read only"
     time = f", {'' if exact else 'about '}{seconds * MILLI:.1f} ms" if seconds else ""
-    cost = f"${dollars * MILLION:.1f} per million{time}"
     shade = figures.ink(figures.colour(label(PAPER) if own else who)) if who != "prompt" else figures.GREY
-    style = f"border-left:5px {'solid' if own else 'dotted'} {shade};padding-left:.6em;margin:.3em 0"
-    said = f'<span style="color:{shade}">{escape(text)}</span>'
-    told = f"<strong>{said}</strong>" if own else said
-    markup = f'<p style="{style}"><small>{escape(name)} ({mask}; {escape(cost)})</small><br><code>{told}</code></p>'
-    return markup, f"{name:12} {mask[:6]} {text}"
+    note = f"; ${dollars * MILLION:.1f} per million{time}"
+    return spoken.part("orchestrator" if own else who, text, own, shade, note)
 
 
 def verdict_words(row: Mapping) -> str:

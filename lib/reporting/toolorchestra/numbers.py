@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lib.params import Params
+from lib.reporting import backends
 from lib.reporting.toolorchestra import (
     benchmark,
     common,
@@ -44,7 +45,7 @@ KEYS = {START: "prompted", PAPER: "trained", PUBLISHED: "sign_error", LENIENT: "
 
 def metrics(results: Results, others: Mapping[str, pd.DataFrame], params: Params) -> dict[str, object]:
     """The lesson's numbers by key; where there was nothing to measure, there is no key."""
-    out: dict[str, object] = {"backend": common.backend(params)}
+    out: dict[str, object] = {"backend": backends.backend(params.llm, params.tools.models)}
     for arm, key in KEYS.items():
         part = common.exam(results, arm)
         out |= _means(key, part, benchmark.scores(results, arm), "test", arm)

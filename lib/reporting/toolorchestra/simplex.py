@@ -22,6 +22,7 @@ from lib.reporting.toolorchestra.common import (
     label,
     number,
     there,
+    within,
 )
 from lib.routing.toolorchestra.study import START, Results
 from lib.stats import Interval
@@ -87,7 +88,7 @@ def volumes(results: Results) -> dict[str, Interval]:
     """Hypervolume of start and trained, 1 at the most, and their difference; mean over seeds. Objectives: accuracy,
     and money and time saved as a share of the reference. Intervals: of seeds (Student) and of questions, the wider."""
     found = {arm: _volumes(results, arm, VOLUMES) for arm in BOTH}
-    out = {label(arm): _volume(each) for arm, each in found.items()}
+    out = {label(arm): within(_volume(each)) for arm, each in found.items()}
     if all(each.size for each in found.values()):
         out["after minus before"] = _volume(found[PAPER] - found[START].mean(1, keepdims=True))
     else:

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-import transformers
 
 from lib import params as parameters
 from lib import seeds, store, sweep
@@ -31,6 +30,7 @@ from lib.models.tokenizer import PAD
 from lib.models.transport import LabTransport, lab
 from lib.params import ROOT, LearnSettings, LLMSettings, Params, ToolSettings
 from lib.routing import warm as corl_warm
+from lib.routing.asked import fingerprint
 from lib.routing.experts import Pool
 from lib.routing.learn import Learner
 from lib.routing.logs import Logs, spoken
@@ -51,9 +51,7 @@ _NEUTRAL = {"seeds": 1, "jobs": None, "save_every": 1}  # change no cell's resul
 _LATER = ("learn", "updates", "groups", "rollouts", "outages", "least_deviation", "side")  # nor a first cell's
 _AFTERWARDS = ("__main__", "benchmark")  # modules that decide no cell's result
 _SHARED = ("episodes", "experts", "learn", "logs", "protocol", "rewards", "voices", "warm")  # of lib/routing
-_LAB = (
-    "answering", "batching", "checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer", "training",
-)  # fmt: skip
+HOSTED = 50.0  # tokens per second of an endpoint, declared (decision): a stopwatch would make runs differ
 _TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
 
 
@@ -153,9 +151,6 @@ def _card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
     return {"dollars_per_1k_tokens": dollars, "tokens_per_second": HOSTED, "accuracy": []}
 
 
-HOSTED = 50.0  # tokens per second of an endpoint, declared (decision): a stopwatch would make runs differ
-
-
 def run(
     params: Params,
     compared: Sequence[Arm] = ARMS,
@@ -201,28 +196,11 @@ def _common(params: Params, models: Path) -> dict[str, Any]:
     """What every cell's result depends on: models, programs, price lists, settings of the models that are tools."""
     settings = params.tools
     shared = [ROOT / f"lib/routing/{name}.py" for name in _SHARED]
-    rooms = [ROOT / place for place in ("lib/tasks", "lib/tools", "lib/seeds.py")]
     own = [p for p in (ROOT / "lib/routing/toolorchestra").glob("*.py") if p.stem not in _AFTERWARDS]
-    how = ("api_key_env", "timeout", "retries", "concurrency")  # changes no reply
-    asked = {
-        word: {k: v for k, v in params.llm.models[name].model_dump().items() if k not in how}
-        for word, name in {**settings.models, AGENT: settings.agent}.items()
-    }
-    weights = {
-        about["model"] or word: store.sha256_json(
-            [store.sha256_file(models / (about["model"] or word) / n) for n in ("model.safetensors", "card.json")]
-        )
-        for word, about in asked.items()
-        if about["backend"] == "lab"
-    }
-    return {
-        "asked": asked,
-        "weights": weights,
-        "base": [store.sha256_file(models / settings.base / name) for name in ("model.safetensors", "card.json")],
-        "prices": [store.sha256_file(ROOT / path) for path in (settings.prices, settings.unseen_prices)],
-        "sources": store.sha256_sources(*own, *rooms, *shared, *(ROOT / f"lib/models/{name}.py" for name in _LAB)),
-        "versions": {module.__name__: module.__version__ for module in (torch, transformers)},
-    }
+    sources = [*own, *shared, ROOT / "lib/tasks", ROOT / "lib/tools"]
+    prices = [store.sha256_file(ROOT / path) for path in (settings.prices, settings.unseen_prices)]
+    asked = {**settings.models, AGENT: settings.agent}
+    return {"prices": prices} | fingerprint(params.llm, asked, settings.base, models, sources)
 
 
 def first_cells(params: Params, models: Path) -> list[sweep.Cell]:

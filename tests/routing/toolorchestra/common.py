@@ -7,12 +7,10 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-import torch
 from transformers import LlamaForCausalLM
 
 from lib import tasks
 from lib.models import tokenizer as lab
-from lib.models.corpus import tensors
 from lib.models.dialogue import call as called
 from lib.params import ROOT
 from lib.routing.experts import Heard, Query
@@ -152,12 +150,5 @@ def schooled() -> LlamaForCausalLM:
     """A few seconds of the first lesson: it calls, answers, and breaks the form now and then. Do not change it."""
     model = tiny.model(0, spread=3.0, hidden=24, layers=2, intermediate=32)
     traces = warm.corpus(400, offers(), 4.0, 0.5, offices()[:24], 5)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-2)
-    for step in range(140):
-        ids, targets = tensors([traces[(step * 16 + i) % len(traces)] for i in range(16)])
-        hidden, wanted = model.model(input_ids=ids).last_hidden_state[:, :-1], targets[:, 1:]
-        own = wanted >= 0
-        torch.nn.functional.cross_entropy(model.lm_head(hidden[own]), wanted[own]).backward()
-        optimiser.step()
-        optimiser.zero_grad()
+    small.taught(model, traces, 140)
     return model.eval()
