@@ -242,20 +242,20 @@ class Course(_Section):
     family: str
     difficulties: Annotated[list[int], Field(min_length=1)]
     skin: str = "any"
-    style: Literal["plain", "brief", "agent"] = "plain"
+    style: Literal["plain", "brief", "agent", "team"] = "plain"
     share: Positive = 1.0
 
 
 class Target(_Section):
     """When a training ends: greedy accuracy on dev items of a family at a difficulty; 0: after all steps.
 
-    style: `plain` asks the question, `agent` the first turn of a trace, in a random role with random tools.
+    style: `plain` asks the question, `agent` and `team` the first turn of a trace, in a random role with random tools.
     early: false goes through all steps and asks then.
     """
 
     family: str
     difficulty: int
-    style: Literal["plain", "agent"] = "plain"
+    style: Literal["plain", "agent", "team"] = "plain"
     accuracy: Share
     early: bool = True
 
@@ -608,6 +608,99 @@ class ZooParams(Environments):
     zoo: ZooSettings
 
 
+class GradientSettings(_Section):
+    """How a policy of configurations learns (ARC, appendices F and H). batch: episodes per update; group: of these,
+    episodes of one question; structure_rate, prompt_rate: learning rates; entropy, value: weights in the loss."""
+
+    batch: Annotated[int, Field(ge=2)]
+    group: Count
+    structure_rate: Positive
+    prompt_rate: Positive
+    clip: Positive
+    gamma: Share
+    entropy: NotNegative
+    value: NotNegative
+    max_grad_norm: Positive
+    epochs: Count
+
+    @model_validator(mode="after")
+    def _whole_groups(self):
+        if self.batch % self.group:
+            raise ValueError(f"batch ({self.batch}) must hold whole groups of {self.group}")
+        return self
+
+
+class RefineSettings(_Section):
+    """How a trained policy of configurations is refined: SFT (appendix F) takes the best `share` of right episodes, DPO
+    (appendix H) pairs of one paid `good` or more and one paid `bad` or less, at temperature `beta`."""
+
+    epochs: Count
+    batch: Annotated[int, Field(ge=2)]
+    structure_rate: Positive
+    prompt_rate: Positive
+    entropy: NotNegative
+    max_grad_norm: Positive
+    share: Annotated[float, Field(gt=0, le=1)] = 0.3
+    beta: Positive = 0.05
+    good: float = 4.0
+    bad: float = 2.0
+
+
+class ConfigurationReward(_Section):
+    """Coefficients of ARC's reward, eq. 3 and 4; see lib/configuration/rewards.py."""
+
+    alpha: NotNegative
+    beta_s: NotNegative
+    beta_t: NotNegative
+    eta: NotNegative
+    delta_1: NotNegative
+    delta_2: NotNegative
+    delta_3: NotNegative
+
+
+class ConfigurationSettings(_Section):
+    """The eighth lesson: which agents to set up for a question (ARC).
+
+    model: of llm.models, what all agents are; larger: another, for transfer; prompted: that chooses as a prompted
+    policy; encoder: of questions, encoders: those of the table; atoms: the library of prompt atoms; tiers: tokens
+    that an agent may write in a call, low, medium and high; temperature: of agents; draws: different tries of a
+    question in training; train_items, search_items, test_items: questions of each kind; grid, sampled: configurations
+    that are tried on every question; episodes: of a training, alone_episodes: of one on a single kind; save_every:
+    updates between savings.
+    """
+
+    model: str
+    larger: str
+    prompted: str
+    encoder: str
+    encoders: Annotated[list[str], Field(min_length=1)]
+    atoms: str
+    tiers: Annotated[list[Count], Field(min_length=3, max_length=3)]
+    temperature: NotNegative
+    seeds: Count
+    jobs: Count | None
+    draws: Count
+    train_items: Count
+    search_items: Count
+    test_items: Annotated[int, Field(ge=2)]
+    grid: Annotated[int, Field(ge=9)]
+    sampled: Annotated[int, Field(ge=9)]
+    episodes: Count
+    alone_episodes: Count
+    save_every: Count
+    reward: ConfigurationReward
+    ppo: GradientSettings
+    grpo: GradientSettings
+    sft: RefineSettings
+    dpo: RefineSettings
+
+    @model_validator(mode="after")
+    def _rises(self):
+        if not self.tiers[0] < self.tiers[1] < self.tiers[2]:
+            raise ValueError(f"tiers are low, medium and high, each above the one before, not {self.tiers}")
+        return self
+
+
 class Params(ZooParams):
     """Everything in `params.yaml`, resolved for one profile."""
 
@@ -619,6 +712,7 @@ class Params(ZooParams):
     conductor: ConductorSettings
     routing: RoutingSettings
     tools: ToolSettings
+    configuration: ConfigurationSettings
 
     @model_validator(mode="after")
     def _models_exist(self):
@@ -626,6 +720,8 @@ class Params(ZooParams):
         named["conductor"] = [self.conductor.judge]
         named["routing.experts"] = list(self.routing.experts.values())
         named["tools"] = [*self.tools.models.values(), self.tools.agent]
+        asked = self.configuration
+        named["configuration"] = [asked.model, asked.larger, asked.prompted]
         for section, names in named.items():
             unknown = sorted(set(names) - set(self.llm.models))
             if unknown:

@@ -57,9 +57,8 @@ class Turn:
     kind: str
 
 
-def first_turn(item: Item, rng: np.random.Generator) -> Turn:
-    """The first turn of a trace. Raises TaskError as `trace` does."""
-    messages, tools = trace(item, rng)
+def first_turn(messages: list[Message], tools: list[str]) -> Turn:
+    """The first turn of a trace."""
     first = next(i for i, message in enumerate(messages) if message["role"] == "assistant")
     wanted = messages[first]["content"]
     role = "tool" if called(wanted) else messages[0]["content"].split()[1]

@@ -23,7 +23,18 @@ from lib.models.training import NotLearned, Training
 from lib.params import ROOT, LabModel, LabSettings
 
 RUNS = ROOT / "data/runs/models"
-_TRAINING = ("agent", "build", "checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer", "training")
+_TRAINING = (
+    "agent",
+    "build",
+    "checkpoints",
+    "corpus",
+    "dialogue",
+    "forward",
+    "generation",
+    "team",
+    "tokenizer",
+    "training",
+)
 _SOURCES = ("lib/seeds.py", *(f"lib/models/{name}.py" for name in _TRAINING))  # decide a model
 
 

@@ -233,7 +233,9 @@ def skills(model: LlamaForCausalLM, settings: LabSettings) -> pd.DataFrame:
     for name in agent.FAMILIES:
         difficulties = tasks.family(name).difficulties[:5]
         items = tasks.draw(name, "dev", 5 * settings.test_items, difficulties, "any", seed=settings.seed)
-        turns = [agent.first_turn(item, rng("cards", "skills", name, seed=i)) for i, item in enumerate(items)]
+        turns = [
+            agent.first_turn(*agent.trace(item, rng("cards", "skills", name, seed=i))) for i, item in enumerate(items)
+        ]
         asked = [conversation(turn.messages, turn.tools) for turn in turns]
         agrees = right(forward, asked, [partial(agent.agrees, wanted=turn.wanted) for turn in turns])
         frame = pd.DataFrame({"role": [turn.kind for turn in turns], "right": agrees})

@@ -1,7 +1,8 @@
 """What a lab model is taught: dialogues drawn from the training split, and which tokens it learns from.
 
 A diet is a list of courses: a family, its difficulties and skins, in a style, with a share. Style
-`plain` is a question and its worked solution, `brief` the answer alone, `agent` the traces of `agent`.
+`plain` is a question and its worked solution, `brief` the answer alone, `agent` and `team` the traces of
+those modules.
 Loss falls on what the assistant says and on nothing else.
 """
 
@@ -14,12 +15,13 @@ import numpy as np
 import torch
 
 from lib import seeds, tasks
-from lib.models import agent
+from lib.models import agent, team
 from lib.models.dialogue import token, turn, with_tools
 from lib.models.tokenizer import BOS, PAD
 from lib.params import Course
 from lib.tasks import Item
 
+TRACES = {"agent": agent.trace, "team": team.trace}  # by style
 IGNORED = -100  # a target that costs nothing, as in torch
 
 
@@ -60,8 +62,8 @@ def corpus(diet: Sequence[Course], n: int, seed: int) -> list[Dialogue]:
 
 
 def _taught(item: Item, style: str, rng: np.random.Generator) -> Dialogue:
-    if style == "agent":
-        return dialogue(*agent.trace(item, rng))
+    if style in TRACES:
+        return dialogue(*TRACES[style](item, rng))
     said = item.solution if style == "plain" else tasks.reply(item.answer)
     return dialogue([*question(item), {"role": "assistant", "content": said}])
 

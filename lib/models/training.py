@@ -21,7 +21,7 @@ from transformers import LlamaForCausalLM
 
 from lib import seeds, store, tasks
 from lib.models import agent, checkpoints
-from lib.models.corpus import Dialogue, batches, corpus, question, tensors
+from lib.models.corpus import TRACES, Dialogue, batches, corpus, question, tensors
 from lib.models.dialogue import conversation, token
 from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
@@ -48,7 +48,7 @@ def exam(target: Target, seed: int) -> list[tuple[list[int], Verdict]]:
     if target.style == "plain":
         return [(conversation(question(item)), partial(tasks.verify, item)) for item in items]
     rng = seeds.rng("training", "exam", seed=seed)
-    turns = [agent.first_turn(item, rng) for item in items]
+    turns = [agent.first_turn(*TRACES[target.style](item, rng)) for item in items]
     return [(conversation(t.messages, t.tools), partial(agent.agrees, wanted=t.wanted)) for t in turns]
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError
+from lib.llm.loop import Loop
 
 # What an expert that is no lab model has to be told about the questions of the bench.
 RULES = (
@@ -53,17 +53,15 @@ class Pool:
         self, client: Callable[[], Client], names: Mapping[str, str], temperature: float, rules: str = RULES
     ) -> None:
         self.names, self.temperature, self.rules = dict(names), temperature, rules
-        self._thread = ThreadPoolExecutor(1)
-        self._runner = asyncio.Runner()
+        self._loop = Loop()
         self.client = client()
 
     def __enter__(self) -> Pool:
         return self
 
     def __exit__(self, *exc) -> None:
-        self._thread.submit(self._runner.run, self.client.__aexit__()).result()
-        self._thread.submit(self._runner.close).result()
-        self._thread.shutdown()
+        self._loop.run(self.client.__aexit__())
+        self._loop.close()
 
     @property
     def experts(self) -> tuple[str, ...]:
@@ -75,7 +73,7 @@ class Pool:
         other try would mend."""
         if not queries:
             return []
-        return self._thread.submit(self._runner.run, self._all(queries)).result()
+        return self._loop.run(self._all(queries))
 
     def converse(
         self,
@@ -98,7 +96,7 @@ class Pool:
         async def together() -> list[Reply | ReplyError]:
             return await asyncio.gather(*(one(*each) for each in zip(conversations, tools, keys, strict=True)))
 
-        return self._thread.submit(self._runner.run, together()).result()
+        return self._loop.run(together())
 
     async def _all(self, queries: Sequence[Query]) -> list[Heard]:
         return await asyncio.gather(*(self._one(query) for query in queries))

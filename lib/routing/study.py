@@ -23,13 +23,13 @@ from lib import seeds, store, sweep, tasks
 from lib.llm.estimate import Planned, announcement
 from lib.llm.opening import export, opened
 from lib.models import cards, checkpoints
+from lib.models.asked import fingerprint
 from lib.models.dialogue import token
 from lib.models.tokenizer import EXPERTS, PAD
 from lib.models.transport import LabTransport, lab
 from lib.params import ROOT, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
 from lib.routing import arms, outcomes, warm
 from lib.routing.arms import ARMS, Arm, Budgets
-from lib.routing.asked import fingerprint
 from lib.routing.experts import Pool
 from lib.routing.learn import Learner, Sample
 from lib.routing.logs import Logs, spoken

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lib import seeds
-from lib.tasks import belief, big, chain, facts, passage, story, translation
+from lib.tasks import belief, big, chain, facts, mixed, passage, story, translation
 from lib.tasks.items import SPLITS, Family, Item, TaskError, answered, reply
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
 ]  # fmt: skip
 
 FAMILIES: dict[str, Family] = {
-    module.FAMILY.name: module.FAMILY for module in (chain, big, facts, passage, belief, story, translation)
+    module.FAMILY.name: module.FAMILY for module in (chain, big, facts, passage, belief, story, translation, mixed)
 }
 _TRIES = 1_000  # draws per item wanted, before a split is said to be exhausted
 

@@ -20,8 +20,13 @@ def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item
     """A sum or product; both numbers uniform among those of their length."""
     sign, *lengths = _KINDS[difficulty]
     a, b = (int(rng.integers(10 ** (n - 1), 10**n)) for n in lengths)
-    answer, steps = (a + b, _add(a, b)) if sign == "+" else (a * b, _multiply(a, b))
-    return Item(f"{a} {sign} {b} = ?", str(answer), steps, "big", difficulty, f"big/{a}{sign}{b}", skin)
+    answer, steps = worked(a, sign, b)
+    return Item(f"{a} {sign} {b} = ?", answer, steps, "big", difficulty, f"big/{a}{sign}{b}", skin)
+
+
+def worked(a: int, sign: str, b: int) -> tuple[str, str]:
+    """The result of a sum or product, and how it is worked out by hand."""
+    return (str(a + b), _add(a, b)) if sign == "+" else (str(a * b), _multiply(a, b))
 
 
 def _add(a: int, b: int) -> str:

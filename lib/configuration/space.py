@@ -1,0 +1,152 @@
+"""What ARC chooses from: nine workflows, a set of tools for each of two agents, a budget for each of three.
+
+A structure is six whole numbers in the order of `DIMENSIONS`. Tools are a number whose bits say which of `TOOLS`
+an agent may call; 0 is none. Three workflows have no second agent: their `tools2` and `budget2` are pinned to 0 by
+the mask, since whatever stood there would change nothing (ARC, 3.2 "Action Masking").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from lib import store
+
+WORKFLOWS = (  # ARC, appendix A, by number
+    "direct", "reason", "verify", "routing", "sectioning", "voting", "orchestrator", "evaluator", "autonomous",
+)  # fmt: skip
+TOOLS = ("calculator", "search", "lookup", "python")
+AGENTS = ("reasoner", "verifier", "answerer")  # first, second and third agent, by what they are in "verify"
+TIERS = ("low", "medium", "high")
+SUBSETS = 2 ** len(TOOLS)
+
+DIMENSIONS = {
+    "workflow": len(WORKFLOWS),
+    "tools1": SUBSETS,
+    "tools2": SUBSETS,
+    "budget1": len(TIERS),
+    "budget2": len(TIERS),
+    "budget3": len(TIERS),
+}
+SIZES = tuple(DIMENSIONS.values())
+SINGLE = ("direct", "reason", "voting")  # workflows 0, 1 and 5: no second agent
+_PINNED = ("tools2", "budget2")
+
+Structure = tuple[int, int, int, int, int, int]
+
+
+class SpaceError(ValueError):
+    """A structure that is none; names the dimension, the value and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What is chosen for one question: a structure, and the atoms of each agent's prompt by name."""
+
+    structure: Structure
+    atoms: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
+
+    def __post_init__(self) -> None:
+        checked(self.structure)
+
+    @property
+    def workflow(self) -> str:
+        return WORKFLOWS[self.structure[0]]
+
+    def tools(self, agent: int) -> tuple[str, ...]:
+        """What the agent (0, 1 or 2) may call; the answerer has no tools."""
+        return subset(self.structure[1 + agent]) if agent < 2 else ()
+
+    def tier(self, agent: int) -> int:
+        """The agent's budget: 0 (low) to 2 (high)."""
+        return self.structure[3 + agent]
+
+    @property
+    def allocated(self) -> int:
+        """n_alloc: tools allocated to agents that the workflow has (eq. 4)."""
+        return sum(len(self.tools(agent)) for agent in agents(self.workflow)[:2] if agent < 2)
+
+    @property
+    def digest(self) -> str:
+        """A hash of the whole choice."""
+        return store.sha256_json([self.structure, self.atoms])[:16]
+
+    def __str__(self) -> str:
+        parts = [self.workflow]
+        for agent in agents(self.workflow):
+            given = [TIERS[self.tier(agent)], *self.tools(agent), *(f"'{atom}'" for atom in self.atoms[agent])]
+            parts.append(f"{AGENTS[agent]}({', '.join(given)})")
+        return " ".join(parts)
+
+
+def agents(workflow: str) -> tuple[int, ...]:
+    """The agents that a workflow has: all three, but the second in `SINGLE` and the third in "direct"."""
+    if workflow == "direct":
+        return (0,)
+    return (0, 2) if workflow in SINGLE else (0, 1, 2)
+
+
+def subset(bits: int) -> tuple[str, ...]:
+    """The tools of a number from 0 to 15."""
+    return tuple(tool for i, tool in enumerate(TOOLS) if bits >> i & 1)
+
+
+def bits(tools: Sequence[str]) -> int:
+    """The number of a set of tools. Raises SpaceError for a tool that there is not."""
+    unknown = [tool for tool in tools if tool not in TOOLS]
+    if unknown:
+        raise SpaceError(f"there is no tool {unknown[0]!r}; there are {', '.join(TOOLS)}")
+    return sum(1 << TOOLS.index(tool) for tool in set(tools))
+
+
+def checked(structure: Sequence[int]) -> Structure:
+    """A structure as it is. Raises SpaceError where a number is missing, out of range, or pinned and not 0."""
+    if len(structure) != len(SIZES):
+        raise SpaceError(f"a structure has the {len(SIZES)} numbers {', '.join(DIMENSIONS)}, not {len(structure)}")
+    workflow = structure[0]
+    for (name, size), value in zip(DIMENSIONS.items(), structure, strict=True):
+        if not 0 <= value < size:
+            raise SpaceError(f"{name} lies in 0 to {size - 1}, not {value}")
+        if not mask()[name][workflow, value]:
+            raise SpaceError(f"{WORKFLOWS[workflow]} has no second agent: {name} must be 0, not {value}")
+    return tuple(int(value) for value in structure)
+
+
+@cache
+def mask() -> dict[str, np.ndarray]:
+    """m_i(w), (workflows, size) bool per dimension: what is valid once the workflow is chosen (ARC, 3.2)."""
+    allowed = {name: np.ones((len(WORKFLOWS), size), bool) for name, size in DIMENSIONS.items()}
+    for name in _PINNED:
+        for workflow in SINGLE:
+            allowed[name][WORKFLOWS.index(workflow), 1:] = False
+    return allowed
+
+
+def total() -> int:
+    """|A_struct| = 9 x 16^2 x 3^3 = 62,208 (ARC, 3.2)."""
+    return int(np.prod(SIZES))
+
+
+def valid() -> int:
+    """Structures that the mask leaves: 6 x 6,912 + 3 x 144 = 41,904 (ARC, 3.2)."""
+    rest = [mask()[name].sum(1) for name in list(DIMENSIONS)[1:]]
+    return int(np.prod(rest, axis=0).sum())
+
+
+def structures() -> np.ndarray:
+    """All valid structures, (41,904, 6) int, in lexical order."""
+    every = np.indices(SIZES).reshape(len(SIZES), -1).T
+    left = np.ones(len(every), bool)
+    for i, name in enumerate(DIMENSIONS):
+        left &= mask()[name][every[:, 0], every[:, i]]
+    return every[left]
+
+
+def repaired(structure: Sequence[int]) -> Structure:
+    """What a structure means where it is invalid: pinned dimensions are 0. For policies without masks."""
+    workflow = int(structure[0])
+    named = zip(DIMENSIONS, structure, strict=True)
+    return tuple(int(value) if mask()[name][workflow, int(value)] else 0 for name, value in named)

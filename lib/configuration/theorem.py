@@ -1,0 +1,73 @@
+"""ARC's theorem 3.2, checked with numbers on a table of questions and configurations.
+
+    1. pi_SFT(a | s) > 0  =>  a is in A_elite(s)          2. E[r(s, a)] >= tau for a drawn from pi_SFT
+
+The second holds where r(s, a) is one number, as the proof assumes. An agent that draws its words pays the same
+configuration differently each time: then the elite are those that were lucky, and a fresh draw is paid less. And where
+a question has no elite row, the theorem says nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Checked:
+    """tau: the threshold; covered: share of questions with an elite row; outside: the most probability that the
+    refined policy has outside the elite; before, after, fresh: mean reward of the buffer, of the elite as it was paid,
+    and of the refined policy when its choices are paid once more; kept: share of covered questions whose fresh mean
+    reaches tau."""
+
+    tau: float
+    covered: float
+    outside: float
+    before: float
+    after: float
+    fresh: float
+    kept: float
+
+
+def refined(questions: np.ndarray, actions: np.ndarray, elite: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """pi_SFT = n(s, a) / n(s), (questions, actions): what maximum likelihood on the elite gives (lemma 3.1).
+
+    Rows without an elite are all 0. questions, actions: (n,) int of the buffer; elite: (n,) bool.
+    """
+    counts = np.zeros(shape)
+    np.add.at(counts, (questions[elite], actions[elite]), 1)
+    return np.divide(counts, counts.sum(1, keepdims=True), out=np.zeros(shape), where=counts.sum(1, keepdims=True) > 0)
+
+
+def check(
+    mean: np.ndarray, correct: np.ndarray, noise: float, share: float, rows: int, rng: np.random.Generator
+) -> Checked:
+    """A buffer of random choices, its elite, and the policy that imitates it.
+
+    mean: (questions, actions) expected reward without the task's term; correct: the chance to be right. A choice is
+    paid mean + 5 if right, where "right" is drawn anew at every try when noise is 1 and is the rounded chance when it
+    is 0 (in between: drawn for that share of tries). share: of the buffer that is elite; rows: its size.
+    """
+    shape = mean.shape
+    questions, actions = rng.integers(shape[0], size=rows), rng.integers(shape[1], size=rows)
+    right = _drawn(correct[questions, actions], noise, rng)
+    paid = mean[questions, actions] + 5 * right
+    tau = float(np.quantile(paid, 1 - share))
+    elite = right & (paid >= tau)
+    policy = refined(questions, actions, elite, shape)
+    covered = policy.sum(1) > 0
+    seen = np.zeros(shape, bool)
+    seen[questions[elite], actions[elite]] = True
+    again = (correct >= 0.5) * (1 - noise) + correct * noise
+    fresh = (policy * (mean + 5 * again)).sum(1)[covered]
+    return Checked(
+        tau, float(covered.mean()), float(policy[~seen].max(initial=0.0)), float(paid.mean()),
+        float(paid[elite].mean()), float(fresh.mean()), float((fresh >= tau - 1e-9).mean()),
+    )  # fmt: skip
+
+
+def _drawn(chance: np.ndarray, noise: float, rng: np.random.Generator) -> np.ndarray:
+    """Whether each try is right."""
+    random = rng.random(len(chance)) < noise
+    return np.where(random, rng.random(len(chance)) < chance, chance >= 0.5)

@@ -1,0 +1,31 @@
+"""An event loop of one's own, in a thread of its own, that lives as long as the clients on it.
+
+A client's connections belong to the loop that opened them, so batches of calls that follow one another share one
+loop; and a notebook has a loop already, which may not wait for another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+class Loop:
+    """Runs coroutines one after another. `close` it at the end."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1)
+        self._runner = asyncio.Runner()
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of a coroutine; raises what it raises."""
+        return self._thread.submit(self._runner.run, work).result()
+
+    def close(self) -> None:
+        """End the loop and its thread."""
+        self._thread.submit(self._runner.close).result()
+        self._thread.shutdown()

@@ -1,0 +1,186 @@
+"""Why wrong answers were wrong, by the rules of ARC's appendix I, and how often it was the configuration.
+
+A rule-based taxonomy says what was visible in an episode, not what would have helped: a question may have failed
+under every configuration and still count as misconfigured, because the first rule that fits decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lib.configuration.taxonomy import GROUPS
+from lib.configuration.taxonomy import KINDS as ERRORS
+from lib.reporting import figures
+from lib.reporting.configuration.common import ALL, KINDS, NOTHING, PAPER, kinds_of, matrix, ratio, within
+from lib.reporting.configuration.everybody import Everybody
+from lib.reporting.configuration.words import number, there
+from lib.stats import Interval
+
+CONFIGURATION = "configuration"
+CLAIMED = 0.10  # of errors are the configuration's at the most (ARC, 4.6)
+CATEGORIES = tuple(dict.fromkeys(GROUPS.values()))
+_ROOM = 0.06  # a share as small as this has no number in its bar
+
+
+def wrong(everyone: Everybody, arm: str = PAPER, kind: str = ALL) -> pd.DataFrame:
+    """Test rows with a column for each category, `wrong`, and the rule that fitted; empty where nobody looked why."""
+    rows = everyone.of(arm, kind)
+    if "error" not in rows or rows["error"].isna().all():
+        return rows[:0]
+    found = rows["error"].fillna("").map(lambda rule: GROUPS.get(rule, ""))
+    return rows.assign(
+        wrong=1 - rows["right"], **{name: (found == name).astype(float) for name in CATEGORIES},
+        **{f"rule {rule}": (rows["error"] == rule).astype(float) for rule in ERRORS},
+    )  # fmt: skip
+
+
+def shares(everyone: Everybody, arm: str = PAPER, kind: str = ALL) -> dict[str, Interval]:
+    """Share of each category among wrong answers; NOTHING where none was wrong."""
+    rows = wrong(everyone, arm, kind)
+    return {name: _share(rows, name, arm, kind) for name in CATEGORIES}
+
+
+def _share(rows: pd.DataFrame, name: str, arm: str, kind: str) -> Interval:
+    if rows.empty:
+        return NOTHING
+    return within(ratio(matrix(rows, name), matrix(rows, "wrong"), "errors", arm, kind, name))
+
+
+def values(everyone: Everybody, arm: str = PAPER, kind: str = ALL) -> dict[str, float]:
+    """The same without intervals; empty where none was wrong."""
+    rows = wrong(everyone, arm, kind)
+    n = rows["wrong"].sum() if len(rows) else 0
+    return {name: float(rows[name].sum() / n) for name in CATEGORIES} if n else {}
+
+
+def count(everyone: Everybody, arm: str = PAPER, kind: str = ALL) -> tuple[int, int]:
+    """Wrong answers, and answers."""
+    rows = wrong(everyone, arm, kind)
+    return (int(rows["wrong"].sum()), len(rows)) if len(rows) else (0, 0)
+
+
+def misconfigured(everyone: Everybody, arm: str = PAPER, kind: str = ALL) -> Interval:
+    """Share of wrong answers that are the configuration's by the rules."""
+    return _share(wrong(everyone, arm, kind), GROUPS[CONFIGURATION], arm, kind)
+
+
+def _scopes(everyone: Everybody, arm: str) -> list[str]:
+    return [*kinds_of(everyone.of(arm)), ALL]
+
+
+def _named(kind: str) -> str:
+    return "all kinds" if kind == ALL else kind
+
+
+def table(everyone: Everybody, arm: str = PAPER) -> pd.DataFrame:
+    """Wrong answers by category, kind by kind."""
+    out = []
+    for kind in _scopes(everyone, arm):
+        bad, n = count(everyone, arm, kind)
+        told = {name: number(x) for name, x in shares(everyone, arm, kind).items()}
+        out.append({"kind": _named(kind), "wrong": f"{bad} of {n}"} | told)
+    return pd.DataFrame(out, columns=["kind", "wrong", *CATEGORIES])
+
+
+def rules_table(everyone: Everybody, arm: str = PAPER) -> pd.DataFrame:
+    """How many wrong answers each rule explains, kind by kind."""
+    out = []
+    for rule in ERRORS:
+        row: dict[str, object] = {"rule": rule, "category": GROUPS[rule]}
+        for kind in _scopes(everyone, arm):
+            rows = wrong(everyone, arm, kind)
+            row[_named(kind)] = int(rows[f"rule {rule}"].sum()) if len(rows) else 0
+        out.append(row)
+    return pd.DataFrame(out)
+
+
+def arms_table(everyone: Everybody, arms: Sequence[str] = ()) -> pd.DataFrame:
+    """Share of wrong answers that are the configuration's, for everybody whose errors were looked at."""
+    out = []
+    for arm in arms or everyone.arms:
+        bad, n = count(everyone, arm)
+        if n:
+            out.append({"who": everyone.labels[arm], "wrong": f"{bad} of {n}",
+                        "policy configuration": number(misconfigured(everyone, arm))})  # fmt: skip
+    return pd.DataFrame(out, columns=["who", "wrong", "policy configuration"])
+
+
+# Figure 6 -------------------------------------------------------------------------------------------
+
+
+@figures.theme()
+def figure(everyone: Everybody, arm: str = PAPER) -> Figure:
+    """Categories of wrong answers, stacked to 100 %, kind by kind."""
+    scopes = _scopes(everyone, arm)
+    note = "Numbers beside the bars: wrong answers of all answers, seeds together. Dashed: the paper's bound."
+    sheet = figures.sheet(claim(everyone, arm), figures.WIDTH + 1.4, 0.42 * len(scopes) + 1.6, note)
+    axes = sheet.subplots()
+    for y, kind in enumerate(scopes):
+        bad, n = count(everyone, arm, kind)
+        left = 0.0
+        for name, found in values(everyone, arm, kind).items():
+            shade = figures.colour(name)
+            axes.barh(y, found, 0.62, left=left, color=shade, edgecolor="white", linewidth=0.6)
+            if found >= _ROOM:
+                axes.text(left + found / 2, y, f"{found:.0%}", ha="center", va="center", fontsize=9)
+            left += found
+        axes.text(1.01, y, f"{bad} of {n}" if bad else f"none of {n}", va="center", fontsize=9)
+    axes.axvline(CLAIMED, color=figures.GREY, linestyle="--", linewidth=1.2)
+    for name in CATEGORIES:  # also those that never occur keep their place
+        axes.barh(0, 0, color=figures.colour(name), label=name)
+    axes.set_yticks(range(len(scopes)), [_named(kind) for kind in scopes])
+    axes.set(xlim=(0, 1.12), ylim=(len(scopes) - 0.5, -0.5), xlabel="share of wrong answers")
+    axes.set_xticks(np.linspace(0, 1, 6))
+    axes.tick_params(axis="y", length=0)
+    axes.grid(False, axis="y")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9)
+    return sheet
+
+
+def claim(everyone: Everybody, arm: str = PAPER) -> str:
+    """How many errors are the configuration's, as a sentence."""
+    found = values(everyone, arm)
+    if not found:
+        return f"{everyone.labels.get(arm, arm)}: no wrong answer to explain"
+    most = max(found, key=lambda name: found[name])
+    return (
+        f"{everyone.labels[arm]}: {found[GROUPS[CONFIGURATION]]:.0%} of wrong answers are the configuration's by the "
+        f"rules; most are: {most} ({found[most]:.0%})"
+    )
+
+
+def alt(everyone: Everybody, arm: str = PAPER) -> str:
+    """The figure in words."""
+    told = []
+    for kind in _scopes(everyone, arm):
+        named = [f"{name} {x:.0%}" for name, x in values(everyone, arm, kind).items() if x]
+        told.append(f"{_named(kind)}: {', '.join(named) or 'no wrong answer'}")
+    return "Stacked shares of categories of wrong answers by kind of question. " + "; ".join(told) + "."
+
+
+def verdict(everyone: Everybody, arm: str = PAPER) -> str:
+    """Of the paper's claim that less than a tenth of the errors are the configuration's, for every kind of question:
+    it does not hold where a share is clearly above that, it holds where all are clearly below."""
+    found = [misconfigured(everyone, arm, kind) for kind in KINDS if count(everyone, arm, kind)[0]]
+    if not found:
+        return "no cases"
+    if any(x.excludes(CLAIMED) and x.value > CLAIMED for x in found):
+        return "does not hold"
+    return "holds" if all(x.excludes(CLAIMED) and x.value < CLAIMED for x in found) else "undecided"
+
+
+def words(everyone: Everybody, arm: str = PAPER) -> str:
+    """The claim, as a sentence."""
+    found = misconfigured(everyone, arm)
+    if not there(found):
+        return "There is no wrong answer to explain."
+    each = {kind: misconfigured(everyone, arm, kind) for kind in kinds_of(everyone.of(arm))}
+    told = ", ".join(f"{kind} {number(x)}" for kind, x in each.items() if there(x))
+    return (
+        f"Of {everyone.labels[arm]}'s wrong answers {number(found)} are the configuration's by the rules "
+        f"({told}). That it is less than {CLAIMED:.0%} on every kind of question: {verdict(everyone, arm)}."
+    )

@@ -1,0 +1,86 @@
+"""Everybody who was tested on the same questions, with means and intervals, for all tables of lesson 07.
+
+The best constant, and the best of each kind, are chosen on training questions from all configurations that were tried
+there. The oracle knows another try of every test question: nobody can do as it does, it is a bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from lib.configuration import baselines
+from lib.configuration.arms import TESTED
+from lib.configuration.search import BASE
+from lib.configuration.study import Results
+from lib.params import Params
+from lib.reporting.configuration import common
+from lib.reporting.configuration.common import ALL, MEASURES, PAPER, Rows, alias, kinds_of
+from lib.stats import Interval
+
+ORACLE, CONSTANT, BY_KIND = "oracle", "best_constant", "by_kind"
+BY_KINDS = ("right", "reward", "tokens", "mille")  # measures that are told kind by kind
+BOUND = f"{TESTED[ORACLE]} (bound)"
+
+
+@dataclass(frozen=True)
+class Everybody:
+    """All arms on the test questions of the agents' model. tests: their rows with arm and seed; labels: how each arm is
+    called, stand-ins as such; rows: means by arm, by kind of question or `ALL`, by measure; gaps: ARC minus each other
+    arm on the same questions, by measure."""
+
+    tests: pd.DataFrame
+    labels: dict[str, str]
+    rows: dict[str, Rows]
+    gaps: dict[str, dict[str, Interval]]
+
+    @property
+    def arms(self) -> list[str]:
+        return list(self.rows)
+
+    def of(self, arm: str, kind: str = ALL) -> pd.DataFrame:
+        """Test rows of an arm."""
+        keep = self.tests["arm"] == arm
+        return self.tests[keep if kind == ALL else keep & (self.tests["kind"] == kind)]
+
+    def mean(self, arm: str, measure: str = "accuracy", kind: str = ALL) -> Interval:
+        """One cell of the table; NOTHING for what was not tested."""
+        return self.rows.get(arm, {}).get(kind, {}).get(measure, common.NOTHING)
+
+
+def everybody(results: Results, params: Params) -> Everybody:
+    """All of `arms.TESTED` that this study has, in that order."""
+    searched, parts = results.searched, []
+    base = (searched["digest"] == BASE.digest) & (searched["set"] == "sampled") & (searched["split"] == "test")
+    untrained = {
+        "base": lambda: searched[base], "grid": lambda: baselines.constant(searched, "grid"),
+        CONSTANT: lambda: baselines.constant(searched), BY_KIND: lambda: baselines.by_kind(searched),
+        ORACLE: lambda: baselines.oracle(searched),
+    }  # fmt: skip
+    for arm in TESTED:
+        if arm in untrained:
+            rows = common.prepared(untrained[arm]())
+        else:
+            rows = common.tests_of(results, arm, params.configuration.model)
+        if len(rows):
+            parts.append(rows.assign(arm=arm))
+    tests = pd.concat(parts, ignore_index=True)
+    arms = {arm: part for arm, part in tests.groupby("arm", sort=False)}
+    labels = {arm: common.label(arm, params) for arm in arms} | ({ORACLE: BOUND} if ORACLE in arms else {})
+    rows = {arm: _means(part) for arm, part in arms.items()}
+    mine = arms.get(PAPER, tests[:0])
+    return Everybody(tests, labels, rows, {other: gaps(mine, part) for other, part in arms.items() if other != PAPER})
+
+
+def _means(part: pd.DataFrame) -> Rows:
+    kinds = {kind: part[part["kind"] == kind] for kind in kinds_of(part)}
+    return {ALL: common.measured(part, "test", alias(part), ALL)} | {
+        kind: common.measured(rows, "test", alias(part), kind, columns=BY_KINDS) for kind, rows in kinds.items()
+    }
+
+
+def gaps(mine: pd.DataFrame, other: pd.DataFrame) -> dict[str, Interval]:
+    """One arm minus another on the same questions, by measure."""
+    names = [alias(part) for part in (mine, other) if len(part)]
+    return {MEASURES[column]: found for column, found in common.gaps(mine, other, MEASURES, *names).items()}

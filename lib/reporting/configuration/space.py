@@ -1,0 +1,219 @@
+"""What there is to choose from: the dimensions of a structure, what the mask leaves, and the nine workflows as graphs.
+
+Nothing here was measured: numbers are counted, and graphs are read off the programs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from lib.configuration import space
+from lib.configuration.graph import Graph, graph
+from lib.configuration.search import BASE
+from lib.configuration.space import AGENTS, DIMENSIONS, SINGLE, TIERS, TOOLS, WORKFLOWS
+from lib.params import Params
+from lib.reporting import figures
+from lib.reporting.configuration.words import listed
+
+ORDINALS = ("first agent", "second agent", "third agent")
+_HEADS = dict(
+    zip(DIMENSIONS, ("", "tools of the first", "tools of the second", "1st", "2nd", "3rd budget"), strict=True)
+)
+_BETWEEN = 1  # empty columns between two dimensions of the mask
+_LANE = 1.15  # between the lanes of two agents
+_APART = 0.75  # between calls of one agent at the same time
+_NEAR = 0.25  # an arrow that passes a call so close is bent
+_WIDE = 3.0  # calls after one another that fit into a panel, at the least
+_ALLOWED, _MASKED = "#0072B2", "#e4e4e4"
+
+
+def left_by_mask() -> dict[str, int]:
+    """Valid structures of each workflow."""
+    rest = np.prod([space.mask()[name].sum(1) for name in list(DIMENSIONS)[1:]], axis=0)
+    return dict(zip(WORKFLOWS, rest.tolist(), strict=True))
+
+
+def dimensions_table(params: Params) -> pd.DataFrame:
+    """Every part of a structure: how many choices, and which."""
+    tiers = ", ".join(f"{name} {n}" for name, n in zip(TIERS, params.configuration.tiers, strict=True))
+    which = {
+        "workflow": ", ".join(WORKFLOWS), "tools1": f"any of {', '.join(TOOLS)}", "tools2": "the same",
+        "budget1": f"{tiers} tokens a call", "budget2": "the same", "budget3": "the same",
+    }  # fmt: skip
+    return pd.DataFrame([{"part": name, "choices": n, "which": which[name]} for name, n in DIMENSIONS.items()])
+
+
+def mask_table() -> pd.DataFrame:
+    """Structures with and without the mask, workflow by workflow, and in all."""
+    each = space.total() // len(WORKFLOWS)
+    rows = [
+        {"workflow": name, "agents": ", ".join(AGENTS[a] for a in space.agents(name)), "structures": f"{each:,}",
+         "valid": f"{valid:,}"}
+        for name, valid in left_by_mask().items()
+    ]  # fmt: skip
+    return pd.DataFrame(
+        [*rows, {"workflow": "all", "agents": "", "structures": f"{space.total():,}", "valid": f"{space.valid():,}"}]
+    )
+
+
+def mask_claim() -> str:
+    """What the mask is worth, as a sentence."""
+    total, valid = space.total(), space.valid()
+    return (
+        f"The mask leaves {valid:,} of {total:,} structures, {1 - valid / total:.1%} fewer: {listed(list(SINGLE))} "
+        "have no second agent"
+    )
+
+
+def mask_alt() -> str:
+    """The picture of the mask in words."""
+    told = "; ".join(f"{name} {valid:,}" for name, valid in left_by_mask().items())
+    return (
+        "A grid with a row for each workflow and a column for each choice of tools and budgets. Choices of the second "
+        f"agent's tools and budget are crossed out for {listed(list(SINGLE))}. Structures left: {told}."
+    )
+
+
+@figures.theme()
+def mask_figure() -> Figure:
+    """Which choices each workflow leaves open, and how many structures that makes."""
+    note = f"Blue: may be chosen. Grey: masked. Each column is one of {space.SUBSETS} sets of tools, or a budget."
+    sheet = figures.sheet(mask_claim(), figures.WIDTH + 1.6, 3.3, note)
+    axes, left = sheet.subplots(), 0
+    for name, size in list(DIMENSIONS.items())[1:]:
+        allowed = space.mask()[name]
+        for row, choice in np.ndindex(allowed.shape):
+            shade = _ALLOWED if allowed[row, choice] else _MASKED
+            axes.barh(row, 0.84, 0.72, left=left + choice, color=shade, align="center")
+        axes.text(left + size / 2, -0.75, _HEADS[name], ha="center", va="bottom", fontsize=9)
+        left += size + _BETWEEN
+    for row, valid in enumerate(left_by_mask().values()):
+        axes.text(left + 0.5, row, f"{valid:,}", va="center", fontsize=9.5)
+    axes.text(left + 0.5, -0.75, "valid", va="bottom", fontsize=9)
+    axes.set_yticks(range(len(WORKFLOWS)), WORKFLOWS)
+    axes.set(xlim=(-0.5, left + 4.5), ylim=(len(WORKFLOWS) - 0.4, -1.6), xticks=[])
+    axes.tick_params(length=0)
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+    return sheet
+
+
+def example_words() -> str:
+    """A structure as numbers, and what it means."""
+    told = ", ".join(f"{name} {value}" for name, value in zip(DIMENSIONS, BASE.structure, strict=True))
+    return f"{told}: {BASE}. Allocated tools: {BASE.allocated}."
+
+
+# Graphs -------------------------------------------------------------------------------------------
+
+
+def depths(one: Graph) -> list[int]:
+    """After how many calls each call can be made at the earliest."""
+    found = [0] * len(one.nodes)
+    for _ in one.nodes:  # as often as the longest way has calls
+        for source, target, _ in one.edges:
+            found[target] = max(found[target], found[source] + 1)
+    return found
+
+
+def places(one: Graph) -> np.ndarray:
+    """Where each call is drawn, (calls, 2): by depth, and in the lane of its agent; calls that are made at the same
+    time beside each other."""
+    deep, out = depths(one), np.zeros((len(one.nodes), 2))
+    cells: dict[tuple[int, int], list[int]] = {}
+    for i, (_, agent) in enumerate(one.nodes):
+        cells.setdefault((deep[i], agent), []).append(i)
+    for (depth, agent), calls in cells.items():
+        for place, i in enumerate(calls):
+            out[i] = depth, -agent * _LANE + ((len(calls) - 1) / 2 - place) * _APART
+    return out
+
+
+def short(role: str) -> str:
+    """Two letters of a role, for the inside of a circle."""
+    return role[:2].capitalize()
+
+
+def graphs_claim() -> str:
+    """How many calls the workflows make, and where one waits for another without being shown what it said."""
+    every = {name: graph(name) for name in WORKFLOWS}
+    least, most = min(g.calls[0] for g in every.values()), max(g.calls[1] for g in every.values())
+    blind = [name for name, g in every.items() if not all(shown for *_, shown in g.edges)]
+    return (
+        f"{len(every)} workflows of {least} to {most} calls; a call waits without being shown anything in "
+        f"{listed(blind, 'none')}"
+    )
+
+
+def graphs_alt() -> str:
+    """The graphs in words."""
+    told = []
+    for name in WORKFLOWS:
+        one = graph(name)
+        edges = [
+            f"{_call(one, a)} to {_call(one, b)}{'' if shown else ' (waits only)'}" for a, b, shown in sorted(one.edges)
+        ]
+        least, most = one.calls
+        calls = f"{least} to {most}" if most > least else f"{least}"
+        told.append(f"{name}, {calls} call{'s' * (most > 1)}: {', '.join(edges) or _call(one, 0) + ' alone'}")
+    return "Who is shown what in each workflow. " + "; ".join(told) + "."
+
+
+def _call(one: Graph, i: int) -> str:
+    role, _ = one.nodes[i]
+    same = [j for j, (other, _) in enumerate(one.nodes) if other == role]
+    return role if len(same) == 1 else f"{role} {same.index(i) + 1}"
+
+
+@figures.theme()
+def graphs_figure() -> Figure:
+    """All workflows as small graphs: calls from left to right, one lane and colour for each agent."""
+    every = {name: graph(name) for name in WORKFLOWS}
+    roles = dict.fromkeys(role for g in every.values() for role, _ in g.nodes)
+    told = ", ".join(f"{short(role)} {role}" for role in roles)
+    note = f"{told}. Solid: is shown what the other left. Dashed: waits for it, and is shown nothing."
+    sheet = figures.sheet(graphs_claim(), figures.WIDTH + 2.2, 6.4, note)
+    for place, (axes, (name, one)) in enumerate(zip(figures.tiles(sheet, len(every)), every.items(), strict=True)):
+        least, most = one.calls
+        axes.set_title(f"{name}: {f'{least} to {most}' if most > least else least} call{'s' * (most > 1)}")
+        _draw(axes, one, place % 3 == 0)
+    return sheet
+
+
+def _draw(axes: Axes, one: Graph, named: bool) -> None:
+    """named: whether the lanes' names stand beside it."""
+    at = places(one)
+    for source, target, shown in sorted(one.edges):
+        bend = -0.35 if _passes(at, source, target) else 0
+        axes.annotate(
+            "", at[target], at[source], zorder=1,
+            arrowprops={
+                "arrowstyle": "-|>", "color": figures.GREY, "lw": 1.1, "linestyle": "-" if shown else (0, (3, 2)),
+                "shrinkA": 9, "shrinkB": 9, "connectionstyle": f"arc3,rad={bend}",
+            },
+        )  # fmt: skip
+    for (role, agent), (x, y) in zip(one.nodes, at, strict=True):
+        shade = figures.colour(ORDINALS[agent])
+        axes.plot(x, y, "o", markersize=18, markerfacecolor="white", markeredgecolor=shade, markeredgewidth=2, zorder=2)
+        axes.text(x, y, short(role), ha="center", va="center", fontsize=8, color=figures.ink(shade), zorder=3)
+    lanes = [-agent * _LANE for agent in range(len(ORDINALS))]
+    axes.set_yticks(lanes, ORDINALS if named else [""] * len(lanes))
+    for text, name in zip(axes.get_yticklabels(), ORDINALS, strict=True):
+        text.set_color(figures.ink(figures.colour(name)))
+    axes.tick_params(length=0)
+    axes.set(xlim=(-0.5, max(at[:, 0].max(), _WIDE) + 0.5), ylim=(lanes[-1] - 0.5, 1.25), xticks=[])
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+
+
+def _passes(at: np.ndarray, source: int, target: int) -> bool:
+    """Whether a straight arrow would run through another call."""
+    way = at[target] - at[source]
+    for i, place in enumerate(at):
+        along = (place - at[source]) @ way / (way @ way)
+        if i not in (source, target) and 0 < along < 1 and np.hypot(*(at[source] + along * way - place)) < _NEAR:
+            return True
+    return False

@@ -1,0 +1,135 @@
+"""Constants and the oracle: chosen by what they may see, judged by what they may not, and diversity by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib.configuration import baselines
+
+# Rewards of three configurations by question; the third is the best on training questions, the first on test ones.
+TRAIN = {"chain": {"a": [1.0, 4.0, 5.0], "b": [2.0, 3.0, 4.0]}, "hops": {"c": [5.0, 0.0, 4.0], "d": [3.0, 0.0, 2.0]}}
+TEST = {"chain": {"e": [5.0, 1.0, 0.0], "f": [5.0, 2.0, 1.0]}, "hops": {"g": [4.0, 3.0, 2.0], "h": [5.0, 0.0, 1.0]}}
+AGAIN = {"chain": {"e": [0.0, 3.0, 2.0], "f": [4.0, 4.5, 5.0]}, "hops": {"g": [4.5, 1.0, 4.0], "h": [1.0, 3.0, 2.0]}}
+
+
+def searched(sets=("grid", "grid", "sampled")) -> pd.DataFrame:
+    """A table of all of it; the first two configurations are of the grid."""
+    return pd.DataFrame(
+        [
+            {"split": split, "kind": kind, "key": question, "prompt": f"{question} ?", "number": number,
+             "set": sets[number], "reward": reward}
+            for split, told in (("train", TRAIN), ("test", TEST), ("again", AGAIN))
+            for kind, questions in told.items()
+            for question, rewards in questions.items()
+            for number, reward in enumerate(rewards)
+        ]
+    )  # fmt: skip
+
+
+def paid(rows: pd.DataFrame) -> dict[str, tuple[int, float]]:
+    """Configuration and reward by question."""
+    return {row.key: (row.number, row.reward) for row in rows.itertuples()}
+
+
+# Constants -----------------------------------------------------------------------------------------
+
+
+def test_the_constant_is_the_best_on_training_questions_and_judged_on_test_ones():
+    """Means of training: 2.75, 1.75 and 3.75."""
+    rows = baselines.constant(searched())
+    assert paid(rows) == {"e": (2, 0.0), "f": (2, 1.0), "g": (2, 2.0), "h": (2, 1.0)} and set(rows["split"]) == {"test"}
+
+
+def test_the_constant_of_a_set_is_one_of_that_set():
+    assert set(baselines.constant(searched(), "grid")["number"]) == {0}
+    assert set(baselines.constant(searched(), "sampled")["number"]) == {2}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_test_rewards_change_nothing_about_which_constant_it_is(seed):
+    told = searched()
+    seen = told["split"] != "train"
+    told.loc[seen, "reward"] = np.random.default_rng(seed).normal(size=seen.sum())
+    assert set(baselines.constant(told)["number"]) == {2}
+
+
+def test_each_kind_has_a_constant_of_its_own():
+    """Of chains the third one (4.5), of hops the first one (4)."""
+    rows = baselines.by_kind(searched())
+    assert paid(rows) == {"e": (2, 0.0), "f": (2, 1.0), "g": (0, 4.0), "h": (0, 5.0)} and set(rows["split"]) == {"test"}
+
+
+# The oracle ----------------------------------------------------------------------------------------
+
+
+def test_the_oracle_picks_by_one_try_and_is_judged_by_the_other():
+    rows = baselines.oracle(searched())
+    assert paid(rows) == {"e": (1, 1.0), "f": (2, 1.0), "g": (0, 4.0), "h": (1, 0.0)} and set(rows["split"]) == {"test"}
+
+
+def test_who_is_judged_by_what_he_picks_by_is_flattered():
+    assert baselines.flattered(searched()) == pytest.approx((5 + 5 + 4 + 5) / 4)
+    assert baselines.oracle(searched())["reward"].mean() == pytest.approx((1 + 1 + 4 + 0) / 4)
+
+
+def test_the_oracle_knows_each_wording_of_a_question_on_its_own():
+    """Two questions of one key, as multiple choice has them."""
+    told = searched().replace({"key": {"e": "x", "f": "x"}})
+    rows = baselines.oracle(told)
+    assert len(rows) == 4 and {(row.prompt, row.number) for row in rows.itertuples()} == {
+        ("e ?", 1), ("f ?", 2), ("g ?", 0), ("h ?", 1),
+    }  # fmt: skip
+
+
+def test_flattery_is_never_below_the_oracle_and_on_noise_far_above_it():
+    """Twenty configurations that are all alike: the best of twenty tries is far above the mean of fresh ones."""
+    rng = np.random.default_rng(0)
+    told = pd.DataFrame(
+        [
+            {"split": split, "kind": "chain", "key": str(q), "prompt": str(q), "number": number, "set": "grid",
+             "reward": rng.normal()}
+            for split in ("train", "test", "again") for q in range(200) for number in range(20)
+        ]
+    )  # fmt: skip
+    fresh = baselines.oracle(told)["reward"].mean()
+    assert abs(fresh) < 0.25 and 1.7 < baselines.flattered(told) < 2.0  # the mean of the greatest of 20 is 1.87
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_oracle_beats_its_flattered_twin(seed):
+    told = searched().assign(reward=np.random.default_rng(seed).normal(size=36))
+    assert baselines.flattered(told) >= baselines.oracle(told)["reward"].mean()
+
+
+# Diversity -----------------------------------------------------------------------------------------
+
+
+def diversity(**counts: int) -> dict[str, float]:
+    return baselines.diversity(pd.Series([name for name, n in counts.items() for _ in range(n)]))
+
+
+def test_nine_workflows_used_alike_are_as_diverse_as_can_be():
+    told = diversity(**{f"w{i}": 5 for i in range(9)})
+    assert told == {"unique": 9.0, "entropy": pytest.approx(np.log2(9)), "gini": pytest.approx(0.0, abs=1e-12)}
+
+
+def test_one_workflow_is_no_diversity():
+    assert diversity(direct=7) == {"unique": 1.0, "entropy": 0.0, "gini": 0.0}
+
+
+def test_diversity_of_three_quarters_and_one_quarter_by_hand():
+    """Entropy 3/4 log2(4/3) + 1/4 log2 4; Gini: mean difference |3/4 - 1/4| over all four pairs, by twice the mean."""
+    told = diversity(direct=3, verify=1)
+    assert told["entropy"] == pytest.approx(0.75 * np.log2(4 / 3) + 0.5)
+    assert told["gini"] == pytest.approx((2 * 0.5 / 4) / (2 * 0.5))
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=9))
+def test_diversity_is_that_of_the_definitions(counts):
+    told = diversity(**{f"w{i}": n for i, n in enumerate(counts)})
+    shares = np.array(counts) / sum(counts)
+    pairs = np.abs(shares[:, None] - shares[None]).mean()
+    assert told["unique"] == len(counts) and told["gini"] == pytest.approx(pairs / (2 * shares.mean()), abs=1e-9)
+    assert told["entropy"] == pytest.approx(-sum(p * np.log2(p) for p in shares), abs=1e-9)

@@ -1,0 +1,314 @@
+"""How the policies learn: every loss by hand, and that a step goes where it should."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from torch import nn
+from torch.distributions import Categorical
+
+from lib import seeds
+from lib.configuration import learn, policies
+from lib.configuration.learn import Batch, Rules, Side
+from lib.configuration.policies import Steps
+
+INPUTS = 3
+
+
+def dice(*seed: int) -> torch.Generator:
+    return seeds.torch_generator("test", "learn", *seed)
+
+
+def steps(episodes: list[int], places: list[int], logp: list[float] | None = None) -> Steps:
+    """Prompt decisions, of which only the episode, the place and the log-probability matter."""
+    m = len(episodes)
+    return Steps(
+        torch.tensor(episodes), torch.tensor(places), torch.zeros(m, INPUTS), torch.ones(m, 2, dtype=torch.bool),
+        torch.zeros(m, dtype=torch.int64), torch.tensor(logp or [0.0] * m),
+    )  # fmt: skip
+
+
+def batch(rewards: list[float], told: Steps | None = None, groups: list[int] | None = None) -> Batch:
+    n = len(rewards)
+    return Batch(
+        torch.zeros(n, INPUTS), torch.zeros(n, 6, dtype=torch.int64), torch.zeros(n), told, torch.tensor(rewards),
+        torch.tensor(groups if groups is not None else list(range(n))),
+    )  # fmt: skip
+
+
+class Coin(nn.Module):
+    """A policy over two choices that sees nothing; `judge` takes the choices."""
+
+    def __init__(self, first: float = 0.5) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.tensor([math.log(first), math.log(1 - first)]))
+
+    def judge(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        over = Categorical(logits=self.logits.expand(len(actions), 2))
+        return over.log_prob(actions), over.entropy()
+
+    @property
+    def first(self) -> float:
+        return float(self.logits.softmax(-1)[0].detach())
+
+
+# Returns and advantages ----------------------------------------------------------------------------
+
+
+def test_a_decision_is_paid_less_the_more_decisions_follow():
+    """Two and one prompt decisions: the structure is the first of three and of two."""
+    told = batch([8.0, 4.0], steps([0, 1, 0], [0, 0, 1]))
+    first, later = told.returns(0.5)
+    assert told.lengths.tolist() == [2, 1]
+    assert first.tolist() == [8 * 0.25, 4 * 0.5] and later.tolist() == [8 * 0.5, 4.0, 8.0]
+
+
+def test_with_appendix_fs_gamma_the_first_of_ten_decisions_gets_five_eighths():
+    told = batch([1.0], steps([0] * 9, list(range(9))))
+    first, later = told.returns(0.95)
+    assert float(first[0]) == pytest.approx(0.6302494) and float(later[-1]) == 1.0
+    assert later.tolist() == pytest.approx([0.95 ** (8 - place) for place in range(9)])
+
+
+def test_without_prompts_a_structure_is_paid_the_whole_reward():
+    first, later = batch([8.0, -4.0]).returns(0.5)
+    assert first.tolist() == [8.0, -4.0] and len(later) == 0 and batch([8.0, -4.0]).lengths.tolist() == [0, 0]
+
+
+def test_normalised_values_have_mean_0_and_deviation_1():
+    assert learn.normalised(torch.tensor([1.0, 3.0])).tolist() == pytest.approx([-1.0, 1.0])
+    assert learn.normalised(torch.tensor([2.0, 2.0, 2.0])).tolist() == [0.0, 0.0, 0.0]
+    assert learn.normalised(torch.tensor([0.0, 0.0, 6.0])).tolist() == pytest.approx([-(0.5**0.5), -(0.5**0.5), 2**0.5])
+
+
+def test_group_relative_advantages_compare_tries_of_one_question():
+    """The second group is all alike; the third has deviation sqrt(2/9) * 3."""
+    rewards, groups = torch.tensor([1.0, 5.0, 3.0, 5.0, 0.0, 0.0, 3.0]), torch.tensor([4, 9, 4, 9, 7, 7, 7])
+    expected = [-1.0, 0.0, 1.0, 0.0, -(0.5**0.5), -(0.5**0.5), 2**0.5]
+    assert learn.group_relative(rewards, groups).tolist() == pytest.approx(expected, abs=1e-6)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.floats(-5, 5, width=32), st.integers(0, 3)), min_size=1, max_size=24), st.integers(0, 99))
+def test_group_relative_advantages_do_not_hang_on_the_order_of_episodes(told, seed):
+    rewards, groups = torch.tensor([r for r, _ in told]), torch.tensor([g for _, g in told])
+    order = torch.from_numpy(np.random.default_rng(seed).permutation(len(told)))
+    expected = learn.group_relative(rewards, groups)[order]
+    assert torch.allclose(learn.group_relative(rewards[order], groups[order]), expected, atol=1e-4)
+
+
+# PPO -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "ratio, advantage, gain",
+    [
+        (1.0, 2.0, 2.0), (1.1, 2.0, 2.2), (1.5, 2.0, 2.4), (0.5, 2.0, 1.0),
+        (1.0, -2.0, -2.0), (0.9, -2.0, -1.8), (0.5, -2.0, -1.6), (1.5, -2.0, -3.0),
+    ],
+)  # fmt: skip
+def test_a_gain_is_clipped_where_the_policy_went_too_far_for_its_own_good(ratio, advantage, gain):
+    loss = learn.clipped(
+        torch.tensor([math.log(0.3 * ratio)]), torch.tensor([math.log(0.3)]), torch.tensor([advantage]), 0.2
+    )
+    assert float(loss) == pytest.approx(-gain, rel=1e-5)
+
+
+def test_the_clipped_loss_is_minus_the_mean_gain():
+    ratios, advantages = torch.tensor([1.5, 0.5, 1.5, 0.5]), torch.tensor([2.0, 2.0, -2.0, -2.0])
+    assert float(learn.clipped(ratios.log(), torch.zeros(4), advantages, 0.2)) == pytest.approx(
+        -(2.4 + 1.0 - 3.0 - 1.6) / 4
+    )
+
+
+@pytest.mark.parametrize(
+    "ratio, advantage, moves", [(1.5, 1.0, False), (1.5, -1.0, True), (0.5, 1.0, True), (0.5, -1.0, False)]
+)
+def test_beyond_the_clip_nothing_pulls_further(ratio, advantage, moves):
+    new = torch.tensor([math.log(ratio)], requires_grad=True)
+    learn.clipped(new, torch.zeros(1), torch.tensor([advantage]), 0.2).backward()
+    assert (float(new.grad) != 0.0) == moves
+
+
+def test_the_first_epochs_loss_is_that_of_the_entropy_alone():
+    """All ratios are 1 and normalised advantages have mean 0, so -0.05 H is left."""
+    side, at = (
+        Side.of(policies.structure_policy(INPUTS, hidden=8), INPUTS, 1e-3),
+        torch.randn(40, INPUTS, generator=dice(1)),
+    )
+    drawn = side.policy.draw(at, dice(2))
+    told = Batch(at, drawn.actions, drawn.logp.detach(), None, torch.randn(40, generator=dice(3)), torch.arange(40))
+    said = learn.update(side, None, told, Rules(entropy=0.05, epochs=1))
+    assert said["structure_loss"] == pytest.approx(-0.05 * said["structure_entropy"], abs=1e-6)
+    assert said["structure_entropy"] > 5
+
+
+def toy(n: int, grouped: bool) -> tuple[Side, Batch]:
+    """Structures of which those with workflow 3 are paid."""
+    side, at = Side.of(policies.structure_policy(INPUTS, hidden=16), INPUTS, 3e-3, not grouped), torch.ones(n, INPUTS)
+    drawn = side.policy.draw(at, dice(4))
+    rewards = (drawn.actions[:, 0] == 3).float()
+    return side, Batch(at, drawn.actions, drawn.logp.detach(), None, rewards, torch.arange(n) // 8)
+
+
+def chance(side: Side, workflow: int) -> float:
+    with torch.no_grad():
+        hidden = side.policy.trunk(torch.ones(1, INPUTS))
+        return float(side.policy.logits(hidden, 0, torch.zeros(1, 0, dtype=torch.int64)).softmax(-1)[0, workflow])
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_an_update_makes_what_was_paid_more_likely_and_the_rest_less(grouped):
+    side, told = toy(256, grouped)
+    before = [chance(side, workflow) for workflow in range(9)]
+    for _ in range(4):
+        learn.update(side, None, told, Rules(grouped=grouped))
+    after = [chance(side, workflow) for workflow in range(9)]
+    assert after[3] > before[3] + 0.02 and sum(after) - after[3] < sum(before) - before[3]
+
+
+def test_group_relative_updates_have_no_value_network():
+    side, told = toy(64, True)
+    assert side.value is None
+    said = learn.update(side, None, told, Rules(grouped=True))
+    assert said["structure_value"] == 0.0
+    held = {id(weight) for group in side.optimizer.param_groups for weight in group["params"]}
+    assert held == {id(weight) for weight in side.policy.parameters()}
+
+
+def test_a_value_network_learns_what_episodes_are_paid():
+    """Half of the states are worth 1, the others -1."""
+    side, told = toy(64, False)
+    worth = torch.arange(64) % 2 * 2.0 - 1
+    told = Batch(told.states * worth[:, None], told.structures, told.logp, None, worth, told.groups)
+    fits = [learn.update(side, None, told, Rules(epochs=1))["structure_value"] for _ in range(60)]
+    assert fits[0] > 0.5 and fits[-1] < 0.1
+
+
+def test_prompt_decisions_are_updated_with_their_own_advantages():
+    """One agent, one atom: to tell it is paid, to stop is not, whatever the structure."""
+    roles = np.array([[True], [False], [False]])
+    prompt = policies.PromptPolicy(INPUTS, roles, hidden=16)
+    structure, side = toy(128, False)[0], Side.of(prompt, prompt.inputs, 3e-3)
+    at, chances = torch.ones(128, INPUTS), []
+    for turn in range(3):
+        drawn = structure.policy.draw(at, dice(5, turn))
+        with torch.no_grad():
+            chosen, decided = prompt.draw(at, drawn.actions, dice(6, turn))
+            first = decided.rows(decided.place == 0)
+            chances.append(float(prompt.logits(first.states, first.allowed).softmax(-1)[:, 0].mean()))
+        rewards = torch.tensor([float(len(agents[0])) for agents in chosen])
+        told = Batch(at, drawn.actions, drawn.logp.detach(), decided, rewards, torch.arange(128))
+        said = learn.update(structure, side, told, Rules())
+        assert {"prompt_loss", "prompt_entropy", "prompt_value"} < set(said)
+    assert chances[0] < chances[1] < chances[2]
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_gradients_are_cut_to_their_greatest_norm(scale):
+    """With steps of plain gradient descent at rate 1 the weights move by the gradient itself."""
+    policy = policies.structure_policy(INPUTS, hidden=8)
+    value = policies.Value(INPUTS, 8)
+    weights = [*policy.parameters(), *value.parameters()]
+    side = Side(policy, value, torch.optim.SGD(weights, lr=1.0))
+    before = [weight.detach().clone() for weight in weights]
+    side.step(scale * sum((weight**2).sum() for weight in weights), 0.5)
+    moved = float(sum(((a - b) ** 2).sum() for a, b in zip(before, weights, strict=True)).detach() ** 0.5)
+    free = float(2 * scale * sum((weight**2).sum() for weight in before) ** 0.5)
+    assert moved == pytest.approx(min(0.5, free), rel=1e-3)
+
+
+def test_an_update_obeys_the_greatest_norm():
+    side, told = toy(64, False)
+    weights = [weight for group in side.optimizer.param_groups for weight in group["params"]]
+    side.optimizer = torch.optim.SGD(weights, lr=1.0)
+    before = [weight.detach().clone() for weight in weights]
+    learn.update(side, None, told, Rules(epochs=1, max_grad_norm=1e-3))
+    moved = float(sum(((a - b) ** 2).sum() for a, b in zip(before, weights, strict=True)).detach() ** 0.5)
+    assert moved == pytest.approx(1e-3, rel=1e-3)
+
+
+# The elite, and imitating it -----------------------------------------------------------------------
+
+
+def test_the_elite_is_right_and_among_the_best_three_tenths():
+    """Eleven rewards from 0 to 10: tau is 7, four are that good, two of them right."""
+    rewards, right = np.arange(11.0), np.array([1, 0, 1, 0, 1, 0, 1, 1, 0, 0, 1])
+    chosen, tau = learn.elite(right, rewards, 0.3)
+    assert tau == pytest.approx(7.0) and np.flatnonzero(chosen).tolist() == [7, 10]
+
+
+def test_a_share_of_one_keeps_all_that_is_right():
+    chosen, tau = learn.elite(np.array([0, 1, 1]), np.array([3.0, 1.0, 2.0]), 1.0)
+    assert tau == 1.0 and chosen.tolist() == [False, True, True]
+
+
+def test_where_nothing_was_right_there_is_no_elite():
+    assert not learn.elite(np.zeros(5), np.arange(5.0), 0.3)[0].any()
+    assert not learn.elite(np.zeros(0), np.zeros(0), 0.3)[0].any()
+
+
+def coin_side(first: float, rate: float = 0.2) -> tuple[Coin, Side]:
+    coin = Coin(first)
+    return coin, Side(coin, None, torch.optim.Adam(coin.parameters(), lr=rate))
+
+
+def test_the_loss_of_imitation_is_minus_log_p_minus_the_entropy_bonus():
+    """-log 0.8 - 0.5 H(0.8)."""
+    _, side = coin_side(0.8)
+    entropy = -0.8 * math.log(0.8) - 0.2 * math.log(0.2)
+    (loss,) = learn.imitate(side, [(torch.zeros(4, dtype=torch.int64),)], 0.5, 10.0)
+    assert loss == pytest.approx(-math.log(0.8) - 0.5 * entropy, rel=1e-5)
+
+
+def test_an_entropy_bonus_leaves_the_imitator_less_certain():
+    """The opposite sign would leave it more certain. With weight 1 it ends where p log(p / (1 - p)) is 1."""
+    ends = {}
+    for weight in (0.0, 1.0):
+        coin, side = coin_side(0.5)
+        learn.imitate(side, [(torch.zeros(8, dtype=torch.int64),)] * 150, weight, 10.0)
+        ends[weight] = coin.first
+    assert ends[0.0] > 0.95 > ends[1.0]
+    assert ends[1.0] == pytest.approx(brentq(lambda p: p * math.log(p / (1 - p)) - 1, 0.5, 0.99), abs=1e-3)
+
+
+def test_imitation_moves_towards_the_shares_that_are_shown():
+    """Lemma 3.1: three of four shown are the first."""
+    coin, side = coin_side(0.5)
+    learn.imitate(side, [(torch.tensor([0, 0, 1, 0]),)] * 120, 0.0, 10.0)
+    assert coin.first == pytest.approx(0.75, abs=1e-3)
+
+
+def test_masked_actions_stay_impossible_when_a_policy_imitates():
+    policy = policies.structure_policy(INPUTS, hidden=8)
+    side, at = Side.of(policy, INPUTS, 1e-2, valued=False), torch.ones(1, INPUTS)
+    shown = torch.tensor([[0, 3, 0, 1, 0, 0]])
+    before = float(policy.judge(at, shown)[0].detach())
+    losses = learn.imitate(side, [(at, shown)] * 20, 0.01, 0.5)
+    assert losses[-1] < losses[0] and float(policy.judge(at, shown)[0].detach()) > before + 1
+    assert float(policy.judge(at, torch.tensor([[0, 3, 1, 1, 0, 0]]))[0].detach()) == -math.inf
+
+
+# DPO -----------------------------------------------------------------------------------------------
+
+
+def test_the_preference_loss_is_that_of_the_difference_of_differences():
+    """beta [(1) - (-1)] is 1, and -log sigma(1) = log(1 + 1/e); the second pair has not moved: log 2."""
+    better, worse = torch.tensor([-2.0, -3.0]), torch.tensor([-5.0, -4.0])
+    loss = learn.prefer(better, worse, better - torch.tensor([1.0, 0.0]), worse + torch.tensor([1.0, 0.0]), 0.5)
+    assert float(loss) == pytest.approx((math.log(1 + math.exp(-1)) + math.log(2)) / 2, rel=1e-6)
+
+
+def test_the_preference_loss_pulls_the_better_up_and_the_worse_down():
+    better, worse = torch.tensor([-2.0], requires_grad=True), torch.tensor([-2.0], requires_grad=True)
+    learn.prefer(better, worse, torch.tensor([-2.0]), torch.tensor([-2.0]), 0.1).backward()
+    assert float(better.grad) == pytest.approx(-0.05) and float(worse.grad) == pytest.approx(0.05)
+
+
+def test_log_probabilities_of_an_episodes_decisions_are_added():
+    told = steps([2, 0, 2], [0, 0, 1])
+    assert learn.summed(torch.tensor([-1.0, -2.0, -4.0]), told, 4).tolist() == [-2.0, 0.0, -5.0, 0.0]

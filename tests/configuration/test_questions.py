@@ -1,0 +1,74 @@
+"""The five kinds of questions: what they are made of, and that equal arguments give equal ones."""
+
+from dataclasses import replace
+
+import pytest
+
+from lib.configuration.questions import KINDS, kind_of, questions
+from lib.tasks import SPLITS, TaskError
+from lib.tasks.words import PEOPLE
+from tests.configuration.small import CHAIN
+
+NAMES = [kind.name for kind in KINDS]
+
+
+def test_each_kind_stands_in_for_one_benchmark_of_the_paper():
+    assert {kind.name: kind.paper for kind in KINDS} == {
+        "chain": "GSM8K", "passage": "DROP", "choice": "MedQA", "hops": "HotpotQA", "mixed": "GAIA",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=NAMES)
+def test_questions_are_of_their_kind_and_of_all_its_difficulties(kind):
+    items = questions(kind.name, "train", 30)
+    assert len(items) == 30 and {item.difficulty for item in items} == set(kind.difficulties)
+    assert {(item.category, item.skin, kind_of(item)) for item in items} == {(kind.family, kind.skin, kind.name)}
+    assert bool(items[0].choices) == (kind.name == "choice")
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_no_question_comes_twice_and_every_split_has_its_own(kind):
+    told = {split: questions(kind, split, 5) for split in SPLITS}
+    for split, items in told.items():
+        assert len({item.prompt for item in items}) == len(items) > 0
+        assert {item.split for item in items} == {split}
+    keys = [{item.key for item in items} for items in told.values()]
+    assert not (keys[0] & keys[1] or keys[0] & keys[2] or keys[1] & keys[2])
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_equal_arguments_give_equal_questions_and_seeds_others(kind):
+    assert questions(kind, "train", 12) == questions(kind, "train", 12) != questions(kind, "train", 12, seed=1)
+
+
+ONWARD = {  # from a person or a town to a person, a town or something else
+    "person": {"friend": "person", "home": "town", "job": "", "pet": ""},
+    "town": {"river": "", "mayor": "person"},
+}
+
+
+def ways(hops: int, kind: str = "person") -> list[tuple[str, ...]]:
+    """Relations of questions with so many hops, the last one first."""
+    if hops == 1:
+        return [(relation,) for relation in ONWARD[kind]]
+    return [(*way, first) for first, to in ONWARD[kind].items() if to for way in ways(hops - 1, to)]
+
+
+def test_a_split_that_holds_no_more_gives_all_that_it_has():
+    keys = {f"facts/{'/'.join(way)}/{who}" for hops in (2, 3) for way in ways(hops) for who in PEOPLE}
+    assert len(keys) == 16 * (6 + 10)
+    few = questions("hops", "test", 30)
+    assert {item.key for item in few} == {key for key in keys if replace(CHAIN, key=key).split == "test"}
+    assert len(few) < 30
+
+
+def test_an_unknown_kind_or_split_is_named():
+    with pytest.raises(TaskError, match="no kind of question 'riddle'; there are chain, passage, choice, hops, mixed"):
+        questions("riddle", "train", 1)
+    with pytest.raises(TaskError, match="exam"):
+        questions("chain", "exam", 1)
+
+
+def test_an_item_of_no_kind_is_named():
+    with pytest.raises(TaskError, match="chain, words: no kind of question here"):
+        kind_of(replace(CHAIN, skin="words"))

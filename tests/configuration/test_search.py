@@ -1,0 +1,142 @@
+"""Configurations without learning: an even grid, sampled ones, and a climb that finds the top of a known hill."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib.configuration import search, space
+from lib.configuration.space import Configuration
+from tests.configuration.small import NAMES
+
+TOLD = (NAMES[:4], NAMES[4:5], NAMES[5:])
+
+
+def test_the_base_is_one_call_with_all_tools_and_the_largest_budget():
+    assert search.BASE.workflow == "direct" and search.BASE.tools(0) == space.TOOLS and search.BASE.tier(0) == 2
+    assert search.BASE.atoms == ((), (), ())
+
+
+def test_the_grid_has_fifty_different_valid_structures_of_all_workflows():
+    made = search.grid()
+    assert len(made) == len(set(made)) == 50 and all(one.atoms == ((), (), ()) for one in made)
+    assert all(space.checked(one.structure) == one.structure for one in made)
+    counts = Counter(one.workflow for one in made)
+    assert set(counts) == set(space.WORKFLOWS) and min(counts.values()) >= 3
+    assert made == search.grid(50)
+
+
+def test_the_grid_spreads_over_every_dimension():
+    rows = np.array([one.structure for one in search.grid()])
+    assert [len(set(column)) >= least for column, least in zip(rows.T, (9, 10, 10, 3, 3, 3), strict=True)] == [True] * 6
+
+
+@pytest.mark.parametrize("n", [9, 17, 200])
+def test_a_grid_has_as_many_structures_as_are_wanted(n):
+    made = search.grid(n)
+    assert len(made) == len(set(made)) == n and {one.workflow for one in made} == set(space.WORKFLOWS)
+
+
+def test_sampled_configurations_are_different_valid_and_always_the_same():
+    made = search.sampled(90, TOLD)
+    assert len(made) == len(set(made)) == 90 and made == search.sampled(90, TOLD) != search.sampled(90, TOLD, seed=1)
+    assert all(space.checked(one.structure) == one.structure for one in made)
+    assert set(Counter(one.workflow for one in made).values()) == {10}
+
+
+def test_sampled_atoms_are_at_most_two_of_agents_that_are_there():
+    made = search.sampled(300, TOLD)
+    lengths = Counter()
+    for one in made:
+        for agent, atoms in enumerate(one.atoms):
+            assert set(atoms) <= set(TOLD[agent]) and len(set(atoms)) == len(atoms) <= 2
+            assert not atoms or agent in space.agents(one.workflow)
+            lengths[agent, len(atoms)] += 1
+    assert all(lengths[agent, n] > 20 for agent, n in ((0, 0), (0, 1), (0, 2), (1, 1), (2, 2)))
+
+
+def test_sampled_tools_are_none_all_or_some_and_large_budgets_are_the_most():
+    made = search.sampled(600, TOLD)
+    tools = Counter(one.structure[1] for one in made)
+    assert tools[0] > 150 and tools[15] > 150 and len(tools) == 16
+    tiers = Counter(one.tier(0) for one in made)
+    assert tiers[2] > tiers[1] > tiers[0] > 60
+
+
+# Neighbours ----------------------------------------------------------------------------------------
+
+STRUCTURE = st.tuples(*(st.integers(0, size - 1) for size in space.SIZES)).map(space.repaired)
+
+
+@settings(deadline=None)
+@given(STRUCTURE, st.sampled_from(list(space.DIMENSIONS)))
+def test_neighbours_differ_in_one_dimension_and_in_what_the_workflow_pins(structure, dimension):
+    at = list(space.DIMENSIONS).index(dimension)
+    near = search.neighbours(Configuration(structure), dimension)
+    assert len(near) == len(set(near))
+    for one in near:
+        differing = {i for i in range(6) if one.structure[i] != structure[i]}
+        pinned = {2, 4} if one.workflow in space.SINGLE else set()
+        assert at in differing and differing <= {at} | (pinned if dimension == "workflow" else set())
+    alone = space.WORKFLOWS[structure[0]] in space.SINGLE
+    counts = {"workflow": 8, "tools1": 4, "tools2": 0 if alone else 4, "budget2": 0 if alone else 2}
+    assert len(near) == counts.get(dimension, 2)
+
+
+@given(STRUCTURE)
+def test_a_neighbour_has_one_tool_more_or_less(structure):
+    for one in search.neighbours(Configuration(structure), "tools1"):
+        assert bin(one.structure[1] ^ structure[1]).count("1") == 1
+
+
+def test_neighbours_are_told_what_the_configuration_is_told():
+    told = Configuration((2, 1, 1, 0, 0, 0), ((NAMES[0],), (), ()))
+    assert {one.atoms for one in search.neighbours(told, "budget1")} == {told.atoms}
+
+
+# The climb -----------------------------------------------------------------------------------------
+
+TOP = (7, 5, 10, 1, 2, 0)
+
+
+def height(configuration: Configuration) -> float:
+    """Minus the distance from the top, counted in values that differ and in tools."""
+    w, a, b, x, y, z = configuration.structure
+    tools = bin(a ^ TOP[1]).count("1") + bin(b ^ TOP[2]).count("1")
+    return -float((w != TOP[0]) * 20 + tools + abs(x - TOP[3]) + abs(y - TOP[4]) + abs(z - TOP[5]))
+
+
+def scored(near):
+    return np.array([height(one) for one in near])
+
+
+def test_the_climb_goes_to_the_top_of_a_hill():
+    """One tool a round and set: from BASE, tools1 has two too many and tools2 lacks two."""
+    best, path = search.greedy(scored, rounds=2)
+    assert best.structure == TOP and path[-1][1] == 0.0
+    assert search.greedy(scored, rounds=1)[0].structure == (7, 13, 2, 1, 2, 0)
+
+
+def test_the_climb_tries_each_neighbour_once_a_round_and_never_goes_down():
+    asked = []
+
+    def score(near):
+        asked.extend(near)
+        return scored(near)
+
+    _, path = search.greedy(score, rounds=1)
+    tried, rewards = zip(*path, strict=True)
+    assert tried == (1, 1 + 8, 9 + 4, 13 + 4, 17 + 2, 19 + 2, 21 + 2) and len(asked) == 23
+    assert list(rewards) == sorted(rewards) and rewards[0] == height(search.BASE)
+
+
+def test_the_climb_stays_where_nothing_is_better():
+    best, path = search.greedy(scored, Configuration(TOP), rounds=3)
+    assert best.structure == TOP and {reward for _, reward in path} == {0.0}
+
+
+def test_on_a_plain_the_climb_does_not_move():
+    best, _ = search.greedy(lambda near: np.zeros(len(near)))
+    assert best == search.BASE

@@ -1,0 +1,159 @@
+"""The space of configurations, counted once more; what is masked, repaired and refused."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib.configuration import space
+from lib.configuration.space import Configuration, SpaceError
+
+ALONE = {0, 1, 5}  # direct, reason and voting: no second agent (ARC, appendix A)
+STRUCTURE = st.tuples(*(st.integers(0, size - 1) for size in (9, 16, 16, 3, 3, 3)))
+
+
+def possible() -> set[tuple[int, ...]]:
+    """All valid structures, by the words of the paper."""
+    every = product(range(9), range(16), range(16), range(3), range(3), range(3))
+    return {s for s in every if s[0] not in ALONE or (s[2] == 0 and s[4] == 0)}
+
+
+POSSIBLE = possible()
+
+
+# How many ------------------------------------------------------------------------------------------
+
+
+def test_there_are_62_208_structures_and_41_904_valid_ones():
+    assert space.total() == sum(1 for _ in product(*map(range, (9, 16, 16, 3, 3, 3)))) == 62_208
+    assert space.valid() == len(POSSIBLE) == 6 * 6_912 + 3 * 144 == 41_904
+
+
+def test_the_listed_structures_are_the_valid_ones_each_once_and_in_order():
+    listed = [tuple(row) for row in space.structures().tolist()]
+    assert listed == sorted(POSSIBLE)
+
+
+def test_the_nine_workflows_stand_in_the_order_of_the_paper():
+    assert space.WORKFLOWS == (
+        "direct", "reason", "verify", "routing", "sectioning", "voting", "orchestrator", "evaluator", "autonomous",
+    )  # fmt: skip
+    assert {space.WORKFLOWS.index(name) for name in space.SINGLE} == ALONE
+
+
+# Masks ---------------------------------------------------------------------------------------------
+
+
+def test_only_the_second_agents_tools_and_budget_are_ever_masked():
+    masks = space.mask()
+    assert {name: rows.shape for name, rows in masks.items()} == {
+        "workflow": (9, 9), "tools1": (9, 16), "tools2": (9, 16), "budget1": (9, 3), "budget2": (9, 3),
+        "budget3": (9, 3),
+    }  # fmt: skip
+    for name, rows in masks.items():
+        for workflow in range(9):
+            pinned = name in ("tools2", "budget2") and workflow in ALONE
+            assert rows[workflow].tolist() == [True] + [not pinned] * (rows.shape[1] - 1)
+
+
+@given(STRUCTURE)
+def test_a_repaired_structure_is_valid_and_differs_only_where_it_was_pinned(structure):
+    repaired = space.repaired(structure)
+    assert repaired in POSSIBLE
+    assert repaired == (structure if structure in POSSIBLE else (*structure[:2], 0, structure[3], 0, structure[5]))
+    assert space.repaired(repaired) == repaired
+
+
+@given(STRUCTURE)
+def test_what_is_valid_passes_as_it_is_and_what_is_not_is_refused(structure):
+    if structure in POSSIBLE:
+        assert space.checked(structure) == structure == Configuration(structure).structure
+    else:
+        with pytest.raises(SpaceError, match="has no second agent"):
+            Configuration(structure)
+
+
+def test_numbers_of_numpy_become_plain_ones():
+    checked = space.checked(np.array([2, 15, 3, 0, 1, 2]))
+    assert checked == (2, 15, 3, 0, 1, 2) and {type(value) for value in checked} == {int}
+
+
+@pytest.mark.parametrize(
+    "structure, told",
+    [
+        ((9, 0, 0, 0, 0, 0), "workflow lies in 0 to 8, not 9"),
+        ((-1, 0, 0, 0, 0, 0), "workflow lies in 0 to 8, not -1"),
+        ((2, 16, 0, 0, 0, 0), "tools1 lies in 0 to 15, not 16"),
+        ((2, 0, -3, 0, 0, 0), "tools2 lies in 0 to 15, not -3"),
+        ((2, 0, 0, 0, 0, 3), "budget3 lies in 0 to 2, not 3"),
+        ((0, 0, 4, 0, 0, 0), "direct has no second agent: tools2 must be 0, not 4"),
+        ((5, 0, 0, 0, 2, 0), "voting has no second agent: budget2 must be 0, not 2"),
+    ],
+)
+def test_an_error_names_the_dimension_the_value_and_what_is_allowed(structure, told):
+    with pytest.raises(SpaceError) as error:
+        space.checked(structure)
+    assert str(error.value) == told
+
+
+def test_an_error_names_all_dimensions_where_some_are_missing():
+    with pytest.raises(SpaceError, match="workflow, tools1, tools2, budget1, budget2, budget3, not 3"):
+        space.checked((0, 0, 0))
+
+
+# Tools ---------------------------------------------------------------------------------------------
+
+
+def test_each_bit_is_a_tool_and_none_is_the_empty_set():
+    assert space.subset(0) == () and space.subset(15) == ("calculator", "search", "lookup", "python")
+    assert [space.subset(1 << i) for i in range(4)] == [("calculator",), ("search",), ("lookup",), ("python",)]
+    assert space.bits(["python", "calculator"]) == 9 and space.bits(["search", "search"]) == 2
+
+
+@given(st.integers(0, 15))
+def test_a_number_of_tools_comes_back_from_their_names(number):
+    assert space.bits(space.subset(number)[::-1]) == number
+
+
+def test_an_unknown_tool_is_named_with_those_that_there_are():
+    with pytest.raises(SpaceError, match="no tool 'browser'; there are calculator, search, lookup, python"):
+        space.bits(["search", "browser"])
+
+
+# Configurations ------------------------------------------------------------------------------------
+
+
+def test_a_workflow_has_the_agents_of_the_paper():
+    assert space.agents("direct") == (0,)
+    assert {name: space.agents(name) for name in ("reason", "voting")} == {"reason": (0, 2), "voting": (0, 2)}
+    for workflow in set(range(9)) - ALONE:
+        assert space.agents(space.WORKFLOWS[workflow]) == (0, 1, 2)
+
+
+def test_a_configuration_tells_what_each_agent_has():
+    made = Configuration((2, 5, 8, 0, 1, 2))
+    assert made.workflow == "verify"
+    assert [made.tools(agent) for agent in range(3)] == [("calculator", "lookup"), ("python",), ()]
+    assert [made.tier(agent) for agent in range(3)] == [0, 1, 2]
+
+
+@given(STRUCTURE.filter(lambda structure: structure in POSSIBLE))
+def test_tools_are_counted_of_agents_that_the_workflow_has(structure):
+    both = structure[0] not in ALONE
+    expected = bin(structure[1]).count("1") + both * bin(structure[2]).count("1")
+    assert Configuration(structure).allocated == expected
+
+
+def test_equal_configurations_have_one_digest_and_others_another():
+    structure, atoms = (2, 5, 8, 0, 1, 2), (("a",), (), ("b", "c"))
+    others = [((), (), ()), (("a",), (), ("c", "b")), ((), ("a",), ("b", "c"))]
+    digests = [Configuration(structure, told).digest for told in (atoms, *others)]
+    assert len({*digests, Configuration((2, 5, 8, 0, 1, 1), atoms).digest}) == 5
+    assert Configuration(structure, atoms).digest == digests[0]
+
+
+def test_a_configuration_in_words_names_only_agents_that_are_there():
+    told = str(Configuration((1, 1, 0, 2, 0, 0), (("base/reasoner/brief",), (), ())))
+    assert told == "reason reasoner(high, calculator, 'base/reasoner/brief') answerer(low)"

@@ -1,0 +1,309 @@
+"""Who speaks: a lab model in this process, and any model through the client; for a lab model both say the same."""
+
+import asyncio
+import json
+from contextlib import contextmanager
+
+import pytest
+
+from lib.configuration.speakers import Hosted, Lab, Said, answer_of, request_seed
+from lib.configuration.workflows import direct
+from lib.llm.client import Client
+from lib.llm.transport import InProcess, completion
+from lib.models.answering import Model
+from lib.models.forward import Forward
+from lib.models.transport import LabTransport
+from tests.configuration.small import one_call, team, toolbox
+from tests.llm.server import settings
+from tests.models import tiny
+from tests.models.conftest import CALLING, parrot
+
+CARD = {"dollars_per_1k_tokens": 0.002, "tokens_per_second": 50.0}
+TOLD = [{"role": "system", "content": "role reasoner"}, {"role": "user", "content": "3 + 4 = ?"}]
+IN = 1 + 3 + 6 + 1  # the first token, "<system> role reasoner", "<user> 3 + 4 = ?", "<assistant>"
+TOOLS = toolbox()
+CALCULATOR = {"calculator": TOOLS["calculator"]}
+
+
+def random_model(seed: int = 0) -> Model:
+    return Model("random", Forward(tiny.model(seed)), CARD, max_tokens=24)
+
+
+@pytest.fixture(scope="module")
+def caller() -> Model:
+    """It always writes `CALLING`."""
+    return Model("caller", parrot(CALLING), CARD)
+
+
+@contextmanager
+def at_work(model: Model, temperature: float = 0.0):
+    speaker = Lab(model, temperature)
+    try:
+        yield speaker
+    finally:
+        speaker.close()
+
+
+def say(speaker, messages=TOLD, tools=(), limit: int = 24, key: int = 0) -> Said:
+    return asyncio.run(speaker.say(messages, {name: TOOLS[name] for name in tools}, limit, key))
+
+
+# A lab model in this process -----------------------------------------------------------------------
+
+
+def test_a_turn_ends_with_a_call_where_tools_are_on_offer(caller):
+    with at_work(caller) as lab:
+        assert say(lab, tools=["calculator"]) == Said(CALLING, IN + 2, 7, ("calculator", "4 * 8"))
+
+
+def test_without_tools_a_call_is_only_text(caller):
+    with at_work(caller) as lab:
+        assert say(lab) == Said(CALLING, IN, 8)  # with the token that ends a turn
+
+
+def test_the_limit_truncates(caller):
+    with at_work(caller) as lab:
+        assert say(lab, tools=["calculator"], limit=3) == Said("then <call> calculator", IN + 2, 3, None, True)
+
+
+def test_price_and_pace_are_those_of_the_card(caller):
+    with at_work(caller) as lab:
+        assert (lab.price_in, lab.price_out, lab.pace) == (2e-6, 2e-6, 0.02) and lab.name == "caller"
+    with pytest.raises(KeyError):
+        Lab(Model("unmeasured", caller.forward), 0.0)
+
+
+def test_a_conversation_that_does_not_fit_is_a_failure_and_no_crash(caller):
+    with at_work(caller) as lab:
+        assert say(lab, limit=tiny.WINDOW) == Said("", 0, 0, failure="context_too_long")
+
+
+def test_random_numbers_hang_on_the_key_and_the_request():
+    with at_work(random_model(), 1.0) as lab:
+        same = [say(lab, key=key).text for key in (1, 1, 2, 3)]
+    with at_work(random_model(), 1.0) as another:
+        assert say(another, key=1).text == same[0]
+    assert same[0] == same[1] and len(set(same)) == 3
+    assert request_seed([1, 2], 5) == request_seed([1, 2], 5) >= 0
+    assert len({request_seed([1, 2], 5), request_seed([1, 3], 5), request_seed([1, 2], 6)}) == 3
+
+
+def counted(lab: Lab) -> list[int]:
+    """How many prompts were handed to the engine, by request."""
+    handed, submit = [], lab.batcher.submit
+    lab.batcher.submit = lambda prompts, *rest: (handed.append(len(prompts)), submit(prompts, *rest))[1]
+    return handed
+
+
+def test_equal_requests_are_answered_once_and_others_are_not():
+    with at_work(random_model(), 1.0) as lab:
+        handed = counted(lab)
+        first = say(lab)
+        assert say(lab) is first and handed == [1]
+        for change in ({"key": 1}, {"limit": 23}, {"tools": ["calculator"]}, {"messages": TOLD[1:]}):
+            say(lab, **change)
+        assert handed == [1] * 5
+
+
+def test_equal_requests_at_the_same_time_are_answered_once():
+    async def both(lab):
+        return await asyncio.gather(*(lab.say(TOLD, {}, 24, 0) for _ in range(3)))
+
+    with at_work(random_model(), 1.0) as lab:
+        handed = counted(lab)
+        assert len({said.text for said in asyncio.run(both(lab))}) == 1
+        assert handed == [1]
+
+
+def test_requests_side_by_side_get_what_they_get_alone():
+    asked = [(f"{i} + {i} = ?", i) for i in range(9)]
+
+    async def together(lab):
+        return await asyncio.gather(*(lab.say([{"role": "user", "content": q}], {}, 12, key) for q, key in asked))
+
+    with at_work(random_model(), 1.0) as lab:
+        at_once = asyncio.run(together(lab))
+    with at_work(random_model(), 1.0) as lab:
+        alone = [say(lab, [{"role": "user", "content": q}], limit=12, key=key) for q, key in asked]
+    assert at_once == alone and len({said.text for said in alone}) > 5
+
+
+@pytest.mark.parametrize("budget, most", [(0, 8), (1, 24), (2, 64)])
+def test_a_whole_call_of_a_lab_model_stays_within_its_budget(caller, budget, most):
+    """Seven tokens a turn, of which as many as fit; with 64 tokens all seven turns do."""
+    with at_work(caller) as lab:
+        last, made = one_call(lab, budget=budget, tiers=(8, 24, 64))
+    assert made.spent.tokens_out == min(most, 7 * 7) and made.spent.turns == -(-min(most, 49) // 7)
+    assert made.spent.tools == ["calculator"] * min(6, most // 7) and last.answer is None
+
+
+# Through the client --------------------------------------------------------------------------------
+
+
+def lab_settings(name: str):
+    about = {
+        "backend": "lab", "model": name, "price_in": 2e-6, "price_out": 2e-6, "kwh_per_token": 0.0, "temperature": 1.0,
+        "max_tokens": 300, "timeout": 30.0, "retries": 0, "concurrency": 64,
+    }  # fmt: skip
+    return settings(models={"hosted": about})
+
+
+def hosted(model: Model, asked, temperature: float = 0.0):
+    """What a function of a hosted lab model gives."""
+
+    async def work():
+        async with Client(lab_settings(model.name), {"lab": transport}) as client:
+            return await asked(Hosted(client, "hosted", temperature, 0.02))
+
+    transport = LabTransport({model.name: model})
+    try:
+        return asyncio.run(work())
+    finally:
+        transport.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("tools", [(), ("calculator", "search")])
+def test_a_hosted_lab_model_says_what_it_says_in_this_process(seed, tools):
+    model = random_model(seed)
+    offered = {name: TOOLS[name] for name in tools}
+
+    async def asked(speaker):
+        return await speaker.say(TOLD, offered, 100, 3)
+
+    with at_work(model) as lab:
+        mine = asyncio.run(asked(lab))
+    theirs = hosted(model, asked)
+    assert (mine.text, mine.cut) == (theirs.text, theirs.cut) and len(mine.text.split()) > 3
+    assert mine.cut or (mine.tokens_in, mine.tokens_out) == (theirs.tokens_in, theirs.tokens_out)
+
+
+def test_a_hosted_lab_model_calls_the_same_tool_and_is_told_the_same(caller):
+    async def asked(speaker):
+        said = await speaker.say(TOLD, CALCULATOR, 24, 0)
+        return said, speaker.called(TOOLS["calculator"], said.call[1])
+
+    with at_work(caller) as lab:
+        mine, result = asyncio.run(asked(lab))
+    theirs, same = hosted(caller, asked)
+    assert result == same == "32"
+    assert theirs.call == ("calculator", '{"expression": "4 * 8"}') and mine.call == ("calculator", "4 * 8")
+    assert theirs.text == "then" and (theirs.tokens_in, theirs.tokens_out) == (mine.tokens_in, mine.tokens_out)
+
+
+def test_after_a_call_a_hosted_lab_model_goes_on_as_in_this_process():
+    model = random_model(4)
+    calls = (Said(CALLING, 1, 1), Said("then", 1, 1, ("calculator", '{"expression": "4 * 8"}')))
+
+    def asked(said):
+        async def go_on(speaker):
+            return await speaker.say([*TOLD, *speaker.exchange(said, "32")], CALCULATOR, 100, 0)
+
+        return go_on
+
+    with at_work(model) as lab:
+        mine = asyncio.run(asked(calls[0])(lab))
+    theirs = hosted(model, asked(calls[1]))
+    assert mine.text == theirs.text and len(mine.text.split()) > 3
+    with at_work(model) as lab:
+        assert say(lab, tools=["calculator"], limit=100).text != mine.text  # what was exchanged matters
+
+
+def test_a_hosted_lab_model_can_call_a_tool_of_two_parameters():
+    model = Model("caller", parrot("then <call> lookup friend Ana </call>"), CARD)
+
+    async def asked(speaker):
+        said = await speaker.say(TOLD, {"lookup": TOOLS["lookup"]}, 24, 0)
+        return speaker.called(TOOLS["lookup"], said.call[1])
+
+    with at_work(model) as lab:
+        assert asyncio.run(asked(lab)) == "Bo"
+    assert hosted(model, asked) == "Bo"
+
+
+def test_a_conversation_that_does_not_fit_is_a_failure_of_a_hosted_model_too():
+    async def asked(speaker):
+        return await speaker.say(TOLD, {}, tiny.WINDOW, 0)
+
+    assert hosted(random_model(), asked) == Said("", 0, 0, failure="bad_request")
+
+
+def answering(reply, asked, **changes):
+    """What a function of a hosted model gives, whose replies are a function of the request's body."""
+    about = {
+        "backend": "scripted", "price_in": 1e-3, "price_out": 1e-1, "kwh_per_token": 0.0, "temperature": 0.5,
+        "max_tokens": 50, "timeout": 5.0, "retries": 0, "concurrency": 4,
+    } | changes  # fmt: skip
+
+    async def work():
+        async with Client(settings(models={"model": about}), {"scripted": InProcess(reply)}) as client:
+            return await asked(Hosted(client, "model", 0.25, 0.5))
+
+    return asyncio.run(work())
+
+
+async def plain(speaker):
+    return await speaker.say(TOLD, CALCULATOR, 40, 9)
+
+
+def test_a_hosted_model_is_asked_with_key_temperature_limit_and_schemas():
+    bodies = []
+
+    def reply(body):
+        bodies.append(body)
+        return completion("model", "7", 10, 2)
+
+    async def asked(speaker):
+        assert (speaker.backend, speaker.price_in, speaker.price_out, speaker.pace) == ("scripted", 1e-3, 1e-1, 0.5)
+        return [await plain(speaker), await speaker.say(TOLD, {}, 60, 9)]
+
+    assert answering(reply, asked) == [Said("7", 10, 2)] * 2
+    first, second = bodies
+    assert (first["seed"], first["temperature"], first["max_tokens"], first["messages"]) == (9, 0.25, 40, TOLD)
+    assert first["tools"] == [TOOLS["calculator"].schema] and "tools" not in second and second["max_tokens"] == 50
+
+
+def test_a_truncated_reply_of_a_hosted_model_is_kept():
+    said = answering(lambda body: completion("model", "3 + 4 = 7 and", 10, 40, "length"), plain)
+    assert said == Said("3 + 4 = 7 and", 10, 40, None, True, "truncated")
+
+
+@pytest.mark.parametrize(
+    "reply, kind",
+    [
+        (lambda body: completion("model", "", 10, 0), "null_content"),
+        (lambda body: completion("model", "no", 10, 1, "content_filter"), "content_filter"),
+        (lambda body: {"choices": []}, "no_choices"),
+    ],
+)
+def test_other_failures_of_a_hosted_model_are_told_by_name(reply, kind):
+    said = answering(reply, plain)
+    assert said.failure == kind and not said.cut and said.call is None
+
+
+def test_a_failure_of_a_hosted_model_does_not_end_an_episode():
+    async def asked(speaker):
+        made = team(speaker, (0, 1, 0, 0, 0, 0))
+        return await direct(made, "3 + 4 = ?"), made
+
+    last, made = answering(lambda body: completion("model", "", 10, 0), asked)
+    assert made.spent.failures == ["null_content"] and last.answer is None and last.whole == "nothing"
+    assert made.spent.tokens_in == 10 and made.spent.dollars == pytest.approx(0.01)
+
+
+def test_the_exchange_of_a_hosted_model_names_the_call_that_is_answered():
+    speaker = Hosted(Client(lab_settings("any")), "hosted", 0.0, 1.0)
+    call = ("calculator", json.dumps({"expression": "4 * 8"}))
+    said, told = speaker.exchange(Said("so", 1, 1, call), "32")
+    (made,) = said["tool_calls"]
+    assert said["content"] == "so" and made["function"] == {"name": call[0], "arguments": call[1]}
+    assert told == {"role": "tool", "content": "32", "tool_call_id": made["id"]} and made["type"] == "function"
+    assert speaker.exchange(Said("", 1, 1, call), "32")[0] == said | {"content": None}
+    assert speaker.exchange(Said("", 1, 1, ("calculator", "{}")), "32")[1]["tool_call_id"] != made["id"]
+
+
+def test_what_is_said_of_a_wrong_call_is_the_error_or_a_word(caller):
+    with at_work(caller) as lab:
+        assert answer_of(TOOLS["calculator"], "4 * 8", lab, "error") == "32"
+        assert answer_of(TOOLS["calculator"], "four", lab, "error") == "error"
+        assert answer_of(TOOLS["lookup"], "friend Zed", lab, "").startswith("error: lookup knows no subject")

@@ -1,0 +1,86 @@
+"""The stand-in for a prompted policy: it goes by the look of a question, or by the nearest example that paid."""
+
+import json
+
+import pytest
+
+from lib import seeds
+from lib.configuration import prompted
+from lib.configuration.prompted import Example, messages
+from lib.configuration.space import Configuration
+from lib.llm.scripted import STRENGTHS, configuring, respond
+from lib.llm.scripted.strength import Strength
+
+SURE = Strength(window=None, noise=0.0, breaks=0.0, tries=None, recalls=True)
+FOLLOWED, OTHER = Configuration((7, 1, 2, 1, 0, 2)), Configuration((4, 8, 0, 0, 0, 0))
+
+
+def configured(question: str, *examples: Example, strength: Strength = SURE, seed: int = 0) -> dict:
+    """What the stand-in replies to the real prompt."""
+    text = "\n\n".join(message["content"] for message in messages(question, examples))
+    said, finish = respond(text, strength, seeds.rng("test", "configuring", seed=seed))
+    assert finish == "stop"
+    return json.loads(said)
+
+
+def test_the_stand_in_knows_the_prompt_by_its_first_sentence():
+    assert configuring.CONFIGURATION_ASKED == prompted.ASKED
+
+
+@pytest.mark.parametrize(
+    "question, workflow, tools1, tools2, budgets",
+    [
+        ("Who has most ?", "direct", [], [], ["low", "medium", "medium"]),
+        ("3 + 4 * 2 - 5 = ?", "reason", ["calculator"], [], ["high", "medium", "medium"]),
+        ("What is the pet of Ana ?", "reason", ["search", "lookup"], [], ["high", "medium", "medium"]),
+        (
+            "What is the number of the friend of Ana * 38 ?", "verify", ["calculator", "search", "lookup"],
+            ["calculator"], ["high", "medium", "medium"],
+        ),
+        (
+            "Ana has 3 pens . Bo has 7 pens . Who has most ?", "verify", ["search", "lookup"], [],
+            ["high", "medium", "medium"],
+        ),
+    ],
+)  # fmt: skip
+def test_without_examples_the_words_of_the_question_decide(question, workflow, tools1, tools2, budgets):
+    told = {"workflow": workflow, "tools1": tools1, "tools2": tools2, "budgets": budgets}
+    assert configured(question) == told
+    prompted.parse(json.dumps(told))
+
+
+def test_the_nearest_example_that_paid_is_followed():
+    near, far = "What is the pet of Bo ?", "3 + 4 = ?"
+    shown = [Example(far, OTHER, 4.9), Example(near, FOLLOWED, 4.0)]
+    assert configured("What is the pet of Ana ?", *shown) == prompted.written(FOLLOWED)
+    assert configured("3 + 9 = ?", *shown) == prompted.written(OTHER)
+
+
+@pytest.mark.parametrize("paid, followed", [(1.01, True), (1.0, False), (0.5, False), (-0.5, False)])
+def test_an_example_that_did_not_pay_is_not_followed(paid, followed):
+    told = configured("What is the pet of Ana ?", Example("What is the pet of Bo ?", FOLLOWED, paid))
+    assert (told == prompted.written(FOLLOWED)) == followed
+
+
+def test_of_equally_near_examples_the_first_is_followed():
+    question = "What is the pet of Bo ?"
+    assert configured(question, Example(question, OTHER, 2.0), Example(question, FOLLOWED, 5.0)) == prompted.written(
+        OTHER
+    )
+
+
+def test_noise_makes_all_budgets_medium_as_often_as_its_strength_says():
+    noisy = Strength(window=None, noise=0.3, breaks=0.0, tries=None, recalls=True)
+    spoilt = [configured("3 + 4 * 2 = ?", strength=noisy, seed=s)["budgets"] == ["medium"] * 3 for s in range(200)]
+    assert 0.2 < sum(spoilt) / 200 < 0.4
+
+
+def test_equal_requests_get_equal_replies():
+    name = "scripted-large"
+    assert configured("3 + 4 = ?", strength=STRENGTHS[name]) == configured("3 + 4 = ?", strength=STRENGTHS[name])
+
+
+@pytest.mark.parametrize("name", ["scripted-small", "scripted-medium"])
+def test_every_stand_in_answers_a_prompt_with_many_examples(name):
+    shown = [Example(f"What is the pet of Ana {i} ?", FOLLOWED, 4.0) for i in range(20)]
+    assert prompted.parse(json.dumps(configured("What is the pet of Bo ?", *shown, strength=STRENGTHS[name])))

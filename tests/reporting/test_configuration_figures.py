@@ -1,0 +1,824 @@
+"""Lesson 07's figures, tables and sentences say what their numbers say.
+
+The study here is made up so that its means can be worked out on paper: two test questions of each of five kinds, two
+seeds that do the same, four configurations. Each is right on some kinds and wrong on the others, writes 10, 20, 30 or
+40 tokens at a hundred-thousandth of a dollar, and is paid 5 if right minus a hundredth of its tokens.
+"""
+
+import dataclasses
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from lib import params, seeds
+from lib.configuration import atoms, embeddings, encoders
+from lib.configuration import space as spaces
+from lib.configuration.arms import TESTED
+from lib.configuration.questions import KINDS, questions
+from lib.configuration.search import BASE
+from lib.configuration.space import Configuration
+from lib.configuration.study import TEST_DRAW, Results
+from lib.configuration.system import Job, Outcome
+from lib.configuration.team import Note
+from lib.reporting import figures
+from lib.reporting.configuration import (
+    common,
+    comparison,
+    diversity,
+    episodes,
+    errors,
+    limits,
+    numbers,
+    refinement,
+    space,
+    spread,
+    theory,
+    training,
+    transfer,
+    words,
+    workflows,
+)
+from lib.reporting.configuration import encoders as reported
+from lib.reporting.configuration.common import ALL, DPO, GRPO, PAPER
+from lib.reporting.configuration.everybody import BOUND, CONSTANT, ORACLE, everybody
+from lib.reporting.lesson import Lesson
+from lib.reporting.tables import table_html
+from lib.stats import Interval
+
+PARAMS = params.load("smoke")
+OWN = PARAMS.configuration
+NAMES = [kind.name for kind in KINDS]
+TEST = {name: questions(name, "test", 2) for name in NAMES}
+TRAIN = {name: questions(name, "train", OWN.search_items) for name in NAMES}
+PLAN = "base/reasoner/plan"
+CHOICES = {  # by workflow
+    "direct": BASE,
+    "reason": Configuration((1, 0, 0, 2, 0, 2)),
+    "verify": Configuration((2, 1, 1, 2, 2, 2), ((PLAN,), (), ())),
+    "voting": Configuration((5, 0, 0, 0, 0, 0)),
+}
+TOKENS = {"direct": 10, "reason": 20, "verify": 30, "voting": 40}
+RIGHT = {
+    "direct": {"choice", "hops"}, "reason": {"chain", "passage"}, "verify": {"chain", "mixed"}, "voting": set(),
+}  # fmt: skip
+WHY = {
+    "chain": "configuration", "passage": "arithmetic", "choice": "knowledge", "hops": "knowledge",
+    "mixed": "unclassified",
+}  # fmt: skip
+BEST = {"chain": "reason", "passage": "reason", "choice": "direct", "hops": "direct", "mixed": "verify"}  # 18 tokens
+ALWAYS = {workflow: dict.fromkeys(NAMES, workflow) for workflow in CHOICES}
+ACTS = {  # what is chosen for each kind
+    "arc": BEST, "arc_no_sft": BEST | {"mixed": "voting", "hops": "voting"}, "arc_dpo": BEST | {"mixed": "direct"},
+    "grpo": ALWAYS["voting"], "bandit": ALWAYS["direct"], "episodes": ALWAYS["voting"], "greedy": ALWAYS["reason"],
+    "zero_shot": BEST | {"mixed": "direct", "hops": "voting"}, "few_shot": ALWAYS["voting"],
+    "random": ALWAYS["voting"], "only-chain": ALWAYS["reason"], "only-passage": ALWAYS["reason"],
+    "only-choice": ALWAYS["direct"], "only-hops": ALWAYS["direct"], "only-mixed": ALWAYS["verify"],
+}  # fmt: skip
+ONCE = ("greedy", "zero_shot", "few_shot")  # have one run
+POOR = {**ACTS, "arc": ALWAYS["voting"], "random": BEST, "only-chain": BEST}
+SAME = {workflow: set(NAMES) for workflow in CHOICES}
+NONE: dict[str, set[str]] = {workflow: set() for workflow in CHOICES}
+
+
+def row(item, kind: str, made: Configuration, right: float, **more) -> dict:
+    """As of `system.table`."""
+    tokens = TOKENS[made.workflow]
+    used = min(1, made.allocated)
+    return {
+        "key": item.key, "prompt": item.prompt, "kind": kind, "difficulty": item.difficulty, "workflow": made.workflow,
+        **dict(zip(("w", *list(spaces.DIMENSIONS)[1:]), made.structure, strict=True)),
+        "atoms": " | ".join(" , ".join(names) for names in made.atoms), "allocated": made.allocated,
+        "digest": made.digest, "right": float(right), "reward": 5 * right - tokens / 100, "calls": tokens // 10,
+        "turns": 1, "tokens": tokens, "tokens_in": 5, "dollars": tokens * 1e-5, "seconds": tokens * 1e-3,
+        "used": used, "cut": 0, "answered": 1.0, "answer": "x",
+    } | more  # fmt: skip
+
+
+def searched(right) -> pd.DataFrame:
+    """Two configurations of the grid and four sampled ones, which do the same in every try."""
+    tried = [("grid", "voting"), ("grid", "reason"), *(("sampled", workflow) for workflow in CHOICES)]
+    rows = []
+    for number, (which, workflow) in enumerate(tried):
+        for split, items in (("train", TRAIN), ("test", TEST), ("again", TEST)):
+            rows += [
+                row(item, kind, CHOICES[workflow], kind in right[workflow], split=split, set=which, number=number)
+                for kind in NAMES
+                for item in items[kind]
+            ]
+    return pd.DataFrame(rows)
+
+
+def examined(arm: str, acts, right, seed: int, model: str, why) -> list[dict]:
+    return [
+        row(item, kind, CHOICES[acts[kind]], kind in right[acts[kind]], text="", seed=seed, arm=arm, model=model,
+            error="" if kind in right[acts[kind]] else why[kind], only=arm.removeprefix("only-") if "-" in arm else "",
+            failed=float(arm == "few_shot" and kind == "chain"))
+        for kind in NAMES
+        for item in TEST[kind]
+    ]  # fmt: skip
+
+
+def trained(arm: str, acts, right, seed: int, updates: int = 10, times: int = 1) -> tuple[list[dict], list[dict]]:
+    """In the first half all questions go to voting, then to what `acts` says; times: how often an update has each."""
+    rollouts, learning = [], []
+    for update in range(updates):
+        now = ALWAYS["voting"] if update < updates / 2 else acts
+        told = {"update": update, "arm": arm, "seed": seed, "only": ""}
+        rollouts += [
+            row(item, kind, CHOICES[now[kind]], kind in right[now[kind]]) | told
+            for kind in NAMES
+            for item in TRAIN[kind][:1] * times
+        ]
+        entropies = {"structure_entropy": 10.0 - update, "prompt_entropy": 2.0 if arm in ("arc", "grpo") else np.nan}
+        learning.append(told | entropies)
+    return rollouts, learning
+
+
+def study(acts=ACTS, right=RIGHT, large=RIGHT, runs: int = 2, why=WHY, end: str = "arc") -> Results:
+    """acts: by arm, what is chosen for each kind; right, large: on what each configuration is right, with the agents'
+    model and with the larger one; end: the arm as which all trainings end."""
+    tests, rollouts, learning = [], [], []
+    for arm, chosen in acts.items():
+        for seed in range(1 if arm in ONCE else runs):
+            tests += examined(arm, chosen, right, seed, OWN.model, why)
+            if arm == "arc":
+                tests += examined(arm, chosen, large, seed, OWN.larger, why)
+            if arm in ("arc", "bandit", "episodes", "grpo"):
+                played = trained(arm, acts[end], right, seed, *((5, 2) if arm == "grpo" else (10, 1)))
+                rollouts += played[0]
+                learning += played[1]
+    refined = [
+        {"arm": "arc", "seed": seed} | about
+        for seed in range(runs)
+        for about in ({"how": "sft", "tau": 4.8, "elite": 15, "reward": 4.85}, {"how": "dpo", "pairs": 7})
+    ]
+    return Results(
+        searched(right), pd.DataFrame({"tried": [1, 9, 17], "reward": [0.5, 1.0, 1.5]}), CHOICES["reason"],
+        pd.DataFrame(tests), pd.DataFrame(rollouts), pd.DataFrame(learning), pd.DataFrame(refined), pd.DataFrame(),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return study()
+
+
+@pytest.fixture(scope="module")
+def poor() -> Results:
+    """ARC chooses the worst, everything else may do better; one workflow wins everywhere; the larger model fails."""
+    return study(POOR, {**NONE, "reason": set(NAMES)}, NONE, end="episodes")
+
+
+@pytest.fixture(scope="module")
+def everyone(results):
+    return everybody(results, PARAMS)
+
+
+@pytest.fixture(scope="module")
+def losers(poor):
+    return everybody(poor, PARAMS)
+
+
+@pytest.fixture(scope="module")
+def compared(results):
+    return workflows.compared(results)
+
+
+@pytest.fixture(scope="module")
+def abroad(results):
+    return transfer.abroad(results, PARAMS, encoders.encoder("hashing"))
+
+
+def without(results: Results, *arms: str) -> Results:
+    tests = results.tests[~results.tests["arm"].isin(arms)].reset_index(drop=True)
+    return dataclasses.replace(results, tests=tests)
+
+
+def title(figure: Figure) -> str:
+    return " ".join(figure.get_suptitle().split())
+
+
+def holds(found: Interval, value: float) -> None:
+    """A value worked out by hand, inside its own interval."""
+    assert found.value == pytest.approx(value, abs=1e-9)
+    assert not found.known or found.lo - 1e-9 <= found.value <= found.hi + 1e-9
+
+
+# What all share -----------------------------------------------------------------------------------
+
+
+def test_everybody_has_a_name_and_stand_ins_are_called_so():
+    assert common.label("arc") == "ARC" and common.label("only-hops") == "ARC on hops alone"
+    assert common.label("zero_shot") == TESTED["zero_shot"]
+    assert common.label("zero_shot", PARAMS).endswith("(scripted stand-in)")
+    real = params.settings(profile="smoke", configuration={"prompted": "team"})
+    assert common.label("zero_shot", real) == TESTED["zero_shot"] and common.stand_ins(real) == ""
+    assert common.stand_ins(PARAMS) == " (prompted policy: scripted stand-in)"
+    assert common.stand_ins(PARAMS, prompted=False) == ""
+
+
+def test_names_with_commas_are_listed_apart():
+    assert words.listed([]) == "nobody" and words.listed(["a", "b", "c"]) == "a, b and c"
+    assert words.listed(["all tools, one call", "b", "c"]) == "all tools, one call; b and c"
+
+
+def test_rows_get_units_and_a_question(results):
+    rows = common.tests_of(results, PAPER, OWN.model)
+    assert common.matrix(rows, "right").shape == (2, 10)
+    first = rows[rows["kind"] == "chain"].iloc[0]
+    assert first["mille"] == pytest.approx(20 * 1e-5 * 1000) and first["ms"] == pytest.approx(20)
+    assert common.matrix(rows[:0], "right").shape == (0, 0)
+
+
+def test_a_gap_pairs_questions_whatever_the_numbers_of_runs(results):
+    arc, greedy, random_ = (common.tests_of(results, arm, OWN.model) for arm in (PAPER, "greedy", "random"))
+    holds(common.gap(arc, greedy, "right", "t"), 1 - 0.4)
+    holds(common.gap(greedy, arc, "right", "t"), 0.4 - 1)
+    holds(common.gap(arc, random_, "tokens", "t"), 18 - 40)
+    assert not words.there(common.gap(arc, random_[:0], "right", "t"))
+    one = common.gap(greedy, common.tests_of(results, "zero_shot", OWN.model), "right", "t")
+    holds(one, 0.4 - 0.6)
+    assert one.known
+
+
+def test_rows_that_are_apart_need_not_be_as_many():
+    a, b = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 0.0]]), np.array([[0.0, 0.0]])
+    holds(common.apart(a, b, "t"), 4 / 6)
+    assert common.apart(a, a[:, :0], "t") is common.NOTHING
+    same = common.apart(b + 1, b, "t")
+    assert (same.lo, same.hi) == (1, 1)
+
+
+def test_a_ratio_is_of_sums():
+    over, under = np.array([[1.0, 0.0, 1.0]]), np.array([[1.0, 1.0, 2.0]])
+    holds(common.ratio(over, under, "t"), 0.5)
+    assert common.ratio(over, under, "t").known
+    assert not words.there(common.ratio(over, under * 0, "t"))
+
+
+def test_words_follow_the_interval():
+    assert words.clearly(Interval(1, 0.5, 2)) == "clearly more"
+    assert words.clearly(Interval(-1, -2, -0.5)) == "clearly less"
+    assert words.clearly(Interval(1, -1, 3), "up", "down") == "not clearly up or down"
+    assert "want of cases" in words.clearly(common.NOTHING) and words.number(common.NOTHING) == "–"
+    verdicts = [(1, 0.5, 2), (-1, -2, -0.5), (1, -1, 2), (0, 0, 0), (np.nan,) * 3]
+    assert [words.verdict(Interval(*v)) for v in verdicts] == [
+        "holds", "does not hold", "undecided", "no difference", "no cases"
+    ]  # fmt: skip
+    assert words.number(Interval(-0.001, -0.2, 0.2), 2, True) == "+0.00 [-0.20, +0.20]"
+    assert words.finite({"a": common.NOTHING, "b": 1.0, "c": Interval(1, np.nan, np.nan)}) == {"b": 1.0, "c": 1}
+
+
+# Space --------------------------------------------------------------------------------------------
+
+
+def test_the_mask_is_counted(results):
+    table = space.mask_table().set_index("workflow")
+    assert table.loc["all", ["structures", "valid"]].tolist() == ["62,208", "41,904"]
+    assert table.loc["direct", "valid"] == "144" and table.loc["verify", "valid"] == "6,912"
+    assert "41,904 of 62,208" in title(space.mask_figure()) and "32.6%" in title(space.mask_figure())
+    assert "direct 144" in space.mask_alt()
+    assert space.dimensions_table(PARAMS)["choices"].tolist() == list(spaces.SIZES)
+    assert "low 8" in space.dimensions_table(PARAMS)["which"].iloc[3] and "direct" in space.example_words()
+
+
+def test_workflows_are_drawn_as_graphs():
+    figure = space.graphs_figure()
+    panels = [axes.get_title(loc="left") for axes in figure.axes]
+    assert len(panels) == 9 and panels[0] == "direct: 1 call" and "evaluator: 4 to 7 calls" in panels
+    assert "9 workflows of 1 to 7 calls" in title(figure) and title(figure).endswith("in routing")
+    told = space.graphs_alt()
+    assert "direct, 1 call: answerer alone" in told and "router to reasoner 1 (waits only)" in told
+
+
+def test_calls_are_placed_by_depth_and_agent():
+    verify = space.graph("verify")
+    assert space.depths(verify) == [0, 1, 2]
+    at = space.places(verify)
+    assert at[:, 0].tolist() == [0, 1, 2] and at[0, 1] > at[1, 1] > at[2, 1]
+    assert space._passes(at, 0, 2) and not space._passes(at, 0, 1)
+    votes = space.places(space.graph("voting"))
+    assert len({tuple(place) for place in votes.tolist()}) == 4  # none covers another
+
+
+# Workflows ----------------------------------------------------------------------------------------
+
+
+def test_accuracies_are_means_over_configurations_and_questions(compared):
+    assert compared.rows["direct"]["choice"].value == 1 and compared.rows["direct"][ALL].value == 0.4
+    assert compared.rows["voting"][ALL].value == 0
+
+
+def test_no_workflow_wins_everywhere_if_each_is_behind_somewhere(compared):
+    best = {one.kind: (one.workflow, one.next) for one in compared.winners}
+    assert best["passage"][0] == "reason" and best["mixed"][0] == "verify"
+    assert set(best["chain"]) == {"reason", "verify"}
+    assert workflows.nowhere_behind(compared) == [] and workflows.verdict(compared) == workflows.HOLDS
+    told = workflows.winners_words(compared)
+    assert "4 of 5 leads" in told and "none wins everywhere holds" in told  # on chains two are always right
+    table = workflows.winners_table(compared).set_index("kind")
+    assert table.loc["passage", "lead"].startswith("+1.00") and table.loc["passage", "lead is clear"]
+    assert "not one workflow everywhere" in title(workflows.accuracy_figure(compared))
+    assert "direct: chain 0.00" in workflows.accuracy_alt(compared)
+
+
+def test_one_that_wins_everywhere_is_reported(poor):
+    found = workflows.compared(study(right={**NONE, "verify": set(NAMES)}))
+    assert workflows.verdict(found) == workflows.FAILS
+    assert "One workflow wins everywhere: verify" in workflows.winners_words(found)
+    assert "one workflow everywhere" in title(workflows.accuracy_figure(found)).split(":")[0]
+
+
+def test_where_all_do_alike_nothing_is_decided():
+    found = workflows.compared(study(right=SAME))
+    assert workflows.verdict(found) == workflows.OPEN and len(workflows.nowhere_behind(found)) == 4
+    assert "are nowhere clearly behind" in workflows.winners_words(found)
+
+
+def test_rewards_are_spread_by_workflow(results, poor):
+    assert "Highest mean reward: direct 1.90" in title(spread.figure(results))  # 5 * 0.4 - 0.1
+    assert "lowest: voting -0.40, deviation 0.00" in title(spread.figure(results))
+    assert "voting -0.40 (deviation 0.00)" in spread.alt(results) and "4 workflows" in spread.words(results)
+    assert "Highest mean reward: reason 4.80" in title(spread.figure(poor))
+
+
+def test_the_best_of_each_workflow_stands_on_test_questions(results):
+    table = workflows.best_table(results).set_index("workflow")
+    assert table.loc["voting", "tried"] == 2 and table.loc["verify", "accuracy"].startswith("0.40")
+
+
+# Everybody ----------------------------------------------------------------------------------------
+
+
+def test_everybody_is_there_in_order_with_labels(everyone):
+    assert everyone.arms == list(TESTED)
+    assert everyone.labels[ORACLE] == BOUND and "(scripted stand-in)" in everyone.labels["few_shot"]
+
+
+def test_everybody_s_means_stand_side_by_side(everyone):
+    holds(everyone.mean(PAPER), 1)
+    holds(everyone.mean(PAPER, "tokens"), 18)
+    holds(everyone.mean(PAPER, common.MONEY), 18 / 100)
+    holds(everyone.mean(PAPER, "reward", "mixed"), 5 - 0.3)
+    holds(everyone.mean(CONSTANT), 0.4)  # the base: as often right as two others, with fewer tokens
+    assert everyone.rows[CONSTANT] == everyone.rows["base"]  # one quantity, one interval
+    holds(everyone.mean("grid", "tokens"), 20)
+    assert everyone.mean("by_kind").value == everyone.mean(ORACLE).value == 1
+    table = comparison.table(everyone).set_index("who")
+    assert table.loc["ARC", "accuracy"].startswith("1.00") and table.loc[BOUND, "on the front"] == "bound"
+    assert comparison.kinds_table(everyone).set_index("who").loc["grid search", "chain"].startswith("1.00")
+
+
+def test_who_is_dominated_is_not_on_the_front(everyone):
+    best = comparison.front(everyone)
+    assert set(best) == {PAPER, "by_kind", DPO, "bandit", "base", CONSTANT}  # equals are on it together
+    table = comparison.table(everyone).set_index("who")
+    assert table.loc["ARC", "on the front"] == "yes" and table.loc["random", "on the front"] == "no"
+
+
+def test_the_plane_marks_the_bound_and_names_the_front(everyone):
+    figure = comparison.plane(everyone)
+    assert "ARC 1.00 for $0.18, best constant 0.40 for $0.10" in title(figure)
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert BOUND in texts and everyone.labels["zero_shot"] in texts
+    assert f"{BOUND}: 1.00 right" in comparison.plane_alt(everyone)
+
+
+def test_sentences_flip_with_the_data(everyone, losers):
+    assert "ARC beside random: clearly more often right (+1.000" in comparison.words(everyone)
+    assert "ARC beside random: clearly less often right" in comparison.words(losers)
+    holds(everyone.gaps[CONSTANT]["accuracy"], 0.6)
+    holds(everyone.gaps[CONSTANT]["tokens"], 8)
+    assert comparison.verdict(losers) == "does not hold"
+    assert comparison.verdict(everyone) == "undecided"  # equal to the best of each kind
+    above, below, open_ = comparison.beside(everyone)
+    assert open_ == ["best constant per kind"] and not below and "random" in above
+    told = comparison.verdict_words(everyone)
+    assert "undecided" in told and "clearly below none" in told
+    assert "does not hold" in comparison.verdict_words(losers)
+    table = comparison.gaps_table(everyone).set_index("ARC minus")
+    assert table.loc["random", "accuracy is"] == "clearly higher"
+
+
+def test_arc_above_all_is_a_claim_about_every_one(results):
+    alone = without(results, "zero_shot")
+    tests = dataclasses.replace(everybody(alone, PARAMS), gaps={})
+    assert comparison.verdict(tests) == "no cases"
+    found = everybody(alone, PARAMS)
+    kept = {arm: row for arm, row in found.gaps.items() if arm != "by_kind"}
+    assert comparison.verdict(dataclasses.replace(found, gaps=kept)) == "holds"
+
+
+def test_the_bound_is_judged_by_another_try(results, everyone):
+    assert "accuracy +0.00" in comparison.oracle_words(results, everyone)
+    lucky = results.searched.copy()
+    lucky.loc[lucky["split"] == "again", "reward"] *= -1
+    unlucky = everybody(dataclasses.replace(results, searched=lucky), PARAMS)
+    assert unlucky.mean(ORACLE).value == 0 and unlucky.mean("by_kind").value == 1
+
+
+def test_searches_are_told(results):
+    told = comparison.searches_words(results)
+    assert "Grid search tries 2" in told and "takes reason with 0 tools" in told and "Greedy search tries 17" in told
+    assert "best of all 6 is direct with 4 tools allocated and 0 atoms" in told
+
+
+# Diversity ----------------------------------------------------------------------------------------
+
+
+def test_diversity_and_what_a_kind_tells(everyone):
+    found = diversity.measures(everyone, PAPER)
+    entropy = -(2 * 0.4 * np.log2(0.4) + 0.2 * np.log2(0.2))
+    holds(found["unique"], 3)
+    holds(found["entropy"], entropy)
+    holds(found["told"], entropy)
+    holds(diversity.measures(everyone, GRPO)["entropy"], 0)
+    assert "100%" in diversity.words(everyone) and "whatever is asked: voting" in diversity.words(everyone, GRPO)
+    assert diversity.by_chance(everyone, GRPO) == 0 and 0 < diversity.by_chance(everyone, PAPER) < entropy
+    assert "by chance it would be 0." in diversity.words(everyone)
+    table = diversity.table(everyone).set_index("who")
+    assert table.loc["random", "chosen most"] == "voting 100%" and table.loc["ARC", "workflows"].startswith("3.0")
+    assert diversity.kinds_table(everyone).set_index("kind").loc["mixed", "workflows"] == "verify 100%"
+
+
+# Training -----------------------------------------------------------------------------------------
+
+
+def test_episodes_are_counted_whatever_the_batch(results):
+    rows = training.rollouts(results)
+    last = rows.groupby(["arm", "seed"])["episodes"].max()
+    assert set(last) == {50} and sorted(rows[rows["arm"] == GRPO]["episodes"].unique()) == [10, 20, 30, 40, 50]
+
+
+def test_curves_are_told_by_their_fifths(results, poor):
+    rows = training.rollouts(results)
+    a, b = training.ends(rows[rows["arm"] == PAPER], "reward")
+    assert (a, b) == (pytest.approx(-0.4), pytest.approx(5 - 0.18))
+    assert "ARC -0.40 to 4.82" in title(training.curves(results)) and "accuracy: 0.00 to 1.00" in training.curves_alt(
+        results
+    )
+    assert training.rises(results, PAPER) and not training.rises(poor, PAPER)
+
+
+def test_shares_say_what_is_chosen_in_the_end(results, poor):
+    assert training.commonest(results)["mixed"] == ("verify", 1.0)
+    assert "chain reason 100%" in title(training.shares(results)) and "same everywhere" not in training.shares_alt(
+        results
+    )
+    assert "the same everywhere" in title(training.shares(poor))
+    assert "RL bandit reason 40%" in training.shares_claim(results, "arm")
+    assert len(training.shares(results, "arm").axes) == 4
+
+
+def test_tools_and_entropy_have_curves(results):
+    assert "choice 1.00" in title(training.tools(results)) and "chain 0.00" in title(training.tools(results))
+    assert "ARC 0.60" in title(training.tools(results, "arm"))  # choice, hops and mixed
+    assert "choice, tools allocated: 0.00 to 4.00" in training.tools_alt(results)
+    assert "ARC 9.5 to 1.5" in title(training.entropy(results)) and "ARC 9.5" in training.entropy_alt(results)
+    panels = [axes.get_title(loc="left") for axes in training.entropy(results).axes]
+    assert panels == list(training.ENTROPIES.values())
+
+
+# Refinement ---------------------------------------------------------------------------------------
+
+
+def test_refinements_are_held_against_what_they_began_with(results, everyone):
+    rows = refinement.before_after(everyone)
+    holds(rows["SFT minus before"]["accuracy"], 0.4)
+    holds(rows["SFT minus before"]["reward"], 2 + 0.08)
+    holds(rows["DPO minus before"]["accuracy"], 0.2)
+    assert "reward" in refinement.refinement_table(everyone)
+    table = refinement.elite_table(results)
+    assert table[["episodes", "elite", "pairs"]].to_numpy().tolist() == [[50, 15, 7]] * 2
+    holds(refinement.threshold(results), 4.8)
+    told = refinement.refinement_words(results, everyone)
+    assert "SFT changes accuracy by +0.400" in told and "tau is 4.80" in told and ", reaches it" in told
+    assert f"{(5 - 0.18) / (3 - 0.26) - 1:+.0%}" in told
+
+
+def test_refinement_words_flip(poor, losers):
+    told = refinement.refinement_words(poor, losers)
+    assert "SFT changes accuracy by -0.4" in told and "accuracy does not hold" in told and "does not reach it" in told
+
+
+def test_objectives_stand_side_by_side(everyone, losers):
+    table = refinement.objectives_table(everyone).set_index("training")
+    assert table.index.tolist() == ["PPO", "GRPO", "PPO, then SFT", "PPO, then DPO"]
+    assert table.loc["GRPO", "all kinds, minus PPO"].startswith("-0.60")
+    assert "That PPO is above GRPO: holds" in refinement.objectives_words(everyone)
+    assert "That SFT is above DPO: does not hold" in refinement.objectives_words(losers)
+    holds(refinement.gap_of(everyone, GRPO, PAPER)["accuracy"], -1)  # the other way round
+    holds(refinement.measured_gaps(everyone)["refinement.grpo.accuracy"], -0.6)
+
+
+# Transfer -----------------------------------------------------------------------------------------
+
+
+def test_drops_are_held_against_who_learned_there(abroad):
+    assert abroad.accuracies["mixed"]["chain"].value == 1 and abroad.accuracies[ALL]["hops"].value == 1
+    holds(abroad.drops["chain", "choice"], -1)
+    holds(abroad.drops["chain", "passage"], 0)
+    assert transfer.mean_drop(abroad) == (pytest.approx(-15 / 20), 15, 20)
+    assert "-0.75 on average, clearly down in 15 of 20" in title(transfer.figure(abroad))
+    table = transfer.table(abroad).set_index(["learned from", "tested on"])
+    assert table.loc[("chain", "choice"), "it is"] == "clearly lower"
+    assert table.loc[("all kinds", "chain"), "at home"] == "–"
+    assert "chain: chain 1.00, passage 1.00" in transfer.alt(abroad)
+
+
+def test_likeness_is_between_kinds(abroad):
+    assert abroad.alike["chain", "hops"] == pytest.approx(abroad.alike["hops", "chain"])
+    assert abroad.alike["hops", "choice"] > abroad.alike["chain", "choice"]  # both ask for facts
+    assert "20 pairs" in transfer.similarity_words(abroad)
+    assert "Too few" in transfer.similarity_words(dataclasses.replace(abroad, alike={}))
+
+
+def test_a_larger_model_is_judged_under_the_same_choices(abroad, poor):
+    assert "no difference" in transfer.larger_words(abroad)
+    worse = transfer.abroad(study(large=NONE), PARAMS)
+    assert "-1.000" in transfer.larger_words(worse) and "capacity helps: does not hold" in transfer.larger_words(worse)
+    better = transfer.abroad(study(POOR, large=SAME), PARAMS)
+    assert "capacity helps: holds" in transfer.larger_words(better) and "5 of 5 kinds" in transfer.larger_words(better)
+    assert len(transfer.larger_table(abroad)) == 6 * 3
+
+
+# Errors -------------------------------------------------------------------------------------------
+
+
+def test_errors_are_shares_of_wrong_answers(everyone, losers):
+    assert errors.count(everyone) == (0, 20) and "no wrong answer" in title(errors.figure(everyone))
+    assert errors.count(losers) == (20, 20)
+    holds(errors.misconfigured(losers), 0.2)
+    found = errors.shares(losers)
+    holds(found["knowledge gap"], 0.4)
+    assert sum(x.value for x in found.values()) == pytest.approx(1)
+    assert "20% of wrong answers are the configuration's" in title(errors.figure(losers))
+    assert "most are: knowledge gap (40%)" in errors.claim(losers)
+    assert "chain: policy configuration 100%" in errors.alt(losers) and "no wrong answer" in errors.alt(everyone)
+    table = errors.table(losers).set_index("kind")
+    assert table.loc["chain", "wrong"] == "4 of 4" and table.loc["hops", "knowledge gap"].startswith("1.00")
+    rules = errors.rules_table(losers).set_index("rule")
+    assert rules.loc["knowledge", "all kinds"] == 8 and rules.loc["arithmetic", "category"] == "execution"
+
+
+def test_the_claim_about_errors_flips(losers, everyone):
+    assert errors.verdict(losers) == "does not hold" and errors.verdict(everyone) == "no cases"
+    other = everybody(study(POOR, why=dict.fromkeys(NAMES, "knowledge")), PARAMS)
+    assert errors.verdict(other) == "holds" and "question: holds" in errors.words(other)
+    assert "no wrong answer" in errors.words(everyone)
+    named = errors.arms_table(everyone)["who"].tolist()
+    assert "random" in named and BOUND not in named  # nobody looked why
+
+
+# Encoders and atoms -------------------------------------------------------------------------------
+
+
+def test_labels_are_what_is_paid_best(results):
+    told = reported.labels(results, PARAMS)
+    best = dict(zip(told.kinds, told.wanted.tolist(), strict=True))
+    assert best["passage"] == ["reason", "none", "high"] and best["hops"] == ["direct", "tools", "high"]
+    assert told.steps[0] == len(TRAIN["chain"][0].reference.split(" ; ")) and len(told.prompts) == 10
+    found = reported.commonest(told)
+    assert found["ari"] == 0 and found["classification"] == pytest.approx(
+        (0.2 + 0.8) / 2
+    )  # tools pay on all but passages
+
+
+def test_encoders_are_ranked(results, monkeypatch):
+    monkeypatch.setattr(embeddings, "decision", lambda vectors, wanted: vectors.shape[1] / 1000)
+    few = params.settings(profile="smoke", configuration={"encoders": ["hashing"]})
+    found = reported.scores(results, few)
+    assert list(found) == ["hashing", reported.FEATURES, reported.COMMONEST]
+    assert found["hashing"]["overall"] == pytest.approx(embeddings.overall(found["hashing"]))
+    fair = {name: {metric: score for metric in reported.METRICS} for name, score in (("a", 0.2), ("b", 0.4))}
+    assert reported.table(fair)["encoder"].tolist() == ["b", "a"] and "b has the highest" in reported.words(fair)
+    assert "No encoder" in reported.words({})
+
+
+def test_an_atom_is_worth_what_its_workflow_is_paid_more_with_it(results):
+    """Two more of verify, without the atom and always wrong: with it 5 * 0.4 more."""
+    plain = Configuration((2, 1, 1, 2, 2, 2))
+    more = [
+        row(item, kind, plain, 0, split=split, set="sampled", number=7)
+        for split in ("test", "again")
+        for kind in NAMES
+        for item in TEST[kind]
+    ]
+    grown = dataclasses.replace(results, searched=pd.concat([results.searched, pd.DataFrame(more)], ignore_index=True))
+    (found, n) = reported.worth(grown)[PLAN]
+    assert n == 1 and found.value == pytest.approx(2.0) and not found.known
+    assert reported.worth_table(grown).iloc[0]["reward, with minus without"] == "+2.00"
+    assert "Of 1 atoms" in reported.worth_words(grown)
+    assert reported.worth_table(results).empty and "Of 0 atoms" in reported.worth_words(results)
+
+
+def test_what_needs_a_model_is_not_rated():
+    table = reported.atoms_table(atoms.library(), encoders.encoder("hashing")).set_index("family")
+    assert set(table["coherence"]) == set(table["clarity"]) == {reported.UNRATED}
+    assert table.loc["base", "coverage"] == 1
+
+
+# Theory -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def settled(results):
+    return theory.checks(results, PARAMS, seeds=3)
+
+
+@pytest.fixture(scope="module")
+def lucky(results):
+    """The second try of everything comes out the other way."""
+    other = results.searched.copy()
+    turned = other["split"] == "again"
+    other.loc[turned, "reward"] += 5 * (1 - 2 * other.loc[turned, "right"])
+    other.loc[turned, "right"] = 1 - other.loc[turned, "right"]
+    return theory.checks(dataclasses.replace(results, searched=other), PARAMS, seeds=3)
+
+
+def test_chances_are_those_of_the_tries(results):
+    mean, chance = theory.tried(results)
+    assert mean.shape == chance.shape == (10, 6) and set(chance.ravel()) == {0, 1}
+    assert mean.min() == pytest.approx(-0.4) and mean.max() == pytest.approx(-0.1)
+    turned = results.searched.assign(right=np.where(results.searched["split"] == "again", 0.0, 1.0))
+    assert set(theory.tried(dataclasses.replace(results, searched=turned))[1].ravel()) == {0.5}
+
+
+def test_the_floor_holds_where_rewards_are_settled(settled):
+    assert all(theory.holds(settled, noise) for noise in theory.NOISES)
+    assert "kept on every question at noise 0" in title(theory.figure(settled))
+    told = theory.words(settled)
+    assert told.count("so the guarantee holds") == 3 and "0.00 more than a fresh draw gives" in told
+    assert len(theory.table(settled)) == 3 and "threshold tau" in theory.alt(settled)
+    assert theory.metrics(settled)["theorem.noise_0.holds"] is True
+
+
+def test_the_elite_was_lucky_where_they_are_not(lucky):
+    assert not theory.holds(lucky, 1.0)
+    told = theory.words(lucky).splitlines()
+    assert "so the guarantee holds" in told[0]  # half a chance counts as right where outcomes are settled
+    assert "does not hold" in told[2] and "nothing lies outside" in told[2]
+    assert theory.metrics(lucky)["theorem.noise_100.holds"] is False
+    assert theory.margin(lucky, 1.0).value < 0
+    assert "on 0% of the questions" in title(theory.figure(lucky))
+
+
+# One episode --------------------------------------------------------------------------------------
+
+
+def outcome(right: bool = True) -> Outcome:
+    trail = (
+        Note("reasoner", 0, "1 + 1 = 2 <b>", "2", "<answer> 2 </answer>", 0.01),
+        Note("verifier", 1, "", None, "<think> well", 0.02, cut=True),
+        Note("answerer", 2, "", "2", "<answer> 2 </answer>", 0.03),
+    )
+    return Outcome(right, "2", "", 3, 4, 9, 12, 2e-4, 0.03, 1, ("calculator",), 1, (), trail)
+
+
+def test_an_episode_is_chosen_and_done_again_as_it_was(results):
+    told = episodes.telling(results, PARAMS)
+    assert told["right"] == 1 and told["workflow"] == "verify"
+    job = episodes.job_of(told, PARAMS)
+    assert job.configuration == CHOICES["verify"] and job.draw == TEST_DRAW and job.item in TEST["mixed"]
+    assert episodes.simplest(job).configuration == BASE and episodes.simplest(job).item == job.item
+    with pytest.raises(ValueError, match="no test episode"):
+        episodes.telling(results, PARAMS, arm="oracle")
+    with pytest.raises(ValueError, match="reads 'what'"):
+        episodes.job_of(pd.Series(told.to_dict() | {"prompt": "what"}), PARAMS)
+
+
+def test_a_row_s_configuration_is_read_back():
+    made = Configuration((2, 5, 8, 0, 1, 2), (("a/b", "c"), (), ("d",)))
+    told = pd.Series(row(TEST["chain"][0], "chain", made, 1))
+    assert episodes.configuration_of(told) == made
+
+
+def test_calls_are_shown_one_by_one_and_escaped():
+    job = Job(TEST["mixed"][0], CHOICES["verify"], 0)
+    markup, plain = episodes.episode_html(job, outcome(), 'a "b" <c>')
+    assert "<c>" not in markup and "<b>" not in markup and "&lt;b&gt;" in markup
+    assert markup.count("5px solid") == 2 and markup.count("5px dotted") == 1
+    assert "cut by its budget" in plain and "it wrote: <think> well" in plain and PLAN in plain
+    table = episodes.table(job, outcome())
+    assert table["may use"].tolist() == ["calculator", "calculator", "no tool"] and table["cut"].tolist() == [0, 1, 0]
+    assert "right: 2" in episodes.words(job, outcome()) and "wrong: 2" in episodes.words(job, outcome(False))
+    with pytest.raises(ValueError, match="no call"):
+        episodes.episode_html(job, dataclasses.replace(outcome(), trail=()), "caption")
+
+
+# All together -------------------------------------------------------------------------------------
+
+
+def test_metrics_have_the_keys_that_are_promised(results, everyone, compared, abroad, settled, tmp_path):
+    scores = {"lab:lab-team": {"overall": 0.5}}
+    found = numbers.metrics(results, PARAMS, everyone, compared, abroad, settled, scores)
+    promised = [
+        f"{arm}.{kind}{what}"
+        for arm in TESTED
+        for kind in ("", "chain.", "mixed.")
+        for what in ("accuracy", "tokens", "dollars", "reward")
+    ]
+    promised += ["space.total", "space.valid", "transfer.chain.hops.accuracy", "larger.accuracy", "larger.hops.reward",
+                 "errors.wrong", "theorem.noise_100.fresh", "encoders.lab_lab_team.overall", "gap.random.reward",
+                 "refinement.sft.reward", "workflows.best.chain", "oracle.flattered", "sft.tau"]  # fmt: skip
+    assert set(promised) <= set(found)
+    assert (found["backend"], found["zero_shot.backend"]) == ("lab", "scripted")
+    assert (found["space.total"], found["space.valid"]) == (62_208, 41_904)
+    holds(found["arc.dollars"], 18e-5)
+    holds(found["gap.best_constant.dollars"], 8e-5)
+    Lesson("07_agent_configuration", "t", "smoke", {}, tmp_path).metrics(found)  # every key and value is one
+    assert set(numbers.key_metrics(found)) <= set(found) and len(numbers.key_metrics(found)) == 4
+
+
+def test_errors_and_their_metrics_are_there_once_something_is_wrong(poor, losers):
+    found = numbers.metrics(poor, PARAMS, losers, workflows.compared(poor), transfer.abroad(poor, PARAMS))
+    holds(found["errors.configuration"], 0.2)
+    holds(found["errors.chain.configuration"], 1)
+    assert found["errors.verdict"] == "does not hold" and found["workflows.none_wins_everywhere"] == workflows.FAILS
+
+
+def test_the_finding_flips_with_the_data(everyone, losers, compared, abroad, poor):
+    better = numbers.finding(everyone, compared, abroad)
+    worse = numbers.finding(losers, workflows.compared(poor), transfer.abroad(poor, PARAMS))
+    assert "+0.600" in better and "clearly below nothing" in better and "everywhere: holds" in better
+    assert "clearly above nothing" in worse and "everywhere: does not hold" in worse
+    assert "-0.75 on average" in better
+
+
+def test_what_did_not_work_is_told_only_if_it_did_not(results, everyone, compared, abroad, settled, poor, losers):
+    good = limits.negatives(results, everyone, compared, abroad, settled)
+    quiet = ("SFT has no", "PPO is not clearly above", "ARC hardly adapts", "Reward does not rise", "floor of theorem",
+             "no workflow wins", "learned from one alone", "clearly below", "tools are allocated")  # fmt: skip
+    assert not [line for line in good if any(said in line for said in quiet)]
+    assert ["best constant per kind" in line for line in good if "ARC is not clearly above" in line] == [True]
+    bad = "\n".join(limits.negatives(poor, losers, workflows.compared(poor), transfer.abroad(poor, PARAMS), None))
+    for said in ("ARC is clearly below random", "SFT has no clear gain", "ARC hardly adapts", "Reward does not rise",
+                 "no workflow wins everywhere does not hold here", "are the configuration's does not hold",
+                 "larger model is not clearly better", "ARC is clearly below what learned from one alone"):  # fmt: skip
+        assert said in bad, said
+    assert "20% of the replies of prompted, few-shot (scripted stand-in) held no configuration" in bad
+    told = limits.limits(results, PARAMS, everyone, compared, abroad)
+    assert told.splitlines()[-1].startswith("64 episodes a training, 2 seeds, 10 test questions")
+
+
+def test_idle_tools_are_told_where_there_are_any(results):
+    idle = results.tests.assign(used=0)
+    lazy = everybody(dataclasses.replace(results, tests=idle), PARAMS)
+    assert limits._unused(lazy) == ["ARC allocates tools and its agents never use one."]
+    half = results.tests.assign(used=(results.tests["kind"] == "hops").astype(int))
+    some = everybody(dataclasses.replace(results, tests=half), PARAMS)
+    assert "In 40% of ARC's test episodes" in limits._unused(some)[0]
+    assert limits._unused(everybody(results, PARAMS)) == []
+
+
+HOLES = {  # what tiny studies lack
+    "one seed, nothing of one kind alone": lambda r: without(study(runs=1), *(f"only-{name}" for name in NAMES)),
+    "nobody is right": lambda r: study(right=NONE, large=NONE),
+    "nobody is wrong": lambda r: study(right=SAME),
+    "ARC alone": lambda r: dataclasses.replace(
+        r, tests=r.tests[(r.tests["arm"] == "arc") & (r.tests["model"] == OWN.model)], refined=r.refined[:0],
+        rollouts=r.rollouts[r.rollouts["arm"] == "arc"], learning=r.learning[r.learning["arm"] == "arc"],
+    ),
+    "one kind": lambda r: dataclasses.replace(
+        r, **{name: getattr(r, name)[getattr(r, name)["kind"] == "hops"] for name in ("searched", "tests", "rollouts")}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("hole", HOLES)
+def test_studies_with_holes_are_reported_all_the_same(results, hole):
+    tiny = HOLES[hole](results)
+    all_, best, away = everybody(tiny, PARAMS), workflows.compared(tiny), transfer.abroad(tiny, PARAMS)
+    checked = theory.checks(tiny, PARAMS, (0.0, 1.0), 2)
+    tables = [comparison.table(all_), comparison.kinds_table(all_), comparison.gaps_table(all_), diversity.table(all_),
+              diversity.kinds_table(all_), workflows.winners_table(best), workflows.best_table(tiny),
+              refinement.refinement_table(all_), refinement.elite_table(tiny), refinement.objectives_table(all_),
+              transfer.table(away), transfer.larger_table(away), errors.table(all_), errors.rules_table(all_),
+              errors.arms_table(all_), theory.table(checked), reported.worth_table(tiny)]  # fmt: skip
+    assert not any(re.search(r"\bnan\b", table_html(table, "a table").lower()) for table in tables)
+    drawn = [workflows.accuracy_figure(best), spread.figure(tiny), comparison.plane(all_), training.curves(tiny),
+             training.shares(tiny), training.shares(tiny, "arm"), training.tools(tiny), training.entropy(tiny),
+             transfer.figure(away), errors.figure(all_), theory.figure(checked)]  # fmt: skip
+    assert all(title(figure) for figure in drawn)
+    told = [workflows.winners_words(best), workflows.accuracy_alt(best), spread.alt(tiny), spread.words(tiny),
+            comparison.words(all_), comparison.verdict_words(all_), comparison.plane_alt(all_),
+            comparison.oracle_words(tiny, all_), comparison.searches_words(tiny), diversity.words(all_),
+            training.curves_alt(tiny), training.shares_alt(tiny), training.tools_alt(tiny), training.entropy_alt(tiny),
+            refinement.refinement_words(tiny, all_), refinement.objectives_words(all_), transfer.alt(away),
+            transfer.similarity_words(away), transfer.larger_words(away), errors.alt(all_), errors.words(all_),
+            theory.alt(checked), theory.words(checked), numbers.finding(all_, best, away),
+            limits.limits(tiny, PARAMS, all_, best, away, checked), reported.worth_words(tiny)]  # fmt: skip
+    assert all(len(text) > 10 and not re.search(r"\bnan\b", text) for text in told)
+    for value in numbers.metrics(tiny, PARAMS, all_, best, away, checked).values():
+        assert isinstance(value, (str, int, float, Interval))
+        assert not isinstance(value, Interval) or (value.known and value.lo <= value.hi)
+
+
+def test_the_same_study_gives_the_same_report(results, everyone):
+    again = everybody(results, PARAMS)
+    assert again.rows == everyone.rows and again.gaps == everyone.gaps
+    assert figures.png(comparison.plane(again)) == figures.png(comparison.plane(everyone))
+    assert seeds.rng("report", "configuration", "x").random() == common.generator("x").random()
