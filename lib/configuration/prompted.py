@@ -15,7 +15,6 @@ import json_repair
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lib.configuration import space
-from lib.configuration.atoms import Atom
 from lib.configuration.search import BASE
 from lib.configuration.space import AGENTS, TIERS, TOOLS, WORKFLOWS, Configuration, SpaceError, repaired
 from lib.llm.client import Client
@@ -96,7 +95,7 @@ def parse(text: str) -> Configuration:
 
 
 async def choose(
-    client: Client, model: str, items: Sequence[Item], examples: Sequence[Example], atoms: Sequence[Atom]
+    client: Client, model: str, items: Sequence[Item], examples: Sequence[Example]
 ) -> tuple[list[Configuration], list[float]]:
     """A configuration for each item, and 1.0 where the reply held none and `search.BASE` stands in for it."""
 

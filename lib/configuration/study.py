@@ -330,7 +330,7 @@ def _prompt(place: Place, folder: Path) -> dict[str, Any]:
     items = place.items("test", settings.test_items)
     shown = _examples(place)
     for name, told in (("zero_shot", ()), ("few_shot", shown)):
-        chosen, failed = place.loop.run(prompted.choose(place.client, settings.prompted, items, told, place.atoms))
+        chosen, failed = place.loop.run(prompted.choose(place.client, settings.prompted, items, told))
         tables.append(_tested(place, chosen, settings.model).assign(arm=name, seed=0, failed=failed))
     for seed in range(settings.seeds):
         rng = seeds.rng("configuration", "random", seed=seed)

@@ -299,7 +299,7 @@ def _votes(item: Item, rng: np.random.Generator) -> list[str]:
     odd = NOTHING if rng.random() < 0.3 else _other(item, rng)
     cast = [item.answer, item.answer, item.answer if rng.random() < 0.3 else odd]
     if rng.random() < 0.15:
-        cast = [item.answer, NOTHING, odd if odd == NOTHING else NOTHING]
+        cast = [item.answer, NOTHING, NOTHING]
     return [cast[i] for i in rng.permutation(3)]
 
 

@@ -130,7 +130,7 @@ def chosen(reply, items, examples=()):
 
     async def work():
         async with Client(server.settings(models={"policy": about}), {"scripted": InProcess(reply)}) as client:
-            return await prompted.choose(client, "policy", items, examples, [])
+            return await prompted.choose(client, "policy", items, examples)
 
     return asyncio.run(work())
 

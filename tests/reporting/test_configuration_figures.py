@@ -23,7 +23,7 @@ from lib.configuration.space import Configuration
 from lib.configuration.study import TEST_DRAW, Results
 from lib.configuration.system import Job, Outcome
 from lib.configuration.team import Note
-from lib.reporting import figures
+from lib.reporting import figures, words
 from lib.reporting.configuration import (
     common,
     comparison,
@@ -38,7 +38,6 @@ from lib.reporting.configuration import (
     theory,
     training,
     transfer,
-    words,
     workflows,
 )
 from lib.reporting.configuration import encoders as reported

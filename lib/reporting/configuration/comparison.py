@@ -15,7 +15,7 @@ from lib.configuration.study import Results
 from lib.reporting import figures
 from lib.reporting.configuration.common import DIGITS, DPO, GRPO, MEASURES, MONEY, PAPER, PLAIN, kinds_of
 from lib.reporting.configuration.everybody import BOUND, CONSTANT, ORACLE, Everybody
-from lib.reporting.configuration.words import clearly, listed, number, there
+from lib.reporting.words import clearly, listed, number, there
 
 OURS = (PLAIN, PAPER, DPO, GRPO)  # what is ARC, refined or trained in some way
 LEARNED = (*OURS, "bandit", "episodes")

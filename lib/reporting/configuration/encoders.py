@@ -23,8 +23,8 @@ from lib.configuration.space import TIERS
 from lib.configuration.study import Results
 from lib.params import Params
 from lib.reporting.configuration.common import kinds_of
-from lib.reporting.configuration.words import listed, number
 from lib.reporting.configuration.workflows import sampled
+from lib.reporting.words import listed, number
 from lib.stats import Interval
 from lib.tasks import Item
 

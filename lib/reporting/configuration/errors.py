@@ -17,7 +17,7 @@ from lib.configuration.taxonomy import KINDS as ERRORS
 from lib.reporting import figures
 from lib.reporting.configuration.common import ALL, KINDS, NOTHING, PAPER, kinds_of, matrix, ratio, within
 from lib.reporting.configuration.everybody import Everybody
-from lib.reporting.configuration.words import number, there
+from lib.reporting.words import number, there
 from lib.stats import Interval
 
 CONFIGURATION = "configuration"

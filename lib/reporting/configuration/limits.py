@@ -11,8 +11,8 @@ from lib.reporting.configuration import diversity, errors, refinement, theory, t
 from lib.reporting.configuration.common import ALL, DPO, GRPO, PAPER, PLAIN, PROMPTED
 from lib.reporting.configuration.everybody import BY_KIND, CONSTANT, Everybody
 from lib.reporting.configuration.transfer import DIFFERENCE, Abroad
-from lib.reporting.configuration.words import listed, number, there
 from lib.reporting.configuration.workflows import Compared
+from lib.reporting.words import listed, number, there
 
 RIVALS = (CONSTANT, BY_KIND, "grid", "greedy", "base", "random", "bandit", "episodes", *PROMPTED)
 _HARDLY = 0.05  # bits above chance that are as good as none

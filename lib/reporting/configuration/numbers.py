@@ -23,8 +23,8 @@ from lib.reporting.configuration import (
 from lib.reporting.configuration.common import ALL, MONEY, PAPER, PROMPTED, THOUSAND, TIME
 from lib.reporting.configuration.everybody import CONSTANT, ORACLE, Everybody
 from lib.reporting.configuration.transfer import DIFFERENCE, Abroad
-from lib.reporting.configuration.words import clearly, finite, listed, number, signed, there
 from lib.reporting.configuration.workflows import Compared
+from lib.reporting.words import clearly, finite, listed, number, signed, there
 from lib.stats import Interval
 
 Scores = Mapping[str, Mapping[str, float]]  # appendix D by encoder

@@ -25,7 +25,7 @@ from lib.reporting.configuration.common import (
     kinds_of,
 )
 from lib.reporting.configuration.everybody import Everybody, gaps
-from lib.reporting.configuration.words import clearly, number, there, verdict
+from lib.reporting.words import clearly, number, there, verdict
 from lib.stats import Interval
 
 SFT = "sft"

@@ -16,7 +16,7 @@ from lib.configuration.search import BASE
 from lib.configuration.space import AGENTS, DIMENSIONS, SINGLE, TIERS, TOOLS, WORKFLOWS
 from lib.params import Params
 from lib.reporting import figures
-from lib.reporting.configuration.words import listed
+from lib.reporting.words import listed
 
 ORDINALS = ("first agent", "second agent", "third agent")
 _HEADS = dict(

@@ -21,7 +21,7 @@ from lib.configuration.study import Results
 from lib.params import Params
 from lib.reporting import figures
 from lib.reporting.configuration.common import NOTHING, generator, prepared, within
-from lib.reporting.configuration.words import number, plain
+from lib.reporting.words import number, plain
 from lib.stats import Interval
 
 NOISES = (0.0, 0.5, 1.0)

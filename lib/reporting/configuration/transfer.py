@@ -33,8 +33,8 @@ from lib.reporting.configuration.common import (
     share,
 )
 from lib.reporting.configuration.everybody import BY_KINDS
-from lib.reporting.configuration.words import clearly, number, signed, there, verdict
 from lib.reporting.tables import NOTHING as DASH
+from lib.reporting.words import clearly, number, signed, there, verdict
 from lib.stats import Interval
 
 Encode = Callable[[Sequence[str]], np.ndarray]

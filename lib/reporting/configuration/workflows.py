@@ -19,7 +19,7 @@ from lib.configuration.study import Results
 from lib.reporting import figures
 from lib.reporting.configuration import common
 from lib.reporting.configuration.common import ALL, DIGITS, Rows, apart, kinds_of, matrix, share
-from lib.reporting.configuration.words import listed, number
+from lib.reporting.words import listed, number
 from lib.stats import Interval
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "undecided"

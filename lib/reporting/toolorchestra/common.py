@@ -8,7 +8,7 @@ is no such episode, is `NOTHING`, an Interval of nan, which tables show as a das
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,10 @@ import pandas as pd
 from lib import seeds, stats
 from lib.params import Params
 from lib.reporting import backends
+from lib.reporting.words import clearly as clearly
+from lib.reporting.words import finite as finite
+from lib.reporting.words import there as there
+from lib.reporting.words import verdict as verdict
 from lib.routing.toolorchestra.arms import NAMED
 from lib.routing.toolorchestra.study import AGENT, START, Results
 from lib.stats import Interval
@@ -179,11 +183,6 @@ def ratio_gap(after: pd.DataFrame, before: pd.DataFrame, over: str, under: str, 
 # Words --------------------------------------------------------------------------------------------
 
 
-def there(found: Interval) -> bool:
-    """Whether there is a value at all."""
-    return math.isfinite(found.value)
-
-
 def number(found: Interval, digits: int = 2, sign: bool = False) -> str:
     """A value with its interval, as far as there is one."""
     if not there(found):
@@ -191,34 +190,3 @@ def number(found: Interval, digits: int = 2, sign: bool = False) -> str:
     form = f"{'+' if sign else ''}.{digits}f"
     ends = f" [{found.lo:{form}}, {found.hi:{form}}]" if found.known else ""
     return f"{found.value:{form}}{ends}"
-
-
-def clearly(found: Interval, more: str = "more", less: str = "less") -> str:
-    """What a difference says: clearly more, clearly less, or not clearly either."""
-    if not there(found):
-        return f"neither {more} nor {less}, for want of cases"
-    if found.excludes(0):
-        return f"clearly {more if found.value > 0 else less}"
-    return f"not clearly {more} or {less}"
-
-
-def verdict(found: Interval) -> str:
-    """The same of a claim that a difference is above 0."""
-    if not there(found):
-        return "no cases"
-    if found.value == 0 and (not found.known or found.lo == found.hi == 0):
-        return "no difference"
-    if not found.excludes(0):
-        return "undecided"
-    return "holds" if found.value > 0 else "does not hold"
-
-
-def finite(metrics: Mapping[str, object]) -> dict[str, object]:
-    """Metrics without those that there was nothing to measure of; ends that are not known are left out."""
-    out: dict[str, object] = {}
-    for key, value in metrics.items():
-        if isinstance(value, Interval):
-            value = value if value.known else value.value
-        if not isinstance(value, float) or math.isfinite(value):
-            out[key] = value
-    return out

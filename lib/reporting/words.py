@@ -1,4 +1,4 @@
-"""How lesson 07 says what intervals say: numbers with their ends, clear and unclear differences, verdicts on claims.
+"""How reports say what intervals say: numbers with their ends, clear and unclear differences, verdicts on claims.
 
 A value that is nan was not to be measured: a dash in tables, no key among metrics.
 """
