@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from lib import tasks
+from lib.models.team import worded
 from lib.tasks import Item, TaskError
 
 
@@ -54,3 +55,8 @@ def kind_of(item: Item) -> str:
         if (item.category, item.skin) == (kind.family, kind.skin):
             return kind.name
     raise TaskError(f"{item.category}, {item.skin}: no kind of question here; there are {', '.join(NAMED)}")
+
+
+def solved(item: Item, text: str) -> bool:
+    """Whether a whole reply is right; of options their words count as much as their letter."""
+    return any(tasks.verify(one, text) for one in (item, worded(item)))

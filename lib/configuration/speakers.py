@@ -56,6 +56,9 @@ class Speaker(Protocol):
     def called(self, tool: Tool, argument: str) -> str:
         """What a tool replies to a call. Raises ToolError for a call that is none."""
 
+    def worded(self, argument: str) -> str:
+        """What a tool was called with, in words, as it stands in notes."""
+
     def exchange(self, said: Said, result: str) -> list[dict[str, Any]]:
         """A call and its result as messages."""
 
@@ -102,6 +105,9 @@ class Lab:
     def called(self, tool: Tool, argument: str) -> str:
         return tool(tool.line(argument))
 
+    def worded(self, argument: str) -> str:
+        return argument
+
     def exchange(self, said: Said, result: str) -> list[dict[str, Any]]:
         return [{"role": "assistant", "content": said.text}, {"role": "tool", "content": result}]
 
@@ -144,6 +150,12 @@ class Hosted:
             if words is None or len(tool.parameters) < 2:
                 raise
             return tool(tool.line(words))
+
+    def worded(self, argument: str) -> str:
+        try:
+            return " ".join(str(value) for value in json.loads(argument).values())
+        except (ValueError, AttributeError):
+            return argument
 
     def exchange(self, said: Said, result: str) -> list[dict[str, Any]]:
         name, arguments = said.call or ("", "")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lib import seeds, tasks
-from lib.configuration.questions import kind_of
+from lib import seeds
+from lib.configuration.questions import kind_of, solved
 from lib.configuration.rewards import Weights, reward
 from lib.configuration.space import Configuration
 from lib.configuration.speakers import Speaker
@@ -94,7 +94,7 @@ class System:
         last = await PROGRAMS[configuration.workflow](team, job.item.prompt)
         spent = team.spent
         return Outcome(
-            tasks.verify(job.item, last.text), last.answer, last.text, spent.calls, spent.turns, spent.tokens_in,
+            solved(job.item, last.text), last.answer, last.text, spent.calls, spent.turns, spent.tokens_in,
             spent.tokens_out, spent.dollars, last.at, len(spent.tools), tuple(spent.tools), spent.cut,
             tuple(spent.failures), tuple(spent.trail),
         )  # fmt: skip
@@ -123,7 +123,7 @@ def table(jobs: Sequence[Job], outcomes: Sequence[Outcome], rewards: np.ndarray)
                 "atoms": " | ".join(" , ".join(a) for a in c.atoms), "allocated": c.allocated, "digest": c.digest,
                 "right": float(outcome.right), "reward": float(paid), "calls": outcome.calls, "turns": outcome.turns,
                 "tokens": outcome.tokens_out, "tokens_in": outcome.tokens_in, "dollars": outcome.dollars,
-                "seconds": outcome.seconds, "used": outcome.used, "cut": outcome.cut,
+                "seconds": outcome.seconds, "used": outcome.used, "cut": outcome.cut, "failed": len(outcome.failures),
                 "answered": float(outcome.answer is not None), "answer": outcome.answer or "", "text": outcome.text,
             }
         )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from lib.configuration.space import Configuration
 from lib.configuration.system import Outcome
-from lib.models.team import NOTHING
+from lib.models.team import NOTHING, worded
 from lib.tasks import Item
 
 KINDS = ("configuration", "extraction", "reasoning", "arithmetic", "knowledge", "unclassified")
@@ -30,9 +30,10 @@ def classify(item: Item, configuration: Configuration, outcome: Outcome) -> str:
     said = " ; ".join(note.steps for note in outcome.trail)
     if _misconfigured(item, configuration, len(steps)):
         return "configuration"
-    if any(note.answer == item.answer for note in outcome.trail) or _ends_in(said, item.answer):
+    right = {item.answer, worded(item).answer}
+    if any(note.answer in right for note in outcome.trail) or _ends_in(said, right):
         return "extraction"  # the right answer was there, and another one was given
-    if (not said and len(steps) >= _REASONED) or _wrong_operation(steps, said):
+    if (not said and len(steps) >= _REASONED) or (_wrong_operation(steps, said) and not _given_to_a_tool(item, said)):
         return "reasoning"
     if _slipped(steps, said):
         return "arithmetic"
@@ -50,9 +51,9 @@ def _misconfigured(item: Item, configuration: Configuration, steps: int) -> bool
     return needs_reckoning or needs_records or simple or (configuration.tier(0) == 0 and steps >= _REASONED)
 
 
-def _ends_in(said: str, answer: str) -> bool:
-    """Whether the last step that was written ends in the answer."""
-    return bool(said) and said.split()[-1] == answer
+def _ends_in(said: str, right: set[str]) -> bool:
+    """Whether the last step that was written ends in a right answer."""
+    return bool(said) and said.split()[-1] in right
 
 
 def _operations(steps: list[str]) -> list[tuple[str, str, str]]:
@@ -65,6 +66,12 @@ def _wrong_operation(steps: list[str], said: str) -> bool:
     """I.2: the solution has an operation that was never written, or one was written that it has not."""
     wanted, found = _operations(steps), _operations(said.split(" ; "))
     return bool(wanted) and [w[:2] for w in found[: len(wanted)]] != [w[:2] for w in wanted]
+
+
+def _given_to_a_tool(item: Item, said: str) -> bool:
+    """Whether a tool was asked for the question's own sum or product, with whatever first number."""
+    sums = [step.partition(" : ")[0].split() for step in said.split(" ; ") if " : " in step]
+    return item.category == "mixed" and any(words[1:] == item.prompt.split()[-3:-1] for words in sums)
 
 
 def _slipped(steps: list[str], said: str) -> bool:

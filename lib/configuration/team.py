@@ -169,7 +169,7 @@ class Team:
             wrong = ERROR if self.speaker.backend == "lab" else ""
             result = answer_of(tools[name], argument, self.speaker, wrong)
             self.spent.tools.append(name)
-            results.append((argument, result))
+            results.append((self.speaker.worded(argument), result))
             messages = [*messages, *self.speaker.exchange(said, result)]
         cut = said.cut or (said.call is not None and written >= left)  # no room to read what the tool would say
         note = Note(

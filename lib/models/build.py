@@ -23,19 +23,9 @@ from lib.models.training import NotLearned, Training
 from lib.params import ROOT, LabModel, LabSettings
 
 RUNS = ROOT / "data/runs/models"
-_TRAINING = (
-    "agent",
-    "build",
-    "checkpoints",
-    "corpus",
-    "dialogue",
-    "forward",
-    "generation",
-    "team",
-    "tokenizer",
-    "training",
-)
-_SOURCES = ("lib/seeds.py", *(f"lib/models/{name}.py" for name in _TRAINING))  # decide a model
+_TRAINING = ("build", "checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer", "training")
+_SOURCES = ("lib/seeds.py", *(f"lib/models/{name}.py" for name in _TRAINING))  # decide every model
+_WRITTEN = {"agent": ("agent",), "team": ("agent", "team")}  # modules that write the traces of a style
 
 
 @dataclass(frozen=True)
@@ -51,12 +41,19 @@ class Lab:
 def cell(settings: LabSettings, name: str) -> sweep.Cell:
     """The cell of one model; that of its base is part of its settings."""
     model = settings.models[name]
-    sources = store.sha256_sources(*(ROOT / place for place in _SOURCES), *(ROOT / "lib/tasks").glob("*.py"))
+    sources = store.sha256_sources(*_sources(model), *(ROOT / "lib/tasks").glob("*.py"))
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     held = {"model": model.model_dump(), "seed": settings.seed, "sources": sources, **versions}
     if model.base:
         held["base"] = cell(settings, model.base).digest
     return sweep.Cell(name, held)
+
+
+def _sources(model: LabModel) -> list[Path]:
+    """Programs that decide a model: who edits the traces of one style need not train the others anew."""
+    styles = {course.style for course in (*model.diet, model.target)}
+    written = {name for style in styles for name in _WRITTEN.get(style, ())}
+    return [ROOT / place for place in (*_SOURCES, *(f"lib/models/{name}.py" for name in sorted(written)))]
 
 
 def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
@@ -109,12 +106,20 @@ def curves(settings: LabSettings, runs: str | Path = RUNS) -> pd.DataFrame:
 
 
 def _waves(settings: LabSettings) -> list[list[str]]:
-    """Models without a base, then those that start from them, and so on; the largest of each first."""
-    waves: list[list[str]] = []
-    placed: set[str] = set()
-    while len(placed) < len(settings.models):
-        wave = [n for n, m in settings.models.items() if n not in placed and (m.base is None or m.base in placed)]
-        wave.sort(key=lambda n: -settings.models[n].hidden * settings.models[n].layers)
-        waves.append(wave)
-        placed |= set(wave)
-    return waves
+    """Models without a base, then those that start from them, and so on; the largest of each first.
+
+    A model that has a base and is none waits for the last wave: many at once keep all cores busy.
+    """
+    models = settings.models
+    bases = {model.base for model in models.values()}
+    depths = {name: _depth(settings, name) for name in models}
+    last = max(depths.values(), default=0)
+    placed = {n: last if models[n].base and n not in bases else depth for n, depth in depths.items()}
+    waves = [[n for n in models if placed[n] == wave] for wave in range(last + 1)]
+    return [sorted(wave, key=lambda n: -models[n].hidden * models[n].layers) for wave in waves if wave]
+
+
+def _depth(settings: LabSettings, name: str) -> int:
+    """How many models one stands on."""
+    base = settings.models[name].base
+    return 0 if base is None else 1 + _depth(settings, base)

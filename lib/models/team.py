@@ -13,7 +13,7 @@ minds, so prompts matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from lib.models.agent import BRIEF, CHECK, STEPS, Message, Trace, slip, system
 from lib.models.dialogue import call
 from lib.models.tokenizer import TOOLS
 from lib.tasks import Item, TaskError, mixed, reply
-from lib.tasks.facts import RELATIONS
+from lib.tasks.facts import LETTERS, RELATIONS
 
 FAMILIES = ("chain", "passage", "facts", "mixed")
 NOTHING = "nothing"  # what an agent answers that cannot do its part
@@ -83,10 +83,19 @@ def moves(item: Item) -> list[Move]:
     found = hops(item)
     known = [_looked_up(*hop) for hop in found]
     if item.category == "facts":
-        return known + [Move(step) for step in steps[len(found) :]]
+        return known
     sign, other = item.prompt.split()[-3:-1]
     sum_ = f"{found[-1][2]} {sign} {other}"
     return [*known, Move(" ; ".join(steps[len(found) :]), _either(("calculator", "python"), sum_, item.answer))]
+
+
+def worded(item: Item) -> Item:
+    """An item as agents of a team answer it: of options they give the words. To find the letter that stands before
+    some words is a step of its own, which models of this size do not learn."""
+    if not item.choices:
+        return item
+    steps = item.reference.split(" ; ")[:-1]
+    return replace(item, answer=item.choices[LETTERS.index(item.answer)], reference=" ; ".join(steps))
 
 
 def hops(item: Item) -> list[tuple[str, str, str]]:
@@ -165,6 +174,7 @@ def _says(text: str) -> Message:
 
 def trace(item: Item, rng: np.random.Generator) -> Trace:
     """What a good agent of a random kind does with an item. Raises TaskError as `moves` does."""
+    item = worded(item)
     way = moves(item)
     kinds = list(_KINDS)
     weights = np.array([_KINDS[kind] for kind in kinds])
@@ -345,7 +355,7 @@ def halves(item: Item) -> tuple[Half, Half]:
     half = len(found) if item.category == "mixed" else -(-len(found) // 2)
     relations = " of the ".join(relation for relation, _, _ in reversed(found[:half]))
     rest = " of the ".join(relation for relation, _, _ in reversed(found[half:]))
-    last = " ".join(item.prompt.split()[-3:-1]) if item.category == "mixed" else rest or "letter"
+    last = " ".join(item.prompt.split()[-3:-1]) if item.category == "mixed" else rest or "answer"
     return (
         Half(f"{relations} of {found[0][1]}", tuple(way[:half]), found[half - 1][2]),
         Half(last, tuple(way[half:]), item.answer, alone=False),

@@ -83,6 +83,7 @@ class Voice:
         return said
 
     called = Lab.called
+    worded = Lab.worded
     exchange = Lab.exchange
 
 

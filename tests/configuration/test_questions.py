@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lib.configuration.questions import KINDS, kind_of, questions
+from lib.configuration.questions import KINDS, kind_of, questions, solved
 from lib.tasks import SPLITS, TaskError
 from lib.tasks.words import PEOPLE
 from tests.configuration.small import CHAIN
@@ -72,3 +72,11 @@ def test_an_unknown_kind_or_split_is_named():
 def test_an_item_of_no_kind_is_named():
     with pytest.raises(TaskError, match="chain, words: no kind of question here"):
         kind_of(replace(CHAIN, skin="words"))
+
+
+def test_of_options_the_letter_and_the_words_count():
+    item = questions("choice", "test", 1)[0]
+    words = item.choices["ABCD".index(item.answer)]
+    assert solved(item, f"<answer> {item.answer} </answer>") and solved(item, f"<answer> {words} </answer>")
+    wrong = next(choice for choice in item.choices if choice != words)
+    assert not solved(item, f"<answer> {wrong} </answer>") and not solved(item, words)

@@ -302,6 +302,12 @@ def test_the_exchange_of_a_hosted_model_names_the_call_that_is_answered():
     assert speaker.exchange(Said("", 1, 1, ("calculator", "{}")), "32")[1]["tool_call_id"] != made["id"]
 
 
+def test_notes_hold_the_words_of_a_call_and_no_json():
+    speaker = Hosted(Client(lab_settings("any")), "hosted", 0.0, 1.0)
+    assert speaker.worded(json.dumps({"relation": "pet", "of": "Ana"})) == "pet Ana"
+    assert speaker.worded("pet Ana") == "pet Ana" and speaker.worded("[3]") == "[3]"
+
+
 def test_what_is_said_of_a_wrong_call_is_the_error_or_a_word(caller):
     with at_work(caller) as lab:
         assert answer_of(TOOLS["calculator"], "4 * 8", lab, "error") == "32"

@@ -128,6 +128,13 @@ def test_reasoning_comes_before_arithmetic():
     assert classify(LONG, BARE, outcome(("3 + 4 = 8 ; 8 * 2 = 6 ; 6 - 5 = 1", "1"))) == "arithmetic"
 
 
+def test_the_right_sum_given_to_a_tool_with_a_wrong_number_is_a_gap_in_knowledge():
+    said = "number Bo : 12 ; 12 + 38 : 50"
+    assert classify(MIXED, TOOLS, outcome((said, "50"), tools=("lookup", "calculator"))) == "knowledge"
+    other = "number Ana : 47 ; 47 + 83 : 130"  # another sum than the question's
+    assert classify(MIXED, TOOLS, outcome((other, "130"), tools=("lookup", "calculator"))) == "reasoning"
+
+
 def test_arithmetic_comes_before_knowledge():
     said = "number Ana : 47 ; 40 + 30 = 70 ; 7 + 8 = 16 ; 70 + 15 = 86"
     assert classify(MIXED, TOOLS, outcome((said, "86"), tools=("lookup",))) == "arithmetic"

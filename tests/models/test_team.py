@@ -14,7 +14,7 @@ from lib import seeds, tasks
 from lib.models import agent, team
 from lib.models.agent import BRIEF, CHECK, STEPS, Turn, first_turn
 from lib.models.dialogue import called, conversation
-from lib.models.team import DECOYS, NOTHING, USE, halves, moves, need, notes, parts, trace
+from lib.models.team import DECOYS, NOTHING, USE, halves, moves, need, notes, parts, trace, worded
 from lib.models.tokenizer import TOOLS, UNK, tokenizer
 from lib.tasks import Item, TaskError, answered, mixed, reply, verify
 from lib.tools import Index, ToolError, calculator, lookup, search
@@ -59,7 +59,7 @@ def everything() -> tuple[Shown, ...]:
     for family, skin, difficulties in TAUGHT:
         items = tasks.draw(family, "train", 420, difficulties, skin, seed=8)
         for number, item in enumerate(items):
-            out.append(Shown(item, *trace(item, seeds.rng("test", "team", family, skin, seed=number))))
+            out.append(Shown(worded(item), *trace(item, seeds.rng("test", "team", family, skin, seed=number))))
     return tuple(out)
 
 
@@ -348,6 +348,15 @@ def test_votes_are_for_the_right_answer_or_for_none():
 # Routers and plans ---------------------------------------------------------------------------------
 
 
+def test_of_options_a_team_answers_the_words():
+    for item in tasks.draw("facts", "train", 20, skin="choice", seed=4):
+        said = worded(item)
+        assert said.answer == item.choices["ABCD".index(item.answer)] and said.reference.endswith(f"is {said.answer}")
+        assert (said.prompt, said.key) == (item.prompt, item.key)
+    plain = tasks.draw("facts", "train", 1, skin="plain")[0]
+    assert worded(plain) is plain
+
+
 def test_a_question_needs_a_tool_or_a_thought_or_neither():
     wanted = {"facts": "search", "mixed": "calculator"}
     for family, skin, difficulties in TAUGHT:
@@ -443,7 +452,7 @@ def test_halves_of_a_passage_tell_together_what_is_asked():
 
 @pytest.mark.parametrize("family, skin", [("facts", "plain"), ("facts", "choice"), ("mixed", "plain")])
 def test_halves_of_a_search_follow_the_records(family, skin):
-    for item in tasks.draw(family, "train", 60, skin=skin, seed=2):
+    for item in map(worded, tasks.draw(family, "train", 60, skin=skin, seed=2)):
         first, then = halves(item)
         relations, subject = first.name.rsplit(" of ", 1)
         for relation in reversed(relations.split(" of the ")):
@@ -452,10 +461,10 @@ def test_halves_of_a_search_follow_the_records(family, skin):
         if family == "mixed":
             sign, other = then.name.split()
             assert item.answer == str(SIGNS[sign](int(subject), int(other)))
-        elif then.name != "letter":
+        if family == "facts" and then.name != "answer":
             for relation in reversed(then.name.split(" of the ")):
                 subject = mixed.records()[relation][subject]
-            assert subject == dict(zip("ABCD", item.choices, strict=False)).get(item.answer, item.answer)
+            assert subject == item.answer
         assert [move.text for half in (first, then) for move in half.way] == [move.text for move in moves(item)]
 
 

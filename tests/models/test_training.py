@@ -396,7 +396,7 @@ def test_bases_are_trained_before_those_that_start_from_them_and_large_models_fi
         other={"base": "small", "hidden": 16}, second={"base": "large"},
     )  # fmt: skip
     waves = build._waves(settings)
-    assert waves == [["deep", "large", "small"], ["child", "second", "other"], ["grandchild"]]
+    assert waves == [["deep", "large", "small"], ["child"], ["grandchild", "second", "other"]]
 
 
 def test_the_labs_own_models_can_all_be_trained():

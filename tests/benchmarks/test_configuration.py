@@ -1,0 +1,110 @@
+"""What it is worth that the episodes of a batch are under way together, and what it takes to pay them.
+
+Agents have the size of the laptop profile and random weights, the tools are the real ones. Untrained agents neither
+call nor come to an end: who has tools writes a few tokens that are read as a call, and then uses all of its budget, so
+that an episode is longer here than a trained agent's. Equal requests are answered once; here every engine is a new one.
+Goals: a batch as large as an update's is played three times as fast as its episodes one after another, and rewards
+take less than a fiftieth of an episode's time.
+"""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from lib import params
+from lib.configuration import atoms, search, study
+from lib.configuration.questions import KINDS, questions
+from lib.configuration.rewards import Weights
+from lib.configuration.space import AGENTS, WORKFLOWS
+from lib.configuration.speakers import Lab
+from lib.configuration.system import Job, System
+from lib.llm.loop import Loop
+from lib.models import checkpoints
+from lib.models.answering import Model
+from lib.models.dialogue import call
+from lib.models.forward import Forward
+from lib.tools import Sandbox
+from tests.benchmarks.clock import seconds
+
+GOAL = 3.0
+MOST = 0.02  # of an episode's time, for its reward
+SETTINGS = params.load("laptop")
+OWN = SETTINGS.configuration
+BATCH = OWN.ppo.batch
+EPISODES = 4_000  # of a training (ARC, appendix F)
+CARD = {"dollars_per_1k_tokens": 1e-3, "tokens_per_second": 1e3}
+CALL = 6  # tokens of a turn that is read as a call
+ASKED = {"calculator": "47 * 38", "search": "home of Ana", "lookup": "home Ana", "python": "47 * 38"}
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+class Calling(Lab):
+    """Writes as any agent of the lab does; the first of two turns with tools is short and then read as a call."""
+
+    async def say(self, messages, tools, limit, key):
+        if not tools or len(messages) % 4 == 0:  # at first two messages, then two more with each call
+            return await super().say(messages, tools, limit, key)
+        said = await super().say(messages, tools, min(limit, CALL), key)
+        name = list(tools)[key % len(tools)]
+        return replace(said, text=call(name, ASKED[name]), call=(name, ASKED[name]), cut=False)
+
+
+@pytest.fixture(scope="module")
+def model():
+    shape = SETTINGS.lab.models[SETTINGS.llm.models[OWN.model].model]
+    return Model("team", Forward(checkpoints.fresh(shape, 7).eval()), CARD)
+
+
+@pytest.fixture(scope="module")
+def play(model):
+    """Plays batches of jobs one after another with a new engine, and gives the system and all outcomes."""
+    told = atoms.prompts(atoms.library(params.ROOT / OWN.atoms), "lab")
+    loop = Loop()
+    with Sandbox() as sandbox:
+        tools = study.toolbox(sandbox)
+
+        def played(*batches):
+            speaker = Calling(model, OWN.temperature)
+            system = System(speaker, tools, OWN.tiers, told, loop)
+            outcomes = [outcome for jobs in batches for outcome in system.run(jobs)]
+            speaker.close()
+            return system, outcomes
+
+        yield played
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def jobs():
+    """Questions of all kinds under configurations of all workflows."""
+    library = atoms.library(params.ROOT / OWN.atoms)
+    names = [[a.name for a in library if a.role == role and a.family == atoms.BASE] for role in AGENTS]
+    items = [questions(kind.name, "train", BATCH)[i] for i in range(BATCH) for kind in KINDS]
+    return [Job(*told) for told in zip(items, search.sampled(BATCH, names), strict=False)]
+
+
+def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_after_another(play, jobs):
+    _, at_once = play(jobs)
+    assert {job.configuration.workflow for job in jobs} == set(WORKFLOWS) and len(jobs) == BATCH
+    assert {name for outcome in at_once for name in outcome.tools} == set(ASKED)
+    _, by_one = play(*([job] for job in jobs))
+    assert [o.text for o in by_one] == [o.text for o in at_once]  # the same episodes
+    together, alone = seconds(lambda: play(jobs)), seconds(lambda: play(*([job] for job in jobs)), rounds=1)
+    calls, written = (sum(getattr(o, name) for o in at_once) for name in ("calls", "tokens_out"))
+    print(
+        f"\n{BATCH} episodes with {calls} calls of agents and {written} tokens: {together:.2f} s at once, "
+        f"{alone:.2f} s one by one: {alone / together:.1f}x; {BATCH / together:.0f} episodes/s, "
+        f"{EPISODES:,} in {EPISODES * together / BATCH:.0f} s"
+    )
+    assert alone / together >= GOAL
+
+
+def test_rewards_take_next_to_none_of_an_episodes_time(play, jobs):
+    began = time.perf_counter()
+    system, outcomes = play(jobs)
+    episodes = time.perf_counter() - began
+    paid = seconds(lambda: system.rewards(jobs, outcomes, Weights()))
+    print(f"\nrewards of {BATCH} episodes: {1e6 * paid:.0f} us, {paid / episodes:.4%} of their {episodes:.2f} s")
+    assert len(system.rewards(jobs, outcomes, Weights())) == BATCH and paid / episodes < MOST

@@ -1,0 +1,706 @@
+"""The experiment at its smallest: every training, cells that are made once, tables with what was promised."""
+
+import asyncio
+import dataclasses
+import json
+import shutil
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from pandas.testing import assert_frame_equal
+from transformers import LlamaForCausalLM
+
+from lib import params, seeds, store, sweep
+from lib.configuration import baselines, study, taxonomy
+from lib.configuration.arms import ALONE, ARMS, NAMED, TESTED
+from lib.configuration.atoms import LIBRARY
+from lib.configuration.encoders import EncoderError
+from lib.configuration.questions import KINDS, questions
+from lib.configuration.space import SINGLE, WORKFLOWS, Configuration
+from lib.configuration.speakers import Said
+from lib.configuration.system import Job, System
+from lib.models import checkpoints, team
+from lib.models.checkpoints import ModelError
+from lib.models.corpus import dialogue
+from lib.params import ConfigurationSettings, ParamsError
+from tests.configuration import small as common
+from tests.models import tiny
+from tests.routing import small
+
+ARC = NAMED["arc"]
+EVERYBODY = (*ARMS, *ALONE)
+NAMES = [kind.name for kind in KINDS]
+UPDATES, BATCH, GROUP, ITEMS, SAVE = 4, 8, 4, 2, 2
+ASKED = ITEMS * len(KINDS)  # questions of a test
+CANDIDATES = 9 + 1 + 9  # the grid, everything switched on, and the sampled ones
+TRAINING = ("only-", *(arm.name for arm in ARMS))  # how folders of trainings begin
+DERIVED = {"base", "grid", "best_constant", "by_kind", "oracle"}  # read off what was searched
+
+
+def settings(llm=None, **changes) -> params.Params:
+    """Four updates of eight episodes, two questions of each kind, one process; rates at which little is enough."""
+    fast = {"structure_rate": 1e-2, "prompt_rate": 1e-2}
+    base = {
+        "seeds": 1, "jobs": 1, "train_items": 3, "search_items": 1, "test_items": ITEMS, "grid": 9, "sampled": 9,
+        "episodes": UPDATES * BATCH, "alone_episodes": BATCH, "save_every": SAVE, "tiers": [5, 9, 18],
+        "ppo": fast | {"batch": BATCH, "epochs": 2}, "grpo": fast | {"batch": BATCH, "group": GROUP, "epochs": 2},
+        "sft": fast | {"batch": 4}, "dpo": fast | {"batch": 4, "good": 0.0, "bad": 2.0},
+    }  # fmt: skip
+    return small.changed(llm=llm or {}, configuration=params._overlay(base, changes))
+
+
+@cache
+def schooled(seed: int = 0) -> LlamaForCausalLM:
+    """A few seconds of lessons in teamwork on the very questions that are asked here, so that agents call tools and are
+    right now and then. Do not change it."""
+    model = tiny.model(seed, spread=3.0, hidden=16, layers=1, intermediate=32, window=512)
+    rng = seeds.rng("tests", "teamwork")
+    asked = [item for split in ("train", "test") for kind in NAMES for item in questions(kind, split, 3)]
+    traces = [dialogue(*team.trace(item, rng)) for _ in range(20) for item in asked]
+    small.taught(model, [traces[i] for i in rng.permutation(len(traces))], 110)
+    return model.eval()
+
+
+def lab_models(root: Path) -> Path:
+    """A folder with every lab model of the parameters: the team's has had its lessons, others write at random."""
+    lab = {about.model or name for name, about in small.EVERYTHING.llm.models.items() if about.backend == "lab"}
+    for i, name in enumerate(sorted(lab)):
+        own = schooled() if name == "lab-team" else tiny.model(i, hidden=16, layers=1, intermediate=16, window=512)
+        place = checkpoints.save(own, root / name)
+        card = {"dollars_per_1k_tokens": 0.001 * (i + 1), "tokens_per_second": 100.0 * (i + 1)}
+        store.write_json(place / "card.json", card)
+    return root
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_of_the_checkout(tmp_path_factory):
+    """Cassettes of the checkout are left alone, and threads and denormal numbers are as they were, also for fixtures
+    of the whole file."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study, "CASSETTES", tmp_path_factory.mktemp("cassettes"))
+        yield
+    torch.set_num_threads(before)
+    torch.set_flush_denormal(False)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    return lab_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def elsewhere(models, tmp_path_factory):
+    """The same models under another name: their engines remember nothing of the study."""
+    place = tmp_path_factory.mktemp("elsewhere") / "models"
+    place.symlink_to(models)
+    return place
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+def listened(jobs: list[Job]):
+    """`System.run`, with all jobs kept."""
+    run = System.run
+
+    def wrapped(system, asked):
+        jobs.extend(asked)
+        return run(system, asked)
+
+    return wrapped
+
+
+@pytest.fixture(scope="module")
+def made(models, runs):
+    """The whole study, and every job that its agents were given."""
+    jobs: list[Job] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(System, "run", listened(jobs))
+        results = study.run(settings(), models=models, runs=runs)
+    torch.set_flush_denormal(False)
+    return results, jobs
+
+
+@pytest.fixture(scope="module")
+def results(made):
+    return made[0]
+
+
+@pytest.fixture(scope="module")
+def jobs(made):
+    return made[1]
+
+
+@pytest.fixture
+def place(elsewhere, runs):
+    """Agents at work, with engines that remember nothing of the study."""
+    with study.opened_place(study.means(settings(), elsewhere, runs)) as opened:
+        yield opened
+
+
+def of(frame: pd.DataFrame, arm: str, seed: int = 0) -> pd.DataFrame:
+    return frame[(frame["arm"] == arm) & (frame["seed"] == seed)].reset_index(drop=True)
+
+
+def tables(results: study.Results) -> dict[str, pd.DataFrame]:
+    """All that were played."""
+    return {name: getattr(results, name) for name in ("searched", "tests", "rollouts")}
+
+
+def paths(root: Path) -> list[Path]:
+    """What cells and the published policy left, receipts aside: those tell the seconds."""
+    found = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
+    return [path for path in found if path.name not in ("done.json", "progress.json")]
+
+
+# Results ------------------------------------------------------------------------------------------
+
+
+def test_every_arm_is_tested_on_the_same_questions_under_one_name_each(results):
+    frame = results.tests[results.tests["model"] == "team"]
+    alone = {f"{arm.name}{end}" for arm in ALONE for end in ("", "_no_sft")}
+    assert set(frame["arm"]) == (set(TESTED) - DERIVED) | alone
+    items = [item.prompt for kind in NAMES for item in questions(kind, "test", ITEMS)]
+    assert len(items) == ASKED
+    for _, rows in frame.groupby(["arm", "seed"]):
+        assert rows["prompt"].tolist() == items
+    larger = results.tests[results.tests["model"] == "team-large"]
+    assert set(larger["arm"]) == {"arc"} and larger["prompt"].tolist() == items
+    assert of(larger, "arc")["digest"].tolist() == of(frame, "arc")["digest"].tolist()
+    assert of(larger, "arc")["text"].tolist() != of(frame, "arc")["text"].tolist()
+
+
+def test_the_agents_did_something_worth_a_test(results):
+    """Right answers, calls of tools, budgets that cut, and policies that training moved."""
+    for frame in tables(results).values():
+        assert 0 < frame["right"].mean() < 0.9 and frame["used"].sum() > 5 and frame["cut"].sum() > 0
+        assert frame["reward"].nunique() > 10 and frame["dollars"].min() > 0 and (frame["seconds"] > 0).all()
+    assert results.rollouts["workflow"].nunique() == len(WORKFLOWS)
+    arc = of(results.tests[results.tests["model"] == "team"], "arc")
+    assert arc["digest"].nunique() > 1 and set(arc["digest"]) != set(of(results.tests, "grpo")["digest"])
+
+
+@pytest.mark.parametrize("name", ["searched", "tests", "rollouts"])
+def test_rewards_are_those_of_equation_3_from_the_columns_beside_them(results, name):
+    frame, largest = tables(results)[name], settings().configuration.tiers[-1]
+    used = 0.1 * frame["used"] + 0.2 * frame["right"]
+    tools = used.where(frame["used"] > 0, -0.3 * frame["allocated"])
+    told = 5 * frame["right"] - 0.02 * frame["calls"] - 0.03 * frame["tokens"] / (3 * largest) + tools
+    assert frame["reward"].to_numpy() == pytest.approx(told.to_numpy(), abs=1e-9)
+    assert (tools < 0).any() and (tools > 0).any()
+
+
+def test_all_candidates_were_tried_on_training_questions_and_twice_on_test_questions(results):
+    frame = results.searched
+    assert set(frame["number"]) == set(range(CANDIDATES))
+    assert frame.groupby("set")["number"].nunique().to_dict() == {"grid": 9, "sampled": 10}
+    assert frame.groupby("number")["digest"].nunique().eq(1).all() and frame["digest"].nunique() == CANDIDATES
+    counts = frame.groupby(["number", "split"]).size().unstack()
+    assert (counts["train"] == len(KINDS)).all() and (counts[["test", "again"]] == ASKED).all(None)
+    assert set(frame["kind"]) == set(NAMES) and set(frame["workflow"]) == set(WORKFLOWS)
+
+
+def test_constants_and_the_oracle_can_be_read_off_what_was_searched(results):
+    for told in (
+        baselines.constant(results.searched, "grid"), baselines.constant(results.searched),
+        baselines.by_kind(results.searched), baselines.oracle(results.searched),
+    ):  # fmt: skip
+        assert len(told) == ASKED and set(told["split"]) == {"test"}
+
+
+def test_the_greedy_climb_never_goes_down_and_its_end_is_tested(results):
+    path = results.greedy
+    assert list(path.columns) == ["tried", "reward"] and path["tried"].iloc[0] == 1 and len(path) > 3
+    assert (path["tried"].diff().dropna() > 0).all() and (path["reward"].diff().dropna() >= 0).all()
+    assert isinstance(results.climbed, Configuration)
+    tested = of(results.tests, "greedy")
+    assert set(tested["digest"]) == {results.climbed.digest} and set(tested["model"]) == {"team"}
+
+
+def test_the_greedy_climb_ends_with_the_reward_that_its_configuration_is_paid(results, place):
+    items = [item for kind in NAMES for item in questions(kind, "train", 1)]
+    told = place.play("team", [Job(item, results.climbed) for item in items])
+    assert told["reward"].mean() == pytest.approx(results.greedy["reward"].iloc[-1], abs=1e-12)
+
+
+def test_rollouts_and_losses_are_kept_for_every_update_of_every_training(results):
+    for arm in EVERYBODY:
+        rows, log = of(results.rollouts, arm.name), of(results.learning, arm.name)
+        updates = 1 if arm.only else UPDATES
+        assert rows["update"].tolist() == [n for n in range(updates) for _ in range(BATCH)]
+        assert log["update"].tolist() == list(range(updates))
+        assert set(rows["only"]) == set(log["only"]) == {arm.only}
+        assert np.isfinite(log[["structure_loss", "structure_entropy"]]).all(None)
+        assert log["prompt_loss"].notna().all() == (arm.kind == "hierarchy")
+    assert len(results.rollouts) == (UPDATES * len(ARMS) + len(ALONE)) * BATCH
+
+
+def test_only_lone_trainings_keep_to_one_kind_of_question(results):
+    for arm in EVERYBODY:
+        met = set(of(results.rollouts, arm.name)["kind"])
+        assert met == {arm.only} if arm.only else len(met) >= 4
+
+
+def test_only_grpo_asks_a_question_several_times_in_a_row(results):
+    def questions_in(rows: pd.DataFrame) -> set[int]:
+        return {rows["prompt"][at : at + GROUP].nunique() for at in range(0, len(rows), GROUP)}
+
+    assert questions_in(of(results.rollouts, "grpo")) == {1}
+    assert max(questions_in(of(results.rollouts, "arc"))) > 2
+
+
+def test_errors_have_a_kind_and_right_answers_none(results):
+    frame = results.tests
+    assert (frame["right"].eq(1) == frame["error"].eq("")).all()
+    assert set(frame["error"]) <= {"", *taxonomy.KINDS} and frame["error"].nunique() > 2
+
+
+def test_refinements_tell_what_they_started_from(results):
+    told = results.refined.set_index(["arm", "how"])
+    assert set(told.index) == {("arc", "sft"), ("arc", "dpo"), *((arm.name, "sft") for arm in ALONE)}
+    for arm in (ARC, *ALONE):
+        rows, about = of(results.rollouts, arm.name), told.loc[(arm.name, "sft")]
+        paid = rows["reward"].astype(np.float32)
+        elite = rows[rows["right"].eq(1) & (paid >= paid.quantile(0.7))]
+        assert about["elite"] == len(elite)
+        assert about["reward"] == pytest.approx(elite["reward"].mean() if len(elite) else 0.0, abs=1e-5)
+    assert told["elite"].max() > 0 and told.loc[("arc", "dpo"), "pairs"] > 0
+
+
+def test_what_was_refined_differs_from_what_was_not_where_there_was_something_to_learn(results, runs):
+    told = results.refined.set_index(["arm", "how"])
+    for arm in (ARC, *ALONE):
+        (folder,) = runs.glob(f"{arm.name}-seed-0-*")
+        before = store.read_tensors(folder / f"{arm.name}_no_sft.safetensors")
+        after = store.read_tensors(folder / f"{arm.name}.safetensors")
+        moved = any((before[name] != after[name]).any() for name in before)
+        assert moved == (told.loc[(arm.name, "sft"), "elite"] > 0)
+    (folder,) = runs.glob("arc-seed-0-*")
+    policies = [store.read_tensors(folder / f"arc{end}.safetensors") for end in ("", "_no_sft", "_dpo")]
+    assert len({json.dumps([float(array.sum()) for array in one.values()]) for one in policies}) == 3
+
+
+def test_the_clock_has_every_cell(results):
+    names = [f"searched/{part}" for part in range(study.PARTS)] + [f"{arm.name}/seed-0" for arm in EVERYBODY]
+    assert results.clock["cell"].tolist() == [*names, "greedy", "prompted"]
+    assert (results.clock["seconds"] > 0).all()
+
+
+# Fair play ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["searched", "tests", "rollouts"])
+def test_masked_parts_appear_nowhere(results, name):
+    """Workflows 0, 1 and 5 have no second agent, hence neither its tools nor its budget nor its prompt."""
+    frame = tables(results)[name]
+    single = frame["w"].isin([0, 1, 5])
+    assert (single == frame["workflow"].isin(SINGLE)).all() and single.sum() > 20
+    for column in ("tools2", "budget2"):
+        assert frame.loc[single, column].eq(0).all() and frame.loc[~single, column].nunique() > 2
+    second = frame["atoms"].str.split("|").str[1].str.strip()
+    assert second[single].eq("").all() and (second[~single] != "").any()
+
+
+def test_flat_rivals_draw_what_is_masked_and_it_is_ignored(results):
+    """Without this the test above would be about hierarchies alone: a third of what the flat ones draw is pinned."""
+    for arm in ("bandit", "episodes", "arc", "grpo"):
+        assert set(SINGLE) & set(of(results.rollouts, arm)["workflow"])
+
+
+def test_dice_of_tests_are_none_that_training_threw(jobs):
+    drawn = {split: {job.draw for job in jobs if job.item.split == split} for split in ("train", "test")}
+    assert drawn["train"] == set(range(settings().configuration.draws)) and len(drawn["test"]) == 2
+    assert not drawn["train"] & drawn["test"]
+
+
+def test_everybody_is_tested_under_the_same_dice(results, jobs):
+    """But for what was searched: that has a second try."""
+    tried = Counter(job.draw for job in jobs if job.item.split == "test")
+    (main, often), (other, seldom) = tried.most_common()
+    assert seldom == CANDIDATES * ASKED and often == CANDIDATES * ASKED + len(results.tests)
+    assert main != other
+
+
+def test_no_question_of_a_test_was_ever_learned_from_or_searched_on(results, jobs):
+    assert {job.item.split for job in jobs} == {"train", "test"}
+    told = {split: {job.item.key for job in jobs if job.item.split == split} for split in ("train", "test")}
+    assert not told["train"] & told["test"]
+    assert set(results.tests["key"]) <= told["test"] and set(results.rollouts["key"]) <= told["train"]
+    searched = results.searched.groupby("split")["key"].agg(set)
+    assert searched["test"] == searched["again"] == told["test"] and searched["train"] <= told["train"]
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_questions_of_no_kind_are_taught_under_the_name_of_another(kind):
+    """Kinds share families: what is asked in one kind's test must be in no kind's training."""
+    tested = questions(kind, "test", 8)
+    learned = [item for name in NAMES for item in questions(name, "train", 12)]
+    assert len(tested) > 5 and not {item.key for item in tested} & {item.key for item in learned}
+    assert not {item.prompt for item in tested} & {item.prompt for item in learned}
+
+
+def test_the_oracle_picks_by_one_try_and_is_paid_for_the_other(results):
+    tries = {
+        split: rows.set_index(["prompt", "number"])["reward"]
+        for split, rows in results.searched.groupby("split")
+        if split != "train"
+    }
+    told = baselines.oracle(results.searched)
+    for row in told.itertuples():
+        again, test = (tries[split].loc[row.prompt] for split in ("again", "test"))
+        assert again[row.number] == again.max() and row.reward == test[row.number]
+    most = [tries["test"].loc[prompt].max() for prompt in told["prompt"]]
+    assert told["reward"].mean() < np.mean(most) == pytest.approx(baselines.flattered(results.searched))
+
+
+def test_the_two_tries_of_a_question_differ_in_nothing_but_their_dice(results):
+    test, again = (results.searched[results.searched["split"] == split] for split in ("test", "again"))
+    same = ["prompt", "number", "digest", "set"]
+    assert_frame_equal(test[same].reset_index(drop=True), again[same].reset_index(drop=True))
+    differ = test["tokens"].to_numpy() != again["tokens"].to_numpy()
+    assert differ.mean() > 0.1
+
+
+def test_tables_can_be_played_again_one_episode_at_a_time(results, runs, place):
+    """What stands in them hangs on question, configuration and draw, and not on who else was playing."""
+    policy = study.published(runs / "policy", place)
+    items = place.items("test", ITEMS)
+    chosen = policy.decide(torch.from_numpy(place.states(items))).configurations
+    jobs = [Job(item, one, study.TEST_DRAW) for item, one in zip(items, chosen, strict=True)]
+    again = pd.concat([place.play("team", [job]) for job in jobs], ignore_index=True)
+    told = results.tests[results.tests["model"] == "team"]
+    assert_frame_equal(of(told, "arc")[list(again)], again, check_exact=True, check_dtype=False)
+
+
+class Slow(common.Voice):
+    """Its answers come in an order of its own: `first` says who of several that are asked at once comes first."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__(lambda asked: answered(asked.key), prices=(0.0, 0.1))
+        self.first = first
+
+    async def say(self, messages, tools, limit, key):
+        await asyncio.sleep(0.001 + 0.02 * ((key + 2 * len(tools) - self.first) % 3))
+        return await super().say(messages, tools, limit, key)
+
+
+def answered(key: int) -> Said:
+    """Attempts differ in what they say and cost; in this order 0.1 + 0.2 + 0.3 is more than in the other."""
+    text = f"<think> {key % 3} </think> <answer> {key % 3} </answer>"
+    return Said(text, 1, 1 + key % 3)
+
+
+@pytest.mark.parametrize("workflow", ["voting", "sectioning"])
+def test_who_of_several_is_ready_first_changes_no_outcome(workflow, loop):
+    """What a lab model said before it says at once, so that in a training that goes on others are ready first than in
+    one that nobody stopped: sums of dollars, and what one agent left behind another, are to be the same."""
+    job = Job(common.CHAIN, Configuration((WORKFLOWS.index(workflow), 1, 0, 2, 0, 2)))
+    outcomes = [System(Slow(first), common.toolbox(), (90, 95, 99), {}, loop).run([job])[0] for first in range(3)]
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+# Again --------------------------------------------------------------------------------------------
+
+
+def refuse(*_, **__):
+    raise AssertionError("nothing is to be done twice")
+
+
+def same(one: study.Results, other: study.Results, but: tuple[str, ...] = ()) -> None:
+    for field in dataclasses.fields(study.Results):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        if field.name in but:
+            continue
+        if isinstance(a, pd.DataFrame):
+            assert_frame_equal(a, b, check_exact=True)
+        else:
+            assert a == b
+
+
+def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
+    monkeypatch.setattr(study, "work", refuse)
+    monkeypatch.setattr(System, "run", refuse)
+    before = {path: (runs / path).read_bytes() for path in paths(runs)}
+    same(study.run(settings(), models=models, runs=runs), results)
+    assert {path: (runs / path).read_bytes() for path in paths(runs)} == before
+
+
+def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, elsewhere, runs, tmp_path):
+    """With all that is searched and two trainings; of others it is seen below, where they are killed."""
+    torch.rand(3), np.random.rand(3)  # whatever was drawn before
+    compared = [ARC, ALONE[0]]
+    study.run(settings(), compared, elsewhere, tmp_path)
+    folders = [cell.folder(runs).name for cell in study.cells(settings(), compared, elsewhere)]
+    kept = [path for path in paths(runs) if path.parts[0] in (*folders, "policy")]
+    assert paths(tmp_path) == kept
+    ends = Counter(path.suffix for path in kept)
+    assert ends[".parquet"] == study.PARTS + 3 * len(compared) + 3 and ends[".safetensors"] == 3 + 2 + 1
+    assert Path("policy/arc.safetensors") in kept and Path("policy/policy.json") in kept
+    for path in kept:
+        assert store.sha256_file(tmp_path / path) == store.sha256_file(runs / path), path
+
+
+class Killed(BaseException):
+    """As a process that is killed: nothing catches it."""
+
+
+def dying(method, when):
+    """A method that ends everything once `when` says so of the number of the call and its last argument."""
+    calls = []
+
+    def wrapped(*arguments, **options):
+        calls.append(1)
+        if when(len(calls), arguments[-1]):
+            raise Killed
+        return method(*arguments, **options)
+
+    return wrapped
+
+
+def beginning(runs: Path, other: Path) -> None:
+    """Everything but the trainings, so that only they are done again."""
+    for place in runs.iterdir():
+        if not place.name.startswith(TRAINING) and place.name != "policy":
+            (other / place.name).symlink_to(place)
+
+
+def killed(patch: pytest.MonkeyPatch, what: str) -> None:
+    """Arrange for a training's end: while a batch of its third update is played, behind that before its rollouts are
+    saved, after the first one, or when it comes to its tests."""
+    deaths = {
+        "in an update": (System, "run", lambda number, jobs: number == 3),
+        "between savings": (sweep.Progress, "__call__", lambda number, done: number == 3),
+        "before any saving": (sweep.Progress, "__call__", lambda number, done: number == 1),
+        "in its tests": (System, "run", lambda number, jobs: jobs[0].item.split == "test"),
+    }
+    where, name, when = deaths[what]
+    patch.setattr(where, name, dying(getattr(where, name), when))
+
+
+@pytest.mark.parametrize(
+    ("arm", "what", "saved"),
+    [
+        ("arc", "in an update", SAVE),
+        ("arc", "in its tests", UPDATES),
+        ("grpo", "between savings", SAVE),
+        ("bandit", "before any saving", 0),
+        ("episodes", "in an update", SAVE),
+    ],
+)
+def test_a_training_that_was_killed_goes_on_to_the_same_bytes_and_asks_nothing_twice(
+    arm, what, saved, results, elsewhere, runs, tmp_path, monkeypatch
+):
+    beginning(runs, tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        killed(patch, what)
+        study.run(settings(), [NAMED[arm]], elsewhere, tmp_path)
+    (cell,) = (cell for cell in study.cells(settings(), [NAMED[arm]], elsewhere) if cell.name == f"{arm}/seed-0")
+    folder, whole = cell.folder(tmp_path), cell.folder(runs)
+    assert not (folder / "done.json").exists() and (folder / "rollouts.parquet").exists() == (saved > 0)
+    jobs: list[Job] = []
+    monkeypatch.setattr(System, "run", listened(jobs))
+    study.run(settings(), [NAMED[arm]], elsewhere, tmp_path)
+    assert sum(job.item.split == "train" for job in jobs) == (UPDATES - saved) * BATCH
+    assert paths(folder) == paths(whole)
+    for path in paths(folder):
+        assert (folder / path).read_bytes() == (whole / path).read_bytes(), path
+
+
+def test_broken_rollouts_of_a_killed_training_are_named_with_a_remedy(results, models, runs, tmp_path, monkeypatch):
+    beginning(runs, tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        killed(patch, "between savings")
+        study.run(settings(), [ARC], models, tmp_path)
+    (path,) = tmp_path.glob("arc-*/rollouts.parquet")
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(ValueError, match="rollouts.parquet .*; delete it and run again"):
+        study.run(settings(), [ARC], models, tmp_path)
+
+
+def test_another_seed_trains_differently_and_leaves_the_first_alone(results, models, runs):
+    both = study.run(settings(seeds=2), [NAMED["bandit"]], models, runs)
+    assert {"bandit/seed-0", "bandit/seed-1"} <= set(both.clock["cell"])
+    assert_frame_equal(of(both.rollouts, "bandit"), of(results.rollouts, "bandit"), check_exact=True)
+    one, two = (of(both.rollouts, "bandit", seed) for seed in range(2))
+    assert len(one) == len(two) and one["digest"].tolist() != two["digest"].tolist()
+    assert one["prompt"].tolist() != two["prompt"].tolist()
+
+
+def test_random_choices_are_made_under_every_seed_also_where_seeds_are_added_later(results, models, runs):
+    both = study.run(settings(seeds=2), [NAMED["bandit"]], models, runs)
+    one, two = (of(both.tests, "random", seed) for seed in range(2))
+    assert len(one) == len(two) == ASKED and one["digest"].tolist() != two["digest"].tolist()
+    assert one["digest"].tolist() == of(results.tests, "random")["digest"].tolist()
+
+
+# Names --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def named(models):
+    """Names and digests of all cells under changed parameters."""
+
+    def digests(compared=EVERYBODY, where=models, **changes) -> dict[str, str]:
+        return {cell.name: cell.digest for cell in study.cells(settings(**changes), compared, where)}
+
+    return digests
+
+
+def test_what_changes_no_result_makes_no_new_cells(named):
+    before = named()
+    assert len(before) == study.PARTS + len(EVERYBODY) + 2
+    for change in (
+        {"jobs": 3},
+        {"jobs": None},
+        {"save_every": 5},
+        {"llm": {"models": {"team": {"timeout": 5.0, "retries": 1, "concurrency": 3}}}},
+        {"llm": {"max_dollars": 1.0, "cassette": "replay"}},
+        {"llm": {"models": {"nano": {"max_tokens": 5}}}},  # no agent here
+    ):
+        assert named(**change) == before, change
+    assert before.items() >= named([ARC]).items()
+
+
+def test_more_seeds_are_more_cells_and_the_others_stay(named):
+    """But for the cell with random choices, of which there are more."""
+    before, more = named(), named(seeds=3)
+    assert {f"{arm.name}/seed-{seed}" for arm in EVERYBODY for seed in range(3)} <= set(more)
+    before.pop("prompted")
+    assert before.items() <= more.items()
+
+
+OTHERWISE = {"model": "control", "larger": "large", "prompted": "scripted-small", "encoder": "lab:lab-team"}
+DECIDING = [
+    name for name in ConfigurationSettings.model_fields if name not in ("jobs", "seeds", "save_every", "encoders")
+]
+
+
+def otherwise(name: str, value) -> list:
+    """Other values of a setting; of a section those with one leaf changed each."""
+    if isinstance(value, dict):
+        return [{leaf: other} for leaf, old in value.items() for other in otherwise(leaf, old)]
+    if isinstance(value, list):
+        return [[*value[:-1], value[-1] + 1]]
+    if isinstance(value, str):
+        return [OTHERWISE[name]]
+    return [2 * value if isinstance(value, int) else 0.75 * value + 0.001]  # a batch holds whole groups
+
+
+@pytest.mark.parametrize("name", [name for name in DECIDING if name != "atoms"])
+def test_every_setting_that_changes_a_result_makes_new_cells(name, named):
+    before = named([ARC])
+    for value in otherwise(name, settings().configuration.model_dump()[name]):
+        after = named([ARC], **{name: value})
+        assert after.keys() == before.keys() and not after.items() & before.items(), value
+
+
+def test_another_library_of_atoms_makes_new_cells_and_the_same_one_elsewhere_too(named, tmp_path):
+    path = tmp_path / "atoms.yaml"
+    path.write_bytes(LIBRARY.read_bytes())
+    first = named(atoms=str(path))
+    path.write_text(LIBRARY.read_text().replace("Write the final answer", "Say the final answer"))
+    assert path.read_bytes() != LIBRARY.read_bytes() and not named(atoms=str(path)).items() & first.items()
+
+
+@pytest.mark.parametrize(
+    "change", [{"max_tokens": 50}, {"price_in": 1.0, "price_out": 1.0}], ids=lambda told: next(iter(told))
+)
+@pytest.mark.parametrize("name", ["team", "team-large", "scripted-large"])
+def test_another_model_behind_the_same_name_makes_new_cells(name, change, named):
+    assert not named(llm={"models": {name: change}}).items() & named().items()
+
+
+@pytest.fixture
+def copied(models, tmp_path):
+    """The folder of lab models with one of them really copied."""
+
+    def with_copy(name: str) -> Path:
+        for place in models.iterdir():
+            if place.name != name:
+                (tmp_path / place.name).symlink_to(place)
+        shutil.copytree(models / name, tmp_path / name)
+        return tmp_path
+
+    return with_copy
+
+
+@pytest.mark.parametrize(("name", "stale"), [("lab-team", True), ("lab-team-large", True), ("lab-nano", False)])
+@pytest.mark.parametrize("file", ["model.safetensors", "card.json"])
+def test_other_weights_or_cards_of_agents_make_new_cells(name, stale, file, named, copied):
+    root = copied(name)
+    assert named(where=root) == named()
+    path = root / name / file
+    path.write_bytes(path.read_bytes() + b" ")
+    shared = named(where=root).items() & named().items()
+    assert not shared if stale else len(shared) == len(named())
+
+
+# Before anything starts ---------------------------------------------------------------------------
+
+
+def test_models_that_are_not_there_are_named(tmp_path):
+    with pytest.raises(ModelError, match="make repro"):
+        study.run(settings(), models=tmp_path, runs=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "told"),
+    [
+        ({"atoms": "data/atoms/none.yaml"}, ParamsError, "none.yaml"),
+        ({"encoder": "magic"}, EncoderError, "magic"),
+        ({"encoder": "lab:lab-nobody"}, ModelError, "lab-nobody"),
+    ],
+    ids=["atoms", "encoder", "its model"],
+)
+def test_what_cannot_be_read_is_named(change, error, told, models, tmp_path):
+    with pytest.raises(error, match=told):
+        study.run(settings(**change), models=models, runs=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+# The published policy -----------------------------------------------------------------------------
+
+
+def test_the_published_policy_is_arc_of_the_first_seed(results, runs, place):
+    (folder,) = runs.glob("arc-seed-0-*")
+    kept, own = (store.read_tensors(path / "arc.safetensors") for path in (folder, runs / "policy"))
+    assert kept.keys() == own.keys() and all(np.array_equal(kept[name], own[name]) for name in own)
+    arrays = study.published(runs / "policy", place).arrays()
+    assert arrays.keys() == own.keys() and all(np.array_equal(arrays[name], own[name]) for name in own)
+
+
+def test_a_study_without_arc_publishes_nothing(results, models, runs, tmp_path):
+    beginning(runs, tmp_path)
+    (cell,) = runs.glob("only-chain-seed-0-*")
+    (tmp_path / cell.name).symlink_to(cell)
+    study.run(settings(), [NAMED["only-chain"]], models, tmp_path)
+    assert not (tmp_path / "policy").exists()
+
+
+def test_a_policy_that_is_not_there_is_named_with_the_remedy(place, tmp_path):
+    with pytest.raises(ParamsError, match=f"no trained policy in {tmp_path / 'none'}; `make repro`"):
+        study.published(tmp_path / "none", place)
+
+
+@pytest.mark.parametrize("name", ["encoder", "atoms"])
+def test_a_policy_of_another_encoder_or_another_library_of_atoms_is_refused_with_the_remedy(
+    name, results, models, runs, tmp_path
+):
+    path = tmp_path / "atoms.yaml"
+    path.write_text(LIBRARY.read_text() + "# one remark more\n")
+    change = {"encoder": "lab:lab-team"} if name == "encoder" else {"atoms": str(path)}
+    with (
+        study.opened_place(study.means(settings(**change), models, runs)) as other,
+        pytest.raises(ParamsError, match=f"another {name}; run `make repro`"),
+    ):
+        study.published(runs / "policy", other)
