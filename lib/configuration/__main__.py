@@ -19,6 +19,7 @@ from lib.ledger import BudgetExceeded
 from lib.llm.errors import CassetteMiss, ConfigurationError
 from lib.params import ParamsError
 from lib.tasks import Item
+from lib.tools import SandboxUnavailable
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
@@ -58,7 +59,7 @@ def main(given: list[str] | None = None) -> int:
     options = arguments(given)
     try:
         why, chosen, outcome = asked(options)
-    except (BudgetExceeded, CassetteMiss, ConfigurationError, OSError, ValueError) as error:
+    except (BudgetExceeded, CassetteMiss, ConfigurationError, SandboxUnavailable, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -70,7 +71,8 @@ def main(given: list[str] | None = None) -> int:
     print()
     for note in outcome.trail:
         print(f"  {note.role:<10} {note.whole}{' [cut off]' if note.cut else ''}")
-    print(f"\nanswer: {outcome.answer if outcome.answer is not None else 'none'}")
+    why_none = f" ({', '.join(dict.fromkeys(outcome.failures))})" if outcome.failures else ""
+    print(f"\nanswer: {outcome.answer if outcome.answer is not None else 'none' + why_none}")
     print(
         f"cost: {outcome.calls} calls, {outcome.tokens_in} tokens read, {outcome.tokens_out} written, "
         f"{outcome.used} calls of tools, ${outcome.dollars:.3g}, {outcome.seconds:.3g} s by the declared clock"

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.feature_extraction.text import HashingVectorizer
 
+from lib import store
 from lib.models import checkpoints
 from lib.models.dialogue import conversation
 from lib.models.forward import Forward
@@ -53,6 +54,14 @@ def encoder(name: str, models: str | Path = checkpoints.MODELS) -> Encoder:
     if kind == "sentence" and which:
         return _sentence(which)
     raise EncoderError(f"there is no encoder {name!r}; there are hashing, lab:NAME and sentence:NAME")
+
+
+def identity(name: str, models: str | Path = checkpoints.MODELS) -> str:
+    """An encoder's name; that of a lab model with its weights' SHA-256, for another training is another encoder."""
+    kind, _, which = name.partition(":")
+    if kind != "lab":
+        return name
+    return f"{name} {store.sha256_file(Path(models) / which / 'model.safetensors')}"
 
 
 def states(questions: Sequence[str], phi: Encoder) -> np.ndarray:

@@ -58,5 +58,6 @@ def kind_of(item: Item) -> str:
 
 
 def solved(item: Item, text: str) -> bool:
-    """Whether a whole reply is right; of options their words count as much as their letter."""
-    return any(tasks.verify(one, text) for one in (item, worded(item)))
+    """Whether a whole reply is right; of options their words count as much as their letter. Nothing is right where
+    nobody knows the answer."""
+    return bool(item.answer) and any(tasks.verify(one, text) for one in (item, worded(item)))

@@ -53,7 +53,8 @@ HOSTED = 50.0  # tokens per second of an endpoint, declared
 TEST_DRAW = 1_000  # tries of test questions, apart from those of training
 EXAMPLES = 10  # configurations that are tried for the examples of a prompt
 PARTS = 4  # cells that share the sampled set
-_NEUTRAL = {"jobs": None, "seeds": 1, "save_every": 1}  # change no cell's result
+_NEUTRAL = {"jobs": None, "seeds": 1, "save_every": 1, "encoders": []}  # change no cell's result
+_SOURCES = ("lib/tasks", "lib/tools", "lib/llm/scripted", "lib/models/agent.py", "lib/models/team.py")  # decide, too
 _AFTERWARDS = (
     "__init__",
     "__main__",
@@ -119,6 +120,7 @@ class Place:
         client: Client,
     ) -> None:
         self.settings, self.speakers, self.tools, self.loop, self.client = means.settings, speakers, tools, loop, client
+        self.models = means.models
         self.atoms: list[Atom] = library(ROOT / self.settings.atoms)
         self.weights = Weights(**self.settings.reward.model_dump())
         self.phi = encoders.encoder(self.settings.encoder, means.models)
@@ -203,7 +205,7 @@ def run(
         receipts = sweep.run(partial(work, means=told), todo, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
-    _publish(todo, settings, runs)
+    _publish(todo, params, Path(models), runs)
     return _collected(todo, receipts, runs)
 
 
@@ -212,14 +214,21 @@ def means(params: Params, models: str | Path = checkpoints.MODELS, runs: str | P
     return Means(str(models), str(runs), str(CASSETTES), params.llm.model_dump(), params.configuration.model_dump())
 
 
-def _publish(todo: Sequence[sweep.Cell], settings: ConfigurationSettings, runs: Path) -> None:
+def _publish(todo: Sequence[sweep.Cell], params: Params, models: Path, runs: Path) -> None:
     """Put ARC's policy of the first seed where the command line looks for it."""
     for cell in todo:
         if cell.name == "arc/seed-0":
             arrays = store.read_tensors(cell.folder(runs) / "arc.safetensors")
             store.write_tensors(runs / POLICY.name / "arc.safetensors", arrays)
-            told = {"encoder": settings.encoder, "atoms": store.sha256_file(ROOT / settings.atoms)}
-            store.write_json(runs / POLICY.name / "policy.json", told)
+            store.write_json(runs / POLICY.name / "policy.json", _made_for(params.configuration, models))
+
+
+def _made_for(settings: ConfigurationSettings, models: str | Path) -> dict[str, str]:
+    """What a policy reads and chooses from: it is worth nothing with another encoder or another library."""
+    return {
+        "encoder": encoders.identity(settings.encoder, models),
+        "atoms": store.sha256_file(ROOT / settings.atoms),
+    }
 
 
 def published(folder: str | Path, place: Place) -> Policy:
@@ -229,7 +238,7 @@ def published(folder: str | Path, place: Place) -> Policy:
     if not (folder / "policy.json").is_file():
         raise ParamsError(f"there is no trained policy in {folder}; `make repro` trains one in lesson 07")
     told = store.read_json(folder / "policy.json")
-    now = {"encoder": settings.encoder, "atoms": store.sha256_file(ROOT / settings.atoms)}
+    now = _made_for(settings, place.models)
     wrong = [name for name in now if told.get(name) != now[name]]
     if wrong:
         raise ParamsError(f"the policy in {folder} was trained with another {wrong[0]}; run `make repro` once more")
@@ -240,13 +249,15 @@ def published(folder: str | Path, place: Place) -> Policy:
 def cells(params: Params, compared: Sequence[Arm], models: Path) -> list[sweep.Cell]:
     """Trainings first, for they take longest; then the searches and the prompted policies."""
     settings = params.configuration
-    sources = [p for p in (ROOT / "lib/configuration").glob("*.py") if p.stem not in _AFTERWARDS]
+    own = [p for p in (ROOT / "lib/configuration").glob("*.py") if p.stem not in _AFTERWARDS]
+    sources = [*own, *(ROOT / place for place in _SOURCES)]
     names = {"agents": settings.model, "larger": settings.larger, "prompted": settings.prompted}
     base = params.llm.models[settings.model].model or settings.model
     held = {
         "configuration": settings.model_dump() | _NEUTRAL,
         "atoms": store.sha256_file(ROOT / settings.atoms),
-        **fingerprint(params.llm, names, base, models, [*sources, ROOT / "lib/tasks", ROOT / "lib/tools"]),
+        "encoder": encoders.identity(settings.encoder, models),
+        **fingerprint(params.llm, names, base, models, sources),
     }
     trained = [
         sweep.Cell(f"{arm.name}/seed-{seed}", held | {"arm": asdict(arm), "seed": seed})
@@ -254,7 +265,8 @@ def cells(params: Params, compared: Sequence[Arm], models: Path) -> list[sweep.C
         for seed in range(settings.seeds)
     ]
     parts = [sweep.Cell(f"searched/{part}", held | {"part": part}) for part in range(PARTS)]
-    return [*parts, *trained, sweep.Cell("greedy", held), sweep.Cell("prompted", held)]
+    drawn = [sweep.Cell(f"random/seed-{seed}", held | {"seed": seed}) for seed in range(settings.seeds)]
+    return [*parts, *trained, *drawn, sweep.Cell("greedy", held), sweep.Cell("prompted", held)]
 
 
 def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, Any]:
@@ -269,6 +281,8 @@ def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, An
             return _climb(place, folder)
         if kind == "prompted":
             return _prompt(place, folder)
+        if kind == "random":
+            return _draw(place, folder, cell.settings["seed"])
         return _train(place, folder, Arm(**cell.settings["arm"]), cell.settings["seed"], progress)
 
 
@@ -325,19 +339,25 @@ def _tested(place: Place, chosen: Sequence[Configuration], model: str) -> pd.Dat
 
 
 def _prompt(place: Place, folder: Path) -> dict[str, Any]:
-    """Policies that are a prompted language model, with examples and without, and random choices."""
+    """Policies that are a prompted language model, with examples and without."""
     settings, tables = place.settings, []
     items = place.items("test", settings.test_items)
     shown = _examples(place)
     for name, told in (("zero_shot", ()), ("few_shot", shown)):
         chosen, failed = place.loop.run(prompted.choose(place.client, settings.prompted, items, told))
         tables.append(_tested(place, chosen, settings.model).assign(arm=name, seed=0, failed=failed))
-    for seed in range(settings.seeds):
-        rng = seeds.rng("configuration", "random", seed=seed)
-        every = space.structures()
-        chosen = [Configuration(space.checked(every[i].tolist())) for i in rng.integers(len(every), size=len(items))]
-        tables.append(_tested(place, chosen, settings.model).assign(arm="random", seed=seed, failed=0.0))
     store.write_parquet(folder / "tests.parquet", pd.concat(tables, ignore_index=True).assign(model=settings.model))
+    return {}
+
+
+def _draw(place: Place, folder: Path, seed: int) -> dict[str, Any]:
+    """A random configuration for every test question."""
+    model, every = place.settings.model, space.structures()
+    items = place.items("test", place.settings.test_items)
+    rng = seeds.rng("configuration", "random", seed=seed)
+    chosen = [Configuration(space.checked(every[i].tolist())) for i in rng.integers(len(every), size=len(items))]
+    tests = _tested(place, chosen, model).assign(arm="random", seed=seed, failed=0.0, model=model)
+    store.write_parquet(folder / "tests.parquet", tests)
     return {}
 
 

@@ -123,7 +123,7 @@ def table(jobs: Sequence[Job], outcomes: Sequence[Outcome], rewards: np.ndarray)
                 "atoms": " | ".join(" , ".join(a) for a in c.atoms), "allocated": c.allocated, "digest": c.digest,
                 "right": float(outcome.right), "reward": float(paid), "calls": outcome.calls, "turns": outcome.turns,
                 "tokens": outcome.tokens_out, "tokens_in": outcome.tokens_in, "dollars": outcome.dollars,
-                "seconds": outcome.seconds, "used": outcome.used, "cut": outcome.cut, "failed": len(outcome.failures),
+                "seconds": outcome.seconds, "used": outcome.used, "cut": outcome.cut, "failures": len(outcome.failures),
                 "answered": float(outcome.answer is not None), "answer": outcome.answer or "", "text": outcome.text,
             }
         )  # fmt: skip

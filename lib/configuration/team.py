@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from lib import tasks
 from lib.configuration.space import Configuration
@@ -86,8 +86,8 @@ def journal(left: Sequence[Note]) -> tuple[Part, ...]:
 
 @dataclass
 class Spent:
-    """What an episode cost so far. calls: of agents; turns: of the model; tools: the names in order; cut: calls
-    that a budget truncated."""
+    """What calls cost. calls: of agents; turns: of the model; tools: the names in order; cut: calls that a budget
+    truncated."""
 
     calls: int = 0
     turns: int = 0
@@ -98,6 +98,9 @@ class Spent:
     tools: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     trail: list[Note] = field(default_factory=list)
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Spent)))
 
 
 class Team:
@@ -116,7 +119,12 @@ class Team:
         self.speaker, self.configuration, self.prompts, self.key = speaker, configuration, prompts, key
         self.tools = [{name: tools[name] for name in configuration.tools(agent)} for agent in range(3)]
         self.limits = [tiers[configuration.tier(agent)] for agent in range(3)]
-        self.spent = Spent()
+        self.begun: list[Spent] = []
+
+    @property
+    def spent(self) -> Spent:
+        """All calls, in the order in which they began: who is ready first is no matter of the episode's."""
+        return sum(self.begun, Spent())
 
     # Calls ------------------------------------------------------------------------------------------
 
@@ -157,10 +165,11 @@ class Team:
         began = max((note.at for note in waited), default=0.0)
         tools = self.tools[agent] if agent != THIRD else {}
         results, thoughts, said, left = [], [], Said("", 0, 0), self.limits[agent]
-        written = 0
+        spent, written = Spent(calls=1), 0
+        self.begun.append(spent)
         for turn in range(MOST_TOOLS + 1):
             said = await self.speaker.say(messages, tools, left - written, self.key + attempt)
-            self._pay(said)
+            self._pay(spent, said)
             written += said.tokens_out
             thoughts += _thoughts(said.text)
             if said.call is None or said.call[0] not in tools or turn == MOST_TOOLS or written >= left:
@@ -168,7 +177,7 @@ class Team:
             name, argument = said.call
             wrong = ERROR if self.speaker.backend == "lab" else ""
             result = answer_of(tools[name], argument, self.speaker, wrong)
-            self.spent.tools.append(name)
+            spent.tools.append(name)
             results.append((self.speaker.worded(argument), result))
             messages = [*messages, *self.speaker.exchange(said, result)]
         cut = said.cut or (said.call is not None and written >= left)  # no room to read what the tool would say
@@ -176,9 +185,8 @@ class Team:
             role, agent, notes(results, " ; ".join(thoughts), None) if results or thoughts else "",
             tasks.answered(said.text), said.text, began + written * self.speaker.pace, cut,
         )  # fmt: skip
-        self.spent.calls += 1
-        self.spent.cut += cut
-        self.spent.trail.append(note)
+        spent.cut += cut
+        spent.trail.append(note)
         return note
 
     def _system(self, role: str, agent: int, hint: str) -> dict[str, str]:
@@ -188,8 +196,7 @@ class Team:
             return system(role, *([hint] if hint else []), *told)
         return {"role": "system", "content": " ".join([RULES[hint or role], *told, FORM])}
 
-    def _pay(self, said: Said) -> None:
-        spent = self.spent
+    def _pay(self, spent: Spent, said: Said) -> None:
         spent.turns += 1
         spent.tokens_in += said.tokens_in
         spent.tokens_out += said.tokens_out

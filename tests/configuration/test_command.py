@@ -147,7 +147,7 @@ def test_a_question_with_words_that_the_models_do_not_know_is_worked_on_all_the_
 def test_a_question_that_is_longer_than_the_models_window_has_no_answer_and_no_crash(ask, capsys):
     assert ask("3 + 4 " * 400 + "= ?") == 0
     told = capsys.readouterr().out
-    assert "\nanswer: none\n" in told and " 0 tokens read, 0 written" in told
+    assert "\nanswer: none (context_too_long)\n" in told and " 0 tokens read, 0 written" in told
 
 
 def test_another_model_works_under_the_same_configuration(ask, capsys):

@@ -128,14 +128,14 @@ def test_the_table_has_a_row_per_job_with_its_parts(loop):
     assert list(told.columns) == [
         "key", "prompt", "kind", "difficulty", "workflow", "w", "tools1", "tools2", "budget1", "budget2", "budget3",
         "atoms", "allocated", "digest", "right", "reward", "calls", "turns", "tokens", "tokens_in", "dollars",
-        "seconds", "used", "cut", "failed", "answered", "answer", "text",
+        "seconds", "used", "cut", "failures", "answered", "answer", "text",
     ]  # fmt: skip
     assert first == {
         "key": "chain/3 + 4", "prompt": "3 + 4 = ?", "kind": "chain", "difficulty": 1, "workflow": "reason", "w": 1,
         "tools1": 3, "tools2": 0, "budget1": 2, "budget2": 0, "budget3": 1,
         "atoms": "base/reasoner/steps , base/reasoner/brief |  | base/answerer/only", "allocated": 2,
         "digest": REASON.digest, "right": 1.0, "reward": 1.5, "calls": 2, "turns": 3, "tokens": 34, "tokens_in": 130,
-        "dollars": pytest.approx(3.53), "seconds": 17.0, "used": 1, "cut": 1, "failed": 0, "answered": 1.0,
+        "dollars": pytest.approx(3.53), "seconds": 17.0, "used": 1, "cut": 1, "failures": 0, "answered": 1.0,
         "answer": "7", "text": "<answer> 7 </answer>",
     }  # fmt: skip
     assert (second["key"], second["right"], second["reward"], second["answer"]) == (LONG.key, 0.0, -2.0, "7")
