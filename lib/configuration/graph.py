@@ -7,7 +7,6 @@ what all of those runs have together is the graph.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from lib.configuration.space import SUBSETS, TOOLS, WORKFLOWS, Configuration, re
 from lib.configuration.speakers import Said
 from lib.configuration.team import Team
 from lib.configuration.workflows import PROGRAMS
+from lib.llm.loop import Loop
 from lib.tools.tool import Tool
 
 _MARK = re.compile(r"mark(\d+)")
@@ -56,7 +56,7 @@ class _Scribe:
         return Said(f"{thought} <answer> {answer} </answer>", 1, 1)
 
 
-def _runs(workflow: str) -> Iterator[tuple[list[tuple[str, int]], list[set[int]]]]:
+def _runs(workflow: str, loop: Loop) -> Iterator[tuple[list[tuple[str, int]], list[set[int]]]]:
     """Roles and what was shown, of every way that the program may go."""
     structure = repaired((WORKFLOWS.index(workflow), SUBSETS - 1, SUBSETS - 1, 2, 2, 2))
     for verdicts in (("right",) * 3, ("wrong",) * 3, ("wrong", "right", "right")):
@@ -64,7 +64,7 @@ def _runs(workflow: str) -> Iterator[tuple[list[tuple[str, int]], list[set[int]]
             for agree in (False, True):
                 scribe = _Scribe(verdicts, need, agree)
                 team = Team(scribe, dict.fromkeys(TOOLS), Configuration(structure), [(), (), ()], (1, 2, 10**6), 0)
-                asyncio.run(PROGRAMS[workflow](team, "question"))
+                loop.run(PROGRAMS[workflow](team, "question"))
                 yield [(note.role, note.agent) for note in team.spent.trail], scribe.shown
 
 
@@ -72,10 +72,19 @@ def graph(workflow: str) -> Graph:
     """The graph of a workflow by name. Raises KeyError for one that there is not."""
     if workflow not in PROGRAMS:
         raise KeyError(f"there is no workflow {workflow!r}; there are {', '.join(PROGRAMS)}")
+    loop = Loop()  # a notebook has one already, which may not wait for another
+    try:
+        return _drawn(list(_runs(workflow, loop)))
+    finally:
+        loop.close()
+
+
+def _drawn(runs: Sequence[tuple[list[tuple[str, int]], list[set[int]]]]) -> Graph:
+    """What all runs have together."""
     nodes: dict[tuple[str, int, int], int] = {}
     edges: set[tuple[int, int, bool]] = set()
     counts = []
-    for roles, shown in _runs(workflow):
+    for roles, shown in runs:
         counts.append(len(roles))
         ids = [nodes.setdefault((*role, roles[:i].count(role)), len(nodes)) for i, role in enumerate(roles)]
         for i, sources in enumerate(shown):

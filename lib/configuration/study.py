@@ -53,6 +53,7 @@ HOSTED = 50.0  # tokens per second of an endpoint, declared
 TEST_DRAW = 1_000  # tries of test questions, apart from those of training
 EXAMPLES = 10  # configurations that are tried for the examples of a prompt
 PARTS = 4  # cells that share the sampled set
+AT_ONCE = 7  # configurations of the sampled set that are tried side by side
 _NEUTRAL = {"jobs": None, "seeds": 1, "save_every": 1, "encoders": []}  # change no cell's result
 _SOURCES = ("lib/tasks", "lib/tools", "lib/llm/scripted", "lib/models/agent.py", "lib/models/team.py")  # decide, too
 _AFTERWARDS = (
@@ -301,12 +302,17 @@ def _search(place: Place, folder: Path, part: int, progress) -> dict[str, Any]:
     settings, tables = place.settings, []
     every = list(enumerate(candidates(settings, place.told())))[part::PARTS]
     items = {"train": place.items("train", settings.search_items), "test": place.items("test", settings.test_items)}
-    for done, (number, (kind, candidate)) in enumerate(every, 1):
-        for split, draw in (("train", 0), ("test", TEST_DRAW), ("again", TEST_DRAW + 1)):
-            asked = items[split.replace("again", "test")]
-            played = place.play(settings.model, [Job(item, candidate, draw) for item in asked])
-            tables.append(played.drop(columns=["text"]).assign(split=split, set=kind, number=number))
-        progress(done / len(every))
+    tries = [("train", 0, items["train"]), ("test", TEST_DRAW, items["test"]), ("again", TEST_DRAW + 1, items["test"])]
+    for at in range(0, len(every), AT_ONCE):
+        asked = [
+            (Job(item, candidate, draw), {"split": split, "set": kind, "number": number})
+            for number, (kind, candidate) in every[at : at + AT_ONCE]
+            for split, draw, of in tries
+            for item in of
+        ]
+        played = place.play(settings.model, [job for job, _ in asked]).drop(columns=["text"])
+        tables.append(played.assign(**pd.DataFrame([about for _, about in asked]).to_dict("list")))
+        progress(min(1.0, (at + AT_ONCE) / len(every)))
     store.write_parquet(folder / "searched.parquet", pd.concat(tables, ignore_index=True))
     return {}
 

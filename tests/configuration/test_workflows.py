@@ -288,6 +288,13 @@ def test_a_graph_has_an_edge_where_one_call_is_shown_another(workflow, nodes, ed
     assert list(drawn.nodes) == nodes and drawn.edges == set(edges) and drawn.calls == CALLS[workflow]
 
 
+def test_a_graph_is_drawn_in_a_notebook_too():
+    async def cell():
+        return graph("verify")
+
+    assert asyncio.run(cell()) == graph("verify")
+
+
 def test_the_evaluators_graph_holds_all_of_its_ways():
     drawn = graph("evaluator")
     assert drawn.calls == (4, 7)

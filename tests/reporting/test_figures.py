@@ -26,6 +26,12 @@ FAMILIES = (
     ("aptitude", "gap", "performance"),
     ("goal", "no-lava", "gold"),
     ("failed", "easy", "challenge"),
+    ("ARC", "RL bandit", "RL episodes", "ARC by GRPO"),
+    ("direct", "reason", "verify", "routing", "sectioning", "voting", "orchestrator", "evaluator", "autonomous"),
+    ("chain", "passage", "choice", "hops", "mixed"),
+    ("first agent", "second agent", "third agent"),
+    ("policy configuration", "execution", "reasoning", "knowledge gap", "unclassified"),
+    ("threshold tau", "elite, as it was paid", "refined, paid once more", "buffer"),
 )
 LONG = "a scripted stand-in with a name that no one would want on an axis"
 

@@ -19,6 +19,7 @@ from lib.configuration.arms import NAMED, TESTED
 from lib.configuration.study import Results
 from lib.params import Params
 from lib.reporting import backends
+from lib.reporting.words import number
 from lib.stats import Interval
 
 Rows = dict[str, dict[str, Interval]]
@@ -33,6 +34,7 @@ MEASURES = {
     "right": "accuracy", "reward": "reward", "tokens": "tokens", "mille": MONEY, "ms": TIME, "used": "tools used",
 }  # fmt: skip
 DIGITS = {"accuracy": 2, "reward": 2, "tokens": 1, MONEY: 2, TIME: 1, "tools used": 2}
+BRIEF = ("tokens", TIME, "tools used")  # told without intervals where a table would be too wide
 DRAWS = 2_000  # resamples
 
 
@@ -139,6 +141,11 @@ def measured(part: pd.DataFrame, *name: str, columns: Iterable[str] = MEASURES) 
     """Means of columns of MEASURES by their titles."""
     told = Square(part)
     return {MEASURES[c]: (share if c == "right" else interval)(told(c), *name, c) for c in columns}
+
+
+def cell(title: str, found: Interval) -> str:
+    """A mean in a wide table: a title of BRIEF stands without its interval."""
+    return number(Interval(found.value, math.nan, math.nan) if title in BRIEF else found, DIGITS[title])
 
 
 def gap(mine: pd.DataFrame, other: pd.DataFrame, column: str, *name: str) -> Interval:

@@ -13,7 +13,7 @@ from lib import stats
 from lib.configuration import baselines
 from lib.configuration.study import Results
 from lib.reporting import figures
-from lib.reporting.configuration.common import DIGITS, DPO, GRPO, MEASURES, MONEY, PAPER, PLAIN, kinds_of
+from lib.reporting.configuration.common import DIGITS, DPO, GRPO, MEASURES, MONEY, PAPER, PLAIN, cell, kinds_of
 from lib.reporting.configuration.everybody import BOUND, CONSTANT, ORACLE, Everybody
 from lib.reporting.words import clearly, listed, number, there
 
@@ -39,7 +39,7 @@ def table(everyone: Everybody) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {"who": everyone.labels[arm]}
-            | {title: number(everyone.mean(arm, title), DIGITS[title]) for title in MEASURES.values()}
+            | {title: cell(title, everyone.mean(arm, title)) for title in MEASURES.values()}
             | {"on the front": "bound" if arm == ORACLE else "yes" if arm in best else "no"}
             for arm in everyone.arms
         ]
@@ -72,7 +72,7 @@ def gaps_table(everyone: Everybody) -> pd.DataFrame:
         [
             {"ARC minus": everyone.labels[other]}
             | {title: number(row[title], DIGITS[title], True) for title in shown}
-            | {"accuracy is": clearly(row["accuracy"], "higher", "lower")}
+            | {"clear": row["accuracy"].excludes(0)}
             for other, row in everyone.gaps.items()
         ]
     )

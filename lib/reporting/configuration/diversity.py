@@ -81,7 +81,10 @@ def table(everyone: Everybody) -> pd.DataFrame:
         [
             {"who": everyone.labels[arm]}
             | {MEASURED[name]: number(x, digits[name]) for name, x in measures(everyone, arm).items()}
-            | {"by chance": plain(by_chance(everyone, arm)), "chosen most": commonest(everyone.of(arm))}
+            | {
+                "by chance": plain(by_chance(everyone, arm)),
+                "chosen most": commonest(everyone.of(arm)).replace(" ", "\u00a0"),
+            }
             for arm in everyone.arms
         ]
     )

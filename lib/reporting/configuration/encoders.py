@@ -28,8 +28,8 @@ from lib.reporting.words import listed, number
 from lib.stats import Interval
 from lib.tasks import Item
 
-FEATURES, COMMONEST = "f_q alone, without an encoder", "always the commonest label"
-UNRATED = "needs a model that rates"
+FEATURES, COMMONEST = "f_q alone", "the commonest label"
+UNRATED = "unrated"  # needs a model that rates
 METRICS = ("ari", "classification", "complexity", "decision", "overall")
 
 
@@ -179,20 +179,20 @@ def worth(results: Results, column: str = "reward") -> dict[str, tuple[Interval,
 
 
 def worth_table(results: Results) -> pd.DataFrame:
-    """What each atom is worth to the agents, most first."""
+    """What each atom is worth to the agents, with minus without, most first; and how many configurations have it."""
     paid, right = worth(results), worth(results, "right")
     ranked = sorted(paid, key=lambda atom: -paid[atom][0].value)
     return pd.DataFrame(
         [
             {
-                "atom": atom, "configurations with it": paid[atom][1],
-                "reward, with minus without": number(paid[atom][0], 2, True),
-                "accuracy, with minus without": number(right[atom][0], 2, True),
+                "atom": atom, "configurations": paid[atom][1],
+                "reward": number(paid[atom][0], 2, True),
+                "accuracy": number(right[atom][0], 2, True),
                 "clear": paid[atom][0].excludes(0),
             }
             for atom in ranked
         ],
-        columns=["atom", "configurations with it", "reward, with minus without", "accuracy, with minus without",
+        columns=["atom", "configurations", "reward", "accuracy",
                  "clear"],
     )  # fmt: skip
 

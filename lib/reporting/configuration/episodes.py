@@ -6,6 +6,7 @@ same configuration and the same draw give the same words. Bars are solid where a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pandas as pd
 
 from lib.configuration import study
 from lib.configuration.questions import questions
+from lib.configuration.rewards import Weights, reward
 from lib.configuration.search import BASE
 from lib.configuration.space import AGENTS, DIMENSIONS, TIERS, Configuration
 from lib.configuration.study import TEST_DRAW, Means, Results, opened_place
@@ -26,6 +28,10 @@ from lib.reporting.configuration.common import PAPER, THOUSAND
 from lib.reporting.configuration.space import ORDINALS
 from lib.reporting.tables import NOTHING as DASH
 
+TERMS = {  # of eq. 3, by the coefficients that each needs
+    "task success": ("alpha",), "steps": ("beta_s",), "tokens": ("beta_t",),
+    "tools": ("eta", "delta_1", "delta_2", "delta_3"),
+}  # fmt: skip
 _COLUMNS = ("w", *list(DIMENSIONS)[1:])  # of a structure in `system.table`
 
 
@@ -85,6 +91,29 @@ def verdict_words(outcome: Outcome) -> str:
         f"{outcome.tokens_out} tokens written, {outcome.cut} calls cut by their budget; tools used: {tools}; "
         f"${outcome.dollars * THOUSAND:.2f} per 1,000 such questions, {outcome.seconds * THOUSAND:.1f} ms"
     )
+
+
+def paid(job: Job, outcome: Outcome, params: Params) -> dict[str, float]:
+    """What an episode is paid, term by term, and in all (eq. 3)."""
+    told = params.configuration.reward.model_dump()
+    held = (outcome.right, outcome.calls, outcome.tokens_out, outcome.used, job.configuration.allocated)
+    most = len(AGENTS) * max(params.configuration.tiers)
+    parts = {term: {name: told[name] * (name in names) for name in told} for term, names in TERMS.items()}
+    return {term: float(reward(*held, most, Weights(**weights))) for term, weights in (parts | {"R": told}).items()}
+
+
+def paid_table(played: Mapping[str, tuple[Job, Outcome]], params: Params) -> pd.DataFrame:
+    """What episodes are paid: what is counted, and the terms of eq. 3; a column for each episode by name."""
+    columns = {}
+    for name, (job, outcome) in played.items():
+        counted = {
+            "right": "yes" if outcome.right else "no", "calls of agents": outcome.calls,
+            "tokens written": outcome.tokens_out, "calls of tools": outcome.used,
+            "tools allocated": job.configuration.allocated,
+        }  # fmt: skip
+        terms = {f"R: {term}": f"{value + 0.0:+.3f}" for term, value in paid(job, outcome, params).items()}
+        columns[name] = {what: str(value) for what, value in (counted | terms).items()}
+    return pd.DataFrame(columns).rename({"R: R": "R"}).rename_axis("what").reset_index()
 
 
 def table(job: Job, outcome: Outcome) -> pd.DataFrame:

@@ -82,7 +82,7 @@ def table(everyone: Everybody, arm: str = PAPER) -> pd.DataFrame:
     for kind in _scopes(everyone, arm):
         bad, n = count(everyone, arm, kind)
         told = {name: number(x) for name, x in shares(everyone, arm, kind).items()}
-        out.append({"kind": _named(kind), "wrong": f"{bad} of {n}"} | told)
+        out.append({"kind": _named(kind), "wrong": f"{bad} of {n}".replace(" ", "\u00a0")} | told)
     return pd.DataFrame(out, columns=["kind", "wrong", *CATEGORIES])
 
 

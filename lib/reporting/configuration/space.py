@@ -5,6 +5,8 @@ Nothing here was measured: numbers are counted, and graphs are read off the prog
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -12,8 +14,10 @@ from matplotlib.figure import Figure
 
 from lib.configuration import space
 from lib.configuration.graph import Graph, graph
+from lib.configuration.questions import KINDS, questions
 from lib.configuration.search import BASE
 from lib.configuration.space import AGENTS, DIMENSIONS, SINGLE, TIERS, TOOLS, WORKFLOWS
+from lib.configuration.workflows import PROGRAMS
 from lib.params import Params
 from lib.reporting import figures
 from lib.reporting.words import listed
@@ -107,7 +111,24 @@ def example_words() -> str:
     return f"{told}: {BASE}. Allocated tools: {BASE.allocated}."
 
 
+def questions_table() -> pd.DataFrame:
+    """The kinds of questions: what each stands in for, and one of its test questions with solution and answer."""
+    rows = []
+    for kind in KINDS:
+        (item,) = questions(kind.name, "test", 1)
+        rows.append(
+            {"kind": kind.name, "stands in for": kind.paper, "for example": item.prompt,
+             "worked out": item.reference, "answer": item.answer}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
 # Graphs -------------------------------------------------------------------------------------------
+
+
+def program(workflow: str) -> str:
+    """The source of a workflow."""
+    return inspect.getsource(PROGRAMS[workflow]).rstrip()
 
 
 def depths(one: Graph) -> list[int]:

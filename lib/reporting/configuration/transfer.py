@@ -34,7 +34,7 @@ from lib.reporting.configuration.common import (
 )
 from lib.reporting.configuration.everybody import BY_KINDS
 from lib.reporting.tables import NOTHING as DASH
-from lib.reporting.words import clearly, number, signed, there, verdict
+from lib.reporting.words import number, plain, signed, there, verdict
 from lib.stats import Interval
 
 Encode = Callable[[Sequence[str]], np.ndarray]
@@ -140,19 +140,23 @@ def _named(origin: str) -> str:
     return "all kinds" if origin == ALL else origin
 
 
+def _mean(found: Interval) -> str:
+    return plain(found.value) if there(found) else DASH
+
+
 def table(found: Abroad) -> pd.DataFrame:
     """Every pair of kinds as in table 3: accuracy at home and abroad, and abroad minus those at home there."""
     out = []
     for (origin, kind), less in found.drops.items():
         mine = found.accuracies[origin]
         row = {
-            FROM: _named(origin), TO: kind, "at home": number(mine.get(origin, NOTHING)), "there": number(mine[kind]),
-            "who learned there": number(found.accuracies[kind][kind]), "difference": number(less, 2, True),
-            "it is": clearly(less, "higher", "lower"),
+            FROM: _named(origin), TO: kind, "at home": _mean(mine.get(origin, NOTHING)), "there": _mean(mine[kind]),
+            "who learned there": _mean(found.accuracies[kind][kind]), "difference": number(less, 2, True),
+            "clear": less.excludes(0),
         }  # fmt: skip
         alike = found.alike.get((origin, kind))
         out.append(row | ({"similarity": DASH if alike is None else f"{alike:.2f}"} if found.alike else {}))
-    columns = [FROM, TO, "at home", "there", "who learned there", "difference", "it is"]
+    columns = [FROM, TO, "at home", "there", "who learned there", "difference", "clear"]
     return pd.DataFrame(out, columns=[*columns, "similarity"] if found.alike else columns)
 
 

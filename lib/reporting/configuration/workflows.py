@@ -18,7 +18,7 @@ from lib.configuration.space import WORKFLOWS
 from lib.configuration.study import Results
 from lib.reporting import figures
 from lib.reporting.configuration import common
-from lib.reporting.configuration.common import ALL, DIGITS, Rows, apart, kinds_of, matrix, share
+from lib.reporting.configuration.common import ALL, Rows, apart, kinds_of, matrix, share
 from lib.reporting.words import listed, number
 from lib.stats import Interval
 
@@ -202,6 +202,6 @@ def best_table(results: Results) -> pd.DataFrame:
             continue
         row = common.measured(common.prepared(baselines.constant(rows)), "best of", workflow)
         out.append({"workflow": workflow, "tried": rows["number"].nunique()} | {
-            title: number(found, DIGITS[title]) for title, found in row.items()
+            title: common.cell(title, found) for title, found in row.items()
         })  # fmt: skip
     return pd.DataFrame(out)
