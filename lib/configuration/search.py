@@ -7,11 +7,13 @@ no method but a bound. All of them choose from structures and base atoms, as a p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from lib import seeds
 from lib.configuration import space
+from lib.configuration.policies import MOST
 from lib.configuration.space import SUBSETS, TOOLS, WORKFLOWS, Configuration, repaired
 
 GRID = 50  # configurations (ARC, 4.5)
@@ -77,17 +79,35 @@ def _kept(structure: space.Structure, atoms: tuple) -> tuple:
     return tuple(told if agent in present else () for agent, told in enumerate(atoms))
 
 
-def greedy(score: Score, start: Configuration = BASE, rounds: int = 1) -> tuple[Configuration, list[tuple[int, float]]]:
+def instructed(configuration: Configuration, agent: int, atoms: Sequence[str]) -> list[Configuration]:
+    """The configurations that tell one agent one atom more or one fewer; none where the workflow has no such agent."""
+    if agent not in space.agents(configuration.workflow):
+        return []
+    told = configuration.atoms[agent]
+    fewer = [tuple(atom for atom in told if atom != gone) for gone in told]
+    more = [(*told, atom) for atom in atoms if atom not in told] if len(told) < MOST else []
+    every = configuration.atoms
+    return [
+        Configuration(configuration.structure, (*every[:agent], one, *every[agent + 1 :])) for one in (*fewer, *more)
+    ]
+
+
+def greedy(
+    score: Score, start: Configuration = BASE, rounds: int = 1, atoms: Sequence[Sequence[str]] = ()
+) -> tuple[Configuration, list[tuple[int, float]]]:
     """Climb one dimension at a time, keeping what is paid best; returns the end and (configurations tried, reward).
 
-    rounds: how often to go through all dimensions.
+    rounds: how often to go through all dimensions; atoms: names that each agent may be told, tried after the
+    structure of a round, one more or fewer at a time.
     """
     best, tried = start, 1
     reward = float(score([start])[0])
     path = [(tried, reward)]
+    steps = [partial(neighbours, dimension=dimension) for dimension in space.DIMENSIONS]
+    steps += [partial(instructed, agent=agent, atoms=names) for agent, names in enumerate(atoms)]
     for _ in range(rounds):
-        for dimension in space.DIMENSIONS:
-            near = neighbours(best, dimension)
+        for step in steps:
+            near = step(best)
             if not near:
                 continue
             paid = score(near)

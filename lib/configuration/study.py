@@ -326,7 +326,7 @@ def _climb(place: Place, folder: Path) -> dict[str, Any]:
         jobs = [Job(item, one) for one in near for item in items]
         return place.play(settings.model, jobs)["reward"].to_numpy().reshape(len(near), -1).mean(1)
 
-    best, path = search.greedy(score)
+    best, path = search.greedy(score, rounds=2, atoms=place.told())
     store.write_parquet(folder / "greedy.parquet", pd.DataFrame(path, columns=["tried", "reward"]))
     store.write_json(folder / "greedy.json", {"structure": best.structure, "atoms": best.atoms})
     tests = _tested(place, [best] * len(place.items("test", settings.test_items)), settings.model)

@@ -147,7 +147,7 @@ _STYLES = {  # name: (colour, marker)
     "prompted, zero-shot (scripted stand-in)": ("#CC79A7", "X"),
     "prompted, few-shot": ("#8C6239", "8"),
     "prompted, few-shot (scripted stand-in)": ("#8C6239", "8"),
-    "oracle (bound)": ("#000000", "*"),
+    "oracle of those tried": ("#000000", "*"),
     "direct": ("#8A8A8A", "x"),
     "reason": ("#56B4E9", "o"),
     "verify": ("#0072B2", "s"),

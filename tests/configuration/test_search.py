@@ -140,3 +140,23 @@ def test_the_climb_stays_where_nothing_is_better():
 def test_on_a_plain_the_climb_does_not_move():
     best, _ = search.greedy(lambda near: np.zeros(len(near)))
     assert best == search.BASE
+
+
+def test_one_atom_more_or_fewer_for_an_agent_of_the_workflow():
+    told = Configuration((1, 0, 0, 2, 0, 2), (("a", "b"), (), ()))
+    near = search.instructed(told, 0, ["a", "b", "c"])
+    assert [one.atoms[0] for one in near] == [("b",), ("a",), ("a", "b", "c")]
+    assert {one.structure for one in near} == {told.structure}
+    assert search.instructed(told, 1, ["x"]) == []  # nobody checks in this workflow
+    full = Configuration((1, 0, 0, 2, 0, 2), (("a", "b", "c"), (), ()))
+    assert all(len(one.atoms[0]) == 2 for one in search.instructed(full, 0, ["a", "b", "c", "d"]))
+
+
+def test_the_climb_finds_an_atom_that_pays():
+    def score(near):
+        return np.array([float("good" in one.atoms[0]) - 0.1 * len(one.atoms[0]) for one in near])
+
+    best, path = search.greedy(score, atoms=[["bad", "good"], [], ["x"]])
+    assert best.atoms == (("good",), (), ()) and best.structure == search.BASE.structure
+    without, shorter = search.greedy(score)
+    assert without.atoms == ((), (), ()) and shorter[-1][0] < path[-1][0]

@@ -378,7 +378,7 @@ def test_everybody_s_means_stand_side_by_side(everyone):
     assert everyone.mean("by_kind").value == everyone.mean(ORACLE).value == 1
     table = comparison.table(everyone).set_index("who")
     assert "[" in table.loc["RL bandit", "reward"] and table.loc["RL bandit", "tokens"] == "10.0"
-    assert table.loc["ARC", "accuracy"].startswith("1.00") and table.loc[BOUND, "on the front"] == "bound"
+    assert table.loc["ARC", "accuracy"].startswith("1.00") and table.loc[BOUND, "on the front"] == "oracle"
     assert comparison.kinds_table(everyone).set_index("who").loc["grid search", "chain"].startswith("1.00")
 
 

@@ -40,7 +40,7 @@ def table(everyone: Everybody) -> pd.DataFrame:
         [
             {"who": everyone.labels[arm]}
             | {title: cell(title, everyone.mean(arm, title)) for title in MEASURES.values()}
-            | {"on the front": "bound" if arm == ORACLE else "yes" if arm in best else "no"}
+            | {"on the front": "oracle" if arm == ORACLE else "yes" if arm in best else "no"}
             for arm in everyone.arms
         ]
     )
@@ -61,7 +61,7 @@ def kinds_table(everyone: Everybody, measure: str = "accuracy") -> pd.DataFrame:
 
 
 def rivals(everyone: Everybody) -> list[str]:
-    """What ARC is held against: all that is neither ARC nor a bound."""
+    """What ARC is held against: all that is neither ARC nor the oracle."""
     return [arm for arm in everyone.arms if arm not in (*OURS, ORACLE)]
 
 
@@ -126,7 +126,7 @@ def verdict_words(everyone: Everybody) -> str:
 
 
 def oracle_words(results: Results, everyone: Everybody) -> str:
-    """How far ARC is from the bound, and how much a bound from the same tries would flatter, as a sentence."""
+    """How far ARC is from the oracle, and how much one from the same tries would flatter, as a sentence."""
     found = everyone.gaps.get(ORACLE)
     if not found or not there(found["reward"]):
         return "There is no oracle in this study."
@@ -159,7 +159,7 @@ def _described(rows: pd.DataFrame) -> str:
 
 
 def plane(everyone: Everybody) -> Figure:
-    """Money against accuracy; what is trained, and the bound, are held against mixtures of the rest."""
+    """Money against accuracy; what is trained, and the oracle, are held against mixtures of the rest."""
     points = {everyone.labels[arm]: (everyone.mean(arm, MONEY), everyone.mean(arm)) for arm in everyone.arms}
     judged = [everyone.labels[arm] for arm in everyone.arms if arm in (*LEARNED, ORACLE)]
     if len(judged) == len(points):  # nobody is left to span the line

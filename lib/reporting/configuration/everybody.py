@@ -1,7 +1,7 @@
 """Everybody who was tested on the same questions, with means and intervals, for all tables of lesson 07.
 
 The best constant, and the best of each kind, are chosen on training questions from all configurations that were tried
-there. The oracle knows another try of every test question: nobody can do as it does, it is a bound.
+there. The oracle knows another try of every test question, which nobody else does; what was not tried may beat it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lib.stats import Interval
 
 ORACLE, CONSTANT, BY_KIND = "oracle", "best_constant", "by_kind"
 BY_KINDS = ("right", "reward", "tokens", "mille")  # measures that are told kind by kind
-BOUND = f"{TESTED[ORACLE]} (bound)"
+BOUND = f"{TESTED[ORACLE]} of those tried"
 
 
 @dataclass(frozen=True)
