@@ -1,6 +1,7 @@
 # Everything the project can do. `make` alone lists it.
 PYTHON ?= python3
 PROFILE ?=
+LESSON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
@@ -12,7 +13,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)# a container's only use
 .PHONY: help setup repro test lint unit pipeline lab serve bench doctor lock clean
 
 help: ## list what there is
-	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [PYTHON=python3.12]"
+	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [LESSON=01_policy_zoo] [PYTHON=python3.12]"
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # A .venv that was half installed, or whose Python is gone, is made anew; the .pth file lets `import lib`
@@ -27,10 +28,10 @@ $(STAMP): requirements.lock
 
 setup: $(STAMP) ## install what is needed into .venv
 
-repro: $(STAMP) ## rebuild every report (PROFILE=smoke|laptop|paper for one run of another scale)
+repro: $(STAMP) ## rebuild every report (PROFILE: one run of another scale; LESSON: that one and what it needs)
 	@$(RUN) python lib/doctor.py --fix --quiet
 	@PROFILE=$(PROFILE) $(DVC) repro --quiet --single-item --force settings
-	@$(DVC) repro
+	@$(DVC) repro $(LESSON)
 	@echo "reports: $(CURDIR)/reports/index.html"
 
 test: $(STAMP) lint unit pipeline ## lint, unit tests, and the whole pipeline at smoke in clean copies

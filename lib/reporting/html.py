@@ -12,18 +12,18 @@ import base64
 import re
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import nbformat
 from bs4 import BeautifulSoup
 from jinja2 import Environment, FileSystemLoader
-from nbconvert.exporters.templateexporter import TemplateExporter
-from nbformat import NotebookNode
 from pygments.formatters import HtmlFormatter
 
 from lib import store
 from lib.reporting import audit, markdown
 from lib.reporting.audit import ReportError
+
+if TYPE_CHECKING:  # a kernel that writes a side page or the front page needs no notebook; importing it takes seconds
+    from nbformat import NotebookNode
 
 __all__ = ["ReportError", "page", "render", "side_page", "stylesheet", "write"]
 
@@ -40,6 +40,8 @@ def render(notebook_path: str | Path, title: str | None = None) -> str:
 
     title: what the window says instead of the first heading. Raises ReportError naming the cells.
     """
+    import nbformat
+
     path = Path(notebook_path)
     return page(nbformat.read(path, as_version=4), path.parent, path.stem, title)
 
@@ -56,6 +58,8 @@ def page(notebook: NotebookNode, folder: str | Path = ".", name: str = "", title
     notebook. Raises ReportError naming each cell with a picture that says nothing, a reference to
     something outside the page, or a formula that cannot be shown.
     """
+    from nbconvert.exporters.templateexporter import TemplateExporter
+
     cells = _Cells(markdown.Document(Path(folder)))
     exporter = TemplateExporter(
         template_name="page",

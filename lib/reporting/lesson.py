@@ -143,7 +143,7 @@ class Lesson:
         same rows lie beside it as JSON.
         """
         _check_name(name, "side table")
-        from lib.reporting import html  # imported late: it takes a second and a half, and few lessons have such a page
+        from lib.reporting import html  # imported late: few lessons have such a page
 
         table = table_html(df, caption, digits)
         page = html.side_page(table, caption)

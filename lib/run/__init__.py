@@ -5,3 +5,9 @@ stages depend on, `engine` drives the kernel through papermill, `progress` talks
 `scrub` takes out whatever differs between two runs, and `lesson` ties them together. Left out:
 anything about what a notebook computes.
 """
+
+import sys
+
+# jsonschema, which nbformat imports, reads a grammar of web addresses as it starts: seconds in every process, for a
+# format that notebooks do not have. It does without where the package is missing.
+sys.modules.setdefault("rfc3987_syntax", None)

@@ -38,18 +38,19 @@ def play(
     observation = env.reset()
     draws_from = seeds.next_key(streams ^ np.uint64(0xAC7))
     alive, lines, step = np.ones(env.num_envs, dtype=bool), [], 0
+    everyone = np.arange(env.num_envs)
     while alive.any():
         action = act(observation, seeds.uniform(draws_from, np.full(env.num_envs, step)))
         before = describe(env) if describe else {}
         result = env.advance(action)
-        rewards = {f"reward_{i}": result.reward[alive, i] for i in range(env.reward_dim)}
-        line = {"episode": np.flatnonzero(alive), "step": step, "action": action[alive], **rewards}
+        rewards = {f"reward_{i}": result.reward[:, i] for i in range(env.reward_dim)}
+        line = {"episode": everyone, "step": np.full(env.num_envs, step), "action": action, **rewards}
         after = outcome(result) if outcome else {}
-        extra = {name: value[alive] for name, value in (before | after).items()}  # a mask copies
-        lines.append(pd.DataFrame({**line, **extra, "done": result.done[alive]}))
+        line |= before | after | {"done": result.done}
+        lines.append({name: value[alive] for name, value in line.items()})  # a mask copies
         alive &= ~result.done
         observation, step = result.observation, step + 1
-    return pd.concat(lines, ignore_index=True)
+    return pd.DataFrame({name: np.concatenate([line[name] for line in lines]) for name in lines[0]})
 
 
 def evaluation_streams(domain: str, seed: int, episodes: int) -> np.ndarray:

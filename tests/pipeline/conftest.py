@@ -48,8 +48,8 @@ class Checkout:
         assert process.returncode == 0, f"{' '.join(command)} ended with {process.returncode}:\n{printed[-6000:]}"
         return printed
 
-    def repro(self, profile: str = "smoke") -> str:
-        return self.run(*repro_command(profile))
+    def repro(self, *lessons: str) -> str:
+        return self.run(*repro_command(*lessons))
 
     def dvc(self, *arguments: str) -> str:
         return self.run("python", "-m", "dvc", *arguments)
@@ -65,9 +65,9 @@ class Checkout:
         }
 
 
-def repro_command(profile: str) -> tuple[str, ...]:
+def repro_command(*lessons: str) -> tuple[str, ...]:
     # the environment was set up by this checkout: `make` must not look whether it is up to date
-    return ("make", "repro", f"PROFILE={profile}", "--old-file=.venv/.stamp")
+    return ("make", "repro", "PROFILE=smoke", f"LESSON={' '.join(lessons)}", "--old-file=.venv/.stamp")
 
 
 def files_at(place: Path) -> Iterator[Path]:

@@ -16,10 +16,23 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from lib.run import stage
+
 from .conftest import Built, Checkout, files_at, repro_command
 
-KILLS = 10
-SHARE = 0.2  # kills come within this share of a run's time: what they leave adds up, so all phases are hit
+# The copy that is killed rebuilds these alone, because ten kills cost several times what is rebuilt: a lesson
+# that is all kernel, and one whose sweeps run in processes and leave training, policies and a cache of DVC.
+INTERRUPTED = ("00_tour", "01_policy_zoo")
+SIGNS = {  # what is killed, and what shows that it is under way: a process, or what was printed
+    "make": "make repro",
+    "the pipeline": "dvc repro",
+    "a kernel": "lib.kernel",
+    "a sweep's process": "popen_loky",
+    "a stage's end": "] done in",
+}
+EACH = 2  # kills
+SHARE = 0.15  # of a run: kills come within this time of the sign; what they leave adds up, so all phases are hit
+POLL = 0.1  # seconds between looks for a sign
 PATIENCE = 3.0  # seconds that processes have to notice that they are orphans
 LOADING = {"src", "srcset", "poster", "background", "data", "xlink:href"}
 
@@ -200,13 +213,23 @@ def orphans(folder: Path) -> list[str]:
     return left
 
 
-def interrupt(checkout: Checkout, seconds: float, log: Path) -> bool:
-    """`make repro`, killed after some seconds with all of its process group; False if it was done before."""
-    with log.open("a") as printed:
-        process = checkout.start(*repro_command("smoke"), stdout=printed)
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
+def ended(process: subprocess.Popen, seconds: float) -> bool:
+    """Whether a process comes to its end within some seconds."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def interrupt(checkout: Checkout, sign: str, seconds: float, log: Path) -> bool:
+    """`make repro`, killed with all of its group some seconds after a sign; False if it was done before."""
+    with log.open("w") as printed:
+        process = checkout.start(*repro_command(*INTERRUPTED), stdout=printed)
+    while not ended(process, POLL):
+        if sign in log.read_text() or any(sign in line for line in at_work(checkout.folder)):
+            if ended(process, seconds):
+                break
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             return True
@@ -214,32 +237,54 @@ def interrupt(checkout: Checkout, seconds: float, log: Path) -> bool:
     return False
 
 
-def moments(undisturbed: float) -> list[float]:
-    """One moment in each tenth of the time that kills are spread over, in random order."""
+def kills(undisturbed: float) -> list[tuple[str, str, float]]:
+    """What each kill hits, the sign of it, and a random time after that sign; in random order.
+
+    The times of a kind lie in different parts of the time that kills are spread over.
+    """
     draw = random.Random("ten random moments")
-    found = [undisturbed * SHARE * (tenth + draw.random()) / KILLS for tenth in range(KILLS)]
-    return draw.sample(found, KILLS)
+    found = [
+        (kind, sign, undisturbed * SHARE * (part + draw.random()) / EACH)
+        for kind, sign in SIGNS.items()
+        for part in range(EACH)
+    ]
+    return draw.sample(found, len(found))
+
+
+def seconds_of(checkout: Checkout, lesson: str) -> float:
+    """How long a lesson took in a copy that is built."""
+    return json.loads((checkout.folder / f"reports/timings/{lesson}.json").read_text())["smoke"]["total"]
 
 
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="finds processes through /proc")
 def test_ten_kills_at_random_moments_change_nothing_in_the_end(place, copy, first: Built, say):
     checkout = copy("interrupted")
     log = place / "interrupted.log"
-    for number, seconds in enumerate(moments(first.seconds), 1):
-        if not interrupt(checkout, seconds, log):
-            say(f"run {number} was done before it could be killed; starting from nothing")
+    planned = kills(sum(seconds_of(first.checkout, lesson) for lesson in INTERRUPTED))
+    for number, (kind, sign, seconds) in enumerate(planned, 1):
+        if not interrupt(checkout, sign, seconds, log):
+            say(f"no {kind} was left to be killed; starting from nothing")
             checkout.run("make", "clean")
-            assert interrupt(checkout, seconds, log), "not even a rebuild lasts so long"
+            assert interrupt(checkout, sign, seconds, log), f"not even a rebuild has {kind} for so long"
         left = orphans(checkout.folder)
         said = re.findall(r"^(?:\[|> |Stage|make).*", log.read_text(), re.M)
-        say(f"kill {number} of {KILLS}, after {seconds:4.1f} s: {said[-1][:80] if said else 'before the first word'}")
+        told = said[-1][:80] if said else "before the first word"
+        say(f"kill {number} of {len(planned)}, {seconds:4.1f} s into {kind}: {told}")
         assert left == [], f"kill {number}: still at work: {left}"
     say("and now undisturbed to the end")
-    checkout.repro()
-    assert differences(first.hashes, checkout.hashes()) == []
-    assert "up to date" in checkout.dvc("status")
+    checkout.repro(*INTERRUPTED)
+    outs = made_by(checkout, *INTERRUPTED)
+    assert all(checkout.hashes(out) for out in outs)
+    assert differences(first.checkout.hashes(*outs), checkout.hashes(*outs)) == []
+    assert "up to date" in checkout.dvc("status", *INTERRUPTED)
     rubbish = [f.name for f in files_at(checkout.folder / "reports") if f.name.startswith(".")]
     assert rubbish == [], "half-written files are left"
+
+
+def made_by(checkout: Checkout, *names: str) -> list[str]:
+    """What the stages of some lessons promise, and the two that all lessons stand on."""
+    stages = stage.lessons(checkout.folder)
+    return [stage.SETTINGS, stage.SOURCES, *(out for name in names for out in stages[name].outs)]
 
 
 def test_it_works_in_a_downloaded_archive_without_git(copy, first):
