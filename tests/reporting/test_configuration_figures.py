@@ -767,8 +767,8 @@ def test_errors_and_their_metrics_are_there_once_something_is_wrong(poor, losers
 def test_the_finding_flips_with_the_data(everyone, losers, compared, abroad, poor):
     better = numbers.finding(everyone, compared, abroad)
     worse = numbers.finding(losers, workflows.compared(poor), transfer.abroad(poor, PARAMS))
-    assert "+0.600" in better and "clearly below nothing" in better and "everywhere: holds" in better
-    assert "clearly above nothing" in worse and "everywhere: does not hold" in worse
+    assert "+0.600" in better and "clearly below none" in better and "everywhere: holds" in better
+    assert "it is clearly above 0" in worse and "everywhere: does not hold" in worse
     assert "-0.75 on average" in better
 
 

@@ -135,7 +135,7 @@ def finding(everyone: Everybody, compared: Compared, abroad: Abroad) -> str:
     """What came of it, a sentence for each question that the lesson asks."""
     if PAPER not in everyone.arms:
         return "ARC was not trained in this study."
-    above, below, _ = comparison.beside(everyone)
+    above, below, open_ = comparison.beside(everyone)
     mine, fixed = everyone.mean(PAPER), everyone.gaps.get(CONSTANT)
     told = [f"ARC answers {number(mine)} of the test questions right"]
     if fixed:
@@ -144,8 +144,8 @@ def finding(everyone: Everybody, compared: Compared, abroad: Abroad) -> str:
             f"{_changed(fixed['reward'], 2)}"
         )
     told[0] += (
-        f"; of what is not ARC it is clearly above {listed(above, 'nothing')} and clearly below "
-        f"{listed(below, 'nothing')}."
+        f"; of {len(above) + len(below) + len(open_)} others it is clearly above {len(above)}, not clearly above or "
+        f"below {listed(open_, 'none')}, and clearly below {listed(below, 'none')}."
     )
     told.append(f"That no workflow wins everywhere: {workflows.verdict(compared)}.")
     gained = refinement.gap_of(everyone, PAPER)
