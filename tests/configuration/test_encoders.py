@@ -108,7 +108,7 @@ def test_sentence_models_need_an_extra(monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr(encoders, "import_module", missing)
-    with pytest.raises(EncoderError, match=r"sentence:all-MiniLM-L6-v2 needs the extra `encoders`: pip install"):
+    with pytest.raises(EncoderError, match=r"sentence:all-MiniLM-L6-v2 needs a package: .venv/bin/pip install"):
         encoder("sentence:all-MiniLM-L6-v2")
 
 
