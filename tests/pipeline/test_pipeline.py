@@ -31,7 +31,7 @@ SIGNS = {  # what is killed, and what shows that it is under way: a process, or 
     "a stage's end": "] done in",
 }
 EACH = 2  # kills
-SHARE = 0.15  # of a run: kills come within this time of the sign; what they leave adds up, so all phases are hit
+SHARE = 0.1  # of a run: kills come within this time of the sign; what they leave adds up, so all phases are hit
 POLL = 0.1  # seconds between looks for a sign
 PATIENCE = 3.0  # seconds that processes have to notice that they are orphans
 LOADING = {"src", "srcset", "poster", "background", "data", "xlink:href"}
@@ -262,10 +262,11 @@ def test_ten_kills_at_random_moments_change_nothing_in_the_end(place, copy, firs
     log = place / "interrupted.log"
     planned = kills(sum(seconds_of(first.checkout, lesson) for lesson in INTERRUPTED))
     for number, (kind, sign, seconds) in enumerate(planned, 1):
-        if not interrupt(checkout, sign, seconds, log):
-            say(f"no {kind} was left to be killed; starting from nothing")
+        while not interrupt(checkout, sign, seconds, log):  # machines differ: a run may be over before the moment
+            say(f"over before {kind} could be killed; starting from nothing, to be killed sooner")
             checkout.run("make", "clean")
-            assert interrupt(checkout, sign, seconds, log), f"not even a rebuild has {kind} for so long"
+            assert seconds > POLL, f"not even a rebuild has {kind}"
+            seconds /= 2
         left = orphans(checkout.folder)
         said = re.findall(r"^(?:\[|> |Stage|make).*", log.read_text(), re.M)
         told = said[-1][:80] if said else "before the first word"
