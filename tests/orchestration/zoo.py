@@ -26,6 +26,7 @@ from lib.zoo.recipes import ACTIONS, SINGLE, recipes
 torch.set_num_threads(1)  # networks as small as these only wait for a second thread
 
 SMOKE = params.load("smoke")
+SMOKE = SMOKE.model_copy(update={"minigrid": params.load("paper").minigrid})  # rooms as long as the stock environment's
 DOMAINS = ("education", "minigrid")
 TASK = {"education": "student", "minigrid": "composite"}
 STREAM = {"education": "education", "minigrid": "grid"}  # names of the single environments' random streams
