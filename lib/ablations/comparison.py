@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -69,6 +70,7 @@ class Comparison:
         """In the order of the frame."""
         return list(dict.fromkeys(self.frame["variant"]))
 
+    @cached_property
     def levels(self) -> Rows:
         """Every measure of every variant, {variant: {column: interval}}."""
         return {
@@ -76,6 +78,7 @@ class Comparison:
             for variant in self.variants
         }
 
+    @cached_property
     def gains(self) -> Rows:
         """Variant minus what it is held against, {variant: {column: interval}}."""
         return {
@@ -93,7 +96,7 @@ class Comparison:
         """(seeds, units), or (seeds, 1) means where every seed has units of its own."""
         part = self.frame[self.frame["variant"] == variant]
         if self.shared:
-            return part.pivot(index="seed", columns="unit", values=column).to_numpy(float)
+            return part.pivot_table(index="seed", columns="unit", values=column).to_numpy(float)
         return part.groupby("seed")[column].mean().to_numpy(float)[:, None]
 
     def _mean(self, values: np.ndarray, *name: str) -> Interval:
@@ -112,10 +115,10 @@ def metrics(compared: Comparison) -> dict[str, float | str]:
     """Flat metrics: `name.variant.column`, `name.variant.gain` of the first measure and `gain_column` of the others,
     with `_lo` and `_hi`, and `name.backend`."""
     out: dict[str, float | str] = {}
-    for variant, row in compared.levels().items():
+    for variant, row in compared.levels.items():
         for column, found in row.items():
             out |= found.as_metrics(f"{compared.name}.{slug(variant)}.{column}")
-    for variant, row in compared.gains().items():
+    for variant, row in compared.gains.items():
         for column, found in row.items():
             last = "gain" if column == compared.main.column else f"gain_{column}"
             out |= found.as_metrics(f"{compared.name}.{slug(variant)}.{last}")

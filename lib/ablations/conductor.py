@@ -99,7 +99,7 @@ def _compared(params, results: Results, name: str, about: str, variants, measure
     items = items[items["variant"].isin(wanted)]
     frame = items.merge(_moved(results), on=["arm", "seed"], how="left").fillna({"moved": 0.0})
     frame = frame.sort_values("variant", key=lambda column: column.map(wanted.index), kind="stable")
-    against = {each: usual for each in ["start", *variants]}
+    against = dict.fromkeys(variants, usual)  # the start is shown and is no variant
     return Comparison(name, about, frame, against, tuple(measures), True, "lab")
 
 

@@ -21,13 +21,19 @@ def tests(params: Params, **where) -> pd.DataFrame:
     own, other = params.configuration, params.ablations.encoder
     arms = [NAMED["arc"], NAMED["grpo"], UNMASKED]
     found = study.trained(params, arms, label="training under other objectives", **where)
-    found = found[found["model"] == own.model].assign(encoder=own.encoder)
+    found = _on(found, own.model, own.encoder)
     if other == own.encoder:
         return found
     encoded = ConfigurationSettings(**own.model_dump() | {"encoder": other})
     told = params.model_copy(update={"configuration": encoded})
     more = study.trained(told, [NAMED["arc"]], label="training with another encoder", **where)
-    return pd.concat([found, more[more["model"] == own.model].assign(encoder=other)], ignore_index=True)
+    return pd.concat([found, _on(more, own.model, other)], ignore_index=True)
+
+
+def _on(found: pd.DataFrame, model: str, encoder: str) -> pd.DataFrame:
+    """The tests with a model's agents; unit: the question."""
+    found = found[found["model"] == model]
+    return found.assign(encoder=encoder, unit=found["kind"].astype(str) + "/" + found["prompt"].astype(str))
 
 
 def table_4(params: Params, found: pd.DataFrame) -> Comparison:
@@ -52,7 +58,7 @@ def masks(params: Params, found: pd.DataFrame) -> Comparison:
 def encoders(params: Params, found: pd.DataFrame) -> Comparison:
     """What questions are read with."""
     arc = found[found["arm"] == "arc"]
-    frame = arc.assign(variant=arc["encoder"], unit=arc["item"])
+    frame = arc.assign(variant=arc["encoder"])
     usual = params.configuration.encoder
     against = {name: usual for name in dict.fromkeys(frame["variant"]) if name != usual}
     return Comparison("arc_encoders", "the encoder of questions", frame, against, MEASURES, True, _backend(params))
@@ -62,7 +68,6 @@ def _compared(params: Params, name: str, about: str, found: pd.DataFrame, named,
     """Arms under the usual encoder; against: one variant for all others, or one for each."""
     rows = found[(found["encoder"] == params.configuration.encoder) & found["arm"].isin(named)]
     frame = pd.concat([rows[rows["arm"] == arm].assign(variant=shown) for arm, shown in named.items()])
-    frame = frame.assign(unit=frame["item"])
     if isinstance(against, str):
         against = {shown: against for shown in named.values() if shown != against}
     return Comparison(name, about, frame, against, MEASURES, True, _backend(params))

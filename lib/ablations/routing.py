@@ -73,7 +73,7 @@ def _priced(params: Params, results: tools.Results, labels, exam: str) -> Compar
         dollars=rows["dollars"] * MILLION, milliseconds=rows["seconds"] * 1000,
     )  # fmt: skip
     usual = labels["paper"]
-    against = {shown: usual for shown in dict.fromkeys(frame["variant"]) if shown != usual}
+    against = {shown: usual for shown in dict.fromkeys(frame["variant"]) if shown not in (usual, labels[tools.START])}
     where = "prices by lot" if exam == "test" else "prices of another list"
     return Comparison(f"tool_pricing.{exam}", f"prices in training, in the exam with {where}", frame, against,
                       (MONEY, RIGHT, SECONDS), True, _backend(params, params.tools.models.values()))  # fmt: skip

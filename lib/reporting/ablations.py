@@ -33,7 +33,7 @@ def label(compared: Comparison) -> str:
 
 def table(compared: Comparison) -> pd.DataFrame:
     """Every variant with its measures, and how much the first of them gains."""
-    levels, gains, main = compared.levels(), compared.gains(), compared.main
+    levels, gains, main = compared.levels, compared.gains, compared.main
     rows = []
     for variant in compared.variants:
         row = {"variant": variant} | {m.label: number(levels[variant][m.column], m.digits) for m in compared.measures}
@@ -59,7 +59,7 @@ def is_good(measure: Measure, found: Interval) -> bool | None:
 
 def answer(compared: Comparison) -> str:
     """One sentence: which changes clearly move the first measure, and how many do not."""
-    main, gains = compared.main, {v: row[compared.main.column] for v, row in compared.gains().items()}
+    main, gains = compared.main, {v: row[compared.main.column] for v, row in compared.gains.items()}
     told = []
     for word, up in (("more", True), ("less", False)):
         moved = [v for v, g in gains.items() if g.excludes(0) and (g.value > 0) == up]
@@ -80,7 +80,7 @@ def _stand_in(compared: Comparison) -> str:
 
 def title(compared: Comparison) -> str:
     """How many of the changes are clear, for the figure."""
-    gains = [row[compared.main.column] for row in compared.gains().values()]
+    gains = [row[compared.main.column] for row in compared.gains.values()]
     clear = sum(g.excludes(0) for g in gains)
     return f"{label(compared).capitalize()}: {clear} of {len(gains)} changes clearly move {compared.main.label}"
 
@@ -94,7 +94,7 @@ def alt(compared: Comparison) -> str:
 def figure(compared: Comparison) -> Figure:
     """A panel per measure, a row per change: its gain and interval around a line at no change. Upward and downward
     triangles are clear changes for the better and for the worse, squares clear ones that are neither, dots the rest."""
-    gains = compared.gains()
+    gains = compared.gains
     names = [f"{v}\nagainst {compared.against[v]}" if _many(compared) else v for v in gains]
     height = len(gains) * ROW * (1.5 if _many(compared) else 1) + 1.2
     wide = 4.2 + 2.6 * (len(compared.measures) - 1) + 1.5
@@ -154,12 +154,12 @@ def panels(every: Mapping[str, Comparison]) -> Figure:
     """A panel per policy, a row per rule: the change in the first measure."""
     first = next(iter(every.values()))
     names = list(first.against)
-    sheet = figures.sheet(_rules_title(every), 11, len(names) * ROW + 1.6,
-                          "Lines: 95 % intervals over seeds. Triangles: clearly fewer (up) or more (down) steps.")  # fmt: skip
+    note = "Lines: 95 % intervals over seeds. Triangles: clearly fewer (up) or more (down) steps."
+    sheet = figures.sheet(_rules_title(every), 11, len(names) * ROW + 1.6, note)
     for place, (axes, (policy, compared)) in enumerate(
         zip(figures.tiles(sheet, len(every), across=len(every)), every.items(), strict=True)
     ):
-        found = [row[compared.main.column] for row in compared.gains().values()]
+        found = [row[compared.main.column] for row in compared.gains.values()]
         _draw(axes, found, [is_good(compared.main, gain) for gain in found])
         axes.set_title(policy, fontsize="medium")
         axes.set_xlabel(compared.main.label)
@@ -169,7 +169,7 @@ def panels(every: Mapping[str, Comparison]) -> Figure:
 
 def _clear(every: Mapping[str, Comparison]) -> tuple[int, int]:
     """How many changes are clear, and how many there are."""
-    gains = [row[c.main.column] for c in every.values() for row in c.gains().values()]
+    gains = [row[c.main.column] for c in every.values() for row in c.gains.values()]
     return sum(g.excludes(0) for g in gains), len(gains)
 
 
@@ -183,7 +183,7 @@ def panels_alt(every: Mapping[str, Comparison]) -> str:
     first = next(iter(every.values()))
     told = []
     for rule in first.against:
-        moved = {policy: c.gains()[rule][c.main.column] for policy, c in every.items()}
+        moved = {policy: c.gains[rule][c.main.column] for policy, c in every.items()}
         most = max(moved, key=lambda policy: abs(moved[policy].value))
         told.append(f"{rule}: most for {most}, {number(moved[most], 1, True)} steps")
     return f"{_rules_title(every)}. " + "; ".join(told) + "."
@@ -193,9 +193,9 @@ def rules_table(every: Mapping[str, Comparison]) -> pd.DataFrame:
     """A row per rule, a column per policy: the change in steps; on top the steps as it is."""
     first = next(iter(every.values()))
     usual = next(iter(first.against.values()))
-    rows = [{"rule": usual} | {policy: number(c.levels()[usual][c.main.column], 1) for policy, c in every.items()}]
+    rows = [{"rule": usual} | {policy: number(c.levels[usual][c.main.column], 1) for policy, c in every.items()}]
     for rule in first.against:
-        gains = {policy: number(c.gains()[rule][c.main.column], 1, True) for policy, c in every.items()}
+        gains = {policy: number(c.gains[rule][c.main.column], 1, True) for policy, c in every.items()}
         rows.append({"rule": rule} | gains)
     return pd.DataFrame(rows)
 
@@ -203,7 +203,7 @@ def rules_table(every: Mapping[str, Comparison]) -> pd.DataFrame:
 def rules_answer(every: Mapping[str, Comparison], settings: Params) -> str:
     """How many changes are clear, under how many rules the policies keep their order, and the missing rule."""
     clear, total = _clear(every)
-    levels = {policy: {v: row[c.main.column].value for v, row in c.levels().items()} for policy, c in every.items()}
+    levels = {policy: {v: row[c.main.column].value for v, row in c.levels.items()} for policy, c in every.items()}
     variants = list(next(iter(levels.values())))
     usual, *changed = (sorted(levels, key=lambda policy, v=v: levels[policy][v]) for v in variants)
     kept = sum(order == usual for order in changed)
@@ -242,8 +242,8 @@ def search_answer(searched: pd.DataFrame) -> str:
 def relative(compared: Comparison) -> dict[str, Interval]:
     """Gains in the first measure as shares of what they are held against, taken as known; without those whose
     reference is 0."""
-    levels, out = compared.levels(), {}
-    for variant, row in compared.gains().items():
+    levels, out = compared.levels, {}
+    for variant, row in compared.gains.items():
         base = abs(levels[compared.against[variant]][compared.main.column].value)
         gain = row[compared.main.column]
         if base > 1e-9:
@@ -256,8 +256,8 @@ def overview(every: Sequence[Comparison]) -> pd.DataFrame:
     rows = []
     for compared in every:
         m = compared.main
-        signs = [is_good(m, row[m.column]) for row in compared.gains().values()]
-        clear = sum(row[m.column].excludes(0) for row in compared.gains().values())
+        signs = [is_good(m, row[m.column]) for row in compared.gains.values()]
+        clear = sum(row[m.column].excludes(0) for row in compared.gains.values())
         rows.append(
             {"ablation": label(compared), "measure": m.label, "changes": len(signs),
              "clearly better": signs.count(True), "clearly worse": signs.count(False),
