@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from lib.ablations.comparison import Comparison, Measure, metrics
 from lib.params import Params
@@ -32,22 +33,28 @@ def label(compared: Comparison) -> str:
 
 
 def table(compared: Comparison) -> pd.DataFrame:
-    """Every variant with its measures, and how much the first of them gains."""
+    """Every variant with what the first measure gains, and with all measures."""
     levels, gains, main = compared.levels, compared.gains, compared.main
     rows = []
     for variant in compared.variants:
-        row = {"variant": variant} | {m.label: number(levels[variant][m.column], m.digits) for m in compared.measures}
-        against = compared.against.get(variant)
-        row["held against"] = against or "-"
-        row[f"gain in {main.label}"] = number(gains[variant][main.column], main.digits, True) if against else "-"
-        rows.append(row)
+        gain = "-"
+        if variant in gains:
+            beside = f" beside {compared.against[variant]}" if _many(compared) else ""
+            gain = number(gains[variant][main.column], main.digits, True) + beside
+        shown = {m.label: number(levels[variant][m.column], m.digits) for m in compared.measures}
+        rows.append({"variant": variant, f"gain in {main.label}": gain} | shown)
     return pd.DataFrame(rows)
 
 
 def caption(compared: Comparison) -> str:
     """What the table shows."""
     who = "seeds and questions" if compared.shared else "seeds"
-    return f"{label(compared).capitalize()}: means and paired gains, 95 % intervals over {who}"
+    against = "" if _many(compared) else f" beside {next(iter(compared.against.values()))}"
+    return f"{_upper(label(compared))}: paired gains{against}, and means; 95 % intervals over {who}"
+
+
+def _upper(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]
 
 
 def is_good(measure: Measure, found: Interval) -> bool | None:
@@ -61,17 +68,17 @@ def answer(compared: Comparison) -> str:
     """One sentence: which changes clearly move the first measure, and how many do not."""
     main, gains = compared.main, {v: row[compared.main.column] for v, row in compared.gains.items()}
     told = []
-    for word, up in (("more", True), ("less", False)):
+    for word, up in (("higher", True), ("lower", False)):
         moved = [v for v, g in gains.items() if g.excludes(0) and (g.value > 0) == up]
         if moved:
             by = listed([f"{v} ({number(gains[v], main.digits, True)})" for v in moved])
-            told.append(f"clearly {word} {main.label} with {by}")
+            told.append(f"{main.label} clearly {word} with {by}")
     still = [v for v, g in gains.items() if not g.excludes(0)]
-    if still:
-        none = "no clear change" if told else f"no clear change in {main.label}"
-        told.append(f"{none} with {listed(still)}")
-    sentence = "; ".join(told)
-    return f"{sentence[0].upper()}{sentence[1:]}{_stand_in(compared)}."
+    if still and not told:
+        told.append(f"no clear change in {main.label} with {listed(still) if len(still) < 4 else 'any of them'}")
+    elif still:
+        told.append(f"not clearly changed with {listed(still) if len(still) < 4 else f'the other {len(still)}'}")
+    return f"{_upper('; '.join(told))}{_stand_in(compared)}."
 
 
 def _stand_in(compared: Comparison) -> str:
@@ -82,7 +89,7 @@ def title(compared: Comparison) -> str:
     """How many of the changes are clear, for the figure."""
     gains = [row[compared.main.column] for row in compared.gains.values()]
     clear = sum(g.excludes(0) for g in gains)
-    return f"{label(compared).capitalize()}: {clear} of {len(gains)} changes clearly move {compared.main.label}"
+    return f"{_upper(label(compared))}: {clear} of {len(gains)} changes clearly move {compared.main.label}"
 
 
 def alt(compared: Comparison) -> str:
@@ -129,6 +136,7 @@ def _draw(axes: Axes, found: Sequence[Interval], good: Sequence[bool | None]) ->
         if gain.known:
             axes.plot([gain.lo, gain.hi], [row, row], color=shade, linewidth=1.8, solid_capstyle="butt")
         axes.plot(gain.value, row, mark, color=shade, markersize=7)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
 
 
 def _rows(axes: Axes, names: Sequence[str]) -> None:
@@ -280,7 +288,7 @@ def overall(every: Sequence[Comparison]) -> str:
     total, unclear = int(told["changes"].sum()), int(told["not clear"].sum())
     largest = _largest(every)
     sentence = (
-        f"Of {total} changes {total - unclear} are clear; about {plain(0.05 * total, 0)} would be by chance "
+        f"Of {total} changes {total - unclear} are clear; about {plain(0.05 * total, 1)} would be by chance "
         f"if none mattered: {told['clearly worse'].sum()} for the worse, {told['clearly better'].sum()} for the better"
     )
     return sentence + (f", the largest {largest}" if largest else "")
@@ -306,6 +314,7 @@ def side_by_side(every: Sequence[Comparison]) -> Figure:
     _draw(axes, percent, [is_good(c.main, g) for c, _, g in rows])
     axes.set_xlabel("change of the first measure, % of what it is held against")
     axes.set_xscale("symlog", linthresh=20)
+    axes.xaxis.set_major_formatter("{x:g}")
     _rows(axes, names)
     return sheet
 
