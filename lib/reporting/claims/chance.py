@@ -12,6 +12,7 @@ partial conjunction (n - k + 1) p_(k) of Benjamini and Heller (2008).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from scipy.stats import norm
@@ -19,7 +20,7 @@ from scipy.stats import norm
 from lib.reporting.claims.verdicts import COMPARED, UNTESTABLE, Part, Verdict
 
 ALPHA = 0.025  # what an interval of 95 % leaves on one side
-_REACH = float(norm.ppf(1 - ALPHA))
+REACH = float(norm.ppf(1 - ALPHA))
 
 
 def asked(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -40,12 +41,23 @@ def probability(verdict: Verdict) -> float:
     return min(1.0, (len(ordered) - need + 1) * ordered[need - 1])
 
 
-def _one_sided(part: Part) -> float:
+def clearness(verdict: Verdict) -> float:
+    """How far the claim is met, in standard errors: that of its weakest test that is needed. Infinite if exact."""
+    ordered = sorted((_distance(part) for part in verdict.parts), reverse=True)
+    return ordered[(len(ordered) if verdict.claim.need == "all" else int(verdict.claim.need)) - 1]
+
+
+def _distance(part: Part) -> float:
+    """d / s, with s from the end of the interval that lies towards 0."""
     d = part.margin
     reach = d.value - d.lo if d.value > 0 else d.hi - d.value
-    if reach <= 0:
-        return 0.0 if d.value > 0 else 1.0
-    return float(norm.sf(_REACH * d.value / reach))
+    if reach > 0:
+        return REACH * d.value / reach
+    return 0.0 if d.value == 0 else math.copysign(math.inf, d.value)
+
+
+def _one_sided(part: Part) -> float:
+    return float(norm.sf(_distance(part)))
 
 
 def survivors(verdicts: Sequence[Verdict], alpha: float = ALPHA) -> set[str]:

@@ -112,7 +112,7 @@ class Claim(BaseModel):
         if loose:
             raise ValueError(f"{{{loose[0]}}} names no lesson; write {{05_some_lesson: {loose[0]}}} or set `lesson`")
 
-    def keys(self) -> list[tuple[str, str]]:
+    def reads(self) -> list[tuple[str, str]]:
         """The (lesson, key) of every metric that its tests read."""
         if self.judged:
             return [(self.lesson or "", self.judged)]

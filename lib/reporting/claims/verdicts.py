@@ -44,7 +44,7 @@ _NOT_ASKED = Interval(math.nan, math.nan, math.nan)
 @dataclass(frozen=True)
 class Part:
     """One test. left, right: its sides; margin: how far the claim is met, above 0 if it is (of an equality, how far
-    the sides are apart); sampled: whether anything in it was; reason: where there is no more to say."""
+    the sides are apart); reason: where there is no more to say."""
 
     test: str
     verdict: str
@@ -55,7 +55,13 @@ class Part:
 
     @property
     def sampled(self) -> bool:
+        """Whether anything in it was."""
         return math.isfinite(self.margin.value) and not quantities.is_exact(self.margin)
+
+    @property
+    def bare(self) -> bool:
+        """Whether it was measured without an interval."""
+        return math.isfinite(self.margin.value) and not self.margin.known
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,7 @@ def _judge(claim: Claim, metrics: Metrics) -> Verdict:
         parts = (_adopted(claim, metrics),) if claim.judged else tuple(_part(claim, t, metrics) for t in claim.test)
     except ClaimError as error:
         raise ClaimError(f"claim {claim.id}: {error}") from error
-    backends = tuple(sorted({metrics.backend(*key) for key in claim.keys()} - {""}))
+    backends = tuple(sorted({metrics.backend(*key) for key in claim.reads()} - {""}))
     verdict = together([part.verdict for part in parts], claim.need)
     reasons = [part.reason for part in parts if part.reason and part.verdict == verdict]
     return Verdict(claim, verdict, parts, backends, "; ".join(dict.fromkeys(reasons)))
@@ -136,7 +142,7 @@ def _part(claim: Claim, text: str, metrics: Metrics) -> Part:
 
 def _adopted(claim: Claim, metrics: Metrics) -> Part:
     """The verdict that a lesson has reached itself (`words.verdict`), where metrics cannot tell it again."""
-    lesson, key = claim.keys()[0]
+    lesson, key = claim.reads()[0]
     text = f"{{{key}}}"
     try:
         word = metrics.word(lesson, key)
