@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from lib.reporting.claims import told
+from lib.reporting.claims import chance, told
 from lib.reporting.claims.entries import KINDS, PAPERS
 from lib.reporting.claims.verdicts import (
     COMPARED,
@@ -84,9 +84,9 @@ for (const board of document.querySelectorAll(".verdicts:not([data-ready])")) {
 """
 
 
-def markup(verdicts: Sequence[Verdict], survivors: set[str] = frozenset()) -> tuple[str, str]:  # type: ignore[assignment]
-    """The board as HTML, and as plain text where there is no browser. survivors: ids of directions that hold with
-    all of them asked at once."""
+def markup(verdicts: Sequence[Verdict]) -> tuple[str, str]:
+    """The board as HTML, and as plain text where there is no browser."""
+    survivors = chance.survivors(verdicts)
     cards = "\n".join(_card(v, v.claim.id in survivors) for v in verdicts)
     html = (
         f'<div class="verdicts"><style>{_STYLE}</style>\n{_form(verdicts)}\n'

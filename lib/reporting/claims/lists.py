@@ -92,7 +92,7 @@ def by_chance(verdicts: Sequence[Verdict]) -> pd.DataFrame:
             "claim": v.claim.statement,
             "where": _where(v),
             "verdict": v.words,
-            "p": f"< {_TINY:g}" if p < _TINY else f"{p:.4f}",
+            "p": f"<{_TINY:.4f}" if p < _TINY else f"{p:.4f}",
             "all asked at once": NAMES[HOLDS] if v.claim.id in kept else "not clear enough",
         }
         for p, v in sorted(holding, key=lambda pair: pair[0])

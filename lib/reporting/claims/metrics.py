@@ -19,7 +19,7 @@ from lib.reporting.claims.quantities import holding
 from lib.stats import Interval
 
 FOLDER = ROOT / "reports/metrics"
-_SLIP = 0.8  # two parts of a key that are more alike than this differ by a slip
+_NEAR = 0.8  # keys that are less alike are not looked at
 
 
 class Missing(LookupError):
@@ -75,19 +75,23 @@ class Metrics:
         return self.lessons[lesson][key]
 
     def _meant(self, lesson: str, key: str) -> str:
-        """The key that was meant, if all parts but one agree and that one nearly does; empty otherwise."""
+        """The key that was meant, if all parts but one agree and that one but for a slip; empty otherwise."""
         parts = key.split(".")
-        for other in difflib.get_close_matches(key, list(self.lessons[lesson]), n=20, cutoff=_SLIP):
+        for other in difflib.get_close_matches(key, list(self.lessons[lesson]), n=20, cutoff=_NEAR):
             pairs = [(a, b) for a, b in zip(parts, other.split("."), strict=False) if a != b]
-            if other.count(".") == key.count(".") and len(pairs) == 1 and _alike(*pairs[0]):
+            if other.count(".") == key.count(".") and len(pairs) == 1 and _slip(*pairs[0]):
                 return other
         return ""
 
 
-def _alike(a: str, b: str) -> bool:
-    """Whether two words differ as by a slip; other digits name other things, and so do other endings by them."""
-    same_digits = [c for c in a if c.isdigit()] == [c for c in b if c.isdigit()]
-    return same_digits and difflib.SequenceMatcher(None, a, b).ratio() > _SLIP
+def _slip(a: str, b: str) -> bool:
+    """Whether two words differ by one slip: letters in another order, or one letter too many, too few or wrong."""
+    if [c for c in a if c.isdigit()] != [c for c in b if c.isdigit()]:
+        return False  # another digit names another thing
+    if sorted(a) == sorted(b):
+        return True
+    changes = [op for op in difflib.SequenceMatcher(None, a, b).get_opcodes() if op[0] != "equal"]
+    return len(changes) == 1 and all(max(a1 - a0, b1 - b0) == 1 for _, a0, a1, b0, b1 in changes)
 
 
 def read(folder: str | Path = FOLDER) -> Metrics:

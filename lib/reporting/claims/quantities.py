@@ -77,7 +77,7 @@ def most(*several: Interval) -> Interval:
 
 def size(a: Interval) -> Interval:
     """abs(a)."""
-    if a.known and a.lo < 0 < a.hi:
+    if a.known and a.lo <= 0 <= a.hi:
         return Interval(abs(a.value), 0.0, max(-a.lo, a.hi))
     return negative(a) if a.value < 0 else a
 
