@@ -77,10 +77,9 @@ def magnitudes(verdicts: Sequence[Verdict]) -> pd.DataFrame:
                     "paper's": told.printed(v),
                     "ours": told.estimate(v.parts[0].left),
                     "ours / paper's": number(value / v.claim.number, 2),
-                    "mind": v.claim.note,
                 }
             )
-    return _table(rows, ("what", "where", "paper's", "ours", "ours / paper's", "mind"))
+    return _table(rows, ("what", "where", "paper's", "ours", "ours / paper's"))
 
 
 def by_chance(verdicts: Sequence[Verdict]) -> pd.DataFrame:

@@ -38,10 +38,10 @@ def printed(verdict: Verdict) -> str:
 
 
 def ours(part: Part) -> str:
-    """What our metrics say on one test: both sides and, where they were sampled, their difference."""
+    """What our metrics say on one test: both sides and, where they were sampled, the margin."""
     if not math.isfinite(part.left.value):
         return NOTHING
     if part.verdict == COMPARED or part.right is None:
         return estimate(part.left)
     sides = f"{estimate(part.left)} beside {estimate(part.right)}"
-    return f"{sides}: {estimate(part.margin)} on the claimed side" if part.sampled else sides
+    return f"{sides}; margin {estimate(part.margin)}" if part.sampled else sides
