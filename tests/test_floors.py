@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {
     7: {"run"},  # executes a notebook and has its page rendered
     6: {"reporting", "doctor", "kernel"},
-    5: {"ablations"},  # asks the four systems for variants of themselves
+    5: {"ablations", "meeting"},  # ask the four systems together
     4: {"orchestration", "conductor", "routing", "configuration"},
     3: {"zoo", "models"},
     2: {"envs", "tasks", "llm", "tools"},
