@@ -5,18 +5,22 @@ from __future__ import annotations
 
 import pandas as pd
 
+from lib import stats
 from lib.ablations.comparison import Comparison, Measure
 from lib.params import Params
 from lib.routing import study as corl
 from lib.routing.arms import NAMED
 from lib.routing.toolorchestra import arms as orchestra
 from lib.routing.toolorchestra import study as tools
+from lib.stats import Interval
 
 MILLION = 1e6
 REWARD = Measure("reward", "reward", 3)
 RIGHT = Measure("right", "accuracy", 3)
 MONEY = Measure("dollars", "$ per million questions", 1, "lower")
 CALLS = Measure("calls", "calls", 2, "")
+DEAR = Measure("dear", "calls to the dearest expert", 2, "")
+FIXED = {"fixed-low": "small budget", "fixed-high": "large budget"}
 SECONDS = Measure("milliseconds", "ms", 1, "lower")
 
 
@@ -34,16 +38,45 @@ def prompts(params: Params, results: corl.Results) -> Comparison:
                       True, _backend(params, params.routing.experts.values()))  # fmt: skip
 
 
-def fixed(params: Params, results: corl.Results) -> Comparison:
-    """Trainings with one budget for all questions, held against budgets by lot under the same budget (section 5)."""
-    cheap, dear = (params.routing.experts and list(params.routing.experts)[i] for i in (0, -1))
-    names = {"fixed-low": f"always a call to {cheap}", "fixed-high": f"always a call to {dear}"}
-    parts = [_tests(results, corl.START, "soft", "medium").assign(variant="start")]
-    parts += [_tests(results, arm, "soft", None).assign(variant=shown) for arm, shown in names.items()]
+def budgets(params: Params, results: corl.Results) -> Comparison:
+    """Trained under soft and under hard prompts: the high budget held against the low one (Figure 3)."""
+    arms = {"soft": "corl", "hard": "hard"}
+    parts = [
+        _tests(results, arm, style, word).assign(variant=f"{style}, {word}")
+        for style, arm in arms.items()
+        for word in ("low", "high")
+    ]
+    against = {f"{style}, high": f"{style}, low" for style in arms}
     frame = pd.concat(parts, ignore_index=True)
-    low, high = names.values()
-    return Comparison("corl_fixed", "a budget that never changes", frame, {low: "start", high: "start"},
-                      (MONEY, CALLS, RIGHT), True, _backend(params, params.routing.experts.values()))  # fmt: skip
+    return Comparison("corl_budgets", "the budget, by prompt", frame, against, (CALLS, MONEY, RIGHT), True,
+                      _backend(params, params.routing.experts.values()))  # fmt: skip
+
+
+def fixed(params: Params, results: corl.Results) -> Comparison:
+    """Trainings with one budget for all questions, the same word in the prompt: one that affords a call to the cheapest
+    expert, and one that affords a call to the dearest (section 5)."""
+    parts = [_tests(results, corl.START, "soft", "medium").assign(variant="start")]
+    parts += [_tests(results, arm, "soft", None).assign(variant=shown) for arm, shown in FIXED.items()]
+    dearest = list(params.routing.experts)[-1]
+    frame = pd.concat(parts, ignore_index=True)
+    frame = frame.assign(dear=frame["called"].str.split().map(lambda names: float(names.count(dearest))))
+    low, high = FIXED.values()
+    return Comparison("corl_fixed", "a budget that never changes", frame, {low: "start", high: low},
+                      (MONEY, CALLS, DEAR, RIGHT), True,
+                      _backend(params, params.routing.experts.values()))  # fmt: skip
+
+
+def over_training(results: corl.Results) -> dict[str, dict[str, Interval]]:
+    """Trainings with one budget: accuracy and share within the budget, last third of the updates minus the first, with
+    Student's interval over seeds (Figure 5)."""
+    out = {}
+    for arm, shown in FIXED.items():
+        part = results.rollouts[results.rollouts["arm"] == arm]
+        third = pd.cut(part["update"], 3, labels=False)
+        means = part.groupby(["seed", third])[["right", "within"]].mean()
+        change = means.xs(2, level=1) - means.xs(0, level=1)
+        out[shown] = {f"{column}_change": stats.t_interval(change[column].to_numpy()) for column in change}
+    return out
 
 
 def _tests(results: corl.Results, arm: str, style: str, word: str | None) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from lib.ablations.comparison import Comparison, Measure, metrics
+from lib.ablations.comparison import Comparison, Measure, metrics, slug
 from lib.params import Params
 from lib.reporting import figures
 from lib.reporting.lesson import Lesson
@@ -242,6 +242,28 @@ def search_answer(searched: pd.DataFrame) -> str:
         f"{plain(mine['distance'])} from Table 2 (the nearest: {plain(best['distance'])}; "
         f"a distance of 0.10 is lengths that are 10 % off)."
     )
+
+
+# Over a training --------------------------------------------------------------------------------------
+
+
+def changes_table(changes: Mapping[str, Mapping[str, Interval]]) -> pd.DataFrame:
+    """A row per training: how much each rate changed."""
+    return pd.DataFrame(
+        [
+            {"training": name} | {column.replace("_", " "): number(found, 2, True) for column, found in row.items()}
+            for name, row in changes.items()
+        ]
+    )
+
+
+def changes_metrics(changes: Mapping[str, Mapping[str, Interval]]) -> dict[str, float]:
+    """`corl_fixed.small_budget.right_change` and so on."""
+    out: dict[str, float] = {}
+    for name, row in changes.items():
+        for column, found in row.items():
+            out |= found.as_metrics(f"corl_fixed.{slug(name)}.{column}")
+    return out
 
 
 # Side by side -------------------------------------------------------------------------------------
