@@ -31,7 +31,7 @@ setup: $(STAMP) ## install what is needed into .venv
 repro: $(STAMP) ## rebuild every report (PROFILE: one run of another scale; LESSON: that one and what it needs)
 	@$(RUN) python lib/doctor.py --fix --quiet
 	@PROFILE=$(PROFILE) $(DVC) repro --quiet --single-item --force settings
-	@$(DVC) repro $(LESSON)
+	@$(DVC) repro $(LESSON) $(if $(LESSON),glossary)
 	@echo "reports: $(CURDIR)/reports/index.html"
 
 test: $(STAMP) lint unit pipeline ## lint, unit tests, and the whole pipeline at smoke in clean copies
