@@ -701,6 +701,19 @@ class ConfigurationSettings(_Section):
         return self
 
 
+class AblationSettings(_Section):
+    """What lesson 08 changes. model: who orchestrates; lookaheads: steps, l; students: per seed and policy under each
+    rule of the simulator; kappas: beside conductor.head.kappa; pairwise: weight of the pairwise loss; encoder: beside
+    configuration.encoder."""
+
+    model: str
+    lookaheads: Annotated[list[Annotated[int, Field(ge=1, le=20)]], Field(min_length=1)]
+    students: Annotated[int, Field(ge=2)]
+    kappas: Annotated[list[Share], Field(min_length=1)]
+    pairwise: Positive
+    encoder: str
+
+
 class Params(ZooParams):
     """Everything in `params.yaml`, resolved for one profile."""
 
@@ -713,6 +726,7 @@ class Params(ZooParams):
     routing: RoutingSettings
     tools: ToolSettings
     configuration: ConfigurationSettings
+    ablations: AblationSettings
 
     @model_validator(mode="after")
     def _models_exist(self):
@@ -722,6 +736,7 @@ class Params(ZooParams):
         named["tools"] = [*self.tools.models.values(), self.tools.agent]
         asked = self.configuration
         named["configuration"] = [asked.model, asked.larger, asked.prompted]
+        named["ablations"] = [self.ablations.model]
         for section, names in named.items():
             unknown = sorted(set(names) - set(self.llm.models))
             if unknown:

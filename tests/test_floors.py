@@ -8,9 +8,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {
-    7: {"teaching"},  # what a class gets: exercises, student copies, slides, glossary
-    6: {"run"},  # executes a notebook and has its page rendered
-    5: {"reporting", "checks", "doctor", "kernel"},
+    8: {"teaching"},  # what a class gets: exercises, student copies, slides, glossary
+    7: {"run"},  # executes a notebook and has its page rendered
+    6: {"reporting", "checks", "doctor", "kernel"},
+    5: {"ablations"},  # asks the four systems for variants of themselves
     4: {"orchestration", "conductor", "routing", "configuration"},
     3: {"zoo", "models"},
     2: {"envs", "tasks", "llm", "tools"},

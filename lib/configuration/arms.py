@@ -32,6 +32,7 @@ ARMS = (
     Arm("grpo", "ARC by GRPO", "hierarchy", grouped=True),
 )
 ALONE = tuple(Arm(f"only-{kind.name}", f"ARC on {kind.name} alone", "hierarchy", only=kind.name) for kind in KINDS)
+UNMASKED = Arm("unmasked", "ARC without masks", "hierarchy", masked=False)
 NAMED = {arm.name: arm for arm in (*ARMS, *ALONE)}
 
 # What is tested under one name each; a trained hierarchy leaves three policies.

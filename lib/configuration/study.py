@@ -210,6 +210,22 @@ def run(
     return _collected(todo, receipts, runs)
 
 
+def trained(
+    params: Params,
+    compared: Sequence[Arm],
+    models: str | Path = checkpoints.MODELS,
+    runs: str | Path = RUNS,
+    label: str = "training policies",
+) -> pd.DataFrame:
+    """The tests of some trainings alone, with nothing that is searched or prompted: `Results.tests`."""
+    todo = [cell for cell in cells(params, compared, Path(models)) if "arm" in cell.settings]
+    try:
+        sweep.run(partial(work, means=means(params, models, runs)), todo, Path(runs), params.configuration.jobs, label)
+    finally:
+        export(params.llm, NAME, CASSETTES)
+    return pd.concat([store.read_parquet(cell.folder(Path(runs)) / "tests.parquet") for cell in todo])
+
+
 def means(params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> Means:
     """What carries out a study with these parameters."""
     return Means(str(models), str(runs), str(CASSETTES), params.llm.model_dump(), params.configuration.model_dump())

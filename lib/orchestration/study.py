@@ -265,6 +265,8 @@ class Bench:
         settings, name = self.orchestration, self.method.name
         if name.startswith("greedy look-ahead"):
             return Greedy(settings.weights, 1, settings.copies, settings.shared_randomness)
+        if name.startswith("look-ahead alone"):
+            return Greedy(settings.weights, settings.lookahead, settings.copies, settings.shared_randomness)
         if name == "oracle look-ahead":
             return Greedy(settings.weights, settings.lookahead, 1, shared=True)
         if name == "LinUCB":

@@ -22,7 +22,7 @@ SOURCE, TARGET = "data/glossary.yaml", "reports/glossary.html"
 
 @dataclass(frozen=True)
 class Term:
-    """means: in a sentence or three; lessons: numbers; words: what stands in them, the term itself if empty."""
+    """means: in a sentence or three; lessons: their names; words: what stands in them, the term itself if empty."""
 
     term: str
     means: str
@@ -48,21 +48,18 @@ def read(path: str | Path = ROOT / SOURCE) -> list[Term]:
     return sorted(terms, key=lambda term: term.term.lower())
 
 
-def page(terms: list[Term], names: list[str]) -> str:
-    """The page; names: of all lessons, such as 05_budgeted_routing."""
-    by_number = {name[:2]: name for name in names}
+def page(terms: list[Term]) -> str:
+    """The page, with links to the reports beside it."""
     first = {term.term[0].upper(): term.slug for term in reversed(terms)}
     jumps = " ".join(f'<a href="#term-{slug}">{letter}</a>' for letter, slug in reversed(first.items()))
-    entries = "\n".join(_entry(term, by_number) for term in terms)
+    entries = "\n".join(_entry(term) for term in terms)
     text = f"# Glossary\n\nTerms as this bench uses them, and the lessons that do.\n\n{jumps}\n\n<dl>\n{entries}\n</dl>"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
     return html.page(notebook, title="Glossary")
 
 
-def _entry(term: Term, names: dict[str, str]) -> str:
-    links = ", ".join(
-        f'<a href="{names[number]}.html">{number}</a>' if number in names else number for number in term.lessons
-    )
+def _entry(term: Term) -> str:
+    links = ", ".join(f'<a href="{name}.html">{name[:2]}</a>' for name in term.lessons)
     lessons = "lesson" if len(term.lessons) == 1 else "lessons"
     return (
         f'<dt id="term-{term.slug}" style="margin-top:0.9rem"><strong>{escape(term.term)}</strong></dt>\n'
@@ -72,8 +69,7 @@ def _entry(term: Term, names: dict[str, str]) -> str:
 
 def main() -> None:
     """Write the glossary's page."""
-    names = [path.stem for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))]
-    store.write_text(ROOT / TARGET, page(read(), names))
+    store.write_text(ROOT / TARGET, page(read()))
 
 
 if __name__ == "__main__":

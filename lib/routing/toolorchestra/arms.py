@@ -16,7 +16,7 @@ import numpy as np
 
 from lib.routing import rewards as corl
 from lib.routing.learn import Sample
-from lib.routing.toolorchestra import desk, rewards
+from lib.routing.toolorchestra import desk, exams, rewards
 from lib.routing.toolorchestra.desk import Episode, Own
 from lib.routing.toolorchestra.rewards import Kept
 
@@ -24,22 +24,26 @@ from lib.routing.toolorchestra.rewards import Kept
 @dataclass(frozen=True)
 class Arm:
     """One kind of training. reward: paper, published or corl; strict: whether malformed and unanswered rollouts are
-    left out; changes: to the trainer's settings."""
+    left out; changes: to the trainer's settings; spread: of prices in training, where it is not tools.spread; exams:
+    what it is tested on."""
 
     name: str
     label: str
     reward: str
     strict: bool = True
     changes: Mapping[str, Any] = field(default_factory=dict)
+    spread: float | None = None
+    exams: tuple[str, ...] = exams.MAIN
 
 
 ARMS = (
-    Arm("paper", "ToolOrchestra", "paper"),
+    Arm("paper", "ToolOrchestra", "paper", exams=exams.ALL),
     Arm("published", "sign error", "published"),
     Arm("lenient", "failures kept", "paper", strict=False),
     Arm("corl", "CoRL's reward", "corl", changes={"advantages": "gae"}),
 )
 NAMED = {arm.name: arm for arm in ARMS}
+LISTED = Arm("listed", "list prices only", "paper", spread=1.0, exams=(*exams.MAIN, "unseen_prices"))
 NORMALISE: dict[str, rewards.Normalise] = {"paper": rewards.normalised, "published": rewards.published}
 
 

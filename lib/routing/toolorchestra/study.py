@@ -318,8 +318,7 @@ class Run:
         """Train, sit the exams, keep the numbers and, of one seed, the weights."""
         if self.arm is not None:
             self._train(self.arm)
-        taken = exams.ALL if self.arm is None or self.arm.name == "paper" else exams.MAIN
-        tests = [self._exam(name) for name in taken]
+        tests = [self._exam(name) for name in (self.arm.exams if self.arm else exams.ALL)]
         sat = [table for table in tests if len(table)]  # an exam may hold nothing, and its table then has no columns
         store.write_parquet(self.folder / "episodes.parquet", pd.concat(sat, ignore_index=True))
         if self.arm is not None and self.seed == 0:
@@ -362,7 +361,8 @@ class Run:
         settings = self.settings
         works = assignments.mixed(settings.groups, "train", key + 10**5, self.offices)
         rng = seeds.rng("toolorchestra", "assignments", seed=key)
-        drawn = assignments.drawn(works, self.place.offers, seen(settings), settings.spread, rng)
+        spread = self.arm.spread or settings.spread
+        drawn = assignments.drawn(works, self.place.offers, seen(settings), spread, rng)
         struck = assignments.struck(drawn, settings.outages, rng)
         return [one for one in struck for _ in range(settings.rollouts)]
 

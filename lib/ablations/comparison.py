@@ -1,0 +1,125 @@
+"""What an ablation leaves: the same measures of several variants, paired by seed and by what they were tried on.
+
+A gain is the mean difference between a variant and the one that it is held against, over pairs that share seed and
+unit (a student, a question). Where all seeds share their units, both are resampled; where every seed has units of
+its own, means over a seed's units come first and seeds are resampled, as in the lessons. Where one side has one run
+(a start that is not trained) and the other several, each of these is held against that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from lib import seeds, stats
+from lib.stats import Interval
+
+Rows = dict[str, dict[str, Interval]]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of a comparison's frame. better: `higher`, `lower`, or empty where neither is."""
+
+    column: str
+    label: str
+    digits: int = 2
+    better: str = "higher"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One ablation.
+
+    name: in metrics; about: what is changed, as a few words; frame: one row per variant, seed and unit, with the
+    columns of measures; against: each variant, and the one that it is held against; measures: the first is what the
+    answer is about; shared: whether all seeds have the same units; backend: who decided.
+
+    Raises ValueError for a variant that is not in the frame, or one that was tried on other things.
+    """
+
+    name: str
+    about: str
+    frame: pd.DataFrame
+    against: Mapping[str, str]
+    measures: tuple[Measure, ...]
+    shared: bool
+    backend: str
+
+    def __post_init__(self) -> None:
+        there = set(self.frame["variant"])
+        missing = sorted((set(self.against) | set(self.against.values())) - there)
+        if missing:
+            raise ValueError(f"{self.name}: no rows of {missing}; there are {sorted(there)}")
+        units = {name: set(part["unit"]) for name, part in self.frame.groupby("variant", sort=False)}
+        for variant, other in self.against.items():
+            if units[variant] != units[other]:
+                raise ValueError(f"{self.name}: {variant!r} and {other!r} were not tried on the same things")
+
+    @property
+    def main(self) -> Measure:
+        """What the answer is about."""
+        return self.measures[0]
+
+    @property
+    def variants(self) -> list[str]:
+        """In the order of the frame."""
+        return list(dict.fromkeys(self.frame["variant"]))
+
+    @cached_property
+    def levels(self) -> Rows:
+        """Every measure of every variant, {variant: {column: interval}}."""
+        return {
+            variant: {m.column: self._mean(self._matrix(variant, m.column), variant, m.column) for m in self.measures}
+            for variant in self.variants
+        }
+
+    @cached_property
+    def gains(self) -> Rows:
+        """Variant minus what it is held against, {variant: {column: interval}}."""
+        return {
+            variant: {m.column: self._gain(variant, other, m.column) for m in self.measures}
+            for variant, other in self.against.items()
+        }
+
+    def _gain(self, variant: str, other: str, column: str) -> Interval:
+        a, b = self._matrix(variant, column), self._matrix(other, column)
+        if len(a) != len(b) and 1 not in (len(a), len(b)):
+            raise ValueError(f"{self.name}: {variant!r} has {len(a)} seeds and {other!r} {len(b)}")
+        return self._mean(a - b, variant, other, column)
+
+    def _matrix(self, variant: str, column: str) -> np.ndarray:
+        """(seeds, units), or (seeds, 1) means where every seed has units of its own."""
+        part = self.frame[self.frame["variant"] == variant]
+        if self.shared:
+            return part.pivot_table(index="seed", columns="unit", values=column).to_numpy(float)
+        return part.groupby("seed")[column].mean().to_numpy(float)[:, None]
+
+    def _mean(self, values: np.ndarray, *name: str) -> Interval:
+        rng = seeds.rng("ablations", self.name, *name)
+        if not self.shared:
+            return stats.mean_interval(values[:, 0], rng)
+        return stats.crossed_interval(values, rng) if len(values) > 1 else stats.mean_interval(values[0], rng)
+
+
+def slug(variant: str) -> str:
+    """A variant's part of a metric's name."""
+    return "_".join("".join(c if c.isalnum() or c in "-+." else " " for c in variant).replace(".", "p").split())
+
+
+def metrics(compared: Comparison) -> dict[str, float | str]:
+    """Flat metrics: `name.variant.column`, `name.variant.gain` of the first measure and `gain_column` of the others,
+    with `_lo` and `_hi`, and `name.backend`."""
+    out: dict[str, float | str] = {}
+    for variant, row in compared.levels.items():
+        for column, found in row.items():
+            out |= found.as_metrics(f"{compared.name}.{slug(variant)}.{column}")
+    for variant, row in compared.gains.items():
+        for column, found in row.items():
+            last = "gain" if column == compared.main.column else f"gain_{column}"
+            out |= found.as_metrics(f"{compared.name}.{slug(variant)}.{last}")
+    return out | {f"{compared.name}.backend": compared.backend}

@@ -1,0 +1,153 @@
+"""Ablations of policy orchestration: memory (Table 5), look-ahead (Figure 6), shared random numbers, and the rules of
+the simulated student."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from lib.ablations.comparison import Comparison, Measure
+from lib.orchestration import methods, study
+from lib.orchestration.methods import Method
+from lib.params import EducationSettings, Params
+from lib.zoo import evaluate, train
+from lib.zoo.evaluate import Act
+
+UTILITY = Measure("utility", "mean of the objectives", 3)
+LENGTH = Measure("length", "steps", 1, "lower")
+DOLLARS = Measure("dollars", "$ per episode", 4, "lower")
+TABLE_2 = {"SO-d1": 20.0, "SO-d2": 43.0, "SO-d3": 49.0}  # steps of an episode (PO, Table 2)
+SHOWN = ("SO-d1", "SO-d2", "SO-d3", "MO-S", "random")
+# Every decision on the student's rules that the paper leaves open, and what else it might have been.
+SWITCHES: Mapping[str, Sequence[object]] = {
+    "ncc_rule": ("exact",),
+    "ncc_scope": ("set",),
+    "repeats": ("everywhere", "failed_only"),
+    "warmup": ("keep", "ncc"),
+    "steps_per_level": (1, 3),
+    "initial": (0.2,),
+    "consecutive": (3,),
+}
+# What a policy that only ever does this would need; stands in for the policy in the search, where none is trained.
+PROXY = {"SO-d1": "always challenge", "SO-d2": "always failed", "SO-d3": "always easy"}
+
+
+def memory(params: Params, domain: str, **where) -> Comparison:
+    """KO, TO and RO without short-term memory, without the summary, and without both (Table 5). where: of study.run."""
+    model = params.ablations.model
+    groups = methods.forgetful(model)
+    compared = [each for group in groups.values() for each in group]
+    named = {each.name: each.name.replace(f" {model}", "") for each in compared}
+    record = study.run(params, domain, compared, label="remembering less", **where)
+    against = {named[each.name]: named[group[0].name] for group in groups.values() for each in group[1:]}
+    return Comparison(
+        f"memory_{domain}", f"memory in {domain}", _episodes(record, domain, named), against,
+        (UTILITY, LENGTH, DOLLARS), False, _backend(params, model),
+    )  # fmt: skip
+
+
+def lookahead(params: Params, **where) -> Comparison:
+    """RO with rollouts of 1, 3, 5, 7 steps (Figure 6), and the same look-ahead with nobody who reads it."""
+    model, usual = params.ablations.model, params.orchestration.lookahead
+    depths = sorted({*params.ablations.lookaheads, usual})
+    pairs = {steps: methods.farther(model, steps, usual) for steps in depths}
+    named = {each.name: f"{shown}, {steps}" for steps, pair in pairs.items()
+             for each, shown in zip(pair, ("RO", "no reader"), strict=True)}  # fmt: skip
+    record = study.run(params, "education", [each for pair in zip(*pairs.values(), strict=True) for each in pair],
+                       label="looking ahead", **where)  # fmt: skip
+    against = {
+        f"{who}, {steps}": f"{who}, {usual}" for who in ("RO", "no reader") for steps in depths if steps != usual
+    }
+    return Comparison(
+        "lookahead", "how many steps are looked ahead", _episodes(record, "education", named), against,
+        (LENGTH, UTILITY, DOLLARS), False, _backend(params, model),
+    )  # fmt: skip
+
+
+def shared(params: Params, **where) -> Comparison:
+    """Look-ahead on copies that share the environment's random numbers, held against fresh ones."""
+    model = params.ablations.model
+    fresh = [Method(f"RO {model}", "RO", model), Method("greedy look-ahead", "control")]
+    peeking = methods.peeking(model)
+    named = {each.name: each.name.replace(f" {model}", "") for each in (*fresh, *peeking)}
+    record = study.run(params, "education", [*fresh, *peeking], label="peeking", **where)
+    against = {named[b.name]: named[a.name] for a, b in zip(fresh, peeking, strict=True)}
+    return Comparison(
+        "shared_randomness", "whose random numbers the copies have", _episodes(record, "education", named), against,
+        (UTILITY, LENGTH), False, _backend(params, model),
+    )  # fmt: skip
+
+
+def _episodes(record: pd.DataFrame, domain: str, named: Mapping[str, str]) -> pd.DataFrame:
+    """One row per episode: variant, seed, unit (its number), utility, length, dollars."""
+    table = evaluate.episodes(record, domain)
+    dollars = record.groupby(["method", "seed", "episode"])["dollars"].sum().rename("dollars")
+    table = table.merge(dollars.reset_index(), on=["method", "seed", "episode"])
+    utility = table[evaluate.front_columns(domain)].mean(axis=1)
+    frame = table.assign(variant=table["method"].map(named), unit=table["episode"], utility=utility)
+    places = {variant: i for i, variant in enumerate(named.values())}
+    return frame.sort_values("variant", key=lambda names: names.map(places), kind="stable", ignore_index=True)
+
+
+def _backend(params: Params, model: str) -> str:
+    return params.llm.models[model].backend
+
+
+# The student's rules --------------------------------------------------------------------------------
+
+
+def rules(params: Params, zoo=train.ZOO) -> dict[str, Comparison]:
+    """The zoo's policies, trained under the rules of params.yaml, with students of other rules: one comparison per
+    policy, a variant per rule. Where `education.answers` is set, difficulties calibrated from answers too."""
+    usual = params.education
+    changed = {f"{key} {value}": {key: value} for key, values in SWITCHES.items() for value in values
+               if getattr(usual, key) != value}  # fmt: skip
+    if usual.answers:
+        other = "label" if usual.difficulty == "calibrated" else "calibrated"
+        changed[f"difficulty {other}"] = {"difficulty": other}
+    trained = {name: each for name, each in train.load("education", zoo).items() if name in SHOWN}
+    who = evaluate.actors(trained) | {"random": evaluate.baselines("education", params.zoo.seeds)["random"]}
+    parts = [_students(params, changes, who, variant) for variant, changes in ({"as it is": {}} | changed).items()]
+    frame = pd.concat(parts, ignore_index=True)
+    return {
+        name: Comparison(
+            f"education_switches.{name}", f"the student's rules, for {name}", frame[frame["method"] == name],
+            dict.fromkeys(changed, "as it is"), (LENGTH, UTILITY), False, "policy",
+        )
+        for name in SHOWN
+    }  # fmt: skip
+
+
+def _students(params: Params, changes: Mapping[str, object], who: Mapping[str, Sequence[Act]], variant: str):
+    """Episodes of everybody under changed rules, one row each."""
+    education = EducationSettings(**params.education.model_dump() | dict(changes))
+    sized = params.zoo.model_copy(update={"episodes": params.ablations.students})
+    record = evaluate.evaluate(
+        params.model_copy(update={"education": education, "zoo": sized}), who, "education", "student"
+    )
+    table = evaluate.episodes(record, "education")
+    utility = table[evaluate.front_columns("education")].mean(axis=1)
+    return table.assign(variant=variant, unit=table["episode"], utility=utility)
+
+
+def search(params: Params) -> pd.DataFrame:
+    """How far the lengths of three constant strategies are from Table 2 of the paper under every combination of the
+    rules that it leaves open: one row each, nearest first. Columns: the rules, steps of each strategy, distance (mean
+    of |log of the ratio|), ours. The strategies stand in for policies, which would have to be trained anew each time;
+    no orchestrator is looked at."""
+    keys = ("steps_per_level", "warmup", "repeats", "ncc_rule")
+    grid = product((1, 2), ("keep", "measure", "ncc"), ("everywhere", "not_easy", "failed_only"),
+                   ("at_or_above", "exact"))  # fmt: skip
+    constant = evaluate.baselines("education", 1)
+    who = {name: constant[proxy] for name, proxy in PROXY.items()}
+    rows = []
+    for values in grid:
+        told = dict(zip(keys, values, strict=True))
+        lengths = _students(params, told, who, "")[["method", "length"]].groupby("method")["length"].mean()
+        off = np.mean([abs(np.log(lengths[name] / paper)) for name, paper in TABLE_2.items()])
+        ours = all(getattr(params.education, key) == value for key, value in told.items())
+        rows.append(told | {name: float(lengths[name]) for name in TABLE_2} | {"distance": float(off), "ours": ours})
+    return pd.DataFrame(rows).sort_values("distance", kind="stable", ignore_index=True)

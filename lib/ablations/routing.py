@@ -1,0 +1,90 @@
+"""Ablations of paying for answers: how CoRL's budget is put into words and whether it is the same for all, and what
+ToolOrchestra learns from prices."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from lib.ablations.comparison import Comparison, Measure
+from lib.params import Params
+from lib.routing import study as corl
+from lib.routing.arms import NAMED
+from lib.routing.toolorchestra import arms as orchestra
+from lib.routing.toolorchestra import study as tools
+
+MILLION = 1e6
+REWARD = Measure("reward", "reward", 3)
+RIGHT = Measure("right", "accuracy", 3)
+MONEY = Measure("dollars", "$ per million questions", 1, "lower")
+CALLS = Measure("calls", "calls", 2, "")
+SECONDS = Measure("milliseconds", "ms", 1, "lower")
+
+
+def prompts(params: Params, results: corl.Results) -> Comparison:
+    """Soft prompts name the budget, hard ones also say what to do under it. Each before and after training, on
+    questions with the low budget: is it the words or the reward that saves?"""
+    arms = {("soft", "start"): corl.START, ("hard", "start"): corl.START, ("soft", "trained"): "corl",
+            ("hard", "trained"): "hard"}  # fmt: skip
+    parts = [
+        _tests(results, arm, style, "low").assign(variant=f"{style}, {when}") for (style, when), arm in arms.items()
+    ]
+    against = {"hard, start": "soft, start", "soft, trained": "soft, start", "hard, trained": "hard, start"}
+    frame = pd.concat(parts, ignore_index=True)
+    return Comparison("corl_prompt", "how the low budget is put", frame, against, (CALLS, MONEY, REWARD, RIGHT),
+                      True, _backend(params, params.routing.experts.values()))  # fmt: skip
+
+
+def fixed(params: Params, results: corl.Results) -> Comparison:
+    """Trainings with one budget for all questions, held against budgets by lot under the same budget (section 5)."""
+    cheap, dear = (params.routing.experts and list(params.routing.experts)[i] for i in (0, -1))
+    names = {"fixed-low": f"always a call to {cheap}", "fixed-high": f"always a call to {dear}"}
+    parts = [_tests(results, corl.START, "soft", "medium").assign(variant="start")]
+    parts += [_tests(results, arm, "soft", None).assign(variant=shown) for arm, shown in names.items()]
+    frame = pd.concat(parts, ignore_index=True)
+    low, high = names.values()
+    return Comparison("corl_fixed", "a budget that never changes", frame, {low: "start", high: "start"},
+                      (MONEY, CALLS, RIGHT), True, _backend(params, params.routing.experts.values()))  # fmt: skip
+
+
+def _tests(results: corl.Results, arm: str, style: str, word: str | None) -> pd.DataFrame:
+    """Test episodes without dice; of the start, those of one seed stand for all."""
+    part = results.episodes[results.episodes["arm"] == arm]
+    part = part[(part["temperature"] == part["temperature"].min()) & (part["style"] == style)]
+    if word is not None:
+        part = part[part["label"] == word]
+    return part.assign(unit=part["item"], dollars=part["dollars"] * MILLION)
+
+
+def pricing(params: Params, **where) -> dict[str, Comparison]:
+    """ToolOrchestra trained at prices by lot, at list prices alone, and with the sign error of the released code; in
+    the exam at prices by lot, and at the prices of another list. where: of study.run."""
+    compared = [orchestra.NAMED[name] for name in ("paper", "published")] + [orchestra.LISTED]
+    results = tools.run(params, compared, label="training at other prices", **where)
+    labels = {tools.START: "start"} | {arm.name: arm.label for arm in compared}
+    labels["paper"] = "prices by lot"
+    return {exam: _priced(params, results, labels, exam) for exam in ("test", "unseen_prices")}
+
+
+def _priced(params: Params, results: tools.Results, labels, exam: str) -> Comparison:
+    rows = results.episodes[results.episodes["exam"] == exam]
+    rows = rows[rows["arm"].isin(labels)]
+    frame = rows.assign(
+        variant=rows["arm"].map(labels), unit=rows["item"],
+        dollars=rows["dollars"] * MILLION, milliseconds=rows["seconds"] * 1000,
+    )  # fmt: skip
+    usual = labels["paper"]
+    against = {shown: usual for shown in dict.fromkeys(frame["variant"]) if shown not in (usual, labels[tools.START])}
+    where = "prices by lot" if exam == "test" else "prices of another list"
+    return Comparison(f"tool_pricing.{exam}", f"prices in training, in the exam with {where}", frame, against,
+                      (MONEY, RIGHT, SECONDS), True, _backend(params, params.tools.models.values()))  # fmt: skip
+
+
+def controllers(params: Params, **where) -> corl.Results:
+    """The trainings of lesson 05 that the ablations are about. where: of study.run."""
+    compared = [NAMED[name] for name in ("corl", "hard", "fixed-low", "fixed-high")]
+    return corl.run(params, compared, **where)
+
+
+def _backend(params: Params, names) -> str:
+    kinds = {params.llm.models[name].backend for name in names}
+    return next(kind for kind in ("scripted", "endpoint", "replay", "lab") if kind in kinds)

@@ -1,0 +1,324 @@
+"""How lesson 08 shows ablations: levels and gains as a table, gains as a figure, the answer as a sentence, and all of
+them side by side.
+
+A gain is a difference to the variant that it is held against, so 0 is no change. Clear means that its 95 % interval
+leaves 0 out; nothing is corrected for how many gains there are, and the lesson says how many would be clear by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from lib.ablations.comparison import Comparison, Measure, metrics
+from lib.params import Params
+from lib.reporting import figures
+from lib.reporting.lesson import Lesson
+from lib.reporting.words import listed, number, plain, signed
+from lib.stats import Interval
+
+BETTER, WORSE, OTHER, UNCLEAR = "#0072B2", "#D55E00", "#444444", "#8a8a8a"  # of Okabe and Ito, and greys
+STAND_IN = "scripted stand-in"
+ROW = 0.32  # inches of a variant in a figure
+KEY_METRICS = ("changes.total", "changes.clear", "changes.better", "changes.worse")
+
+
+def label(compared: Comparison) -> str:
+    """What is changed, and that a stand-in decided where one did."""
+    return compared.about + (f" ({STAND_IN})" if compared.backend == "scripted" else "")
+
+
+def table(compared: Comparison) -> pd.DataFrame:
+    """Every variant with what the first measure gains, and with all measures."""
+    levels, gains, main = compared.levels, compared.gains, compared.main
+    rows = []
+    for variant in compared.variants:
+        gain = "-"
+        if variant in gains:
+            beside = f" beside {compared.against[variant]}" if _many(compared) else ""
+            gain = number(gains[variant][main.column], main.digits, True) + beside
+        shown = {m.label: number(levels[variant][m.column], m.digits) for m in compared.measures}
+        rows.append({"variant": variant, f"gain in {main.label}": gain} | shown)
+    return pd.DataFrame(rows)
+
+
+def caption(compared: Comparison) -> str:
+    """What the table shows."""
+    who = "seeds and questions" if compared.shared else "seeds"
+    against = "" if _many(compared) else f" beside {next(iter(compared.against.values()))}"
+    return f"{_upper(label(compared))}: paired gains{against}, and means; 95 % intervals over {who}"
+
+
+def _upper(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]
+
+
+def is_good(measure: Measure, found: Interval) -> bool | None:
+    """Whether a gain is clearly for the better; None where it is not clear, or neither is better."""
+    if not measure.better or not found.excludes(0):
+        return None
+    return (found.value > 0) == (measure.better == "higher")
+
+
+def answer(compared: Comparison) -> str:
+    """One sentence: which changes clearly move the first measure, and how many do not."""
+    main, gains = compared.main, {v: row[compared.main.column] for v, row in compared.gains.items()}
+    told = []
+    for word, up in (("higher", True), ("lower", False)):
+        moved = [v for v, g in gains.items() if g.excludes(0) and (g.value > 0) == up]
+        if moved:
+            by = listed([f"{v} ({number(gains[v], main.digits, True)})" for v in moved])
+            told.append(f"{main.label} clearly {word} with {by}")
+    still = [v for v, g in gains.items() if not g.excludes(0)]
+    if still and not told:
+        told.append(f"no clear change in {main.label} with {listed(still) if len(still) < 4 else 'any of them'}")
+    elif still:
+        told.append(f"not clearly changed with {listed(still) if len(still) < 4 else f'the other {len(still)}'}")
+    return f"{_upper('; '.join(told))}{_stand_in(compared)}."
+
+
+def _stand_in(compared: Comparison) -> str:
+    return f" ({STAND_IN} decides)" if compared.backend == "scripted" else ""
+
+
+def title(compared: Comparison) -> str:
+    """How many of the changes are clear, for the figure."""
+    gains = [row[compared.main.column] for row in compared.gains.values()]
+    clear = sum(g.excludes(0) for g in gains)
+    return f"{_upper(label(compared))}: {clear} of {len(gains)} changes clearly move {compared.main.label}"
+
+
+def alt(compared: Comparison) -> str:
+    """The figure in words."""
+    return f"Paired gains with 95 % intervals. {answer(compared)}"
+
+
+@figures.theme()
+def figure(compared: Comparison) -> Figure:
+    """A panel per measure, a row per change: its gain and interval around a line at no change. Upward and downward
+    triangles are clear changes for the better and for the worse, squares clear ones that are neither, dots the rest."""
+    gains = compared.gains
+    names = [f"{v}\nagainst {compared.against[v]}" if _many(compared) else v for v in gains]
+    height = len(gains) * ROW * (1.5 if _many(compared) else 1) + 1.2
+    wide = 4.2 + 2.6 * (len(compared.measures) - 1) + 1.5
+    note = "Lines: 95 % intervals. Triangles: clearly better or worse; dots: not clear." + _note(compared)
+    sheet = figures.sheet(title(compared), wide, height, note)
+    for place, (axes, m) in enumerate(
+        zip(figures.tiles(sheet, len(compared.measures)), compared.measures, strict=True)
+    ):
+        _draw(axes, [row[m.column] for row in gains.values()], [is_good(m, row[m.column]) for row in gains.values()])
+        axes.set_xlabel(f"change in {m.label}")
+        _rows(axes, names if place == 0 else [""] * len(names))
+    return sheet
+
+
+def _many(compared: Comparison) -> bool:
+    """Whether variants are held against different ones."""
+    return len(set(compared.against.values())) > 1
+
+
+def _note(compared: Comparison) -> str:
+    against = sorted(set(compared.against.values()))
+    told = f" 0: {against[0]}." if len(against) == 1 else ""
+    return told + (f" Decided by a {STAND_IN}." if compared.backend == "scripted" else "")
+
+
+def _draw(axes: Axes, found: Sequence[Interval], good: Sequence[bool | None]) -> None:
+    axes.axvline(0, color="black", linewidth=0.8)
+    for row, (gain, sign) in enumerate(zip(found, good, strict=True)):
+        shade, mark = {True: (BETTER, "^"), False: (WORSE, "v"), None: (UNCLEAR, "o")}[sign]
+        if sign is None and gain.excludes(0):
+            shade, mark = OTHER, "s"
+        if gain.known:
+            axes.plot([gain.lo, gain.hi], [row, row], color=shade, linewidth=1.8, solid_capstyle="butt")
+        axes.plot(gain.value, row, mark, color=shade, markersize=7)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+
+
+def _rows(axes: Axes, names: Sequence[str]) -> None:
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(False, axis="y")
+
+
+def present(lesson: Lesson, compared: Comparison) -> None:
+    """One ablation in a lesson: figure, table, metrics, and the answer."""
+    lesson.figure(figure(compared), compared.name.replace(".", "_"), alt=alt(compared))
+    lesson.table(table(compared), caption(compared))
+    lesson.metrics(metrics(compared))
+    print(answer(compared))
+
+
+# The student's rules --------------------------------------------------------------------------------
+
+
+@figures.theme()
+def panels(every: Mapping[str, Comparison]) -> Figure:
+    """A panel per policy, a row per rule: the change in the first measure."""
+    first = next(iter(every.values()))
+    names = list(first.against)
+    note = "Lines: 95 % intervals over seeds. Triangles: clearly fewer (up) or more (down) steps."
+    sheet = figures.sheet(_rules_title(every), 11, len(names) * ROW + 1.6, note)
+    for place, (axes, (policy, compared)) in enumerate(
+        zip(figures.tiles(sheet, len(every), across=len(every)), every.items(), strict=True)
+    ):
+        found = [row[compared.main.column] for row in compared.gains.values()]
+        _draw(axes, found, [is_good(compared.main, gain) for gain in found])
+        axes.set_title(policy, fontsize="medium")
+        axes.set_xlabel(compared.main.label)
+        _rows(axes, names if place == 0 else [""] * len(names))
+    return sheet
+
+
+def _clear(every: Mapping[str, Comparison]) -> tuple[int, int]:
+    """How many changes are clear, and how many there are."""
+    gains = [row[c.main.column] for c in every.values() for row in c.gains.values()]
+    return sum(g.excludes(0) for g in gains), len(gains)
+
+
+def _rules_title(every: Mapping[str, Comparison]) -> str:
+    clear, total = _clear(every)
+    return f"Rules of the student that the paper leaves open: {clear} of {total} changes clearly move episode length"
+
+
+def panels_alt(every: Mapping[str, Comparison]) -> str:
+    """The figure in words: per rule, the largest change."""
+    first = next(iter(every.values()))
+    told = []
+    for rule in first.against:
+        moved = {policy: c.gains[rule][c.main.column] for policy, c in every.items()}
+        most = max(moved, key=lambda policy: abs(moved[policy].value))
+        told.append(f"{rule}: most for {most}, {number(moved[most], 1, True)} steps")
+    return f"{_rules_title(every)}. " + "; ".join(told) + "."
+
+
+def rules_table(every: Mapping[str, Comparison]) -> pd.DataFrame:
+    """A row per rule, a column per policy: the change in steps; on top the steps as it is."""
+    first = next(iter(every.values()))
+    usual = next(iter(first.against.values()))
+    rows = [{"rule": usual} | {policy: number(c.levels[usual][c.main.column], 1) for policy, c in every.items()}]
+    for rule in first.against:
+        gains = {policy: number(c.gains[rule][c.main.column], 1, True) for policy, c in every.items()}
+        rows.append({"rule": rule} | gains)
+    return pd.DataFrame(rows)
+
+
+def rules_answer(every: Mapping[str, Comparison], settings: Params) -> str:
+    """How many changes are clear, under how many rules the policies keep their order, and the missing rule."""
+    clear, total = _clear(every)
+    levels = {policy: {v: row[c.main.column].value for v, row in c.levels.items()} for policy, c in every.items()}
+    variants = list(next(iter(levels.values())))
+    usual, *changed = (sorted(levels, key=lambda policy, v=v: levels[policy][v]) for v in variants)
+    kept = sum(order == usual for order in changed)
+    told = (
+        f"{clear} of {total} changes clearly move the length of episodes; the order of the policies by length, "
+        f"{' < '.join(usual)}, stays under {kept} of {len(changed)} changed rules."
+    )
+    if not settings.education.answers:
+        told += " Difficulties calibrated from answers were not tried: education.answers names no file."
+    return told
+
+
+def search_table(searched: pd.DataFrame, best: int = 8) -> pd.DataFrame:
+    """The nearest combinations, and ours wherever it is."""
+    ranked = searched.assign(place=range(1, len(searched) + 1))
+    shown = ranked[(ranked["place"] <= best) | ranked["ours"]]
+    return shown[["place", *(column for column in searched)]].assign(ours=shown["ours"].map({True: "ours", False: ""}))
+
+
+def search_answer(searched: pd.DataFrame) -> str:
+    """Where our rules stand among all combinations."""
+    place = searched.index[searched["ours"]]
+    if not len(place):
+        return f"The rules of params.yaml are not among the {len(searched)} combinations."
+    mine, best = searched.loc[place[0]], searched.iloc[0]
+    return (
+        f"By these stand-ins our rules are number {place[0] + 1} of {len(searched)}, at a distance of "
+        f"{plain(mine['distance'])} from Table 2 (the nearest: {plain(best['distance'])}; "
+        f"a distance of 0.10 is lengths that are 10 % off)."
+    )
+
+
+# Side by side -------------------------------------------------------------------------------------
+
+
+def relative(compared: Comparison) -> dict[str, Interval]:
+    """Gains in the first measure as shares of what they are held against, taken as known; without those whose
+    reference is 0."""
+    levels, out = compared.levels, {}
+    for variant, row in compared.gains.items():
+        base = abs(levels[compared.against[variant]][compared.main.column].value)
+        gain = row[compared.main.column]
+        if base > 1e-9:
+            out[variant] = Interval(gain.value / base, gain.lo / base, gain.hi / base)
+    return out
+
+
+def overview(every: Sequence[Comparison]) -> pd.DataFrame:
+    """One row per ablation: what is changed, the measure, and how many changes are clearly better, worse, unclear."""
+    rows = []
+    for compared in every:
+        m = compared.main
+        signs = [is_good(m, row[m.column]) for row in compared.gains.values()]
+        clear = sum(row[m.column].excludes(0) for row in compared.gains.values())
+        rows.append(
+            {"ablation": label(compared), "measure": m.label, "changes": len(signs),
+             "clearly better": signs.count(True), "clearly worse": signs.count(False),
+             "clearly other": clear - signs.count(True) - signs.count(False), "not clear": len(signs) - clear}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def counts(every: Sequence[Comparison]) -> dict[str, int]:
+    """Metrics of the overview: changes.total, .clear, .better, .worse."""
+    told = overview(every)
+    clear = int(told["changes"].sum() - told["not clear"].sum())
+    found = (int(told["changes"].sum()), clear, int(told["clearly better"].sum()), int(told["clearly worse"].sum()))
+    return dict(zip(KEY_METRICS, found, strict=True))
+
+
+def overall(every: Sequence[Comparison]) -> str:
+    """How many changes are clear, beside how many would be by chance, and the largest one, as a sentence."""
+    told = overview(every)
+    total, unclear = int(told["changes"].sum()), int(told["not clear"].sum())
+    largest = _largest(every)
+    sentence = (
+        f"Of {total} changes {total - unclear} are clear; about {plain(0.05 * total, 1)} would be by chance "
+        f"if none mattered: {told['clearly worse'].sum()} for the worse, {told['clearly better'].sum()} for the better"
+    )
+    return sentence + (f", the largest {largest}" if largest else "")
+
+
+def _largest(every: Sequence[Comparison]) -> str:
+    found = [(abs(g.value), c, v, g) for c in every for v, g in relative(c).items() if g.excludes(0)]
+    if not found:
+        return ""
+    _, compared, variant, gain = max(found, key=lambda each: each[0])
+    return f"{variant} ({compared.about}: {signed(100 * gain.value, 0)} % {compared.main.label}{_stand_in(compared)})"
+
+
+@figures.theme()
+def side_by_side(every: Sequence[Comparison]) -> Figure:
+    """Every change as a share of what it is held against."""
+    rows = [(c, v, g) for c in every for v, g in relative(c).items()]
+    names = [f"{c.about}: {v}" + (" *" if c.backend == "scripted" else "") for c, v, _ in rows]
+    note = "Lines: 95 % intervals. Triangles: clearly better or worse. " + f"*: decided by a {STAND_IN}."
+    sheet = figures.sheet(overall(every), 10.5, 0.24 * len(rows) + 1.4, note)
+    axes = figures.tiles(sheet, 1)[0]
+    percent = [Interval(100 * g.value, 100 * g.lo, 100 * g.hi) for _, _, g in rows]
+    _draw(axes, percent, [is_good(c.main, g) for c, _, g in rows])
+    axes.set_xlabel("change of the first measure, % of what it is held against")
+    axes.set_xscale("symlog", linthresh=20)
+    axes.xaxis.set_major_formatter("{x:g}")
+    _rows(axes, names)
+    return sheet
+
+
+def side_by_side_alt(every: Sequence[Comparison]) -> str:
+    """The same in words."""
+    return f"Every ablation's change of its first measure, in percent, with intervals. {overall(every)}."
