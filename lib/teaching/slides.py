@@ -3,7 +3,7 @@
 nbconvert's own slides load reveal.js from the web; these need none: every heading begins a slide, and so does
 what follows a figure or a table. Scroll snapping shows one slide at a time even without the script, which
 only adds keys (arrows, Home, End). Code is folded, cells that answer exercises and wall times are left out,
-and print gives each slide a page of its own (a long one goes on on the next).
+and print gives one slide a page (the script makes long ones smaller; without it they go on on the next).
 """
 
 from __future__ import annotations

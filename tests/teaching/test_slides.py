@@ -82,6 +82,7 @@ def test_one_slide_at_a_time_needs_no_script_and_print_gives_each_a_page(page):
     assert "break-after: page" in style and "prefers-color-scheme: dark" in style and "max-width: 40rem" in style
     for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp", "Home", "End", "PageDown"):
         assert f'"{key}"' in script
+    assert "beforeprint" in script and ".style.zoom" in script  # long ones are made to fit
 
 
 def test_a_picture_without_words_is_refused(root):

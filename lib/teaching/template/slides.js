@@ -29,4 +29,16 @@
     event.preventDefault();
     go(step);
   });
+  // A slide that is longer than a page is made smaller, down to six tenths, so that it prints on one.
+  window.addEventListener("beforeprint", function () {
+    document.documentElement.classList.add("fitting");
+    slides.forEach(function (slide) {
+      var matter = slide.querySelector(".matter");
+      matter.style.zoom = Math.max(0.6, Math.min(1, 600 / matter.scrollHeight));
+    });
+    document.documentElement.classList.remove("fitting");
+  });
+  window.addEventListener("afterprint", function () {
+    slides.forEach(function (slide) { slide.querySelector(".matter").style.zoom = ""; });
+  });
 })();
