@@ -30,7 +30,8 @@ setup: $(STAMP) ## install what is needed into .venv
 
 repro: $(STAMP) ## rebuild every report (PROFILE: one run of another scale; LESSON: that one and what it needs)
 	@$(RUN) python lib/doctor.py --fix --quiet
-	@PROFILE=$(PROFILE) $(DVC) repro --quiet --single-item --force settings
+	@PROFILE=$(PROFILE) $(DVC) repro --quiet --single-item --force settings || \
+		PROFILE=$(PROFILE) $(DVC) repro --single-item --force settings  # once more, to hear why
 	@$(DVC) repro $(LESSON) $(if $(LESSON),glossary)
 	@echo "reports: $(CURDIR)/reports/index.html"
 

@@ -173,11 +173,12 @@ def pipeline_files(root: Path) -> Iterator[Finding]:
         if _CONFLICT.search(text):
             rebuild = " (or git rm --cached and rm it: everything is rebuilt)" if name == "dvc.lock" else ""
             yield Finding(f"{name} holds marks of a merge conflict", f"settle the conflict, or {remedy}{rebuild}")
-        elif not _parses(text):
+        elif not _parses(text) or (name == "dvc.lock" and not _is_whole(text)):
+            wrong = "cut off" if _parses(text) else "not valid YAML"
             aside = root / "dvc.lock.broken"
             fix = (lambda path=path, aside=aside: path.replace(aside)) if name == "dvc.lock" else None
             other = ", or mv dvc.lock dvc.lock.broken: what it knew is rebuilt" if fix else ""
-            yield Finding(f"{name} is not valid YAML", remedy + other, fix)
+            yield Finding(f"{name} is {wrong}", remedy + other, fix)
 
 
 def _parses(text: str) -> bool:
@@ -193,6 +194,21 @@ def _parses(text: str) -> bool:
         return isinstance(YAML(typ="safe", pure=True).load(text), dict)
     except Exception:  # any way in which a parser can fail means the same here
         return False
+
+
+def _is_whole(text: str) -> bool:
+    """Whether DVC would take text as its lock: a file that is cut off between two lines is valid YAML all the same."""
+    try:
+        from dvc.schema import COMPILED_LOCKFILE_SCHEMA
+        from ruamel.yaml import YAML
+        from voluptuous import Invalid
+    except ImportError:
+        return True
+    try:
+        COMPILED_LOCKFILE_SCHEMA(YAML(typ="safe", pure=True).load(text))
+    except Invalid:
+        return False
+    return True
 
 
 def version_control(root: Path) -> Iterator[Finding]:

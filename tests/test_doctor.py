@@ -13,7 +13,17 @@ import pytest
 from lib import doctor
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCK = "stages:\n  settings:\n    cmd: python -m lib.params\n    outs:\n    - path: data/settings.json\n      md5: 0a\n"
+LOCK = """\
+schema: '2.0'
+stages:
+  settings:
+    cmd: python -m lib.params
+    outs:
+    - path: data/settings.json
+      hash: md5
+      md5: 2f3bc9c6e4ad5ee5cd0ad1b0c6ad9c6e
+      size: 12
+"""
 
 
 @pytest.fixture
@@ -160,6 +170,15 @@ def test_a_broken_dvc_lock_is_set_aside(checkout, content):
     assert "dvc.lock is not valid YAML" in found(checkout)
     assert doctor.main(["--fix"], checkout) == 0
     assert not (checkout / "dvc.lock").exists() and (checkout / "dvc.lock.broken").read_bytes() == content
+
+
+@pytest.mark.parametrize("last", ["stages:", "  settings:", "    cmd:", "    - path:"])
+def test_a_dvc_lock_that_was_cut_off_between_two_words_is_set_aside(checkout, last):
+    kept = LOCK[: LOCK.index(last) + len(last)] + "\n"
+    (checkout / "dvc.lock").write_text(kept)
+    assert "dvc.lock is cut off" in found(checkout)
+    assert doctor.main(["--fix"], checkout) == 0
+    assert not (checkout / "dvc.lock").exists() and (checkout / "dvc.lock.broken").read_text() == kept
 
 
 def test_a_broken_dvc_lock_is_noticed_without_a_yaml_parser_too(checkout, monkeypatch):

@@ -27,8 +27,8 @@ class Exercise:
     question: Markdown; answer: the solution, a value or something callable; worked: how one gets there;
     wrong: a mistake that is easily made, which no check may accept; judge: takes an answer (and `needs`, by
     name) and returns True, False, or a sentence that says what is wrong; without one, numbers within
-    `tolerance` of the answer are right. start: the line that the reader replaces; needs: variables of the
-    lesson that the judge takes.
+    `tolerance` of the answer are right, or the same word. start: the line that the reader replaces; needs:
+    variables of the lesson that the judge takes.
     """
 
     id: str
@@ -63,6 +63,8 @@ class Exercise:
         """True, False, or what is wrong. Whatever the reader's own code raises goes on to the caller."""
         if self.judge is not None:
             return self.judge(answer, **lesson)
+        if isinstance(self.answer, str):
+            return str(answer).strip().lower() == self.answer
         told, known = np.asarray(answer, dtype=float), np.asarray(self.answer, dtype=float)
         return told.shape == known.shape and bool(np.allclose(told, known, rtol=0, atol=self.tolerance))
 

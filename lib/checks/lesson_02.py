@@ -48,22 +48,20 @@ EXERCISES = Exercises(
     Exercise(
         "02.3", "medium", 8,
         "Two policies are equally good. A look-ahead on fresh random numbers shows each of them a number from a "
-        "standard "
-        "normal distribution, and you pick the higher one. What do you expect of the number that you picked, and what "
-        "will the step really bring above the mean? Answer with a pair; a few lines of NumPy will do.",
+        "standard normal distribution, and you pick the higher one. What do you expect of the number that you picked, "
+        "and what will the step really bring above the mean? Answer with a pair; a few lines of NumPy will do.",
         hint="np.random.default_rng().normal(size=(100_000, 2)).max(axis=1).mean(), and nothing of it is real",
         answer=(1 / math.sqrt(math.pi), 0.0),
         worked="The larger of two standard normals has the mean 1 / sqrt(pi). None of it comes true: with fresh "
-        "numbers "
-        "the choice is as good as a coin. Had the look-ahead shared the environment's numbers, all of it would.",
+        "numbers the choice is as good as a coin. Had the look-ahead shared the environment's numbers, all of it "
+        "would.",
         wrong=(0.0, 0.0), important=True, tolerance=0.02,
     ),
     Exercise(
         "02.4", "hard", 20,
-        "Write a decider that needs fewer steps than *random* on the students of this lesson: a class with "
-        "`async def decide(self, episode)` that returns `Decision(name)`, from `lib.orchestration.decisions`. Names "
-        "are "
-        "SO-d1 (aptitude), SO-d2 (gap), SO-d3 (performance); `episode.world.facts()` is the state; "
+        "Write a decider that needs fewer steps than *random* on the students of this lesson: a class with `async def "
+        "decide(self, episode)` that returns `Decision(name)`, from `lib.orchestration.decisions`. Names are SO-d1 "
+        "(aptitude), SO-d2 (gap), SO-d3 (performance); `episode.world.facts()` is the state; "
         "`lib.orchestration.controls` has examples. Your decider plays the same students as everybody above.",
         hint="look at open_failed: what has been failed must be answered before what is hard pays off",
         answer=FailedFirst(),

@@ -50,19 +50,18 @@ EXERCISES = Exercises(
     Exercise(
         "03.2", "medium", 5,
         "A cheap model costs 1 and is right half of the time, a dear one costs 9 and is always right. At what mean "
-        "cost "
-        "does mixing them by lot reach 0.75?",
+        "cost does mixing them by lot reach 0.75?",
         hint="half of the questions go to either",
         answer=5.0,
-        worked="Half of the questions to each: 0.5 x 0.5 + 0.5 x 1 = 0.75 at (1 + 9) / 2. Any router has to beat "
-        "this line.",
+        worked="Half of the questions to each: 0.5 x 0.5 + 0.5 x 1 = 0.75 at (1 + 9) / 2. Any router has to beat this "
+        "line.",
         wrong=0.75 * 9,
     ),
     Exercise(
         "03.3", "medium", 6,
         "A model is right with probability 0.6 and you ask it three times, independently; the majority counts. How "
-        "often "
-        "is it right, if wrong answers agree with each other? And at how many times the price? Answer with a pair.",
+        "often is it right, if wrong answers agree with each other? And at how many times the price? Answer with a "
+        "pair.",
         hint="all three, or exactly two of three",
         answer=(0.6**3 + 3 * 0.6**2 * 0.4, 3.0),
         worked="0.216 + 0.432 = 0.648, for three times the price. Compare with what a better model costs.",
@@ -71,10 +70,8 @@ EXERCISES = Exercises(
     Exercise(
         "03.4", "hard", 15,
         "Write a router: a function from a prompt such as `3 + 4 * 2 = ?` to `nano`, `mini` or `large`. Suppose they "
-        "do "
-        "chains of up to 2, 4 and 8 operations and cost 1, 3 and 9. It is run on 80 test questions of 1 to 8 "
-        "operations; "
-        "all must be right, at a mean cost below 6.",
+        "do chains of up to 2, 4 and 8 operations and cost 1, 3 and 9. It is run on 80 test questions of 1 to 8 "
+        "operations; all must be right, at a mean cost below 6.",
         hint="count the signs among prompt.split()",
         answer=by_length,
         worked="How many operations there are stands in the prompt, so that nobody needs to be asked to know.",

@@ -62,22 +62,19 @@ EXERCISES = Exercises(
     Exercise(
         "04.3", "medium", 6,
         "Rewards of a group are 1, 0, 0, 0, 0. What is the advantage of the first rollout (mean and standard "
-        "deviation of "
-        "the group, the latter with n - 1)? Now make it 1, 1, 1, 1, 0 and see who stands out. "
+        "deviation of the group, the latter with n - 1)? Now make it 1, 1, 1, 1, 0 and see who stands out. "
         "`lib.conductor.rewards.advantages(torch.tensor(...), 5)` computes it.",
         hint="(1 - 0.2) / sqrt(0.8 / 4)",
         answer=float(rewards.advantages(torch.tensor([1.0, 0, 0, 0, 0]), 5)[0]),
-        worked="0.8 / 0.447 = 1.79, and -0.45 for the others. Turned round, the one failure gets -1.79: a rare outcome "
-        "moves a policy most, and a group in which all are equal not at all.",
+        worked="0.8 / 0.447 = 1.79, and -0.45 for the others. Turned round, the one failure gets -1.79: a rare "
+        "outcome moves a policy most, and a group in which all are equal not at all.",
         wrong=0.8, important=True, tolerance=0.01,
     ),
     Exercise(
         "04.4", "hard", 15,
         "Write a reward function as TRL calls them: `f(completions, **others)` returns one number in [0, 1] per "
-        "completion "
-        "(plain strings here). A reply without the form is paid 0 (`lib.conductor.rewards.well_formed` knows it); of "
-        "two "
-        "in form the one with the shorter thought is paid more, and both something.",
+        "completion (plain strings here). A reply without the form is paid 0 (`lib.conductor.rewards.well_formed` "
+        "knows it); of two in form the one with the shorter thought is paid more, and both something.",
         hint="multiply the form by something that falls with the thought's length; what would an empty reply get?",
         answer=terse,
         worked="Brevity alone pays the empty reply most. As a factor behind the form it cannot be gamed that way.",

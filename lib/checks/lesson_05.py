@@ -36,9 +36,8 @@ def _saves(answer) -> bool | str:
 EXERCISES = Exercises(
     Exercise(
         "05.1", "easy", 3,
-        "A budget of 10 and two experts: one is right in 6 of 10 questions for a price of 8, the other in 9 of 10 "
-        "for a "
-        "price of 12. What is the expected reward of always calling the second one?",
+        "A budget of 10 and two experts: one is right in 6 of 10 questions for a price of 8, the other in 9 of 10 for "
+        "a price of 12. What is the expected reward of always calling the second one?",
         hint="what is 1[c <= B]?",
         answer=reward(0.9, 12, 10),
         worked="Every call costs 12, more than the budget, so every reward is 0. The worse expert earns 0.6.",
@@ -51,15 +50,14 @@ EXERCISES = Exercises(
         "the value head says 0.7, in an episode with reward 1, with 50 expert tokens behind it?",
         hint="write the sum of the deltas out; which terms cancel?",
         answer=0.3,
-        worked="All values but the first cancel, so that the advantage is 1 - 0.7. Expert tokens, which are compressed "
-        "away, change nothing.",
+        worked="All values but the first cancel, so that the advantage is 1 - 0.7. Expert tokens, which are "
+        "compressed away, change nothing.",
         wrong=1.0, important=True,
     ),
     Exercise(
         "05.3", "medium", 8,
         "Three constants cost 1, 4 and 9 and are right in 0.40, 0.60 and 0.90 of the questions. You may mix them by "
-        "lot. "
-        "What is the best accuracy at a mean cost of 5? `stats.hull_at(costs, qualities, 5)` computes it, with "
+        "lot. What is the best accuracy at a mean cost of 5? `stats.hull_at(costs, qualities, 5)` computes it, with "
         "`from lib import stats`. Then lower the middle one to 0.55 and say why it drops out.",
         hint="a share of 1/5 to the dearest and the rest to the middle one costs 5",
         answer=stats.hull_at([1, 4, 9], [0.4, 0.6, 0.9], 5),
@@ -70,9 +68,8 @@ EXERCISES = Exercises(
     Exercise(
         "05.4", "hard", 15,
         "Write a reward: a function of right (0 or 1), dollars and budget. As in the paper, a wrong answer and one "
-        "beyond "
-        "the budget are paid 0, the limit itself included in the budget. Unlike in the paper, of two right answers the "
-        "cheaper one is paid more, and any within the budget more than 0 and at most 1.",
+        "beyond the budget are paid 0, the limit itself included in the budget. Unlike in the paper, of two right "
+        "answers the cheaper one is paid more, and any within the budget more than 0 and at most 1.",
         hint="multiply the paper's reward by something that falls with dollars / budget, but not to 0",
         answer=thrifty,
         worked="A factor that falls from 1 to 1/2. A plus in place of the minus would teach to squander.",

@@ -61,8 +61,7 @@ EXERCISES = Exercises(
     Exercise(
         "06.1", "easy", 3,
         "Three right rollouts cost 1, 2 and 5 micro-dollars; the user weighs cost with 1 and nothing else. What is "
-        "$R$ of "
-        "the second one under the paper's formula?",
+        "$R$ of the second one under the paper's formula?",
         hint="the least of -1, -2, -5 is -5, and the most is -1",
         answer=float(rewards.normalised(GROUP, [0] * 3)[1, -2]),
         worked="(-2 + 5) / (-1 + 5) = 0.75.",
@@ -99,9 +98,8 @@ EXERCISES = Exercises(
     Exercise(
         "06.5", "hard", 15,
         "Write the normalisation of cost without a sign error: a function from the costs of a group (n,) to scores "
-        "(n,). "
-        "The cheapest scores 1, the dearest 0, a dearer one never more than a cheaper one; dollars or cents make no "
-        "difference; where all cost the same, all score 0.",
+        "(n,). The cheapest scores 1, the dearest 0, a dearer one never more than a cheaper one; dollars or cents "
+        "make no difference; where all cost the same, all score 0.",
         hint="(most - cost) / (most - least), and mind a gap of 0",
         answer=saved,
         worked="Bounds and values must have the same sign. Properties like these find the error that a look does not.",

@@ -46,9 +46,8 @@ EXERCISES = Exercises(
     Exercise(
         "07.1", "easy", 3,
         r"An episode is right after 3 calls. The agents wrote 96 tokens, $T_{\max}$ is 192, and tools were called "
-        r"twice. "
-        r"With $\alpha = 5$, $\beta_s = 0.02$, $\beta_t = 0.03$, $\eta = 1$, $\delta_1 = 0.1$, $\delta_2 = 0.2$, "
-        r"$\delta_3 = 0.3$: what is $R$?",
+        r"twice. With $\alpha = 5$, $\beta_s = 0.02$, $\beta_t = 0.03$, $\eta = 1$, $\delta_1 = 0.1$, $\delta_2 = "
+        r"0.2$, $\delta_3 = 0.3$: what is $R$?",
         hint="eq. 3, and eq. 4 with n > 0",
         answer=float(reward(1, 3, 96, 2, 2, 192, Weights())),
         worked="5 - 0.06 - 0.015 + (0.2 + 0.2): the two calls earn five times what steps and tokens cost.",
@@ -57,8 +56,7 @@ EXERCISES = Exercises(
     Exercise(
         "07.2", "medium", 5,
         "Suppose `routing` lost its second reasoner, so that the mask pinned the second agent's tools and budget for "
-        "it as "
-        "well. How many structures would be valid?",
+        "it as well. How many structures would be valid?",
         hint="one workflow fewer has both, one more has neither",
         answer=LEFT,
         worked="Five workflows with 16^2 x 3^3 structures and four with 16 x 3^2.",
@@ -72,16 +70,15 @@ EXERCISES = Exercises(
         "Answer with a pair.",
         hint="what was tau paid, and what will be paid?",
         answer=(3.0, 5.0),
-        worked="Imitation repeats the configuration, not its luck: 0.6 x 5 on new tries, though each of the elite "
-        "was paid 5.",
+        worked="Imitation repeats the configuration, not its luck: 0.6 x 5 on new tries, though each of the elite was "
+        "paid 5.",
         wrong=(5.0, 5.0),
     ),
     Exercise(
         "07.4", "hard", 15,
         "Write the masked choice of a structure policy: a function of logits (n,) and truths (n,) that returns "
         "probabilities (n,). What is not allowed has probability exactly 0, what is allowed keeps its ratios, and "
-        "logits "
-        "of thousands do no harm.",
+        "logits of thousands do no harm.",
         hint="set what is not allowed to minus infinity, and take the largest allowed logit away before exp",
         answer=masked,
         worked="Masking before the softmax leaves a distribution; masking after it leaves a hole.",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lib.checks import UNANSWERED, Exercise, Exercises
+from lib.reporting.claims.verdicts import together
 from lib.teaching import exercises
 from lib.zoo import policies
 from lib.zoo.recipes import SINGLE
@@ -75,6 +76,13 @@ def test_numbers_near_enough_are_right_and_others_are_not(capsys):
     for answer, word in ((42.4, "Right"), (42.6, "Not yet"), ([42.0, 42.0], "Not yet"), (float("nan"), "Not yet")):
         lesson.check("99.1", answer)
         assert capsys.readouterr().out.startswith(word), answer
+
+
+def test_a_word_is_right_whatever_its_case_and_is_the_one_that_the_scoreboard_says(capsys):
+    assert LESSONS["09"]["09.2"].answer == together(["holds", "undecided", "fails"], need=2)
+    for answer, word in (("Undecided ", "Right"), ("holds", "Not yet")):
+        LESSONS["09"].check("09.2", answer)
+        assert capsys.readouterr().out.startswith(word)
 
 
 def test_what_the_judge_found_is_said(capsys):

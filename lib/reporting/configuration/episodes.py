@@ -162,5 +162,5 @@ def _part(job: Job, note: Note) -> tuple[str, str]:
     lines += [f"answer: {note.answer}" if note.answer is not None else f"no answer; it wrote: {note.text or 'nothing'}"]
     style = f"border-left:5px {'dotted' if note.cut else 'solid'} {shade};padding-left:.6em;margin:.3em 0"
     body = "<br>".join(f"<code>{escape(line)}</code>" for line in lines)
-    head = f'<strong style="color:{shade}">{escape(note.role)}</strong> <small>({escape(about)})</small>'
+    head = f"<strong>{escape(note.role)}</strong> <small>({escape(about)})</small>"
     return f'<p style="{style}">{head}<br>{body}</p>', f"{note.role:10} {about}\n    " + "\n    ".join(lines)

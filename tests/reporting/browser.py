@@ -1,0 +1,264 @@
+"""A headless Chromium that looks at a page as a reader would, and says what is wrong with it.
+
+It is spoken to over the DevTools protocol. No name resolves for it, so that nothing gets out, and every
+attempt is noted. Left out: other browsers, and everything that a screen reader says.
+"""
+
+import base64
+import contextlib
+import io
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import websocket
+from PIL import Image
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+PATIENCE = 60  # seconds for one answer, on a machine that is busy with other tests
+FEWEST_COLOURS, FEWEST_MARKS = 12, 0.01  # of a page with words: colours, and the share that is not ground
+
+FLAGS = [
+    "--headless",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-extensions",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--hide-scrollbars",
+    "--remote-debugging-port=0",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+]
+
+# What a reader can use and sees; nothing in a closed <details> counts.
+USABLE = """
+const usable = [...document.querySelectorAll('a[href], summary, input, button, select, textarea, [tabindex="0"]')]
+    .filter(e => e.checkVisibility() && !e.disabled);
+const told = e => `<${e.tagName.toLowerCase()}> ${(e.getAttribute('aria-label') || e.textContent).trim().slice(0, 40)}`;
+"""
+FOCUSED = """(() => { const e = document.activeElement, s = getComputedStyle(e), box = e.getBoundingClientRect();
+    const seen = (s.outlineStyle != 'none' && parseFloat(s.outlineWidth) > 0) && box.right > 0 && box.left < innerWidth;
+    return [window.usable.indexOf(e), seen]; })()"""
+HEADINGS = """[...document.querySelectorAll('h1, h2, h3, h4, h5, h6')].map(e => Number(e.tagName[1]))"""
+FAINT = """(() => {
+    const parse = c => { const p = c.match(/[\\d.]+/g).map(Number); return p.length < 4 ? [...p, 1] : p; };
+    const linear = x => (x /= 255) <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4;
+    const light = c => 0.2126 * linear(c[0]) + 0.7152 * linear(c[1]) + 0.0722 * linear(c[2]);
+    const ground = e => {
+        for (; e; e = e.parentElement) {
+            const c = parse(getComputedStyle(e).backgroundColor);
+            if (c[3] == 1) return c; }
+        return matchMedia('(prefers-color-scheme: dark)').matches ? [18, 18, 18] : [255, 255, 255]; };
+    const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let node; node = walker.nextNode();) {
+        const e = node.parentElement, s = getComputedStyle(e);
+        if (!node.data.trim() || !e.checkVisibility({opacityProperty: true})) continue;
+        const [a, b] = [light(parse(s.color)), light(ground(e))], size = parseFloat(s.fontSize);
+        const large = size >= 24 || (size >= 18.66 && Number(s.fontWeight) >= 700);
+        const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (contrast < (large ? 3 : 4.5)) found.push(`${contrast.toFixed(1)} in ${node.data.trim().slice(0, 40)}`);
+    }
+    return found; })()"""
+
+
+def find() -> str | None:
+    """The browser: the one that CHROMIUM names, or the first of the usual ones."""
+    if named := os.environ.get("CHROMIUM"):
+        return named
+    return next(filter(None, map(shutil.which, NAMES)), MAC if Path(MAC).exists() else None)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a page did and how it looked at one width in one colour scheme."""
+
+    picture: np.ndarray  # (height, width, 3) uint8
+    requests: list[str]  # addresses, other than the page and what it carries
+    complaints: list[str]  # of the console
+    width: int
+    content: int  # pixels that the content takes sideways
+    missed: list[str]  # what Tab does not reach
+    unseen: list[str]  # what gets the focus and does not show it
+    disordered: bool  # whether Tab jumps back and forth
+    headings: list[int]
+    faint: list[str]  # words with too little contrast
+
+    def faults(self) -> list[str]:
+        """What is wrong, a sentence each."""
+        _, colours = self._colours()
+        found = [f"it asks for {address}" for address in self.requests]
+        found += [f"the console says {said}" for said in self.complaints]
+        found += [f"Tab does not reach {which}" for which in self.missed]
+        found += [f"the focus does not show on {which}" for which in self.unseen]
+        found += [f"contrast {which}" for which in self.faint]
+        if len(colours) < FEWEST_COLOURS or 1 - colours.max() / colours.sum() < FEWEST_MARKS:
+            found.append("it is blank")
+        if self.content > self.width:
+            found.append(f"it is {self.content} pixels wide in a window of {self.width}")
+        if self.disordered:
+            found.append("Tab does not follow the order of the page")
+        if self.headings[:1] != [1] or any(b - a > 1 for a, b in itertools.pairwise(self.headings)):
+            found.append(f"its headings leave out a level: {self.headings}")
+        return found
+
+    def ground(self) -> float:
+        """How bright the page's ground is, from 0 to 255."""
+        colours, counts = self._colours()
+        return float(np.frombuffer(colours[counts.argmax()].tobytes(), np.uint8)[:3].mean())
+
+    def _colours(self) -> tuple[np.ndarray, np.ndarray]:
+        """The colours of the picture, each packed into a number, and how many pixels have it."""
+        packed = np.dstack([self.picture, np.zeros(self.picture.shape[:2], np.uint8)]).view(np.uint32)
+        return np.unique(packed, return_counts=True)
+
+
+class Browser:
+    """One running Chromium; a page is looked at in a tab of its own."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        """folder: for its profile. Raises RuntimeError with its last words if it does not start."""
+        root = ["--no-sandbox"] if os.getuid() == 0 else []  # Chromium refuses a sandbox to root
+        said = folder / "stderr.txt"
+        with said.open("w") as stderr:
+            self._process = subprocess.Popen(
+                [program, *FLAGS, *root, f"--user-data-dir={folder / 'profile'}", "about:blank"],
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        try:
+            address = self._address(folder / "profile/DevToolsActivePort")
+        except RuntimeError as error:
+            self.close()
+            raise RuntimeError(f"{error}: {said.read_text()[-300:]}") from None
+        self._socket = websocket.create_connection(
+            address, timeout=PATIENCE, suppress_origin=True, http_no_proxy=["127.0.0.1"]
+        )
+        self._ids = itertools.count(1)
+        self._events: list[dict] = []
+
+    def close(self) -> None:
+        """End it and all its helpers."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(PATIENCE)
+
+    def look(self, page: Path, width: int, scheme: str, height: int = 900) -> Look:
+        """Open a page at a width, `light` or `dark`, and use it. A width below 600 is a phone."""
+        target = self._call("Target.createTarget", url="about:blank")["targetId"]
+        session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        try:
+            return self._look(session, page.resolve().as_uri(), width, scheme, height)
+        finally:
+            self._call("Target.closeTarget", targetId=target)
+
+    def _look(self, session: str, address: str, width: int, scheme: str, height: int) -> Look:
+        def call(method: str, **parameters):
+            return self._call(method, session, **parameters)
+
+        self._events.clear()
+        for domain in ("Page", "Network", "Runtime", "Log"):
+            call(f"{domain}.enable")
+        call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        features = [
+            {"name": "prefers-color-scheme", "value": scheme},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]
+        call("Emulation.setEmulatedMedia", features=features)
+        call("Page.navigate", url=address)
+        self._wait("Page.loadEventFired", session)
+        content = self._value(session, "document.documentElement.scrollWidth")
+        shot = call("Page.captureScreenshot", format="png")["data"]
+        headings, faint = self._value(session, HEADINGS), self._value(session, FAINT)
+        missed, unseen, disordered = self._walk(session)
+        return Look(
+            picture=np.asarray(Image.open(io.BytesIO(base64.b64decode(shot))).convert("RGB")),
+            requests=self._requests(session, address),
+            complaints=self._complaints(session),
+            width=width,
+            content=content,
+            missed=missed,
+            unseen=unseen,
+            disordered=disordered,
+            headings=headings,
+            faint=faint,
+        )
+
+    def _walk(self, session: str) -> tuple[list[str], list[str], bool]:
+        """Press Tab until the page has been walked through: what was missed, what hid the focus, any disorder."""
+        names = self._value(session, f"(() => {{ {USABLE} window.usable = usable; return usable.map(told); }})()")
+        reached: list[int] = []
+        unseen: list[str] = []
+        for _ in range(2 * len(names) + 5):  # boxes that scroll may take a stop each
+            for kind in ("rawKeyDown", "keyUp"):
+                self._call("Input.dispatchKeyEvent", session, type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+            place, seen = self._value(session, FOCUSED)
+            if place in reached:
+                break
+            if place >= 0:
+                reached.append(place)
+                unseen += [] if seen else [names[place]]
+        missed = [name for place, name in enumerate(names) if place not in reached]
+        return missed, unseen, reached != sorted(reached)
+
+    def _requests(self, session: str, own: str) -> list[str]:
+        sent = [event["request"]["url"] for event in self._of("Network.requestWillBeSent", session)]
+        return [address[:80] for address in sent if address != own and not address.startswith("data:")]
+
+    def _complaints(self, session: str) -> list[str]:
+        called = self._of("Runtime.consoleAPICalled", session)
+        found = [str(event["args"])[:200] for event in called if event["type"] in ("error", "warning", "assert")]
+        found += [event["exceptionDetails"]["text"] for event in self._of("Runtime.exceptionThrown", session)]
+        entries = [event["entry"] for event in self._of("Log.entryAdded", session)]
+        return found + [entry["text"] for entry in entries if entry["level"] in ("error", "warning")]
+
+    def _of(self, method: str, session: str) -> list[dict]:
+        mine = [e for e in self._events if e["method"] == method and e.get("sessionId") == session]
+        return [event["params"] for event in mine]
+
+    def _value(self, session: str, expression: str):
+        """What a piece of JavaScript evaluates to in the page."""
+        answer = self._call("Runtime.evaluate", session, expression=expression, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(answer["exceptionDetails"]["exception"]["description"])
+        return answer["result"]["value"]
+
+    def _call(self, method: str, session: str | None = None, **parameters) -> dict:
+        number = next(self._ids)
+        message = {"id": number, "method": method, "params": parameters}
+        self._socket.send(json.dumps({**message, "sessionId": session} if session else message))
+        while (answer := self._next()).get("id") != number:
+            pass
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']}")
+        return answer["result"]
+
+    def _wait(self, method: str, session: str) -> None:
+        while not self._of(method, session):
+            self._next()
+
+    def _next(self) -> dict:
+        message = json.loads(self._socket.recv())
+        if "method" in message:
+            self._events.append(message)
+        return message
+
+    def _address(self, told: Path) -> str:
+        """Where it listens; it says so in a file once it does."""
+        limit = time.monotonic() + PATIENCE
+        while time.monotonic() < limit and self._process.poll() is None:
+            lines = told.read_text().split() if told.exists() else []
+            if len(lines) == 2:
+                return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
+            time.sleep(0.1)
+        raise RuntimeError("the browser does not start")
