@@ -11,7 +11,7 @@ FLOORS = {
     8: {"teaching"},  # what a class gets: exercises, student copies, slides, glossary
     7: {"run"},  # executes a notebook and has its page rendered
     6: {"reporting", "checks", "doctor", "kernel"},
-    5: {"ablations"},  # asks the four systems for variants of themselves
+    5: {"ablations", "meeting"},  # ask the four systems together
     4: {"orchestration", "conductor", "routing", "configuration"},
     3: {"zoo", "models"},
     2: {"envs", "tasks", "llm", "tools"},

@@ -1,7 +1,7 @@
 """The experiment: every arm under every seed from one start, as cells of a sweep that resumes.
 
 A first cell trains the reward model. Then one cell per arm and seed trains a policy, lets it answer the
-test items and keeps the numbers, not the policy. Working files lie under data/runs/conductor.
+test items and keeps the numbers; of the Conductor itself the policy too. Working files lie under data/runs/conductor.
 """
 
 from __future__ import annotations
@@ -193,6 +193,22 @@ def judged(params: Params, components: pd.DataFrame) -> list[bool | None]:
         export(params.llm, NAME, CASSETTES)
 
 
+def asked(
+    params: Params, items: Sequence[Item], models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
+) -> pd.DataFrame:
+    """What the policies that a Conductor trained, one per seed, reply to items of one's own, without dice: seed, number
+    (of the item), right, tokens (read and written). Trains what is not trained yet."""
+    run(params, [arms.CONDUCTOR], models, runs)
+    settings, parts = params.conductor, []
+    for cell in cells(params, [arms.CONDUCTOR], Path(models) / settings.policy):
+        model = checkpoints.load(cell.folder(Path(runs)) / "model")
+        given = evaluation.replies(model, items, 1, 0.0, settings.grpo.max_tokens, cell.settings["seed"])
+        told = [(tasks.score(one.item, said(one.text)), len(one.prompt) + len(one.ids)) for one in given]
+        table = pd.DataFrame(told, columns=["right", "tokens"])
+        parts.append(table.assign(seed=cell.settings["seed"], number=range(len(given))))
+    return pd.concat(parts, ignore_index=True)
+
+
 def start(
     params: Params, items: Sequence[Item], models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
 ) -> pd.DataFrame:
@@ -237,6 +253,8 @@ class Run:
         """Train, judge, keep the numbers."""
         model, weighting, clock = {"prompt": self._start, "sft": self._sft, "grpo": self._grpo}[self.arm.kind]()
         self._judge(model.eval(), weighting)
+        if self.arm == arms.CONDUCTOR:
+            checkpoints.save(model, self.folder / "model")
         shutil.rmtree(self.folder / "training", ignore_errors=True)
         return clock
 

@@ -23,7 +23,7 @@ import torch
 from lib import params as parameters
 from lib import seeds, store, sweep
 from lib.configuration import encoders, prompted, search, space
-from lib.configuration.arms import ALONE, ARMS, Arm
+from lib.configuration.arms import ALONE, ARMS, NAMED, Arm
 from lib.configuration.atoms import Atom, library, prompts
 from lib.configuration.learn import Rules
 from lib.configuration.prompted import Example
@@ -224,6 +224,29 @@ def trained(
     finally:
         export(params.llm, NAME, CASSETTES)
     return pd.concat([store.read_parquet(cell.folder(Path(runs)) / "tests.parquet") for cell in todo])
+
+
+def asked(
+    params: Params,
+    items: Sequence[Item],
+    models: str | Path = checkpoints.MODELS,
+    runs: str | Path = RUNS,
+) -> pd.DataFrame:
+    """What agents make of questions of one's own when ARC's policy of each seed configures them: `system.table` with
+    seed and number (of the question). Trains what is not trained yet."""
+    arm = NAMED["arc"]
+    trained(params, [arm], models, runs)
+    todo = [cell for cell in cells(params, [arm], Path(models)) if "arm" in cell.settings]
+    parts = []
+    with opened_place(means(params, models, runs)) as place:
+        states = torch.from_numpy(place.states(items))
+        for cell in todo:
+            policy = Policy(arm.kind, states.shape[1], place.atoms)
+            policy.take(store.read_tensors(cell.folder(Path(runs)) / "arc.safetensors"))
+            jobs = [Job(i, c, TEST_DRAW) for i, c in zip(items, policy.decide(states).configurations, strict=True)]
+            found = place.play(params.configuration.model, jobs)
+            parts.append(found.assign(seed=cell.settings["seed"], number=range(len(items))))
+    return pd.concat(parts, ignore_index=True)
 
 
 def means(params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> Means:

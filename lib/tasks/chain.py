@@ -7,6 +7,8 @@ The word skin tells the same chain as turns of a dial with ten positions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from lib.tasks.items import Family, Item
@@ -21,6 +23,16 @@ def draw(rng: np.random.Generator, difficulty: int, skin: str) -> Item:
     """A chain of `difficulty` operations on digits; every chain is equally likely."""
     digits = rng.integers(10, size=difficulty + 1).tolist()
     signs = ["+-*"[i] for i in rng.integers(3, size=difficulty)]
+    return _item(digits, signs, skin)
+
+
+def told(item: Item, skin: str) -> Item:
+    """The same chain in another skin."""
+    first, *rest = item.key.removeprefix("chain/").split()
+    return _item([int(first), *map(int, rest[1::2])], rest[::2], skin)
+
+
+def _item(digits: Sequence[int], signs: Sequence[str], skin: str) -> Item:
     total, steps = digits[0], []
     for sign, digit in zip(signs, digits[1:], strict=True):
         result = OPERATIONS[sign](total, digit)
@@ -29,7 +41,7 @@ def draw(rng: np.random.Generator, difficulty: int, skin: str) -> Item:
     plain = " ".join([str(digits[0]), *(f"{s} {d}" for s, d in zip(signs, digits[1:], strict=True))])
     turns = " ".join(_TURNS[s].format(d) for s, d in zip(signs, digits[1:], strict=True))
     prompt = f"{plain} = ?" if skin == "plain" else f"A dial shows {digits[0]} . {turns} What does it show ?"
-    return Item(prompt, str(total), " ; ".join(steps), "chain", difficulty, f"chain/{plain}", skin)
+    return Item(prompt, str(total), " ; ".join(steps), "chain", len(signs), f"chain/{plain}", skin)
 
 
 FAMILY = Family(

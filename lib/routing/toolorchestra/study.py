@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache, partial
@@ -162,22 +162,48 @@ def run(
     SandboxUnavailable where no sandbox works."""
     settings, runs = params.tools, Path(runs)
     checkpoints.load(Path(models) / settings.base)  # these say what is wrong before any process starts
-    means = Means(
-        str(models), str(runs), str(CASSETTES), params.llm.model_dump(), settings.model_dump(),
-        params.lab.models[settings.base].model_dump(),
-    )  # fmt: skip
-    with opened_place(means) as place:
+    told = means(params, models, runs)
+    with opened_place(told) as place:
         offers, own = place.offers, place.own
     first = first_cells(params, Path(models))
     try:
-        begun = sweep.run(partial(first_work, means=means), first, runs, settings.jobs, "first lesson and tools")
-        means = Means(**asdict(means) | {"start": str(first[0].folder(runs))})
+        begun = sweep.run(partial(first_work, means=told), first, runs, settings.jobs, "first lesson and tools")
+        told = Means(**asdict(told) | {"start": str(first[0].folder(runs))})
         todo = cells(params, compared, first)
-        receipts = sweep.run(partial(work, means=means), todo, runs, settings.jobs, label)
+        receipts = sweep.run(partial(work, means=told), todo, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
-    told = {"tools": names(settings), "own": own, "offers": offers}
-    return _collected([*first, *todo], [*begun, *receipts], runs, told)
+    known = {"tools": names(settings), "own": own, "offers": offers}
+    return _collected([*first, *todo], [*begun, *receipts], runs, known)
+
+
+def means(params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> Means:
+    """What carries out a study with these parameters."""
+    return Means(
+        str(models), str(runs), str(CASSETTES), params.llm.model_dump(), params.tools.model_dump(),
+        params.lab.models[params.tools.base].model_dump(),
+    )  # fmt: skip
+
+
+def asked(
+    params: Params,
+    assigned: Callable[[Mapping[str, Offer]], Sequence[Assignment]],
+    models: str | Path = checkpoints.MODELS,
+    runs: str | Path = RUNS,
+) -> pd.DataFrame:
+    """What the trained orchestrators of every seed make of assignments of one's own: `rows` with seed. assigned: from
+    tools at list prices to assignments. Trains what is not trained yet."""
+    arm, runs = arms.NAMED["paper"], Path(runs)
+    run(params, [arm], models, runs)
+    todo = [cell for cell in cells(params, [arm], first_cells(params, Path(models))) if cell.settings["arm"]]
+    parts = []
+    with opened_place(means(params, models, runs)) as place:
+        wanted = assigned(place.offers)
+        for cell in todo:
+            voice, seed = place.voice(checkpoints.load(cell.folder(runs) / "model")), cell.settings["seed"]
+            episodes = place.roll(voice, wanted, _TEST_KEY + seed, params.tools.test_temperature)
+            parts.append(rows(episodes, names(params.tools), place.own).assign(seed=seed))
+    return pd.concat(parts, ignore_index=True)
 
 
 def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
@@ -315,13 +341,13 @@ class Run:
         self.voice = place.voice(self.model)
 
     def go(self) -> dict[str, float]:
-        """Train, sit the exams, keep the numbers and, of one seed, the weights."""
+        """Train, sit the exams, keep the numbers and the weights."""
         if self.arm is not None:
             self._train(self.arm)
         tests = [self._exam(name) for name in (self.arm.exams if self.arm else exams.ALL)]
         sat = [table for table in tests if len(table)]  # an exam may hold nothing, and its table then has no columns
         store.write_parquet(self.folder / "episodes.parquet", pd.concat(sat, ignore_index=True))
-        if self.arm is not None and self.seed == 0:
+        if self.arm is not None:
             checkpoints.save(self.model, self.folder / "model")
         (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
         return {}
@@ -394,7 +420,7 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
     return pd.DataFrame(out)
 
 
-def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, told: Mapping[str, Any]) -> Results:
+def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, known: Mapping[str, Any]) -> Results:
     def table(name: str) -> pd.DataFrame:
         parts = []
         for cell in todo[2:]:
@@ -417,5 +443,5 @@ def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, told: Mapping[s
         unsolved=begun["unsolved"],
         budget=begun["budget"],
         clock=pd.DataFrame(clock),
-        **told,
+        **known,
     )
