@@ -10,7 +10,7 @@ DVC := $(RUN) python -m dvc
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)# a container's only user is root; Jupyter wants to be told
 
 .DEFAULT_GOAL := help
-.PHONY: help setup repro test lint unit pipeline lab serve bench doctor lock clean
+.PHONY: help setup repro test lint unit pipeline lab student slides solutions serve bench doctor lock clean
 
 help: ## list what there is
 	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [LESSON=01_policy_zoo] [PYTHON=python3.12]"
@@ -32,7 +32,7 @@ repro: $(STAMP) ## rebuild every report (PROFILE: one run of another scale; LESS
 	@$(RUN) python lib/doctor.py --fix --quiet
 	@PROFILE=$(PROFILE) $(DVC) repro --quiet --single-item --force settings || \
 		PROFILE=$(PROFILE) $(DVC) repro --single-item --force settings  # once more, to hear why
-	@$(DVC) repro $(LESSON)
+	@$(DVC) repro $(LESSON) $(if $(LESSON),glossary)
 	@echo "reports: $(CURDIR)/reports/index.html"
 
 test: $(STAMP) lint unit pipeline ## lint, unit tests, and the whole pipeline at smoke in clean copies
@@ -49,6 +49,15 @@ pipeline: $(STAMP) ## the pipeline at smoke: twice, interrupted, edited, and wit
 
 lab: $(STAMP) ## step through the notebooks in JupyterLab
 	@$(RUN) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(AS_ROOT)
+
+student: $(STAMP) ## copies of the notebooks for a class, without outputs and solutions, in student/
+	@$(RUN) python -m lib.teaching.student
+
+slides: $(STAMP) ## executed lessons as offline slides in reports/slides (LESSON: that one)
+	@$(RUN) python -m lib.teaching.slides $(LESSON)
+
+solutions: $(STAMP) ## worked solutions of the exercises, for whoever teaches (LESSON: of that one)
+	@$(RUN) python -m lib.teaching.exercises --solutions $(or $(LESSON),all)
 
 serve: $(STAMP) ## answer OpenAI clients with the lab models on port 8000 of this machine
 	@$(RUN) python -m lib.models.server --port 8000
@@ -68,4 +77,4 @@ lock: ## resolve requirements.lock anew from pyproject.toml
 
 clean: ## remove everything that the pipeline made (training too); .venv stays
 	@rm -rf data/zoo data/models data/runs data/notebooks data/settings.json reports/notebooks reports/lessons \
-		reports/timings reports/failed reports/*.html
+		reports/timings reports/failed reports/slides reports/*.html

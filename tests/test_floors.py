@@ -8,8 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {
+    8: {"teaching"},  # what a class gets: exercises, student copies, slides, glossary
     7: {"run"},  # executes a notebook and has its page rendered
-    6: {"reporting", "doctor", "kernel"},
+    6: {"reporting", "checks", "doctor", "kernel"},
     5: {"ablations", "meeting"},  # ask the four systems together
     4: {"orchestration", "conductor", "routing", "configuration"},
     3: {"zoo", "models"},

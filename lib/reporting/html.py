@@ -25,7 +25,7 @@ from lib.reporting.audit import ReportError
 if TYPE_CHECKING:  # a kernel that writes a side page or the front page needs no notebook; importing it takes seconds
     from nbformat import NotebookNode
 
-__all__ = ["ReportError", "page", "render", "side_page", "stylesheet", "write"]
+__all__ = ["Cells", "ReportError", "page", "render", "side_page", "stylesheet", "write"]
 
 TEMPLATES = Path(__file__).with_name("template")
 LIGHT, DARK = "xcode", "lightbulb"  # palettes with a contrast of 4.5 and more on our grounds for code
@@ -60,7 +60,7 @@ def page(notebook: NotebookNode, folder: str | Path = ".", name: str = "", title
     """
     from nbconvert.exporters.templateexporter import TemplateExporter
 
-    cells = _Cells(markdown.Document(Path(folder)))
+    cells = Cells(markdown.Document(Path(folder)))
     exporter = TemplateExporter(
         template_name="page",
         extra_template_basedirs=[str(TEMPLATES)],
@@ -101,8 +101,8 @@ def stylesheet() -> str:
     return "\n".join([css.rstrip(), *light, "@media (prefers-color-scheme: dark) {", *dark, "}"])
 
 
-class _Cells:
-    """The template's filters: each makes one piece of a cell and notes what is wrong with it."""
+class Cells:
+    """Makes pieces of cells, for a template or for slides, and notes in `problems` what is wrong with them."""
 
     def __init__(self, document: markdown.Document) -> None:
         self.document = document

@@ -402,15 +402,21 @@ def _oracle(test: Outcomes) -> Iterator[dict]:
 # Curves --------------------------------------------------------------------------------------------
 
 
-def curves(train: Outcomes, test: Outcomes, settings: ReplaySettings, seed: int) -> pd.DataFrame:
+Predict = Callable[[Outcomes, Outcomes], np.ndarray]  # train, test (n and k prompts) -> chance of each model, (k, m)
+
+
+def curves(
+    train: Outcomes, test: Outcomes, settings: ReplaySettings, seed: int, routers: Mapping[str, Predict] | None = None
+) -> pd.DataFrame:
     """Every router on the test part, one row per router and knob, models in the order cheap to dear.
 
     Columns: router; knob (budget of corl, lambda of priced, knn, logistic and oracle, threshold of cascade,
     share of random, shortest and longest, nan of constants); accuracy; dollars, mean per query; strong, share of
     queries whose last call goes to the last model; over_budget, share (corl, else nan); reward, that which the
     router maximises (else nan); constant, ceiling: the rewards of `_peers` under a budget that corl is asked about
-    (else nan). seed: of the training. Raises TaskError without costs, for fewer than two models or a dearest no
-    dearer than the cheapest.
+    (else nan). seed: of the training. routers: of your own, by name: each says for test prompts how likely every
+    model is right, and is drawn over lambda like knn; outcomes of test are hidden from it. Raises TaskError
+    without costs, for fewer than two models, a dearest no dearer than the cheapest, or chances of another shape.
     """
     means = _costs(train).mean(0)
     _costs(test)
@@ -433,7 +439,20 @@ def curves(train: Outcomes, test: Outcomes, settings: ReplaySettings, seed: int)
             *_plain(test, seed),
             *_oracle(test),
         ]
+        for name, predict in (routers or {}).items():
+            rows += _own(view, name, predict)
     return pd.DataFrame(rows, columns=[*COLUMNS, *PEERS])
+
+
+def _own(view: _View, name: str, predict: Predict) -> Iterator[dict]:
+    """Rows of a router that somebody else wrote, which sees the test prompts and no outcomes of theirs."""
+    hidden = replace(view.test, correct=np.zeros_like(view.test.correct), cost=view.expected, latency=None)
+    chances = np.asarray(predict(view.train, hidden), dtype=float)
+    if chances.shape != view.expected.shape or not np.isfinite(chances).all():
+        raise TaskError(
+            f"router {name!r} must return finite chances of shape {view.expected.shape}, got {chances.shape}"
+        )
+    return _by_rate(view, name, lambda rate: (chances - rate * view.expected).argmax(1))
 
 
 @contextmanager
@@ -448,7 +467,11 @@ def _one_thread() -> Iterator[None]:
 
 
 def run(
-    outcomes: Outcomes, settings: ReplaySettings, name: str, progress: Callable[[float], None] | None = None
+    outcomes: Outcomes,
+    settings: ReplaySettings,
+    name: str,
+    progress: Callable[[float], None] | None = None,
+    routers: Mapping[str, Predict] | None = None,
 ) -> pd.DataFrame:
     """`curves` on settings.seeds splits by group, with the columns table (the name) and seed.
 
@@ -457,7 +480,7 @@ def run(
     outcomes, parts = cheap_first(outcomes), []
     for seed in range(settings.seeds):
         train, test = split(outcomes, seed, settings.test_share)
-        parts.append(curves(train, test, settings, seed).assign(table=name, seed=seed))
+        parts.append(curves(train, test, settings, seed, routers).assign(table=name, seed=seed))
         if progress is not None:
             progress((seed + 1) / settings.seeds)
     return pd.concat(parts, ignore_index=True)

@@ -288,6 +288,43 @@ def test_a_model_that_is_always_right_or_never_and_one_that_is_free_are_no_troub
     assert at(rows, "logistic", 0.0)["accuracy"] == 1
 
 
+# A router of one's own -----------------------------------------------------------------------------
+
+
+def by_first_word(train: Outcomes, test: Outcomes) -> np.ndarray:
+    """Share of right answers of each model on training prompts that begin alike."""
+    kinds = np.array([prompt.split()[0] for prompt in train.prompts])
+    return np.array([train.correct[kinds == prompt.split()[0]].mean(0) for prompt in test.prompts])
+
+
+def test_a_router_of_ones_own_is_drawn_beside_the_others_and_changes_none_of_them():
+    brief = SETTINGS.model_copy(update={"updates": 5})
+    without = replay.run(table(n=200), brief, "toy")
+    rows = replay.run(table(n=200), brief, "toy", routers={"mine": by_first_word})
+    pd.testing.assert_frame_equal(rows[rows["router"] != "mine"].reset_index(drop=True), without)
+    mine, oracle = (replay.summary(rows)[name]["aiq"].value for name in ("mine", "oracle"))
+    assert mine == pytest.approx(oracle, abs=1e-6)  # in this table the first word tells everything
+
+
+def test_a_router_of_ones_own_does_not_see_what_it_is_judged_by():
+    seen = []
+
+    def nosy(train: Outcomes, test: Outcomes) -> np.ndarray:
+        seen.append(test.correct.any())
+        return test.correct
+
+    rows = replay.curves(*parted(table(n=80)), SETTINGS.model_copy(update={"updates": 1}), 0, {"nosy": nosy})
+    assert seen == [False] and rows.loc[rows["router"] == "nosy", "accuracy"].max() <= rows["accuracy"].max()
+
+
+@pytest.mark.parametrize("chances", [np.zeros(3), np.full((24, 2), np.nan)])
+def test_chances_of_another_shape_or_none_are_refused(chances):
+    with pytest.raises(TaskError, match="router 'odd' must return finite chances"):
+        replay.curves(
+            *parted(table(n=80)), SETTINGS.model_copy(update={"updates": 1}), 0, {"odd": lambda train, test: chances}
+        )
+
+
 # Runs and summaries --------------------------------------------------------------------------------
 
 

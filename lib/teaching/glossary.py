@@ -1,0 +1,76 @@
+"""The glossary: `data/glossary.yaml` as one page beside the reports, with links to the lessons.
+
+`python -m lib.teaching.glossary` is the pipeline's stage `glossary`. Every page of a lesson links to it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import nbformat
+from ruamel.yaml import YAML
+
+from lib import store
+from lib.params import ROOT
+from lib.reporting import html
+
+SOURCE, TARGET = "data/glossary.yaml", "reports/glossary.html"
+
+
+@dataclass(frozen=True)
+class Term:
+    """means: in a sentence or three; lessons: their names; words: what stands in them, the term itself if empty."""
+
+    term: str
+    means: str
+    lessons: tuple[str, ...]
+    words: tuple[str, ...] = ()
+
+    @property
+    def slug(self) -> str:
+        """Its anchor on the page."""
+        return re.sub(r"[^a-z0-9]+", "-", self.term.lower()).strip("-")
+
+
+def read(path: str | Path = ROOT / SOURCE) -> list[Term]:
+    """All terms, in the order of the alphabet. Raises ValueError naming what an entry lacks or has twice."""
+    terms = []
+    for entry in YAML(typ="safe", pure=True).load(Path(path).read_text(encoding="utf-8")):
+        unknown = sorted(set(entry) - {"term", "means", "lessons", "words"})
+        if unknown or not all(entry.get(key) for key in ("term", "means", "lessons")):
+            raise ValueError(f"{path}: {entry.get('term')!r} needs term, means and lessons, and has {sorted(entry)}")
+        terms.append(Term(entry["term"], entry["means"], tuple(entry["lessons"]), tuple(entry.get("words", ()))))
+    if len({term.slug for term in terms}) < len(terms):
+        raise ValueError(f"{path}: a term stands there twice")
+    return sorted(terms, key=lambda term: term.term.lower())
+
+
+def page(terms: list[Term]) -> str:
+    """The page, with links to the reports beside it."""
+    first = {term.term[0].upper(): term.slug for term in reversed(terms)}
+    jumps = " ".join(f'<a href="#term-{slug}">{letter}</a>' for letter, slug in reversed(first.items()))
+    entries = "\n".join(_entry(term) for term in terms)
+    text = f"# Glossary\n\nTerms as this bench uses them, and the lessons that do.\n\n{jumps}\n\n<dl>\n{entries}\n</dl>"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
+    return html.page(notebook, title="Glossary")
+
+
+def _entry(term: Term) -> str:
+    links = ", ".join(f'<a href="{name}.html">{name[:2]}</a>' for name in term.lessons)
+    lessons = "lesson" if len(term.lessons) == 1 else "lessons"
+    return (
+        f'<dt id="term-{term.slug}" style="margin-top:0.9rem"><strong>{escape(term.term)}</strong></dt>\n'
+        f"<dd>{escape(term.means, quote=False)} <small>({lessons} {links})</small></dd>"
+    )
+
+
+def main() -> None:
+    """Write the glossary's page."""
+    store.write_text(ROOT / TARGET, page(read()))
+
+
+if __name__ == "__main__":
+    main()

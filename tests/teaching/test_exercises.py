@@ -1,0 +1,63 @@
+"""The exercises in the notebooks are those of lib.checks, in one form, at the end."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from lib.run import clean
+from lib.teaching import exercises
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_holds_the_exercises_of_lib_checks_and_writing_them_again_changes_nothing(path, tmp_path):
+    number = path.stem[:2]
+    known = exercises.load(number)[number]
+    shutil.copy(path, tmp_path)
+    assert exercises.write(tmp_path) == [], "run `python -m lib.teaching.exercises`"
+    cells = clean.read(path).cells
+    tail = [cell for cell in cells if exercises.is_exercise(cell)]
+    assert cells[-len(tail) :] == tail and len(tail) == 2 + 2 * len(list(known))
+    assert sum("## Exercises" in cell.source for cell in cells) == 1, "exercises that are not in lib.checks"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_reader_needs_nothing_but_the_exercise_cells_and_what_they_name(path):
+    cells = [cell for cell in clean.read(path).cells if exercises.is_exercise(cell) and cell.cell_type == "code"]
+    known = {"check", "answer"}
+    handed = {name for each in exercises.load(path.stem[:2])[path.stem[:2]] for name in each.needs}
+    used = {node.id for cell in cells for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Name)}
+    assert used <= known | handed
+
+
+def test_exercises_replace_older_ones_and_touch_nothing_else(tmp_path):
+    old = nbformat.v4.new_notebook()
+    old.cells = [
+        nbformat.v4.new_markdown_cell("# Mine"),
+        nbformat.v4.new_markdown_cell("an older question", metadata={"tags": [exercises.TAG]}),
+        nbformat.v4.new_code_cell("lesson.finish()"),
+    ]
+    path = tmp_path / "05_mine.ipynb"
+    path.write_text(clean.to_text(old), encoding="utf-8")
+    assert exercises.write(tmp_path) == [path]
+    sources = [cell.source for cell in clean.read(path).cells]
+    assert sources[:3] == ["# Mine", "lesson.finish()", exercises.INTRO]
+    assert "an older question" not in sources and 'check("05.1", answer)' in sources[5]
+
+
+def test_solutions_of_one_lesson_are_printed_and_of_no_other(capsys):
+    exercises.main(["--solutions", "05_budgeted_routing"])
+    said = capsys.readouterr().out
+    assert "05.4" in said and "def thrifty" in said and "06.1" not in said
+
+
+def test_a_lesson_without_exercises_is_named(capsys):
+    with pytest.raises(SystemExit, match="'77' has no exercises; there are 00, 01"):
+        exercises.main(["--solutions", "77_none"])

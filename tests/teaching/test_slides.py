@@ -1,0 +1,110 @@
+"""Slides load nothing, begin where headings and figures say, and name the remedy where a lesson was not run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from bs4 import BeautifulSoup
+
+from lib.reporting.audit import ReportError, problems
+from lib.teaching import slides
+from lib.teaching.exercises import TAG
+
+new = nbformat.v4
+PICTURE = '<figure><img src="data:image/png;base64,AAAA" alt="A line that rises"></figure>'
+
+
+def shown(source: str, html: str, **metadata) -> nbformat.NotebookNode:
+    output = new.new_output("display_data", data={"text/html": html, "text/plain": "?"})
+    return new.new_code_cell(source, outputs=[output], metadata=metadata)
+
+
+def lesson() -> nbformat.NotebookNode:
+    notebook = new.new_notebook()
+    notebook.cells = [
+        new.new_markdown_cell("# The lesson\n\nWhat it is about."),
+        new.new_code_cell("profile = None", metadata={"tags": ["parameters"]}),
+        new.new_markdown_cell("## First\n\n$x^2$ stands here.\n\n```sh\n# no heading\n```\n\n### Below\n\ntext"),
+        shown("draw()", PICTURE),
+        new.new_markdown_cell("What follows a figure."),
+        shown("table()", '<iframe src="timings/x.html" title="times"></iframe>'),
+        shown("draw_again()", PICTURE),
+        new.new_markdown_cell("## Exercises", metadata={"tags": [TAG]}),
+        new.new_markdown_cell("**05.1** How many?", metadata={"tags": [TAG]}),
+        new.new_code_cell(
+            "answer = None", metadata={"tags": [TAG]}, outputs=[new.new_output("stream", text="Not yet")]
+        ),
+    ]
+    return notebook
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    for name in ("05_one", "06_two"):
+        (tmp_path / "notebooks").mkdir(exist_ok=True)
+        nbformat.write(new.new_notebook(), tmp_path / "notebooks" / f"{name}.ipynb")
+    (tmp_path / "reports/notebooks").mkdir(parents=True)
+    nbformat.write(lesson(), tmp_path / "reports/notebooks/05_one.ipynb")
+    return tmp_path
+
+
+@pytest.fixture
+def page(root) -> str:
+    return slides.write("05_one", root).read_text(encoding="utf-8")
+
+
+def test_every_heading_begins_a_slide_and_so_does_what_follows_a_figure(page):
+    found = BeautifulSoup(page, "html.parser").select("section.slide")
+    first = [each.find(["h1", "h2", "h3", "p"]).get_text().removesuffix("#") for each in found]
+    assert first == ["The lesson", "First", "Below", "Below", "Exercises", "Exercises"]
+    assert [len(each.find_all("img")) for each in found] == [0, 0, 1, 1, 0, 0]
+    assert found[3].find(class_="continues") and not found[2].find(class_="continues")
+
+
+def test_slides_load_nothing_and_are_the_same_every_time(page, root):
+    assert problems(page) == [] and "<script src" not in page and "://" not in page
+    assert slides.write("05_one", root).read_text(encoding="utf-8") == page
+
+
+def test_parameters_answers_and_wall_times_are_left_out_and_code_is_folded(page):
+    for absent in ("profile = None", "answer = None", "Not yet", "<iframe"):
+        assert absent not in page
+    details = BeautifulSoup(page, "html.parser").find_all("details")
+    assert len(details) == 3 and not any(each.has_attr("open") for each in details)
+
+
+def test_one_slide_at_a_time_needs_no_script_and_print_gives_each_a_page(page):
+    style, script = (re.search(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL).group(1) for tag in ("style", "script"))
+    assert "scroll-snap-type: y mandatory" in style and "scroll-snap-align: start" in style
+    assert "break-after: page" in style and "prefers-color-scheme: dark" in style and "max-width: 40rem" in style
+    for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp", "Home", "End", "PageDown"):
+        assert f'"{key}"' in script
+    assert "beforeprint" in script and ".style.zoom" in script  # long ones are made to fit
+
+
+def test_a_picture_without_words_is_refused(root):
+    bad = lesson()
+    bad.cells[3] = shown("draw()", '<img src="data:image/png;base64,AAAA">')
+    with pytest.raises(ReportError, match="cell 4"):
+        slides.render(bad, "05_one", root)
+
+
+def test_a_lesson_that_was_not_run_names_the_command_that_runs_it(root, capsys):
+    assert slides.main(["06_two", "--root", str(root)]) == 1
+    assert "make repro LESSON=06_two" in capsys.readouterr().err
+
+
+def test_without_a_name_what_was_run_is_rendered_and_the_rest_is_named(root, capsys):
+    assert slides.main(["--root", str(root)]) == 0
+    said = capsys.readouterr()
+    assert "05_one.html" in said.out and "left out: 06_two" in said.err
+    (root / "reports/notebooks/05_one.ipynb").unlink()
+    assert slides.main(["--root", str(root)]) == 1
+
+
+def test_an_unknown_lesson_is_named_with_those_there_are(root, capsys):
+    assert slides.main(["07_none", "--root", str(root)]) == 1
+    assert "'07_none'; there are 05_one, 06_two" in capsys.readouterr().err

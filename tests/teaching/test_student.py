@@ -1,0 +1,91 @@
+"""A student's copy has everything but outputs and solutions, and is never taken from who worked in it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from lib.run import clean
+from lib.teaching import exercises, student
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    """A checkout with two lessons of a few cells."""
+    new = nbformat.v4
+    lesson = new.new_notebook()
+    lesson.cells = [
+        new.new_markdown_cell("# A lesson"),
+        new.new_code_cell("x = 1", metadata={"tags": ["parameters"]}),
+        new.new_markdown_cell("## One"),
+        new.new_code_cell("print(41)", outputs=[new.new_output("stream", text="41\n")], execution_count=1),
+        new.new_code_cell("x = 42", metadata={"tags": ["solution"]}),
+        new.new_markdown_cell("## Two\n\nand more"),
+    ]
+    (tmp_path / "notebooks").mkdir()
+    for name in ("05_one", "06_two"):
+        nbformat.write(lesson, tmp_path / "notebooks" / f"{name}.ipynb")
+    return tmp_path
+
+
+def test_a_copy_has_no_outputs_no_solutions_and_a_place_for_notes_after_every_section(root):
+    copy = student.copy(clean.read(root / "notebooks/05_one.ipynb"))
+    assert [cell.source for cell in copy.cells] == [
+        "# A lesson",
+        "x = 1",
+        student.NOTES,
+        "## One",
+        "print(41)",
+        student.NOTES,
+        "## Two\n\nand more",
+    ]
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in copy.cells if cell.cell_type == "code")
+    assert copy.cells[1].metadata["tags"] == ["parameters"]
+
+
+def test_the_workbook_asks_every_exercise_of_every_lesson_and_runs_from_top_to_bottom(capsys):
+    book = student.workbook(ROOT)
+    code = "\n".join(cell.source for cell in book.cells if cell.cell_type == "code")
+    present = {path.stem[:2] for path in NOTEBOOKS}
+    asked = [each.id for number, known in exercises.load().items() if number in present for each in known]
+    assert [id for id in asked if f'check("{id}", answer' in code] == asked
+    exec(compile(code, "workbook", "exec"), {})
+    assert capsys.readouterr().out.count("Not answered yet") == len(asked)
+
+
+def test_no_copy_holds_the_words_of_a_solution(tmp_path):
+    written, _ = student.write(ROOT, tmp_path)
+    assert {path.name for path in written} == {path.name for path in NOTEBOOKS} | {"exercises.ipynb"}
+    text = "\n".join(cell.source for path in written for cell in clean.read(path).cells)
+    for known in exercises.load().values():
+        for each in known:
+            assert each.worked not in text, each.id
+
+
+def test_a_copy_that_was_worked_in_is_kept_and_another_follows_its_lesson(root):
+    target = root / "student"
+    student.write(root, target)
+    (target / "05_one.ipynb").write_text("mine", encoding="utf-8")
+    shutil.copy(ROOT / "notebooks/00_tour.ipynb", root / "notebooks/06_two.ipynb")
+    _, kept = student.write(root, target)
+    assert kept == [target / "05_one.ipynb"] and (target / "05_one.ipynb").read_text() == "mine"
+    assert "The tour" in (target / "06_two.ipynb").read_text(encoding="utf-8")
+    assert student.write(root, target, force=True)[1] == []
+    assert "# A lesson" in (target / "05_one.ipynb").read_text(encoding="utf-8")
+
+
+def test_whoever_makes_copies_is_told_what_they_do_not_hide(root, capsys):
+    student.main(["--root", str(root)])
+    said = capsys.readouterr().out
+    assert "3 notebooks" in said and "lib.checks, which holds the solutions" in said
+
+
+def test_git_ignores_the_copies_and_the_slides():
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert {"/student", "/reports/slides"} <= set(ignored)

@@ -1,0 +1,28 @@
+"""The shape of a lesson: short cells, more prose than code, nothing in the file that running it leaves behind."""
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+from lib.run import clean
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[1] / "notebooks").glob("[0-9]*.ipynb"))
+LONGEST, USUAL = 25, 6  # lines of a code cell
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def path(request) -> Path:
+    return request.param
+
+
+def test_a_notebook_is_its_own_clean_copy(path):
+    assert clean.to_text(clean.clean(clean.read(path))) == path.read_text(encoding="utf-8")
+
+
+def test_code_cells_are_short_and_prose_is_not_outnumbered(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]).count("\n") + 1 for cell in cells if cell["cell_type"] == "code"]
+    assert max(code) <= LONGEST and statistics.median(code) <= USUAL
+    assert sum(cell["cell_type"] == "markdown" for cell in cells) >= len(code)
