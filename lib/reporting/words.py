@@ -8,8 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from lib.reporting.tables import NOTHING as DASH
 from lib.stats import Interval
+
+NOTHING = Interval(math.nan, math.nan, math.nan)  # what was not to be measured
 
 
 def listed(words: Sequence[str], nothing: str = "nobody") -> str:
@@ -21,6 +25,11 @@ def listed(words: Sequence[str], nothing: str = "nobody") -> str:
 def there(found: Interval) -> bool:
     """Whether there is a value at all."""
     return math.isfinite(found.value)
+
+
+def within(found: Interval) -> Interval:
+    """An interval of something that lies in [0, 1]."""
+    return Interval(found.value, *np.clip([found.lo, found.hi], 0, 1).tolist())
 
 
 def number(found: Interval, digits: int = 2, sign: bool = False) -> str:
@@ -48,6 +57,11 @@ def clearly(found: Interval, more: str = "more", less: str = "less") -> str:
     if found.excludes(0):
         return f"clearly {more if found.value > 0 else less}"
     return f"not clearly {more} or {less}"
+
+
+def changed(found: Interval, digits: int = 2) -> str:
+    """A difference with its interval, and whether it is clear."""
+    return f"{number(found, digits, True)} ({clearly(found, 'up', 'down')})"
 
 
 def verdict(found: Interval) -> str:

@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from lib import params
-from lib.reporting import figures
+from lib.reporting import figures, words
 from lib.reporting.backends import backend
 from lib.reporting.tables import interval_table, table_html
 from lib.reporting.toolorchestra import (
@@ -241,7 +241,7 @@ def holds(found: Interval, value: float) -> None:
 def test_everybody_has_a_name(results):
     assert [common.label(arm) for arm in (START, AGENT, PAPER)] == ["start", "lab-agent", "ToolOrchestra"]
     assert common.trained(results) == [PAPER, PUBLISHED, LENIENT, CORL] and common.label("own") == "own"
-    assert common.listed([]) == "nobody" and common.listed(["a", "b", "c"]) == "a, b and c"
+    assert words.listed([]) == "nobody" and words.listed(["a", "b", "c"]) == "a, b and c"
 
 
 def test_an_exam_leaves_office_tasks_out_unless_asked_for(results):
@@ -253,11 +253,11 @@ def test_an_exam_leaves_office_tasks_out_unless_asked_for(results):
 
 def test_what_cannot_be_measured_is_nothing_and_no_metric():
     empty = pd.DataFrame({"seed": [], "item": [], "x": []})
-    assert not common.there(common.interval(common.matrix(empty, "x"), "none"))
-    assert not common.there(common.ratio(empty, "x", "x", "none"))
-    told = common.finite({"a": common.NOTHING, "b": 1.0, "c": Interval(1, np.nan, np.nan), "d": "lab"})
+    assert not words.there(common.interval(common.matrix(empty, "x"), "none"))
+    assert not words.there(common.ratio(empty, "x", "x", "none"))
+    told = words.finite({"a": words.NOTHING, "b": 1.0, "c": Interval(1, np.nan, np.nan), "d": "lab"})
     assert told == {"b": 1.0, "c": 1, "d": "lab"}
-    assert common.number(common.NOTHING) == "nothing to measure" and "want of cases" in common.clearly(common.NOTHING)
+    assert words.number(words.NOTHING) == "–" and "want of cases" in words.clearly(words.NOTHING)
 
 
 def test_a_gap_pairs_questions_and_holds_one_run_against_every_seed(results):
@@ -272,18 +272,6 @@ def test_a_ratio_is_of_sums_and_its_gap_is_the_difference(results):
     holds(common.ratio(before, "paid", "right", "t"), SELF + (PRICE[NANO] + 2 + 1) / 3)
     gap = common.ratio_gap(after, before, "paid", "right", "t")
     holds(gap, sum(spent) / 5 - (PRICE[NANO] + 2 + 1) / 3)
-
-
-def test_words_follow_the_interval():
-    assert (
-        common.clearly(Interval(1, 0.5, 1.5)) == "clearly more"
-        and common.clearly(Interval(-1, -2, -0.5)) == "clearly less"
-    )
-    assert common.clearly(Interval(1, -1, 3), "up", "down") == "not clearly up or down"
-    verdicts = [(1, 0.5, 2), (-1, -2, -0.5), (1, -1, 2), (0, 0, 0), (np.nan,) * 3]
-    assert [common.verdict(Interval(*v)) for v in verdicts] == [
-        "holds", "does not hold", "undecided", "no difference", "no cases"
-    ]  # fmt: skip
 
 
 # The environment ----------------------------------------------------------------------------------

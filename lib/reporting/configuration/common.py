@@ -19,11 +19,10 @@ from lib.configuration.arms import NAMED, TESTED
 from lib.configuration.study import Results
 from lib.params import Params
 from lib.reporting import backends
-from lib.reporting.words import number
+from lib.reporting.words import NOTHING, number, within
 from lib.stats import Interval
 
 Rows = dict[str, dict[str, Interval]]
-NOTHING = Interval(math.nan, math.nan, math.nan)
 PAPER, PLAIN, DPO, GRPO = "arc", "arc_no_sft", "arc_dpo", "grpo"  # arms
 ALL = "all"  # kinds together
 KINDS = tuple(kind.name for kind in questions.KINDS)
@@ -91,6 +90,11 @@ def kinds_of(rows: pd.DataFrame) -> list[str]:
     return [kind for kind in KINDS if kind in there_]
 
 
+def named(kind: str) -> str:
+    """A kind of question in a sentence."""
+    return "all kinds" if kind == ALL else kind
+
+
 class Square:
     """Rows as tables of runs by items, without items that some run lacks. run: the column that tells runs apart."""
 
@@ -125,11 +129,6 @@ def interval(values: np.ndarray, *name: str) -> Interval:
     if len(values) > 1:
         return stats.crossed_interval(values, generator(*name))
     return stats.mean_interval(values[0], generator(*name))
-
-
-def within(found: Interval) -> Interval:
-    """An interval of something that lies in [0, 1]."""
-    return Interval(found.value, *np.clip([found.lo, found.hi], 0, 1).tolist())
 
 
 def share(values: np.ndarray, *name: str) -> Interval:

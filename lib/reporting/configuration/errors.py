@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from lib.configuration.taxonomy import GROUPS
 from lib.configuration.taxonomy import KINDS as ERRORS
 from lib.reporting import figures
-from lib.reporting.configuration.common import ALL, KINDS, NOTHING, PAPER, kinds_of, matrix, ratio, within
+from lib.reporting.configuration.common import ALL, KINDS, PAPER, kinds_of, matrix, named, ratio
 from lib.reporting.configuration.everybody import Everybody
-from lib.reporting.words import number, there
+from lib.reporting.words import NOTHING, number, there, within
 from lib.stats import Interval
 
 CONFIGURATION = "configuration"
@@ -72,17 +72,13 @@ def _scopes(everyone: Everybody, arm: str) -> list[str]:
     return [*kinds_of(everyone.of(arm)), ALL]
 
 
-def _named(kind: str) -> str:
-    return "all kinds" if kind == ALL else kind
-
-
 def table(everyone: Everybody, arm: str = PAPER) -> pd.DataFrame:
     """Wrong answers by category, kind by kind."""
     out = []
     for kind in _scopes(everyone, arm):
         bad, n = count(everyone, arm, kind)
         told = {name: number(x) for name, x in shares(everyone, arm, kind).items()}
-        out.append({"kind": _named(kind), "wrong": f"{bad} of {n}".replace(" ", "\u00a0")} | told)
+        out.append({"kind": named(kind), "wrong": f"{bad} of {n}".replace(" ", "\u00a0")} | told)
     return pd.DataFrame(out, columns=["kind", "wrong", *CATEGORIES])
 
 
@@ -93,7 +89,7 @@ def rules_table(everyone: Everybody, arm: str = PAPER) -> pd.DataFrame:
         row: dict[str, object] = {"rule": rule, "category": GROUPS[rule]}
         for kind in _scopes(everyone, arm):
             rows = wrong(everyone, arm, kind)
-            row[_named(kind)] = int(rows[f"rule {rule}"].sum()) if len(rows) else 0
+            row[named(kind)] = int(rows[f"rule {rule}"].sum()) if len(rows) else 0
         out.append(row)
     return pd.DataFrame(out)
 
@@ -132,7 +128,7 @@ def figure(everyone: Everybody, arm: str = PAPER) -> Figure:
     axes.axvline(CLAIMED, color=figures.GREY, linestyle="--", linewidth=1.2)
     for name in CATEGORIES:  # also those that never occur keep their place
         axes.barh(0, 0, color=figures.colour(name), label=name)
-    axes.set_yticks(range(len(scopes)), [_named(kind) for kind in scopes])
+    axes.set_yticks(range(len(scopes)), [named(kind) for kind in scopes])
     axes.set(xlim=(0, 1.12), ylim=(len(scopes) - 0.5, -0.5), xlabel="share of wrong answers")
     axes.set_xticks(np.linspace(0, 1, 6))
     axes.tick_params(axis="y", length=0)
@@ -157,8 +153,8 @@ def alt(everyone: Everybody, arm: str = PAPER) -> str:
     """The figure in words."""
     told = []
     for kind in _scopes(everyone, arm):
-        named = [f"{name} {x:.0%}" for name, x in values(everyone, arm, kind).items() if x]
-        told.append(f"{_named(kind)}: {', '.join(named) or 'no wrong answer'}")
+        shown = [f"{name} {x:.0%}" for name, x in values(everyone, arm, kind).items() if x]
+        told.append(f"{named(kind)}: {', '.join(shown) or 'no wrong answer'}")
     return "Stacked shares of categories of wrong answers by kind of question. " + "; ".join(told) + "."
 
 

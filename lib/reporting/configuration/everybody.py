@@ -17,6 +17,7 @@ from lib.configuration.study import Results
 from lib.params import Params
 from lib.reporting.configuration import common
 from lib.reporting.configuration.common import ALL, MEASURES, PAPER, Rows, alias, kinds_of
+from lib.reporting.words import NOTHING
 from lib.stats import Interval
 
 ORACLE, CONSTANT, BY_KIND = "oracle", "best_constant", "by_kind"
@@ -46,7 +47,7 @@ class Everybody:
 
     def mean(self, arm: str, measure: str = "accuracy", kind: str = ALL) -> Interval:
         """One cell of the table; NOTHING for what was not tested."""
-        return self.rows.get(arm, {}).get(kind, {}).get(measure, common.NOTHING)
+        return self.rows.get(arm, {}).get(kind, {}).get(measure, NOTHING)
 
 
 def everybody(results: Results, params: Params) -> Everybody:

@@ -24,7 +24,7 @@ from lib.reporting.configuration.common import ALL, MONEY, PAPER, PROMPTED, THOU
 from lib.reporting.configuration.everybody import CONSTANT, ORACLE, Everybody
 from lib.reporting.configuration.transfer import DIFFERENCE, Abroad
 from lib.reporting.configuration.workflows import Compared
-from lib.reporting.words import clearly, finite, listed, number, signed, there
+from lib.reporting.words import changed, finite, listed, number, signed, there
 from lib.stats import Interval
 
 Scores = Mapping[str, Mapping[str, float]]  # appendix D by encoder
@@ -140,8 +140,8 @@ def finding(everyone: Everybody, compared: Compared, abroad: Abroad) -> str:
     told = [f"ARC answers {number(mine)} of the test questions right"]
     if fixed:
         told[0] += (
-            f", {_changed(fixed['accuracy'], 3)} beside the best constant configuration, with reward "
-            f"{_changed(fixed['reward'], 2)}"
+            f", {changed(fixed['accuracy'], 3)} beside the best constant configuration, with reward "
+            f"{changed(fixed['reward'], 2)}"
         )
     told[0] += (
         f"; of {len(above) + len(below) + len(open_)} others it is clearly above {len(above)}, not clearly above or "
@@ -150,14 +150,10 @@ def finding(everyone: Everybody, compared: Compared, abroad: Abroad) -> str:
     told.append(f"That no workflow wins everywhere: {workflows.verdict(compared)}.")
     gained = refinement.gap_of(everyone, PAPER)
     if there(gained["reward"]):
-        told.append(f"SFT changes reward by {_changed(gained['reward'], 2)}.")
+        told.append(f"SFT changes reward by {changed(gained['reward'], 2)}.")
     mean, clear, n = transfer.mean_drop(abroad)
     if n:
         told.append(
             f"Away from home accuracy changes by {signed(mean)} on average, clearly down in {clear} of {n} pairs."
         )
     return " ".join(told)
-
-
-def _changed(found: Interval, digits: int) -> str:
-    return f"{number(found, digits, True)} ({clearly(found, 'up', 'down')})"

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from lib.configuration.space import WORKFLOWS
 from lib.configuration.study import Results
 from lib.reporting import figures
-from lib.reporting.configuration.common import interval, matrix
-from lib.reporting.configuration.workflows import named, parts_of, sampled
+from lib.reporting.configuration.common import interval, matrix, named
+from lib.reporting.configuration.workflows import parts_of, sampled
 
 _BINS = 40
 

@@ -20,8 +20,8 @@ from lib.configuration import theorem
 from lib.configuration.study import Results
 from lib.params import Params
 from lib.reporting import figures
-from lib.reporting.configuration.common import NOTHING, generator, prepared, within
-from lib.reporting.words import number, plain
+from lib.reporting.configuration.common import generator, prepared
+from lib.reporting.words import NOTHING, number, plain, within
 from lib.stats import Interval
 
 NOISES = (0.0, 0.5, 1.0)

@@ -23,18 +23,18 @@ from lib.reporting.configuration.common import (
     KINDS,
     MEASURES,
     MONEY,
-    NOTHING,
     PAPER,
     Rows,
     alias,
     gap,
     gaps,
     kinds_of,
+    named,
     share,
 )
 from lib.reporting.configuration.everybody import BY_KINDS
 from lib.reporting.tables import NOTHING as DASH
-from lib.reporting.words import number, plain, signed, there, verdict
+from lib.reporting.words import NOTHING, number, plain, signed, there, verdict
 from lib.stats import Interval
 
 Encode = Callable[[Sequence[str]], np.ndarray]
@@ -136,10 +136,6 @@ def larger(results: Results, params: Params) -> dict[str, Rows]:
 # Told ---------------------------------------------------------------------------------------------
 
 
-def _named(origin: str) -> str:
-    return "all kinds" if origin == ALL else origin
-
-
 def _mean(found: Interval) -> str:
     return plain(found.value) if there(found) else DASH
 
@@ -150,7 +146,7 @@ def table(found: Abroad) -> pd.DataFrame:
     for (origin, kind), less in found.drops.items():
         mine = found.accuracies[origin]
         row = {
-            FROM: _named(origin), TO: kind, "at home": _mean(mine.get(origin, NOTHING)), "there": _mean(mine[kind]),
+            FROM: named(origin), TO: kind, "at home": _mean(mine.get(origin, NOTHING)), "there": _mean(mine[kind]),
             "who learned there": _mean(found.accuracies[kind][kind]), "difference": number(less, 2, True),
             "clear": less.excludes(0),
         }  # fmt: skip
@@ -162,7 +158,7 @@ def table(found: Abroad) -> pd.DataFrame:
 
 def figure(found: Abroad) -> Figure:
     """Accuracy as a matrix, what was learned from by what is tested on."""
-    rows = {_named(o): {kind: x.value for kind, x in row.items()} for o, row in found.accuracies.items()}
+    rows = {named(o): {kind: x.value for kind, x in row.items()} for o, row in found.accuracies.items()}
     return figures.heat(pd.DataFrame(rows).T, claim(found), TO, FROM)
 
 
@@ -187,7 +183,7 @@ def claim(found: Abroad) -> str:
 def alt(found: Abroad) -> str:
     """The matrix in words."""
     told = [
-        f"{_named(origin)}: " + ", ".join(f"{kind} {x.value:.2f}" for kind, x in row.items())
+        f"{named(origin)}: " + ", ".join(f"{kind} {x.value:.2f}" for kind, x in row.items())
         for origin, row in found.accuracies.items()
     ]
     return "Accuracy by what was learned from and what is tested on. " + "; ".join(told) + "."
@@ -209,7 +205,7 @@ def larger_table(found: Abroad) -> pd.DataFrame:
     """The policy with its own agents and with larger ones, and the difference, by kind of question."""
     return pd.DataFrame(
         [
-            {"kind": _named(kind), "agents": name}
+            {"kind": named(kind), "agents": name}
             | {title: number(row[title], DIGITS[title], name == DIFFERENCE) for title in _LARGER}
             for kind, rows in found.larger.items()
             for name, row in rows.items()

@@ -18,7 +18,7 @@ from lib.configuration.space import WORKFLOWS
 from lib.configuration.study import Results
 from lib.reporting import figures
 from lib.reporting.configuration import common
-from lib.reporting.configuration.common import ALL, Rows, apart, kinds_of, matrix, share
+from lib.reporting.configuration.common import ALL, Rows, apart, kinds_of, matrix, named, share
 from lib.reporting.words import listed, number
 from lib.stats import Interval
 
@@ -165,11 +165,6 @@ def accuracy_figure(found: Compared) -> Figure:
     for axes in sheet.axes:
         axes.set_xlim(-0.05, 1.05)
     return sheet
-
-
-def named(kind: str) -> str:
-    """A kind of question in a sentence."""
-    return "all kinds" if kind == ALL else kind
 
 
 def accuracy_claim(found: Compared) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from lib import seeds, stats
 from lib.params import RoutingSettings
+from lib.reporting import words
+from lib.reporting.words import within
 from lib.routing import baselines
 from lib.routing.arms import NAMED
 from lib.routing.baselines import Tried
@@ -42,9 +45,7 @@ def set_name(difficulty: pd.Series, settings: RoutingSettings) -> pd.Series:
     return difficulty.map(names)
 
 
-def listed(words: Sequence[str]) -> str:
-    """Budgets in a sentence."""
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) or "none of the budgets"
+listed = partial(words.listed, nothing="none of the budgets")  # budgets in a sentence
 
 
 def clear(gaps: Mapping[str, Interval], above: bool = True) -> list[str]:
@@ -103,8 +104,7 @@ def interval(values: np.ndarray, *name: str) -> Interval:
 
 def share(values: np.ndarray, *name: str) -> Interval:
     """`interval` of shares: no end outside [0, 1]."""
-    found = interval(values, *name)
-    return Interval(found.value, *np.clip([found.lo, found.hi], 0, 1).tolist())
+    return within(interval(values, *name))
 
 
 def known(results: Results, split: str) -> Tried:

@@ -12,18 +12,8 @@ import pandas as pd
 
 from lib.reporting.tables import NOTHING as MISSING
 from lib.reporting.toolorchestra import common
-from lib.reporting.toolorchestra.common import (
-    PAPER,
-    Rows,
-    clearly,
-    interval,
-    label,
-    number,
-    ratio_gap,
-    ratio_share,
-    there,
-    trained,
-)
+from lib.reporting.toolorchestra.common import PAPER, Rows, interval, label, ratio_gap, ratio_share, trained
+from lib.reporting.words import clearly, number, there
 from lib.routing.toolorchestra import benchmark, rewards
 from lib.routing.toolorchestra.benchmark import ALWAYS, BEST, RANDOM
 from lib.routing.toolorchestra.study import START, Results

@@ -8,7 +8,7 @@ is no such episode, is `NOTHING`, an Interval of nan, which tables show as a das
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
@@ -16,10 +16,7 @@ import pandas as pd
 from lib import seeds, stats
 from lib.params import Params
 from lib.reporting import backends
-from lib.reporting.words import clearly as clearly
-from lib.reporting.words import finite as finite
-from lib.reporting.words import there as there
-from lib.reporting.words import verdict as verdict
+from lib.reporting.words import NOTHING, within
 from lib.routing.toolorchestra.arms import NAMED
 from lib.routing.toolorchestra.study import AGENT, START, Results
 from lib.stats import Interval
@@ -27,7 +24,6 @@ from lib.stats import Interval
 Rows = dict[str, dict[str, Interval]]
 MILLION, MILLI = 1e6, 1e3
 MONEY, TIME = "$ per million questions", "ms per question"
-NOTHING = Interval(math.nan, math.nan, math.nan)
 PAPER, PUBLISHED, LENIENT, CORL = "paper", "published", "lenient", "corl"
 ARMS = (PAPER, PUBLISHED, LENIENT, CORL)
 DRAWS = 1_000  # resamples of ratios and of hypervolumes
@@ -53,11 +49,6 @@ def trained(results: Results) -> list[str]:
 def stand_ins(params: Params) -> str:
     """Models on the menu that are scripted, for captions; empty where all are models."""
     return backends.stand_ins(params.llm, params.tools.models)
-
-
-def listed(words: Sequence[str], nothing: str = "nobody") -> str:
-    """Names in a sentence."""
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) or nothing
 
 
 # Episodes -----------------------------------------------------------------------------------------
@@ -106,11 +97,6 @@ def interval(values: np.ndarray, *name: str) -> Interval:
 def share(values: np.ndarray, *name: str) -> Interval:
     """`interval` of shares: no end outside [0, 1]."""
     return within(interval(values, *name))
-
-
-def within(found: Interval) -> Interval:
-    """An interval of something that lies in [0, 1]."""
-    return Interval(found.value, *np.clip([found.lo, found.hi], 0, 1).tolist())
 
 
 MEASURES = {"right": "accuracy", "micro": MONEY, "own_micro": "of it its own tokens", "ms": TIME, "calls": "calls"}
@@ -178,15 +164,3 @@ def ratio_gap(after: pd.DataFrame, before: pd.DataFrame, over: str, under: str, 
     theirs = runs if len(tables[2]) == len(tables[0]) else np.full((len(runs), len(tables[2])), 1 / len(tables[2]))
     found = _quotients(tables[0], tables[1], runs, items) - _quotients(tables[2], tables[3], theirs, items)
     return around(float(found[0]), found[1:], len(tables[0]))
-
-
-# Words --------------------------------------------------------------------------------------------
-
-
-def number(found: Interval, digits: int = 2, sign: bool = False) -> str:
-    """A value with its interval, as far as there is one."""
-    if not there(found):
-        return "nothing to measure"
-    form = f"{'+' if sign else ''}.{digits}f"
-    ends = f" [{found.lo:{form}}, {found.hi:{form}}]" if found.known else ""
-    return f"{found.value:{form}}{ends}"

@@ -14,22 +14,19 @@ from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import (
     MEASURES,
     MONEY,
-    NOTHING,
     PAPER,
     TIME,
     Rows,
-    clearly,
     gap,
     in_units,
     interval,
     label,
     matrix,
     measured,
-    number,
     share,
-    there,
     trained,
 )
+from lib.reporting.words import NOTHING, clearly, number, there
 from lib.routing.toolorchestra import benchmark
 from lib.routing.toolorchestra.benchmark import ALWAYS, BEST, BY_KIND, ORACLE, RANDOM
 from lib.routing.toolorchestra.study import START, Results

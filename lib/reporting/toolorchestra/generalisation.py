@@ -13,22 +13,19 @@ from lib.reporting import figures
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import (
     MONEY,
-    NOTHING,
     PAPER,
     TIME,
     Rows,
     called,
-    clearly,
     gap,
     interval,
     label,
     matrix,
-    number,
     ratio_gap,
     ratio_share,
     share,
-    there,
 )
+from lib.reporting.words import NOTHING, clearly, listed, number, there
 from lib.routing.toolorchestra import menu
 from lib.routing.toolorchestra.study import START, Results
 from lib.stats import Interval
@@ -146,7 +143,7 @@ def prices_words(results: Results, settings: ToolSettings) -> str:
     ]
     tools = cheaper_now(results, settings)
     return (
-        f"Cheaper on the second list: {common.listed(tools, 'nothing')}. Share of calls that go there, new prices "
+        f"Cheaper on the second list: {listed(tools, 'nothing')}. Share of calls that go there, new prices "
         f"minus old, same questions: {'; '.join(told)}."
     )
 

@@ -28,17 +28,14 @@ from lib.reporting.toolorchestra.common import (
     PAPER,
     PUBLISHED,
     TIME,
-    clearly,
-    finite,
     interval,
     label,
     matrix,
-    number,
     share,
 )
 from lib.reporting.toolorchestra.generalisation import scaled
+from lib.reporting.words import changed, clearly, finite, listed, number
 from lib.routing.toolorchestra.study import START, Results
-from lib.stats import Interval
 
 KEYS = {START: "prompted", PAPER: "trained", PUBLISHED: "sign_error", LENIENT: "lenient", CORL: "corl"}
 
@@ -104,22 +101,18 @@ def finding(results: Results, others: Mapping[str, pd.DataFrame]) -> str:
     rule = gaps.get("one a kind")
     beside = f" Beside the rule of one tool a kind, accuracy is {number(rule['accuracy'], 3, True)}." if rule else ""
     told = (
-        f"Training changes accuracy on test questions by {_changed(start['accuracy'], 3)}, dollars per million "
-        f"questions by {_changed(start[MONEY], 1)}, milliseconds by {_changed(start[TIME], 1)}, and the mean "
-        f"preference score over all examples by {_changed(score, 3)}.{beside} "
+        f"Training changes accuracy on test questions by {changed(start['accuracy'], 3)}, dollars per million "
+        f"questions by {changed(start[MONEY], 1)}, milliseconds by {changed(start[TIME], 1)}, and the mean "
+        f"preference score over all examples by {changed(score, 3)}.{beside} "
         if start
         else "There was no test question. "
     )
     return (
         f"{told}As a user's weight on cost goes from 0 to 1, what the trained orchestrator spends changes by "
-        f"{_changed(money, 1)} dollars per million; with that on latency its time changes by {_changed(time, 1)} ms. "
+        f"{changed(money, 1)} dollars per million; with that on latency its time changes by {changed(time, 1)} ms. "
         f"Under the published sign error it spends {clearly(sign[MONEY])}. Beyond the setting of the training accuracy "
-        f"is clearly up for {common.listed(better, 'none of the exams')}."
+        f"is clearly up for {listed(better, 'none of the exams')}."
     )
-
-
-def _changed(found: Interval, digits: int) -> str:
-    return f"{number(found, digits, True)} ({clearly(found, 'up', 'down')})"
 
 
 def limits(results: Results, params: Params) -> str:

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from lib.params import Params
 from lib.reporting import figures
 from lib.reporting.toolorchestra import common
-from lib.reporting.toolorchestra.common import NOTHING, PAPER, called, label, matrix, number, ratio_share, share, there
+from lib.reporting.toolorchestra.common import PAPER, called, label, matrix, ratio_share, share
+from lib.reporting.words import NOTHING, listed, number, there
 from lib.routing.toolorchestra.study import AGENT, START, Results
 from lib.stats import Interval
 
@@ -155,7 +156,7 @@ def words(results: Results, params: Params) -> str:
         if not tools:
             told.append(f"{bias}: no such model is on the menus.")
             continue
-        told.append(f"{bias}, calls to {common.listed(tools)}: {_against_even(results, tools)}.")
+        told.append(f"{bias}, calls to {listed(tools)}: {_against_even(results, tools)}.")
     return "\n".join(told)
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from lib.params import ToolSettings
-from lib.reporting.toolorchestra.common import PAPER, in_units, listed
+from lib.reporting.toolorchestra.common import PAPER, in_units
+from lib.reporting.words import listed
 from lib.routing.toolorchestra import benchmark, rewards
 from lib.routing.toolorchestra.study import Results
 

@@ -16,17 +16,15 @@ from lib.reporting.toolorchestra.common import (
     PAPER,
     PUBLISHED,
     TIME,
-    clearly,
     gap,
     in_units,
     label,
     measured,
-    number,
     ratio,
     ratio_gap,
-    there,
     trained,
 )
+from lib.reporting.words import changed, clearly, number, there
 from lib.routing.toolorchestra.study import Results
 from lib.stats import Interval
 
@@ -211,8 +209,8 @@ def lenient_words(results: Results) -> str:
         return "No training without the two filters is in this study."
     return (
         f"Learning from malformed and unanswered rollouts too, instead of leaving them out, changes the share of test "
-        f"episodes with a malformed turn by {number(wild, 3, True)} ({clearly(wild, 'up', 'down')}) and accuracy by "
-        f"{number(right, 3, True)} ({clearly(right, 'up', 'down')})."
+        f"episodes with a malformed turn by {changed(wild, 3)} and accuracy by "
+        f"{changed(right, 3)}."
     )
 
 
