@@ -589,12 +589,6 @@ class ToolSettings(_Section):
         return self
 
 
-class LabParams(_Section):
-    """What a lab model depends on."""
-
-    lab: LabSettings
-
-
 class Environments(_Section):
     """What the environments depend on."""
 

@@ -25,7 +25,6 @@ from lib.params import RewardSettings
 
 COMPONENTS = ("fmt", "ppl", "ent", "len", "pref")
 RANKED = ("ppl", "ent", "judge")  # the judge's scores too: appendix F
-LAYERS = ("first", "middle", "last")
 _INSIDE = r"(?:(?!</?answer>|</?think>).)*"
 _ANSWER = f"<answer>{_INSIDE}</answer>"
 _THINK = f"<think>{_INSIDE}</think>"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -55,10 +55,6 @@ class Situation:
     budget: Budget | None = None
     cards: str = ""
     tools: str = ""
-
-    def with_results(self, results: Sequence[str], final: bool) -> Situation:
-        """The same step after more look-ahead."""
-        return replace(self, results=tuple(results), final=final)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,6 @@ from lib.params import EducationSettings
 CHOOSING = ("adaptivity", "progression", "exploration", "diversity")  # Table 12
 STUDENT = ("mental", "temporal", "performance", "effort", "frustration")  # Table 4
 CRITERIA = (*CHOOSING, *STUDENT)
-LOWER_IS_BETTER = ("mental", "temporal", "effort", "frustration")
 SHOWN = 4  # episodes in a prompt, of those that the log holds
 VOTES = 3
 COLUMNS = ("method", "seed", "episode", "step", "choice", "action", "fallback", "mastery", "mastery_after")

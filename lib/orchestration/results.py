@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from lib import seeds, stats
-from lib.ledger import KG_PER_KWH
 from lib.orchestration.methods import KINDS
 from lib.zoo import evaluate
 
@@ -95,23 +94,6 @@ def verdict(difference: stats.Interval, better: str = "higher") -> str:
     if not difference.excludes(0):
         return "undecided"
     return "better" if (difference.value > 0) == (better == "higher") else "worse"
-
-
-def spent_on(record: pd.DataFrame) -> pd.DataFrame:
-    """What all calls of a record took, by model: calls, tokens, dollars, kWh, kg CO2e."""
-    asked = record[record["model"] != ""]
-    sums = asked.groupby(["model", "backend"])[["calls", "tokens_in", "tokens_out", "dollars", "kwh"]].sum()
-    return sums.assign(kg_co2e=sums["kwh"] * KG_PER_KWH).reset_index()
-
-
-def per_decision(record: pd.DataFrame, methods: Sequence[str]) -> dict[str, Mapping[str, float]]:
-    """Mean tokens in, tokens out and calls of a decision, and mean steps of an episode, by method."""
-    out = {}
-    for method in methods:
-        part = record[record["method"] == method]
-        steps = len(part) / len(part.groupby(["seed", "episode"]))
-        out[method] = {**part[["tokens_in", "tokens_out", "calls"]].mean().to_dict(), "steps": steps}
-    return out
 
 
 def preference_points(record: pd.DataFrame, weights: Mapping[str, Sequence[float]], domain: str) -> pd.DataFrame:

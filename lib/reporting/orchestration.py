@@ -286,11 +286,6 @@ def flow_shares(record: pd.DataFrame, methods: Sequence[str], delta: float) -> r
     return out
 
 
-def flow_table(record: pd.DataFrame, methods: Sequence[str], delta: float) -> pd.DataFrame:
-    """`flow_shares` as a table for readers, the numbers of the figure."""
-    return interval_table(flow_shares(record, methods, delta), digits=3)
-
-
 def _flow_title(shares: results.Rows) -> str:
     """How much lies above the zone: orchestrators together, two others by name."""
     asking = [method for method in shares if method.split(" ")[0] in KINDS]

@@ -309,12 +309,6 @@ def test_a_correction_shows_the_format_only_when_it_is_time_to_decide():
     assert "NAME" not in correction("there is no policy 'x'", SINGLE, final=False)
 
 
-def test_results_join_the_same_step(student):
-    now = situation(student, "TO", results=())
-    later = now.with_results(["SO-d2: did easy"], final=True)
-    assert later == replace(now, results=("SO-d2: did easy",), final=True)
-
-
 # Cards and tools ---------------------------------------------------------------------------------
 
 FIGURE_12 = {

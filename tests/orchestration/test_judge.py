@@ -14,7 +14,6 @@ from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.llm.scripted import STRENGTHS, spoiling
 from lib.llm.scripted import judging as rules
-from lib.orchestration import judge as judging
 from lib.orchestration.judge import CRITERIA, Scores, judge, prompt, read, step_line, table
 from lib.orchestration.replies import InvalidReply
 
@@ -294,4 +293,3 @@ def test_verdicts_become_a_table_with_what_judging_took():
     row = table([verdict]).loc["RO scripted-large"]
     assert list(row.index[2 : 2 + len(CRITERIA)]) == list(CRITERIA)
     assert (row["adaptivity"], row["votes"], row["invalid"], row["calls"], row["tokens_in"]) == (1.5, 3, 1, 4, 400)
-    assert tuple(name for name in judging.STUDENT if name != "performance") == judging.LOWER_IS_BETTER

@@ -224,7 +224,6 @@ def test_the_flow_figure_and_its_words_hold_the_shares():
     total = figure.axes[1].collections[0].get_array().sum()
     assert total == pytest.approx(1) and "flow zone" in texts(figure)
     assert "RO mine 10% below, 70% in, 20% above" in draw.flow_alt(frame, ["RO mine"], 0.2)
-    assert draw.flow_table(frame, ["RO mine"], 0.2).loc["RO mine", "above"] == "0.200 [0.200, 0.200]"
 
 
 def test_the_usage_title_and_words_are_the_counts():
