@@ -208,9 +208,10 @@ def against_start_claim(gaps: Rows, judge: str = STAND_IN) -> str:
     return "Mean score " + "; ".join(told) + "."
 
 
-def marks(rows: Rows, column: str, left_out: Sequence[str] = ("oracle",)) -> dict[str, str]:
-    """`best` and `second` of a column, only where their intervals lie above those of all who come after."""
-    order = sorted((arm for arm in rows if arm not in left_out), key=lambda arm: -rows[arm][column].value)
+def marks(rows: Rows, column: str) -> dict[str, str]:
+    """`best` and `second` of a column, only where their intervals lie above those of all who come after; the oracle is
+    left out."""
+    order = sorted((arm for arm in rows if arm != "oracle"), key=lambda arm: -rows[arm][column].value)
     found = {}
     for place, name in enumerate(("best", "second")):
         rest = order[place + 1 :]
@@ -315,9 +316,9 @@ def verdict_table(components: pd.DataFrame, verdicts: Sequence[bool | None]) -> 
 # Over training ----------------------------------------------------------------------------------
 
 
-def weights_over_training(rollouts: pd.DataFrame, weights: Rows, arm: str = "conductor") -> Figure:
+def weights_over_training(rollouts: pd.DataFrame, weights: Rows) -> Figure:
     """Figure 3: the Conductor's weights by category over training; weights: the final ones, for the title."""
-    long = _long(rollouts[rollouts["arm"] == arm], [f"w_{name}" for name in COMPONENTS], "weight")
+    long = _long(rollouts[rollouts["arm"] == "conductor"], [f"w_{name}" for name in COMPONENTS], "weight")
     return figures.curves(
         long, "step", "weight", by="reward", seed="seed", title=weights_claim(weights), xlabel="GRPO step",
         ylabel="weight", panels="category", note="The weights that the Conductor would give, pi(h), at every rollout.",
@@ -335,9 +336,9 @@ def _in_order(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.sort_values("category", key=lambda c: c.map(NAMES.index), kind="stable")
 
 
-def final_weights(components: pd.DataFrame, arm: str = "conductor") -> Rows:
-    """Weights on test replies after training, by category and reward, with intervals over seeds."""
-    part = components[components["arm"] == arm]
+def final_weights(components: pd.DataFrame) -> Rows:
+    """The Conductor's weights on test replies after training, by category and reward, with intervals over seeds."""
+    part = components[components["arm"] == "conductor"]
     rows: Rows = {}
     for name in NAMES:
         means = part[part["category"] == name].groupby("seed")[[f"w_{c}" for c in COMPONENTS]].mean()

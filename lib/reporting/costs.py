@@ -100,9 +100,9 @@ def break_even(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def _when(dollars: float, rival_train: float, training: ledger.Training = ledger.TABLE_9) -> str:
+def _when(dollars: float, rival_train: float) -> str:
     """The runs at which training costs less in all: Train + N serve < rival_train + N dollars."""
-    ahead, saved = rival_train - training.train_dollars, dollars - training.serve_dollars
+    ahead, saved = rival_train - ledger.TABLE_9.train_dollars, dollars - ledger.TABLE_9.serve_dollars
     if ahead >= 0:
         return "always" if saved >= 0 else f"up to {ahead / -saved:,.0f} runs"
     return "never" if saved <= 0 else f"from {-ahead / saved:,.0f} runs on"

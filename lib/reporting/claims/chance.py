@@ -60,12 +60,12 @@ def _one_sided(part: Part) -> float:
     return float(norm.sf(_distance(part)))
 
 
-def survivors(verdicts: Sequence[Verdict], alpha: float = ALPHA) -> set[str]:
+def survivors(verdicts: Sequence[Verdict]) -> set[str]:
     """Ids of the claims that hold with all of the family asked at once (Holm 1979)."""
     ranked = sorted((probability(v), v.claim.id) for v in asked(verdicts))
     kept: set[str] = set()
     for place, (p, name) in enumerate(ranked):
-        if p > alpha / (len(ranked) - place):
+        if p > ALPHA / (len(ranked) - place):
             break
         kept.add(name)
     return kept

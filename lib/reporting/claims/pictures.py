@@ -16,6 +16,7 @@ from lib.reporting.words import listed
 
 _SHADES = {HOLDS: "#0072B2", FAILS: "#D55E00", UNDECIDED: "#E8D9A0", COMPARED: "#BBBBBB", UNTESTABLE: "#EDEDED"}
 _DARK = {HOLDS}  # segments that carry white letters
+_SHADES_DARK = {HOLDS: "#0072B2", FAILS: "#D55E00", UNDECIDED: "#7A7526"}  # of marks, which are small
 _FURTHEST = 10.0  # standard errors; what is clearer is drawn there
 
 
@@ -86,9 +87,6 @@ def clearness_figure(verdicts: Sequence[Verdict]) -> Figure:
         axes.set(xlim=(-_FURTHEST - 0.6, _FURTHEST + 0.6), ylim=(len(PAPERS) - 0.4, -1))
         axes.set_xlabel("distance from 0, in standard errors (diamond: decided by a scripted stand-in)")
     return figure
-
-
-_SHADES_DARK = {HOLDS: "#0072B2", FAILS: "#D55E00", UNDECIDED: "#7A7526"}
 
 
 def clearness_message(verdicts: Sequence[Verdict]) -> str:

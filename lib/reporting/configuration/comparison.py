@@ -46,12 +46,12 @@ def table(everyone: Everybody) -> pd.DataFrame:
     )
 
 
-def kinds_table(everyone: Everybody, measure: str = "accuracy") -> pd.DataFrame:
-    """One measure by kind of question."""
+def kinds_table(everyone: Everybody) -> pd.DataFrame:
+    """Accuracy by kind of question."""
     kinds = kinds_of(everyone.tests)
     return pd.DataFrame(
         [
-            {"who": everyone.labels[arm]} | {k: number(everyone.mean(arm, measure, k), DIGITS[measure]) for k in kinds}
+            {"who": everyone.labels[arm]} | {k: cell("accuracy", everyone.mean(arm, "accuracy", k)) for k in kinds}
             for arm in everyone.arms
         ]
     )

@@ -90,11 +90,11 @@ def table(everyone: Everybody) -> pd.DataFrame:
     )
 
 
-def kinds_table(everyone: Everybody, arm: str = PAPER) -> pd.DataFrame:
-    """What an arm chooses for each kind of question, all seeds together."""
+def kinds_table(everyone: Everybody) -> pd.DataFrame:
+    """What ARC chooses for each kind of question, all seeds together."""
     out = []
-    for kind in kinds_of(everyone.of(arm)):
-        rows = everyone.of(arm, kind)
+    for kind in kinds_of(everyone.of(PAPER)):
+        rows = everyone.of(PAPER, kind)
         shares = rows["workflow"].value_counts(normalize=True).head(3)
         out.append(
             {

@@ -6,8 +6,6 @@ under every configuration and still count as misconfigured, because the first ru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -82,22 +80,22 @@ def table(everyone: Everybody, arm: str = PAPER) -> pd.DataFrame:
     return pd.DataFrame(out, columns=["kind", "wrong", *CATEGORIES])
 
 
-def rules_table(everyone: Everybody, arm: str = PAPER) -> pd.DataFrame:
-    """How many wrong answers each rule explains, kind by kind."""
+def rules_table(everyone: Everybody) -> pd.DataFrame:
+    """How many wrong answers of ARC each rule explains, kind by kind."""
     out = []
     for rule in ERRORS:
         row: dict[str, object] = {"rule": rule, "category": GROUPS[rule]}
-        for kind in _scopes(everyone, arm):
-            rows = wrong(everyone, arm, kind)
+        for kind in _scopes(everyone, PAPER):
+            rows = wrong(everyone, PAPER, kind)
             row[named(kind)] = int(rows[f"rule {rule}"].sum()) if len(rows) else 0
         out.append(row)
     return pd.DataFrame(out)
 
 
-def arms_table(everyone: Everybody, arms: Sequence[str] = ()) -> pd.DataFrame:
+def arms_table(everyone: Everybody) -> pd.DataFrame:
     """Share of wrong answers that are the configuration's, for everybody whose errors were looked at."""
     out = []
-    for arm in arms or everyone.arms:
+    for arm in everyone.arms:
         bad, n = count(everyone, arm)
         if n:
             out.append({"who": everyone.labels[arm], "wrong": f"{bad} of {n}",

@@ -11,7 +11,7 @@ import pandas as pd
 
 from lib import stats
 from lib.configuration.study import Results
-from lib.reporting.configuration.common import ALL, DIGITS, DPO, GRPO, MEASURES, MONEY, PAPER, PLAIN, Rows, kinds_of
+from lib.reporting.configuration.common import DIGITS, DPO, GRPO, MEASURES, MONEY, PAPER, PLAIN, Rows, kinds_of
 from lib.reporting.configuration.everybody import Everybody, gaps
 from lib.reporting.words import NOTHING, clearly, number, there, verdict
 from lib.stats import Interval
@@ -21,13 +21,13 @@ NAMES = {PLAIN: "PPO", GRPO: "GRPO", PAPER: "PPO, then SFT", DPO: "PPO, then DPO
 SHOWN = ("accuracy", "reward", "tokens", MONEY, "tools used")
 
 
-def gap_of(everyone: Everybody, arm: str, base: str = PLAIN, kind: str = ALL) -> dict[str, Interval]:
+def gap_of(everyone: Everybody, arm: str, base: str = PLAIN) -> dict[str, Interval]:
     """One training minus another on the same questions and seeds, by measure."""
-    if base == PAPER and kind == ALL and arm in everyone.gaps:
+    if base == PAPER and arm in everyone.gaps:
         return {title: Interval(-x.value, -x.hi, -x.lo) for title, x in everyone.gaps[arm].items()}
-    if arm == PAPER and kind == ALL and base in everyone.gaps:
+    if arm == PAPER and base in everyone.gaps:
         return everyone.gaps[base]
-    return gaps(everyone.of(arm, kind), everyone.of(base, kind))
+    return gaps(everyone.of(arm), everyone.of(base))
 
 
 def before_after(everyone: Everybody) -> Rows:

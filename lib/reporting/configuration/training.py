@@ -92,10 +92,10 @@ def curves_alt(results: Results) -> str:
     return "Training means, first to last fifth of the episodes. " + "; ".join(told) + "."
 
 
-def rises(results: Results, arm: str, column: str = "reward") -> bool:
-    """Whether a training ends with more than it began, in every seed."""
+def rises(results: Results, arm: str) -> bool:
+    """Whether a training ends with more reward than it began, in every seed."""
     parts = [part for _, part in _of(rollouts(results), arm).groupby("seed")]
-    return bool(parts) and all(b > a for part in parts for a, b in [ends(part, column)])
+    return bool(parts) and all(b > a for part in parts for a, b in [ends(part, "reward")])
 
 
 # Workflows (figure 11) ------------------------------------------------------------------------------

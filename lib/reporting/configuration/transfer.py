@@ -87,8 +87,9 @@ def accuracies(results: Results, params: Params) -> Rows:
     return out
 
 
-def drops(results: Results, params: Params, column: str = "right") -> dict[tuple[str, str], Interval]:
-    """Learned elsewhere minus learned from the kind tested on, on the same questions; by (from, to)."""
+def drops(results: Results, params: Params) -> dict[tuple[str, str], Interval]:
+    """Accuracy of who learned elsewhere minus that of who learned from the kind tested on, on the same questions; by
+    (from, to)."""
     parts = {origin: _tests(results, params, origin) for origin in origins(results, params)}
     out = {}
     for origin, rows in parts.items():
@@ -96,7 +97,7 @@ def drops(results: Results, params: Params, column: str = "right") -> dict[tuple
             if kind not in parts or origin == kind:
                 continue
             mine, own = rows[rows["kind"] == kind], parts[kind]
-            out[origin, kind] = gap(mine, own[own["kind"] == kind], column, "transfer", origin, kind)
+            out[origin, kind] = gap(mine, own[own["kind"] == kind], "right", "transfer", origin, kind)
     return out
 
 

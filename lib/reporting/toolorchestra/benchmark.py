@@ -103,10 +103,10 @@ def words(results: Results, others: Mapping[str, pd.DataFrame]) -> str:
     return "\n".join(told)
 
 
-def spending_share(results: Results, arm: str = PAPER) -> float:
-    """Which part of an arm's score comes from cost and latency; nan where there is none."""
-    m, start, wanted = _examples(results, arm, True)
-    whole = scores(results, arm, True)
+def spending_share(results: Results) -> float:
+    """Which part of ToolOrchestra's score comes from cost and latency; nan where there is none."""
+    m, start, wanted = _examples(results, PAPER, True)
+    whole = scores(results, PAPER, True)
     if not whole.sum():
         return float("nan")
     blind = wanted * np.array([*[1.0] * (wanted.shape[1] - 2), 0.0, 0.0])
@@ -187,13 +187,13 @@ def liked_rows(results: Results) -> Rows:
     return out
 
 
-def liked_gaps(results: Results, arm: str = PAPER) -> dict[str, Interval]:
+def liked_gaps(results: Results) -> dict[str, Interval]:
     """The same after minus before training."""
-    names = {"liked": False, "confidential": True}
-    return {
-        name: ratio_gap(liking(results, arm, secret), liking(results, START, secret), "wanted", "whole", "liked", name)
-        for name, secret in names.items()
-    }
+    out = {}
+    for name, secret in {"liked": False, "confidential": True}.items():
+        after, before = liking(results, PAPER, secret), liking(results, START, secret)
+        out[name] = ratio_gap(after, before, "wanted", "whole", "liked", name)
+    return out
 
 
 def liked_words(results: Results) -> str:

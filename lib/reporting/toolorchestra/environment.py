@@ -23,9 +23,9 @@ CODES = (
 )  # fmt: skip
 
 
-def assigned(results: Results, settings: ToolSettings, name: str = "test") -> list[Assignment]:
-    """The assignments of an exam at list prices, in the order of its items."""
-    return exams.exam(name, results.offers, results.offers, settings)
+def assigned(results: Results, settings: ToolSettings) -> list[Assignment]:
+    """The assignments of the exam `test` at list prices, in the order of its items."""
+    return exams.exam("test", results.offers, results.offers, settings)
 
 
 def example(results: Results, settings: ToolSettings) -> Assignment:

@@ -63,9 +63,9 @@ def group(rows: pd.DataFrame, least: float) -> Group:
     return Group(rows, rewards.normalised(m, ids), p[0], fate, advantage)
 
 
-def example(results: Results, settings: ToolSettings, arm: str = PAPER, seed: int = 0) -> Group:
-    """One group of a training, chosen because much can be seen in it; of equals a late one."""
-    part = results.rollouts[(results.rollouts["arm"] == arm) & (results.rollouts["seed"] == seed)]
+def example(results: Results, settings: ToolSettings) -> Group:
+    """One group of the first training of ToolOrchestra, chosen because much can be seen in it; of equals a late one."""
+    part = results.rollouts[(results.rollouts["arm"] == PAPER) & (results.rollouts["seed"] == 0)]
     groups = [group(rows, settings.least_deviation) for _, rows in part.groupby(["update", "group"], sort=True)]
     return max(groups, key=lambda one: one.telling)
 
