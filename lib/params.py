@@ -75,7 +75,7 @@ class MinigridSettings(_Section):
 
 
 class TourSettings(_Section):
-    """The first lesson: simulated students per strategy, points per side of the simplex."""
+    """Lesson 00: simulated students per strategy, points per side of the simplex."""
 
     students: Annotated[int, Field(ge=10)]
     weights: Annotated[int, Field(ge=2, le=20)]
@@ -400,7 +400,7 @@ class PreferenceSettings(_Section):
 
 
 class ConductorSettings(_Section):
-    """The fifth lesson: policies trained under every way to weigh five rewards.
+    """Lesson 04: policies trained under every way to weigh five rewards.
 
     policy: the lab model that all start from; judge: who scores replies for the arm that a judge pays;
     prompts: to learn from, all categories together; test_items: per category; samples: replies per test
@@ -426,9 +426,8 @@ class LearnSettings(_Section):
     advantages: `gae` is PPO with a value head, `group` is GRPO; value: the head on the policy's own trunk or
     with one of its own; average: a loss over own tokens of each sequence first (CoRL, eq. 4) or of the batch;
     whiten: advantages to mean 0 and deviation 1; divide: GRPO's by the group's deviation; warmup, value_warmup:
-    updates until the full rate;
-    schedule: of the learning rate after that, linear falls to 0 after the last update; minibatch: episodes per step;
-    microbatch: episodes that one pass reads, which is a matter of memory.
+    updates until the full rate; schedule: of the learning rate after that, linear falls to 0 after the last update;
+    minibatch: episodes per step; microbatch: episodes that one pass reads, which is a matter of memory.
     """
 
     advantages: Literal["gae", "group"]
@@ -485,7 +484,7 @@ class WarmSettings(_Section):
 
 
 class RoutingSettings(_Section):
-    """The sixth lesson: a controller that pays experts, under a budget (CoRL).
+    """Lesson 05: a controller that pays experts, under a budget (CoRL).
 
     experts: the controller's word for each, cheapest first, and its name in llm.models; base: the lab model
     that the controller is made of; difficulties: of questions; sets: those of test sets, by name; rounds: M,
@@ -536,7 +535,7 @@ class RoutingSettings(_Section):
 
 
 class ToolSettings(_Section):
-    """The seventh lesson: an orchestrator with tools, prices and users by lot (ToolOrchestra).
+    """Lesson 06: an orchestrator with tools, prices and users by lot (ToolOrchestra).
 
     models: the orchestrator's word for each model that is a tool, and its name in llm.models; unseen: words that no
     menu has before the tests; base: the lab model that orchestrators are made of; prices, unseen_prices: files;
@@ -653,7 +652,7 @@ class ConfigurationReward(_Section):
 
 
 class ConfigurationSettings(_Section):
-    """The eighth lesson: which agents to set up for a question (ARC).
+    """Lesson 07: which agents to set up for a question (ARC).
 
     model: of llm.models, what all agents are; larger: another, for transfer; prompted: that chooses as a prompted
     policy; encoder: of questions, encoders: those of the table; atoms: the library of prompt atoms; tiers: tokens

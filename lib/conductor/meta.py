@@ -62,8 +62,8 @@ class Conducted(Weighting):
 
     In homogeneous mode a group shares one context (its mean) and one action: what the paper calls naive,
     because centred advantages then cancel in eq. 5; what is left is rounding, which AdamW blows up into steps
-    that mean nothing. In joint mode there is no REINFORCE: the weights stay
-    in the policy's own loss, whose gradient is followed after every step (Table 6).
+    that mean nothing. In joint mode there is no REINFORCE: the weights stay in the policy's own loss, whose
+    gradient is followed after every step (Table 6).
     """
 
     def __init__(self, width: int, settings: HeadSettings, group: int, seed: int) -> None:

@@ -46,7 +46,7 @@ def controls(domain: str) -> list[Method]:
 
 
 def preferences(params: Params, model: str) -> list[Method]:
-    """RO, and greedy look-ahead, under every preference on a grid of the simplex (spec, Going beyond)."""
+    """RO, and greedy look-ahead, under every preference on a grid of the simplex (beyond the paper)."""
     steps = params.orchestration.front - 1
     grid = [(i, j, steps - i - j) for i, j in product(range(steps + 1), repeat=2) if i + j <= steps]
     methods = []
@@ -58,7 +58,7 @@ def preferences(params: Params, model: str) -> list[Method]:
 
 
 def budgeted(params: Params, model: str) -> list[Method]:
-    """RO under each budget per episode (spec, Going beyond)."""
+    """RO under each budget per episode (beyond the paper)."""
     return [Method(f"RO {model} ${b:g}", "RO", model, budget=b) for b in params.orchestration.budgets]
 
 

@@ -2,8 +2,8 @@
 
 `python -m lib.reporting.index` reads what the lessons left (`reports/lessons`, `reports/metrics`,
 `reports/figures`) and writes one file that opens from disk and loads nothing. It computes nothing:
-a number on it is a number in a lesson's metrics file, or counts lessons. What is not there yet (the
-scoreboard, a glossary) is left out. Left out for good: the parameters' values, which stand in the reports.
+a number on it is a number in a lesson's metrics file, or counts lessons. What was not made, such as the
+scoreboard, has no place on it. Left out: the parameters' values, which stand in the reports.
 """
 
 from __future__ import annotations

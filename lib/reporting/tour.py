@@ -1,4 +1,4 @@
-"""Figures that only the first lesson draws."""
+"""Figures that only lesson 00 draws."""
 
 from __future__ import annotations
 

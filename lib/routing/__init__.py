@@ -6,7 +6,7 @@
     rollouts    episodes, many at once, with a mask of who wrote what
     rewards     right, and within the budget
     learn       the trainer: PPO with GAE, or GRPO's group advantages
-    warm        the controller's first lesson: the protocol
+    warm        what the controller is taught first: the protocol
     arms, outcomes, study   what is compared, what experts can do, and in which cells
     baselines   constants, random, cascade, trained routers, oracle
     replay      the same reward on recorded outcomes of other models

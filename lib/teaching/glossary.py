@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from dataclasses import dataclass
 from html import escape
@@ -67,8 +68,9 @@ def _entry(term: Term) -> str:
     )
 
 
-def main() -> None:
-    """Write the glossary's page."""
+def main(arguments: list[str] | None = None) -> None:
+    """Write the glossary's page, reports/glossary.html."""
+    argparse.ArgumentParser(prog="python -m lib.teaching.glossary", description=main.__doc__).parse_args(arguments)
     store.write_text(ROOT / TARGET, page(read()))
 
 

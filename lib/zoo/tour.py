@@ -1,4 +1,4 @@
-"""The demonstrations of the first lesson: one decision tried on copies, and mixed strategies.
+"""The demonstrations of lesson 00: one decision tried on copies, and mixed strategies.
 
 No policy is trained here; a strategy is a fixed probability for each action.
 """

@@ -56,8 +56,8 @@ class Claim(BaseModel):
     names no other. test: one expression, or several of which `need` must hold (all, or so many). judged: instead of
     it, a key under which the lesson keeps a verdict of its own. untestable: instead of both, why nothing here can
     test it. tolerance: of a formula's equality, in its unit. quotes: numbers that the paper prints, by the name
-    under which tests use them. stand_in: the metrics do not say that scripted
-    stand-ins decided, but they did. blame: of a formula that fails. note: what a reader should know besides.
+    under which tests use them. stand_in: the metrics do not say that scripted stand-ins decided, but they did. blame:
+    of a formula that fails. note: what a reader should know besides.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

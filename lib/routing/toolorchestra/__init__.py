@@ -5,7 +5,7 @@
     assignments  a question or an office task with its menu, drawn by lot
     desk         the tools at work: functions, databases, models; outages
     strategies   every single tool used by a fixed procedure: baselines, and what traces are made of
-    warm         the orchestrator's first lesson: the protocol
+    warm         what the orchestrator is taught first: the protocol
     arms         what is trained, and by which reward
     study        everything, in cells of a sweep
     benchmark    the preference benchmark, generalisation, the sweep over preferences

@@ -167,7 +167,7 @@ def run(
         offers, own = place.offers, place.own
     first = first_cells(params, Path(models))
     try:
-        begun = sweep.run(partial(first_work, means=told), first, runs, settings.jobs, "first lesson and tools")
+        begun = sweep.run(partial(first_work, means=told), first, runs, settings.jobs, "protocol and tools")
         told = Means(**asdict(told) | {"start": str(first[0].folder(runs))})
         todo = cells(params, compared, first)
         receipts = sweep.run(partial(work, means=told), todo, runs, settings.jobs, label)
