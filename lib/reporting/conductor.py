@@ -222,7 +222,7 @@ def marks(rows: Rows, column: str) -> dict[str, str]:
 
 
 def score_table(rows: Rows, judge: str = STAND_IN) -> pd.DataFrame:
-    """Table 1 as ours."""
+    """Table 1 of the paper, measured here."""
     columns = (*NAMES, "mean")
     marked = {column: marks(rows, column) for column in columns}
     out = []

@@ -46,8 +46,8 @@ def _with_corl(results: Results, rivals: pd.DataFrame, word: str) -> dict[str, p
 
 
 def table_2(results: Results, rivals: pd.DataFrame, settings: RoutingSettings) -> pd.DataFrame:
-    """Table 2 as ours: share right (and mean cost) by test set; first whatever knows no budget, then, budget by budget,
-    routers and CoRL."""
+    """Table 2 of the paper, measured here: accuracy (and mean cost) by test set; first whatever knows no budget, then,
+    budget by budget, routers and CoRL."""
     kinds = dict(enumerate(_difficulties(results)))
     rows = []
     for name, part in _all_of(results, rivals).items():
