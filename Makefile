@@ -10,7 +10,7 @@ DVC := $(RUN) python -m dvc
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)# a container's only user is root; Jupyter wants to be told
 
 .DEFAULT_GOAL := help
-.PHONY: help setup repro test lint unit pipeline lab student slides solutions serve bench doctor lock clean
+.PHONY: help setup repro lab serve student slides solutions doctor clean test lint unit pipeline bench lock
 
 help: ## list what there is
 	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [LESSON=01_policy_zoo] [PYTHON=python3.12]"
@@ -33,7 +33,29 @@ repro: $(STAMP) ## rebuild every report (PROFILE: one run of another scale; LESS
 	@PROFILE=$(PROFILE) $(DVC) repro --quiet --single-item --force settings || \
 		PROFILE=$(PROFILE) $(DVC) repro --single-item --force settings  # once more, to hear why
 	@$(DVC) repro $(LESSON) $(if $(LESSON),glossary)
-	@echo "reports: $(CURDIR)/reports/index.html"
+	@echo "reports: $(CURDIR)/reports/$(or $(LESSON),index).html"
+
+lab: $(STAMP) ## step through the notebooks in JupyterLab
+	@$(RUN) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(AS_ROOT)
+
+serve: $(STAMP) ## answer OpenAI clients with the lab models on port 8000 of this machine
+	@$(RUN) python -m lib.models.server --port 8000
+
+student: $(STAMP) ## copies of the notebooks for a class, without outputs and solutions, in student/
+	@$(RUN) python -m lib.teaching.student
+
+slides: $(STAMP) ## executed lessons as offline slides in reports/slides (LESSON: that one)
+	@$(RUN) python -m lib.teaching.slides $(LESSON)
+
+solutions: $(STAMP) ## worked solutions of the exercises, for whoever teaches (LESSON: of that one)
+	@$(RUN) python -m lib.teaching.exercises --solutions $(or $(LESSON),all)
+
+doctor: ## explain a stuck or half-broken checkout, with remedies
+	@if $(BIN)/python -c "" 2>/dev/null; then $(BIN)/python lib/doctor.py; else $(PYTHON) lib/doctor.py; fi
+
+clean: ## remove what the pipeline made (training too); .venv, figures and metrics stay
+	@rm -rf data/zoo data/models data/runs data/notebooks data/settings.json reports/notebooks reports/lessons \
+		reports/timings reports/failed reports/slides reports/*.html
 
 test: $(STAMP) lint unit pipeline ## lint, unit tests, and the whole pipeline at smoke in clean copies
 
@@ -47,26 +69,8 @@ unit: $(STAMP) ## unit and property tests
 pipeline: $(STAMP) ## the pipeline at smoke: twice, interrupted, edited, and without git
 	@$(RUN) python -m pytest tests/pipeline -s
 
-lab: $(STAMP) ## step through the notebooks in JupyterLab
-	@$(RUN) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(AS_ROOT)
-
-student: $(STAMP) ## copies of the notebooks for a class, without outputs and solutions, in student/
-	@$(RUN) python -m lib.teaching.student
-
-slides: $(STAMP) ## executed lessons as offline slides in reports/slides (LESSON: that one)
-	@$(RUN) python -m lib.teaching.slides $(LESSON)
-
-solutions: $(STAMP) ## worked solutions of the exercises, for whoever teaches (LESSON: of that one)
-	@$(RUN) python -m lib.teaching.exercises --solutions $(or $(LESSON),all)
-
-serve: $(STAMP) ## answer OpenAI clients with the lab models on port 8000 of this machine
-	@$(RUN) python -m lib.models.server --port 8000
-
 bench: $(STAMP) ## speed, as ratios measured in one run
 	@$(RUN) python -m pytest tests/benchmarks -s -p no:cacheprovider
-
-doctor: ## explain a stuck or half-broken checkout, with remedies
-	@if $(BIN)/python -c "" 2>/dev/null; then $(BIN)/python lib/doctor.py; else $(PYTHON) lib/doctor.py; fi
 
 lock: ## resolve requirements.lock anew from pyproject.toml
 	@rm -rf .lock && $(PYTHON) -m venv .lock && .lock/bin/python -m pip install --quiet --disable-pip-version-check uv
@@ -74,7 +78,3 @@ lock: ## resolve requirements.lock anew from pyproject.toml
 		--no-header --no-annotate pyproject.toml --output-file .lock/all.txt
 	@grep -vE '^(nvidia-|cuda-|triton)' .lock/all.txt > .lock/kept.txt && mv .lock/kept.txt requirements.lock
 	@rm -rf .lock
-
-clean: ## remove everything that the pipeline made (training too); .venv stays
-	@rm -rf data/zoo data/models data/runs data/notebooks data/settings.json reports/notebooks reports/lessons \
-		reports/timings reports/failed reports/slides reports/*.html
