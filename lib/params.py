@@ -695,11 +695,12 @@ class ConfigurationSettings(_Section):
 
 
 class AblationSettings(_Section):
-    """What lesson 08 changes. model: who orchestrates; lookaheads: steps, l; students: per seed and policy under each
-    rule of the simulator; kappas: beside conductor.head.kappa; pairwise: weight of the pairwise loss; encoder: beside
-    configuration.encoder."""
+    """What lesson 08 changes. model: who orchestrates; room_seeds: of the zoo, at most, for memory in rooms;
+    lookaheads: steps, l; students: per seed and policy under each rule of the simulator; kappas: beside
+    conductor.head.kappa; pairwise: weight of the pairwise loss; encoder: beside configuration.encoder."""
 
     model: str
+    room_seeds: Count
     lookaheads: Annotated[list[Annotated[int, Field(ge=1, le=20)]], Field(min_length=1)]
     students: Annotated[int, Field(ge=2)]
     kappas: Annotated[list[Share], Field(min_length=1)]

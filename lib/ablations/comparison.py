@@ -39,7 +39,8 @@ class Comparison:
     columns of measures; against: each variant, and the one that it is held against; measures: the first is what the
     answer is about; shared: whether all seeds have the same units; backend: who decided.
 
-    Raises ValueError for a variant that is not in the frame, or one that was tried on other things.
+    Raises ValueError for a variant that is not in the frame, one that was tried on other things or under other seeds
+    than what it is held against, and for seeds without the same units where they should share them.
     """
 
     name: str
@@ -55,10 +56,20 @@ class Comparison:
         missing = sorted((set(self.against) | set(self.against.values())) - there)
         if missing:
             raise ValueError(f"{self.name}: no rows of {missing}; there are {sorted(there)}")
-        units = {name: set(part["unit"]) for name, part in self.frame.groupby("variant", sort=False)}
         for variant, other in self.against.items():
-            if units[variant] != units[other]:
+            mine, others = self._tried(variant), self._tried(other)
+            one_run = 1 in (len(mine), len(others))
+            if (set(mine.values()) != set(others.values())) if one_run else mine != others:
                 raise ValueError(f"{self.name}: {variant!r} and {other!r} were not tried on the same things")
+        if self.shared:
+            for variant in self.variants:
+                if len(set(self._tried(variant).values())) > 1:
+                    raise ValueError(f"{self.name}: the seeds of {variant!r} share no units, though all seeds should")
+
+    def _tried(self, variant: str) -> dict[int, frozenset]:
+        """The units of each seed."""
+        part = self.frame[self.frame["variant"] == variant]
+        return {seed: frozenset(units) for seed, units in part.groupby("seed")["unit"]}
 
     @property
     def main(self) -> Measure:
@@ -87,10 +98,7 @@ class Comparison:
         }
 
     def _gain(self, variant: str, other: str, column: str) -> Interval:
-        a, b = self._matrix(variant, column), self._matrix(other, column)
-        if len(a) != len(b) and 1 not in (len(a), len(b)):
-            raise ValueError(f"{self.name}: {variant!r} has {len(a)} seeds and {other!r} {len(b)}")
-        return self._mean(a - b, variant, other, column)
+        return self._mean(self._matrix(variant, column) - self._matrix(other, column), variant, other, column)
 
     def _matrix(self, variant: str, column: str) -> np.ndarray:
         """(seeds, units), or (seeds, 1) means where every seed has units of its own."""
@@ -108,7 +116,8 @@ class Comparison:
 
 def slug(variant: str) -> str:
     """A variant's part of a metric's name."""
-    return "_".join("".join(c if c.isalnum() or c in "-+." else " " for c in variant).replace(".", "p").split())
+    kept = "".join(c if c.isalnum() or c in "-+." else " " for c in variant).replace(".", "p")
+    return "_".join(kept.split()).lstrip("-+_")
 
 
 def metrics(compared: Comparison) -> dict[str, float | str]:

@@ -41,6 +41,9 @@ def memory(params: Params, domain: str, **where) -> Comparison:
     groups = methods.forgetful(model)
     compared = [each for group in groups.values() for each in group]
     named = {each.name: each.name.replace(f" {model}", "") for each in compared}
+    if domain == "minigrid":  # rooms take longest of all
+        fewer = min(params.zoo.seeds, params.ablations.room_seeds)
+        params = params.model_copy(update={"zoo": params.zoo.model_copy(update={"seeds": fewer})})
     record = study.run(params, domain, compared, label="remembering less", **where)
     against = {named[each.name]: named[group[0].name] for group in groups.values() for each in group[1:]}
     return Comparison(

@@ -72,9 +72,10 @@ def over_training(results: corl.Results) -> dict[str, dict[str, Interval]]:
     out = {}
     for arm, shown in FIXED.items():
         part = results.rollouts[results.rollouts["arm"] == arm]
-        third = pd.cut(part["update"], 3, labels=False)
-        means = part.groupby(["seed", third])[["right", "within"]].mean()
-        change = means.xs(2, level=1) - means.xs(0, level=1)
+        updates = int(part["update"].max()) + 1
+        third = -(-updates // 3)
+        first, last = part[part["update"] < third], part[part["update"] >= updates - third]
+        change = last.groupby("seed")[["right", "within"]].mean() - first.groupby("seed")[["right", "within"]].mean()
         out[shown] = {f"{column}_change": stats.t_interval(change[column].to_numpy()) for column in change}
     return out
 

@@ -67,7 +67,9 @@ def _routers(results: corl.Results) -> pd.DataFrame:
 
 
 def _own(table: pd.DataFrame, results: corl.Results, tests: Tried) -> pd.Series:
-    """What the controller's own tokens cost where a router lets it work: as many as it needs for the whole question."""
+    """What the controller's own tokens cost where a router lets it work: as many as it needs for the whole question.
+    Of the cascade only the last that it asks is on record, so it is charged always: whoever costs nothing comes first.
+    """
     alone = results.alone[results.alone["split"] == "test"].sort_values("item")
     price = pd.Series(alone["tokens"].to_numpy() * results.token_price, index=range(len(tests.prompts)))
     works = (table["chosen"] == ITSELF) | table["chosen"].str.endswith(THEN_ITSELF) | (table["router"] == "cascade")

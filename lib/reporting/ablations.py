@@ -49,7 +49,8 @@ def table(compared: Comparison) -> pd.DataFrame:
 def caption(compared: Comparison) -> str:
     """What the table shows."""
     who = "seeds and questions" if compared.shared else "seeds"
-    against = "" if _many(compared) else f" beside {next(iter(compared.against.values()))}"
+    usual = set(compared.against.values())
+    against = f" beside {usual.pop()}" if len(usual) == 1 else ""
     return f"{_upper(label(compared))}: paired gains{against}, and means; 95 % intervals over {who}"
 
 
@@ -66,6 +67,8 @@ def is_good(measure: Measure, found: Interval) -> bool | None:
 
 def answer(compared: Comparison) -> str:
     """One sentence: which changes clearly move the first measure, and how many do not."""
+    if not compared.against:
+        return f"{_upper(compared.about)}: nothing to change under these settings."
     main, gains = compared.main, {v: row[compared.main.column] for v, row in compared.gains.items()}
     told = []
     for word, up in (("higher", True), ("lower", False)):
@@ -89,7 +92,8 @@ def title(compared: Comparison) -> str:
     """How many of the changes are clear, for the figure."""
     gains = [row[compared.main.column] for row in compared.gains.values()]
     clear = sum(g.excludes(0) for g in gains)
-    return f"{_upper(label(compared))}: {clear} of {len(gains)} changes clearly move {compared.main.label}"
+    changes = "1 change clearly moves" if len(gains) == 1 else f"{len(gains)} changes clearly move"
+    return f"{_upper(label(compared))}: {clear} of {changes} {compared.main.label}"
 
 
 def alt(compared: Comparison) -> str:
@@ -105,13 +109,13 @@ def figure(compared: Comparison) -> Figure:
     names = [f"{v}\nagainst {compared.against[v]}" if _many(compared) else v for v in gains]
     height = len(gains) * ROW * (1.5 if _many(compared) else 1) + 1.2
     wide = 4.2 + 2.6 * (len(compared.measures) - 1) + 1.5
-    note = "Lines: 95 % intervals. Triangles: clearly better or worse; dots: not clear." + _note(compared)
+    squares = "" if all(m.better for m in compared.measures) else " squares: clear, and neither;"
+    note = f"Lines: 95 % intervals. Triangles: clearly better or worse;{squares} dots: not clear.{_note(compared)}"
     sheet = figures.sheet(title(compared), wide, height, note)
-    for place, (axes, m) in enumerate(
-        zip(figures.tiles(sheet, len(compared.measures)), compared.measures, strict=True)
-    ):
+    count = len(compared.measures)
+    for place, (axes, m) in enumerate(zip(figures.tiles(sheet, count, across=count), compared.measures, strict=True)):
         _draw(axes, [row[m.column] for row in gains.values()], [is_good(m, row[m.column]) for row in gains.values()])
-        axes.set_xlabel(f"change in {m.label}")
+        axes.set_xlabel(figures.literal(f"change in {m.label}"))
         _rows(axes, names if place == 0 else [""] * len(names))
     return sheet
 
@@ -140,15 +144,16 @@ def _draw(axes: Axes, found: Sequence[Interval], good: Sequence[bool | None]) ->
 
 
 def _rows(axes: Axes, names: Sequence[str]) -> None:
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [figures.literal(name) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.grid(False, axis="y")
 
 
 def present(lesson: Lesson, compared: Comparison) -> None:
-    """One ablation in a lesson: figure, table, metrics, and the answer."""
-    lesson.figure(figure(compared), compared.name.replace(".", "_"), alt=alt(compared))
+    """One ablation in a lesson: figure (where anything is changed), table, metrics, and the answer."""
+    if compared.against:
+        lesson.figure(figure(compared), compared.name.replace(".", "_"), alt=alt(compared))
     lesson.table(table(compared), caption(compared))
     lesson.metrics(metrics(compared))
     print(answer(compared))
@@ -170,7 +175,7 @@ def panels(every: Mapping[str, Comparison]) -> Figure:
         found = [row[compared.main.column] for row in compared.gains.values()]
         _draw(axes, found, [is_good(compared.main, gain) for gain in found])
         axes.set_title(policy, fontsize="medium")
-        axes.set_xlabel(compared.main.label)
+        axes.set_xlabel(figures.literal(f"change in {compared.main.label}"))
         _rows(axes, names if place == 0 else [""] * len(names))
     return sheet
 
@@ -308,12 +313,13 @@ def overall(every: Sequence[Comparison]) -> str:
     """How many changes are clear, beside how many would be by chance, and the largest one, as a sentence."""
     told = overview(every)
     total, unclear = int(told["changes"].sum()), int(told["not clear"].sum())
-    largest = _largest(every)
+    largest, other = _largest(every), told["clearly other"].sum()
+    kinds = f"{told['clearly worse'].sum()} for the worse, {told['clearly better'].sum()} for the better"
     sentence = (
-        f"Of {total} changes {total - unclear} are clear; about {plain(0.05 * total, 1)} would be by chance "
-        f"if none mattered: {told['clearly worse'].sum()} for the worse, {told['clearly better'].sum()} for the better"
+        f"Of {total} changes {total - unclear} are clear ({kinds}{f', {other} neither' if other else ''}), "
+        f"about {plain(0.05 * total, 1)} would be by chance if none mattered"
     )
-    return sentence + (f", the largest {largest}" if largest else "")
+    return sentence + (f"; the largest: {largest}" if largest else "")
 
 
 def _largest(every: Sequence[Comparison]) -> str:
@@ -329,7 +335,10 @@ def side_by_side(every: Sequence[Comparison]) -> Figure:
     """Every change as a share of what it is held against."""
     rows = [(c, v, g) for c in every for v, g in relative(c).items()]
     names = [f"{c.about}: {v}" + (" *" if c.backend == "scripted" else "") for c, v, _ in rows]
-    note = "Lines: 95 % intervals. Triangles: clearly better or worse. " + f"*: decided by a {STAND_IN}."
+    note = (
+        "Lines: 95 % intervals. Triangles: clearly better or worse; squares: clear, and neither; dots: not clear. "
+        f"*: decided by a {STAND_IN}.{_left_out(every)}"
+    )
     sheet = figures.sheet(overall(every), 10.5, 0.24 * len(rows) + 1.4, note)
     axes = figures.tiles(sheet, 1)[0]
     percent = [Interval(100 * g.value, 100 * g.lo, 100 * g.hi) for _, _, g in rows]
@@ -338,9 +347,19 @@ def side_by_side(every: Sequence[Comparison]) -> Figure:
     axes.set_xscale("symlog", linthresh=20)
     axes.xaxis.set_major_formatter("{x:g}")
     _rows(axes, names)
+    for row in (i for i in range(1, len(rows)) if rows[i][0] is not rows[i - 1][0]):
+        axes.axhline(row - 0.5, color=figures.FAINT, linewidth=0.6, zorder=0)  # between ablations
     return sheet
 
 
 def side_by_side_alt(every: Sequence[Comparison]) -> str:
     """The same in words."""
-    return f"Every ablation's change of its first measure, in percent, with intervals. {overall(every)}."
+    return (
+        f"Every ablation's change of its first measure, in percent, with intervals. {overall(every)}.{_left_out(every)}"
+    )
+
+
+def _left_out(every: Sequence[Comparison]) -> str:
+    """How many changes have no share."""
+    missing = sum(len(c.gains) - len(relative(c)) for c in every)
+    return f" Not shown, for what they are held against is 0: {missing}." if missing else ""

@@ -283,6 +283,11 @@ def tiles(figure: Figure, count: int, across: int = 3, **shared) -> list[Axes]:
     return _panels(figure, count, across, **shared)
 
 
+def literal(text: str) -> str:
+    """`text` for matplotlib, where what stands between two dollar signs would be read as mathematics."""
+    return text.replace("$", r"\$")
+
+
 def name_points(axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Sequence[str], drawn: np.ndarray) -> None:
     """Write a name beside each point of xy (n, 2), clear of `drawn` (m, 2): what else is there, in data units.
 

@@ -155,7 +155,18 @@ def claims(reports: Path) -> dict[str, Any] | None:
     return {
         "total": metrics[wanted["total"]],
         "verdicts": [(key, words, metrics[wanted[key]]) for key, words in VERDICTS.items()],
+        "notes": _notes(metrics),
     }
+
+
+def _notes(metrics: dict[str, Any]) -> list[str]:
+    """What a reader of the four counts should know."""
+    told = []
+    if own := metrics.get("claims.formula.blame_paper"):
+        told.append(f"{own} of those that do not hold are numbers in which a paper parts from itself")
+    if compared := metrics.get("claims.compared"):
+        told.append(f"{compared} more are magnitudes, only set beside ours")
+    return told
 
 
 def profiles(lessons: list[Entry]) -> list[tuple[str, str]]:

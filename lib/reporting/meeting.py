@@ -29,6 +29,7 @@ LOOKS = {
 MEANING = {PAPER: "decision makers of the papers", ROUTER: "routers and controls", EXPERT: "one expert for all",
            ORACLE: "oracle"}  # fmt: skip
 Key = tuple[str, str]  # maker, point
+LINE = 0.034  # of the height of a plane, between two names
 
 
 def name(key: Key) -> str:
@@ -126,10 +127,10 @@ def worth(table: pd.DataFrame) -> tuple[Key, dict[Key, Interval]]:
     """The best control that costs nothing, and the quality of everybody who costs money minus its, by pairs of a seed's
     means. It is the best in hindsight, so it is flattered."""
     means = table.groupby(["maker", "point", "seed"], sort=False)[["quality", "dollars"]].mean()
-    by_key = dict(iter(means.groupby(level=[0, 1], sort=False)))
+    by_key = {key: part.sort_index(level="seed") for key, part in means.groupby(level=[0, 1], sort=False)}
     paid = {key: part["quality"].to_numpy() for key, part in by_key.items() if part["dollars"].max() > 0}
-    oracles = {maker for maker, kind in kinds(table).items() if kind == ORACLE}
-    free = {k: part["quality"].to_numpy() for k, part in by_key.items() if k not in paid and k[0] not in oracles}
+    controls = {maker for maker, kind in kinds(table).items() if kind in (EXPERT, ROUTER)}
+    free = {k: part["quality"].to_numpy() for k, part in by_key.items() if k not in paid and k[0] in controls}
     best = max(free, key=lambda key: free[key].mean())
     rng = {key: seeds.rng("report", "worth", *key) for key in paid}
     return best, {key: stats.paired_difference(values, free[best], rng[key]) for key, values in paid.items()}
@@ -155,12 +156,12 @@ def picture(chains: pd.DataFrame, zoo: pd.DataFrame) -> Figure:
         "Lines: 95 % intervals of both axes. Dashed: mixtures of experts. Circles: decision makers of the papers; "
         "squares: routers and controls; diamonds: one expert or policy for all; star: oracle. *: scripted stand-in."
     )
-    sheet = figures.sheet(title(chains, zoo), 12.5, 6.6, note)
+    sheet = figures.sheet(title(chains, zoo), 14.5, 6.6, note)
     left, right = figures.tiles(sheet, 2, across=2)
     late = [_plane(left, chains, True, "chains: $ per million questions", "share right", True),
             _plane(right, zoo, False, "students: $ per episode", "mean of the objectives", False)]  # fmt: skip
     for axes, names, xy, shades in late:
-        figures.name_points(axes, names, xy, shades, xy)
+        _names(axes, names, xy, shades)
     return sheet
 
 
@@ -186,7 +187,7 @@ def alt(chains: pd.DataFrame, zoo: pd.DataFrame) -> str:
 
 
 def _plane(axes: Axes, table: pd.DataFrame, shared: bool, xlabel: str, ylabel: str, hull: bool):
-    """Draw one plane; what is left is to write names beside points."""
+    """Draw one plane; what is left is to write names beside the dearest point of each maker."""
     rows, kind = measured(table, shared), kinds(table)
     names, xy, shades = [], [], []
     for maker, points in _by_maker(rows).items():
@@ -202,9 +203,51 @@ def _plane(axes: Axes, table: pd.DataFrame, shared: bool, xlabel: str, ylabel: s
         _mixtures(axes, table)
     positive = [row["dollars"].value for row in rows.values() if row["dollars"].value > 0]
     axes.set_xscale("symlog", linthresh=min(positive, default=1.0))
-    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.set(xlabel=figures.literal(xlabel), ylabel=ylabel)
     axes.set_xlim(left=-0.3 * min(positive, default=1.0))
+    axes.set_xticks(_ticks(positive))
+    axes.minorticks_off()
+    axes.xaxis.set_major_formatter("{x:g}")
     return axes, names, np.array(xy), shades
+
+
+def _ticks(positive: list[float]) -> list[float]:
+    """0, and powers of ten from the cheapest on, where the axis is logarithmic; the cheapest where there is none."""
+    if not positive:
+        return [0.0]
+    first, last = (int(end(np.log10(edge(positive)))) for end, edge in ((np.ceil, min), (np.floor, max)))
+    return [0.0, *(10.0**power for power in range(first, last + 1))] if first <= last else [0.0, min(positive)]
+
+
+def _names(axes: Axes, names: list[str], xy: np.ndarray, shades: list[str]) -> None:
+    """Names in two columns, in the order of their points and clear of each other: of what costs nothing right beside
+    it, of the rest to the right of the plane. A line leads to each point."""
+    at = axes.transLimits.transform(axes.transScale.transform(xy))  # shares of the axes
+    free = xy[:, 0] <= 0
+    for part, column in ((free, at[free, 0].max(initial=0) + 0.04), (~free, 1.02)):
+        rows = np.flatnonzero(part)
+        for row, height in zip(rows, _spread(at[rows, 1], LINE), strict=True):
+            axes.annotate(
+                figures.literal(names[row]), xy[row], xytext=(column, height), textcoords="axes fraction",
+                va="center", fontsize=9, color=figures.ink(shades[row]), zorder=6, annotation_clip=False,
+                arrowprops={"arrowstyle": "-", "color": shades[row], "lw": 0.6, "alpha": 0.5, "shrinkA": 1,
+                            "shrinkB": 4, "relpos": (0, 0.5)},
+            )  # fmt: skip
+
+
+def _spread(heights: np.ndarray, gap: float) -> np.ndarray:
+    """Heights in the same order, `gap` apart at the least and as near to where they were as may be: neighbours that
+    are too close stand evenly around their mean."""
+    order = np.argsort(heights, kind="stable")
+    blocks: list[list[float]] = []  # heights less the gaps below them
+    for place, height in enumerate(heights[order]):
+        blocks.append([height - gap * place])
+        while len(blocks) > 1 and np.mean(blocks[-2]) >= np.mean(blocks[-1]):
+            blocks[-2:] = [blocks[-2] + blocks[-1]]
+    level = np.concatenate([np.full(len(block), np.mean(block)) for block in blocks]) if blocks else heights
+    out = np.empty(len(heights))
+    out[order] = level + gap * np.arange(len(heights))
+    return out
 
 
 def _by_maker(rows: Mapping[Key, Mapping[str, Interval]]) -> dict[str, list[str]]:

@@ -11,9 +11,10 @@ import torch
 from pandas.testing import assert_frame_equal
 
 from lib import params, sweep
-from lib.conductor import arms, data, study, trainer
+from lib.conductor import arms, data, evaluation, study, trainer
 from lib.conductor.arms import ARMS, NAMED, variant
 from lib.conductor.rewards import COMPONENTS
+from lib.models import checkpoints
 from lib.models.checkpoints import ModelError
 from lib.reporting.lesson import _KEY
 
@@ -243,6 +244,20 @@ def test_groups_of_the_start_are_measured_and_normalised(results, models, runs):
     ranks = table["r_ent"].to_numpy().reshape(-1, GROUP)
     assert np.allclose(ranks.mean(1), 0.5) and table["r_fmt"].tolist() == table["fmt"].tolist()
     assert study.start(settings(), items, models, runs).equals(table)
+
+
+def test_items_of_ones_own_are_answered_by_the_trained_policy_without_dice(results, models, runs, monkeypatch):
+    monkeypatch.setattr(study, "work", refuse)
+    monkeypatch.setattr(study, "reward_work", refuse)
+    items = data.draw("dev", 4)
+    table = study.asked(settings(), items, models, runs)
+    assert table["number"].tolist() == [*range(len(items))] and set(table["seed"]) == {0}
+    (place,) = runs.glob("conductor-seed-0-*/model")
+    limit = settings().conductor.grpo.max_tokens
+    drawn = evaluation.replies(checkpoints.load(place), items, 2, 0.0, limit, 99)[::2]  # other seeds change nothing
+    assert table["tokens"].tolist() == [len(reply.prompt) + len(reply.ids) for reply in drawn]
+    assert table["right"].tolist() == evaluation.scores(drawn, 1)["right"].tolist()
+    assert_frame_equal(study.asked(settings(), items[:1], models, runs), table[:1])
 
 
 @pytest.mark.parametrize("centred", [False, True])

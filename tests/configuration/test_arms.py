@@ -1,6 +1,8 @@
 """What is trained and what is tested, by name."""
 
-from lib.configuration.arms import ALONE, ARMS, NAMED, TESTED
+from dataclasses import replace
+
+from lib.configuration.arms import ALONE, ARMS, NAMED, TESTED, UNMASKED
 from lib.configuration.questions import KINDS
 from lib.configuration.training import KINDS as TRAINED
 
@@ -16,6 +18,11 @@ def test_one_arm_learns_from_each_kind_of_question_alone():
 
 def test_only_hierarchies_trained_by_ppo_are_refined():
     assert [arm.name for arm in ARMS if arm.refined] == ["arc"] and all(arm.refined for arm in ALONE)
+
+
+def test_arc_without_masks_is_arc_but_for_its_masks_and_is_refined_as_well():
+    assert replace(UNMASKED, name="arc", label="ARC", masked=True) == NAMED["arc"]
+    assert not UNMASKED.masked and UNMASKED.refined and UNMASKED.name not in NAMED
 
 
 def test_all_baselines_of_the_paper_are_tested():

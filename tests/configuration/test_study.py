@@ -295,6 +295,32 @@ def test_the_clock_has_every_cell(results):
     assert (results.clock["seconds"] > 0).all()
 
 
+# Parts of it -------------------------------------------------------------------------------------------
+
+
+def test_trainings_alone_have_the_tests_of_the_whole_study(results, models, runs, monkeypatch):
+    monkeypatch.setattr(study, "work", refuse)
+    found = study.trained(settings(), [ARC, NAMED["grpo"]], models, runs)
+    assert set(found["arm"]) == {"arc_no_sft", "arc", "arc_dpo", "grpo"}
+    for arm in set(found["arm"]):
+        assert_frame_equal(of(found, arm), of(results.tests, arm)[list(found)])
+
+
+def test_the_questions_of_the_test_asked_once_more_are_answered_as_in_the_test(
+    results, elsewhere, models, runs, monkeypatch
+):
+    """By ARC's policies after SFT, which are not trained again, and agents that remember nothing."""
+    monkeypatch.setattr(study, "work", refuse)
+    items = [item for kind in NAMES for item in questions(kind, "test", ITEMS)]
+    found = study.asked(settings(), items, elsewhere, runs)
+    assert found["number"].tolist() == list(range(ASKED)) and set(found["seed"]) == {0}
+    tested = of(results.tests[results.tests["model"] == "team"], "arc")
+    told = [name for name in found if name not in ("number", "seed")]
+    assert_frame_equal(found[told], tested[told])
+    some = study.asked(settings(), items[3:5], elsewhere, runs)
+    assert some["digest"].tolist() == found["digest"].tolist()[3:5] and some["number"].tolist() == [0, 1]
+
+
 # Fair play ----------------------------------------------------------------------------------------
 
 

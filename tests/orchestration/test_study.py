@@ -169,6 +169,35 @@ def test_preferences_and_peeking_reach_the_decisions(trained, tmp_path):
     assert bold["aptitude"] > safe["aptitude"] and safe["performance"] > bold["performance"]
 
 
+def decider(method: Method, trained: Path, **changes):
+    """Who decides in a method's cells."""
+    (cell, _) = study.cells(small(orchestration=changes), "education", [method], trained)
+    return study.Bench(cell.settings, study.Means(small().llm.model_dump(), str(trained))).decider(None)
+
+
+def test_look_ahead_alone_looks_as_many_steps_as_its_reader_would(trained):
+    for usual, steps in ((3, 3), (3, 5), (2, 2), (2, 1)):
+        mine, alone = methods.farther(SCRIPTED, steps, usual)
+        reader, control = (decider(method, trained, lookahead=usual) for method in (mine, alone))
+        assert control.steps == reader.reach.steps == steps and not control.shared
+    assert decider(Method("greedy look-ahead", "control"), trained, lookahead=5).steps == 1
+
+
+def test_look_ahead_alone_of_one_step_is_the_greedy_control(trained, tmp_path):
+    _, alone = methods.farther(SCRIPTED, 1, 3)
+    record = study.run(small(), "education", [alone, Method("greedy look-ahead", "control")], tmp_path, trained)
+    one, other = (part.drop(columns="method").reset_index(drop=True) for _, part in record.groupby("method"))
+    pd.testing.assert_frame_equal(one, other)
+
+
+def test_who_remembers_less_has_less_in_its_prompts(trained):
+    for kind, group in methods.forgetful(SCRIPTED).items():
+        assert [method.kind for method in group] == [kind] * 4 and len({method.name for method in group}) == 4
+        parts = [{part.name for part in decider(method, trained).components} for method in group]
+        gone = [parts[0] - each for each in parts]
+        assert gone == [set(), {"mem_s"}, {"mem_l"}, {"mem_s", "mem_l"}]
+
+
 def test_watching_an_episode_shows_what_the_record_holds(trained, tmp_path):
     method = Method(f"TO {SCRIPTED}", "TO", SCRIPTED)
     record = study.run(small(), "education", [method], tmp_path, trained)

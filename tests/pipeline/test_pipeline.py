@@ -138,6 +138,9 @@ def test_a_lock_that_a_dead_process_holds_stops_nobody(second):
         assert ran(second.checkout.repro()) == []
 
 
+SCRIPTED = ("09_scoreboard.html",)  # its filters; without them the page shows every claim
+
+
 class Page(HTMLParser):
     """What a page would load, where its links lead, and the text that it shows."""
 
@@ -169,7 +172,7 @@ def test_a_page_loads_nothing_that_is_not_in_the_reports_folder(first):
         for address in Page(path).loads:
             local = not re.match(r"[a-zA-Z][\w+.-]*:|//|/", address) and (path.parent / address).is_file()
             assert address.startswith(("data:", "#")) or local, f"{path.name} loads {address[:80]}"
-        assert "<script" not in path.read_text(encoding="utf-8"), path.name
+        assert path.name in SCRIPTED or "<script" not in path.read_text(encoding="utf-8"), path.name
 
 
 def test_the_front_page_has_every_lesson_with_a_link_that_leads_somewhere(first):

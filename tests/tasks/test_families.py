@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib import tasks
-from lib.tasks import FAMILIES, reply, score, verify
+from lib.tasks import FAMILIES, chain, reply, score, verify
 from lib.tasks.facts import documents
 from lib.tasks.story import ANIMALS, WISHES
 from lib.tasks.translation import ADJECTIVES, ARTICLES, LEXICON, NOUNS, VERBS
@@ -82,6 +82,26 @@ def test_a_chain_ends_where_a_dial_that_is_turned_step_by_step_does(skin):
         first, operations = read_chain(item.prompt)
         assert len(operations) == item.difficulty
         assert item.answer == str(brute_force(first, operations)), item
+
+
+@given(
+    st.integers(0, 9), st.lists(st.tuples(st.sampled_from("+-*"), st.integers(0, 9)), min_size=1, max_size=8),
+    st.sampled_from(["plain", "words"]),
+)  # fmt: skip
+def test_a_chain_told_in_another_skin_is_the_same_chain_and_can_be_told_back(first, operations, skin):
+    plain = " ".join([str(first), *(f"{sign} {digit}" for sign, digit in operations)])
+    answer = str(brute_force(first, operations))
+    item = chain.told(tasks.Item("-", "-", "-", "chain", len(operations), f"chain/{plain}"), skin)
+    other = chain.told(item, {"plain": "words", "words": "plain"}[skin])
+    assert read_chain(item.prompt) == read_chain(other.prompt) == (first, operations)
+    assert (item.answer, item.difficulty) == (other.answer, other.difficulty) == (answer, len(operations))
+    assert item.skin == skin != other.skin and item.key == other.key and chain.told(other, skin) == item
+
+
+@pytest.mark.parametrize("skin", ["plain", "words"])
+def test_drawn_chains_are_told_as_they_were_drawn(skin):
+    for item in drawn("chain", skin=skin):
+        assert chain.told(item, skin) == item
 
 
 def true_mod_10(step: str) -> bool:

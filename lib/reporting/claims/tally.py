@@ -70,10 +70,12 @@ def finding(verdicts: Sequence[Verdict]) -> str:
     open_ = sum(v.whose == "nobody yet" for v in verdicts)
     faults = f"{papers} by an error of the paper, {ours} by one of ours" + (f", {open_} unexplained" if open_ else "")
     directions = [v for v in verdicts if v.claim.kind == "direction"]
+    tested = len(directions) - of(directions, UNTESTABLE)
     kept = len(chance.survivors(verdicts))
     return (
-        f"Of {len(verdicts)} claims {of(verdicts, UNTESTABLE)} cannot be tested here. Of the directions that can, "
-        f"{of(directions, HOLDS)} hold ({kept} of them with all asked at once), {of(directions, FAILS)} do not and "
-        f"{of(directions, UNDECIDED)} stay undecided at this scale; of the formulas {of(verdicts, HOLDS, 'formula')} "
-        f"hold and {of(verdicts, FAILS, 'formula')} fail: {faults}."
+        f"Of {tested} claimed directions that can be tested here, {of(directions, HOLDS)} hold, "
+        f"{of(directions, FAILS)} do not and {of(directions, UNDECIDED)} stay undecided at this scale. "
+        f"With all asked at once {kept} of them hold. Of the formulas {of(verdicts, HOLDS, 'formula')} hold and "
+        f"{of(verdicts, FAILS, 'formula')} fail: {faults}. {of(verdicts, UNTESTABLE)} of all {len(verdicts)} claims "
+        f"cannot be tested."
     )

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lib.routing.toolorchestra import arms, desk, rewards
-from lib.routing.toolorchestra.arms import ARMS, NAMED
+from lib.routing.toolorchestra import arms, desk, exams, rewards
+from lib.routing.toolorchestra.arms import ARMS, LISTED, NAMED
 from lib.routing.toolorchestra.desk import Own
 from lib.routing.toolorchestra.menu import Preference
 from tests.routing.toolorchestra import common
@@ -40,6 +40,17 @@ def test_the_arms_differ_in_what_they_pay_and_corls_in_its_advantages():
     assert NAMED["paper"].reward == "paper" and NAMED["published"].reward == "published"
     assert NAMED["corl"].reward == "corl" and NAMED["corl"].changes == {"advantages": "gae"}
     assert not NAMED["paper"].changes and not NAMED["published"].changes
+
+
+def test_list_prices_only_is_the_papers_arm_with_prices_that_stay():
+    paper = NAMED["paper"]
+    assert (LISTED.reward, LISTED.strict, LISTED.changes) == (paper.reward, paper.strict, paper.changes)
+    assert LISTED.spread == 1 and LISTED.name not in NAMED and all(arm.spread is None for arm in ARMS)
+
+
+def test_every_arm_sits_the_main_exams_and_list_prices_those_of_another_list_too():
+    assert all(set(exams.MAIN) <= set(arm.exams) <= set(exams.ALL) for arm in (*ARMS, LISTED))
+    assert set(LISTED.exams) == {*exams.MAIN, "unseen_prices"} and NAMED["paper"].exams == exams.ALL
 
 
 def test_the_matrix_has_calls_by_tool_outcome_and_all_that_was_spent(episodes):

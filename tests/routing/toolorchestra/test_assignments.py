@@ -35,6 +35,12 @@ def tasks_of(told):
     return [a for a in told if isinstance(a.work, Task)]
 
 
+def test_with_a_spread_of_one_prices_and_latencies_are_those_of_the_list_exactly():
+    for one in drawn(60, spread=1.0):
+        assert all(offer == offers()[offer.name] for offer in one.menu.offers)
+        assert one.menu.desk == (offers()[OFFICE] if isinstance(one.work, Task) else None)
+
+
 # One assignment -----------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from lib.models.checkpoints import ModelError
 from lib.params import ParamsError
 from lib.routing import protocol
 from lib.routing.toolorchestra import exams, rewards, study
-from lib.routing.toolorchestra.arms import NAMED
+from lib.routing.toolorchestra.arms import LISTED, NAMED
 from lib.routing.toolorchestra.desk import Own
 from lib.routing.toolorchestra.menu import FUNCTIONS
 from tests.models import tiny
@@ -381,6 +382,32 @@ def test_the_plan_says_what_endpoints_may_cost():
     }
     own = settings(llm={"models": {"nano": remote}})
     assert "$" in study.plan(own, COMPARED) and study.plan(own, COMPARED) != study.plan(settings(), COMPARED)
+
+
+# Assignments of one's own ---------------------------------------------------------------------------
+
+
+def test_the_questions_of_an_exam_asked_once_more_are_answered_as_in_the_exam(results, models, runs, monkeypatch):
+    """By the trained orchestrators, which are not trained again."""
+    monkeypatch.setattr(study, "work", refuse)
+    monkeypatch.setattr(study, "first_work", refuse)
+    own = settings()
+    found = study.asked(own, lambda tools: exams.exam("test", tools, tools, own.tools), models, runs)
+    sat = of(results.episodes, "paper").query("exam == 'test'").reset_index(drop=True)
+    assert set(found["seed"]) == {0} and len(found) == len(sat)
+    assert_frame_equal(found.drop(columns="seed"), sat[[name for name in found if name != "seed"]], check_dtype=False)
+
+
+def test_an_arm_with_a_spread_of_its_own_is_trained_at_it():
+    def asked(arm):
+        place = SimpleNamespace(offers=offers())
+        run = SimpleNamespace(settings=settings().tools, offices=common.offices(), arm=arm, place=place)
+        return [offer for one in study.Run._asked(run, 7) for offer in one.menu.offers]
+
+    listed, lot = asked(LISTED), asked(PAPER)
+    assert listed and all(offer == offers()[offer.name] for offer in listed)
+    assert not any(offer == offers()[offer.name] for offer in lot)
+    assert [offer.name for offer in listed] == [offer.name for offer in lot]  # the same menus
 
 
 # Rows ---------------------------------------------------------------------------------------------

@@ -1,0 +1,225 @@
+"""Ablations of policy orchestration: what is left out, how far is looked, whose dice, and which rules."""
+
+from dataclasses import fields
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib import params
+from lib.ablations import policies
+from lib.ablations.policies import PROXY, SHOWN, SWITCHES, TABLE_2
+from lib.envs import make_education_rules
+from lib.orchestration import methods, study
+from lib.orchestration.components import components
+from lib.params import EducationSettings
+from lib.zoo import evaluate
+from tests.orchestration import zoo
+
+MODEL = "scripted-medium"
+SEEDS, EPISODES = 2, 3
+
+
+def settings(**changes) -> params.Params:
+    base = {"ablations": {"model": MODEL, "students": 4, "lookaheads": [1, 5]}, "zoo": {"seeds": SEEDS}}
+    return params.settings(profile="smoke", **base | changes)
+
+
+def record(compared, domain: str) -> pd.DataFrame:
+    """Everybody takes as many steps as its place among the methods says, at a dollar each, for rewards of a half."""
+    lines = [
+        {"method": method.name, "seed": seed, "episode": episode, "step": step, "reward_0": 0.5, "reward_1": 0.5,
+         "reward_2": 0.5, "dollars": 1.0, "done": step == place}
+        for place, method in enumerate(compared)
+        for seed in range(SEEDS)
+        for episode in range(EPISODES)
+        for step in range(place + 1)
+    ]  # fmt: skip
+    return pd.DataFrame(lines)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The methods that the study was asked for."""
+    told = []
+
+    def run(params, domain, compared, label=""):
+        told.extend(compared)
+        return record(compared, domain)
+
+    monkeypatch.setattr(study, "run", run)
+    return told
+
+
+# Memory -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("domain", zoo.DOMAINS)
+def test_memory_is_left_out_part_by_part_of_each_orchestrator(asked, domain):
+    made = policies.memory(settings(), domain)
+    left = {method.name.replace(f" {MODEL}", ""): tuple(method.without) for method in asked}
+    for kind in methods.KINDS:
+        assert left[kind] == () and left[f"{kind}, no short-term"] == ("mem_s",)
+        assert left[f"{kind}, no long-term"] == ("mem_l",) and left[f"{kind}, no memory"] == ("mem_s", "mem_l")
+        for what in ("no short-term", "no long-term", "no memory"):
+            assert made.against[f"{kind}, {what}"] == kind
+    assert len(left) == len(asked) == 12 and made.variants == list(left) and made.name == f"memory_{domain}"
+    assert {method.model for method in asked} == {MODEL} and made.backend == "scripted"
+
+
+@pytest.mark.parametrize("kind", methods.KINDS)
+def test_what_is_left_out_is_a_component_that_the_orchestrator_would_have(kind):
+    whole = {component.name for component in components(kind)}
+    for method in methods.forgetful(MODEL)[kind]:
+        assert whole - {component.name for component in components(kind, method.without)} == set(method.without)
+
+
+def test_episodes_are_summed_up_by_hand(asked):
+    made = policies.memory(settings(), "education")
+    for place, method in enumerate(asked):
+        row = made.levels[method.name.replace(f" {MODEL}", "")]
+        assert row["length"].value == place + 1 == row["dollars"].value and row["utility"].value == 0.5
+    assert made.gains["KO, no memory"]["length"].value == 3
+    assert not made.shared and made.main.column == "utility"
+
+
+# Looking ahead --------------------------------------------------------------------------------------
+
+
+def test_every_depth_is_looked_with_a_reader_and_without(asked):
+    usual = settings().orchestration.lookahead
+    made = policies.lookahead(settings())
+    depths = sorted({1, 5, usual})
+    assert made.variants == [f"{who}, {n}" for n in depths for who in ("RO", "no reader")]
+    assert made.against == {
+        f"{who}, {n}": f"{who}, {usual}" for who in ("RO", "no reader") for n in depths if n != usual
+    }
+    looked = [method.changes.get("lookahead", usual) for method in asked]
+    assert looked == depths * 2
+    assert [bool(method.model) for method in asked] == [True] * len(depths) + [False] * len(depths)
+    assert made.main.column == "length" and made.main.better == "lower"
+
+
+def test_the_usual_depth_is_the_orchestrator_of_the_lesson():
+    mine, alone = methods.farther(MODEL, 3, 3)
+    assert mine == methods.Method(f"RO {MODEL}", "RO", MODEL) and alone.changes == {}
+    mine, alone = methods.farther(MODEL, 5, 3)
+    assert mine.changes == alone.changes == {"lookahead": 5} and (mine.kind, alone.kind) == ("RO", "control")
+
+
+def test_copies_with_the_environments_numbers_stand_against_copies_with_fresh_ones(asked):
+    made = policies.shared(settings())
+    assert made.against == {"RO peeking": "RO", "greedy look-ahead peeking": "greedy look-ahead"}
+    shares = {method.name.replace(f" {MODEL}", ""): method.changes.get("shared_randomness", False) for method in asked}
+    assert shares == {name: "peeking" in name for name in made.variants} and len(shares) == 4
+
+
+# The student's rules --------------------------------------------------------------------------------
+
+
+def changed(education: EducationSettings, **told) -> EducationSettings:
+    return EducationSettings(**education.model_dump() | told)
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in SWITCHES.items() for value in values])
+def test_every_switch_changes_the_rules_and_nothing_else(key, value):
+    usual = settings().education
+    other = changed(usual, **{key: value})
+    if getattr(usual, key) == value:
+        assert other == usual
+        return
+    before, after = (make_education_rules(each) for each in (usual, other))
+    told = [each.name for each in fields(before) if each.init]
+    assert before != after and [name for name in told if getattr(before, name) != getattr(after, name)] == [key]
+
+
+@pytest.fixture
+def students(monkeypatch):
+    """Made-up students: everybody takes ten steps, one more under any changed rule; and the changes that were asked."""
+    told = {}
+
+    def made(params, changes, who, variant):
+        told[variant] = dict(changes)
+        lines = [
+            {"method": name, "seed": seed, "episode": episode, "length": 10.0 + bool(changes), "variant": variant,
+             "unit": episode, "utility": 0.5}
+            for name in SHOWN
+            for seed in range(SEEDS)
+            for episode in range(EPISODES)
+        ]  # fmt: skip
+        return pd.DataFrame(lines)
+
+    monkeypatch.setattr(policies, "_students", made)
+    monkeypatch.setattr(policies.train, "load", lambda domain, zoo: {})
+    return told
+
+
+def test_rules_are_changed_one_at_a_time_and_never_to_what_they_are(students):
+    usual = settings().education
+    made = policies.rules(settings())
+    assert list(made) == list(SHOWN)
+    expected = {f"{k} {v}": {k: v} for k, values in SWITCHES.items() for v in values if getattr(usual, k) != v}
+    assert students == {"as it is": {}} | expected
+    for policy, compared in made.items():
+        assert compared.against == dict.fromkeys(expected, "as it is") and policy in compared.about
+        assert all(row["length"].value == 1 and row["utility"].value == 0 for row in compared.gains.values())
+
+
+def test_a_switch_that_is_on_already_is_left_out(students):
+    told = settings(education={"ncc_rule": "exact", "initial": 0.2})
+    policies.rules(told)
+    assert not {"ncc_rule exact", "initial 0.2"} & set(students) and "ncc_scope set" in students
+
+
+def test_students_of_changed_rules_are_played_with_as_many_episodes_as_settings_say():
+    """The real simulator, for a moment."""
+    told = settings(education={"horizon": 40})
+    who = {"random": evaluate.baselines("education", 1)["random"]}
+    usual, same, slow = (policies._students(told, c, who, "v") for c in ({}, {}, {"consecutive": 3}))
+    assert len(usual) == told.ablations.students == 4 and usual["unit"].tolist() == [0, 1, 2, 3]
+    pd.testing.assert_frame_equal(usual, same)
+    assert usual["length"].mean() != slow["length"].mean() or usual["utility"].mean() != slow["utility"].mean()
+
+
+def lengths(values: dict[str, float]):
+    def made(params, changes, who, variant):
+        assert set(who) == set(PROXY)
+        return pd.DataFrame([{"method": name, "length": value} for name, value in values.items()])
+
+    return made
+
+
+def test_the_search_finds_no_distance_where_lengths_are_those_of_the_paper(monkeypatch):
+    monkeypatch.setattr(policies, "_students", lengths(TABLE_2))
+    found = policies.search(settings())
+    assert (found["distance"] == 0).all() and len(found) == 2 * 3 * 3 * 2
+
+
+@pytest.mark.parametrize("name", TABLE_2)
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_the_search_finds_a_distance_where_one_length_is_off(monkeypatch, name, factor):
+    monkeypatch.setattr(policies, "_students", lengths(TABLE_2 | {name: factor * TABLE_2[name]}))
+    assert policies.search(settings())["distance"].to_numpy() == pytest.approx(abs(np.log(factor)) / 3)
+
+
+def test_the_search_knows_our_rules_and_puts_the_nearest_first(monkeypatch):
+    """The more steps a level takes, the longer the episodes here."""
+
+    def made(params, changes, who, variant):
+        return lengths({name: steps * changes["steps_per_level"] for name, steps in TABLE_2.items()})(
+            params, changes, who, variant
+        )
+
+    monkeypatch.setattr(policies, "_students", made)
+    found, usual = policies.search(settings()), settings().education
+    (mine,) = found[found["ours"]].to_dict("records")
+    assert all(mine[key] == getattr(usual, key) for key in ("steps_per_level", "warmup", "repeats", "ncc_rule"))
+    assert found["distance"].is_monotonic_increasing and (found["steps_per_level"][:18] == 1).all()
+    assert found["distance"].iloc[-1] == pytest.approx(np.log(2))
+    other = policies.search(settings(education={"steps_per_level": 3}))
+    assert not other["ours"].any()  # three steps are not among those tried
+
+
+def test_the_lengths_of_the_paper_are_those_of_its_table_2():
+    assert TABLE_2 == {"SO-d1": 20, "SO-d2": 43, "SO-d3": 49} and set(PROXY) == set(TABLE_2)
+    assert set(PROXY.values()) <= set(evaluate.baselines("education", 1))

@@ -1,0 +1,266 @@
+"""The picture of everybody, and what its sentences say, from made-up meetings that can be worked out on paper."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from lib.meeting.chains import EXPERT, ORACLE, PAPER, ROUTER
+from lib.reporting import figures, meeting
+from lib.reporting.lesson import _KEY
+
+UNITS = 10
+
+
+def rows(maker: str, point: str, kind: str, right, dollars: float, seeds: int = 1) -> list[dict]:
+    """right: on how many of ten questions in each seed, the first ones; or a quality for all of them."""
+    told = right if isinstance(right, list) else [right] * seeds
+    return [
+        {"maker": maker, "point": point, "kind": kind, "seed": seed, "unit": unit, "dollars": float(dollars),
+         "quality": float(unit < many) if isinstance(many, int) else many}
+        for seed, many in enumerate(told)
+        for unit in range(UNITS)
+    ]  # fmt: skip
+
+
+def chains() -> pd.DataFrame:
+    """Experts are right on 2 of 10 for 10 dollars and on 8 of 10 for 100; nobody is right on nothing for nothing."""
+    parts = [
+        rows("lab-nano", "", EXPERT, 2, 10), rows("lab-large", "", EXPERT, 8, 100),
+        rows("CoRL", "low", PAPER, [9, 9, 9], 10), rows("CoRL", "high", PAPER, [8, 8, 8], 100),
+        rows("ARC", "", PAPER, [1, 1, 1], 55), rows("logistic", "low", ROUTER, 5, 55),
+        rows("oracle", "low", ORACLE, 10, 20),
+    ]  # fmt: skip
+    return pd.DataFrame([row for part in parts for row in part])
+
+
+def students(paid=(0.40, 0.41, 0.42), free=(0.30, 0.31, 0.32)) -> pd.DataFrame:
+    """Three seeds; a random control, the best that is free, an oracle that is better, and two that pay."""
+    parts = [
+        rows("SO-d1", "", EXPERT, list(free), 0), rows("random", "", ROUTER, [0.1, 0.1, 0.1], 0),
+        rows("oracle look-ahead", "", ORACLE, [0.9, 0.9, 0.9], 0),
+        rows("RO scripted-large", "", PAPER, list(paid), 0.02),
+        rows("RO scripted-large, with a budget", "$0.01", PAPER, [0.2, 0.21, 0.22], 0.01),
+        rows("RO scripted-large, with a budget", "$0.3", PAPER, [0.3, 0.31, 0.32], 0.3),
+    ]  # fmt: skip
+    return pd.DataFrame([row for part in parts for row in part])
+
+
+def words(figure: Figure) -> str:
+    return " ".join(" ".join(text.get_text() for text in figure.findobj(Text)).split())
+
+
+def title(figure: Figure) -> str:
+    return " ".join(figure.get_suptitle().split())
+
+
+# Chains -------------------------------------------------------------------------------------------
+
+
+def test_what_is_above_mixtures_is_worked_out_on_paper():
+    """For 10 dollars the mixture of experts is right on 0.2; for 55, halfway between them, on 0.5; for 100 on 0.8."""
+    gaps = meeting.above_mixtures(chains())
+    assert {key: round(gap.value, 9) for key, gap in gaps.items()} == {
+        ("CoRL", "low"): 0.7, ("CoRL", "high"): 0.0, ("ARC", ""): -0.4, ("logistic", "low"): 0.0
+    }  # fmt: skip
+    assert gaps["CoRL", "low"].excludes(0) and not gaps["CoRL", "high"].excludes(0)
+
+
+def test_below_the_cheapest_expert_a_mixture_with_nobody_is_what_counts():
+    """Half of the small expert's price, half of its answers."""
+    cheap = pd.concat([chains(), pd.DataFrame(rows("CoRL", "none", PAPER, [0, 0, 0], 5))])
+    assert meeting.above_mixtures(cheap)["CoRL", "none"].value == pytest.approx(-0.1)
+
+
+def test_the_finding_counts_who_is_clearly_above_and_names_them():
+    said = meeting.chains_finding(chains())
+    assert said == (
+        "1 of 3 points of the papers' decision makers are clearly above mixtures of experts for the same money "
+        "(CoRL, low); 0 of 1 points of the routers are clearly above mixtures of experts for the same money"
+    )
+
+
+def test_the_table_of_mixtures_has_the_best_first_and_says_what_is_clear():
+    table = meeting.mixtures_table(meeting.above_mixtures(chains()))
+    assert table["who"].tolist()[0] == "CoRL, low" and table["who"].tolist()[-1] == "ARC"
+    assert table["clear"].tolist() == ["above", "-", "-", "below"]
+    assert table["quality above mixtures of experts"][0].startswith("+0.700 [")
+
+
+# Students -----------------------------------------------------------------------------------------
+
+
+def test_the_best_free_control_is_no_oracle_and_nobody_who_pays():
+    best, paid = meeting.worth(students())
+    assert best == ("SO-d1", "") and set(paid) == {
+        ("RO scripted-large", ""), ("RO scripted-large, with a budget", "$0.01"),
+        ("RO scripted-large, with a budget", "$0.3"),
+    }  # fmt: skip
+    found = paid["RO scripted-large", ""]
+    assert (found.value, found.lo, found.hi) == pytest.approx((0.1, 0.1, 0.1))  # the same in every seed
+
+
+def test_an_orchestrator_that_was_never_funded_is_no_control():
+    broke = pd.DataFrame(rows("RO scripted-large, with a budget", "$0.001", PAPER, [0.8] * 3, 0))
+    best, paid = meeting.worth(pd.concat([students(), broke]))
+    assert best == ("SO-d1", "") and ("RO scripted-large, with a budget", "$0.001") not in paid
+
+
+def test_pairs_are_of_one_seed_in_whatever_order_the_record_has_them():
+    table = students()
+    turned = pd.concat([table[table["kind"] != PAPER], table[table["kind"] == PAPER].iloc[::-1]])
+    assert meeting.worth(turned)[1]["RO scripted-large", ""].lo == pytest.approx(0.1)
+
+
+def test_the_finding_counts_clearly_better_and_clearly_worse():
+    assert meeting.zoo_finding(students()) == (
+        "of 3 ways that pay for tokens, 1 are clearly above the best that is free (SO-d1, chosen in hindsight) and 1 "
+        "clearly below"
+    )
+    noisy = meeting.zoo_finding(students(paid=(0.2, 0.31, 0.45)))
+    assert "0 are clearly above" in noisy
+
+
+# Tables and metrics ---------------------------------------------------------------------------------
+
+
+def test_the_table_of_points_has_the_dearest_last_and_every_quality():
+    table = meeting.points_table(chains(), True, "$ per million")
+    assert table["who"].tolist()[0] in ("lab-nano", "CoRL, low") and len(table) == 7
+    assert set(table["who"].tolist()[-2:]) == {"lab-large", "CoRL, high"}
+    row = table.set_index("who").loc["CoRL, low"]
+    assert row["kind"] == PAPER and row["quality"].startswith("0.900 [") and row["$ per million"].startswith("10.0")
+    assert meeting.points_table(students(), False, "$").set_index("who")["$"]["RO scripted-large"].startswith("0.0200")
+
+
+def test_intervals_of_students_are_over_seeds_and_of_questions_over_both():
+    found = meeting.measured(students(), False)["RO scripted-large", ""]["quality"]
+    assert found.value == pytest.approx(0.41) and 0.399 < found.lo < found.hi < 0.421
+    assert meeting.measured(chains(), True)["CoRL", "low"]["quality"].lo < 0.8  # seeds agree, questions do not
+
+
+def test_metrics_have_legal_keys_of_their_own():
+    told = meeting.metrics(chains(), students())
+    assert all(_KEY.fullmatch(key) for key in told) and all(math.isfinite(value) for value in told.values())
+    assert told["meeting.chains.CoRL_low.above_mixtures"] == pytest.approx(0.7)
+    assert told["meeting.students.RO_scripted-large_with_a_budget_0p01.dollars"] == pytest.approx(0.01)
+    points = chains().groupby(["maker", "point"]).ngroups + students().groupby(["maker", "point"]).ngroups
+    assert sum(key.endswith(".quality") for key in told) == points  # none hides another
+
+
+@pytest.mark.parametrize(
+    ("key", "slug"),
+    [(("MAESTRO's policy", ""), "MAESTRO_policy"), (("RO x", "$0.05"), "RO_x_0p05"),
+     (("ToolOrchestra", "rather cost"), "ToolOrchestra_rather_cost")],
+)  # fmt: skip
+def test_names_become_parts_of_metrics(key, slug):
+    assert meeting.slug(key) == slug
+
+
+# The picture ----------------------------------------------------------------------------------------
+
+
+def test_the_picture_has_two_planes_and_its_title_both_findings():
+    figure = meeting.picture(chains(), students())
+    assert title(figure) == (
+        "Chains: 1 of 3 points beat mixtures of experts for the same money. Students: 1 of 3 paid ways beat the best "
+        "free one"
+    )
+    left, right = figure.axes
+    assert left.get_xlabel().replace("\\", "") == "chains: $ per million questions" and "students" in right.get_xlabel()
+    alt = meeting.alt(chains(), students())
+    assert meeting.chains_finding(chains()) in alt and meeting.zoo_finding(students()) in alt
+
+
+def names(axes) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def test_every_maker_is_named_once_with_its_points_and_stand_ins_have_a_star():
+    left, right = meeting.picture(chains(), students()).axes
+    assert sorted(names(left)) == ["ARC", "CoRL (low to high)", "lab-large", "lab-nano", "logistic", "oracle"]
+    assert sorted(names(right)) == [
+        "RO large*", r"RO large, with a budget* (\$0.01 to \$0.3)", "SO-d1", "oracle look-ahead", "random"
+    ]  # fmt: skip
+    assert "scripted stand-in" in words(left.figure)
+
+
+def test_two_dollar_signs_in_a_name_are_no_mathematics():
+    (_, right) = meeting.picture(chains(), students()).axes
+    (label,) = [text for text in right.texts if "budget" in text.get_text()]
+    assert label._preprocess_math(label.get_text()) == ("RO large, with a budget* ($0.01 to $0.3)", False)
+
+
+def test_no_name_covers_another_and_none_leaves_the_page():
+    """Ten makers of each kind at nearly the same place."""
+    near = [rows(f"SO-{i}", "", EXPERT, [0.3 + 0.001 * i] * 3, 0) for i in range(10)]
+    near += [rows(f"RO {i}", "", PAPER, [0.33 + 0.001 * i] * 3, 0.02 + 0.001 * i) for i in range(10)]
+    crowd = pd.concat([students(), pd.DataFrame([row for part in near for row in part])])
+    figure = meeting.picture(chains(), crowd)
+    figure.draw_without_rendering()
+    page = figure.bbox.padded(2)
+    for axes in figure.axes:
+        boxes = [Text.get_window_extent(text) for text in axes.texts]
+        assert not any(a.padded(-1).overlaps(b.padded(-1)) for i, a in enumerate(boxes) for b in boxes[:i])
+        assert all(page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0 for box in boxes)
+
+
+@pytest.mark.parametrize(
+    ("heights", "spread"),
+    [
+        ([], []), ([0.5], [0.5]), ([0.1, 0.9], [0.1, 0.9]), ([0.5, 0.5], [0.45, 0.55]),
+        ([0.52, 0.5, 0.48, 0.9], [0.6, 0.5, 0.4, 0.9]), ([0.5, 0.5, 0.62], [0.44, 0.54, 0.64]),
+    ],
+)  # fmt: skip
+def test_names_are_spread_evenly_around_where_they_were(heights, spread):
+    assert meeting._spread(np.array(heights), 0.1) == pytest.approx(spread)
+
+
+def test_the_dashed_line_runs_through_experts_from_nobody_on():
+    left, right = meeting.picture(chains(), students()).axes
+    (dashed,) = [line for line in left.lines if line.get_linestyle() == "--"]
+    xs, ys = dashed.get_data()
+    assert np.interp([0, 10, 55, 100], xs, ys) == pytest.approx([0, 0.2, 0.5, 0.8], abs=2e-3)
+    assert not [line for line in right.lines if line.get_linestyle() == "--"]
+
+
+def test_points_of_one_maker_are_joined_in_the_order_of_their_cost():
+    (left, _) = meeting.picture(chains().iloc[::-1], students()).axes
+    lines = [list(line.get_xdata()) for line in left.lines if line.get_linestyle() == "-"]
+    assert [10, 100] in lines and [100, 10] not in lines
+
+
+@pytest.mark.parametrize(
+    ("positive", "ticks"),
+    [([], [0]), ([3, 20, 150], [0, 10, 100]), ([0.002, 0.05], [0, 0.01]), ([1, 10], [0, 1, 10]), ([3, 5], [0, 3])],
+)
+def test_ticks_are_zero_and_powers_of_ten_where_points_are(positive, ticks):
+    assert meeting._ticks(positive) == pytest.approx(ticks)
+
+
+def test_the_same_meeting_gives_the_same_bytes():
+    assert figures.png(meeting.picture(chains(), students())) == figures.png(meeting.picture(chains(), students()))
+
+
+# What a smoke run may hold ----------------------------------------------------------------------------
+
+
+def test_zeros_and_one_maker_of_a_kind_are_drawn_and_told():
+    """Two seeds, nobody right, nobody paid, one expert."""
+    chains_of_zeros = pd.DataFrame(rows("lab-nano", "", EXPERT, 0, 0) + rows("ARC", "", PAPER, [0, 0], 0))
+    class_of_zeros = pd.DataFrame(rows("SO-d1", "", EXPERT, [0.0, 0.0], 0) + rows("RO lab", "", PAPER, [0.0, 0.0], 0))
+    assert figures.png(meeting.picture(chains_of_zeros, class_of_zeros))
+    assert meeting.above_mixtures(chains_of_zeros)["ARC", ""].value == 0
+    assert "0 of 1 points of the papers" in meeting.chains_finding(chains_of_zeros)
+    assert "of 0 ways that pay for tokens, 0 are clearly above" in meeting.alt(chains_of_zeros, class_of_zeros)
+    assert "0 of 0 paid ways" in meeting.title(chains_of_zeros, class_of_zeros)
+    assert all(math.isfinite(value) for value in meeting.metrics(chains_of_zeros, class_of_zeros).values())
+    assert len(meeting.points_table(class_of_zeros, False, "$")) == 2
+
+
+def test_one_seed_of_students_has_no_intervals_and_nothing_is_clear():
+    alone = students()[students()["seed"] == 0]
+    assert "0 are clearly above" in meeting.zoo_finding(alone) and figures.png(meeting.picture(chains(), alone))
