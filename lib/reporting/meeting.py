@@ -26,8 +26,6 @@ LOOKS = {
     EXPERT: ("#555555", "D", 6),
     ORACLE: ("#CC79A7", "*", 13),
 }
-MEANING = {PAPER: "decision makers of the papers", ROUTER: "routers and controls", EXPERT: "one expert for all",
-           ORACLE: "oracle"}  # fmt: skip
 Key = tuple[str, str]  # maker, point
 LINE = 0.034  # of the height of a plane, between two names
 
