@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -200,6 +200,11 @@ class LLMSettings(_Models):
     cassette: Literal["off", "record", "replay"]
     max_dollars: NotNegative
     models: dict[str, ModelSettings]
+
+    def decided_by(self, names: Iterable[str]) -> str:
+        """The backend that results rest on where models of these names decide: lab, or another where one of them is."""
+        kinds = {self.models[name].backend for name in names}
+        return next(kind for kind in ("scripted", "endpoint", "replay", "lab") if kind in kinds)
 
 
 class BanditSettings(_Section):

@@ -61,7 +61,15 @@ def encoders(params: Params, found: pd.DataFrame) -> Comparison:
     frame = arc.assign(variant=arc["encoder"])
     usual = params.configuration.encoder
     against = {name: usual for name in dict.fromkeys(frame["variant"]) if name != usual}
-    return Comparison("arc_encoders", "the encoder of questions", frame, against, MEASURES, True, _backend(params))
+    return Comparison(
+        "arc_encoders",
+        "the encoder of questions",
+        frame,
+        against,
+        MEASURES,
+        True,
+        params.llm.decided_by([params.configuration.model]),
+    )
 
 
 def _compared(params: Params, name: str, about: str, found: pd.DataFrame, named, against) -> Comparison:
@@ -70,8 +78,4 @@ def _compared(params: Params, name: str, about: str, found: pd.DataFrame, named,
     frame = pd.concat([rows[rows["arm"] == arm].assign(variant=shown) for arm, shown in named.items()])
     if isinstance(against, str):
         against = {shown: against for shown in named.values() if shown != against}
-    return Comparison(name, about, frame, against, MEASURES, True, _backend(params))
-
-
-def _backend(params: Params) -> str:
-    return params.llm.models[params.configuration.model].backend
+    return Comparison(name, about, frame, against, MEASURES, True, params.llm.decided_by([params.configuration.model]))

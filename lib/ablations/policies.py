@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from lib.ablations.comparison import Comparison, Measure
-from lib.orchestration import methods, study
+from lib.orchestration import methods, results, study
 from lib.orchestration.methods import Method
 from lib.params import EducationSettings, Params
 from lib.zoo import evaluate, train
@@ -48,7 +48,7 @@ def memory(params: Params, domain: str, **where) -> Comparison:
     against = {named[each.name]: named[group[0].name] for group in groups.values() for each in group[1:]}
     return Comparison(
         f"memory_{domain}", f"memory in {domain}", _episodes(record, domain, named), against,
-        (UTILITY, LENGTH, DOLLARS), False, _backend(params, model),
+        (UTILITY, LENGTH, DOLLARS), False, params.llm.decided_by([model]),
     )  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def lookahead(params: Params, **where) -> Comparison:
     }
     return Comparison(
         "lookahead", "how many steps are looked ahead", _episodes(record, "education", named), against,
-        (LENGTH, UTILITY, DOLLARS), False, _backend(params, model),
+        (LENGTH, UTILITY, DOLLARS), False, params.llm.decided_by([model]),
     )  # fmt: skip
 
 
@@ -80,23 +80,16 @@ def shared(params: Params, **where) -> Comparison:
     against = {named[b.name]: named[a.name] for a, b in zip(fresh, peeking, strict=True)}
     return Comparison(
         "shared_randomness", "whose random numbers the copies have", _episodes(record, "education", named), against,
-        (UTILITY, LENGTH), False, _backend(params, model),
+        (UTILITY, LENGTH), False, params.llm.decided_by([model]),
     )  # fmt: skip
 
 
 def _episodes(record: pd.DataFrame, domain: str, named: Mapping[str, str]) -> pd.DataFrame:
     """One row per episode: variant, seed, unit (its number), utility, length, dollars."""
-    table = evaluate.episodes(record, domain)
-    dollars = record.groupby(["method", "seed", "episode"])["dollars"].sum().rename("dollars")
-    table = table.merge(dollars.reset_index(), on=["method", "seed", "episode"])
-    utility = table[evaluate.front_columns(domain)].mean(axis=1)
-    frame = table.assign(variant=table["method"].map(named), unit=table["episode"], utility=utility)
+    table = results.outcomes(record, domain)
+    frame = table.assign(variant=table["method"].map(named), unit=table["episode"])
     places = {variant: i for i, variant in enumerate(named.values())}
     return frame.sort_values("variant", key=lambda names: names.map(places), kind="stable", ignore_index=True)
-
-
-def _backend(params: Params, model: str) -> str:
-    return params.llm.models[model].backend
 
 
 # The student's rules --------------------------------------------------------------------------------

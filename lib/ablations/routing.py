@@ -35,7 +35,7 @@ def prompts(params: Params, results: corl.Results) -> Comparison:
     against = {"hard, start": "soft, start", "soft, trained": "soft, start", "hard, trained": "hard, start"}
     frame = pd.concat(parts, ignore_index=True)
     return Comparison("corl_prompt", "how the low budget is put", frame, against, (CALLS, MONEY, REWARD, RIGHT),
-                      True, _backend(params, params.routing.experts.values()))  # fmt: skip
+                      True, params.llm.decided_by(params.routing.experts.values()))  # fmt: skip
 
 
 def budgets(params: Params, results: corl.Results) -> Comparison:
@@ -49,7 +49,7 @@ def budgets(params: Params, results: corl.Results) -> Comparison:
     against = {f"{style}, high": f"{style}, low" for style in arms}
     frame = pd.concat(parts, ignore_index=True)
     return Comparison("corl_budgets", "the budget, by prompt", frame, against, (CALLS, MONEY, RIGHT), True,
-                      _backend(params, params.routing.experts.values()))  # fmt: skip
+                      params.llm.decided_by(params.routing.experts.values()))  # fmt: skip
 
 
 def fixed(params: Params, results: corl.Results) -> Comparison:
@@ -63,7 +63,7 @@ def fixed(params: Params, results: corl.Results) -> Comparison:
     low, high = FIXED.values()
     return Comparison("corl_fixed", "a budget that never changes", frame, {low: "start", high: low},
                       (MONEY, CALLS, DEAR, RIGHT), True,
-                      _backend(params, params.routing.experts.values()))  # fmt: skip
+                      params.llm.decided_by(params.routing.experts.values()))  # fmt: skip
 
 
 def over_training(results: corl.Results) -> dict[str, dict[str, Interval]]:
@@ -110,15 +110,10 @@ def _priced(params: Params, results: tools.Results, labels, exam: str) -> Compar
     against = {shown: usual for shown in dict.fromkeys(frame["variant"]) if shown not in (usual, labels[tools.START])}
     where = "prices by lot" if exam == "test" else "prices of another list"
     return Comparison(f"tool_pricing.{exam}", f"prices in training, in the exam with {where}", frame, against,
-                      (MONEY, RIGHT, SECONDS), True, _backend(params, params.tools.models.values()))  # fmt: skip
+                      (MONEY, RIGHT, SECONDS), True, params.llm.decided_by(params.tools.models.values()))  # fmt: skip
 
 
 def controllers(params: Params, **where) -> corl.Results:
     """The trainings of lesson 05 that the ablations are about. where: of study.run."""
     compared = [NAMED[name] for name in ("corl", "hard", "fixed-low", "fixed-high")]
     return corl.run(params, compared, **where)
-
-
-def _backend(params: Params, names) -> str:
-    kinds = {params.llm.models[name].backend for name in names}
-    return next(kind for kind in ("scripted", "endpoint", "replay", "lab") if kind in kinds)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import pandas as pd
 
 from lib.meeting.chains import COLUMNS, EXPERT, ORACLE, PAPER, ROUTER
-from lib.orchestration import methods, study
+from lib.orchestration import methods, results, study
 from lib.params import Params
-from lib.zoo import evaluate
 
 DOMAIN = "education"
 
@@ -23,16 +22,13 @@ def play(params: Params) -> pd.DataFrame:
     plain = [*methods.orchestrators(params), *methods.controls(DOMAIN)]
     limited = methods.budgeted(params, model)
     record = study.run(params, DOMAIN, [*plain, *limited], label="meeting")
-    table = evaluate.episodes(record, DOMAIN)
-    dollars = record.groupby(["method", "seed", "episode"])["dollars"].sum().rename("dollars").reset_index()
-    table = table.merge(dollars, on=["method", "seed", "episode"])
+    table = results.outcomes(record, DOMAIN)
     points = {method.name: f"${method.budget:g}" for method in limited}
     makers = {method.name: f"RO {model}, with a budget" for method in limited}
     kinds = {method.name: _kind(method.kind, method.name) for method in [*plain, *limited]}
     return table.assign(
         maker=table["method"].map(makers).fillna(table["method"]), point=table["method"].map(points).fillna(""),
-        kind=table["method"].map(kinds), unit=table["episode"],
-        quality=table[evaluate.front_columns(DOMAIN)].mean(axis=1),
+        kind=table["method"].map(kinds), unit=table["episode"], quality=table["utility"],
     )[COLUMNS]  # fmt: skip
 
 

@@ -43,6 +43,14 @@ def _spent(part: pd.DataFrame, domain: str, method: str) -> dict[str, stats.Inte
     return {name: stats.mean_interval(values.to_numpy(dtype=float), rng) for name, values in out.items()}
 
 
+def outcomes(record: pd.DataFrame, domain: str) -> pd.DataFrame:
+    """`evaluate.episodes` with dollars, and with utility, the mean of the front columns."""
+    table = evaluate.episodes(record, domain)
+    dollars = record.groupby(["method", "seed", "episode"])["dollars"].sum().rename("dollars").reset_index()
+    table = table.merge(dollars, on=["method", "seed", "episode"])
+    return table.assign(utility=table[evaluate.front_columns(domain)].mean(axis=1))
+
+
 def key(method: str) -> str:
     """A method's part of a metric's name: `RO.scripted-large`, `greedy-look-ahead`."""
     kind, _, model = method.partition(" ")

@@ -15,5 +15,4 @@ def stand_ins(llm: LLMSettings, names: Mapping[str, str]) -> str:
 
 def backend(llm: LLMSettings, names: Mapping[str, str]) -> str:
     """Whose decisions metrics rest on: lab, or another where one of them is."""
-    kinds = {llm.models[name].backend for name in names.values()}
-    return next(kind for kind in ("scripted", "endpoint", "replay", "lab") if kind in kinds)
+    return llm.decided_by(names.values())

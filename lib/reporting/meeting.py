@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib import seeds, stats
+from lib.ablations.comparison import interval, matrix
 from lib.meeting.chains import EXPERT, ORACLE, PAPER, ROUTER
 from lib.reporting import figures
 from lib.reporting.routing.common import gap_to_mixtures
@@ -39,23 +40,12 @@ def name(key: Key) -> str:
 def measured(table: pd.DataFrame, shared: bool) -> dict[Key, dict[str, Interval]]:
     """Quality and dollars of every maker at every point; shared: whether all seeds have the same units."""
     return {
-        key: {column: _interval(_matrix(part, column, shared), *key, column) for column in ("quality", "dollars")}
+        key: {
+            column: interval(matrix(part, column, shared), shared, seeds.rng("report", "meeting", *key, column))
+            for column in ("quality", "dollars")
+        }
         for key, part in table.groupby(["maker", "point"], sort=False)
     }
-
-
-def _matrix(part: pd.DataFrame, column: str, shared: bool) -> np.ndarray:
-    """(seeds, units), or (seeds, 1) of means where every seed has units of its own."""
-    if shared:
-        return part.pivot_table(index="seed", columns="unit", values=column).to_numpy(float)
-    return part.groupby("seed")[column].mean().to_numpy(float)[:, None]
-
-
-def _interval(values: np.ndarray, *told: str) -> Interval:
-    rng = seeds.rng("report", "meeting", *told)
-    if values.shape[1] == 1:
-        return stats.mean_interval(values[:, 0], rng)
-    return stats.crossed_interval(values, rng) if len(values) > 1 else stats.mean_interval(values[0], rng)
 
 
 def kinds(table: pd.DataFrame) -> dict[str, str]:
@@ -89,7 +79,7 @@ def above_mixtures(table: pd.DataFrame) -> dict[Key, Interval]:
     others = [np.hstack([nobody, wide[c]]) for c in ("quality", "dollars")]
     chosen = table[table["kind"].isin([PAPER, ROUTER])]
     return {
-        key: gap_to_mixtures(_matrix(part, "quality", True), _matrix(part, "dollars", True), *others, "meeting", *key)
+        key: gap_to_mixtures(matrix(part, "quality", True), matrix(part, "dollars", True), *others, "meeting", *key)
         for key, part in chosen.groupby(["maker", "point"], sort=False)
     }
 
