@@ -23,7 +23,7 @@ from lib.models.training import NotLearned, Training
 from lib.params import ROOT, LabModel, LabSettings
 
 RUNS = ROOT / "data/runs/models"
-_TRAINING = ("build", "checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer", "training")
+_TRAINING = ("build", "checkpoints", "corpus", "dialogue", "forward", "generation", "muon", "tokenizer", "training")
 _SOURCES = ("lib/seeds.py", *(f"lib/models/{name}.py" for name in _TRAINING))  # decide every model
 _WRITTEN = {"agent": ("agent",), "team": ("agent", "team")}  # modules that write the traces of a style
 

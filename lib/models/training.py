@@ -25,6 +25,7 @@ from lib.models.corpus import TRACES, Dialogue, batches, corpus, question, tenso
 from lib.models.dialogue import conversation, token
 from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
+from lib.models.muon import Muon
 from lib.models.tokenizer import EOS, decode
 from lib.params import LabModel, Target
 
@@ -70,7 +71,7 @@ class Training:
         self.model = (start or checkpoints.fresh(settings, seed)).train()
         matrices = [p for n, p in self.model.named_parameters() if p.ndim == 2 and "embed" not in n]
         others = [p for n, p in self.model.named_parameters() if p.ndim != 2 or "embed" in n]
-        self.muon = torch.optim.Muon(matrices, lr=settings.muon, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
+        self.muon = Muon(matrices, lr=settings.muon)
         self.adamw = torch.optim.AdamW(others, lr=settings.adamw, betas=(0.9, 0.98), weight_decay=0.01)
         self.step = 0
         self.rows: list[dict[str, float]] = []
