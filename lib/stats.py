@@ -1,8 +1,8 @@
 """How results are judged: Pareto fronts, hypervolume, and intervals that admit what was sampled.
 
 Holds the dominance test of section 2.1 of the policy orchestration paper, the hypervolume and the
-sparsity that its section 4.1 reports, and the interquartile mean with stratified bootstrap intervals
-of Agarwal et al. 2021. Every objective is maximised.
+sparsity that its section 4.1 reports, the interquartile mean with stratified bootstrap intervals of
+Agarwal et al. 2021, and for means of a few runs intervals by Student's t. Every objective is maximised.
 
 The paper computes the hypervolume over the union of single episodes. That is a best-of-N statistic:
 it grows with the number of episodes and hides poor averages. `hv_union` (with N fixed) and `hv_mean`
@@ -26,6 +26,7 @@ from scipy import stats as scipy_stats
 
 DRAWS = 2_000  # bootstrap resamples (rliable's default)
 SUBSETS = 200  # random subsets of N episodes over which `hv_union` averages
+FEW = 30  # runs below which intervals of means are Student's
 _CELLS = 2_000_000  # numbers held in memory at once while resampling
 
 Statistic = Callable[..., np.ndarray]  # called as statistic(sample, axis=-1)
@@ -206,7 +207,7 @@ def bootstrap_interval(
     values: (s,) runs, or (s, n) runs x strata (tasks, objectives, topics); only the runs of a
     stratum are exchanged with one another. statistic: called as `statistic(sample, axis=-1)`, such as
     np.mean, np.median or `iqm`. One run gives no interval: lo and hi are nan. Percentile intervals
-    are too narrow for a handful of runs (they cover 0.83 instead of 0.95 at s = 5).
+    are too narrow for a handful of runs (they cover 0.83 instead of 0.95 at s = 5): means have `mean_interval`.
     Raises ValueError for an empty or non-finite array or a level outside (0, 1).
     """
     values = np.asarray(values, dtype=float)
@@ -224,37 +225,63 @@ def bootstrap_interval(
 
 
 def mean_interval(values: np.ndarray, rng: np.random.Generator, level: float = 0.95) -> Interval:
-    """The mean of `values` (s,) or (s, n) and its stratified bootstrap interval."""
+    """The mean of `values` (s,) or (s, n) and its interval.
+
+    Student's (`t_interval`) for fewer than `FEW` runs (s,), where the bootstrap is too narrow; otherwise the
+    stratified bootstrap, which assumes no shape.
+    """
+    values = np.asarray(values, dtype=float)
+    if values.ndim == 1 and 0 < len(values) < FEW and np.isfinite(values).all() and 0 < level < 1:
+        return t_interval(values, level)
     return bootstrap_interval(values, np.mean, rng, level)
 
 
-def crossed_interval(values: np.ndarray, rng: np.random.Generator, level: float = 0.95) -> Interval:
+def crossed_interval(values: np.ndarray, level: float = 0.95) -> Interval:
     """The mean of `values` (s, n) with its interval where both rows and columns are samples.
 
-    Rows are independent runs, columns test items that all runs share. Both are resampled, each on its own
-    (the pigeonhole bootstrap of Owen 2007), so the interval admits other seeds and other questions; deviations
-    are stretched by sqrt(s / (s - 1)), or few runs would look alike (Rao and Wu 1988). With three runs it is
-    still somewhat too narrow. One run gives no interval. Raises ValueError for another shape.
+    Rows are independent runs, columns test items that all runs share; the interval admits other seeds and other
+    questions. Two-way analysis of variance with random effects: the mean squares of runs, items and what is left
+    estimate the variance of the mean,
+
+        Var = (MS_runs + MS_items - MS_rest) / (s n),
+
+    with Satterthwaite's degrees of freedom (1946) for Student's quantile. Where MS_rest is larger than the smaller
+    of the others (one of the effects is not seen) the larger stands alone. Covers 0.93 to 0.98 for three runs
+    whichever effect rules; resampling rows and columns covers 0.79 to 0.99. One run gives no interval. Raises
+    ValueError for another shape.
     """
     values = np.asarray(values, dtype=float)
     if values.ndim != 2 or 0 in values.shape:
         raise ValueError(f"crossed values must be (runs, items), got shape {values.shape}")
+    if values.shape[1] == 1:
+        return t_interval(values[:, 0], level)
+    mean = float(values.mean())
     if len(values) == 1:
-        return Interval(float(values.mean()), float("nan"), float("nan"))
-    rows, columns = (_drawn_shares(n, rng) for n in values.shape)
-    means = np.einsum("dr,ri,di->d", rows, values, columns, optimize=True)
-    tail = 100 * (1 - level) / 2
-    return Interval(float(values.mean()), *np.percentile(means, [tail, 100 - tail]).tolist())
+        return Interval(mean, float("nan"), float("nan"))
+    squares, freedom = _mean_squares(values)
+    seen = squares * np.array([1, 1, -1])
+    if squares[2] > squares[:2].min():
+        seen = np.where(np.arange(3) == squares[:2].argmax(), squares, 0.0)
+    variance = float(seen.sum())
+    if variance == 0:
+        return Interval(mean, mean, mean)
+    effective = variance**2 / float((seen**2 / freedom).sum())
+    half = float(scipy_stats.t.ppf((1 + level) / 2, effective)) * (variance / values.size) ** 0.5
+    return Interval(mean, mean - half, mean + half)
 
 
-def _drawn_shares(n: int, rng: np.random.Generator) -> np.ndarray:
-    """How much each of n counts in every resample, (DRAWS, n), with deviations stretched by sqrt(n / (n - 1))."""
-    shares = rng.multinomial(n, np.full(n, 1 / n), size=DRAWS) / n
-    return 1 / n + (n / max(n - 1, 1)) ** 0.5 * (shares - 1 / n)
+def _mean_squares(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean squares of runs, items and the rest of `values` (s, n), and their degrees of freedom; (3,) each."""
+    s, n = values.shape
+    runs = values.mean(1, keepdims=True) - values.mean()
+    items = values.mean(0, keepdims=True) - values.mean()
+    rest = values - values.mean() - runs - items
+    freedom = np.array([s - 1, n - 1, (s - 1) * (n - 1)])
+    return np.array([n * (runs**2).sum(), s * (items**2).sum(), (rest**2).sum()]) / freedom, freedom
 
 
 def t_interval(values: np.ndarray, level: float = 0.95) -> Interval:
-    """The mean of a few independent runs (s,) and Student's interval; for so few a bootstrap is their range.
+    """The mean of independent runs (s,) and Student's interval (1908).
 
     Assumes that runs are roughly normal. One run gives no interval. Raises ValueError for another shape.
     """

@@ -1,3 +1,4 @@
+from dataclasses import astuple
 from itertools import combinations
 
 import numpy as np
@@ -124,10 +125,18 @@ def test_iqm_is_the_mean_of_the_middle_half():
     assert stats.iqm([1.0, 3.0]) == 2
 
 
-def test_bootstrap_interval_covers_the_truth_about_as_often_as_it_says():
+@pytest.mark.parametrize("runs", [3, 5, 40])
+def test_interval_of_a_mean_covers_the_truth_about_as_often_as_it_says(runs):
     source = rng("test", "coverage")
-    inside = [not stats.mean_interval(source.normal(1.0, 2.0, size=40), source).excludes(1.0) for _ in range(400)]
-    assert 0.90 <= np.mean(inside) <= 0.98
+    inside = [not stats.mean_interval(source.normal(1.0, 2.0, size=runs), source).excludes(1.0) for _ in range(400)]
+    assert 0.91 <= np.mean(inside) <= 0.98
+
+
+def test_few_runs_have_student_s_interval_and_many_a_bootstrap():
+    values = rng("test", "few").normal(size=stats.FEW)
+    few, many = values[: stats.FEW - 1], values
+    assert stats.mean_interval(few, rng("test", "a")) == stats.t_interval(few)
+    assert stats.mean_interval(many, rng("test", "a")) == stats.bootstrap_interval(many, np.mean, rng("test", "a"))
 
 
 def test_bootstrap_exchanges_runs_only_within_a_stratum():
@@ -176,15 +185,28 @@ def test_pairing_finds_a_difference_that_the_seeds_would_drown():
 def test_crossed_intervals_admit_other_runs_and_other_items():
     draw = rng("test", "crossed")
     runs, items = draw.normal(0, 1.0, size=(6, 1)), draw.normal(0, 1.0, size=(1, 50))
-    both = stats.crossed_interval(runs + items, rng("test", "both"))
-    only_runs = stats.crossed_interval(runs + 0 * items, rng("test", "runs"))
-    only_items = stats.crossed_interval(0 * runs + items, rng("test", "items"))
+    both = stats.crossed_interval(runs + items)
+    only_runs = stats.crossed_interval(runs + 0 * items)
+    only_items = stats.crossed_interval(0 * runs + items)
     assert both.value == pytest.approx((runs + items).mean())
-    assert both.hi - both.lo > max(only_runs.hi - only_runs.lo, only_items.hi - only_items.lo)
-    assert only_items.hi - only_items.lo == pytest.approx(2 * 1.96 * items.std() / 50**0.5, rel=0.15)
-    assert not stats.crossed_interval(items, rng("test", "one")).known
+    assert both.hi - both.lo > 2 * (only_items.hi - only_items.lo)
+    assert astuple(only_items) == pytest.approx(astuple(stats.t_interval(items[0])))
+    assert astuple(only_runs) == pytest.approx(astuple(stats.t_interval(runs[:, 0])))
+    assert stats.crossed_interval(runs) == stats.t_interval(runs[:, 0])
+    assert astuple(stats.crossed_interval(np.ones((3, 4)))) == (1, 1, 1)
+    assert not stats.crossed_interval(items).known
     with pytest.raises(ValueError, match="shape"):
-        stats.crossed_interval([1.0, 2.0], rng("test"))
+        stats.crossed_interval([1.0, 2.0])
+
+
+@pytest.mark.parametrize(("runs", "items"), [(1.0, 0.0), (0.1, 0.5), (0.0, 0.5), (0.3, 0.5), (0.0, 0.0)])
+def test_crossed_intervals_cover_the_truth_about_as_often_as_they_say(runs, items):
+    draw = rng("test", "crossed", str(runs), str(items))
+    inside = 0
+    for _ in range(400):
+        values = runs * draw.normal(size=(3, 1)) + items * draw.normal(size=(1, 100)) + draw.normal(size=(3, 100))
+        inside += not stats.crossed_interval(values).excludes(0.0)
+    assert 0.91 <= inside / 400 <= 0.99
 
 
 def test_student_s_interval_covers_the_truth_as_often_as_it_says():

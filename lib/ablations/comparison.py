@@ -120,7 +120,7 @@ def interval(values: np.ndarray, shared: bool, rng: np.random.Generator) -> Inte
     seeds."""
     if not shared:
         return stats.mean_interval(values[:, 0], rng)
-    return stats.crossed_interval(values, rng) if len(values) > 1 else stats.mean_interval(values[0], rng)
+    return stats.crossed_interval(values) if len(values) > 1 else stats.mean_interval(values[0], rng)
 
 
 def slug(variant: str) -> str:

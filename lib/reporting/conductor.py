@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib import seeds, stats
+from lib import stats
 from lib.conductor import sceptic
 from lib.conductor.arms import CONSTANT, NAMED
 from lib.conductor.data import CATEGORIES
@@ -47,10 +47,6 @@ def who_judges(params: Params) -> str:
     """The judge of the parameters: a stand-in is called one, anybody else by name."""
     name = params.conductor.judge
     return STAND_IN if params.llm.models[name].backend == "scripted" else name
-
-
-def _rng(*name: str) -> np.random.Generator:
-    return seeds.rng("report", "conductor", *name)
 
 
 # Why static weights fail ------------------------------------------------------------------------
@@ -184,8 +180,8 @@ def scores(items: pd.DataFrame) -> Rows:
     rows: Rows = {}
     for arm, part in items.groupby("arm", sort=False):
         matrices = {name: _matrix(part[part["category"] == name]) for name in NAMES}
-        rows[arm] = {n: stats.crossed_interval(m, _rng("score", arm, n)) for n, m in matrices.items()}
-        rows[arm]["mean"] = stats.crossed_interval(np.hstack(list(matrices.values())), _rng("score", arm, "mean"))
+        rows[arm] = {n: stats.crossed_interval(m) for n, m in matrices.items()}
+        rows[arm]["mean"] = stats.crossed_interval(np.hstack(list(matrices.values())))
     return _in_arms_order(rows)
 
 
@@ -241,8 +237,8 @@ def differences(items: pd.DataFrame, arm: str, rivals: Sequence[str]) -> Rows:
             - _matrix(items[(items["arm"] == rival) & (items["category"] == name)])
             for name in NAMES
         }
-        rows[rival] = {n: stats.crossed_interval(g, _rng("gap", arm, rival, n)) for n, g in gaps.items()}
-        rows[rival]["mean"] = stats.crossed_interval(np.hstack(list(gaps.values())), _rng("gap", arm, rival, "mean"))
+        rows[rival] = {n: stats.crossed_interval(g) for n, g in gaps.items()}
+        rows[rival]["mean"] = stats.crossed_interval(np.hstack(list(gaps.values())))
     return rows
 
 

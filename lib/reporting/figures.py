@@ -519,7 +519,7 @@ def curves(
 
     frame: one row for each measurement, with columns x, y, by, seed and, for small multiples, `panels`.
     More than `bins` different x are put into that many bins of equal width; each seed counts once in a
-    bin. The band goes from the worst seed to the best, or with `rng` it is the 95% bootstrap interval.
+    bin. The band goes from the worst seed to the best, or with `rng` it is the 95% interval of their mean.
     same_scale: whether small multiples share their y axis. dashed: the lines that others are held against.
     note: what else a reader must know, after the sentence on lines and bands.
     Raises ValueError for a missing column, no rows, or an x or y that is not finite.
@@ -628,7 +628,7 @@ def _band_note(frame: pd.DataFrame, by: str, seed: str, panels: str | None, rng:
     if most == 1:
         return "One seed each: no interval can be drawn."
     count = f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
-    band = "from the worst seed to the best" if rng is None else "95% bootstrap interval of the mean"
+    band = "from the worst seed to the best" if rng is None else "95% interval of the mean"
     return f"Line: mean over {count}. Band: {band}" + ("; one seed has none." if fewest == 1 else ".")
 
 

@@ -156,7 +156,7 @@ def pareto_summary(table: pd.DataFrame, domain: str, method: str) -> dict[str, s
     """Hypervolume in both estimators, sparsity and cardinality of one method's episodes.
 
     hv_union: of the union of single episodes, N per seed fixed (best of N); hv_mean: of each seed's
-    mean vector. Intervals: bootstrap over seeds.
+    mean vector. Intervals: over seeds.
     """
     columns = front_columns(domain)
     rows = table[table["method"] == method]

@@ -268,13 +268,13 @@ def test_a_seed_with_more_rows_in_a_bin_counts_once():
     assert drawn_curves(frame).axes[0].lines[0].get_ydata() == pytest.approx([3])
 
 
-def test_a_bootstrap_band_is_narrower_than_the_range_and_repeats_with_its_generator():
-    frame = learning(seeds=6)
+def test_an_interval_s_band_of_many_seeds_is_narrower_than_the_range_and_repeats_with_its_generator():
+    frame = learning(seeds=12)
     wide = drawn_curves(frame)
     narrow, again = (drawn_curves(frame, rng=rng("test", "band")) for _ in range(2))
     height = [f.axes[0].collections[0].get_paths()[0].get_extents().height for f in (wide, narrow)]
     assert height[1] < height[0] and figures.png(narrow) == figures.png(again)
-    assert "95% bootstrap" in narrow.get_supxlabel() and "worst seed" in wide.get_supxlabel()
+    assert "95% interval" in narrow.get_supxlabel() and "worst seed" in wide.get_supxlabel()
 
 
 def test_more_places_than_bins_are_binned():

@@ -127,7 +127,7 @@ def interval(values: np.ndarray, *name: str) -> Interval:
     if values.size == 0:
         return NOTHING
     if len(values) > 1:
-        return stats.crossed_interval(values, generator(*name))
+        return stats.crossed_interval(values)
     return stats.mean_interval(values[0], generator(*name))
 
 
@@ -167,7 +167,7 @@ def _gap(a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> Interval:
     if len(a) != len(b):
         a, b = (a.mean(0, keepdims=True), b) if len(a) == 1 else (a, b.mean(0, keepdims=True))
     if max(len(a), len(b)) > 1:
-        return stats.crossed_interval(a - b, rng)
+        return stats.crossed_interval(a - b)
     return stats.paired_difference(a[0], b[0], rng)
 
 

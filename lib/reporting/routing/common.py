@@ -98,7 +98,7 @@ def by_budget(results: Results, arm: str, style: str | None = None, drawn: bool 
 def interval(values: np.ndarray, *name: str) -> Interval:
     """Of (seeds, items): both are sampled; of one run, questions are."""
     if len(values) > 1:
-        return stats.crossed_interval(values, generator(*name))
+        return stats.crossed_interval(values)
     return stats.mean_interval(values[0], generator(*name))
 
 
@@ -132,7 +132,7 @@ def gap_to_mixtures(
     shares = (rng.multinomial(size, np.full(size, 1 / size), DRAWS) / size for size in (s, n))
     drawn = gaps(*shares)
     # around the value, for the best of resampled mixtures is too good; and all deviations stretched as those of the
-    # seeds have to be (stats.crossed_interval), which is more than the questions ask for
+    # seeds have to be (Rao and Wu 1988), which is more than the questions ask for
     drawn = value + (drawn - drawn.mean()) * (s / (s - 1) if s > 1 else 1.0) ** 0.5
     ends = np.quantile(drawn, [0.025, 0.975])
     return Interval(*np.round([value, *ends], 12).tolist())  # sums in another order are no difference

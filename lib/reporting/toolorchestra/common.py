@@ -90,7 +90,7 @@ def interval(values: np.ndarray, *name: str) -> Interval:
     if values.size == 0:
         return NOTHING
     if len(values) > 1:
-        return stats.crossed_interval(values, generator(*name))
+        return stats.crossed_interval(values)
     return stats.mean_interval(values[0], generator(*name))
 
 
