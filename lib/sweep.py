@@ -54,12 +54,12 @@ class Progress:
             store.write_json(self.path, {"done": done, "total": self.total})
 
 
-def _in_worker(work, cell: Cell, root: Path) -> dict[str, Any]:
-    folder = cell.folder(root)
-    receipt = folder / "done.json"
-    started = time.perf_counter()
-    result = work(cell, folder, Progress(folder / "progress.json", 1.0))
-    return store.read_json(store.write_json(receipt, {"result": result, "seconds": time.perf_counter() - started}))
+def _in_worker(work, chain: Sequence[Cell], root: Path) -> None:
+    for cell in chain:
+        folder = cell.folder(root)
+        started = time.perf_counter()
+        result = work(cell, folder, Progress(folder / "progress.json", 1.0))
+        store.write_json(folder / "done.json", {"result": result, "seconds": time.perf_counter() - started})
 
 
 def finished(cell: Cell, root: Path) -> dict[str, Any] | None:
@@ -81,31 +81,44 @@ def run(
     something JSON can hold. It must be importable by name. Raises ValueError on two cells of one
     name, and whatever `work` raises, after the cells that were running have been stopped.
     """
-    root = Path(root)
+    return run_chains(work, [[cell] for cell in cells], root, jobs, label)
+
+
+def run_chains(
+    work: Callable[[Cell, Path, Progress], Any],
+    chains: Sequence[Sequence[Cell]],
+    root: str | Path,
+    jobs: int | None = None,
+    label: str = "cells",
+) -> list[dict[str, Any]]:
+    """`run`, where the cells of a chain follow one another in one process: each finds what those before it wrote.
+    Receipts come chain by chain."""
+    root, cells = Path(root), [cell for chain in chains for cell in chain]
     names = [cell.name for cell in cells]
     if len(set(names)) < len(names):
         raise ValueError(f"cell names must differ, got {sorted(n for n in names if names.count(n) > 1)}")
-    todo = [cell for cell in cells if finished(cell, root) is None]
+    left = [[cell for cell in chain if finished(cell, root) is None] for chain in chains]
+    todo = [chain for chain in left if chain]
     if todo:
         with _Watcher(cells, root, label):
             _run_all(work, todo, root, min(jobs or os.cpu_count() or 1, len(todo)))
     return [finished(cell, root) for cell in cells]
 
 
-def _run_all(work, todo: list[Cell], root: Path, jobs: int) -> None:
+def _run_all(work, todo: list[list[Cell]], root: Path, jobs: int) -> None:
     scheduler = os.environ.get("BENCH_DASK")
     if scheduler:
         _run_on_dask(work, todo, root, scheduler)
     elif jobs == 1:
-        for cell in todo:
-            _in_worker(work, cell, root)
+        for chain in todo:
+            _in_worker(work, chain, root)
     else:
         bond = {"initializer": die_with_parent, "initargs": (os.getpid(),), "inner_max_num_threads": 1}
         with joblib.parallel_config(backend="loky", n_jobs=jobs, **bond):
             _in_parallel(work, todo, root)
 
 
-def _run_on_dask(work, todo: list[Cell], root: Path, scheduler: str) -> None:
+def _run_on_dask(work, todo: list[list[Cell]], root: Path, scheduler: str) -> None:
     from distributed import Client, comm  # imported here: only a cluster needs it
 
     try:  # a client that never connects may block the next one, so ask before there is one
@@ -117,10 +130,11 @@ def _run_on_dask(work, todo: list[Cell], root: Path, scheduler: str) -> None:
         _in_parallel(work, todo, root.resolve())
 
 
-def _in_parallel(work, todo: list[Cell], root: Path) -> None:
+def _in_parallel(work, todo: list[list[Cell]], root: Path) -> None:
     with warnings.catch_warnings():  # loky renews a worker whose memory grew, which changes no result
         warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor")
-        joblib.Parallel(batch_size=1, pre_dispatch="all")(joblib.delayed(_in_worker)(work, cell, root) for cell in todo)
+        run_chain = joblib.delayed(_in_worker)
+        joblib.Parallel(batch_size=1, pre_dispatch="all")(run_chain(work, chain, root) for chain in todo)
 
 
 class _Watcher:

@@ -130,6 +130,21 @@ def test_names_that_look_alike_on_disk_are_different_places(tmp_path):
     assert Cell("a/b", {}).folder(tmp_path) != Cell("a-b", {}).folder(tmp_path)
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_chain_is_run_in_order_in_one_process_and_what_is_finished_is_left_out(tmp_path, count, jobs):
+    log = tmp_path / "log"
+    a, b, c, d = (
+        Cell(name, {"n": n, "log": str(log), "seconds": 0.2 * (name == "a")}) for n, name in enumerate("abcd")
+    )
+    sweep.run(count, [b], tmp_path / "runs", jobs=1)
+    receipts = sweep.run_chains(count, [[a, b, c], [d]], tmp_path / "runs", jobs=jobs)
+    assert [receipt["result"]["square"] for receipt in receipts] == [0, 1, 4, 9]
+    told = log.read_text().split()
+    assert sorted(told) == ["a", "b", "c", "d"] and told.index("a") < told.index("c")
+    with pytest.raises(ValueError, match="'a'"):
+        sweep.run_chains(count, [[a], [a]], tmp_path / "runs")
+
+
 def test_no_cells_are_no_work(tmp_path, count):
     assert sweep.run(count, [], tmp_path / "runs") == []
 

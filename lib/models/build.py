@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -86,10 +87,10 @@ def build(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = RU
     """Train what is not trained yet and put every model under `out`. Raises NotLearned."""
     runs, out = Path(runs), Path(out)
     cells = {name: cell(settings, name) for name in settings.models}
-    receipts: dict[str, dict] = {}
-    for wave in _waves(settings):
-        done = sweep.run(train_cell, [cells[n] for n in wave], runs, settings.jobs, f"training {', '.join(wave)}")
-        receipts |= dict(zip(wave, done, strict=True))
+    chains = _chains(settings)
+    label = f"training {len(cells)} models"
+    done = sweep.run_chains(train_cell, [[cells[n] for n in each] for each in chains], runs, settings.jobs, label)
+    receipts = dict(zip(chain.from_iterable(chains), done, strict=True))
     folders = {name: out / name for name in cells}
     for name, one in cells.items():
         shutil.rmtree(folders[name], ignore_errors=True)
@@ -105,21 +106,18 @@ def curves(settings: LabSettings, runs: str | Path = RUNS) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["step", "loss", "accuracy", "model"])
 
 
-def _waves(settings: LabSettings) -> list[list[str]]:
-    """Models without a base, then those that start from them, and so on; the largest of each first.
-
-    A model that has a base and is none waits for the last wave: many at once keep all cores busy.
-    """
+def _chains(settings: LabSettings) -> list[list[str]]:
+    """Every model without a base with those that start from it after it, the heaviest chain first: two chains at
+    once keep two cores busy to the end, which waves of equal depth do not."""
     models = settings.models
-    bases = {model.base for model in models.values()}
-    depths = {name: _depth(settings, name) for name in models}
-    last = max(depths.values(), default=0)
-    placed = {n: last if models[n].base and n not in bases else depth for n, depth in depths.items()}
-    waves = [[n for n in models if placed[n] == wave] for wave in range(last + 1)]
-    return [sorted(wave, key=lambda n: -models[n].hidden * models[n].layers) for wave in waves if wave]
+
+    def following(name: str) -> list[str]:
+        return [name, *(n for other in models if models[other].base == name for n in following(other))]
+
+    chains = [following(name) for name in models if models[name].base is None]
+    return sorted(chains, key=lambda each: -sum(_weight(models[name]) for name in each))
 
 
-def _depth(settings: LabSettings, name: str) -> int:
-    """How many models one stands on."""
-    base = settings.models[name].base
-    return 0 if base is None else 1 + _depth(settings, base)
+def _weight(model: LabModel) -> int:
+    """About how long its training takes: updates times dialogues times weights."""
+    return model.steps * model.batch * model.layers * model.hidden * (4 * model.hidden + 3 * model.intermediate)

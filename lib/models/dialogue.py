@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from lib.models.tokenizer import BOS, EOS, ROLES, encode, tokenizer
@@ -19,6 +20,7 @@ from lib.models.tokenizer import BOS, EOS, ROLES, encode, tokenizer
 _CALL = re.compile(r"<call>\s*((?!<call>)\S+)\s*((?:(?!<call>).)*?)\s*</call>\s*$", re.DOTALL)
 
 
+@cache
 def token(name: str) -> int:
     """The id of a special token."""
     return tokenizer().convert_tokens_to_ids(name)

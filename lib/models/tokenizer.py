@@ -53,7 +53,7 @@ def vocabulary() -> list[str]:
 
 def encode(text: str) -> list[int]:
     """Tokens of a text; what looks like a special token in it is not one."""
-    return _text_only()(text, add_special_tokens=False)["input_ids"]
+    return _text_only().encode(text, add_special_tokens=False).ids
 
 
 def decode(ids: Sequence[int]) -> str:
@@ -77,10 +77,10 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 @cache
-def _text_only() -> PreTrainedTokenizerFast:
-    fast = _make()
-    fast.split_special_tokens = True
-    return fast
+def _text_only() -> Tokenizer:
+    core = _make().backend_tokenizer  # without the wrapper, which takes most of the time of a short text
+    core.encode_special_tokens = True
+    return core
 
 
 def _make() -> PreTrainedTokenizerFast:

@@ -390,20 +390,20 @@ def lab(**models) -> LabSettings:
     return validate(whole | {"models": made}, LabSettings, "a test")
 
 
-def test_bases_are_trained_before_those_that_start_from_them_and_large_models_first():
+def test_bases_are_trained_before_those_that_start_from_them_and_heavy_chains_first():
     settings = lab(
         small={"hidden": 16}, grandchild={"base": "child"}, child={"base": "large"}, large={}, deep={"layers": 9},
         other={"base": "small", "hidden": 16}, second={"base": "large"},
     )  # fmt: skip
-    waves = build._waves(settings)
-    assert waves == [["deep", "large", "small"], ["child"], ["grandchild", "second", "other"]]
+    assert build._chains(settings) == [["deep"], ["large", "child", "grandchild", "second"], ["small", "other"]]
 
 
 def test_the_labs_own_models_can_all_be_trained():
     for profile in ("smoke", "laptop", "paper"):
         settings = load(profile).lab
-        waves = build._waves(settings)
-        assert sorted(name for wave in waves for name in wave) == sorted(settings.models)
+        order = [name for chain in build._chains(settings) for name in chain]
+        assert sorted(order) == sorted(settings.models)
+        assert all(order.index(m.base) < order.index(name) for name, m in settings.models.items() if m.base)
 
 
 def test_a_model_is_another_one_if_its_base_is():
