@@ -8,6 +8,7 @@ whose measures these tables share. What is new here is the price: calls, tokens 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
@@ -68,7 +69,28 @@ def metrics(rows: Rows, record: pd.DataFrame, domain: str) -> dict[str, float | 
         for measure, interval in measured.items():
             out |= interval.as_metrics(f"{name}.{measure}")
         out[f"{name}.backend"] = backends.get(method, "policy")
+    for name, gap in hypervolume_gaps(record, domain).items():
+        out |= gap.as_metrics(f"{domain}.{name}")
     return out
+
+
+def hypervolume_gaps(record: pd.DataFrame, domain: str) -> dict[str, stats.Interval]:
+    """How far the `hv_mean` of every orchestrator is above those that differ from it in kind or in model alone, by
+    pairs of one seed: by name, such as `RO.scripted-large.hv_mean_minus.TO`."""
+    table = evaluate.episodes(record, domain)
+    means = table.groupby(["method", "seed"])[evaluate.front_columns(domain)].mean()
+    reached = {}
+    for method in record["method"].unique():
+        kind, _, model = method.partition(" ")
+        if kind in KINDS:
+            reached[kind, model] = stats.hv_by_seed(means.loc[method].to_numpy(), evaluate.REFERENCE_POINT)
+    return {
+        f"{key(' '.join(one))}.hv_mean_minus.{next(a for a, b in zip(other, one, strict=True) if a != b)}": (
+            stats.paired_difference(reached[one], reached[other], seeds.rng("hypervolumes", domain, *one, *other))
+        )
+        for one, other in permutations(reached, 2)
+        if (one[0] == other[0]) != (one[1] == other[1]) and len(reached[one]) == len(reached[other])
+    }
 
 
 def versus(

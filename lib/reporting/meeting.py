@@ -28,6 +28,7 @@ LOOKS = {
     ORACLE: ("#CC79A7", "*", 13),
 }
 Key = tuple[str, str]  # maker, point
+DECADES = 100.0  # how many times the cheapest the dearest costs where the axis is logarithmic
 LINE = 0.034  # of the height of a plane, between two names
 
 
@@ -146,7 +147,7 @@ def picture(chains: pd.DataFrame, zoo: pd.DataFrame) -> Figure:
     )
     sheet = figures.sheet(title(chains, zoo), 14.5, 6.6, note)
     left, right = figures.tiles(sheet, 2, across=2)
-    late = [_plane(left, chains, True, "chains: $ per million questions", "share right", True),
+    late = [_plane(left, chains, True, "chains: $ per million questions", "share of questions right", True),
             _plane(right, zoo, False, "students: $ per episode", "mean of the objectives", False)]  # fmt: skip
     for axes, names, xy, shades in late:
         _names(axes, names, xy, shades)
@@ -190,21 +191,28 @@ def _plane(axes: Axes, table: pd.DataFrame, shared: bool, xlabel: str, ylabel: s
     if hull:
         _mixtures(axes, table)
     positive = [row["dollars"].value for row in rows.values() if row["dollars"].value > 0]
-    axes.set_xscale("symlog", linthresh=min(positive, default=1.0))
     axes.set(xlabel=figures.literal(xlabel), ylabel=ylabel)
-    axes.set_xlim(left=-0.3 * min(positive, default=1.0))
-    axes.set_xticks(_ticks(positive))
-    axes.minorticks_off()
-    axes.xaxis.set_major_formatter("{x:g}")
+    _scale(axes, positive)
     return axes, names, np.array(xy), shades
 
 
+def _scale(axes: Axes, positive: list[float]) -> None:
+    """Costs that span decades stand on a logarithmic axis that begins at 0; others on a linear one, where mixtures are
+    straight lines."""
+    if not positive or max(positive) < DECADES * min(positive):
+        axes.set_xlim(left=-0.02 * max(positive, default=1.0))
+        return
+    axes.set_xscale("symlog", linthresh=min(positive))
+    axes.set_xlim(left=-0.3 * min(positive))
+    axes.set_xticks(_ticks(positive))
+    axes.minorticks_off()
+    axes.xaxis.set_major_formatter("{x:g}")
+
+
 def _ticks(positive: list[float]) -> list[float]:
-    """0, and powers of ten from the cheapest on, where the axis is logarithmic; the cheapest where there is none."""
-    if not positive:
-        return [0.0]
+    """0, and powers of ten from the cheapest on, where the axis is logarithmic."""
     first, last = (int(end(np.log10(edge(positive)))) for end, edge in ((np.ceil, min), (np.floor, max)))
-    return [0.0, *(10.0**power for power in range(first, last + 1))] if first <= last else [0.0, min(positive)]
+    return [0.0, *(10.0**power for power in range(first, last + 1))]
 
 
 def _names(axes: Axes, names: list[str], xy: np.ndarray, shades: list[str]) -> None:

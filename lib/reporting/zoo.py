@@ -205,7 +205,7 @@ def training_cost(trained: dict[str, Zoo]) -> pd.DataFrame:
                 {
                     "domain": domain,
                     "trained together": ", ".join(zoo.stacks[stack]),
-                    "seeds": len(rows),
+                    "seeds": int(rows["seeds"].sum()),
                     "core seconds": round(total, 1),
                     "kWh, estimated": ledger.measured_energy(total, ledger.WATTS_PER_CORE),
                 }

@@ -84,7 +84,7 @@ class PPO:
         env.seed_with(np.concatenate([seeds.keys("zoo", domain, a.name, seed=1000 * a.seed, n=self.E) for a in arms]))
         self.observation = env.reset()
         self.running = np.zeros((env.num_envs, env.reward_dim + 1))  # return so far and length
-        self.episodes: list[tuple] = []  # (update, arm, length, return per objective)
+        self.episodes: list[tuple] = []  # (update, number of the arm, length, return per objective)
 
     # Parameters --------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class PPO:
         self.running[:, -1] += 1
         for row in np.flatnonzero(step.done):
             *returns, length = self.running[row]
-            self.episodes.append((self.updates, self.arms[row // self.E].name, length, *returns))
+            self.episodes.append((self.updates, row // self.E, length, *returns))
             self.running[row] = 0
 
     # Learning ----------------------------------------------------------------------------------
@@ -310,15 +310,16 @@ class PPO:
                 saved = time.monotonic()
 
     def curve(self) -> pd.DataFrame:
-        """Finished training episodes: arm, steps (per arm, at the update), length, returns by objective."""
+        """Finished training episodes: arm, seed, steps (per arm, at the update), length, returns by objective."""
         returns = [f"return_{i}" for i in range(self.env.reward_dim)]
         frame = pd.DataFrame(self.episodes, columns=["update", "arm", "length", *returns])
-        return frame.assign(steps=(frame["update"] + 1) * self.T * self.E)
+        seeds_of = frame["arm"].map({k: arm.seed for k, arm in enumerate(self.arms)})
+        names = frame["arm"].map({k: arm.name for k, arm in enumerate(self.arms)})
+        return frame.assign(arm=names, seed=seeds_of, steps=(frame["update"] + 1) * self.T * self.E)
 
     def save(self, path: Path) -> None:
         """Everything that decides the rest of the training, as safetensors."""
-        names = {arm.name: k for k, arm in enumerate(self.arms)}
-        episodes = np.array([(u, names[n], *rest) for u, n, *rest in self.episodes], dtype=np.float64)
+        episodes = np.array(self.episodes, dtype=np.float64)
         arrays = {
             "theta": self.theta.detach().numpy(), "moment_1": self.moment_1.numpy(),
             "moment_2": self.moment_2.numpy(), "adam_steps": self.adam_steps.numpy(),
@@ -337,7 +338,7 @@ class PPO:
             setattr(self, name, torch.from_numpy(arrays[name].copy()))
         self.updates = int(arrays["updates"][0])
         self.observation, self.running = arrays["observation"].copy(), arrays["running"].copy()
-        self.episodes = [(int(e[0]), self.arms[int(e[1])].name, *e[2:]) for e in arrays["episodes"]]
+        self.episodes = [(int(e[0]), int(e[1]), *e[2:]) for e in arrays["episodes"]]
         prefix = "env."
         self.env.restore({n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)})
 

@@ -1,6 +1,6 @@
 """Train a zoo: every policy, every seed, in parallel processes that resume.
 
-One cell of the sweep is one stack of recipes under one seed. Its working files live under
+One cell of the sweep is one stack of recipes under a few seeds. Its working files live under
 `data/runs` and survive a kill; the finished zoo, policies and curves, is written to `data/zoo`.
 Evaluation and cards come afterwards (`evaluate`, `cards`).
 """
@@ -8,6 +8,7 @@ Evaluation and cards come afterwards (`evaluate`, `cards`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -21,13 +22,14 @@ from lib.zoo.ppo import MGDA, PPO, Arm
 from lib.zoo.recipes import Recipe, make_batch, recipes
 
 ZOO, RUNS = ROOT / "data/zoo", ROOT / "data/runs/zoo"
+TOGETHER = 3  # seeds of a small network in one cell: with more of them fewer cores would have work
 _TRAINING = ("ppo", "mgda", "networks", "objectives", "recipes", "train")
 _SOURCES = ("lib/envs", "lib/seeds.py", *(f"lib/zoo/{name}.py" for name in _TRAINING))  # decide a policy
 
 
 @dataclass(frozen=True)
 class Zoo:
-    """A trained zoo: policies[name][seed], training curves, core seconds by stack and seed, and the
+    """A trained zoo: policies[name][seed], training curves, core seconds by stack and group of seeds, and the
     names of the policies that each stack trained together."""
 
     domain: str
@@ -45,29 +47,37 @@ def stacks(params: ZooParams, domain: str) -> dict[str, list[Recipe]]:
     return out
 
 
-def learner(params: ZooParams, stack: list[Recipe], seed: int) -> PPO:
-    """The PPO (or MGDA) that trains one stack under one seed."""
-    arms = [Arm(recipe.name, seed, recipe.objective, recipe.settings) for recipe in stack]
-    tasks = [recipe.task for recipe in stack for _ in range(recipe.settings.num_envs)]
+def groups(params: ZooParams, stack: list[Recipe]) -> list[list[int]]:
+    """Seeds that are trained together: up to TOGETHER of a small network, whose calls cost more than its arithmetic,
+    and every seed alone where equal inputs of one policy are computed once."""
+    several = 1 if stack[0].network.costly else TOGETHER
+    return [list(range(first, min(first + several, params.zoo.seeds))) for first in range(0, params.zoo.seeds, several)]
+
+
+def learner(params: ZooParams, stack: list[Recipe], *seeds: int) -> PPO:
+    """The PPO (or MGDA) that trains one stack under some seeds; all policies of the first seed come first."""
+    arms = [Arm(recipe.name, seed, recipe.objective, recipe.settings) for seed in seeds for recipe in stack]
+    tasks = [recipe.task for _ in seeds for recipe in stack for _ in range(recipe.settings.num_envs)]
     env = make_batch(params, stack[0].domain, tasks)
     method = MGDA if stack[0].network.values > 1 else PPO
     return method(arms, stack[0].network, env, stack[0].domain)
 
 
 def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
-    """Train one stack under one seed; leaves policies and curve in `folder`."""
+    """Train one stack under a group of seeds; leaves policies and curves in `folder`."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # Adam's moments of idle weights decay into slow denormal numbers
     params = parameters.validate(cell.settings["params"], ZooParams)
-    domain, seed = cell.settings["domain"], cell.settings["seed"]
+    domain = cell.settings["domain"]
     stack = stacks(params, domain)[cell.settings["stack"]]
-    ppo = learner(params, stack, seed)
+    ppo = learner(params, stack, *cell.settings["seeds"])
     checkpoint = folder / "checkpoint.safetensors"
     ppo.train(checkpoint, progress)
-    for k, recipe in enumerate(stack):
+    for k, (seed, recipe) in enumerate(product(cell.settings["seeds"], stack)):
         about = {"seed": seed, "task": recipe.task, "settings": recipe.settings.model_dump()}
-        policies.save(policies.Policy(recipe.name, domain, recipe.network, ppo.parameters(k), about), folder)
-    store.write_parquet(folder / "curve.parquet", ppo.curve().assign(seed=seed))
+        policy = policies.Policy(recipe.name, domain, recipe.network, ppo.parameters(k), about)
+        policies.save(policy, folder / f"seed-{seed}")
+    store.write_parquet(folder / "curve.parquet", ppo.curve())
     checkpoint.unlink(missing_ok=True)
     return {"updates": ppo.updates}
 
@@ -79,9 +89,9 @@ def cells(params: ZooParams, domain: str) -> list[sweep.Cell]:
     sources = store.sha256_sources(*(ROOT / place for place in _SOURCES))
     common = {"params": relevant, "domain": domain, "sources": sources, "torch": torch.__version__}
     return [
-        sweep.Cell(f"{domain}/{stack}/seed-{seed}", common | {"stack": stack, "seed": seed})
-        for stack in stacks(params, domain)
-        for seed in range(params.zoo.seeds)
+        sweep.Cell(f"{domain}/{name}/seeds-{seeds[0]}-{seeds[-1]}", common | {"stack": name, "seeds": seeds})
+        for name, stack in stacks(params, domain).items()
+        for seeds in groups(params, stack)
     ]
 
 
@@ -92,13 +102,13 @@ def build(params: ZooParams, domain: str, out: str | Path = ZOO, runs: str | Pat
     rows, curves = [], []
     trained: dict[str, list[policies.Policy]] = {recipe.name: [] for recipe in recipes(params, domain)}
     for cell, receipt in zip(todo, receipts, strict=True):
-        folder, seed = cell.folder(Path(runs)), cell.settings["seed"]
-        for recipe in stacks(params, domain)[cell.settings["stack"]]:
-            policy = policies.load(folder / f"{recipe.name}.json")
+        folder, seeds = cell.folder(Path(runs)), cell.settings["seeds"]
+        for seed, recipe in product(seeds, stacks(params, domain)[cell.settings["stack"]]):
+            policy = policies.load(folder / f"seed-{seed}" / f"{recipe.name}.json")
             policies.save(policy, Path(out) / domain / recipe.name, f"seed-{seed}")
             trained[recipe.name].append(policy)
         curves.append(store.read_parquet(folder / "curve.parquet"))
-        rows.append({"stack": cell.settings["stack"], "seed": seed, "seconds": receipt["seconds"]})
+        rows.append({"stack": cell.settings["stack"], "seeds": len(seeds), "seconds": receipt["seconds"]})
     curve = pd.concat(curves, ignore_index=True)
     store.write_parquet(Path(out) / domain / "curves.parquet", curve)
     together = {stack: [recipe.name for recipe in members] for stack, members in stacks(params, domain).items()}

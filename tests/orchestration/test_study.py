@@ -228,3 +228,12 @@ def test_metrics_have_documented_keys_and_a_backend(trained, tmp_path):
         and flat["education.greedy-look-ahead.backend"] == "policy"
     )
     json.dumps(flat)
+
+
+def test_gaps_of_hypervolume_are_between_orchestrators_that_differ_in_one_thing(trained, tmp_path):
+    record = study.run(small(), "education", every("education"), tmp_path, trained)
+    gaps, rows = results.hypervolume_gaps(record, "education"), results.results(record, "education")
+    reached = {kind: rows[f"{kind} {SCRIPTED}"]["hv_mean"].value for kind in methods.KINDS}
+    assert gaps[f"RO.{SCRIPTED}.hv_mean_minus.TO"].value == pytest.approx(reached["RO"] - reached["TO"])
+    assert gaps[f"TO.{SCRIPTED}.hv_mean_minus.RO"].value == pytest.approx(reached["TO"] - reached["RO"])
+    assert all(name.rpartition("_minus.")[2] in (*methods.KINDS, *small().orchestration.models) for name in gaps)

@@ -10,12 +10,14 @@ from lib.envs.education import EducationRules
 from lib.envs.education_batch import EducationBatch
 from lib.envs.grid_batch import GridBatch
 from lib.params import load
+from lib.zoo import train
 from lib.zoo.networks import Cnn, Mlp
 from lib.zoo.objectives import Linear, Vector
 from lib.zoo.ppo import MGDA, PPO, Arm, Rollout, sample
 
 RULES = EducationRules((74, 67, 72, 81, 17, 0), steps_per_level=2, warmup="measure")
 WEIGHTS = {"one": (1.0, 0.0, 0.0), "two": (0.0, 1.0, 0.0), "three": (1 / 3, 1 / 3, 1 / 3)}
+SMOKE = load("smoke")
 torch.set_num_threads(1)
 
 
@@ -109,6 +111,28 @@ def test_a_policy_trained_in_a_stack_is_the_policy_trained_alone():
     alone.train()
     for name, value in alone.parameters(0).items():
         np.testing.assert_allclose(value, together.parameters(1)[name], atol=1e-6)
+
+
+def test_seeds_that_are_trained_together_are_those_that_are_trained_alone():
+    (stack_of,) = (s for name, s in train.stacks(SMOKE, "education").items() if name == "table-6")
+    together, alone = train.learner(SMOKE, stack_of, 0, 1), train.learner(SMOKE, stack_of, 1)
+    for ppo in (together, alone):
+        ppo.learn(ppo.collect())
+    for k in range(len(stack_of)):
+        for name, value in alone.parameters(k).items():
+            np.testing.assert_allclose(value, together.parameters(len(stack_of) + k)[name], atol=1e-6)
+    curve = together.curve()
+    assert curve[curve["seed"] == 1].reset_index(drop=True).equals(alone.curve())
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("domain", ["education", "minigrid"])
+def test_groups_of_seeds_hold_every_seed_once(seeds, domain):
+    params = SMOKE.model_copy(update={"zoo": SMOKE.zoo.model_copy(update={"seeds": seeds})})
+    for stack_of in train.stacks(params, domain).values():
+        groups = train.groups(params, stack_of)
+        assert [seed for group in groups for seed in group] == list(range(seeds))
+        assert max(map(len, groups)) == (1 if domain == "minigrid" else min(seeds, train.TOGETHER))
 
 
 @pytest.mark.parametrize("method", [PPO, MGDA])
