@@ -1,7 +1,7 @@
 """The question bank: which questions there are, of which topic and level.
 
 Reads the bank that ships with the project (id, level, topic) and the real MathE export, which is the
-same table with texts beside it; texts are never kept. `calibrate` re-labels the levels from observed
+same table with texts beside it; texts are never kept. `calibrate` re-labels questions from observed
 answers (UCI dataset 1031) with an empirical-Bayes estimate of each question's failure rate,
 
     difficulty_i = (failures_i + K mu_tl) / (answers_i + K),
@@ -140,10 +140,10 @@ def calibrate(bank: Bank, answers_path: str | Path) -> Calibration:
     """Levels from observed answers, joined on the question id (`education.difficulty: calibrated` in params.yaml).
 
     answers_path: the UCI file "MathE dataset.csv" (`;`, latin-1; Type of Answer 1 right, 0 wrong).
-    Within a topic the questions, sorted by shrunken failure rate, fill the label's own level counts from
-    level 1 up; so the shape of the bank stays and only the order changes. Ties keep the label's order,
-    and a topic without answers keeps its labels. A question without answers has its label's mean, so a
-    label that runs against the answers moves all its unanswered questions together.
+    A question gets the level whose difficulty, (level - 1) / 5, is nearest to its shrunken failure rate. To keep
+    the label's level counts instead would change nothing: a simulated student meets levels, not questions. A topic
+    without answers keeps its labels. A question without answers has its label's mean, so a label that runs against
+    the answers moves all its unanswered questions together.
     Raises BankError for a file that is missing, empty, lacks a column or holds anything but 0 and 1.
     """
     students, questions, failed = _answers(Path(answers_path))
@@ -153,7 +153,7 @@ def calibrate(bank: Bank, answers_path: str | Path) -> Calibration:
     failures = np.bincount(at, weights=failed[known], minlength=len(bank))
     prior = _label_means(bank, failures, answers)
     difficulty = (failures + PRIOR_ANSWERS * prior) / (answers + PRIOR_ANSWERS)
-    levels = _rank_matched(bank, difficulty)
+    levels = _nearest_levels(bank, difficulty, answers)
     return Calibration(
         replace(bank, levels=levels), difficulty, answers, len(questions), len(at), len(np.unique(students))
     )
@@ -182,14 +182,11 @@ def _label_means(bank: Bank, failures: np.ndarray, answers: np.ndarray) -> np.nd
     return means
 
 
-def _rank_matched(bank: Bank, difficulty: np.ndarray) -> np.ndarray:
-    """Levels (n,) by rank of difficulty within the topic, each level as often as in the label."""
-    levels = np.empty_like(bank.levels)
-    for topic in np.unique(bank.topics):
-        mine = np.flatnonzero(bank.topics == topic)
-        easiest_first = np.lexsort((bank.ids[mine], bank.levels[mine], difficulty[mine]))
-        levels[mine[easiest_first]] = np.sort(bank.levels[mine])
-    return levels
+def _nearest_levels(bank: Bank, difficulty: np.ndarray, answers: np.ndarray) -> np.ndarray:
+    """Levels (n,) whose difficulty is nearest; the label's in topics without answers."""
+    levels = 1 + np.rint((LEVELS - 1) * difficulty).astype(bank.levels.dtype)
+    seen = np.unique(bank.topics[answers > 0])
+    return np.where(np.isin(bank.topics, seen), levels, bank.levels)
 
 
 def _answers(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
