@@ -104,9 +104,13 @@ def chains_finding(table: pd.DataFrame) -> str:
     for which, who in ((PAPER, "of the papers' decision makers"), (ROUTER, "of the routers")):
         mine = {key: gap for key, gap in gaps.items() if kind[key[0]] == which}
         up = [name(key) for key, gap in mine.items() if gap.excludes(0) and gap.value > 0]
-        told.append(f"{len(up)} of {len(mine)} points {who} are clearly above mixtures of experts for the same money"
-                    + (f" ({listed(up)})" if up else ""))  # fmt: skip
+        told.append(f"{len(up)} of {len(mine)} points {who} {_be(len(up))} clearly above mixtures of experts for the "
+                    "same money" + (f" ({listed(up)})" if up else ""))  # fmt: skip
     return "; ".join(told)
+
+
+def _be(n: int) -> str:
+    return "is" if n == 1 else "are"
 
 
 # Students: worth the money? --------------------------------------------------------------------------
@@ -130,7 +134,7 @@ def zoo_finding(table: pd.DataFrame) -> str:
     best, paid = worth(table)
     up, down = (sum(g.excludes(0) and (g.value > 0) == sign for g in paid.values()) for sign in (True, False))
     return (
-        f"of {len(paid)} ways that pay for tokens, {up} are clearly above the best that is free "
+        f"of {len(paid)} ways that pay for tokens, {up} {_be(up)} clearly above the best that is free "
         f"({name(best)}, chosen in hindsight) and {down} clearly below"
     )
 

@@ -80,7 +80,7 @@ def test_below_the_cheapest_expert_a_mixture_with_nobody_is_what_counts():
 def test_the_finding_counts_who_is_clearly_above_and_names_them():
     said = meeting.chains_finding(chains())
     assert said == (
-        "1 of 3 points of the papers' decision makers are clearly above mixtures of experts for the same money "
+        "1 of 3 points of the papers' decision makers is clearly above mixtures of experts for the same money "
         "(CoRL, low); 0 of 1 points of the routers are clearly above mixtures of experts for the same money"
     )
 
@@ -119,7 +119,7 @@ def test_pairs_are_of_one_seed_in_whatever_order_the_record_has_them():
 
 def test_the_finding_counts_clearly_better_and_clearly_worse():
     assert meeting.zoo_finding(students()) == (
-        "of 3 ways that pay for tokens, 1 are clearly above the best that is free (SO-d1, chosen in hindsight) and 1 "
+        "of 3 ways that pay for tokens, 1 is clearly above the best that is free (SO-d1, chosen in hindsight) and 1 "
         "clearly below"
     )
     noisy = meeting.zoo_finding(students(paid=(0.2, 0.31, 0.45)))
