@@ -28,6 +28,7 @@ from lib.orchestration.replay import Film
 from lib.params import Params
 from lib.reporting import figures
 from lib.reporting.tables import interval_table, with_interval
+from lib.reporting.words import within
 from lib.stats import Interval
 from lib.zoo.recipes import OBJECTIVES, SINGLE
 
@@ -167,14 +168,15 @@ def trouble_table(record: pd.DataFrame) -> pd.DataFrame:
         kinds = part.loc[part["trouble"] != "", "trouble"].str.split(";").explode().value_counts()
         told = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items(), key=lambda k: (-k[1], k[0])))
         rng = seeds.rng("trouble", method)
-        share = part.assign(bad=part["invalid"] > 0).groupby("seed")["bad"].mean()
+        by_seed = part.assign(bad=part["invalid"] > 0).groupby("seed")["bad"].mean()
+        share = within(stats.mean_interval(by_seed.to_numpy(), rng))
         lines.append(
             {
                 "method": method,
                 "decisions": len(part),
                 "calls": int(part["calls"].sum()),
                 "unusable replies": int(part["invalid"].sum()),
-                "share of decisions": with_interval(*astuple(stats.mean_interval(share.to_numpy(), rng)), digits=3),
+                "share of decisions": with_interval(*astuple(share), digits=3),
                 "mended": int(part["repaired"].sum()),
                 "fallbacks": int(part["fallback"].sum()),
                 "kinds": told or "none",
@@ -282,7 +284,7 @@ def flow_shares(record: pd.DataFrame, methods: Sequence[str], delta: float) -> r
         where = pd.DataFrame({"below": gap < -delta, "in flow": gap.abs() <= delta, "above": gap > delta})
         rng = seeds.rng("flow", method)
         means = where.groupby(asked["seed"]).mean()
-        out[method] = {name: stats.mean_interval(means[name].to_numpy(), rng) for name in where}
+        out[method] = {name: within(stats.mean_interval(means[name].to_numpy(), rng)) for name in where}
     return out
 
 

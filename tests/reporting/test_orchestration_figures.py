@@ -218,7 +218,7 @@ def test_the_flow_figure_and_its_words_hold_the_shares():
     frame = pd.concat([frame, frame.assign(method="MO-MGDA", levels="22222")])
     figure = draw.flow_plane(frame, ["RO mine", "MO-MGDA"], 0.2)
     assert title(figure) == "Above the flow zone: 20% of the orchestrators' questions, 0% of MO-MGDA's"
-    assert "in the zone 70% [60%, 80%]" in figure.axes[0].get_title("left")
+    assert "in the zone 70% [0%, 100%]" in figure.axes[0].get_title("left")
     assert [axes.get_xlabel() for axes in figure.axes[:2]] == ["mastery"] * 2
     assert len([line for line in figure.axes[1].lines if line.get_linestyle() == "--"]) == 2
     total = figure.axes[1].collections[0].get_array().sum()
