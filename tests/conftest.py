@@ -1,7 +1,11 @@
 """What tests of several rooms need."""
 
+import hypothesis
 import pytest
 import torch
+
+hypothesis.settings.register_profile("bench", deadline=None)  # a machine under load is slow, not wrong
+hypothesis.settings.load_profile("bench")
 
 
 @pytest.fixture
