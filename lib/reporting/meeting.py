@@ -39,12 +39,16 @@ def name(key: Key) -> str:
 
 
 def measured(table: pd.DataFrame, shared: bool) -> dict[Key, dict[str, Interval]]:
-    """Quality and dollars of every maker at every point; shared: whether all seeds have the same units."""
+    """Quality and dollars of every maker at every point; shared: whether all seeds have the same units. Quality lies in
+    [0, 1] and nobody is paid, so that intervals end there."""
+    ends = {"quality": (0.0, 1.0), "dollars": (0.0, np.inf)}
+
+    def of(part: pd.DataFrame, column: str, key: Key) -> Interval:
+        found = interval(matrix(part, column, shared), shared, seeds.rng("report", "meeting", *key, column))
+        return Interval(found.value, *np.clip([found.lo, found.hi], *ends[column]).tolist())
+
     return {
-        key: {
-            column: interval(matrix(part, column, shared), shared, seeds.rng("report", "meeting", *key, column))
-            for column in ("quality", "dollars")
-        }
+        key: {column: of(part, column, key) for column in ends}
         for key, part in table.groupby(["maker", "point"], sort=False)
     }
 
