@@ -286,7 +286,7 @@ def test_ctrl_c_lets_the_cell_tidy_up_ends_everything_and_exits_130(tmp_path):
     scratch.mkdir()
     runner, pids, mark = asleep(tmp_path, env={**os.environ, "TMPDIR": str(scratch)})
     runner.send_signal(signal.SIGINT)
-    output, _ = runner.communicate(timeout=30)
+    output, _ = runner.communicate(timeout=120)
     assert runner.returncode == 130 and "interrupted; finished work is kept" in output and "Traceback" not in output
     assert all(gone(pid) for pid in pids)
     assert wait_for(Path(f"{mark}.tidy")) == "tidied"
@@ -296,7 +296,7 @@ def test_ctrl_c_lets_the_cell_tidy_up_ends_everything_and_exits_130(tmp_path):
 def test_a_polite_kill_ends_the_kernel_too(tmp_path):
     runner, pids, _ = asleep(tmp_path)
     runner.terminate()
-    runner.communicate(timeout=30)
+    runner.communicate(timeout=120)
     assert runner.returncode == 143 and all(gone(pid) for pid in pids)
 
 
@@ -304,7 +304,7 @@ def test_a_polite_kill_ends_the_kernel_too(tmp_path):
 def test_kill_9_of_the_runner_leaves_no_kernel(tmp_path):
     runner, (kernel, child), _ = asleep(tmp_path)
     runner.kill()
-    runner.wait(timeout=30)
+    runner.wait(timeout=120)
     assert gone(kernel)
     psutil.Process(child).kill()  # what a cell starts by itself, without lib.parent, is its own business
 
@@ -329,7 +329,7 @@ def test_kill_9_of_the_runner_leaves_no_process_of_a_sweep(tmp_path):
     runner = start(project(tmp_path / "p", SWEEPING.format(mark=mark)))
     workers = [int(wait_for(Path(mark + str(n)))) for n in range(2)]
     runner.kill()
-    runner.wait(timeout=30)
+    runner.wait(timeout=120)
     assert all(gone(pid) for pid in workers)
 
 
