@@ -426,7 +426,7 @@ class ConductorSettings(_Section):
 
 
 class LearnSettings(_Section):
-    """The trainer of controllers (lib/routing/learn.py); CoRL, 3.2 and appendix A.
+    """The trainer of controllers (lib/routing/learn.py); CoRL, 3.2 (method), 4.2 and appendix A (settings).
 
     advantages: `gae` is PPO with a value head, `group` is GRPO; value: the head on the policy's own trunk or
     with one of its own; average: a loss over own tokens of each sequence first (CoRL, eq. 4) or of the batch;

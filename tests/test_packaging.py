@@ -1,7 +1,9 @@
 """What a stranger installs: pyproject, lock, environment.yml, citation and the size of the repository."""
 
+import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -122,3 +124,13 @@ def test_no_file_of_the_repository_is_large():
     paths = [ROOT / name for name in listed.split("\0") if name]
     sizes = {str(path.relative_to(ROOT)): path.stat().st_size for path in paths if path.is_file()}
     assert not {name: size for name, size in sizes.items() if size > LARGEST}
+
+
+def test_hugging_face_libraries_fetch_nothing_and_report_nothing():
+    """They read their environment once, when they are imported: whoever comes by way of `lib` finds it set."""
+    told = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "DISABLE_TELEMETRY", "DO_NOT_TRACK")
+    clean = {name: value for name, value in os.environ.items() if name not in told}
+    ask = "from lib.conductor import trainer\nfrom huggingface_hub import constants as c\n"
+    ask += "print(c.HF_HUB_OFFLINE, c.HF_HUB_DISABLE_TELEMETRY)"
+    done = subprocess.run([sys.executable, "-c", ask], cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]

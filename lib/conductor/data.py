@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before `datasets` is imported: nothing is fetched
 
 from datasets import Dataset, load_dataset, load_from_disk
 

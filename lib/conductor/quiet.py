@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before any of them is imported: nothing is fetched
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 

@@ -28,7 +28,7 @@ LOOKS = {
     ORACLE: ("#CC79A7", "*", 13),
 }
 Key = tuple[str, str]  # maker, point
-DECADES = 100.0  # how many times the cheapest the dearest costs where the axis is logarithmic
+LOG_FROM = 100.0  # the dearest costs so many times the cheapest where the axis is logarithmic
 LINE = 0.034  # of the height of a plane, between two names
 
 
@@ -207,7 +207,7 @@ def _plane(axes: Axes, table: pd.DataFrame, shared: bool, xlabel: str, ylabel: s
 def _scale(axes: Axes, positive: list[float]) -> None:
     """Costs that span decades stand on a logarithmic axis that begins at 0; others on a linear one, where mixtures are
     straight lines."""
-    if not positive or max(positive) < DECADES * min(positive):
+    if not positive or max(positive) < LOG_FROM * min(positive):
         axes.set_xlim(left=-0.02 * max(positive, default=1.0))
         return
     axes.set_xscale("symlog", linthresh=min(positive))

@@ -186,7 +186,6 @@ def told(rows: pd.DataFrame) -> str:
 def main(given: list[str] | None = None) -> int:
     """Run; mistakes in the input end in one line and the code 2."""
     options = arguments(given)
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
         rollouts = train(options)
     except (BudgetExceeded, CassetteMiss, ConfigurationError, OSError, ValueError) as error:
