@@ -21,6 +21,7 @@ from lib.stats import Interval
 
 NOTHING = "–"  # what stands where there is no value
 LONGEST_NAME = 28  # characters of a row's name that are kept on one line
+LONGEST_WORDS = 20  # characters of a text that may be set in a column of any width
 _NUMBER = re.compile(r"[-−+]?[\d.]+(?:e[-+]?\d+)?%?(?:\s*\[.*\])?|" + NOTHING)
 
 
@@ -143,5 +144,7 @@ def _cell(tag: str, text: str, right: bool, scope: str) -> str:
     scoped = f' scope="{scope}"' if tag == "th" else ""
     # numbers with their intervals, and names, stay on one line; a table that gets too wide scrolls
     whole = right or (scope == "row" and tag == "th" and len(text) <= LONGEST_NAME)
-    style = f'style="text-align:{"right" if right else "left"}{";white-space:nowrap" if whole else ""}"'
+    # and a longer text has room for a few words in a line
+    width = ";white-space:nowrap" if whole else ";min-width:11em" if len(text) > LONGEST_WORDS else ""
+    style = f'style="text-align:{"right" if right else "left"}{width}"'
     return f"<{tag}{scoped} {style}>{escape(text, quote=False)}</{tag}>"
