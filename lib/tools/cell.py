@@ -42,4 +42,5 @@ def split(code: str) -> tuple[str, str] | None:
         return None
     row, column = first.start
     place = sum(len(line) for line in code.split("\n")[: row - 1]) + row - 1 + column
-    return code[:place], code[place:]
+    # a carriage return at the end is a token of its own, and no statement
+    return (code[:place], code[place:]) if code[place:].strip() else None

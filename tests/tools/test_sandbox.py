@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import psutil
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lib.tools import Limits, Result, Sandbox, SandboxUnavailable, ToolError, available, python
@@ -422,6 +422,7 @@ def test_any_text_has_a_result(sandbox, text):
     assert result.kind in ("", "syntax", "exception", "refused")
 
 
+@example("[);\r")
 @given(st.text(alphabet="ab01 =;:,#\\'\"()[]{}\n\t\r\f", max_size=60))
 def test_cutting_code_loses_none_of_it(text):
     found = split(text)
