@@ -8,14 +8,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {
-    8: {"teaching"},  # what a class gets: exercises, student copies, slides, glossary
-    7: {"run"},  # executes a notebook and has its page rendered
-    6: {"reporting", "checks", "doctor", "kernel"},
-    5: {"ablations", "meeting"},  # ask the four systems together
+    9: {"teaching"},  # what a class gets: exercises, student copies, slides, glossary
+    8: {"run"},  # executes a notebook and has its page rendered
+    7: {"reporting", "claims", "checks", "doctor", "kernel"},
+    6: {"page"},
+    5: {"ablations", "meeting", "scenes"},  # see all systems: asked together, or drawn as one lesson alone needs
     4: {"orchestration", "conductor", "routing", "configuration"},
     3: {"zoo", "models"},
     2: {"envs", "tasks", "llm", "tools"},
-    1: {"params", "seeds", "ledger", "stats", "store", "sweep", "parent"},
+    1: {"params", "seeds", "ledger", "stats", "store", "sweep", "parent", "draw"},
 }
 FLOOR = {room: floor for floor, rooms in FLOORS.items() for room in rooms}
 VAGUE = {"util", "utils", "helper", "helpers", "manager", "managers"}

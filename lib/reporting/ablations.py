@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from lib.ablations.comparison import Comparison, Measure, metrics, slug
+from lib.draw import figures
+from lib.page.lesson import Lesson
+from lib.page.words import listed, number, plain, signed
 from lib.params import Params
-from lib.reporting import figures
-from lib.reporting.lesson import Lesson
-from lib.reporting.words import listed, number, plain, signed
 from lib.stats import Interval
 
 BETTER, WORSE, OTHER, UNCLEAR = "#0072B2", "#D55E00", "#444444", "#8a8a8a"  # of Okabe and Ito, and greys

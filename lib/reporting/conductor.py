@@ -18,8 +18,8 @@ from lib.conductor.arms import CONSTANT, NAMED
 from lib.conductor.data import CATEGORIES
 from lib.conductor.rewards import COMPONENTS
 from lib.conductor.study import Results
+from lib.draw import figures
 from lib.params import HeadSettings, Params
-from lib.reporting import figures
 from lib.stats import Interval
 
 Rows = dict[str, dict[str, Interval]]

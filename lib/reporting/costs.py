@@ -12,7 +12,7 @@ import pandas as pd
 
 from lib import ledger
 from lib.orchestration import results
-from lib.reporting.tables import interval_table, number
+from lib.page.tables import interval_table, number
 from lib.zoo.recipes import SINGLE
 
 _SHORT = {"Claude 3.7 Sonnet": "claude", "Mistral 24B": "mistral", "LLaMA 3 8B": "llama"}

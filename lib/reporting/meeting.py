@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 
 from lib import seeds, stats
 from lib.ablations.comparison import interval, matrix
+from lib.draw import figures
 from lib.meeting.chains import EXPERT, ORACLE, PAPER, ROUTER
-from lib.reporting import figures
+from lib.page.words import listed, number
 from lib.reporting.routing.common import gap_to_mixtures
-from lib.reporting.words import listed, number
 from lib.stats import Interval
 
 LOOKS = {

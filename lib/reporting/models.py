@@ -17,12 +17,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib import tasks
+from lib.draw import figures
+from lib.draw.play import live
 from lib.models.build import Lab
 from lib.models.cards import Measured, Price, accuracies
 from lib.models.generation import Generation
 from lib.models.tokenizer import tokenizer
-from lib.reporting import figures
-from lib.reporting.play import live
 from lib.stats import Interval
 
 EXPERTS = ("lab-nano", "lab-mini", "lab-large")

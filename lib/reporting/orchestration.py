@@ -21,14 +21,14 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from PIL import Image, ImageDraw, ImageFont
 
 from lib import seeds, stats
+from lib.draw import figures
 from lib.envs.education import LEVELS
 from lib.orchestration import results
 from lib.orchestration.methods import KINDS
 from lib.orchestration.replay import Film
+from lib.page.tables import interval_table, with_interval
+from lib.page.words import within
 from lib.params import Params
-from lib.reporting import figures
-from lib.reporting.tables import interval_table, with_interval
-from lib.reporting.words import within
 from lib.stats import Interval
 from lib.zoo.recipes import OBJECTIVES, SINGLE
 

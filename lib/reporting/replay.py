@@ -9,9 +9,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import stats
+from lib.draw import figures
+from lib.page.tables import interval_table
 from lib.params import ReplaySettings
-from lib.reporting import figures
-from lib.reporting.tables import interval_table
 from lib.routing import replay
 from lib.routing.study import Results
 from lib.stats import Interval

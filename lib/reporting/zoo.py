@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import ledger, seeds
+from lib.draw import figures
 from lib.params import Params, ZooSettings
-from lib.reporting import figures
 from lib.stats import Interval
 from lib.zoo.evaluate import front_columns, paid_for
 from lib.zoo.policies import Policy

@@ -94,7 +94,7 @@ def _keep(notebook: NotebookNode, name: str, root: Path) -> str:
 
 
 def _publish(declared: Stage, notebook: NotebookNode, root: Path) -> Path:
-    from lib.reporting import html  # imported late: a lesson that fails needs no page
+    from lib.page import html  # imported late: a lesson that fails needs no page
 
     name = declared.name
     target, page = root / "reports/notebooks" / f"{name}.ipynb", root / "reports" / f"{name}.html"

@@ -15,8 +15,8 @@ import nbformat
 from ruamel.yaml import YAML
 
 from lib import store
+from lib.page import html
 from lib.params import ROOT
-from lib.reporting import html
 
 SOURCE, TARGET = "data/glossary.yaml", "reports/glossary.html"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lib import stats
 from lib.ablations.comparison import Comparison, Measure, metrics, slug
-from lib.reporting.lesson import _KEY
+from lib.page.lesson import _KEY
 
 SCORE = Measure("score", "score")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lib.checks import UNANSWERED, Exercise, Exercises
-from lib.reporting.claims.verdicts import together
+from lib.claims.verdicts import together
 from lib.teaching import exercises
 from lib.zoo import policies
 from lib.zoo.recipes import SINGLE

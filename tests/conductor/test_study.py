@@ -16,7 +16,7 @@ from lib.conductor.arms import ARMS, NAMED, variant
 from lib.conductor.rewards import COMPONENTS
 from lib.models import checkpoints
 from lib.models.checkpoints import ModelError
-from lib.reporting.lesson import _KEY
+from lib.page.lesson import _KEY
 
 TRAINED = [arm for arm in ARMS if arm.kind == "grpo"]
 ITEMS, SAMPLES, GROUP, PROMPTS = 4, 2, 3, 8

@@ -14,9 +14,9 @@ from matplotlib.text import Text
 
 from lib import params
 from lib.ablations.comparison import Comparison, Measure
+from lib.draw import figures
+from lib.page.lesson import Lesson
 from lib.reporting import ablations as draw
-from lib.reporting import figures
-from lib.reporting.lesson import Lesson
 from lib.stats import Interval
 
 SCORE, STEPS = Measure("score", "score", 2), Measure("steps", "steps", 1, "lower")

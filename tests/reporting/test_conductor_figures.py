@@ -171,7 +171,7 @@ def test_a_group_is_shown_with_its_emphasis_and_without_markup_of_the_model():
 
 def test_stand_ins_are_called_so_and_every_arm_has_its_own_colour():
     assert "stand-in" in draw.label("judge")
-    from lib.reporting import figures
+    from lib.draw import figures
 
     shown = [figures.colour(draw.label(arm)) for arm in NAMED]
     assert len(set(shown)) == len(shown)

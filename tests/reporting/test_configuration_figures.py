@@ -23,7 +23,10 @@ from lib.configuration.space import Configuration
 from lib.configuration.study import TEST_DRAW, Results
 from lib.configuration.system import Job, Outcome
 from lib.configuration.team import Note
-from lib.reporting import figures, words
+from lib.draw import figures
+from lib.page import words
+from lib.page.lesson import Lesson
+from lib.page.tables import table_html
 from lib.reporting.configuration import (
     common,
     comparison,
@@ -43,8 +46,6 @@ from lib.reporting.configuration import (
 from lib.reporting.configuration import encoders as reported
 from lib.reporting.configuration.common import ALL, DPO, GRPO, PAPER
 from lib.reporting.configuration.everybody import BOUND, CONSTANT, ORACLE, everybody
-from lib.reporting.lesson import Lesson
-from lib.reporting.tables import table_html
 from lib.stats import Interval
 
 PARAMS = params.load("smoke")

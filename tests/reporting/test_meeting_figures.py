@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from lib import stats
+from lib.draw import figures
 from lib.meeting.chains import EXPERT, ORACLE, PAPER, ROUTER
-from lib.reporting import figures, meeting
-from lib.reporting.lesson import _KEY
+from lib.page.lesson import _KEY
+from lib.reporting import meeting
 
 UNITS = 10
 

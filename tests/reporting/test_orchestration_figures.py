@@ -6,9 +6,10 @@ import pytest
 from matplotlib.text import Text
 
 from lib import ledger
+from lib.draw import figures
 from lib.orchestration import methods, results, study
 from lib.orchestration.replay import Film, film
-from lib.reporting import costs, figures
+from lib.reporting import costs
 from lib.reporting import orchestration as draw
 from lib.seeds import rng
 from lib.stats import Interval

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from threadpoolctl import threadpool_limits
 
 from lib import params, stats
-from lib.reporting import figures
+from lib.draw import figures
 from lib.reporting import replay as replayed
 from lib.reporting.backends import backend
 from lib.reporting.routing import common, comparison, episodes, experts, numbers, training, verdicts

@@ -13,9 +13,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from lib import params
-from lib.reporting import figures, words
+from lib.draw import figures
+from lib.page import words
+from lib.page.tables import interval_table, table_html
 from lib.reporting.backends import backend
-from lib.reporting.tables import interval_table, table_html
 from lib.reporting.toolorchestra import (
     benchmark,
     common,

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.reporting.lesson import _KEY
+from lib.page.lesson import _KEY
 from lib.routing import arms, outcomes, protocol
 from lib.routing.arms import ARMS, NAMED, Budgets, drawn, examined, numbered, variant
 from lib.routing.rewards import cost_reward

@@ -10,7 +10,7 @@ import pytest
 from bs4 import BeautifulSoup
 from ruamel.yaml import YAML
 
-from lib.reporting.audit import problems
+from lib.page.audit import problems
 from lib.teaching import glossary
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,7 +70,7 @@ def test_the_page_loads_nothing_and_links_terms_to_lessons():
 
 
 def test_the_pages_of_lessons_link_to_the_glossary():
-    template = (ROOT / "lib/reporting/template/page/index.html.j2").read_text(encoding="utf-8")
+    template = (ROOT / "lib/page/template/page/index.html.j2").read_text(encoding="utf-8")
     assert 'href="glossary.html"' in template
 
 

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup
 
-from lib.reporting.audit import ReportError, problems
+from lib.page.audit import ReportError, problems
 from lib.teaching import slides
 from lib.teaching.exercises import TAG
 

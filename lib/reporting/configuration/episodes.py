@@ -20,13 +20,14 @@ from lib.configuration.space import AGENTS, DIMENSIONS, TIERS, Configuration
 from lib.configuration.study import TEST_DRAW, Means, Results, opened_place
 from lib.configuration.system import Job, Outcome
 from lib.configuration.team import Note
+from lib.draw import figures
 from lib.models import checkpoints
+from lib.page.tables import NOTHING as DASH
 from lib.params import Params
-from lib.reporting import figures, spoken
 from lib.reporting.configuration import common
 from lib.reporting.configuration.common import PAPER, THOUSAND
 from lib.reporting.configuration.space import ORDINALS
-from lib.reporting.tables import NOTHING as DASH
+from lib.scenes import spoken
 
 TERMS = {  # of eq. 3, by the coefficients that each needs
     "task success": ("alpha",), "steps": ("beta_s",), "tokens": ("beta_t",),

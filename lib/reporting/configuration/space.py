@@ -18,9 +18,9 @@ from lib.configuration.questions import KINDS, questions
 from lib.configuration.search import BASE
 from lib.configuration.space import AGENTS, DIMENSIONS, SINGLE, TIERS, TOOLS, WORKFLOWS
 from lib.configuration.workflows import PROGRAMS
+from lib.draw import figures
+from lib.page.words import listed
 from lib.params import Params
-from lib.reporting import figures
-from lib.reporting.words import listed
 
 ORDINALS = ("first agent", "second agent", "third agent")
 _HEADS = dict(

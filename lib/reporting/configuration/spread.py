@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from lib.configuration.space import WORKFLOWS
 from lib.configuration.study import Results
-from lib.reporting import figures
+from lib.draw import figures
 from lib.reporting.configuration.common import interval, matrix, named
 from lib.reporting.configuration.workflows import parts_of, sampled
 

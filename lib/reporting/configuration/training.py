@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from lib.configuration.arms import ARMS, NAMED
 from lib.configuration.space import WORKFLOWS
 from lib.configuration.study import Results
-from lib.reporting import figures
+from lib.draw import figures
 from lib.reporting.configuration.common import PAPER, kinds_of
 
 ORDER = [arm.name for arm in ARMS]

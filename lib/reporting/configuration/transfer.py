@@ -14,8 +14,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib.configuration.study import Results
+from lib.draw import figures
+from lib.page.tables import NOTHING as DASH
+from lib.page.words import NOTHING, number, plain, signed, there, verdict
 from lib.params import Params
-from lib.reporting import figures
 from lib.reporting.configuration import common
 from lib.reporting.configuration.common import (
     ALL,
@@ -33,8 +35,6 @@ from lib.reporting.configuration.common import (
     share,
 )
 from lib.reporting.configuration.everybody import BY_KINDS
-from lib.reporting.tables import NOTHING as DASH
-from lib.reporting.words import NOTHING, number, plain, signed, there, verdict
 from lib.stats import Interval
 
 Encode = Callable[[Sequence[str]], np.ndarray]

@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from lib.configuration import baselines
 from lib.configuration.space import WORKFLOWS
 from lib.configuration.study import Results
-from lib.reporting import figures
+from lib.draw import figures
+from lib.page.words import listed, number
 from lib.reporting.configuration import common
 from lib.reporting.configuration.common import ALL, Rows, apart, kinds_of, matrix, named, share
-from lib.reporting.words import listed, number
 from lib.stats import Interval
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "undecided"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
+from lib.draw import figures
 from lib.params import RoutingSettings
-from lib.reporting import figures
 from lib.reporting.routing.common import (
     MILLION,
     Rows,

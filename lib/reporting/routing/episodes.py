@@ -8,10 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from lib.reporting import figures, spoken
+from lib.draw import figures
 from lib.reporting.routing.common import MILLION, NO_LIMIT, known, tests_of
 from lib.routing import protocol
 from lib.routing.study import Results
+from lib.scenes import spoken
 
 
 def episode_html(episodes: pd.DataFrame, caption: str) -> tuple[str, str]:

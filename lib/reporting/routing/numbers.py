@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.reporting import figures
+from lib.draw import figures
 from lib.reporting.routing.common import MILLION, MONEY, by_budget, interval, known, matrix, tests_of
 from lib.routing.baselines import best
 from lib.routing.outcomes import IN_PIECES

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import stats
-from lib.reporting import figures
+from lib.draw import figures
 from lib.reporting.routing.common import MILLION, MONEY, counted, label
 from lib.routing import protocol
 from lib.routing.arms import NAMED

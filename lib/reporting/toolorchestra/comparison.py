@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.reporting import figures
+from lib.draw import figures
+from lib.page.words import NOTHING, clearly, number, there
 from lib.reporting.toolorchestra import benchmark as scored
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import (
@@ -26,7 +27,6 @@ from lib.reporting.toolorchestra.common import (
     share,
     trained,
 )
-from lib.reporting.words import NOTHING, clearly, number, there
 from lib.routing.toolorchestra import benchmark
 from lib.routing.toolorchestra.benchmark import ALWAYS, BEST, BY_KIND, ORACLE, RANDOM
 from lib.routing.toolorchestra.study import START, Results

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from lib.draw import figures
 from lib.models.tokenizer import encode
-from lib.reporting import figures, spoken
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import MILLI, MILLION, PAPER, label
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.study import START, Results
+from lib.scenes import spoken
 
 Part = tuple[str, str, float]  # who, text, dollars of the call
 

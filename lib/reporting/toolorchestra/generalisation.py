@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from lib.draw import figures
+from lib.page.words import NOTHING, clearly, listed, number, there
 from lib.params import ROOT, ToolSettings
-from lib.reporting import figures
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import (
     MONEY,
@@ -25,7 +26,6 @@ from lib.reporting.toolorchestra.common import (
     ratio_share,
     share,
 )
-from lib.reporting.words import NOTHING, clearly, listed, number, there
 from lib.routing.toolorchestra import menu
 from lib.routing.toolorchestra.study import START, Results
 from lib.stats import Interval

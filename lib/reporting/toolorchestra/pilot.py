@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
+from lib.draw import figures
+from lib.page.words import NOTHING, listed, number, there
 from lib.params import Params
-from lib.reporting import figures
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import PAPER, called, label, matrix, ratio_share, share
-from lib.reporting.words import NOTHING, listed, number, there
 from lib.routing.toolorchestra.study import AGENT, START, Results
 from lib.stats import Interval
 

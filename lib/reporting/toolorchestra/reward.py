@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from lib.page.words import listed
 from lib.params import ToolSettings
 from lib.reporting.toolorchestra.common import PAPER, in_units
-from lib.reporting.words import listed
 from lib.routing.toolorchestra import benchmark, rewards
 from lib.routing.toolorchestra.study import Results
 

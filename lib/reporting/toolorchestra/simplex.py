@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib import stats
-from lib.reporting import figures
+from lib.draw import figures
+from lib.page.words import NOTHING, clearly, number, there, within
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import MONEY, PAPER, TIME, interval, label
-from lib.reporting.words import NOTHING, clearly, number, there, within
 from lib.routing.toolorchestra.study import START, Results
 from lib.stats import Interval
 

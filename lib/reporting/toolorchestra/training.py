@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.reporting import figures
+from lib.draw import figures
+from lib.page.words import changed, clearly, number, there
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import (
     LENIENT,
@@ -24,7 +25,6 @@ from lib.reporting.toolorchestra.common import (
     ratio_gap,
     trained,
 )
-from lib.reporting.words import changed, clearly, number, there
 from lib.routing.toolorchestra.study import Results
 from lib.stats import Interval
 

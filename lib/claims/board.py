@@ -1,0 +1,174 @@
+"""The board of verdicts: every claim a card that says what became of it, with filters that need no network.
+
+Cards are a list, so that they wrap on a phone. Without scripts all of them are shown and no filter is; with them
+a form appears that narrows the list by paper, kind, verdict, who decided, and words. Colours are the style sheet's
+own, with fallbacks for JupyterLab; a verdict is told by words and a sign, never by colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from lib.claims import chance, told
+from lib.claims.entries import KINDS, PAPERS
+from lib.claims.verdicts import (
+    COMPARED,
+    FAILS,
+    HOLDS,
+    NAMES,
+    STAND_IN,
+    UNDECIDED,
+    UNTESTABLE,
+    Verdict,
+)
+
+SIGNS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "?", COMPARED: "≈", UNTESTABLE: "–"}
+SHOWN = 3  # tests of a claim whose numbers stand on its card
+_BLAME = {"paper": "An error of the paper", "ours": "A bug of ours", "nobody yet": "Not explained yet"}
+
+_STYLE = """
+.verdicts { --edge: var(--line, #8886); font-size: 0.95rem; }
+.verdicts form { display: flex; flex-wrap: wrap; gap: 0.6rem 1rem; align-items: end; padding: 0.7rem 0; }
+.verdicts form[hidden], .verdicts li[hidden] { display: none; }
+.verdicts label { display: grid; gap: 0.15rem; font: 0.85rem/1.3 var(--plain, system-ui, sans-serif); }
+.verdicts select, .verdicts input, .verdicts button { max-width: 100%; min-height: 2.6rem;
+  font: 0.85rem/1.3 var(--plain, system-ui, sans-serif); color: inherit; background: var(--shade, transparent);
+  border: 1px solid var(--edge); border-radius: 5px; padding: 0.45rem 0.5rem; }
+.verdicts option { color: #1c2128; background: #ffffff; }
+.verdicts .count { flex-basis: 100%; margin: 0; color: var(--quiet, inherit); }
+.verdicts ul { list-style: none; margin: 0; padding: 0; }
+.verdicts .cards > li { border: 1px solid var(--edge); border-left-width: 6px; border-radius: 6px;
+  margin: 0 0 0.7rem; padding: 0.6rem 0.9rem; overflow-wrap: anywhere; }
+.verdicts .cards p { margin: 0.25rem 0; }
+.verdicts .badge { font: 600 0.85rem/1.5 var(--plain, system-ui, sans-serif); }
+.verdicts .badge b { display: inline-block; width: 1.3em; }
+.verdicts .badge .by { font-weight: 400; border: 1px dashed var(--edge); border-radius: 4px; padding: 0 0.4em; }
+.verdicts .place, .verdicts details { color: var(--quiet, inherit); font: 0.85rem/1.45 var(--plain, system-ui); }
+.verdicts summary { cursor: pointer; width: fit-content; padding: 0.2rem 0; }
+.verdicts .tests li { margin: 0.3rem 0; }
+.verdicts dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.1rem 0.8rem;
+  margin: 0.3rem 0; font: 0.88rem/1.45 var(--plain, system-ui, sans-serif); }
+.verdicts dt { color: var(--quiet, inherit); }
+.verdicts dd { margin: 0; }
+.verdicts .cards > [data-verdict="holds"] { border-left-color: #0072B2; }
+.verdicts .cards > [data-verdict="fails"] { border-left-color: #D55E00; }
+.verdicts .cards > [data-verdict="undecided"] { border-left-style: dashed; border-left-color: #999933; }
+.verdicts .cards > [data-verdict="compared"] { border-left-style: double; border-left-color: #888888; }
+.verdicts .cards > [data-verdict="untestable"] { border-left-style: dotted; border-left-color: #888888; }
+"""
+
+_SCRIPT = """
+for (const board of document.querySelectorAll(".verdicts:not([data-ready])")) {
+  board.dataset.ready = "yes";
+  const form = board.querySelector("form"), cards = [...board.querySelectorAll(".cards > li")];
+  const words = cards.map((card) => card.textContent.toLowerCase());
+  const show = () => {
+    const chosen = [...form.querySelectorAll("select")].filter((select) => select.value);
+    const asked = form.querySelector("input").value.toLowerCase().split(" ").filter((word) => word);
+    let left = 0;
+    cards.forEach((card, place) => {
+      const fits = chosen.every((select) => card.dataset[select.name] === select.value)
+        && asked.every((word) => words[place].includes(word));
+      card.hidden = !fits;
+      left += fits;
+    });
+    form.querySelector(".count").textContent = left + " of " + cards.length + " claims";
+  };
+  form.hidden = false;
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("input", show);
+  form.addEventListener("reset", () => setTimeout(show));
+  show();
+}
+"""
+
+
+def markup(verdicts: Sequence[Verdict]) -> tuple[str, str]:
+    """The board as HTML, and as plain text where there is no browser."""
+    survivors = chance.survivors(verdicts)
+    cards = "\n".join(_card(v, v.claim.id in survivors) for v in verdicts)
+    html = (
+        f'<div class="verdicts"><style>{_STYLE}</style>\n{_form(verdicts)}\n'
+        f'<ul class="cards" aria-label="Claims and their verdicts">\n{cards}\n</ul>\n<script>{_SCRIPT}</script></div>\n'
+    )
+    plain = "\n".join(f"{SIGNS[v.verdict]} {v.claim.id}: {v.words}. {v.claim.statement}" for v in verdicts)
+    return html, plain
+
+
+def _form(verdicts: Sequence[Verdict]) -> str:
+    there = {v.verdict for v in verdicts}
+    menus = [
+        _menu("paper", "Paper", PAPERS),
+        _menu("kind", "Kind", {kind: kind for kind in KINDS}),
+        _menu("verdict", "Verdict", {key: name for key, name in NAMES.items() if key in there}),
+        _menu("by", "Decided by", {"scripted": f"a {STAND_IN}", "other": "anything else"}),
+    ]
+    search = '<label>Words <input type="search" name="words" placeholder="such as: hypervolume"></label>'
+    return (
+        f'<form hidden role="search" aria-label="Narrow the list of claims">{"".join(menus)}{search}'
+        '<button type="reset">Show all</button><p class="count" role="status" aria-live="polite"></p></form>'
+    )
+
+
+def _menu(name: str, label: str, options: Mapping[str, str]) -> str:
+    listed = "".join(f'<option value="{escape(key)}">{escape(text)}</option>' for key, text in options.items())
+    return f'<label>{label} <select name="{name}"><option value="">all</option>{listed}</select></label>'
+
+
+def _card(v: Verdict, survives: bool) -> str:
+    claim = v.claim
+    data = {"paper": claim.paper, "kind": claim.kind, "verdict": v.verdict, "by": "scripted" if v.stand_in else "other"}
+    attributes = " ".join(f'data-{key}="{escape(value)}"' for key, value in data.items())
+    by = f' <span class="by">{STAND_IN}</span>' if v.stand_in else ""
+    many = " · holds with all asked at once" if survives else ""
+    rows = [("paper", told.printed(v)), *_ours(v)] if v.parts or claim.number is not None else []
+    numbers = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows)
+    return (
+        f'<li id="claim-{claim.id}" {attributes}><p class="badge"><b aria-hidden="true">{SIGNS[v.verdict]}</b>'
+        f"{escape(NAMES[v.verdict])}{many}{by}</p><p>{escape(claim.statement)}</p>"
+        f'<p class="place">{escape(PAPERS[claim.paper])}, {escape(claim.place)} · {claim.kind} · '
+        f"<code>{claim.id}</code></p>"
+        f"{f'<dl>{numbers}</dl>' if numbers else ''}{_why(v)}{_tests(v)}</li>"
+    )
+
+
+def _ours(v: Verdict) -> list[tuple[str, str]]:
+    """What comes out, in a line each; of many tests the first few, because all stand with their expressions."""
+    name = "ours" if v.claim.reads() else "comes out"
+    shown = [("" if place else name, told.ours(part)) for place, part in enumerate(v.parts[:SHOWN])]
+    return shown + ([("", f"and {len(v.parts) - SHOWN} more")] if len(v.parts) > SHOWN else [])
+
+
+def _why(v: Verdict) -> str:
+    said = [v.reason] if v.reason else []
+    if v.whose:
+        said.append(f"{_BLAME[v.whose]}. {v.claim.blame.why if v.claim.blame else ''}")
+    said += [v.claim.note] if v.claim.note else []
+    return "".join(f"<p>{escape(_sentence(text))}</p>" for text in said)
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def _tests(v: Verdict) -> str:
+    """The expressions, folded away; each with its own verdict and numbers."""
+    if not v.parts:
+        return ""
+    claim = v.claim
+    whose = f"metrics of {claim.lesson}" if claim.lesson else "no metrics"
+    need = "" if len(v.parts) == 1 else f", {'all' if claim.need == 'all' else f'at least {claim.need}'} needed"
+    quoted = ", ".join(f"{name} = {value:g}" for name, value in claim.quotes.items())
+    lines = "".join(
+        f"<li><code>{escape(part.test)}</code><br>{SIGNS[part.verdict]} {escape(NAMES[part.verdict])}: "
+        f"{escape(told.ours(part))}</li>"
+        for part in v.parts
+    )
+    extra = f"<p>Printed in the paper: {escape(quoted)}</p>" if quoted else ""
+    slack = f", tolerance {told.decimal(claim.tolerance)}" if claim.tolerance else ""
+    return (
+        f"<details><summary>How it is tested ({escape(whose)}{slack}{need})</summary>"
+        f'{extra}<ul class="tests">{lines}</ul></details>'
+    )

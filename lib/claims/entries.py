@@ -1,0 +1,153 @@
+"""The file of claims: what the papers say, in our words, and the expression that tests it here.
+
+`read` checks everything that can be checked without metrics: keys and kinds, papers, ids, what belongs
+together, and whether every test can be parsed. Mistakes name the claim and the remedy, all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from lib.claims import expressions
+from lib.claims.errors import ClaimError
+from lib.claims.functions import FUNCTIONS
+from lib.params import ROOT
+
+PAPERS = {  # in the order of the lessons
+    "po": "policy orchestration",
+    "maestro": "MAESTRO",
+    "corl": "CoRL",
+    "toolorchestra": "ToolOrchestra",
+    "arc": "ARC",
+}
+KINDS = {
+    "formula": "must come out exactly, within a stated tolerance",
+    "direction": "must come out in sign, with the interval clear of zero",
+    "magnitude": "for information: ours beside the paper's, never a success",
+}
+FILE = ROOT / "data/claims/claims.yaml"
+_COMPARED = {  # how a test of each kind may compare
+    "formula": ("==", "<", ">", "<=", ">="),
+    "direction": ("<", ">"),
+    "magnitude": (None,),
+}
+
+Text = Annotated[str, Field(min_length=3)]
+
+
+class Blame(BaseModel):
+    """Whose fault it is that a formula fails, and why."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    who: Literal["paper", "ours"]
+    why: Text
+
+
+class Claim(BaseModel):
+    """One claim of a paper.
+
+    number, unit: what the paper prints, if it prints a number. lesson: whose metrics a key in braces means when it
+    names no other. test: one expression, or several of which `need` must hold (all, or so many). judged: instead of
+    it, a key under which the lesson keeps a verdict of its own. untestable: instead of both, why nothing here can
+    test it. tolerance: of a formula's equality, in its unit. quotes: numbers that the paper prints, by the name
+    under which tests use them. stand_in: the metrics do not say that scripted stand-ins decided, but they did. blame:
+    of a formula that fails. note: what a reader should know besides.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    id: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)+$")]
+    paper: Literal["po", "maestro", "corl", "toolorchestra", "arc"]
+    place: Text
+    kind: Literal["formula", "direction", "magnitude"]
+    statement: Text
+    number: float | None = None
+    unit: str = ""
+    lesson: str | None = None
+    test: tuple[str, ...] = ()
+    need: Literal["all"] | Annotated[int, Field(ge=1)] = "all"
+    tolerance: Annotated[float, Field(ge=0)] = 0.0
+    quotes: dict[str, float] = {}
+    judged: Text | None = None
+    untestable: Text | None = None
+    stand_in: bool = False
+    blame: Blame | None = None
+    note: str = ""
+
+    @field_validator("test", mode="before")
+    @classmethod
+    def _several(cls, test: Any) -> Any:
+        return (test,) if isinstance(test, str) else tuple(test) if isinstance(test, list) else test
+
+    @model_validator(mode="after")
+    def _fits_together(self):
+        if not self.id.startswith(f"{self.paper}-"):
+            raise ValueError(f"its id must begin with {self.paper}-, the paper's short name")
+        if sum(map(bool, (self.test, self.judged, self.untestable))) != 1:
+            raise ValueError("give one of these: a test, a verdict under `judged`, or the reason under `untestable`")
+        if self.judged and (self.kind != "direction" or not self.lesson):
+            raise ValueError("judged is for a direction, and needs the `lesson` that judged it")
+        if self.need != "all" and self.need > len(self.test):
+            raise ValueError(f"need is {self.need}, but there are only {len(self.test)} tests")
+        for text in self.test:
+            self._check(text)
+        if self.kind == "magnitude" and self.test and (len(self.test) > 1 or self.number is None):
+            raise ValueError("a magnitude has one test, and a number of the paper to stand beside")
+        if self.blame and self.kind != "formula":
+            raise ValueError("blame is for formulas; say it in a note")
+        return self
+
+    def _check(self, text: str) -> None:
+        parsed = expressions.parse(text, set(self.quotes), FUNCTIONS)
+        allowed = _COMPARED[self.kind]
+        if parsed.sign not in allowed:
+            wanted = "no comparison" if allowed == (None,) else f"a comparison by {', '.join(map(str, allowed))}"
+            raise ValueError(f"a {self.kind} needs {wanted}, got {text!r}")
+        loose = [key for lesson, key in parsed.keys if not lesson and not self.lesson]
+        if loose:
+            raise ValueError(f"{{{loose[0]}}} names no lesson; write {{05_some_lesson: {loose[0]}}} or set `lesson`")
+
+    def reads(self) -> list[tuple[str, str]]:
+        """The (lesson, key) of every metric that its tests read."""
+        if self.judged:
+            return [(self.lesson or "", self.judged)]
+        parsed = [expressions.parse(text, set(self.quotes), FUNCTIONS) for text in self.test]
+        return [(lesson or self.lesson or "", key) for each in parsed for lesson, key in each.keys]
+
+
+def read(path: str | Path = FILE) -> list[Claim]:
+    """The claims of a file, in its order. Raises ClaimError naming each claim at fault and what to change."""
+    try:
+        content = YAML(typ="safe", pure=True).load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, YAMLError) as error:
+        raise ClaimError(f"{path} cannot be read: {error}") from error
+    if not isinstance(content, dict) or set(content) != {"claims"} or not isinstance(content["claims"], list):
+        raise ClaimError(f"{path} must hold one list under the key `claims`, and nothing else")
+    claims, wrong = [], []
+    for place, entry in enumerate(content["claims"], start=1):
+        name = entry.get("id", f"number {place}") if isinstance(entry, dict) else f"number {place}"
+        try:
+            claims.append(Claim.model_validate(entry))
+        except ValidationError as error:
+            wrong += [f"claim {name}: {_told(each)}" for each in error.errors()]
+    twice = [name for name, count in Counter(claim.id for claim in claims).items() if count > 1]
+    wrong += [f"claim {name}: there are several with this id; give each its own" for name in twice]
+    if wrong:
+        raise ClaimError("\n".join([f"{path} is not in order:", *wrong]))
+    return claims
+
+
+def _told(error: Any) -> str:
+    """One mistake that pydantic found, in a sentence."""
+    where = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"unknown key {where!r}; there are {', '.join(Claim.model_fields)}"
+    if error["type"] == "missing":
+        return f"{where} is missing; every claim has one"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{where}: {message}, got {error['input']!r}" if where else message

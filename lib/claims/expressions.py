@@ -1,0 +1,154 @@
+"""Tests of claims: a small language of numbers, names, metrics in braces, and a comparison.
+
+    "{05_budgeted_routing: corl.high.reward} > {random.high.reward}"
+    "hypervolume([[1, 1, 0]], -1) == 4"
+
+Python's own grammar, read by `ast` and walked here; nothing is ever handed to `eval`. There are + - * /, min, max
+and abs, the functions of a whitelist, one comparison at the top, and names for numbers that a claim quotes. A key
+in braces stands for an estimate and brings its interval; `exact({key})` says of a metric without one that nothing
+was sampled. Anything else is refused by name.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lib.claims import quantities
+from lib.claims.errors import ClaimError
+from lib.stats import Interval
+
+Key = tuple[str, str]  # lesson ("" for the claim's own), key
+Lookup = Callable[[str, str], Interval]
+
+_BRACES = re.compile(r"\{\s*(?:(?P<lesson>\d{2}_\w+)\s*:\s*)?(?P<key>[\w.+-]+)\s*\}")
+_SIGNS = {ast.Gt: ">", ast.Lt: "<", ast.GtE: ">=", ast.LtE: "<=", ast.Eq: "=="}
+_STEPS = {ast.Add: quantities.plus, ast.Sub: quantities.minus, ast.Mult: quantities.times, ast.Div: quantities.over}
+_BUILT_IN = {"min": quantities.least, "max": quantities.most, "abs": quantities.size}
+_EXACT = "exact"
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A test that is well formed. left, right: its sides (right None without a comparison); sign: <, >, <=, >=, ==
+    or None; keys: every metric that it reads, in order."""
+
+    left: ast.expr
+    right: ast.expr | None
+    sign: str | None
+    keys: tuple[Key, ...]
+
+
+def parse(text: str, quotes: Collection[str] = (), functions: Collection[str] = ()) -> Parsed:
+    """Read a test. Raises ClaimError for what is not of the language, and for a metric that stands in it twice,
+    because intervals are combined as those of independent estimates."""
+    keys: list[Key] = []
+
+    def named(match: re.Match[str]) -> str:
+        keys.append((match["lesson"] or "", match["key"]))
+        return f"metric_{len(keys) - 1}"
+
+    source = _BRACES.sub(named, text)
+    if len(set(keys)) < len(keys):
+        raise ClaimError(f"{text!r} reads a metric twice, but its interval is that of independent ones")
+    try:
+        body = ast.parse(source.strip(), mode="eval").body
+    except (SyntaxError, ValueError) as error:
+        raise ClaimError(f"{text!r} cannot be read: {error.args[0]}") from error
+    known = {*quotes, *(f"metric_{place}" for place in range(len(keys)))}
+    left, right, sign = body, None, None
+    if isinstance(body, ast.Compare):
+        if len(body.ops) != 1 or type(body.ops[0]) not in _SIGNS:
+            raise ClaimError(f"{text!r} must hold one comparison: {' '.join(_SIGNS.values())}")
+        left, right, sign = body.left, body.comparators[0], _SIGNS[type(body.ops[0])]
+    for side in (left, right):
+        if side is not None:
+            _check(side, text, known, functions)
+    return Parsed(left, right, sign, tuple(keys))
+
+
+def _check(node: ast.AST, text: str, names: set[str], functions: Collection[str]) -> None:
+    """Refuse everything that the language does not have."""
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return
+    if isinstance(node, ast.Name):
+        if node.id not in names:
+            raise ClaimError(f"{text!r} has the unknown name {node.id!r}; quote it under `quotes`")
+    elif isinstance(node, ast.BinOp) and type(node.op) in _STEPS:
+        _check(node.left, text, names, functions)
+        _check(node.right, text, names, functions)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+        _check(node.operand, text, names, functions)
+    elif isinstance(node, ast.Call):
+        _check_call(node, text, names, functions)
+    else:
+        raise ClaimError(f"{text!r} holds a {type(node).__name__}, which tests of claims do not have")
+
+
+def _check_call(node: ast.Call, text: str, names: set[str], functions: Collection[str]) -> None:
+    known = sorted({*_BUILT_IN, _EXACT, *functions})
+    if not isinstance(node.func, ast.Name) or node.func.id not in known:
+        raise ClaimError(f"{text!r} calls {ast.unparse(node.func)!r}; there are {', '.join(known)}")
+    if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
+        raise ClaimError(f"{text!r}: arguments of {node.func.id} stand in their order, without names or stars")
+    if node.func.id == _EXACT:
+        metric = [a for a in node.args if isinstance(a, ast.Name) and a.id.startswith("metric_")]
+        if len(node.args) != 1 or not metric:
+            raise ClaimError(f"{text!r}: exact takes one metric in braces")
+    inner = node.func.id in _BUILT_IN or node.func.id == _EXACT
+    for argument in node.args:
+        if inner:
+            _check(argument, text, names, functions)
+        else:
+            _literal(argument, text)
+
+
+def _literal(node: ast.AST, text: str) -> Any:
+    """An argument of a function: numbers, names in quotation marks, and lists of them."""
+    try:
+        found = ast.literal_eval(node)
+    except ValueError:
+        found = None
+    if not isinstance(found, (int, float, str, list)) or isinstance(found, bool):
+        raise ClaimError(f"{text!r}: a function takes numbers, names and lists, got {ast.unparse(node)!r}")
+    return found
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """What names stand for while a test is evaluated. lookup: (lesson, key) -> its estimate."""
+
+    lookup: Lookup
+    quotes: Mapping[str, float]
+    functions: Mapping[str, Callable[..., float]]
+
+    def side(self, node: ast.expr, keys: tuple[Key, ...]) -> Interval:
+        """The value of one side of a parsed test, with its interval."""
+        match node:
+            case ast.Constant():
+                return quantities.exact(node.value)
+            case ast.Name() if node.id in self.quotes:
+                return quantities.exact(self.quotes[node.id])
+            case ast.Name():
+                return self.lookup(*keys[int(node.id.removeprefix("metric_"))])
+            case ast.UnaryOp():
+                operand = self.side(node.operand, keys)
+                return quantities.negative(operand) if isinstance(node.op, ast.USub) else operand
+            case ast.BinOp():
+                return _STEPS[type(node.op)](self.side(node.left, keys), self.side(node.right, keys))
+            case ast.Call():
+                return self._call(node, keys)
+        raise ClaimError(f"a test holds a {type(node).__name__}")  # cannot be: `parse` refused it
+
+    def _call(self, node: ast.Call, keys: tuple[Key, ...]) -> Interval:
+        name = node.func.id  # type: ignore[attr-defined]
+        if name in self.functions:
+            arguments = [_literal(argument, name) for argument in node.args]
+            return quantities.exact(self.functions[name](*arguments))
+        sides = [self.side(argument, keys) for argument in node.args]
+        if name == _EXACT:
+            return sides[0] if sides[0].known else quantities.exact(sides[0].value)
+        return _BUILT_IN[name](*sides)

@@ -1,0 +1,134 @@
+"""Tables of the scoreboard: claims by what became of them, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from lib.claims import chance, told
+from lib.claims.entries import PAPERS
+from lib.claims.verdicts import COMPARED, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
+from lib.page.tables import number
+from lib.page.words import listed
+
+_WHOSE = {"paper": "the paper's", "ours": "ours", "nobody yet": "not explained yet"}
+_TINY = 1e-4  # probabilities below are not worth their digits
+
+
+def _where(v: Verdict) -> str:
+    return f"{PAPERS[v.claim.paper]}, {v.claim.place}"
+
+
+def _table(rows: list[dict[str, object]], columns: Sequence[str]) -> pd.DataFrame:
+    """Rows under these columns; one row of dashes where there is none, because a table says so too."""
+    return pd.DataFrame(rows or [dict.fromkeys(columns, None)], columns=list(columns))
+
+
+def failed_formulas(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """Formulas that fail: what the paper says, what comes out, and whose fault it is."""
+    rows = [
+        {
+            "claim": v.claim.statement,
+            "where": _where(v),
+            "comes out": "; ".join(told.ours(part) for part in v.parts if part.verdict == FAILS),
+            "fault": _WHOSE[v.whose],
+            "why": v.claim.blame.why if v.claim.blame else "",
+        }
+        for v in verdicts
+        if v.whose
+    ]
+    return _table(rows, ("claim", "where", "comes out", "fault", "why"))
+
+
+def untestable(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """Why claims could not be tested, the commonest reason first."""
+    reasons: dict[str, list[Verdict]] = {}
+    for v in verdicts:
+        if v.verdict == UNTESTABLE:
+            reasons.setdefault(v.reason, []).append(v)
+    rows = [
+        {"reason": reason, "claims": len(mine), "which": listed([v.claim.id for v in mine])}
+        for reason, mine in sorted(reasons.items(), key=lambda item: -len(item[1]))
+    ]
+    return _table(rows, ("reason", "claims", "which"))
+
+
+def stand_ins(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """Claims that scripted stand-ins decided; their verdicts say nothing about language models."""
+    rows = [
+        {"claim": v.claim.statement, "where": _where(v), "verdict": v.words}
+        for v in verdicts
+        if v.stand_in and v.verdict != UNTESTABLE
+    ]
+    return _table(rows, ("claim", "where", "verdict"))
+
+
+def magnitudes(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """Ours beside the paper's number, and how many times as large; not a judgement."""
+    rows = []
+    for v in verdicts:
+        if v.verdict == COMPARED and v.claim.number:
+            value = v.parts[0].left.value
+            rows.append(
+                {
+                    "what": v.claim.statement,
+                    "where": _where(v),
+                    "paper's": told.printed(v),
+                    "ours": told.estimate(v.parts[0].left),
+                    "ours / paper's": number(value / v.claim.number, 2),
+                }
+            )
+    return _table(rows, ("what", "where", "paper's", "ours", "ours / paper's"))
+
+
+def by_chance(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """Directions that hold, from the clearest on, and whether they do with all of them asked at once."""
+    kept = chance.survivors(verdicts)
+    holding = [(chance.probability(v), v) for v in chance.asked(verdicts) if v.verdict == HOLDS]
+    rows = [
+        {
+            "claim": v.claim.statement,
+            "where": _where(v),
+            "verdict": v.words,
+            "p": f"<{_TINY:.4f}" if p < _TINY else f"{p:.4f}",
+            "all asked at once": NAMES[HOLDS] if v.claim.id in kept else "not clear enough",
+        }
+        for p, v in sorted(holding, key=lambda pair: pair[0])
+    ]
+    return _table(rows, ("claim", "where", "verdict", "p", "all asked at once"))
+
+
+def chance_words(verdicts: Sequence[Verdict]) -> str:
+    """What luck alone would do, as a sentence."""
+    family = chance.asked(verdicts)
+    holding = sum(v.verdict == HOLDS for v in family)
+    lost = [v.claim.id for v in family if v.verdict == HOLDS and v.claim.id not in chance.survivors(verdicts)]
+    return (
+        f"{len(family)} directions were decided by intervals. If none of them were true, about "
+        f"{chance.expected(verdicts):.1f} would hold by luck; {holding} do.\n"
+        f"Not clear enough with all asked at once: {listed(lost, 'none')}."
+    )
+
+
+def faults_words(verdicts: Sequence[Verdict]) -> str:
+    """Whose faults failing formulas are, as a sentence."""
+    failing = [v for v in verdicts if v.whose]
+    told_ = [f"{sum(v.whose == who for v in failing)} {name}" for who, name in _WHOSE.items()]
+    formulas = sum(v.claim.kind == "formula" for v in verdicts)
+    return f"Of {formulas} formulas {len(failing)} fail. The fault is {', '.join(told_)}."
+
+
+def limits(verdicts: Sequence[Verdict]) -> str:
+    """What did not work in this run, in sentences computed from it."""
+    unknown = [v.claim.id for v in verdicts if v.verdict == UNDECIDED and any(part.bare for part in v.parts)]
+    lacking = sorted(
+        {v.reason for v in verdicts if v.verdict == UNTESTABLE and v.reason.startswith("metrics of lesson")}
+    )
+    stands = sum(v.stand_in and v.verdict not in (UNTESTABLE, COMPARED) for v in verdicts)
+    told_ = [
+        f"Undecided for want of an interval: {listed(unknown, 'none')}.",
+        f"Lessons without metrics: {listed(lacking, 'none')}.",
+        f"Verdicts that rest on scripted stand-ins: {stands}.",
+    ]
+    return "\n".join(told_)

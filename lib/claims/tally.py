@@ -1,0 +1,81 @@
+"""Counts of verdicts, the metrics of the lesson, and its finding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lib.claims import chance
+from lib.claims.entries import KINDS, PAPERS
+from lib.claims.verdicts import COMPARED, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
+
+
+def counts(verdicts: Sequence[Verdict], kind: str | None = None) -> dict[str, dict[str, int]]:
+    """{paper: {verdict: claims}} of one kind or of all, with every paper and verdict present."""
+    mine = [v for v in verdicts if kind in (None, v.claim.kind)]
+    return {p: {key: sum(v.claim.paper == p and v.verdict == key for v in mine) for key in NAMES} for p in PAPERS}
+
+
+def of(verdicts: Sequence[Verdict], verdict: str, kind: str | None = None) -> int:
+    """How many claims, of one kind or of all, have this verdict."""
+    return sum(v.verdict == verdict and kind in (None, v.claim.kind) for v in verdicts)
+
+
+def message(verdicts: Sequence[Verdict]) -> str:
+    """The tally as a title."""
+    directions, formulas = ([v for v in verdicts if v.claim.kind == kind] for kind in ("direction", "formula"))
+    tested = [v for v in directions if v.verdict != UNTESTABLE]
+    return (
+        f"{of(directions, HOLDS)} of {len(tested)} tested directions hold, {of(directions, FAILS)} do not, "
+        f"{of(directions, UNDECIDED)} are undecided; {of(formulas, HOLDS)} of {len(formulas)} formulas hold"
+    )
+
+
+def metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
+    """Everything that is kept, by flat key: totals, by paper, by kind, by chance, and the verdict on each claim."""
+    judged = [v for v in verdicts if v.verdict not in (UNTESTABLE, COMPARED)]
+    out: dict[str, object] = {
+        "backend": "scripted" if any(v.stand_in for v in judged) else "lab",
+        "claims.total": len(verdicts),
+        "claims.stand_in": sum(v.stand_in for v in judged),
+        "claims.chance.asked": len(chance.asked(verdicts)),
+        "claims.chance.expected": chance.expected(verdicts),
+        "claims.chance.kept": len(chance.survivors(verdicts)),
+    }
+    for key in NAMES:
+        out[f"claims.{key}"] = of(verdicts, key)
+        for paper, row in counts(verdicts).items():
+            out[f"claims.{paper}.{key}"] = row[key]
+        for kind in KINDS:
+            out[f"claims.{kind}.{key}"] = of(verdicts, key, kind)
+    for who in ("paper", "ours", "nobody yet"):
+        out[f"claims.formula.blame_{who.split()[0]}"] = sum(v.whose == who for v in verdicts)
+    return out | {f"claims.by_id.{v.claim.id}": v.verdict for v in verdicts}
+
+
+KEY_METRICS = (
+    "claims.total",
+    "claims.formula.holds",
+    "claims.formula.fails",
+    "claims.direction.holds",
+    "claims.direction.fails",
+    "claims.direction.undecided",
+    "claims.direction.untestable",
+    "claims.chance.kept",
+)
+
+
+def finding(verdicts: Sequence[Verdict]) -> str:
+    """The lesson in a sentence or two."""
+    papers, ours = (sum(v.whose == who for v in verdicts) for who in ("paper", "ours"))
+    open_ = sum(v.whose == "nobody yet" for v in verdicts)
+    faults = f"{papers} by an error of the paper, {ours} by one of ours" + (f", {open_} unexplained" if open_ else "")
+    directions = [v for v in verdicts if v.claim.kind == "direction"]
+    tested = len(directions) - of(directions, UNTESTABLE)
+    kept = len(chance.survivors(verdicts))
+    return (
+        f"Of {tested} claimed directions that can be tested here, {of(directions, HOLDS)} hold, "
+        f"{of(directions, FAILS)} do not and {of(directions, UNDECIDED)} stay undecided at this scale. "
+        f"With all asked at once {kept} of them hold. Of the formulas {of(verdicts, HOLDS, 'formula')} hold and "
+        f"{of(verdicts, FAILS, 'formula')} fail: {faults}. {of(verdicts, UNTESTABLE)} of all {len(verdicts)} claims "
+        f"cannot be tested."
+    )

@@ -1,0 +1,172 @@
+"""Verdicts: each claim's tests evaluated on our metrics, and what that says of the claim.
+
+    holds          a formula within its tolerance; a direction with its whole interval on the claimed side
+    does not hold  a formula outside; a direction with its whole interval on the other side
+    undecided      the interval holds zero, or a single run gives none
+    compared       a magnitude, ours beside the paper's; neither a success nor a failure
+    not testable   nothing here can test it, or the run that could has not been made
+
+Of several tests the weakest that is needed decides. What scripted stand-ins decided is marked, whatever the
+verdict. Left out: whether a test is a good test of its claim; the expression is printed for readers to judge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lib.claims import expressions, quantities
+from lib.claims.entries import Claim
+from lib.claims.errors import ClaimError
+from lib.claims.functions import FUNCTIONS
+from lib.claims.metrics import Metrics, Missing
+from lib.stats import Interval
+
+HOLDS, FAILS, UNDECIDED, COMPARED, UNTESTABLE = "holds", "fails", "undecided", "compared", "untestable"
+NAMES = {
+    HOLDS: "holds",
+    FAILS: "does not hold",
+    UNDECIDED: "undecided at this scale",
+    COMPARED: "compared, not judged",
+    UNTESTABLE: "not testable here",
+}
+STAND_IN = "scripted stand-in"
+_ADOPTED = {  # what lessons say, and what it means here
+    "holds": HOLDS, "does not hold": FAILS, "undecided": UNDECIDED, "no difference": UNDECIDED,
+    "no cases": UNTESTABLE,
+}  # fmt: skip
+_STRENGTH = {FAILS: 0, UNTESTABLE: 1, UNDECIDED: 2, HOLDS: 3}
+_ROUNDING = 1e-9  # two sums of floats that differ by less are equal
+_NOT_ASKED = Interval(math.nan, math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One test. left, right: its sides; margin: how far the claim is met, above 0 if it is (of an equality, how far
+    the sides are apart); reason: where there is no more to say."""
+
+    test: str
+    verdict: str
+    left: Interval = _NOT_ASKED
+    right: Interval | None = None
+    margin: Interval = _NOT_ASKED
+    reason: str = ""
+
+    @property
+    def sampled(self) -> bool:
+        """Whether anything in it was."""
+        return math.isfinite(self.margin.value) and not quantities.is_exact(self.margin)
+
+    @property
+    def bare(self) -> bool:
+        """Whether it was measured without an interval."""
+        return math.isfinite(self.margin.value) and not self.margin.known
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a claim. backends: who decided what its metrics measure."""
+
+    claim: Claim
+    verdict: str
+    parts: tuple[Part, ...]
+    backends: tuple[str, ...]
+    reason: str
+
+    @property
+    def stand_in(self) -> bool:
+        """Whether a program that replies as a model would decided any of it."""
+        return self.claim.stand_in or "scripted" in self.backends
+
+    @property
+    def words(self) -> str:
+        """The verdict as it is read everywhere, the mark of stand-ins included."""
+        asked = self.stand_in and self.verdict != UNTESTABLE
+        return f"{NAMES[self.verdict]} ({STAND_IN})" if asked else NAMES[self.verdict]
+
+    @property
+    def whose(self) -> str:
+        """Whose fault a formula that fails is: "paper", "ours", or "nobody yet"; empty for all others."""
+        if self.claim.kind != "formula" or self.verdict != FAILS:
+            return ""
+        return self.claim.blame.who if self.claim.blame else "nobody yet"
+
+
+def judge(claims: Sequence[Claim], metrics: Metrics) -> list[Verdict]:
+    """The verdicts on `claims`, in their order. Raises ClaimError for a key that is misspelled in a claim."""
+    return [_judge(claim, metrics) for claim in claims]
+
+
+def _judge(claim: Claim, metrics: Metrics) -> Verdict:
+    if claim.untestable:
+        return Verdict(claim, UNTESTABLE, (), (), claim.untestable)
+    try:
+        parts = (_adopted(claim, metrics),) if claim.judged else tuple(_part(claim, t, metrics) for t in claim.test)
+    except ClaimError as error:
+        raise ClaimError(f"claim {claim.id}: {error}") from error
+    backends = tuple(sorted({metrics.backend(*key) for key in claim.reads()} - {""}))
+    verdict = together([part.verdict for part in parts], claim.need)
+    reasons = [part.reason for part in parts if part.reason and part.verdict == verdict]
+    return Verdict(claim, verdict, parts, backends, "; ".join(dict.fromkeys(reasons)))
+
+
+def together(verdicts: Sequence[str], need: int | str = "all") -> str:
+    """The verdict of a claim on several tests, `need` of which must hold: the weakest of the best so many."""
+    if verdicts == [COMPARED]:
+        return COMPARED
+    strongest_first = sorted(verdicts, key=_STRENGTH.__getitem__, reverse=True)
+    return strongest_first[(len(verdicts) if need == "all" else int(need)) - 1]
+
+
+def _part(claim: Claim, text: str, metrics: Metrics) -> Part:
+    parsed = expressions.parse(text, set(claim.quotes), FUNCTIONS)
+    evaluator = expressions.Evaluator(
+        lambda lesson, key: _known(claim, metrics.estimate(lesson or claim.lesson or "", key)), claim.quotes, FUNCTIONS
+    )
+    try:
+        left = evaluator.side(parsed.left, parsed.keys)
+        right = evaluator.side(parsed.right, parsed.keys) if parsed.right is not None else None
+    except Missing as missing:
+        return Part(text, UNTESTABLE, reason=str(missing))
+    except ZeroDivisionError:
+        return Part(text, UNTESTABLE, reason="a quantity that it divides by is 0 in this run")
+    if right is None:
+        return Part(text, COMPARED, left, None, left)
+    margin = quantities.minus(right, left) if parsed.sign in ("<", "<=") else quantities.minus(left, right)
+    verdict, reason = decide(margin, parsed.sign or "", claim.tolerance)
+    if claim.kind == "formula" and verdict == UNDECIDED and quantities.is_exact(margin):
+        verdict, reason = FAILS, "both sides are equal"
+    return Part(text, verdict, left, right, margin, reason)
+
+
+def _adopted(claim: Claim, metrics: Metrics) -> Part:
+    """The verdict that a lesson has reached itself (`words.verdict`), where metrics cannot tell it again."""
+    lesson, key = claim.reads()[0]
+    text = f"{{{key}}}"
+    try:
+        word = metrics.word(lesson, key)
+    except Missing as missing:
+        return Part(text, UNTESTABLE, reason=str(missing))
+    if word not in _ADOPTED:
+        raise ClaimError(f"metric {key!r} of lesson {lesson} says {word!r}; a verdict is one of {sorted(_ADOPTED)}")
+    return Part(text, _ADOPTED[word], reason=f"lesson {lesson[:2]} judges this: {word}")
+
+
+def _known(claim: Claim, found: Interval) -> Interval:
+    """In a formula a metric without an interval is a number like any other; a direction has to show its interval."""
+    return found if found.known or claim.kind == "direction" else quantities.exact(found.value)
+
+
+def decide(margin: Interval, sign: str, tolerance: float = 0.0) -> tuple[str, str]:
+    """Verdict and reason of one comparison. margin: left - right, or right - left where `sign` is < or <=."""
+    if sign == "==":
+        return (HOLDS if abs(margin.value) <= tolerance * (1 + _ROUNDING) + _ROUNDING else FAILS), ""
+    if not margin.known:
+        return UNDECIDED, "not everything in it has an interval"
+    slack = _ROUNDING if "=" in sign else 0.0
+    if margin.lo > -slack:
+        return HOLDS, ""
+    if margin.hi < -slack:
+        return FAILS, ""
+    return UNDECIDED, "no difference at all" if quantities.is_exact(margin) else "the interval holds 0"

@@ -1,0 +1,1 @@
+"""Figures: one theme, one colour for each method, one message each."""

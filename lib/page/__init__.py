@@ -1,0 +1,1 @@
+"""Pages: what a lesson shows, tables, HTML and the front page; a number is formatted once, here."""

@@ -1,0 +1,1 @@
+"""Drawings that one lesson alone needs: conversations, episodes, choices."""

@@ -1,0 +1,486 @@
+"""Claims: the file is in order, tests are safe and carry intervals, verdicts and counts are those worked by hand."""
+
+import contextlib
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from lib.claims import (
+    board,
+    chance,
+    entries,
+    expressions,
+    lists,
+    metrics,
+    pictures,
+    quantities,
+    tally,
+    verdicts,
+)
+from lib.claims.errors import ClaimError
+from lib.claims.functions import FUNCTIONS
+from lib.claims.metrics import Metrics, Missing
+from lib.page import audit
+from lib.stats import Interval
+
+CLAIMS = entries.read()
+LAPTOP = metrics.read()  # the committed metrics of a laptop run
+LATER = {"08_ablations"}  # lessons whose metrics may be missing
+MEASURED = {
+    "05_x": {
+        "backend": "lab",
+        "a.score": 0.70, "a.score_lo": 0.66, "a.score_hi": 0.74,
+        "b.score": 0.62, "b.score_lo": 0.59, "b.score_hi": 0.65,
+        "c.score": 0.71, "c.score_lo": 0.60, "c.score_hi": 0.80,
+        "s.backend": "scripted",
+        "s.score": 0.2, "s.score_lo": 0.1, "s.score_hi": 0.3,
+        "once": 0.5, "agrees": True, "word": "holds", "other": "perhaps",
+    }
+}  # fmt: skip
+
+
+def claim(**changes):
+    base = {
+        "id": "po-some-claim", "paper": "po", "place": "Table 1", "kind": "direction",
+        "statement": "One is more than the other.", "lesson": "05_x", "test": "{a.score} > {b.score}",
+    }  # fmt: skip
+    entry = {**base, **changes}
+    return entries.Claim.model_validate({key: value for key, value in entry.items() if value is not None})
+
+
+def judged(held=None, **changes):
+    return verdicts.judge([claim(**changes)], Metrics(held if held is not None else MEASURED))[0]
+
+
+def written(tmp_path: Path, *claims: str) -> Path:
+    path = tmp_path / "claims.yaml"
+    path.write_text("claims:\n" + "".join(claims))
+    return path
+
+
+def entry(name="po-one", extra="", paper="po"):
+    return (
+        f"  - id: {name}\n    paper: {paper}\n    place: Table 1\n    kind: formula\n"
+        f"    statement: Two is two.\n    test: 1 + 1 == 2\n{extra}"
+    )
+
+
+def value_of(text, quotes=None, held=None):
+    parsed = expressions.parse(text, set(quotes or {}), FUNCTIONS)
+    found = Metrics(held or MEASURED)
+    lookup = lambda lesson, key: found.estimate(lesson or "05_x", key)  # noqa: E731
+    return expressions.Evaluator(lookup, quotes or {}, FUNCTIONS).side(parsed.left, parsed.keys)
+
+
+# The file ------------------------------------------------------------------------------------------
+
+
+def test_there_are_claims_of_every_paper():
+    by_paper = {paper: sum(c.paper == paper for c in CLAIMS) for paper in entries.PAPERS}
+    assert len(CLAIMS) >= 45 and min(by_paper.values()) >= 8, by_paper
+
+
+def test_every_key_of_a_claim_is_measured_by_the_committed_run():
+    """A key that is misspelled would otherwise pass for one that a small run left out."""
+    absent = []
+    for each in CLAIMS:
+        for lesson, key in each.reads():
+            if lesson in LATER and lesson not in LAPTOP.lessons:
+                continue
+            try:
+                LAPTOP.word(lesson, key) if each.judged else LAPTOP.estimate(lesson, key)
+            except Missing as missing:
+                absent.append((each.id, str(missing)))
+    assert absent == []
+
+
+def test_every_formula_that_fails_says_whose_fault_it_is_and_no_other_does():
+    found = verdicts.judge(CLAIMS, LAPTOP)
+    wrong = [v.claim.id for v in found if v.claim.kind == "formula" and bool(v.claim.blame) != (v.verdict == "fails")]
+    assert wrong == []
+    assert not any(v.whose == "nobody yet" for v in found)
+
+
+def test_every_formula_can_be_decided():
+    formulas = [v for v in verdicts.judge(CLAIMS, LAPTOP) if v.claim.kind == "formula"]
+    assert {v.verdict for v in formulas} == {"holds", "fails"}
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        (entry() + entry(), "several with this id"),
+        (entry(extra="    tolerence: 1\n"), "unknown key 'tolerence'"),
+        (entry(paper="pi", name="pi-one"), "paper"),
+        (entry(name="arc-one"), "must begin with po-"),
+        (entry(extra="    untestable: It needs a telescope.\n"), "give one of these"),
+        (entry(extra="    need: 2\n"), "only 1 tests"),
+    ],
+)
+def test_a_mistake_in_the_file_names_claim_and_remedy(tmp_path, text, told):
+    with pytest.raises(ClaimError, match=told) as caught:
+        entries.read(written(tmp_path, text))
+    assert "claim " in str(caught.value)
+
+
+def test_all_mistakes_are_told_at_once(tmp_path):
+    with pytest.raises(ClaimError) as caught:
+        entries.read(written(tmp_path, entry("po-one", "    x: 1\n"), entry("po-two", "    y: 1\n")))
+    assert "claim po-one" in str(caught.value) and "claim po-two" in str(caught.value)
+
+
+def test_a_file_that_is_no_list_of_claims_is_refused(tmp_path):
+    path = tmp_path / "claims.yaml"
+    path.write_text("claim: []\n")
+    with pytest.raises(ClaimError, match="one list"):
+        entries.read(path)
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"test": "{a.score}"}, "needs a comparison"),
+        ({"test": "{a.score} == {b.score}"}, "needs a comparison"),
+        ({"kind": "magnitude", "number": 1.0}, "needs no comparison"),
+        ({"kind": "magnitude", "test": "{a.score}"}, "a number of the paper"),
+        ({"lesson": None}, "names no lesson"),
+        ({"test": None, "judged": "word", "lesson": None}, "needs the `lesson`"),
+        ({"blame": {"who": "paper", "why": "a sentence"}}, "blame is for formulas"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(changes, told):
+    with pytest.raises(ValueError, match=told):
+        claim(**changes)
+
+
+# The language --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "open('x') > 1", "__import__('os') > 1", "(1).real > 0", "().__class__ > 0", "[1][0] > 0", "x > 1",
+        "hypervolume.__globals__ > 0", "hypervolume(points=[[1]], reference=0) > 0", "hypervolume(*[1]) > 0",
+        "hypervolume(sparsity([[1]]), 0) > 0", "hypervolume(open, 0) > 0", "1 > 0 > -1", "1 if 1 else 2", "2 ** 9 > 1",
+        "'a' > 'b'", "True > 0", "lambda: 1", "{a.score} > {a.score}", "exact(1) > 0", "1 in [1]", "metric_0 > 1",
+        "1 >", "min(x for x in [1]) > 0", "(y := 1) > 0", "f'{1}' > 0",
+    ],
+)  # fmt: skip
+def test_nothing_but_the_small_language_is_read(text):
+    with pytest.raises(ClaimError):
+        expressions.parse(text, (), FUNCTIONS)
+
+
+@given(st.text(max_size=40))
+def test_whatever_is_written_is_read_or_refused(text):
+    with contextlib.suppress(ClaimError):
+        expressions.parse(text, {"quoted"}, FUNCTIONS)
+
+
+def test_an_error_names_what_may_be_called():
+    with pytest.raises(ClaimError, match=r"calls 'hypervolum'.*hypervolume"):
+        expressions.parse("hypervolum([[1]], 0) == 1", (), FUNCTIONS)
+
+
+def test_precedence_is_pythons():
+    assert value_of("2 + 3 * 4 - 8 / 2").value == 10
+    assert value_of("-(1 - 3) * two", {"two": 2.0}).value == 4
+
+
+def test_formulas_of_the_papers_are_computed():
+    assert value_of("hypervolume([[1, 1, 0]], -1)").value == pytest.approx(4)
+    assert value_of("hypervolume([[0.98, 1, 0.5], [0.97, 1, 1]], -1)").value == pytest.approx(7.91)
+    assert value_of("structures()").value == 9 * 16**2 * 3**3
+    assert value_of("valid_structures()").value == 6 * 6_912 + 3 * 144
+    assert value_of("rl_dollars(1000)").value == pytest.approx(9.702)
+    assert value_of("training_entry([1, 3, 2], 2)").value == pytest.approx(0.5)
+
+
+def test_the_published_evaluation_cannot_see_what_is_spent_below_a_dollar():
+    assert FUNCTIONS["cost_entry"](0.04, 0.01, 1) == FUNCTIONS["cost_entry"](0.04, 0.04, 1) == pytest.approx(0.04)
+    assert FUNCTIONS["cost_entry"](0.04, 0.01, 1e6) == pytest.approx(4)
+
+
+# Intervals -----------------------------------------------------------------------------------------
+
+
+@st.composite
+def estimates(draw, positive=False):
+    value = draw(st.floats(0.1 if positive else -50, 50))
+    below, above = draw(st.floats(0, 5)), draw(st.floats(0, 5))
+    return Interval(value, max(value - below, value * 0.05) if positive else value - below, value + above)
+
+
+def holds_its_value(found):
+    slack = 1e-9 * (1 + abs(found.value))
+    return found.lo - slack <= found.value <= found.hi + slack
+
+
+@given(estimates(), estimates())
+def test_a_sum_and_a_difference_hold_their_values(a, b):
+    for step in (quantities.plus, quantities.minus):
+        assert holds_its_value(step(a, b))
+
+
+@given(estimates(), estimates())
+def test_a_difference_is_never_wider_than_the_sum_of_both(a, b):
+    d = quantities.minus(a, b)
+    assert d.hi - d.lo <= (a.hi - a.lo) + (b.hi - b.lo) + 1e-9
+
+
+@given(estimates(positive=True), estimates(positive=True))
+def test_a_product_and_a_quotient_hold_their_values(a, b):
+    for step in (quantities.times, quantities.over):
+        assert holds_its_value(step(a, b))
+
+
+@given(st.lists(estimates(), min_size=1, max_size=4))
+def test_the_least_and_the_most_hold_their_values(several):
+    for step in (quantities.least, quantities.most):
+        assert holds_its_value(step(*several))
+
+
+@given(estimates())
+def test_a_size_holds_its_value_and_is_never_negative(a):
+    found = quantities.size(a)
+    assert holds_its_value(found) and found.lo >= 0
+
+
+@given(st.floats(-50, 50), st.floats(-50, 50))
+def test_of_numbers_that_are_known_everything_is_known(a, b):
+    assume(abs(b) > 1e-3)
+    x, y = quantities.exact(a), quantities.exact(b)
+    for step in (quantities.plus, quantities.minus, quantities.times, quantities.over):
+        found = step(x, y)
+        assert found.hi - found.lo == 0
+
+
+@given(estimates(), st.floats(-9, 9))
+def test_a_known_number_shifts_and_stretches_an_interval(a, c):
+    moved = quantities.plus(a, quantities.exact(c))
+    assert moved.hi - moved.lo == pytest.approx(a.hi - a.lo, abs=1e-9)
+    stretched = quantities.times(quantities.exact(c), a)
+    assert stretched.hi - stretched.lo == pytest.approx(abs(c) * (a.hi - a.lo), abs=1e-9)
+
+
+def test_a_difference_worked_by_hand():
+    d = value_of("{a.score} - {b.score}")  # 0.08 -+ 0.05, a triangle of 3, 4 and 5
+    assert (d.value, d.lo, d.hi) == pytest.approx((0.08, 0.03, 0.13))
+
+
+def test_what_a_single_run_tells_spreads_to_all_that_is_computed_of_it():
+    for text in ("{once} + {a.score}", "max({once}, {a.score})", "{once} * {a.score}", "2 * {once}"):
+        assert not value_of(text).known
+    assert quantities.is_exact(value_of("exact({once})"))
+
+
+def test_a_quotient_that_may_be_of_either_sign_has_no_interval():
+    assert not quantities.over(Interval(1, -1, 3), Interval(1, 0.5, 2)).known
+
+
+# Metrics -------------------------------------------------------------------------------------------
+
+
+def test_a_misspelled_key_is_refused_with_claim_key_and_the_nearest_one():
+    with pytest.raises(ClaimError, match=r"claim po-some-claim.*'a\.scoer'.*'a\.score'"):
+        judged(test="{a.scoer} > {b.score}")
+
+
+def test_a_key_that_a_small_run_left_out_is_no_mistake():
+    assert judged(test="{gone.far} > {b.score}").verdict == "untestable"
+
+
+def test_other_digits_are_no_slip_of_the_pen():
+    held = {"05_x": {"arm.seed1.score": 1.0}}
+    assert judged(held, test="{arm.seed2.score} > 0").verdict == "untestable"
+
+
+def test_a_lesson_that_was_not_run_is_a_reason():
+    v = judged(test="{08_ablations: a.gain} > 0")
+    assert (v.verdict, v.reason) == ("untestable", "metrics of lesson 08 are missing: run it")
+
+
+def test_a_word_is_no_number():
+    with pytest.raises(ClaimError, match="needs a number"):
+        judged(test="{word} > 0")
+
+
+def test_who_decided_is_the_nearest_backend_above():
+    found = Metrics(MEASURED)
+    assert found.backend("05_x", "s.score") == "scripted" and found.backend("05_x", "a.score") == "lab"
+
+
+def test_a_metrics_file_that_is_broken_is_named(tmp_path):
+    (tmp_path / "05_x.json").write_text("{")
+    with pytest.raises(ClaimError, match="05_x"):
+        metrics.read(tmp_path)
+
+
+# Verdicts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "test, verdict",
+    [
+        ("{a.score} > {b.score}", "holds"),  # 0.08 [0.03, 0.13]
+        ("{b.score} > {a.score}", "fails"),
+        ("{b.score} < {a.score}", "holds"),
+        ("{c.score} > {b.score}", "undecided"),  # 0.09 [-0.02, ...]
+        ("{once} > {b.score}", "undecided"),
+        ("exact({once}) < {b.score}", "holds"),
+        ("{a.score} > 0.5", "holds"),
+        ("{agrees} > 0.5", "holds"),
+    ],
+)
+def test_a_direction_is_decided_by_its_interval(test, verdict):
+    assert judged(test=test).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    "test, tolerance, verdict",
+    [
+        ("1 + 1 == 2.04", 0.05, "holds"),
+        ("1 + 1 == 2.06", 0.05, "fails"),
+        ("0.04655 == 0.0466", 0.00005, "holds"),  # half a unit of the last digit is within
+        ("2 > 2", 0.0, "fails"),
+        ("2 >= 2", 0.0, "holds"),
+        ("2 <= 1", 0.0, "fails"),
+    ],
+)
+def test_a_formula_is_decided_by_its_tolerance(test, tolerance, verdict):
+    assert judged(kind="formula", test=test, tolerance=tolerance).verdict == verdict
+
+
+def test_a_formula_takes_a_metric_without_an_interval_for_a_number():
+    assert judged(kind="formula", test="{once} == 0.5").verdict == "holds"
+
+
+def test_a_magnitude_is_compared_and_never_judged():
+    v = judged(kind="magnitude", test="100 * {a.score}", number=70.0)
+    assert v.verdict == "compared" and v.parts[0].left.value == pytest.approx(70)
+
+
+@pytest.mark.parametrize(
+    "several, need, verdict",
+    [
+        (["holds", "holds"], "all", "holds"),
+        (["holds", "undecided"], "all", "undecided"),
+        (["undecided", "untestable"], "all", "untestable"),
+        (["holds", "untestable", "fails"], "all", "fails"),
+        (["holds", "undecided", "fails"], 2, "undecided"),
+        (["holds", "fails", "fails"], 1, "holds"),
+        (["fails", "untestable"], 1, "untestable"),
+    ],
+)
+def test_the_weakest_test_that_is_needed_decides(several, need, verdict):
+    assert verdicts.together(several, need) == verdict
+
+
+def test_stand_ins_are_marked_wherever_a_verdict_is_read():
+    v = judged(test="{s.score} < {a.score}")
+    assert v.stand_in and v.words == "holds (scripted stand-in)"
+    assert not judged().stand_in and judged(stand_in=True).stand_in
+
+
+def test_a_formula_that_fails_without_blame_is_nobodys_yet():
+    v = judged(kind="formula", test="1 == 2")
+    assert v.whose == "nobody yet"
+    assert judged(kind="formula", test="1 == 2", blame={"who": "ours", "why": "a slip"}).whose == "ours"
+
+
+def test_a_lessons_own_verdict_is_taken_over():
+    assert judged(test=None, judged="word").verdict == "holds"
+    with pytest.raises(ClaimError, match="perhaps"):
+        judged(test=None, judged="other")
+
+
+def test_a_quantity_that_is_divided_by_zero_is_a_reason():
+    held = {"05_x": {"zero": 0.0}}
+    assert judged(held, kind="formula", test="1 / {zero} > 0").verdict == "untestable"
+
+
+# Chance --------------------------------------------------------------------------------------------
+
+
+def with_margin(name, value, half):
+    part = verdicts.Part("x > y", "holds", margin=Interval(value, value - half, value + half))
+    return verdicts.Verdict(claim(id=f"po-{name}"), "holds", (part,), (), "")
+
+
+def test_an_interval_that_ends_at_zero_has_the_probability_of_one_side():
+    assert chance.probability(with_margin("a", 1.0, 1.0)) == pytest.approx(0.025)
+
+
+def test_holm_by_hand():
+    """p = 0.025 (half-width = value), and far below. With two: 0.0125 is asked of the clearest, then 0.025."""
+    clear, edge = with_margin("clear", 1.0, 0.2), with_margin("edge", 1.0, 1.0 - 1e-9)
+    assert chance.survivors([edge]) == {"po-edge"}
+    assert chance.survivors([clear, edge]) == {"po-clear", "po-edge"}
+    weak = [with_margin(f"w{n}", 1.0, 0.95) for n in range(3)]
+    assert chance.survivors([clear, *weak]) == {"po-clear"}
+    assert chance.expected([clear, *weak]) == pytest.approx(4 * 0.025)
+
+
+def test_of_several_tests_the_least_clear_one_counts():
+    strong, weak = (with_margin("a", 1.0, half).parts[0] for half in (0.1, 0.9))
+    both = verdicts.Verdict(claim(), "holds", (strong, weak), (), "")
+    assert chance.probability(both) == pytest.approx(chance.probability(with_margin("b", 1.0, 0.9)))
+    either = verdicts.Verdict(claim(test=["{a.score} > 0", "{b.score} > 0"], need=1), "holds", (strong, weak), (), "")
+    assert chance.probability(either) == pytest.approx(2 * chance.probability(with_margin("b", 1.0, 0.1)))
+
+
+# What is shown -------------------------------------------------------------------------------------
+
+
+def thin(keep_intervals):
+    """Metrics as of a run that was too small: no interval anywhere, or nothing at all."""
+    if not keep_intervals:
+        return Metrics({lesson: {} for lesson in LAPTOP.lessons})
+    ends = ("_lo", "_hi")
+    held = {name: {k: v for k, v in values.items() if not k.endswith(ends)} for name, values in LAPTOP.lessons.items()}
+    return Metrics(held)
+
+
+@pytest.mark.parametrize("found", [LAPTOP, thin(True), thin(False), Metrics({})], ids=["laptop", "bare", "none", "new"])
+def test_every_run_however_small_gives_a_board_tables_and_figures(found):
+    all_ = verdicts.judge(CLAIMS, found)
+    markup, plain = board.markup(all_)
+    assert audit.problems(markup) == [] and len(plain.splitlines()) == len(CLAIMS)
+    for table in (lists.failed_formulas, lists.untestable, lists.stand_ins, lists.magnitudes, lists.by_chance):
+        assert len(table(all_)) and len(table(all_).columns)
+    assert lists.chance_words(all_) and lists.limits(all_) and lists.faults_words(all_) and tally.finding(all_)
+    assert pictures.tally_figure(all_).axes and pictures.clearness_figure(all_).axes
+    assert len(pictures.tally_alt(all_)) > 20 and len(pictures.clearness_alt(all_)) > 20
+    assert not any(isinstance(v, float) and not math.isfinite(v) for v in tally.metrics(all_).values())
+
+
+def test_without_intervals_no_direction_is_decided():
+    bare = verdicts.judge(CLAIMS, thin(True))
+    sampled = [v for v in bare if v.claim.kind == "direction" and not v.claim.judged]
+    assert {v.verdict for v in sampled} <= {"undecided", "untestable"}
+
+
+def test_counts_add_up():
+    found = verdicts.judge(CLAIMS, LAPTOP)
+    told = tally.metrics(found)
+    by_verdict = sum(told[f"claims.{key}"] for key in verdicts.NAMES)
+    by_paper = sum(told[f"claims.{paper}.{key}"] for paper in entries.PAPERS for key in verdicts.NAMES)
+    by_kind = sum(told[f"claims.{kind}.{key}"] for kind in entries.KINDS for key in verdicts.NAMES)
+    assert by_verdict == by_paper == by_kind == told["claims.total"] == len(CLAIMS)
+    assert set(tally.KEY_METRICS) <= set(told)
+    assert all(told[f"claims.by_id.{c.id}"] in verdicts.NAMES for c in CLAIMS)
+
+
+def test_every_claim_is_a_card_that_can_be_filtered_and_is_shown_without_scripts():
+    markup, _ = board.markup(verdicts.judge(CLAIMS, LAPTOP))
+    assert markup.count("<li id=") == len(CLAIMS)
+    assert "<form hidden" in markup and 'aria-live="polite"' in markup
+    assert not any(f"{each} hidden" in markup for each in ("<li", "<ul"))
+
+
+def test_a_card_escapes_what_the_file_says():
+    v = judged(statement="One <b>is</b> & stays.", place="Table <1>")
+    assert "<b>is" not in board.markup([v])[0] and "One &lt;b&gt;is" in board.markup([v])[0]

@@ -1,0 +1,142 @@
+"""Pages as a reader meets them: a browser opens the front page and a lesson, light and dark, wide and narrow.
+
+Slow, because a browser starts and walks through every page by keyboard; it alone sees the style sheet at work.
+"""
+
+import base64
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from lib.draw import figures
+from lib.page import html, index, lesson
+from lib.page.lesson import Lesson
+from lib.page.tables import table_html
+from lib.scenes import spoken
+from tests.reporting.browser import Browser, find
+
+REMEDY = "install Chromium (apt-get install chromium, brew install --cask chromium) or name one in CHROMIUM"
+PHONE, DESKTOP = 390, 1100
+ALT = "A line that rises from nothing to one"
+FINDING = "It is right in 0.93 [0.89, 0.97] of all cases, which is clearly more than chance; "
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    program = find()
+    if program is None:
+        pytest.skip(f"no browser was found: {REMEDY}")
+    try:
+        running = Browser(program, tmp_path_factory.mktemp("browser"))
+    except (RuntimeError, OSError) as error:
+        pytest.skip(f"{program} does not run ({error}): {REMEDY}")
+    yield running
+    running.close()
+
+
+def line() -> Figure:
+    figure = Figure(figsize=(7, 4))
+    figure.subplots().plot([0, 1], [0, 1])
+    return figure
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory) -> str:
+    """The front page of lessons that show everything it can show: a scoreboard, stand-ins, two profiles."""
+    root = tmp_path_factory.mktemp("reports")
+    claims = {"total": 30, "holds": 11, "fails": 8, "undecided": 7, "untestable": 4}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lesson, "_show", lambda markup, plain: None)
+        for name in ("00_tour", "02_orchestration", "07_agent_configuration", "09_scoreboard"):
+            made = Lesson(name, f"Lesson {name}: what it is about", "smoke" if name < "01" else "laptop", {}, root)
+            made.figure(line(), "front", alt=ALT)
+            made.metric("education.RO.scripted-large.dollars_per_question", 4.8e-05, lo=3.5e-05, hi=6.9e-05)
+            made.metrics({f"claims.{key}": value for key, value in claims.items()})
+            made.metrics({"education.RO.scripted-large.backend": "scripted" if name == "02_orchestration" else "lab"})
+            made.finding(FINDING * 4)
+            made.finish("front", ["education.RO.scripted-large.dollars_per_question", "claims.total"])
+    return index.front_page(root, root)
+
+
+@pytest.fixture(scope="module")
+def report() -> str:
+    """A lesson with everything that could be too wide, too faint or out of reach."""
+    text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
+
+    def shows(markup: str):
+        return nbformat.v4.new_output("display_data", {"text/html": markup})
+
+    def says(name: str):
+        return nbformat.v4.new_output("stream", name=name, text="b" * 300)
+
+    wide = pd.DataFrame({f"a_column_that_cannot_break_{place}": np.arange(3.0) for place in range(12)})
+    shades = [(own, shade) for own in (True, False) for shade in ("#332288", "#D4C420")]
+    parts = [spoken.part("lab-large", "<response> 2", own, shade)[0] for own, shade in shades]
+    picture = {"image/png": base64.b64encode(figures.png(line())).decode()}
+    drawn = nbformat.v4.new_output("display_data", picture, metadata={"image/png": {"alt": ALT}})
+    cells = [
+        text("# A lesson\n\nWords, [a link](https://example.org), `code` and $x^2$.\n\n> A quotation."),
+        text("## Results\n\n$$ " + " + ".join(["\\frac{a}{b}"] * 60) + " $$"),
+        code("x = '" + "a" * 300 + "'  # a comment", outputs=[shows(table_html(wide, "A caption. " * 12))]),
+        code("draw()", outputs=[drawn, shows(spoken.together("Who said what", [spoken.episode("A", parts, "")]))]),
+        code("say()", outputs=[says("stdout"), says("stderr")]),
+        code("hidden()", metadata={"tags": ["hide"]}),
+    ]
+    return html.page(nbformat.v4.new_notebook(cells=cells), name="01_lesson")
+
+
+@pytest.fixture
+def look(browser, tmp_path):
+    """Looks at the markup of a page."""
+
+    def at(markup: str, width: int = DESKTOP, scheme: str = "light"):
+        (tmp_path / "page.html").write_text(markup, encoding="utf-8")
+        return browser.look(tmp_path / "page.html", width, scheme)
+
+    return at
+
+
+@pytest.mark.parametrize(
+    "width, scheme", [(360, "light"), (PHONE, "light"), (PHONE, "dark"), (DESKTOP, "light"), (DESKTOP, "dark")]
+)
+@pytest.mark.parametrize("which", ["front", "report"])
+def test_a_page_can_be_read_and_used_and_asks_for_nothing(which, width, scheme, look, request):
+    seen = look(request.getfixturevalue(which), width, scheme)
+    assert seen.faults() == []
+    assert seen.ground() > 240 if scheme == "light" else seen.ground() < 40
+
+
+def blank(page: str) -> str:
+    return page.split("<body>")[0] + "<body></body></html>"
+
+
+def planted(markup: str):
+    return lambda page: page.replace("</main>", f"{markup}</main>")
+
+
+@pytest.mark.parametrize(
+    "spoil, complaint",
+    [
+        (planted('<img src="http://example.com/x.png" alt="a">'), "it asks for http://example.com/x.png"),
+        (planted("<script>fetch('https://example.com/y').catch(() => 0)</script>"), "it asks for https://example.com"),
+        (planted('<img src="beside.png" alt="a">'), "it asks for file://"),
+        (planted("<script>console.error('broken')</script>"), "the console says"),
+        (planted("<script>throw new Error('broken')</script>"), "the console says"),
+        (blank, "it is blank"),
+        (planted('<div style="width:2000px">wide</div>'), "pixels wide in a window of 390"),
+        (planted('<a href="#content" tabindex="-1">unreachable</a>'), "Tab does not reach <a> unreachable"),
+        (planted('<a href="#content" style="outline:none">hidden</a>'), "the focus does not show on <a> hidden"),
+        (planted('<a href="#content" tabindex="1">early</a>'), "Tab does not follow"),
+        (planted('<p style="color:#999">faint</p>'), "contrast 2.8 in faint"),
+        (planted("<h6>deep</h6>"), "its headings leave out a level"),
+    ],
+)
+def test_the_browser_sees_what_is_wrong(spoil, complaint, front, look):
+    assert any(complaint in fault for fault in look(spoil(front), PHONE).faults())
+
+
+def test_a_page_without_a_dark_side_is_noticed(front, look):
+    assert look(front.replace("prefers-color-scheme: dark", "print"), PHONE, "dark").ground() > 240

@@ -1,0 +1,331 @@
+"""Pages: formulas, money, alt text, nothing from the network, the same bytes every time."""
+
+import re
+from html.parser import HTMLParser
+
+import nbformat
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pygments.styles import get_style_by_name
+
+from lib.page import html
+from lib.page.audit import ReportError, problems
+from lib.page.markdown import Document, FormulaError, mathml, to_html
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+VOID = {"meta", "img", "source", "br", "hr", "link", "input", "wbr", "area", "base", "col", "embed"}
+text = nbformat.v4.new_markdown_cell
+code = nbformat.v4.new_code_cell
+
+
+def shown(data: dict, metadata: dict | None = None):
+    return nbformat.v4.new_output("display_data", data, metadata=metadata or {})
+
+
+def notebook(*cells):
+    for number, cell in enumerate(cells):
+        cell.id = f"cell-{number}"
+    return nbformat.v4.new_notebook(cells=list(cells))
+
+
+def page(*cells) -> str:
+    return html.page(notebook(*cells))
+
+
+def prose(source: str) -> str:
+    return to_html(source, Document("."))
+
+
+def formulas(source: str) -> list[str]:
+    return re.findall(r'alttext="([^"]*)"', prose(source))
+
+
+class Structure(HTMLParser):
+    """Which elements a page has; complains about one that is closed out of order."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.open, self.seen, self.ids, self.targets = [], [], [], []
+        self.feed(markup)
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.seen.append((tag, attributes))
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        self.targets += [attributes["href"][1:]] if attributes.get("href", "").startswith("#") else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
+        self.open.pop()
+
+    def of(self, tag: str) -> list[dict]:
+        return [attributes for name, attributes in self.seen if name == tag]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "$9,700 and $3",
+        "It cost $9,700 and $3.",
+        "from $5 to $7",
+        "$3/M-$15/M",
+        "costs $5 (or $7)",
+        "US$5 and US$6",
+        "between $1.50 and $2.00 per run",
+        "$12 million, then $3 million",
+        "$ x $",
+        r"\$5 and \$6",
+        "about ~$0.03 and ~$0.4",
+        "`$x$` is code",
+        "costs $5 `a$b` more",
+        "```\n$x$ and $$y$$\n```",
+        "    $x$ in an indented block",
+    ],
+)
+def test_money_and_code_are_no_formulas(source):
+    made = prose(source)
+    assert "<math" not in made
+    assert made.count("$") == source.count("$")
+
+
+@pytest.mark.parametrize(
+    "source, expected",
+    [
+        ("the weight $w$", ["w"]),
+        ("the $k$th of $n$-many", ["k", "n"]),
+        ("$2^n$ and $10$ and $0.5$", ["2^n", "10", "0.5"]),
+        (r"$1 - \epsilon$", [r"1 - \epsilon"]),
+        ("$5 is money, $x$ is not", ["x"]),
+        (r"\$9.7 + $x$", ["x"]),
+        (r"$\beta$-$\gamma$", [r"\beta", r"\gamma"]),
+        ("$r = 1[c]$ costs $3", ["r = 1[c]"]),
+        ("- item\n\n  $$\n  x = 1\n  - y\n  $$", ["x = 1 - y"]),
+        ("> $$ q $$", ["q"]),
+        ("before\n$$\nz\n$$\nafter", ["z"]),
+        ("a | b\n--|--\n$x$ | 1", ["x"]),
+        ("# Title of $k$", ["k"]),
+    ],
+)
+def test_formulas_become_mathml(source, expected):
+    assert formulas(source) == expected
+    left = re.sub(r'alttext="[^"]*"|\$\d', "", prose(source))
+    assert "$" not in left, "every other dollar sign is gone"
+
+
+@given(st.decimals(0, 99_999, places=2), st.sampled_from([" and ", " to ", ", then ", " or about ", "-", "/"]))
+def test_two_amounts_are_never_a_formula(amount, between):
+    source = f"It costs ${amount}{between}${amount:,} a month"
+    assert "<math" not in prose(source)
+
+
+def test_letters_of_an_alphabet_are_the_letters_of_unicode():
+    made = mathml(r"\mathbb{R} \mathbb{1} \mathbf{w} \mathbf{1} \mathcal{L} \boldsymbol{\alpha}")
+    assert all(letter in made for letter in "ℝ𝟙𝐰𝟏ℒ𝜶")
+    assert "mathvariant" not in made
+
+
+def test_the_conditions_of_a_maximum_stand_below_it():
+    assert re.search(r"<munder><mo[^>]*>max</mo><mi>a</mi></munder>", mathml(r"\max_a Q", display=True))
+    assert "argmax" in mathml(r"\operatorname*{argmax}_a Q") and "argmax" in mathml(r"\argmax_a Q")
+
+
+def test_aligned_equations_become_a_table():
+    made = mathml(r"\begin{aligned} a &= b < c \\ d &= e \end{aligned}", display=True)
+    assert made.count("<mtr>") == 2 and "&lt;" in made
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        r"$\frac{a$",
+        "$x_{$",
+        r"$\foo{x}$",
+        "$a & b$",
+        r"$a \left( b$",
+        "$$ a and no end",
+        r"\begin{align}x\end{align}",
+    ],
+)
+def test_a_formula_that_cannot_be_shown_is_refused(source):
+    with pytest.raises(FormulaError):
+        prose(source)
+
+
+def test_a_bad_formula_stops_the_build_and_names_its_cell():
+    with pytest.raises(ReportError, match=r"cell 2 \('## Reward'\).*\\foo"):
+        page(text("# Title"), text("## Reward\n\n$\\foo{x}$"))
+
+
+@pytest.mark.parametrize(
+    "output, complaint",
+    [
+        (shown({"image/png": PIXEL}), "alt text"),
+        (shown({"image/gif": PIXEL}, {"alt": "  "}), "alt text"),
+        (shown({"image/svg+xml": "<svg xmlns='http://www.w3.org/2000/svg'></svg>"}), "alt text"),
+        (shown({"text/html": "<img src='data:image/png;base64,AA'>"}), "alt text"),
+        (shown({"text/html": "<svg><path d='M0 0'/></svg>"}), "<svg>"),
+        (shown({"text/html": "<svg role='img'></svg>"}), "<svg>"),
+        (shown({"text/html": "<img alt='a' src='https://example.org/a.png'>"}), "network"),
+        (shown({"text/html": "<img alt='a' src='//example.org/a.png'>"}), "network"),
+        (shown({"text/html": "<img alt='a' srcset='https://example.org/a.png 2x' src='data:,'>"}), "network"),
+        (shown({"text/html": "<img alt='a' src='figures/a.png'>"}), "beside the page"),
+        (shown({"text/html": "<SCRIPT SRC='https://example.org/a.js'></SCRIPT>"}), "script"),
+        (shown({"text/html": "<script src='a.js'></script>"}), "script"),
+        (shown({"text/html": "<script>fetch('https://example.org')</script>"}), "script"),
+        (shown({"text/html": "<link rel='stylesheet' href='//example.org/a.css'>"}), "network"),
+        (shown({"text/html": "<style>@import 'a.css';</style>"}), "style"),
+        (shown({"text/html": "<style>p { background: url( 'https://example.org/a.png') }</style>"}), "style"),
+        (shown({"text/html": "<p style='background:url(//example.org/a.png)'>a</p>"}), "style"),
+        (shown({"text/html": "<iframe title='a' src='https://example.org'></iframe>"}), "network"),
+        (shown({"text/html": "<iframe src='timings/a.html'></iframe>"}), "title"),
+        (shown({"text/html": "<iframe title='a' src='../timings/a.html'></iframe>"}), "beside the page"),
+        (shown({"text/html": "<iframe title='a' srcdoc='&lt;img src=x&gt;'></iframe>"}), "alt text"),
+        (shown({"text/html": "<meta http-equiv='refresh' content='0; url=https://example.org'>"}), "meta"),
+        (shown({"text/markdown": "![](data:image/png;base64,AA)"}), "alt text"),
+    ],
+)
+def test_what_no_page_may_contain_stops_the_build_and_names_the_cell(output, complaint):
+    with pytest.raises(ReportError) as caught:
+        page(text("# Title"), code("draw()", outputs=[output]))
+    assert "cell 2 ('draw()')" in str(caught.value) and complaint in str(caught.value)
+
+
+def test_all_cells_at_fault_are_named_at_once():
+    bad = [code(f"draw({n})", outputs=[shown({"image/png": PIXEL})]) for n in (1, 2)]
+    with pytest.raises(ReportError, match=r"(?s)cell 1 .*draw\(1\).*cell 2 .*draw\(2\)"):
+        page(*bad)
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        '<a href="https://example.org">a link</a>',
+        '<svg role="img" aria-label="A line that rises"><use href="#a"/></svg>',
+        '<iframe src="timings/01_policy_zoo-training.html" title="Seconds"></iframe>',
+        '<picture><source srcset="data:image/png;base64,AA==" media="print"><img alt="a"></picture>',
+        "<style>p { background: url(data:image/png;base64,AA) }</style>",
+        "<p>see https://example.org</p>",
+    ],
+)
+def test_what_loads_nothing_is_allowed(markup):
+    assert problems(markup) == []
+    assert markup in page(code("x", outputs=[shown({"text/html": markup})]))
+
+
+def test_alt_text_comes_from_the_metadata_of_the_output():
+    kinds = ["image/png", "image/gif", "image/jpeg"]
+    outputs = [shown({kind: PIXEL + "\n"}, {kind: {"alt": 'A "line" & more'}}) for kind in kinds]
+    images = Structure(page(code("draw()", outputs=outputs))).of("img")
+    assert [image["alt"] for image in images] == ['A "line" & more'] * 3
+    assert [image["src"] for image in images] == [f"data:{kind};base64,{PIXEL}" for kind in kinds]
+    svg = "<svg role='img' aria-label=\"A rising line\"></svg>"
+    (image,) = Structure(page(code("draw()", outputs=[shown({"image/svg+xml": svg})]))).of("img")
+    assert image["alt"] == "A rising line"
+
+
+def test_images_of_markdown_cells_become_part_of_the_page(tmp_path):
+    (tmp_path / "dot.svg").write_text("<svg/>")
+    cell = text("![A dot](dot.svg) ![Another dot](attachment:b.png)", attachments={"b.png": {"image/png": PIXEL}})
+    images = Structure(html.page(notebook(cell), tmp_path)).of("img")
+    assert [image["src"][:15] for image in images] == ["data:image/svg+", "data:image/png;"]
+    with pytest.raises(ReportError, match=r"cell 1 .*missing\.png"):
+        html.page(notebook(text("![A dot](missing.png)")), tmp_path)
+
+
+def test_the_page_is_well_formed_and_its_parts_can_be_reached():
+    made = page(
+        text("# What $k$ *costs*\n\n[link](https://example.org)\n\n- a\n- b"),
+        text("## Results\n\n| a | b |\n|---|--:|\n| 1 | 2 |"),
+        text("## Results\n\n### Part $\\alpha$\n\n$$ \\frac{a}{b} $$"),
+        code("print('<b>')", outputs=[nbformat.v4.new_output("stream", text="\x1b[31m<b>\x1b[0m & co\n")]),
+    )
+    structure = Structure(made)
+    assert structure.open == []
+    assert structure.of("html") == [{"lang": "en"}] and "<title>What k costs</title>" in made
+    assert len(structure.of("main")) == len(structure.of("nav")) == len(structure.of("h1")) == 1
+    assert len(structure.ids) == len(set(structure.ids)) and set(structure.targets) <= set(structure.ids)
+    assert {"results", "results-2", "part-α", "content"} <= set(structure.ids)
+    assert all(cell["scope"] == "col" for cell in structure.of("th"))
+    assert "&lt;b&gt; &amp; co</pre>" in made and "\x1b" not in made
+    assert made.index('href="#content"') < made.index("<main")
+
+
+def test_a_notebook_without_a_heading_gets_its_name_as_title(tmp_path):
+    path = tmp_path / "01_zoo.ipynb"
+    nbformat.write(notebook(text("words")), path)
+    assert "<title>01_zoo</title>" in html.render(path) and "<h1>01_zoo</h1>" in html.render(path)
+    assert "<title>A &amp; B</title>" in html.render(path, title="A & B")
+
+
+def test_code_is_open_unless_its_cell_is_tagged_hide():
+    cells = [code("a = 1"), code("b = 2", metadata={"tags": ["hide"]}), code("  ")]
+    assert [("open" in d) for d in Structure(page(*cells)).of("details")] == [True, False]
+
+
+def test_tables_of_pandas_get_headers_that_say_what_they_head():
+    head, body = "<tr><th></th><th>x</th></tr>", "<tr><th>0</th><td>1</td></tr>"
+    markup = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+    headers = Structure(page(code("frame", outputs=[shown({"text/html": markup})]))).of("th")
+    assert [header["scope"] for header in headers] == ["col", "row"]
+
+
+def test_a_widget_leaves_a_note_and_nothing_that_needs_a_kernel():
+    widget = {
+        "application/vnd.jupyter.widget-view+json": {"model_id": "ab"},
+        "text/plain": "IntSlider(value=0)",
+    }
+    made = page(code("play()", outputs=[shown(widget)]))
+    assert "JupyterLab" in made and "IntSlider" not in made and "<script" not in made
+
+
+def test_the_same_notebook_gives_the_same_bytes_and_names_no_place(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        nbformat.write(notebook(text("# A\n\n$x$"), code("f(1)")), tmp_path / folder / "01_zoo.ipynb")
+        html.write(tmp_path / folder / "01_zoo.ipynb", tmp_path / folder / "01_zoo.html")
+    first, second = ((tmp_path / folder / "01_zoo.html").read_bytes() for folder in ("a", "b"))
+    assert first == second and str(tmp_path).encode() not in first and b"://" not in first
+
+
+def test_a_refused_page_leaves_the_old_one_alone(tmp_path):
+    source, target = tmp_path / "a.ipynb", tmp_path / "a.html"
+    target.write_text("old")
+    nbformat.write(notebook(text("$\\foo$")), source)
+    with pytest.raises(ReportError, match="a is refused"):
+        html.write(source, target)
+    assert target.read_text() == "old"
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: str, other: str) -> float:
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def palettes() -> list[dict[str, str]]:
+    """The colours of the style sheet, light and dark."""
+    blocks = re.findall(r":root \{(.*?)\}", html.stylesheet(), re.DOTALL)
+    return [dict(re.findall(r"--(\w+): #(\w{6})", block)) for block in blocks]
+
+
+@pytest.mark.parametrize("which, style", [(0, html.LIGHT), (1, html.DARK)])
+def test_words_and_code_have_the_contrast_that_wcag_asks_for(which, style):
+    ours = palettes()[which]
+    for ink in ("ink", "quiet", "link", "mark"):
+        for ground in ("paper", "shade"):
+            assert contrast(ours[ink], ours[ground]) >= 4.5, f"{ink} on {ground}"
+    assert contrast(ours["ink"], ours["warn"]) >= 4.5
+    for token, look in get_style_by_name(style):
+        if look["color"] and "Error" not in str(token):
+            assert contrast(look["color"], ours["shade"]) >= 4.5, f"{token} is too faint in {style}"

@@ -1,0 +1,354 @@
+"""Lessons: what they show, what they leave behind, and what they refuse."""
+
+import io
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from nbclient import NotebookClient
+from PIL import Image
+
+from lib import store
+from lib.page import html, lesson
+from lib.page.lesson import Lesson
+from lib.page.tables import interval_table, number, table_html, with_interval
+from lib.stats import Interval
+
+ROOT = Path(__file__).resolve().parents[2]
+ALT = "A line that rises from one to three and falls to two"
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What a lesson displays, HTML only; outside a notebook there is nothing to display it in."""
+    outputs: list[str] = []
+    monkeypatch.setattr(lesson, "_show", lambda markup, plain: outputs.append(markup))
+    monkeypatch.delenv("BENCH_RUN", raising=False)
+    return outputs
+
+
+@pytest.fixture
+def zoo(tmp_path, shown):
+    return Lesson("01_policy_zoo", title="The zoo", profile="laptop", parameters={"steps": 3}, root=tmp_path)
+
+
+def figure() -> Figure:
+    fig, axes = plt.subplots(figsize=(3, 2))
+    axes.plot([1, 3, 2])
+    return fig
+
+
+def film(steps: int = 8) -> np.ndarray:
+    frames = np.full((steps, 24, 32, 3), 255, dtype=np.uint8)
+    for step in range(steps):
+        frames[step, 8:16, step * 3 : step * 3 + 8] = (200, 30, step * 10)
+    return frames
+
+
+def test_a_figure_is_saved_shown_with_its_alt_text_and_closed(zoo, shown, tmp_path):
+    fig = figure()
+    zoo.figure(fig, "front", alt='A line "rises" & falls again', caption="By <epoch>.")
+    assert not plt.fignum_exists(fig.number)
+    assert shown[0].startswith('<figure><img src="data:image/png;base64,')
+    assert 'alt="A line &quot;rises&quot; &amp; falls again"' in shown[0]
+    assert "<figcaption>By &lt;epoch&gt;.</figcaption>" in shown[0]
+    image = Image.open(tmp_path / "figures/01_policy_zoo/front.png")
+    assert image.size == (330, 220), "110 dots per inch"
+    assert set(image.info) <= {"dpi"}, "no metadata, which would name a version"
+
+
+def test_the_same_figure_gives_the_same_bytes(tmp_path, shown):
+    contents = []
+    for folder in ("a", "b"):
+        Lesson("a", "A", "laptop", {}, root=tmp_path / folder).figure(figure(), "front", alt=ALT)
+        contents.append((tmp_path / folder / "figures/a/front.png").read_bytes())
+    assert contents[0] == contents[1] and shown[0] == shown[1]
+
+
+@pytest.mark.parametrize("alt", ["", "a plot", " " * 30])
+def test_a_figure_that_says_nothing_is_refused_and_not_saved(zoo, alt, tmp_path):
+    with pytest.raises(ValueError, match="figure front: alt text"):
+        zoo.figure(figure(), "front", alt=alt)
+    plt.close("all")
+    assert not (tmp_path / "figures").exists()
+
+
+@pytest.mark.parametrize("name", ["", "Front", "a/b", "../a", "a b", "a.png"])
+def test_a_figure_name_that_is_no_file_name_is_refused(zoo, name):
+    with pytest.raises(ValueError, match="figure name"):
+        zoo.figure(Figure(), name, alt=ALT)
+
+
+def test_two_figures_of_one_name_are_refused(zoo):
+    zoo.figure(Figure(), "front", alt=ALT)
+    with pytest.raises(ValueError, match="two figures called 'front'"):
+        zoo.figure(Figure(), "front", alt=ALT)
+
+
+def test_an_animation_loops_and_keeps_its_frames_and_colours(zoo, shown, tmp_path):
+    zoo.animation(film(), "walk", alt=ALT, fps=4)
+    movie = Image.open(tmp_path / "figures/01_policy_zoo/walk.gif")
+    assert movie.n_frames == 8 and movie.info["loop"] == 0 and movie.info["duration"] == 250
+    for step, frame in enumerate(film()):
+        movie.seek(step)
+        assert np.array_equal(np.asarray(movie.convert("RGB")), frame)
+
+
+def test_who_wants_no_motion_gets_a_film_strip_with_first_and_last_frame(zoo, shown, tmp_path):
+    zoo.animation(film(), "walk", alt=ALT)
+    content = (tmp_path / "figures/01_policy_zoo/walk.png").read_bytes()
+    strip = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+    assert strip.shape == (24, 6 * 32 + 5 * lesson.GAP, 3)
+    assert np.array_equal(strip[:, :32], film()[0]) and np.array_equal(strip[:, -32:], film()[-1])
+    media, picture = re.search(r'<source media="([^"]+)" srcset="data:image/png;base64,([^"]+)">', shown[0]).groups()
+    assert "prefers-reduced-motion: reduce" in media
+    assert picture == lesson._data_uri("image/png", content).partition(",")[2]
+    assert html.audit.problems(shown[0]) == []
+
+
+def test_a_short_animation_shows_each_frame_once(zoo, tmp_path):
+    zoo.animation(film(2), "walk", alt=ALT)
+    assert Image.open(tmp_path / "figures/01_policy_zoo/walk.png").size == (2 * 32 + lesson.GAP, 24)
+
+
+@pytest.mark.parametrize(
+    "frames", [np.zeros((0, 4, 4, 3), np.uint8), np.zeros((2, 4, 4, 3)), np.zeros((4, 4, 3), np.uint8)]
+)
+def test_frames_of_another_kind_are_refused(zoo, frames):
+    with pytest.raises(ValueError, match=r"\(T, H, W, 3\) uint8"):
+        zoo.animation(frames, "walk", alt=ALT)
+
+
+def test_metrics_are_flat_numbers_with_their_intervals(zoo, tmp_path):
+    zoo.metric("education.SO-d1.length", Interval(3.5, 3.0, 4.0))
+    zoo.metric("one_run", Interval(1.0, math.nan, math.nan))
+    zoo.metric("share", 0.5, lo=0.4, hi=0.6)
+    zoo.metrics({"backend": "lab", "n": np.int64(3), "holds": np.bool_(True), "x": np.float32(0.5)})
+    zoo.figure(Figure(), "front", alt=ALT)
+    zoo.finding("It works.")
+    zoo.finish("front", ["share", "backend"])
+    assert json.loads((tmp_path / "metrics/01_policy_zoo.json").read_text()) == {
+        "education.SO-d1.length": 3.5,
+        "education.SO-d1.length_lo": 3.0,
+        "education.SO-d1.length_hi": 4.0,
+        "one_run": 1.0,
+        "share": 0.5,
+        "share_lo": 0.4,
+        "share_hi": 0.6,
+        "backend": "lab",
+        "n": 3,
+        "holds": True,
+        "x": 0.5,
+    }
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, np.float32("nan"), None, [1.0], np.zeros(2)])
+def test_a_metric_that_is_no_finite_number_is_refused_by_name(zoo, value):
+    with pytest.raises(ValueError, match=r"metric KO\.reward is"):
+        zoo.metric("KO.reward", value)
+
+
+@pytest.mark.parametrize("key", ["", "a b", ".a", "a.", "a..b", "a/b", "_a", "größe!"])
+def test_a_metric_key_of_another_form_is_refused(zoo, key):
+    with pytest.raises(ValueError, match="metric key"):
+        zoo.metric(key, 1.0)
+
+
+@pytest.mark.parametrize(
+    "value, bounds, message",
+    [
+        (1.0, {"lo": 0.5}, "both lo and hi"),
+        (1.0, {"lo": 2.0, "hi": 0.5}, "above hi"),
+        (1.0, {"lo": 0.5, "hi": math.nan}, "share_hi is nan"),
+        (Interval(1.0, 0.5, 2.0), {"lo": 0.5, "hi": 2.0}, "already has lo and hi"),
+    ],
+)
+def test_half_or_twisted_intervals_are_refused(zoo, value, bounds, message):
+    with pytest.raises(ValueError, match=message):
+        zoo.metric("share", value, **bounds)
+
+
+def test_a_metric_is_recorded_once_also_as_a_bound_of_another(zoo):
+    zoo.metric("share", 0.5, lo=0.4, hi=0.6)
+    for key in ("share", "share_lo"):
+        with pytest.raises(ValueError, match=f"metric {key} is recorded twice"):
+            zoo.metric(key, 0.5)
+
+
+def test_a_lesson_has_one_finding_and_shows_it(zoo, shown):
+    zoo.finding("KO reaches  0.64\n of the reward < TO.")
+    assert "KO reaches 0.64 of the reward &lt; TO." in shown[0] and 'class="finding"' in shown[0]
+    with pytest.raises(ValueError, match="has a finding already"):
+        zoo.finding("Another.")
+
+
+def test_finish_names_everything_that_is_missing_and_writes_nothing(zoo, tmp_path):
+    zoo.metric("a", 1)
+    with pytest.raises(ValueError, match=r"no finding.*no figure 'front'.*no metric 'b'"):
+        zoo.finish("front", ["a", "b"])
+    assert not (tmp_path / "lessons").exists() and not (tmp_path / "metrics").exists()
+
+
+def test_finish_writes_what_the_front_page_needs(zoo, tmp_path):
+    zoo.figure(Figure(), "front", alt=f"  {ALT}\n ")
+    zoo.metric("a", 1)
+    zoo.finding("It works.")
+    zoo.finish(key_figure="front", key_metrics=["a"])
+    assert json.loads((tmp_path / "lessons/01_policy_zoo.json").read_text()) == {
+        "lesson": "01_policy_zoo",
+        "title": "The zoo",
+        "finding": "It works.",
+        "key_figure": "figures/01_policy_zoo/front.png",
+        "key_figure_alt": ALT,
+        "key_metrics": ["a"],
+        "profile": "laptop",
+        "parameters": store.sha256_json({"steps": 3})[:12],
+    }
+
+
+def test_a_lesson_writes_to_the_reports_of_the_repository_by_default():
+    assert Lesson("a", "A", "laptop", {}).root == ROOT / "reports"
+
+
+def test_what_was_timed_stays_out_of_the_notebook(zoo, shown, tmp_path, monkeypatch):
+    frame = pd.DataFrame({"arm": ["a"], "seconds": [1.23]})
+    zoo.side_table(frame, "training", "Seconds of <training>")
+    monkeypatch.setenv("BENCH_RUN", "1")
+    zoo.side_table(frame, "training", "Seconds of <training>")
+    zoo.side_table(frame * 2, "training", "Seconds of <training>")
+    live, run, again = shown
+    assert "1.23" in live and "<caption>Seconds of &lt;training&gt;</caption>" in live
+    assert run == again and "1.23" not in run
+    assert '<iframe src="timings/01_policy_zoo-training.html" title="Seconds of &lt;training&gt;"' in run
+    side = (tmp_path / "timings/01_policy_zoo-training.html").read_text()
+    assert "2.46" in side and side.startswith("<!DOCTYPE html>") and html.audit.problems(side) == []
+
+
+def test_tables_say_what_they_show_and_what_their_headers_head():
+    frame = pd.DataFrame({"method": ["KO", "T<O"], "reward": [0.5, 12.25], "n": [1, 2000]})
+    made = table_html(frame, "Rewards & more")
+    assert "<caption>Rewards &amp; more</caption>" in made
+    assert re.findall(r'<th scope="(\w+)"[^>]*>([^<]+)<', made) == [
+        ("col", "method"), ("col", "reward"), ("col", "n"), ("row", "KO"), ("row", "T&lt;O"),
+    ]  # fmt: skip
+    assert re.findall(r'<td style="text-align:(\w+)[^"]*">([^<]+)<', made) == [
+        ("right", "0.50"), ("right", "1"), ("right", "12.25"), ("right", "2000"),
+    ]  # fmt: skip
+
+
+def test_a_named_index_and_columns_in_levels_are_shown():
+    index = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["arm", "seed"])
+    columns = pd.MultiIndex.from_tuples([("reward", "mean"), ("reward", "best")])
+    made = table_html(pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], index=index, columns=columns), "Rewards")
+    heads = re.findall(r'scope="col"[^>]*>([^<]+)<', made)
+    assert heads == ["arm", "seed", "reward / mean", "reward / best"]
+    assert re.findall(r'scope="row"[^>]*>([^<]+)<', made) == ["a", "b"]
+
+
+@pytest.mark.parametrize("frame, caption", [(pd.DataFrame({"a": [1]}), " "), (pd.DataFrame(index=range(2)), "A")])
+def test_a_table_without_caption_or_column_is_refused(frame, caption):
+    with pytest.raises(ValueError):
+        table_html(frame, caption)
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (0.64321, "0.643"), (12.5, "12.5"), (0.00031, "0.000310"), (2.5e-7, "2.5e-07"), (123456.7, "123457"),
+        (7, "7"), (None, "–"), (math.nan, "–"), (True, "yes"), (np.bool_(False), "no"), ("lab", "lab"),
+        (0.0, "0.00"), (-0.0, "0.00"), (np.float64(-1.5), "-1.50"),
+        (Interval(0.5, 0.4, 0.6), "0.50 [0.40, 0.60]"),
+    ],
+)  # fmt: skip
+def test_numbers_are_written_with_the_digits_that_matter(value, text):
+    assert number(value) == text
+
+
+def test_a_value_that_is_not_zero_is_never_written_as_zero():
+    made = table_html(pd.DataFrame({"price": [0.00000031, 250.0]}), "Prices")
+    assert ">3.1e-07<" in made and ">0.0000<" not in made
+
+
+def test_intervals_are_written_beside_their_values():
+    assert with_interval(0.641, 0.609, 0.662) == "0.64 [0.61, 0.66]"
+    assert with_interval(0.641, math.nan, math.nan) == "0.64" and with_interval(math.nan, 0, 1) == "–"
+    assert with_interval(0.641, 0.609, 0.662, digits=1) == "0.6 [0.6, 0.7]"
+    rows = {
+        "KO": {"reward": Interval(0.5, 0.4, 0.6)},
+        "TO": {"reward": Interval(1, 0, 2), "steps": Interval(3, 3, 3)},
+    }
+    frame = interval_table(rows)
+    assert frame.loc["KO"].to_list() == ["0.500 [0.400, 0.600]", "–"] and frame.index.name == "method"
+    assert frame.loc["TO", "steps"] == "3.00 [3.00, 3.00]"
+    assert interval_table(rows, digits=1).loc["TO", "reward"] == "1.0 [0.0, 2.0]"
+    made = table_html(frame, "Results")
+    assert 'text-align:right;white-space:nowrap">0.500 [0.400, 0.600]' in made
+    assert '<th scope="row" style="text-align:left;white-space:nowrap">KO' in made
+
+
+NOTEBOOK = """
+from lib.page.lesson import Lesson
+lesson = Lesson("01_zoo", title="The zoo", profile="smoke", parameters=[1], root={root!r})
+---
+import numpy as np, pandas as pd
+from matplotlib import pyplot as plt
+fig, axes = plt.subplots(figsize=(3, 2)); axes.plot([1, 3, 2])
+lesson.figure(fig, "front", alt={alt!r}, caption="Reward")
+---
+lesson.animation(np.zeros((3, 8, 8, 3), np.uint8), "walk", alt={alt!r})
+---
+import time
+lesson.table(pd.DataFrame({{"a": [1.5]}}), "A table")
+lesson.side_table(pd.DataFrame({{"seconds": [time.perf_counter()]}}), "training", "Seconds")
+---
+lesson.metrics({{"a": 1}}); lesson.finding("It works."); lesson.finish("front", ["a"])
+---
+lesson.metric("a", 2); lesson.finding("Again.")
+"""
+
+
+def execute(root: Path, again: bool) -> nbformat.NotebookNode:
+    sources = NOTEBOOK.format(root=str(root), alt=ALT).strip().split("\n---\n")
+    cells = [
+        nbformat.v4.new_code_cell(source, id=f"c{n}") for n, source in enumerate(sources if again else sources[:-1])
+    ]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "BENCH_RUN": "0" if again else "1"}
+    NotebookClient(notebook, timeout=60, kernel_name="python3").execute(env=environment)
+    return notebook
+
+
+def test_an_executed_notebook_becomes_the_same_page_in_every_run(tmp_path):
+    """Slow (two kernels start): what a real kernel shows is what the page is made of."""
+    pages = [html.page(execute(tmp_path, again=False), name="01_zoo") for _ in range(2)]
+    assert pages[0] == pages[1]
+    assert pages[0].count("<figure>") == 2 and "image/gif" in pages[0] and "<caption>A table</caption>" in pages[0]
+    assert 'src="timings/01_zoo-training.html"' in pages[0]
+    assert "perf_counter()" in re.sub(r"<[^>]+>", "", pages[0]), "the code is there, what it measured is not"
+
+
+def test_in_a_live_session_a_cell_may_run_again_and_timings_are_shown(tmp_path):
+    """Slow (a kernel starts): a reader runs cells twice, which in a run would be a mistake."""
+    notebook = execute(tmp_path, again=True)
+    assert "<caption>Seconds</caption>" in notebook.cells[3].outputs[-1].data["text/html"]
+    assert "Again." in notebook.cells[-1].outputs[-1].data["text/html"]
+
+
+def test_figures_need_no_notebook(tmp_path):
+    program = (
+        "from matplotlib.figure import Figure; from lib.page.lesson import Lesson;"
+        f"Lesson('a', 'A', 'laptop', 0, root={str(tmp_path)!r}).figure(Figure(), 'front', alt={ALT!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (tmp_path / "figures/a/front.png").exists()
+    assert done.stdout == f"figure front: {ALT}\n"
