@@ -16,7 +16,7 @@ from lib.page import html, index, lesson
 from lib.page.lesson import Lesson
 from lib.page.tables import table_html
 from lib.scenes import spoken
-from tests.reporting.browser import Browser, find
+from tests.page.browser import Browser, find
 
 REMEDY = "install Chromium (apt-get install chromium, brew install --cask chromium) or name one in CHROMIUM"
 PHONE, DESKTOP = 390, 1100
