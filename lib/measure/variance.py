@@ -1,0 +1,107 @@
+"""How far a mean of runs and items may lie from the truth: mean squares, pooled where arms are alike, and Student's t.
+
+A grid holds one number for each run (a seed: its training, its order of items) and item. Where runs share their
+items both are samples, and a two-way analysis of variance with random effects gives
+
+    Var(mean) = (MS_runs + MS_items - MS_rest) / (s n)
+
+with Satterthwaite's degrees of freedom (1946); where an effect is not seen (MS_rest above it) the larger of the two
+stands alone. Where every run has items of its own, runs alone are independent: Student's interval of their means. Of
+one run the items are the sample, and a share gets the exact interval of Clopper and Pearson (1934).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats as scipy_stats
+from scipy.special import stdtr, stdtrit  # Student's distribution and its quantiles
+
+LEVEL = 0.95
+POWER = 0.8  # chance to tell an effect of the size that an estimate is said to be able to tell
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean squares of what varies and their degrees of freedom, of numbers whose mean is `value`.
+
+    kind: "crossed" (squares of runs, items, rest), "runs" (of the means of runs), "items" (of one run's items);
+    squares, freedom: (3,) or (1,); size: numbers that the mean square is to be divided by for the variance of the mean;
+    runs, items: how many there were.
+    """
+
+    kind: str
+    value: float
+    squares: np.ndarray
+    freedom: np.ndarray
+    size: int
+    runs: int
+    items: int
+
+    def variance(self) -> tuple[float, float]:
+        """Variance of the mean, and its degrees of freedom; nan where one number gives none."""
+        if self.kind != "crossed":
+            return float(self.squares[0]) / self.size if self.freedom[0] > 0 else np.nan, float(self.freedom[0])
+        seen = self.squares * np.array([1, 1, -1])
+        if self.squares[2] > self.squares[:2].min():
+            seen = np.where(np.arange(3) == self.squares[:2].argmax(), self.squares, 0.0)
+        total = float(seen.sum())
+        freedom = total**2 / float((seen**2 / self.freedom).sum()) if total else float(self.freedom[0])
+        return total / self.size, freedom
+
+    def row(self) -> dict[str, float]:
+        """The estimate: value, lo, hi, runs, items; p of no effect; told: the smallest effect that it could tell."""
+        variance, freedom = self.variance()
+        if not np.isfinite(variance):
+            return _row(self.value, np.nan, np.nan, self.runs, self.items, np.nan, np.nan)
+        error = variance**0.5
+        reach = float(stdtrit(freedom, (1 + LEVEL) / 2))
+        p = 2 * float(stdtr(freedom, -abs(self.value) / error)) if error else float(self.value == 0)
+        told = (reach + float(stdtrit(freedom, POWER))) * error
+        return _row(self.value, self.value - reach * error, self.value + reach * error, self.runs, self.items, p, told)
+
+
+def _row(value: float, lo: float, hi: float, runs: int, items: int, p: float, told: float) -> dict[str, float]:
+    return {"value": value, "lo": lo, "hi": hi, "runs": runs, "items": items, "p": p, "told": told}
+
+
+def crossed(grid: np.ndarray) -> Spread:
+    """Runs (s) by items (n) that all runs share; grid (s, n) with s, n > 1."""
+    s, n = grid.shape
+    mean, by_run, by_item = grid.mean(), grid.mean(1, keepdims=True), grid.mean(0, keepdims=True)
+    rest = grid - by_run - by_item + mean
+    sums = np.array([n * ((by_run - mean) ** 2).sum(), s * ((by_item - mean) ** 2).sum(), (rest**2).sum()])
+    freedom = np.array([s - 1, n - 1, (s - 1) * (n - 1)], dtype=float)
+    return Spread("crossed", float(mean), sums / freedom, freedom, grid.size, s, n)
+
+
+def sample(values: np.ndarray, kind: str, runs: int, items: int) -> Spread:
+    """Independent numbers (m,): means of runs with items of their own, or the items of one run."""
+    square = values.var(ddof=1) if len(values) > 1 else np.nan
+    return Spread(
+        kind, float(values.mean()), np.array([square]), np.array([len(values) - 1.0]), len(values), runs, items
+    )
+
+
+def pooled(spreads: Sequence[Spread]) -> list[Spread]:
+    """The same with mean squares averaged over arms of one design, weighted by their degrees of freedom.
+
+    It assumes that arms vary alike: then few seeds of many arms know the variance as well as many seeds of one. Degrees
+    of freedom of runs add up; those of items do not, because arms share them.
+    """
+    if len({(each.kind, each.size, each.items) for each in spreads}) > 1:
+        raise ValueError("arms whose variances are pooled need equal numbers of runs and items")
+    weights = np.stack([each.freedom for each in spreads])
+    squares = (np.stack([each.squares for each in spreads]) * weights).sum(0) / weights.sum(0)
+    freedom = weights.sum(0)
+    if spreads[0].kind == "crossed":
+        freedom[1] = weights[0, 1]
+    return [Spread(e.kind, e.value, squares, freedom, e.size, e.runs, e.items) for e in spreads]
+
+
+def exact_share(successes: int, n: int) -> tuple[float, float]:
+    """The ends of Clopper and Pearson's interval of a share of n independent trials."""
+    found = scipy_stats.binomtest(successes, n).proportion_ci(LEVEL, method="exact")
+    return float(found.low), float(found.high)
