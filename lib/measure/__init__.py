@@ -5,7 +5,19 @@ of value, lo, hi, runs, items, p and told; `verdict`, `holm` and `words` say wha
 simulation that the intervals hold what they promise.
 """
 
-from lib.measure.estimates import above_mixtures, change, gap, mean, ratio, share, statistic
+from lib.measure.estimates import above_mixtures, change, gap, intervals, mean, ratio, share, statistic
 from lib.measure.verdicts import holm, verdict, words
 
-__all__ = ["above_mixtures", "change", "gap", "holm", "mean", "ratio", "share", "statistic", "verdict", "words"]
+__all__ = [
+    "above_mixtures",
+    "change",
+    "gap",
+    "holm",
+    "intervals",
+    "mean",
+    "ratio",
+    "share",
+    "statistic",
+    "verdict",
+    "words",
+]

@@ -156,6 +156,12 @@ def statistic(
     return _frame(names, found, by)
 
 
+def intervals(estimates: pd.DataFrame) -> pd.Series:
+    """Estimates as one column of `stats.Interval`, to stand beside others in a table."""
+    held = [stats.Interval(*map(float, ends)) for ends in estimates[["value", "lo", "hi"]].itertuples(index=False)]
+    return pd.Series(held, index=estimates.index, dtype=object)
+
+
 # From rows to numbers ------------------------------------------------------------------------------
 
 

@@ -30,7 +30,7 @@ from PIL import Image
 
 from lib import store
 from lib.draw import figures
-from lib.page.tables import table_html
+from lib.page.tables import estimates_shown, table_html
 from lib.params import ROOT
 from lib.stats import Interval
 
@@ -55,11 +55,13 @@ class Lesson:
         self._metrics: dict[str, Any] = {}
         self._finding = ""
 
-    def figure(self, fig: Figure, name: str, alt: str, caption: str | None = None) -> None:
+    def figure(self, fig: Figure, name: str, alt: str | None = None, caption: str | None = None) -> None:
         """Save and show a matplotlib figure, and close it.
 
-        alt: what the figure tells, for someone who does not see it. Raises ValueError if it is short.
+        alt: what the figure tells, for someone who does not see it; that which `lib.draw` made from the estimates by
+        default. Raises ValueError if it is short.
         """
+        alt = getattr(fig, "alt_text", "") if alt is None else alt
         self._claim(name, alt)
         content = figures.png(fig)
         if "matplotlib.pyplot" in sys.modules:
@@ -88,7 +90,11 @@ class Lesson:
         _show(_figure_html(picture, caption), f"animation {name}: {alt}")
 
     def table(self, df: pd.DataFrame, caption: str, digits: int | None = None) -> None:
-        """Show a data frame as an accessible table. digits: decimals, otherwise chosen by column."""
+        """Show a data frame as an accessible table. digits: decimals, otherwise chosen by column.
+
+        Estimates of `lib.measure` have their ends in brackets behind the value; p and told are left to those who ask.
+        """
+        df = estimates_shown(df)
         _show(table_html(df, caption, digits), f"table: {caption}\n{df.to_string()}")
 
     def passage(self, markup: str, plain: str) -> None:
@@ -98,11 +104,13 @@ class Lesson:
     def metric(self, key: str, value: Any, lo: float | None = None, hi: float | None = None) -> None:
         """Record a number, a string or a truth under a flat key such as `education.SO-d1.length`.
 
-        value: also an `Interval`, which brings lo and hi along. Raises ValueError, naming the key, for
-        nan or infinity, for half an interval, and for a key that is taken.
+        value: also an `Interval` or an estimate (a row of `lib.measure`), which bring lo and hi along. Raises
+        ValueError, naming the key, for nan or infinity, for half an interval, and for a key that is taken.
         """
         if not _KEY.fullmatch(key):
             raise ValueError(f"metric key {key!r}: letters, digits, _ + - in parts joined by dots, please")
+        if isinstance(value, pd.Series):
+            value = Interval(*(float(value[end]) for end in ("value", "lo", "hi")))
         if isinstance(value, Interval):
             if lo is not None or hi is not None:
                 raise ValueError(f"metric {key}: an Interval already has lo and hi")

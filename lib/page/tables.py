@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lib import measure
 from lib.stats import Interval
 
 NOTHING = "–"  # what stands where there is no value
@@ -47,6 +48,14 @@ def interval_table(rows: Mapping[str, Mapping[str, Interval]], digits: int | Non
         decimals = digits if digits is not None else 3 if all(abs(each.value) < 1.5 for each in present) else 2
         cells[column] = [_interval(row[column], decimals) if column in row else NOTHING for row in rows.values()]
     return pd.DataFrame(cells, index=pd.Index(list(rows), name="method", dtype=object))
+
+
+def estimates_shown(frame: pd.DataFrame) -> pd.DataFrame:
+    """A frame of `lib.measure` with one column of estimates in place of value, lo and hi; any other as it is."""
+    if not {"value", "lo", "hi"} <= set(map(str, frame.columns)):
+        return frame
+    rest = frame.drop(columns=["lo", "hi", "p", "told", "runs", "items"], errors="ignore")
+    return rest.assign(value=measure.intervals(frame))
 
 
 def table_html(frame: pd.DataFrame, caption: str, digits: int | None = None) -> str:
@@ -128,6 +137,9 @@ def _flat(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _column(values: pd.Series, digits: int | None) -> list[str]:
+    values = [v.value if isinstance(v, Interval) and not v.known else v for v in values]
+    if any(isinstance(v, Interval) for v in values) and digits is None:  # shares to three decimals, others to two
+        digits = 3 if all(abs(getattr(v, "value", v)) < 1.5 for v in values if isinstance(v, (Interval, float))) else 2
     floats = [float(v) for v in values if isinstance(v, numbers.Real) and not isinstance(v, numbers.Integral)]
     decimals = _decimals(floats) if digits is None else digits
     return [number(value, decimals) for value in values]

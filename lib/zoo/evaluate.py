@@ -16,7 +16,7 @@ from lib import seeds, stats
 from lib.envs.batch import BatchedEnv, Transition
 from lib.params import Params
 from lib.zoo.policies import Policy
-from lib.zoo.recipes import ACTIONS, OBJECTIVES, SINGLE, make_batch
+from lib.zoo.recipes import ACTIONS, OBJECTIVES, SINGLE, make_batch, recipes
 
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]  # observations (N, ...), draws (N,) -> actions (N,)
 
@@ -204,17 +204,6 @@ def _rank(method: str) -> tuple[int, str]:
     return next(i for i, start in enumerate(_ORDER) if method.startswith(start)), method
 
 
-def metrics(rows: dict[str, dict[str, stats.Interval]], domain: str) -> dict[str, float | str]:
-    """Flat metrics: `education.SO-d1.length`, with `_lo` and `_hi`, and the backend of each method."""
-    out: dict[str, float | str] = {}
-    for method, measured in rows.items():
-        key = f"{domain}.{method.replace(' (hindsight)', '').replace(' ', '-')}"
-        for measure, interval in measured.items():
-            out |= interval.as_metrics(f"{key}.{measure}")
-        out[f"{key}.backend"] = "policy"
-    return out
-
-
 def union_growth(table: pd.DataFrame, domain: str, methods: Sequence[str]) -> pd.DataFrame:
     """Hypervolume of the union of N episodes against N, beside that of the mean vector, per method.
 
@@ -229,3 +218,51 @@ def union_growth(table: pd.DataFrame, domain: str, methods: Sequence[str]) -> pd
             union = stats.hv_union(points, REFERENCE_POINT, n_fixed=n, rng=rng)
             lines.append({"method": method, "episodes": n, "union": union, "mean": mean})
     return pd.DataFrame(lines)
+
+
+# The record ----------------------------------------------------------------------------------------
+
+_ROLES = {"SO-": "expert", "MO-": "paper", "oracle": "oracle"}  # whoever is neither acts without looking
+
+
+def as_record(table: pd.DataFrame, domain: str, task: str) -> pd.DataFrame:
+    """Episodes as rows of the record "zoo": arm, seed, item (every seed meets its own students and rooms), group (the
+    domain), condition (the task), reward (mean of the objectives), right (minigrid: the goal was reached).
+
+    Its own columns: length; d1, d2, d3, the objectives in [0, 1] (`front_columns`); return_d1 .. 3, their sums.
+    """
+    vectors = dict(zip(("d1", "d2", "d3"), front_columns(domain), strict=True))
+    returns = dict(zip(("return_d1", "return_d2", "return_d3"), OBJECTIVES[domain], strict=True))
+    arms = table["method"].str.replace(" (hindsight)", "", regex=False)
+    rows = pd.DataFrame({"arm": arms, "seed": table["seed"], "group": domain, "condition": task, "split": "test"})
+    rows["role"] = [next((r for start, r in _ROLES.items() if a.startswith(start)), "constant") for a in arms]
+    rows["item"] = table["seed"].astype(str) + "-" + table["episode"].astype(str)
+    rows["backend"], rows["calls"] = "policy", table["length"]
+    rows["right"] = table["goal"] if domain == "minigrid" else np.nan
+    rows["reward"] = table[list(vectors.values())].mean(axis=1)
+    rows["outcomes"] = list(table[list(vectors.values())].to_numpy())
+    own = {"length": "length"} | vectors | returns
+    return rows.assign(**{name: table[column].astype(float) for name, column in own.items()})
+
+
+def at_home(params: Params, zoo: Mapping[str, Sequence[Policy]]) -> pd.DataFrame:
+    """Record rows of every minigrid policy in the room that it was trained in (`condition`)."""
+    rows = []
+    for recipe in recipes(params, "minigrid"):
+        played = evaluate(params, actors({recipe.name: zoo[recipe.name]}), "minigrid", recipe.task)
+        rows.append(as_record(episodes(played, "minigrid"), "minigrid", recipe.task))
+    return pd.concat(rows, ignore_index=True)
+
+
+def paid_returns(curves: pd.DataFrame, zoo: Mapping[str, Sequence[Policy]]) -> pd.DataFrame:
+    """Training episodes of all policies with the mean return of their own objectives as `value`.
+
+    Episodes that ended before the longest could are left out where others are there: they are short ones only.
+    """
+    frames = []
+    for name, by_seed in zoo.items():
+        rows = curves[curves["arm"] == name]
+        settled = rows["steps"] / by_seed[0].about["settings"]["num_envs"] > rows["length"].max()
+        rows = rows[settled] if settled.any() else rows
+        frames.append(rows.assign(value=rows[[f"return_{i}" for i in paid_for(name)]].mean(axis=1), policy=name))
+    return pd.concat(frames, ignore_index=True)

@@ -5,20 +5,20 @@ No policy is trained here; a strategy is a fixed probability for each action.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from lib import seeds, stats
+from lib import seeds
 from lib.envs.education import ACTIONS, OBJECTIVES, EducationRules
 from lib.envs.education_batch import EducationBatch
 from lib.zoo.evaluate import mixture_policy, play
 
 
-def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) -> dict[str, np.ndarray]:
-    """Rewards (copies, 3) of one step of each action, from one student after `warm_steps` random sets.
+def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) -> pd.DataFrame:
+    """Rewards of one step of each action (arm) on copies of one student after `warm_steps` random sets, as rows of a
+    record: one for each action and copy (item), with a column for each objective.
 
     The copies draw fresh random numbers: none of them sees what will really happen.
     """
@@ -28,27 +28,20 @@ def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) 
     for _ in range(warm_steps):
         env.advance(warm.integers(len(ACTIONS), size=1))
     state = env.state()
-    out = {}
+    tried = []
     for action, name in enumerate(ACTIONS):
         many = EducationBatch(rules, copies)
         many.restore(state, rows=np.zeros(copies, dtype=int))
         many.key = seeds.keys("tour", name, seed=seed, n=copies)
-        out[name] = many.advance(np.full(copies, action)).reward
-    return out
+        rewards = pd.DataFrame(many.advance(np.full(copies, action)).reward, columns=list(OBJECTIVES))
+        tried.append(_rows(rewards, name))
+    return pd.concat(tried, ignore_index=True)
 
 
-def action_intervals(tried: dict[str, np.ndarray]) -> dict[str, dict[str, stats.Interval]]:
-    """Mean reward with interval by action and objective."""
-    rng = seeds.rng("tour", "intervals")
-    return {
-        action: {name: stats.mean_interval(rewards[:, i], rng) for i, name in enumerate(OBJECTIVES)}
-        for action, rewards in tried.items()
-    }
-
-
-def best_actions(by_action: dict[str, dict[str, stats.Interval]]) -> dict[str, str]:
-    """For each objective the action with the highest mean reward."""
-    return {name: max(by_action, key=lambda action: by_action[action][name].value) for name in OBJECTIVES}
+def _rows(rewards: pd.DataFrame, arm: str) -> pd.DataFrame:
+    """Record rows of what an arm that looks at nothing was paid, one for each row of rewards."""
+    fixed = {"arm": arm, "role": "constant", "backend": "simulated", "seed": 0, "try": 0}
+    return rewards.assign(**fixed, item=rewards.index.astype(str), reward=rewards[list(OBJECTIVES)].mean(axis=1))
 
 
 def simplex(points: int) -> np.ndarray:
@@ -59,23 +52,18 @@ def simplex(points: int) -> np.ndarray:
 
 
 def play_mixtures(rules: EducationRules, strategies: np.ndarray, students: int) -> pd.DataFrame:
-    """Mean reward per step and mean length of each mixed strategy (n, 3), over the same students.
+    """Mean rewards per step of each student under each mixed strategy (n, 3), the same students for all, as record rows.
 
-    Columns: the probability of each action, aptitude, gap, performance, length.
+    arm: the strategy, such as "0.25 failed + 0.75 easy". Its own columns: the probability of each action, a column for
+    each objective, length.
     """
     env = EducationBatch(rules, students)
     streams = seeds.keys("tour", "students", n=students)
-    lines = []
+    played = []
     for weights in strategies:
-        record = play(env, mixture_policy(weights), streams)
-        rewards = [f"reward_{i}" for i in range(len(OBJECTIVES))]
-        means = record.groupby("episode")[rewards].mean().mean().to_numpy()
-        length = len(record) / students
-        lines.append([*weights, *means, length])
-    return pd.DataFrame(lines, columns=[*ACTIONS, *OBJECTIVES, "length"])
-
-
-def best_mixture(outcome: pd.DataFrame, weights: Sequence[float]) -> pd.Series:
-    """The strategy with the highest weighted mean reward; weights need not sum to 1."""
-    utility = outcome[list(OBJECTIVES)].to_numpy() @ np.asarray(weights, dtype=float)
-    return outcome.iloc[int(utility.argmax())]
+        steps = play(env, mixture_policy(weights), streams).groupby("episode")
+        means = steps[[f"reward_{i}" for i in range(len(OBJECTIVES))]].mean().set_axis(list(OBJECTIVES), axis=1)
+        arm = " + ".join(f"{weight:.2g} {action}" for weight, action in zip(weights, ACTIONS, strict=True) if weight)
+        rows = _rows(means.reset_index(drop=True), arm).assign(length=steps.size().to_numpy())
+        played.append(rows.assign(**dict(zip(ACTIONS, weights, strict=True))))
+    return pd.concat(played, ignore_index=True)

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import params, store
-from lib.zoo import cards, evaluate, switches, tour, train, verdicts
-from lib.zoo.recipes import OBJECTIVES, SINGLE, make_batch, recipes
+from lib import measure, params, record, stats, store
+from lib.zoo import cards, evaluate, switches, tour, train
+from lib.zoo.recipes import SINGLE, make_batch, recipes
 
 SMOKE = params.load("smoke")
 
@@ -95,15 +95,18 @@ def test_an_actor_that_never_ends_an_episode_is_cut_by_the_horizon():
     assert (record.groupby("episode").size() == SMOKE.minigrid.horizon).all()
 
 
-def test_metrics_are_flat_numbers_with_intervals_and_a_backend(records):
-    rows = evaluate.results(
-        evaluate.with_oracle(evaluate.episodes(records["education"], "education"), "education"), "education"
-    )
-    flat = evaluate.metrics(rows, "education")
-    for key in ("length", "performance", "gap", "aptitude", "hv_union", "hv_mean", "sparsity", "cardinality"):
-        assert {f"education.SO-d1.{key}{end}" for end in ("", "_lo", "_hi")} <= set(flat)
-    assert flat["education.random.backend"] == "policy"
-    store.to_json(flat)  # finite and plain
+def test_episodes_become_a_record_whose_vectors_are_those_of_the_fronts(records):
+    for domain, steps in records.items():
+        table = evaluate.with_oracle(evaluate.episodes(steps, domain), domain)
+        rows = record.frame("zoo", evaluate.as_record(table, domain, "here"))
+        vectors = table[evaluate.front_columns(domain)].to_numpy()
+        np.testing.assert_array_equal(rows[["d1", "d2", "d3"]].to_numpy(), vectors)
+        np.testing.assert_array_equal(np.stack(rows["outcomes"]), vectors)
+        assert set(rows[rows["role"] == "expert"]["arm"]) == set(SINGLE) and "oracle" in set(rows["arm"])
+        found = measure.mean(rows, "d1", "arm").loc["SO-d1"]
+        means = table[table["method"] == "SO-d1"].groupby("seed")[evaluate.front_columns(domain)[0]].mean()
+        expected = stats.t_interval(means.to_numpy())
+        assert (found.value, found.lo) == pytest.approx((expected.value, expected.lo))
 
 
 def test_the_union_hypervolume_grows_with_its_episodes_and_the_mean_does_not(records):
@@ -152,30 +155,6 @@ def test_every_method_is_judged_by_what_it_is_paid_for(name, places):
     assert evaluate.paid_for(name) == places
 
 
-def made_up(own, other):
-    """Episode tables in which SO-d1 earns `own` by seed in aptitude and the others `other`."""
-    lines = []
-    for seed, (a, b) in enumerate(zip(own, other, strict=True)):
-        for method, value in (("SO-d1", a), ("SO-d2", b), ("SO-d3", b)):
-            values = {name: value if name == "aptitude" else 0.5 for name in OBJECTIVES["education"]}
-            lines.append({"method": method, "seed": seed, "episode": 0, "length": 10, **values})
-    return {"education": pd.DataFrame(lines)}
-
-
-@pytest.mark.parametrize(
-    ("own", "other", "verdict"),
-    [
-        ([3, 4, 5], [1, 1, 1], "yes"),
-        ([1, 1, 1], [3, 4, 5], "no"),
-        ([1, 3, 2], [2, 2, 2], "tie"),
-        ([3], [1], "one seed: undecided"),
-    ],
-)
-def test_a_verdict_needs_an_interval_clear_of_zero(own, other, verdict):
-    judged = verdicts.own_objective(made_up(own, other))
-    assert judged.loc[judged["policy"] == "SO-d1", "verdict"].item() == verdict
-
-
 def test_a_simplex_grid_has_all_its_points_and_its_corners():
     grid = tour.simplex(5)
     assert len(grid) == 15 and np.allclose(grid.sum(axis=1), 1)
@@ -185,8 +164,8 @@ def test_a_simplex_grid_has_all_its_points_and_its_corners():
 def test_trying_an_action_on_copies_leaves_the_student_alone_and_draws_fresh_numbers():
     rules = make_batch(SMOKE, "education", ["Linear Algebra"]).rules
     first, again = (tour.try_actions(rules, seed=7, warm_steps=3, copies=50) for _ in range(2))
-    assert all(np.array_equal(first[name], again[name]) for name in first)
-    assert len(np.unique(first["easy"][:, 2])) > 1
+    pd.testing.assert_frame_equal(first, again)
+    assert first[first["arm"] == "easy"]["performance"].nunique() > 1
 
 
 def test_the_switch_search_ranks_every_combination_and_finds_the_one_in_force():
