@@ -52,7 +52,7 @@ def simplex(points: int) -> np.ndarray:
 
 
 def play_mixtures(rules: EducationRules, strategies: np.ndarray, students: int) -> pd.DataFrame:
-    """Mean rewards per step of each student under each mixed strategy (n, 3), the same students for all, as record rows.
+    """Mean rewards per step of each student under each mixed strategy (n, 3), the same students for all: record rows.
 
     arm: the strategy, such as "0.25 failed + 0.75 easy". Its own columns: the probability of each action, a column for
     each objective, length.

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import measure, params, record, stats, store
+from lib import measure, params, stats, store
+from lib.record import frame
 from lib.zoo import cards, evaluate, switches, tour, train
 from lib.zoo.recipes import SINGLE, make_batch, recipes
 
@@ -98,7 +99,7 @@ def test_an_actor_that_never_ends_an_episode_is_cut_by_the_horizon():
 def test_episodes_become_a_record_whose_vectors_are_those_of_the_fronts(records):
     for domain, steps in records.items():
         table = evaluate.with_oracle(evaluate.episodes(steps, domain), domain)
-        rows = record.frame("zoo", evaluate.as_record(table, domain, "here"))
+        rows = frame("zoo", evaluate.as_record(table, domain, "here"))
         vectors = table[evaluate.front_columns(domain)].to_numpy()
         np.testing.assert_array_equal(rows[["d1", "d2", "d3"]].to_numpy(), vectors)
         np.testing.assert_array_equal(np.stack(rows["outcomes"]), vectors)
