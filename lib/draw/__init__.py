@@ -1,1 +1,15 @@
-"""Figures: one theme, one colour for each method, one message each."""
+"""A small grammar of figures: estimates in, one message in the title, a Figure with its alt text out."""
+
+from lib.draw.estimates import alt, note, table
+from lib.draw.lines import binned, lines, shares
+from lib.draw.pictures import heat, strip
+from lib.draw.plane import plane
+from lib.draw.play import play
+from lib.draw.points import points
+from lib.draw.styles import FAINT, GREY, colour, ink, marker, register
+from lib.draw.theme import DPI, WIDTH, literal, png, sheet, theme, tiles
+
+__all__ = [
+    "DPI", "FAINT", "GREY", "WIDTH", "alt", "binned", "colour", "heat", "ink", "lines", "literal", "marker", "note",
+    "plane", "play", "png", "points", "register", "shares", "sheet", "strip", "table", "theme", "tiles",
+]  # fmt: skip

@@ -1,0 +1,233 @@
+"""One estimate against another: quality against cost, or objectives against each other, with both intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from lib import stats
+from lib.draw.estimates import Estimates, alt, ends, finite, note, table
+from lib.draw.styles import GREY, Style, looks
+from lib.draw.theme import WIDTH, end_labels, literal, point_labels, sheet, span, theme, tiles
+
+LOG_FROM = 100.0  # costs that span more than this stand on a logarithmic axis, where that is asked for
+Words = str | Mapping[str, str]
+
+
+@theme()
+def plane(
+    x: Estimates,
+    y: Estimates | None,
+    title: str,
+    xlabel: Words = "",
+    ylabel: Words = "",
+    *,
+    panels: str | None = None,
+    line: str | None = None,
+    through: Collection | None = None,
+    joined: bool = True,
+    names: Mapping | None = None,
+    labels: str = "near",
+    rings: Collection | str = (),
+    like: Mapping | None = None,
+    roles: Mapping[str, str] | None = None,
+    scale: str = "linear",
+    across: int = 3,
+    size: tuple[float, float] | None = None,
+    more: str = "",
+) -> Figure:
+    """Points with both intervals, and what they span.
+
+    x, y: estimates of the same groups: who, or who and a point, whose points a line joins (`joined`) from the least x
+    to the largest. y=None: the last group of x names objectives, all maximised, and each pair of them gets a panel.
+    panels: a group that gets a panel for each of its values; labels may then be {panel: words}. line: "mixtures", the
+    best that sending shares of the queries to either of two points buys at each cost, or "stair", what no point lies
+    beyond; through: who spans it, all by default. names: {who or (who, point): words}, what is named and how; everybody
+    at the dearest point, by default. labels: "near" the points or in a column to their "right". rings: groups to point
+    out, or "front": those whose means no other dominates in all objectives. like, roles: as in `points`. scale:
+    "linear", or "auto", logarithmic from 0 on where costs span a factor of LOG_FROM. size: inches of all panels.
+    """
+    xs, ys, xlabel, ylabel = _axes_of(x, y, panels, xlabel, ylabel)
+    parts = list(dict.fromkeys(xs.index.get_level_values(0)))
+    who = list(dict.fromkeys(str(key[1]) for key in xs.index))
+    styles, across = looks(who, like, roles), min(len(parts), across)
+    told = [note(xs, ys)]
+    told += {None: [], "stair": ["No point lies beyond the line."], "mixtures": [_mixtures_of(who, through)]}[line]
+    told += ["Ring: not dominated by another mean."] * (rings == "front")
+    wide, high = size or (WIDTH + 2.6 * (across - 1), 4.6 if len(parts) == 1 else 4.0 * -(-len(parts) // across))
+    figure = sheet(title, wide, high, " ".join([*told, more]).strip())
+    ringed = _front(x) if rings == "front" else set(rings)
+    grid, drawn = tiles(figure, len(parts), across), []
+    for axes, part in zip(grid, parts, strict=True):
+        flat = _flat(xs.loc[[part]], ys.loc[[part]])
+        _marks(axes, flat, styles, joined, ringed)
+        _spans(axes, flat, scale)
+        if line:
+            _edge(axes, flat[[through is None or _in(row, through) for row in flat.index]], line)
+        axes.set(xlabel=literal(xlabel.get(part, "")), ylabel=literal(ylabel.get(part, "")))
+        if part != "" and panels is not None:
+            axes.set_title(literal(part))
+        drawn.append(flat)
+    figure.draw_without_rendering()
+    for axes, flat in zip(grid, drawn, strict=True):
+        _name(axes, flat, styles, names, labels)
+    figure.alt_text = f"{alt(_named(xs), f'{title}. Across')} {alt(_named(ys), 'Up')}"
+    return figure
+
+
+def _axes_of(x: Estimates, y: Estimates | None, panels: str | None, xlabel: Words, ylabel: Words):
+    """Both estimates by (panel, who, point), and the labels of every panel."""
+    xs, ys = table(x), None if y is None else table(y)
+    if ys is None:
+        measures = list(dict.fromkeys(xs.index.get_level_values(-1)))
+        if len(measures) < 2:
+            raise ValueError(f"objectives against each other need at least two of them, got {measures}")
+        words = dict(xlabel) if isinstance(xlabel, Mapping) else {m: f"{m}{xlabel}" for m in measures}
+        pairs = {f"{a} and {b}": (a, b) for a, b in combinations(measures, 2)}
+        apart = [{pair: xs.xs(ab[side], level=-1) for pair, ab in pairs.items()} for side in (0, 1)]
+        xs, ys = (pd.concat(each, names=["panel"]) for each in apart)
+        xlabel, ylabel = ({pair: words[ab[side]] for pair, ab in pairs.items()} for side in (0, 1))
+    elif panels is not None:
+        front = [panels, *(name for name in xs.index.names if name != panels)]
+        xs, ys = xs.reorder_levels(front), ys.reorder_levels(front)
+    else:
+        xs, ys = (pd.concat({"": each}, names=["panel"]) for each in (xs, ys))
+    if set(xs.index) != set(ys.index):
+        raise ValueError(f"x and y are not of the same groups: {sorted(set(xs.index) ^ set(ys.index), key=str)[:3]}")
+    every = dict.fromkeys(xs.index.get_level_values(0))
+    xlabel, ylabel = (dict(w) if isinstance(w, Mapping) else dict.fromkeys(every, w) for w in (xlabel, ylabel))
+    return xs, ys.reindex(xs.index), xlabel, ylabel
+
+
+def _flat(xs: pd.DataFrame, ys: pd.DataFrame) -> pd.DataFrame:
+    """x, y and their ends by (who) or (who, point), in one panel."""
+    out = pd.concat([ends(xs).add_prefix("x_"), ends(ys).add_prefix("y_")], axis=1).droplevel(0)
+    out["x"], out["y"] = xs["value"].to_numpy(), ys["value"].to_numpy()
+    keys = [key if isinstance(key, tuple) else (key,) for key in out.index]
+    return out.assign(who=[str(key[0]) for key in keys]).set_axis(pd.Index(keys, tupleize_cols=False))
+
+
+def _in(key: tuple, wanted: Collection) -> bool:
+    """Whether a group, or everything of who it belongs to, is among the wanted."""
+    return key[0] in wanted or key in wanted
+
+
+def _marks(axes: Axes, flat: pd.DataFrame, styles: Mapping[str, Style], joined: bool, ringed: Collection) -> None:
+    colours, shapes = ({name: style[i] for name, style in styles.items()} for i in (0, 1))
+    for key, row in flat.iterrows():
+        thin = {"color": colours[row["who"]], "linewidth": 1.5, "alpha": 0.7, "gid": "interval", "zorder": 3}
+        if row["x_lo"] < row["x_hi"]:
+            axes.plot([row["x_lo"], row["x_hi"]], [row["y"]] * 2, **thin)
+        if row["y_lo"] < row["y_hi"]:
+            axes.plot([row["x"]] * 2, [row["y_lo"], row["y_hi"]], **thin)
+        if _in(key, ringed):
+            axes.plot(row["x"], row["y"], "o", markersize=16, mfc="none", mec="black", mew=1.2, zorder=5, gid="ring")
+    many = flat.groupby("who", sort=False)["x"].transform("size") > 1
+    for name, path in flat[many].sort_values("x", kind="stable").groupby("who", sort=False) if joined else ():
+        axes.plot(path["x"], path["y"], color=colours[name], linewidth=1, alpha=0.7, zorder=2)
+    sizes = {name: (150 if shape == "*" else 75) * (0.5 if many.any() else 1) for name, shape in shapes.items()}
+    sns.scatterplot(
+        flat, x="x", y="y", hue="who", style="who", size="who", sizes=sizes, palette=colours, markers=shapes,
+        legend=False, ax=axes, zorder=4, clip_on=False,
+    )  # fmt: skip
+
+
+def _spans(axes: Axes, flat: pd.DataFrame, scale: str) -> None:
+    """Limits around everything; on a logarithmic axis from 0 on, with powers of ten as ticks."""
+    if scale not in ("linear", "auto"):
+        raise ValueError(f"scale must be 'linear' or 'auto', got {scale!r}")
+    span(axes, flat[["x", "x_lo", "x_hi"]].to_numpy(), "x", 0.14)
+    span(axes, flat[["y", "y_lo", "y_hi"]].to_numpy(), "y", 0.12)
+    positive = flat.loc[flat["x"] > 0, "x"]
+    if scale == "auto" and len(positive) and positive.max() >= LOG_FROM * positive.min():
+        least, most = positive.min(), flat[["x", "x_hi"]].to_numpy().max()
+        axes.set_xscale("symlog", linthresh=least)
+        axes.set_xlim(-0.3 * least, 1.6 * most)
+        axes.set_xticks([0.0, *10.0 ** np.arange(np.ceil(np.log10(least)), np.floor(np.log10(most)) + 1)])
+        axes.minorticks_off()
+        axes.xaxis.set_major_formatter("{x:g}")
+
+
+def _edge(axes: Axes, flat: pd.DataFrame, line: str) -> None:
+    """What mixtures of the points reach, or the stair that none lies beyond, from the left edge to the right."""
+    if flat.empty:
+        return
+    xy, (left, right), bottom = flat[["x", "y"]].to_numpy(), axes.get_xlim(), axes.get_ylim()[0]
+    if line == "stair":
+        corners = np.unique(xy[undominated(xy)], axis=0)
+        xs, ys = [left, *corners[:, 0], corners[-1, 0]], [corners[0, 1], *corners[:, 1], bottom]
+        axes.fill_between(xs, bottom, ys, step="pre", color=GREY, alpha=0.06, linewidth=0)
+        axes.step(xs, ys, where="pre", color=GREY, linewidth=1.2, alpha=0.8, zorder=1, gid="line")
+        return
+    corners = upper_hull(xy)
+    costs = np.unique([*np.linspace(corners[0, 0], corners[-1, 0], 200), *corners[:, 0]])  # a curve on a log axis
+    heights = np.interp(costs, *corners.T)
+    axes.plot([*costs, right], [*heights, heights[-1]], "--", color=GREY, linewidth=1.3, zorder=1, gid="line")
+    axes.set_xlim(max(left, 0.0) if xy[:, 0].min() > 0 else left, right)  # nothing costs less than nothing
+
+
+def _name(axes: Axes, flat: pd.DataFrame, styles: Mapping[str, Style], names: Mapping | None, labels: str) -> None:
+    """Names of the points, by default of everybody at the dearest one."""
+    if names is None:
+        names = {}
+        for who, path in flat.sort_values("x", kind="stable").groupby("who", sort=False):
+            points = [key[1:] for key in path.index]
+            names[path.index[-1]] = f"{who} ({points[0][0]} to {points[-1][0]})" if len(points) > 1 else who
+    words = {key: names.get(key, names.get(key[0]) if len(key) == 1 else None) for key in flat.index}
+    shown = flat.loc[[key for key, word in words.items() if word is not None]]
+    if shown.empty:
+        return
+    texts, xy = [words[key] for key in shown.index], shown[["x", "y"]].to_numpy()
+    shades = [styles[who][0] for who in shown["who"]]
+    if labels == "near":
+        point_labels(axes, texts, xy, shades, np.concatenate([_inked(row) for _, row in flat.iterrows()]))
+        return
+    at = axes.transAxes.inverted().transform(axes.transData.transform(xy))[:, 0]
+    free = xy[:, 0] <= 0  # what costs nothing stands at the left edge, and its name right beside it
+    for part, column in ((free, at[free].max(initial=0) + 0.04), (~free, 1.02)):
+        rows = np.flatnonzero(part)
+        end_labels(axes, [texts[i] for i in rows], xy[rows], [shades[i] for i in rows], column, 9)
+
+
+def _inked(row: pd.Series) -> np.ndarray:
+    """Points (18, 2) along both intervals, for labels to avoid."""
+    along, up = np.linspace(row["x_lo"], row["x_hi"], 9), np.linspace(row["y_lo"], row["y_hi"], 9)
+    return np.concatenate([np.column_stack([along, np.full(9, row["y"])]), np.column_stack([np.full(9, row["x"]), up])])
+
+
+def _mixtures_of(who: list[str], through: Collection | None) -> str:
+    left_out = [] if through is None else [name for name in who if name not in through]
+    some = ("some" if len(left_out) > 4 else f"all but {'; '.join(left_out)}") if left_out else "methods"
+    return f"Dashed: the best that a mixture of {some} buys at each cost."
+
+
+def _named(found: pd.DataFrame) -> pd.DataFrame:
+    return found.droplevel(0) if set(found.index.get_level_values(0)) == {""} else found
+
+
+def _front(x: Estimates) -> set:
+    """Who no other dominates in the means of all objectives, the last group of x."""
+    means = table(x)["value"].unstack()
+    return {key if isinstance(key, tuple) else (key,) for key in means.index[undominated(means.to_numpy())]}
+
+
+def undominated(points: np.ndarray) -> np.ndarray:
+    """Which points (n, k) no other dominates, (n,) bool; unlike a front, it keeps all of several equals."""
+    front = points[stats.pareto_front(points)]
+    return (points[:, None] == front).all(axis=-1).any(axis=1)
+
+
+def upper_hull(points: np.ndarray) -> np.ndarray:
+    """Corners of the best quality for each cost: concave and rising, from the cheapest to the best.
+
+    points: (n, 2) as (cost, quality). Returns (h, 2) sorted by cost; a point that a mixture of two others
+    beats at its own cost is no corner.
+    """
+    points = finite(points, "the points of the hull")
+    return points[stats.hull(points[:, 0], points[:, 1])]

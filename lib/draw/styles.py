@@ -1,0 +1,119 @@
+"""What a name looks like: one colour and one marker for each method, by its role and by its name inside the role.
+
+Colours are those of Okabe and Ito (2008) and of Paul Tol's muted scheme; the specialist of an objective has
+the colour of its objective. A marker stands beside each colour, so that no figure depends on colour alone.
+A lesson names what only it draws with `register`. Left out: names of single lessons.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from matplotlib.colors import to_hex, to_rgb
+
+GREY = "#595959"  # notes, and marks of no method
+FAINT = "#b5b5b5"
+Style = tuple[str, str]  # colour "#rrggbb", marker
+
+ROLES: dict[str, tuple[str, tuple[str, ...]]] = {  # role: its marker, and colours for names that have none of their own
+    "paper": ("o", ("#332288", "#AA2255", "#0072B2", "#882E72", "#4477AA")),
+    "router": ("s", ("#117733", "#44AA99", "#B997E5", "#A3B92B", "#004D66")),
+    "expert": ("D", ("#E69F00", "#56B4E9", "#CC79A7", "#D55E00", "#009E73")),
+    "constant": ("p", ("#8C6239", "#C2A878", "#EE6677", "#8A8A8A")),
+    "start": ("X", ("#C2A878",)),
+    "oracle": ("*", ("#000000",)),
+    "reference": ("X", (GREY,)),
+}
+_OTHERS = ("#117733", "#EE6677", "#66657A", "#B997E5", "#A3B92B", "#004D66", "#44AA99")  # for names without a role
+_MARKERS = ("d", "H", "8", "X", "o", "s", "^", "v")
+
+_STYLES: dict[str, Style] = {
+    **{role: (colours[0], mark) for role, (mark, colours) in ROLES.items()},
+    # papers
+    "KO": ("#332288", "<"), "TO": ("#999933", ">"), "RO": ("#AA2255", "h"), "Conductor": ("#332288", "P"),
+    "CoRL": ("#332288", "P"), "ToolOrchestra": ("#332288", "P"), "ARC": ("#332288", "P"),
+    # experts: policies and language models
+    "SO-d1": ("#0072B2", "o"), "SO-d2": ("#E69F00", "s"), "SO-d3": ("#009E73", "^"), "MO-S": ("#56B4E9", "D"),
+    "MO-RM": ("#D55E00", "v"), "MO-MGDA": ("#CC79A7", "P"), "MO-pseudoS": ("#8C6239", "p"),
+    "lab-nano": ("#56B4E9", "o"), "lab-mini": ("#E69F00", "s"), "lab-large": ("#AA2255", "^"),
+    "lab-control": ("#8C6239", "v"), "lab-facts": ("#CC79A7", "p"), "lab-caller": ("#44AA99", "X"),
+    "lab-policy": ("#009E73", "D"), "lab-agent": ("#332288", "P"),
+    # routers and constants
+    "greedy look-ahead": ("#117733", "d"), "LinUCB": ("#B997E5", "H"), "round-robin": ("#C2A878", "X"),
+    "nearest neighbours": ("#117733", "<"), "logistic": ("#009E73", ">"), "cascade": ("#999933", "h"),
+    "best constant": ("#C2A878", "p"), "random": ("#8A8A8A", "X"), "oracle look-ahead": ("#000000", "*"),
+    # objectives, and actions that serve one
+    "aptitude": ("#0072B2", "o"), "gap": ("#E69F00", "s"), "performance": ("#009E73", "^"),
+    "goal": ("#0072B2", "o"), "no-lava": ("#E69F00", "s"), "gold": ("#009E73", "^"),
+    "failed": ("#8C6239", "X"), "easy": ("#44AA99", "8"), "challenge": ("#5B3A8E", "d"),
+}  # fmt: skip
+
+
+def register(styles: Mapping[str, Style]) -> None:
+    """Give names a colour and a marker, for a whole process.
+
+    Raises ValueError for a name that looks otherwise already, and for a colour that is none.
+    """
+    for name, look in styles.items():
+        shade, mark = look
+        look = to_hex(shade).upper(), mark
+        if _STYLES.get(name, look) != look:
+            raise ValueError(f"{name!r} is {_STYLES[name]} already and cannot be {look} too")
+        _STYLES[name] = look
+
+
+def colour(name: str, role: str | None = None) -> str:
+    """The colour of a name, "#rrggbb": its own, else one of its role's; the same in every figure and process."""
+    return _style(name, role)[0]
+
+
+def marker(name: str, role: str | None = None) -> str:
+    """The marker of a name, all of which are filled shapes."""
+    return _style(name, role)[1]
+
+
+def looks(names: Iterable[str], given: Mapping[str, str] | None = None, roles: Mapping[str, str] | None = None):
+    """{name: (colour, marker)}; a name without a style steps aside where another one of the figure has its colour.
+
+    given: {name: the name whose look it takes}; roles: {name: role}.
+    """
+    given, roles, found = given or {}, roles or {}, {}
+    names = list(dict.fromkeys(names))
+    for name in names:
+        if given.get(name, name) in _STYLES:
+            found[name] = _STYLES[given.get(name, name)]
+    for name in sorted(set(names) - set(found), key=str):
+        shade, mark = _style(given.get(name, name), roles.get(name))
+        ring = ROLES[roles[name]][1] if name in roles else _OTHERS
+        start, taken = ring.index(shade), {other for other, _ in found.values()}
+        shade = next((c for c in [*ring[start:], *ring[:start]] if c not in taken), shade)
+        found[name] = shade, mark
+    return {name: found[name] for name in names}
+
+
+def _style(name: str, role: str | None) -> Style:
+    if name in _STYLES:
+        return _STYLES[name]
+    if role is not None and role not in ROLES:
+        raise ValueError(f"{role!r} is no role; roles are {', '.join(ROLES)}")
+    digest = hashlib.sha256(str(name).encode()).digest()  # hash() of a string differs between processes
+    if role is None:
+        return _OTHERS[digest[0] % len(_OTHERS)], _MARKERS[digest[1] % len(_MARKERS)]
+    mark, colours = ROLES[role]
+    return colours[digest[0] % len(colours)], mark
+
+
+def ink(shade: str) -> str:
+    """`shade` darkened until text in it has the contrast of 4.5 on white that WCAG asks for."""
+    rgb = np.array(to_rgb(shade))
+    while contrast(rgb) < 4.5:
+        rgb = rgb * 0.95
+    return to_hex(rgb)
+
+
+def contrast(rgb: np.ndarray) -> float:
+    """Contrast of a colour (3,) in [0, 1] with white, from 1 to 21, as WCAG 2 has it."""
+    linear = np.where(rgb <= 0.03928, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return 1.05 / (float(linear @ [0.2126, 0.7152, 0.0722]) + 0.05)
