@@ -4,51 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from matplotlib.axes import Axes
+import pandas as pd
 from matplotlib.figure import Figure
 
+from lib import draw
 from lib.claims import chance, tally
 from lib.claims.board import SIGNS
 from lib.claims.entries import PAPERS
 from lib.claims.verdicts import COMPARED, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
-from lib.draw import figures
 from lib.page.words import listed
 
-_SHADES = {HOLDS: "#0072B2", FAILS: "#D55E00", UNDECIDED: "#E8D9A0", COMPARED: "#BBBBBB", UNTESTABLE: "#EDEDED"}
-_DARK = {HOLDS}  # segments that carry white letters
+_SHADES = {HOLDS: "#0072B2", FAILS: "#D55E00", UNDECIDED: "#E8D9A0", UNTESTABLE: "#DDDDDD"}
+draw.register({f"{SIGNS[key]} {NAMES[key]}": (shade, "o") for key, shade in _SHADES.items()})
 _SHADES_DARK = {HOLDS: "#0072B2", FAILS: "#D55E00", UNDECIDED: "#7A7526"}  # of marks, which are small
 _FURTHEST = 10.0  # standard errors; what is clearer is drawn there
 
 
 def tally_figure(verdicts: Sequence[Verdict]) -> Figure:
     """Verdicts by paper, one panel for formulas and one for directions."""
-    there = [key for key in NAMES if key != COMPARED]
-    key = ", ".join(f"{SIGNS[k]} {NAMES[k]}" for k in there)
-    with figures.theme():
-        figure = figures.sheet(tally.message(verdicts), figures.WIDTH + 1.2, 3.4, f"{key}. Magnitudes are not judged.")
-        for axes, kind in zip(figures.tiles(figure, 2, across=2, sharey=True), ("formula", "direction"), strict=True):
-            _stacked(axes, tally.counts(verdicts, kind), there)
-            axes.set_title(f"{kind}s")
-            axes.set_xlabel("claims")
-    return figure
-
-
-def _stacked(axes: Axes, counts: dict[str, dict[str, int]], order: Sequence[str]) -> None:
-    widest = max(1, max(sum(row.values()) for row in counts.values()))
-    for place, row in enumerate(counts.values()):
-        start = 0
-        for verdict in order:
-            n = row[verdict]
-            if not n:
-                continue
-            axes.barh(place, n, left=start, height=0.66, color=_SHADES[verdict], edgecolor="white")
-            sign = f"{SIGNS[verdict]} {n}" if n > widest / 14 else str(n)
-            shade = "white" if verdict in _DARK else "black"
-            axes.text(start + n / 2, place, sign, ha="center", va="center", color=shade, fontsize=9)
-            start += n
-    axes.set_yticks(range(len(counts)), [PAPERS[paper] for paper in counts])
-    axes.set_ylim(len(counts) - 0.5, -0.5)
-    axes.grid(False, axis="y")
+    there = {key: f"{SIGNS[key]} {NAMES[key]}" for key in NAMES if key != COMPARED}
+    counts = {(f"{kind}s", PAPERS[paper]): {there[key]: row[key] for key in there}
+              for kind in ("formula", "direction") for paper, row in tally.counts(verdicts, kind).items()}  # fmt: skip
+    table = pd.DataFrame.from_dict(counts, orient="index").rename_axis(["kind", "paper"])
+    return draw.shares(
+        table, tally.message(verdicts), "claims", panels="kind", unit="", note="Magnitudes are not judged."
+    )
 
 
 def tally_alt(verdicts: Sequence[Verdict]) -> str:
@@ -66,8 +46,8 @@ def clearness_figure(verdicts: Sequence[Verdict]) -> Figure:
     kept = chance.survivors(verdicts)
     note = f"Dashed: an interval of 95 % ends at 0. Ring: holds with all asked at once (Holm). Drawn at {_FURTHEST:g}: "
     note += f"{_FURTHEST:g} and more."
-    with figures.theme():
-        figure = figures.sheet(clearness_message(verdicts), figures.WIDTH, 3.2, note)
+    with draw.theme():
+        figure = draw.sheet(clearness_message(verdicts), draw.WIDTH, 3.2, note)
         axes = figure.subplots()
         for place, paper in enumerate(PAPERS):
             mine = sorted((v for v in chance.asked(verdicts) if v.claim.paper == paper), key=chance.clearness)
@@ -79,10 +59,10 @@ def clearness_figure(verdicts: Sequence[Verdict]) -> Figure:
                     axes.plot(x, y, "o", color="none", markeredgecolor="black", markersize=11)
         reach = chance.REACH
         for x, style in ((-reach, "--"), (0, "-"), (reach, "--")):
-            axes.axvline(x, color=figures.GREY, linestyle=style, linewidth=1)
+            axes.axvline(x, color=draw.GREY, linestyle=style, linewidth=1)
         for x, text in ((-_FURTHEST, "against the claim"), (_FURTHEST, "for the claim")):
             side = "left" if x < 0 else "right"
-            axes.text(x, -0.75, text, ha=side, va="center", color=figures.GREY, fontsize=9)
+            axes.text(x, -0.75, text, ha=side, va="center", color=draw.GREY, fontsize=9)
         axes.set_yticks(range(len(PAPERS)), list(PAPERS.values()))
         axes.set(xlim=(-_FURTHEST - 0.6, _FURTHEST + 0.6), ylim=(len(PAPERS) - 0.4, -1))
         axes.set_xlabel("distance from 0, in standard errors (diamond: decided by a scripted stand-in)")

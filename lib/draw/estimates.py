@@ -18,9 +18,9 @@ def table(given: Estimates, by: Sequence[str] | None = None) -> pd.DataFrame:
     """Columns value, lo and hi (float), by what the estimates are grouped by, in the order they came in.
 
     given: a frame with these columns, its groups in the index or in columns of words; {name: Interval} or
-    {name: {column: Interval}}. by: the groups wanted, in order; all of them otherwise. lo and hi are nan where one run
-    gives no interval. Raises ValueError for a missing column or group, two estimates of one group, half an interval,
-    and a value that is not finite.
+    {name: {column: Interval}}, whose names may be tuples. by: the groups wanted, in order; all of them otherwise. lo
+    and hi are nan where one run gives no interval. Raises ValueError for a missing column or group, two estimates of
+    one group, half an interval, and a value that is not finite.
     """
     frame = given.copy() if isinstance(given, pd.DataFrame) else _from_mapping(given)
     columns(frame, ENDS[:1])
@@ -45,7 +45,8 @@ def table(given: Estimates, by: Sequence[str] | None = None) -> pd.DataFrame:
 def _from_mapping(given: Mapping) -> pd.DataFrame:
     flat: dict[tuple, Interval] = {}
     for name, found in given.items():
-        flat |= {(name, key): each for key, each in found.items()} if isinstance(found, Mapping) else {(name,): found}
+        name = name if isinstance(name, tuple) else (name,)
+        flat |= {(*name, key): each for key, each in found.items()} if isinstance(found, Mapping) else {name: found}
     if not flat:
         raise ValueError("there are no estimates; there is nothing to draw")
     index = pd.MultiIndex.from_tuples(flat) if len(next(iter(flat))) > 1 else pd.Index([key[0] for key in flat])
@@ -92,7 +93,7 @@ def note(*parts: pd.DataFrame) -> str:
     known = pd.concat(parts)["lo"].notna()
     if known.all():
         return "Lines: 95% intervals."
-    return "Lines: 95% intervals; what has none is one run." if known.any() else "One run each: no intervals."
+    return "Lines: 95% intervals; what has none is one run." if known.any() else "No intervals are known."
 
 
 def alt(estimates: Estimates, message: str = "", digits: int = 3) -> str:

@@ -5,7 +5,23 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from lib.draw import FAINT, GREY, WIDTH, colour, heat, ink, literal, marker, plane, png, points, shares, sheet, theme, tiles
+from lib.draw import (
+    FAINT,
+    GREY,
+    WIDTH,
+    colour,
+    heat,
+    ink,
+    literal,
+    marker,
+    plane,
+    png,
+    points,
+    shares,
+    sheet,
+    theme,
+    tiles,
+)
 from lib.draw.lines import lines
 
 __all__ = ["FAINT", "GREY", "WIDTH", "colour", "curves", "heat", "ink", "literal", "marker", "png", "sheet", "theme",
@@ -13,7 +29,7 @@ __all__ = ["FAINT", "GREY", "WIDTH", "colour", "curves", "heat", "ink", "literal
 
 
 def curves(frame, x, y, by, seed, title, xlabel, ylabel, panels=None, **more):
-    return lines(frame, x, y, by, title, xlabel, ylabel, seed=seed, panels=panels, more=more.pop("note", ""), **more)
+    return lines(frame, x, y, by, title, xlabel, ylabel, seed=seed, panels=panels, note=more.pop("note", ""), **more)
 
 
 def grouped_points(rows, title, columns_labels, smaller_is_better=()):
@@ -26,7 +42,7 @@ def action_shares(frame, x, action, names, title, by, xlabel=None, bins=12, note
     frame = frame.assign(**{action: frame[action].map(names)})
     found = pd.crosstab([frame[by], frame[x]], frame[action], normalize="index")
     return shares(found.reindex(columns=list(names.values()), fill_value=0.0), title, xlabel or x,
-                  "share of decisions, %", panels=by, more=note)  # fmt: skip
+                  "share of decisions, %", panels=by, note=note)  # fmt: skip
 
 
 def pareto(vectors, labels, title):
@@ -43,4 +59,4 @@ def cost_quality(found, title, xlabel, ylabel, judged=()):
 def front_2d(at, chosen, labels, title):
     at = np.asarray(at, dtype=float)
     x, y = (pd.DataFrame({"value": at[:, i]}, index=[f"strategy {n}" for n in range(len(at))]) for i in (0, 1))
-    return plane(x, y, title, *labels, line="stair", names={})
+    return plane(x, y, title, *labels, line="stair", names={}, like=dict.fromkeys(x.index, "aptitude"))

@@ -14,7 +14,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from lib import stats
-from lib.draw.estimates import columns, ends, finite, note
+from lib.draw.estimates import columns, ends, finite
+from lib.draw.estimates import note as interval_note
 from lib.draw.styles import contrast, ink, looks
 from lib.draw.theme import WIDTH, end_labels, literal, rows_of_names, sheet, theme, tiles
 
@@ -35,8 +36,9 @@ def lines(
     rng: np.random.Generator | None = None,
     same_scale: bool = True,
     dashed: Collection[str] = (),
+    like: Mapping[str, str] | None = None,
     roles: Mapping[str, str] | None = None,
-    more: str = "",
+    note: str = "",
 ) -> Figure:
     """Means over seeds along x, one line for each value of column `by`, with a band over the seeds.
 
@@ -44,7 +46,7 @@ def lines(
     seed=None, estimates of y at each x in columns value, lo and hi. More than `bins` different x are put into that
     many bins of equal width; each seed counts once in a bin. The band goes from the worst seed to the best, or with
     `rng` it is the 95% interval of their mean. same_scale: whether small multiples share their y axis. dashed: the
-    lines that others are held against. more: what else a reader must know, after the sentence on lines and bands.
+    lines that others are held against. note: what else a reader must know, after the sentence on lines and bands.
     Raises ValueError for a missing column, no rows, or an x or y that is not finite.
     """
     y = "value" if seed is None else y
@@ -55,7 +57,7 @@ def lines(
     frame[by] = frame[by].astype(str)
     parts = {"": frame} if panels is None else dict(list(frame.groupby(panels, sort=False)))
     if seed is None:
-        told = note(frame.reindex(columns=["lo"])).replace("Lines", "Bands")
+        told = interval_note(frame.reindex(columns=["lo"])).replace("Lines", "Bands")
         bands = {part: rows.reindex(columns=[x, by, "value", "lo", "hi"]) for part, rows in parts.items()}
         names = {who: who for who in frame[by]}
     else:
@@ -64,8 +66,8 @@ def lines(
         told = _band_note(frame, [by] if panels is None else [panels, by], seed, rng)
         bands = {part: _bands(rows, x, y, by, seed, rng) for part, rows in parts.items()}
         names = {who: who + " (1 seed)" * (n == 1) for who, n in frame.groupby(by)[seed].nunique().items()}
-    figure = _small_multiples(bands, x, by, names, looks(frame[by], roles=roles), dashed, same_scale, panels == by,
-                              f"{told} {more}".strip(), (title, xlabel, ylabel))  # fmt: skip
+    figure = _small_multiples(bands, x, by, names, looks(frame[by], like, roles), dashed, same_scale, panels == by,
+                              f"{told} {note}".strip(), (title, xlabel, ylabel))  # fmt: skip
     figure.alt_text = _alt(title, bands, x, by, xlabel or x)
     return figure
 
@@ -175,30 +177,30 @@ def shares(
     *,
     panels: str | None = None,
     beside: Mapping[str, str] | None = None,
-    form: str = "{:.0f}%",
+    unit: str = "%",
     like: Mapping[str, str] | None = None,
     wide: float | None = None,
-    more: str = "",
+    note: str = "",
 ) -> Figure:
     """Parts of a whole, stacked: upright along numbers such as steps, lying where the rows are names.
 
-    frame: rows by parts, shares in [0, 1] or, where one is above 1, counts; e.g. `pd.crosstab(step, choice,
+    frame: rows by parts, shares in [0, 1] or, with another unit than "%", counts; e.g. `pd.crosstab(step, choice,
     normalize="index")`. panels: a level of its index; each of its values gets a panel. xlabel: of the rows where they
-    are numbers, of the shares otherwise. beside: {row: a word beside its bar}; form: of the numbers in lying bars where
-    they have room. like: {part: the name whose look it takes}. Raises ValueError for shares that are negative or not
-    finite.
+    are numbers, of the shares otherwise. beside: {row: a word beside its bar}. unit: written behind the numbers in
+    lying bars, where they have room. like: {part: the name whose look it takes}. Raises ValueError for shares that
+    are negative or not finite.
     """
     if (finite(frame.to_numpy(), "the table of shares") < 0).any():
         raise ValueError(f"shares cannot be negative, got {frame.to_numpy().min():g}")
     parts = {"": frame} if panels is None else {key: part.droplevel(panels)
                                                 for key, part in frame.groupby(level=panels, sort=False)}  # fmt: skip
     upright = all(pd.api.types.is_numeric_dtype(part.index) for part in parts.values())
-    scale = 100 if frame.to_numpy().max() <= 1 + 1e-9 else 1
+    scale = 100 if unit == "%" else 1
     across, colours = min(len(parts), 3), {n: c for n, (c, _) in looks(map(str, frame.columns), like).items()}
     down, every = -(-len(parts) // across), list(dict.fromkeys(row for part in parts.values() for row in part.index))
     every = sorted(every) if upright else every
     high = 2.8 * down + 0.7 if upright else down * (0.42 * len(every) + 0.9) + 0.7
-    figure = sheet(title, wide or WIDTH + 0.9 * (across - 1), high, more)
+    figure = sheet(title, wide or WIDTH + 0.9 * (across - 1), high, note)
     grid = tiles(figure, len(parts), across, sharex=True, sharey=True)
     tables = [(scale * part.rename(columns=str)).reindex(every) for part in parts.values()]
     top = max(part.sum(axis=1).max() for part in tables)
@@ -214,7 +216,7 @@ def shares(
         else:
             axes.set_xlim(0, top)
             rows_of_names(axes, every)
-            _numbers(axes, part, colours, form, beside or {})
+            _numbers(axes, part, colours, unit, beside or {})
     _name_parts(figure, grid[across - 1 :: across], tables[across - 1 :: across], colours, upright)
     means = frame.groupby(level=panels, sort=False).mean() if panels else frame
     figure.alt_text = f"{title}. " + "; ".join(
@@ -236,7 +238,7 @@ def _stack(axes: Axes, part: pd.DataFrame, colours: Mapping[str, str], upright: 
     axes.set(xlabel="", ylabel="")
 
 
-def _numbers(axes: Axes, part: pd.DataFrame, colours: Mapping[str, str], form: str, beside: Mapping[str, str]) -> None:
+def _numbers(axes: Axes, part: pd.DataFrame, colours: Mapping[str, str], unit: str, beside: Mapping[str, str]) -> None:
     """What each lying bar is, where there is room, and a word to its right."""
     top = axes.get_xlim()[1]
     for row, (name, values) in enumerate(part.fillna(0.0).iterrows()):
@@ -245,7 +247,7 @@ def _numbers(axes: Axes, part: pd.DataFrame, colours: Mapping[str, str], form: s
             if value >= 0.06 * top:
                 shade = "white" if contrast(np.array(to_rgb(colours[who]))) > 4.5 else "black"
                 place = {"ha": "center", "va": "center", "fontsize": 9, "color": shade}
-                axes.text(middles[who], row, form.format(value), **place)
+                axes.text(middles[who], row, f"{value:.0f}{unit}", **place)
         axes.annotate(literal(beside.get(name, "")), (1.01, row), xycoords=axes.get_yaxis_transform(), va="center",
                       fontsize=9)  # fmt: skip
 

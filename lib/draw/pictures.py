@@ -17,7 +17,7 @@ from lib.draw.theme import WIDTH, literal, sheet, theme, tiles
 
 @theme()
 def heat(
-    table: pd.DataFrame, title: str, xlabel: str = "", ylabel: str = "", form: str = ".2f", more: str = ""
+    table: pd.DataFrame, title: str, xlabel: str = "", ylabel: str = "", form: str = ".2f", note: str = ""
 ) -> Figure:
     """A matrix as colours with every number written in its cell.
 
@@ -31,7 +31,7 @@ def heat(
     wide = max(0.62, 0.09 * longest + 0.2, 0.1 * heads if heads <= 13 else 0)
     names = 0.085 * max(len(str(name)) for name in table.index)
     rows, columns = values.shape
-    figure = sheet(title, max(4.2, min(wide * columns + names + 1.0, 13)), 0.4 * rows + 1.7, more)
+    figure = sheet(title, max(4.2, min(wide * columns + names + 1.0, 13)), 0.4 * rows + 1.7, note)
     axes, top = figure.subplots(), np.abs(values).max()
     signed = values.min() < 0 < values.max()
     low, high = (-top, top) if signed else (values.min(), values.max() + (values.max() == values.min()))
@@ -54,10 +54,10 @@ def heat(
 
 
 @theme()
-def strip(frames: Sequence[np.ndarray], captions: Sequence[str], title: str, across: int = 6, more: str = "") -> Figure:
+def strip(frames: Sequence[np.ndarray], captions: Sequence[str], title: str, across: int = 6, note: str = "") -> Figure:
     """Images in a row, each under its caption; more than `across` go on in the next row.
 
-    frames: arrays (h, w, 3) or (h, w), of any sizes. more: a small line below.
+    frames: arrays (h, w, 3) or (h, w), of any sizes. note: a small line below.
     """
     if len(frames) == 0 or len(frames) != len(captions):
         raise ValueError(f"a strip needs one caption for each frame, got {len(frames)} and {len(captions)}")
@@ -67,7 +67,7 @@ def strip(frames: Sequence[np.ndarray], captions: Sequence[str], title: str, acr
     lines = max(caption.count("\n") + 1 for caption in folded)
     tall = max(np.shape(frame)[0] / np.shape(frame)[1] for frame in frames)
     high = -(-len(frames) // across) * ((wide - 0.16) * tall + 0.16 * lines + 0.15) + 0.42
-    figure = sheet(title, max(wide * across, 3.2), high, more)
+    figure = sheet(title, max(wide * across, 3.2), high, note)
     for axes, frame, caption in zip(tiles(figure, len(frames), across), frames, folded, strict=True):
         pixels = np.asarray(frame)
         finite(pixels, f"the frame {caption!r}")

@@ -10,13 +10,16 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from lib import stats
-from lib.draw.estimates import Estimates, alt, ends, finite, note, table
+from lib.draw.estimates import Estimates, alt, ends, finite, table
+from lib.draw.estimates import note as interval_note
 from lib.draw.styles import GREY, Style, looks
 from lib.draw.theme import WIDTH, end_labels, literal, point_labels, sheet, span, theme, tiles
 
 LOG_FROM = 100.0  # costs that span more than this stand on a logarithmic axis, where that is asked for
+MIXTURES = ("mixtures", "mixtures with nobody")  # nobody: costs nothing, gets nothing right
 Words = str | Mapping[str, str]
 
 
@@ -28,7 +31,7 @@ def plane(
     xlabel: Words = "",
     ylabel: Words = "",
     *,
-    panels: str | None = None,
+    panels: str | int | None = None,
     line: str | None = None,
     through: Collection | None = None,
     joined: bool = True,
@@ -40,28 +43,30 @@ def plane(
     scale: str = "linear",
     across: int = 3,
     size: tuple[float, float] | None = None,
-    more: str = "",
+    note: str = "",
 ) -> Figure:
     """Points with both intervals, and what they span.
 
     x, y: estimates of the same groups: who, or who and a point, whose points a line joins (`joined`) from the least x
     to the largest. y=None: the last group of x names objectives, all maximised, and each pair of them gets a panel.
     panels: a group that gets a panel for each of its values; labels may then be {panel: words}. line: "mixtures", the
-    best that sending shares of the queries to either of two points buys at each cost, or "stair", what no point lies
-    beyond; through: who spans it, all by default. names: {who or (who, point): words}, what is named and how; everybody
-    at the dearest point, by default. labels: "near" the points or in a column to their "right". rings: groups to point
-    out, or "front": those whose means no other dominates in all objectives. like, roles: as in `points`. scale:
-    "linear", or "auto", logarithmic from 0 on where costs span a factor of LOG_FROM. size: inches of all panels.
+    best that sending shares of the queries to either of two points buys at each cost, also "mixtures with nobody", or
+    "stair", what no point lies beyond; through: who spans it, (panel, who) where panels differ, all by default. names:
+    {who or (who, point): words}, what is named and how; everybody at the dearest point, by default. labels: "near" the
+    points or in a column to their "right". rings: groups to point out, or "front": those whose means no other dominates
+    in all objectives. like, roles: as in `points`. scale: "linear", or "auto", logarithmic from 0 on where costs span a
+    factor of LOG_FROM. size: inches of all panels.
     """
     xs, ys, xlabel, ylabel = _axes_of(x, y, panels, xlabel, ylabel)
     parts = list(dict.fromkeys(xs.index.get_level_values(0)))
     who = list(dict.fromkeys(str(key[1]) for key in xs.index))
     styles, across = looks(who, like, roles), min(len(parts), across)
-    told = [note(xs, ys)]
-    told += {None: [], "stair": ["No point lies beyond the line."], "mixtures": [_mixtures_of(who, through)]}[line]
+    told = [interval_note(xs, ys)]
+    told += ["No point lies beyond the line."] * (line == "stair")
+    told += [_mixtures_of(who, through)] * (line in MIXTURES)
     told += ["Ring: not dominated by another mean."] * (rings == "front")
     wide, high = size or (WIDTH + 2.6 * (across - 1), 4.6 if len(parts) == 1 else 4.0 * -(-len(parts) // across))
-    figure = sheet(title, wide, high, " ".join([*told, more]).strip())
+    figure = sheet(title, wide, high, " ".join([*told, note]).strip())
     ringed = _front(x) if rings == "front" else set(rings)
     grid, drawn = tiles(figure, len(parts), across), []
     for axes, part in zip(grid, parts, strict=True):
@@ -69,11 +74,18 @@ def plane(
         _marks(axes, flat, styles, joined, ringed)
         _spans(axes, flat, scale)
         if line:
-            _edge(axes, flat[[through is None or _in(row, through) for row in flat.index]], line)
+            some = [through is None or _in(key, through) or (part, key[0]) in through for key in flat.index]
+            _edge(axes, flat[some], line)
         axes.set(xlabel=literal(xlabel.get(part, "")), ylabel=literal(ylabel.get(part, "")))
         if part != "" and panels is not None:
             axes.set_title(literal(part))
         drawn.append(flat)
+    said = {str(word) for word in (names or {}).values()}
+    if said and (unsaid := [name for name in who if name not in said]):
+        dots = [
+            Line2D([], [], color=styles[name][0], marker=styles[name][1], ls="", label=literal(name)) for name in unsaid
+        ]
+        figure.legend(handles=dots, loc="outside upper left", ncols=len(dots))
     figure.draw_without_rendering()
     for axes, flat in zip(grid, drawn, strict=True):
         _name(axes, flat, styles, names, labels)
@@ -81,7 +93,7 @@ def plane(
     return figure
 
 
-def _axes_of(x: Estimates, y: Estimates | None, panels: str | None, xlabel: Words, ylabel: Words):
+def _axes_of(x: Estimates, y: Estimates | None, panels: str | int | None, xlabel: Words, ylabel: Words):
     """Both estimates by (panel, who, point), and the labels of every panel."""
     xs, ys = table(x), None if y is None else table(y)
     if ys is None:
@@ -94,7 +106,8 @@ def _axes_of(x: Estimates, y: Estimates | None, panels: str | None, xlabel: Word
         xs, ys = (pd.concat(each, names=["panel"]) for each in apart)
         xlabel, ylabel = ({pair: words[ab[side]] for pair, ab in pairs.items()} for side in (0, 1))
     elif panels is not None:
-        front = [panels, *(name for name in xs.index.names if name != panels)]
+        place = panels if isinstance(panels, int) else list(xs.index.names).index(panels)
+        front = [place, *(level for level in range(xs.index.nlevels) if level != place)]
         xs, ys = xs.reorder_levels(front), ys.reorder_levels(front)
     else:
         xs, ys = (pd.concat({"": each}, names=["panel"]) for each in (xs, ys))
@@ -165,7 +178,7 @@ def _edge(axes: Axes, flat: pd.DataFrame, line: str) -> None:
         axes.fill_between(xs, bottom, ys, step="pre", color=GREY, alpha=0.06, linewidth=0)
         axes.step(xs, ys, where="pre", color=GREY, linewidth=1.2, alpha=0.8, zorder=1, gid="line")
         return
-    corners = upper_hull(xy)
+    corners = upper_hull(np.vstack([[0.0, 0.0], xy]) if line == MIXTURES[1] else xy)
     costs = np.unique([*np.linspace(corners[0, 0], corners[-1, 0], 200), *corners[:, 0]])  # a curve on a log axis
     heights = np.interp(costs, *corners.T)
     axes.plot([*costs, right], [*heights, heights[-1]], "--", color=GREY, linewidth=1.3, zorder=1, gid="line")
@@ -179,8 +192,9 @@ def _name(axes: Axes, flat: pd.DataFrame, styles: Mapping[str, Style], names: Ma
         for who, path in flat.sort_values("x", kind="stable").groupby("who", sort=False):
             points = [key[1:] for key in path.index]
             names[path.index[-1]] = f"{who} ({points[0][0]} to {points[-1][0]})" if len(points) > 1 else who
-    words = {key: names.get(key, names.get(key[0]) if len(key) == 1 else None) for key in flat.index}
-    shown = flat.loc[[key for key, word in words.items() if word is not None]]
+    dearest = set(flat.sort_values("x", kind="stable").drop_duplicates("who", keep="last").index)
+    words = {key: names.get(key, names.get(key[0]) if key in dearest else None) for key in flat.index}
+    shown = flat[[words[key] is not None for key in flat.index]]
     if shown.empty:
         return
     texts, xy = [words[key] for key in shown.index], shown[["x", "y"]].to_numpy()
@@ -203,7 +217,7 @@ def _inked(row: pd.Series) -> np.ndarray:
 
 def _mixtures_of(who: list[str], through: Collection | None) -> str:
     left_out = [] if through is None else [name for name in who if name not in through]
-    some = ("some" if len(left_out) > 4 else f"all but {'; '.join(left_out)}") if left_out else "methods"
+    some = ("some of them" if len(left_out) > 4 else f"all but {'; '.join(left_out)}") if left_out else "methods"
     return f"Dashed: the best that a mixture of {some} buys at each cost."
 
 

@@ -10,7 +10,8 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lib.draw.estimates import Estimates, alt, ends, note, table
+from lib.draw.estimates import Estimates, alt, ends, table
+from lib.draw.estimates import note as interval_note
 from lib.draw.styles import GREY, Style, looks
 from lib.draw.theme import NAME, WIDTH, folded, literal, rows_of_names, sheet, span, theme, tiles
 
@@ -26,12 +27,13 @@ def points(
     beside: tuple[str, Estimates] | None = None,
     line: float | None = None,
     smaller: Collection[str] = (),
+    limits: tuple[float, float] | None = None,
     like: Mapping | None = None,
     roles: Mapping[str, str] | None = None,
     across: int = 3,
     wide: float | None = None,
     name: int = NAME,
-    more: str = "",
+    note: str = "",
 ) -> Figure:
     """A dot with its interval for each row, and a panel for each value of a second group.
 
@@ -39,9 +41,9 @@ def points(
     its unit, by panel where panels differ, whose order and choice it then makes; a panel is its own label otherwise.
     beside: (what it is, estimates of the same groups), hollow marks on the same row. line: a reference to draw, such
     as 0 for differences. smaller: panels where less is better. A ring marks the row whose interval lies beyond all
-    others of its panel, unless there is a line or a second estimate. like: {row: the name whose look it takes}, or
-    {(row, panel): name}; roles: {row: role}. wide: inches; name: characters of a row's name on a line. more: what
-    else a reader must know, below.
+    others of its panel, unless there is a line or a second estimate. limits: of every x axis. like: {row: the name
+    whose look it takes}, or {(row, panel): name}; roles: {row: role}. wide: inches; name: characters of a row's name on
+    a line. note: what else a reader must know, below.
     """
     found = _two_levels(est, rows, panels)
     names, parts = (list(dict.fromkeys(found.index.get_level_values(level))) for level in (0, 1))
@@ -50,13 +52,13 @@ def points(
     best = {} if other is not None or line is not None else {
         part: _clearly_best(found.xs(part, level=1), part in smaller) for part in labels
     }  # fmt: skip
-    told = [note(found) if other is None else note(found, other)]
+    told = [interval_note(found) if other is None else interval_note(found, other)]
     told += ["Ring: beyond every other interval."] * any(b is not None for b in best.values())
     told += [f"Hollow: {beside[0]}."] if beside else []
     deep = sum(1.0 + 0.57 * folded(row, name).count("\n") for row in names)
     across = min(len(labels), across)
     high = -(-len(labels) // across) * (0.3 * deep + 0.9) + 0.7
-    figure = sheet(title, wide or WIDTH + 0.8 * (across - 1), high, " ".join([*told, more]).strip())
+    figure = sheet(title, wide or WIDTH + 0.8 * (across - 1), high, " ".join([*told, note]).strip())
     styles = looks(names, like, roles)
     for place, (axes, (part, label)) in enumerate(zip(tiles(figure, len(labels), across), labels.items(), strict=True)):
         own = looks([like[row, part] for row in names if (row, part) in like]) if like else {}
@@ -64,6 +66,7 @@ def points(
         drawn = [each.xs(part, level=1).reindex(names) for each in (found, other) if each is not None]
         _panel(axes, drawn, shown, line, best.get(part))
         axes.set_xlabel(literal(label))
+        axes.set_xlim(limits)
         if isinstance(xlabel, str) and xlabel and part != "":
             axes.set_title(literal(part))
         rows_of_names(axes, names if place % across == 0 else [""] * len(names), name)

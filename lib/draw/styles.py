@@ -22,7 +22,7 @@ ROLES: dict[str, tuple[str, tuple[str, ...]]] = {  # role: its marker, and colou
     "router": ("s", ("#117733", "#44AA99", "#B997E5", "#A3B92B", "#004D66")),
     "expert": ("D", ("#E69F00", "#56B4E9", "#CC79A7", "#D55E00", "#009E73")),
     "constant": ("p", ("#8C6239", "#C2A878", "#EE6677", "#8A8A8A")),
-    "start": ("X", ("#C2A878",)),
+    "start": ("X", ("#66657A",)),
     "oracle": ("*", ("#000000",)),
     "reference": ("X", (GREY,)),
 }

@@ -10,20 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
+from lib import draw
 from lib.ablations.comparison import Comparison, Measure, metrics, slug
-from lib.draw import figures
 from lib.page.lesson import Lesson
 from lib.page.words import listed, number, plain, signed
 from lib.params import Params
 from lib.stats import Interval
 
-BETTER, WORSE, OTHER, UNCLEAR = "#0072B2", "#D55E00", "#444444", "#8a8a8a"  # of Okabe and Ito, and greys
 STAND_IN = "scripted stand-in"
-ROW = 0.32  # inches of a variant in a figure
 KEY_METRICS = ("changes.total", "changes.clear", "changes.better", "changes.worse")
 
 
@@ -101,23 +97,27 @@ def alt(compared: Comparison) -> str:
     return f"Paired gains with 95 % intervals. {answer(compared)}"
 
 
-@figures.theme()
 def figure(compared: Comparison) -> Figure:
     """A panel per measure, a row per change: its gain and interval around a line at no change. Upward and downward
     triangles are clear changes for the better and for the worse, squares clear ones that are neither, dots the rest."""
-    gains = compared.gains
-    names = [f"{v}\nagainst {compared.against[v]}" if _many(compared) else v for v in gains]
-    height = len(gains) * ROW * (1.5 if _many(compared) else 1) + 1.2
-    wide = 4.2 + 2.6 * (len(compared.measures) - 1) + 1.5
+    names = {v: f"{v}\nagainst {compared.against[v]}" if _many(compared) else v for v in compared.gains}
+    rows = {name: {m.column: compared.gains[v][m.column] for m in compared.measures} for v, name in names.items()}
+    like = {(name, m.column): _look(m, rows[name][m.column]) for name in rows for m in compared.measures}
     squares = "" if all(m.better for m in compared.measures) else " squares: clear, and neither;"
-    note = f"Lines: 95 % intervals. Triangles: clearly better or worse;{squares} dots: not clear.{_note(compared)}"
-    sheet = figures.sheet(title(compared), wide, height, note)
     count = len(compared.measures)
-    for place, (axes, m) in enumerate(zip(figures.tiles(sheet, count, across=count), compared.measures, strict=True)):
-        _draw(axes, [row[m.column] for row in gains.values()], [is_good(m, row[m.column]) for row in gains.values()])
-        axes.set_xlabel(figures.literal(f"change in {m.label}"))
-        _rows(axes, names if place == 0 else [""] * len(names))
-    return sheet
+    return draw.points(
+        rows, title(compared), {m.column: f"change in {m.label}" for m in compared.measures}, line=0, like=like,
+        across=count, wide=4.2 + 2.6 * (count - 1) + 1.5, name=60,
+        note=f"Triangles: clearly better or worse;{squares} dots: not clear.{_note(compared)}",
+    )  # fmt: skip
+
+
+def _look(measure: Measure, gain: Interval) -> str:
+    """The style that tells what a gain is."""
+    sign = is_good(measure, gain)
+    if sign is None:
+        return "clear, and neither" if gain.excludes(0) else "not clear"
+    return "clearly better" if sign else "clearly worse"
 
 
 def _many(compared: Comparison) -> bool:
@@ -129,25 +129,6 @@ def _note(compared: Comparison) -> str:
     against = sorted(set(compared.against.values()))
     told = f" 0: {against[0]}." if len(against) == 1 else ""
     return told + (f" Decided by a {STAND_IN}." if compared.backend == "scripted" else "")
-
-
-def _draw(axes: Axes, found: Sequence[Interval], good: Sequence[bool | None]) -> None:
-    axes.axvline(0, color="black", linewidth=0.8)
-    for row, (gain, sign) in enumerate(zip(found, good, strict=True)):
-        shade, mark = {True: (BETTER, "^"), False: (WORSE, "v"), None: (UNCLEAR, "o")}[sign]
-        if sign is None and gain.excludes(0):
-            shade, mark = OTHER, "s"
-        if gain.known:
-            axes.plot([gain.lo, gain.hi], [row, row], color=shade, linewidth=1.8, solid_capstyle="butt")
-        axes.plot(gain.value, row, mark, color=shade, markersize=7)
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-
-
-def _rows(axes: Axes, names: Sequence[str]) -> None:
-    axes.set_yticks(range(len(names)), [figures.literal(name) for name in names])
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(False, axis="y")
 
 
 def present(lesson: Lesson, compared: Comparison) -> None:
@@ -162,22 +143,18 @@ def present(lesson: Lesson, compared: Comparison) -> None:
 # The student's rules --------------------------------------------------------------------------------
 
 
-@figures.theme()
 def panels(every: Mapping[str, Comparison]) -> Figure:
     """A panel per policy, a row per rule: the change in the first measure."""
-    first = next(iter(every.values()))
-    names = list(first.against)
-    note = "Lines: 95 % intervals over seeds. Triangles: clearly fewer (up) or more (down) steps."
-    sheet = figures.sheet(_rules_title(every), 11, len(names) * ROW + 1.6, note)
-    for place, (axes, (policy, compared)) in enumerate(
-        zip(figures.tiles(sheet, len(every), across=len(every)), every.items(), strict=True)
-    ):
-        found = [row[compared.main.column] for row in compared.gains.values()]
-        _draw(axes, found, [is_good(compared.main, gain) for gain in found])
-        axes.set_title(policy, fontsize="medium")
-        axes.set_xlabel(figures.literal(f"change in {compared.main.label}"))
-        _rows(axes, names if place == 0 else [""] * len(names))
-    return sheet
+    rows: dict[str, dict[str, Interval]] = {}
+    for policy, compared in every.items():
+        for name, row in compared.gains.items():
+            rows.setdefault(name, {})[policy] = row[compared.main.column]
+    main = next(iter(every.values())).main
+    like = {(name, policy): _look(main, gain) for name, row in rows.items() for policy, gain in row.items()}
+    return draw.points(
+        rows, _rules_title(every), f"change in {main.label}", line=0, like=like, across=len(every), wide=11, name=60,
+        note="Over seeds. Triangles: clearly fewer (up) or more (down) steps.",
+    )  # fmt: skip
 
 
 def _clear(every: Mapping[str, Comparison]) -> tuple[int, int]:
@@ -330,25 +307,24 @@ def _largest(every: Sequence[Comparison]) -> str:
     return f"{variant} ({compared.about}: {signed(100 * gain.value, 0)} % {compared.main.label}{_stand_in(compared)})"
 
 
-@figures.theme()
 def side_by_side(every: Sequence[Comparison]) -> Figure:
     """Every change as a share of what it is held against."""
-    rows = [(c, v, g) for c in every for v, g in relative(c).items()]
-    names = [f"{c.about}: {v}" + (" *" if c.backend == "scripted" else "") for c, v, _ in rows]
-    note = (
-        "Lines: 95 % intervals. Triangles: clearly better or worse; squares: clear, and neither; dots: not clear. "
-        f"*: decided by a {STAND_IN}.{_left_out(every)}"
-    )
-    sheet = figures.sheet(overall(every), 10.5, 0.24 * len(rows) + 1.4, note)
-    axes = figures.tiles(sheet, 1)[0]
-    percent = [Interval(100 * g.value, 100 * g.lo, 100 * g.hi) for _, _, g in rows]
-    _draw(axes, percent, [is_good(c.main, g) for c, _, g in rows])
-    axes.set_xlabel("change of the first measure, % of what it is held against")
+    rows, like, about = {}, {}, []
+    for c in every:
+        for v, g in relative(c).items():
+            name = f"{c.about}: {v}" + (" *" if c.backend == "scripted" else "")
+            rows[name], like[name] = Interval(100 * g.value, 100 * g.lo, 100 * g.hi), _look(c.main, g)
+            about.append(c.about)
+    sheet = draw.points(
+        rows, overall(every), "change of the first measure, % of what it is held against", line=0, like=like, wide=10.5,
+        name=90, note="Triangles: clearly better or worse; squares: clear, and neither; dots: not clear. "
+        f"*: decided by a {STAND_IN}.{_left_out(every)}",
+    )  # fmt: skip
+    (axes,) = sheet.axes
     axes.set_xscale("symlog", linthresh=20)
     axes.xaxis.set_major_formatter("{x:g}")
-    _rows(axes, names)
-    for row in (i for i in range(1, len(rows)) if rows[i][0] is not rows[i - 1][0]):
-        axes.axhline(row - 0.5, color=figures.FAINT, linewidth=0.6, zorder=0)  # between ablations
+    for row in (i for i in range(1, len(about)) if about[i] != about[i - 1]):
+        axes.axhline(row - 0.5, color=draw.FAINT, linewidth=0.6, zorder=0)  # between ablations
     return sheet
 
 

@@ -12,13 +12,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib import stats
+from lib import draw, stats
 from lib.conductor import sceptic
 from lib.conductor.arms import CONSTANT, NAMED
 from lib.conductor.data import CATEGORIES
 from lib.conductor.rewards import COMPONENTS
 from lib.conductor.study import Results
-from lib.draw import figures
 from lib.params import HeadSettings, Params
 from lib.stats import Interval
 
@@ -82,15 +81,15 @@ def static_weights(w: float | None = None) -> Figure:
     lines = {name: np.array([margin(example, x) for x in grid]) for name, example in BY_HAND.items()}
     both = np.logical_and(*(line > 1e-9 for line in lines.values()))
     says = "No static weight pays the right reply in both" if not both.any() else "Some weights are right in both"
-    with figures.theme():
-        figure = figures.sheet(says, figures.WIDTH, 3.4, "Made-up numbers. Above 0 the right reply is paid more.")
+    with draw.theme():
+        figure = draw.sheet(says, draw.WIDTH, 3.4, "Made-up numbers. Above 0 the right reply is paid more.")
         axes = figure.subplots()
         for name, line in lines.items():
-            axes.plot(grid, line, color=figures.colour(name), label=name)
-            axes.fill_between(grid, 0, line, where=line > 0, color=figures.colour(name), alpha=0.15)
+            axes.plot(grid, line, color=draw.colour(name), label=name)
+            axes.fill_between(grid, 0, line, where=line > 0, color=draw.colour(name), alpha=0.15)
             if w is not None:
-                axes.plot([w], [margin(BY_HAND[name], w)], figures.marker(name), color=figures.colour(name))
-        axes.axhline(0, color=figures.GREY, lw=1)
+                axes.plot([w], [margin(BY_HAND[name], w)], draw.marker(name), color=draw.colour(name))
+        axes.axhline(0, color=draw.GREY, lw=1)
         axes.set(xlabel="weight of len (the rest is pref)", ylabel="right minus wrong")
         axes.legend(frameon=False)
     return figure
@@ -315,8 +314,8 @@ def verdict_table(components: pd.DataFrame, verdicts: Sequence[bool | None]) -> 
 def weights_over_training(rollouts: pd.DataFrame, weights: Rows) -> Figure:
     """Figure 3: the Conductor's weights by category over training; weights: the final ones, for the title."""
     long = _long(rollouts[rollouts["arm"] == "conductor"], [f"w_{name}" for name in COMPONENTS], "weight")
-    return figures.curves(
-        long, "step", "weight", by="reward", seed="seed", title=weights_claim(weights), xlabel="GRPO step",
+    return draw.lines(
+        long, "step", "weight", by="reward", title=weights_claim(weights), xlabel="GRPO step",
         ylabel="weight", panels="category", note="The weights that the Conductor would give, pi(h), at every rollout.",
     )  # fmt: skip
 
@@ -365,8 +364,8 @@ def component_curves(rollouts: pd.DataFrame, group: int) -> Figure:
     means = part.groupby(["arm", "seed", "step"])[list(columns)].mean().reset_index()
     long = means.melt(["arm", "seed", "step"], var_name="measure", value_name="value")
     long = long.assign(arm=[label(arm) for arm in long["arm"]])
-    return figures.curves(
-        long, "step", "value", by="arm", seed="seed", title=components_claim(rollouts), xlabel="GRPO step",
+    return draw.lines(
+        long, "step", "value", by="arm", title=components_claim(rollouts), xlabel="GRPO step",
         ylabel="mean of rollouts", panels="measure", same_scale=False, bins=12,
         note=f"As measured, before ranks in groups of {group}: ppl and ent in nats; quality is the verifier's.",
     )  # fmt: skip
@@ -402,8 +401,8 @@ def lengths(rollouts: pd.DataFrame) -> Figure:
     part = rollouts[rollouts["arm"].isin(SHOWN)]
     means = part.groupby(["arm", "seed", "step", "category"])["tokens"].mean().reset_index()
     means = means.assign(arm=[label(arm) for arm in means["arm"]])
-    return figures.curves(
-        _in_order(means), "step", "tokens", by="arm", seed="seed", title=length_claim(rollouts), xlabel="GRPO step",
+    return draw.lines(
+        _in_order(means), "step", "tokens", by="arm", title=length_claim(rollouts), xlabel="GRPO step",
         ylabel="tokens per reply", panels="category", bins=12,
     )  # fmt: skip
 

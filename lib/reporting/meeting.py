@@ -10,26 +10,17 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lib import seeds, stats
+from lib import draw, seeds, stats
 from lib.ablations.comparison import interval, matrix
-from lib.draw import figures
-from lib.meeting.chains import EXPERT, ORACLE, PAPER, ROUTER
+from lib.meeting.chains import EXPERT, PAPER, ROUTER
 from lib.page.words import listed, number
 from lib.reporting.routing.common import gap_to_mixtures
 from lib.stats import Interval
 
-LOOKS = {
-    PAPER: ("#0072B2", "o", 9),
-    ROUTER: ("#009E73", "s", 6),
-    EXPERT: ("#555555", "D", 6),
-    ORACLE: ("#CC79A7", "*", 13),
-}
+CHAINS, STUDENTS = "chains", "students"
 Key = tuple[str, str]  # maker, point
-LOG_FROM = 100.0  # the dearest costs so many times the cheapest where the axis is logarithmic
-LINE = 0.034  # of the height of a plane, between two names
 
 
 def name(key: Key) -> str:
@@ -146,20 +137,32 @@ def zoo_finding(table: pd.DataFrame) -> str:
 # The picture ------------------------------------------------------------------------------------------
 
 
-@figures.theme()
 def picture(chains: pd.DataFrame, zoo: pd.DataFrame) -> Figure:
     """Both meetings beside each other."""
-    note = (
-        "Lines: 95 % intervals of both axes. Dashed: mixtures of experts. Circles: decision makers of the papers; "
-        "squares: routers and controls; diamonds: one expert or policy for all; star: oracle. *: scripted stand-in."
+    found = {CHAINS: measured(chains, True), STUDENTS: measured(zoo, False)}
+    x, y = (
+        draw.table(
+            {
+                (where, _short(maker), point): row[column]
+                for where, rows in found.items()
+                for (maker, point), row in rows.items()
+            }
+        )
+        for column in ("dollars", "quality")
     )
-    sheet = figures.sheet(title(chains, zoo), 14.5, 6.6, note)
-    left, right = figures.tiles(sheet, 2, across=2)
-    late = [_plane(left, chains, True, "chains: $ per million questions", "share of questions right", True),
-            _plane(right, zoo, False, "students: $ per episode", "mean of the objectives", False)]  # fmt: skip
-    for axes, names, xy, shades in late:
-        _names(axes, names, xy, shades)
-    return sheet
+    return draw.plane(
+        x, y, title(chains, zoo), {CHAINS: "$ per million questions", STUDENTS: "$ per episode"},
+        {CHAINS: "share of questions right", STUDENTS: "mean of the objectives"}, panels=0,
+        line="mixtures with nobody", labels="right", scale="auto", size=(14.5, 6.6),
+        through=[(CHAINS, _short(maker)) for maker, kind in kinds(chains).items() if kind == EXPERT],
+        like={_short(maker): kind for table in (chains, zoo) for maker, kind in kinds(table).items()},
+        note="They are the experts. Circles: decision makers of the papers; squares: routers and controls; diamonds: "
+        "one expert or policy for all; star: oracle. *: scripted stand-in.",
+    )  # fmt: skip
+
+
+def _short(maker: str) -> str:
+    return maker.replace("scripted-", "") + ("*" if "scripted" in maker else "")
 
 
 def title(chains: pd.DataFrame, zoo: pd.DataFrame) -> str:
@@ -181,107 +184,6 @@ def alt(chains: pd.DataFrame, zoo: pd.DataFrame) -> str:
         f"Quality against cost with intervals, two planes. On chains, {chains_finding(chains)}. "
         f"With students, {zoo_finding(zoo)}."
     )
-
-
-def _plane(axes: Axes, table: pd.DataFrame, shared: bool, xlabel: str, ylabel: str, hull: bool):
-    """Draw one plane; what is left is to write names beside the dearest point of each maker."""
-    rows, kind = measured(table, shared), kinds(table)
-    names, xy, shades = [], [], []
-    for maker, points in _by_maker(rows).items():
-        shade, mark, size = LOOKS[kind[maker]]
-        xs, ys = ([rows[maker, p][c].value for p in points] for c in ("dollars", "quality"))
-        axes.plot(xs, ys, "-", color=shade, linewidth=0.8, alpha=0.6, zorder=2)
-        for p in points:
-            _cross(axes, rows[maker, p]["dollars"], rows[maker, p]["quality"], shade, mark, size)
-        names.append(_label(maker, points))
-        xy.append((xs[-1], ys[-1]))
-        shades.append(shade)
-    if hull:
-        _mixtures(axes, table)
-    positive = [row["dollars"].value for row in rows.values() if row["dollars"].value > 0]
-    axes.set(xlabel=figures.literal(xlabel), ylabel=ylabel)
-    _scale(axes, positive)
-    return axes, names, np.array(xy), shades
-
-
-def _scale(axes: Axes, positive: list[float]) -> None:
-    """Costs that span decades stand on a logarithmic axis that begins at 0; others on a linear one, where mixtures are
-    straight lines."""
-    if not positive or max(positive) < LOG_FROM * min(positive):
-        axes.set_xlim(left=-0.02 * max(positive, default=1.0))
-        return
-    axes.set_xscale("symlog", linthresh=min(positive))
-    axes.set_xlim(left=-0.3 * min(positive))
-    axes.set_xticks(_ticks(positive))
-    axes.minorticks_off()
-    axes.xaxis.set_major_formatter("{x:g}")
-
-
-def _ticks(positive: list[float]) -> list[float]:
-    """0, and powers of ten from the cheapest on, where the axis is logarithmic."""
-    first, last = (int(end(np.log10(edge(positive)))) for end, edge in ((np.ceil, min), (np.floor, max)))
-    return [0.0, *(10.0**power for power in range(first, last + 1))]
-
-
-def _names(axes: Axes, names: list[str], xy: np.ndarray, shades: list[str]) -> None:
-    """Names in two columns, in the order of their points and clear of each other: of what costs nothing right beside
-    it, of the rest to the right of the plane. A line leads to each point."""
-    at = axes.transLimits.transform(axes.transScale.transform(xy))  # shares of the axes
-    free = xy[:, 0] <= 0
-    for part, column in ((free, at[free, 0].max(initial=0) + 0.04), (~free, 1.02)):
-        rows = np.flatnonzero(part)
-        for row, height in zip(rows, _spread(at[rows, 1], LINE), strict=True):
-            axes.annotate(
-                figures.literal(names[row]), xy[row], xytext=(column, height), textcoords="axes fraction",
-                va="center", fontsize=9, color=figures.ink(shades[row]), zorder=6, annotation_clip=False,
-                arrowprops={"arrowstyle": "-", "color": shades[row], "lw": 0.6, "alpha": 0.5, "shrinkA": 1,
-                            "shrinkB": 4, "relpos": (0, 0.5)},
-            )  # fmt: skip
-
-
-def _spread(heights: np.ndarray, gap: float) -> np.ndarray:
-    """Heights in the same order, `gap` apart at the least and as near to where they were as may be: neighbours that
-    are too close stand evenly around their mean."""
-    order = np.argsort(heights, kind="stable")
-    blocks: list[list[float]] = []  # heights less the gaps below them
-    for place, height in enumerate(heights[order]):
-        blocks.append([height - gap * place])
-        while len(blocks) > 1 and np.mean(blocks[-2]) >= np.mean(blocks[-1]):
-            blocks[-2:] = [blocks[-2] + blocks[-1]]
-    level = np.concatenate([np.full(len(block), np.mean(block)) for block in blocks]) if blocks else heights
-    out = np.empty(len(heights))
-    out[order] = level + gap * np.arange(len(heights))
-    return out
-
-
-def _by_maker(rows: Mapping[Key, Mapping[str, Interval]]) -> dict[str, list[str]]:
-    """Points of each maker, the cheapest first."""
-    out: dict[str, list[str]] = {}
-    for maker, point in sorted(rows, key=lambda key: rows[key]["dollars"].value):
-        out.setdefault(maker, []).append(point)
-    return out
-
-
-def _label(maker: str, points: list[str]) -> str:
-    short = maker.replace("scripted-", "") + ("*" if "scripted" in maker else "")
-    return f"{short} ({points[0]} to {points[-1]})" if len(points) > 1 else short
-
-
-def _cross(axes: Axes, x: Interval, y: Interval, shade: str, mark: str, size: float) -> None:
-    if x.known:
-        axes.plot([x.lo, x.hi], [y.value] * 2, color=shade, linewidth=1, alpha=0.6, zorder=3)
-    if y.known:
-        axes.plot([x.value] * 2, [y.lo, y.hi], color=shade, linewidth=1, alpha=0.6, zorder=3)
-    axes.plot(x.value, y.value, mark, color=shade, markersize=size, markeredgecolor="white", zorder=4)
-
-
-def _mixtures(axes: Axes, table: pd.DataFrame) -> None:
-    """What coins between experts reach, from nobody at no cost."""
-    means = table[table["kind"] == EXPERT].groupby("maker")[["dollars", "quality"]].mean().to_numpy()
-    costs, qualities = np.vstack([[0.0, 0.0], means]).T
-    grid = np.linspace(0, costs.max() * 1.2, 400)
-    heights = [stats.hull_at(costs, qualities, cost) for cost in grid]
-    axes.plot(grid, heights, "--", color="#555555", linewidth=1.2, zorder=1)
 
 
 def metrics(chains: pd.DataFrame, zoo: pd.DataFrame) -> dict[str, object]:

@@ -20,8 +20,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from PIL import Image, ImageDraw, ImageFont
 
-from lib import seeds, stats
-from lib.draw import figures
+from lib import draw, seeds, stats
 from lib.envs.education import LEVELS
 from lib.orchestration import results
 from lib.orchestration.methods import KINDS
@@ -242,8 +241,8 @@ def mastery_progression(record: pd.DataFrame, methods: Sequence[str], beside: Se
         raise ValueError(f"none of {list(methods)} is one of {', '.join(KINDS)}, which have a panel each")
     note = "A student who is done keeps the last mastery. Above, below: a 95% interval of the paired difference "
     note += f"over seeds that lies clear of zero. {_label(methods)}"
-    return figures.curves(
-        pd.concat(parts), "step", "mastery", "line", "seed", _standings(frame, methods, beside), "step",
+    return draw.lines(
+        pd.concat(parts), "step", "mastery", "line", _standings(frame, methods, beside), "step",
         "mean mastery", panels="panel", bins=60, rng=seeds.rng("mastery"), dashed=beside, note=note,
     )  # fmt: skip
 
@@ -313,9 +312,9 @@ def flow_plane(record: pd.DataFrame, methods: Sequence[str], delta: float) -> Fi
     across = min(len(methods), 4)
     down = -(-len(methods) // across)
     note = f"Cells: share of a method's questions. Flow zone: difficulty within {delta:g} of mastery. {_label(methods)}"
-    with figures.theme():
-        figure = figures.sheet(_flow_title(shares), 2.3 * across + 1.0, 3.0 * down + 0.5, note)
-        panels = figures.tiles(figure, len(methods), across, sharex=True, sharey=True)
+    with draw.theme():
+        figure = draw.sheet(_flow_title(shares), 2.3 * across + 1.0, 3.0 * down + 0.5, note)
+        panels = draw.tiles(figure, len(methods), across, sharex=True, sharey=True)
         norm = PowerNorm(0.5, 0.0, max(cell.max() for cell in cells.values()))  # small shares stay visible
         for place, (axes, method) in enumerate(zip(panels, methods, strict=True)):
             image = _plane(axes, cells[method], edges, delta, norm)
@@ -403,13 +402,18 @@ def usage(record: pd.DataFrame, methods: Sequence[str]) -> Figure:
     rows, steps = _picks(record, methods)
     episodes = (rows["seed"].astype(str) + " " + rows["episode"].astype(str)).groupby([rows["method"], rows["bar"]])
     few = (episodes.transform("nunique") < _FEW) & (rows["bar"] > 1)
-    names = {name: name for name in (*SINGLE, *sorted(set(rows["choice"]) - set(SINGLE)))}
+    names = [*SINGLE, *sorted(set(rows["choice"]) - set(SINGLE))]
     note = "Later bars hold fewer decisions, those of episodes that still run"
     note += f"; bars of fewer than {_FEW} are left out and not counted. " if few.any() else ". "
     label = "step" if steps == 1 else f"step, {steps} to a bar"
     title = _early_picks(rows, methods, steps)
     note += _label(methods)
-    return figures.action_shares(rows[~few], "bar", "choice", names, title, "method", label, note=note)
+    kept = rows[~few]
+    counts = kept["method"].value_counts()
+    kept = kept.assign(method=[f"{method} ({counts[method]:,} decisions)" for method in kept["method"]])
+    found = pd.crosstab([kept["method"], kept["bar"]], kept["choice"], normalize="index").reindex(columns=names)
+    found = found.fillna(0.0).reindex(kept["method"].unique(), level="method")
+    return draw.shares(found, title, label, "share of decisions, %", panels="method", note=note)
 
 
 def usage_alt(record: pd.DataFrame, methods: Sequence[str]) -> str:
@@ -453,7 +457,7 @@ def replay_strip(films: Mapping[str, Film], columns: int = 5) -> Figure:
     moments = [(name, *_moment(film, step)) for name, film in films.items() for step in shown]
     title = f"Steps in the same room: {', '.join(f'{name} {steps}' for name, steps in taken.items())}"
     captions = [f"{name}, {says}" for name, _, says in moments]
-    return figures.film_strip([frame for _, frame, _ in moments], captions, title, len(shown), _label(films))
+    return draw.strip([frame for _, frame, _ in moments], captions, title, len(shown), _label(films))
 
 
 def _moment(film: Film, step: int) -> tuple[np.ndarray, str]:
@@ -469,7 +473,7 @@ def _captioned(name: str, frame: np.ndarray, says: str) -> np.ndarray:
     """The frame under two lines of text, (H + 34, W, 3)."""
     head = Image.new("RGB", (frame.shape[1], 34), "white")
     pen = ImageDraw.Draw(head)
-    for line, (text, shade) in enumerate(((name, "black"), (says, figures.GREY))):
+    for line, (text, shade) in enumerate(((name, "black"), (says, draw.GREY))):
         size = next((size for size in (12, 11, 10, 9) if pen.textlength(text, _font(size)) <= head.width - 4), 8)
         pen.text((2, 1 + 16 * line), text, fill=shade, font=_font(size))
     return np.concatenate([np.asarray(head), frame])
@@ -543,73 +547,21 @@ def preference_front(points: pd.DataFrame, beside: Mapping[str, Mapping[str, Int
     """
     names = OBJECTIVES["education"]
     _need(points, ["method", "weights", "seed", *names], "the table of preferences")
-    methods = list(dict.fromkeys(points["method"]))
-    means = _preference_means(points)
-    note = "Marks: means over seeds with 95% intervals, one for each preference; an objective's name is where it alone "
-    note += "is asked for. More: the paired difference to asking for another lies clear of zero. " + _label(methods)
-    with figures.theme():
-        figure = figures.sheet(_preference_title(points), 10.6, 4.3, note)
-        panels = figures.tiles(figure, 3)
-        named = []
-        for axes, (i, j) in zip(panels, ((0, 1), (0, 2), (1, 2)), strict=True):
-            named.append(_projection(axes, means, dict(beside or {}), names[i], names[j]))
-            axes.set(xlabel=f"{names[i]}, mean per step", ylabel=f"{names[j]}, mean per step")
-        panels[0].set_title(" ")  # room for the key, which is wider than its panel
-        key = panels[0].legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, handletextpad=0.2)
-        key.set_in_layout(False)
-        for axes, labels in zip(panels, named, strict=True):
-            figures.name_points(axes, *labels)
-    return figure
-
-
-def _preference_means(points: pd.DataFrame) -> pd.DataFrame:
-    """One row per method and preference, an Interval over seeds in each objective's column."""
-    lines = []
+    found: dict[tuple, Interval] = {}
     for (method, weights), rows in points.groupby(["method", "weights"], sort=False):
-        line = {"method": method, "weights": weights}
-        for name in OBJECTIVES["education"]:
-            line[name] = stats.mean_interval(rows[name].to_numpy(), seeds.rng("preference", method, str(weights), name))
-        lines.append(line)
-    return pd.DataFrame(lines)
-
-
-def _projection(axes: Axes, means: pd.DataFrame, beside: Mapping, x: str, y: str) -> tuple:
-    """Draw two of the objectives; returns names, places, colours of what is to be named, and what else is drawn."""
-    texts, places, shades, drawn = [], [], [], []
-    methods = means["method"].unique()
-    for method, rows in means.groupby("method", sort=False):
-        look = _look(method, methods)
-        label = method
-        for row in rows.to_dict("records"):
-            corner = _corner(row["weights"])
-            drawn.append(_crossed(axes, row[x], row[y], look, 8.5 if corner is not None else 5, label))
-            label = None
-            if corner is not None:
-                texts.append(OBJECTIVES["education"][corner])
-                places.append((row[x].value, row[y].value))
-                shades.append(figures.colour(look))
-    for name, row in beside.items():
-        drawn.append(_crossed(axes, row[x], row[y], name, 7))
-        texts.append(name)
-        places.append((row[x].value, row[y].value))
-        shades.append(figures.colour(name))
-    return texts, np.array(places).reshape(-1, 2), shades, np.concatenate(drawn)
-
-
-def _crossed(axes: Axes, x: Interval, y: Interval, look: str, size: float, label: str | None = None) -> np.ndarray:
-    """A mark with both of its intervals; returns where ink is, (n, 2)."""
-    shade = figures.colour(look)
-    across, up = ((i.lo, i.hi) if i.known else (i.value, i.value) for i in (x, y))
-    axes.plot(across, [y.value] * 2, color=shade, linewidth=1, alpha=0.45, gid="interval")
-    axes.plot([x.value] * 2, up, color=shade, linewidth=1, alpha=0.45, gid="interval")
-    edge = {} if figures.marker(look) == "x" else {"markeredgecolor": "white", "markeredgewidth": 0.6}
-    axes.plot(
-        x.value, y.value, figures.marker(look), color=shade, markersize=size, label=label, linestyle="none",
-        zorder=3, **edge,
+        for name in names:
+            stream = seeds.rng("preference", method, str(weights), name)
+            found[method, str(weights), name] = stats.mean_interval(rows[name].to_numpy(), stream)
+    found |= {(who, "", name): row[name] for who, row in (beside or {}).items() for name in names}
+    corners = {(method, str(weights)): names[_corner(weights)] for method, weights in points[["method", "weights"]]
+               .drop_duplicates().itertuples(index=False) if _corner(weights) is not None}  # fmt: skip
+    methods = points["method"].unique()
+    return draw.plane(
+        found, None, _preference_title(points), ", mean per step", joined=False,
+        names=corners | {(who, ""): who for who in beside or {}}, like={m: _look(m, methods) for m in methods},
+        size=(10.6, 4.5), note="Means over seeds, one mark for each preference; an objective's name is where it alone "
+        "is asked for. More: the paired difference to asking for another lies clear of zero. " + _label(methods),
     )  # fmt: skip
-    steps = np.linspace(0, 1, 7)[:, None]
-    level = np.array([[across[0], y.value]]) + steps * [across[1] - across[0], 0]
-    return np.concatenate([level, np.array([[x.value, up[0]]]) + steps * [0, up[1] - up[0]]])
 
 
 def preference_alt(points: pd.DataFrame) -> str:
@@ -651,9 +603,9 @@ def budget_curve(curve: pd.DataFrame, lines: Mapping[str, Mapping[str, Interval]
     scale = "log" if min(part["dollars"].mean() for _, part in groups) > 0 else "linear"
     note = "Marks: mean over seeds with 95% intervals, the budget beside. Dashed: without a budget. "
     title = _budget_change(curve).replace("$", r"\$")
-    with figures.theme():
-        figure = figures.sheet(title, 8.8, 3.6, note + _label([*curve["method"], *lines]))
-        for axes, (name, label) in zip(figures.tiles(figure, 2), _AXES.items(), strict=True):
+    with draw.theme():
+        figure = draw.sheet(title, 8.8, 3.6, note + _label([*curve["method"], *lines]))
+        for axes, (name, label) in zip(draw.tiles(figure, 2), _AXES.items(), strict=True):
             _budget_panel(axes, groups, name)
             axes.set(xlabel="dollars spent per episode", ylabel=label, xscale=scale)
             _without_budget(axes, {m: row["length"] if name == "length" else _utility(row) for m, row in lines.items()})
@@ -675,13 +627,13 @@ def _budget_panel(axes: Axes, groups: Sequence[tuple[float, pd.DataFrame]], name
     """One mark for each budget at what was really spent, with its interval."""
     methods = {str(method).split(" $")[0] for _, part in groups for method in part["method"]}
     look = _look(min(methods), methods)
-    shade, places = figures.colour(look), []
+    shade, places = draw.colour(look), []
     for budget, part in groups:
         level = stats.mean_interval(part[name].to_numpy(), seeds.rng("budget", name, str(budget)))
         x = part["dollars"].mean()
         lo, hi = (level.lo, level.hi) if level.known else (level.value, level.value)
         axes.plot([x, x], [lo, hi], color=shade, gid="interval")
-        axes.plot(x, level.value, figures.marker(look), color=shade)
+        axes.plot(x, level.value, draw.marker(look), color=shade)
         place = {"textcoords": "offset points", "ha": "center", "path_effects": _HALO}
         axes.annotate(rf"\${budget:g}", (x, hi), (0, 5), fontsize=9, **place)
         places.append((x, level.value))
@@ -697,13 +649,13 @@ def _without_budget(axes: Axes, levels: Mapping[str, Interval]) -> None:
     lowest = min(levels, key=lambda method: levels[method].value, default=None)
     beside = axes.get_yaxis_transform()
     for at, (method, level) in zip(0.02 + 0.03 * np.arange(len(levels)), levels.items(), strict=True):
-        axes.axhline(level.value, linestyle="--", linewidth=1.2, color=figures.GREY)
+        axes.axhline(level.value, linestyle="--", linewidth=1.2, color=draw.GREY)
         if level.known:
-            axes.plot([at, at], [level.lo, level.hi], color=figures.GREY, transform=beside, gid="interval")
-            axes.plot(at, level.value, "o", markersize=5, color=figures.GREY, transform=beside)
+            axes.plot([at, at], [level.lo, level.hi], color=draw.GREY, transform=beside, gid="interval")
+            axes.plot(at, level.value, "o", markersize=5, color=draw.GREY, transform=beside)
         side = "top" if method == lowest and len(levels) > 1 else "bottom"
         place = {"xycoords": beside, "ha": "left", "va": side, "path_effects": _HALO}
-        axes.annotate(method, (0.03 + 0.03 * len(levels), level.value), fontsize=8.5, color=figures.GREY, **place)
+        axes.annotate(method, (0.03 + 0.03 * len(levels), level.value), fontsize=8.5, color=draw.GREY, **place)
     bottom, top = axes.get_ylim()
     values = [bottom, top, *(level.value for level in levels.values())]
     axes.set_ylim(min(values) - 0.06 * (top - bottom), max(values))

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib import stats
-from lib.draw import figures
+from lib import draw, stats
 from lib.page.tables import interval_table
 from lib.params import ReplaySettings
 from lib.routing import replay
@@ -65,35 +64,22 @@ def note(settings: ReplaySettings) -> str:
     )
 
 
-@figures.theme()
 def fronts(curves: pd.DataFrame, summaries: Mapping[str, Mapping]) -> Figure:
     """Cost against accuracy of every router, one panel for each table; means over splits."""
-    names = list(dict.fromkeys(curves["table"]))
-    sheet = figures.sheet(
-        claim(summaries), figures.WIDTH + 1.5 * (len(names) - 1), 4.4,
-        "Lines: means over splits by group. Squares: constants.",
+    shown = {key: NAMES[key] for key in SHOWN}
+    fixed = {key: key for key in curves["router"].unique() if key.startswith(replay.ALWAYS)}
+    part = curves[curves["router"].isin([*shown, *fixed])]
+    part = part.assign(
+        table=part["table"].map(lambda name: ABOUT.get(name, name)), who=part["router"].map(shown | fixed),
+        point=part.groupby(["table", "router", "seed"]).cumcount(), dollars=part["dollars"] * 1e6,
     )  # fmt: skip
-    for axes, name in zip(figures.tiles(sheet, len(names), len(names)), names, strict=True):
-        part = curves[curves["table"] == name]
-        for router in SHOWN:
-            mine = part[part["router"] == router]
-            means = mine.assign(order=mine.groupby("seed").cumcount()).groupby("order")[["dollars", "accuracy"]].mean()
-            means = means.sort_values("dollars")
-            style = "--" if router in ("random", "oracle") else "-"
-            axes.plot(
-                means["dollars"] * 1e6,
-                means["accuracy"],
-                style,
-                color=figures.colour(NAMES[router]),
-                label=NAMES[router],
-            )
-        constants = part[part["router"].str.startswith(replay.ALWAYS)].groupby("router")[["dollars", "accuracy"]].mean()
-        axes.plot(constants["dollars"] * 1e6, constants["accuracy"], "s", color="black", markersize=5)
-        axes.set_title(ABOUT.get(name, name))
-        axes.set_xlabel("$ per million queries")
-    sheet.axes[0].set_ylabel("accuracy")
-    sheet.axes[0].legend(fontsize=8, frameon=False, loc="lower right")
-    return sheet
+    means = part.groupby(["table", "who", "point"], sort=False)[["dollars", "accuracy"]].mean()
+    x, y = (means[[column]].set_axis(["value"], axis=1) for column in ("dollars", "accuracy"))
+    return draw.plane(
+        x, y, claim(summaries), "$ per million queries", "accuracy", panels="table",
+        names={who: who.removeprefix(replay.ALWAYS) for who in part["who"].unique()},
+        like=dict.fromkeys(fixed, "constant"), note="Means over splits by group. Brown: one expert for all.",
+    )  # fmt: skip
 
 
 def claim(summaries: Mapping[str, Mapping[str, Mapping[str, Interval]]]) -> str:
@@ -150,22 +136,22 @@ def metrics(summaries: Mapping[str, Mapping[str, Mapping[str, Interval]]]) -> di
 # By budget -----------------------------------------------------------------------------------------
 
 
-@figures.theme()
+@draw.theme()
 def budgets_figure(budgets: Budgets) -> Figure:
     """Reward under every budget of the learned router, the best constant and the oracle, one panel for each table."""
-    sheet = figures.sheet(
-        budgets_claim(budgets), figures.WIDTH + 1.5 * (len(budgets) - 1), 4.4,
+    sheet = draw.sheet(
+        budgets_claim(budgets), draw.WIDTH + 1.5 * (len(budgets) - 1), 4.4,
         "Means over splits by group; the constant is chosen on training prompts. Dots: told apart from the constant, "
         "paired by split. A query that nobody within B gets right may cost more than B and loses nothing.",
     )  # fmt: skip
-    panels = figures.tiles(sheet, len(budgets), len(budgets), sharey=True)
+    panels = draw.tiles(sheet, len(budgets), len(budgets), sharey=True)
     for axes, (name, rows) in zip(panels, budgets.items(), strict=True):
         dollars = np.array(list(rows)) * 1e6
         for key, (label, router, style) in UNDER_B.items():
             values = [row[key].value for row in rows.values()]
-            axes.plot(dollars, values, style, color=figures.colour(NAMES[router]), label=label)
+            axes.plot(dollars, values, style, color=draw.colour(NAMES[router]), label=label)
         apart = [i for i, row in enumerate(rows.values()) if row["gap"].excludes(0)]
-        axes.plot(dollars[apart], np.array(values)[apart], "o", color=figures.colour(NAMES["corl"]))
+        axes.plot(dollars[apart], np.array(values)[apart], "o", color=draw.colour(NAMES["corl"]))
         axes.set(xscale="log", title=ABOUT.get(name, name), xlabel="budget B, $ per million queries")
     panels[0].set_ylabel("share of queries; reward: right within B")
     panels[-1].legend(fontsize=8, frameon=False, loc="center right", bbox_to_anchor=(1, 0.4), reverse=True)
@@ -208,7 +194,7 @@ def budget_metrics(curves: pd.DataFrame) -> dict[str, Interval]:
 # CPT refused ---------------------------------------------------------------------------------------
 
 
-@figures.theme()
+@draw.theme()
 def refusal_example() -> tuple[Figure, str]:
     """A made-up curve that falls before it rises, why no CPT is read off it, and what the running maximum would say."""
     shares, qualities = (np.array(MADE_UP[key]) for key in ("shares", "qualities"))
@@ -219,10 +205,10 @@ def refusal_example() -> tuple[Figure, str]:
     except ValueError as error:
         refused = f"Refused: {error}"
     found = stats.cpt(shares, rising, *ends, target)
-    sheet = figures.sheet(f"Made up: a curve that falls, and the CPT of {found:.2f} that its peak would give", 6, 3.6)
-    axes = figures.tiles(sheet, 1)[0]
-    axes.plot(shares, rising, "--", color=figures.colour(NAMES["oracle"]), label="running maximum")
-    axes.plot(shares, qualities, "o-", color=figures.colour(NAMES["corl"]), label="as measured (made up)")
+    sheet = draw.sheet(f"Made up: a curve that falls, and the CPT of {found:.2f} that its peak would give", 6, 3.6)
+    axes = draw.tiles(sheet, 1)[0]
+    axes.plot(shares, rising, "--", color=draw.colour(NAMES["oracle"]), label="running maximum")
+    axes.plot(shares, qualities, "o-", color=draw.colour(NAMES["corl"]), label="as measured (made up)")
     axes.plot(found, np.interp(found, shares, rising), "x", color="black", label="its CPT")
     axes.set(xlabel="share of queries to the strong model", ylabel="accuracy")
     axes.legend(fontsize=8, frameon=False, loc="lower right")

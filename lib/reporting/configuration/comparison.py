@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib import stats
+from lib import draw, stats
 from lib.configuration import baselines
 from lib.configuration.study import Results
-from lib.draw import figures
 from lib.page.words import clearly, listed, number, there
 from lib.reporting.configuration.common import DIGITS, DPO, GRPO, MEASURES, MONEY, PAPER, PLAIN, cell, kinds_of
 from lib.reporting.configuration.everybody import BOUND, CONSTANT, ORACLE, Everybody
@@ -160,11 +159,11 @@ def _described(rows: pd.DataFrame) -> str:
 
 def plane(everyone: Everybody) -> Figure:
     """Money against accuracy; what is trained, and the oracle, are held against mixtures of the rest."""
-    points = {everyone.labels[arm]: (everyone.mean(arm, MONEY), everyone.mean(arm)) for arm in everyone.arms}
-    judged = [everyone.labels[arm] for arm in everyone.arms if arm in (*LEARNED, ORACLE)]
-    if len(judged) == len(points):  # nobody is left to span the line
-        judged = [BOUND]
-    return figures.cost_quality(points, plane_claim(everyone), MONEY, "accuracy", judged)
+    rows = {everyone.labels[arm]: {MONEY: everyone.mean(arm, MONEY), "accuracy": everyone.mean(arm)}
+            for arm in everyone.arms}  # fmt: skip
+    through = [everyone.labels[arm] for arm in everyone.arms if arm not in (*LEARNED, ORACLE)]
+    through = through or [name for name in rows if name != BOUND]  # where nobody is left to span the line
+    return draw.plane(rows, None, plane_claim(everyone), line="mixtures", through=through)
 
 
 def plane_claim(everyone: Everybody) -> str:

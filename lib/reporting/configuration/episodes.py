@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from lib import draw
 from lib.configuration import study
 from lib.configuration.questions import questions
 from lib.configuration.rewards import Weights, reward
@@ -20,7 +21,6 @@ from lib.configuration.space import AGENTS, DIMENSIONS, TIERS, Configuration
 from lib.configuration.study import TEST_DRAW, Means, Results, opened_place
 from lib.configuration.system import Job, Outcome
 from lib.configuration.team import Note
-from lib.draw import figures
 from lib.models import checkpoints
 from lib.page.tables import NOTHING as DASH
 from lib.params import Params
@@ -156,7 +156,7 @@ def episode_html(job: Job, outcome: Outcome, caption: str) -> tuple[str, str]:
 
 def _part(job: Job, note: Note) -> tuple[str, str]:
     """One call as HTML and as plain text."""
-    shade = figures.ink(figures.colour(ORDINALS[note.agent]))
+    shade = draw.ink(draw.colour(ORDINALS[note.agent]))
     about = f"{ORDINALS[note.agent]}, budget {_budget(job, note)}, {_tools(job, note)}; ready after "
     about += f"{note.at * THOUSAND:.1f} ms{'; cut by its budget' if note.cut else ''}"
     lines = [f"notes: {note.steps}"] if note.steps else []

@@ -6,13 +6,12 @@ under every configuration and still count as misconfigured, because the first ru
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from lib import draw
 from lib.configuration.taxonomy import GROUPS
 from lib.configuration.taxonomy import KINDS as ERRORS
-from lib.draw import figures
 from lib.page.words import NOTHING, number, there, within
 from lib.reporting.configuration.common import ALL, KINDS, PAPER, kinds_of, matrix, named, ratio
 from lib.reporting.configuration.everybody import Everybody
@@ -106,32 +105,17 @@ def arms_table(everyone: Everybody) -> pd.DataFrame:
 # Figure 6 -------------------------------------------------------------------------------------------
 
 
-@figures.theme()
 def figure(everyone: Everybody, arm: str = PAPER) -> Figure:
     """Categories of wrong answers, stacked to 100 %, kind by kind."""
-    scopes = _scopes(everyone, arm)
-    note = "Numbers beside the bars: wrong answers of all answers, seeds together. Dashed: the paper's bound."
-    sheet = figures.sheet(claim(everyone, arm), figures.WIDTH + 1.4, 0.42 * len(scopes) + 1.6, note)
-    axes = sheet.subplots()
-    for y, kind in enumerate(scopes):
+    rows, beside = {}, {}
+    for kind in _scopes(everyone, arm):
         bad, n = count(everyone, arm, kind)
-        left = 0.0
-        for name, found in values(everyone, arm, kind).items():
-            shade = figures.colour(name)
-            axes.barh(y, found, 0.62, left=left, color=shade, edgecolor="white", linewidth=0.6)
-            if found >= _ROOM:
-                axes.text(left + found / 2, y, f"{found:.0%}", ha="center", va="center", fontsize=9)
-            left += found
-        axes.text(1.01, y, f"{bad} of {n}" if bad else f"none of {n}", va="center", fontsize=9)
-    axes.axvline(CLAIMED, color=figures.GREY, linestyle="--", linewidth=1.2)
-    for name in CATEGORIES:  # also those that never occur keep their place
-        axes.barh(0, 0, color=figures.colour(name), label=name)
-    axes.set_yticks(range(len(scopes)), [named(kind) for kind in scopes])
-    axes.set(xlim=(0, 1.12), ylim=(len(scopes) - 0.5, -0.5), xlabel="share of wrong answers")
-    axes.set_xticks(np.linspace(0, 1, 6))
-    axes.tick_params(axis="y", length=0)
-    axes.grid(False, axis="y")
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9)
+        rows[named(kind)] = dict.fromkeys(CATEGORIES, 0.0) | values(everyone, arm, kind)
+        beside[named(kind)] = f"{bad} of {n}" if bad else f"none of {n}"
+    note = "Numbers beside the bars: wrong answers of all answers, seeds together. Dashed: the paper's bound."
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    sheet = draw.shares(table, claim(everyone, arm), "share of wrong answers, %", beside=beside, note=note)
+    sheet.axes[0].axvline(100 * CLAIMED, color=draw.GREY, linestyle="--", linewidth=1.2)
     return sheet
 
 

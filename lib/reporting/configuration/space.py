@@ -12,13 +12,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from lib import draw
 from lib.configuration import space
 from lib.configuration.graph import Graph, graph
 from lib.configuration.questions import KINDS, questions
 from lib.configuration.search import BASE
 from lib.configuration.space import AGENTS, DIMENSIONS, SINGLE, TIERS, TOOLS, WORKFLOWS
 from lib.configuration.workflows import PROGRAMS
-from lib.draw import figures
 from lib.page.words import listed
 from lib.params import Params
 
@@ -81,11 +81,11 @@ def mask_alt() -> str:
     )
 
 
-@figures.theme()
+@draw.theme()
 def mask_figure() -> Figure:
     """Which choices each workflow leaves open, and how many structures that makes."""
     note = f"Blue: may be chosen. Grey: masked. Each column is one of {space.SUBSETS} sets of tools, or a budget."
-    sheet = figures.sheet(mask_claim(), figures.WIDTH + 1.6, 3.3, note)
+    sheet = draw.sheet(mask_claim(), draw.WIDTH + 1.6, 3.3, note)
     axes, left = sheet.subplots(), 0
     for name, size in list(DIMENSIONS.items())[1:]:
         allowed = space.mask()[name]
@@ -189,15 +189,15 @@ def _call(one: Graph, i: int) -> str:
     return role if len(same) == 1 else f"{role} {same.index(i) + 1}"
 
 
-@figures.theme()
+@draw.theme()
 def graphs_figure() -> Figure:
     """All workflows as small graphs: calls from left to right, one lane and colour for each agent."""
     every = {name: graph(name) for name in WORKFLOWS}
     roles = dict.fromkeys(role for g in every.values() for role, _ in g.nodes)
     told = ", ".join(f"{short(role)} {role}" for role in roles)
     note = f"{told}. Solid: is shown what the other left. Dashed: waits for it, and is shown nothing."
-    sheet = figures.sheet(graphs_claim(), figures.WIDTH + 2.2, 6.4, note)
-    for place, (axes, (name, one)) in enumerate(zip(figures.tiles(sheet, len(every)), every.items(), strict=True)):
+    sheet = draw.sheet(graphs_claim(), draw.WIDTH + 2.2, 6.4, note)
+    for place, (axes, (name, one)) in enumerate(zip(draw.tiles(sheet, len(every)), every.items(), strict=True)):
         least, most = one.calls
         axes.set_title(f"{name}: {f'{least} to {most}' if most > least else least} call{'s' * (most > 1)}")
         _draw(axes, one, place % 3 == 0)
@@ -212,18 +212,18 @@ def _draw(axes: Axes, one: Graph, named: bool) -> None:
         axes.annotate(
             "", at[target], at[source], zorder=1,
             arrowprops={
-                "arrowstyle": "-|>", "color": figures.GREY, "lw": 1.1, "linestyle": "-" if shown else (0, (3, 2)),
+                "arrowstyle": "-|>", "color": draw.GREY, "lw": 1.1, "linestyle": "-" if shown else (0, (3, 2)),
                 "shrinkA": 9, "shrinkB": 9, "connectionstyle": f"arc3,rad={bend}",
             },
         )  # fmt: skip
     for (role, agent), (x, y) in zip(one.nodes, at, strict=True):
-        shade = figures.colour(ORDINALS[agent])
+        shade = draw.colour(ORDINALS[agent])
         axes.plot(x, y, "o", markersize=18, markerfacecolor="white", markeredgecolor=shade, markeredgewidth=2, zorder=2)
-        axes.text(x, y, short(role), ha="center", va="center", fontsize=8, color=figures.ink(shade), zorder=3)
+        axes.text(x, y, short(role), ha="center", va="center", fontsize=8, color=draw.ink(shade), zorder=3)
     lanes = [-agent * _LANE for agent in range(len(ORDINALS))]
     axes.set_yticks(lanes, ORDINALS if named else [""] * len(lanes))
     for text, name in zip(axes.get_yticklabels(), ORDINALS, strict=True):
-        text.set_color(figures.ink(figures.colour(name)))
+        text.set_color(draw.ink(draw.colour(name)))
     axes.tick_params(length=0)
     axes.set(xlim=(-0.5, max(at[:, 0].max(), _WIDE) + 0.5), ylim=(lanes[-1] - 0.5, 1.25), xticks=[])
     axes.grid(False)

@@ -7,16 +7,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from lib import draw
 from lib.configuration.space import WORKFLOWS
 from lib.configuration.study import Results
-from lib.draw import figures
 from lib.reporting.configuration.common import interval, matrix, named
 from lib.reporting.configuration.workflows import parts_of, sampled
 
 _BINS = 40
 
 
-@figures.theme()
+@draw.theme()
 def figure(results: Results) -> Figure:
     """How rewards are distributed, by workflow: one panel for each kind of question and one for all."""
     rows = sampled(results)
@@ -24,9 +24,9 @@ def figure(results: Results) -> Figure:
     note = "Shape: share of episodes by reward, each as wide as its fullest bin. Dot: mean, with its 95% interval."
     parts = parts_of(rows)
     down = -(-len(parts) // 3)
-    sheet = figures.sheet(claim(results), figures.WIDTH + 1.6, down * (0.3 * len(names) + 0.9) + 0.7, note)
+    sheet = draw.sheet(claim(results), draw.WIDTH + 1.6, down * (0.3 * len(names) + 0.9) + 0.7, note)
     edges = np.linspace(rows["reward"].min() - 0.01, rows["reward"].max() + 0.01, _BINS + 1)
-    for place, (axes, (kind, part)) in enumerate(zip(figures.tiles(sheet, len(parts)), parts.items(), strict=True)):
+    for place, (axes, (kind, part)) in enumerate(zip(draw.tiles(sheet, len(parts)), parts.items(), strict=True)):
         for y, workflow in enumerate(names):
             _shape(axes, y, part[part["workflow"] == workflow], edges, workflow, kind)
         axes.set_yticks(range(len(names)), names if place % 3 == 0 else [""] * len(names))
@@ -40,14 +40,14 @@ def _shape(axes: Axes, y: float, part: pd.DataFrame, edges: np.ndarray, workflow
     """A mirrored histogram, and the mean with its interval."""
     if part.empty:
         return
-    shade = figures.colour(workflow)
+    shade = draw.colour(workflow)
     counts, _ = np.histogram(part["reward"], edges)
     tall = 0.4 * counts / counts.max()
     axes.fill_between(edges, *(y + s * np.append(tall, tall[-1]) for s in (1, -1)), step="post", color=shade, alpha=0.4,
                       linewidth=0)  # fmt: skip
     found = interval(matrix(part, "reward", "number"), "workflow reward", workflow, kind)
-    axes.plot([found.lo, found.hi], [y, y], color=figures.ink(shade), linewidth=2)
-    axes.plot(found.value, y, "o", color=figures.ink(shade), markersize=6, markeredgecolor="white")
+    axes.plot([found.lo, found.hi], [y, y], color=draw.ink(shade), linewidth=2)
+    axes.plot(found.value, y, "o", color=draw.ink(shade), markersize=6, markeredgecolor="white")
 
 
 def spreads(results: Results) -> pd.DataFrame:

@@ -15,10 +15,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib import stats
+from lib import draw, stats
 from lib.configuration import theorem
 from lib.configuration.study import Results
-from lib.draw import figures
 from lib.page.words import NOTHING, number, plain, within
 from lib.params import Params
 from lib.reporting.configuration.common import generator, prepared
@@ -94,8 +93,8 @@ def figure(found: pd.DataFrame) -> Figure:
     """Threshold, elite, refined policy and buffer against noise."""
     long = found.melt(["noise", "seed"], list(LINES), "line", "value").dropna()
     long = long.assign(line=long["line"].map(LINES))
-    return figures.curves(
-        long, "noise", "value", by="line", seed="seed", title=claim(found), xlabel="share of tries that are drawn",
+    return draw.lines(
+        long, "noise", "value", by="line", title=claim(found), xlabel="share of tries that are drawn",
         ylabel="mean reward", dashed=[LINES["tau"]], rng=generator("theorem", "figure"),
     )  # fmt: skip
 

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from lib import draw
 from lib.configuration.arms import ARMS, NAMED
 from lib.configuration.space import WORKFLOWS
 from lib.configuration.study import Results
-from lib.draw import figures
 from lib.reporting.configuration.common import PAPER, kinds_of
 
 ORDER = [arm.name for arm in ARMS]
@@ -66,8 +66,8 @@ def _of(rows: pd.DataFrame, arm: str) -> pd.DataFrame:
 def curves(results: Results) -> Figure:
     """Accuracy and reward over the episodes, a line for each training."""
     long = means(rollouts(results), PANELS)
-    return figures.curves(
-        long, "episodes", "value", by="who", seed="seed", title=curves_claim(results), xlabel="episodes",
+    return draw.lines(
+        long, "episodes", "value", by="who", title=curves_claim(results), xlabel="episodes",
         ylabel="mean of an update", panels="panel", bins=BINS, same_scale=False,
         note="Choices are drawn; before SFT and DPO.",
     )  # fmt: skip
@@ -109,11 +109,12 @@ def shares(results: Results, by: str = "kind", arm: str = PAPER) -> Figure:
     if by == "kind":
         rows, panels = _of(rows, arm), "kind"
         rows = pd.concat([rows[rows["kind"] == kind] for kind in kinds_of(rows)], ignore_index=True)
-    rows = rows.assign(thousands=rows["episodes"] / 1000)
-    return figures.action_shares(
-        rows, "thousands", "workflow", {name: name for name in WORKFLOWS}, shares_claim(results, by, arm), panels,
-        "thousand episodes", bins=8, note="All seeds together; choices are drawn.",
-    )  # fmt: skip
+    thousands = draw.binned(rows["episodes"].to_numpy(float) / 1000, 8, round_edges=True)
+    found = pd.crosstab([rows[panels], thousands], rows["workflow"], normalize="index")
+    found = found.reindex(rows[panels].unique(), level=0).reindex(columns=WORKFLOWS, fill_value=0.0)
+    note = "All seeds together; choices are drawn."
+    heads = "thousand episodes", "share of decisions, %"
+    return draw.shares(found, shares_claim(results, by, arm), *heads, panels=panels, note=note)
 
 
 def commonest(results: Results, by: str = "kind", arm: str = PAPER) -> dict[str, tuple[str, float]]:
@@ -154,8 +155,8 @@ def tools(results: Results, by: str = "kind", arm: str = PAPER) -> Figure:
     """Tools allocated and tools used over the episodes; by: `kind` of question of one arm, or `arm`."""
     rows = rollouts(results)
     rows, column = (_of(rows, arm), "kind") if by == "kind" else (rows, "who")
-    return figures.curves(
-        means(rows, TOOLS, column), "episodes", "value", by=column, seed="seed", title=tools_claim(results, by, arm),
+    return draw.lines(
+        means(rows, TOOLS, column), "episodes", "value", by=column, title=tools_claim(results, by, arm),
         xlabel="episodes", ylabel="mean of an update", panels="panel", bins=BINS // 2, same_scale=False,
     )  # fmt: skip
 
@@ -203,8 +204,8 @@ def entropy(results: Results) -> Figure:
     there = {column: name for column, name in ENTROPIES.items() if column in rows and rows[column].notna().any()}
     order = {label(arm): i for i, arm in enumerate(trained(results))}
     long = means(rows, there)
-    return figures.curves(
-        long.iloc[np.argsort(long["who"].map(order), kind="stable")], "episodes", "value", by="who", seed="seed",
+    return draw.lines(
+        long.iloc[np.argsort(long["who"].map(order), kind="stable")], "episodes", "value", by="who", 
         title=entropy_claim(results), xlabel="episodes", ylabel="entropy", panels="panel", bins=BINS, same_scale=False,
         note="A flat policy's structure holds its atoms too.",
     )  # fmt: skip

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from lib import draw
 from lib.configuration.study import Results
-from lib.draw import figures
 from lib.page.tables import NOTHING as DASH
 from lib.page.words import NOTHING, number, plain, signed, there, verdict
 from lib.params import Params
@@ -160,7 +160,7 @@ def table(found: Abroad) -> pd.DataFrame:
 def figure(found: Abroad) -> Figure:
     """Accuracy as a matrix, what was learned from by what is tested on."""
     rows = {named(o): {kind: x.value for kind, x in row.items()} for o, row in found.accuracies.items()}
-    return figures.heat(pd.DataFrame(rows).T, claim(found), TO, FROM)
+    return draw.heat(pd.DataFrame(rows).T, claim(found), TO, FROM)
 
 
 def mean_drop(found: Abroad) -> tuple[float, int, int]:

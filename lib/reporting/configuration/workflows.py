@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.figure import Figure
 
+from lib import draw
 from lib.configuration import baselines
 from lib.configuration.space import WORKFLOWS
 from lib.configuration.study import Results
-from lib.draw import figures
 from lib.page.words import listed, number
 from lib.reporting.configuration import common
 from lib.reporting.configuration.common import ALL, Rows, apart, kinds_of, matrix, named, share
@@ -161,10 +161,7 @@ def winners_words(compared_: Compared) -> str:
 def accuracy_figure(found: Compared) -> Figure:
     """Accuracy by workflow, a panel for each kind of question and one for all."""
     heads = {kind: f"accuracy, {named(kind)}" for kind in found.kinds}
-    sheet = figures.grouped_points(found.rows, accuracy_claim(found), heads)
-    for axes in sheet.axes:
-        axes.set_xlim(-0.05, 1.05)
-    return sheet
+    return draw.points(found.rows, accuracy_claim(found), heads, limits=(-0.05, 1.05))
 
 
 def accuracy_claim(found: Compared) -> str:

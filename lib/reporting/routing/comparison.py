@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.draw import figures
+from lib import draw
 from lib.params import RoutingSettings
 from lib.reporting.routing.common import (
     MILLION,
+    MONEY,
     Rows,
     clear,
     gap_to_mixtures,
@@ -26,7 +27,6 @@ from lib.routing import baselines, protocol
 from lib.routing.baselines import ITSELF, ROUTERS
 from lib.routing.outcomes import THEN_ITSELF
 from lib.routing.study import Results
-from lib.stats import Interval
 
 AIMED = ("best constant", "nearest neighbours", "logistic", "cascade", "oracle", "CoRL")  # they know the budget
 
@@ -89,10 +89,8 @@ def reward_rows(results: Results, rivals: pd.DataFrame) -> Rows:
 
 def rewards_figure(rows: Rows) -> Figure:
     """Rewards side by side, all panels from 0 to 1."""
-    figure = figures.grouped_points(rows, reward_claim(rows), {word: f"reward, {word}" for word in protocol.WORDS})
-    for axes in figure.axes:
-        axes.set_xlim(-0.05, 1.05)
-    return figure
+    heads = {word: f"reward, {word}" for word in protocol.WORDS}
+    return draw.points(rows, reward_claim(rows), heads, limits=(-0.05, 1.05))
 
 
 def reward_claim(rows: Rows) -> str:
@@ -110,28 +108,27 @@ def reward_alt(rows: Rows) -> str:
     return "Mean reward by budget. " + "; ".join(told) + "."
 
 
-def plane_points(results: Results, rivals: pd.DataFrame) -> dict[str, tuple[Interval, Interval]]:
+def plane_points(results: Results, rivals: pd.DataFrame) -> Rows:
     """Cost and accuracy of constants and random routing, and of CoRL under each budget."""
     return {
-        name: (
-            interval(matrix(part.assign(dollars=part["dollars"] * MILLION), "dollars"), "plane $", name),
-            share(matrix(part, "right"), "plane", name),
-        )
+        name: {
+            MONEY: interval(matrix(part.assign(dollars=part["dollars"] * MILLION), "dollars"), "plane $", name),
+            "accuracy": share(matrix(part, "right"), "plane", name),
+        }
         for name, part in _all_of(results, rivals, ["CoRL"]).items()
     }
 
 
-def plane_claim(points: Mapping[str, tuple[Interval, Interval]]) -> str:
+def plane_claim(points: Rows) -> str:
     """What CoRL buys, as a sentence."""
-    told = ", ".join(
-        f"{w} {points[f'CoRL, {w}'][1].value:.2f} for ${points[f'CoRL, {w}'][0].value:.1f}" for w in protocol.WORDS
-    )
+    own = {word: points[f"CoRL, {word}"] for word in protocol.WORDS}
+    told = ", ".join(f"{word} {row['accuracy'].value:.2f} for ${row[MONEY].value:.1f}" for word, row in own.items())
     return f"Accuracy and cost per million questions of CoRL: {told}"
 
 
-def plane_alt(points: Mapping[str, tuple[Interval, Interval]]) -> str:
+def plane_alt(points: Rows) -> str:
     """The plane in words."""
-    told = [f"{name}: {q.value:.2f} right for ${c.value:.1f}" for name, (c, q) in points.items()]
+    told = [f"{name}: {row['accuracy'].value:.2f} right for ${row[MONEY].value:.1f}" for name, row in points.items()]
     return "Cost per million questions against accuracy. " + "; ".join(told) + "."
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from lib.draw import figures
+from lib import draw
 from lib.reporting.routing.common import MILLION, NO_LIMIT, known, tests_of
 from lib.routing import protocol
 from lib.routing.study import Results
@@ -24,7 +24,7 @@ def episode_html(episodes: pd.DataFrame, caption: str) -> tuple[str, str]:
         for who, text, dollars in json.loads(row["spoken"]):
             own = who == "controller"
             cost = f", ${dollars * MILLION:.1f} per million" if dollars else ""
-            shade = figures.ink(figures.colour("CoRL" if own else who)) if who != "prompt" else figures.GREY
+            shade = draw.ink(draw.colour("CoRL" if own else who)) if who != "prompt" else draw.GREY
             lines.append(spoken.part(who, text, own, shade, cost))
         verdict = _verdict_words(row)
         blocks.append(spoken.episode(f"budget {row['label']}", [markup for markup, _ in lines], verdict))

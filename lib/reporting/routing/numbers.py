@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.draw import figures
+from lib import draw
 from lib.reporting.routing.common import MILLION, MONEY, by_budget, interval, known, matrix, tests_of
 from lib.routing.baselines import best
-from lib.routing.outcomes import IN_PIECES
 from lib.routing.study import Results
 from lib.stats import Interval
 
@@ -75,26 +74,26 @@ def numbers_words(results: Results) -> str:
     )
 
 
-@figures.theme()
+@draw.theme()
 def calibration(asked: pd.DataFrame, before: pd.DataFrame, gap: Interval, start: Interval) -> Figure:
     """Asked against spent, and the share of questions above the budget; dotted: before training. gap, start:
     `mean_gap` after and before."""
     note = "Bars: 95% intervals over seeds and questions. Dotted: before training."
-    sheet = figures.sheet(calibration_claim(asked, before, gap, start), figures.WIDTH, 3.8, note)
-    left, right = figures.tiles(sheet, 2, 2)
+    sheet = draw.sheet(calibration_claim(asked, before, gap, start), draw.WIDTH, 3.8, note)
+    left, right = draw.tiles(sheet, 2, 2)
     x = asked["asked"].to_numpy(dtype=float)
     for axes, column, shade in (
-        (left, "dollars", figures.colour("lab-mini")),
-        (right, "violations", figures.colour("lab-large")),
+        (left, "dollars", draw.colour("lab-mini")),
+        (right, "violations", draw.colour("lab-large")),
     ):
         y = np.array([i.value for i in asked[column]])
         ends = np.array([[i.value - i.lo, i.hi - i.value] if i.known else [0, 0] for i in asked[column]]).T
         axes.errorbar(x, y, yerr=np.clip(ends, 0, None), fmt="o-", color=shade, capsize=2)
-        axes.plot(x, [i.value for i in before[column]], "x:", color=figures.GREY, linewidth=1.3)
+        axes.plot(x, [i.value for i in before[column]], "x:", color=draw.GREY, linewidth=1.3)
         axes.set_xscale("log")
         axes.set_xlabel(f"asked: budget in {MONEY}")
-    left.plot(x, x, "--", color=figures.GREY, linewidth=1.2)
-    left.annotate("spent = asked", (x[-2], x[-2]), color=figures.GREY, ha="right", va="bottom")
+    left.plot(x, x, "--", color=draw.GREY, linewidth=1.2)
+    left.annotate("spent = asked", (x[-2], x[-2]), color=draw.GREY, ha="right", va="bottom")
     left.set_yscale("symlog", linthresh=1.0)
     left.set_ylabel(f"spent, {MONEY}")
     right.set_ylim(-0.02, 1.02)
@@ -125,49 +124,32 @@ def calibration_alt(asked: pd.DataFrame, before: pd.DataFrame) -> str:
     return "Asked and spent, dollars per million questions. " + "; ".join(told) + "."
 
 
-@figures.theme()
 def front(asked: pd.DataFrame, results: Results, budget: int | None = None) -> Figure:
     """The learned front of the controller that reads numbers, one budget of it marked, constants for comparison."""
     test = known(results, "test")
-    points = {
-        n: (d * MILLION, r) for n, d, r in zip(test.strategies, test.dollars.mean(0), test.right.mean(0), strict=True)
-    }
-    title = front_claim(asked) if budget is None else front_words(asked, budget)
-    sheet = figures.sheet(title, figures.WIDTH, 4.0, "Grey: constant strategies, questions in pieces hollow.")
-    axes, shade = sheet.subplots(), figures.colour("CoRL")
-    for name, (cost, right) in points.items():
-        hollow = name.endswith(IN_PIECES)
-        axes.plot([cost], [right], "s", color=figures.GREY, markerfacecolor="none" if hollow else figures.GREY)
-        text, place = name.removeprefix("lab-"), (4, 6 if hollow else -12)
-        axes.annotate(text, (cost, right), xytext=place, textcoords="offset points", color=figures.GREY, fontsize=8)
-    cost, right = ([i.value for i in asked[c]] for c in ("dollars", "right"))
-    axes.plot(cost, right, "o", color=shade, alpha=0.8)
-    for words, place in _labelled(asked["asked"].tolist(), cost, right):
-        above = {"xytext": (0, 8), "textcoords": "offset points", "ha": "center", "fontsize": 9}
-        axes.annotate(words, place, color=figures.ink(shade), **above)
-    if budget is not None:
-        at = asked["asked"].tolist().index(budget)
-        axes.plot([cost[at]], [right[at]], "o", markersize=15, markerfacecolor="none", markeredgecolor="black")
-    axes.set_xscale("symlog", linthresh=2.0)
-    axes.set_xlim(-0.3, 2.2 * max(c for c, _ in points.values()))
-    axes.set(xlabel=f"spent, {MONEY}", ylabel="accuracy")
-    return sheet
+    means = zip(test.strategies, test.dollars.mean(0) * MILLION, test.right.mean(0), strict=True)
+    constants = {name: (Interval(cost, np.nan, np.nan), Interval(right, np.nan, np.nan)) for name, cost, right in means}
+    own = {row["asked"]: (row["dollars"], row["right"]) for row in asked.to_dict("records")}
+    x, y = ({("CoRL", number): pair[i] for number, pair in own.items()}
+            | {(name, ""): pair[i] for name, pair in constants.items()} for i in (0, 1))  # fmt: skip
+    return draw.plane(
+        x, y, front_claim(asked) if budget is None else front_words(asked, budget), f"spent, {MONEY}", "accuracy",
+        names=_labelled(own) | {(name, ""): name.removeprefix("lab-") for name in constants}, scale="auto",
+        rings=[] if budget is None else [("CoRL", budget)], note="Joined: CoRL, the budget it was asked beside.",
+    )  # fmt: skip
 
 
-def _labelled(names: Sequence[int], cost: Sequence[float], right: Sequence[float]) -> list[tuple[str, tuple]]:
+def _labelled(own: Mapping[int, tuple[Interval, Interval]]) -> dict[tuple[str, int], str]:
     """One label for budgets in a row that come to nearly the same point: `12 to 80` at the first of them."""
     groups: list[list[int]] = []
-    for i in range(len(names)):
-        last = groups[-1][0] if groups else None
-        near = last is not None and abs(cost[i] - cost[last]) <= 0.3 * cost[last] and abs(right[i] - right[last]) < 0.07
-        if near:
-            groups[-1].append(i)
+    for number, (cost, right) in own.items():
+        first = own[groups[-1][0]] if groups else None
+        near = first and abs(cost.value - first[0].value) <= 0.3 * first[0].value
+        if near and abs(right.value - first[1].value) < 0.07:
+            groups[-1].append(number)
         else:
-            groups.append([i])
-    return [
-        (f"{names[g[0]]} to {names[g[-1]]}" if len(g) > 1 else str(names[g[0]]), (cost[g[0]], right[g[0]]))
-        for g in groups
-    ]
+            groups.append([number])
+    return {("CoRL", g[0]): f"{g[0]} to {g[-1]}" if len(g) > 1 else str(g[0]) for g in groups}
 
 
 def front_claim(asked: pd.DataFrame) -> str:

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib import stats
-from lib.draw import figures
+from lib import draw, stats
 from lib.reporting.routing.common import MILLION, MONEY, counted, label
 from lib.routing import protocol
 from lib.routing.arms import NAMED
@@ -32,8 +31,8 @@ def calls_over_training(results: Results, arms_: Sequence[str] = ("corl", "hard"
             order = means["label"].map(protocol.WORDS.index)
             panel = f"{what} called: {NAMED[arm].style} prompts, {updates} updates"
             tables.append(means.assign(panel=panel).iloc[np.argsort(order, kind="stable")])
-    return figures.curves(
-        pd.concat(tables, ignore_index=True), "update", "share", by="label", seed="seed", title=ratio_claim(results),
+    return draw.lines(
+        pd.concat(tables, ignore_index=True), "update", "share", by="label", title=ratio_claim(results),
         xlabel="share of the training", ylabel="share of questions", panels="panel", bins=12,
     )  # fmt: skip
 
@@ -96,8 +95,8 @@ def fixed_calls(results: Results) -> Figure:
     means = part.groupby(["arm", "seed", "update"])[experts].mean().reset_index()
     long = means.melt(["arm", "seed", "update"], experts, "expert", "calls")
     long["panel"] = long["arm"].map(label)
-    return figures.curves(
-        long, "update", "calls", by="expert", seed="seed", title=fixed_calls_claim(results), xlabel="PPO update",
+    return draw.lines(
+        long, "update", "calls", by="expert", title=fixed_calls_claim(results), xlabel="PPO update",
         ylabel="calls per question", panels="panel", bins=12,
     )  # fmt: skip
 
@@ -136,8 +135,8 @@ def fixed_rewards(results: Results) -> Figure:
     means = part.groupby(["arm", "seed", "update"])[list(REWARDS)].mean().rename(columns=REWARDS).reset_index()
     long = means.melt(["arm", "seed", "update"], list(REWARDS.values()), "measure", "value")
     long["budget"] = long["arm"].map(label)
-    return figures.curves(
-        long, "update", "value", by="budget", seed="seed", title=fixed_rewards_claim(results), xlabel="PPO update",
+    return draw.lines(
+        long, "update", "value", by="budget", title=fixed_rewards_claim(results), xlabel="PPO update",
         ylabel="mean over questions", panels="measure", bins=12, same_scale=False,
     )  # fmt: skip
 
@@ -167,8 +166,8 @@ def fixed_looks(results: Results) -> Figure:
     means = part.groupby(["arm", "seed", "update"])[list(names)].mean().rename(columns=names).reset_index()
     long = means.melt(["arm", "seed", "update"], list(names.values()), "measure", "value")
     long["budget"] = long["arm"].map(label)
-    return figures.curves(
-        long, "update", "value", by="budget", seed="seed", title=looks_claim(results), xlabel="PPO update",
+    return draw.lines(
+        long, "update", "value", by="budget", title=looks_claim(results), xlabel="PPO update",
         ylabel="mean over unseen questions", panels="measure", same_scale=False,
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.draw import figures
+from lib import draw
 from lib.page.words import NOTHING, clearly, number, there
 from lib.reporting.toolorchestra import benchmark as scored
 from lib.reporting.toolorchestra import common
@@ -80,14 +80,14 @@ def _named(results: Results, name: str) -> str:
     return f"{BEST} ({best_tool(results)})" if name == BEST else name
 
 
-@figures.theme()
 def plane(points: Rows, results: Results) -> Figure:
     """Cost against accuracy; orchestrators are held against mixtures of what needs none."""
     judged = [label(arm) for arm in (START, *trained(results)) if label(arm) in points]
-    named = {name.split(" (")[0]: (row[MONEY], row["accuracy"]) for name, row in points.items()}
     double = ALWAYS + best_tool(results)
-    named = {name: pair for name, pair in named.items() if name not in (double, ORACLE)}
-    return figures.cost_quality(named, plane_claim(points, results), MONEY, "accuracy", judged)
+    rows = {name.split(" (")[0]: {column: row[column] for column in (MONEY, "accuracy")}
+            for name, row in points.items() if name not in (double, ORACLE)}  # fmt: skip
+    return draw.plane(rows, None, plane_claim(points, results), line="mixtures",
+                      through=[name for name in rows if name not in judged])  # fmt: skip
 
 
 def plane_claim(points: Rows, results: Results) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from lib.draw import figures
+from lib import draw
 from lib.models.tokenizer import encode
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import MILLI, MILLION, PAPER, label
@@ -86,7 +86,7 @@ def episode_html(episodes: pd.DataFrame, results: Results, asked: Assignment, ca
 def _part_html(who: str, text: str, dollars: float, seconds: float, exact: bool) -> tuple[str, str]:
     own = who == "controller"
     time = f", {'' if exact else 'about '}{seconds * MILLI:.1f} ms" if seconds else ""
-    shade = figures.ink(figures.colour(label(PAPER) if own else who)) if who != "prompt" else figures.GREY
+    shade = draw.ink(draw.colour(label(PAPER) if own else who)) if who != "prompt" else draw.GREY
     note = f"; ${dollars * MILLION:.1f} per million{time}"
     return spoken.part("orchestrator" if own else who, text, own, shade, note)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.draw import figures
+from lib import draw
 from lib.page.words import NOTHING, clearly, listed, number, there
 from lib.params import ROOT, ToolSettings
 from lib.reporting.toolorchestra import common
@@ -224,10 +224,7 @@ def figure(results: Results) -> Figure:
     """Accuracy before and after by exam, all panels from 0 to 1."""
     rows = accuracies(results)
     titles = [title for title in EXAMS.values() if any(title in row for row in rows.values())]
-    sheet = figures.grouped_points(rows, claim(results), {title: f"accuracy, {title}" for title in titles})
-    for axes in sheet.axes:
-        axes.set_xlim(-0.05, 1.05)
-    return sheet
+    return draw.points(rows, claim(results), {title: f"accuracy, {title}" for title in titles}, limits=(-0.05, 1.05))
 
 
 def claim(results: Results) -> str:

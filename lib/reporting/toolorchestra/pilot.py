@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.draw import figures
+from lib import draw
 from lib.page.words import NOTHING, listed, number, there
 from lib.params import Params
 from lib.reporting.toolorchestra import common
@@ -61,34 +61,16 @@ def even_shares(results: Results) -> dict[str, float]:
     return {tool: float(part[f"even {tool}"].mean()) for tool in tools_of(results)}
 
 
-@figures.theme()
 def figure(results: Results) -> Figure:
-    """Shares of calls, one bar for each orchestrator and one for an even choice; accuracy beside it."""
+    """Shares of calls, one bar for each orchestrator and one for an even choice."""
     found, rows = shares(results), {}
     for arm in WHO:
-        if any(there(x) for x in found[arm].values()):
-            rows[f"{label(arm)}{_only(arm)}"] = {tool: x.value for tool, x in found[arm].items()}
-        else:
-            rows[f"{label(arm)}{_only(arm)}: no call"] = dict.fromkeys(found[arm], 0.0)
+        called_any = any(there(x) for x in found[arm].values())
+        name = f"{label(arm)}{_only(arm)}" + ("" if called_any else ": no call")
+        rows[name] = {tool: x.value if called_any else 0.0 for tool, x in found[arm].items()}
     rows["an even choice"] = even_shares(results)
-    sheet = figures.sheet(claim(results), figures.WIDTH, 0.5 * len(rows) + 1.5, "Of all calls, all seeds together.")
-    axes = sheet.subplots()
-    tools = tools_of(results)
-    for y, row in enumerate(rows.values()):
-        left = 0.0
-        for tool in tools:
-            axes.barh(y, row[tool], 0.62, left=left, color=figures.colour(tool), label=tool if y == 0 else None)
-            if row[tool] >= 0.06:
-                ink = {"color": "white", "fontweight": "bold"} if tool == "lab-large" else {"color": "black"}
-                axes.text(left + row[tool] / 2, y, f"{row[tool]:.0%}", ha="center", va="center", fontsize=9, **ink)
-            left += row[tool]
-    axes.set_yticks(range(len(rows)), list(rows))
-    axes.set(xlim=(0, 1.0), ylim=(len(rows) - 0.5, -0.5), xlabel="share of calls")
-    axes.tick_params(axis="y", length=0)
-    axes.grid(False, axis="y")
-    if tools:
-        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
-    return sheet
+    note = "Of all calls, all seeds together."
+    return draw.shares(pd.DataFrame.from_dict(rows, orient="index"), claim(results), "share of calls, %", note=note)
 
 
 def _only(arm: str) -> str:

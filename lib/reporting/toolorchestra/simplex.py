@@ -9,8 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lib import stats
-from lib.draw import figures
+from lib import draw, stats
 from lib.page.words import NOTHING, clearly, number, there, within
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import MONEY, PAPER, TIME, interval, label
@@ -152,14 +151,14 @@ def users(results: Results) -> list[int]:
     return sorted(grid(results, START)["user"].unique().tolist())
 
 
-@figures.theme()
+@draw.theme()
 def figure(results: Results, user: int | None = None) -> Figure:
     """Each mean against the weight that should move it: a dot for every user, a line through equal weights; user: one
     to point out."""
     note = "Small: single users, mean over seeds. Lines: users of equal weight together. A user's weights add up to 1."
     title = claim(results) if user is None else user_words(results, user)
-    sheet = figures.sheet(title, figures.WIDTH + 2.4, 3.2, note)
-    for axes, column in zip(figures.tiles(sheet, 3, 3), NAMES, strict=True):
+    sheet = draw.sheet(title, draw.WIDTH + 2.4, 3.2, note)
+    for axes, column in zip(draw.tiles(sheet, 3, 3), NAMES, strict=True):
         for arm in BOTH:
             _by_weight(axes, grid(results, arm), column, label(arm), user)
         axes.set(xlabel=f"weight on {WEIGHTS[column].removeprefix('p_')}", ylabel=NAMES[column])
@@ -172,7 +171,7 @@ def _by_weight(axes: Axes, part: pd.DataFrame, column: str, name: str, user: int
     """Users as dots and a line through those of equal weight."""
     if part.empty:
         return
-    shade, mark = figures.colour(name), figures.marker(name)
+    shade, mark = draw.colour(name), draw.marker(name)
     each = part.groupby("user").agg(weight=(WEIGHTS[column], "first"), value=(column, "mean"))
     means = each.groupby("weight")["value"].mean()
     axes.plot(each["weight"], each["value"], mark, color=shade, markersize=4, alpha=0.5)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.draw import figures
+from lib import draw
 from lib.page.words import changed, clearly, number, there
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import (
@@ -72,8 +72,8 @@ def curves(results: Results) -> Figure:
     order = table["arm"].map(trained(results).index)
     long = _long(table.iloc[np.argsort(order, kind="stable")], PANELS)
     long = long[(long["panel"] != PANELS["reward"]) | (long["arm"] != label(PUBLISHED))]
-    return figures.curves(
-        long, "update", "value", by="arm", seed="seed", title=curves_claim(results), xlabel="update",
+    return draw.lines(
+        long, "update", "value", by="arm", title=curves_claim(results), xlabel="update",
         ylabel="mean over rollouts", panels="panel", bins=12, same_scale=False, note=_rewards_note(results),
     )  # fmt: skip
 
@@ -133,8 +133,8 @@ def sign_curves(results: Results) -> Figure:
     right = rows[rows["right"] > 0].groupby(["arm", "seed", "update"])["micro"].mean().rename("paid")
     names = {"right": "share right", "micro": MONEY, "paid": "the same, right ones alone"}
     long = _long(means.join(right).reset_index(), names)
-    return figures.curves(
-        long, "update", "value", by="arm", seed="seed", title=sign_claim(results), xlabel="update",
+    return draw.lines(
+        long, "update", "value", by="arm", title=sign_claim(results), xlabel="update",
         ylabel="mean over rollouts", panels="panel", bins=12, same_scale=False,
     )  # fmt: skip
 
