@@ -81,11 +81,11 @@ def plane(
             axes.set_title(literal(part))
         drawn.append(flat)
     said = {str(word) for word in (names or {}).values()}
-    if said and (unsaid := [name for name in who if name not in said]):
+    if said and len(who) > 1 and (unsaid := [name for name in who if name not in said]):
         dots = [
             Line2D([], [], color=styles[name][0], marker=styles[name][1], ls="", label=literal(name)) for name in unsaid
         ]
-        figure.legend(handles=dots, loc="outside upper left", ncols=len(dots))
+        grid[0].legend(handles=dots, loc="best")
     figure.draw_without_rendering()
     for axes, flat in zip(grid, drawn, strict=True):
         _name(axes, flat, styles, names, labels)
