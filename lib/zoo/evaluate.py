@@ -204,19 +204,28 @@ def _rank(method: str) -> tuple[int, str]:
     return next(i for i, start in enumerate(_ORDER) if method.startswith(start)), method
 
 
-def union_growth(table: pd.DataFrame, domain: str, methods: Sequence[str]) -> pd.DataFrame:
-    """Hypervolume of the union of N episodes against N, beside that of the mean vector, per method.
+FRONTS: dict[str, Callable[[np.ndarray], float]] = {  # of a seed's episodes (n, 3)
+    "hv_union": lambda points: stats.hv_union(points, REFERENCE_POINT),  # of single episodes: the best of N
+    "hv_mean": lambda points: stats.hypervolume(points.mean(axis=0)[None], REFERENCE_POINT),
+    "sparsity": stats.sparsity,
+    "cardinality": lambda points: float(stats.cardinality(points)),
+}
 
-    Columns: method, episodes (N), union, mean. Episodes of all seeds together, random subsets.
+
+def union_growth(rows: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
+    """Hypervolume of the union of N episodes against N, beside that of the mean vector, per arm of a record.
+
+    Columns: arm, episodes (N), value, mean. Episodes of all seeds together, random subsets; no interval.
     """
     lines = []
-    for method in methods:
-        points = table[table["method"] == method][front_columns(domain)].to_numpy()
+    for arm in arms:
+        part = rows[rows["arm"] == arm]
+        points = part[["d1", "d2", "d3"]].to_numpy()
         mean = stats.hypervolume(points.mean(axis=0)[None], REFERENCE_POINT)
         for n in (n for n in (1, 2, 5, 10, 20, 50, 100, 200) if n <= len(points)):
-            rng = seeds.rng("union", domain, method, n)
+            rng = seeds.rng("union", part["group"].iloc[0], arm, n)
             union = stats.hv_union(points, REFERENCE_POINT, n_fixed=n, rng=rng)
-            lines.append({"method": method, "episodes": n, "union": union, "mean": mean})
+            lines.append({"arm": arm, "episodes": n, "value": union, "mean": mean})
     return pd.DataFrame(lines)
 
 
@@ -246,9 +255,9 @@ def as_record(table: pd.DataFrame, domain: str, task: str) -> pd.DataFrame:
 
 
 def at_home(params: Params, zoo: Mapping[str, Sequence[Policy]]) -> pd.DataFrame:
-    """Record rows of every minigrid policy in the room that it was trained in (`condition`)."""
+    """Record rows of the minigrid policies that were trained in a room of their own, there (`condition`)."""
     rows = []
-    for recipe in recipes(params, "minigrid"):
+    for recipe in (each for each in recipes(params, "minigrid") if each.task != "composite"):
         played = evaluate(params, actors({recipe.name: zoo[recipe.name]}), "minigrid", recipe.task)
         rows.append(as_record(episodes(played, "minigrid"), "minigrid", recipe.task))
     return pd.concat(rows, ignore_index=True)

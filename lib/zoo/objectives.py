@@ -6,6 +6,7 @@ Three formulations of appendix A.3: fixed weights (single objectives and MO-S), 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +20,9 @@ class Objective(Protocol):
 
     def __call__(self, reward: np.ndarray, observation: np.ndarray) -> np.ndarray: ...
 
+    def told(self, names: Sequence[str]) -> str:
+        """What is paid for, in the names of the k objectives."""
+
 
 @dataclass(frozen=True)
 class Linear:
@@ -29,6 +33,10 @@ class Linear:
     def __call__(self, reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
         return reward @ np.asarray(self.weights)
 
+    def told(self, names: Sequence[str]) -> str:
+        paid = [(w, name) for w, name in zip(self.weights, names, strict=True) if w]
+        return " + ".join(name if w == 1 else f"{w:.2g} {name}" for w, name in paid)
+
 
 @dataclass(frozen=True)
 class Vector:
@@ -36,6 +44,9 @@ class Vector:
 
     def __call__(self, reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
         return reward
+
+    def told(self, names: Sequence[str]) -> str:
+        return f"{', '.join(names)}, gradients combined"
 
 
 @dataclass(frozen=True)
@@ -57,3 +68,6 @@ class RewardMachine:
         u0 = 0.5 * by_name["performance"] + 0.5 * by_name["gap"]
         u1 = 0.5 * by_name["gap"] + 0.5 * by_name["aptitude"]
         return np.where(self.state(observation) == 1, u1, u0)
+
+    def told(self, names: Sequence[str]) -> str:
+        return f"a reward machine of {', '.join(names)}"

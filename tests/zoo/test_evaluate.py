@@ -111,8 +111,9 @@ def test_episodes_become_a_record_whose_vectors_are_those_of_the_fronts(records)
 
 
 def test_the_union_hypervolume_grows_with_its_episodes_and_the_mean_does_not(records):
-    growth = evaluate.union_growth(evaluate.episodes(records["minigrid"], "minigrid"), "minigrid", ["random"])
-    assert growth["union"].is_monotonic_increasing and growth["union"].iloc[-1] > growth["union"].iloc[0]
+    rows = evaluate.as_record(evaluate.episodes(records["minigrid"], "minigrid"), "minigrid", "composite")
+    growth = evaluate.union_growth(rows, ["random"])
+    assert growth["value"].is_monotonic_increasing and growth["value"].iloc[-1] > growth["value"].iloc[0]
     assert growth["mean"].nunique() == 1
 
 
