@@ -57,3 +57,6 @@ class RewardMachine:
         u0 = 0.5 * by_name["performance"] + 0.5 * by_name["gap"]
         u1 = 0.5 * by_name["gap"] + 0.5 * by_name["aptitude"]
         return np.where(self.state(observation) == 1, u1, u0)
+
+
+KINDS = {kind.__name__: kind for kind in (Linear, Vector, RewardMachine)}  # by name, as a recipe's facts tell them
