@@ -138,8 +138,10 @@ class MinigridZoo(_Section):
 
 
 class ZooSettings(_Section):
-    """How policies are trained and judged."""
+    """How policies are trained and judged. learner: the stacked trainer, or stable-baselines3's own PPO, one policy
+    after another, for all but MO-MGDA; both make the same policies, but for rounding."""
 
+    learner: Literal["stacked", "stable-baselines3"]
     seeds: Annotated[int, Field(ge=1, le=100)]
     jobs: Count | None
     episodes: Annotated[int, Field(ge=2)]

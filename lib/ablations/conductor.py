@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import seeds
+from lib import losses, seeds
 from lib.ablations.comparison import Comparison, Measure
 from lib.conductor import study
 from lib.conductor.arms import BASE, CONDUCTOR, NAMED, Arm, variant
 from lib.conductor.meta import Conducted, meta_loss
-from lib.conductor.rewards import COMPONENTS, advantages
+from lib.conductor.rewards import COMPONENTS
 from lib.conductor.study import Results
 from lib.params import Params
 
@@ -82,7 +82,7 @@ def gradients(params: Params, prompts: int = 12, width: int = 16) -> pd.DataFram
         weighting = Conducted(width, head.model_copy(update={"homogeneous": same}), group, 0)
         weights, action = weighting(h, 0)
         context = weighting.pending[0]
-        advantage = advantages((weights.detach() * rewards).sum(-1), group)
+        advantage = losses.group_advantages((weights.detach() * rewards).sum(-1), group)
         weighting.conductor.zero_grad()
         meta_loss(weighting.conductor, context, action, advantage, 0.0).backward()
         slope = weighting.conductor.linear.weight.grad

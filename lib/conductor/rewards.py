@@ -96,12 +96,6 @@ def centred(rewards: torch.Tensor, group: int) -> torch.Tensor:
     return (groups - groups.mean(1, keepdim=True)).view_as(rewards)
 
 
-def advantages(rewards: torch.Tensor, group: int) -> torch.Tensor:
-    """A = (R - mean) / (std + 1e-4) in groups, (B,): appendix G, as TRL computes it with scale_rewards="group"."""
-    spread = rewards.view(-1, group).std(1).repeat_interleave(group)
-    return centred(rewards, group) / (spread + 1e-4)
-
-
 def until_answer(text: str) -> str:
     """A reply's thought and the tag that opens the answer: where the reference is to follow."""
     return f"{thought(text)} <answer>".lstrip()

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import seeds
+from lib import losses, seeds
 from lib.conductor.meta import Conducted
-from lib.conductor.rewards import COMPONENTS, advantages, centred, ranked
+from lib.conductor.rewards import COMPONENTS, centred, ranked
 from lib.params import HeadSettings
 
 GROUP = 5  # rollouts per prompt, as in Table 7
@@ -48,7 +48,7 @@ def bandit(
             paid[:, 0] = 1.0
         if settings.centred:
             paid = centred(paid, GROUP)
-        conductor.learn(advantages((weights * paid).sum(-1), GROUP))
+        conductor.learn(losses.group_advantages((weights * paid).sum(-1), GROUP))
     h, r, category = _rollouts(rng, 200, blind)
     pi = conductor.settled(h)
     truth = torch.nn.functional.one_hot(category, k).float()

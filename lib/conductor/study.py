@@ -20,15 +20,15 @@ import torch
 import transformers
 from transformers import PrinterCallback, TrainerCallback
 
+from lib import losses, seeds, store, sweep, tasks
 from lib import params as parameters
-from lib import seeds, store, sweep, tasks
 from lib.conductor import arms, data, evaluation, preference
 from lib.conductor.arms import ARMS, Arm
 from lib.conductor.judge import Judge, majority
 from lib.conductor.meta import Conducted
 from lib.conductor.preference import Preference
 from lib.conductor.quiet import quiet
-from lib.conductor.rewards import COMPONENTS, advantages, centred, normalised, said
+from lib.conductor.rewards import COMPONENTS, centred, normalised, said
 from lib.conductor.rollouts import Rollouts
 from lib.conductor.weighting import Weighting
 from lib.llm.opening import export, opened
@@ -233,9 +233,8 @@ def take_apart(params: Params, replies: pd.DataFrame) -> pd.DataFrame:
     weights, action = Conducted(1, head, group, 0)(torch.zeros(group, 1), 0)  # it is uniform, whatever the state
     rewards = torch.tensor(replies[[f"r_{name}" for name in COMPONENTS]].to_numpy())
     paid = (weights.detach() * (centred(rewards, group) if head.centred else rewards)).sum(-1)
-    return replies.assign(
-        action=[COMPONENTS[a] for a in action], reward=paid.numpy(), advantage=advantages(paid, group).numpy()
-    )
+    told = losses.group_advantages(paid, group).numpy()
+    return replies.assign(action=[COMPONENTS[a] for a in action], reward=paid.numpy(), advantage=told)
 
 
 class Run:

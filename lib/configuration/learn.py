@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from lib import losses
 from lib.configuration.policies import Parts, Steps, Value
 
 
@@ -52,26 +53,6 @@ class Batch:
             return first, torch.zeros(0)
         whose = self.steps.episode
         return first, self.rewards[whose] * gamma ** (lengths[whose] - 1 - self.steps.place)
-
-
-def normalised(values: torch.Tensor) -> torch.Tensor:
-    """Mean 0 and deviation 1 over a batch; 0 where all are equal."""
-    return (values - values.mean()) / (values.std(correction=0) + 1e-8)
-
-
-def group_relative(rewards: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
-    """A_i = (R_i - mean) / (std + 1e-8) over the episodes of one question, (n,) (ARC, appendix H)."""
-    out = torch.zeros_like(rewards)
-    for group in groups.unique():
-        rows = groups == group
-        out[rows] = normalised(rewards[rows])
-    return out
-
-
-def clipped(new: torch.Tensor, old: torch.Tensor, advantages: torch.Tensor, clip: float) -> torch.Tensor:
-    """-E[min(rho A, clip(rho, 1 - eps, 1 + eps) A)] with rho = pi / pi_old (ARC, eq. 2)."""
-    ratio = (new - old).exp()
-    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
 
 
 @dataclass
@@ -116,13 +97,13 @@ def update(structure: Side, prompt: Side | None, batch: Batch, rules: Rules) -> 
     first, later = batch.returns(rules.gamma)
     steps = batch.steps
     if rules.grouped:
-        told = group_relative(batch.rewards, batch.groups)
+        told = losses.group_advantages(batch.rewards, batch.groups, correction=0, least=1e-8)  # as appendix H has it
         advantages = (told, told[steps.episode] if steps is not None else None)
     else:
         with torch.no_grad():
             advantages = (
-                normalised(first - structure.value(batch.states)),
-                normalised(later - prompt.value(steps.states)) if prompt and steps is not None else None,
+                losses.whitened(first - structure.value(batch.states)),
+                losses.whitened(later - prompt.value(steps.states)) if prompt and steps is not None else None,
             )
     said: dict[str, float] = {}
     for _ in range(rules.epochs):
@@ -138,7 +119,7 @@ def _epoch(side: Side, states, decided, old, advantages, returns, rules: Rules, 
     """One pass over all decisions of one policy."""
     judged = (states, *decided) if isinstance(side.policy, Parts) else decided
     new, entropy = side.policy.judge(*judged)
-    loss = clipped(new, old, advantages, rules.clip) - rules.entropy * entropy.mean()
+    loss = -losses.clipped(new, old, advantages, rules.clip).mean() - rules.entropy * entropy.mean()
     fit = torch.zeros(())
     if side.value is not None:
         fit = functional.mse_loss(side.value(states), returns)

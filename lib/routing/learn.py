@@ -5,7 +5,7 @@ clipped objective over the controller's own tokens and hold it near the start mo
 experts are read and never learned: they have no term in any loss, hence exactly zero gradient, and GAE runs
 over the controller's tokens as if the others were not there.
 
-Read from top to bottom: advantages, losses, the learner.
+Advantages and the clipped objective are `lib.losses`; here follow what is averaged and added, then the learner.
 """
 
 from __future__ import annotations
@@ -20,64 +20,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from lib import seeds, store
+from lib import losses, seeds, store
 from lib.params import LearnSettings
-
-# Advantages ----------------------------------------------------------------------------------------
-
-
-def compressed(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The entries of each row where mask (B, T) is 1, moved to the left, the rest 0: (B, most of a row)."""
-    counts = mask.sum(1)
-    out = values.new_zeros(len(mask), int(counts.max()))
-    out[torch.arange(out.shape[1]) < counts[:, None].cpu()] = values[mask]
-    return out
-
-
-def spread(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The inverse of `compressed`: row by row back to where mask (B, T) is 1, 0 elsewhere."""
-    out = values.new_zeros(mask.shape)
-    out[mask] = values[torch.arange(values.shape[1]) < mask.sum(1)[:, None].cpu()]
-    return out
-
-
-def gae(
-    rewards: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, gamma: float, lam: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Advantages and returns, (B, T) each, of Schulman et al. 2015 over the controller's tokens alone.
-
-    rewards (B,): paid at a row's last token of its own; values (B, T): V before each token; mask (B, T).
-
-        delta_t = r_t + gamma V_{t+1} - V_t,    A_t = delta_t + gamma lam A_{t+1},    return_t = A_t + V_t
-    """
-    own, counts = compressed(values, mask), mask.sum(1)
-    advantages, following, after = torch.zeros_like(own), 0.0, 0.0
-    for t in reversed(range(own.shape[1])):
-        alive, last = (t < counts).to(own), (t == counts - 1).to(own)
-        delta = rewards * last + gamma * after - own[:, t]
-        following = alive * (delta + gamma * lam * following)
-        advantages[:, t], after = following, alive * own[:, t]
-    return spread(advantages, mask), spread((advantages + own), mask)
-
-
-def group_advantages(rewards: torch.Tensor, groups: Sequence[int], divide: bool = True) -> torch.Tensor:
-    """(B,) rewards less their group's mean, over the group's deviation (Shao et al. 2024) if `divide`.
-
-    Groups are told by their ids, whatever the order of the rows. A group that agrees gets 0.
-    """
-    out = torch.zeros_like(rewards)
-    for group in sorted(set(groups)):
-        rows = torch.tensor([g == group for g in groups], device=rewards.device)
-        centred = rewards[rows] - rewards[rows].mean()
-        deviation = rewards[rows].std() if int(rows.sum()) > 1 else rewards.new_zeros(())
-        out[rows] = centred / (deviation + 1e-4) if divide else centred
-    return out
-
-
-def whitened(values: torch.Tensor) -> torch.Tensor:
-    """Values (n,) with mean 0 and deviation 1."""
-    return (values - values.mean()) / (values.std(correction=0) + 1e-8)
-
 
 # Losses --------------------------------------------------------------------------------------------
 
@@ -93,8 +37,7 @@ def policy_loss(
     new: torch.Tensor, old: torch.Tensor, advantages: torch.Tensor, mask: torch.Tensor, clip: float, by: str
 ) -> torch.Tensor:
     """The negative of eq. 4, J = mean over own tokens of min(r A, clip(r, 1 - eps, 1 + eps) A), r = exp(new - old)."""
-    ratio = torch.exp(new - old)
-    return -averaged(torch.min(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages), mask, by)
+    return -averaged(losses.clipped(new, old, advantages, clip), mask, by)
 
 
 def divergence(new: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
@@ -241,17 +184,18 @@ class Learner:
         if self.critic is not None:
             settings = self.settings
             values = self.critic(part, hidden)
-            part.advantages, part.returns = gae(part.rewards, values, part.mask, settings.gamma, settings.lam)
+            told = losses.masked_gae(part.rewards, values, part.mask, settings.gamma, settings.lam)
+            part.advantages, part.returns = told
 
     def _advantages(self, parts: Sequence[Batch]) -> None:
         """Over all parts of an update: whitened (GAE), or by group (GRPO)."""
         rewards = torch.cat([part.rewards for part in parts])
         if self.critic is None:
-            told = group_advantages(rewards, [g for part in parts for g in part.groups], self.settings.divide)
+            told = losses.group_advantages(rewards, [g for part in parts for g in part.groups], self.settings.divide)
             for part, some in zip(parts, told.split([len(part.rewards) for part in parts]), strict=True):
                 part.advantages = some[:, None] * part.mask
         elif self.settings.whiten:
-            own = whitened(torch.cat([part.advantages[part.mask] for part in parts]))
+            own = losses.whitened(torch.cat([part.advantages[part.mask] for part in parts]))
             for part, some in zip(parts, own.split([int(part.mask.sum()) for part in parts]), strict=True):
                 part.advantages[part.mask] = some
 

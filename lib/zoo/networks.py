@@ -11,8 +11,8 @@ stable-baselines3's names and, outside, its layout: a saved policy loads into it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -40,6 +40,21 @@ class Network(Protocol):
     def forward(self, params: Params, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (K, N, A) and values (K, N, V) of inputs (K, N, ...)."""
         ...
+
+
+def described(part: Any) -> dict[str, Any]:
+    """A network (or another frozen dataclass of plain values) as JSON: its type beside its fields."""
+    return {"type": type(part).__name__, **asdict(part)}
+
+
+def remade(facts: Mapping[str, Any], kinds: Mapping[str, type]) -> Any:
+    """The inverse of `described`. Raises ValueError for what is none of `kinds`, or has other fields."""
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in facts.items()}
+    kind = fields.pop("type", None)
+    try:
+        return kinds[kind](**fields)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{kind!r}, and must be one of {sorted(kinds)} ({error})") from error
 
 
 def _linear(x: Tensor, params: Params, name: str) -> Tensor:
@@ -189,3 +204,6 @@ def _patches(x: Tensor) -> Tensor:
 def _as_matrix(params: Params, name: str) -> dict[str, Tensor]:
     weight = params[f"{name}.weight"]  # (K, out, in, 2, 2) -> (K, out, 2*2*in)
     return {".weight": weight.permute(0, 1, 3, 4, 2).flatten(2), ".bias": params[f"{name}.bias"]}
+
+
+KINDS = {kind.__name__: kind for kind in (Mlp, Cnn)}  # by name, as files tell them

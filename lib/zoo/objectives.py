@@ -71,3 +71,6 @@ class RewardMachine:
 
     def told(self, names: Sequence[str]) -> str:
         return f"a reward machine of {', '.join(names)}"
+
+
+KINDS = {kind.__name__: kind for kind in (Linear, Vector, RewardMachine)}  # by name, as a recipe's facts tell them

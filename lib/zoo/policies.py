@@ -7,7 +7,7 @@ else, a pickle above all, is refused.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,10 @@ import numpy as np
 import torch
 
 from lib import store
-from lib.zoo.networks import Cnn, Mlp, Network
+from lib.zoo.networks import KINDS, Network, described, remade
 from lib.zoo.ppo import sample
 
 FORMAT = 1
-_NETWORKS = {"Mlp": Mlp, "Cnn": Cnn}
 
 
 class PolicyError(ValueError):
@@ -59,8 +58,7 @@ def save(policy: Policy, folder: str | Path, file: str | None = None) -> Path:
     """Write the policy's two files; returns the JSON's path. The tensors go first."""
     stem = Path(folder) / (file or policy.name)
     tensors = store.write_tensors(stem.with_name(stem.name + ".safetensors"), policy.params)
-    network = {"type": type(policy.network).__name__, **asdict(policy.network)}
-    facts = {"format": FORMAT, "name": policy.name, "domain": policy.domain, "network": network}
+    facts = {"format": FORMAT, "name": policy.name, "domain": policy.domain, "network": described(policy.network)}
     facts |= {"about": policy.about, "sha256": store.sha256_file(tensors)}
     return store.write_json(stem.with_name(stem.name + ".json"), facts)
 
@@ -103,12 +101,10 @@ def _facts(path: Path) -> dict[str, Any]:
 
 
 def _network(path: Path, about: dict[str, Any]) -> Network:
-    about = {name: tuple(value) if isinstance(value, list) else value for name, value in about.items()}
-    kind = about.pop("type", None)
     try:
-        return _NETWORKS[kind](**about)
-    except (KeyError, TypeError) as error:
-        raise PolicyError(f"{path}: network must be one of {sorted(_NETWORKS)}, got {kind!r} ({error})") from error
+        return remade(about, KINDS)
+    except ValueError as error:
+        raise PolicyError(f"{path}: its network is {error}") from error
 
 
 def _check(path: Path, network: Network, params: dict[str, np.ndarray]) -> None:

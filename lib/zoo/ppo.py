@@ -19,12 +19,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from lib import seeds, store
+from lib import losses, seeds, store
 from lib.envs.batch import BatchedEnv
 from lib.params import PPOSettings
 from lib.zoo.mgda import min_norm_weights
 from lib.zoo.networks import Network, initial
 from lib.zoo.objectives import Objective
+
+Batch = dict[str, Tensor]  # what is known of a minibatch, or of the arms, by name
 
 ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-5  # stable-baselines3's PPO
 
@@ -81,7 +83,7 @@ class PPO:
         self.coefficient = column | {"target_kl": torch.tensor([[a.settings.target_kl or np.inf] for a in arms])}
         self.merges_equal = self.K == 1 and network.costly  # arms differ in which inputs are equal
         self.updates = 0
-        env.seed_with(np.concatenate([seeds.keys("zoo", domain, a.name, seed=1000 * a.seed, n=self.E) for a in arms]))
+        env.seed_with(np.concatenate([streams(domain, a.name, a.seed, self.E) for a in arms]))
         self.observation = env.reset()
         self.running = np.zeros((env.num_envs, env.reward_dim + 1))  # return so far and length
         self.episodes: list[tuple] = []  # (update, number of the arm, length, return per objective)
@@ -130,7 +132,8 @@ class PPO:
             before = self.observation
             step = self.env.advance(action.numpy().ravel())
             reward = self._scalar(step.reward, before) + self._beyond_the_horizon(params, step)
-            self._book(step)
+            for row, told in booked(self.running, step.reward, step.done):
+                self.episodes.append((self.updates, row // self.E, *told))
             self.observation = step.observation
             done = torch.from_numpy(self._per_arm(step.done).copy())
             for store_, item in zip(kept, (inputs, action, log_prob, value, reward, done), strict=True):
@@ -142,8 +145,7 @@ class PPO:
         return rows.reshape(self.K, self.E, *rows.shape[1:])
 
     def _rng(self, arm: Arm, *what: str) -> np.random.Generator:
-        # a stream of its own for every update: resuming needs no generator state
-        return seeds.rng("zoo", self.domain, arm.name, *what, self.updates, seed=arm.seed)
+        return stream(self.domain, arm.name, arm.seed, *what, self.updates)
 
     def _scalar(self, reward: np.ndarray, observation: np.ndarray) -> Tensor:
         """What each arm is paid for the vector rewards (K*E, k): (K, E, V)."""
@@ -160,27 +162,13 @@ class PPO:
         mask = torch.from_numpy(self._per_arm(cut).copy()).unsqueeze(-1)
         return self.coefficient["gamma"].unsqueeze(-1) * value * mask
 
-    def _book(self, step) -> None:
-        self.running[:, :-1] += step.reward
-        self.running[:, -1] += 1
-        for row in np.flatnonzero(step.done):
-            *returns, length = self.running[row]
-            self.episodes.append((self.updates, row // self.E, length, *returns))
-            self.running[row] = 0
-
     # Learning ----------------------------------------------------------------------------------
 
     def advantages(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
-        """Generalised advantage estimates (Schulman et al. 2016) and returns, (K, T, E, V)."""
+        """Advantages and returns of what was collected, (K, T, E, V) each."""
         gamma, lam = (self.coefficient[n].unsqueeze(-1) for n in ("gamma", "gae_lambda"))
         alive = (~rollout.done).float().unsqueeze(-1)
-        advantage = torch.zeros_like(rollout.value)
-        running, following = torch.zeros_like(rollout.last_value), rollout.last_value
-        for t in reversed(range(self.T)):
-            delta = rollout.reward[:, t] + gamma * following * alive[:, t] - rollout.value[:, t]
-            running = delta + gamma * lam * alive[:, t] * running
-            advantage[:, t], following = running, rollout.value[:, t]
-        return advantage, advantage + rollout.value
+        return losses.gae(rollout.reward, rollout.value, alive, rollout.last_value, gamma, lam)
 
     def learn(self, rollout: Rollout) -> None:
         """Epochs of minibatch updates over one rollout."""
@@ -229,50 +217,15 @@ class PPO:
             log_ratio = log_probs.gather(-1, batch["action"].unsqueeze(-1)).squeeze(-1) - batch["log_prob"]
             divergence = (log_ratio.exp() - 1 - log_ratio).mean(1, keepdim=True)  # Schulman's k3 estimate
             learning = learning & (divergence <= 1.5 * self.coefficient["target_kl"])
-            if not learning.any():
-                return learning
-            chosen = torch.nn.functional.one_hot(batch["action"], logits.shape[-1])
-            direction = (chosen - log_probs.exp()) * log_ratio.exp().unsqueeze(-1)  # d(ratio) / d(logits)
-            slopes = [
-                self._surrogate_slope(log_ratio.exp(), batch["advantage"][..., i]).unsqueeze(-1) * direction
-                for i in range(value.shape[-1])
-            ]
-            rest = (self._entropy_slope(log_probs), self._value_slope(value, batch["returns"]))
-        gradient = self._gradient(logits, value, slopes, rest)
-        self._adam(clip_norm(gradient, self.coefficient["max_grad_norm"]), learning)
+        if learning.any():
+            gradient = self._gradient(logits, value, batch)
+            self._adam(clip_norm(gradient, self.coefficient["max_grad_norm"]), learning)
         return learning
 
-    # The loss's slopes are written out: they are short, and the graph then holds the network alone.
-
-    def _surrogate_slope(self, ratio: Tensor, advantage: Tensor) -> Tensor:
-        """d(-L_CLIP) / d(ratio), (K, M): -A / M where the clipped surrogate (equation 1) is not flat.
-
-        It is flat where the ratio has left [1 - eps, 1 + eps] in the direction of the advantage A, which
-        is normalised within the minibatch.
-        """
-        advantage = (advantage - advantage.mean(1, keepdim=True)) / (advantage.std(1, keepdim=True) + 1e-8)
-        limit = self.coefficient["clip"]
-        flat = torch.where(advantage > 0, ratio > 1 + limit, ratio < 1 - limit)
-        return -advantage * ~flat / ratio.shape[1]
-
-    def _entropy_slope(self, log_probs: Tensor) -> Tensor:
-        """d(-c H) / d(logits) = c p (log p + H) / M, with entropy H = -sum p log p, (K, M, A)."""
-        weighted = log_probs.exp() * log_probs
-        entropy = -weighted.sum(-1, keepdim=True)
-        slope = weighted + log_probs.exp() * entropy
-        return self.coefficient["entropy"].unsqueeze(-1) * slope / log_probs.shape[1]
-
-    def _value_slope(self, value: Tensor, returns: Tensor) -> Tensor:
-        """d(c (V - R)^2) / d(V) = 2 c (V - R) / M, (K, M, V)."""
-        return 2 * self.coefficient["value"].unsqueeze(-1) * (value - returns) / value.shape[1]
-
-    def _gradient(self, logits: Tensor, value: Tensor, slopes: list[Tensor], rest: tuple[Tensor, Tensor]) -> Tensor:
-        """d(loss) / d(theta), (K, P), from the loss's slopes in logits (one per objective) and values.
-
-        Arms share no parameter, so one backward pass serves all.
-        """
-        entropy, critic = rest
-        return self._slopes((logits, value), (slopes[0] + entropy, critic))
+    def _gradient(self, logits: Tensor, value: Tensor, batch: dict[str, Tensor]) -> Tensor:
+        """d(loss) / d(theta), (K, P). Arms share no parameter, so one backward pass serves all."""
+        (actor,), rest, critic = slopes(logits.detach(), value.detach(), batch, self.coefficient)
+        return self._slopes((logits, value), (actor + rest, critic))
 
     @torch.no_grad()
     def _adam(self, gradient: Tensor, learning: Tensor) -> None:
@@ -310,12 +263,9 @@ class PPO:
                 saved = time.monotonic()
 
     def curve(self) -> pd.DataFrame:
-        """Finished training episodes: arm, seed, steps (per arm, at the update), length, returns by objective."""
-        returns = [f"return_{i}" for i in range(self.env.reward_dim)]
-        frame = pd.DataFrame(self.episodes, columns=["update", "arm", "length", *returns])
-        seeds_of = frame["arm"].map({k: arm.seed for k, arm in enumerate(self.arms)})
-        names = frame["arm"].map({k: arm.name for k, arm in enumerate(self.arms)})
-        return frame.assign(arm=names, seed=seeds_of, steps=(frame["update"] + 1) * self.T * self.E)
+        """Finished training episodes, as `curve` tells them."""
+        arms = [(arm.name, arm.seed) for arm in self.arms]
+        return curve(self.episodes, arms, self.T * self.E, self.env.reward_dim)
 
     def save(self, path: Path) -> None:
         """Everything that decides the rest of the training, as safetensors."""
@@ -346,20 +296,102 @@ class PPO:
 class MGDA(PPO):
     """Multi-objective PPO: one critic head, one advantage and one actor gradient per objective."""
 
-    def _gradient(self, logits: Tensor, value: Tensor, slopes: list[Tensor], rest: tuple[Tensor, Tensor]) -> Tensor:
+    def _gradient(self, logits: Tensor, value: Tensor, batch: dict[str, Tensor]) -> Tensor:
         """The min-norm convex combination of the objectives' gradients (equation 3), plus the rest.
 
         Critic and entropy have no part in the combination: weighting them would change how well each
         objective is *estimated*, not how the objectives are traded off.
         """
-        each = [self._slopes((logits,), (slope,), keep=True) for slope in slopes]
+        actors, entropy, critic = slopes(logits.detach(), value.detach(), batch, self.coefficient)
+        each = [self._slopes((logits,), (actor,), keep=True) for actor in actors]
         stacked = torch.stack(each, dim=1).double()  # (K, k, P)
         alpha = [min_norm_weights(gram) for gram in (stacked @ stacked.transpose(1, 2)).numpy()]
         combined = (torch.from_numpy(np.stack(alpha)).unsqueeze(-1) * stacked).sum(1).float()
-        return combined + self._slopes((logits, value), rest)
+        return combined + self._slopes((logits, value), (entropy, critic))
+
+
+def loss(logits: Tensor, value: Tensor, batch: Batch, coefficient: Batch, alpha: Tensor | float = 1.0) -> Tensor:
+    """What an update descends, (K,): stable-baselines3's loss, with k clipped objectives (equation 1) in the place of
+    one where there are several.
+
+        L = sum_i alpha_i L_i + c_v sum_i mean (V_i - R_i)^2 - c_e H,   L_i = -mean min(r A_i, clip(r) A_i)
+
+    logits: (K, M, A); value: (K, M, V); batch: action, log_prob (K, M), advantage, returns (K, M, V); coefficient:
+    (K, 1) each; alpha: (K, V), the weights of the objectives (MGDA's min-norm ones).
+    """
+    log_probs = logits.log_softmax(-1)
+    new = log_probs.gather(-1, batch["action"].unsqueeze(-1))  # log pi(a | s), (K, M, 1)
+    advantage = losses.whitened(batch["advantage"], dim=1, correction=1)  # within the minibatch
+    gain = losses.clipped(new, batch["log_prob"].unsqueeze(-1), advantage, coefficient["clip"].unsqueeze(-1))
+    actor = -(alpha * gain.mean(1)).sum(-1)  # sum_i alpha_i L_i
+    critic = (value - batch["returns"]).square().mean(1).sum(-1)  # sum_i mean (V_i - R_i)^2
+    entropy = -(log_probs.exp() * log_probs).sum(-1).mean(1)  # H
+    return actor + coefficient["value"].squeeze(-1) * critic - coefficient["entropy"].squeeze(-1) * entropy
+
+
+def slopes(logits: Tensor, value: Tensor, batch: Batch, coefficient: Batch) -> tuple[list[Tensor], Tensor, Tensor]:
+    """The derivatives of `loss`, written out: d(L_i) / d(logits) for each objective, d(-c_e H) / d(logits), (K, M, A)
+    each, and d(critic) / d(value), (K, M, V).
+
+    They are short, and the graph then holds the network alone, which a benchmark shows to be worth it.
+    """
+    log_probs, chosen = logits.log_softmax(-1), batch["action"].unsqueeze(-1)
+    ratio = (log_probs.gather(-1, chosen).squeeze(-1) - batch["log_prob"]).exp()
+    onehot = torch.nn.functional.one_hot(batch["action"], logits.shape[-1])
+    direction = (onehot - log_probs.exp()) * ratio.unsqueeze(-1)  # d(r) / d(logits)
+    advantage, limit, count = (
+        losses.whitened(batch["advantage"], dim=1, correction=1),
+        coefficient["clip"],
+        ratio.shape[1],
+    )
+    actors = []
+    for each in advantage.unbind(-1):
+        flat = torch.where(each > 0, ratio > 1 + limit, ratio < 1 - limit)
+        actors.append((-each * ~flat / count).unsqueeze(-1) * direction)  # d(L_i) / d(r) = -A / M, or 0
+    weighted = log_probs.exp() * log_probs
+    inside = -weighted.sum(-1, keepdim=True)  # H of each decision
+    entropy = (
+        coefficient["entropy"].unsqueeze(-1) * (weighted + log_probs.exp() * inside) / count
+    )  # c p (log p + H) / M
+    critic = 2 * coefficient["value"].unsqueeze(-1) * (value - batch["returns"]) / count  # 2 c (V - R) / M
+    return actors, entropy, critic
 
 
 _PER_ARM = ("gamma", "gae_lambda", "clip", "learning_rate", "entropy", "value", "max_grad_norm")
+
+
+def stream(domain: str, name: str, seed: int, *what: str | int) -> np.random.Generator:
+    """Random numbers of a policy's training; each update has its own, so that going on needs no generator's state."""
+    return seeds.rng("zoo", domain, name, *what, seed=seed)
+
+
+def streams(domain: str, name: str, seed: int, rows: int) -> np.ndarray:
+    """Random streams of the rows that a policy is trained in, (rows,) uint64."""
+    return seeds.keys("zoo", domain, name, seed=1000 * seed, n=rows)
+
+
+def booked(running: np.ndarray, reward: np.ndarray, done: np.ndarray) -> list[tuple[int, tuple[float, ...]]]:
+    """Adds a step to `running`, returns so far and length, (B, k + 1); of every episode that ended its row, and
+    (length, return per objective)."""
+    running[:, :-1] += reward
+    running[:, -1] += 1
+    ended = [(int(row), (running[row, -1], *running[row, :-1])) for row in np.flatnonzero(done)]
+    running[done] = 0
+    return ended
+
+
+def curve(episodes: Sequence[tuple], arms: Sequence[tuple[str, int]], samples: int, k: int) -> pd.DataFrame:
+    """Finished training episodes: update, arm, length, return_0 and on by objective, seed, steps (per arm, at the
+    update's end).
+
+    episodes: (update, number of the arm, length, return per objective); arms: name and seed; samples:
+    of an update; k: objectives.
+    """
+    returns = [f"return_{i}" for i in range(k)]
+    frame = pd.DataFrame(list(episodes), columns=["update", "arm", "length", *returns])
+    names, runs = (dict(enumerate(column)) for column in zip(*arms, strict=True))
+    seed = frame["arm"].map(runs)
+    return frame.assign(arm=frame["arm"].map(names), seed=seed, steps=(frame["update"] + 1) * samples)
 
 
 def sample(log_probs: Tensor, draws: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lib.envs import make_education_rules
 from lib.envs.batch import BatchedEnv
@@ -17,7 +18,8 @@ from lib.envs.education_batch import EducationBatch
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import ACTIONS as GRID_ACTIONS
 from lib.params import Environments, PPOSettings, ZooParams
-from lib.zoo.networks import Cnn, Mlp, Network
+from lib.zoo.networks import KINDS, Cnn, Mlp, Network, described, remade
+from lib.zoo.objectives import KINDS as OBJECTIVE_KINDS
 from lib.zoo.objectives import Linear, Objective, RewardMachine, Vector
 
 DOMAINS = ("education", "minigrid")
@@ -38,6 +40,17 @@ class Recipe:
     network: Network
     task: str
     stack: str
+
+    def facts(self) -> dict[str, Any]:
+        """All that decides a training but environment and seed, as JSON; with whom it is trained does not."""
+        facts = {"name": self.name, "domain": self.domain, "task": self.task, "settings": self.settings.model_dump()}
+        return facts | {"objective": described(self.objective), "network": described(self.network)}
+
+    @classmethod
+    def of(cls, facts: dict[str, Any], stack: str = "") -> Recipe:
+        """The recipe that `facts` tell. Raises ValueError for an objective or a network of an unknown kind."""
+        made = {"objective": remade(facts["objective"], OBJECTIVE_KINDS), "network": remade(facts["network"], KINDS)}
+        return cls(**facts | made | {"settings": PPOSettings(**facts["settings"]), "stack": stack})
 
 
 def recipes(params: ZooParams, domain: str) -> list[Recipe]:

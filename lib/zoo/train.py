@@ -1,30 +1,35 @@
 """Train a zoo: every policy, every seed, in parallel processes that resume.
 
-One cell of the sweep is one stack of recipes under a few seeds. Its working files live under
-`data/runs` and survive a kill; the finished zoo, policies and curves, is written to `data/zoo`.
-Evaluation and cards come afterwards (`evaluate`, `cards`).
+One cell of the sweep is what is not trained yet of one stack of recipes under a few seeds: a policy that is added, or
+whose settings change, is trained without the others. Working files live under `data/runs` and survive a kill; the
+finished zoo, policies and curves, is written to `data/zoo`. Evaluation and cards come afterwards (`evaluate`, `cards`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
 
-from lib import params as parameters
 from lib import store, sweep
-from lib.params import ROOT, ZooParams
-from lib.zoo import policies
+from lib.params import ROOT, Environments, ZooParams
+from lib.zoo import policies, reference
 from lib.zoo.ppo import MGDA, PPO, Arm
 from lib.zoo.recipes import Recipe, make_batch, recipes
 
 ZOO, RUNS = ROOT / "data/zoo", ROOT / "data/runs/zoo"
 TOGETHER = 3  # seeds of a small network in one cell: with more of them fewer cores would have work
-_TRAINING = ("ppo", "mgda", "networks", "objectives", "recipes", "train")
-_SOURCES = ("lib/envs", "lib/seeds.py", *(f"lib/zoo/{name}.py" for name in _TRAINING))  # decide a policy
+_TRAINING = ("ppo", "mgda", "networks", "objectives", "recipes", "train", "reference")
+_SOURCES = (
+    "lib/envs",
+    "lib/seeds.py",
+    "lib/losses.py",
+    *(f"lib/zoo/{name}.py" for name in _TRAINING),
+)  # decide a policy
 
 
 @dataclass(frozen=True)
@@ -39,80 +44,133 @@ class Zoo:
     seconds: pd.DataFrame
 
 
+def learner_of(params: ZooParams, recipe: Recipe) -> str:
+    """Who trains a recipe: `zoo.learner`, but several critics only the stacked trainer."""
+    return "stacked" if recipe.network.values > 1 else params.zoo.learner
+
+
 def stacks(params: ZooParams, domain: str) -> dict[str, list[Recipe]]:
-    """Recipes by stack."""
+    """Recipes by stack; stable-baselines3 trains one policy at a time."""
     out: dict[str, list[Recipe]] = {}
     for recipe in recipes(params, domain):
-        out.setdefault(recipe.stack, []).append(recipe)
+        alone = learner_of(params, recipe) != "stacked"
+        out.setdefault(recipe.name if alone else recipe.stack, []).append(recipe)
     return out
 
 
 def groups(params: ZooParams, stack: list[Recipe]) -> list[list[int]]:
     """Seeds that are trained together: up to TOGETHER of a small network, whose calls cost more than its arithmetic,
-    and every seed alone where equal inputs of one policy are computed once."""
-    several = 1 if stack[0].network.costly else TOGETHER
+    and every seed alone where equal inputs of one policy are computed once, or where nothing is stacked."""
+    alone = stack[0].network.costly or learner_of(params, stack[0]) != "stacked"
+    several = 1 if alone else TOGETHER
     return [list(range(first, min(first + several, params.zoo.seeds))) for first in range(0, params.zoo.seeds, several)]
 
 
-def learner(params: ZooParams, stack: list[Recipe], *seeds: int) -> PPO:
+def learner(params: Environments, stack: list[Recipe], *seeds: int) -> PPO:
     """The PPO (or MGDA) that trains one stack under some seeds; all policies of the first seed come first."""
-    arms = [Arm(recipe.name, seed, recipe.objective, recipe.settings) for seed in seeds for recipe in stack]
-    tasks = [recipe.task for _ in seeds for recipe in stack for _ in range(recipe.settings.num_envs)]
-    env = make_batch(params, stack[0].domain, tasks)
-    method = MGDA if stack[0].network.values > 1 else PPO
-    return method(arms, stack[0].network, env, stack[0].domain)
+    return _stacked(params, [(recipe, seed) for seed in seeds for recipe in stack])
 
 
-def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
-    """Train one stack under a group of seeds; leaves policies and curves in `folder`."""
+def _stacked(params: Environments, trained: list[tuple[Recipe, int]]) -> PPO:
+    arms = [Arm(recipe.name, seed, recipe.objective, recipe.settings) for recipe, seed in trained]
+    tasks = [recipe.task for recipe, _ in trained for _ in range(recipe.settings.num_envs)]
+    first = trained[0][0]
+    method = MGDA if first.network.values > 1 else PPO
+    return method(arms, first.network, make_batch(params, first.domain, tasks), first.domain)
+
+
+def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, Any]:
+    """Train policies side by side; leaves them and their curves in `folder` and tells which they are."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # Adam's moments of idle weights decay into slow denormal numbers
-    params = parameters.validate(cell.settings["params"], ZooParams)
-    domain = cell.settings["domain"]
-    stack = stacks(params, domain)[cell.settings["stack"]]
-    ppo = learner(params, stack, *cell.settings["seeds"])
-    checkpoint = folder / "checkpoint.safetensors"
-    ppo.train(checkpoint, progress)
-    for k, (seed, recipe) in enumerate(product(cell.settings["seeds"], stack)):
+    told = cell.settings["policies"]
+    trained = [(Recipe.of(facts["recipe"]), facts["seed"]) for facts in told]
+    domain = trained[0][0].domain
+    section = Environments.model_fields[domain].annotation  # of the other domain nothing is known here
+    params = Environments.model_construct(**{domain: section(**told[0]["environment"])})
+    if told[0]["learner"] == "stacked":
+        checkpoint = folder / "checkpoint.safetensors"
+        ppo = _stacked(params, [*trained, *_company(trained)])
+        ppo.train(checkpoint, progress)
+        weights, curve = [ppo.parameters(k) for k in range(len(trained))], ppo.curve()
+        checkpoint.unlink(missing_ok=True)
+    else:
+        ((recipe, seed),) = trained
+        made, curve = reference.train(params, recipe, seed, progress)
+        weights = [made]
+    for (recipe, seed), made in zip(trained, weights, strict=True):
         about = {"seed": seed, "task": recipe.task, "settings": recipe.settings.model_dump()}
-        policy = policies.Policy(recipe.name, domain, recipe.network, ppo.parameters(k), about)
-        policies.save(policy, folder / f"seed-{seed}")
-    store.write_parquet(folder / "curve.parquet", ppo.curve())
-    checkpoint.unlink(missing_ok=True)
-    return {"updates": ppo.updates}
+        policies.save(policies.Policy(recipe.name, domain, recipe.network, made, about), folder / f"seed-{seed}")
+    store.write_parquet(folder / "curve.parquet", curve)
+    return {"policies": [store.sha256_json(facts) for facts in told]}
 
 
-def cells(params: ZooParams, domain: str) -> list[sweep.Cell]:
-    """The cells of a domain's sweep; the longest first, so that no process waits at the end."""
-    relevant = {name: getattr(params, name).model_dump() for name in ZooParams.model_fields}
-    relevant["zoo"] |= {"seeds": 1, "jobs": None, "episodes": 2}  # these change no policy
+def _company(trained: list[tuple[Recipe, int]]) -> list[tuple[Recipe, int]]:
+    """A twin for a small network that is alone: one product of matrices is computed in another way than a batch of
+    them, and the last bits of a policy must not tell with whom it was trained."""
+    recipe, seed = trained[0]
+    lonely = len(trained) == 1 and not recipe.network.costly
+    return [(replace(recipe, name=f"twin of {recipe.name}"), seed)] if lonely else []
+
+
+def cells(params: ZooParams, domain: str, done: Collection[str] = ()) -> list[sweep.Cell]:
+    """The cells of a domain's sweep; the longest first, so that no process waits at the end.
+
+    A policy is named by the hash of what decides it; a cell by the policies that it trains, which are those of a
+    stack and a group of seeds that are not `done`.
+    """
+    environment = getattr(params, domain).model_dump()
     sources = store.sha256_sources(*(ROOT / place for place in _SOURCES))
-    common = {"params": relevant, "domain": domain, "sources": sources, "torch": torch.__version__}
-    return [
-        sweep.Cell(f"{domain}/{name}/seeds-{seeds[0]}-{seeds[-1]}", common | {"stack": name, "seeds": seeds})
-        for name, stack in stacks(params, domain).items()
-        for seeds in groups(params, stack)
-    ]
+    common = {"environment": environment, "sources": sources, "torch": torch.__version__}
+    out = []
+    for name, stack in stacks(params, domain).items():
+        for seeds in groups(params, stack):
+            each = [(recipe, seed) for seed in seeds for recipe in stack]
+            told = [common | {"recipe": r.facts(), "seed": s, "learner": learner_of(params, r)} for r, s in each]
+            left = [facts for facts in told if store.sha256_json(facts) not in done]
+            if left:
+                cell = sweep.Cell(f"{domain}/{name}/seeds-{seeds[0]}-{seeds[-1]}", {"policies": left})
+                out.append(cell)
+    return out
+
+
+def trained(runs: str | Path = RUNS) -> dict[str, Path]:
+    """The folder of every trained policy, by the hash that names it. A receipt is written when all of a cell is."""
+    receipts = {path.parent: store.read_json(path) for path in sorted(Path(runs).glob("*/done.json"))}
+    return {name: folder for folder, told in receipts.items() for name in told["result"].get("policies", ())}
 
 
 def build(params: ZooParams, domain: str, out: str | Path = ZOO, runs: str | Path = RUNS) -> Zoo:
     """Train what is not trained yet and write the domain's zoo under `out`/`domain`."""
-    todo = cells(params, domain)
-    receipts = sweep.run(train_cell, todo, runs, params.zoo.jobs, label=f"training the {domain} zoo")
+    sweep.run(train_cell, cells(params, domain, trained(runs)), runs, params.zoo.jobs, f"training the {domain} zoo")
+    places, together = trained(runs), stacks(params, domain)
+    kept: dict[str, list[policies.Policy]] = {recipe.name: [] for recipe in recipes(params, domain)}
     rows, curves = [], []
-    trained: dict[str, list[policies.Policy]] = {recipe.name: [] for recipe in recipes(params, domain)}
-    for cell, receipt in zip(todo, receipts, strict=True):
-        folder, seeds = cell.folder(Path(runs)), cell.settings["seeds"]
-        for seed, recipe in product(seeds, stacks(params, domain)[cell.settings["stack"]]):
-            policy = policies.load(folder / f"seed-{seed}" / f"{recipe.name}.json")
-            policies.save(policy, Path(out) / domain / recipe.name, f"seed-{seed}")
-            trained[recipe.name].append(policy)
-        curves.append(store.read_parquet(folder / "curve.parquet"))
-        rows.append({"stack": cell.settings["stack"], "seeds": len(seeds), "seconds": receipt["seconds"]})
+    for cell in cells(params, domain):
+        found = [(facts["recipe"]["name"], facts["seed"], places[store.sha256_json(facts)])
+                 for facts in cell.settings["policies"]]  # fmt: skip
+        for name, seed, folder in found:
+            policy = policies.load(folder / f"seed-{seed}" / f"{name}.json")
+            policies.save(policy, Path(out) / domain / name, f"seed-{seed}")
+            kept[name].append(policy)
+        for folder in dict.fromkeys(folder for *_, folder in found):
+            curve = store.read_parquet(folder / "curve.parquet")
+            own = {(name, seed) for name, seed, place in found if place == folder}
+            curves.append(curve[[who in own for who in zip(curve["arm"], curve["seed"], strict=True)]])
+        of_cell = {seed for _, seed, _ in found}
+        rows.append(
+            {"stack": cell.name.split("/")[1], "seeds": len(of_cell), "seconds": sum(_share(f) for *_, f in found)}
+        )
     curve = pd.concat(curves, ignore_index=True)
     store.write_parquet(Path(out) / domain / "curves.parquet", curve)
-    together = {stack: [recipe.name for recipe in members] for stack, members in stacks(params, domain).items()}
-    return Zoo(domain, together, trained, curve, pd.DataFrame(rows))
+    names = {stack: [recipe.name for recipe in members] for stack, members in together.items()}
+    return Zoo(domain, names, kept, curve, pd.DataFrame(rows))
+
+
+def _share(folder: Path) -> float:
+    """Core seconds of one of the policies that were trained together in a folder."""
+    receipt = store.read_json(folder / "done.json")
+    return receipt["seconds"] / len(receipt["result"]["policies"])
 
 
 def load(domain: str, root: str | Path = ZOO) -> dict[str, list[policies.Policy]]:
