@@ -44,6 +44,6 @@ def holm(estimates: pd.DataFrame, level: float = 0.05) -> pd.Series:
 def words(estimates: pd.DataFrame, margin: float | None = None) -> str:
     """Which of several estimates are clear, as one sentence: `clearly above 0: a, b; not told apart: c.`"""
     found = verdict(estimates, margin)
-    names = [", ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in estimates.index]
+    names = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in estimates.index]
     said = {word: [n for n, v in zip(names, found, strict=True) if v == key] for key, word in _WORDS.items()}
     return "; ".join(f"{word}: {', '.join(them)}" for word, them in said.items() if them) + "."
