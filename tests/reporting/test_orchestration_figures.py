@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
+from lib import draw as drawing
 from lib import ledger
-from lib.draw import figures
 from lib.orchestration import methods, results, study
 from lib.orchestration.replay import Film, film
 from lib.reporting import costs
@@ -120,7 +120,7 @@ def test_a_figure_says_scripted_stand_ins_where_there_is_one_and_only_there(make
 
 @pytest.mark.parametrize("make", DRAW.values(), ids=DRAW)
 def test_the_same_record_gives_the_same_bytes(make):
-    assert figures.png(make("RO mine")) == figures.png(make("RO mine"))
+    assert drawing.png(make("RO mine")) == drawing.png(make("RO mine"))
 
 
 @pytest.mark.parametrize(
