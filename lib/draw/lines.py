@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import astuple
 
 import numpy as np
 import pandas as pd
@@ -14,97 +15,91 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from lib import stats
-from lib.draw.estimates import columns, ends, finite
+from lib.draw.estimates import columns, finite
 from lib.draw.estimates import note as interval_note
 from lib.draw.styles import contrast, ink, looks
-from lib.draw.theme import WIDTH, end_labels, literal, rows_of_names, sheet, theme, tiles
+from lib.draw.theme import WIDTH, end_labels, folded, literal, rows_of_names, sheet, theme, tiles
 
 
 @theme()
 def lines(
-    frame: pd.DataFrame,
-    x: str,
-    y: str,
-    by: str,
-    title: str,
-    xlabel: str = "",
-    ylabel: str = "",
-    *,
-    seed: str | None = "seed",
-    panels: str | None = None,
-    bins: int = 25,
-    rng: np.random.Generator | None = None,
-    same_scale: bool = True,
-    dashed: Collection[str] = (),
-    like: Mapping[str, str] | None = None,
-    roles: Mapping[str, str] | None = None,
-    note: str = "",
-) -> Figure:
+    frame: pd.DataFrame, x: str, y: str, by: str, title: str, xlabel: str = "", ylabel: str = "", *,
+    seed: str | None = "seed", panels: str | None = None, bins: int = 25, rng: np.random.Generator | None = None,
+    same_scale: bool = True, dashed: Collection[str] = (), like: Mapping[str, str] | None = None,
+    roles: Mapping[str, str] | None = None, note: str = "",
+) -> Figure:  # fmt: skip
     """Means over seeds along x, one line for each value of column `by`, with a band over the seeds.
 
     frame: one row for each measurement, with columns x, y, by, seed and, for small multiples, `panels`; or, with
-    seed=None, estimates of y at each x in columns value, lo and hi. More than `bins` different x are put into that
-    many bins of equal width; each seed counts once in a bin. The band goes from the worst seed to the best, or with
-    `rng` it is the 95% interval of their mean. same_scale: whether small multiples share their y axis. dashed: the
-    lines that others are held against. note: what else a reader must know, after the sentence on lines and bands.
+    seed=None, an estimate at each x in columns value, lo and hi. More than `bins` different x are put into that many
+    bins of equal width; each seed counts once in a bin. The band goes from the worst seed to the best, or with `rng`
+    it is the 95% interval of their mean. same_scale: whether small multiples share their y axis. dashed: the lines
+    that others are held against. like, roles: as in `points`. note: what else a reader must know.
     Raises ValueError for a missing column, no rows, or an x or y that is not finite.
     """
     y = "value" if seed is None else y
     columns(frame, [x, y, by, seed, panels])
     finite(frame[x], f"column {x!r}")
     finite(frame[y], f"column {y!r}")
-    frame = frame.reset_index(drop=True)
-    frame[by] = frame[by].astype(str)
-    parts = {"": frame} if panels is None else dict(list(frame.groupby(panels, sort=False)))
-    if seed is None:
+    frame = frame.reset_index(drop=True).assign(**{by: frame[by].astype(str).to_numpy()})
+    keys = [key for key in dict.fromkeys([panels, by]) if key]
+    if seed is None:  # both ends and the value, of which it is the median
         told = interval_note(frame.reindex(columns=["lo"])).replace("Lines", "Bands")
-        bands = {part: rows.reindex(columns=[x, by, "value", "lo", "hi"]) for part, rows in parts.items()}
+        rows = frame.reindex(columns=[*keys, x, "lo", "value", "hi"]).melt([*keys, x], value_name="end").dropna()
+        y = "end"
         names = {who: who for who in frame[by]}
     else:
+        told = _band_note(frame.groupby(keys, sort=False)[seed].nunique(), rng)
         frame[x] = binned(frame[x].to_numpy(dtype=float), bins)
-        parts = {"": frame} if panels is None else dict(list(frame.groupby(panels, sort=False)))
-        told = _band_note(frame, [by] if panels is None else [panels, by], seed, rng)
-        bands = {part: _bands(rows, x, y, by, seed, rng) for part, rows in parts.items()}
-        names = {who: who + " (1 seed)" * (n == 1) for who, n in frame.groupby(by)[seed].nunique().items()}
-    figure = _small_multiples(bands, x, by, names, looks(frame[by], like, roles), dashed, same_scale, panels == by,
-                              f"{told} {note}".strip(), (title, xlabel, ylabel))  # fmt: skip
-    figure.alt_text = _alt(title, bands, x, by, xlabel or x)
-    return figure
-
-
-def _small_multiples(bands, x, by, names, styles, dashed, same_scale, alone, note, words) -> Figure:
-    """bands: {panel: estimates}; names: {line: label}; alone: whether a panel's title names its only line."""
-    title, xlabel, ylabel = words
-    count = len(bands)
+        rows = frame.groupby([*keys, x, seed], sort=False)[y].mean().reset_index().sort_values(seed, kind="stable")
+        names = {who: who + " (1 seed)" * (n == 1) for who, n in frame.groupby(by, sort=False)[seed].nunique().items()}
+    kind = "median" if seed is None else "mean"
+    band = ("pi", 100) if rng is None else lambda seeds: astuple(stats.mean_interval(np.asarray(seeds, float), rng))[1:]
+    every = [""] if panels is None else list(dict.fromkeys(frame[panels]))
+    alone, count = panels == by, len(every)
     across = 3 if alone or count % 3 == 0 else 2
-    down = -(-count // across)
-    height = max(4.0, 0.24 * len(names) + 1.4) if count == 1 else 2.4 * down + 0.9
-    figure = sheet(title, WIDTH + 2.0 * (min(count, across) - 1) * (not alone), height, note)
-    grid = tiles(figure, count, across, sharex=True, sharey=same_scale)
-    colours = {name: colour for name, (colour, _) in styles.items()}
-    for place, (axes, (panel, band)) in enumerate(zip(grid, bands.items(), strict=True)):
+    high = max(4.0, 0.24 * len(names) + 1.4) if count == 1 else 2.4 * -(-count // across) + 0.9
+    figure = sheet(title, WIDTH + 2.0 * (min(count, across) - 1) * (not alone), high, f"{told} {note}".strip())
+    colours = {name: shade for name, (shade, _) in looks(names, like, roles).items()}
+    grid, ends = tiles(figure, count, across, sharex=True, sharey=same_scale), []
+    for place, (axes, panel) in enumerate(zip(grid, every, strict=True)):
+        part = rows if panels is None else rows[rows[panels] == panel]
         sns.lineplot(
-            band, x=x, y="value", hue=by, style=by, palette=colours, estimator=None, errorbar=None, legend=False,
-            dashes={name: (4, 2) if name in dashed else "" for name in styles}, ax=axes,
+            part, x=x, y=y, hue=by, style=by, palette=colours, estimator=kind, errorbar=band, legend=False, ax=axes,
+            dashes={name: (4, 2) if name in dashed else "" for name in names}, err_kws={"alpha": 0.16, "linewidth": 0},
         )  # fmt: skip
-        for name, part in band.groupby(by, sort=False):
-            lo, hi = ends(part).to_numpy().T
-            axes.fill_between(part[x], lo, hi, color=colours[name], alpha=0.16, linewidth=0)
-            if len(part) == 1:  # a line of one point is invisible
-                axes.plot(part[x], part["value"], styles[name][1], color=colours[name])
-                axes.plot([part[x]] * 2, [lo, hi], color=colours[name])
-        if panel != "":
-            axes.set_title(literal(names.get(panel, panel)), color=ink(colours[panel]) if alone else "black")
+        ends.append(_ends(part, x, y, by, kind))
+        for name, row in ends[-1].iterrows():
+            if row["x"] == row["x_first"]:  # a line of one point is invisible
+                axes.plot(row["x"], row["y"], "o", color=colours[name])
+        axes.set_title(literal(names.get(panel, panel)), color=ink(colours[panel]) if alone else "black")
         axes.set_xlabel(literal(xlabel) if place + across >= count else "")
         axes.set_ylabel(literal(ylabel) if place % across == 0 else "")
         _readable_steps(axes)
-    if not alone:
+    if not alone:  # otherwise a panel's title names its only line
         figure.draw_without_rendering()
-        for axes, band in zip(grid, bands.values(), strict=True):
-            last = band.groupby(by, sort=False).tail(1)
-            own = [names[n] for n in last[by]], last[[x, "value"]].to_numpy(), [colours[n] for n in last[by]]
-            end_labels(axes, *own)
+        for axes, found in zip(grid, ends, strict=True):
+            end_labels(axes, [folded(names[n]) for n in found.index], found[["x", "y"]].to_numpy(),
+                       [colours[n] for n in found.index])  # fmt: skip
+    figure.alt_text = _alt(title, dict(zip(every, ends, strict=True)), xlabel or x)
     return figure
+
+
+def _ends(part: pd.DataFrame, x: str, y: str, by: str, kind: str) -> pd.DataFrame:
+    """Where each line begins and ends: x_first, y_first, x, y."""
+    middle = part.groupby([by, x], sort=False)[y].agg(kind).reset_index().sort_values(x, kind="stable")
+    first, last = (middle.drop_duplicates(by, keep=which).set_index(by)[[x, y]] for which in ("first", "last"))
+    last.columns, first.columns = ["x", "y"], ["x_first", "y_first"]
+    return last.join(first).loc[part[by].unique()]
+
+
+def _alt(title: str, ends: Mapping[str, pd.DataFrame], xlabel: str) -> str:
+    told = [
+        f"{name if panel in ('', name) else f'{panel}, {name}'}: {row['y_first']:.3g} at {xlabel} "
+        f"{row['x_first']:.4g}, {row['y']:.3g} at {row['x']:.4g}"
+        for panel, found in ends.items() for name, row in found.iterrows()
+    ]  # fmt: skip
+    return f"{title}. {'; '.join(told)}."
 
 
 def binned(values: np.ndarray, bins: int, round_edges: bool = False) -> np.ndarray:
@@ -123,23 +118,8 @@ def binned(values: np.ndarray, bins: int, round_edges: bool = False) -> np.ndarr
     return ((edges[place] + edges[place + 1]) / 2).round(12)  # 0.15, not 0.15000000000000002
 
 
-def _bands(frame: pd.DataFrame, x: str, y: str, by: str, seed: str, rng: np.random.Generator | None) -> pd.DataFrame:
-    """value, lo, hi by `by` and x; nan where there is one seed."""
-    means = frame.groupby([by, x, seed], sort=False)[y].mean().sort_index(level=[x, seed], sort_remaining=False)
-    out = []
-    for (who, place), seeds in means.groupby(level=[0, 1], sort=False):
-        values = seeds.to_numpy(dtype=float)
-        lo, hi = (values.min(), values.max()) if len(values) > 1 else (np.nan, np.nan)
-        if rng is not None:
-            found = stats.mean_interval(values, rng)
-            lo, hi = found.lo, found.hi
-        out.append((who, place, values.mean(), lo, hi))
-    return pd.DataFrame(out, columns=[by, x, "value", "lo", "hi"])
-
-
-def _band_note(frame: pd.DataFrame, groups: list[str], seed: str, rng: np.random.Generator | None) -> str:
-    """What line and band are, in words that are true for the number of seeds there are."""
-    seeds = frame.groupby(groups)[seed].nunique()
+def _band_note(seeds: pd.Series, rng: np.random.Generator | None) -> str:
+    """What line and band are, in words that are true for the numbers of seeds."""
     fewest, most = int(seeds.min()), int(seeds.max())
     if most == 1:
         return "One seed each: no interval can be drawn."
@@ -150,38 +130,18 @@ def _band_note(frame: pd.DataFrame, groups: list[str], seed: str, rng: np.random
 
 def _readable_steps(axes: Axes) -> None:
     lo, hi = axes.dataLim.intervalx
-    if hi > lo:
-        axes.margins(x=0)
+    axes.margins(x=0 if hi > lo else None)
     axes.xaxis.set_major_locator(MaxNLocator(5 if len(axes.figure.axes) == 1 else 3, steps=[1, 2, 5, 10]))
     if hi >= 10_000:
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
-def _alt(title: str, bands: Mapping[str, pd.DataFrame], x: str, by: str, xlabel: str) -> str:
-    """Where every line begins and ends."""
-    told = []
-    for panel, band in bands.items():
-        for name, part in band.groupby(by, sort=False):
-            who = f"{panel}, {name}" if panel not in ("", name) else name
-            (a, u), (b, v) = part[[x, "value"]].to_numpy()[[0, -1]]
-            told.append(f"{who}: {u:.3g} at {xlabel} {a:.4g}, {v:.3g} at {b:.4g}")
-    return f"{title}. {'; '.join(told)}."
-
-
 @theme()
 def shares(
-    frame: pd.DataFrame,
-    title: str,
-    xlabel: str = "",
-    ylabel: str = "share, %",
-    *,
-    panels: str | None = None,
-    beside: Mapping[str, str] | None = None,
-    unit: str = "%",
-    like: Mapping[str, str] | None = None,
-    wide: float | None = None,
-    note: str = "",
-) -> Figure:
+    frame: pd.DataFrame, title: str, xlabel: str = "", ylabel: str = "share, %", *, panels: str | None = None,
+    beside: Mapping[str, str] | None = None, unit: str = "%", like: Mapping[str, str] | None = None,
+    wide: float | None = None, note: str = "",
+) -> Figure:  # fmt: skip
     """Parts of a whole, stacked: upright along numbers such as steps, lying where the rows are names.
 
     frame: rows by parts, shares in [0, 1] or, with another unit than "%", counts; e.g. `pd.crosstab(step, choice,

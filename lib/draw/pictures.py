@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from lib.draw.estimates import finite
 from lib.draw.styles import contrast
-from lib.draw.theme import WIDTH, literal, sheet, theme, tiles
+from lib.draw.theme import WIDTH, folded, literal, sheet, theme, tiles
 
 
 @theme()
@@ -26,7 +26,8 @@ def heat(
     """
     table = pd.DataFrame(table)
     values = finite(table.to_numpy(dtype=float), "the table")
-    heads = max(len(str(name)) for name in table.columns)
+    table = table.rename(columns=lambda name: folded(name, 22))
+    heads = max(len(line) for name in table.columns for line in name.split("\n"))
     longest = max(len(format(value, form)) for value in values.ravel())
     wide = max(0.62, 0.09 * longest + 0.2, 0.1 * heads if heads <= 13 else 0)
     names = 0.085 * max(len(str(name)) for name in table.index)

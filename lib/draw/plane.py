@@ -25,26 +25,12 @@ Words = str | Mapping[str, str]
 
 @theme()
 def plane(
-    x: Estimates,
-    y: Estimates | None,
-    title: str,
-    xlabel: Words = "",
-    ylabel: Words = "",
-    *,
-    panels: str | int | None = None,
-    line: str | None = None,
-    through: Collection | None = None,
-    joined: bool = True,
-    names: Mapping | None = None,
-    labels: str = "near",
-    rings: Collection | str = (),
-    like: Mapping | None = None,
-    roles: Mapping[str, str] | None = None,
-    scale: str = "linear",
-    across: int = 3,
-    size: tuple[float, float] | None = None,
-    note: str = "",
-) -> Figure:
+    x: Estimates, y: Estimates | None, title: str, xlabel: Words = "", ylabel: Words = "", *,
+    panels: str | int | None = None, line: str | None = None, through: Collection | None = None, joined: bool = True,
+    names: Mapping | None = None, labels: str = "near", rings: Collection | str = (), like: Mapping | None = None,
+    roles: Mapping[str, str] | None = None, scale: str = "linear", across: int = 3,
+    size: tuple[float, float] | None = None, note: str = "",
+) -> Figure:  # fmt: skip
     """Points with both intervals, and what they span.
 
     x, y: estimates of the same groups: who, or who and a point, whose points a line joins (`joined`) from the least x

@@ -18,23 +18,12 @@ from lib.draw.theme import NAME, WIDTH, folded, literal, rows_of_names, sheet, s
 
 @theme()
 def points(
-    est: Estimates,
-    title: str,
-    xlabel: str | Mapping[str, str] = "",
-    *,
-    rows: str | None = None,
-    panels: str | None = None,
-    beside: tuple[str, Estimates] | None = None,
-    line: float | None = None,
-    smaller: Collection[str] = (),
-    limits: tuple[float, float] | None = None,
-    like: Mapping | None = None,
-    roles: Mapping[str, str] | None = None,
-    across: int = 3,
-    wide: float | None = None,
-    name: int = NAME,
+    est: Estimates, title: str, xlabel: str | Mapping[str, str] = "", *, rows: str | None = None,
+    panels: str | None = None, beside: tuple[str, Estimates] | None = None, line: float | None = None,
+    smaller: Collection[str] = (), limits: tuple[float, float] | None = None, like: Mapping | None = None,
+    roles: Mapping[str, str] | None = None, across: int = 3, wide: float | None = None, name: int = NAME,
     note: str = "",
-) -> Figure:
+) -> Figure:  # fmt: skip
     """A dot with its interval for each row, and a panel for each value of a second group.
 
     est: by rows, or by rows and panels (see `table`); what is missing is shown as not measured. xlabel: the axis with

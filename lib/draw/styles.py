@@ -21,7 +21,7 @@ ROLES: dict[str, tuple[str, tuple[str, ...]]] = {  # role: its marker, and colou
     "paper": ("o", ("#332288", "#AA2255", "#0072B2", "#882E72", "#4477AA")),
     "router": ("s", ("#117733", "#44AA99", "#B997E5", "#A3B92B", "#004D66")),
     "expert": ("D", ("#E69F00", "#56B4E9", "#CC79A7", "#D55E00", "#009E73")),
-    "constant": ("p", ("#8C6239", "#C2A878", "#EE6677", "#8A8A8A")),
+    "constant": ("p", ("#C2A878", "#8C6239", "#EE6677", "#8A8A8A")),
     "start": ("X", ("#66657A",)),
     "oracle": ("*", ("#000000",)),
     "reference": ("X", (GREY,)),

@@ -29,34 +29,15 @@ DPI = 110
 WIDTH = 7.6  # inches; about the width of a notebook's text
 NAME = 26  # characters of a name on one line
 
-_RC = {
-    "font.family": ["DejaVu Sans"],  # ships with matplotlib, so that every machine draws the same
-    "font.size": 10,
-    "axes.titlesize": 10.5,
-    "axes.labelsize": 10,
-    "axes.edgecolor": "#8c8c8c",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "figure.dpi": DPI,
-    "figure.facecolor": "white",
-    "axes.facecolor": "white",
-    "savefig.facecolor": "white",
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.8,
-    "legend.frameon": False,
-    "legend.fontsize": 9,
-    "lines.linewidth": 1.9,
-    "lines.markersize": 6,
-    "xtick.labelsize": 9.5,
-    "ytick.labelsize": 9.5,
-    "xtick.color": "#8c8c8c",
-    "ytick.color": "#8c8c8c",
-    "xtick.labelcolor": "black",
-    "ytick.labelcolor": "black",
-}
+_RC = {  # DejaVu Sans ships with matplotlib, so that every machine draws the same
+    "font.family": ["DejaVu Sans"], "font.size": 10, "axes.titlesize": 10.5, "axes.labelsize": 10,
+    "xtick.labelsize": 9.5, "ytick.labelsize": 9.5, "legend.fontsize": 9, "legend.frameon": False,
+    "figure.dpi": DPI, "figure.facecolor": "white", "axes.facecolor": "white", "savefig.facecolor": "white",
+    "axes.edgecolor": "#8c8c8c", "xtick.color": "#8c8c8c", "ytick.color": "#8c8c8c", "xtick.labelcolor": "black",
+    "ytick.labelcolor": "black", "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left",
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": "#e4e4e4", "grid.linewidth": 0.8,
+    "lines.linewidth": 1.9, "lines.markersize": 6,
+}  # fmt: skip
 
 
 @contextmanager
@@ -173,7 +154,8 @@ def end_labels(
     """
     if len(names) == 0:
         return
-    box, tall = axes.get_window_extent(), size * 1.3 * DPI / 72
+    lines = 1 + max(name.count("\n") for name in names)
+    box, tall = axes.get_window_extent(), lines * size * 1.3 * DPI / 72
     heights = axes.transData.transform(np.asarray(xy, dtype=float))[:, 1]
     placed = (spread(heights, tall, box.y0 + tall / 2, box.y1 - tall / 2) - box.y0) / box.height
     for name, point, shade, height in zip(names, xy, shades, placed, strict=True):

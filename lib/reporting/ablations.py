@@ -315,10 +315,13 @@ def side_by_side(every: Sequence[Comparison]) -> Figure:
             name = f"{c.about}: {v}" + (" *" if c.backend == "scripted" else "")
             rows[name], like[name] = Interval(100 * g.value, 100 * g.lo, 100 * g.hi), _look(c.main, g)
             about.append(c.about)
+    note = "Triangles: clearly better or worse; squares: clear, and neither; dots: not clear. "
+    note += f"*: decided by a {STAND_IN}.{_left_out(every)}"
+    if not rows:
+        return draw.sheet(overall(every), 10.5, 1.4, note)
     sheet = draw.points(
         rows, overall(every), "change of the first measure, % of what it is held against", line=0, like=like, wide=10.5,
-        name=90, note="Triangles: clearly better or worse; squares: clear, and neither; dots: not clear. "
-        f"*: decided by a {STAND_IN}.{_left_out(every)}",
+        name=90, note=note,
     )  # fmt: skip
     (axes,) = sheet.axes
     axes.set_xscale("symlog", linthresh=20)

@@ -25,9 +25,9 @@ NAMES = {
 SHOWN = ("corl", "priced", "knn", "logistic", "cascade", "random", "oracle")  # in the figure
 ABOUT = {LAB: "lab experts", "mmlu": "MMLU: Mixtral and GPT-4", "gsm8k": "GSM8K: Mixtral and GPT-4"}
 KEPT = ("aiq", "gap", "apgr", "cpt50", "cpt80")
-UNDER_B = {  # metric of `replay.by_budget` -> what the legend says, whose colour it has, line; the last lies on top
-    "over": ("its queries that cost more than B", "corl", ":"), "ceiling": ("oracle under B", "oracle", "--"),
-    "constant": ("best constant under B", "best_constant", "-"), "reward": (NAMES["corl"], "corl", "-"),
+UNDER_B = {  # metric of `replay.by_budget` -> what its line is called, and whose colour it has
+    "over": ("its queries above B", "violations"), "ceiling": ("oracle under B", "oracle"),
+    "constant": ("best constant under B", "best_constant"), "reward": (NAMES["corl"], "corl"),
 }  # fmt: skip
 MADE_UP = {"shares": (0.0, 0.25, 0.5, 0.75, 1.0), "qualities": (0.60, 0.72, 0.66, 0.75, 0.80)}  # a curve that falls
 Budgets = Mapping[str, Mapping[float, Mapping[str, Interval]]]  # table -> `replay.by_budget`
@@ -136,25 +136,24 @@ def metrics(summaries: Mapping[str, Mapping[str, Mapping[str, Interval]]]) -> di
 # By budget -----------------------------------------------------------------------------------------
 
 
-@draw.theme()
 def budgets_figure(budgets: Budgets) -> Figure:
     """Reward under every budget of the learned router, the best constant and the oracle, one panel for each table."""
-    sheet = draw.sheet(
-        budgets_claim(budgets), draw.WIDTH + 1.5 * (len(budgets) - 1), 4.4,
-        "Means over splits by group; the constant is chosen on training prompts. Dots: told apart from the constant, "
+    rows = [
+        (ABOUT.get(name, name), label, budget * 1e6, row[key].value, row[key].lo, row[key].hi)
+        for name, found in budgets.items() for key, (label, _) in UNDER_B.items() for budget, row in found.items()
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["table", "who", "budget", "value", "lo", "hi"])
+    sheet = draw.lines(
+        frame, "budget", "value", "who", budgets_claim(budgets), "budget B, $ per million queries",
+        "share of queries; reward: right within B", seed=None, panels="table", dashed=[UNDER_B["ceiling"][0]],
+        like={label: NAMES.get(look, look) for label, look in UNDER_B.values()},
+        note="Over splits by group; the constant is chosen on training prompts. Dots: told apart from the constant, "
         "paired by split. A query that nobody within B gets right may cost more than B and loses nothing.",
     )  # fmt: skip
-    panels = draw.tiles(sheet, len(budgets), len(budgets), sharey=True)
-    for axes, (name, rows) in zip(panels, budgets.items(), strict=True):
-        dollars = np.array(list(rows)) * 1e6
-        for key, (label, router, style) in UNDER_B.items():
-            values = [row[key].value for row in rows.values()]
-            axes.plot(dollars, values, style, color=draw.colour(NAMES[router]), label=label)
-        apart = [i for i, row in enumerate(rows.values()) if row["gap"].excludes(0)]
-        axes.plot(dollars[apart], np.array(values)[apart], "o", color=draw.colour(NAMES["corl"]))
-        axes.set(xscale="log", title=ABOUT.get(name, name), xlabel="budget B, $ per million queries")
-    panels[0].set_ylabel("share of queries; reward: right within B")
-    panels[-1].legend(fontsize=8, frameon=False, loc="center right", bbox_to_anchor=(1, 0.4), reverse=True)
+    for axes, by_budget in zip(sheet.axes, budgets.values(), strict=True):
+        apart = {budget * 1e6: row["reward"].value for budget, row in by_budget.items() if row["gap"].excludes(0)}
+        axes.plot(list(apart), list(apart.values()), "o", color=draw.colour(NAMES["corl"]))
+        axes.set_xscale("log")
     return sheet
 
 

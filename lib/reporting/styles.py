@@ -17,6 +17,7 @@ register({
     "lab-large in pieces": ("#CC79A7", "v"),
     "CoRL's reward, budget given": ("#332288", "P"), "right - price, price given": ("#D55E00", "D"),
     "B affords the cheapest expert": ("#56B4E9", "o"), "B affords the dearest expert": ("#AA2255", "^"),
+    "violations": ("#D55E00", "v"),
     # 06: tools, arms
     "calculator": ("#0072B2", "s"), "search": ("#009E73", "d"), "lookup": ("#B997E5", "v"), "python": ("#D55E00", "<"),
     "reasoner": ("#8C6239", "8"), "answerer": ("#CC79A7", "h"), "sign error": ("#D55E00", "v"),

@@ -1,25 +1,22 @@
 """Sliders exist where someone can move them, and the report gets a still figure."""
 
 import io
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from lib.draw import figures
+from lib.draw import png, points
 from lib.draw.play import controls, play
-from lib.params import ROOT
 from lib.stats import Interval
 
 
 def bar(step: int, weight: float = 0.5):
-    return figures.bars({"RO": Interval(step * weight, np.nan, np.nan)}, f"Step {step}", "value")
+    return points({"RO": Interval(step * weight, np.nan, np.nan)}, f"Step {step}", "value")
 
 
 def strip():
-    return figures.bars({"RO": Interval(7.0, np.nan, np.nan)}, "The strip", "value")
+    return points({"RO": Interval(7.0, np.nan, np.nan)}, "The strip", "value")
 
 
 SLIDERS = {"step": range(1, 4), "weight": [0.5, 1.0]}
@@ -29,17 +26,6 @@ def test_the_report_gets_the_strip_and_no_widget(monkeypatch, capsys):
     monkeypatch.setenv("BENCH_RUN", "1")
     still = play(lambda **_: pytest.fail("the report moves no slider"), SLIDERS, strip)
     assert still.get_suptitle() == "The strip" and capsys.readouterr().out == ""
-
-
-def test_the_report_does_not_even_load_the_widgets():
-    script = (
-        "import sys\nfrom matplotlib.figure import Figure\nfrom lib.draw.play import play\n"
-        "play(None, {'step': [1]}, Figure)\nprint('ipywidgets' in sys.modules)"
-    )
-    out = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env={"BENCH_RUN": "1"}, capture_output=True, text=True, check=True
-    )
-    assert out.stdout.strip() == "False"
 
 
 def test_a_live_session_shows_the_sliders_and_gets_the_strip_too(monkeypatch, capsys):
@@ -53,13 +39,13 @@ def test_there_is_one_slider_for_each_name_at_its_first_position():
     *sliders, picture, trouble = controls(bar, SLIDERS).children
     assert [slider.description for slider in sliders] == ["step", "weight"]
     assert [slider.label for slider in sliders] == ["1", "0.5"]
-    assert bytes(picture.value) == figures.png(bar(1, 0.5)) and trouble.value == ""
+    assert bytes(picture.value) == png(bar(1, 0.5)) and trouble.value == ""
 
 
 def test_moving_a_slider_redraws_the_picture():
     step, weight, picture, _ = controls(bar, SLIDERS).children
     step.label, weight.label = "3", "1"
-    assert bytes(picture.value) == figures.png(bar(3, 1.0))
+    assert bytes(picture.value) == png(bar(3, 1.0))
     assert Image.open(io.BytesIO(picture.value)).format == "PNG"
 
 

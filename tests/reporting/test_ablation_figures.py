@@ -14,10 +14,11 @@ from matplotlib.text import Text
 
 from lib import params
 from lib.ablations.comparison import Comparison, Measure
-from lib.draw import figures
+from lib.draw import FAINT, png
 from lib.page.lesson import Lesson
 from lib.reporting import ablations as draw
 from lib.stats import Interval
+from tests.draw import marks
 
 SCORE, STEPS = Measure("score", "score", 2), Measure("steps", "steps", 1, "lower")
 MONEY, MOVED = Measure("dollars", "$ per episode", 3, "lower"), Measure("moved", "weights moved", 2, "")
@@ -54,10 +55,6 @@ def words(figure: Figure) -> str:
 
 def title(figure: Figure) -> str:
     return " ".join(figure.get_suptitle().split())
-
-
-def marks(axes) -> list[str]:
-    return [line.get_marker() for line in axes.lines if line.get_marker() not in ("None", "")]
 
 
 def zero_lines(axes) -> int:
@@ -196,7 +193,7 @@ def test_a_dollar_sign_is_no_mathematics():
 
 
 def test_the_same_comparison_gives_the_same_bytes():
-    assert figures.png(draw.figure(mixed())) == figures.png(draw.figure(mixed()))
+    assert png(draw.figure(mixed())) == png(draw.figure(mixed()))
 
 
 # What a smoke run may hold ----------------------------------------------------------------------------
@@ -212,7 +209,7 @@ def test_zeros_are_drawn_and_told():
     made = smoke()
     assert draw.answer(made) == "No clear change in score with new."
     assert draw.table(made)["gain in score"].tolist() == ["-", "+0.00 [+0.00, +0.00]"]
-    assert figures.png(draw.figure(made)) and figures.png(draw.side_by_side([made]))
+    assert png(draw.figure(made)) and png(draw.side_by_side([made]))
     assert draw.relative(made) == {} and "Not shown, for what they are held against is 0: 1." in draw.side_by_side_alt(
         [made]
     )
@@ -225,7 +222,7 @@ def test_one_seed_has_no_interval_and_nothing_is_clear():
     frame = smoke().frame.query("seed == 0").assign(score=[0.0, 1.0])
     made = Comparison("one", "a part", frame, {"new": "old"}, (SCORE,), False, "lab")
     assert draw.table(made)["gain in score"].tolist() == ["-", "+1.00"] and "0 of 1" in draw.title(made)
-    assert figures.png(draw.figure(made)) and draw.counts([made])["changes.clear"] == 0
+    assert png(draw.figure(made)) and draw.counts([made])["changes.clear"] == 0
 
 
 def test_an_ablation_with_nothing_to_change_is_told_and_not_drawn(tmp_path, capsys):
@@ -281,7 +278,7 @@ def test_every_change_has_a_row_side_by_side_and_a_line_parts_the_ablations():
                             "what moves: less"]  # fmt: skip
     (axes,) = figure.axes
     assert marks(axes) == ["^", "v", "o", "^", "s", "s"] and zero_lines(axes) == 1
-    flat = [line.get_ydata()[0] for line in axes.lines if line.get_color() == figures.FAINT]
+    flat = [line.get_ydata()[0] for line in axes.lines if line.get_color() == FAINT]
     assert flat == [2.5, 3.5] and title(figure) == draw.overall(everything())
 
 

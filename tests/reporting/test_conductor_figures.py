@@ -171,11 +171,12 @@ def test_a_group_is_shown_with_its_emphasis_and_without_markup_of_the_model():
 
 def test_stand_ins_are_called_so_and_every_arm_has_its_own_colour():
     assert "stand-in" in draw.label("judge")
-    from lib.draw import figures
+    from lib import draw as drawing
+    from lib.draw import styles
 
-    shown = [figures.colour(draw.label(arm)) for arm in NAMED]
+    shown = [drawing.colour(draw.label(arm)) for arm in NAMED]
     assert len(set(shown)) == len(shown)
-    assert all(draw.label(arm) in figures._STYLES for arm in NAMED)
+    assert all(draw.label(arm) in styles._STYLES for arm in NAMED)
 
 
 def test_a_judge_s_verdicts_stand_beside_the_verifier_s():

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from lib import draw as drawing
 from lib import params, seeds
 from lib.configuration import atoms, embeddings, encoders
 from lib.configuration import space as spaces
@@ -23,7 +24,7 @@ from lib.configuration.space import Configuration
 from lib.configuration.study import TEST_DRAW, Results
 from lib.configuration.system import Job, Outcome
 from lib.configuration.team import Note
-from lib.draw import figures
+from lib.draw import styles
 from lib.page import words
 from lib.page.lesson import Lesson
 from lib.page.tables import table_html
@@ -848,14 +849,14 @@ def test_colours_of_this_lesson_s_names_are_in_the_palette(everyone):
         list(errors.CATEGORIES), list(theory.LINES.values()),
     ]  # fmt: skip
     for names_ in families:
-        looks = [(figures.colour(name), figures.marker(name)) for name in names_]
-        assert set(names_) <= set(figures._STYLES) and len(set(looks)) == len(looks)
+        looks = [(drawing.colour(name), drawing.marker(name)) for name in names_]
+        assert set(names_) <= set(styles._STYLES) and len(set(looks)) == len(looks)
         assert len({shade for shade, _ in looks}) == len(looks)
-    assert figures.colour(common.label("zero_shot")) == figures.colour(common.label("zero_shot", PARAMS))
+    assert drawing.colour(common.label("zero_shot")) == drawing.colour(common.label("zero_shot", PARAMS))
 
 
 def test_the_same_study_gives_the_same_report(results, everyone):
     again = everybody(results, PARAMS)
     assert again.rows == everyone.rows and again.gaps == everyone.gaps
-    assert figures.png(comparison.plane(again)) == figures.png(comparison.plane(everyone))
+    assert drawing.png(comparison.plane(again)) == drawing.png(comparison.plane(everyone))
     assert seeds.rng("report", "configuration", "x").random() == common.generator("x").random()

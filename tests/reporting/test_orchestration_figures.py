@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
+from lib import draw as drawing
 from lib import ledger
-from lib.draw import figures
 from lib.orchestration import methods, results, study
 from lib.orchestration.replay import Film, film
 from lib.reporting import costs
@@ -120,7 +120,7 @@ def test_a_figure_says_scripted_stand_ins_where_there_is_one_and_only_there(make
 
 @pytest.mark.parametrize("make", DRAW.values(), ids=DRAW)
 def test_the_same_record_gives_the_same_bytes(make):
-    assert figures.png(make("RO mine")) == figures.png(make("RO mine"))
+    assert drawing.png(make("RO mine")) == drawing.png(make("RO mine"))
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_preferences_are_drawn_with_intervals_and_the_asked_for_objective_beside
         found = sorted(text.get_text() for text in axes.texts)
         assert found == sorted(["aptitude", "gap", "performance"] * 2 + ["SO-d1"])
         assert "mean per step" in axes.get_xlabel() and "mean per step" in axes.get_ylabel()
-    key = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    key = [text.get_text() for text in figure.legends[0].get_texts()]
     assert key == ["RO mine", "greedy look-ahead"]
     gained = points[points["weights"].map(lambda w: w[1] == 1) & (points["method"] == "RO mine")]["gap"].mean()
     assert f"RO mine asked for gap alone gets {gained:.2f} of it" in draw.preference_alt(points)

@@ -14,8 +14,8 @@ import pytest
 from matplotlib.figure import Figure
 from threadpoolctl import threadpool_limits
 
+from lib import draw as drawing
 from lib import params, stats
-from lib.draw import figures
 from lib.reporting import replay as replayed
 from lib.reporting.backends import backend
 from lib.reporting.routing import common, comparison, episodes, experts, numbers, training, verdicts
@@ -296,9 +296,9 @@ def test_everybody_has_a_bar_in_a_colour_of_their_own_and_the_prompt_a_grey_one(
     for who, part in zip(speakers, markup.split("<p style")[1:], strict=False):
         assert f"said by {who}<" in part and ";color:" not in part
         shades[who] = re.search("5px [a-z]+ (#[0-9a-fA-F]{6});", part).group(1)
-    assert len(set(shades.values())) == len(speakers) and shades["prompt"] == figures.GREY
-    assert shades["controller"] == figures.ink(figures.colour("CoRL"))  # as in the figures
-    assert all(shades[expert] == figures.ink(figures.colour(expert)) for expert in PRICE)
+    assert len(set(shades.values())) == len(speakers) and shades["prompt"] == drawing.GREY
+    assert shades["controller"] == drawing.ink(drawing.colour("CoRL"))  # as in the figures
+    assert all(shades[expert] == drawing.ink(drawing.colour(expert)) for expert in PRICE)
 
 
 def test_an_episode_s_price_and_end_are_told():
@@ -723,7 +723,7 @@ def test_the_plane_has_constants_random_and_corl(results, rivals):
     assert claim.endswith("low 0.33 for $0.4, medium 0.75 for $1.8, high 0.92 for $4.0")
     alt = comparison.plane_alt(points)
     assert all(f"{name}: {q.value:.2f} right for ${c.value:.1f}" in alt for name, (c, q) in points.items())
-    assert title(figures.cost_quality(points, claim, common.MONEY, "accuracy")) == claim
+    assert title(drawing.plane(points, None, claim, line="mixtures")) == claim
 
 
 # What the controller costs itself -----------------------------------------------------------------
@@ -1330,7 +1330,7 @@ def everything(results) -> list[str]:
         training.calls_over_training(results), training.fixed_calls(results), training.fixed_rewards(results),
         training.fixed_looks(results), numbers.calibration(asked, before, number, start), numbers.front(asked, results),
         numbers.front(asked, results, 8),
-        figures.cost_quality(points, comparison.plane_claim(points), common.MONEY, "accuracy"),
+        drawing.plane(points, None, comparison.plane_claim(points), line="mixtures"),
         comparison.rewards_figure(rewards),
     ]  # fmt: skip
     assert all(isinstance(figure, Figure) and figure.axes for figure in drawn)

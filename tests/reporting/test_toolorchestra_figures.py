@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from lib import draw as drawing
 from lib import params
-from lib.draw import figures
+from lib.draw import styles
 from lib.page import words
 from lib.page.tables import interval_table, table_html
 from lib.reporting.backends import backend
@@ -656,8 +657,8 @@ def test_limits_are_computed(results):
 
 def test_colours_of_this_lesson_s_names_are_in_the_palette(results):
     names_ = [common.label(arm) for arm in (START, *common.trained(results))] + list(TOOLS)
-    looks = [(figures.colour(name), figures.marker(name)) for name in names_]
-    assert set(names_) <= set(figures._STYLES) and len(set(looks)) == len(looks)
+    looks = [(drawing.colour(name), drawing.marker(name)) for name in names_]
+    assert set(names_) <= set(styles._STYLES) and len(set(looks)) == len(looks)
 
 
 @pytest.mark.parametrize("hole", HOLES)

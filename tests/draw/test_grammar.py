@@ -1,0 +1,275 @@
+"""Figures are the same bytes each time, draw what they were given, and say what they cannot draw."""
+
+import itertools
+import re
+import subprocess
+import sys
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.colors import to_rgb
+from matplotlib.text import Text
+
+import lib.reporting  # noqa: F401  its names are registered
+from lib import draw
+from lib.draw import styles
+from lib.draw.plane import undominated, upper_hull
+from lib.draw.theme import spread
+from lib.params import ROOT
+from lib.seeds import rng
+from lib.stats import Interval
+from tests.draw import marks
+
+LONG = "a name that is much longer than a line of names has room for"
+MEASURES = ["aptitude", "gap", "performance"]
+
+
+def near(value: float, wide: float = 0.05) -> Interval:
+    return Interval(value, value - wide, value + wide)
+
+
+def one_run(value: float) -> Interval:
+    return Interval(value, np.nan, np.nan)
+
+
+POINTS = {name: near(0.3 * i + 0.2) for i, name in enumerate(["KO", "TO", LONG])} | {"RO": one_run(0.9)}
+VECTORS = {name: {m: near(x) for m, x in zip(MEASURES, row, strict=True)} for name, row in {
+    "SO-d1": (0.9, 0.1, 0.1), "SO-d2": (0.1, 0.9, 0.1), "MO-S": (0.5, 0.5, 0.5), "MO-RM": (0.4, 0.4, 0.4),
+}.items()}  # fmt: skip
+COSTS = {name: near(x) for name, x in zip(["lab-nano", "lab-mini", "random", "CoRL"], [1, 3, 2, 2.5], strict=True)}
+RIGHT = {name: near(x) for name, x in zip(COSTS, [0.2, 0.8, 0.3, 0.9], strict=True)}
+LEARNING = pd.DataFrame([
+    {"step": step, "reward": np.log1p(step) * (1 + i) + seed, "arm": arm, "seed": seed, "half": step % 2}
+    for i, arm in enumerate(["CoRL", LONG]) for seed in range(3) for step in range(12)
+])  # fmt: skip
+SHARES = pd.DataFrame({"SO-d1": [0.2, 0.5, 1.0], "MO-S": [0.8, 0.5, 0.0]}, index=[0, 10, 20])
+DRAW = {
+    "points": lambda: draw.points({"KO": {"hv": near(1), "$ a $": near(2)}, LONG: {"hv": one_run(2)}}, "RO leads"),
+    "beside": lambda: draw.points(POINTS, "Away", "share", beside=("away", {"KO": near(0.1), "RO": near(0.8)})),
+    "lines": lambda: draw.lines(LEARNING, "step", "reward", "arm", "It learns", rng=rng("test", "draw")),
+    "panels": lambda: draw.lines(LEARNING, "step", "reward", "arm", "It learns", "step", "reward", panels="half"),
+    "plane": lambda: draw.plane(COSTS, RIGHT, "CoRL", "$", "right", line="mixtures", through=["lab-nano", "lab-mini"]),
+    "objectives": lambda: draw.plane(VECTORS, None, "A trade", rings="front", line="stair"),
+    "shares": lambda: draw.shares(SHARES, "It chooses", "step"),
+    "lying": lambda: draw.shares(SHARES.set_axis(["KO", "TO", LONG]), "It chooses", "%", beside={"KO": "3 of 7"}),
+    "heat": lambda: draw.heat(pd.DataFrame([[-1, 0.5], [0.0, 2.0]], ["a", "b"], ["$ x $", LONG]), "Own", "on", "by"),
+    "strip": lambda: draw.strip([np.zeros((8, 9, 3), np.uint8)] * 7, ["a", *"bcdef", LONG], "It walks"),
+}  # fmt: skip
+every_figure = pytest.mark.parametrize("make", DRAW.values(), ids=DRAW)
+
+
+def intervals(axes) -> list[list[float]]:
+    return [list(line.get_xdata()) for line in axes.lines if line.get_gid() == "interval"]
+
+
+def rings(axes) -> list[tuple[float, float]]:
+    return [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_gid() == "ring"]
+
+
+def note(figure) -> str:
+    return " ".join(figure.get_supxlabel().split())
+
+
+# What every figure does
+
+
+@every_figure
+def test_two_draws_are_the_same_bytes_and_leave_nothing_behind(make):
+    before = dict(matplotlib.rcParams)
+    plain = draw.png(make())
+    with matplotlib.rc_context({"axes.facecolor": "black", "font.size": 30, "lines.linewidth": 9}):
+        assert draw.png(make()) == plain  # nor does a reader's own matplotlibrc change anything
+    assert plain.startswith(b"\x89PNG") and dict(matplotlib.rcParams) == before
+    assert not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+@every_figure
+def test_nothing_is_cut_off_and_names_do_not_cover_each_other(make, recwarn):
+    figure = make()
+    draw.png(figure)
+    page = figure.bbox.padded(2)
+    boxes = [axes.get_tightbbox() for axes in figure.axes] + [text.get_window_extent() for text in figure.texts]
+    assert all(page.x0 <= b.x0 and b.x1 <= page.x1 and page.y0 <= b.y0 and b.y1 <= page.y1 for b in boxes)
+    for axes in figure.axes:
+        names = [Text.get_window_extent(text).padded(-1) for text in axes.texts if text.get_text()]
+        assert not any(a.overlaps(b) for a, b in itertools.combinations(names, 2))
+    assert not [str(warning.message) for warning in recwarn if "layout" in str(warning.message)]
+
+
+@every_figure
+def test_the_message_is_on_top_and_first_in_the_words_for_who_does_not_see(make):
+    figure = make()
+    assert figure.alt_text.startswith(figure.get_suptitle()) and len(figure.alt_text) > len(figure.get_suptitle()) + 5
+
+
+@pytest.mark.parametrize("word", ["WWWWWW ", "illi "])
+def test_a_long_message_wraps_within_the_page(word):
+    figure = draw.points(POINTS, word * 30)
+    figure.draw_without_rendering()
+    title, axes = figure.texts[0].get_window_extent(), figure.axes[0]
+    assert title.x1 <= figure.bbox.x1 and axes.get_tightbbox().y1 < title.y0
+
+
+def test_bytes_do_not_depend_on_the_process():
+    script = ("import hashlib\nfrom lib import draw\nfrom lib.stats import Interval\n"
+              "print(hashlib.sha256(draw.png(draw.points({'a': Interval(1, 0, 2)}, 'One'))).hexdigest())")  # fmt: skip
+    runs = [subprocess.run([sys.executable, "-c", script], cwd=ROOT, env={"PYTHONHASHSEED": seed}, capture_output=True,
+                           check=True, text=True).stdout for seed in "12"]  # fmt: skip
+    assert runs[0] == runs[1] and len(runs[0]) == 65
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: draw.points({"RO": {"hv": one_run(np.nan)}}, "RO"), "RO, hv"),
+        (lambda: draw.points({"RO": Interval(1, 0, np.nan)}, "RO"), "RO has half an interval"),
+        (lambda: draw.points({}, "RO"), "no estimates"),
+        (lambda: draw.points(POINTS, " "), "title that states its message"),
+        (lambda: draw.table(pd.DataFrame({"value": [1, 2], "arm": ["a", "a"]})), "two estimates of a"),
+        (lambda: draw.table(pd.DataFrame({"mean": [1]})), "no column .'value'."),
+        (lambda: draw.lines(LEARNING, "step", "price", "arm", "It"), "no column .'price'."),
+        (lambda: draw.lines(LEARNING.assign(reward=np.inf), "step", "reward", "arm", "It"), "'reward' has 72 of 72"),
+        (lambda: draw.lines(LEARNING[:0], "step", "reward", "arm", "It"), "no rows"),
+        (lambda: draw.plane(COSTS, POINTS, "CoRL"), "not of the same groups"),
+        (lambda: draw.plane(COSTS, RIGHT, "CoRL", scale="log"), "scale must be"),
+        (lambda: draw.shares(-SHARES, "It"), "negative"),
+        (lambda: draw.heat(pd.DataFrame([[np.nan]]), "A hole"), "1 of 1"),
+        (lambda: draw.strip([np.zeros((2, 2))], [], "It"), "one caption"),
+        (lambda: draw.colour("new", "judge"), "'judge' is no role"),
+        (lambda: draw.register({"KO": ("#000000", "o")}), "'KO' is"),
+    ],
+)
+def test_what_is_missing_or_not_finite_is_named(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+# What is drawn
+
+
+def test_intervals_are_drawn_as_they_are_and_one_run_is_told():
+    figure = draw.points(POINTS, "RO", "share")
+    assert intervals(figure.axes[0]) == [[i.lo, i.hi] for i in POINTS.values() if i.known]
+    assert marks(figure.axes[0]) == [draw.marker(name) for name in POINTS] and "what has none is one run" in note(
+        figure
+    )
+    frame = pd.DataFrame({"value": [0.5], "lo": [np.nan], "hi": [np.nan], "runs": [1], "arm": ["KO"]})
+    assert "No intervals are known" in note(draw.points(frame, "KO")) and draw.alt(frame) == "KO 0.5."
+
+
+def test_a_ring_marks_only_what_lies_beyond_all_others():
+    rows = {"KO": {"hv": near(1), "cost": near(1)}, "RO": {"hv": near(2), "cost": near(1.06)}}
+    hv, cost = draw.points(rows, "RO", smaller=["cost"]).axes
+    assert rings(hv) == [(2, 1)] and rings(cost) == []
+    assert not rings(draw.points(rows, "RO", line=0).axes[0])
+    lonely = draw.points({"KO": {"hv": near(1)}, "RO": {"cost": near(1)}}, "RO").axes
+    assert [[text.get_text() for text in axes.texts] for axes in lonely] == [["not measured"], ["not measured"]]
+
+
+def test_lines_are_means_over_seeds_and_bands_reach_the_worst_and_the_best():
+    frame = pd.DataFrame({"step": [0, 0, 0, 1, 1, 1], "return": [1, 2, 6, 0, 0, 3], "seed": [0, 1, 2] * 2, "arm": "RO"})
+    (axes,) = draw.lines(frame, "step", "return", "arm", "It").axes
+    band = axes.collections[0].get_paths()[0].vertices
+    assert list(axes.lines[0].get_ydata()) == [3, 1] and axes.lines[0].get_color() == draw.colour("RO")
+    assert {(0, 1), (0, 6), (1, 0), (1, 3)} <= set(map(tuple, band))
+    given_ = pd.DataFrame({"step": [0, 1], "value": [3, 1], "lo": [1, 0], "hi": [6, 3], "arm": "RO"})
+    (axes,) = draw.lines(given_, "step", "value", "arm", "It", seed=None).axes
+    assert list(axes.lines[0].get_ydata()) == [3, 1] and {(0, 1), (0, 6)} <= set(
+        map(tuple, axes.collections[0].get_paths()[0].vertices)
+    )
+
+
+@given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 1)), min_size=1, max_size=20))
+def test_no_point_lies_above_the_hull_and_the_front_is_what_none_dominates(points):
+    points = np.array(points)
+    hull = upper_hull(points)
+    inside = points[points[:, 0] >= hull[0, 0]]
+    assert (inside[:, 1] <= np.interp(inside[:, 0], *hull.T) + 1e-9).all()
+    worse = [((points >= p).all(axis=1) & (points > p).any(axis=1)).any() for p in points]
+    assert (undominated(points) == ~np.array(worse)).all()
+
+
+def test_the_line_of_mixtures_leaves_out_who_is_judged():
+    (axes,) = DRAW["plane"]().axes
+    (line,) = [line for line in axes.lines if line.get_gid() == "line"]
+    assert np.interp([1, 2, 3], *line.get_data()) == pytest.approx([0.2, 0.5, 0.8])
+    assert sorted(text.get_text() for text in axes.texts) == sorted(COSTS)
+
+
+def test_three_objectives_are_three_panels_and_rings_are_the_front_of_all_three():
+    figure = DRAW["objectives"]()
+    assert [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes] == list(itertools.combinations(MEASURES, 2))
+    assert all(len(rings(axes)) == 3 for axes in figure.axes)  # all but MO-RM, which MO-S dominates
+
+
+def test_stacked_bars_start_at_zero_in_the_order_of_the_columns():
+    (axes,) = DRAW["shares"]().axes
+    bars = {(round(p.get_x() + p.get_width() / 2), round(p.get_y(), 6)): round(p.get_height(), 6) for p in axes.patches}
+    assert bars[0, 0.0] == 20 and bars[0, 20.0] == 80 and bars[2, 0.0] == 100
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=12), st.floats(0.5, 20))
+def test_labels_are_spread_apart_within_bounds_in_the_order_they_had(wanted, gap):
+    placed = spread(np.array(wanted), gap, 0.0, 100.0)
+    order = np.argsort(wanted, kind="stable")
+    assert (np.diff(placed[order]) >= min(gap, 100 / max(len(wanted) - 1, 1)) - 1e-6).all()
+    assert placed.min() >= -1e-6 and placed.max() <= 100 + 1e-6
+
+
+# What a name looks like
+
+
+def _seen(shade: str, matrix) -> np.ndarray:
+    """A colour as CIE L*a*b* after `matrix` has taken out what a reader cannot see."""
+    rgb = np.array(to_rgb(shade))
+    linear = np.clip(np.array(matrix) @ np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4), 0, 1)
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    xyz = to_xyz @ linear / [0.9505, 1.0, 1.089]
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+VISION = {  # Machado, Oliveira and Fernandes 2009, severity 1.0
+    "full": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+}
+FAMILIES = [
+    "SO-d1, SO-d2, SO-d3, MO-S, MO-RM, MO-MGDA, MO-pseudoS, random, oracle",
+    "KO, TO, RO, random, round-robin, LinUCB, greedy look-ahead, oracle look-ahead",
+    "aptitude, gap, performance", "goal, no-lava, gold", "failed, easy, challenge", "ARC, RL bandit, RL episodes",
+    "paper, router, expert, constant, start, oracle", "reasoning, social, story, translation", "low, medium, high",
+    "lab-nano, lab-mini, lab-large, CoRL", "nearest neighbours, logistic, cascade, best constant, oracle",
+    "direct, reason, verify, routing, sectioning, voting, orchestrator, evaluator, autonomous",
+    "chain, passage, choice, hops, mixed", "first agent, second agent, third agent",
+    "policy configuration, execution, reasoning, knowledge gap, unclassified",
+    "threshold tau; elite, as it was paid; refined, paid once more; buffer",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("vision", VISION)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_names_that_share_a_figure_differ_for_colour_blind_readers_or_by_marker(family, vision):
+    for one, other in itertools.combinations(re.split("; " if ";" in family else ", ", family), 2):
+        apart = np.linalg.norm(_seen(draw.colour(one), VISION[vision]) - _seen(draw.colour(other), VISION[vision]))
+        assert apart > 20 or (apart > 8 and draw.marker(one) != draw.marker(other)), f"{one} and {other} look alike"
+
+
+@pytest.mark.parametrize("name", [*styles._STYLES, *"abcdefgh"])
+def test_labels_can_be_read_on_white(name):
+    assert styles.contrast(np.array(to_rgb(draw.ink(draw.colour(name))))) >= 4.5
+
+
+@pytest.mark.parametrize("role", [None, "paper", "router", "expert"])
+def test_new_names_of_one_figure_do_not_share_a_colour_and_keep_the_marker_of_their_role(role):
+    names = [f"model {i}" for i in range(5)]
+    found = styles.looks([*names, "RO"], roles=dict.fromkeys(names, role) if role else None)
+    assert len({shade for shade, _ in found.values()}) >= 5 and found["RO"] == (draw.colour("RO"), draw.marker("RO"))
+    assert role is None or {found[name][1] for name in names} == {styles.ROLES[role][0]}
