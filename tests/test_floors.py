@@ -16,7 +16,7 @@ FLOORS = {
     4: {"orchestration", "conductor", "routing", "configuration"},
     3: {"zoo", "models"},
     2: {"envs", "tasks", "llm", "tools"},
-    1: {"params", "seeds", "ledger", "stats", "store", "sweep", "parent", "draw", "record", "measure"},
+    1: {"params", "seeds", "ledger", "stats", "store", "sources", "sweep", "parent", "draw", "record", "measure"},
 }
 FLOOR = {room: floor for floor, rooms in FLOORS.items() for room in rooms}
 VAGUE = {"util", "utils", "helper", "helpers", "manager", "managers"}

@@ -17,14 +17,13 @@ import torch
 from lib import params as parameters
 from lib import store, sweep
 from lib.params import ROOT, ZooParams
+from lib.sources import deciding
 from lib.zoo import policies
 from lib.zoo.ppo import MGDA, PPO, Arm
 from lib.zoo.recipes import Recipe, make_batch, recipes
 
 ZOO, RUNS = ROOT / "data/zoo", ROOT / "data/runs/zoo"
 TOGETHER = 3  # seeds of a small network in one cell: with more of them fewer cores would have work
-_TRAINING = ("ppo", "mgda", "networks", "objectives", "recipes", "train")
-_SOURCES = ("lib/envs", "lib/seeds.py", *(f"lib/zoo/{name}.py" for name in _TRAINING))  # decide a policy
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def cells(params: ZooParams, domain: str) -> list[sweep.Cell]:
     """The cells of a domain's sweep; the longest first, so that no process waits at the end."""
     relevant = {name: getattr(params, name).model_dump() for name in ZooParams.model_fields}
     relevant["zoo"] |= {"seeds": 1, "jobs": None, "episodes": 2}  # these change no policy
-    sources = store.sha256_sources(*(ROOT / place for place in _SOURCES))
+    sources = deciding("lib.zoo.train")
     common = {"params": relevant, "domain": domain, "sources": sources, "torch": torch.__version__}
     return [
         sweep.Cell(f"{domain}/{name}/seeds-{seeds[0]}-{seeds[-1]}", common | {"stack": name, "seeds": seeds})

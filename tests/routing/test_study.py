@@ -321,9 +321,9 @@ LEARN = settings().routing.learn.model_dump()
 @pytest.mark.parametrize(
     ("change", "kept"),
     [
-        ({"learn": LEARN | {"kl": 0.5}}, {"controller", "experts"}),
-        ({"learn": LEARN | {"advantages": "group"}}, {"controller", "experts"}),
-        ({"batch": 16}, {"controller", "experts"}),
+        ({"learn": LEARN | {"kl": 0.5}}, {"controller", "experts", "start"}),
+        ({"learn": LEARN | {"advantages": "group"}}, {"controller", "experts", "start"}),
+        ({"batch": 16}, {"controller", "experts", "start"}),
         ({"quantile": 0.5}, {"controller", "experts"}),
         ({"temperature": 0.5}, {"controller", "experts"}),
         ({"warm": {"items": 64, "steps": 2, "batch": 16, "seed": 0}}, {"experts"}),
