@@ -44,7 +44,7 @@ from lib.zoo.recipes import SINGLE
 RUNS = ROOT / "data/runs/orchestration"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "orchestration"  # of the cassette and of the purse
-_AFTERWARDS = (  # look at decisions, make policies whose weights are in a cell's name, keep or announce what a client does
+_AFTERWARDS = (  # look at decisions; train policies, whose weights are in a cell's name; keep or announce calls
     "lib.orchestration.judge", *(TEMPLATES / f"judge_{name}.md" for name in ("correction", "system", "user")),
     "lib.stats", "lib.zoo.train", "lib.llm.cassette", "lib.llm.estimate", "lib.llm.opening", "lib.llm.purse",
 )  # fmt: skip
