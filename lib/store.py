@@ -81,13 +81,6 @@ def sha256_json(value: Any) -> str:
     return sha256_bytes(to_json(value).encode())
 
 
-def sha256_sources(*places: str | Path) -> str:
-    """One hash of the Python sources at `places` (files or folders), by name and content."""
-    files = [f for place in map(Path, places) for f in ([place] if place.is_file() else place.rglob("*.py"))]
-    lines = [f"{file.name} {sha256_file(file)}" for file in sorted(files)]
-    return sha256_bytes("\n".join(lines).encode())
-
-
 def write_tensors(path: str | Path, tensors: dict[str, np.ndarray]) -> Path:
     """Write named arrays as safetensors (no code can hide in such a file)."""
     from safetensors.numpy import save

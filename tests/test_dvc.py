@@ -1,56 +1,16 @@
 """The pipeline's description: every stage depends on the code it runs, and names what it makes once."""
 
-import ast
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from lib.run import stage
+from lib.run import deps, stage
 
 ROOT = Path(__file__).resolve().parents[1]
 STAGES = YAML(typ="safe", pure=True).load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 LESSONS = sorted(stage.lessons(ROOT))
-SAFE_TO_CHANGE = {"lib/__init__.py", "lib/parent.py"}  # nothing that they do reaches a result
-
-
-def module_file(dotted: list[str]) -> Path | None:
-    """The file of a module, or None if the name is something in a module."""
-    base = ROOT.joinpath(*dotted)
-    return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
-
-
-def imported_files(source: str) -> Iterator[Path]:
-    """Files of lib that a piece of Python imports, wherever in it."""
-    for node in ast.walk(ast.parse(source)):
-        names: list[list[str]] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name.split(".") for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [[*node.module.split("."), alias.name] for alias in node.names]
-        for name in names:
-            if name[0] == "lib":
-                for length in range(1, len(name) + 1):
-                    if (path := module_file(name[:length])) is not None:
-                        yield path
-
-
-def closure(*sources: str) -> set[str]:
-    """All files of lib that these sources need, directly or not, relative to the root."""
-    todo, seen = [path for source in sources for path in imported_files(source)], set()
-    while todo:
-        path = todo.pop()
-        if path not in seen:
-            seen.add(path)
-            todo += imported_files(path.read_text(encoding="utf-8"))
-    return {path.relative_to(ROOT).as_posix() for path in seen}
-
-
-def code_of(lesson: str) -> str:
-    cells = json.loads((ROOT / f"notebooks/{lesson}.ipynb").read_text(encoding="utf-8"))["cells"]
-    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
 
 
 def outs(body: dict) -> list[str]:
@@ -58,13 +18,46 @@ def outs(body: dict) -> list[str]:
     return [item if isinstance(item, str) else next(iter(item)) for item in listed]
 
 
-@pytest.mark.parametrize("lesson", LESSONS)
-def test_a_lesson_is_stale_when_any_code_that_it_runs_changes(lesson):
-    runner = (ROOT / "lib/run/__main__.py").read_text(encoding="utf-8")
-    needed = closure(code_of(lesson), runner) - SAFE_TO_CHANGE
-    deps = STAGES[lesson]["deps"]
-    uncovered = {path for path in needed if not any(path == dep or path.startswith(f"{dep}/") for dep in deps)}
-    assert uncovered == set()
+@pytest.mark.parametrize("name", sorted(STAGES))
+def test_a_stage_depends_on_the_code_that_it_runs_and_on_no_other(name):
+    """After a change of imports: `python -m lib.run.deps --write`."""
+    declared = [dep for dep in STAGES[name]["deps"] if dep.startswith("lib/")]
+    assert sorted(declared) == deps.code(STAGES[name]["cmd"])
+
+
+def test_the_file_is_as_it_would_be_written():
+    text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
+    assert deps.updated(text) == text and all(len(line) <= 120 for line in text.splitlines())
+
+
+def test_code_is_added_and_taken_away_and_everything_else_kept(tmp_path):
+    for name in (
+        "__init__",
+        "parent",
+        "zoo/__init__",
+        "zoo/a",
+        "zoo/b",
+        "envs/__init__",
+        "envs/c",
+        "run/__init__",
+        "run/__main__",
+    ):
+        (tmp_path / f"lib/{name}.py").parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"lib/{name}.py").touch()
+    cell = {"cell_type": "code", "source": "from lib.zoo import a\nfrom lib.envs import c"}
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks/one.ipynb").write_text(json.dumps({"cells": [cell]}))
+    before = (
+        "# Said.\nstages:\n  one:\n    cmd: python -m lib.run one\n    deps:\n      - lib/tools\n      - data/x\n"
+        "    outs:\n      - y: {cache: false}  # why\n"
+    )
+    after = deps.updated(before, tmp_path)
+    wanted = "    deps: [data/x, lib/envs, lib/run, lib/zoo/__init__.py, lib/zoo/a.py]\n"
+    assert after == before.replace(before[before.index("    deps") : before.index("    outs")], wanted)
+    (tmp_path / "dvc.yaml").write_text(before)
+    assert deps.main(["--root", str(tmp_path)]) == 1 and (tmp_path / "dvc.yaml").read_text() == before
+    assert deps.main(["--root", str(tmp_path), "--write"]) == 0 and (tmp_path / "dvc.yaml").read_text() == after
+    assert deps.main(["--root", str(tmp_path)]) == 0
 
 
 @pytest.mark.parametrize("name", sorted(STAGES))
@@ -87,9 +80,9 @@ def test_every_notebook_is_a_lesson_of_the_pipeline():
 
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_the_front_page_waits_for_every_lesson(lesson):
-    deps = STAGES["index"]["deps"]
+    waited = STAGES["index"]["deps"]
     for out in (f"reports/figures/{lesson}", f"reports/lessons/{lesson}.json", f"reports/metrics/{lesson}.json"):
-        assert any(out == dep or out.startswith(f"{dep}/") for dep in deps)
+        assert any(out == dep or out.startswith(f"{dep}/") for dep in waited)
 
 
 def test_what_a_profile_or_a_commit_decides_is_never_taken_from_the_cache():

@@ -16,7 +16,20 @@ FLOORS = {
     4: {"orchestration", "conductor", "routing", "configuration"},
     3: {"zoo", "models"},
     2: {"envs", "tasks", "llm", "tools"},
-    1: {"params", "seeds", "ledger", "stats", "store", "sweep", "parent", "draw", "record", "measure", "losses"},
+    1: {
+        "draw",
+        "ledger",
+        "losses",
+        "measure",
+        "params",
+        "parent",
+        "record",
+        "seeds",
+        "sources",
+        "stats",
+        "store",
+        "sweep",
+    },
 }
 FLOOR = {room: floor for floor, rooms in FLOORS.items() for room in rooms}
 VAGUE = {"util", "utils", "helper", "helpers", "manager", "managers"}

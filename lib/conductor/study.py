@@ -34,6 +34,7 @@ from lib.conductor.weighting import Weighting
 from lib.llm.opening import export, opened
 from lib.models import checkpoints
 from lib.params import ROOT, ConductorSettings, HeadSettings, LLMSettings, Params
+from lib.sources import deciding
 from lib.tasks import Item
 
 RUNS = ROOT / "data/runs/conductor"
@@ -45,8 +46,8 @@ _NO_HEAD = {
     "layer": "last", "kappa": 0.0, "floor": 0.0, "temperature": 1.0, "learning_rate": 1.0, "every": 1, "entropy": 0.0,
     "pairwise": 0.0, "joint": False, "homogeneous": False, "centred": False,
 }  # what stands in a cell where nothing is conducted  # fmt: skip
-_AFTERWARDS = ("sceptic", "costs", "__main__")  # modules that look at results, or serve other models
-_LAB = ("answering", "checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer")
+# Only the judge is asked through lib.llm; traces of agents made the policy, whose weights are in a cell's name.
+_ELSEWHERE = ("lib.llm", "lib.models.agent", "lib.models.team")
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,8 @@ def cells(params: Params, compared: Sequence[Arm], policy: Path) -> list[sweep.C
     settings = params.conductor
     common = _common(policy)
     how = ("api_key_env", "timeout", "retries", "concurrency")  # changes no score
-    judge = {k: v for k, v in params.llm.models[settings.judge].model_dump().items() if k not in how}
+    asked = {k: v for k, v in params.llm.models[settings.judge].model_dump().items() if k not in how}
+    judge = [settings.judge, asked, deciding("lib.llm.scripted") if asked["backend"] == "scripted" else None]
     own = settings.model_dump() | _NEUTRAL
     order = sorted(compared, key=lambda arm: ("grpo", "sft", "prompt").index(arm.kind))
     return [
@@ -139,9 +141,9 @@ def cells(params: Params, compared: Sequence[Arm], policy: Path) -> list[sweep.C
             common
             | {
                 "conductor": own if arm.conducted else own | {"head": _NO_HEAD},
-                "arm": asdict(arm),
+                "arm": asdict(arm) | {"label": ""},  # what tables call it
                 "seed": seed,
-                "judge": [settings.judge, judge] if _judged(arm) else None,
+                "judge": judge if _judged(arm) else None,
             },
         )
         for arm in order
@@ -156,11 +158,7 @@ def _judged(arm: Arm) -> bool:
 def _common(policy: Path) -> dict[str, Any]:
     import trl
 
-    deciding = [p for p in (ROOT / "lib/conductor").glob("*.py") if not p.name.startswith(_AFTERWARDS)]
-    lab = [ROOT / f"lib/models/{name}.py" for name in _LAB]
-    sources = store.sha256_sources(
-        *(ROOT / "lib/tasks").glob("*.py"), ROOT / "lib/seeds.py", ROOT / "lib/llm/scripted", *deciding, *lab
-    )
+    sources = deciding("lib.conductor.study", without=_ELSEWHERE)
     versions = {module.__name__: module.__version__ for module in (torch, transformers, trl)}
     return {"policy": store.sha256_file(policy / "model.safetensors"), "sources": sources, "versions": versions}
 
@@ -252,7 +250,7 @@ class Run:
         """Train, judge, keep the numbers."""
         model, weighting, clock = {"prompt": self._start, "sft": self._sft, "grpo": self._grpo}[self.arm.kind]()
         self._judge(model.eval(), weighting)
-        if self.arm == arms.CONDUCTOR:
+        if self.arm.name == arms.CONDUCTOR.name:
             checkpoints.save(model, self.folder / "model")
         shutil.rmtree(self.folder / "training", ignore_errors=True)
         return clock

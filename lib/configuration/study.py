@@ -54,17 +54,7 @@ TEST_DRAW = 1_000  # tries of test questions, apart from those of training
 EXAMPLES = 10  # configurations that are tried for the examples of a prompt
 PARTS = 4  # cells that share the sampled set
 AT_ONCE = 7  # configurations of the sampled set that are tried side by side
-_NEUTRAL = {"jobs": None, "seeds": 1, "save_every": 1, "encoders": []}  # change no cell's result
-_SOURCES = ("lib/tasks", "lib/tools", "lib/llm/scripted", "lib/models/agent.py", "lib/models/team.py")  # decide, too
-_AFTERWARDS = (
-    "__init__",
-    "__main__",
-    "baselines",
-    "embeddings",
-    "explain",
-    "graph",
-    "theorem",
-)  # modules that decide no cell's result
+_ALL = ("model", "tiers", "temperature", "reward", "test_items")  # settings that decide the result of every cell
 
 
 @dataclass(frozen=True)
@@ -289,24 +279,47 @@ def published(folder: str | Path, place: Place) -> Policy:
 def cells(params: Params, compared: Sequence[Arm], models: Path) -> list[sweep.Cell]:
     """Trainings first, for they take longest; then the searches and the prompted policies."""
     settings = params.configuration
-    own = [p for p in (ROOT / "lib/configuration").glob("*.py") if p.stem not in _AFTERWARDS]
-    sources = [*own, *(ROOT / place for place in _SOURCES)]
-    names = {"agents": settings.model, "larger": settings.larger, "prompted": settings.prompted}
-    base = params.llm.models[settings.model].model or settings.model
-    held = {
-        "configuration": settings.model_dump() | _NEUTRAL,
-        "atoms": store.sha256_file(ROOT / settings.atoms),
-        "encoder": encoders.identity(settings.encoder, models),
-        **fingerprint(params.llm, names, base, models, sources),
-    }
+
+    @cache
+    def held(*kept: str) -> dict[str, Any]:
+        return _held(params, {*_ALL, *kept}, models)
+
     trained = [
-        sweep.Cell(f"{arm.name}/seed-{seed}", held | {"arm": asdict(arm), "seed": seed})
+        sweep.Cell(
+            f"{arm.name}/seed-{seed}", held(*_needed(arm)) | {"arm": asdict(arm) | {"label": ""}, "seed": seed}
+        )  # the label is what tables call it
         for arm in compared
         for seed in range(settings.seeds)
     ]
-    parts = [sweep.Cell(f"searched/{part}", held | {"part": part}) for part in range(PARTS)]
-    drawn = [sweep.Cell(f"random/seed-{seed}", held | {"seed": seed}) for seed in range(settings.seeds)]
-    return [*parts, *trained, *drawn, sweep.Cell("greedy", held), sweep.Cell("prompted", held)]
+    sampled = held("search_items", "grid", "sampled")
+    parts = [sweep.Cell(f"searched/{part}", sampled | {"part": part}) for part in range(PARTS)]
+    drawn = [sweep.Cell(f"random/seed-{seed}", held() | {"seed": seed}) for seed in range(settings.seeds)]
+    searched = [sweep.Cell("greedy", held("search_items")), sweep.Cell("prompted", held("prompted", "grid"))]
+    return [*parts, *trained, *drawn, *searched]
+
+
+def _needed(arm: Arm) -> list[str]:
+    """The settings that decide what becomes of a training, beside those of all cells."""
+    refined = ["sft"] if arm.refined else []
+    refined += ["dpo"] if arm.refined and not arm.only else []
+    episodes, rules = "alone_episodes" if arm.only else "episodes", "grpo" if arm.grouped else "ppo"
+    larger = ["larger"] if arm.name == "arc" else []
+    return ["encoder", "train_items", "draws", episodes, rules, *refined, *larger]
+
+
+def _held(params: Params, kept: set[str], models: Path) -> dict[str, Any]:
+    """What the result of a cell that depends on the settings `kept` depends on; of a file, a model and an encoder it
+    is what they hold."""
+    settings = params.configuration
+    asked = {name: getattr(settings, name) for name in ("model", "larger", "prompted") if name in kept}
+    base = params.llm.models[settings.model].model or settings.model
+    encoder = {"encoder": encoders.identity(settings.encoder, models)} if "encoder" in kept else {}
+    return {
+        "configuration": settings.model_dump(include=kept),
+        "atoms": store.sha256_file(ROOT / settings.atoms),
+        **encoder,
+        **fingerprint(params.llm, asked, base, models, "lib.configuration.study"),
+    }
 
 
 def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, Any]:

@@ -13,30 +13,34 @@ import torch
 import transformers
 
 from lib import store
-from lib.params import ROOT, LLMSettings
+from lib.params import LLMSettings
+from lib.sources import deciding
 
-_LAB = (  # modules of lib/models that decide what a lab model says
-    "answering", "batching", "checkpoints", "corpus", "dialogue", "forward", "generation", "tokenizer", "training",
-)  # fmt: skip
+# A client, a cassette, a server carry replies and change none; this module gives names.
+_CARRYING = ("lib.llm", "lib.models.asked", "lib.models.server", "lib.models.transport")
+# Modules that made the models and their cards, whose files are in a cell's name, for studies that run them no more.
+MADE = ("lib.models.agent", "lib.models.build", "lib.models.cards", "lib.models.team")
 _HOW = ("api_key_env", "timeout", "retries", "concurrency")  # changes no reply
 _HELD = ("model.safetensors", "card.json")  # of a lab model: what it says, and what it costs
 
 
 def fingerprint(
-    llm: LLMSettings, names: Mapping[str, str], base: str, models: Path, sources: Iterable[Path]
+    llm: LLMSettings, names: Mapping[str, str], base: str, models: Path, study: str, without: Iterable[str] = ()
 ) -> dict[str, Any]:
     """names: the controller's word for each model that is asked, and its name in llm.models; base: the lab model that
-    is trained; models: the folder of lab models; sources: of the study itself, files or folders."""
+    is trained; models: the folder of lab models; study: the module whose cells these are; without: modules that it
+    imports and that decide nothing in them."""
     asked = {
         word: {key: value for key, value in llm.models[name].model_dump().items() if key not in _HOW}
         for word, name in names.items()
     }
     lab = {about["model"] or word for word, about in asked.items() if about["backend"] == "lab"}
-    programs = [*sources, ROOT / "lib/seeds.py", *(ROOT / f"lib/models/{name}.py" for name in _LAB)]
-    return {
+    programs = {"sources": deciding(study, without=(*_CARRYING, *without))}
+    if any(about["backend"] == "scripted" for about in asked.values()):
+        programs["scripted"] = deciding("lib.llm.scripted")
+    return programs | {
         "asked": asked,
         "models": {name: [store.sha256_file(models / name / part) for part in _HELD] for name in sorted(lab | {base})},
         "base": base,
-        "sources": store.sha256_sources(*programs),
         "versions": {module.__name__: module.__version__ for module in (torch, transformers)},
     }

@@ -22,11 +22,11 @@ from lib.models import checkpoints
 from lib.models.checkpoints import MODELS
 from lib.models.training import NotLearned, Training
 from lib.params import ROOT, LabModel, LabSettings
+from lib.sources import deciding
 
 RUNS = ROOT / "data/runs/models"
-_TRAINING = ("build", "checkpoints", "corpus", "dialogue", "forward", "generation", "muon", "tokenizer", "training")
-_SOURCES = ("lib/seeds.py", *(f"lib/models/{name}.py" for name in _TRAINING))  # decide every model
-_WRITTEN = {"agent": ("agent",), "team": ("agent", "team")}  # modules that write the traces of a style
+_WRITERS = {"lib.models.agent", "lib.models.team"}
+_WRITTEN = {"agent": {"lib.models.agent"}, "team": _WRITERS}  # modules that write the traces of a style
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Lab:
 def cell(settings: LabSettings, name: str) -> sweep.Cell:
     """The cell of one model; that of its base is part of its settings."""
     model = settings.models[name]
-    sources = store.sha256_sources(*_sources(model), *(ROOT / "lib/tasks").glob("*.py"))
+    sources = deciding("lib.models.build", without=_WRITERS - _written(model))
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     held = {"model": model.model_dump(), "seed": settings.seed, "sources": sources, **versions}
     if model.base:
@@ -50,11 +50,10 @@ def cell(settings: LabSettings, name: str) -> sweep.Cell:
     return sweep.Cell(name, held)
 
 
-def _sources(model: LabModel) -> list[Path]:
-    """Programs that decide a model: who edits the traces of one style need not train the others anew."""
+def _written(model: LabModel) -> set[str]:
+    """Who writes traces for a model: who edits those of one style need not train the other models anew."""
     styles = {course.style for course in (*model.diet, model.target)}
-    written = {name for style in styles for name in _WRITTEN.get(style, ())}
-    return [ROOT / place for place in (*_SOURCES, *(f"lib/models/{name}.py" for name in sorted(written)))]
+    return {name for style in styles for name in _WRITTEN.get(style, ())}
 
 
 def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:

@@ -30,8 +30,9 @@ from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
 from lib.models.tokenizer import EOS, decode
 from lib.models.training import right, solved
-from lib.params import ROOT, LabSettings
+from lib.params import LabSettings
 from lib.seeds import rng
+from lib.sources import fingerprint
 from lib.stats import Interval
 
 _CONTEXT = 64  # tokens over which operations are counted
@@ -92,12 +93,13 @@ def answers(model: LlamaForCausalLM, name: str, settings: LabSettings, progress:
     return pd.DataFrame(rows)
 
 
-def measure_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, Any]:
-    """Ask one model all test items; leaves its answers in `folder`."""
+def measure_cell(
+    cell: sweep.Cell, folder: Path, progress, settings: LabSettings, places: Mapping[str, str]
+) -> dict[str, Any]:
+    """Ask one model all test items; leaves its answers in `folder`. places: of trained models, by name."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    settings = LabSettings.model_validate(cell.settings["lab"])
-    model = checkpoints.load(cell.settings["place"])
+    model = checkpoints.load(places[cell.name])
     total = len(exam(settings))
     frame = answers(model, cell.name, settings, lambda done: progress(done / total))
     store.write_parquet(folder / "answers.parquet", frame)
@@ -115,13 +117,15 @@ class Measured:
 
 def measure(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = build.RUNS) -> Measured:
     """Measure every trained model and write its card beside its weights."""
-    sources = store.sha256_sources(ROOT / "lib/models/cards.py")
-    cells = []
+    sources = fingerprint("lib.models.cards")  # what else runs here decided the training too, and is in its name
+    asked = settings.model_dump(exclude={"jobs", "models"})  # other models change nothing of this one's answers
+    cells, places = [], {}
     for name in settings.models:
         trained = build.cell(settings, name)
-        held = {"lab": settings.model_dump() | {"jobs": None}, "trained": trained.digest, "sources": sources}
-        cells.append(sweep.Cell(name, held | {"place": str(trained.folder(Path(runs)) / "model")}))
-    receipts = sweep.run(measure_cell, cells, Path(runs) / "cards", settings.jobs, "measuring the lab models")
+        cells.append(sweep.Cell(name, asked | {"trained": trained.digest, "sources": sources}))
+        places[name] = str(trained.folder(Path(runs)) / "model")
+    work = partial(measure_cell, settings=settings, places=places)
+    receipts = sweep.run(work, cells, Path(runs) / "cards", settings.jobs, "measuring the lab models")
     frames = [store.read_parquet(cell.folder(Path(runs) / "cards") / "answers.parquet") for cell in cells]
     found = {cell.name: dict(receipt["result"]) for cell, receipt in zip(cells, receipts, strict=True)}
     parameters = {name: row.pop("parameters") for name, row in found.items()}

@@ -26,7 +26,7 @@ from lib.ledger import BudgetExceeded, Ledger, measured_energy
 from lib.llm.client import Client
 from lib.llm.estimate import Planned
 from lib.llm.opening import export, finish, opened
-from lib.orchestration.components import assemble, render
+from lib.orchestration.components import TEMPLATES, assemble, render
 from lib.orchestration.controls import Always, Greedy, LinUCB, Random, RoundRobin
 from lib.orchestration.decisions import Decider, Decision, Episode
 from lib.orchestration.domains import WORLDS
@@ -35,6 +35,7 @@ from lib.orchestration.methods import KINDS, Method, orchestrators
 from lib.orchestration.orchestrators import Orchestrator
 from lib.orchestration.world import Menu, World
 from lib.params import ROOT, Environments, LLMSettings, OrchestrationSettings, Params
+from lib.sources import deciding
 from lib.zoo import train
 from lib.zoo.evaluate import evaluation_streams
 from lib.zoo.policies import Policy
@@ -43,7 +44,10 @@ from lib.zoo.recipes import SINGLE
 RUNS = ROOT / "data/runs/orchestration"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "orchestration"  # of the cassette and of the purse
-_AFTERWARDS = ("judge", "results", "replay")  # modules and templates that look at decisions and make none
+_AFTERWARDS = (  # look at decisions; train policies, whose weights are in a cell's name; keep or announce calls
+    "lib.orchestration.judge", *(TEMPLATES / f"judge_{name}.md" for name in ("correction", "system", "user")),
+    "lib.stats", "lib.zoo.train", "lib.llm.cassette", "lib.llm.estimate", "lib.llm.opening", "lib.llm.purse",
+)  # fmt: skip
 # Settings that change no decision stand in a cell with one value each.
 _NEUTRAL = {"models": ["-"], "judge": "-", "episodes": 1, "jobs": None, "front": 2, "budgets": [1.0]}
 
@@ -140,7 +144,7 @@ def cells(params: Params, domain: str, methods: Sequence[Method], zoo: str | Pat
         "minigrid": params.minigrid.model_dump(),
         "orchestration": params.orchestration.model_dump() | _NEUTRAL,
         "episodes": params.orchestration.episodes,
-        "sources": _sources(),
+        "sources": deciding("lib.orchestration.study", without=_AFTERWARDS),
         "zoo": _zoo_digest(domain, zoo),
     }
     return [
@@ -151,13 +155,6 @@ def cells(params: Params, domain: str, methods: Sequence[Method], zoo: str | Pat
         for method in methods
         for seed in range(params.zoo.seeds)
     ]
-
-
-def _sources() -> str:
-    """One hash of the code and the templates that decide a decision."""
-    room = [*(ROOT / "lib/orchestration").glob("*.py"), *(ROOT / "lib/orchestration/templates").glob("*.md")]
-    deciding = [path for path in room if not path.name.startswith(_AFTERWARDS)]
-    return store.sha256_sources(ROOT / "lib/envs", ROOT / "lib/seeds.py", ROOT / "lib/llm", *deciding)
 
 
 def _model(params: Params, method: Method) -> dict[str, Any] | None:

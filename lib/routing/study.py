@@ -23,7 +23,7 @@ from lib import seeds, store, sweep, tasks
 from lib.llm.estimate import Planned, announcement
 from lib.llm.opening import export, opened
 from lib.models import cards, checkpoints
-from lib.models.asked import fingerprint
+from lib.models.asked import MADE, fingerprint
 from lib.models.dialogue import token
 from lib.models.tokenizer import EXPERTS, PAD
 from lib.models.transport import LabTransport, lab
@@ -41,8 +41,8 @@ RUNS = ROOT / "data/runs/routing"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "routing"  # of the cassette and of the purse
 START = "start"  # the controller before it is trained
-_NEUTRAL = {"seeds": 1, "jobs": None, "save_every": 1, "replay": None}  # change no cell's result
-_AFTERWARDS = ("__main__", "baselines", "replay")  # modules that decide no cell's result
+_NEUTRAL = {"seeds", "jobs", "save_every", "replay", "sets"}  # change no cell's result
+_TRAINING = {"learn", "batch", "updates", "looks"}  # nor that of the start
 GROUP = 8  # episodes of one question, for group advantages
 DRAWN = ("corl", "hard")  # arms that are tested with draws too
 _TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
@@ -148,9 +148,8 @@ def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
 
 def _common(params: Params, models: Path) -> dict[str, Any]:
     """What every cell's result depends on: models, programs, settings of the experts."""
-    deciding = [p for p in (ROOT / "lib/routing").glob("*.py") if not p.name.startswith(_AFTERWARDS)]
-    sources = [*deciding, *(ROOT / "lib/tasks").glob("*.py")]
-    return fingerprint(params.llm, params.routing.experts, params.routing.base, models, sources)
+    routing = params.routing
+    return fingerprint(params.llm, routing.experts, routing.base, models, "lib.routing.study", MADE)
 
 
 def first_cells(params: Params, models: Path) -> list[sweep.Cell]:
@@ -167,14 +166,24 @@ def first_cells(params: Params, models: Path) -> list[sweep.Cell]:
 def cells(params: Params, compared: Sequence[Arm], first: Sequence[sweep.Cell]) -> list[sweep.Cell]:
     """One cell per arm and seed and one for the start, about the longest first: the last ones run side by side."""
     settings = params.routing
-    held = {"routing": settings.model_dump() | _NEUTRAL, "before": [cell.digest for cell in first]}
+    held = {"before": [cell.digest for cell in first]}
     order = sorted(compared, key=lambda arm: -settings.updates[arm.kind])
     trained = [
-        sweep.Cell(f"{arm.name}/seed-{seed}", held | {"arm": asdict(arm), "seed": seed})
+        sweep.Cell(f"{arm.name}/seed-{seed}", held | _told(settings, arm) | {"seed": seed})
         for arm in order
         for seed in range(settings.seeds)
     ]
-    return [*trained[:1], sweep.Cell(START, held | {"arm": None, "seed": 0}), *trained[1:]]
+    return [*trained[:1], sweep.Cell(START, held | _told(settings, None) | {"seed": 0}), *trained[1:]]
+
+
+def _told(settings: RoutingSettings, arm: Arm | None) -> dict[str, Any]:
+    """An arm (None: the start), without what tables call it, and the settings that decide what becomes of it."""
+    if arm is None:
+        return {"arm": None, "routing": settings.model_dump(exclude=_NEUTRAL | _TRAINING)}
+    spared = {"looks"} if not arm.fixed else set()
+    spared |= {"numbers"} if arm.style != "number" else set()
+    own = settings.model_dump(exclude=_NEUTRAL | spared) | {"updates": settings.updates[arm.kind]}
+    return {"arm": asdict(arm) | {"label": ""}, "routing": own}
 
 
 def opened_pool(means: Means) -> Pool:

@@ -17,19 +17,13 @@ import torch
 
 from lib import store, sweep
 from lib.params import ROOT, Environments, ZooParams
+from lib.sources import deciding
 from lib.zoo import policies, reference
 from lib.zoo.ppo import MGDA, PPO, Arm
 from lib.zoo.recipes import Recipe, make_batch, recipes
 
 ZOO, RUNS = ROOT / "data/zoo", ROOT / "data/runs/zoo"
 TOGETHER = 3  # seeds of a small network in one cell: with more of them fewer cores would have work
-_TRAINING = ("ppo", "mgda", "networks", "objectives", "recipes", "train", "reference")
-_SOURCES = (
-    "lib/envs",
-    "lib/seeds.py",
-    "lib/losses.py",
-    *(f"lib/zoo/{name}.py" for name in _TRAINING),
-)  # decide a policy
 
 
 @dataclass(frozen=True)
@@ -120,7 +114,7 @@ def cells(params: ZooParams, domain: str, done: Collection[str] = ()) -> list[sw
     stack and a group of seeds that are not `done`.
     """
     environment = getattr(params, domain).model_dump()
-    sources = store.sha256_sources(*(ROOT / place for place in _SOURCES))
+    sources = deciding("lib.zoo.train")
     common = {"environment": environment, "sources": sources, "torch": torch.__version__}
     out = []
     for name, stack in stacks(params, domain).items():

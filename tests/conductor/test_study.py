@@ -179,6 +179,13 @@ def test_what_changes_no_result_makes_no_new_cells(place):
     assert len(two) == 2 * len(one) and one.items() <= two.items()
 
 
+def test_an_arm_more_changes_no_other_nor_does_what_tables_call_it(place):
+    one, all_ = ({c.name: c.digest for c in study.cells(settings(), told, place)} for told in (ARMS[:3], ARMS))
+    assert len(one) == 3 and one.items() <= all_.items()
+    renamed = [dataclasses.replace(arm, label="otherwise") for arm in ARMS]
+    assert {c.name: c.digest for c in study.cells(settings(), renamed, place)} == all_
+
+
 def test_another_judge_makes_new_cells_of_its_arm_only(place):
     digests = [
         {c.name: c.digest for c in study.cells(settings(judge=judge), ARMS, place)}

@@ -604,9 +604,16 @@ def test_more_seeds_are_more_cells_and_the_others_stay(named):
 
 
 OTHERWISE = {"model": "control", "larger": "large", "prompted": "scripted-small", "encoder": "lab:lab-team"}
-DECIDING = [
-    name for name in ConfigurationSettings.model_fields if name not in ("jobs", "seeds", "save_every", "encoders")
-]
+PARTS = {f"searched/{part}" for part in range(study.PARTS)}
+SOME = [ARC, NAMED["bandit"], NAMED["grpo"], NAMED["only-hops"]]
+TRAINED = {f"{arm.name}/seed-0" for arm in SOME}
+WHERE = {  # cells that depend on a setting; all on every other
+    "larger": {"arc/seed-0"}, "prompted": {"prompted"}, "encoder": TRAINED, "train_items": TRAINED, "draws": TRAINED,
+    "search_items": {*PARTS, "greedy"}, "grid": {*PARTS, "prompted"}, "sampled": PARTS,
+    "ppo": TRAINED - {"grpo/seed-0"}, "grpo": {"grpo/seed-0"}, "episodes": TRAINED - {"only-hops/seed-0"},
+    "alone_episodes": {"only-hops/seed-0"}, "sft": {"arc/seed-0", "only-hops/seed-0"}, "dpo": {"arc/seed-0"},
+}  # fmt: skip
+ELSEWHERE = ("atoms", "jobs", "seeds", "save_every", "encoders")
 
 
 def otherwise(name: str, value) -> list:
@@ -620,12 +627,17 @@ def otherwise(name: str, value) -> list:
     return [2 * value if isinstance(value, int) else 0.75 * value + 0.001]  # a batch holds whole groups
 
 
-@pytest.mark.parametrize("name", [name for name in DECIDING if name != "atoms"])
-def test_every_setting_that_changes_a_result_makes_new_cells(name, named):
-    before = named([ARC])
+@pytest.mark.parametrize("name", [name for name in ConfigurationSettings.model_fields if name not in ELSEWHERE])
+def test_a_setting_makes_new_cells_where_it_changes_a_result(name, named):
+    before = named(SOME)
     for value in otherwise(name, settings().configuration.model_dump()[name]):
-        after = named([ARC], **{name: value})
-        assert after.keys() == before.keys() and not after.items() & before.items(), value
+        after = named(SOME, **{name: value})
+        assert {cell for cell in before if before[cell] != after[cell]} == WHERE.get(name, set(before)), value
+
+
+def test_an_arm_more_changes_no_other_nor_does_what_tables_call_it(named):
+    assert named([ARC]).items() <= named(SOME).items()
+    assert named([dataclasses.replace(ARC, label="otherwise")]) == named([ARC])
 
 
 def test_another_library_of_atoms_makes_new_cells_and_the_same_one_elsewhere_too(named, tmp_path):
@@ -639,9 +651,12 @@ def test_another_library_of_atoms_makes_new_cells_and_the_same_one_elsewhere_too
 @pytest.mark.parametrize(
     "change", [{"max_tokens": 50}, {"price_in": 1.0, "price_out": 1.0}], ids=lambda told: next(iter(told))
 )
-@pytest.mark.parametrize("name", ["team", "team-large", "scripted-large"])
-def test_another_model_behind_the_same_name_makes_new_cells(name, change, named):
-    assert not named(llm={"models": {name: change}}).items() & named().items()
+@pytest.mark.parametrize(
+    ("name", "where"), [("team", None), ("team-large", {"arc/seed-0"}), ("scripted-large", {"prompted"})]
+)
+def test_another_model_behind_the_same_name_makes_new_cells(name, where, change, named):
+    before, after = named(), named(llm={"models": {name: change}})
+    assert {cell for cell in before if before[cell] != after[cell]} == (where or set(before))
 
 
 @pytest.fixture
@@ -658,15 +673,17 @@ def copied(models, tmp_path):
     return with_copy
 
 
-@pytest.mark.parametrize(("name", "stale"), [("lab-team", True), ("lab-team-large", True), ("lab-nano", False)])
+@pytest.mark.parametrize(
+    ("name", "stale"), [("lab-team", None), ("lab-team-large", {"arc/seed-0"}), ("lab-nano", set())]
+)
 @pytest.mark.parametrize("file", ["model.safetensors", "card.json"])
 def test_other_weights_or_cards_of_agents_make_new_cells(name, stale, file, named, copied):
     root = copied(name)
     assert named(where=root) == named()
     path = root / name / file
     path.write_bytes(path.read_bytes() + b" ")
-    shared = named(where=root).items() & named().items()
-    assert not shared if stale else len(shared) == len(named())
+    before, after = named(), named(where=root)
+    assert {cell for cell in before if before[cell] != after[cell]} == (set(before) if stale is None else stale)
 
 
 # Before anything starts ---------------------------------------------------------------------------

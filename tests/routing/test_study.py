@@ -321,9 +321,9 @@ LEARN = settings().routing.learn.model_dump()
 @pytest.mark.parametrize(
     ("change", "kept"),
     [
-        ({"learn": LEARN | {"kl": 0.5}}, {"controller", "experts"}),
-        ({"learn": LEARN | {"advantages": "group"}}, {"controller", "experts"}),
-        ({"batch": 16}, {"controller", "experts"}),
+        ({"learn": LEARN | {"kl": 0.5}}, {"controller", "experts", "start"}),
+        ({"learn": LEARN | {"advantages": "group"}}, {"controller", "experts", "start"}),
+        ({"batch": 16}, {"controller", "experts", "start"}),
         ({"quantile": 0.5}, {"controller", "experts"}),
         ({"temperature": 0.5}, {"controller", "experts"}),
         ({"warm": {"items": 64, "steps": 2, "batch": 16, "seed": 0}}, {"experts"}),
@@ -379,6 +379,20 @@ def test_a_variant_is_a_cell_of_its_own_and_changes_no_other(named):
     before = named()
     after = named([*COMPARED, variant("KL 1", kl=1.0), variant("Group", advantages="group")])
     assert before.items() <= after.items() and set(after) - set(before) == {"kl-1/seed-0", "group/seed-0"}
+
+
+def test_an_arm_more_and_what_only_others_need_change_no_cell(named):
+    """Updates of other kinds, numbers that no prompt names, looks that nobody takes, what tables call an arm."""
+    before, updates = named(), settings().routing.updates
+    assert named([CORL]).items() <= before.items() <= named(arms.ARMS).items()
+    assert named(updates=updates | {"hard": 9}) == before
+    for change, new in (
+        ({"updates": updates | {"soft": 9}}, "corl/seed-0"),
+        ({"looks": 3}, "fixed-low/seed-0"),
+        ({"numbers": [1, 41]}, study.START),  # which is asked with numbers too
+    ):
+        assert {name for name, digest in named(**change).items() if digest != before[name]} == {new}, change
+    assert named([dataclasses.replace(CORL, label="otherwise"), FIXED]) == before
 
 
 def test_a_change_that_the_trainer_does_not_know_is_refused(models, runs, results):

@@ -25,7 +25,7 @@ from lib import seeds, store, sweep
 from lib.llm.estimate import Planned, announcement
 from lib.llm.opening import export, opened
 from lib.models import cards, checkpoints
-from lib.models.asked import fingerprint
+from lib.models.asked import MADE, fingerprint
 from lib.models.dialogue import token
 from lib.models.tokenizer import PAD
 from lib.models.transport import LabTransport, lab
@@ -47,10 +47,8 @@ CASSETTES = ROOT / "data/cassettes"
 NAME = "toolorchestra"  # of the cassette and of the purse
 AGENT = "agent"  # a model of llm.models that is prompted with function schemas
 START = "start"  # the orchestrator before it is trained: prompted, and no more
-_NEUTRAL = {"seeds": 1, "jobs": None, "save_every": 1}  # change no cell's result
-_LATER = ("learn", "updates", "groups", "rollouts", "outages", "least_deviation", "side")  # nor a first cell's
-_AFTERWARDS = ("__main__", "benchmark")  # modules that decide no cell's result
-_SHARED = ("episodes", "experts", "learn", "logs", "protocol", "rewards", "voices", "warm")  # of lib/routing
+_NEUTRAL = {"seeds", "jobs", "save_every"}  # change no cell's result
+_TRAINING = {"learn", "updates", "groups", "rollouts", "outages", "least_deviation"}  # nor that of the start
 HOSTED = 50.0  # tokens per second of an endpoint, declared (decision): a stopwatch would make runs differ
 _TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
 
@@ -221,30 +219,36 @@ def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
 def _common(params: Params, models: Path) -> dict[str, Any]:
     """What every cell's result depends on: models, programs, price lists, settings of the models that are tools."""
     settings = params.tools
-    shared = [ROOT / f"lib/routing/{name}.py" for name in _SHARED]
-    own = [p for p in (ROOT / "lib/routing/toolorchestra").glob("*.py") if p.stem not in _AFTERWARDS]
-    sources = [*own, *shared, ROOT / "lib/tasks", ROOT / "lib/tools"]
     prices = [store.sha256_file(ROOT / path) for path in (settings.prices, settings.unseen_prices)]
     asked = {**settings.models, AGENT: settings.agent}
-    return {"prices": prices} | fingerprint(params.llm, asked, settings.base, models, sources)
+    return {"prices": prices} | fingerprint(
+        params.llm, asked, settings.base, models, "lib.routing.toolorchestra.study", MADE
+    )
 
 
 def first_cells(params: Params, models: Path) -> list[sweep.Cell]:
     """The orchestrator that speaks the protocol, and the trial of the tools."""
-    told = {k: v for k, v in (params.tools.model_dump() | _NEUTRAL).items() if k not in _LATER}
+    told = params.tools.model_dump(exclude=_NEUTRAL | _TRAINING | {"side"})  # nobody sits the exam of that yet
     held = {"tools": told} | _common(params, models)
     return [sweep.Cell(START, held), sweep.Cell("tools", held)]
 
 
 def cells(params: Params, compared: Sequence[Arm], first: Sequence[sweep.Cell]) -> list[sweep.Cell]:
     """One cell per arm and seed, and one for the start."""
-    held = {"tools": params.tools.model_dump() | _NEUTRAL, "before": [cell.digest for cell in first]}
+    held = {"before": [cell.digest for cell in first]}
+    start = held | {"tools": params.tools.model_dump(exclude=_NEUTRAL | _TRAINING), "arm": None, "seed": 0}
     trained = [
-        sweep.Cell(f"{arm.name}/seed-{seed}", held | {"arm": asdict(arm), "seed": seed})
+        sweep.Cell(f"{arm.name}/seed-{seed}", held | _told(params.tools, arm) | {"seed": seed})
         for arm in compared
         for seed in range(params.tools.seeds)
     ]
-    return [*trained[:1], sweep.Cell("tests", held | {"arm": None, "seed": 0}), *trained[1:]]
+    return [*trained[:1], sweep.Cell("tests", start), *trained[1:]]
+
+
+def _told(settings: ToolSettings, arm: Arm) -> dict[str, Any]:
+    """An arm, without what tables call it, and the settings that decide what becomes of it."""
+    spared = set() if "simplex" in arm.exams else {"side"}
+    return {"arm": asdict(arm) | {"label": ""}, "tools": settings.model_dump(exclude=_NEUTRAL | spared)}
 
 
 # First cells ---------------------------------------------------------------------------------------

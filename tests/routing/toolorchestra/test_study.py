@@ -311,11 +311,11 @@ FIRST = {study.START, "tools"}
 @pytest.mark.parametrize(
     ("change", "kept"),
     [
-        ({"updates": 4}, FIRST),
-        ({"groups": 5}, FIRST),
-        ({"outages": 0.5}, FIRST),
-        ({"least_deviation": 0.2}, FIRST),
-        ({"learn": TOOLS.learn.model_dump() | {"kl": 0.5}}, FIRST),
+        ({"updates": 4}, FIRST | {"tests"}),
+        ({"groups": 5}, FIRST | {"tests"}),
+        ({"outages": 0.5}, FIRST | {"tests"}),
+        ({"least_deviation": 0.2}, FIRST | {"tests"}),
+        ({"learn": TOOLS.learn.model_dump() | {"kl": 0.5}}, FIRST | {"tests"}),
         ({"spread": 2.0}, set()),
         ({"rounds": 4}, set()),
         ({"model_temperature": 0.5}, set()),
@@ -327,6 +327,15 @@ FIRST = {study.START, "tools"}
 def test_what_changes_a_result_makes_new_cells(named, change, kept):
     before, after = named(), named(**change)
     assert {name for name in before if before[name] == after[name]} == kept
+
+
+def test_an_arm_more_and_what_only_others_need_change_no_cell(named):
+    before = named()
+    assert named([NAMED["paper"]]).items() <= before.items() <= named([*COMPARED, LISTED]).items()
+    assert named([dataclasses.replace(arm, label="otherwise") for arm in COMPARED]) == before
+    other = named(side=TOOLS.side + 1)
+    sitting = {f"{arm.name}/seed-0" for arm in COMPARED if "simplex" in arm.exams}
+    assert {name for name in before if before[name] != other[name]} == sitting | {"tests"}
 
 
 def test_another_agent_is_prompted_anew(named):
