@@ -11,13 +11,17 @@ from __future__ import annotations
 import argparse
 import copy
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from ruamel.yaml.composer import Composer, ComposerError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import AliasEvent
 
 from lib import store
 
@@ -28,6 +32,8 @@ Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+# What names metrics, files and curves: an endpoint's own name, such as anthropic/claude, stands under `model`.
+Name = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]*(\.[A-Za-z0-9][A-Za-z0-9_+-]*)*$")]
 
 
 class ParamsError(ValueError):
@@ -154,7 +160,8 @@ class ModelSettings(_Section):
 
     price_in, price_out: US dollars per token (of a lab model: those of its card, if not given); timeout:
     seconds; retries: the client's own, per call; concurrency: calls under way at once; omit: parameters
-    that the endpoint does not take. An endpoint also needs base_url and model.
+    that the endpoint does not take. An endpoint also needs base_url and model. No secret may stand here, since
+    settings are written to files: a key comes from the environment variable that api_key_env names.
     """
 
     backend: Literal["scripted", "lab", "endpoint"]
@@ -171,6 +178,23 @@ class ModelSettings(_Section):
     concurrency: Count
     omit: list[Literal["seed", "temperature", "max_tokens"]] = []
 
+    @field_validator("base_url")
+    @classmethod
+    def _holds_no_secret(cls, value: str | None) -> str | None:
+        if value is not None and not _address(value):
+            raise ValueError(
+                "must be like https://host:port/v1, in ASCII, without user, password, query or fragment; "
+                "keys belong into the environment, see api_key_env"
+            )
+        return value
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _names_a_variable(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch("[A-Z_][A-Z0-9_]{0,63}", value):
+            raise ValueError("must be the name of an environment variable, in capitals such as MY_API_KEY, not the key")
+        return value
+
     @model_validator(mode="after")
     def _addressed(self):
         if self.backend == "endpoint" and not (self.base_url and self.model):
@@ -178,6 +202,18 @@ class ModelSettings(_Section):
         if self.backend != "lab" and (self.price_in is None or self.price_out is None):
             raise ValueError("price_in and price_out are needed; only lab models have prices measured here")
         return self
+
+
+def _address(url: str) -> bool:
+    """Whether a URL is one of a server, and holds nothing that must not be written down."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    plain = re.fullmatch("[!-~]+", url) and not set('@?#\\"<>^`{|}') & set(url)
+    named = re.fullmatch(r"(?!.*\.\.)[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?|[0-9a-f:.]*:[0-9a-f:.]*", host)
+    return bool(plain and named) and parts.scheme in ("http", "https") and port != 0
 
 
 class _Models(_Section):
@@ -201,7 +237,7 @@ class LLMSettings(_Models):
 
     cassette: Literal["off", "record", "replay"]
     max_dollars: NotNegative
-    models: dict[str, ModelSettings]
+    models: dict[Name, ModelSettings]
 
     def decided_by(self, names: Iterable[str]) -> str:
         """The backend that results rest on where models of these names decide: lab, or another where one of them is."""
@@ -309,7 +345,7 @@ class LabSettings(_Models):
     dollars_per_teraflop: Positive
     flops_per_second: Positive
     seconds_per_token: NotNegative
-    models: dict[str, LabModel]
+    models: dict[Name, LabModel]
 
     @model_validator(mode="after")
     def _bases(self):
@@ -503,12 +539,12 @@ class RoutingSettings(_Section):
     at unseen questions during a training with a fixed budget; save_every: updates between checkpoints.
     """
 
-    experts: dict[str, str]
+    experts: dict[Name, str]
     base: str
     seeds: Count
     jobs: Count | None
     difficulties: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
-    sets: dict[str, list[int]]
+    sets: dict[Name, list[int]]
     rounds: Annotated[int, Field(ge=2)]
     turn_tokens: Count
     response_tokens: Count
@@ -555,7 +591,7 @@ class ToolSettings(_Section):
     learned; agent: of llm.models, an orchestrator that is only prompted, for the pilot study.
     """
 
-    models: Annotated[dict[str, str], Field(min_length=2)]
+    models: Annotated[dict[Name, str], Field(min_length=2)]
     unseen: list[str]
     base: str
     agent: str
@@ -758,16 +794,42 @@ def read(path: str | Path = ROOT / "params.yaml") -> dict[str, Any]:
     path = Path(path)
     if not path.exists():
         raise ParamsError(f"{path} is missing; restore it with `git checkout {path.name}`")
-    yaml = YAML(typ="safe", pure=True)
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"))
+        content = from_yaml(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise ParamsError(f"{path} is not UTF-8 text: {error}") from error
-    except YAMLError as error:
-        raise ParamsError(f"{path} is not valid YAML: {error}") from error
+    except ValueError as error:
+        raise ParamsError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(content, dict):
-        raise ParamsError(f"{path} must hold sections such as `zoo:`, got {content!r}")
+        raise ParamsError(f"{path} must hold sections such as `zoo:`, got {type(content).__name__}")
     return content
+
+
+class _Plain(Composer):
+    """Composes a document without aliases: a few lines of them may stand for more than any memory holds."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.parser.check_event(AliasEvent):
+            raise ComposerError(None, None, "an alias, which nothing here needs", self.parser.peek_event().start_mark)
+        return super().compose_node(parent, index)
+
+
+def from_yaml(text: str) -> Any:
+    """A YAML document as plain Python values. Raises ValueError that says where it is none; it repeats no line of
+    the document, in which a secret may stand."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = _Plain
+    try:
+        return yaml.load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        why = str(error.problem or error.context).partition(" with value")[0]
+        why += f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    except RecursionError:
+        why = "it is nested too deep"
+    except (YAMLError, ValueError, ArithmeticError) as error:
+        why = f"a value cannot be read ({type(error).__name__})"
+    raise ValueError(why)  # out here nothing is chained to it
 
 
 def resolve(content: Any, profile: str, path: str = "") -> Any:
@@ -793,9 +855,12 @@ def _explain(error: ValidationError, profile: str) -> ParamsError:
             lines.append(f"{key}: unknown key; remove it or correct its spelling")
         elif problem["type"] == "missing":
             lines.append(f"{key}: missing; every knob must be given")
+        elif problem["loc"][-1:] == ("[key]",):
+            rule = "has letters, digits, _ + - and single dots; an endpoint's own, as org/model:4, stands in `model`"
+            lines.append(f"{key.removesuffix('.[key]')}: a name {rule}")
         else:
-            shown = "" if isinstance(problem["input"], dict) else f", got {problem['input']!r}"
-            lines.append(f"{key}: {problem['msg']}{shown}")
+            shown = not isinstance(problem["input"], dict) and "models" not in problem["loc"]  # by mistake a secret
+            lines.append(f"{key}: {problem['msg']}" + (f", got {problem['input']!r}" if shown else ""))
     return ParamsError(f"params.yaml (profile {profile}):\n  " + "\n  ".join(lines))
 
 
@@ -804,7 +869,8 @@ def validate(content: dict[str, Any], model: type[_Section] = Params, where: str
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise _explain(error, where or str(content.get("profile", "?"))) from error
+        told = _explain(error, where or str(content.get("profile", "?")))
+    raise told  # out here nothing is chained to it: pydantic's error holds all values
 
 
 def load(profile: str | None = None, path: str | Path = ROOT / "params.yaml") -> Params:
@@ -834,11 +900,11 @@ def changed(section: str, content: dict[str, Any], changes: Sequence[str]) -> di
         for room in rooms:
             place = place.get(room) if isinstance(place, dict) else None
         if not sign or not isinstance(place, dict) or last not in place:
-            raise ParamsError(f"--set {change}: write KEY=VALUE with a key of `{section}` in params.yaml")
+            raise ParamsError(f"--set {key}: write KEY=VALUE with a key of `{section}` in params.yaml")
         try:
-            place[last] = YAML(typ="safe", pure=True).load(value)
-        except YAMLError as error:
-            raise ParamsError(f"--set {change}: {value!r} is not valid YAML") from error
+            place[last] = from_yaml(value)
+        except ValueError as error:
+            raise ParamsError(f"--set {key}: the value is not valid YAML: {error}") from None
     return out
 
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from lib import params
+from lib.page.lesson import Lesson
 from lib.params import PROFILES, ROOT, ParamsError
 
 TEXT = (ROOT / "params.yaml").read_text(encoding="utf-8")
@@ -139,6 +140,12 @@ def test_shared_settings_that_are_no_mapping_are_refused(tmp_path, shared):
         ("{}", ["profile: must be one of"]),
         ("profile: [laptop]", ["profile: must be one of"]),
         (b"profile: \xff\xfe", ["UTF-8"]),
+        ("a: &a [1]\nb: *a\n", ["not valid YAML", "alias", "line 2"]),
+        ("a: &a {b: *a}\n", ["alias"]),
+        ("a: &a {b: 1}\nc: {<<: *a}\n", ["alias"]),
+        ("[" * 3_000, ["too deep"]),
+        ("a: " + "9" * 5_000, ["cannot be read"]),
+        ("a: 2020-99-99", ["cannot be read"]),
     ],
 )
 def test_a_broken_file_is_named(tmp_path, content, words):
@@ -194,6 +201,65 @@ def test_settings_change_only_what_they_name():
     zoo["seeds"] = back["seeds"]
     zoo["education"]["single"] |= back["education"]["single"]
     assert params.settings(profile="smoke", zoo=zoo) == base
+
+
+PLANTED = "sk-planted-1f2e3d"
+ENDPOINT = {"backend": "endpoint", "base_url": "https://h/v1", "model": "m", "price_in": 0.0, "price_out": 0.0}
+
+
+def endpoint(name: str = "mine", **changes) -> str:
+    """What is said of settings with an endpoint; empty where nothing is wrong."""
+    about = params.load("smoke").llm.models["scripted-small"].model_dump() | ENDPOINT | changes
+    try:
+        params.settings(profile="smoke", llm={"models": {name: about}})
+    except ParamsError as error:
+        assert error.__cause__ is None and error.__context__ is None  # pydantic's own errors hold all values
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://u:{PLANTED}@h/v1", f"http://{PLANTED}@h/v1", f"https://h/v1?api-key={PLANTED}", f"https://h/v1#{PLANTED}",
+        PLANTED, f"ftp://h/{PLANTED}", f"http://h:99999/{PLANTED}", f"http://h:0/{PLANTED}", f"http://[::1/{PLANTED}",
+        f"http://a..b/{PLANTED}", f"http://h /{PLANTED}", f"http://ü/{PLANTED}", f"http:///{PLANTED}",
+    ],
+)  # fmt: skip
+def test_an_address_that_holds_a_secret_or_is_none_is_refused_and_not_repeated(url):
+    said = endpoint(base_url=url)
+    assert "llm.models.mine.base_url" in said and "https://host:port/v1" in said and PLANTED not in said
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1", "https://openrouter.ai/api/v1", "http://[::1]:80/v1"])
+def test_an_address_is_taken(url):
+    assert endpoint(base_url=url) == ""
+
+
+@pytest.mark.parametrize("pasted", [PLANTED, "gsk_planted", "0123abcd", "A" * 65])
+def test_a_key_where_its_variable_should_be_named_is_refused_and_not_repeated(pasted):
+    said = endpoint(api_key_env=pasted)
+    assert "llm.models.mine.api_key_env" in said and "not the key" in said and pasted not in said
+
+
+@pytest.mark.parametrize("name", ["anthropic/claude-3.7-sonnet", "gpt:4o", "a$x^{$b", "a b", "a..b", "-a", "é", ""])
+def test_a_name_that_no_metric_can_hold_is_refused_before_anything_is_paid(name):
+    assert "stands in `model`" in endpoint(name)
+
+
+@pytest.mark.parametrize("name", ["claude-3.7-sonnet", "gpt-4o", "Qwen2.5_7B+rag"])
+def test_a_natural_name_is_taken_and_metrics_hold_it(name, tmp_path):
+    assert endpoint(name, model="anthropic/claude-3.7-sonnet:beta") == ""
+    Lesson("00_names", "Names", "smoke", {}, tmp_path).metric(f"judge.RO.{name}.adaptivity", 1.0)
+
+
+def test_a_line_with_a_secret_is_not_repeated(tmp_path, monkeypatch):
+    path = tmp_path / "params.yaml"
+    path.write_text(f"llm: {{a: http://u:{PLANTED}@h: x}}\n")
+    assert "not valid YAML" in message(path) and PLANTED not in message(path)
+    with pytest.raises(ParamsError) as caught:
+        params.changed("zoo", {"seeds": 1}, [f"wrong={PLANTED}"])
+    assert PLANTED not in str(caught.value)
 
 
 def test_settings_as_the_runner_hands_them_over_are_taken_as_they_are():

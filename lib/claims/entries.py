@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from lib.claims import expressions
 from lib.claims.errors import ClaimError
 from lib.claims.functions import FUNCTIONS
-from lib.params import ROOT
+from lib.params import ROOT, from_yaml
 
 PAPERS = {  # in the order of the lessons
     "po": "policy orchestration",
@@ -123,8 +121,8 @@ class Claim(BaseModel):
 def read(path: str | Path = FILE) -> list[Claim]:
     """The claims of a file, in its order. Raises ClaimError naming each claim at fault and what to change."""
     try:
-        content = YAML(typ="safe", pure=True).load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, YAMLError) as error:
+        content = from_yaml(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ClaimError(f"{path} cannot be read: {error}") from error
     if not isinstance(content, dict) or set(content) != {"claims"} or not isinstance(content["claims"], list):
         raise ClaimError(f"{path} must hold one list under the key `claims`, and nothing else")

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
+import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +27,8 @@ Key = tuple[str, str]  # lesson ("" for the claim's own), key
 Lookup = Callable[[str, str], Interval]
 
 _BRACES = re.compile(r"\{\s*(?:(?P<lesson>\d{2}_\w+)\s*:\s*)?(?P<key>[\w.+-]+)\s*\}")
+_METRIC = re.compile(r"metric_\d")  # what braces become
+LONGEST = 500  # characters of a test; ast walks each as deep as it is
 _SIGNS = {ast.Gt: ">", ast.Lt: "<", ast.GtE: ">=", ast.LtE: "<=", ast.Eq: "=="}
 _STEPS = {ast.Add: quantities.plus, ast.Sub: quantities.minus, ast.Mult: quantities.times, ast.Div: quantities.over}
 _BUILT_IN = {"min": quantities.least, "max": quantities.most, "abs": quantities.size}
@@ -45,6 +49,11 @@ class Parsed:
 def parse(text: str, quotes: Collection[str] = (), functions: Collection[str] = ()) -> Parsed:
     """Read a test. Raises ClaimError for what is not of the language, and for a metric that stands in it twice,
     because intervals are combined as those of independent estimates."""
+    if len(text) > LONGEST:
+        raise ClaimError(f"{text[:60]!r}... has {len(text):,} characters; a test has at most {LONGEST}")
+    plain = unicodedata.normalize("NFKC", " ".join([_BRACES.sub("", text), *quotes]))  # as Python reads names
+    if taken := _METRIC.search(plain):
+        raise ClaimError(f"{text!r}: the name {taken[0]!r} stands for a metric in braces; choose another")
     keys: list[Key] = []
 
     def named(match: re.Match[str]) -> str:
@@ -56,8 +65,8 @@ def parse(text: str, quotes: Collection[str] = (), functions: Collection[str] = 
         raise ClaimError(f"{text!r} reads a metric twice, but its interval is that of independent ones")
     try:
         body = ast.parse(source.strip(), mode="eval").body
-    except (SyntaxError, ValueError) as error:
-        raise ClaimError(f"{text!r} cannot be read: {error.args[0]}") from error
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ClaimError(f"{text!r} cannot be read: {error.args[0] if error.args else 'too deep'}") from error
     known = {*quotes, *(f"metric_{place}" for place in range(len(keys)))}
     left, right, sign = body, None, None
     if isinstance(body, ast.Compare):
@@ -73,6 +82,8 @@ def parse(text: str, quotes: Collection[str] = (), functions: Collection[str] = 
 def _check(node: ast.AST, text: str, names: set[str], functions: Collection[str]) -> None:
     """Refuse everything that the language does not have."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        if abs(node.value) > sys.float_info.max:
+            raise ClaimError(f"{text!r} holds a number beyond all floats")
         return
     if isinstance(node, ast.Name):
         if node.id not in names:
@@ -110,11 +121,19 @@ def _literal(node: ast.AST, text: str) -> Any:
     """An argument of a function: numbers, names in quotation marks, and lists of them."""
     try:
         found = ast.literal_eval(node)
-    except ValueError:
+    except (ValueError, TypeError):
         found = None
-    if not isinstance(found, (int, float, str, list)) or isinstance(found, bool):
+    if not _plain(found):
         raise ClaimError(f"{text!r}: a function takes numbers, names and lists, got {ast.unparse(node)!r}")
     return found
+
+
+def _plain(value: Any) -> bool:
+    """Whether a value is a number, a name, or a list of such; all numbers are floats."""
+    if isinstance(value, list):
+        return all(map(_plain, value))
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, str) or (number and abs(value) <= sys.float_info.max)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import json_repair
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lib.configuration import space
@@ -19,9 +18,9 @@ from lib.configuration.search import BASE
 from lib.configuration.space import AGENTS, TIERS, TOOLS, WORKFLOWS, Configuration, SpaceError, repaired
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
+from lib.llm.replies import InvalidReply, one_object
 from lib.tasks import Item
 
-LONGEST = 4_000  # characters of a reply that are read
 ASKED = "Choose a configuration of the agent system for the question."
 ABOUT = {
     "direct": "one agent answers at once", "reason": "one reasons, another answers",
@@ -76,14 +75,12 @@ def written(configuration: Configuration) -> dict[str, object]:
 
 
 def parse(text: str) -> Configuration:
-    """The configuration in a reply. Raises SpaceError for a reply that holds none, and names what is wrong."""
-    start, end = text.find("{"), text[:LONGEST].rfind("}")
-    told = json_repair.loads(text[start : end + 1]) if 0 <= start < end else None
+    """The configuration in a reply. Raises InvalidReply where there is no object, SpaceError where it holds none."""
     try:
-        fields = _Fields.model_validate(told)
+        fields = _Fields.model_validate(one_object(text, _Fields.model_fields)[0])
     except ValidationError as error:
         first = error.errors()[0]
-        raise SpaceError(f"{'.'.join(map(str, first['loc'])) or 'the reply'}: {first['msg']}") from error
+        raise SpaceError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     if fields.workflow not in WORKFLOWS:
         raise SpaceError(f"there is no workflow {fields.workflow!r}; there are {', '.join(WORKFLOWS)}")
     unknown = [tier for tier in fields.budgets if tier not in TIERS]
@@ -103,7 +100,7 @@ async def choose(
         try:
             reply = await client.chat(model, messages(item.prompt, examples), seed=number, who="policy")
             return parse(reply.text), 0.0
-        except (ReplyError, SpaceError):
+        except (ReplyError, InvalidReply, SpaceError):
             return BASE, 1.0
 
     found = await asyncio.gather(*(one(number, item) for number, item in enumerate(items)))

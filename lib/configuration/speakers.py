@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from lib import seeds
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
+from lib.llm.replies import arguments, words
 from lib.models import dialogue
 from lib.models.answering import Model
 from lib.models.batching import Batcher
@@ -146,35 +147,24 @@ class Hosted:
         try:
             return tool(argument)
         except ToolError:
-            words = _line(argument)
-            if words is None or len(tool.parameters) < 2:
+            told = list((arguments(argument) or {}).values())
+            if len(told) != 1 or not isinstance(told[0], str) or len(tool.parameters) < 2:
                 raise
-            return tool(tool.line(words))
+            return tool(tool.line(told[0]))  # a lab model behind a server writes a line, whatever the schema
 
     def worded(self, argument: str) -> str:
-        try:
-            return " ".join(str(value) for value in json.loads(argument).values())
-        except (ValueError, AttributeError):
-            return argument
+        told = arguments(argument)
+        return argument if told is None else words(told.values())
 
     def exchange(self, said: Said, result: str) -> list[dict[str, Any]]:
-        name, arguments = said.call or ("", "")
-        unique = "call_" + hashlib.sha256(json.dumps([name, arguments]).encode()).hexdigest()[:16]
-        function = {"name": name, "arguments": arguments}
+        name, argument = said.call or ("", "")
+        unique = "call_" + hashlib.sha256(json.dumps([name, argument]).encode()).hexdigest()[:16]
+        function = {"name": name, "arguments": argument}
         call = {"id": unique, "type": "function", "function": function}
         return [
             {"role": "assistant", "content": said.text or None, "tool_calls": [call]},
             {"role": "tool", "content": result, "tool_call_id": unique},
         ]
-
-
-def _line(arguments: str) -> str | None:
-    """The one text that all arguments are: a lab model behind a server writes a line, whatever the schema."""
-    try:
-        told = list(json.loads(arguments).values())
-    except (ValueError, AttributeError):
-        return None
-    return told[0] if len(told) == 1 and isinstance(told[0], str) else None
 
 
 def answer_of(tool: Tool, argument: str, speaker: Speaker, wrong: str) -> str:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ class Cassette:
     """Recorded replies under `folder`: `name.sqlite` while recording, `name.jsonl` for keeps.
 
     mode: record asks for what is not there and keeps it, replay never asks. Raises ValueError for another
-    mode, and for an export with a broken line.
+    mode, for an export with a broken line, and for a recording that is none.
     """
 
     def __init__(self, folder: str | Path, name: str, mode: str) -> None:
@@ -68,7 +69,7 @@ class Cassette:
         self._exported = _read_lines(self.export_path)
         if mode == "record":
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(self._connect()) as rows:
+            with self._rows() as rows:
                 rows.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, line TEXT NOT NULL)")
 
     def get(self, digest: str) -> dict[str, Any] | None:
@@ -77,7 +78,7 @@ class Cassette:
             return self._exported[digest]["response"]
         if self.mode == "replay":
             return None
-        with closing(self._connect()) as rows:
+        with self._rows() as rows:
             found = rows.execute("SELECT line FROM replies WHERE key = ?", (digest,)).fetchone()
         return json.loads(found[0])["response"] if found else None
 
@@ -89,7 +90,7 @@ class Cassette:
         request = {name: value for name, value in body.items() if name not in _LEFT_OUT and value is not None}
         entry = {"key": digest, "request": _canonical(request), "response": response}
         line = clean(_line(entry), json.dumps(secret)[1:-1])
-        with closing(self._connect()) as rows:
+        with self._rows() as rows:
             rows.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (digest, line))
         return self.get(digest)
 
@@ -97,18 +98,24 @@ class Cassette:
         """Write everything recorded, by any process, as sorted JSON lines; equal contents are equal bytes."""
         lines = {}
         if self.path.exists():
-            with closing(self._connect()) as rows:
+            with self._rows() as rows:
                 lines = dict(rows.execute("SELECT key, line FROM replies"))
-        lines |= {digest: _line(entry) for digest, entry in _read_lines(self.export_path).items()}  # as `get` does
+        told = _read_lines(self.export_path)
+        lines |= {digest: clean(_line(entry), "") for digest, entry in told.items()}  # as `get` does
         text = "".join(f"{lines[digest]}\n" for digest in sorted(lines))
         if lines and (not self.export_path.exists() or self.export_path.read_text(encoding="utf-8") != text):
             store.write_text(self.export_path, text)
         return self.export_path
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
-        connection.execute("PRAGMA synchronous=OFF")  # a kill loses nothing; waiting for the disk holds up all calls
-        return connection
+    @contextmanager
+    def _rows(self) -> Iterator[sqlite3.Connection]:
+        """The recording. Raises ValueError, naming the file, where it cannot be used."""
+        try:
+            with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous=OFF")  # a kill loses nothing; the disk would hold up all calls
+                yield connection
+        except sqlite3.Error as error:
+            raise ValueError(f"{self.path} is no recording that can be used: {error}") from None
 
 
 def _line(entry: dict[str, Any]) -> str:
@@ -124,17 +131,9 @@ def _read_lines(path: Path) -> dict[str, dict[str, Any]]:
         try:
             entry = json.loads(line)
             out[entry["key"]] = {"key": entry["key"], "request": entry["request"], "response": entry["response"]}
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"{path}, line {number}: not a recorded reply ({error}); remove the line") from None
     return out
-
-
-def text_of(content: Any) -> str:
-    """Text of a message's content: a string, or a list of parts with text."""
-    if isinstance(content, list):
-        parts = (part.get("text") for part in content if isinstance(part, dict))
-        return "".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
 
 
 def complete(response: httpx2.Response) -> dict[str, Any] | None:

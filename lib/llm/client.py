@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,15 +23,17 @@ import openai
 
 from lib.ledger import Entry, Ledger
 from lib.llm import cassette as tape
+from lib.llm import usage
 from lib.llm.cassette import Cassette, CassetteTransport
 from lib.llm.errors import CassetteMiss, ConfigurationError, ReplyError
-from lib.llm.purse import Purse
-from lib.llm.transport import Punctual
+from lib.llm.purse import ASKED, Paying, Purse
+from lib.llm.transport import Guarded
+from lib.llm.usage import Asked
 from lib.params import LLMSettings, ModelSettings
 
 IN_PROCESS = "http://in-process/v1"
-CHARACTERS_PER_TOKEN = 4  # an estimate, where a server does not count
-_MOST = 10**9  # tokens of a call; a count beyond that is none
+DENSEST = 64  # bytes of a token, on average, at the most: more were not asked for
+_SHOWN = 300  # characters of a server's words in an error
 _ODD = ("empty_body", "not_json", "error_in_reply", "no_choices")  # a 200 that is none: ask once more
 _HOPELESS = {  # what no second try mends, and where to look
     301: "check base_url, the server has moved",
@@ -124,6 +124,8 @@ class Client:
         }
         body = {name: value for name, value in body.items() if value is not None and name not in about.omit}
         tape.SAMPLE.set(sample)
+        prompt = sum(usage.size(str(message.get("content", ""))) for message in body["messages"])
+        ASKED.set(Asked(prompt, body.get("max_tokens", about.max_tokens), who or model))
         async with self._limit(model, about):
             return await self._twice(model, about, body, who or model)
 
@@ -131,48 +133,22 @@ class Client:
         """Ask, and ask once more after a 200 that holds no reply."""
         for last in (False, True):
             try:
-                return await self._paid(model, about, body, who)
+                return await self._booked(model, about, body, who)
             except ReplyError as error:
                 if last or error.kind not in _ODD:
                     raise
         raise AssertionError("unreachable")
 
-    async def _paid(self, model: str, about: ModelSettings, body: dict[str, Any], who: str) -> Reply:
-        """One call, within llm.max_dollars, booked in the ledger."""
-        with self._reserved(about, body, who) as bill:
-            try:
-                reply = _read(await self._post(model, about, body), body, model, about, self._secret(about))
-            except ReplyError as error:
-                bill(error.dollars)
-                if error.tokens_in:
-                    self.ledger.add(Entry(who, 1, error.tokens_in, error.tokens_out, error.dollars, kwh=error.kwh))
-                raise
-            bill(0.0 if reply.cached else reply.dollars)
-            self.ledger.add(Entry(who, 1, reply.tokens_in, reply.tokens_out, reply.dollars, kwh=reply.kwh))
-            return reply
-
-    @contextmanager
-    def _reserved(self, about: ModelSettings, body: dict[str, Any], who: str):
-        """Hold the estimate of a paid call; the block says through `bill` what it really cost."""
-        unpaid = about.backend != "endpoint" or not (about.price_in or about.price_out)
-        free = self.purse is None or unpaid or self._replays
-        if free or (self.cassette and self.cassette.get(tape.key(body, tape.SAMPLE.get())) is not None):
-            yield lambda dollars: None
-            return
-        most = _tokens(_text(body)) * about.price_in + body.get("max_tokens", about.max_tokens) * about.price_out
-        ticket, cost = self.purse.reserve(who, most), 0.0
-
-        def bill(dollars: float) -> None:
-            nonlocal cost
-            cost = dollars
-
+    async def _booked(self, model: str, about: ModelSettings, body: dict[str, Any], who: str) -> Reply:
+        """One call, booked in the ledger."""
         try:
-            yield bill
-        except (asyncio.CancelledError, KeyboardInterrupt):
-            cost = most  # it may have been billed
+            reply = _read(await self._post(model, about, body), model, about, self._secret(about))
+        except ReplyError as error:
+            if error.tokens_in:
+                self.ledger.add(Entry(who, 1, error.tokens_in, error.tokens_out, error.dollars, kwh=error.kwh))
             raise
-        finally:
-            self.purse.settle(ticket, cost)
+        self.ledger.add(Entry(who, 1, reply.tokens_in, reply.tokens_out, reply.dollars, kwh=reply.kwh))
+        return reply
 
     async def _post(self, model: str, about: ModelSettings, body: dict[str, Any]) -> httpx2.Response:
         """The raw 200 response of the endpoint; every other outcome as one of our errors."""
@@ -186,6 +162,9 @@ class Client:
         except openai.APIConnectionError as error:
             why = tape.clean(f"{error} {error.__cause__ or ''}".strip(), self._secret(about))
             trouble = ReplyError("connection", f"{model}: {why}")
+        except UnicodeEncodeError:  # half a character, which no request can hold
+            body = json.loads(tape.clean(json.dumps(body, ensure_ascii=False), ""))
+            return await self._post(model, about, body)
         raise trouble  # out here nothing is chained to it: openai's errors hold all that the server said
 
     def _status(self, error: openai.APIStatusError, model: str, about: ModelSettings, body) -> Exception:
@@ -196,7 +175,7 @@ class Client:
                 f"{self.cassette.export_path} holds no reply of {model} to a request that ends in {last!r} "
                 f"(key {miss[:16]}); record it with llm.cassette: record"
             )
-        said, code = tape.clean(str(error), self._secret(about))[:300], error.status_code
+        said, code = tape.clean(str(error), self._secret(about))[:_SHOWN], error.status_code
         refused = next((name for name in _OPTIONAL if name in body and name in said), None)
         host = urlsplit(about.base_url or IN_PROCESS).hostname
         if code in (400, 422) and refused and _UNSUPPORTED.search(said):
@@ -243,19 +222,23 @@ class Client:
     def _client(self, name: str, about: ModelSettings) -> openai.AsyncOpenAI:
         if name not in self._clients:
             self._clients[name] = openai.AsyncOpenAI(
-                api_key=self._secret(about) or "none",
+                api_key="none",  # the endpoint's own is added on the way, and nobody else sees it
                 base_url=about.base_url if about.backend == "endpoint" else IN_PROCESS,
                 max_retries=about.retries,
-                timeout=about.timeout,
-                http_client=httpx2.AsyncClient(transport=self._transport(name, about), timeout=about.timeout),
+                timeout=httpx2.Timeout(about.timeout, connect=0.9 * about.timeout),  # what was not sent is not billed
+                http_client=httpx2.AsyncClient(transport=self._transport(name, about)),
             )
         return self._clients[name]
 
     def _transport(self, name: str, about: ModelSettings) -> httpx2.AsyncBaseTransport:
         if about.backend == "endpoint":
             # As many connections as calls: about.concurrency is the limit, waiting for another would be a timeout.
-            network = Punctual(httpx2.AsyncHTTPTransport(limits=httpx2.Limits()), about.timeout)
-            return CassetteTransport(network, self.cassette, self._secret(about)) if self.cassette else network
+            secret = self._secret(about)
+            network: httpx2.AsyncBaseTransport = httpx2.AsyncHTTPTransport(limits=httpx2.Limits())
+            network = Guarded(network, about.timeout, secret)
+            if self.purse and (about.price_in or about.price_out):
+                network = Paying(network, self.purse, about.price_in, about.price_out)
+            return CassetteTransport(network, self.cassette, secret) if self.cassette else network
         if about.backend not in self.transports:
             have = sorted(self.transports) or "none"
             raise ConfigurationError(
@@ -264,51 +247,33 @@ class Client:
         return self.transports[about.backend]
 
 
-def _text(body: Mapping[str, Any]) -> str:
-    return "".join(str(message.get("content", "")) for message in body["messages"])
-
-
-def _tokens(text: str) -> int:
-    return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
-
-
-def _read(response: httpx2.Response, body: Mapping[str, Any], model: str, about: ModelSettings, secret: str) -> Reply:
+def _read(response: httpx2.Response, model: str, about: ModelSettings, secret: str) -> Reply:
     """A 200 response as a reply. Raises ReplyError for everything that is none."""
     content = _json(response, secret)
     if content.get("error"):
-        raise ReplyError("error_in_reply", f"{model}: {tape.clean(str(content['error']), secret)[:300]}")
+        raise ReplyError("error_in_reply", f"{model}: {tape.clean(str(content['error']), secret)[:_SHOWN]}")
     choices = content.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise ReplyError("no_choices", f"{model}: a reply without choices")
-    message = choices[0].get("message")
-    message = message if isinstance(message, dict) else {}
-    text = tape.clean(tape.text_of(message.get("content")), secret)
-    finish = tape.clean(str(choices[0].get("finish_reason") or "stop"), secret)
-    tokens_in, tokens_out = _usage(content.get("usage"), body, text)
+    message = usage.message_of(content)
+    text = tape.clean(usage.text_of(message.get("content")), secret)
+    finish = tape.clean(str(choices[0].get("finish_reason") or "stop"), secret)[:_SHOWN]
+    asked = ASKED.get()
+    tokens_in, tokens_out = usage.estimated(content, asked, len(response.request.content))
     bill = {
         "tokens_in": tokens_in,
         "tokens_out": tokens_out,
         "dollars": tokens_in * about.price_in + tokens_out * about.price_out,
         "kwh": (tokens_in + tokens_out) * about.kwh_per_token,
     }
+    if usage.written(content) > DENSEST * (asked.max_tokens + DENSEST):
+        raise ReplyError("too_large", f"{model}: a reply of {len(text):,} characters", **bill)
     wrong = _unusable(message, text, finish)
     if wrong:
         raise ReplyError(wrong, f"{model}: {wrong.replace('_', ' ')}", text=text, **bill)
     cached = tape.HIT in response.headers
-    calls = _calls(message, secret)
+    calls = tuple((tape.clean(name, secret), tape.clean(given, secret)) for name, given in usage.calls_of(message))
     return Reply(text, **bill, finish_reason=finish, model=model, backend=about.backend, cached=cached, calls=calls)
-
-
-def _calls(message: Mapping[str, Any], secret: str) -> tuple[tuple[str, str], ...]:
-    """Tool calls of a message; what has not the shape of one is none."""
-    told = message.get("tool_calls")
-    functions = [one.get("function") for one in told if isinstance(one, dict)] if isinstance(told, list) else []
-    pairs = [(f.get("name"), f.get("arguments")) for f in functions if isinstance(f, dict)]
-    return tuple(
-        (tape.clean(name, secret), tape.clean(arguments, secret))
-        for name, arguments in pairs
-        if isinstance(name, str) and isinstance(arguments, str)
-    )
 
 
 def _json(response: httpx2.Response, secret: str) -> dict[str, Any]:
@@ -323,15 +288,6 @@ def _json(response: httpx2.Response, secret: str) -> dict[str, Any]:
         shown = tape.clean(raw.decode("utf-8", "replace"), secret)[:80]
         raise ReplyError("not_json", f"a body that is no JSON object: {shown!r}")
     return content
-
-
-def _usage(usage: Any, body: Mapping[str, Any], text: str) -> tuple[int, int]:
-    """Tokens in and out as the server counts them; estimated from characters where it does not."""
-    counts = usage if isinstance(usage, dict) else {}
-    told = [counts.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    estimates = (_tokens(_text(body)), _tokens(text))
-    whole = [isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _MOST for count in told]
-    return tuple(int(count) if ok else guess for count, ok, guess in zip(told, whole, estimates, strict=True))
 
 
 def _unusable(message: Mapping[str, Any], text: str, finish: str) -> str:

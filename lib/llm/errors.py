@@ -10,7 +10,7 @@ from __future__ import annotations
 KINDS = (
     "timeout", "connection", "rate_limit", "server_error", "bad_request",
     "empty_body", "not_json", "error_in_reply", "no_choices", "null_content",
-    "truncated", "refusal", "content_filter",
+    "truncated", "refusal", "content_filter", "too_large",
 )  # fmt: skip
 
 

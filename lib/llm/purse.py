@@ -1,20 +1,31 @@
 """The hard stop `llm.max_dollars`, over processes and over resumed runs.
 
-One small SQLite file holds what has been spent. Before a paid call its estimate is booked (`reserve`),
-afterwards it is corrected (`settle`). A process that is killed in between leaves its estimate booked, on
-purpose: the call may have been billed. To start afresh, delete the file (`make clean` does).
+One small SQLite file holds what has been spent. Before each attempt at a paid call the most that it can cost is
+booked (`reserve`), afterwards what it did cost (`settle`). Where nobody knows, because the process was killed or the
+reply did not arrive whole, the most stays booked, on purpose: the attempt may have been billed. To start afresh,
+delete the file (`make clean` does).
 """
 
 from __future__ import annotations
 
+import json
+import math
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
+import httpx2
+
 from lib.ledger import BudgetExceeded
+from lib.llm import usage
 
 _PATIENCE = 30.0  # seconds to wait for another process's transaction
+_NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+
+
+ASKED: ContextVar[usage.Asked] = ContextVar("asked")  # by the call under way
 
 
 class Purse:
@@ -35,8 +46,11 @@ class Purse:
     def reserve(self, who: str, dollars: float) -> int:
         """Book an estimate; returns the ticket to settle it by.
 
-        Raises BudgetExceeded where spent + dollars would pass the limit; nothing is booked then.
+        Raises BudgetExceeded where spent + dollars would pass the limit; nothing is booked then. Raises ValueError
+        for what is no amount.
         """
+        if math.isnan(dollars) or dollars < 0:
+            raise ValueError(f"{who}: an estimate is a number of dollars >= 0, got {dollars!r}")
         with self._transaction() as rows:
             spent = self._total(rows)
             if spent + dollars > self.max_dollars:
@@ -54,12 +68,55 @@ class Purse:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous=OFF")  # a kill loses nothing; the disk would hold up all calls
-            connection.execute("BEGIN IMMEDIATE")  # readers that become writers could deadlock
-            try:
-                yield connection
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
+        try:
+            with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous=OFF")  # a kill loses nothing; the disk would hold up all calls
+                connection.execute("BEGIN IMMEDIATE")  # readers that become writers could deadlock
+                try:
+                    yield connection
+                except BaseException:
+                    connection.execute("ROLLBACK")
+                    raise
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise ValueError(f"{self.path} holds what was spent, and cannot be used: {error}") from None
+
+
+class Paying(httpx2.AsyncBaseTransport):
+    """Pays for every attempt at an endpoint, in full knowledge of what is sent; says BudgetExceeded before it is.
+
+    price_in, price_out: dollars per token. What an attempt can cost: a token for each byte of the request, and
+    max_tokens back.
+    """
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, purse: Purse, price_in: float, price_out: float) -> None:
+        self.inner, self.purse, self.price_in, self.price_out = inner, purse, price_in, price_out
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        asked, sent = ASKED.get(), len(await request.aread())
+        ticket = self.purse.reserve(asked.who, sent * self.price_in + asked.max_tokens * self.price_out)
+        try:
+            response = await self.inner.handle_async_request(request)
+        except _NOT_SENT:
+            self.purse.settle(ticket, 0.0)
+            raise
+        tokens = self._tokens(response, asked, sent)
+        if tokens is not None:
+            self.purse.settle(ticket, tokens[0] * self.price_in + tokens[1] * self.price_out)
+        return response
+
+    @staticmethod
+    def _tokens(response: httpx2.Response, asked: usage.Asked, sent: int) -> tuple[int, int] | None:
+        """Tokens that are billed; none for an error, and for a page that is no reply; None where nobody can know."""
+        if response.status_code >= 300 or not response.content.lstrip().startswith(b"{"):
+            return 0, 0
+        try:
+            content = json.loads(response.content)
+        except (ValueError, RecursionError):
+            return None
+        counted = None not in usage.told(content, asked)
+        billed = counted or (usage.message_of(content) and not content.get("error"))
+        return usage.bounded(content, asked, sent) if billed else (0, 0)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()

@@ -1,4 +1,4 @@
-"""What lies between the client and those who answer: models in this process, and a limit on an attempt.
+"""What lies between the client and those who answer: models in this process, and what guards an endpoint.
 
 openai 3.x speaks through httpx2, so a transport that is handed to it sees exactly what a server would.
 """
@@ -8,10 +8,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx2
+
+from lib.llm.errors import ReplyError
+
+LARGEST = 2**23  # bytes of a body; the longest replies of models have a tenth of it
+_OURS = ("host", "accept", "content-type", "content-length", "transfer-encoding", "user-agent", "connection")
 
 Answer = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
 
@@ -44,29 +50,61 @@ class InProcess(httpx2.AsyncBaseTransport):
                 reply = await reply
         except ValueError as error:
             return problem(400, str(error))
-        return httpx2.Response(200, json=reply)
+        return httpx2.Response(200, content=json.dumps(reply))
 
 
-class Punctual(httpx2.AsyncBaseTransport):
-    """Gives up an attempt that is not read to its end after `seconds`.
+class Guarded(httpx2.AsyncBaseTransport):
+    """Attempts at an endpoint, with this key and no other header than ours, that end in time and within LARGEST.
 
-    The limit of httpx2 is on silence: a server that drips, or sends blanks to keep the line, never meets it.
+    seconds: for a whole attempt, since the limit of httpx2 is on silence, which a server that drips, or sends blanks
+    to keep the line, never meets; secret: the endpoint's key, empty for none. The openai client takes headers from
+    the environment (OPENAI_CUSTOM_HEADERS and others), which are another program's: they do not pass.
     """
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, seconds: float) -> None:
-        self.inner, self.seconds = inner, seconds
+    def __init__(self, inner: httpx2.AsyncBaseTransport, seconds: float, secret: str = "") -> None:
+        self.inner, self.seconds, self._secret = inner, seconds, secret
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        headers = {name: request.headers[name] for name in _OURS if name in request.headers}
+        headers["accept-encoding"] = "identity"
+        if self._secret:
+            headers["authorization"] = f"Bearer {self._secret}"
+        asked = httpx2.Request(
+            request.method, request.url, headers=headers, stream=request.stream, extensions=request.extensions
+        )
         try:
             async with asyncio.timeout(self.seconds):
-                response = await self.inner.handle_async_request(request)
-                content = await response.aread()
+                response = await self.inner.handle_async_request(asked)
+                try:
+                    content = await _content(response, request)
+                finally:
+                    await response.aclose()
         except TimeoutError:
             raise httpx2.ReadTimeout(f"no whole reply within {self.seconds:g} s", request=request) from None
         return whole(response, content)
 
     async def aclose(self) -> None:
         await self.inner.aclose()
+
+
+async def _content(response: httpx2.Response, request: httpx2.Request) -> bytes:
+    """The body, plain. Raises ReplyError for more than LARGEST bytes, packed or not, and DecodingError."""
+    packing = response.headers.get("content-encoding", "identity").strip().lower()
+    if packing not in ("identity", "", "gzip"):
+        raise httpx2.DecodingError(f"a body in {packing[:20]!r}, though identity was asked for", request=request)
+    unpack, parts, taken = zlib.decompressobj(31) if packing == "gzip" else None, [], 0
+    async for part in response.aiter_raw():
+        try:
+            part = unpack.decompress(part, LARGEST + 1 - taken) if unpack else part
+        except zlib.error:
+            raise httpx2.DecodingError("a body that is not packed as it says", request=request) from None
+        parts.append(part)
+        taken += len(part)
+        if taken > LARGEST:
+            raise ReplyError("too_large", f"a body of more than {LARGEST:,} bytes")
+    if unpack and taken and not unpack.eof:
+        raise httpx2.DecodingError("a packed body that breaks off", request=request)
+    return b"".join(parts)
 
 
 def whole(response: httpx2.Response, content: bytes) -> httpx2.Response:

@@ -17,7 +17,8 @@ from typing import Any
 
 from lib.models.tokenizer import BOS, EOS, ROLES, encode, tokenizer
 
-_CALL = re.compile(r"<call>\s*((?!<call>)\S+)\s*((?:(?!<call>).)*?)\s*</call>\s*$", re.DOTALL)
+_END = "</call>"
+_CALL = re.compile(r"<call>\s*+((?!<call>)\S++)\s*+((?:(?!<call>).)*+)\Z", re.DOTALL)  # nothing is read twice
 
 
 @cache
@@ -60,10 +61,11 @@ def turn(role: str, content: str) -> list[int]:
 
 def call(name: str, argument: str) -> str:
     """A tool call as the lab models write it."""
-    return f"<call> {name} {argument} </call>"
+    return f"<call> {name} {argument} {_END}"
 
 
 def called(text: str) -> tuple[str, str] | None:
     """Name and argument of the tool call that a reply ends in; None if it does not."""
-    found = _CALL.search(text)
-    return (found.group(1), found.group(2)) if found else None
+    text = text.rstrip()
+    found = _CALL.search(text.removesuffix(_END)) if text.endswith(_END) else None
+    return (found.group(1), found.group(2).rstrip()) if found else None

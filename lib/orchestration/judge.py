@@ -27,10 +27,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from lib import seeds
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
-from lib.orchestration import replies
+from lib.llm.replies import InvalidReply, one_object
 from lib.orchestration.components import template
 from lib.orchestration.orchestrators import ANSWERED
-from lib.orchestration.replies import InvalidReply
 from lib.orchestration.student import WORDS
 from lib.params import EducationSettings
 
@@ -237,7 +236,7 @@ def _cast(scores: Scores | None, took: Sequence[Any], trouble: Sequence[str]) ->
 
 def read(text: str) -> Scores:
     """The scores in a reply. Raises InvalidReply, whose message says what was wrong with it."""
-    content, _ = replies.one_object(text)
+    content, _ = one_object(text, CRITERIA)
     try:
         scores = Scores.model_validate(content)
         return scores.model_copy(update={"reasoning": scores.reasoning.encode(errors="replace").decode()})

@@ -16,10 +16,11 @@ from lib import seeds, store
 from lib.ledger import BudgetExceeded, Entry, Ledger
 from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError
+from lib.llm.replies import InvalidReply
 from lib.orchestration import components
 from lib.orchestration.components import Budget, Situation
 from lib.orchestration.decisions import Decision, Episode, Exchange
-from lib.orchestration.replies import Choice, InvalidReply, parse
+from lib.orchestration.replies import Choice, parse
 from lib.params import OrchestrationSettings
 
 ANSWERED = ("truncated", "refusal", "null_content", "content_filter")  # the model spoke, so it can be asked again

@@ -166,7 +166,9 @@ def test_what_does_not_belong_together_is_refused(changes, told):
         "hypervolume.__globals__ > 0", "hypervolume(points=[[1]], reference=0) > 0", "hypervolume(*[1]) > 0",
         "hypervolume(sparsity([[1]]), 0) > 0", "hypervolume(open, 0) > 0", "1 > 0 > -1", "1 if 1 else 2", "2 ** 9 > 1",
         "'a' > 'b'", "True > 0", "lambda: 1", "{a.score} > {a.score}", "exact(1) > 0", "1 in [1]", "metric_0 > 1",
-        "1 >", "min(x for x in [1]) > 0", "(y := 1) > 0", "f'{1}' > 0",
+        "1 >", "min(x for x in [1]) > 0", "(y := 1) > 0", "f'{1}' > 0", "{a.score} - metric_0 > 0", "{a} > ｍetric_0",
+        "-" * 3_000 + "1 > 0", "(" * 240 + "1" + ")" * 240 + " > 0", "1" + "0" * 400 + " > 0", "1e400 > 0",
+        "hypervolume([[1e400]], 0) > 0", "hypervolume({[1]}, 0) > 0", "hypervolume([{1: 2}], 0) > 0",
     ],
 )  # fmt: skip
 def test_nothing_but_the_small_language_is_read(text):
@@ -178,6 +180,12 @@ def test_nothing_but_the_small_language_is_read(text):
 def test_whatever_is_written_is_read_or_refused(text):
     with contextlib.suppress(ClaimError):
         expressions.parse(text, {"quoted"}, FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", ["metric_0", "metric_1", "ｍetric_0"])
+def test_a_quote_cannot_stand_in_for_a_measurement(name):
+    with pytest.raises(ClaimError, match="stands for a metric in braces"):
+        expressions.parse("{a} > 0.9", {name}, FUNCTIONS)
 
 
 def test_an_error_names_what_may_be_called():

@@ -306,6 +306,9 @@ def test_notes_hold_the_words_of_a_call_and_no_json():
     speaker = Hosted(Client(lab_settings("any")), "hosted", 0.0, 1.0)
     assert speaker.worded(json.dumps({"relation": "pet", "of": "Ana"})) == "pet Ana"
     assert speaker.worded("pet Ana") == "pet Ana" and speaker.worded("[3]") == "[3]"
+    for odd in ("[" * 3_000, '{"a":' * 3_000 + "1" + "}" * 3_000, '{"a": ' + "9" * 5_000 + "}"):
+        assert speaker.worded(odd) == odd and answer_of(TOOLS["lookup"], odd, speaker, "").startswith("error: ")
+    assert speaker.worded('{"of": "\\ud800"}') == "?"
 
 
 def test_what_is_said_of_a_wrong_call_is_the_error_or_a_word(caller):

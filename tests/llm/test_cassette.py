@@ -350,6 +350,7 @@ BROKEN = {
     "a list": b"[]",
     "an empty line": b"",
     "bytes that are no text": b'{"key": "\xff"}',
+    "a line too deep": b'{"key": "k", "request": {}, "response": ' + b"[" * 100_000,
 }
 
 
@@ -361,6 +362,37 @@ def test_a_broken_line_is_named_with_its_file_and_number(broken, mode, tmp_path)
     export.write_bytes(b"\n".join([one, BROKEN[broken], two]) + b"\n")
     with pytest.raises(ValueError, match="tape.jsonl, line 2: .*remove the line"):
         Cassette(tmp_path, "tape", mode)
+
+
+def test_a_recording_that_is_no_database_is_named(tmp_path):
+    (tmp_path / "tape.sqlite").write_bytes(b"no database, " * 100)
+    with pytest.raises(ValueError, match="tape.sqlite is no recording that can be used"):
+        Cassette(tmp_path, "tape", "record")
+
+
+def test_a_recording_that_breaks_after_a_call_was_paid_ends_the_run_and_is_not_paid_again(tmp_path):
+    box = Cassette(tmp_path, "tape", "record")
+
+    def answer(asked: Asked) -> Answer:
+        box.path.write_bytes(b"no database, " * 100)
+        return Answer()
+
+    async def play():
+        async with Server(answer) as server, Client(scripted.settings(server.url), cassette=box) as client:
+            with pytest.raises(ValueError, match="tape.sqlite"):
+                await client.chat("mine", QUESTION)
+            return len(server.asked)
+
+    assert asyncio.run(play()) == 1
+
+
+def test_half_a_character_in_an_export_does_not_stop_the_next_one(tmp_path):
+    export = filled(tmp_path, "ab").export()
+    one, two = export.read_bytes().splitlines()
+    export.write_bytes(one.replace(b'"role"', b'"odd":"\\ud800","role"') + b"\n" + two + b"\n")
+    assert (
+        b"ud800" in export.read_bytes() and b'"odd":"?"' in Cassette(tmp_path, "tape", "record").export().read_bytes()
+    )
 
 
 def test_an_export_without_a_last_line_end_is_whole(tmp_path):

@@ -1,10 +1,14 @@
 """The client: every outcome is a reply or a typed error, limits hold, the key is nowhere, all is accounted for once."""
 
 import asyncio
+import gzip
+import json
 import logging
 import pickle
+import resource
 import socket
 import time
+import zlib
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -227,8 +231,8 @@ def test_where_a_server_counts_no_tokens_characters_are_counted(odd):
 
 
 def test_half_a_count_is_kept_and_the_other_half_estimated():
-    reply = call(Answer(completion() | {"usage": {"prompt_tokens": 1_000}})).only
-    assert (reply.tokens_in, reply.tokens_out) == (1_000, 2)
+    reply = call(Answer(completion() | {"usage": {"prompt_tokens": 20}})).only
+    assert (reply.tokens_in, reply.tokens_out) == (20, 2)
 
 
 def test_a_refusal_is_told_from_an_empty_reply():
@@ -251,8 +255,50 @@ def test_text_that_is_no_unicode_can_be_kept_and_sent_back():
     assert reply.text.encode().startswith(b"SO") and reply.text.endswith("-d2")
 
 
-def test_a_body_that_is_not_compressed_as_it_says_is_a_connection_error(waits):
-    failed(call(Answer(headers={"content-encoding": "gzip"})), "connection")
+@pytest.mark.parametrize("packing", ["gzip", "br", "deflate, gzip", "x" * 99])
+def test_a_body_that_is_not_compressed_as_it_says_is_a_connection_error(packing, waits):
+    failed(call(Answer(headers={"content-encoding": packing})), "connection")
+
+
+def test_a_body_that_is_compressed_though_nobody_asked_is_read():
+    outcome = call(Answer(gzip.compress(GOOD.raw()), headers={"content-encoding": "gzip"}))
+    assert outcome.only.text == "SO-d2" and outcome.server.asked[0].headers["accept-encoding"] == "identity"
+
+
+def test_a_packed_body_that_breaks_off_is_a_connection_error(waits):
+    failed(call(Answer(gzip.compress(GOOD.raw())[:-9], headers={"content-encoding": "gzip"})), "connection")
+
+
+def vast() -> bytes:
+    """A reply of 100 MB in 100 kB."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    start, end = json.dumps(completion("|")).encode().split(b"|")
+    return b"".join([packer.compress(part) for part in (start, *[b" " * 2**20] * 100, end)] + [packer.flush()])
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_body_beyond_all_replies_is_left_unread_and_not_asked_for_again(packed):
+    body = Answer(vast(), headers={"content-encoding": "gzip"}) if packed else Answer("{" + " " * transport.LARGEST)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    outcome = call(body, retries=3)
+    failed(outcome, "too_large")
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**10
+    assert len(outcome.server.asked) == 1 and grown < 80, f"{grown:.0f} MB"
+
+
+def test_a_text_that_nobody_asked_for_is_not_handed_on_but_billed():
+    outcome = call(Answer(completion("many words " * 2_000, 20, 6_000)))
+    error = failed(outcome, "too_large")
+    assert error.text == "" and error.tokens_out == 6_000 and entries(outcome) == [(1, 20, 6_000)]
+
+
+def test_half_a_character_in_a_question_is_sent_as_a_mark():
+    async def play():
+        async with Server() as server, Client(scripted.settings(server.url)) as client:
+            await client.chat("mine", [{"role": "user", "content": "a \ud800 b"}])
+            return server.asked[0].body["messages"]
+
+    assert asyncio.run(play()) == [{"role": "user", "content": "a ? b"}]
 
 
 ANY = st.recursive(
@@ -406,12 +452,24 @@ def test_a_model_in_this_process_answers_through_the_same_client():
     assert seen == [{"model": "inner", "messages": QUESTION, "temperature": 0.0, "max_tokens": 50, "seed": 9}]
 
 
-def test_another_programs_key_is_not_sent_to_an_endpoint_that_needs_none(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-somebody-else")
-    monkeypatch.delenv(KEY_VARIABLE)
-    outcome = call(GOOD, api_key_env=None)
-    assert outcome.only.text == "SO-d2"
-    assert "somebody" not in str(outcome.server.asked[0].headers)
+AMBIENT = {
+    "OPENAI_API_KEY": "sk-of-somebody-else", "OPENAI_ADMIN_KEY": "sk-of-somebody-else",
+    "OPENAI_ORG_ID": "org-of-somebody", "OPENAI_PROJECT_ID": "proj-of-somebody",
+    "OPENAI_CUSTOM_HEADERS": "x-api-key: somebody\nauthorization: Bearer somebody\ncookie: somebody",
+    "HTTP_PROXY": "http://somebody:somebody@127.0.0.1:9",
+}  # fmt: skip
+SENT = {"host", "accept", "accept-encoding", "content-type", "content-length", "user-agent", "connection"}
+
+
+@pytest.mark.parametrize("needs_one", [False, True])
+def test_another_programs_credentials_are_not_sent(needs_one, monkeypatch):
+    for name, value in AMBIENT.items():
+        monkeypatch.setenv(name, value)
+    outcome = call(GOOD, api_key_env=KEY_VARIABLE if needs_one else None)
+    headers = outcome.server.asked[0].headers
+    assert outcome.only.text == "SO-d2" and "somebody" not in str(headers)
+    assert set(headers) <= SENT | ({"authorization"} if needs_one else set())
+    assert headers.get("authorization") == (f"Bearer {KEY}" if needs_one else None)
 
 
 # What is sent -------------------------------------------------------------------------------------

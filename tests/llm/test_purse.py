@@ -1,6 +1,7 @@
 """The purse: a hard stop that holds over threads, processes, reopened files and killed runs."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -24,7 +25,8 @@ from tests.llm.server import PRICE_IN, PRICE_OUT, QUESTION, Answer, Server, call
 __all__ = ["certificate", "key", "waits"]
 
 BILL = 10 * PRICE_IN + 5 * PRICE_OUT  # what the scripted server's plain reply costs
-MOST = 9 * PRICE_IN + 100 * PRICE_OUT  # what a call may cost: 34 characters in, 100 tokens out
+REQUEST = {"model": "served", "messages": QUESTION, "temperature": 0.5, "max_tokens": 100, "seed": 0}
+MOST = len(json.dumps(REQUEST, separators=(",", ":"))) * PRICE_IN + 100 * PRICE_OUT  # what an attempt may cost
 
 
 # The purse itself ---------------------------------------------------------------------------------
@@ -186,13 +188,84 @@ def test_many_calls_at_once_stop_at_the_limit_with_all_replies_paid(tmp_path):
 
 @pytest.mark.parametrize(
     "answer",
-    [Answer(status=500), Answer(status=400), Answer(status=401), Answer(status=0), Answer(""), Answer("<p>")],
-    ids=["500", "400", "401", "cut", "empty", "html"],
+    [Answer(status=500), Answer(status=400), Answer(status=401), Answer(""), Answer("<p>"), Answer({"error": "busy"})],
+    ids=["500", "400", "401", "empty", "html", "error"],
 )
 def test_a_call_that_failed_costs_nothing(answer, tmp_path, waits):
     purse = Purse(tmp_path / "spent.sqlite", 10.0)
     outcome = call(answer, parts={"purse": purse})
     assert isinstance(outcome.only, LLMError) and outcome.server.asked and purse.spent == 0.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "attempts"),
+    [(Answer(status=0), 3), (Answer(cut=40), 3), (Answer(delay=5.0), 3), (Answer(Answer().raw()[:70]), 2)],
+    ids=["mute", "broken off", "late", "half a reply"],
+)
+def test_an_attempt_of_which_nobody_knows_stays_booked_at_the_most_that_it_may_have_cost(
+    answer, attempts, tmp_path, waits
+):
+    purse = Purse(tmp_path / "spent.sqlite", 10.0)
+    outcome = call(answer, parts={"purse": purse}, timeout=0.3)
+    assert isinstance(outcome.only, LLMError) and len(outcome.server.asked) == attempts
+    assert purse.spent == pytest.approx(attempts * MOST)
+
+
+def test_a_call_that_reaches_nobody_costs_nothing(tmp_path, waits):
+    purse = Purse(tmp_path / "spent.sqlite", 10.0)
+
+    async def play():
+        async with Client(scripted.settings("http://127.0.0.1:9/v1"), purse=purse) as client:
+            await client.chat("mine", QUESTION)
+
+    with pytest.raises(LLMError):
+        asyncio.run(play())
+    assert purse.spent == 0.0 and len(waits) == 2
+
+
+TOLD = {
+    "nothing": {},
+    "zero": {"prompt_tokens": 0, "completion_tokens": 0},
+    "words": {"prompt_tokens": "10", "completion_tokens": None},
+    "below zero": {"prompt_tokens": -10, "completion_tokens": -5},
+    "a billion": {"prompt_tokens": 999_999_999, "completion_tokens": 999_999_999},
+    "one for a long text": {"prompt_tokens": 1, "completion_tokens": 1},
+}
+
+
+@pytest.mark.parametrize("told", TOLD)
+def test_where_no_count_can_be_believed_the_bytes_are_booked(told, tmp_path):
+    purse, text = Purse(tmp_path / "spent.sqlite", 10.0), "Zug um Zug " * 9
+    reply = call(Answer(scripted.completion(text) | {"usage": TOLD[told]}), parts={"purse": purse}).only
+    assert purse.spent == pytest.approx(MOST - PRICE_OUT)  # 99 bytes of 100 tokens
+    assert (reply.tokens_in, reply.tokens_out) == (9, 25) or told == "one for a long text"
+
+
+def test_what_an_endpoint_wrote_beyond_max_tokens_is_booked_too(tmp_path):
+    purse = Purse(tmp_path / "spent.sqlite", 100.0)
+    call(Answer(scripted.completion("thought unseen", 20, 5_000)), parts={"purse": purse})
+    assert purse.spent == pytest.approx(20 * PRICE_IN + 5_000 * PRICE_OUT)
+
+
+def test_tools_and_letters_of_many_bytes_are_in_what_a_call_may_cost(tmp_path):
+    purse, seen = Purse(tmp_path / "spent.sqlite", 10.0), []
+    look = {"name": "look", "description": "\u770b" * 200}
+    chat = {"tools": [{"type": "function", "function": look}], "max_tokens": 1}
+    outcome = call(lambda asked: seen.append(purse.spent) or Answer(), parts={"purse": purse}, chat=chat)
+    sent = int(outcome.server.asked[0].headers["content-length"])
+    assert sent > 800 and seen == [pytest.approx(sent * PRICE_IN + PRICE_OUT)]
+
+
+def test_a_broken_file_is_named(tmp_path):
+    (tmp_path / "spent.sqlite").write_bytes(b"no database, " * 100)
+    with pytest.raises(ValueError, match="spent.sqlite holds what was spent"):
+        Purse(tmp_path / "spent.sqlite", 1.0)
+
+
+@pytest.mark.parametrize("dollars", [float("nan"), -1.0])
+def test_what_is_no_amount_is_not_reserved(dollars, tmp_path):
+    with pytest.raises(ValueError, match="number of dollars"):
+        Purse(tmp_path / "spent.sqlite", 1.0).reserve("me", dollars)
 
 
 def test_a_reply_that_cannot_be_used_is_paid_for_all_the_same(tmp_path):

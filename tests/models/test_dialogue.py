@@ -1,5 +1,7 @@
 """Conversations as tokens: who spoke, what is learned from it, which tools are on offer, what a call is."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -149,6 +151,22 @@ def test_what_is_no_whole_call_at_the_end_is_no_call(text):
 def test_a_call_may_have_line_breaks_and_no_argument():
     assert called("<call>\nlookup\nhome Ana\n</call>\n") == ("lookup", "home Ana")
     assert called("<call> search </call>") == ("search", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<call> x" + " " * 20_000,
+        "<call> x" + " " * 20_000 + "y </call>",
+        "<call>a" * 9_000 + " </call>",
+        "<call>" * 9_000,
+    ],
+    ids=["blanks", "blanks in a call", "names", "starts"],
+)
+def test_a_long_reply_is_read_in_bounded_time(text):
+    began = time.perf_counter()
+    called(text)
+    assert time.perf_counter() - began < 1
 
 
 def test_of_several_calls_the_last_one_is_meant():

@@ -12,10 +12,10 @@ from lib import params, seeds
 from lib.llm import scripted
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
+from lib.llm.replies import InvalidReply
 from lib.llm.scripted import STRENGTHS, spoiling
 from lib.llm.scripted import judging as rules
 from lib.orchestration.judge import CRITERIA, Scores, judge, prompt, read, step_line, table
-from lib.orchestration.replies import InvalidReply
 
 SMOKE = params.load("smoke")
 EDUCATION = SMOKE.education

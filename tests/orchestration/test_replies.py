@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lib.orchestration.replies import KINDS, LONGEST, Choice, InvalidReply, parse
+from lib.llm.replies import LONGEST, InvalidReply
+from lib.orchestration.replies import KINDS, Choice, parse
 
 NAMES = ("SO-d1", "SO-d2", "SO-d3")
 GOOD = '{"reasoning": "gaps are open", "policy": "SO-d2"}'

@@ -13,6 +13,7 @@ from typing import Any
 from lib import tasks
 from lib.llm.client import Reply
 from lib.llm.errors import ReplyError
+from lib.llm.replies import arguments, words
 from lib.routing import protocol
 from lib.routing.episodes import Exchange, draws
 from lib.routing.toolorchestra.assignments import Assignment
@@ -100,12 +101,9 @@ def _read(episode: Episode, reply: Reply | ReplyError, desk: Desk) -> tuple[str,
         return reply.text, None
     if not reply.calls:
         return reply.text, None
-    name, arguments = reply.calls[0]
-    try:
-        given = json.loads(arguments)
-    except (ValueError, RecursionError):
-        given = None
-    if not isinstance(given, dict):
+    name, argument = reply.calls[0]
+    given = arguments(argument)
+    if given is None:
         return reply.text, None
     line = _line(episode.assignment, desk, name, given)
     return reply.text, None if desk.wrong(episode.assignment, name, line) else protocol.Call(name, line)
@@ -117,12 +115,12 @@ def _line(assignment: Assignment, desk: Desk, name: str, given: Mapping[str, Any
         order = assignment.work.domain.function(name).parameters
     else:
         order = tuple(desk.tools[name].parameters) if name in desk.tools else ()
-    return " ".join(str(given[key]) for key in (order if set(order) == set(given) else given))
+    return words(given[key] for key in (order if set(order) == set(given) else given))
 
 
 def _told(call: protocol.Call, reply: str, mark: str) -> list[dict[str, Any]]:
-    arguments = json.dumps({"words": call.query})
-    function = {"id": mark, "type": "function", "function": {"name": call.expert, "arguments": arguments}}
+    written = json.dumps({"words": call.query})
+    function = {"id": mark, "type": "function", "function": {"name": call.expert, "arguments": written}}
     return [
         {"role": "assistant", "content": None, "tool_calls": [function]},
         {"role": "tool", "tool_call_id": mark, "content": reply},
