@@ -8,6 +8,7 @@ clients that close their half once they have asked.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from typing import ClassVar
@@ -15,18 +16,27 @@ from typing import ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MOST = 512  # connections at once
+MOST = 2_048  # connections at once; each takes about 20 kB
 BACKLOG = 64  # connections that the system may hold until they are accepted
 _LOOK_SECONDS = 0.1  # between two looks whether a client that sends no more is still there
 
 
 def room() -> tuple[int, int]:
-    """How many connections there may be at once and how many may wait, so that files are left for all else."""
+    """How many connections there may be at once and how many may wait, so that files are left for all else.
+
+    Raises this process's own limit of open files where the system lets it.
+    """
     try:
         import resource
     except ImportError:  # Windows has no such limit
         return MOST, BACKLOG
-    free = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - len(os.listdir("/dev/fd"))
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * MOST if most == resource.RLIM_INFINITY else min(most, 2 * MOST)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+            allowed = wanted
+    free = (wanted if allowed == resource.RLIM_INFINITY else allowed) - len(os.listdir("/dev/fd"))
     backlog = max(1, min(BACKLOG, free // 6))
     # a connection that makes room gives its file back two rounds of the event loop later
     return max(1, min(MOST, free - 3 * (backlog + 1))), backlog
