@@ -19,7 +19,16 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import torch
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from lib.models import dialogue
 from lib.models.batching import AT_ONCE, WAITING, Batcher, Token
@@ -27,10 +36,11 @@ from lib.models.forward import Forward
 from lib.models.generation import ContextTooLong, Generation, Prompt, check
 from lib.models.tokenizer import BOS, EOS, decode, encode, pieces, tokenizer
 
-MOST_CHOICES, MOST_STOPS, MOST_TEXTS = 8, 4, 2048
+MOST_CHOICES, MOST_STOPS, MOST_TEXTS, MOST_MESSAGES = 8, 4, 2048, 1024
 _TEXTS_AT_ONCE = 32  # embeddings between two steps of generation
 _CALL, _CALLED = "<call>", "</call>"
 _WORDS = re.compile(r"</?[a-z]+>|[A-Za-z]+(?:-[a-z]+)*|[^\sA-Za-z]")  # each at least one token
+_LONGEST = 64  # characters of a text for each token of the window; a word of a megabyte is one token, and slow
 
 
 @dataclass(frozen=True)
@@ -102,8 +112,8 @@ def _texts(given: Any) -> Any:
     """The texts or token lists of an embedding's input: one or several of either."""
     one = isinstance(given, str) or (isinstance(given, list) and given and all(_is_id(item) for item in given))
     texts = [given] if one else given
-    whole = isinstance(texts, list) and texts and all(_is_text(text) for text in texts)
-    if not whole or len(texts) > MOST_TEXTS:
+    few = isinstance(texts, list) and 1 <= len(texts) <= MOST_TEXTS
+    if not few or not all(_is_text(text) for text in texts):
         raise ValueError(f"input is a text, 1 to {MOST_TEXTS} texts, or lists of token ids, none of them empty")
     return texts
 
@@ -118,6 +128,15 @@ def _is_text(item: Any) -> bool:
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, given: Any) -> Any:
+        """An object with more names than there are has an unknown one; to report them all would take its time."""
+        if isinstance(given, dict) and len(given) > len(cls.model_fields):
+            unknown = next(name for name in given if name not in cls.model_fields)
+            raise ValueError(f"{unknown[:80]!r} is not supported here; supported are {', '.join(cls.model_fields)}")
+        return given
 
 
 Writable = Annotated[str, AfterValidator(_writable)]
@@ -186,7 +205,7 @@ class ChatRequest(_Strict):
     """The body of POST /v1/chat/completions; null is the same as nothing."""
 
     model: str
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES), FailFast()]
     max_tokens: Annotated[int, Field(ge=1, le=2**31)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1, le=2**31)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
@@ -262,6 +281,8 @@ def validated(body: Any, shape: type[Shape]) -> Shape:
         return shape.model_validate(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    if first["type"] == "too_long" and first["loc"] == ("messages",):  # each is a token and more
+        raise _too_long(f"there may be {MOST_MESSAGES} messages", "messages")
     path = [str(part) for i, part in enumerate(first["loc"]) if not (i == 2 and first["loc"][0] == "messages")]
     where, said = ".".join(path), first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
@@ -288,8 +309,11 @@ def settled(text: str, marks: Sequence[str]) -> str:
 
 def _fits(texts: Sequence[str], window: int, param: str) -> None:
     """Raises Refused for texts that are too long together, before the time is spent to tokenize them."""
-    room = window
+    room, letters = window, _LONGEST * window
     for text in texts:
+        letters -= len(text)
+        if letters < 0:
+            raise _too_long(f"the window has {window} tokens, and room for {_LONGEST} characters each", param)
         room -= 1 + sum(1 for _ in islice(_WORDS.finditer(text), max(0, room)))
         if room < 0:
             raise _too_long(f"the window has {window} tokens; {param} has more", param)
@@ -454,9 +478,9 @@ def _spoken(message: _System | _User | _Assistant | _Replied) -> dict[str, str]:
 def _argument(arguments: str) -> str:
     try:
         (value,) = json.loads(arguments).values()
+        return _writable(value if isinstance(value, str) else json.dumps(value))
     except (ValueError, AttributeError, RecursionError):
         raise Refused("arguments of a tool call is a JSON object with one value here", param="messages") from None
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _usage(tokens_in: int, tokens_out: int | None = None) -> dict[str, int]:

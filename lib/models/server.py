@@ -12,16 +12,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import hmac
 import ipaddress
 import json
+import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import torch
 import uvicorn
@@ -36,6 +40,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from lib.models import checkpoints
 from lib.models.answering import Answering, Model, Refused, Reply
 from lib.models.batching import AT_ONCE, WAITING, Busy, Closed, Failed, Left
+from lib.models.connection import Connection, room
 
 KEY_VARIABLE = "LAB_API_KEY"
 MOST_BYTES = 2**20  # of a body
@@ -43,6 +48,7 @@ _READ_ON = 16 * MOST_BYTES  # a body that is too long is read so far, or its sen
 _BODY_SECONDS = 30.0
 _GRACE_SECONDS = 5
 _RETRY_SECONDS = 1
+_QUIET_SECONDS = 60.0  # in which one message is logged once, whoever brings it about how often
 _DISCONNECTED = 499  # nobody sees it
 
 
@@ -221,6 +227,53 @@ class _Guard:
         return len(given) == 1 and hmac.compare_digest(given[0], self.expected)
 
 
+class _Named:
+    """Lets no request pass that a page of another site may have sent.
+
+    A name can be made to point to this machine, and then the browser sends requests here for whoever owns the name;
+    its Host and Origin still tell. So both must be this machine's, or among `allowed`.
+    """
+
+    def __init__(self, app: ASGIApp, host: str, allowed: Collection[str] = ()) -> None:
+        """host: where the server listens; where others can reach it, any address is its own, but no name is."""
+        self.app, self.local = app, _loopback(host)
+        self.names = {"localhost", *(name.lower().strip("[].") for name in (host, *allowed))}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self.app
+        for name, value in scope.get("headers", ()):
+            if name in (b"host", b"origin") and not self._knows(value.decode("latin-1"), name == b"host"):
+                said = f"{name.decode().title()} {value[:80].decode('latin-1')!r} is not this server's"
+                app = failure(403, f"{said}; --allow-host NAME lets a name pass", "foreign_host")
+        await app(scope, receive, send)
+
+    def _knows(self, value: str, bare: bool) -> bool:
+        try:
+            name = urlsplit(f"//{value}" if bare else value).hostname or ""
+        except ValueError:
+            return False
+        name = name.removesuffix(".")
+        return name in self.names or _loopback(name) or (not self.local and _is_address(name))
+
+
+class _Seldom(logging.Filter):
+    """Lets a message pass once in a while: nobody can fill a disk by sending nonsense."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message, now = str(record.msg), time.monotonic()
+        fresh = now - self.last.get(message, -_QUIET_SECONDS) >= _QUIET_SECONDS
+        if fresh:
+            self.last[message] = now
+        return fresh
+
+
+_SELDOM = _Seldom()
+
+
 def app(models: Mapping[str, Model], key: str = "", waiting: int = WAITING, at_once: int = AT_ONCE) -> Starlette:
     """The server's application. key: what requests must show, if any; waiting: requests that may wait for a
     model, more are told 429; at_once: sequences side by side."""
@@ -257,43 +310,70 @@ def app(models: Mapping[str, Model], key: str = "", waiting: int = WAITING, at_o
 class _Server(uvicorn.Server):
     """Ends what is still under way when the time to finish is over, so that its clients are told."""
 
+    def __init__(self, config: uvicorn.Config, answering: Answering) -> None:
+        super().__init__(config)
+        self.answering = answering
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         async def end() -> None:
             await asyncio.sleep(_GRACE_SECONDS)
-            await self.config.app.state.answering.aclose()
+            await self.answering.aclose()
 
         ending = asyncio.create_task(end())
         await super().shutdown(sockets)
         ending.cancel()
 
 
-def serve(application: Starlette, host: str = "127.0.0.1", port: int = 8000, log_level: str = "warning") -> int:
+def serve(
+    application: Starlette,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    log_level: str = "warning",
+    allowed: Collection[str] = (),
+) -> int:
     """Serve until SIGINT or SIGTERM; then what is under way is finished, and nothing new is taken.
 
-    Returns the exit code: 0. Port 0 takes a free one. Raises OSError for a port that cannot be had.
+    allowed: names under which the server may be addressed besides its own. Returns the exit code: 0. Port 0 takes a
+    free one. Raises OSError for a port that cannot be had.
     """
-    listening = _listening(host, port)
-    config = uvicorn.Config(
-        application, log_level=log_level, timeout_graceful_shutdown=2 * _GRACE_SECONDS, timeout_keep_alive=30,
-        http="h11", ws="none", loop="asyncio", lifespan="on", server_header=False, access_log=log_level != "warning",
-    )  # fmt: skip
+    gc.collect()
+    gc.freeze()  # a body of many objects would have the collector walk through torch again and again: .3 s for 1 MB
+    Connection.most, backlog = room()
+    listening = _listening(host, port, backlog)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)  # uvicorn raises what it caught once more when it is done
     names = ", ".join(application.state.answering.models)
     url = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/v1"
     print(f"lab models at {url}: {names}; Ctrl-C ends it", file=sys.stderr, flush=True)
-    _Server(config).run(sockets=[listening])
+    _server(application, host, log_level, allowed, backlog).run(sockets=[listening])
     return 0
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _server(
+    application: Starlette,
+    host: str = "127.0.0.1",
+    log_level: str = "warning",
+    allowed: Collection[str] = (),
+    backlog: int = 64,
+) -> _Server:
+    config = uvicorn.Config(
+        _Named(application, host, allowed), log_level=log_level, timeout_graceful_shutdown=2 * _GRACE_SECONDS,
+        timeout_keep_alive=Connection.patience, backlog=backlog, http=Connection, ws="none", loop="asyncio",
+        lifespan="on", server_header=False, access_log=log_level != "warning",
+    )  # fmt: skip
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).addFilter(_SELDOM)
+    return _Server(config, application.state.answering)
+
+
+def _listening(host: str, port: int, backlog: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns Nagle's algorithm, 40 ms a reply, off only where the protocol is spelled out
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(2048)
+        listening.listen(backlog)
     except OSError:
         listening.close()
         raise
@@ -307,6 +387,13 @@ def _loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _is_address(host: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(host))
+    except ValueError:
+        return False
+
+
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m lib.models.server",
@@ -314,6 +401,10 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--host", default="127.0.0.1", help="default %(default)s: this machine only")
     parser.add_argument("--port", type=int, default=8000, help="default %(default)s; 0 takes a free one")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME",
+        help="a name that requests and pages may address this server by, besides localhost and addresses; repeatable",
+    )  # fmt: skip
     parser.add_argument("--models", type=Path, default=Path("data/models"), help="folder, default %(default)s")
     parser.add_argument("--queue", type=int, default=WAITING, help="requests that may wait, default %(default)s")
     parser.add_argument("--threads", type=int, default=1, help="of torch, default %(default)s; 1 is bit-reproducible")
@@ -337,7 +428,8 @@ def main(arguments: list[str] | None = None) -> int:
     if not key and not _loopback(options.host):
         print(f"warning: anyone who reaches {options.host} can ask; set {KEY_VARIABLE} to a key", file=sys.stderr)
     try:
-        return serve(app(models, key, options.queue), options.host, options.port, options.log_level)
+        served = app(models, key, options.queue)
+        return serve(served, options.host, options.port, options.log_level, options.allow_host)
     except OSError as error:
         print(f"error: {options.host}:{options.port} cannot be listened at: {error.strerror}", file=sys.stderr)
         return 1

@@ -21,7 +21,6 @@ from pathlib import Path
 import httpx2
 import openai
 import pytest
-import uvicorn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -107,8 +106,7 @@ def serving(**changes):
 def in_thread(application):
     """The server in a thread, so that a test can look into it."""
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(application, log_level="warning", ws="none", http="h11", loop="asyncio")
-    running = server._Server(config)
+    running = server._server(application)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
