@@ -142,7 +142,7 @@ class Evaluator:
 
     lookup: Lookup
     quotes: Mapping[str, float]
-    functions: Mapping[str, Callable[..., float]]
+    functions: Mapping[str, Callable[..., float | Interval]]
 
     def side(self, node: ast.expr, keys: tuple[Key, ...]) -> Interval:
         """The value of one side of a parsed test, with its interval."""
@@ -166,7 +166,8 @@ class Evaluator:
         name = node.func.id  # type: ignore[attr-defined]
         if name in self.functions:
             arguments = [_literal(argument, name) for argument in node.args]
-            return quantities.exact(self.functions[name](*arguments))
+            found = self.functions[name](*arguments)
+            return found if isinstance(found, Interval) else quantities.exact(found)
         sides = [self.side(argument, keys) for argument in node.args]
         if name == _EXACT:
             return sides[0] if sides[0].known else quantities.exact(sides[0].value)

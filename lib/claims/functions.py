@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from lib import ledger, stats
+from lib.claims import records
 from lib.configuration import space
 from lib.envs.bank import TOPICS, load_bank
 from lib.envs.education import answer_probability
 from lib.params import ROOT
 from lib.routing.toolorchestra import rewards
+from lib.stats import Interval
 
 BANK = ROOT / "data/bank/mathe_items.csv"  # the bank that ships with the project
 
@@ -75,7 +77,8 @@ def right_answer(ability: float, difficulty: float, discrimination: float) -> fl
     return float(answer_probability(np.float64(ability), np.float64(difficulty), discrimination))
 
 
-FUNCTIONS: Mapping[str, Callable[..., float]] = {
+FUNCTIONS: Mapping[str, Callable[..., float | Interval]] = {
+    **records.FUNCTIONS,
     "hypervolume": hypervolume,
     "sparsity": sparsity,
     "llm_dollars": llm_dollars,

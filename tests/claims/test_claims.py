@@ -4,6 +4,7 @@ import contextlib
 import math
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -492,3 +493,25 @@ def test_every_claim_is_a_card_that_can_be_filtered_and_is_shown_without_scripts
 def test_a_card_escapes_what_the_file_says():
     v = judged(statement="One <b>is</b> & stays.", place="Table <1>")
     assert "<b>is" not in board.markup([v])[0] and "One &lt;b&gt;is" in board.markup([v])[0]
+
+
+def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
+    from lib import record
+    from lib.claims import records
+
+    monkeypatch.setattr(record, "RECORDS", tmp_path)
+    with pytest.raises(Missing, match="no record of made"):
+        records.FUNCTIONS["gap"]("made.right", "arm=a", "arm=b")
+    rows = [{"arm": arm, "role": "paper", "seed": seed, "item": str(item), "right": item + (arm == "a") + seed * item}
+            for arm in "ab" for seed in range(3) for item in range(4)]  # fmt: skip
+    made = pd.DataFrame(rows)
+    made.loc[0, "right"] += 0.1
+    record.write("made", made, tmp_path)
+    found = records.FUNCTIONS["gap"]("made.right", "arm=a", "arm=b", "seed=0|1|2")
+    assert found.lo > 0.9 and found.excludes(0)
+    assert not records.FUNCTIONS["mean"]("made.right", "arm=b, item=0").known  # nothing varied
+    for wrong in ("colour=red", "arm"):
+        with pytest.raises(ClaimError, match="no condition"):
+            records.FUNCTIONS["mean"]("made.right", wrong)
+    with pytest.raises(ClaimError, match="misspelled"):
+        records.FUNCTIONS["gap"]("made.right", "arm=z", "arm=b")

@@ -1,0 +1,70 @@
+"""Estimates that a claim may ask of records: `gap("zoo.d1", "arm=SO-d1", "arm=SO-d2", "group=education") > 0`.
+
+The first argument names a record and its column, the others the rows: `column=value`, several joined by commas, values
+to choose from by |. Differences are taken inside pairs, as everywhere (`lib.measure`). A record that no run has left
+makes a claim untestable here; a column or value that it does not have is a mistake in the claim.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import pandas as pd
+
+from lib import measure, record
+from lib.claims.errors import ClaimError
+from lib.claims.metrics import Missing
+from lib.stats import Interval
+
+
+@lru_cache
+def _read(system: str, root: str) -> pd.DataFrame:
+    try:
+        return record.read(system, root)
+    except record.RecordError as error:
+        raise Missing(f"this run left no record of {system}") from error
+
+
+def conditions(text: str, rows: pd.DataFrame) -> dict[str, list[Any]]:
+    """`arm=KO|RO, seed=0` as {column: values}. Raises ClaimError for a column that is not there, or is not named."""
+    out: dict[str, list[Any]] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        column, equals, values = part.partition("=")
+        if not equals or column.strip() not in rows:
+            raise ClaimError(f"{part!r} is no condition; write column=value with a column of the record")
+        column = column.strip()
+        numeric = pd.api.types.is_numeric_dtype(rows[column])
+        out[column] = [float(each) if numeric else each.strip() for each in values.split("|")]
+    return out
+
+
+def _asked(estimate: Callable[..., pd.DataFrame], count: int) -> Callable[..., Interval]:
+    """An estimator of `lib.measure` as a function of words: record.column, `count` selections, and rows for all."""
+
+    def asked(place: str, *selections: str) -> Interval:
+        system, _, column = place.partition(".")
+        if len(selections) not in (count, count + 1):
+            raise ClaimError(f"{estimate.__name__} of {place!r} takes {count} selections of rows, and one for all")
+        rows = _read(system, str(record.RECORDS))
+        chosen = [conditions(text, rows) for text in selections]
+        rows = record.where(rows, **(chosen.pop() if len(chosen) > count else {}))
+        try:
+            found = estimate(rows, column, *chosen).iloc[0]
+        except (KeyError, ValueError) as error:
+            raise ClaimError(f"{estimate.__name__} of {place!r}: {error}") from error
+        lo, hi = float(found["lo"]), float(found["hi"])
+        unknown = not lo < hi  # where nothing varied, nothing was tested
+        return Interval(float(found["value"]), *((math.nan, math.nan) if unknown else (lo, hi)))
+
+    return asked
+
+
+FUNCTIONS: Mapping[str, Callable[..., Interval]] = {
+    "mean": _asked(measure.mean, 0),
+    "gap": _asked(measure.gap, 2),
+    "ratio": _asked(measure.ratio, 2),
+    "change": _asked(measure.change, 2),
+}
