@@ -505,6 +505,7 @@ def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
     rows = [{"arm": arm, "role": "paper", "seed": seed, "item": str(item), "right": item + (arm == "a") + seed * item}
             for arm in "ab" for seed in range(3) for item in range(4)]  # fmt: skip
     made = pd.DataFrame(rows)
+    made["right"] = made["right"].astype(float)
     made.loc[0, "right"] += 0.1
     record.write("made", made, tmp_path)
     found = records.FUNCTIONS["gap"]("made.right", "arm=a", "arm=b", "seed=0|1|2")
