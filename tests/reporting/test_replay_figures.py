@@ -6,6 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from lib import stats
+from lib.draw import colour
 from lib.reporting import replay as replayed
 from lib.routing import replay
 from lib.stats import Interval
@@ -38,10 +39,10 @@ def test_a_panel_for_every_table_holds_the_learned_router_the_constant_and_the_o
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["lab experts", "GSM8K: Mixtral and GPT-4"]
     axes = figure.axes[0]
     assert axes.get_xscale() == "log"
-    lines = {line.get_label(): line for line in axes.lines}
-    assert lines["best constant under B"].get_xdata() == pytest.approx(np.array([1, 10, 100, 1000]))
-    assert lines[replayed.NAMES["corl"]].get_ydata() == pytest.approx([0.5, 0.6, 0.4, 0.6])
-    assert lines["oracle under B"].get_ydata() == pytest.approx([0.8] * 4)
+    lines = {line.get_color(): line for line in axes.lines[:-1]}
+    assert lines[colour("best constant")].get_xdata() == pytest.approx(np.array([1, 10, 100, 1000]))
+    assert lines[colour(replayed.NAMES["corl"])].get_ydata() == pytest.approx([0.5, 0.6, 0.4, 0.6])
+    assert lines[colour("oracle")].get_ydata() == pytest.approx([0.8] * 4)
     dots = axes.lines[-1]
     assert dots.get_linestyle() == "None" and dots.get_xdata() == pytest.approx([10, 100])
 
