@@ -145,7 +145,7 @@ class MinigridZoo(_Section):
 
 class ZooSettings(_Section):
     """How policies are trained and judged. learner: the stacked trainer, or stable-baselines3's own PPO, one policy
-    after another, for all but MO-MGDA; both make the same policies, but for rounding."""
+    after another, for all but MO-MGDA; both take the same steps but for rounding, which a long training multiplies."""
 
     learner: Literal["stacked", "stable-baselines3"]
     seeds: Annotated[int, Field(ge=1, le=100)]

@@ -1,10 +1,10 @@
 """Policies trained by stable-baselines3's own PPO: its class, its networks, its rollouts and its updates.
 
-The papers' choice, and what the stacked trainer (`ppo`) is held to. The first weights and the random numbers are ours,
-so that both trainers make the same policy, but for rounding: `SameDraws` brings them. A training that was stopped
-begins again, because stable-baselines3's checkpoints are pickles. MO-MGDA is not here and stays stacked: `PPO.train`
-flattens values and takes its step in one method, which a subclass with a critic for each objective would have to
-repeat as a whole.
+The paper's choice (policy orchestration, 4.1.2), and what the stacked trainer (`ppo`) is held to. The first weights
+and the random numbers are ours (`SameDraws`), so that both trainers do the same but for rounding, which a long
+training multiplies. A training that was stopped begins again, because stable-baselines3's checkpoints are pickles.
+MO-MGDA is not here and stays stacked: `PPO.train` flattens values and takes its step in one method, which a subclass
+with a critic for each objective would have to repeat as a whole.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def learner(recipe: Recipe, env: Paid) -> PPO:
     """stable-baselines3's PPO with a recipe's settings and a network of its shape."""
     s, rooms = recipe.settings, isinstance(recipe.network, Cnn)
     return PPO(
-        "CnnPolicy" if rooms else "MlpPolicy", env, learning_rate=s.learning_rate, n_steps=s.rollout // s.num_envs,
+        "CnnPolicy" if rooms else "MlpPolicy", env, learning_rate=s.learning_rate, n_steps=s.rollout // env.num_envs,
         batch_size=s.minibatch, n_epochs=s.epochs, gamma=s.gamma, gae_lambda=s.gae_lambda, clip_range=s.clip,
         ent_coef=s.entropy, vf_coef=s.value, max_grad_norm=s.max_grad_norm, target_kl=s.target_kl, device="cpu",
         policy_kwargs={"features_extractor_class": SmallExtractor, "normalize_images": False} if rooms else None,

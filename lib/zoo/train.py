@@ -65,10 +65,10 @@ def learner(params: Environments, stack: list[Recipe], *seeds: int) -> PPO:
     return _stacked(params, [(recipe, seed) for seed in seeds for recipe in stack])
 
 
-def _stacked(params: Environments, trained: list[tuple[Recipe, int]]) -> PPO:
-    arms = [Arm(recipe.name, seed, recipe.objective, recipe.settings) for recipe, seed in trained]
-    tasks = [recipe.task for recipe, _ in trained for _ in range(recipe.settings.num_envs)]
-    first = trained[0][0]
+def _stacked(params: Environments, pairs: list[tuple[Recipe, int]]) -> PPO:
+    arms = [Arm(recipe.name, seed, recipe.objective, recipe.settings) for recipe, seed in pairs]
+    tasks = [recipe.task for recipe, _ in pairs for _ in range(recipe.settings.num_envs)]
+    first = pairs[0][0]
     method = MGDA if first.network.values > 1 else PPO
     return method(arms, first.network, make_batch(params, first.domain, tasks), first.domain)
 
@@ -78,32 +78,32 @@ def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, Any]:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # Adam's moments of idle weights decay into slow denormal numbers
     told = cell.settings["policies"]
-    trained = [(Recipe.of(facts["recipe"]), facts["seed"]) for facts in told]
-    domain = trained[0][0].domain
+    pairs = [(Recipe.of(facts["recipe"]), facts["seed"]) for facts in told]
+    domain = pairs[0][0].domain
     section = Environments.model_fields[domain].annotation  # of the other domain nothing is known here
     params = Environments.model_construct(**{domain: section(**told[0]["environment"])})
+    checkpoint = folder / "checkpoint.safetensors"
     if told[0]["learner"] == "stacked":
-        checkpoint = folder / "checkpoint.safetensors"
-        ppo = _stacked(params, [*trained, *_company(trained)])
+        ppo = _stacked(params, [*pairs, *_company(pairs)])
         ppo.train(checkpoint, progress)
-        weights, curve = [ppo.parameters(k) for k in range(len(trained))], ppo.curve()
-        checkpoint.unlink(missing_ok=True)
+        weights, curve = [ppo.parameters(k) for k in range(len(pairs))], ppo.curve()
     else:
-        ((recipe, seed),) = trained
+        ((recipe, seed),) = pairs
         made, curve = reference.train(params, recipe, seed, progress)
         weights = [made]
-    for (recipe, seed), made in zip(trained, weights, strict=True):
+    for (recipe, seed), made in zip(pairs, weights, strict=True):
         about = {"seed": seed, "task": recipe.task, "settings": recipe.settings.model_dump()}
         policies.save(policies.Policy(recipe.name, domain, recipe.network, made, about), folder / f"seed-{seed}")
     store.write_parquet(folder / "curve.parquet", curve)
+    checkpoint.unlink(missing_ok=True)
     return {"policies": [store.sha256_json(facts) for facts in told]}
 
 
-def _company(trained: list[tuple[Recipe, int]]) -> list[tuple[Recipe, int]]:
+def _company(pairs: list[tuple[Recipe, int]]) -> list[tuple[Recipe, int]]:
     """A twin for a small network that is alone: one product of matrices is computed in another way than a batch of
     them, and the last bits of a policy must not tell with whom it was trained."""
-    recipe, seed = trained[0]
-    lonely = len(trained) == 1 and not recipe.network.costly
+    recipe, seed = pairs[0]
+    lonely = len(pairs) == 1 and not recipe.network.costly
     return [(replace(recipe, name=f"twin of {recipe.name}"), seed)] if lonely else []
 
 
@@ -123,8 +123,7 @@ def cells(params: ZooParams, domain: str, done: Collection[str] = ()) -> list[sw
             told = [common | {"recipe": r.facts(), "seed": s, "learner": learner_of(params, r)} for r, s in each]
             left = [facts for facts in told if store.sha256_json(facts) not in done]
             if left:
-                cell = sweep.Cell(f"{domain}/{name}/seeds-{seeds[0]}-{seeds[-1]}", {"policies": left})
-                out.append(cell)
+                out.append(sweep.Cell(f"{domain}/{name}/seeds-{seeds[0]}-{seeds[-1]}", {"policies": left}))
     return out
 
 
@@ -137,28 +136,26 @@ def trained(runs: str | Path = RUNS) -> dict[str, Path]:
 def build(params: ZooParams, domain: str, out: str | Path = ZOO, runs: str | Path = RUNS) -> Zoo:
     """Train what is not trained yet and write the domain's zoo under `out`/`domain`."""
     sweep.run(train_cell, cells(params, domain, trained(runs)), runs, params.zoo.jobs, f"training the {domain} zoo")
-    places, together = trained(runs), stacks(params, domain)
+    places = trained(runs)
     kept: dict[str, list[policies.Policy]] = {recipe.name: [] for recipe in recipes(params, domain)}
     rows, curves = [], []
     for cell in cells(params, domain):
-        found = [(facts["recipe"]["name"], facts["seed"], places[store.sha256_json(facts)])
-                 for facts in cell.settings["policies"]]  # fmt: skip
-        for name, seed, folder in found:
+        told = cell.settings["policies"]
+        found = {(facts["recipe"]["name"], facts["seed"]): places[store.sha256_json(facts)] for facts in told}
+        for (name, seed), folder in found.items():
             policy = policies.load(folder / f"seed-{seed}" / f"{name}.json")
             policies.save(policy, Path(out) / domain / name, f"seed-{seed}")
             kept[name].append(policy)
-        for folder in dict.fromkeys(folder for *_, folder in found):
+        for folder in dict.fromkeys(found.values()):  # one, unless some were trained later
             curve = store.read_parquet(folder / "curve.parquet")
-            own = {(name, seed) for name, seed, place in found if place == folder}
-            curves.append(curve[[who in own for who in zip(curve["arm"], curve["seed"], strict=True)]])
-        of_cell = {seed for _, seed, _ in found}
-        rows.append(
-            {"stack": cell.name.split("/")[1], "seeds": len(of_cell), "seconds": sum(_share(f) for *_, f in found)}
-        )
+            own = [found.get(who) == folder for who in zip(curve["arm"], curve["seed"], strict=True)]
+            curves.append(curve[own])
+        seconds = sum(_share(folder) for folder in found.values())
+        rows.append({"stack": cell.name.split("/")[1], "seeds": len({s for _, s in found}), "seconds": seconds})
     curve = pd.concat(curves, ignore_index=True)
     store.write_parquet(Path(out) / domain / "curves.parquet", curve)
-    names = {stack: [recipe.name for recipe in members] for stack, members in together.items()}
-    return Zoo(domain, names, kept, curve, pd.DataFrame(rows))
+    together = {stack: [recipe.name for recipe in members] for stack, members in stacks(params, domain).items()}
+    return Zoo(domain, together, kept, curve, pd.DataFrame(rows))
 
 
 def _share(folder: Path) -> float:

@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.optimize import brentq
 from torch import nn
 from torch.distributions import Categorical
@@ -79,59 +77,7 @@ def test_without_prompts_a_structure_is_paid_the_whole_reward():
     assert first.tolist() == [8.0, -4.0] and len(later) == 0 and batch([8.0, -4.0]).lengths.tolist() == [0, 0]
 
 
-def test_normalised_values_have_mean_0_and_deviation_1():
-    assert learn.normalised(torch.tensor([1.0, 3.0])).tolist() == pytest.approx([-1.0, 1.0])
-    assert learn.normalised(torch.tensor([2.0, 2.0, 2.0])).tolist() == [0.0, 0.0, 0.0]
-    assert learn.normalised(torch.tensor([0.0, 0.0, 6.0])).tolist() == pytest.approx([-(0.5**0.5), -(0.5**0.5), 2**0.5])
-
-
-def test_group_relative_advantages_compare_tries_of_one_question():
-    """The second group is all alike; the third has deviation sqrt(2/9) * 3."""
-    rewards, groups = torch.tensor([1.0, 5.0, 3.0, 5.0, 0.0, 0.0, 3.0]), torch.tensor([4, 9, 4, 9, 7, 7, 7])
-    expected = [-1.0, 0.0, 1.0, 0.0, -(0.5**0.5), -(0.5**0.5), 2**0.5]
-    assert learn.group_relative(rewards, groups).tolist() == pytest.approx(expected, abs=1e-6)
-
-
-@settings(deadline=None)
-@given(st.lists(st.tuples(st.floats(-5, 5, width=32), st.integers(0, 3)), min_size=1, max_size=24), st.integers(0, 99))
-def test_group_relative_advantages_do_not_hang_on_the_order_of_episodes(told, seed):
-    rewards, groups = torch.tensor([r for r, _ in told]), torch.tensor([g for _, g in told])
-    order = torch.from_numpy(np.random.default_rng(seed).permutation(len(told)))
-    expected = learn.group_relative(rewards, groups)[order]
-    assert torch.allclose(learn.group_relative(rewards[order], groups[order]), expected, atol=1e-4)
-
-
 # PPO -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "ratio, advantage, gain",
-    [
-        (1.0, 2.0, 2.0), (1.1, 2.0, 2.2), (1.5, 2.0, 2.4), (0.5, 2.0, 1.0),
-        (1.0, -2.0, -2.0), (0.9, -2.0, -1.8), (0.5, -2.0, -1.6), (1.5, -2.0, -3.0),
-    ],
-)  # fmt: skip
-def test_a_gain_is_clipped_where_the_policy_went_too_far_for_its_own_good(ratio, advantage, gain):
-    loss = learn.clipped(
-        torch.tensor([math.log(0.3 * ratio)]), torch.tensor([math.log(0.3)]), torch.tensor([advantage]), 0.2
-    )
-    assert float(loss) == pytest.approx(-gain, rel=1e-5)
-
-
-def test_the_clipped_loss_is_minus_the_mean_gain():
-    ratios, advantages = torch.tensor([1.5, 0.5, 1.5, 0.5]), torch.tensor([2.0, 2.0, -2.0, -2.0])
-    assert float(learn.clipped(ratios.log(), torch.zeros(4), advantages, 0.2)) == pytest.approx(
-        -(2.4 + 1.0 - 3.0 - 1.6) / 4
-    )
-
-
-@pytest.mark.parametrize(
-    "ratio, advantage, moves", [(1.5, 1.0, False), (1.5, -1.0, True), (0.5, 1.0, True), (0.5, -1.0, False)]
-)
-def test_beyond_the_clip_nothing_pulls_further(ratio, advantage, moves):
-    new = torch.tensor([math.log(ratio)], requires_grad=True)
-    learn.clipped(new, torch.zeros(1), torch.tensor([advantage]), 0.2).backward()
-    assert (float(new.grad) != 0.0) == moves
 
 
 def test_the_first_epochs_loss_is_that_of_the_entropy_alone():

@@ -1,19 +1,20 @@
 """The stacked trainer against stable-baselines3, against itself alone, and across an interruption."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
-from stable_baselines3 import PPO as StockPPO
 
-from lib.envs.batch import LinearVecReward
 from lib.envs.education import EducationRules
 from lib.envs.education_batch import EducationBatch
-from lib.envs.grid_batch import GridBatch
 from lib.params import load
-from lib.zoo import train
-from lib.zoo.networks import Cnn, Mlp
+from lib.zoo import reference, train
+from lib.zoo.mgda import min_norm_weights
+from lib.zoo.networks import Mlp
 from lib.zoo.objectives import Linear, Vector
-from lib.zoo.ppo import MGDA, PPO, Arm, Rollout, sample
+from lib.zoo.ppo import MGDA, PPO, Arm, loss, sample
+from lib.zoo.recipes import recipes
 
 RULES = EducationRules((74, 67, 72, 81, 17, 0), steps_per_level=2, warmup="measure")
 WEIGHTS = {"one": (1.0, 0.0, 0.0), "two": (0.0, 1.0, 0.0), "three": (1 / 3, 1 / 3, 1 / 3)}
@@ -31,78 +32,100 @@ def stack(names=("one", "two", "three"), seed=0, **change):
     return PPO(arms, Mlp(13, 3), EducationBatch(RULES, 8 * len(arms)), "education")
 
 
-def stock(venv, policy, s, policy_kwargs=None):
-    return StockPPO(
-        policy, venv, learning_rate=s.learning_rate, n_steps=s.rollout // s.num_envs, batch_size=s.minibatch,
-        n_epochs=s.epochs, gamma=s.gamma, gae_lambda=s.gae_lambda, clip_range=s.clip, ent_coef=s.entropy,
-        vf_coef=s.value, max_grad_norm=s.max_grad_norm, target_kl=s.target_kl, seed=1, device="cpu",
-        policy_kwargs=policy_kwargs,
-    )  # fmt: skip
+def trained_by_both(recipe, updates, params=SMOKE):
+    """Parameters after so many updates from the same weights and random numbers: stable-baselines3's, ours, the first;
+    and everybody's finished episodes."""
+    env = reference.environment(params, recipe, 0)
+    model = reference.learner(recipe, env)
+    model.learn(updates * recipe.settings.rollout, callback=reference.SameDraws(recipe, 0))
+    ours = train.learner(params, [recipe], 0)
+    first = ours.parameters(0)
+    for _ in range(updates):
+        ours.learn(ours.collect())
+        ours.updates += 1
+    return (reference.weights(model, recipe), ours.parameters(0), first), (env.episodes, ours.episodes)
 
 
-def transplant(model, ours, prepare):
-    """Stock's collected rollout, as one of ours."""
-    buffer = model.rollout_buffer
-    first = lambda x: torch.from_numpy(np.asarray(x)).unsqueeze(0)  # noqa: E731
-    starts = np.concatenate([buffer.episode_starts[1:], model._last_episode_starts[None]])
-    with torch.no_grad():
-        last = model.policy.predict_values(model.policy.obs_to_tensor(model._last_obs)[0])
-    return Rollout(
-        inputs=prepare(buffer.observations), action=first(buffer.actions[..., 0]).long(),
-        log_prob=first(buffer.log_probs), value=first(buffer.values).unsqueeze(-1),
-        reward=first(buffer.rewards).unsqueeze(-1), done=first(starts.astype(bool)),
-        last_value=last.reshape(1, -1, 1),
-    )  # fmt: skip
+def apart(one, other):
+    """The greatest difference of any parameter."""
+    return max(np.abs(one[name] - other[name]).max() for name in one)
 
 
-def learn_both(model, ours, rollout, monkeypatch):
-    """The same updates by both, with the same minibatches."""
-    order = ours._rng(ours.arms[0], "minibatches")
-    monkeypatch.setattr(np.random, "permutation", lambda n: order.permutation(n))
-    model.train()
-    ours.learn(rollout)
-    return model.policy.state_dict(), ours.parameters(0)
+@pytest.mark.parametrize(("name", "target_kl"), [("SO-d1", 0.01), ("MO-S", 1e-5), ("MO-RM", None)])
+def test_the_stacked_trainer_gives_stable_baselines3s_weights_after_the_same_updates(name, target_kl):
+    (recipe,) = (r for r in recipes(SMOKE, "education") if r.name == name)
+    recipe = replace(recipe, settings=settings(target_kl=target_kl))
+    (theirs, mine, first), (their_episodes, our_episodes) = trained_by_both(recipe, 3)
+    assert apart(mine, theirs) < 5e-6
+    assert (apart(mine, first) > 1e-2) == (target_kl != 1e-5)
+    assert np.allclose(their_episodes, our_episodes) and len(our_episodes) > 10
 
 
-@pytest.mark.parametrize("target_kl", [0.01, 1e-5, None])
-def test_the_stacked_trainer_gives_stable_baselines3s_weights_after_the_same_updates(target_kl, monkeypatch):
-    s = settings(target_kl=target_kl)
-    model = stock(LinearVecReward(EducationBatch(RULES, 8, seed=3), WEIGHTS["three"]), "MlpPolicy", s)
-    ours = PPO([Arm("three", 0, Linear(WEIGHTS["three"]), s)], Mlp(13, 3), EducationBatch(RULES, 8), "education")
-    start = {name: value.numpy().copy() for name, value in model.policy.state_dict().items()}
-    ours.load(0, start)
-    _, callback = model._setup_learn(256)
-    model.collect_rollouts(model.env, callback, model.rollout_buffer, 32)
-    rollout = transplant(model, ours, lambda o: torch.from_numpy(o.swapaxes(0, 0)).float().unsqueeze(0))
-    advantage, _ = ours.advantages(rollout)
-    np.testing.assert_allclose(advantage[0, :, :, 0], model.rollout_buffer.advantages, atol=1e-5)
-    theirs, mine = learn_both(model, ours, rollout, monkeypatch)
-    for name, value in mine.items():
-        np.testing.assert_allclose(value, theirs[name].numpy(), atol=2e-5, err_msg=name)
-    moved = max(np.abs(mine[name] - start[name]).max() for name in mine)
-    assert (moved > 1e-3) == (target_kl != 1e-5)
+def test_the_convolutional_network_is_stable_baselines3s_with_the_small_extractor():
+    """Few steps: where a room's layers meet their kinks, rounding grows."""
+    (recipe,) = (r for r in recipes(SMOKE, "minigrid") if r.name == "SO-d3")
+    recipe = replace(recipe, settings=recipe.settings.model_copy(update={"rollout": 128, "epochs": 2}))
+    (theirs, mine, first), (their_episodes, our_episodes) = trained_by_both(recipe, 6)
+    assert apart(mine, theirs) < 5e-6 and apart(mine, first) > 1e-3
+    assert np.allclose(their_episodes, our_episodes) and our_episodes
 
 
-def test_the_convolutional_network_is_stable_baselines3s_with_the_small_extractor(monkeypatch):
-    from tests.zoo.extractor import SmallExtractor
+# The loss, and what is written out of it ---------------------------------------------------------
 
-    s = load("paper").zoo.minigrid.navigate.model_copy(update={"rollout": 128, "num_envs": 4, "epochs": 2})
-    venv = LinearVecReward(GridBatch("composite", 4, seed=2), (1.0, 0.0, 2.0))
-    kwargs = {"features_extractor_class": SmallExtractor, "normalize_images": False}
-    model = stock(venv, "CnnPolicy", s, kwargs)
-    ours = PPO([Arm("x", 0, Linear((1.0, 0.0, 2.0)), s)], Cnn(6), GridBatch("composite", 4), "minigrid")
-    ours.load(0, {name: value.numpy().copy() for name, value in model.policy.state_dict().items()})
-    _, callback = model._setup_learn(128)
-    model.collect_rollouts(model.env, callback, model.rollout_buffer, 32)
 
-    def prepare(channels_first):
-        t, e = channels_first.shape[:2]
-        pictures = channels_first.transpose(0, 1, 3, 4, 2).reshape(1, t * e, 7, 7, 3)
-        return ours.network.prepare(pictures).view(1, t, e, 36, 12)
+def rollout_of(method):
+    """A trainer of two policies and a minibatch of its own, after weights have moved and coefficients differ."""
+    values = 3 if method is MGDA else 1
+    objective = Vector() if method is MGDA else Linear(WEIGHTS["three"])
+    told = [
+        settings(entropy=0.02, clip=0.01, learning_rate=3e-3, target_kl=None),
+        settings(value=0.7, clip=0.005, target_kl=None),
+    ]
+    arms = [Arm(name, 0, objective, s) for name, s in zip("ab", told, strict=True)]
+    ppo = method(arms, Mlp(13, 3, values=values), EducationBatch(RULES, 16), "education")
+    kept = []
+    minibatch = ppo._minibatch
+    ppo._minibatch = lambda batch, learning: (kept.append(batch), minibatch(batch, learning))[1]
+    ppo.learn(ppo.collect())
+    return ppo, kept[0]
 
-    theirs, mine = learn_both(model, ours, transplant(model, ours, prepare), monkeypatch)
-    for name, value in mine.items():
-        np.testing.assert_allclose(value, theirs[name].numpy(), atol=2e-5, err_msg=name)
+
+@pytest.mark.parametrize("method", [PPO, MGDA])
+def test_the_gradient_that_is_followed_is_autograds_of_the_readable_loss(method):
+    ppo, batch = rollout_of(method)
+    logits, value = ppo._forward(batch)
+    ratio = (logits.log_softmax(-1).gather(-1, batch["action"].unsqueeze(-1))[..., 0] - batch["log_prob"]).exp()
+    assert ((ratio - 1).abs() > ppo.coefficient["clip"]).float().mean() > 0.2  # or nothing were clipped
+    alpha = 1.0
+    if method is MGDA:  # the weights of least norm of each objective's own gradient, as autograd finds it
+        rest = {"entropy": torch.zeros(2, 1), "value": torch.zeros(2, 1)}
+        own = [loss(logits, value, batch, ppo.coefficient | rest, torch.eye(3)[i]).sum() for i in range(3)]
+        each = torch.stack([ppo._slopes((part,), (torch.ones(()),), keep=True) for part in own], dim=1).double()
+        alpha = torch.from_numpy(np.stack([min_norm_weights(g) for g in (each @ each.transpose(1, 2)).numpy()])).float()
+        assert (alpha > 0.01).sum() > 2
+    told = loss(logits, value, batch, ppo.coefficient, alpha).sum()
+    expected = ppo._slopes((told,), (torch.ones(()),), keep=True)
+    found = ppo._gradient(logits, value, batch)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-4)
+    assert expected.abs().max() > 1e-2
+
+
+def test_adam_is_torchs_and_leaves_alone_who_has_stopped():
+    ppo, _ = rollout_of(PPO)
+    ppo.moment_1.zero_(), ppo.moment_2.zero_(), ppo.adam_steps.zero_()
+    rows = [torch.nn.Parameter(row.clone()) for row in ppo.theta]
+    rates = [{"params": [row], "lr": arm.settings.learning_rate} for row, arm in zip(rows, ppo.arms, strict=True)]
+    torchs, draw = torch.optim.Adam(rates, eps=1e-5), torch.Generator().manual_seed(0)
+    for learning in ([True, True], [True, False], [False, True], [True, True]):
+        gradient = torch.randn(ppo.theta.shape, generator=draw) * 1e-3
+        ppo._adam(gradient, torch.tensor(learning)[:, None])
+        for row, slope, goes_on in zip(rows, gradient, learning, strict=True):
+            row.grad = slope.clone() if goes_on else None
+        torchs.step()
+        torch.testing.assert_close(ppo.theta, torch.stack([row.detach() for row in rows]), atol=1e-6, rtol=0)
+
+
+# Stacks, seeds, interruptions ---------------------------------------------------------------------
 
 
 def test_a_policy_trained_in_a_stack_is_the_policy_trained_alone():

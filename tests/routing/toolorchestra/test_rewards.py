@@ -6,7 +6,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lib.routing.learn import group_advantages
+from lib.losses import group_advantages
 from lib.routing.toolorchestra import rewards
 
 SHARE = st.floats(0, 1)
