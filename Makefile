@@ -10,7 +10,7 @@ DVC := $(RUN) python -m dvc
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)# a container's only user is root; Jupyter wants to be told
 
 .DEFAULT_GOAL := help
-.PHONY: help setup repro lab serve student slides solutions doctor clean test lint unit pipeline bench lock
+.PHONY: help setup repro lab serve student slides solutions doctor metrics clean test lint unit pipeline bench lock
 
 help: ## list what there is
 	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [LESSON=01_policy_zoo] [PYTHON=python3.12]"
@@ -52,6 +52,9 @@ solutions: $(STAMP) ## worked solutions of the exercises, for whoever teaches (L
 
 doctor: ## explain a stuck or half-broken checkout, with remedies
 	@if $(BIN)/python -c "" 2>/dev/null; then $(BIN)/python lib/doctor.py; else $(PYTHON) lib/doctor.py; fi
+
+metrics: $(STAMP) ## what the lessons measured, one metric a line (LESSON: of that one)
+	@$(RUN) python -m lib.page.metrics --lesson "$(LESSON)"
 
 clean: ## remove what the pipeline made (training too); .venv, figures and metrics stay
 	@rm -rf data/zoo data/models data/runs data/notebooks data/settings.json reports/notebooks reports/lessons \

@@ -10,13 +10,15 @@ Left out: how figures look (`figures`) and how pages do (`html`).
 from __future__ import annotations
 
 import base64
+import inspect
 import io
 import json
 import math
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -100,6 +102,25 @@ class Lesson:
     def passage(self, markup: str, plain: str) -> None:
         """Show HTML that a module of this room made, such as a prompt; `plain` where there is no browser."""
         _show(markup, plain)
+
+    def source(self, *objects: Callable | type, equation: str = "") -> None:
+        """Show the code of functions, methods and classes as it is, folded, each with its place.
+
+        equation: what the code computes, in LaTeX, shown above it. Raises TypeError for what has no code of its own,
+        FormulaError for an equation that cannot be shown.
+        """
+        from lib.page import markdown  # imported late: few cells need the reader of formulas and code
+
+        colour = markdown.code_block if _running() else _coloured  # a page has a style sheet, JupyterLab none of ours
+        formula = markdown.mathml(equation, display=True) if equation else ""
+        shown = [f'<span class="formula" tabindex="0">{formula}</span>\n'] if equation else []
+        plain = [f"$$ {equation} $$"] if equation else []
+        for each in map(inspect.unwrap, objects):
+            name, place, code = _read(each)
+            label = f"<summary><code>{escape(name)}</code>, {escape(place)}</summary>"
+            shown.append(f'<details class="algorithm">{label}\n{colour(code)}</details>\n')
+            plain.append(f"{name}, {place}\n{code}")
+        _show("".join(shown), "\n\n".join(plain))
 
     def metric(self, key: str, value: Any, lo: float | None = None, hi: float | None = None) -> None:
         """Record a number, a string or a truth under a flat key such as `education.SO-d1.length`.
@@ -202,6 +223,25 @@ class Lesson:
         if name in self._alts and not _live():
             raise ValueError(f"there are two figures called {name!r}")
         self._alts[name] = " ".join(alt.split())
+
+
+def _read(of: Callable | type) -> tuple[str, str, str]:
+    """An object's name, its place (lib/zoo/ppo.py:210) and its code from the first column on. Raises TypeError, naming
+    it, where there is none."""
+    try:
+        (lines, first), file = inspect.getsourcelines(of), Path(inspect.getfile(of))
+    except (TypeError, OSError) as error:
+        raise TypeError(f"{of!r} has no source to show; name a function, a method or a class") from error
+    place = f"{file.relative_to(ROOT).as_posix()}:{first}" if file.is_relative_to(ROOT) else "this notebook"
+    return of.__qualname__, place, textwrap.dedent("".join(lines)).rstrip()
+
+
+def _coloured(code: str) -> str:
+    """Python with its colours and its ground in it, for a reader whose style sheet knows nothing of them."""
+    from pygments import highlight, lexers
+    from pygments.formatters import HtmlFormatter
+
+    return highlight(code, lexers.PythonLexer(), HtmlFormatter(noclasses=True, style="xcode"))
 
 
 def _running() -> bool:

@@ -2,16 +2,11 @@
 
 from pathlib import Path
 
-import gymnasium as gym
-import mo_gymnasium  # noqa: F401 - registers its wrappers' needs
 import numpy as np
 import pytest
 from catsim import irt
-from gymnasium.utils.env_checker import check_env
-from gymnasium.wrappers import TransformReward
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mo_gymnasium.wrappers import LinearReward, MORecordEpisodeStatistics
 
 import lib.envs  # noqa: F401 - registers the ids
 from lib import seeds
@@ -227,24 +222,6 @@ def test_a_row_copied_many_times_gives_independent_futures():
     reward = copies.advance(np.full(200, CHALLENGE)).reward
     assert len(np.unique(reward[:, 2])) > 1
     assert np.array_equal(twin.mastery, twin.state()["mastery"])  # the original has not moved
-
-
-def test_the_environment_passes_gymnasiums_checker():
-    check_env(TransformReward(make_education(), lambda reward: float(reward.sum())), skip_render_check=True)
-
-
-def test_mo_gymnasiums_wrappers_work():
-    env = MORecordEpisodeStatistics(gym.make("orchestration/Education-v0"))
-    env.reset(seed=0)
-    total, done = np.zeros(3), False
-    while not done:
-        _, reward, terminated, truncated, info = env.step(EASY)
-        total, done = total + reward, terminated or truncated
-    np.testing.assert_allclose(info["episode"]["r"], total, rtol=1e-5)
-    scalar = LinearReward(gym.make("orchestration/Education-v0"), weight=np.array([1.0, 0.0, 0.0]))
-    scalar.reset(seed=0)
-    _, reward, _, _, info = scalar.step(CHALLENGE)
-    assert reward == pytest.approx(info["vector_reward"][0])
 
 
 def test_the_linear_view_of_a_twin_is_the_weighted_sum():

@@ -8,8 +8,6 @@ import minigrid  # noqa: F401  (registers the library's environments)
 import mo_gymnasium as mo_gym
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
-from gymnasium.wrappers import TransformReward
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mo_gymnasium.wrappers import LinearReward, MORecordEpisodeStatistics
@@ -401,14 +399,6 @@ def test_an_episode_can_be_filmed():
 
 
 # Conventions ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.filterwarnings("ignore:.*different from the unwrapped version.*")
-@pytest.mark.filterwarnings("error")
-def test_gymnasium_s_checker_accepts_the_scalar_view(task):
-    """The checker wants a scalar reward. Not LinearReward: it shares one weight array among all infos."""
-    check_env(TransformReward(mo_gym.make(IDS[task]), lambda reward: float(reward.sum())))
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -13,13 +13,14 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
+from bs4 import BeautifulSoup
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from nbclient import NotebookClient
 from PIL import Image
 
 from lib import store
-from lib.page import html, lesson
+from lib.page import audit, html, lesson, markdown
 from lib.page.lesson import Lesson
 from lib.page.tables import interval_table, number, table_html, with_interval
 from lib.stats import Interval
@@ -301,6 +302,7 @@ from lib.page.lesson import Lesson
 lesson = Lesson("01_zoo", title="The zoo", profile="smoke", parameters=[1], root={root!r})
 ---
 import numpy as np, pandas as pd
+from bs4 import BeautifulSoup
 from matplotlib import pyplot as plt
 fig, axes = plt.subplots(figsize=(3, 2)); axes.plot([1, 3, 2])
 lesson.figure(fig, "front", alt={alt!r}, caption="Reward")
@@ -352,3 +354,60 @@ def test_figures_need_no_notebook(tmp_path):
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert (tmp_path / "figures/a/front.png").exists()
     assert done.stdout == f"figure front: {ALT}\n"
+
+
+# Code and its equation ----------------------------------------------------------------------------
+
+
+CLIP = r"\min\left(r A, \operatorname{clip}(r, 1-\epsilon, 1+\epsilon) A\right)"
+
+
+def test_real_code_is_shown_folded_with_its_place_below_its_equation(zoo, shown, monkeypatch):
+    monkeypatch.setenv("BENCH_RUN", "1")
+    zoo.source(Lesson.finding, Interval, equation=CLIP)
+    (markup,) = shown
+    assert markup.index("<math") < markup.index("<details") and markup.count("<details") == 2
+    assert audit.problems(markup) == [] and "open" not in re.search(r"<details[^>]*>", markup)[0]
+    place = re.search(r"<code>Lesson.finding</code>, lib/page/lesson.py:(\d+)</summary>", markup)
+    text = BeautifulSoup(markup, "html.parser").find("details").find("pre").get_text()
+    lines = (ROOT / "lib/page/lesson.py").read_text().splitlines()
+    assert text.splitlines()[0] == lines[int(place[1]) - 1].strip() == "def finding(self, sentence: str) -> None:"
+    assert text.rstrip().endswith("sentence)") and '<span class="k">def</span>' in markup
+
+
+def test_code_is_read_by_itself_where_there_is_no_style_sheet(zoo, shown):
+    zoo.source(store.read_json)
+    assert 'style="' in shown[0] and 'class="k"' not in shown[0]
+
+
+def test_a_wrapped_function_and_one_of_the_session_are_shown_too(zoo, shown, tmp_path):
+    path = tmp_path / "cell.py"
+    path.write_text("from functools import cache\n\n@cache\ndef own(x):\n    return x < 1\n")
+    space = {}
+    exec(compile(path.read_text(), str(path), "exec"), space)
+    zoo.source(space["own"])
+    assert (
+        "<code>own</code>, this notebook" in shown[0] and "x < 1" in BeautifulSoup(shown[0], "html.parser").get_text()
+    )
+
+
+def test_a_terminal_gets_plain_text(tmp_path, capsys):
+    Lesson("01_policy_zoo", "The zoo", "laptop", {}, tmp_path).source(store.to_json, equation="a < b")
+    told = capsys.readouterr().out
+    assert (
+        told.startswith("$$ a < b $$\n\nto_json, lib/store.py:")
+        and "return json.dumps(" in told
+        and "<span" not in told
+    )
+
+
+@pytest.mark.parametrize("thing", [3, len, "lib.store"])
+def test_what_has_no_code_is_refused(zoo, thing):
+    with pytest.raises(TypeError, match="no source to show"):
+        zoo.source(thing)
+
+
+def test_an_equation_that_cannot_be_shown_is_refused(zoo, shown):
+    with pytest.raises(markdown.FormulaError):
+        zoo.source(store.read_json, equation=r"\nonsense{x}")
+    assert shown == []

@@ -1,0 +1,54 @@
+"""Metrics for a terminal: one a line, with its interval, and all of them."""
+
+import json
+
+import pytest
+
+from lib import store
+from lib.page import metrics
+
+ONE = {"corl.right": 0.123456, "corl.right_lo": 0.1, "corl.right_hi": 0.2, "corl.n": 12, "backend": "lab",
+       "odd_lo": 1.0, "true": True}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    store.write_json(tmp_path / "05_routing.json", ONE)
+    store.write_json(tmp_path / "06_tools.json", {"dollars": 2.5e-7})
+    return tmp_path
+
+
+def test_every_metric_has_a_line_with_its_interval_in_columns(folder, capsys):
+    assert metrics.main(["--folder", str(folder)]) == 0
+    assert capsys.readouterr().out == (
+        "05_routing\n"
+        "  backend        lab\n"
+        "  corl.n          12\n"
+        "  corl.right  0.1235  [0.1, 0.2]\n"
+        "  odd_lo           1\n"
+        "  true          True\n"
+        "\n"
+        "06_tools\n"
+        "  dollars  2.5e-07\n"
+    )
+
+
+def test_one_lesson_for_a_program_at_full_precision(folder, capsys):
+    assert metrics.main(["--folder", str(folder), "--lesson", "05", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert list(told) == ["05_routing"]
+    assert told["05_routing"]["corl.right"] == {"value": 0.123456, "lo": 0.1, "hi": 0.2}
+    assert told["05_routing"]["odd_lo"] == {"value": 1.0}
+
+
+def test_nothing_is_lost_of_what_the_lessons_keep():
+    for name, told in metrics.read().items():
+        flat = {}
+        for key, metric in told.items():
+            flat |= {key: metric["value"]} | {f"{key}_{end}": metric[end] for end in ("lo", "hi") if end in metric}
+        assert flat == store.read_json(metrics.FOLDER / f"{name}.json")
+
+
+def test_a_lesson_that_is_none_is_named_with_those_that_are(folder, capsys):
+    assert metrics.main(["--folder", str(folder), "--lesson", "11"]) == 1
+    assert "'11'" in (told := capsys.readouterr().err) and "05_routing, 06_tools" in told
