@@ -1,8 +1,10 @@
 """The runner: what it refuses before a kernel starts, what it leaves behind, and how it dies."""
 
+import errno
 import io
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +17,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from lib import store
-from lib.run import clean, stage
+from lib.run import clean, engine, stage
+from lib.run.__main__ import main
 from lib.run.lesson import run
 from lib.run.progress import Progress, duration
 from lib.run.scrub import Scrubber, scrub
@@ -202,15 +205,87 @@ def test_wall_times_go_beside_and_nothing_else_is_left(twice):
     assert made == {"reports/notebooks/00_tiny.ipynb", "reports/00_tiny.html", "reports/timings/00_tiny.json"}
 
 
-def test_what_an_earlier_run_showed_is_gone_and_its_data_stay(tmp_path):
-    root = project(tmp_path, "1 / 0")
-    with (root / "dvc.yaml").open("a") as file:
+def drawn(root: Path) -> dict[str, bytes]:
+    """The pages, figures and metrics there are."""
+    found = (path for path in (root / "reports").rglob("*") if path.is_file())
+    shown = {path.relative_to(root / "reports").as_posix(): path.read_bytes() for path in found}
+    return {name: content for name, content in shown.items() if not name.startswith(("failed", "timings"))}
+
+
+DRAWS = """
+import os
+from pathlib import Path
+place = Path(os.environ["BENCH_REPORTS"], "figures/00_tiny")
+place.mkdir(parents=True)
+(place / {name!r}).write_text("drawn")
+"""
+
+
+def redrawn(root: Path, *sources: str) -> Path:
+    """A project whose lesson made a report, and now has other cells."""
+    with project(root, DRAWS.format(name="old.png")).joinpath("dvc.yaml").open("a") as file:
         file.write("    metrics: [reports/figures/00_tiny, data/kept]\n")
-    store.write_text(root / "reports/figures/00_tiny/old.png", "old")
     store.write_text(root / "data/kept/checkpoint", "kept")
+    run("00_tiny", root)
+    notebook = nbformat.read(root / "data/notebooks/00_tiny.ipynb", as_version=4)
+    notebook.cells[2:] = [new_code_cell(source, id=f"new-{place}") for place, source in enumerate(sources)]
+    nbformat.write(notebook, root / "data/notebooks/00_tiny.ipynb")
+    assert "figures/00_tiny/old.png" in drawn(root)
+    return root
+
+
+def test_no_figure_of_an_earlier_run_outlives_one_that_ended_well(tmp_path):
+    root = redrawn(tmp_path, DRAWS.format(name="new.png"))
+    before = drawn(root)
+    run("00_tiny", root)
+    assert drawn(root).keys() == before.keys() - {"figures/00_tiny/old.png"} | {"figures/00_tiny/new.png"}
+    assert drawn(root)["00_tiny.html"] != before["00_tiny.html"] and (root / "data/kept/checkpoint").exists()
+    assert list((root / "reports/failed").iterdir()) == []
+
+
+@pytest.mark.parametrize("source", ["1 / 0", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"])
+def test_a_run_that_fails_leaves_the_last_report_as_it_was(tmp_path, source):
+    root = redrawn(tmp_path, DRAWS.format(name="new.png"), source)
+    before = drawn(root)
     with pytest.raises(RunError):
         run("00_tiny", root)
-    assert not (root / "reports/figures/00_tiny").exists() and (root / "data/kept/checkpoint").exists()
+    assert drawn(root) == before and (root / "data/kept/checkpoint").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_killed_leaves_the_last_report_as_it_was(tmp_path, number):
+    mark = tmp_path / "pids"
+    root = redrawn(tmp_path / "p", DRAWS.format(name="new.png"), SLEEPER.format(mark=str(mark)))
+    before, runner = drawn(root), start(root)
+    pids = wait_for(mark).split()
+    runner.send_signal(number)
+    runner.wait(timeout=120)
+    assert drawn(root) == before and gone(int(pids[0]))
+    if number == signal.SIGKILL:
+        psutil.Process(int(pids[1])).kill()
+
+
+def test_a_run_that_finds_no_room_says_so_and_leaves_the_last_report_as_it_was(tmp_path):
+    """No file may grow beyond 8 kB, as on a full disk: the lesson's cells run, its page cannot be written."""
+    root = redrawn(tmp_path, DRAWS.format(name="new.png"))
+    before = drawn(root)
+    runner = start(root, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8_192, 8_192)))
+    output, _ = runner.communicate(timeout=120)
+    assert runner.returncode == 1 and "error: 00_tiny: " in output and "the last report is as it was" in output
+    assert "Traceback" not in output and drawn(root) == before
+
+
+def test_a_run_that_may_write_nothing_says_so_and_leaves_the_last_report_as_it_was(tmp_path, capsys, monkeypatch):
+    root = redrawn(tmp_path, "1")
+    before = drawn(root)
+
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "reports/failed/00_tiny")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert main(["00_tiny", "--root", str(root)]) == 1
+    assert "Read-only file system: reports/failed/00_tiny; the last report is as it was" in capsys.readouterr().err
+    assert drawn(root) == before
 
 
 # a run that does not
@@ -293,11 +368,51 @@ def test_ctrl_c_lets_the_cell_tidy_up_ends_everything_and_exits_130(tmp_path):
     assert list(scratch.iterdir()) == [] and not (tmp_path / "p/reports/00_tiny.html").exists()
 
 
-def test_a_polite_kill_ends_the_kernel_too(tmp_path):
-    runner, pids, _ = asleep(tmp_path)
+def test_a_polite_kill_ends_the_kernel_too_and_leaves_no_temporary_file(tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    runner, pids, _ = asleep(tmp_path, env={**os.environ, "TMPDIR": str(scratch)})
     runner.terminate()
     runner.communicate(timeout=120)
-    assert runner.returncode == 143 and all(gone(pid) for pid in pids)
+    assert runner.returncode == 143 and all(gone(pid) for pid in pids) and list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("seconds", [1.0, 1.4, 1.8])
+def test_a_polite_kill_while_the_kernel_starts_leaves_no_temporary_file(tmp_path, seconds):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    runner = start(project(tmp_path / "p", "1"), env={**os.environ, "TMPDIR": str(scratch)})
+    time.sleep(seconds)
+    runner.terminate()
+    runner.communicate(timeout=120)
+    time.sleep(0.5)
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="looks where Linux keeps shared memory")
+def test_a_polite_kill_in_a_sweep_leaves_no_shared_memory(tmp_path):
+    mark = str(tmp_path / "pid")
+    runner = start(project(tmp_path / "p", SWEEPING.format(mark=mark)))
+    workers = [int(wait_for(Path(mark + str(n)))) for n in range(2)]
+    kernel = psutil.Process(workers[0]).ppid()
+    runner.terminate()
+    runner.communicate(timeout=120)
+    assert [path.name for path in Path("/dev/shm").iterdir() if f"-{kernel}-" in path.name.replace("_", "-")] == []
+
+
+def test_a_folder_for_temporary_files_that_is_too_long_for_sockets_is_no_error(tmp_path):
+    scratch = tmp_path / ("long" * 40)
+    scratch.mkdir()
+    runner = start(project(tmp_path / "p", "1 + 1"), env={**os.environ, "TMPDIR": str(scratch)})
+    output, _ = runner.communicate(timeout=120)
+    assert runner.returncode == 0, output
+
+
+def test_where_no_folder_is_short_enough_for_sockets_it_is_said(monkeypatch):
+    monkeypatch.setattr(engine.tempfile, "gettempdir", lambda: "/tmp/" + "x" * 120)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(OSError, match="too long for a socket"):
+        engine.scratch_place()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")

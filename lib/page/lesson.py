@@ -44,14 +44,14 @@ _KEY = re.compile(r"[A-Za-z0-9][\w+-]*(?:\.[A-Za-z0-9][\w+-]*)*")
 
 
 class Lesson:
-    """The record of one lesson; its files lie under `root`, the repository's `reports` by default."""
+    """The record of one lesson; its files lie under `root`, by default where the runner says or in `reports`."""
 
     def __init__(self, name: str, title: str, profile: str, parameters: Any, root: str | Path | None = None) -> None:
         """parameters: anything that goes into JSON; only its hash is kept."""
         _check_name(name, "lesson")
         self.name, self.title, self.profile = name, title, profile
         self.parameters = store.sha256_json(parameters)[:12]
-        self.root = Path(root) if root is not None else ROOT / "reports"
+        self.root = Path(root if root is not None else os.environ.get("BENCH_REPORTS", ROOT / "reports"))
         self._alts: dict[str, str] = {}
         self._files: dict[str, Path] = {}
         self._metrics: dict[str, Any] = {}

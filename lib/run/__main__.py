@@ -36,6 +36,10 @@ def main(arguments: list[str] | None = None) -> int:
     except (RunError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        about = f"{error.strerror}: {error.filename}" if error.filename else str(error)
+        print(f"error: {options.lesson}: {about}; the last report is as it was", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("\ninterrupted; finished work is kept, run again to go on", file=sys.stderr)
         return INTERRUPTED

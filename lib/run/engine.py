@@ -14,12 +14,14 @@ import os
 import pprint
 import signal
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import psutil
 from jupyter_client import AsyncKernelManager
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from nbclient import NotebookClient
@@ -35,6 +37,8 @@ ENGINE = "bench"
 INJECTED = "injected-parameters"
 START_TIMEOUT = 120  # seconds for a kernel to say hello; a cold disk is slow
 GRACE = 1.0  # seconds between an interrupt and the end
+CLEARING = 5.0  # seconds that clearing shared memory may take
+LONGEST = 103  # bytes of a socket's path: macOS takes the fewest
 FIXED_ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "OMP_NUM_THREADS": "1",
@@ -46,6 +50,20 @@ FIXED_ENVIRONMENT = {
     "TZ": "UTC",
     "BENCH_RUN": "1",  # nobody is watching: no widgets, no questions
 }
+
+
+def scratch_place() -> str:
+    """The folder for a run's own: the usual one, or /tmp where the paths of sockets in it would be too long.
+
+    Raises OSError where neither will do.
+    """
+    usual = tempfile.gettempdir()
+    for place in (usual, "/tmp"):
+        if len(os.fsencode(f"{place}/bench-xxxxxxxx/pymp-xxxxxxxx/listener-xxxxxxxx")) <= LONGEST and os.access(
+            place, os.W_OK
+        ):
+            return place
+    raise OSError(f"the path of the folder for temporary files is too long for a socket, {usual}; set TMPDIR")
 
 
 class KernelStartError(Exception):
@@ -88,6 +106,7 @@ class _ThisInterpreter(KernelSpecManager):
 
 class _Client(NotebookClient):
     session = Instance(Session)
+    _process = None
 
     def create_kernel_manager(self) -> AsyncKernelManager:
         # sockets in our own scratch folder: no ports to collide, nothing left in the user's runtime folder
@@ -103,16 +122,19 @@ class _Client(NotebookClient):
 
     def run(self) -> None:
         """Start the kernel, run all code cells, stop the kernel whatever happens."""
-        process = None
         with contextlib.ExitStack() as stack:
-            stack.callback(lambda: _kill_group(process))  # runs last, after the polite shutdown
+            stack.callback(self._end_kernel)  # runs last, after the polite shutdown, and where the start is cut off
             try:
                 stack.enter_context(self.setup_kernel(env=self.session.environment, cwd=str(self.session.root)))
             except RuntimeError as error:
                 reason = f"the kernel did not start ({error}); `make doctor` looks for reasons"
                 raise KernelStartError(reason) from error
-            process = self.km.provisioner.process
-            self._run_cells(process)
+            self._process = self.km.provisioner.process  # provisioners forget it when they shut down
+            self._run_cells(self._process)
+
+    def _end_kernel(self) -> None:
+        provisioner = self.km.provisioner if self.km is not None else None
+        _kill_group(self._process or getattr(provisioner, "process", None))
 
     def _run_cells(self, process) -> None:
         progress = self.session.progress
@@ -153,10 +175,35 @@ def _death(process) -> str:
 
 
 def _kill_group(process) -> None:
-    """End the kernel and all that it started: it leads a process group of its own."""
-    if process is not None and hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+    """End the kernel and all that it started: it leads a process group of its own.
+
+    Processes that keep account of shared memory go last: they clear it as soon as the others are gone.
+    """
+    if process is None or not hasattr(os, "killpg"):
+        return
+    deadline = time.monotonic() + CLEARING
+    while (
+        others := [pid for pid, accountant in _group(process.pid) if not accountant]
+    ) and time.monotonic() < deadline:
+        for pid in others:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        process.poll()  # or it would stay in the group, dead
+        time.sleep(0.02)
+    while _group(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _group(leader: int) -> list[tuple[int, bool]]:
+    """The living processes of a group, and whether each keeps account of shared memory."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                found.append((process.pid, "resource_tracker" in " ".join(process.cmdline())))
+    return found
 
 
 class BenchEngine(Engine):

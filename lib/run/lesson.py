@@ -1,12 +1,14 @@
 """One lesson from clean notebook to page: check, execute, scrub, render, write.
 
-`reports/notebooks/NAME.ipynb` and `reports/NAME.html` appear atomically and only after the whole
-notebook ran. Wall times go to `reports/timings`, a half-executed notebook to `reports/failed`; no stage
-depends on either.
+Everything that a run shows is written under `reports/failed/NAME` and takes its place in `reports` only after
+the whole notebook ran: a run that fails, is killed or finds the disk full leaves the last good report as it was,
+and of that one no figure outlives a run that ended well. Wall times go to `reports/timings`, a half-executed
+notebook to `reports/failed`; no stage depends on either.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import tempfile
@@ -29,14 +31,17 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 def run(name: str, root: Path, timeout: float = 3600.0) -> Path:
     """Execute the lesson `name` and write its outputs; returns the path of its page.
 
-    timeout: seconds per cell. Raises RunError for anything that a reader of the terminal can mend.
+    timeout: seconds per cell. Raises RunError for anything that a reader of the terminal can mend, and OSError
+    where nothing can be written.
     """
     declared = stage.find(name, root)
     parameters = stage.parameters(declared, root)
     notebook = stage.notebook(declared, root)
     stage.check(declared, notebook)
-    _clear(declared, root)
-    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+    staged = _staged(name, root)
+    with tempfile.TemporaryDirectory(
+        prefix="bench-", dir=engine.scratch_place(), ignore_cleanup_errors=True
+    ) as scratch:
         session = _session(name, notebook, parameters, root, timeout, Path(scratch))
         try:
             with session.progress:
@@ -45,7 +50,7 @@ def run(name: str, root: Path, timeout: float = 3600.0) -> Path:
             raise RunError(_explain(failure, session, name, root)) from None
         except engine.KernelStartError as error:
             raise RunError(f"{name}: {error}") from error
-    page = _publish(declared, scrub(executed, root), root)
+    page = _publish(declared, scrub(executed, root), staged, root)
     _remember(name, parameters, session.progress, root)
     print(f"[{name}] done in {duration(session.progress.total)}: {page.relative_to(root)}", flush=True)
     return page
@@ -59,6 +64,8 @@ def _session(name: str, notebook: NotebookNode, parameters: dict, root: Path, ti
     environment = engine.environment(
         root,
         BENCH_PROGRESS=str(report),
+        BENCH_REPORTS=str(root / "reports/failed" / name),
+        TMPDIR=str(scratch),  # what the kernel and its processes leave there goes with it
         IPYTHONDIR=str(scratch / "ipython"),  # a reader's own start-up files change no report
     )
     known = _timings(name, root).get(str(parameters.get("profile")), {}).get("cells", {})
@@ -76,29 +83,35 @@ def _timings(name: str, root: Path) -> dict[str, Any]:
 def _remember(name: str, parameters: dict[str, Any], progress: Progress, root: Path) -> None:
     cells = {cell: round(seconds, 3) for cell, seconds in progress.seconds.items()}
     entry = {str(parameters.get("profile")): {"cells": cells, "total": round(progress.total, 3)}}
-    store.write_json(root / "reports/timings" / f"{name}.json", _timings(name, root) | entry)
+    with contextlib.suppress(OSError):  # only worth an estimate, and the report is there
+        store.write_json(root / "reports/timings" / f"{name}.json", _timings(name, root) | entry)
 
 
-def _clear(declared: Stage, root: Path) -> None:
-    """Remove what an earlier run showed, so that no figure outlives the cell that made it."""
-    shown = [root / out for out in declared.outs if out.startswith("reports/")]  # data may be what it resumes from
-    for path in [*shown, root / "reports/failed" / f"{declared.name}.ipynb"]:
-        if path.is_dir():
-            shutil.rmtree(path)
-        path.unlink(missing_ok=True)
+def _staged(name: str, root: Path) -> Path:
+    """An empty folder for what this run shows; what an earlier failure left goes."""
+    staged = root / "reports/failed" / name
+    staged.with_suffix(".ipynb").unlink(missing_ok=True)
+    if staged.exists():
+        shutil.rmtree(staged)
+    staged.mkdir(parents=True)
+    return staged
 
 
 def _keep(notebook: NotebookNode, name: str, root: Path) -> str:
-    path = store.write_text(root / "reports/failed" / f"{name}.ipynb", clean.to_text(notebook))
+    """Where the notebook is kept as far as it came, or why it is not: that is never the error to tell."""
+    try:
+        path = store.write_text(root / "reports/failed" / f"{name}.ipynb", clean.to_text(notebook))
+    except OSError as error:
+        return f"not kept ({error.strerror})"
     return path.relative_to(root).as_posix()
 
 
-def _publish(declared: Stage, notebook: NotebookNode, root: Path) -> Path:
+def _publish(declared: Stage, notebook: NotebookNode, staged: Path, root: Path) -> Path:
     from lib.page import html  # imported late: a lesson that fails needs no page
 
     name = declared.name
-    target, page = root / "reports/notebooks" / f"{name}.ipynb", root / "reports" / f"{name}.html"
-    absent = [out for out in declared.outs if root / out not in (target, page) and not (root / out).exists()]
+    own = (f"reports/notebooks/{name}.ipynb", f"reports/{name}.html")
+    absent = [out for out in declared.outs if out not in own and not _made(out, staged, root).exists()]
     if absent:
         raise RunError(
             f"{name} ran to its end without making {', '.join(absent)}; its last cells must call "
@@ -109,8 +122,28 @@ def _publish(declared: Stage, notebook: NotebookNode, root: Path) -> Path:
     except html.ReportError as error:
         kept = _keep(notebook, name, root)
         raise RunError(f"{name} ran, but its page was refused: {error}\nexecuted notebook: {kept}") from error
-    store.write_text(target, clean.to_text(notebook))
-    return store.write_text(page, rendered)
+    for out, content in zip(own, (clean.to_text(notebook), rendered), strict=True):
+        store.write_text(_made(out, staged, root), content)
+    _swap(staged, root / "reports")
+    return root / own[1]
+
+
+def _made(out: str, staged: Path, root: Path) -> Path:
+    """Where a run makes what its stage declares: a report in its folder, data in their place, which is resumed from."""
+    return staged / out.removeprefix("reports/") if out.startswith("reports/") else root / out
+
+
+def _swap(staged: Path, reports: Path) -> None:
+    """Put everything in its place by renaming, which needs no room on the disk; pages last, folders as a whole."""
+    for path in sorted(staged.glob("*/*")) + sorted(staged.glob("*.*")):
+        target, aside = reports / path.relative_to(staged), staged / "replaced"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.is_dir():
+            target.rename(aside)
+        path.replace(target)
+        if aside.exists():
+            shutil.rmtree(aside)
+    shutil.rmtree(staged)
 
 
 def _explain(failure: engine.CellFailure, session: engine.Session, name: str, root: Path) -> str:

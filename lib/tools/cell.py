@@ -31,6 +31,8 @@ def split(code: str) -> tuple[str, str] | None:
                     starts[-1] = token
                 if token.type == tokenize.OP:
                     nested += (token.string in "([{") - (token.string in ")]}")
+                    if nested < 0:
+                        return None  # brackets that are put around it would close too early
                     if token.string == ";" and nested == 0:
                         starts.append(None)  # the next token begins a statement
     except (tokenize.TokenError, SyntaxError):

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import math
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +28,11 @@ Kind = Literal["", "syntax", "exception", "timeout", "memory", "recursion", "cra
 MORE = "\n[... cut]"  # stands where text was cut
 _ERROR = 300  # characters of an error's message
 _LAST = "_last_value_"  # a name in the sandbox
+_LONGEST = 1e6  # seconds of a limit: clocks and the system's limits take no more
+_LIMIT = re.compile(  # in Monty's words
+    r"memory limit exceeded: \d+ bytes > \d+ bytes|maximum recursion depth exceeded|"
+    "the worker exceeded its memory limit and was terminated"
+)
 _SUSPENSIONS = 1_000  # requests of the code to its host, all of which are denied
 _POLICY = {
     "datetime": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
@@ -51,8 +58,12 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not value > 0:
-                raise ValueError(f"the limit {name!r} must be above 0, not {value!r}")
+            if not 0 < value < math.inf:
+                raise ValueError(f"the limit {name!r} must be above 0 and finite, not {value!r}")
+            if isinstance(self.__dataclass_fields__[name].default, int) and not isinstance(value, int):
+                raise ValueError(f"the limit {name!r} must be a whole number, not {value!r}")
+        if self.seconds + self.grace > _LONGEST or max(self.memory, self.address) >= 2**63:
+            raise ValueError(f"limits may have {_LONGEST:g} seconds and 2**63 bytes, not {self}")
 
 
 @dataclass(frozen=True)
@@ -102,6 +113,7 @@ class Sandbox:
             return _failed("refused", f"code of {len(code):_} characters; {self.limits.code:_} are allowed")
         if not _encodes(code):
             return _failed("refused", "code with half a surrogate pair, which is no text")
+        code = code.removeprefix("\ufeff")  # a byte order mark is no code
         with self._lock:
             warm = self._worker is not None
             try:
@@ -182,9 +194,10 @@ class Sandbox:
             return _failed("flood", f"printed more than {limits.flood:_} characters", text)
         if overdue and (inner is None or isinstance(inner, TimeoutError)):
             return _failed("timeout", f"no end within {limits.seconds:g} seconds", text)
-        if isinstance(inner, MemoryError):
+        own = inner is None or not _by_limit(error, inner)
+        if isinstance(inner, MemoryError) and not own:
             return _failed("memory", f"more than {limits.memory:_} bytes of memory", text)
-        if isinstance(inner, RecursionError):
+        if isinstance(inner, RecursionError) and not own:
             return _failed("recursion", f"more than {limits.recursion} calls within one another", text)
         if isinstance(error, pydantic_monty.MontySyntaxError):
             return _failed("syntax", str(error), text)
@@ -242,6 +255,12 @@ def _finished(session: Any, program: str, printed: _Printed) -> Any:
     while not isinstance(turn, MontyComplete):
         turn = turn.resume_auto()
     return turn
+
+
+def _by_limit(error: Any, inner: BaseException) -> bool:
+    """Whether Monty raised an error, not the code: it marks the place, but for a `raise` the code's own."""
+    shown = [line for line in error.display("traceback").splitlines() if not line.startswith("  [Previous line")]
+    return bool(_LIMIT.fullmatch(str(inner))) and (not error.traceback() or set(shown[-2].strip()) <= {"~"})
 
 
 def _failed(kind: Kind, error: str, text: str = "") -> Result:

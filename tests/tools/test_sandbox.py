@@ -289,7 +289,50 @@ def test_a_forged_result_is_only_text(sandbox):
 @pytest.mark.parametrize("name", ["TimeoutError", "MemoryError", "RecursionError", "SyntaxError", "NameError"])
 def test_an_error_that_the_code_raises_itself_is_one(sandbox, name):
     result = sandbox.run(f"print('once')\nraise {name}('forged')")
-    assert not result.ok and result.text == "once" and result.kind != "timeout"
+    assert (result.ok, result.text) == (False, "once")
+    assert result.kind == ("syntax" if name == "SyntaxError" else "exception")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "raise MemoryError('memory limit exceeded: 100000000049 bytes > 33554432 bytes')",
+        "e = MemoryError('memory limit exceeded: 1 bytes > 1 bytes')\nraise e",
+        "raise RecursionError('maximum recursion depth exceeded')",
+        "raise MemoryError('memory limit exceeded: 1 bytes > 1 bytes\\n~~~~\\n')",
+    ],
+)
+def test_a_limit_cannot_be_forged(sandbox, code):
+    assert sandbox.run(code).kind == "exception"
+
+
+@pytest.mark.parametrize(
+    "code", ["f(\n'a' * 10 ** 11\n)", "[x\n for x in\n ['a' * 10 ** 11]]", "'a' * 10 ** 11", "len('a' * 10**11)"]
+)
+def test_a_limit_is_told_wherever_it_was_met(sandbox, code):
+    assert sandbox.run(f"def f(x):\n    return x\n{code}").kind == "memory"
+
+
+@pytest.mark.parametrize("code", ["1); x = (5", "1)+(2", "1] + [2", "print(1)) + (2", "x = 1\n1), (2", "1)\n(2"])
+def test_code_that_is_no_python_is_none_with_brackets_around_it_either(sandbox, code):
+    assert sandbox.run(code).kind == "syntax"
+
+
+@pytest.mark.parametrize("code, text", [("1 + 1", "2"), ("x = 1\nx + 1", "2"), ("print(3)", "3")])
+def test_a_byte_order_mark_costs_no_value(sandbox, code, text):
+    assert sandbox.run(f"\ufeff{code}") == Result(text)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"seconds": float("inf")}, {"grace": float("inf")}, {"seconds": float("nan")}, {"seconds": 1e300},
+        {"memory": 2**63}, {"address": 10**30}, {"recursion": 1.5}, {"output": 10.0}, {"seconds": -1.0},
+    ],
+)  # fmt: skip
+def test_limits_that_are_none_are_refused_by_name(limits):
+    with pytest.raises(ValueError, match=next(iter(limits))):
+        Limits(**limits)
 
 
 @pytest.mark.parametrize(
