@@ -12,7 +12,7 @@ from lib.claims import chance, tally
 from lib.claims.board import SIGNS
 from lib.claims.entries import PAPERS
 from lib.claims.verdicts import COMPARED, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
-from lib.page.words import listed
+from lib.page.tables import listed
 
 _SHADES = {HOLDS: "#0072B2", FAILS: "#D55E00", UNDECIDED: "#E8D9A0", UNTESTABLE: "#DDDDDD"}
 draw.register({f"{SIGNS[key]} {NAMES[key]}": (shade, "o") for key, shade in _SHADES.items()})

@@ -1,8 +1,7 @@
 """Estimates from records, with one rule for all intervals, and the verdicts that they allow.
 
 `mean`, `gap`, `ratio`, `change`, `above_mixtures`, `share` and `statistic` take rows of `lib.record` and return frames
-of value, lo, hi, runs, items, p and told; `verdict`, `holm` and `words` say what such a frame says; `coverage` tests by
-simulation that the intervals hold what they promise.
+of value, lo, hi, runs, items, p and told; `verdict`, `holm` and `words` say what such a frame says.
 """
 
 from lib.measure.estimates import above_mixtures, change, gap, intervals, mean, ratio, share, statistic

@@ -23,8 +23,7 @@ from lib import store
 from lib.page import audit
 from lib.page.audit import ReportError
 from lib.page.html import fill
-from lib.page.tables import number
-from lib.page.words import listed
+from lib.page.tables import listed, number
 from lib.params import ROOT
 
 CARD = {"lesson", "title", "finding", "key_figure", "key_figure_alt", "key_metrics", "profile", "parameters"}

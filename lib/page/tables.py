@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -97,6 +97,12 @@ def number(value: Any, digits: int | None = None) -> str:
     if isinstance(value, numbers.Integral) or not isinstance(value, numbers.Real):
         return str(value)
     return _fixed(float(value), _decimals([float(value)]) if digits is None else digits)
+
+
+def listed(words: Sequence[str], nothing: str = "nobody") -> str:
+    """Names in a sentence; where one has a comma of its own, semicolons stand between them."""
+    comma = "; " if any(", " in word for word in words) else ", "
+    return " and ".join([comma.join(words[:-1]), words[-1]] if len(words) > 1 else words) or nothing
 
 
 def _interval(value: Interval, digits: int) -> str:

@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 from lib import draw
 from lib.ablations.comparison import Comparison, Measure, metrics, slug
 from lib.page.lesson import Lesson
-from lib.page.words import listed, number, plain, signed
+from lib.page.tables import listed
 from lib.params import Params
+from lib.reporting.words import number, plain, signed
 from lib.stats import Interval
 
 STAND_IN = "scripted stand-in"

@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 from lib import draw, seeds, stats
 from lib.ablations.comparison import interval, matrix
 from lib.meeting.chains import EXPERT, PAPER, ROUTER
-from lib.page.words import listed, number
+from lib.page.tables import listed
 from lib.reporting.routing.common import gap_to_mixtures
+from lib.reporting.words import number
 from lib.stats import Interval
 
 CHAINS, STUDENTS = "chains", "students"

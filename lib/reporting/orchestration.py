@@ -26,8 +26,8 @@ from lib.orchestration import results
 from lib.orchestration.methods import KINDS
 from lib.orchestration.replay import Film
 from lib.page.tables import interval_table, with_interval
-from lib.page.words import within
 from lib.params import Params
+from lib.reporting.words import within
 from lib.stats import Interval
 from lib.zoo.recipes import OBJECTIVES, SINGLE
 

@@ -6,8 +6,9 @@ import pytest
 from scipy import stats as scipy_stats
 
 from lib import measure, stats
-from lib.measure import coverage, variance
+from lib.measure import variance
 from lib.seeds import rng
+from tests.measure import coverage
 
 
 def rows(values: dict[str, np.ndarray], own_items: bool = False, **columns) -> pd.DataFrame:

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from lib import draw as drawing
 from lib import params
 from lib.draw import styles
-from lib.page import words
 from lib.page.tables import interval_table, table_html
+from lib.reporting import words
 from lib.reporting.backends import backend
 from lib.reporting.toolorchestra import (
     benchmark,

@@ -17,9 +17,9 @@ from lib import seeds, stats
 from lib.configuration import questions
 from lib.configuration.arms import NAMED, TESTED
 from lib.configuration.study import Results
-from lib.page.words import NOTHING, number, within
 from lib.params import Params
 from lib.reporting import backends
+from lib.reporting.words import NOTHING, number, within
 from lib.stats import Interval
 
 Rows = dict[str, dict[str, Interval]]

@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 from lib import draw, stats
 from lib.configuration import baselines
 from lib.configuration.study import Results
-from lib.page.words import clearly, listed, number, there
+from lib.page.tables import listed
 from lib.reporting.configuration.common import DIGITS, DPO, GRPO, MEASURES, MONEY, PAPER, PLAIN, cell, kinds_of
 from lib.reporting.configuration.everybody import BOUND, CONSTANT, ORACLE, Everybody
+from lib.reporting.words import clearly, number, there
 
 OURS = (PLAIN, PAPER, DPO, GRPO)  # what is ARC, refined or trained in some way
 LEARNED = (*OURS, "bandit", "episodes")

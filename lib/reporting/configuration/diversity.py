@@ -13,9 +13,10 @@ import pandas as pd
 from lib import stats
 from lib.configuration import baselines
 from lib.configuration.space import WORKFLOWS
-from lib.page.words import NOTHING, listed, number, plain, there
+from lib.page.tables import listed
 from lib.reporting.configuration.common import KINDS, PAPER, generator, kinds_of
 from lib.reporting.configuration.everybody import Everybody
+from lib.reporting.words import NOTHING, number, plain, there
 from lib.stats import Interval
 
 MEASURED = {"unique": "workflows", "entropy": "entropy, bits", "gini": "Gini", "told": "told by the kind, bits"}

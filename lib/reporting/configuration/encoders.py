@@ -21,10 +21,11 @@ from lib.configuration.atoms import Atom
 from lib.configuration.questions import questions
 from lib.configuration.space import TIERS
 from lib.configuration.study import Results
-from lib.page.words import listed, number
+from lib.page.tables import listed
 from lib.params import Params
 from lib.reporting.configuration.common import kinds_of
 from lib.reporting.configuration.workflows import sampled
+from lib.reporting.words import number
 from lib.stats import Interval
 from lib.tasks import Item
 

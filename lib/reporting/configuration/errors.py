@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from lib import draw
 from lib.configuration.taxonomy import GROUPS
 from lib.configuration.taxonomy import KINDS as ERRORS
-from lib.page.words import NOTHING, number, there, within
 from lib.reporting.configuration.common import ALL, KINDS, PAPER, kinds_of, matrix, named, ratio
 from lib.reporting.configuration.everybody import Everybody
+from lib.reporting.words import NOTHING, number, there, within
 from lib.stats import Interval
 
 CONFIGURATION = "configuration"

@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 
 from lib.configuration.study import Results
-from lib.page.words import listed, number, there
+from lib.page.tables import listed
 from lib.params import Params
 from lib.reporting.configuration import diversity, errors, refinement, theory, training, workflows
 from lib.reporting.configuration.common import ALL, DPO, GRPO, PAPER, PLAIN, PROMPTED
 from lib.reporting.configuration.everybody import BY_KIND, CONSTANT, Everybody
 from lib.reporting.configuration.transfer import DIFFERENCE, Abroad
 from lib.reporting.configuration.workflows import Compared
+from lib.reporting.words import number, there
 
 RIVALS = (CONSTANT, BY_KIND, "grid", "greedy", "base", "random", "bandit", "episodes", *PROMPTED)
 _HARDLY = 0.05  # bits above chance that are as good as none

@@ -9,7 +9,7 @@ import pandas as pd
 
 from lib.configuration import baselines, space
 from lib.configuration.study import Results
-from lib.page.words import changed, finite, listed, number, signed, there
+from lib.page.tables import listed
 from lib.params import Params
 from lib.reporting import backends
 from lib.reporting.configuration import (
@@ -25,6 +25,7 @@ from lib.reporting.configuration.common import ALL, MONEY, PAPER, PROMPTED, THOU
 from lib.reporting.configuration.everybody import CONSTANT, ORACLE, Everybody
 from lib.reporting.configuration.transfer import DIFFERENCE, Abroad
 from lib.reporting.configuration.workflows import Compared
+from lib.reporting.words import changed, finite, number, signed, there
 from lib.stats import Interval
 
 Scores = Mapping[str, Mapping[str, float]]  # appendix D by encoder

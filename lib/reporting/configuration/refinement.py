@@ -11,9 +11,9 @@ import pandas as pd
 
 from lib import stats
 from lib.configuration.study import Results
-from lib.page.words import NOTHING, clearly, number, there, verdict
 from lib.reporting.configuration.common import DIGITS, DPO, GRPO, MEASURES, MONEY, PAPER, PLAIN, Rows, kinds_of
 from lib.reporting.configuration.everybody import Everybody, gaps
+from lib.reporting.words import NOTHING, clearly, number, there, verdict
 from lib.stats import Interval
 
 SFT = "sft"

@@ -19,7 +19,7 @@ from lib.configuration.questions import KINDS, questions
 from lib.configuration.search import BASE
 from lib.configuration.space import AGENTS, DIMENSIONS, SINGLE, TIERS, TOOLS, WORKFLOWS
 from lib.configuration.workflows import PROGRAMS
-from lib.page.words import listed
+from lib.page.tables import listed
 from lib.params import Params
 
 ORDINALS = ("first agent", "second agent", "third agent")

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from lib import draw
 from lib.configuration.study import Results
 from lib.page.tables import NOTHING as DASH
-from lib.page.words import NOTHING, number, plain, signed, there, verdict
 from lib.params import Params
 from lib.reporting.configuration import common
 from lib.reporting.configuration.common import (
@@ -35,6 +34,7 @@ from lib.reporting.configuration.common import (
     share,
 )
 from lib.reporting.configuration.everybody import BY_KINDS
+from lib.reporting.words import NOTHING, number, plain, signed, there, verdict
 from lib.stats import Interval
 
 Encode = Callable[[Sequence[str]], np.ndarray]

@@ -17,9 +17,10 @@ from lib import draw
 from lib.configuration import baselines
 from lib.configuration.space import WORKFLOWS
 from lib.configuration.study import Results
-from lib.page.words import listed, number
+from lib.page.tables import listed
 from lib.reporting.configuration import common
 from lib.reporting.configuration.common import ALL, Rows, apart, kinds_of, matrix, named, share
+from lib.reporting.words import number
 from lib.stats import Interval
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "undecided"

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from lib import seeds, stats
-from lib.page import words
-from lib.page.words import within
 from lib.params import RoutingSettings
+from lib.reporting import words
+from lib.reporting.words import within
 from lib.routing import baselines
 from lib.routing.arms import NAMED
 from lib.routing.baselines import Tried

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from lib.page.tables import NOTHING as MISSING
-from lib.page.words import clearly, number, there
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import PAPER, Rows, interval, label, ratio_gap, ratio_share, trained
+from lib.reporting.words import clearly, number, there
 from lib.routing.toolorchestra import benchmark, rewards
 from lib.routing.toolorchestra.benchmark import ALWAYS, BEST, RANDOM
 from lib.routing.toolorchestra.study import START, Results

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from lib import seeds, stats
-from lib.page.words import NOTHING, within
 from lib.params import Params
 from lib.reporting import backends
+from lib.reporting.words import NOTHING, within
 from lib.routing.toolorchestra.arms import NAMED
 from lib.routing.toolorchestra.study import AGENT, START, Results
 from lib.stats import Interval

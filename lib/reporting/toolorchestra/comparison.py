@@ -9,7 +9,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import draw
-from lib.page.words import NOTHING, clearly, number, there
 from lib.reporting.toolorchestra import benchmark as scored
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import (
@@ -27,6 +26,7 @@ from lib.reporting.toolorchestra.common import (
     share,
     trained,
 )
+from lib.reporting.words import NOTHING, clearly, number, there
 from lib.routing.toolorchestra import benchmark
 from lib.routing.toolorchestra.benchmark import ALWAYS, BEST, BY_KIND, ORACLE, RANDOM
 from lib.routing.toolorchestra.study import START, Results

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import draw
-from lib.page.words import NOTHING, clearly, listed, number, there
+from lib.page.tables import listed
 from lib.params import ROOT, ToolSettings
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import (
@@ -26,6 +26,7 @@ from lib.reporting.toolorchestra.common import (
     ratio_share,
     share,
 )
+from lib.reporting.words import NOTHING, clearly, number, there
 from lib.routing.toolorchestra import menu
 from lib.routing.toolorchestra.study import START, Results
 from lib.stats import Interval

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from lib.page.words import changed, clearly, finite, listed, number
+from lib.page.tables import listed
 from lib.params import Params
 from lib.reporting import backends
 from lib.reporting.toolorchestra import (
@@ -35,6 +35,7 @@ from lib.reporting.toolorchestra.common import (
     share,
 )
 from lib.reporting.toolorchestra.generalisation import scaled
+from lib.reporting.words import changed, clearly, finite, number
 from lib.routing.toolorchestra.study import START, Results
 
 KEYS = {START: "prompted", PAPER: "trained", PUBLISHED: "sign_error", LENIENT: "lenient", CORL: "corl"}

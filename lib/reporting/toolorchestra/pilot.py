@@ -8,10 +8,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import draw
-from lib.page.words import NOTHING, listed, number, there
+from lib.page.tables import listed
 from lib.params import Params
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import PAPER, called, label, matrix, ratio_share, share
+from lib.reporting.words import NOTHING, number, there
 from lib.routing.toolorchestra.study import AGENT, START, Results
 from lib.stats import Interval
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lib.page.words import listed
+from lib.page.tables import listed
 from lib.params import ToolSettings
 from lib.reporting.toolorchestra.common import PAPER, in_units
 from lib.routing.toolorchestra import benchmark, rewards

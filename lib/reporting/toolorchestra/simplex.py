@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib import draw, stats
-from lib.page.words import NOTHING, clearly, number, there, within
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import MONEY, PAPER, TIME, interval, label
+from lib.reporting.words import NOTHING, clearly, number, there, within
 from lib.routing.toolorchestra.study import START, Results
 from lib.stats import Interval
 

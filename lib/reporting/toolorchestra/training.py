@@ -9,7 +9,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import draw
-from lib.page.words import changed, clearly, number, there
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import (
     LENIENT,
@@ -25,6 +24,7 @@ from lib.reporting.toolorchestra.common import (
     ratio_gap,
     trained,
 )
+from lib.reporting.words import changed, clearly, number, there
 from lib.routing.toolorchestra.study import Results
 from lib.stats import Interval
 

@@ -1,4 +1,4 @@
-"""How often the intervals of `lib.measure` hold the truth, by simulation: `python -m lib.measure.coverage`.
+"""How often the intervals of `lib.measure` hold the truth, by simulation: `python -m tests.measure.coverage`.
 
 Made-up records whose truth is known go through the very functions that lessons call. Too narrow is a lie, too wide
 is power thrown away; both are printed. The kinds: means of runs that share items, of runs with items of their own,

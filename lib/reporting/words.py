@@ -6,7 +6,7 @@ A value that is nan was not to be measured: a dash in tables, no key among metri
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -14,12 +14,6 @@ from lib.page.tables import NOTHING as DASH
 from lib.stats import Interval
 
 NOTHING = Interval(math.nan, math.nan, math.nan)  # what was not to be measured
-
-
-def listed(words: Sequence[str], nothing: str = "nobody") -> str:
-    """Names in a sentence; where one has a comma of its own, semicolons stand between them."""
-    comma = "; " if any(", " in word for word in words) else ", "
-    return " and ".join([comma.join(words[:-1]), words[-1]] if len(words) > 1 else words) or nothing
 
 
 def there(found: Interval) -> bool:
