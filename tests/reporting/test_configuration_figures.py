@@ -26,7 +26,7 @@ from lib.configuration.system import Job, Outcome
 from lib.configuration.team import Note
 from lib.draw import styles
 from lib.page.lesson import Lesson
-from lib.page.tables import table_html
+from lib.page.tables import listed, table_html
 from lib.reporting import words
 from lib.reporting.configuration import (
     common,
@@ -222,8 +222,8 @@ def test_everybody_has_a_name_and_stand_ins_are_called_so():
 
 
 def test_names_with_commas_are_listed_apart():
-    assert words.listed([]) == "nobody" and words.listed(["a", "b", "c"]) == "a, b and c"
-    assert words.listed(["all tools, one call", "b", "c"]) == "all tools, one call; b and c"
+    assert listed([]) == "nobody" and listed(["a", "b", "c"]) == "a, b and c"
+    assert listed(["all tools, one call", "b", "c"]) == "all tools, one call; b and c"
 
 
 def test_rows_get_units_and_a_question(results):

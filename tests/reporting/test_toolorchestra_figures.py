@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from lib import draw as drawing
 from lib import params
 from lib.draw import styles
-from lib.page.tables import interval_table, table_html
+from lib.page.tables import interval_table, listed, table_html
 from lib.reporting import words
 from lib.reporting.backends import backend
 from lib.reporting.toolorchestra import (
@@ -243,7 +243,7 @@ def holds(found: Interval, value: float) -> None:
 def test_everybody_has_a_name(results):
     assert [common.label(arm) for arm in (START, AGENT, PAPER)] == ["start", "lab-agent", "ToolOrchestra"]
     assert common.trained(results) == [PAPER, PUBLISHED, LENIENT, CORL] and common.label("own") == "own"
-    assert words.listed([]) == "nobody" and words.listed(["a", "b", "c"]) == "a, b and c"
+    assert listed([]) == "nobody" and listed(["a", "b", "c"]) == "a, b and c"
 
 
 def test_an_exam_leaves_office_tasks_out_unless_asked_for(results):
