@@ -144,7 +144,7 @@ def cells(params: Params, domain: str, methods: Sequence[Method], zoo: str | Pat
         "minigrid": params.minigrid.model_dump(),
         "orchestration": params.orchestration.model_dump() | _NEUTRAL,
         "episodes": params.orchestration.episodes,
-        "sources": deciding("lib.orchestration.study", without=_AFTERWARDS),
+        "sources": deciding("lib.orchestration.study", "lib.llm.scripted", without=_AFTERWARDS),
         "zoo": _zoo_digest(domain, zoo),
     }
     return [

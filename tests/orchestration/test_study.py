@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lib import params, store
+from lib import params, sources, store
 from lib.orchestration import methods, results, study
 from lib.orchestration.methods import Method
 from lib.params import ROOT
@@ -107,6 +107,15 @@ def test_what_cannot_change_a_decision_is_in_no_cell_name(trained):
         small(llm={"models": {SCRIPTED: {"temperature": 0.1}}}),
     ):
         assert study.cells(other, "education", chosen, trained)[0] != base[0]
+
+
+@pytest.mark.parametrize("place", ["llm/scripted/deciding.py", "orchestration/templates/state.md", "llm/client.py"])
+def test_an_edited_program_that_decides_makes_new_cells(place, trained, monkeypatch):
+    chosen, edited, kept = every("education"), (sources.ROOT / "lib" / place).read_bytes(), sources._hash
+    before = study.cells(small(), "education", chosen, trained)
+    monkeypatch.setattr(sources, "_hash", lambda kind, content: "-" if content == edited else kept(kind, content))
+    after = study.cells(small(), "education", chosen, trained)
+    assert all(one.digest != other.digest for one, other in zip(before, after, strict=True))
 
 
 KILLED = """
