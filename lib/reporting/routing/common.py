@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from lib import seeds, stats
+from lib.page import tables
 from lib.params import RoutingSettings
-from lib.reporting import words
 from lib.reporting.words import within
 from lib.routing import baselines
 from lib.routing.arms import NAMED
@@ -45,7 +45,7 @@ def set_name(difficulty: pd.Series, settings: RoutingSettings) -> pd.Series:
     return difficulty.map(names)
 
 
-listed = partial(words.listed, nothing="none of the budgets")  # budgets in a sentence
+listed = partial(tables.listed, nothing="none of the budgets")  # budgets in a sentence
 
 
 def clear(gaps: Mapping[str, Interval], above: bool = True) -> list[str]:
