@@ -12,17 +12,18 @@ import numpy as np
 import pytest
 import torch
 from mo_gymnasium.wrappers import LinearReward
-from stable_baselines3 import PPO as StockPPO
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from lib import params, seeds, stats, sweep
 from lib.envs import make_education
 from lib.envs.grid import GridRoom
-from lib.zoo import train
+from lib.zoo import reference, train
+from lib.zoo.mgda import min_norm_weights
 from lib.zoo.objectives import Linear
+from lib.zoo.ppo import MGDA, PPO, loss
 from lib.zoo.recipes import recipes
-from tests.zoo.extractor import SmallExtractor
+from tests.benchmarks.clock import seconds
 
 GOALS = {"education": 5.0, "minigrid": 3.0}  # against stock as the paper's tables imply it
 GUARD = {"education": 5.0, "minigrid": 2.0}  # against stock with as many environments: against regressions
@@ -50,17 +51,9 @@ def stock(recipe, envs, seed=0):
     """A stock PPO for a recipe, over `envs` single environments."""
     weight = np.array(recipe.objective.weights if isinstance(recipe.objective, Linear) else (1 / 3,) * 3)
     single = make_education if recipe.domain == "education" else lambda: GridRoom(recipe.task)
-    s = recipe.settings
-    kwargs = {} if recipe.domain == "education" else {
-        "policy_kwargs": {"features_extractor_class": SmallExtractor, "normalize_images": False}
-    }  # fmt: skip
-    return StockPPO(
-        "MlpPolicy" if recipe.domain == "education" else "CnnPolicy",
-        DummyVecEnv([lambda: Monitor(LinearReward(single(), weight))] * envs),
-        learning_rate=s.learning_rate, n_steps=s.rollout // envs, batch_size=s.minibatch, n_epochs=s.epochs,
-        gamma=s.gamma, gae_lambda=s.gae_lambda, clip_range=s.clip, ent_coef=s.entropy, vf_coef=s.value,
-        max_grad_norm=s.max_grad_norm, target_kl=s.target_kl, seed=seed, device="cpu", **kwargs,
-    )  # fmt: skip
+    model = reference.learner(recipe, DummyVecEnv([lambda: Monitor(LinearReward(single(), weight))] * envs))
+    model.set_random_seed(seed)
+    return model
 
 
 def stock_rate(domain, envs):
@@ -117,3 +110,74 @@ def test_final_returns_are_inside_each_others_intervals(domain):
     a, b = (stats.mean_interval(np.array(x), seeds.rng("bench")) for x in (ours, theirs))
     print(f"\n{domain} {name}: ours {a}, stock {b}")
     assert a.lo <= b.hi and b.lo <= a.hi
+
+
+# What is written by hand, and what it buys ---------------------------------------------------------
+
+
+class Autograd(PPO):
+    """The gradient as autograd finds it in the readable loss."""
+
+    def _gradient(self, logits, value, batch):
+        return self._slopes((loss(logits, value, batch, self.coefficient).sum(),), (torch.ones(()),))
+
+
+class AutogradMGDA(MGDA):
+    def _gradient(self, logits, value, batch):
+        one, without = torch.ones(()), dict.fromkeys(("entropy", "value"), torch.zeros(self.K, 1))
+        own = [
+            loss(logits, value.detach(), batch, self.coefficient | without, weight).sum()
+            for weight in torch.eye(value.shape[-1])
+        ]
+        each = torch.stack([self._slopes((part,), (one,), keep=True) for part in own], dim=1).double()
+        alpha = [min_norm_weights(gram) for gram in (each @ each.transpose(1, 2)).numpy()]
+        combined = (torch.from_numpy(np.stack(alpha)).unsqueeze(-1) * each).sum(1).float()
+        return combined + self._slopes((loss(logits, value, batch, self.coefficient, 0.0).sum(),), (one,))
+
+
+class TorchsAdam(PPO):
+    """torch's Adam over one tensor per arm, so that an arm can stop while others go on."""
+
+    fused: bool | None = None
+
+    @torch.no_grad()
+    def _adam(self, gradient, learning):
+        if not hasattr(self, "optimizer"):
+            rate = float(self.coefficient["learning_rate"][0])
+            self.rows = [torch.nn.Parameter(row) for row in self.theta.unbind(0)]
+            self.optimizer = torch.optim.Adam(self.rows, lr=rate, eps=1e-5, fused=self.fused)
+        for row, slope, goes_on in zip(self.rows, gradient, learning, strict=True):
+            row.grad = slope if goes_on else None
+        self.optimizer.step()
+
+
+class FusedAdam(TorchsAdam):
+    fused = True
+
+
+def updates(method, stack, *seeds):
+    """Seconds of one update of a stack at laptop, after the first."""
+    ppo = train.learner(params.load("laptop"), stack, *seeds)
+    ppo.__class__ = method
+    return seconds(lambda: ppo.learn(ppo.collect()), rounds=4)
+
+
+@pytest.mark.parametrize(
+    ("domain", "name", "seeds", "usual", "others", "goal"),
+    [
+        ("education", "table-6", (0, 1, 2), PPO, (Autograd, TorchsAdam, FusedAdam), 0.9),
+        ("education", "MO-MGDA", (0, 1, 2), MGDA, (AutogradMGDA,), 1.15),
+        ("minigrid", "SO-d1", (0,), PPO, (Autograd, TorchsAdam, FusedAdam), 0.9),
+    ],
+)
+def test_what_hand_written_slopes_and_adam_buy(domain, name, seeds, usual, others, goal):
+    """Much with several objectives (a backward pass for each), a little otherwise; against torch's fused Adam nothing
+    but one state for all arms. Where they cost time, they should go."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    stack = train.stacks(params.load("laptop"), domain)[name]
+    ours = updates(usual, stack, *seeds)
+    for other in others:
+        ratio = updates(other, stack, *seeds) / ours
+        print(f"\n{domain} {name}: {other.__name__} takes {ratio:.2f} times as long as {usual.__name__}")
+        assert ratio >= goal
