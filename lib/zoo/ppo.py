@@ -4,7 +4,8 @@ Proximal policy optimisation as stable-baselines3 has it (its defaults, its orde
 test compares the weights after the same updates), for K policies of one shape at once: they share
 nothing but the calls into the library. `Arm` says what one policy is paid for; `PPO` collects with
 a batched twin and updates; `MGDA` replaces the actor's gradient by the min-norm combination of one
-gradient per objective. Saving and cards are elsewhere (`policies`, `cards`).
+gradient per objective. `loss` is what both descend, to be read; `slopes` are its derivatives, to be
+followed. Saving and cards are elsewhere (`policies`, `cards`).
 """
 
 from __future__ import annotations
@@ -229,7 +230,8 @@ class PPO:
 
     @torch.no_grad()
     def _adam(self, gradient: Tensor, learning: Tensor) -> None:
-        """Adam (Kingma and Ba 2015) on the arms that are `learning`; the others stay as they are."""
+        """Adam (Kingma and Ba 2015) on the arms that are `learning`; the others stay as they are. One state for all
+        arms, for which torch's plain Adam takes longer and its fused one as long (a benchmark)."""
         (b1, b2), rows = ADAM_BETAS, learning.squeeze(1)
         whole = (self.theta, self.moment_1, self.moment_2, self.adam_steps, self.coefficient["learning_rate"])
         if rows.all():
