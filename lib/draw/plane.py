@@ -49,7 +49,7 @@ def plane(
     styles, across = looks(who, like, roles), min(len(parts), across)
     told = [interval_note(xs, ys)]
     told += ["No point lies beyond the line."] * (line == "stair")
-    told += [_mixtures_of(who, through)] * (line in MIXTURES)
+    told += [_mixtures_of(who, parts, through)] * (line in MIXTURES)
     told += ["Ring: not dominated by another mean."] * (rings == "front")
     wide, high = size or (WIDTH + 2.6 * (across - 1), 4.6 if len(parts) == 1 else 4.0 * -(-len(parts) // across))
     figure = sheet(title, wide, high, " ".join([*told, note]).strip())
@@ -71,7 +71,7 @@ def plane(
         dots = [
             Line2D([], [], color=styles[name][0], marker=styles[name][1], ls="", label=literal(name)) for name in unsaid
         ]
-        grid[0].legend(handles=dots, loc="best")
+        figure.legend(handles=dots, loc="outside right center")
     figure.draw_without_rendering()
     for axes, flat in zip(grid, drawn, strict=True):
         _name(axes, flat, styles, names, labels)
@@ -201,10 +201,11 @@ def _inked(row: pd.Series) -> np.ndarray:
     return np.concatenate([np.column_stack([along, np.full(9, row["y"])]), np.column_stack([np.full(9, row["x"]), up])])
 
 
-def _mixtures_of(who: list[str], through: Collection | None) -> str:
-    left_out = [] if through is None else [name for name in who if name not in through]
-    some = ("some of them" if len(left_out) > 4 else f"all but {'; '.join(left_out)}") if left_out else "methods"
-    return f"Dashed: the best that a mixture of {some} buys at each cost."
+def _mixtures_of(who: list[str], parts: list[str], through: Collection | None) -> str:
+    spanning = [n for n in who if through is None or n in through or any((part, n) in through for part in parts)]
+    left_out = [name for name in who if name not in spanning]
+    some = "; ".join(spanning) if len(spanning) < len(left_out) else f"all but {'; '.join(left_out)}"
+    return f"Dashed: the best that a mixture of {some if left_out else 'methods'} buys at each cost."
 
 
 def _named(found: pd.DataFrame) -> pd.DataFrame:

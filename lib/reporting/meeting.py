@@ -157,7 +157,7 @@ def picture(chains: pd.DataFrame, zoo: pd.DataFrame) -> Figure:
         line="mixtures with nobody", labels="right", scale="auto", size=(14.5, 6.6),
         through=[(CHAINS, _short(maker)) for maker, kind in kinds(chains).items() if kind == EXPERT],
         like={_short(maker): kind for table in (chains, zoo) for maker, kind in kinds(table).items()},
-        note="They are the experts. Circles: decision makers of the papers; squares: routers and controls; diamonds: "
+        note="Circles: decision makers of the papers; squares: routers and controls; diamonds: "
         "one expert or policy for all; star: oracle. *: scripted stand-in.",
     )  # fmt: skip
 

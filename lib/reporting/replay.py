@@ -145,10 +145,11 @@ def budgets_figure(budgets: Budgets) -> Figure:
     frame = pd.DataFrame(rows, columns=["table", "who", "budget", "value", "lo", "hi"])
     sheet = draw.lines(
         frame, "budget", "value", "who", budgets_claim(budgets), "budget B, $ per million queries",
-        "share of queries; reward: right within B", seed=None, panels="table", dashed=[UNDER_B["ceiling"][0]],
+        "share of queries", seed=None, panels="table", dashed=[UNDER_B["ceiling"][0]],
         like={label: NAMES.get(look, look) for label, look in UNDER_B.values()},
-        note="Over splits by group; the constant is chosen on training prompts. Dots: told apart from the constant, "
-        "paired by split. A query that nobody within B gets right may cost more than B and loses nothing.",
+        note="Over splits by group; reward: right within B; the constant is chosen on training prompts. Dots: told "
+        "apart from the constant, paired by split. A query that nobody within B gets right may cost more than B and "
+        "loses nothing.",
     )  # fmt: skip
     for axes, by_budget in zip(sheet.axes, budgets.values(), strict=True):
         apart = {budget * 1e6: row["reward"].value for budget, row in by_budget.items() if row["gap"].excludes(0)}

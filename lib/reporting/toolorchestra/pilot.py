@@ -71,6 +71,8 @@ def figure(results: Results) -> Figure:
         rows[name] = {tool: x.value if called_any else 0.0 for tool, x in found[arm].items()}
     rows["an even choice"] = even_shares(results)
     note = "Of all calls, all seeds together."
+    if not tools_of(results):
+        return draw.sheet(claim(results), height=1.5, note=note)
     return draw.shares(pd.DataFrame.from_dict(rows, orient="index"), claim(results), "share of calls, %", note=note)
 
 
