@@ -2,7 +2,8 @@
 
 A card is made from replies to test items and from counted floating point operations, nothing is
 declared but the price of an operation and the clock. The text that menus of tools show is written from
-the card's numbers by a fixed rule.
+the card's numbers by a fixed rule. Replies are rows of the record "lab"; estimates from them are left to
+`lib.measure`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from lib.models.training import right, solved
 from lib.params import LabSettings
 from lib.seeds import rng
 from lib.sources import fingerprint
-from lib.stats import Interval
 
 _CONTEXT = 64  # tokens over which operations are counted
 GOOD, POOR = 0.75, 0.3  # accuracies between which a model is said to be unsure
@@ -70,9 +70,11 @@ def exam(settings: LabSettings) -> list[tasks.Item]:
 
 
 def answers(model: LlamaForCausalLM, name: str, settings: LabSettings, progress: Callable[[int], None]) -> pd.DataFrame:
-    """One row per test item: category, skin, difficulty, reply, right, score, tokens, confidence, dollars, seconds.
+    """Greedy replies to the test items, as rows of the record "lab": the model is the arm, a prompt the item, its
+    category the group, its skin the style, the verifier's score the reward.
 
-    Replies are greedy. confidence: the probability that the model gives its own reply as a whole.
+    Own columns: difficulty, prompt, answer, reply, finish ("stop" or "length"), and confidence, the probability that
+    the model gives its own reply as a whole.
     """
     items, cost = exam(settings), price(model, settings)
     prompts = [Prompt(tuple(conversation(question(item))), LIMIT) for item in items]
@@ -83,14 +85,20 @@ def answers(model: LlamaForCausalLM, name: str, settings: LabSettings, progress:
         used = len(prompt.ids) + len(reply.ids)
         rows.append(
             {
-                "model": name, "category": item.category, "skin": item.skin, "difficulty": item.difficulty,
-                "prompt": item.prompt, "answer": item.answer, "reply": text, "score": tasks.score(item, text),
-                "right": tasks.verify(item, text), "finish": reply.finish, "tokens_in": len(prompt.ids),
-                "tokens_out": len(reply.ids), "confidence": float(np.exp(np.sum(reply.logprobs))),
+                "arm": name, "item": item.prompt, "group": item.category, "style": item.skin, "heat": 0.0,
+                "right": float(tasks.verify(item, text)), "reward": tasks.score(item, text),
                 "dollars": used * cost.dollars, "seconds": len(reply.ids) * cost.seconds,
+                "tokens_in": len(prompt.ids), "tokens_out": len(reply.ids), "calls": 1, "difficulty": item.difficulty,
+                "prompt": item.prompt, "answer": item.answer, "reply": text, "finish": reply.finish,
+                "confidence": float(np.exp(np.sum(reply.logprobs))),
             }
         )  # fmt: skip
-    return pd.DataFrame(rows)
+    return _record(rows, settings.seed, "test")
+
+
+def _record(rows: Sequence[Mapping[str, Any]], seed: int, split: str) -> pd.DataFrame:
+    """Rows with what all that lab models say has in common: one training each, every item tried once."""
+    return pd.DataFrame(rows).assign(role="expert", backend="lab", seed=seed, split=split, **{"try": 0})
 
 
 def measure_cell(
@@ -108,7 +116,7 @@ def measure_cell(
 
 @dataclass(frozen=True)
 class Measured:
-    """answers of all models (see `answers`), prices and numbers of parameters by name."""
+    """answers of all models, rows of the record "lab" (see `answers`); prices and numbers of parameters by name."""
 
     answers: pd.DataFrame
     prices: dict[str, Price]
@@ -135,16 +143,6 @@ def measure(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = 
     return measured
 
 
-def accuracies(answers: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy by model, category, skin and difficulty, with n and a Wilson interval over items."""
-    keys = ["model", "category", "skin", "difficulty"]
-    rows = []
-    for key, group in answers.groupby(keys, sort=False):
-        interval = stats.share_interval(int(group["right"].sum()), len(group))
-        rows.append(dict(zip(keys, key, strict=True)) | {"n": len(group), "accuracy": interval})
-    return pd.DataFrame(rows)
-
-
 def calibration(answers: pd.DataFrame) -> dict[str, float]:
     """How well one model's confidence tells its accuracy.
 
@@ -160,12 +158,11 @@ def calibration(answers: pd.DataFrame) -> dict[str, float]:
 
 def card(measured: Measured, name: str) -> dict[str, Any]:
     """Everything that was measured of a model, and its description, ready for JSON."""
-    mine = measured.answers[measured.answers["model"] == name]
-    rows = accuracies(mine).drop(columns="model")
-    table = [
-        row | {"accuracy": row["accuracy"].value, "lo": row["accuracy"].lo, "hi": row["accuracy"].hi}
-        for row in rows.to_dict("records")
-    ]
+    mine, table = measured.answers[measured.answers["arm"] == name], []
+    for (category, skin, difficulty), rows in mine.groupby(["group", "style", "difficulty"], sort=False):
+        share = stats.share_interval(int(rows["right"].sum()), len(rows))  # Wilson's: cells are named by these bytes
+        place = {"category": category, "skin": skin, "difficulty": difficulty, "n": len(rows)}
+        table.append(place | {"accuracy": share.value, "lo": share.lo, "hi": share.hi})
     cost = measured.prices[name]
     return {
         "name": name,
@@ -182,7 +179,7 @@ def card(measured: Measured, name: str) -> dict[str, Any]:
 def describe(answers: pd.DataFrame, cost: Price) -> str:
     """What a menu of tools says about a model: good at, unsure of, poor at, price and speed."""
     said: dict[str, list[str]] = {"good at": [], "unsure of": [], "poor at": []}
-    for (category, skin), group in answers.groupby(["category", "skin"], sort=False):
+    for (category, skin), group in answers.groupby(["group", "style"], sort=False):
         name = category if skin == "plain" else f"{category} ({skin})"
         by_difficulty = group.groupby("difficulty")["right"].mean()
         held = [d for d in by_difficulty.index if (by_difficulty[by_difficulty.index <= d] >= GOOD).all()]
@@ -203,50 +200,38 @@ def read(name: str, root: str | Path = MODELS) -> dict[str, Any]:
     return store.read_json(path)
 
 
-def cost_and_quality(answers: pd.DataFrame, seed: int = 0) -> dict[str, tuple[Interval, Interval]]:
-    """Mean dollars per 1,000 questions and accuracy of each model on the same items, with intervals over items."""
-    out = {}
-    for name, group in answers.groupby("model", sort=False):
-        dollars = stats.mean_interval(1000 * group["dollars"].to_numpy(), rng("cards", "cost", str(name), seed=seed))
-        out[str(name)] = (dollars, stats.share_interval(int(group["right"].sum()), len(group)))
-    return out
-
-
 def heated(
-    models: Mapping[str, LlamaForCausalLM], difficulty: Mapping[str, int], heats: Sequence[float], n: int
+    models: Mapping[str, LlamaForCausalLM], difficulty: Mapping[str, int], heats: Sequence[float], settings: LabSettings
 ) -> pd.DataFrame:
-    """Accuracy of each model on chains of its difficulty at several temperatures, one sample per item.
-
-    Rows: model, temperature, accuracy (Interval over n test items).
-    """
+    """Each model on chains of its difficulty at several temperatures, one sample per item, as record rows (right)."""
     rows = []
     for name, operations in difficulty.items():
-        items = tasks.draw("chain", "test", n, operations, seed=2)
+        items = tasks.draw("chain", "test", settings.test_items, operations, seed=2)
         for heat in heats:
-            share = stats.share_interval(int(solved(Forward(models[name]), items, heat).sum()), n)
-            rows.append({"model": name, "temperature": heat, "accuracy": share})
-    return pd.DataFrame(rows)
+            given = solved(Forward(models[name]), items, heat)
+            asked = {"arm": name, "group": "chain", "style": "plain", "heat": heat}
+            rows += [asked | {"item": str(i), "right": float(right)} for i, right in enumerate(given)]
+    return _record(rows, settings.seed, "test")
 
 
-def skills(model: LlamaForCausalLM, settings: LabSettings) -> pd.DataFrame:
-    """How often the agent model's first turn agrees with a trace's: the same call, or the same answer.
-
-    Rows: family, role ("tool" where the trace calls one), n, agrees (Interval over dev items).
-    """
+def skills(model: LlamaForCausalLM, name: str, settings: LabSettings) -> pd.DataFrame:
+    """Whether the agent model's first turn on dev items agrees with a trace's, the same call or the same answer, as
+    record rows (right). Own column: turn, the role in which it was asked, or "tool" where the trace calls one."""
     forward, rows = Forward(model), []
-    for name in agent.FAMILIES:
-        difficulties = tasks.family(name).difficulties[:5]
-        items = tasks.draw(name, "dev", 5 * settings.test_items, difficulties, "any", seed=settings.seed)
+    for family in agent.FAMILIES:
+        difficulties = tasks.family(family).difficulties[:5]
+        items = tasks.draw(family, "dev", 5 * settings.test_items, difficulties, "any", seed=settings.seed)
         turns = [
-            agent.first_turn(*agent.trace(item, rng("cards", "skills", name, seed=i))) for i, item in enumerate(items)
+            agent.first_turn(*agent.trace(item, rng("cards", "skills", family, seed=i))) for i, item in enumerate(items)
         ]
         asked = [conversation(turn.messages, turn.tools) for turn in turns]
         agrees = right(forward, asked, [partial(agent.agrees, wanted=turn.wanted) for turn in turns])
-        frame = pd.DataFrame({"role": [turn.kind for turn in turns], "right": agrees})
-        for role, group in frame.groupby("role", sort=False):
-            share = stats.share_interval(int(group["right"].sum()), len(group))
-            rows.append({"family": name, "role": role, "n": len(group), "agrees": share})
-    return pd.DataFrame(rows)
+        rows += [
+            {"arm": name, "item": f"{family} {i}", "group": family, "heat": 0.0, "turn": turn.kind,
+             "right": float(agreed)}
+            for i, (turn, agreed) in enumerate(zip(turns, agrees, strict=True))
+        ]  # fmt: skip
+    return _record(rows, settings.seed, "dev")
 
 
 def speed(model: LlamaForCausalLM, rows: int, tokens: int = 48) -> float:

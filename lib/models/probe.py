@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from transformers import LlamaForCausalLM
 
-from lib import stats, tasks
+from lib import tasks
 from lib.models.corpus import question
 from lib.models.dialogue import conversation
 from lib.models.forward import Forward
@@ -46,27 +46,25 @@ def fit(known: np.ndarray, labels: np.ndarray, new: np.ndarray) -> np.ndarray:
     return classes[np.argmax(np.c_[(new - mean) / scale, np.ones(len(new))] @ weights, axis=1)]
 
 
-def probe(model: LlamaForCausalLM, families: Sequence[str], n: int, seed: int = 0) -> pd.DataFrame:
-    """Accuracy of probes by layer, for the category and, within each family, for the difficulty.
+def probe(model: LlamaForCausalLM, name: str, families: Sequence[str], n: int, seed: int = 0) -> pd.DataFrame:
+    """What probes of a model tell of test items, layer by layer, as record rows (right): its category (group
+    "category"), and its difficulty within each family (group: the family).
 
-    n: items per family and split. Rows: what, layer, accuracy (Interval over test items), constant (the
-    best constant guess).
+    n: items per family and split. Own columns: layer, 0 is the embedding; constant, whether the best constant guess of
+    the dev split is right.
     """
     drawn = {split: [i for f in families for i in tasks.draw(f, split, n, seed=seed)] for split in ("dev", "test")}
     found = {split: states(model, items) for split, items in drawn.items()}
-    about = {split: _labels(items) for split, items in drawn.items()}
-    rows = []
+    about = {split: pd.DataFrame(items)[["category", "difficulty"]] for split, items in drawn.items()}
+    parts = []
     for what in ("category", *families):
-        masks = {s: np.array([what in ("category", i.category) for i in drawn[s]]) for s in drawn}
+        chosen = {split: (table["category"] == what) | (what == "category") for split, table in about.items()}
         label = "category" if what == "category" else "difficulty"
-        known, wanted = (about[s][label].to_numpy()[masks[s]] for s in ("dev", "test"))
-        constant = float(np.mean(wanted == pd.Series(known).mode()[0]))
-        for layer in range(len(found["dev"])):
-            guessed = fit(found["dev"][layer][masks["dev"]], known, found["test"][layer][masks["test"]])
-            share = stats.share_interval(int((guessed == wanted).sum()), len(wanted))
-            rows.append({"what": what, "layer": layer, "accuracy": share, "constant": constant})
-    return pd.DataFrame(rows)
-
-
-def _labels(items: Sequence[tasks.Item]) -> pd.DataFrame:
-    return pd.DataFrame({"category": [i.category for i in items], "difficulty": [i.difficulty for i in items]})
+        known, wanted = (about[split].loc[chosen[split], label] for split in ("dev", "test"))
+        part = pd.DataFrame({"item": wanted.index.astype(str), "group": what})
+        part["constant"] = (wanted == known.mode()[0]).to_numpy(dtype=float)
+        for layer, (dev, test) in enumerate(zip(found["dev"], found["test"], strict=True)):
+            guessed = fit(dev[chosen["dev"]], known.to_numpy(), test[chosen["test"]])
+            parts.append(part.assign(layer=layer, right=(guessed == wanted).to_numpy(dtype=float)))
+    common = {"arm": name, "role": "expert", "backend": "lab", "seed": seed, "split": "test", "try": 0}
+    return pd.concat(parts, ignore_index=True).assign(**common)

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 import torch
 
-from lib import params, tasks
+from lib import measure, params, record, tasks
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
-from lib.models import build, cards, checkpoints, probe, transport
+from lib.models import agent, build, cards, checkpoints, probe, transport
 from lib.models.cards import Price
 
 SETTINGS = params.load("smoke").lab
@@ -28,8 +28,8 @@ def lab(tmp_path_factory):
 
 
 def answers(rows) -> pd.DataFrame:
-    frame = pd.DataFrame(rows, columns=["category", "difficulty", "right", "confidence"])
-    return frame.assign(model="m", skin="plain", right=frame["right"].astype(bool))
+    frame = pd.DataFrame(rows, columns=["group", "difficulty", "right", "confidence"])
+    return frame.assign(arm="m", style="plain", right=frame["right"].astype(float))
 
 
 def test_operations_are_those_of_the_matrix_products():
@@ -72,12 +72,32 @@ def test_a_description_says_what_was_measured():
 def test_a_measured_model_has_a_card_that_agrees_with_its_answers(lab):
     _, _, measured, root = lab
     card = cards.read("lab-nano", root / "models")
-    chains = measured.answers.query("category == 'chain' and skin == 'plain' and difficulty == 2")
+    chains = measured.answers.query("group == 'chain' and style == 'plain' and difficulty == 2")
     (row,) = [r for r in card["accuracy"] if (r["category"], r["skin"], r["difficulty"]) == ("chain", "plain", 2)]
     assert row["n"] == len(chains) and row["accuracy"] == pytest.approx(chains["right"].mean())
     assert row["lo"] <= row["accuracy"] <= row["hi"]
     judged = [tasks.answered(text) == answer for text, answer in zip(chains["reply"], chains["answer"], strict=True)]
-    assert judged == chains["right"].tolist()
+    assert judged == chains["right"].astype(bool).tolist()
+
+
+def test_answers_are_rows_of_the_record_and_have_exact_intervals(lab, tmp_path):
+    settings, _, measured, _ = lab
+    record.write("lab", measured.answers, tmp_path)
+    kept = record.read("lab", tmp_path, split="test", heat=0)
+    assert len(kept) == len(cards.exam(settings)) == kept["item"].nunique()
+    assert ((kept["reward"] == 1) == (kept["right"] == 1)).all() and (kept["dollars"] > 0).all()
+    found = measure.mean(kept.assign(right=0.0), "right", "arm")
+    assert found["hi"].item() == pytest.approx(1 - 0.025 ** (1 / len(kept)))  # Clopper and Pearson, none of n
+
+
+def test_heat_and_skills_are_recorded_item_by_item(lab):
+    settings, _, _, root = lab
+    model = checkpoints.load(root / "models/lab-nano")
+    warm = cards.heated({"lab-nano": model}, {"lab-nano": 2}, [0.0, 1.5], settings)
+    assert measure.mean(warm, "right", ["arm", "heat"])["items"].tolist() == [settings.test_items] * 2
+    asked = cards.skills(model, "lab-nano", settings)
+    counts = measure.mean(asked, "right", "group")["items"]
+    assert counts.to_dict() == dict.fromkeys(agent.FAMILIES, 5 * settings.test_items)
 
 
 def test_what_is_measured_is_not_measured_again(lab, monkeypatch):
@@ -146,7 +166,8 @@ def test_states_are_those_of_transformers():
 
 
 def test_the_category_is_probed_against_the_best_constant():
-    found = probe.probe(checkpoints.fresh(TINY, 0).eval(), ["chain", "story"], 40)
-    category = found[found["what"] == "category"]
-    assert set(category["layer"]) == {0, 1, 2} and (category["constant"] == 0.5).all()
-    assert category["accuracy"].iloc[-1].value > 0.9  # the words differ
+    found = probe.probe(checkpoints.fresh(TINY, 0).eval(), "lab-nano", ["chain", "story"], 40)
+    category = measure.mean(record.frame("probe", found).query("group == 'category'"), "right", "layer")
+    assert category.index.tolist() == [0, 1, 2] and (category["items"] == 80).all()
+    assert found.loc[found["group"] == "category", "constant"].mean() == 0.5
+    assert category["value"].iloc[-1] > 0.9  # the words differ

@@ -1,0 +1,38 @@
+"""A reply taken apart, and curves that grow while a reader waits."""
+
+import threading
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lib.models.generation import Generation
+from lib.models.tokenizer import encode
+from lib.scenes import models
+
+
+def test_a_reply_is_shown_token_by_token_and_escaped():
+    ids = encode("<think> 3 </think>")
+    html, plain = models.reply_html("a < b", Generation(ids, [np.log(0.5)] * len(ids), [0.7] * len(ids)))
+    assert html.count("0.50") == len(ids) and "&lt;think&gt;" in html and "a &lt; b" in html
+    assert plain == "a < b -> <think> (0.50) 3 (0.50) </think> (0.50)"
+
+
+def test_curves_are_drawn_while_a_reader_waits_and_not_in_a_report(monkeypatch):
+    drawn, shown = threading.Event(), []
+    monkeypatch.setattr(models, "display", shown.append)
+
+    def figure(curves: pd.DataFrame) -> Figure:
+        drawn.set()
+        return Figure()
+
+    def watching():
+        return models.watching(lambda: pd.DataFrame({"step": [1]}), figure, every=0.01)
+
+    monkeypatch.setenv("BENCH_RUN", "1")
+    with watching():
+        assert not drawn.wait(0.1) and not shown
+    monkeypatch.delenv("BENCH_RUN")
+    with watching():
+        assert drawn.wait(10)
+    assert len(shown) == 1
