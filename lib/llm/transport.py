@@ -18,6 +18,7 @@ from lib.llm.errors import ReplyError
 
 LARGEST = 2**23  # bytes of a body; the longest replies of models have a tenth of it
 _OURS = ("host", "accept", "content-type", "content-length", "transfer-encoding", "user-agent", "connection")
+_THEIRS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")
 
 Answer = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
 
@@ -108,8 +109,7 @@ async def _content(response: httpx2.Response, request: httpx2.Request) -> bytes:
 
 
 def whole(response: httpx2.Response, content: bytes) -> httpx2.Response:
-    """A response that can be read again, with the content that was read from one; what only a cassette of
-    ours may say is not taken from a server."""
-    taken = ("content-encoding", "content-length")
-    headers = {n: v for n, v in response.headers.items() if n not in taken and not n.startswith("x-cassette")}
+    """A response that can be read again, with the content that was read from one, and of its headers what the
+    openai client needs: it logs others, whatever a server echoes in them, and some only a cassette of ours may say."""
+    headers = {name: response.headers[name] for name in _THEIRS if name in response.headers}
     return httpx2.Response(response.status_code, headers=headers, content=content)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 BYTES_PER_TOKEN = 4  # an estimate, where a server does not count
@@ -85,7 +85,7 @@ def bounded(content: Mapping[str, Any], asked: Asked, sent: int) -> tuple[int, i
     """
     said, limit = written(content), asked.max_tokens
     most = said if said > 2 * BYTES_PER_TOKEN * limit else min(said, limit)
-    return _filled(told(content, asked), (sent, most), sent)
+    return _filled(told(content, replace(asked, prompt=sent)), (sent, most), sent)
 
 
 def _filled(counts: tuple[int | None, int | None], otherwise: tuple[int, int], sent: int) -> tuple[int, int]:

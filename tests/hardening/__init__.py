@@ -1,0 +1,1 @@
+"""Attacks on the bench, counted: `python -m tests.hardening` prints the figures and keeps them."""

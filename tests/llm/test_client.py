@@ -600,6 +600,7 @@ ECHOES = {
     "a 404": lambda said: Answer({"detail": said}, 404),
     "a 429": lambda said: Answer({"error": {"message": said}}, 429),
     "a 500 in html": lambda said: Answer(f"<pre>{said}</pre>", 500),
+    "headers": lambda said: Answer(headers={"x-request-id": said, "set-cookie": said, "location": said}),
     "a body that breaks off": lambda said: Answer(completion(said), cut=150),
 }
 
