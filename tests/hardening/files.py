@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-
 from transformers.utils import logging
 
 from lib import doctor, params, store, tasks
@@ -34,7 +33,12 @@ from lib.zoo.networks import Mlp, initial
 from tests.models.tiny import model
 
 LONGEST = 20  # seconds for a file, on a busy machine
-_ERRORS = (ValueError, OSError, stage.RunError, tasks.TaskError)  # BankError, PolicyError and their like are ValueErrors
+_ERRORS = (
+    ValueError,
+    OSError,
+    stage.RunError,
+    tasks.TaskError,
+)  # BankError, PolicyError and their like are ValueErrors
 
 
 @dataclass(frozen=True)
@@ -224,7 +228,7 @@ READERS = {
     "notebook": Reader("00_x.ipynb", _notebook, lambda f: clean.clean_folder(f, f.parent / "cleaned"), own=NOTEBOOK_OWN),
     "settings": Reader(
         "data/settings.json", _text("data/settings.json", '{"zoo": {}}'),
-        lambda f: stage.parameters(stage.Stage("x", ("zoo",), ()), f), takes=("UTF-16",), own={"no section": b'{"z": 1}'}"},
+        lambda f: stage.parameters(stage.Stage("x", ("zoo",), ()), f), takes=("UTF-16",), own={"no section": b'{"z": 1}'},
     ),
     "dvc.yaml": Reader("dvc.yaml", _text("dvc.yaml", STAGES), lambda f: stage.find("00_x", f), own=YAML_OWN),
     "dvc.lock": Reader("dvc.lock", _text("dvc.lock", LOCK), _healthy("dvc.lock"), own=YAML_OWN),

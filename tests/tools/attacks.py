@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - programs in a line
 """Programs that try to get out of the sandbox, to stop it or to fool it, each with the ways in which it may end."""
 
 from typing import NamedTuple
