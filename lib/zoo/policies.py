@@ -108,7 +108,7 @@ def _facts(path: Path) -> dict[str, Any]:
 def _network(path: Path, about: dict[str, Any]) -> Network:
     try:
         network = remade(about, KINDS)
-        sizes = [size for value in asdict(network).values() for size in (value if isinstance(value, tuple) else (value,))]
+        sizes = [size for value in vars(network).values() for size in (value if isinstance(value, tuple) else (value,))]
         if not all(type(size) is int and 1 <= size <= _LARGEST for size in sizes):
             raise ValueError(f"of other sizes than whole numbers from 1 to {_LARGEST}")
         _ = network.shapes  # not every list of sizes makes one
