@@ -5,9 +5,12 @@ LESSON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-RUN := PATH="$(abspath $(BIN)):$$PATH" PYTHONPATH="$(CURDIR)"
+RUN := PATH="$$(pwd -P)/$(BIN):$$PATH" PYTHONPATH="$$(pwd -P)"# the shell puts the name in, and reads it no second time
 DVC := $(RUN) python -m dvc
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)# a container's only user is root; Jupyter wants to be told
+
+$(foreach sign,: ; $$ ` " \,$(if $(findstring $(sign),$(CURDIR)),$(error this folder's path holds a $(sign), which \
+	no search path or script of Python's can hold; please rename it)))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup repro lab serve student slides solutions doctor metrics clean test lint unit pipeline bench lock
@@ -23,7 +26,7 @@ $(STAMP): requirements.lock
 	@echo "setting up $(VENV) (once, a few minutes)"
 	@$(BIN)/python -c "" 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	@$(BIN)/python -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), "orchestration_bench.pth").write_text("$(CURDIR)\n")'
+	@$(BIN)/python -c 'import os, pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), "orchestration_bench.pth").write_text(os.getcwd() + "\n")'
 	@touch $@
 
 setup: $(STAMP) ## install what is needed into .venv
@@ -33,7 +36,7 @@ repro: $(STAMP) ## rebuild every report (PROFILE: one run of another scale; LESS
 	@PROFILE=$(PROFILE) $(DVC) repro --quiet --single-item --force settings || \
 		PROFILE=$(PROFILE) $(DVC) repro --single-item --force settings  # once more, to hear why
 	@$(DVC) repro $(LESSON) $(if $(LESSON),glossary)
-	@echo "reports: $(CURDIR)/reports/$(or $(LESSON),index).html"
+	@echo "reports: $$(pwd -P)/reports/$(or $(LESSON),index).html"
 
 lab: $(STAMP) ## step through the notebooks in JupyterLab
 	@$(RUN) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(AS_ROOT)

@@ -25,6 +25,9 @@ OLDEST = (3, 11)
 FREE = 5  # GB that an installation and a run want
 NAMED = 5  # packages named before the rest is counted
 _CONFLICT = re.compile(r"^(<{7} |>{7} |={7}$)", re.MULTILINE)
+_ALIAS = re.compile(
+    r"^[^#'\"\n]*[\s\[{,:]\*\w+\s*[,\]}:]?\s*(#.*)?$", re.MULTILINE
+)  # nobody writes them; a few can mean gigabytes
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)\s*$")
 
 
@@ -108,7 +111,10 @@ def locks(root: Path) -> Iterator[Finding]:
         return
     try:
         owners = _owners(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, AttributeError, TypeError, KeyError):
+    except OSError as error:
+        yield Finding(f".dvc/tmp/rwlock cannot be read ({error.strerror})", "rm -r .dvc/tmp/rwlock")
+        return
+    except (ValueError, AttributeError, TypeError, KeyError, RecursionError, OverflowError):
         yield Finding(
             ".dvc/tmp/rwlock is not readable: something was killed while it was written",
             "rm .dvc/tmp/rwlock",
@@ -168,8 +174,12 @@ def pipeline_files(root: Path) -> Iterator[Finding]:
             if name != "dvc.lock":  # the first run writes it
                 yield Finding(f"{name} is missing", f"git checkout {name}")
             continue
-        text = path.read_bytes().decode("utf-8", errors="replace")
         remedy = f"git checkout {name}"
+        try:
+            text = path.read_bytes().decode("utf-8", errors="replace")
+        except OSError as error:
+            yield Finding(f"{name} cannot be read ({error.strerror})", remedy)
+            continue
         if _CONFLICT.search(text):
             rebuild = " (or git rm --cached and rm it: everything is rebuilt)" if name == "dvc.lock" else ""
             yield Finding(f"{name} holds marks of a merge conflict", f"settle the conflict, or {remedy}{rebuild}")
@@ -183,7 +193,7 @@ def pipeline_files(root: Path) -> Iterator[Finding]:
 
 def _parses(text: str) -> bool:
     """Whether text is a YAML mapping; judged by its lines where no parser is installed."""
-    if not text.strip() or "\0" in text or "\ufffd" in text:
+    if not text.strip() or "\0" in text or "\ufffd" in text or _ALIAS.search(text):
         return False
     try:
         from ruamel.yaml import YAML
@@ -206,7 +216,7 @@ def _is_whole(text: str) -> bool:
         return True
     try:
         COMPILED_LOCKFILE_SCHEMA(YAML(typ="safe", pure=True).load(text))
-    except Invalid:
+    except (Invalid, TypeError, ValueError, KeyError, AttributeError, RecursionError):
         return False
     return True
 

@@ -8,6 +8,7 @@ sorted keys, so that equal contents are equal bytes. Nothing here reads or write
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import tempfile
@@ -64,7 +65,7 @@ def read_json(path: str | Path) -> Any:
     content = Path(path).read_bytes()
     try:
         return json.loads(content)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a number or a nesting beyond all measure
         raise ValueError(f"{path} is not valid JSON ({error}); delete it and run again") from error
 
 
@@ -95,7 +96,7 @@ def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
 
     try:
         return load(Path(path).read_bytes())
-    except SafetensorError as error:
+    except (SafetensorError, TypeError, KeyError, ValueError, AttributeError) as error:  # also kinds that numpy lacks
         raise ValueError(f"{path} is not a safetensors file ({error}); nothing else is loaded") from error
 
 
@@ -106,9 +107,10 @@ def write_parquet(path: str | Path, frame: pd.DataFrame) -> Path:
 
 def read_parquet(path: str | Path) -> pd.DataFrame:
     """Read a Parquet table. Raises ValueError naming the file if it is broken."""
-    from pyarrow.lib import ArrowInvalid
+    from pyarrow.lib import ArrowException
 
+    content = io.BytesIO(Path(path).read_bytes())
     try:
-        return pd.read_parquet(path, engine="pyarrow")
-    except ArrowInvalid as error:
+        return pd.read_parquet(content, engine="pyarrow")
+    except (ArrowException, OSError, ValueError) as error:  # a broken footer is an OSError
         raise ValueError(f"{path} is not a Parquet file ({error}); delete it and run again") from error

@@ -10,11 +10,14 @@ which share this file system. Where a sweep runs is no parameter: it changes no 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import socket
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,8 @@ import joblib
 
 from lib import store
 from lib.parent import die_with_parent
+
+_DASK_SECONDS = 20  # in which a scheduler has to greet
 
 
 @dataclass(frozen=True)
@@ -119,15 +124,32 @@ def _run_all(work, todo: list[list[Cell]], root: Path, jobs: int) -> None:
 
 
 def _run_on_dask(work, todo: list[list[Cell]], root: Path, scheduler: str) -> None:
-    from distributed import Client, comm  # imported here: only a cluster needs it
+    from distributed import Client  # imported here: only a cluster needs it
 
-    try:  # a client that never connects may block the next one, so ask before there is one
-        socket.create_connection(comm.get_address_host_port(scheduler), timeout=20).close()
-        cluster = Client(scheduler, timeout="20s", set_as_default=True)
-    except (OSError, ValueError) as error:
-        raise RuntimeError(f"BENCH_DASK: no dask scheduler answers at {scheduler!r} ({error})") from error
+    try:
+        _greet(scheduler)
+        cluster = Client(scheduler, timeout=_DASK_SECONDS, set_as_default=True)
+    except Exception as error:  # what is no scheduler may answer anything: 8 bytes of it are read as a size
+        told = str(error)[:200] or type(error).__name__
+        raise RuntimeError(f"BENCH_DASK: no dask scheduler answers at {scheduler!r} ({told})") from error
     with cluster, joblib.parallel_config(backend="dask", n_jobs=-1, wait_for_workers_timeout=60):
         _in_parallel(work, todo, root.resolve())
+
+
+def _greet(scheduler: str) -> None:
+    """Ask before there is a client: one that never connects may block the next one, or wait for ever.
+
+    Raises whatever goes wrong, TimeoutError after _DASK_SECONDS.
+    """
+    from distributed import comm
+
+    socket.create_connection(comm.get_address_host_port(scheduler), timeout=_DASK_SECONDS).close()
+
+    async def greeted() -> None:
+        (await asyncio.wait_for(comm.connect(scheduler, timeout=_DASK_SECONDS), _DASK_SECONDS)).abort()
+
+    with ThreadPoolExecutor(1) as thread:  # a notebook's own thread has an event loop already
+        thread.submit(asyncio.run, greeted()).result(2 * _DASK_SECONDS)
 
 
 def _in_parallel(work, todo: list[list[Cell]], root: Path) -> None:
@@ -162,7 +184,8 @@ class _Watcher:
     def _loop(self) -> None:
         while not self.stop.wait(1.0):
             done = sum(self._fraction(cell) for cell in self.cells)
-            store.write_json(self.target, {"label": self.label, "done": done, "total": len(self.cells)})
+            with contextlib.suppress(OSError):  # a disk that is full stops the cells, not the line about them
+                store.write_json(self.target, {"label": self.label, "done": done, "total": len(self.cells)})
 
     def _fraction(self, cell: Cell) -> float:
         if finished(cell, self.root) is not None:

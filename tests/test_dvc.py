@@ -1,12 +1,17 @@
 """The pipeline's description: every stage depends on the code it runs, and names what it makes once."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
 from lib.run import deps, stage
+from tests.test_run import DRAWS, drawn, project
 
 ROOT = Path(__file__).resolve().parents[1]
 STAGES = YAML(typ="safe", pure=True).load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
@@ -89,3 +94,45 @@ def test_what_a_profile_or_a_commit_decides_is_never_taken_from_the_cache():
     for name, out in (("settings", "data/settings.json"), ("index", "reports/index.html")):
         (options,) = [item[out] for item in STAGES[name]["outs"] if isinstance(item, dict) and out in item]
         assert options["persist"] and not options["cache"]
+
+
+@pytest.mark.parametrize("name", sorted(STAGES))
+def test_reports_persist(name):
+    """DVC removes all others before a run, and then a lesson that fails would leave nothing to read."""
+    body = STAGES[name]
+    listed = [*body.get("outs", []), *body.get("metrics", [])]
+    about = dict(next(iter(item.items())) if isinstance(item, dict) else (item, {}) for item in listed)
+    assert [out for out, told in about.items() if out.startswith("reports/") and not told.get("persist")] == []
+
+
+OUTS = ("reports/notebooks/00_tiny.ipynb", "reports/00_tiny.html", "reports/figures/00_tiny")
+
+
+def test_under_dvc_the_last_report_outlives_a_run_that_fails_and_no_figure_one_that_ends_well(tmp_path):
+    """One test for all of it, because DVC takes seconds to start."""
+    root = project(tmp_path / "p", "NAME = 'old.png'", DRAWS.replace("{name!r}", "NAME"))
+    shutil.copytree(ROOT / "lib", root / "lib", ignore=shutil.ignore_patterns("__pycache__"))
+    notebook, pipeline = root / "data/notebooks/00_tiny.ipynb", root / "dvc.yaml"
+    head = pipeline.read_text().partition("    outs:")[0]
+    listed = "".join(f"      - {out}: {{persist: true}}\n" for out in OUTS)
+    pipeline.write_text(f"{head}    deps: [{notebook.relative_to(root)}]\n    outs:\n{listed}")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PYTHONPATH": str(root), "PATH": path}
+
+    def dvc(*arguments: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-m", "dvc", *arguments]
+        return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=120)
+
+    def repro(name: str) -> tuple[int, dict[str, bytes]]:
+        text = notebook.read_text().replace("old.png", name)
+        notebook.write_text(text)
+        done = dvc("repro")
+        notebook.write_text(text.replace(name, "old.png"))
+        return done.returncode, drawn(root)
+
+    assert dvc("init", "--no-scm").returncode == 0
+    code, first = repro("old.png")
+    assert code == 0 and "figures/00_tiny/old.png" in first
+    assert repro("no/such/folder.png") == (255, first)
+    code, last = repro("new.png")
+    assert code == 0 and last.keys() == first.keys() - {"figures/00_tiny/old.png"} | {"figures/00_tiny/new.png"}

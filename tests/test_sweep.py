@@ -1,11 +1,14 @@
 """Sweeps: resume after anything, never repeat what is finished, leave no process behind."""
 
+import contextlib
 import gc
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -277,18 +280,35 @@ def test_a_cluster_gives_the_same_bytes_as_processes_here(tmp_path, cluster, mon
 
 
 def test_a_cluster_that_does_not_answer_is_named(tmp_path, count, monkeypatch):
-    import distributed
-
-    class Impatient(distributed.Client):
-        """The same client; twenty seconds of asking are too long for a test."""
-
-        def __init__(self, *args, **kwargs) -> None:
-            super().__init__(*args, **kwargs | {"timeout": "0.5s"})
-
-    monkeypatch.setattr(distributed, "Client", Impatient)
+    monkeypatch.setattr(sweep, "_DASK_SECONDS", 1)
     for address in ("tcp://127.0.0.1:1", "nonsense", "tcp://nowhere.invalid:8786"):
         monkeypatch.setenv("BENCH_DASK", address)
         with pytest.raises(RuntimeError, match=f"BENCH_DASK.*{address}"):
             sweep.run(count, cells(tmp_path), tmp_path / "runs")
         gc.collect()  # a client that never connected may block the next one when it is collected meanwhile
     assert ran(tmp_path) == []
+
+
+@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9, b"\xff" * 99, bytes(99)])
+def test_what_listens_and_is_no_cluster_is_named_in_time(tmp_path, count, monkeypatch, says):
+    """Silent, or in another language, whose first 8 bytes are read as a number of frames."""
+    monkeypatch.setattr(sweep, "_DASK_SECONDS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        taken = []
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    taken.append(listening.accept()[0])
+                    taken[-1].sendall(says)
+
+        threading.Thread(target=answer, daemon=True).start()
+        address = f"tcp://127.0.0.1:{listening.getsockname()[1]}"
+        monkeypatch.setenv("BENCH_DASK", address)
+        began = time.monotonic()
+        with pytest.raises(RuntimeError, match=f"BENCH_DASK.*{address}"):
+            sweep.run(count, cells(tmp_path), tmp_path / "runs")
+        assert time.monotonic() - began < 10 and ran(tmp_path) == []
+        listening.shutdown(socket.SHUT_RDWR)
+    for connection in taken:
+        connection.close()

@@ -16,6 +16,8 @@ from __future__ import annotations
 import csv
 import difflib
 import io
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,6 +48,7 @@ TOPICS = (
     "Real Functions of a Single Variable",
     "Statistics",
 )
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")  # what an array of 64 bits holds
 Row = tuple[int, dict[str, str]]  # line of the file, value of each wanted column
 
 
@@ -197,7 +200,7 @@ def _answers(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         place = f"{path}, line {line}"
         right = row["Type of Answer"]
         if right not in ("0", "1"):
-            raise BankError(f"{place}: Type of Answer must be 0 (wrong) or 1 (right), got {right!r}")
+            raise BankError(f"{place}: Type of Answer must be 0 (wrong) or 1 (right), got {right[:60]!r}")
         student = _integer(row["Student ID"], f"{place}: Student ID")
         found.append((student, _integer(row["Question ID"], f"{place}: Question ID"), 1 - int(right)))
     students, questions, failed = np.array(found).T
@@ -205,9 +208,12 @@ def _answers(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _content(path: Path) -> bytes:
-    if not path.is_file():
+    if not os.path.isfile(path):  # Path.is_file raises where a folder on the way is closed
         raise BankError(f"{path}: no such file; check education.bank and education.answers")
-    return path.read_bytes()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BankError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
 
 
 def _decoded(path: Path) -> str:
@@ -220,12 +226,20 @@ def _decoded(path: Path) -> str:
 def _rows(path: Path, text: str, wanted: tuple[str, ...]) -> Iterator[Row]:
     """The wanted columns of each row, stripped, with the line where the row ends."""
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=";", restval="", strict=True)
-    found = [name.strip() for name in reader.fieldnames or []]
+    try:
+        found = [name.strip() for name in reader.fieldnames or []]
+    except csv.Error as error:
+        raise BankError(
+            f"{path}: the header is broken ({error}); look for a quotation mark that is not closed"
+        ) from error
     missing = [name for name in wanted if name not in found]
     if missing:
         raise BankError(
             f"{path}: no column {', '.join(missing)}; found {', '.join(found) or 'nothing'} (separator `;`)"
         )
+    twice = [name for name in wanted if found.count(name) > 1]
+    if twice:
+        raise BankError(f"{path}: the column {twice[0]} stands there {found.count(twice[0])} times; rename the others")
     reader.fieldnames = found
     empty = True
     try:
@@ -241,21 +255,21 @@ def _rows(path: Path, text: str, wanted: tuple[str, ...]) -> Iterator[Row]:
 def _integer(text: str, place: str) -> int:
     if not text:
         raise BankError(f"{place} is empty")
-    try:
-        return int(text)
-    except ValueError as error:
-        raise BankError(f"{place} must be an integer, got {text!r}") from error
+    if not _INTEGER.fullmatch(text):
+        raise BankError(f"{place} must be an integer of at most 18 digits, got {text[:60]!r}")
+    return int(text)
 
 
 def _level(text: str, place: str) -> int:
     if text not in map(str, range(1, LEVELS + 1)):
-        raise BankError(f"{place}: difficulty_level must be an integer from 1 to {LEVELS}, got {text!r}")
+        raise BankError(f"{place}: difficulty_level must be an integer from 1 to {LEVELS}, got {text[:60]!r}")
     return int(text)
 
 
 def _known_topic(name: str, place: str) -> str:
     if name in TOPICS:
         return name
+    name = name[:60]
     close = difflib.get_close_matches(name, TOPICS, n=1)
     guess = f"; did you mean {close[0]!r}?" if close else ""
     raise BankError(f"{place} topic {name!r}{guess} Known: {', '.join(TOPICS)}")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging
 
@@ -23,6 +22,7 @@ from lib.models.tokenizer import BOS, EOS, PAD, tokenizer
 from lib.params import ROOT, LabModel
 
 MODELS = ROOT / "data/models"
+_LARGEST = 2**20  # units, layers, tokens
 LIMIT = 96  # tokens of a reply where nobody says another number; the longest solution has about 60
 
 
@@ -77,14 +77,16 @@ def load(folder: str | Path) -> LlamaForCausalLM:
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} holds no model; train the lab models with `make repro`")
     try:
+        _check_sizes(folder)
         with _no_bars():
             model, found = LlamaForCausalLM.from_pretrained(
-                folder, use_safetensors=True, local_files_only=True, dtype=torch.float32, output_loading_info=True
-            )
+                folder, use_safetensors=True, local_files_only=True, dtype=torch.float32, output_loading_info=True,
+                attn_implementation="sdpa",
+            )  # fmt: skip
         wrong = sorted({*found["missing_keys"], *found["unexpected_keys"]})
         if wrong:  # transformers would fill them with random numbers, or leave them out
             raise ValueError(f"config.json does not fit the weights, see {wrong[0]}")
-    except (OSError, SafetensorError, TypeError, ValueError, RuntimeError) as error:
+    except Exception as error:  # transformers raises a dozen unrelated types for a wrong config.json
         raise ModelError(f"{folder} cannot be read ({error}); delete it and run `make repro` again") from error
     return model.eval()
 
@@ -97,8 +99,41 @@ def load_all(root: str | Path = MODELS) -> dict[str, Model]:
     places = sorted(place.parent for place in Path(root).glob("*/config.json"))
     if not places:
         raise ModelError(f"{root} holds no models; train the lab models with `make repro`")
-    return {place.name: Model(place.name, Forward(load(place)), _card(place), LIMIT) for place in places}
+    return {place.name: Model(place.name, _forward(place), _card(place), LIMIT) for place in places}
+
+
+def _forward(place: Path) -> Forward:
+    model = load(place)
+    try:
+        return Forward(model)
+    except (ValueError, KeyError, AttributeError, RuntimeError) as error:
+        raise ModelError(f"{place} cannot be asked ({error}); delete it and run `make repro` again") from error
 
 
 def _card(place: Path) -> dict[str, Any]:
-    return store.read_json(place / "card.json") if (place / "card.json").is_file() else {}
+    """What is known about a model, {} where nothing is. Raises ModelError for a card that cannot be read."""
+    path = place / "card.json"
+    try:
+        card = store.read_json(path) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} is no card ({error})") from error
+    if not isinstance(card, dict):
+        raise ModelError(f"{path} is no card, but a {type(card).__name__}; delete it and run `make repro` again")
+    return card
+
+
+def _check_sizes(folder: Path) -> None:
+    """Refuse a config.json that describes more weights than there are, before room is made for them."""
+    config = store.read_json(folder / "config.json")
+    names = ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "vocab_size")
+    for name in (*names, "max_position_embeddings"):
+        value = config.get(name) if isinstance(config, dict) else None
+        if type(value) is not int or not 1 <= value <= _LARGEST:
+            raise ValueError(f"config.json: {name} must be a whole number from 1 to {_LARGEST}, not {str(value)[:60]}")
+    width, inner, _, layers, words = (config[name] for name in names)
+    wanted, found = (
+        width * (words + layers * (width + 3 * inner)),
+        sum(f.stat().st_size for f in folder.glob("*.safetensors")),
+    )
+    if wanted > found:
+        raise ValueError(f"config.json describes at least {wanted:_} weights, its files have {found:_} bytes")

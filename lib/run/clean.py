@@ -20,9 +20,11 @@ KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 def read(path: Path) -> nbformat.NotebookNode:
     """A notebook in the current format. Raises ValueError naming the file if it is not one."""
     try:
-        return nbformat.read(path, as_version=4)
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)  # reading one that is not valid only warns
+        return notebook
     except Exception as error:  # nbformat raises half a dozen unrelated types here
-        reason = str(error).splitlines()[0][:200]
+        reason = (str(error) or type(error).__name__).splitlines()[0][:200]
         raise ValueError(f"{path.name} is not a notebook ({reason}); restore it with `git checkout`") from error
 
 

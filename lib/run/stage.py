@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from lib import store
+from lib.run import clean
 
 SETTINGS = "data/settings.json"
 SOURCES = "data/notebooks"
@@ -47,9 +48,11 @@ def lessons(root: Path) -> dict[str, Stage]:
         raise RunError("dvc.yaml is missing; restore it with `git checkout dvc.yaml`")
     try:
         content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")) or {}
-    except YAMLError as error:
+    except (YAMLError, ValueError, RecursionError, OSError) as error:
         raise RunError(f"dvc.yaml is not valid YAML: {error}") from error
-    stages = content.get("stages", {})
+    stages = content.get("stages", {}) if isinstance(content, dict) else None
+    if not isinstance(stages, dict) or not all(isinstance(body, dict) for body in stages.values()):
+        raise RunError("dvc.yaml holds no stages; restore it with `git checkout dvc.yaml`")
     return {name: _stage(name, body) for name, body in stages.items() if body.get("cmd") == _COMMAND + name}
 
 
@@ -77,6 +80,8 @@ def parameters(stage: Stage, root: Path) -> dict[str, Any]:
     if not path.exists():
         raise RunError(f"{SETTINGS} is missing; make it with `dvc repro settings`")
     settings = store.read_json(path)
+    if not isinstance(settings, dict):
+        raise RunError(f"{SETTINGS} holds no sections; make it anew with `dvc repro settings`")
     absent = [section for section in stage.sections if section not in settings]
     if absent:
         raise RunError(
@@ -93,7 +98,7 @@ def notebook(stage: Stage, root: Path) -> nbformat.NotebookNode:
         raise RunError(
             f"{SOURCES}/{stage.name}.ipynb is missing; write notebooks/{stage.name}.ipynb, then `dvc repro clean`"
         )
-    return nbformat.read(path, as_version=4)
+    return clean.read(path)
 
 
 def assigned_names(nb: nbformat.NotebookNode) -> tuple[str, ...]:

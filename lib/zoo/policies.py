@@ -20,6 +20,7 @@ from lib.zoo.networks import KINDS, Network, described, remade
 from lib.zoo.ppo import sample
 
 FORMAT = 1
+_LARGEST = 2**16  # units of a layer
 
 
 class PolicyError(ValueError):
@@ -77,7 +78,7 @@ def load(path: str | Path) -> Policy:
         raise PolicyError(f"{tensors_path} is missing; train the zoo again with `make repro`")
     try:
         params = store.read_tensors(tensors_path)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise PolicyError(f"{error}: a policy is never unpickled") from error
     if store.sha256_file(tensors_path) != facts["sha256"]:
         raise PolicyError(f"{tensors_path} is not the file that {path.name} describes; train the zoo again")
@@ -92,18 +93,27 @@ def _facts(path: Path) -> dict[str, Any]:
         raise PolicyError(f"{path} is missing; train the zoo with `make repro`")
     try:
         facts = store.read_json(path)
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, OSError) as error:
         raise PolicyError(f"{path} is not a policy description: {error}") from error
     needed = {"format", "name", "domain", "network", "about", "sha256"}
     if not isinstance(facts, dict) or not needed <= set(facts) or facts["format"] != FORMAT:
         raise PolicyError(f"{path} is not a policy description of format {FORMAT} with {sorted(needed)}")
+    kinds = {"name": str, "domain": str, "network": dict, "about": dict, "sha256": str}
+    wrong = [name for name, kind in kinds.items() if not isinstance(facts[name], kind)]
+    if wrong:
+        raise PolicyError(f"{path}: {wrong[0]} must be of type {kinds[wrong[0]].__name__}")
     return facts
 
 
 def _network(path: Path, about: dict[str, Any]) -> Network:
     try:
-        return remade(about, KINDS)
-    except ValueError as error:
+        network = remade(about, KINDS)
+        sizes = [size for value in vars(network).values() for size in (value if isinstance(value, tuple) else (value,))]
+        if not all(type(size) is int and 1 <= size <= _LARGEST for size in sizes):
+            raise ValueError(f"of other sizes than whole numbers from 1 to {_LARGEST}")
+        _ = network.shapes  # not every list of sizes makes one
+        return network
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise PolicyError(f"{path}: its network is {error}") from error
 
 
@@ -112,6 +122,8 @@ def _check(path: Path, network: Network, params: dict[str, np.ndarray]) -> None:
         found = params[name].shape if name in params else None
         if found != shape:
             raise PolicyError(f"{path}: {name} must have shape {shape}, found {found}")
+        if params[name].dtype != np.float32:
+            raise PolicyError(f"{path}: {name} must be float32, found {params[name].dtype}")
         if not np.isfinite(params[name]).all():
             raise PolicyError(f"{path}: {name} holds values that are not finite")
     if len(params) > len(network.shapes):

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 import pytest
@@ -23,188 +22,12 @@ from hypothesis import strategies as st
 from lib.tools import Limits, Result, Sandbox, SandboxUnavailable, ToolError, available, python
 from lib.tools.cell import split
 from lib.tools.sandbox import MORE
+from tests.tools.attacks import ATTACKS
 
 SECRET = "canary-5e1f0c3a"
 LONGEST = 5.0  # seconds that an attack may take, on a busy machine
 LINUX = sys.platform == "linux"
 ROOT = Path(__file__).resolve().parents[2]
-
-
-class Attack(NamedTuple):
-    """code: what is tried; kinds: how it may end; text: what may be seen, where it ends well."""
-
-    code: str
-    kinds: tuple[str, ...]
-    text: str | None = None
-
-
-def each(*attempts: str) -> str:
-    """Every attempt on its own, whatever became of the one before; each prints what it got, or that it got nothing."""
-    lines = []
-    for attempt in attempts:
-        *setup, last = attempt.split("; ")
-        body = "\n".join(f"    {line}" for line in [*setup, f"print('GOT', {last})"])
-        lines.append(f"try:\n{body}\nexcept Exception as error:\n    print('nothing')")
-    return "\n".join(lines)
-
-
-def refused(*attempts: str) -> Attack:
-    return Attack(each(*attempts), ("",), "\n".join(["nothing"] * len(attempts)))
-
-
-PATHS = ("/etc/passwd", "/proc/self/environ", "/proc/1/environ", "/proc/self/maps", "/dev/zero", "~/.ssh/id_rsa")
-FRAMES = """
-try:
-    1 / 0
-except Exception as error:
-    caught = error
-print(caught.__traceback__.tb_frame.f_back.f_globals)
-"""
-DOUBLED = "x = ()\nfor i in range(40):\n    x = (x, x)\n"
-ATTACKS = {
-    "endless loop": Attack("while True:\n    pass", ("timeout",)),
-    "endless loop that catches everything": Attack(
-        "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        pass",
-        ("timeout",),
-    ),
-    "sleep": Attack("import time\ntime.sleep(10 ** 6)\n'awake'", ("",), "'awake'"),
-    "sleep in a loop": Attack("import time\nwhile True:\n    time.sleep(1)", ("timeout",)),
-    "memory by a list": Attack("x = []\nwhile True:\n    x.append([0] * 1000)", ("memory",)),
-    "memory by doubling a text": Attack("x = 'a'\nwhile True:\n    x += x", ("memory",)),
-    "memory at once": Attack("x = 'a' * 10 ** 11", ("memory",)),
-    "memory by formatting": Attack("f'{1:10000000000d}'", ("memory", "exception")),
-    "huge integer": Attack("10 ** 10 ** 8", ("memory",)),
-    "huge power": Attack("pow(7, 10 ** 9)", ("memory",)),
-    "integers that grow in one step": Attack("x = 10 ** 4000\nwhile True:\n    x = x * x", ("timeout", "memory")),
-    "deep recursion": Attack("def f(n):\n    return f(n + 1)\nf(0)", ("recursion",)),
-    "recursion that never gives up": Attack(
-        "def f():\n    try:\n        f()\n    finally:\n        f()\nf()", ("timeout", "recursion")
-    ),
-    "deep parentheses": Attack("(" * 100_000 + ")" * 100_000, ("refused",)),
-    "deep parentheses within the limit": Attack("(" * 8_000 + ")" * 8_000, ("syntax",)),
-    "deep brackets": Attack("[" * 8_000 + "]" * 8_000, ("syntax",)),
-    "deep signs": Attack("-" * 16_000 + "1", ("syntax", "recursion")),
-    "deep attributes and calls": Attack("a" + ".b()" * 4_000, ("syntax", "exception", "recursion")),
-    "deep text of eval": Attack("eval('(' * 10 ** 6)", ("syntax", "exception", "recursion")),
-    "regular expression that backtracks": Attack(
-        "import re\nprint(re.match('(a+)+$', 'a' * 40 + 'b'))", ("", "timeout")
-    ),
-    "regular expression that refers back": Attack(
-        r"import re" "\n" r"print(re.match(r'(a|aa)+\1$', 'a' * 60 + 'b'))", ("", "timeout", "exception")
-    ),
-    "flood of output": Attack("while True:\n    print('x' * 1000)", ("flood",)),
-    "flood in one line": Attack("print('x' * (20 << 20))", ("flood", "memory")),
-    "flood without an end of line": Attack("while True:\n    print('x', end='')", ("flood", "timeout")),
-    "value that shows itself for ever": Attack(DOUBLED + "x", ("memory", "timeout")),
-    "value with a slow hash": Attack(DOUBLED + "{x}", ("memory", "timeout")),
-    "early return of a value with a slow hash": Attack(DOUBLED + "return {x: 1}", ("", "syntax"), ""),
-    "error with a value that shows itself for ever": Attack(
-        DOUBLED + "raise ValueError(x)", ("memory", "timeout", "exception")
-    ),
-    "fork bomb": refused("import os; os.fork()", "import multiprocessing; multiprocessing.Process()"),
-    "orphan by a double fork": Attack(
-        "import os\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        while True:\n            pass",
-        ("exception",),
-    ),
-    "threads": refused("import threading; threading.Thread()", "import _thread; _thread.start_new_thread(print, ())"),
-    "subprocess": refused(
-        "import subprocess; subprocess.run(['id'])",
-        "import os; os.system('id')",
-        "import os; os.popen('id').read()",
-        "import os; os.execv('/bin/sh', ['sh'])",
-        "import os; os.posix_spawn('/bin/sh', ['sh'], {})",
-        "import pty; pty.spawn('/bin/sh')",
-    ),
-    "sockets": refused(
-        "import socket; socket.create_connection(('127.0.0.1', 22))",
-        "import urllib.request; urllib.request.urlopen('http://localhost')",
-        "import http.client; http.client.HTTPConnection('localhost')",
-        "import asyncio; asyncio.open_connection('localhost', 22)",
-    ),
-    "names of the network": refused(
-        "import socket; socket.getaddrinfo('example.org', 80)", "import ssl; ssl.SSLContext()"
-    ),
-    "system files": refused(
-        *(f"open({path!r}).read()" for path in PATHS), "import os; os.listdir('/')", "import os; os.stat('/')"
-    ),
-    "files by path": refused(
-        "from pathlib import Path; Path('/etc/passwd').read_text()",
-        "from pathlib import Path; list(Path('.').iterdir())",
-        "from pathlib import Path; Path('.env').read_bytes()",
-        "import glob; glob.glob('/*')",
-    ),
-    "secrets in the folder": refused("open('.env').read()", "open('./secret.txt').read()", "open('../.env').read()"),
-    "symbolic link to the outside": refused(
-        "import os; os.symlink('/etc/passwd', 'x')",
-        "from pathlib import Path; Path('x').symlink_to('/etc/passwd')",
-        "open('link').read()",
-        "import os; os.readlink('link')",
-    ),
-    "environment": refused(
-        "import os; os.environ['SANDBOX_CANARY']",
-        "import os; dict(os.environ)",
-        "import os; os.getenv('SANDBOX_CANARY')",
-        "import os; os.environb",
-        "import posix; posix.environ",
-    ),
-    "environment by /proc": refused(
-        "open('/proc/self/environ', 'rb').read()",
-        "open(f'/proc/{__import__(\"os\").getppid()}/environ').read()",
-        "open('/proc/self/fd/0').read()",
-        "open('/proc/self/cmdline').read()",
-    ),
-    "disk": refused(
-        "open('big', 'w').write('x' * 10 ** 6)",
-        "open('/tmp/big', 'wb').write(b'x')",
-        "import os; os.mkdir('d')",
-        "from pathlib import Path; Path('big').write_text('x')",
-        "import tempfile; tempfile.mkstemp()",
-    ),
-    "ctypes": refused("import ctypes; ctypes.CDLL(None)", "import cffi; cffi.FFI()", "import mmap; mmap.mmap(-1, 9)"),
-    "dunder chains": refused(
-        "().__class__.__mro__[-1].__subclasses__()",
-        "''.__class__.__base__",
-        "type(()).__bases__",
-        "type.mro(int)",
-        "(lambda: 0).__globals__",
-        "print.__self__",
-        "[].__reduce_ex__(2)",
-        "(lambda: 0).__code__.co_consts",
-        "'{0.__class__.__mro__}'.format(1)",
-        "getattr((), '__cla' + 'ss__').__mro__",
-    ),
-    "frames of a traceback": Attack(FRAMES, ("exception",)),
-    "frames": refused(
-        "import sys; sys._getframe()", "import inspect; inspect.stack()", "(i for i in ()).gi_frame.f_back"
-    ),
-    "import chains": refused(
-        "__import__('os').environ",
-        "__builtins__['open']",
-        "import builtins; builtins.open",
-        "import importlib; importlib.import_module('os')",
-        "eval('__import__(\"os\").environ')",
-        "eval('open(\"/etc/passwd\").read()')",
-        "exec('import socket')",
-        "compile('1', '', 'eval').co_code",
-        "globals()['__builtins__']",
-        "vars()",
-        "breakpoint()",
-        "input()",
-        "help(1)",
-    ),
-    "unpickling": refused(
-        "import pickle; pickle.loads(b'cos\\nsystem\\n(S\"id\"\\ntR.')", "import marshal; marshal.loads(b'')"
-    ),
-    "killing the parent": refused(
-        "import os; os.kill(os.getppid(), 9)",
-        "import signal; signal.raise_signal(9)",
-        "import os; os.abort()",
-        "import os; os._exit(0)",
-    ),
-    "leaving": Attack("import sys\nsys.exit(0)", ("exception",)),
-    "signals of exit": Attack("raise SystemExit(0)", ("exception",)),
-    "interrupt": Attack("raise KeyboardInterrupt('x')", ("exception",)),
-}
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +82,7 @@ def test_attack(name, sandbox, folder):
 
 def test_after_every_attack_nothing_is_left_once_the_sandbox_is_closed(folder):
     before, threads = children(), set(threading.enumerate())
-    for name in ("endless loop", "memory by a list", "flood of output", "value with a slow hash", "fork bomb"):
+    for name in ("endless loop", "memory by a list", "flood of output", "value with a slow hash", "fork bomb 0"):
         with Sandbox(Limits(seconds=0.2)) as sandbox:
             sandbox.run(ATTACKS[name].code)
         assert children() == before

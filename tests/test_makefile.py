@@ -1,0 +1,63 @@
+"""Folders of any name: make works in them, or refuses before anything runs. A stand-in takes the place of Python."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+STAND_IN = """#!/bin/sh
+printf '%s|%s|%s\\n' "$PYTHONPATH" "${PATH%%:*}" "$*" >> told
+"""
+
+
+def made(folder: Path, *goals: str) -> subprocess.CompletedProcess:
+    """`make` in a folder with the project's Makefile and a .venv of nothing but a script."""
+    (folder / ".venv/bin").mkdir(parents=True)
+    shutil.copy(ROOT / "Makefile", folder)
+    python = folder / ".venv/bin/python"
+    python.write_text(STAND_IN)
+    python.chmod(0o755)
+    (folder / "requirements.lock").touch()
+    return subprocess.run(
+        ["make", *goals, "--old-file=requirements.lock"], cwd=folder, capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "plain",
+        "with  blanks",
+        "it's",
+        "\u00fcn\u00ef \u2192 \u6587",
+        "&",
+        "(a, b)",
+        "a*b?",
+        "100%",
+        "a=b",
+        "-n",
+        "#1",
+        "~",
+        "[x]",
+        "x" * 250,
+    ],
+)
+def test_make_works_in_a_folder_of_any_name(tmp_path, name):
+    folder = tmp_path / name
+    done = made(folder, "repro", "LESSON=00_tour")
+    assert done.returncode == 0, done.stderr
+    lines = (folder / "told").read_text().splitlines()
+    asked = [line for line in lines if "dvc repro 00_tour" in line]
+    assert asked == [f"{folder}|{folder}/.venv/bin|-m dvc repro 00_tour glossary"]
+    assert done.stdout.splitlines()[-1] == f"reports: {folder}/reports/00_tour.html"
+
+
+@pytest.mark.parametrize("name", ["$(touch ran)", "`touch ran`", "$HOME", "a:b", 'a"b', "a\\b", "a;touch ran"])
+@pytest.mark.parametrize("goal", ["repro", "setup", "help"])
+def test_make_refuses_a_folder_that_no_search_path_can_hold(tmp_path, name, goal):
+    folder = tmp_path / name
+    done = made(folder, goal)
+    assert done.returncode != 0 and "please rename it" in done.stderr
+    assert not (folder / "told").exists() and not (folder / "ran").exists()
