@@ -31,7 +31,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from lib import store
-from lib.draw import figures
+from lib import draw
 from lib.page.tables import estimates_shown, table_html
 from lib.params import ROOT
 from lib.stats import Interval
@@ -65,7 +65,7 @@ class Lesson:
         """
         alt = getattr(fig, "alt_text", "") if alt is None else alt
         self._claim(name, alt)
-        content = figures.png(fig)
+        content = draw.png(fig)
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close(fig)
         self._files[name] = store.write_bytes(self._place(f"{name}.png"), content)

@@ -135,11 +135,12 @@ def trained(runs: str | Path = RUNS) -> dict[str, Path]:
 
 def build(params: ZooParams, domain: str, out: str | Path = ZOO, runs: str | Path = RUNS) -> Zoo:
     """Train what is not trained yet and write the domain's zoo under `out`/`domain`."""
+    every = cells(params, domain)  # named before anything is trained: an edit meanwhile changes no name
     sweep.run(train_cell, cells(params, domain, trained(runs)), runs, params.zoo.jobs, f"training the {domain} zoo")
     places = trained(runs)
     kept: dict[str, list[policies.Policy]] = {recipe.name: [] for recipe in recipes(params, domain)}
     rows, curves = [], []
-    for cell in cells(params, domain):
+    for cell in every:
         told = cell.settings["policies"]
         found = {(facts["recipe"]["name"], facts["seed"]): places[store.sha256_json(facts)] for facts in told}
         for (name, seed), folder in found.items():

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from lib.draw import figures
+from lib import draw
 from lib.page import html, index, lesson
 from lib.page.lesson import Lesson
 from lib.page.tables import table_html
@@ -75,7 +75,7 @@ def report() -> str:
     wide = pd.DataFrame({f"a_column_that_cannot_break_{place}": np.arange(3.0) for place in range(12)})
     shades = [(own, shade) for own in (True, False) for shade in ("#332288", "#D4C420")]
     parts = [spoken.part("lab-large", "<response> 2", own, shade)[0] for own, shade in shades]
-    picture = {"image/png": base64.b64encode(figures.png(line())).decode()}
+    picture = {"image/png": base64.b64encode(draw.png(line())).decode()}
     drawn = nbformat.v4.new_output("display_data", picture, metadata={"image/png": {"alt": ALT}})
     cells = [
         text("# A lesson\n\nWords, [a link](https://example.org), `code` and $x^2$.\n\n> A quotation."),
