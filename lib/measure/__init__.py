@@ -8,15 +8,5 @@ from lib.measure.estimates import above_mixtures, change, gap, intervals, mean, 
 from lib.measure.verdicts import holm, verdict, words
 
 __all__ = [
-    "above_mixtures",
-    "change",
-    "gap",
-    "holm",
-    "intervals",
-    "mean",
-    "ratio",
-    "share",
-    "statistic",
-    "verdict",
-    "words",
-]
+    "above_mixtures", "change", "gap", "holm", "intervals", "mean", "ratio", "share", "statistic", "verdict", "words",
+]  # fmt: skip

@@ -30,8 +30,7 @@ from IPython.display import display
 from matplotlib.figure import Figure
 from PIL import Image
 
-from lib import store
-from lib import draw
+from lib import draw, store
 from lib.page.tables import estimates_shown, table_html
 from lib.params import ROOT
 from lib.stats import Interval
