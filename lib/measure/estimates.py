@@ -181,6 +181,7 @@ def _units(rows: pd.DataFrame, column: str) -> pd.Series:
     """The column by seed, item and try. Raises ValueError for a unit that stands there twice, or without a value."""
     if rows.empty:
         raise ValueError(f"no rows to measure {column!r} on; is a condition misspelled?")
+    rows = rows.assign(**{key: 0 for key in ("seed", "try") if key not in rows})  # one run, one try
     units = rows.set_index(KEYS)[column].astype(float)
     if units.isna().any():
         raise ValueError(f"{column!r} is missing in {int(units.isna().sum())} of {len(units)} rows")

@@ -13,8 +13,9 @@ known, and are drawn as curves over all costs; these know strategies and replies
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations, product
 
 import numpy as np
@@ -34,10 +35,9 @@ ITSELF = "controller alone"
 NEIGHBOURS = 15
 THRESHOLDS = np.linspace(0, 1, 21)  # of the cascade's trust
 FOLDS = 5  # a scorer is not tried on what it learned from
-ROUTERS = ("random", "best constant", "nearest neighbours", "logistic", "cascade", "oracle")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tried:
     """What every strategy made of n questions: right, dollars (n, m); prompts (n,); experts: columns of whole
     questions to experts, cheap to dear; replies (n, stages): the text that each stage of the cascade gave to the
@@ -65,6 +65,36 @@ class Tried:
         return np.argsort(self.dollars.mean(0), kind="stable")
 
 
+Route = Callable[[Tried, Tried, float, int], "Outcome"]  # train, test, budget in dollars, seed
+ROUTERS: dict[str, Route] = {}  # every router by its name, in the order of the tables
+BLIND = {"random"}  # those that do not know the budget
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a router made of n test questions: right, dollars (n,), and the strategy chosen for each."""
+
+    right: np.ndarray
+    dollars: np.ndarray
+    chosen: np.ndarray
+
+
+def router(name: str) -> Callable[[Route], Route]:
+    """Adds a function to the routers that every table and figure shows."""
+
+    def add(route: Route) -> Route:
+        ROUTERS[name] = route
+        return route
+
+    return add
+
+
+def asked(test: Tried, columns: np.ndarray) -> Outcome:
+    """What comes of asking one strategy for each question; columns: (n,) places of strategies."""
+    at = np.arange(len(columns)), columns
+    return Outcome(test.right[at], test.dollars[at], np.array(test.strategies)[columns])
+
+
 def tried_on(tried: pd.DataFrame, alone: pd.DataFrame, split: str, experts: Sequence[str]) -> Tried:
     """One part of the tables of a study: `outcomes.tried`, and episodes of the start that answers itself (whose texts
     they do not hold)."""
@@ -86,41 +116,49 @@ def tried_on(tried: pd.DataFrame, alone: pd.DataFrame, split: str, experts: Sequ
 def compare(train: Tried, test: Tried, budgets: Mapping[str, float], seed: int = 0) -> pd.DataFrame:
     """Every strategy and every router on the test questions under every budget: columns router, label, item, right,
     dollars, within, reward, chosen."""
-    tables = []
+    n, tables = len(test.prompts), []
     with threadpool_limits(1):  # fits this small only wait for a second thread
-        trust = _trust(train, test)
         for label, budget in budgets.items():
             for m, name in enumerate(test.strategies):
-                tables.append(_rows(test, np.full(len(test.prompts), m), name, label, budget))
-            for name in ROUTERS[:4]:
-                tables.append(_rows(test, _chosen(name, train, test, budget, seed), name, label, budget))
-            tables += [_cascade(train, test, trust, label, budget), _oracle(test, label, budget)]
+                tables.append(_rows(asked(test, np.full(n, m)), name, label, budget))
+            for name, route in ROUTERS.items():
+                tables.append(_rows(route(train, test, budget, seed), name, label, budget))
     return pd.concat(tables, ignore_index=True)
 
 
-def _rows(test: Tried, chosen: np.ndarray, router: str, label: str, budget: float) -> pd.DataFrame:
-    at = np.arange(len(chosen)), chosen
-    names = np.array(test.strategies)[chosen]
-    return _frame(router, label, budget, test.right[at], test.dollars[at], names)
+def _rows(found: Outcome, name: str, label: str, budget: float) -> pd.DataFrame:
+    within = (found.dollars <= budget).astype(float)
+    columns = {"right": found.right, "dollars": found.dollars, "within": within, "reward": found.right * within}
+    columns |= {"chosen": found.chosen}
+    return pd.DataFrame({"router": name, "label": label, "item": np.arange(len(found.right))} | columns)
 
 
-def _frame(router: str, label: str, budget: float, right, dollars, chosen) -> pd.DataFrame:
-    within = (dollars <= budget).astype(float)
-    columns = {"right": right, "dollars": dollars, "within": within, "reward": right * within, "chosen": chosen}
-    return pd.DataFrame({"router": router, "label": label, "item": np.arange(len(right))} | columns)
+@router("random")
+def _random(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
+    """Among experts, as the paper's random assignment."""
+    rng = seeds.rng("routing", "baselines", "random", seed=seed)
+    return asked(test, np.array(test.experts)[rng.integers(len(test.experts), size=len(test.prompts))])
 
 
-def _chosen(router: str, train: Tried, test: Tried, budget: float, seed: int) -> np.ndarray:
-    n = len(test.prompts)
-    if router == "random":  # among experts, as the paper's random assignment
-        rng = seeds.rng("routing", "baselines", "random", seed=seed)
-        return np.array(test.experts)[rng.integers(len(test.experts), size=n)]
-    wanted = train.reward(budget)
-    if router == "best constant":
-        return np.full(n, best(wanted.mean(0)[None], train.cheap_first)[0])
-    learn, asked = features(train.prompts, test.prompts)
-    value = neighbours if router == "nearest neighbours" else _logistic
-    return best(value(learn, wanted, asked), train.cheap_first)
+@router("best constant")
+def _constant(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
+    """The strategy that is paid best on the training questions."""
+    column = best(train.reward(budget).mean(0)[None], train.cheap_first)[0]
+    return asked(test, np.full(len(test.prompts), column))
+
+
+@router("nearest neighbours")
+def _nearest(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
+    """The strategy that was paid best on the training questions most similar to each."""
+    learn, new = features(train.prompts, test.prompts)
+    return asked(test, best(neighbours(learn, train.reward(budget), new), train.cheap_first))
+
+
+@router("logistic")
+def _by_logistic(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
+    """The strategy whose reward is predicted to be highest."""
+    learn, new = features(train.prompts, test.prompts)
+    return asked(test, best(_logistic(learn, train.reward(budget), new), train.cheap_first))
 
 
 def best(values: np.ndarray, cheap_first: np.ndarray) -> np.ndarray:
@@ -171,15 +209,16 @@ def chance(learn: np.ndarray, good: np.ndarray, asked: np.ndarray) -> np.ndarray
         return LogisticRegression(C=0.1, max_iter=300).fit(learn, good).predict_proba(asked)[:, 1]
 
 
+@lru_cache(4)  # the same for every budget
 def _trust(train: Tried, test: Tried) -> tuple[np.ndarray, np.ndarray]:
     """P(right) of every stage's reply by a scorer that reads question and reply, (stages, n) each: on training
     questions from other folds, so that the scorer is not asked what it learned."""
     held, applied = [], []
     for e, m in enumerate(train.stages):
-        texts, asked = (
+        texts, others = (
             [f"{p} {r}" for p, r in zip(part.prompts, part.replies[:, e], strict=True)] for part in (train, test)
         )
-        learn, new = features(texts, asked)
+        learn, new = features(texts, others)
         out = np.zeros(len(texts))
         for some, rest in KFold(min(FOLDS, len(texts))).split(learn):
             out[rest] = chance(learn[some], train.right[some, m], learn[rest])
@@ -188,23 +227,24 @@ def _trust(train: Tried, test: Tried) -> tuple[np.ndarray, np.ndarray]:
     return np.array(held), np.array(applied)
 
 
-def _cascade(train: Tried, test: Tried, trust: tuple[np.ndarray, np.ndarray], label: str, budget: float):
+@router("cascade")
+def _cascade(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
     """With the list of stages and the threshold, as FrugalGPT learns both, that the training questions are paid best
     for at this budget; of equals the cheapest."""
-    numbers = range(len(train.stages))
-    lists = [asked for length in numbers for asked in combinations(numbers, length + 1)]
+    trust, numbers = _trust(train, test), range(len(train.stages))
+    lists = [some for length in numbers for some in combinations(numbers, length + 1)]
     ways = list(product(lists, THRESHOLDS))
     learned = [_escalated(train, trust[0], *way, budget) for way in ways]
     best = max(range(len(ways)), key=lambda i: (learned[i][2].mean(), -learned[i][1].mean()))
     right, dollars, _, last = _escalated(test, trust[1], *ways[best], budget)
-    return _frame("cascade", label, budget, right, dollars, last)
+    return Outcome(right, dollars, last)
 
 
-def _escalated(part: Tried, trust: np.ndarray, asked: Sequence[int], threshold: float, budget: float):
+def _escalated(part: Tried, trust: np.ndarray, stages: Sequence[int], threshold: float, budget: float):
     """Ask some stages in order until trust (stages, n) reaches the threshold: right, dollars, reward, last asked."""
     n = len(part.prompts)
     asking, right, dollars, last = np.ones(n, bool), np.zeros(n), np.zeros(n), np.full(n, "", dtype=object)
-    for e in asked:
+    for e in stages:
         m = part.stages[e]
         dollars += asking * part.dollars[:, m]
         right = np.where(asking, part.right[:, m], right)
@@ -213,13 +253,9 @@ def _escalated(part: Tried, trust: np.ndarray, asked: Sequence[int], threshold: 
     return right, dollars, right * (dollars <= budget), last
 
 
-def _oracle(test: Tried, label: str, budget: float) -> pd.DataFrame:
+@router("oracle")
+def _oracle(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
     """The cheapest strategy that is paid, for every question; the cheapest of all where none is."""
-    order = test.cheap_first
-    chosen = np.array(
-        [
-            min(order, key=lambda m: (-row[m], cost[m]))
-            for row, cost in zip(test.reward(budget), test.dollars, strict=True)
-        ]
-    )
-    return _rows(test, chosen, "oracle", label, budget)
+    paid, order = test.reward(budget), test.cheap_first
+    rows = zip(paid, test.dollars, strict=True)
+    return asked(test, np.array([min(order, key=lambda m: (-row[m], cost[m])) for row, cost in rows]))

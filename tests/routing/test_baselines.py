@@ -307,7 +307,7 @@ def test_list_and_threshold_are_chosen_on_training_rewards_with_scores_from_othe
         return found
 
     monkeypatch.setattr(baselines, "_escalated", spy)
-    baselines._cascade(train, test, baselines._trust(train, test), "high", 1000.0)
+    baselines._cascade(train, test, 1000.0, 0)
     *tried, (last, _, way, _) = calls
     assert last is test and all(part is train for part, *_ in tried)
     lists = [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]

@@ -1,0 +1,76 @@
+"""A newcomer's policy, reward and router: one place each, and everything that follows takes them up by itself."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+REWARD = '''
+
+@dataclass(frozen=True)
+class WorstFirst:
+    """The worst of the objectives, so that none is forgotten."""
+
+    def __call__(self, reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
+        return reward.min(axis=1)
+
+    def told(self, names: Sequence[str]) -> str:
+        return f"the worst of {', '.join(names)}"
+
+
+KINDS["WorstFirst"] = WorstFirst
+'''
+ROUTER = """
+
+@router("always the dearest")
+def _dearest(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
+    return asked(test, np.full(len(test.prompts), train.cheap_first[-1]))
+"""
+TRY = """
+import sys
+from pathlib import Path
+from lib import measure, params
+from lib.zoo import evaluate, recipes, train
+smoke = params.load("smoke")
+place = Path(sys.argv[1])
+built = train.build(smoke, "education", place / "zoo", place / "runs")
+steps = evaluate.evaluate(smoke, evaluate.actors(built.policies), "education", smoke.education.topic)
+rows = evaluate.as_record(evaluate.episodes(steps, "education"), "education", smoke.education.topic)
+assert "MO-worst" in measure.mean(rows, "reward", "arm").index, "the policy was not measured"
+told = {each.name: each.objective.told(recipes.OBJECTIVES["education"]) for each in recipes.recipes(smoke, "education")}
+assert told["MO-worst"].startswith("the worst of"), told
+from tests.routing.test_baselines import BUDGETS, modest
+from lib.routing import baselines
+found = baselines.compare(modest(40, 0), modest(20, 1), BUDGETS)
+assert "always the dearest" in set(found["router"]), "the router was not compared"
+from lib.reporting.routing import comparison
+assert "always the dearest" in comparison.AIMED
+"""
+
+
+@pytest.fixture
+def copy(tmp_path):
+    for name in ("lib", "tests", "data/bank"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    return tmp_path
+
+
+def test_a_reward_a_policy_and_a_router_are_added_in_three_files(copy):
+    edits = {
+        "lib/zoo/objectives.py": lambda text: text + REWARD,
+        "lib/zoo/recipes.py": lambda text: text.replace(
+            '"MO-RM": RewardMachine()}', '"MO-RM": RewardMachine(), "MO-worst": WorstFirst()}'
+        ).replace("RewardMachine, Vector", "RewardMachine, Vector, WorstFirst"),
+        "lib/routing/baselines.py": lambda text: text + ROUTER,
+    }
+    for name, edit in edits.items():
+        before = (copy / name).read_text()
+        assert edit(before) != before, f"{name} has changed its shape"
+        (copy / name).write_text(edit(before))
+    done = subprocess.run([sys.executable, "-c", TRY, str(copy / "made")], cwd=copy, capture_output=True, text=True,
+                          env={"PYTHONPATH": str(copy), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"})  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
