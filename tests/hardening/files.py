@@ -231,7 +231,7 @@ READERS = {
         lambda f: stage.parameters(stage.Stage("x", ("zoo",), ()), f), takes=("UTF-16",), own={"no section": b'{"z": 1}'},
     ),
     "dvc.yaml": Reader("dvc.yaml", _text("dvc.yaml", STAGES), lambda f: stage.find("00_x", f), own=YAML_OWN),
-    "dvc.lock": Reader("dvc.lock", _text("dvc.lock", LOCK), _healthy("dvc.lock"), own=YAML_OWN),
+    "dvc.lock": Reader("dvc.lock", _text("dvc.lock", LOCK), _healthy("dvc.lock"), takes=("half",), own=YAML_OWN),
     "rwlock": Reader(".dvc/tmp/rwlock", _text(".dvc/tmp/rwlock", HOLDER), _healthy("rwlock"),
                      takes=("an empty object",), own=RWLOCK_OWN),
     "parquet": Reader(
