@@ -64,18 +64,18 @@ class Asked:
     who: str = ""
 
 
-def told(content: Mapping[str, Any], asked: Asked) -> tuple[int | None, int | None]:
-    """Tokens in and out as a server counts them; None for a count that cannot be."""
+def told(content: Mapping[str, Any], asked: Asked, sparse: float = SPARSE) -> tuple[int | None, int | None]:
+    """Tokens in and out as a server counts them; None for a count that cannot be. sparse: bytes of a token."""
     usage = content.get("usage")
     counts = usage if isinstance(usage, dict) else {}
-    tokens_in = _possible(counts.get("prompt_tokens"), max(asked.prompt, 1), WINDOW)
-    return tokens_in, _possible(counts.get("completion_tokens"), written(content), LONGEST_REPLY)
+    tokens_in = _possible(counts.get("prompt_tokens"), max(asked.prompt, 1), WINDOW, sparse)
+    return tokens_in, _possible(counts.get("completion_tokens"), written(content), LONGEST_REPLY, sparse)
 
 
 def estimated(content: Mapping[str, Any], asked: Asked, sent: int) -> tuple[int, int]:
-    """Tokens in and out: the server's counts, else by bytes. sent: bytes of the whole request."""
+    """Tokens in and out: the server's counts, however low, else by bytes. sent: bytes of the whole request."""
     guesses = math.ceil(asked.prompt / BYTES_PER_TOKEN), math.ceil(written(content) / BYTES_PER_TOKEN)
-    return _filled(told(content, asked), guesses, sent)
+    return _filled(told(content, asked, math.inf), guesses, sent)
 
 
 def bounded(content: Mapping[str, Any], asked: Asked, sent: int) -> tuple[int, int]:
@@ -93,7 +93,7 @@ def _filled(counts: tuple[int | None, int | None], otherwise: tuple[int, int], s
     return min(tokens_in, sent), tokens_out
 
 
-def _possible(count: Any, text: int, most: int) -> int | None:
+def _possible(count: Any, text: int, most: int, sparse: float) -> int | None:
     """A count of tokens of so many bytes of text, or None."""
     whole = isinstance(count, int) and not isinstance(count, bool)
-    return count if whole and math.ceil(text / SPARSE) <= count <= most else None
+    return count if whole and max(min(text, 1), math.ceil(text / sparse)) <= count <= most else None
