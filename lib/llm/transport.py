@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import logging
 import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -19,6 +20,7 @@ from lib.llm.errors import ReplyError
 LARGEST = 2**23  # bytes of a body; the longest replies of models have a tenth of it
 _OURS = ("host", "accept", "content-type", "content-length", "transfer-encoding", "user-agent", "connection")
 _THEIRS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")
+logging.getLogger("httpcore2").setLevel(logging.INFO)  # its debug lines repeat headers, and what a server echoes there
 
 Answer = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
 
