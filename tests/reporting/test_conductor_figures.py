@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.conductor.arms import NAMED
 from lib.conductor.rewards import COMPONENTS
 from lib.reporting import conductor as draw
 from lib.stats import Interval
@@ -105,34 +104,11 @@ def test_what_a_thought_does_is_counted_in_groups_that_have_both_kinds():
     assert table["share that thinks"].max() > 0.4
 
 
-def test_a_variant_of_one_s_own_keeps_its_place_in_the_tables():
-    found = draw.scores(items({"conductor_kappa_1p0": 0.9, "base": 0.3}))
-    assert list(found) == ["base", "conductor_kappa_1p0"]
-    assert draw.score_table(found)["arm"].tolist() == ["Base", "conductor_kappa_1p0"]
-
-
-def test_who_got_better_is_told_by_pairs():
-    gaps = draw.against_start(items({"conductor": 0.6, "base": 0.3, "em": 0.1}), ["conductor", "em"])
-    assert draw.against_start_claim(gaps) == "Mean score above the start: Conductor; below the start: EM (-ent)."
-
-
-def test_a_judge_that_is_no_stand_in_is_called_by_its_name():
-    gaps = draw.against_start(items({"judge": 0.6, "base": 0.3}), ["judge"])
-    assert draw.verdicts(gaps, "claude")["against"].tolist() == ["Judge (claude)"]
-    assert draw.against_start_claim(gaps, "claude") == "Mean score above the start: Judge (claude)."
-
-
 def test_the_heaviest_reward_shares_its_place_with_those_that_reach_it():
     row = {"fmt": interval(0.5, 0.05), "len": interval(0.42, 0.04), "ppl": interval(0.1, 0.01)}
     other = row | {"len": interval(0.2, 0.01)}
     title = draw.weights_claim({"story": row, "social": row, "reasoning": other})
     assert title == "The Conductor ends on fmt or len (story, social); fmt (reasoning)"
-
-
-def test_panels_stand_in_the_order_of_the_categories():
-    table = rollouts(["conductor"])
-    shuffled = table.sample(frac=1, random_state=0)
-    assert list(dict.fromkeys(draw._long(shuffled, ["w_fmt"], "weight")["category"])) == list(draw.NAMES)
 
 
 WEIGHTS = {name: {r: interval(0.2) for r in COMPONENTS} for name in draw.NAMES}
@@ -144,39 +120,6 @@ WEIGHTS = {name: {r: interval(0.2) for r in COMPONENTS} for name in draw.NAMES}
 )
 def test_figures_over_training_can_be_drawn(make):
     assert len(make(rollouts()).axes) in (4, 6)
-
-
-def test_alternative_texts_name_every_category():
-    for text in (draw.weights_alt(WEIGHTS), draw.knowledge_alt(draw.knowledge(groups(), 5))):
-        assert all(name in text for name in draw.NAMES)
-    assert "Conductor" in draw.components_alt(rollouts()) and "tokens" in draw.length_alt(rollouts())
-
-
-def test_the_sceptic_s_sentence_depends_on_what_was_found():
-    def found(own, truth):
-        row = {"own": interval(own), "truth": interval(truth), "first": interval(0.9)}
-        return {"as in the paper": row, "one reward that all have": row}
-
-    assert "own score (0.60), not the truth (0.00)" in draw.bandit_claim(found(0.6, 0.0))
-    assert ", not " not in draw.bandit_claim(found(0.6, 0.5))
-
-
-def test_a_group_is_shown_with_its_emphasis_and_without_markup_of_the_model():
-    replies = pd.DataFrame([{"reply": "<answer> 3 </answer>", "right": 1.0, "action": "ppl", "reward": 0.5,
-                             "advantage": 1.0, **{f"r_{n}": 0.25 for n in COMPONENTS}}])  # fmt: skip
-    markup, plain = draw.group_html(replies, "1 + 2 = ?", "a group")
-    assert "&lt;answer&gt; 3 &lt;/answer&gt;" in markup and markup.count("[0.25]") == 1
-    assert "+1.00" in plain
-
-
-def test_stand_ins_are_called_so_and_every_arm_has_its_own_colour():
-    assert "stand-in" in draw.label("judge")
-    from lib import draw as drawing
-    from lib.draw import styles
-
-    shown = [drawing.colour(draw.label(arm)) for arm in NAMED]
-    assert len(set(shown)) == len(shown)
-    assert all(draw.label(arm) in styles._STYLES for arm in NAMED)
 
 
 def test_a_judge_s_verdicts_stand_beside_the_verifier_s():

@@ -13,9 +13,8 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from lib import draw as drawing
-from lib import params, seeds
-from lib.configuration import atoms, embeddings, encoders
+from lib import params
+from lib.configuration import embeddings, encoders
 from lib.configuration import space as spaces
 from lib.configuration.arms import TESTED
 from lib.configuration.questions import KINDS, questions
@@ -24,9 +23,8 @@ from lib.configuration.space import Configuration
 from lib.configuration.study import TEST_DRAW, Results
 from lib.configuration.system import Job, Outcome
 from lib.configuration.team import Note
-from lib.draw import styles
 from lib.page.lesson import Lesson
-from lib.page.tables import listed, table_html
+from lib.page.tables import table_html
 from lib.reporting import words
 from lib.reporting.configuration import (
     common,
@@ -211,21 +209,6 @@ def holds(found: Interval, value: float) -> None:
 # What all share -----------------------------------------------------------------------------------
 
 
-def test_everybody_has_a_name_and_stand_ins_are_called_so():
-    assert common.label("arc") == "ARC" and common.label("only-hops") == "ARC on hops alone"
-    assert common.label("zero_shot") == TESTED["zero_shot"]
-    assert common.label("zero_shot", PARAMS).endswith("(scripted stand-in)")
-    real = params.settings(profile="smoke", configuration={"prompted": "team"})
-    assert common.label("zero_shot", real) == TESTED["zero_shot"] and common.stand_ins(real) == ""
-    assert common.stand_ins(PARAMS) == " (prompted policy: scripted stand-in)"
-    assert common.stand_ins(PARAMS, prompted=False) == ""
-
-
-def test_names_with_commas_are_listed_apart():
-    assert listed([]) == "nobody" and listed(["a", "b", "c"]) == "a, b and c"
-    assert listed(["all tools, one call", "b", "c"]) == "all tools, one call; b and c"
-
-
 def test_rows_get_units_and_a_question(results):
     rows = common.tests_of(results, PAPER, OWN.model)
     assert common.matrix(rows, "right").shape == (2, 10)
@@ -260,19 +243,6 @@ def test_a_ratio_is_of_sums():
     assert not words.there(common.ratio(over, under * 0, "t"))
 
 
-def test_words_follow_the_interval():
-    assert words.clearly(Interval(1, 0.5, 2)) == "clearly more"
-    assert words.clearly(Interval(-1, -2, -0.5)) == "clearly less"
-    assert words.clearly(Interval(1, -1, 3), "up", "down") == "not clearly up or down"
-    assert "want of cases" in words.clearly(common.NOTHING) and words.number(common.NOTHING) == "–"
-    verdicts = [(1, 0.5, 2), (-1, -2, -0.5), (1, -1, 2), (0, 0, 0), (np.nan,) * 3]
-    assert [words.verdict(Interval(*v)) for v in verdicts] == [
-        "holds", "does not hold", "undecided", "no difference", "no cases"
-    ]  # fmt: skip
-    assert words.number(Interval(-0.001, -0.2, 0.2), 2, True) == "+0.00 [-0.20, +0.20]"
-    assert words.finite({"a": common.NOTHING, "b": 1.0, "c": Interval(1, np.nan, np.nan)}) == {"b": 1.0, "c": 1}
-
-
 # Space --------------------------------------------------------------------------------------------
 
 
@@ -284,25 +254,6 @@ def test_the_mask_is_counted(results):
     assert "direct 144" in space.mask_alt()
     assert space.dimensions_table(PARAMS)["choices"].tolist() == list(spaces.SIZES)
     assert "low 8" in space.dimensions_table(PARAMS)["which"].iloc[3] and "direct" in space.example_words()
-
-
-def test_every_kind_of_question_has_an_example():
-    table = space.questions_table()
-    assert table["kind"].tolist() == NAMES and table["stands in for"].tolist() == [kind.paper for kind in KINDS]
-    assert table["for example"].tolist() == [questions(name, "test", 1)[0].prompt for name in NAMES]
-
-
-def test_workflows_are_drawn_as_graphs():
-    figure = space.graphs_figure()
-    panels = [axes.get_title(loc="left") for axes in figure.axes]
-    assert len(panels) == 9 and panels[0] == "direct: 1 call" and "evaluator: 4 to 7 calls" in panels
-    assert "9 workflows of 1 to 7 calls" in title(figure) and title(figure).endswith("in routing")
-    told = space.graphs_alt()
-    assert "direct, 1 call: answerer alone" in told and "router to reasoner 1 (waits only)" in told
-
-
-def test_a_program_is_shown_as_it_is_written():
-    assert space.program("direct").startswith("async def direct(team: Team")
 
 
 def test_calls_are_placed_by_depth_and_agent():
@@ -336,37 +287,7 @@ def test_no_workflow_wins_everywhere_if_each_is_behind_somewhere(compared):
     assert "direct: chain 0.00" in workflows.accuracy_alt(compared)
 
 
-def test_one_that_wins_everywhere_is_reported(poor):
-    found = workflows.compared(study(right={**NONE, "verify": set(NAMES)}))
-    assert workflows.verdict(found) == workflows.FAILS
-    assert "One workflow wins everywhere: verify" in workflows.winners_words(found)
-    assert "one workflow everywhere" in title(workflows.accuracy_figure(found)).split(":")[0]
-
-
-def test_where_all_do_alike_nothing_is_decided():
-    found = workflows.compared(study(right=SAME))
-    assert workflows.verdict(found) == workflows.OPEN and len(workflows.nowhere_behind(found)) == 4
-    assert "are nowhere clearly behind" in workflows.winners_words(found)
-
-
-def test_rewards_are_spread_by_workflow(results, poor):
-    assert "Highest mean reward: direct 1.90" in title(spread.figure(results))  # 5 * 0.4 - 0.1
-    assert "lowest: voting -0.40, deviation 0.00" in title(spread.figure(results))
-    assert "voting -0.40 (deviation 0.00)" in spread.alt(results) and "4 workflows" in spread.words(results)
-    assert "Highest mean reward: reason 4.80" in title(spread.figure(poor))
-
-
-def test_the_best_of_each_workflow_stands_on_test_questions(results):
-    table = workflows.best_table(results).set_index("workflow")
-    assert table.loc["voting", "tried"] == 2 and table.loc["verify", "accuracy"].startswith("0.40")
-
-
 # Everybody ----------------------------------------------------------------------------------------
-
-
-def test_everybody_is_there_in_order_with_labels(everyone):
-    assert everyone.arms == list(TESTED)
-    assert everyone.labels[ORACLE] == BOUND and "(scripted stand-in)" in everyone.labels["few_shot"]
 
 
 def test_everybody_s_means_stand_side_by_side(everyone):
@@ -391,51 +312,12 @@ def test_who_is_dominated_is_not_on_the_front(everyone):
     assert table.loc["ARC", "on the front"] == "yes" and table.loc["random", "on the front"] == "no"
 
 
-def test_the_plane_marks_the_bound_and_names_the_front(everyone):
-    figure = comparison.plane(everyone)
-    assert "ARC 1.00 for $0.18, best constant 0.40 for $0.10" in title(figure)
-    texts = [text.get_text() for text in figure.axes[0].texts]
-    assert BOUND in texts and everyone.labels["zero_shot"] in texts
-    assert f"{BOUND}: 1.00 right" in comparison.plane_alt(everyone)
-
-
-def test_sentences_flip_with_the_data(everyone, losers):
-    assert "ARC beside random: clearly more often right (+1.000" in comparison.words(everyone)
-    assert "ARC beside random: clearly less often right" in comparison.words(losers)
-    holds(everyone.gaps[CONSTANT]["accuracy"], 0.6)
-    holds(everyone.gaps[CONSTANT]["tokens"], 8)
-    assert comparison.verdict(losers) == "does not hold"
-    assert comparison.verdict(everyone) == "undecided"  # equal to the best of each kind
-    above, below, open_ = comparison.beside(everyone)
-    assert open_ == ["best constant per kind"] and not below and "random" in above
-    told = comparison.verdict_words(everyone)
-    assert "undecided" in told and "clearly below none" in told
-    assert "does not hold" in comparison.verdict_words(losers)
-    table = comparison.gaps_table(everyone).set_index("ARC minus")
-    assert table.loc["random", "clear"] and table.loc["random", "accuracy"].startswith("+")
-
-
-def test_arc_above_all_is_a_claim_about_every_one(results):
-    alone = without(results, "zero_shot")
-    tests = dataclasses.replace(everybody(alone, PARAMS), gaps={})
-    assert comparison.verdict(tests) == "no cases"
-    found = everybody(alone, PARAMS)
-    kept = {arm: row for arm, row in found.gaps.items() if arm != "by_kind"}
-    assert comparison.verdict(dataclasses.replace(found, gaps=kept)) == "holds"
-
-
 def test_the_bound_is_judged_by_another_try(results, everyone):
     assert "accuracy +0.00" in comparison.oracle_words(results, everyone)
     lucky = results.searched.copy()
     lucky.loc[lucky["split"] == "again", "reward"] *= -1
     unlucky = everybody(dataclasses.replace(results, searched=lucky), PARAMS)
     assert unlucky.mean(ORACLE).value == 0 and unlucky.mean("by_kind").value == 1
-
-
-def test_searches_are_told(results):
-    told = comparison.searches_words(results)
-    assert "Grid search tries 2" in told and "takes reason with 0 tools" in told and "Greedy search tries 17" in told
-    assert "best of all 6 is direct with 4 tools allocated and 0 atoms" in told
 
 
 # Diversity ----------------------------------------------------------------------------------------
@@ -459,41 +341,6 @@ def test_diversity_and_what_a_kind_tells(everyone):
 # Training -----------------------------------------------------------------------------------------
 
 
-def test_episodes_are_counted_whatever_the_batch(results):
-    rows = training.rollouts(results)
-    last = rows.groupby(["arm", "seed"])["episodes"].max()
-    assert set(last) == {50} and sorted(rows[rows["arm"] == GRPO]["episodes"].unique()) == [10, 20, 30, 40, 50]
-
-
-def test_curves_are_told_by_their_fifths(results, poor):
-    rows = training.rollouts(results)
-    a, b = training.ends(rows[rows["arm"] == PAPER], "reward")
-    assert (a, b) == (pytest.approx(-0.4), pytest.approx(5 - 0.18))
-    assert "ARC -0.40 to 4.82" in title(training.curves(results)) and "accuracy: 0.00 to 1.00" in training.curves_alt(
-        results
-    )
-    assert training.rises(results, PAPER) and not training.rises(poor, PAPER)
-
-
-def test_shares_say_what_is_chosen_in_the_end(results, poor):
-    assert training.commonest(results)["mixed"] == ("verify", 1.0)
-    assert "chain reason 100%" in title(training.shares(results)) and "same everywhere" not in training.shares_alt(
-        results
-    )
-    assert "the same everywhere" in title(training.shares(poor))
-    assert "RL bandit reason 40%" in training.shares_claim(results, "arm")
-    assert len(training.shares(results, "arm").axes) == 4
-
-
-def test_tools_and_entropy_have_curves(results):
-    assert "choice 1.00" in title(training.tools(results)) and "chain 0.00" in title(training.tools(results))
-    assert "ARC 0.60" in title(training.tools(results, "arm"))  # choice, hops and mixed
-    assert "choice, tools allocated: 0.00 to 4.00" in training.tools_alt(results)
-    assert "ARC 9.5 to 1.5" in title(training.entropy(results)) and "ARC 9.5" in training.entropy_alt(results)
-    panels = [axes.get_title(loc="left") for axes in training.entropy(results).axes]
-    assert panels == list(training.ENTROPIES.values())
-
-
 # Refinement ---------------------------------------------------------------------------------------
 
 
@@ -509,21 +356,6 @@ def test_refinements_are_held_against_what_they_began_with(results, everyone):
     told = refinement.refinement_words(results, everyone)
     assert "SFT changes accuracy by +0.400" in told and "tau is 4.80" in told and ", reaches it" in told
     assert f"{(5 - 0.18) / (3 - 0.26) - 1:+.0%}" in told
-
-
-def test_refinement_words_flip(poor, losers):
-    told = refinement.refinement_words(poor, losers)
-    assert "SFT changes accuracy by -0.4" in told and "accuracy does not hold" in told and "does not reach it" in told
-
-
-def test_objectives_stand_side_by_side(everyone, losers):
-    table = refinement.objectives_table(everyone).set_index("training")
-    assert table.index.tolist() == ["PPO", "GRPO", "PPO, then SFT", "PPO, then DPO"]
-    assert table.loc["GRPO", "all kinds, minus PPO"].startswith("-0.60")
-    assert "That PPO is above GRPO: holds" in refinement.objectives_words(everyone)
-    assert "That SFT is above DPO: does not hold" in refinement.objectives_words(losers)
-    holds(refinement.gap_of(everyone, GRPO, PAPER)["accuracy"], -1)  # the other way round
-    holds(refinement.measured_gaps(everyone)["refinement.grpo.accuracy"], -0.6)
 
 
 # Transfer -----------------------------------------------------------------------------------------
@@ -576,15 +408,6 @@ def test_errors_are_shares_of_wrong_answers(everyone, losers):
     assert rules.loc["knowledge", "all kinds"] == 8 and rules.loc["arithmetic", "category"] == "execution"
 
 
-def test_the_claim_about_errors_flips(losers, everyone):
-    assert errors.verdict(losers) == "does not hold" and errors.verdict(everyone) == "no cases"
-    other = everybody(study(POOR, why=dict.fromkeys(NAMES, "knowledge")), PARAMS)
-    assert errors.verdict(other) == "holds" and "question: holds" in errors.words(other)
-    assert "no wrong answer" in errors.words(everyone)
-    named = errors.arms_table(everyone)["who"].tolist()
-    assert "random" in named and BOUND not in named  # nobody looked why
-
-
 # Encoders and atoms -------------------------------------------------------------------------------
 
 
@@ -627,12 +450,6 @@ def test_an_atom_is_worth_what_its_workflow_is_paid_more_with_it(results):
     assert reported.worth_table(results).empty and "Of 0 atoms" in reported.worth_words(results)
 
 
-def test_what_needs_a_model_is_not_rated():
-    table = reported.atoms_table(atoms.library(), encoders.encoder("hashing")).set_index("family")
-    assert set(table["coherence"]) == set(table["clarity"]) == {reported.UNRATED}
-    assert table.loc["base", "coverage"] == 1
-
-
 # Theory -------------------------------------------------------------------------------------------
 
 
@@ -657,25 +474,6 @@ def test_chances_are_those_of_the_tries(results):
     assert mean.min() == pytest.approx(-0.4) and mean.max() == pytest.approx(-0.1)
     turned = results.searched.assign(right=np.where(results.searched["split"] == "again", 0.0, 1.0))
     assert set(theory.tried(dataclasses.replace(results, searched=turned))[1].ravel()) == {0.5}
-
-
-def test_the_floor_holds_where_rewards_are_settled(settled):
-    assert all(theory.holds(settled, noise) for noise in theory.NOISES)
-    assert "kept on every question at noise 0" in title(theory.figure(settled))
-    told = theory.words(settled)
-    assert told.count("so the guarantee holds") == 3 and "0.00 more than a fresh draw gives" in told
-    assert len(theory.table(settled)) == 3 and "threshold tau" in theory.alt(settled)
-    assert theory.metrics(settled)["theorem.noise_0.holds"] is True
-
-
-def test_the_elite_was_lucky_where_they_are_not(lucky):
-    assert not theory.holds(lucky, 1.0)
-    told = theory.words(lucky).splitlines()
-    assert "so the guarantee holds" in told[0]  # half a chance counts as right where outcomes are settled
-    assert "does not hold" in told[2] and "nothing lies outside" in told[2]
-    assert theory.metrics(lucky)["theorem.noise_100.holds"] is False
-    assert theory.margin(lucky, 1.0).value < 0
-    assert "on 0% of the questions" in title(theory.figure(lucky))
 
 
 # One episode --------------------------------------------------------------------------------------
@@ -759,55 +557,9 @@ def test_metrics_have_the_keys_that_are_promised(results, everyone, compared, ab
     assert set(numbers.key_metrics(found)) <= set(found) and len(numbers.key_metrics(found)) == 4
 
 
-def test_errors_and_their_metrics_are_there_once_something_is_wrong(poor, losers):
-    found = numbers.metrics(poor, PARAMS, losers, workflows.compared(poor), transfer.abroad(poor, PARAMS))
-    holds(found["errors.configuration"], 0.2)
-    holds(found["errors.chain.configuration"], 1)
-    assert found["errors.verdict"] == "does not hold" and found["workflows.none_wins_everywhere"] == workflows.FAILS
-
-
-def test_the_finding_flips_with_the_data(everyone, losers, compared, abroad, poor):
-    better = numbers.finding(everyone, compared, abroad)
-    worse = numbers.finding(losers, workflows.compared(poor), transfer.abroad(poor, PARAMS))
-    assert "+0.600" in better and "clearly below none" in better and "everywhere: holds" in better
-    assert "it is clearly above 0" in worse and "everywhere: does not hold" in worse
-    assert "-0.75 on average" in better
-
-
-def test_what_did_not_work_is_told_only_if_it_did_not(results, everyone, compared, abroad, settled, poor, losers):
-    good = limits.negatives(results, everyone, compared, abroad, settled)
-    quiet = ("SFT has no", "PPO is not clearly above", "ARC hardly adapts", "Reward does not rise", "floor of theorem",
-             "no workflow wins", "learned from one alone", "clearly below", "tools are allocated")  # fmt: skip
-    assert not [line for line in good if any(said in line for said in quiet)]
-    assert ["best constant per kind" in line for line in good if "ARC is not clearly above" in line] == [True]
-    bad = "\n".join(limits.negatives(poor, losers, workflows.compared(poor), transfer.abroad(poor, PARAMS), None))
-    for said in ("ARC is clearly below random", "SFT has no clear gain", "ARC hardly adapts", "Reward does not rise",
-                 "no workflow wins everywhere does not hold here", "are the configuration's does not hold",
-                 "larger model is not clearly better", "ARC is clearly below what learned from one alone"):  # fmt: skip
-        assert said in bad, said
-    assert "20% of the replies of prompted, few-shot (scripted stand-in) held no configuration" in bad
-    told = limits.limits(results, PARAMS, everyone, compared, abroad)
-    assert told.splitlines()[-1].startswith("64 episodes a training, 2 seeds, 10 test questions")
-
-
-def test_idle_tools_are_told_where_there_are_any(results):
-    idle = results.tests.assign(used=0)
-    lazy = everybody(dataclasses.replace(results, tests=idle), PARAMS)
-    assert limits._unused(lazy) == ["ARC allocates tools and its agents never use one."]
-    half = results.tests.assign(used=(results.tests["kind"] == "hops").astype(int))
-    some = everybody(dataclasses.replace(results, tests=half), PARAMS)
-    assert "In 40% of ARC's test episodes" in limits._unused(some)[0]
-    assert limits._unused(everybody(results, PARAMS)) == []
-
-
 HOLES = {  # what tiny studies lack
     "one seed, nothing of one kind alone": lambda r: without(study(runs=1), *(f"only-{name}" for name in NAMES)),
     "nobody is right": lambda r: study(right=NONE, large=NONE),
-    "nobody is wrong": lambda r: study(right=SAME),
-    "ARC alone": lambda r: dataclasses.replace(
-        r, tests=r.tests[(r.tests["arm"] == "arc") & (r.tests["model"] == OWN.model)], refined=r.refined[:0],
-        rollouts=r.rollouts[r.rollouts["arm"] == "arc"], learning=r.learning[r.learning["arm"] == "arc"],
-    ),
     "one kind": lambda r: dataclasses.replace(
         r, **{name: getattr(r, name)[getattr(r, name)["kind"] == "hops"] for name in ("searched", "tests", "rollouts")}
     ),
@@ -841,22 +593,3 @@ def test_studies_with_holes_are_reported_all_the_same(results, hole):
     for value in numbers.metrics(tiny, PARAMS, all_, best, away, checked).values():
         assert isinstance(value, (str, int, float, Interval))
         assert not isinstance(value, Interval) or (value.known and value.lo <= value.hi)
-
-
-def test_colours_of_this_lesson_s_names_are_in_the_palette(everyone):
-    families = [
-        list(everyone.labels.values()), list(spaces.WORKFLOWS), NAMES, list(space.ORDINALS),
-        list(errors.CATEGORIES), list(theory.LINES.values()),
-    ]  # fmt: skip
-    for names_ in families:
-        looks = [(drawing.colour(name), drawing.marker(name)) for name in names_]
-        assert set(names_) <= set(styles._STYLES) and len(set(looks)) == len(looks)
-        assert len({shade for shade, _ in looks}) == len(looks)
-    assert drawing.colour(common.label("zero_shot")) == drawing.colour(common.label("zero_shot", PARAMS))
-
-
-def test_the_same_study_gives_the_same_report(results, everyone):
-    again = everybody(results, PARAMS)
-    assert again.rows == everyone.rows and again.gaps == everyone.gaps
-    assert drawing.png(comparison.plane(again)) == drawing.png(comparison.plane(everyone))
-    assert seeds.rng("report", "configuration", "x").random() == common.generator("x").random()

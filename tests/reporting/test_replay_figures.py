@@ -47,20 +47,6 @@ def test_a_panel_for_every_table_holds_the_learned_router_the_constant_and_the_o
     assert dots.get_linestyle() == "None" and dots.get_xdata() == pytest.approx([10, 100])
 
 
-def test_the_title_counts_the_budgets_at_which_the_learned_router_is_told_apart():
-    budgets = {"lab": by_budget(), "mmlu": by_budget(GAPS[1:2] * 4)}
-    claim = replayed.budgets_claim(budgets)
-    assert "lab experts: clearly above at 1, clearly below at 1 of 4 budgets" in claim
-    assert "GPT-4: clearly above at 4, clearly below at 0 of 4 budgets" in claim
-    assert title(replayed.budgets_figure(budgets)) == claim
-
-
-def test_the_words_hold_the_means_over_budgets():
-    alt = replayed.budgets_alt({"lab": by_budget()})
-    assert "lab experts, from $1.0 to $1,000.0 per million queries" in alt
-    assert "learned 0.525, best constant 0.500, oracle 0.800, queries over budget 10%" in alt
-
-
 def test_the_metric_is_the_gap_in_reward_of_every_table():
     rows = pd.DataFrame(
         {

@@ -6,7 +6,6 @@ seeds, experts that cost 1, 2 and 4 micro-dollars a question, the same in pieces
 
 import dataclasses
 import json
-import re
 
 import numpy as np
 import pandas as pd
@@ -17,12 +16,10 @@ from threadpoolctl import threadpool_limits
 from lib import draw as drawing
 from lib import params, stats
 from lib.reporting import replay as replayed
-from lib.reporting.backends import backend
 from lib.reporting.routing import common, comparison, episodes, experts, numbers, training, verdicts
 from lib.routing import protocol, replay
 from lib.routing.arms import Budgets
 from lib.routing.baselines import ITSELF, ROUTERS
-from lib.routing.outcomes import THEN_ITSELF
 from lib.routing.study import Results
 from lib.stats import Interval
 from tests.routing.test_replay import SETTINGS as REPLAY
@@ -43,7 +40,6 @@ ACTS = {
     "high": ([["", L, L, L, L, L], [L, L, L, L, L, f"{L} {L}"]], [[1, 1, 1, 1, 0, 1], [1, 1, 1, 1, 1, 1]]),
 }
 IDLE = {word: ([[""] * 6] * 2, [[0] * 6] * 2) for word in WORDS}
-WILD = {word: ACTS[word] for word in WORDS} | {"low": ACTS["high"], "high": ACTS["low"]}  # budgets misread
 NUMBERS = {"001": 0, "008": 2, "040": 5}  # label -> questions on which it calls the large expert, and is right
 AT_FIRST = dict.fromkeys(NUMBERS, 1)  # the same before training: above the budget of 1
 
@@ -209,28 +205,6 @@ def holds(found: Interval, value: float) -> None:
 # Names --------------------------------------------------------------------------------------------
 
 
-def test_arms_have_their_labels_and_variants_their_own_name():
-    assert common.label("number") == "CoRL, budget as a number" and common.label("corl-no-kl") == "corl-no-kl"
-
-
-def test_budgets_are_listed_in_a_sentence():
-    assert common.listed(["low"]) == "low" and common.listed(["low", "high"]) == "low and high"
-    assert common.listed(list(protocol.WORDS)) == "low, medium and high" and common.listed([]) == "none of the budgets"
-
-
-def test_stand_ins_among_the_experts_are_told_and_decide_the_backend():
-    assert experts.stand_ins(PARAMS) == "" and backend(PARAMS.llm, PARAMS.routing.experts) == "lab"
-    mixed = params.settings(profile="smoke", routing={"experts": {"lab-nano": "scripted-small"}})
-    assert (
-        experts.stand_ins(mixed) == " (lab-nano: scripted stand-in)"
-        and backend(mixed.llm, mixed.routing.experts) == "scripted"
-    )
-
-
-def test_every_difficulty_has_its_set():
-    assert common.set_name(pd.Series([1, 4, 6]), OWN).tolist() == ["short", "middle", "long"]
-
-
 # Prices and budgets -------------------------------------------------------------------------------
 
 
@@ -249,15 +223,6 @@ def test_a_budget_is_told_in_calls_unless_there_is_no_limit(results):
     assert table.loc["medium", [f"calls to {e}" for e in PRICE]].tolist() == ["2.00", "1.00", "0.50"]
     assert table.loc["low"].tolist() == ["1.0", "1.00", "0.50", "0.25"]
     assert table.loc["high"].tolist() == ["no limit", "-", "-", "-"]
-
-
-def test_a_dollar_a_question_is_no_limit_and_half_a_dollar_is_one(results):
-    words = {"low": 1e-6, "medium": 0.5, "high": common.NO_LIMIT}
-    table = experts.budget_table(dataclasses.replace(results, budgets=Budgets(words, PRICE, 1e-6))).set_index("word")
-    assert common.NO_LIMIT == 1.0 and table.loc["high"].tolist() == ["no limit", "-", "-", "-"]
-    assert table.loc["medium"].tolist() == ["500000.0", "500000.00", "250000.00", "125000.00"]
-    assert "(no limit)" in episodes._verdict_words(episode(0, "high", L, 0, 1.0))
-    assert "(B = 500000.0)" in episodes._verdict_words(episode(0, "medium", L, 0, 0.5))
 
 
 # One question taken apart -------------------------------------------------------------------------
@@ -288,29 +253,6 @@ def test_the_mask_is_1_for_the_controller_and_0_for_everybody_else():
     assert [("mask 1" in line) for line in plain.splitlines()[:4]] == [False, True, False, False]
 
 
-def test_everybody_has_a_bar_in_a_colour_of_their_own_and_the_prompt_a_grey_one():
-    speakers = ["prompt", "controller", *PRICE, "nobody"]
-    spoken = json.dumps([(who, f"said by {who}", 0.0) for who in speakers])
-    markup, _ = episodes.episode_html(pd.DataFrame([episode(0, "low", "", 1, 1e-6, spoken=spoken)]), "c")
-    shades = {}
-    for who, part in zip(speakers, markup.split("<p style")[1:], strict=False):
-        assert f"said by {who}<" in part and ";color:" not in part
-        shades[who] = re.search("5px [a-z]+ (#[0-9a-fA-F]{6});", part).group(1)
-    assert len(set(shades.values())) == len(speakers) and shades["prompt"] == drawing.GREY
-    assert shades["controller"] == drawing.ink(drawing.colour("CoRL"))  # as in the figures
-    assert all(shades[expert] == drawing.ink(drawing.colour(expert)) for expert in PRICE)
-
-
-def test_an_episode_s_price_and_end_are_told():
-    markup, plain = episodes.episode_html(odd_episode(), "c")
-    assert markup.count("per million") == 1 and "$2.0 per million" in markup
-    said = "right; spent 2.0, within the budget (B = 2.0); reward 1; 1 calls, 1 malformed turns"
-    assert said in markup and plain.splitlines()[-1] == said
-    row = episode(0, "low", L, 0, 1e-6)
-    assert episodes._verdict_words(row).startswith("wrong; spent 4.0, above the budget (B = 1.0); reward 0")
-    assert "(no limit)" in episodes._verdict_words(episode(0, "high", L, 0, 1000.0))
-
-
 def test_the_question_that_tells_most_has_every_budget_in_order():
     """Spending rises at both steps on questions 1 and 2 of the first seed; 2 is the harder. Question 5 is as dear
     under every budget, 4 cheaper in the middle, 3 rises once."""
@@ -321,23 +263,6 @@ def test_the_question_that_tells_most_has_every_budget_in_order():
     told = episodes.telling(dataclasses.replace(results, episodes=frame.sample(frac=1, random_state=1)))
     assert told["label"].tolist() == list(protocol.WORDS) and set(told["item"]) == {2}
     assert told["called"].tolist() == [N, M, L] and set(told["seed"]) == {0} and set(told["temperature"]) == {0.0}
-
-
-def test_where_nobody_spends_the_hardest_question_is_told():
-    assert set(episodes.telling(study(IDLE))["item"]) == {5}
-
-
-def test_the_question_that_is_told_ends_as_most_of_its_length_do():
-    """Spending rises at both steps on 1, 2 and 4. 4 is the hardest, but unlike 5 and 6, as long, it is right under
-    medium; so it is 2, as 3 is right under medium and high, and harder than 1, the only one of its length. On 5 and 6
-    spending rises once and never. The other seed ends the other way everywhere."""
-    called = {"low": [N, N, N, N, M, N], "medium": [M, M, M, M, M, N], "high": [L, L, M, L, L, N]}
-    right = {"low": [1, 0, 0, 0, 0, 0], "medium": [1, 1, 1, 1, 0, 0], "high": [1, 1, 1, 1, 1, 1]}
-    results = study({w: ([called[w]] * 2, [right[w], [1 - r for r in right[w]]]) for w in protocol.WORDS})
-    lengths = dict(enumerate([2, 3, 3, 4, 4, 4]))
-    frame = results.episodes.assign(difficulty=results.episodes["item"].map(lengths)).sample(frac=1, random_state=1)
-    told = episodes.telling(dataclasses.replace(results, episodes=frame))
-    assert set(told["item"]) == {1} and told["right"].tolist() == [0, 1, 1] and set(told["seed"]) == {0}
 
 
 # By budget ----------------------------------------------------------------------------------------
@@ -355,11 +280,6 @@ def test_measures_by_budget_are_the_means(results):
     for word, values in BY_HAND.items():
         for column, value in zip(common.MEASURES, values, strict=True):
             holds(found[word][column], value)
-
-
-def test_episodes_with_draws_are_kept_apart(results):
-    assert common.by_budget(results, "corl", drawn=True)["high"]["right"].value == 0
-    assert common.by_budget(results, "corl", drawn=True)["high"]["calls"].value == 1
 
 
 EARNED = {  # (arm, style, temperature): questions with a reward under low, medium and high
@@ -383,25 +303,6 @@ def test_before_and_after_stand_side_by_side_with_dice_and_without(results):
     assert none == ["1.00", "0.67", "0.33", "0.17", "0.50", "0.00"]
     assert table["above budget"].tolist() == ["0.00 to 0.00", "0.00 to 0.08", "0.00 to 0.00"] * 2  # without dice
     assert len(table.columns) == 7
-
-
-def test_whether_dice_make_training_look_better_is_told_in_both_directions(results):
-    """In sixths, with dice and without: 5 and 2 under low, 0 and 0 under medium, -1 and 1 under high. Hard prompts
-    do the opposite."""
-    dice = {("start", "soft", 1.0): (0, 3, 4), ("corl", "soft", 1.0): (5, 3, 3)}
-    none = {("start", "soft", 0.0): (1, 5, 2), ("corl", "soft", 0.0): (3, 5, 3)}
-    hard = {("start", "hard", heat): (3, 3, 3) for heat in (0.0, 1.0)}
-    hard |= {("hard", "hard", 1.0): (0, 6, 6), ("hard", "hard", 0.0): (6, 0, 0)}
-    assert verdicts.learned_words(paid(results, dice | none | hard)) == (
-        "Under soft prompts training gains more with dice than without under low, and less under high."
-    )
-    swapped = {(arm, style, 1 - heat): earned for (arm, style, heat), earned in (dice | none | hard).items()}
-    assert verdicts.learned_words(paid(results, swapped)) == (
-        "Under soft prompts training gains more with dice than without under high, and less under low."
-    )
-    assert verdicts.learned_words(paid(results, EARNED)).endswith(
-        "under none of the budgets, and less under low, medium and high."
-    )
 
 
 def test_gains_are_of_one_arm_at_one_temperature_by_pairs_of_question(results):
@@ -461,29 +362,7 @@ def test_the_gap_s_interval_widens_with_questions_and_with_seeds_that_differ():
     assert both.hi - both.lo > max(noisy.hi - noisy.lo, seeds.hi - seeds.lo)
 
 
-def test_many_equal_mixtures_leave_the_gap_inside_its_interval():
-    """The best of many in a resample is better than the best on average: the interval stays around the value."""
-    rng = np.random.default_rng(0)
-    others = np.stack([rng.permutation(np.arange(40) < 20) for _ in range(8)], axis=1).astype(float)
-    for s in (1, 2):
-        holds(common.gap_to_mixtures(np.ones((s, 40)), np.full((s, 40), 2.0), others, np.ones((40, 8)), "many"), 0.5)
-
-
 # Over training ------------------------------------------------------------------------------------
-
-
-def test_figure_3_has_a_title_and_words_from_the_numbers(results):
-    figure = training.calls_over_training(results)
-    assert title(figure) == training.ratio_claim(results)
-    ends = "low 1.00, medium 1.00, high 1.00"
-    assert title(figure) == f"Share of questions on which {L} is called, last fifth: soft {ends}; hard {ends}"
-    assert title(training.calls_over_training(study(late=""))).count("0.00") == 6
-    alt = training.ratio_alt(results)
-    assert alt.count(" to ") >= 12 and all(word in alt for word in protocol.WORDS)
-    assert training.ratio_alt(study(late="")).count("0.00 to 0.00") >= 6
-    told = training.prompts_words(results)
-    ends = "low 0.00 to 1.00, medium 0.00 to 1.00, high 0.00 to 1.00"
-    assert told.endswith(f" fifth. soft prompts, 10 updates: {ends}. hard prompts, 10 updates: {ends}.")
 
 
 @pytest.mark.parametrize(("updates", "n"), [(1, 1), (2, 1), (6, 1), (10, 2), (13, 3), (28, 6)])
@@ -514,47 +393,6 @@ def test_the_ends_of_a_training_are_fifths_of_its_own_updates(results):
 def panels(figure: Figure) -> dict[str, list]:
     """Lines by the title of their panel, in order."""
     return {axes.get_title(loc="left") or axes.get_title(): axes.get_lines() for axes in figure.axes}
-
-
-def test_figure_3_tells_any_expert_from_the_dearest():
-    """Where the small expert is called, the dearest one's share stays 0."""
-    seen = {
-        name: max(float(np.max(line.get_ydata())) for line in lines if len(line.get_ydata()))
-        for name, lines in panels(training.calls_over_training(study(late=N))).items()
-    }
-    assert {name.split(" called: ")[0]: top for name, top in seen.items()} == {"any expert": 1.0, L: 0.0}
-    assert len(seen) == 4
-
-
-def test_figure_3_s_panels_name_prompt_and_number_of_updates_soft_first(results):
-    """A shorter training fills the axis as a longer one does."""
-    rollouts = results.rollouts
-    short = rollouts[(rollouts["arm"] != "hard") | (rollouts["update"] < 6)]
-    drawn = panels(training.calls_over_training(dataclasses.replace(results, rollouts=short)))
-    assert list(drawn) == [
-        "any expert called: soft prompts, 10 updates", f"{L} called: soft prompts, 10 updates",
-        "any expert called: hard prompts, 6 updates", f"{L} called: hard prompts, 6 updates",
-    ]  # fmt: skip
-    for lines in drawn.values():  # the ends are the middles of the first and the last of twelve parts
-        places = np.concatenate([line.get_xdata() for line in lines if len(line.get_xdata()) > 2])
-        assert (places.min(), places.max()) == pytest.approx((1 / 24, 23 / 24))
-    only = panels(training.calls_over_training(dataclasses.replace(results, rollouts=short), ("hard", "corl")))
-    assert [name.split(": ")[1][:4] for name in only] == ["hard", "hard", "soft", "soft"]
-
-
-@pytest.mark.parametrize(
-    ("make", "claim", "alt", "told"),
-    [
-        (training.fixed_calls, training.fixed_calls_claim, training.fixed_calls_alt, "0.00 to 1.00"),
-        (training.fixed_rewards, training.fixed_rewards_claim, training.fixed_rewards_alt, "0.00 to 0.50"),
-        (training.fixed_looks, training.looks_claim, training.looks_claim, "0.50 right for $4.0"),
-    ],
-)
-def test_figures_of_fixed_budgets_have_titles_and_words_from_the_numbers(results, make, claim, alt, told):
-    figure = make(results)
-    assert title(figure) == claim(results) and told in title(figure) and told in alt(results)
-    assert all(common.label(arm) in alt(results) for arm in training.FIXED)
-    assert title(make(study(late=""))) != title(figure) and told not in alt(study(late=""))
 
 
 def test_reward_over_training_is_paid_within_the_budget_alone(results):
@@ -610,49 +448,6 @@ def test_on_unseen_questions_the_larger_budget_is_held_against_the_smaller_by_pa
     assert table["change"].tolist() == ["-0.25 [-0.25, -0.25]", "-2.00 [-2.00, -2.00]"]
 
 
-def test_seeds_that_disagree_on_unseen_questions_leave_the_larger_budget_open(results):
-    """A half more and nothing: Student's half-width is 12.706 * 0.35355 / sqrt(2). Nothing and 4 micro-dollars more:
-    12.706 * 2.82843 / sqrt(2)."""
-    right, price = {"fixed-low": (1, 2), "fixed-high": (3, 2)}, {"fixed-low": ("", ""), "fixed-high": ("", L)}
-    table = training.as_in_the_paper(unseen(results, right, price)).iloc[-2:]
-    assert table["change"].tolist() == ["0.25 [-2.93, 3.43]", "2.00 [-23.41, 27.41]"]
-    assert table["is it so"].tolist() == ["not clear"] * 2
-
-
-def test_the_reward_rises_where_the_budget_is_large_alone(results):
-    """Nobody is paid under the small budget, and half are under the large one: only the large one is asked for."""
-    frame = results.rollouts.copy()
-    frame.loc[frame["arm"] == "fixed-high", "reward"] = 0.0
-    for rollouts, told in ((results.rollouts, "as there"), (frame, "not clear")):
-        table = training.as_in_the_paper(dataclasses.replace(results, rollouts=rollouts))
-        mine = table[table["the paper sees"] == "r rises where B is large"]
-        assert mine[["here", "is it so"]].to_numpy().tolist() == [[common.label("fixed-high"), told]]
-
-
-def test_what_falls_where_the_paper_sees_it_rise_goes_the_other_way(results):
-    backwards = results.rollouts.assign(update=9 - results.rollouts["update"])
-    table = training.as_in_the_paper(dataclasses.replace(results, rollouts=backwards))
-    other = "the other way"
-    same = "not clear"  # on unseen questions too, which know nothing of it
-    assert table["is it so"].tolist() == [other, other, other, other, same, other, other, other, same, same]
-    assert table["change"].str.split(" ").str[0].tolist() == [
-        "-1.00", "-0.50", "-0.50", "1.00", "0.00", "-0.50", "-4.00", "-4.00", "0.00", "0.00"]  # fmt: skip
-
-
-def test_seeds_that_disagree_leave_what_the_paper_sees_open(results):
-    """One seed gains a half, the other nothing: Student's half-width is 12.706 * 0.35355 / sqrt(2). What the other
-    measures do stays as it is."""
-    frame = results.rollouts.copy()
-    frame.loc[(frame["arm"] == "fixed-high") & (frame["seed"] == 1), "right"] = 0.0
-    table = training.as_in_the_paper(dataclasses.replace(results, rollouts=frame))
-    rises = table[table["the paper sees"] == "r_p rises"].set_index("here")
-    low, high = (common.label(arm) for arm in training.FIXED)
-    assert rises.loc[high, ["change", "is it so"]].tolist() == ["0.25 [-2.93, 3.43]", "not clear"]
-    assert rises.loc[low, "is it so"] == "as there"
-    alone = training.as_in_the_paper(study(seeds=1))  # one run decides nothing
-    assert set(alone["is it so"]) == {"not clear"} and alone["change"].str.endswith("(one run, no interval)").all()
-
-
 # Table 2 and the plane ----------------------------------------------------------------------------
 
 
@@ -682,50 +477,6 @@ def test_table_2_has_the_blind_once_and_who_knows_the_budget_under_each(results,
     assert shown["$"].tolist() == ["2.0", "0.2", "2.3", "0.4", "1.8", "4.0"]
 
 
-def test_rewards_of_everybody_end_with_corl(results, rivals):
-    rows = comparison.reward_rows(results, rivals)
-    assert list(rows)[-len(ROUTERS) - 1 :] == [*ROUTERS, "CoRL"] and set(rows["CoRL"]) == set(protocol.WORDS)
-    for word, values in BY_HAND.items():
-        holds(rows["CoRL"][word], values[1])
-    assert rows[L]["low"].value == 0 and rows[L]["high"].value == pytest.approx(5 / 6)
-    assert "low 0.33" in comparison.reward_claim(rows) and "(best baseline: " in comparison.reward_claim(rows)
-    alt = comparison.reward_alt(rows)
-    assert all(name in alt for name in rows) and "CoRL low 0.33, medium 0.67, high 0.92" in alt
-
-
-def test_the_best_baseline_in_a_title_is_not_the_oracle():
-    def row(value):
-        return {word: Interval(value, value, value) for word in protocol.WORDS}
-
-    rows = {"lab-nano": row(0.3), "logistic": row(0.6), "oracle": row(0.9), "CoRL": row(0.5)}
-    assert comparison.reward_claim(rows).count("best baseline: logistic, 0.60") == 3
-
-
-def test_rewards_are_drawn_side_by_side_from_0_to_1(results, rivals):
-    rows = comparison.reward_rows(results, rivals)
-    figure = comparison.rewards_figure(rows)
-    assert title(figure).replace("- ", "-") == comparison.reward_claim(rows).replace("- ", "-")  # broken at hyphens too
-    assert [axes.get_xlabel() for axes in figure.axes] == [f"reward, {word}" for word in protocol.WORDS]
-    assert [axes.get_xlim() for axes in figure.axes] == [(-0.05, 1.05)] * 3
-
-
-def test_the_plane_has_constants_random_and_corl(results, rivals):
-    points = comparison.plane_points(results, rivals)
-    assert set(points) == {ITSELF, *PRICE, *(f"{e} in pieces" for e in PRICE), "random"} | {
-        f"CoRL, {word}" for word in protocol.WORDS
-    }
-    for word, (right, _, dollars, *_) in BY_HAND.items():
-        holds(points[f"CoRL, {word}"][common.MONEY], dollars)
-        holds(points[f"CoRL, {word}"]["accuracy"], right)
-    pieces = points[f"{M} in pieces"]
-    assert pieces[common.MONEY].value == pytest.approx(5) and pieces["accuracy"].value == 1
-    claim = comparison.plane_claim(points)
-    assert claim.endswith("low 0.33 for $0.4, medium 0.75 for $1.8, high 0.92 for $4.0")
-    alt = comparison.plane_alt(points)
-    assert all(f"{name}: {row['accuracy'].value:.2f} right for $" in alt for name, row in points.items())
-    assert title(drawing.plane(points, None, claim, line="mixtures")) == claim
-
-
 # What the controller costs itself -----------------------------------------------------------------
 
 
@@ -746,36 +497,6 @@ def test_the_controller_s_own_cost_by_hand(results):
     for gap, value in zip(table["minus mixed experts"], OWN_GAPS, strict=True):
         assert isinstance(gap, Interval) and gap.lo < gap.hi
         holds(gap, value)
-
-
-def test_mixed_experts_need_no_controller(results):
-    """A strategy that the controller ends, as good as it is cheap, is a constant, and none of the experts mixed."""
-    ends = results.experts[results.experts["strategy"] == N].assign(
-        strategy=N + THEN_ITSELF, right=1.0, dollars=PRICE[N] / 4
-    )
-    more = dataclasses.replace(results, experts=pd.concat([results.experts, ends], ignore_index=True))
-    assert N + THEN_ITSELF in common.known(more, "test").strategies
-    for gap, value in zip(comparison.own_cost(more)["minus mixed experts"], OWN_GAPS, strict=True):
-        holds(gap, value)
-    equal = verdicts.at_equal_cost(more)
-    holds(equal["high"]["all constants"], 11 / 12 - 1)  # here it counts: right on all for a quarter of nano's price
-    holds(equal["high"]["single experts"], 11 / 12 - 5 / 6)
-
-
-def test_the_words_name_the_budgets_under_which_the_controller_is_worth_it():
-    up, down, open_ = Interval(0.2, 0.1, 0.3), Interval(-0.2, -0.3, -0.1), Interval(0.2, -0.1, 0.3)
-
-    def told(*gaps: Interval) -> str:
-        words = comparison.own_cost_words(pd.DataFrame({"budget": protocol.WORDS, "minus mixed experts": gaps}))
-        assert words.startswith("With its own tokens charged, CoRL is clearly above a blind mixture of experts")
-        return words.split(" for as much ")[1]
-
-    assert told(up, down, open_) == "under low, clearly below under medium."
-    assert told(up, open_, up) == "under low and high, clearly below under none of the budgets."
-    assert told(down, down, down) == ("under none of the budgets, clearly below under low, medium and high.")
-    assert told(open_, Interval(0, 0, 0), Interval(0.5, np.nan, np.nan)) == (
-        "under none of the budgets, clearly below under none of the budgets."
-    )
 
 
 # The claims ---------------------------------------------------------------------------------------
@@ -877,56 +598,6 @@ def judged(results):
         return [verdicts.claims_table(r, routers()) for r in (results, dataclasses.replace(results, experts=table))]
 
 
-def test_every_claim_has_its_difference_before_after_and_with_dice(results, judged):
-    table, _ = judged
-    assert list(table.columns) == ["to be above 0", "before", "after", "verdict", "after, dice"] and len(table) == 19
-    told = table.set_index("to be above 0")
-    found = verdicts.claims(results, routers())
-    assert told["after"].tolist() == [str(gap) for gap in found.values()]
-    assert told["verdict"].tolist() == [verdicts.verdict(gap) for gap in found.values()]
-    assert told.loc[f"calls to {L}, high minus medium", "verdict"] == "undecided"  # two seeds that differ
-    assert told.loc[f"calls to {L}, medium minus low", "verdict"] == "no difference"
-    value = told[["before", "after", "after, dice"]].map(lambda text: text.split(" ")[0])
-    # at first nobody calls and nobody is right; with dice CoRL calls as without, and is never right
-    assert value.loc["calls, medium minus low"].tolist() == ["0.00", "0.50", "0.50"]
-    assert value.loc[f"accuracy, high minus {L} alone"].tolist() == ["-0.83", "0.08", "-0.83"]
-    assert value.loc["reward, high minus logistic router"].tolist() == ["0.00", "0.92", "0.00"]
-    assert value.loc["at equal cost, high minus single experts, mixed"].tolist() == ["-0.17", "0.08", "-0.83"]
-
-
-def test_nobody_is_better_than_an_expert_who_is_always_right(judged):
-    """The verdict is that of the interval, with a word on the ceiling beside it."""
-    plain, perfect = (table.set_index("to be above 0") for table in judged)
-    name = f"accuracy, high minus {L} alone"
-    assert not plain["verdict"].str.contains("ceiling").any()
-    assert perfect.index[perfect["verdict"].str.contains("ceiling")].tolist() == [name]
-    assert perfect.loc[name, "after"].startswith("-0.08 ")  # one of twelve, so by chance; the rest as without
-    assert perfect.loc[name, "verdict"] == "undecided (ceiling)" and plain.loc[name, "verdict"] == "undecided"
-
-
-@pytest.mark.parametrize(("expert", "split"), [(L, "train"), (M, "test")], ids=["on training alone", "not the best"])
-def test_there_is_no_ceiling_but_the_best_expert_on_test_questions(results, expert, split):
-    table = results.experts.copy()
-    table.loc[(table["strategy"] == expert) & (table["split"] == split), "right"] = 1.0
-    told = dataclasses.replace(results, experts=table)
-    assert verdicts.best_expert(told) == L
-    assert not verdicts.claims_table(told, routers())["verdict"].str.contains("ceiling").any()
-
-
-def test_the_verdicts_are_counted_and_a_ceiling_is_explained():
-    table = pd.DataFrame({"verdict": ["holds", "undecided", "holds", "does not hold", "holds", "undecided"]})
-    assert verdicts.claims_words(table) == ("Of 6 claims after training: 3 'holds', 2 'undecided', 1 'does not hold'.")
-    told = verdicts.claims_words(
-        pd.DataFrame(
-            {"verdict": ["undecided", "does not hold (ceiling)", "undecided", "does not hold", "does not hold"]}
-        )
-    )
-    assert told == (
-        "Of 5 claims after training: 3 'does not hold', 2 'undecided'. "
-        "(ceiling): the expert alone is right on every test question, nobody can be above it."
-    )
-
-
 # A budget in numbers ------------------------------------------------------------------------------
 
 
@@ -953,15 +624,6 @@ def test_the_table_of_numbers_by_hand(results):
     ]  # fmt: skip
     assert all(table[c].str.endswith("]").all() for c in table.columns[1:-1])
     assert table["minus best constant"].tolist()[1].startswith("-0.67 [-1.")  # below -2/3: an interval of its own
-
-
-def of_numbers(*found: tuple[float, float]) -> pd.DataFrame:
-    """What is spent, and how often that is above the budget, for 1, 10, 100, ..."""
-    rows = [
-        {c: Interval(over if c == "violations" else x, x, x) for c in common.MEASURES} | {"asked": 10**i}
-        for i, (x, over) in enumerate(found)
-    ]
-    return pd.DataFrame(rows)
 
 
 def test_the_mean_gap_by_hand(results):
@@ -1029,35 +691,7 @@ def test_whether_a_budget_was_broken_in_vain_by_hand(results):
     holds(numbers.mean_gap(told), (1 / 12 - 2 / 6 + 3 / 12 - 4 / 6) / 2)
 
 
-def test_where_nobody_within_the_budget_is_right_breaking_it_was_in_vain(results):
-    """Under 1 nobody is right on 5 and 6; the whole budget spent is not above it."""
-    acts = {"001": ([[N, N, N, N, L, L]] * 2, [[1, 1, 0, 0, 1, 1]] * 2)}
-    assert numbers.numbers_words(asked_for(results, acts)).startswith(
-        "A budget was broken on 33% of the test questions. On 0% of these some constant would have been paid within "
-        "it, and 100% were"
-    )
-    assert numbers.numbers_words(results) == "No budget was broken on any test question."  # 4 of 8 and of 40
-
-
 GAP, FIRST_GAP = Interval(-0.125, -0.5, 0.25), Interval(0.375, 0.125, 0.75)
-
-
-def test_calibration_is_said_and_drawn(results):
-    asked = numbers.asked_and_spent(results)
-    before = of_numbers((0.5, 0.0), (0.7, 0.3), (0.6, 0.1)).assign(asked=asked["asked"])
-    figure = numbers.calibration(asked, before, GAP, FIRST_GAP)
-    assert title(figure) == numbers.calibration_claim(asked, before, GAP, FIRST_GAP)
-    assert title(figure) == (
-        "Asked 1 to 40, before training it spends 0.5 to 0.7, reward less that of the best constant +0.38 "
-        "[+0.12, +0.75]; after training it spends 0.0 to 3.3, reward less that of the best constant -0.12 "
-        "[-0.50, +0.25]"
-    )
-    dotted = [line for axes in figure.axes for line in axes.get_lines() if line.get_linestyle() == ":"]
-    assert [line.get_ydata() for line in dotted] == [pytest.approx([0.5, 0.7, 0.6]), pytest.approx([0.0, 0.3, 0.1])]
-    falling = of_numbers((3.0, 0.5), (2.0, 0.2), (1.0, 0.25))
-    assert "after training it spends 1.0 to 3.0, " in numbers.calibration_claim(falling, falling, GAP, FIRST_GAP)
-    alt = numbers.calibration_alt(asked, before)
-    assert "asked 8: spent 1.3 (before training 0.7), above in 0%" in alt and "asked 40: spent 3.3" in alt
 
 
 def marked(figure) -> list[list[float]]:
@@ -1066,49 +700,7 @@ def marked(figure) -> list[list[float]]:
     return [[line.get_xdata()[0], line.get_ydata()[0]] for line in rings]
 
 
-def test_the_front_is_drawn_whole_and_for_one_budget(results):
-    asked = numbers.asked_and_spent(results)
-    whole, one = numbers.front(asked, results), numbers.front(asked, results, 8)
-    assert title(whole) == numbers.front_claim(asked)
-    assert title(whole) == "Budgets in numbers as points: asked 1, 0.00 right for 0.0; asked 40, 0.83 right for 3.3"
-    assert title(one) == "Asked 8: spends 1.3, 0.33 right, 0.3 calls, above the budget in 0%"
-    assert title(numbers.front(asked, results, 40)) != title(one)
-    assert marked(whole) == [] and marked(one) == [pytest.approx([4 * 2 / 6, 2 / 6])]
-    for figure in (whole, one):
-        notes = {text.get_text() for text in figure.axes[0].texts}
-        assert notes == {"1", "8", "40", ITSELF, *(f"{e}{w}" for e in ("nano", "mini", "large")
-                                                   for w in ("", " in pieces"))}  # fmt: skip
-    assert "8: 0.33 for 1.3" in numbers.front_alt(asked) and "40: 0.83 for 3.3" in numbers.front_alt(asked)
-
-
-def test_budgets_in_a_row_at_nearly_the_same_point_share_a_label():
-    own = {1: (0.0, 0.1), 2: (1.0, 0.5), 5: (1.2, 0.52), 9: (1.25, 0.6), 20: (3.0, 0.6)}
-    own = {number: tuple(Interval(x, np.nan, np.nan) for x in pair) for number, pair in own.items()}
-    assert numbers._labelled(own) == {
-        ("CoRL", 1): "1", ("CoRL", 2): "2 to 5", ("CoRL", 9): "9", ("CoRL", 20): "20"}  # fmt: skip
-
-
 # What else could have been done -------------------------------------------------------------------
-
-
-def test_alternatives_are_those_of_the_tables(results):
-    table = episodes.counterfactuals(results, "medium", n=6)
-    assert table["question"].tolist() == [f"test d{i + 1} {i} = ?" for i in range(6)]
-    pieces = [name + suffix for name in ("nano", "mini", "large") for suffix in ("", " in pieces")]
-    assert list(table.columns) == ["question", "called", "CoRL", ITSELF, *pieces]
-    assert table["called"].tolist() == ["nobody", *["mini"] * 5]
-    assert table["CoRL"].tolist() == ["✓ 0.0", *["✓ 2.0"] * 3, "✗ 2.0", "✗ 2.0"]
-    assert table["large"].tolist() == [*["✓ 4.0"] * 5, "✗ 4.0"]
-    assert table["mini in pieces"].tolist() == ["✓ 5.0"] * 6
-    assert table[ITSELF].tolist() == ["✓ 0.0", *["✗ 0.0"] * 5]
-
-
-def test_fewer_alternatives_come_from_the_whole_range(results):
-    assert episodes.counterfactuals(results, "low", n=3)["question"].str[:7].tolist() == [
-        "test d1",
-        "test d3",
-        "test d6",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -1128,17 +720,6 @@ def test_regrets_by_hand_share_all_questions(results, word, twelfths):
     assert table["share of questions"].tolist() == pytest.approx([n / 12 for n in twelfths])
     assert table["share of questions"].sum() == pytest.approx(1)
     assert table["CoRL"].str.split(" ").str[0].tolist() == ["earned", "earned", "missed", "missed"]
-
-
-def test_regrets_are_said_in_one_sentence(results):
-    assert episodes.regrets_words(episodes.regrets(results)) == (
-        "Over all test questions and seeds under the medium budget: "
-        "in 50% it earned its reward, and no alternative would have for less; "
-        "in 17% it earned its reward, and an alternative would have for less; "
-        "in 0% it missed a reward that some alternative would have earned; "
-        "in 33% it missed a reward that no alternative would have earned."
-    )
-    assert "under the low budget: in 33% it earned" in episodes.regrets_words(episodes.regrets(results, "low"), "low")
 
 
 # Metrics and the finding --------------------------------------------------------------------------
@@ -1181,138 +762,10 @@ def equal(value: float) -> dict:
 RISING, FALLING, FLAT = Interval(1, 0.5, 1.5), Interval(-1, -1.5, -0.5), Interval(0.0, -0.5, 0.5)
 
 
-def test_the_finding_names_the_direction(results):
-    rows = {step: {common.MONEY: RISING, "calls": RISING} for step in "ab"}
-    routed = {"low": FALLING, "medium": RISING, "high": FLAT}
-    text = verdicts.finding(results, rows, {"right": Interval(0.1, 0.05, 0.15)}, equal(0.2), routed, GAP)
-    assert "rises with the budget (low $0.4, medium $1.8, high $4.0; before training it did not clearly rise)" in text
-    assert text.count("; the number of calls rises.") == 1
-    assert f"+0.100 [+0.050, +0.150] against {L} alone" in text
-    assert (
-        "clearly better than random routing under low, medium and high (before training: none of the budgets), than "
-        "any blind mixture of the constants under low, medium and high;"
-    ) in text
-    assert text.endswith(
-        "its reward is clearly above that of the logistic router under medium. Where the budget is a number, its "
-        "reward less that of the best constant is -0.125 [-0.500, +0.250]."
-    )
-    rows = {step: {name: FALLING for name in row} for step, row in rows.items()}
-    routed = dict.fromkeys(protocol.WORDS, FALLING)
-    text = verdicts.finding(results, rows, {"right": Interval(-0.1, -0.15, -0.05)}, equal(-0.2), routed, FIRST_GAP)
-    assert "does not clearly rise" in text and "calls does not" in text and "-0.100 [-0.150, -0.050]" in text
-    assert "random routing under none of the budgets (" in text and "constants under none of the budgets;" in text
-    assert "logistic router under none of the budgets. Where" in text
-    assert text.endswith(" is +0.375 [+0.125, +0.750].")
-
-
-def test_the_finding_tells_calls_from_spending(results, claims):
-    _, best, gaps = claims
-    routed = dict.fromkeys(protocol.WORDS, FLAT)
-    rows = {step: {common.MONEY: FLAT, "calls": RISING} for step in "ab"}
-    text = verdicts.finding(results, rows, best, gaps, routed, GAP)
-    assert "questions does not clearly rise" in text and "calls rises" in text
-    rows["a"] = {common.MONEY: RISING, "calls": RISING}  # one step of two is not enough
-    assert "questions does not clearly rise" in verdicts.finding(results, rows, best, gaps, routed, GAP)
-
-
-def test_the_finding_tells_random_routing_from_other_mixtures(results, claims):
-    order, best, _ = claims
-    gaps = {
-        word: {"random routing": RISING if word == "low" else FLAT, "single experts": FLAT,
-               "all constants": RISING if word == "high" else FALLING}
-        for word in protocol.WORDS
-    }  # fmt: skip
-    text = verdicts.finding(results, order, best, gaps, dict.fromkeys(protocol.WORDS, FLAT), GAP)
-    assert (
-        "random routing under low (before training: none of the budgets), than any blind mixture of the constants "
-        "under high;"
-    ) in text
-
-
-def first_steps(results: Results, calls: dict[str, str], right: dict[str, float]) -> Results:
-    """With another controller before training, under soft prompts and without dice: whom it calls on every question,
-    and whether it is right."""
-    rows = [
-        episode(i, word, calls[word], right[word], WORDS[word], arm="start", seed=0)
-        for word in protocol.WORDS
-        for i in range(6)
-    ]
-    frame = results.episodes
-    old = (frame["arm"] == "start") & (frame["style"] == "soft") & (frame["temperature"] == 0)
-    return dataclasses.replace(results, episodes=pd.concat([frame[~old], pd.DataFrame(rows)], ignore_index=True))
-
-
-def test_the_finding_says_where_random_routing_was_beaten_before_training(results, claims):
-    """Right on all for nothing, where only the controller alone, right on 1/6, is as cheap; and wrong on all."""
-    for right, told in (
-        ({"low": 1, "medium": 0, "high": 1}, "low and high"),
-        ({"low": 0, "medium": 1, "high": 0}, "medium"),
-    ):
-        began = first_steps(results, dict.fromkeys(protocol.WORDS, ""), right)
-        text = verdicts.finding(began, *claims, dict.fromkeys(protocol.WORDS, FLAT), GAP)
-        assert f"(before training: {told}), than any" in text
-        now = common.listed([w for w, row in claims[2].items() if verdicts.verdict(row["random routing"]) == "holds"])
-        assert f"than random routing under {now} (before" in text
-
-
-@pytest.mark.parametrize(
-    ("calls", "so"),
-    [
-        (("", N, M), True),  # both steps dearer
-        (("", N, N), False),
-        (("", M, N), False),
-        (("", "", ""), False),
-        ((M, N, ""), False),
-    ],
-)
-def test_the_finding_says_whether_spending_rose_with_the_budget_before_training(results, claims, calls, so):
-    order = {step: {common.MONEY: RISING, "calls": RISING} for step in "ab"}
-    began = first_steps(results, dict(zip(protocol.WORDS, calls, strict=True)), dict.fromkeys(protocol.WORDS, 0))
-    text = verdicts.finding(began, order, *claims[1:], dict.fromkeys(protocol.WORDS, FLAT), GAP)
-    told = "rose" if so else "did not clearly rise"
-    assert f"rises with the budget (low $0.4, medium $1.8, high $4.0; before training it {told}); the number" in text
-
-
-def test_the_finding_tells_what_is_learned_with_dice_from_what_is_left_without(results, claims):
-    """On every question with dice under low, and without under medium and high."""
-    earned = {("corl", "soft", 1.0): (6, 0, 0), ("corl", "soft", 0.0): (0, 6, 6)}
-    text = verdicts.finding(paid(results, earned), *claims, dict.fromkeys(protocol.WORDS, FLAT), GAP)
-    assert text.startswith(
-        "Training clearly raises the reward under low with dice, as in training, and under medium and high without; "
-        "it clearly lowers it under none of the budgets without. Without dice spending"
-    )
-
-
-def test_the_finding_names_what_is_clearly_lost_without_dice(results, claims):
-    """Without dice all is lost under low and all is won under high; under medium one question of six is lost, which
-    may be chance. With dice all is lost under medium and high."""
-    earned = {
-        ("start", "soft", 0.0): (6, 6, 0), ("corl", "soft", 0.0): (0, 5, 6),
-        ("start", "soft", 1.0): (0, 6, 6), ("corl", "soft", 1.0): (6, 0, 0),
-    }  # fmt: skip
-    text = verdicts.finding(paid(results, earned), *claims, dict.fromkeys(protocol.WORDS, FLAT), GAP)
-    assert text.startswith(
-        "Training clearly raises the reward under low with dice, as in training, and under high without; it clearly "
-        "lowers it under low without. Without dice"
-    )
-
-
 def finding(results: Results, rivals: pd.DataFrame) -> str:
     """Of a study as it is; what rivals do rests on its experts alone."""
     claims = verdicts.order_claims(results), verdicts.against_best(results), verdicts.at_equal_cost(results)
     return verdicts.finding(results, *claims, verdicts.against_router(results, rivals), numbers.mean_gap(results))
-
-
-def test_the_finding_of_a_study_and_of_its_opposite(results, rivals):
-    """Where seeds agree, spending rises here by more than chance; with the budgets misread it falls."""
-    agreed = study({word: ([called[1]] * 2, [right[1]] * 2) for word, (called, right) in ACTS.items()})
-    assert "spending per million questions rises with the budget (low $" in finding(agreed, rivals)
-    told = finding(results, rivals)
-    assert "does not clearly rise with the budget (low $0.4, medium $1.8, high $4.0; before" in told
-    assert " best constant is -0.389 [" in told  # -7/18
-    opposite = finding(study(WILD), rivals)
-    assert "does not clearly rise with the budget (low $4.0, medium $1.8, high $0.4; before" in opposite
-    assert "-0.500" in opposite  # 4/12 against 5/6
 
 
 # Where there is little to say ---------------------------------------------------------------------
@@ -1361,21 +814,6 @@ def everything(results) -> list[str]:
     return [*map(title, drawn), *alts, verdicts.finding(results, order, best, equal, routed, number)]
 
 
-@pytest.mark.parametrize(
-    "poor",
-    [{"acts": IDLE, "late": ""}, {"acts": IDLE, "late": "", "right": False}, {"seeds": 1}],
-    ids=["nobody ever calls", "all are wrong", "one seed"],
-)
-def test_a_study_with_little_to_say_can_be_told(poor):
-    told = everything(study(**poor))
-    assert all(told) and not any(re.search(r"\bnan\b", text) for text in told)
-
-
-def test_one_seed_has_intervals_over_questions():
-    found = common.by_budget(study(seeds=1), "corl")["medium"]["right"]
-    assert found.value == pytest.approx(4 / 6) and found.known and found.lo < found.value < found.hi
-
-
 # The replay ---------------------------------------------------------------------------------------
 
 
@@ -1387,90 +825,6 @@ def replays():
     with threadpool_limits(1):
         curves = pd.concat([replay.run(table, settings, name) for name, table in tables.items()])
     return tables, curves, {name: replay.summary(curves[curves["table"] == name]) for name in tables}
-
-
-def test_the_lab_s_table_is_what_the_study_recorded(results):
-    table = replayed.lab_table(results)
-    assert table.models == tuple(PRICE) and len(table) == 18 + 6
-    assert len(set(table.groups)) == 24  # every question a group of its own
-    for prompt, right, cost in zip(table.prompts, table.correct, table.cost, strict=True):
-        hard = int(prompt.split()[1][1:])
-        assert right.tolist() == [hard <= REACH[e] for e in PRICE] and cost.tolist() == list(PRICE.values())
-
-
-def test_equal_questions_share_a_group(results):
-    table = results.experts.assign(prompt=results.experts["prompt"].str.replace("train d1 6 ", "test d1 0 "))
-    found = replayed.lab_table(dataclasses.replace(results, experts=table))
-    same = [g for p, g in zip(found.prompts, found.groups, strict=True) if p == "test d1 0 = ?"]
-    assert len(same) == 2 and len(set(same)) == 1 and len(set(found.groups)) == 23
-
-
-def test_the_note_says_what_is_replayed_and_what_is_not():
-    without, with_ = (replayed.note(REPLAY.model_copy(update={"routellm": place})) for place in (None, "/somewhere"))
-    assert "not shipped" in without and "routing.replay.routellm" in without
-    assert "not shipped" not in with_ and "MMLU and GSM8K" in with_
-
-
-def test_without_a_folder_the_lab_s_table_is_all_there_is(results):
-    assert list(replayed.tables(results, REPLAY)) == [replayed.LAB]
-
-
-def test_the_replay_s_figure_has_a_panel_for_every_table(replays):
-    _, curves, summaries = replays
-    figure = replayed.fronts(curves, summaries)
-    assert title(figure) == replayed.claim(summaries)
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["lab experts", "GSM8K: Mixtral and GPT-4"]
-    assert {replayed.NAMES[name] for name in replayed.SHOWN} <= {text.get_text() for text in figure.axes[0].texts}
-    one = {"lab": summaries["lab"]}
-    alone = replayed.fronts(curves[curves["table"] == "lab"], one)
-    assert len(alone.axes) == 1 and title(alone) == replayed.claim(one) != title(figure)
-
-
-@pytest.mark.parametrize(
-    ("gap", "word"),
-    [
-        (Interval(0.1, 0.05, 0.15), "above the best blind mixture (+0.100 AIQ;"),
-        (Interval(-0.1, -0.15, -0.05), "below the best blind mixture (-0.100 AIQ;"),
-        (Interval(0.1, -0.05, 0.15), "not told apart from the best blind mixture (+0.100 AIQ;"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("shortest", "longest", "length"), [(-0.25, 0.03, "+0.030"), (0.04, -0.3, "+0.040"), (-0.02, -0.3, "-0.020")]
-)
-def test_the_replay_s_title_says_where_the_router_and_length_alone_stand(gap, word, shortest, longest, length):
-    """Of the shortest first and the longest first the better one."""
-    rows = {"corl": gap, "shortest": Interval(shortest, -1, 1), "longest": Interval(longest, -1, 1)}
-    claim = replayed.claim({"lab": {router: {"gap": own} for router, own in rows.items()}})
-    assert claim.endswith(f"lab experts: {word} by length alone {length})")
-
-
-def test_the_replay_s_words_hold_every_area(replays):
-    *_, summaries = replays
-    alt = replayed.alt(summaries)
-    for rows in summaries.values():
-        assert all(f"{replayed.NAMES.get(r, r)} {row['aiq'].value:.3f}" in alt for r, row in rows.items())
-
-
-def test_the_replay_s_table_has_a_row_per_router(replays):
-    *_, summaries = replays
-    three, two = (replayed.table(summaries[name]) for name in ("lab", "gsm8k"))
-    assert three.index.tolist() == [replayed.NAMES[router] for router in summaries["lab"]]
-    assert three.index.name == "router" and list(three.columns) == ["aiq", "gap"]
-    assert set(two.columns) <= set(replayed.KEPT) and "apgr" in two
-    value = summaries["lab"]["oracle"]["aiq"].value
-    assert three.loc["oracle", "aiq"].startswith(f"{value:.3f}")
-
-
-def test_what_was_refused_has_its_reason(replays):
-    _, curves, _ = replays
-    assert replayed.refused(curves, {"lab": None}).empty  # of three models nothing is read off
-    equal = curves[curves["table"] == "gsm8k"].copy()
-    equal.loc[equal["router"].str.startswith(replay.ALWAYS), "accuracy"] = 0.5  # no gap between weak and strong
-    table = replayed.refused(equal, {"gsm8k": None})
-    assert {"aiq", "gap"}.isdisjoint(table["metric"]) and {"apgr", "cpt50"} <= set(table["metric"])
-    assert set(table["table"]) == {"GSM8K: Mixtral and GPT-4"} and "nearest neighbours" in set(table["router"])
-    why = table[table["metric"] == "apgr"]["why it is left out"]
-    assert len(why) > 5 and why.str.startswith("2 of 2 splits: there is no gap to recover").all()
 
 
 def test_the_replay_s_metrics_are_those_of_the_summaries(replays):
