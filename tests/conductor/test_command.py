@@ -53,13 +53,6 @@ def test_the_same_command_again_trains_nothing_more(place, capsys):
     assert first.equals(store.read_parquet(place / "again/rollouts.parquet"))
 
 
-def test_the_judge_is_one_of_the_parameters(place, capsys):
-    assert run(place, "judged", "--arm", "judge", "--judge", "scripted-small") == 0
-    assert "judge" in store.read_parquet(place / "judged/rollouts.parquet")
-    assert run(place, "judged2", "--arm", "judge", "--judge", "nobody") == 2
-    assert "nobody" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -80,12 +73,6 @@ def test_what_is_missing_is_named(place, capsys):
     assert "config.json" in capsys.readouterr().err
     assert command.main([str(place / "policy"), *given[2:], "--data", str(place / "none.jsonl")]) == 2
     assert "none.jsonl" in capsys.readouterr().err
-
-
-def test_rollouts_that_do_not_divide_among_processes_are_refused(place, capsys, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "3")
-    assert run(place, "many") == 2
-    assert "3 processes" in capsys.readouterr().err
 
 
 def test_the_paper_s_values_are_those_of_tables_7_and_8():

@@ -54,13 +54,6 @@ def test_pairs_are_all_of_one_prompt_and_no_two_are_equal(right):
     assert {data.category(pair.item) for pair in right} == set(data.CATEGORIES)
 
 
-def test_references_are_compared_too(right):
-    """They are right, so where a pair holds one it is the better one; and some pairs hold none."""
-    with_reference = [pair for pair in right if pair.item.solution in (pair.better, pair.worse)]
-    assert 0.3 < len(with_reference) / len(right) < 1
-    assert all(pair.better == pair.item.solution for pair in with_reference)
-
-
 @pytest.mark.parametrize("mistakes", [0.1, 0.3])
 def test_the_declared_share_is_judged_the_wrong_way_round(forward, right, mistakes):
     judged = pairs(forward, "train", 60, REPLIES, 1.0, mistakes, 0)
@@ -105,23 +98,6 @@ def test_what_it_reads_is_the_dialogue_as_the_lab_writes_it(model):
     assert torch.allclose(model.raw(prompts, replies), expected, atol=1e-5)
 
 
-def test_completions_may_be_messages_and_prompts_texts(model):
-    prompts, replies = asked(4)
-    messages = [[{"role": "assistant", "content": reply}] for reply in replies]
-    assert model(prompts, messages, completion_ids=None, anything=1) == model(prompts, replies)
-    texts = [prompt[-1]["content"] for prompt in prompts]
-    scores = model(texts, [f" {reply}" for reply in replies])
-    assert len(set(scores)) == 4 and all(0 < score < 1 for score in scores)
-    whole = model.tokenizer(f"{texts[0]} {replies[0]}", return_tensors="pt", add_special_tokens=False)
-    with torch.no_grad():
-        raw = model.model(whole["input_ids"]).logits[0, 0]
-    assert model.raw(texts[:1], [f" {replies[0]}"])[0] == pytest.approx(raw.item(), abs=1e-5)
-
-
-def test_its_name_is_that_of_the_reward(model):
-    assert model.__name__ == "pref"
-
-
 # Training -----------------------------------------------------------------------------------------
 
 
@@ -141,15 +117,6 @@ def test_it_starts_from_the_policys_own_trunk_and_learns(taught, policy):
     assert 0 < moved < 0.1
 
 
-def test_most_scores_are_neither_0_nor_1(taught, forward):
-    model = Preference(taught[0])
-    held = pairs(forward, "dev", 12, 2, 1.0, 0.0, 0)
-    scores = torch.tensor(
-        model([question(p.item) for p in held] * 2, [p.better for p in held] + [p.worse for p in held])
-    )
-    assert 0.2 < scores.mean() < 0.8 and scores.std() > 0.05
-
-
 def test_training_is_the_same_twice(taught, place, tmp_path):
     agreement = preference.train(place, small.PREFERENCE, 1.0, 0, tmp_path / "model")
     assert agreement.equals(taught[1])
@@ -162,14 +129,6 @@ def test_it_learns_what_is_preferred(place, tmp_path):
     settings = small.preference(prompts=40, mistakes=0.0, epochs=3, learning_rate=1e-2)
     agreement = preference.train(place, settings, 1.0, 0, tmp_path / "model")
     assert agreement["right"].sum() / agreement["pairs"].sum() > 0.7
-
-
-def test_agreement_counts_a_prompt_once(taught, forward, tmp_path):
-    held = pairs(forward, "dev", 12, REPLIES, 1.0, 0.0, 0)
-    counted = preference.agreement(Preference(taught[0]), held, tmp_path / "scale.json")
-    assert counted["pairs"].sum() == len({pair.item.key for pair in held}) < len(held)
-    again = preference.agreement(Preference(taught[0]), [Pair(p.item, p.worse, p.better) for p in held], tmp_path / "s")
-    assert (counted["right"] + again["right"] == counted["pairs"]).all()
 
 
 @pytest.mark.parametrize("content", [None, "config only"])

@@ -5,14 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from lib.configuration import atoms, encoders
-from lib.configuration.atoms import Atom, library, measures, prompts
+from lib.configuration import atoms
+from lib.configuration.atoms import Atom, library, measures
 from lib.configuration.space import AGENTS
 from lib.models import team
 from lib.models.agent import BRIEF, CHECK, STEPS
 from lib.models.tokenizer import UNK, encode, tokenizer
 from lib.params import ParamsError
-from tests.configuration.small import ATOMS
 
 LIBRARY = library()
 GOOD = "{strategy: verify, hint: be brief, text: Be quick.}"
@@ -46,21 +45,6 @@ def test_a_hint_either_means_something_to_lab_models_or_is_known_to_mean_nothing
 def test_every_decoy_is_told_by_some_atom():
     """Or a model would be taught to ignore what nobody says."""
     assert {one.hint for one in LIBRARY} >= set(team.DECOYS)
-
-
-def test_within_a_role_no_two_atoms_say_the_same():
-    for role in AGENTS:
-        own = [one for one in LIBRARY if one.role == role]
-        assert len({one.hint for one in own}) == len({one.text for one in own}) == len(own)
-
-
-def test_lab_models_get_hints_and_others_sentences():
-    assert prompts(ATOMS[:2], "lab") == {"base/reasoner/steps": "step by step", "base/reasoner/brief": "be brief"}
-    assert prompts(ATOMS[:1], "endpoint") == prompts(ATOMS[:1], "scripted") == {"base/reasoner/steps": "Go slowly."}
-
-
-def test_roles_say_which_agent_may_be_told_what():
-    assert atoms.roles(ATOMS).astype(int).tolist() == [[1, 1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0, 0], [0] * 5 + [1, 1]]
 
 
 # Files that are none -------------------------------------------------------------------------------
@@ -104,11 +88,6 @@ def test_a_library_that_is_none_is_refused_with_file_and_place(tmp_path, text, t
     assert str(path) in str(error.value) and told in str(error.value)
 
 
-def test_a_library_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ParamsError, match="missing.yaml is no library"):
-        library(tmp_path / "missing.yaml")
-
-
 # Appendix E ----------------------------------------------------------------------------------------
 
 EAST, NORTH, DIAGONAL = [1.0, 0.0], [0.0, 1.0], [math.sqrt(0.5), math.sqrt(0.5)]
@@ -119,11 +98,6 @@ def test_uniqueness_is_one_minus_the_mean_similarity_of_pairs():
     assert atoms.uniqueness(np.array([EAST, EAST, EAST])) == pytest.approx(0.0)
     assert atoms.uniqueness(np.array([EAST, NORTH, DIAGONAL])) == pytest.approx(1 - 2 * math.sqrt(0.5) / 3)
     assert math.isnan(atoms.uniqueness(np.array([EAST])))
-
-
-def test_coverage_is_the_share_of_six_strategies():
-    assert atoms.coverage([atom("a"), atom("b"), atom("c", "tools")]) == pytest.approx(2 / 6)
-    assert atoms.coverage([atom("a", strategy) for strategy in atoms.STRATEGIES]) == 1.0
 
 
 def test_spread_is_large_for_clusters_and_unknown_for_few_atoms():
@@ -153,10 +127,3 @@ def test_measures_of_a_family_are_those_of_its_own_atoms():
     assert (chain["uniqueness"], chain["coverage"]) == (pytest.approx(1 - near), pytest.approx(1 / 6))
     assert chain["specificity"] == pytest.approx((1 - near) / 2)
     assert chain["diversity"] == pytest.approx((1 - near + 1 / 6) / 2)
-
-
-def test_the_librarys_own_measures_lie_where_they_should():
-    told = measures(LIBRARY, encoders.encoder("hashing"))
-    assert told["base"]["coverage"] == 1.0 and 0.5 < told["base"]["uniqueness"] <= 1
-    assert all(0 < about["specificity"] <= 1 for family, about in told.items() if family != "base")
-    assert all(0 < about["diversity"] <= 1 for about in told.values())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib.configuration import encoders
-from lib.configuration.encoders import HASHED, EncoderError, encoder, features, states
+from lib.configuration.encoders import HASHED, EncoderError, encoder, features
 from lib.models import checkpoints
 from tests.models import tiny
 
@@ -34,12 +34,6 @@ QUESTIONS = [
 def test_features_are_length_words_digits_steps_and_tools(question, expected):
     told = features([question])
     assert told.shape == (1, 5) and told.dtype == np.float32 and told[0] == pytest.approx(expected, abs=1e-6)
-
-
-def test_features_of_several_questions_are_their_rows():
-    told = features(QUESTIONS)
-    assert np.array_equal(told, np.concatenate([features([question]) for question in QUESTIONS]))
-    assert features([]).shape == (0, 5)
 
 
 # Encoders ------------------------------------------------------------------------------------------
@@ -80,14 +74,6 @@ def test_hashing_reads_words_and_pairs_and_no_number():
     assert np.array_equal(phi(["Ana"]), phi(["Ana"])) and not np.array_equal(phi(["Ana"]), phi(["ana"]))
 
 
-def test_a_state_is_the_vector_and_the_features(every):
-    for phi, width in ((every["hashing"], HASHED), (every["lab"], 32)):
-        told = states(QUESTIONS, phi)
-        assert told.shape == (len(QUESTIONS), width + 5) and told.dtype == np.float32
-        assert np.array_equal(told[:, :width], phi(QUESTIONS))
-        assert np.array_equal(told[:, width:], features(QUESTIONS))
-
-
 # Those that are not here ---------------------------------------------------------------------------
 
 
@@ -96,11 +82,6 @@ def test_an_unknown_encoder_is_named_with_those_that_there_are(name):
     with pytest.raises(EncoderError) as error:
         encoder(name)
     assert str(error.value) == f"there is no encoder {name!r}; there are hashing, lab:NAME and sentence:NAME"
-
-
-def test_a_lab_model_that_is_not_there_is_an_error_with_a_remedy(tmp_path):
-    with pytest.raises(checkpoints.ModelError, match="missing holds no model; train the lab models"):
-        encoder("lab:missing", tmp_path)
 
 
 def test_sentence_models_need_an_extra(monkeypatch):
@@ -141,13 +122,6 @@ def test_a_sentence_model_gives_vectors_of_length_1_and_asks_no_network(monkeypa
     encoder("sentence:all-MiniLM-L6-v2")
     how = {"device": "cpu", "local_files_only": True}
     assert asked == [("/some/folder", how), ("/somewhere/weights", how)]
-
-
-def test_without_the_package_a_sentence_model_is_asked_for_by_name(monkeypatch):
-    asked = []
-    monkeypatch.setattr(encoders, "import_module", library(asked, packed=False))
-    encoder("sentence:all-MiniLM-L6-v2")
-    assert asked[0][0] == "all-MiniLM-L6-v2"
 
 
 @pytest.mark.parametrize("wrong", [OSError("no such file"), ValueError("unknown model")])

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from lib import seeds
 from lib.configuration import learn, policies, space
-from lib.configuration.atoms import roles
 from lib.configuration.learn import Batch, Rules, Side
 from lib.configuration.policies import MOST, Parts, PromptPolicy
 from tests.configuration.small import ATOMS
@@ -77,13 +76,6 @@ def test_a_masked_action_has_a_probability_of_exactly_zero():
         assert torch.all(chances[others] > 0)
 
 
-def test_the_update_judges_a_masked_action_as_impossible():
-    wrong = wrong_structures()
-    logp, entropy = structure().judge(states(1).expand(len(wrong), -1), wrong)
-    assert len(wrong) == 3 * 2 * 2 * 3 * (16 * 3 - 1) and torch.all(logp == -torch.inf)
-    assert torch.isfinite(entropy).all()
-
-
 def test_masked_actions_stay_impossible_after_gradients_and_gradients_stay_finite():
     policy = structure()
     before = [weight.detach().clone() for weight in policy.parameters()]
@@ -98,13 +90,6 @@ def test_masked_actions_stay_impossible_after_gradients_and_gradients_stay_finit
     assert not pinned(policy.draw(states(4_000), dice(4)).actions).any()
     wrong = wrong_structures()
     assert torch.all(policy.judge(states(1).expand(len(wrong), -1), wrong)[0] == -torch.inf)
-
-
-def test_a_policy_without_masks_gives_masked_actions_a_chance():
-    policy = structure(masked=False, spread=0.1)
-    wrong = wrong_structures()
-    assert torch.isfinite(policy.judge(states(1).expand(len(wrong), -1), wrong)[0]).all()
-    assert pinned(policy.draw(states(500), dice(1)).actions).sum() > 50
 
 
 def test_probabilities_of_all_valid_structures_sum_to_one():
@@ -165,12 +150,6 @@ def test_the_entropy_is_that_of_all_parts_given_what_was_drawn():
     assert entropy.tolist() == pytest.approx([alone + np.log(16) + np.log(3), alone], rel=1e-5)
 
 
-def test_a_fresh_policy_rules_nothing_out():
-    policy = policies.structure_policy(INPUTS)
-    chances = policy.logits(policy.trunk(states(50)), 0, torch.zeros(50, 0, dtype=torch.int64)).softmax(-1).detach()
-    assert float(chances.min()) > 0.5 / 9 and float(chances.max()) < 2 / 9
-
-
 @pytest.mark.parametrize("kind, independent", [("bandit", True), ("stepwise", False)])
 def test_parts_of_a_bandit_are_independent_and_steps_see_what_came_before(kind, independent):
     """log p(a, b) + log p(a', b') is log p(a, b') + log p(a', b) exactly where a and b know nothing of each other."""
@@ -228,21 +207,6 @@ def test_every_decision_is_a_step_and_stop_ends_a_list(seed):
         assert own.actions.tolist() == expected and own.place.tolist() == list(range(len(expected)))
 
 
-def test_all_lengths_of_lists_are_drawn():
-    told, _ = prompt().draw(states(400), structures(400), dice(1))
-    assert {len(agents[0]) for agents in told} == {0, 1, 2, 3}
-
-
-def test_who_has_no_more_atoms_can_only_stop():
-    """The verifier has one atom here, so its second decision is none."""
-    policy = prompt()
-    told, steps = policy.draw(states(300), structures(300), dice(1))
-    assert any(agents[1] for agents in told)
-    only = steps.rows(steps.allowed.sum(1) == 1)
-    assert len(only.actions) > 0
-    assert torch.all(only.actions == policy.stop) and torch.all(only.logp == 0.0)
-
-
 def test_what_may_not_be_told_has_a_probability_of_exactly_zero():
     policy = prompt()
     _, steps = policy.draw(states(90), structures(90), dice(2))
@@ -273,14 +237,6 @@ def _fixed(steps: policies.Steps) -> policies.Steps:
     return policies.Steps(*(getattr(steps, name).detach() for name in policies.Steps.__dataclass_fields__))
 
 
-def test_decisions_are_judged_as_they_were_drawn():
-    policy = prompt()
-    _, steps = policy.draw(states(60), structures(60), dice(3))
-    logp, entropy = policy.judge(steps)
-    assert torch.allclose(logp, steps.logp, atol=1e-6) and torch.all(logp <= 0) and float(logp.detach().min()) < -0.5
-    assert torch.all(entropy.detach() <= steps.allowed.sum(1).log() + 1e-5)
-
-
 def test_greedy_prompts_are_always_the_same_and_drawn_ones_hang_on_the_generator():
     policy = prompt()
     greedy, again = (policy.draw(states(40), structures(40), None)[0] for _ in range(2))
@@ -296,10 +252,6 @@ def test_a_prompt_decision_sees_question_structure_agent_and_what_was_told():
     hot = [8, 9 + 15, 9 + 16 + 0, 9 + 32 + 2, 9 + 32 + 3 + 1, 9 + 32 + 6 + 0]
     expected = [0.5, 1.5, 2.5, 3.5] + [float(i in hot) for i in range(9 + 32 + 9)]
     assert row == [*expected, 0, 1, 0, *[0, 0, 0, 1, 0, 0, 0]] and len(row) == policy.inputs
-
-
-def test_roles_of_atoms_are_read_off_the_library():
-    assert np.array_equal(roles(ATOMS), ROLES)
 
 
 def test_probabilities_of_all_prompts_sum_to_one():

@@ -5,17 +5,11 @@ from dataclasses import replace
 import pytest
 
 from lib.configuration.questions import KINDS, kind_of, questions, solved
-from lib.tasks import SPLITS, TaskError
+from lib.tasks import SPLITS
 from lib.tasks.words import PEOPLE
 from tests.configuration.small import CHAIN
 
 NAMES = [kind.name for kind in KINDS]
-
-
-def test_each_kind_stands_in_for_one_benchmark_of_the_paper():
-    assert {kind.name: kind.paper for kind in KINDS} == {
-        "chain": "GSM8K", "passage": "DROP", "choice": "MedQA", "hops": "HotpotQA", "mixed": "GAIA",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=NAMES)
@@ -60,18 +54,6 @@ def test_a_split_that_holds_no_more_gives_all_that_it_has():
     few = questions("hops", "test", 30)
     assert {item.key for item in few} == {key for key in keys if replace(CHAIN, key=key).split == "test"}
     assert len(few) < 30
-
-
-def test_an_unknown_kind_or_split_is_named():
-    with pytest.raises(TaskError, match="no kind of question 'riddle'; there are chain, passage, choice, hops, mixed"):
-        questions("riddle", "train", 1)
-    with pytest.raises(TaskError, match="exam"):
-        questions("chain", "exam", 1)
-
-
-def test_an_item_of_no_kind_is_named():
-    with pytest.raises(TaskError, match="chain, words: no kind of question here"):
-        kind_of(replace(CHAIN, skin="words"))
 
 
 def test_of_options_the_letter_and_the_words_count():

@@ -1,7 +1,5 @@
 """Kinds of errors: one episode by hand for each, and which kind comes first where several fit."""
 
-from dataclasses import replace
-
 import pytest
 
 from lib.configuration import taxonomy
@@ -72,20 +70,9 @@ def test_an_answer_without_the_steps_that_it_needs_is_one_of_reasoning():
     assert classify(LONG, BARE, outcome(("", "4"))) == "reasoning"
 
 
-def test_another_operation_or_a_missing_one_is_one_of_reasoning():
-    assert classify(LONG, BARE, outcome(("3 + 4 = 7 ; 7 + 2 = 9 ; 9 - 5 = 4", "4"))) == "reasoning"
-    assert classify(LONG, BARE, outcome(("3 + 4 = 7 ; 7 * 3 = 1 ; 1 - 5 = 6", "6"))) == "reasoning"
-    assert classify(LONG, BARE, outcome(("3 + 4 = 7 ; 7 * 2 = 4", "4"))) == "reasoning"
-
-
 def test_the_right_operations_with_a_wrong_result_are_one_of_arithmetic():
     assert classify(LONG, BARE, outcome(("3 + 4 = 7 ; 7 * 2 = 5 ; 5 - 5 = 0", "0"))) == "arithmetic"
     assert classify(CHAIN, BARE, outcome(("3 + 4 = 8", "8"))) == "arithmetic"
-
-
-def test_operations_that_are_spread_over_several_notes_count_together():
-    left = (("3 + 4 = 7", None), ("7 * 2 = 4 ; 4 - 5 = 8", "8"))
-    assert classify(LONG, BARE, outcome(*left)) == "arithmetic"
 
 
 @pytest.mark.parametrize(
@@ -101,11 +88,6 @@ def test_no_answer_at_all_is_one_of_reasoning_and_the_rest_is_unclassified():
     assert classify(FACT, TOOLS, outcome(("the friend of Ana is Bo ; the pet of Bo is dog", "dog"))) == "unclassified"
 
 
-def test_a_right_answer_has_no_kind_of_error():
-    with pytest.raises(ValueError, match="the answer '7' is right"):
-        classify(CHAIN, BARE, outcome(("", "7"), right=True))
-
-
 # Priority -----------------------------------------------------------------------------------------
 
 
@@ -116,28 +98,11 @@ def test_configuration_comes_before_everything():
     assert classify(FACT, TOOLS, outcome(*left)) == "extraction"
 
 
-def test_extraction_comes_before_reasoning_and_arithmetic():
-    said = "3 + 4 = 8 ; 8 * 2 = 6"
-    assert classify(LONG, BARE, outcome((said, "1"))) == "reasoning"
-    assert classify(LONG, BARE, outcome((said, "9"), ("", "1"))) == "extraction"
-
-
-def test_reasoning_comes_before_arithmetic():
-    """The first step slipped, and the third one is missing."""
-    assert classify(LONG, BARE, outcome(("3 + 4 = 8 ; 8 * 2 = 6", "6"))) == "reasoning"
-    assert classify(LONG, BARE, outcome(("3 + 4 = 8 ; 8 * 2 = 6 ; 6 - 5 = 1", "1"))) == "arithmetic"
-
-
 def test_the_right_sum_given_to_a_tool_with_a_wrong_number_is_a_gap_in_knowledge():
     said = "number Bo : 12 ; 12 + 38 : 50"
     assert classify(MIXED, TOOLS, outcome((said, "50"), tools=("lookup", "calculator"))) == "knowledge"
     other = "number Ana : 47 ; 47 + 83 : 130"  # another sum than the question's
     assert classify(MIXED, TOOLS, outcome((other, "130"), tools=("lookup", "calculator"))) == "reasoning"
-
-
-def test_arithmetic_comes_before_knowledge():
-    said = "number Ana : 47 ; 40 + 30 = 70 ; 7 + 8 = 16 ; 70 + 15 = 86"
-    assert classify(MIXED, TOOLS, outcome((said, "86"), tools=("lookup",))) == "arithmetic"
 
 
 @pytest.mark.parametrize(
@@ -148,8 +113,3 @@ def test_every_kind_belongs_to_one_of_the_papers_four_or_to_none(kind):
         "policy configuration", "reasoning", "knowledge gap", "execution", "unclassified",
     }  # fmt: skip
     assert set(taxonomy.GROUPS) == set(taxonomy.KINDS) and taxonomy.GROUPS["arithmetic"] == "execution"
-
-
-def test_items_of_other_families_have_no_gap_in_knowledge():
-    passage = replace(CHAIN, reference="Ana 3 so Ana ; Bo 7 so Bo", answer="Bo", category="passage")
-    assert classify(passage, TOOLS, outcome(("Ana 3 so Ana ; nothing", "Ana"), tools=("search",))) == "unclassified"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.configuration.speakers import Said
-from lib.configuration.team import FORM, MOST_TOOLS, RULES, Note, draft, evidence, journal, votes
+from lib.configuration.team import Note, evidence
 from lib.models.dialogue import called
 from tests.configuration.small import Asked, Voice, one_call, run, team, voiced
 
@@ -69,11 +69,6 @@ def test_only_calls_that_were_truncated_count_as_cut(said, cut):
     assert made.spent.cut == cut and last.cut == bool(cut)
 
 
-def test_a_reply_that_just_fits_is_not_cut():
-    last, made = one_call(Voice(voiced(Said(DONE, 1, 8))), budget=0, tiers=(8, 24, 64))
-    assert last.answer == "32" and not last.cut and made.spent.cut == 0
-
-
 # Tools ---------------------------------------------------------------------------------------------
 
 
@@ -85,22 +80,11 @@ def test_a_tool_is_run_and_its_result_is_read():
     assert (last.steps, last.answer) == ("4 * 8 : 32 ; friend Ana : Bo ; so", "Bo")
 
 
-def test_results_stand_before_thoughts_in_the_order_of_turns():
-    last, _ = one_call(Voice(voiced(f"<think> one </think> {SUM}", "<think> two </think> <answer> 32 </answer>")))
-    assert last.steps == "4 * 8 : 32 ; one ; two"
-
-
 @pytest.mark.parametrize("allotted, offered", [(0, ()), (1, ("calculator",)), (6, ("search", "lookup"))])
 def test_only_allotted_tools_are_offered(allotted, offered):
     voice = Voice(voiced(DONE))
     one_call(voice, tools=allotted)
     assert voice.heard[0].tools == offered
-
-
-def test_a_tool_that_is_not_allotted_is_never_run():
-    voice = Voice(voiced(Said("<call> python print </call>", 1, 1, ("python", "print"))))
-    last, made = one_call(voice, tools=1)
-    assert made.spent.tools == [] and made.spent.turns == 1 and last.answer is None and last.steps == ""
 
 
 def test_the_answerer_of_others_has_no_tools_whatever_is_allotted():
@@ -115,18 +99,6 @@ def test_a_wrong_call_is_answered_with_error_and_the_agent_goes_on():
     assert [asked.last for asked in voice.heard] == ["Q", "error", "error", "32"]
     assert last.answer == "32" and last.steps == "four : error ; friend : error ; 4 * 8 : 32"
     assert made.spent.tools == ["calculator", "lookup", "calculator"]
-
-
-def test_a_model_of_another_kind_is_told_what_was_wrong():
-    voice = Voice(voiced(Said("", 1, 1, ("calculator", "four")), DONE), backend="endpoint")
-    one_call(voice)
-    assert voice.heard[1].last.startswith("error: calculator cannot give 'four'")
-
-
-def test_an_agent_calls_six_tools_at_the_most():
-    last, made = one_call(Voice(voiced(*[SUM] * 9)), tiers=(8, 24, 10**6))
-    assert made.spent.turns == MOST_TOOLS + 1 == 7 and made.spent.tools == ["calculator"] * 6
-    assert last.answer is None and last.steps == " ; ".join(["4 * 8 : 32"] * 6)
 
 
 # What is left for others ---------------------------------------------------------------------------
@@ -151,71 +123,10 @@ def test_a_note_holds_thoughts_and_answer_also_where_they_were_cut(text, steps, 
     assert (last.steps, last.answer, last.whole, last.text) == (steps, answer, whole, text)
 
 
-def test_evidence_and_drafts_are_whole_notes():
-    one = note("3 + 4 = 7", "7")
-    assert evidence(one).text == "evidence 3 + 4 = 7 answer 7" and draft(one).text == "draft 3 + 4 = 7 answer 7"
-    assert evidence(one).of == draft(one).of == (one,)
-    assert evidence(note("", None)).text == "evidence nothing"
-
-
-def test_votes_are_answers_without_reasons_and_none_is_nothing():
-    left = [note("s", "7"), note("t", None), note("", "8")]
-    assert votes(left).text == "votes 7 nothing 8" and votes(left).of == tuple(left)
-
-
-def test_a_journal_is_all_steps_and_the_last_answer():
-    left = [note("one", "7"), note("", None), note("three", "9")]
-    (part,) = journal(left)
-    assert part.text == "evidence one ; three answer 9" and part.of == tuple(left)
-    assert journal(left[:2])[0].text == "evidence one" and journal([]) == ()
-
-
 # What an agent is told -----------------------------------------------------------------------------
 
 
-def test_a_lab_model_is_told_its_role_and_its_hints():
-    heard = []
-
-    class Reader(Voice):
-        async def say(self, messages, tools, limit, key):
-            heard.append(messages)
-            return await super().say(messages, tools, limit, key)
-
-    voice = Reader(voiced("<answer> 7 </answer>", DONE))
-    run(team(voice, (1, 0, 0, 0, 0, 0), prompts=(["be brief", "avoid error"], [], ["only the answer"])), "3 + 4 = ?")
-    assert heard == [
-        [{"role": "system", "content": "role reasoner be brief avoid error"}, {"role": "user", "content": "3 + 4 = ?"}],
-        [
-            {"role": "system", "content": "role answerer only the answer"},
-            {"role": "user", "content": "question 3 + 4 = ? evidence answer 7"},
-        ],
-    ]
-
-
-@pytest.mark.parametrize("workflow, roles", [(2, ["reasoner", "verifier", "answerer"]), (4, ["split", "worker"])])
-def test_another_model_is_told_in_sentences(workflow, roles):
-    told = []
-
-    class Reader(Voice):
-        async def say(self, messages, tools, limit, key):
-            told.append(messages[0]["content"])
-            return Said("<answer> first a then b </answer>", 1, 1)
-
-    prompts = (["Go slowly."], ["Check."], ["Only that."])
-    run(team(Reader(voiced(), backend="endpoint"), (workflow, 0, 0, 0, 0, 0), prompts=prompts))
-    own = {"reasoner": "Go slowly.", "verifier": "Check.", "worker": "Check."}
-    assert told[: len(roles)] == [f"{RULES[role]} {own.get(role, 'Only that.')} {FORM}" for role in roles]
-
-
 # Costs ---------------------------------------------------------------------------------------------
-
-
-def test_tokens_and_dollars_add_up_over_all_turns():
-    turns = [Said(SUM, 10, 5, ("calculator", "4 * 8")), Said("<answer> 32 </answer>", 20, 3), Said(DONE, 30, 2)]
-    made = team(Voice(voiced(*turns), prices=(0.001, 0.1)), (1, 1, 0, 2, 0, 2))
-    run(made)
-    assert (made.spent.calls, made.spent.turns, made.spent.tokens_in, made.spent.tokens_out) == (2, 3, 60, 10)
-    assert made.spent.dollars == pytest.approx(0.06 + 1.0)
 
 
 def timed(lengths: dict[str, list[int]], structure, pace: float = 0.5) -> tuple[Note, list[float]]:
@@ -235,22 +146,9 @@ def test_calls_one_after_another_take_the_sum_of_their_seconds():
     assert done == [2.0, 5.0, 6.0] and last.at == 6.0
 
 
-def test_parallel_calls_take_as_long_as_the_longest():
-    last, done = timed({"reasoner": [4, 10, 6], "answerer": [2]}, (5, 0, 0, 0, 0, 0))
-    assert done == [2.0, 5.0, 3.0, 6.0] and last.at == 6.0
-    last, done = timed({"router": [2], "worker": [8, 4], "answerer": [2]}, (4, 0, 0, 0, 0, 0))
-    assert sorted(done) == [1.0, 3.0, 5.0, 6.0] and last.at == 6.0
-
-
 def test_workers_of_an_orchestrator_wait_for_one_another_and_a_reasoner_for_its_router():
     assert timed({"router": [2], "worker": [8, 4], "answerer": [2]}, (6, 0, 0, 0, 0, 0))[1] == [1.0, 5.0, 7.0, 8.0]
     assert timed({"router": [2], "reasoner": [4], "answerer": [2]}, (3, 0, 0, 0, 0, 0))[1] == [1.0, 3.0, 4.0]
-
-
-def test_turns_of_one_call_are_added_to_its_seconds():
-    turns = [Said(SUM, 10, 6, ("calculator", "4 * 8")), Said(DONE, 20, 4)]
-    last, _ = one_call(Voice(voiced(*turns), pace=0.5))
-    assert last.at == 5.0
 
 
 def test_failures_are_recorded_and_truncations_are_not_failures():

@@ -1,7 +1,6 @@
 """Requests: what they mean, what is refused, and that a reply depends on nothing else."""
 
 import asyncio
-import base64
 import json
 from itertools import pairwise
 
@@ -11,13 +10,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lib.models.answering import _WORDS, Answering, Model, Refused, found, settled
+from lib.models.answering import _WORDS, Answering, Refused, found, settled
 from lib.models.dialogue import conversation, token
-from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
 from lib.models.tokenizer import BOS, EOS, decode, encode
 from tests.models import tiny
-from tests.models.conftest import CALLING, parrot
+from tests.models.conftest import CALLING
 
 ASKED = {"model": "lab-nano", "messages": [{"role": "user", "content": "the red key"}], "max_tokens": 12}
 CALCULATOR = {
@@ -102,27 +100,6 @@ def test_equal_requests_are_equal_replies_however_they_are_spelled(answering):
     assert whole(answering, ASKED) == reply == whole(answering, spelled)
     others = [ASKED | {"temperature": 0.9}, ASKED | {"seed": 0}, ASKED | {"max_tokens": 11}]
     assert len({whole(answering, other)["id"] for other in others} | {reply["id"]}) == 4
-
-
-def test_the_id_and_the_fingerprint_say_what_a_reply_depends_on(models):
-    assert models["lab-nano"].fingerprint != models["lab-mini"].fingerprint
-    assert Model("again", Forward(tiny.model(0))).fingerprint == models["lab-nano"].fingerprint
-
-
-def test_several_choices_have_the_seeds_that_follow(answering):
-    reply = whole(answering, ASKED | {"n": 3, "seed": 5})
-    single = [whole(answering, ASKED | {"seed": 5 + i})["choices"][0]["message"] for i in range(3)]
-    assert [choice["message"] for choice in reply["choices"]] == single
-    assert [choice["index"] for choice in reply["choices"]] == [0, 1, 2]
-    assert len({message["content"] for message in single}) == 3
-
-
-def test_without_max_tokens_the_models_own_limit_holds(answering):
-    body = {name: value for name, value in ASKED.items() if name != "max_tokens"}
-    seeds = range(4)
-    assert max(whole(answering, body | {"seed": s})["usage"]["completion_tokens"] for s in seeds) == 24
-    long = [{"role": "user", "content": "the " * 245}]  # 248 tokens with those around them
-    assert whole(answering, body | {"messages": long, "seed": 2})["usage"]["total_tokens"] <= 256
 
 
 def test_logprobs_are_those_of_the_text(models, answering):
@@ -213,13 +190,6 @@ def test_a_call_of_what_is_not_on_offer_is_text(answering, changes):
     assert choice["message"] == {"role": "assistant", "content": CALLING} and choice["finish_reason"] == "stop"
 
 
-def test_a_call_without_words_before_it_has_no_content(models):
-    answering = Answering({"caller": Model("caller", parrot("<call> calculator 4 </call>"))})
-    (choice,) = whole(answering, CALLER | {"tools": [CALCULATOR]})["choices"]
-    assert choice["message"]["content"] is None and choice["message"]["tool_calls"]
-    asyncio.run(answering.aclose())
-
-
 @pytest.mark.parametrize(
     ("parameters", "name"),
     [
@@ -242,14 +212,6 @@ def test_a_conversation_with_tools_is_read_as_it_was_written(answering):
     body = CALLER | {"tools": [CALCULATOR], "messages": [*CALLER["messages"], message, turned], "max_tokens": 1}
     spoken = [*CALLER["messages"], {"role": "assistant", "content": CALLING}, {"role": "tool", "content": "32"}]
     assert whole(answering, body)["usage"]["prompt_tokens"] == len(conversation(spoken, ["calculator"]))
-
-
-def test_developer_is_another_word_for_system(answering):
-    def said(role: str) -> str:
-        messages = [{"role": role, "content": "be brief"}, *ASKED["messages"]]
-        return whole(answering, ASKED | {"messages": messages, "seed": 1})["choices"]
-
-    assert said("developer") == said("system")
 
 
 # Refusals -----------------------------------------------------------------------------------------
@@ -315,11 +277,6 @@ def test_a_prompt_that_is_too_long_is_refused(answering, content):
     assert (error.status, error.code) == (400, "context_length_exceeded") and "256" in str(error)
 
 
-def test_many_short_messages_are_too_long_as_well(answering):
-    body = ASKED | {"messages": [{"role": "user", "content": ""}] * 20_000}
-    assert refused(answering, body).code == "context_length_exceeded"
-
-
 # Embeddings ---------------------------------------------------------------------------------------
 
 
@@ -340,16 +297,6 @@ def test_embeddings_come_in_order_and_are_those_of_each_alone(answering):
         assert embedded(answering, input=texts[number])["data"][0]["embedding"] == reply["data"][number]["embedding"]
     tokens = sum(1 + len(encode(text)) for text in texts)
     assert reply["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens}
-
-
-def test_token_ids_and_base64_say_the_same(answering):
-    plain = embedded(answering, input=["the red key", "a box"])["data"]
-    ids = [encode("the red key"), encode("a box")]
-    assert embedded(answering, input=ids)["data"] == plain
-    assert embedded(answering, input=ids[0])["data"] == plain[:1]
-    packed = embedded(answering, input=ids, encoding_format="base64")["data"]
-    for entry, other in zip(packed, plain, strict=True):
-        assert np.frombuffer(base64.b64decode(entry["embedding"]), "<f4").tolist() == other["embedding"]
 
 
 @pytest.mark.parametrize(

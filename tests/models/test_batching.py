@@ -65,27 +65,6 @@ def test_whoever_arrives_when_gets_what_it_would_get_alone(forward, batcher):
         assert generation.finish == reference.finish
 
 
-def test_tokens_come_one_by_one_and_make_up_the_whole(forward, batcher):
-    async def play():
-        ticket = batcher.submit([prompt(1), prompt(2, 5)], each=True)
-        return [token for tokens in [t async for t in ticket] for token in tokens], ticket.generations
-
-    tokens, generations = asyncio.run(play())
-    for index, given in enumerate((prompt(1), prompt(2, 5))):
-        mine = [token for token in tokens if token.index == index]
-        assert [token.id for token in mine] == alone(forward, given) == generations[index].ids
-        assert [token.logprob for token in mine] == generations[index].logprobs
-        assert [bool(token.finish) for token in mine] == [False] * (len(mine) - 1) + [True]
-
-
-def test_a_sequence_ends_where_its_condition_says(forward, batcher):
-    async def play():
-        return await batcher.submit([prompt(1), prompt(2)], until=lambda ids: len(ids) == 3).result()
-
-    for number, generation in enumerate(asyncio.run(play()), 1):
-        assert generation.ids == alone(forward, prompt(number))[:3] and generation.finish == "stop"
-
-
 def test_it_serves_one_event_loop_after_another_and_several_at_once(forward, batcher):
     async def ask(number: int):
         return (await batcher.submit([prompt(number)]).result())[0].ids
@@ -196,30 +175,6 @@ def test_one_who_leaves_the_queue_is_never_run(forward):
     batcher.close()
 
 
-def test_to_cancel_what_is_over_does_nothing(forward, batcher):
-    async def play():
-        ticket = batcher.submit([prompt(1)])
-        generations = await ticket.result()
-        ticket.cancel()
-        assert generations[0].finish in ("stop", "length") and not batcher._left
-
-    asyncio.run(play())
-
-
-def test_an_event_loop_that_is_closed_is_forgotten(forward, batcher):
-    async def leave():
-        batcher.submit([prompt(1, 250 - 20, 0.0)], each=True)
-
-    asyncio.run(leave())
-
-    async def ask():
-        reply = await batcher.submit([prompt(2)]).result()
-        await until(lambda: not batcher._under_way)
-        return reply[0].ids
-
-    assert asyncio.run(ask()) == alone(forward, prompt(2))
-
-
 # Errors -------------------------------------------------------------------------------------------
 
 
@@ -245,18 +200,6 @@ def test_an_error_of_the_worker_reaches_all_and_the_next_are_served(forward, bat
         return (await batcher.submit([prompt(9)]).result())[0].ids
 
     assert asyncio.run(play()) == alone(forward, prompt(9))
-
-
-def test_other_work_is_done_between_steps(batcher):
-    async def play():
-        ticket = batcher.submit([prompt(1, 60, 0.0)])
-        names = await asyncio.gather(*(batcher.call(lambda: threading.current_thread().name) for _ in range(3)))
-        assert set(names) == {"batcher"}
-        with pytest.raises(Failed, match="KeyError"):
-            await batcher.call(lambda: {}["planted"])
-        await ticket.result()
-
-    asyncio.run(play())
 
 
 def test_closing_tells_those_who_wait_and_refuses_new_ones(forward):

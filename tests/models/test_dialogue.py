@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import seeds, tasks
-from lib.models import agent
 from lib.models.corpus import IGNORED, dialogue, tensors
-from lib.models.dialogue import call, called, conversation, token, turn, with_tools
+from lib.models.dialogue import call, called, conversation, token, with_tools
 from lib.models.tokenizer import BOS, EOS, PAD, ROLES, encode, vocabulary
 
 SYSTEM = {"role": "system", "content": "role worker"}
@@ -33,10 +31,6 @@ def test_a_conversation_is_each_role_and_its_text_up_to_where_the_assistant_is_t
         token("<assistant>"),
     ]  # fmt: skip
     assert conversation(SPOKEN[:-1]) == expected
-
-
-def test_only_the_assistants_turn_has_an_end():
-    assert [turn(role, "1")[-1] == token(EOS) for role in ROLES] == [role == "assistant" for role in ROLES]
 
 
 @pytest.mark.parametrize("role", ["owner", "Assistant", "", None])
@@ -78,12 +72,6 @@ def test_the_assistants_words_and_ends_of_turn_are_learned_and_nothing_else():
     assert_learned([USER, ANSWER])
 
 
-def test_in_every_trace_of_the_agent_too():
-    for name in ("chain", "big", "facts", "passage"):
-        for number, item in enumerate(tasks.draw(name, "train", 60, skin="any")):
-            assert_learned(*agent.trace(item, seeds.rng("test", seed=number)))
-
-
 def test_a_model_that_is_asked_sees_the_tokens_that_it_was_taught_on():
     ids = dialogue(SPOKEN, ["calculator"]).ids
     for upto in (2, 4):  # before each of its turns
@@ -109,14 +97,6 @@ def test_tools_on_offer_are_named_at_the_end_of_the_system_message():
     assert offered[0] == {"role": "system", "content": "role worker tools calculator search"}
     assert offered[1:] == SPOKEN[1:]
     assert SYSTEM["content"] == "role worker"  # the caller's own message is left alone
-
-
-def test_where_there_is_no_system_message_one_is_made():
-    assert with_tools([USER], ["lookup"]) == [{"role": "system", "content": "tools lookup"}, USER]
-
-
-def test_without_tools_a_conversation_is_left_as_it_is():
-    assert with_tools([USER], []) == [USER] and with_tools(SPOKEN, ()) == SPOKEN
 
 
 names = st.sampled_from(["calculator", "search", "lookup", "python"])
@@ -148,11 +128,6 @@ def test_what_is_no_whole_call_at_the_end_is_no_call(text):
     assert called(text) is None
 
 
-def test_a_call_may_have_line_breaks_and_no_argument():
-    assert called("<call>\nlookup\nhome Ana\n</call>\n") == ("lookup", "home Ana")
-    assert called("<call> search </call>") == ("search", "")
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -167,7 +142,3 @@ def test_a_long_reply_is_read_in_bounded_time(text):
     began = time.perf_counter()
     called(text)
     assert time.perf_counter() - began < 1
-
-
-def test_of_several_calls_the_last_one_is_meant():
-    assert called(f"{call('search', 'a')} {call('lookup', 'b')}") == ("lookup", "b")

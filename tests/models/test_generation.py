@@ -1,7 +1,6 @@
 """Batched generation: a sequence is the same alone and in any batch, whenever it arrives, and as the model has it."""
 
 from collections import Counter
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -51,17 +50,17 @@ def distribution(ids) -> torch.Tensor:
 # The same in any company --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layer", [None, 0, 1, -1])
+@pytest.mark.parametrize("layer", [None, 1])
 def test_a_sequence_is_the_same_alone_and_in_batches_of_any_size_bit_for_bit(layer):
     prompts = asked(33, seed=1)
     expected = alone(prompts, layer)
     assert len({g.finish for g in expected}) == 2 and len({len(g.ids) for g in expected}) > 10
-    for at_once in (1, 3, 20, len(prompts)):
+    for at_once in (3, len(prompts)):
         for one, other in zip(generate(FORWARD, prompts, END, layer, at_once), expected, strict=True):
             assert_equal(one, other)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(2, 10_000), st.integers(1, 14), st.integers(1, 14), st.sampled_from([None, 0, 1, 2, -1]))
 def test_so_are_random_batches(seed, n, at_once, layer):
     prompts = asked(n, seed, longest=150, most=30)
@@ -78,8 +77,8 @@ def test_long_prompts_beside_short_ones_change_nothing_where_columns_are_added()
         assert_equal(one, other)
 
 
-@settings(max_examples=12, deadline=None)
-@given(st.integers(0, 10_000), st.lists(st.integers(0, 6), min_size=3, max_size=25))
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 10_000), st.lists(st.integers(0, 4), min_size=3, max_size=15))
 def test_sequences_that_join_while_others_run_change_nothing(seed, arrivals):
     prompts = asked(sum(arrivals), seed, longest=90)
     running, results, waiting = Running(FORWARD, END, 1), [], list(prompts)
@@ -111,23 +110,10 @@ def test_a_sequence_that_is_dropped_ends_and_the_others_do_not_notice():
         assert one.ids == other.ids[:5]
 
 
-def test_a_sequence_that_was_finished_cannot_be_dropped_any_more():
-    running = Running(FORWARD, END)
-    (result,) = running.add([Prompt((9, 10), 1)])
-    assert running.step() == [result]
-    running.drop(result)
-    assert result.finish in ("length", "stop")
-
-
 def test_the_same_seed_writes_the_same_and_others_write_others():
     ids = tiny.prompts(1, seed=6)[0]
     texts = [tuple(g.ids) for g in generate(FORWARD, [Prompt(ids, 20, 1.0, s) for s in [*range(30), 7]], -1)]
     assert texts[7] == texts[-1] and len(set(texts)) == 30
-
-
-def test_nothing_asked_is_nothing_answered():
-    assert generate(FORWARD, [], END) == []
-    assert Running(FORWARD, END).step() == []
 
 
 def test_progress_tells_how_many_are_finished():
@@ -182,16 +168,6 @@ def test_drawn_tokens_follow_the_softmax_of_the_temperature(temperature):
     assert freedom >= 10 and chi_square < freedom + 4 * np.sqrt(2 * freedom), (chi_square, freedom)
 
 
-def test_the_numbers_of_a_stream_are_new_for_every_token():
-    """If each token were drawn with the same number, equal states would give equal tokens for ever."""
-    flat = tiny.model(spread=0.01)  # every token about equally likely
-    results = generate(Forward(flat), [Prompt((9,), 60, 1.0, s) for s in range(8)], -1)
-    ids = [i for r in results for i in r.ids]
-    assert len(set(ids)) > 150
-    firsts = [(a, b) for r in results for a, b in pairwise(r.ids)]
-    assert abs(np.corrcoef(np.array(firsts).T)[0, 1]) < 0.2
-
-
 # Ends ---------------------------------------------------------------------------------------------
 
 
@@ -223,25 +199,7 @@ def test_a_stop_of_several_tokens_ends_a_sequence_when_it_is_whole(length):
     assert len(stopped.logprobs) == len(stopped.entropies) == len(stopped.hidden) == at + length
 
 
-def test_a_stop_in_the_prompt_is_no_stop():
-    ids = tiny.prompts(1, seed=9)[0]
-    free = generate(FORWARD, [Prompt(ids, 10, 1.0, 5)], -1)[0].ids
-    across = (ids[-1], free[0])
-    assert generate(FORWARD, [Prompt(ids, 10, 1.0, 5, (across,))], -1)[0].ids == free
-
-
-def test_at_the_limit_a_stop_is_still_a_stop():
-    prompt = Prompt((9, 10, 11), 1, 0.0)
-    first = generate(FORWARD, [prompt], -1)[0].ids[0]
-    assert generate(FORWARD, [prompt], first)[0].finish == "stop"
-
-
 # Windows ------------------------------------------------------------------------------------------
-
-
-def test_the_window_can_be_filled_to_the_last_token():
-    result = generate(FORWARD, [Prompt(tuple([9] * 200), tiny.WINDOW - 200, 1.0)], -1)[0]
-    assert len(result.ids) == tiny.WINDOW - 200
 
 
 @pytest.mark.parametrize(("length", "limit"), [(tiny.WINDOW, 1), (1, tiny.WINDOW), (200, 57)])
@@ -267,12 +225,6 @@ def test_sequences_under_way_outlive_a_prompt_that_is_refused():
         running.step()
     for one, other in zip(results, alone(prompts), strict=True):
         assert_equal(one, other)
-
-
-@pytest.mark.parametrize("layer", [-4, 3, 7])
-def test_a_layer_that_there_is_not_is_named(layer):
-    with pytest.raises(ValueError, match=f"0 .* to 2, not {layer}"):
-        generate(FORWARD, [Prompt((9,), 1)], END, layer)
 
 
 @pytest.mark.parametrize("temperature", [1e-6, 1e-300, 5e-324])

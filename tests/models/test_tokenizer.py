@@ -9,17 +9,9 @@ from lib import seeds, tasks
 from lib.models import agent
 from lib.models.dialogue import conversation, token
 from lib.models.tokenizer import (
-    AGENT,
     BOS,
-    EOS,
-    EXPERTS,
-    HINTS,
-    MARKS,
-    PAD,
     ROLES,
     SPECIAL,
-    TAGS,
-    TOOLS,
     UNK,
     decode,
     encode,
@@ -78,44 +70,12 @@ def test_any_text_at_all_has_tokens_and_comes_back_where_all_is_known(text):
     assert ids or not text.strip()
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n\t "])
-def test_no_text_has_no_tokens(text):
-    assert encode(text) == [] and decode([]) == ""
-
-
 @given(st.lists(st.integers(0, len(tokenizer()) - 1), max_size=30))
 def test_decoding_is_that_of_the_fast_tokenizer(ids):
     assert decode(ids) == tokenizer().decode(ids, skip_special_tokens=True)
 
 
-def test_special_tokens_are_not_shown():
-    ids = [token(BOS), token(ROLES["user"]), *encode("Who has most ?"), token(EOS), token(PAD)]
-    assert decode(ids) == "Who has most ?"
-
-
 # Pieces -------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.integers(0, 10**12))
-def test_a_number_is_one_token_per_digit(number):
-    assert len(encode(str(number))) == len(str(number))
-    assert decode(encode(f"{number} + {number}")) == f"{number} + {number}"
-
-
-def test_a_digit_with_a_blank_before_it_is_another_token_than_one_within_a_number():
-    (alone,), (_, within) = encode("2"), encode("12")
-    assert alone != within and decode(encode("1 2")) == "1 2" and decode(encode("12")) == "12"
-
-
-@pytest.mark.parametrize("word", [*TAGS, *EXPERTS, *TOOLS, *AGENT, *MARKS, *FAMILIES["belief"].words])
-def test_a_word_tag_or_sign_is_one_token(word):
-    assert len(encode(word)) == 1 and encode(word)[0] not in SPECIAL_IDS
-
-
-def test_hints_to_the_agent_are_known_words():
-    for hint in (*HINTS, agent.STEPS, agent.BRIEF, agent.CHECK):
-        assert token(UNK) not in encode(hint) and len(encode(hint)) == len(hint.split())
 
 
 def test_families_and_agents_write_no_unknown_word():

@@ -1,6 +1,5 @@
 """The study: the same bytes however it is run, nothing lost when it is stopped, and what prompts may cost."""
 
-import json
 import os
 import signal
 import subprocess
@@ -192,13 +191,6 @@ def test_look_ahead_alone_looks_as_many_steps_as_its_reader_would(trained):
     assert decider(Method("greedy look-ahead", "control"), trained, lookahead=5).steps == 1
 
 
-def test_look_ahead_alone_of_one_step_is_the_greedy_control(trained, tmp_path):
-    _, alone = methods.farther(SCRIPTED, 1, 3)
-    record = study.run(small(), "education", [alone, Method("greedy look-ahead", "control")], tmp_path, trained)
-    one, other = (part.drop(columns="method").reset_index(drop=True) for _, part in record.groupby("method"))
-    pd.testing.assert_frame_equal(one, other)
-
-
 def test_who_remembers_less_has_less_in_its_prompts(trained):
     for kind, group in methods.forgetful(SCRIPTED).items():
         assert [method.kind for method in group] == [kind] * 4 and len({method.name for method in group}) == 4
@@ -222,27 +214,3 @@ def test_the_plan_bounds_what_was_asked(trained, tmp_path):
     records = [study.run(small(), d, methods.orchestrators(small()), tmp_path, trained) for d in zoo.DOMAINS]
     asked = sum(record["calls"].sum() for record in records)
     assert 0 < asked <= planned.calls
-
-
-def test_metrics_have_documented_keys_and_a_backend(trained, tmp_path):
-    record = study.run(small(), "education", every("education"), tmp_path, trained)
-    flat = results.metrics(results.results(record, "education"), record, "education")
-    for measure in ("length", "performance", "gap", "aptitude", "hv_union", "hv_mean", "sparsity", "invalid"):
-        assert isinstance(flat[f"education.RO.{SCRIPTED}.{measure}"], float)
-    for measure in ("calls", "tokens_in", "tokens_out", "dollars"):
-        assert flat[f"education.RO.{SCRIPTED}.{measure}"] > 0
-        assert flat[f"education.random.{measure}"] == 0
-    assert (
-        flat[f"education.RO.{SCRIPTED}.backend"] == "scripted"
-        and flat["education.greedy-look-ahead.backend"] == "policy"
-    )
-    json.dumps(flat)
-
-
-def test_gaps_of_hypervolume_are_between_orchestrators_that_differ_in_one_thing(trained, tmp_path):
-    record = study.run(small(), "education", every("education"), tmp_path, trained)
-    gaps, rows = results.hypervolume_gaps(record, "education"), results.results(record, "education")
-    reached = {kind: rows[f"{kind} {SCRIPTED}"]["hv_mean"].value for kind in methods.KINDS}
-    assert gaps[f"RO.{SCRIPTED}.hv_mean_minus.TO"].value == pytest.approx(reached["RO"] - reached["TO"])
-    assert gaps[f"TO.{SCRIPTED}.hv_mean_minus.RO"].value == pytest.approx(reached["TO"] - reached["RO"])
-    assert all(name.rpartition("_minus.")[2] in (*methods.KINDS, *small().orchestration.models) for name in gaps)

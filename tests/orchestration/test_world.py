@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib import seeds
-from lib.orchestration.world import Foresight, Menu, weighted
+from lib.orchestration.world import Foresight, Menu
 from lib.zoo import evaluate
 from lib.zoo.networks import Mlp, initial
 from lib.zoo.policies import Policy
@@ -14,7 +14,7 @@ from lib.zoo.recipes import ACTIONS
 from tests.orchestration import zoo
 
 NAMES = ("SO-d1", "SO-d2", "SO-d3")
-FEW = zoo.SMOKE.model_copy(update={"zoo": zoo.SMOKE.zoo.model_copy(update={"episodes": 6})})
+FEW = zoo.SMOKE.model_copy(update={"zoo": zoo.SMOKE.zoo.model_copy(update={"episodes": 3})})
 
 
 def equal(a: Foresight, b: Foresight) -> bool:
@@ -28,7 +28,7 @@ def everything(world) -> dict[str, np.ndarray]:
     return {name: np.array(value) for name, value in (world.env.state() | rest).items()}
 
 
-def states(domain: str, count: int = 12):
+def states(domain: str, count: int = 5):
     """Worlds at different times of different episodes."""
     return [zoo.played(domain, seed, 3 * (seed % 5)) for seed in range(count)]
 
@@ -54,7 +54,7 @@ def test_a_policy_acts_in_a_world_as_in_the_evaluation_row_for_row(domain):
 
 @pytest.mark.parametrize("domain", zoo.DOMAINS)
 def test_the_world_is_the_single_environment_under_the_same_seed(domain):
-    for seed in range(4):
+    for seed in range(2):
         world = zoo.world(domain, seed)
         env, observation = zoo.single(domain, seed)
         while not world.done:
@@ -80,30 +80,6 @@ def test_features_are_numbers_about_between_0_and_1_that_begin_with_1(domain):
         assert x[0] == 1.0 and (x >= 0).all() and (x <= 1).all() and x.shape == zoo.world(domain).features().shape
 
 
-def test_the_state_of_a_student_reads_as_it_is():
-    world = zoo.world("education", 0)
-    world.env.mastery[0] = world.env.rules.top * 0.6
-    world.env.pending[0] = [0, 2, 0, 1, 0, 0]
-    assert world.facts() == {"mastery": 0.6, "open_failed": 3}
-    assert world.state() == {"mastery": "0.60 (the episode ends at 0.80)", "failed questions open": "3"}
-
-
-def test_the_state_of_a_room_reads_as_the_robot_sees_it():
-    world = zoo.world("minigrid", 0)
-    room = world.env
-    room.board[0, :16] = 1
-    room.board[0, [9, 6, 0]] = 8, 9, 6  # goal at column 2, row 3; lava at column 3, row 2; gold at 1, 1
-    room.pose[0], room.t[0] = 4 * 13 + 3, 44  # column 2, row 4, facing north
-    assert world.state() == {
-        "position": "column 2, row 4 of 4 x 4, heading north",
-        "in front": "goal",
-        "in view": "goal 1 ahead, straight; lava 2 ahead, 1 to the right; gold 3 ahead, 1 to the left",
-        "gold left": "1",
-        "steps left": "100",
-    }
-    assert world.features() == pytest.approx([1, 7 / 8, 5 / 8, 4 / 8, 1, 0, 0, 0.5, 100 / 144])
-
-
 @pytest.mark.parametrize("networks", [[], [Mlp(13, 3), Mlp(13, 3, values=3)]])
 def test_a_menu_is_of_one_kind_and_not_empty(networks):
     policies = {str(n): Policy(str(n), "education", n, initial(n, "x", seed=0), {}) for n in networks}
@@ -117,10 +93,6 @@ def test_a_menu_answers_as_its_policies_do_one_by_one(names):
     draws = np.random.default_rng(1).random((len(names), 40))
     expected = [zoo.policies("education")[n].act(o, d) for n, o, d in zip(names, observation, draws, strict=True)]
     assert np.array_equal(zoo.menu("education").act(names, observation, draws), expected)
-
-
-def test_weights_need_not_sum_to_one():
-    assert weighted(np.array([1.0, 0.5, 0.0]), (2, 1, 1)) == pytest.approx(0.625)
 
 
 # Copies ------------------------------------------------------------------------------------------
@@ -154,7 +126,7 @@ def test_policies_looked_at_together_are_seen_as_if_each_were_alone(domain, shar
 
 @pytest.mark.parametrize("domain", zoo.DOMAINS)
 def test_a_look_with_the_episodes_own_numbers_is_what_happens(domain):
-    for world in states(domain, 20):
+    for world in states(domain, 6):
         for seen in world.look(NAMES, 1, 8, shared=True):
             real = zoo.clone(world).step(seen.policy)
             assert seen.actions == (ACTIONS[domain][real["action"]],)
@@ -175,24 +147,15 @@ def test_copies_with_numbers_of_their_own_do_not_show_what_will_happen(domain):
     assert differ >= 8 and same >= 4  # they do not know the future, and are not about something else
 
 
-@pytest.mark.parametrize("domain", zoo.DOMAINS)
-def test_every_step_of_every_episode_has_luck_of_its_own(domain):
-    world, courses = zoo.world(domain, 1), []
-    for world.stream in seeds.keys("episodes", n=3):
-        for world.t in range(4):
-            courses.append(world.look(["SO-d1"], 12, 1)[0].actions)
-    assert len(set(courses)) == 12
-
-
 def test_every_copy_has_luck_of_its_own():
     differ = []
-    for world in states("education"):
+    for world in states("education", 12):
         one, two, four = (world.look(["SO-d2"], 4, copies)[0].rewards for copies in (1, 2, 4))
         differ.append((one != two).any() and (two != four).any())
     assert np.mean(differ) > 0.8
 
 
-@pytest.mark.parametrize(("steps", "copies"), [(1, 1), (1, 8), (3, 8), (7, 3)])
+@pytest.mark.parametrize(("steps", "copies"), [(1, 1), (7, 3)])
 @pytest.mark.parametrize("domain", zoo.DOMAINS)
 def test_a_look_equals_copying_and_stepping_single_environments(domain, steps, copies):
     seen_ends = 0
@@ -215,13 +178,13 @@ def test_a_look_equals_copying_and_stepping_single_environments(domain, steps, c
 
 
 def test_many_copies_agree_on_average_with_many_looks_of_one():
-    world, count = zoo.world("education", 2), 1500
+    world, count = zoo.world("education", 2), 800
     actions = [world.step("SO-d2")["action"] for _ in range(2)]
     env, observation = zoo.single("education", 2, actions)
     keys = seeds.keys("elsewhere", n=count)
     many = world.look(NAMES, 2, count)
     for seen in many:
-        alone = [zoo.rollout(env, observation, zoo.policies("education")[seen.policy], 2, key)[0] for key in keys[:400]]
+        alone = [zoo.rollout(env, observation, zoo.policies("education")[seen.policy], 2, key)[0] for key in keys[:200]]
         single = np.array([rewards.mean(axis=0) for rewards in alone])
         error = single.std(axis=0) * np.sqrt(1 / count + 1 / len(alone))
         assert (np.abs(seen.rewards - single.mean(axis=0)) <= 3.5 * error + 1e-12).all()
@@ -277,13 +240,6 @@ def test_a_copy_that_ends_on_lava_or_goal_counts_no_step_after_it(thing, rewards
     assert facing(thing).step("forward")["done"]
 
 
-def test_a_copy_that_runs_out_of_time_counts_no_step_after_it():
-    world = facing("empty")
-    world.env.t[0] = world.horizon - 2
-    seen = world.look(["left"], 10, 4)[0]
-    assert seen.actions == ("left", "left") and seen.rewards.tolist() == [0, 1, 0]
-
-
 def test_rewards_of_a_student_are_per_step_and_those_of_a_room_in_all():
     student = students()
     one, two = (student.look(["challenge"], steps, 64)[0].rewards for steps in (1, 2))
@@ -293,15 +249,3 @@ def test_rewards_of_a_student_are_per_step_and_those_of_a_room_in_all():
     for steps in (1, 4):
         seen = room.look(["pickup"], steps, 2)[0]
         assert seen.rewards.tolist() == [0, 0, 0.5]  # one piece, once; not divided by steps
-
-
-def test_what_is_told_of_a_student_is_what_the_first_copy_was_asked_and_how_all_fared():
-    world = students()
-    start = world.facts()["mastery"]
-    one = world.look(["challenge"], 1, 16)[0]
-    assert one.told == "difficulties 0.8 0.8 0.8 0.8 0.8"  # the bank has no level above 5
-    several = world.look(["challenge"], 3, 16)[0]
-    course = [float(value) for value in several.told.split("mastery by step ")[1].split()]
-    assert len(course) == 3 and course == sorted(course)
-    assert float(several.change.removeprefix("mastery ")) == pytest.approx(course[-1] - start, abs=0.006)
-    assert float(one.change.removeprefix("mastery ")) == pytest.approx(course[0] - start, abs=0.006)

@@ -50,22 +50,6 @@ def test_all_pieces_are_paid_and_a_right_chain_of_them_is_right():
     assert len(pool.asked) == 12 and max(len(query.text.split()) for query in pieces) == 7
 
 
-def test_a_piece_begins_with_what_was_said_to_the_last():
-    """3 + 4 * 2 - 9 + 1 in pieces of two: 3 + 4 * 2, then 5 - 9 + 1 where the expert says 5."""
-    (item,) = [items(1, 4)[0]]
-    chain = item.prompt.split()
-    _, pool = tried("5", [item])
-    first, second = pool.asked[1], pool.asked[2]
-    assert [q.text for q in first] == [" ".join([*chain[:5], "= ?"])]
-    assert [q.text for q in second] == [" ".join(["5", *chain[5:9], "= ?"])]
-    assert {q.expert for q in first + second} == {"lab-nano"}
-
-
-def test_a_thought_in_a_reply_does_not_count():
-    table, _ = tried(lambda q: Heard(f"<think> 1 2 3 </think> {worked(q).text}", 1.0))
-    assert table["right"].eq(1).all()
-
-
 @pytest.mark.parametrize("said", ["<answer> 12 </answer>", "nothing", "", "<answer> error </answer>", "<think> 4"])
 def test_a_reply_that_is_no_digit_ends_the_pieces_and_is_paid(said):
     table, _ = tried(lambda q: Heard(said, PRICES[q.expert]))

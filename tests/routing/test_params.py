@@ -5,7 +5,7 @@ import pytest
 from lib import params
 from lib.params import ParamsError
 from lib.routing import study
-from tests.routing.small import EVERYTHING, SMOKE, changed
+from tests.routing.small import SMOKE, changed
 
 
 @pytest.mark.parametrize("profile", params.PROFILES)
@@ -50,19 +50,6 @@ def test_what_cannot_be_is_refused_by_name(change, named):
         changed(routing=change)
     for part in named:
         assert part in str(caught.value)
-
-
-def replaced(**routing) -> None:
-    """Whole values instead of changes to them."""
-    content = EVERYTHING.model_dump()
-    params.validate(content | {"routing": content["routing"] | routing})
-
-
-def test_a_choice_needs_two_experts_and_every_kind_its_updates():
-    with pytest.raises(ParamsError, match=r"routing: .*two experts or more, got \['lab-nano'\]"):
-        replaced(experts={"lab-nano": "nano"})
-    with pytest.raises(ParamsError, match=r"routing: .*updates must be given for soft, hard, number and fixed"):
-        replaced(updates={"soft": 1})
 
 
 def test_experts_that_a_lab_controller_has_no_word_for_are_refused_by_name(tmp_path):

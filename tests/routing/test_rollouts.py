@@ -1,14 +1,11 @@
 """Episodes: who wrote which token, what is asked and paid, what trouble costs, and draws that nobody else disturbs."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
 import torch
 
-from lib import tasks
 from lib.llm.client import Client
-from lib.llm.transport import completion
 from lib.models import tokenizer as lab
 from lib.models.answering import Model
 from lib.models.dialogue import conversation
@@ -20,8 +17,7 @@ from lib.routing.episodes import draws
 from lib.routing.experts import Heard, Pool, Query
 from lib.routing.rollouts import Episode, roll
 from lib.routing.voices import Hub, Lab
-from tests.llm.server import PRICE_IN, PRICE_OUT, Answer, certificate, key, settings
-from tests.llm.server import completion as served
+from tests.llm.server import Answer, settings
 from tests.models import tiny
 from tests.routing import small
 from tests.routing.small import (
@@ -32,16 +28,12 @@ from tests.routing.small import (
     answer,
     call,
     endpoint,
-    inside,
     items,
     serving,
     task,
     worked,
 )
 
-__all__ = ["certificate", "key"]
-
-BILL = 10 * PRICE_IN + 5 * PRICE_OUT
 ITEMS = items(6)
 ITEM = ITEMS[0]
 RIGHT, WRONG = answer(ITEM.answer), answer((int(ITEM.answer) + 1) % 10)
@@ -90,14 +82,6 @@ def test_the_next_turn_sees_everything_that_went_before():
     assert episode.ids == [*second, *lab.encode(RIGHT)]
 
 
-def test_the_prompt_names_the_budget_as_the_task_does():
-    voice = Scripted(RIGHT)
-    wanted = [task(ITEM, 1e-5, "040", "number"), task(ITEM, 1.0, "high", "hard"), task(ITEM, 1.0, "high")]
-    roll(voice, Choir(), wanted, 2, 0)
-    rules = ["budget 040", "budget high route only", "budget high"]
-    assert [lab.decode(ids) for ids in voice.shown[0]] == [f"{rule} {ITEM.prompt}" for rule in rules]
-
-
 # Turns --------------------------------------------------------------------------------------------
 
 
@@ -106,11 +90,6 @@ def test_an_answer_ends_the_episode_and_is_judged():
     assert (right.right, right.reward, right.answer, right.done) == (1.0, 1.0, ITEM.answer, True)
     assert (wrong.right, wrong.reward, len(wrong.exchanges)) == (0.0, 0.0, 2)
     assert right.calls == ["lab-nano"]
-
-
-def test_who_judges_may_be_said():
-    (episode,) = roll(Scripted(WRONG), Choir(), [task(ITEM)], 2, 0, judge=lambda item, text: 0.5 * (text == WRONG))
-    assert episode.right == episode.reward == 0.5
 
 
 @pytest.mark.parametrize("rounds", [2, 3, 5])
@@ -126,11 +105,6 @@ def test_there_are_at_most_so_many_turns_and_in_the_last_one_nobody_is_called(ro
     assert episode.mask[-1] and others(episode).count("</response>") == rounds - 1
 
 
-def test_with_one_turn_there_is_no_call_at_all():
-    pool = Choir()
-    assert played(call("lab-nano"), pool=pool, rounds=1).dollars == 0 and not pool.all
-
-
 @pytest.mark.parametrize("turn", ["3 + 4", "<call> lab-nano 3 </call>", call("calculator"), "<t>", "<answer> 3"])
 def test_a_turn_that_is_neither_is_told_so_and_costs_a_turn(turn):
     pool = Choir()
@@ -140,16 +114,6 @@ def test_a_turn_that_is_neither_is_told_so_and_costs_a_turn(turn):
     wasted = played(*[turn] * 3, pool=pool, rounds=3)
     assert len(wasted.exchanges) == 3 and wasted.right == 0
     assert others(wasted).count("error") == 2  # after the last turn nobody reads it
-
-
-def test_an_expert_that_nobody_knows_is_named_and_not_asked():
-    episode = played(call("calculator"), RIGHT)
-    assert "calculator" in episode.exchanges[0].malformed and episode.exchanges[0].call is None
-
-
-def test_a_right_number_outside_of_an_answer_is_not_right():
-    for text in (ITEM.answer, call("lab-nano", ITEM.answer), f"<answer> {ITEM.answer}"):
-        assert played(text, rounds=2).right == 0
 
 
 def test_episodes_of_all_kinds_go_on_side_by_side():
@@ -188,11 +152,6 @@ def test_an_episode_that_outgrows_the_window_ends_quietly():
     assert all(len(ids) + voice.limit <= voice.window for some in voice.shown for ids in some)
 
 
-def test_a_question_that_fills_the_window_by_itself_ends_quietly_too():
-    (episode,) = roll(Scripted(RIGHT, window=45), Choir(), [task(ITEM)], 3, 0)
-    assert not episode.exchanges and episode.right == 0 and episode.answer is None
-
-
 # What it costs ------------------------------------------------------------------------------------
 
 
@@ -203,11 +162,6 @@ def test_dollars_are_summed_and_the_limit_itself_is_within():
     assert list(within.values()) == [0.0, 1.0, 1.0]
     assert played(*turns, budget=cost).reward == 1.0 and played(*turns, budget=cost * 0.99).reward == 0.0
     assert played(*turns).dollars == cost
-
-
-def test_failures_are_paid_for_too():
-    episode = played(call("lab-nano"), RIGHT, pool=Choir(lambda query: Heard("", 0.3, failure="truncated")), budget=0.2)
-    assert (episode.dollars, episode.within, episode.right, episode.reward) == (0.3, 0.0, 1.0, 0.0)
 
 
 # Trouble with experts -----------------------------------------------------------------------------
@@ -235,26 +189,12 @@ def test_an_expert_in_trouble_is_an_error_and_the_episode_goes_on(answer, failur
     assert episode.reward == 1.0 and episode.dollars == 0
 
 
-def test_a_reply_that_was_cut_off_is_heard_and_paid():
-    episode = against(Answer(served("<think> so </think> 7", finish_reason="length")))
-    assert episode.exchanges[0].heard.failure == "truncated" and others(episode) == "<response> 7 </response>"
-    assert episode.dollars == pytest.approx(BILL)
-
-
 def test_what_an_expert_says_cannot_write_special_tokens():
     """Text of an endpoint goes into the controller's context: no role, no end of turn."""
     said = "<eos><assistant><user> 7 <pad> <system>"
     special = set(map(lab.tokenizer().convert_tokens_to_ids, lab.SPECIAL)) - {lab.tokenizer().unk_token_id}
     episode = played(call("lab-nano"), RIGHT, pool=Choir(said), response=24)
     assert not special & set(episode.ids[episode.prompt :])
-
-
-def test_rollouts_work_inside_a_running_event_loop():
-    async def notebook():
-        with inside(lambda body: completion("x", "<answer> 7 </answer>", 1, 1)) as pool:
-            return played(call("lab-nano"), RIGHT, pool=pool)
-
-    assert others(asyncio.run(notebook())) == "<response> 7 </response>"
 
 
 # Draws --------------------------------------------------------------------------------------------
@@ -321,12 +261,6 @@ def test_every_turn_is_written_and_every_call_answered_with_its_own_seed():
     assert [[query.key for query in some] for some in pool.asked if some] == voice.keys[:3]
 
 
-def test_two_episodes_with_the_same_query_get_replies_of_their_own():
-    pool = Choir()
-    roll(Scripted(call("lab-nano"), RIGHT), pool, [task(ITEM)] * 3, 2, 0)
-    assert len({query.key for query in pool.all}) == 3 and len({query.text for query in pool.all}) == 1
-
-
 def test_lab_experts_answer_equally_in_a_batch_and_alone():
     """Through the real client and the real server, whatever arrives together."""
     models = {name: Model(name, Forward(tiny.model(i)), max_tokens=12) for i, name in enumerate(("small", "big"))}
@@ -371,14 +305,6 @@ def test_greedy_turns_of_a_hub_model_are_those_of_the_labs_engine(hub):
     assert {protocol.parse(mine.decode(ids), EXPERTS).__class__ for ids in expected} != {protocol.Malformed}
 
 
-def test_turns_of_a_hub_model_end_where_a_turn_ends(hub):
-    contexts = [hub.prompt(protocol.messages("soft", "high", item.prompt)) for item in ITEMS]
-    for ids in hub.write(contexts, list(range(len(contexts))), 1.0):
-        text = hub.decode(ids)
-        assert 1 <= len(ids) <= 32 and not any(stop in text.removesuffix(stop) for stop in protocol.STOPS)
-        assert len(ids) == 32 or text.endswith(protocol.STOPS) or ids[-1] == hub.tokenizer.eos_token_id
-
-
 def test_a_hub_model_plays_whole_episodes_and_equal_keys_draw_equally(hub):
     first, again, other = (roll(hub, Choir(noticed), WANTED[:8], 3, key) for key in (0, 0, 1))
     assert rows(first) == rows(again) != rows(other)
@@ -400,12 +326,6 @@ def test_a_turn_of_a_hub_model_that_ends_by_itself_keeps_its_end_and_no_padding(
     assert told[:2] == turns[:2]
 
 
-def test_what_a_hub_model_is_told_first_stands_before_the_budget():
-    made = Hub(small.schooled(), lab.tokenizer(), 32, 8, preface="then route")
-    told = made.decode(made.prompt(protocol.messages("soft", "low", ITEM.prompt)))
-    assert told == f"then route budget low {ITEM.prompt}"
-
-
 def test_new_weights_are_heard_after_a_refresh():
     """The engine has a copy of the weights."""
     model = small.toy(words=len(lab.tokenizer()))
@@ -416,15 +336,3 @@ def test_new_weights_are_heard_after_a_refresh():
     assert voice.write(context, [1], 1.0) == before
     voice.refresh()
     assert voice.write(context, [1], 1.0) != before
-
-
-def test_a_turn_fits_where_it_can_be_written_to_its_end():
-    model = small.toy(words=len(lab.tokenizer()))  # a window of 64
-    for voice in (Lab(model, 20, 8), Hub(model, lab.tokenizer(), 20, 8)):
-        assert voice.fits([1] * 44) and not voice.fits([1] * 45)
-        assert len(voice.write([[5] * 44], [0], 1.0)[0]) <= 20
-
-
-def test_an_answer_is_read_by_the_same_rule_as_everywhere():
-    episode = played(f"<think> {ITEM.answer} </think> <answer> {ITEM.answer} </answer>")
-    assert episode.right == tasks.score(ITEM, episode.exchanges[-1].said) == 1.0

@@ -80,23 +80,6 @@ def test_of_several_answers_the_last_one_counts(item):
     assert not verify(item, f"{item.solution} no , <answer> zzz </answer>")
 
 
-@pytest.mark.parametrize("item", SOME, ids=called)
-@pytest.mark.parametrize("blank", ["  ", "\n", "\t", "\r\n", " \u00a0"])
-def test_white_space_between_words_does_not_matter(item, blank):
-    spaced = blank + item.answer.replace(" ", blank) + blank
-    assert verify(item, f"<answer>{spaced}</answer>{blank}")
-    assert verify(item, f"<think>\n{item.reference}</think>{blank}<answer>{item.answer}</answer>\n\n")
-
-
-def test_blanks_inside_a_number_count():
-    item = next(i for i in tasks.draw("big", "train", 50) if len(i.answer) > 2)
-    assert verify(item, reply(item.answer))
-    for at in range(1, len(item.answer)):
-        assert not verify(item, reply(f"{item.answer[:at]} {item.answer[at:]}"))
-    for wrong in (f"0{item.answer}", f"{item.answer}.0", f"+{item.answer}", item.answer[:-1], item.answer + "0"):
-        assert not verify(item, reply(wrong)), wrong
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=40), st.text(max_size=40), st.text(" \n\t", max_size=3))
 def test_what_is_in_the_last_tags_is_read_whatever_stands_before_them(before, inside, behind):
@@ -115,11 +98,6 @@ def test_no_jumble_of_tags_breaks_a_verifier(pieces):
         assert verify(item, text) == (score(item, text) == 1.0)
         if not text.rstrip().endswith("</answer>"):
             assert score(item, text) == 0.0
-
-
-def test_a_thought_is_optional_in_a_reply():
-    assert reply("7") == "<answer> 7 </answer>"
-    assert reply("7", "3 + 4 = 7") == "<think> 3 + 4 = 7 </think> <answer> 7 </answer>"
 
 
 # Splits -------------------------------------------------------------------------------------------
@@ -193,27 +171,6 @@ def test_without_a_wish_all_difficulties_and_the_first_skin_are_drawn(name):
     assert {item.skin for item in tasks.draw(name, "train", 100, skin="any")} == set(family.skins)
 
 
-def test_difficulties_that_were_asked_for_are_drawn_evenly():
-    drawn = Counter(item.difficulty for item in tasks.draw("chain", "train", 3_000, [2, 5, 7]))
-    assert set(drawn) == {2, 5, 7} and all(abs(count - 1_000) < 120 for count in drawn.values())
-
-
-def test_unique_items_have_different_keys():
-    many = tasks.draw("chain", "dev", 60, 1)
-    assert len({item.key for item in many}) < 60  # otherwise the next line says nothing
-    few = tasks.draw("chain", "dev", 20, 1, unique=True)
-    assert len({item.key for item in few}) == 20
-
-
-def test_a_split_with_too_few_items_is_said_to_be_exhausted():
-    with pytest.raises(TaskError, match=r"dev split of chain.*\(1,\).*fewer than 60"):
-        tasks.draw("chain", "dev", 60, 1, unique=True)
-
-
-def test_no_items_can_be_drawn_too():
-    assert tasks.draw("chain", "train", 0) == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -229,15 +186,3 @@ def test_no_items_can_be_drawn_too():
 def test_what_there_is_not_is_named_beside_what_there_is(arguments, said):
     with pytest.raises(TaskError, match=said):
         tasks.draw(**{"name": "chain", "split": "train", "n": 1} | arguments)
-
-
-def test_an_unknown_family_of_an_item_is_named_too():
-    item = tasks.Item("?", "1", "", "riddles", 1, "riddles/1")
-    with pytest.raises(TaskError, match="riddles"):
-        score(item, "<answer> 1 </answer>")
-    with pytest.raises(TaskError, match="riddles"):
-        tasks.family("riddles")
-
-
-def test_the_name_of_a_family_is_its_key():
-    assert {name: family.name for name, family in FAMILIES.items()} == {name: name for name in FAMILIES}

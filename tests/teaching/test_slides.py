@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import nbformat
@@ -69,22 +68,6 @@ def test_slides_load_nothing_and_are_the_same_every_time(page, root):
     assert slides.write("05_one", root).read_text(encoding="utf-8") == page
 
 
-def test_parameters_answers_and_wall_times_are_left_out_and_code_is_folded(page):
-    for absent in ("profile = None", "answer = None", "Not yet", "<iframe"):
-        assert absent not in page
-    details = BeautifulSoup(page, "html.parser").find_all("details")
-    assert len(details) == 3 and not any(each.has_attr("open") for each in details)
-
-
-def test_one_slide_at_a_time_needs_no_script_and_print_gives_each_a_page(page):
-    style, script = (re.search(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL).group(1) for tag in ("style", "script"))
-    assert "scroll-snap-type: y mandatory" in style and "scroll-snap-align: start" in style
-    assert "break-after: page" in style and "prefers-color-scheme: dark" in style and "max-width: 40rem" in style
-    for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp", "Home", "End", "PageDown"):
-        assert f'"{key}"' in script
-    assert "beforeprint" in script and ".style.zoom" in script  # long ones are made to fit
-
-
 def test_a_picture_without_words_is_refused(root):
     bad = lesson()
     bad.cells[3] = shown("draw()", '<img src="data:image/png;base64,AAAA">')
@@ -95,14 +78,6 @@ def test_a_picture_without_words_is_refused(root):
 def test_a_lesson_that_was_not_run_names_the_command_that_runs_it(root, capsys):
     assert slides.main(["06_two", "--root", str(root)]) == 1
     assert "make repro LESSON=06_two" in capsys.readouterr().err
-
-
-def test_without_a_name_what_was_run_is_rendered_and_the_rest_is_named(root, capsys):
-    assert slides.main(["--root", str(root)]) == 0
-    said = capsys.readouterr()
-    assert "05_one.html" in said.out and "left out: 06_two" in said.err
-    (root / "reports/notebooks/05_one.ipynb").unlink()
-    assert slides.main(["--root", str(root)]) == 1
 
 
 def test_an_unknown_lesson_is_named_with_those_there_are(root, capsys):

@@ -59,15 +59,6 @@ def test_the_workbook_asks_every_exercise_of_every_lesson_and_runs_from_top_to_b
     assert capsys.readouterr().out.count("Not answered yet") == len(asked)
 
 
-def test_no_copy_holds_the_words_of_a_solution(tmp_path):
-    written, _ = student.write(ROOT, tmp_path)
-    assert {path.name for path in written} == {path.name for path in NOTEBOOKS} | {"exercises.ipynb"}
-    text = "\n".join(cell.source for path in written for cell in clean.read(path).cells)
-    for known in exercises.load().values():
-        for each in known:
-            assert each.worked not in text, each.id
-
-
 def test_a_copy_that_was_worked_in_is_kept_and_another_follows_its_lesson(root):
     target = root / "student"
     student.write(root, target)
@@ -78,14 +69,3 @@ def test_a_copy_that_was_worked_in_is_kept_and_another_follows_its_lesson(root):
     assert "The tour" in (target / "06_two.ipynb").read_text(encoding="utf-8")
     assert student.write(root, target, force=True)[1] == []
     assert "# A lesson" in (target / "05_one.ipynb").read_text(encoding="utf-8")
-
-
-def test_whoever_makes_copies_is_told_what_they_do_not_hide(root, capsys):
-    student.main(["--root", str(root)])
-    said = capsys.readouterr().out
-    assert "3 notebooks" in said and "lib.checks, which holds the solutions" in said
-
-
-def test_git_ignores_the_copies_and_the_slides():
-    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
-    assert {"/student", "/reports/slides"} <= set(ignored)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib.routing.toolorchestra import arms, desk, exams, rewards
+from lib.routing.toolorchestra import arms, desk, rewards
 from lib.routing.toolorchestra.arms import ARMS, LISTED, NAMED
 from lib.routing.toolorchestra.desk import Own
 from lib.routing.toolorchestra.menu import Preference
@@ -35,22 +35,10 @@ def spent(episodes) -> tuple[np.ndarray, np.ndarray]:
     return np.array([desk.dollars(e, OWN) for e in episodes]), np.array([e.seconds for e in episodes])
 
 
-def test_the_arms_differ_in_what_they_pay_and_corls_in_its_advantages():
-    assert len({arm.name for arm in ARMS}) == len(ARMS) and ARMS[0].name == "paper"
-    assert NAMED["paper"].reward == "paper" and NAMED["published"].reward == "published"
-    assert NAMED["corl"].reward == "corl" and NAMED["corl"].changes == {"advantages": "gae"}
-    assert not NAMED["paper"].changes and not NAMED["published"].changes
-
-
 def test_list_prices_only_is_the_papers_arm_with_prices_that_stay():
     paper = NAMED["paper"]
     assert (LISTED.reward, LISTED.strict, LISTED.changes) == (paper.reward, paper.strict, paper.changes)
     assert LISTED.spread == 1 and LISTED.name not in NAMED and all(arm.spread is None for arm in ARMS)
-
-
-def test_every_arm_sits_the_main_exams_and_list_prices_those_of_another_list_too():
-    assert all(set(exams.MAIN) <= set(arm.exams) <= set(exams.ALL) for arm in (*ARMS, LISTED))
-    assert set(LISTED.exams) == {*exams.MAIN, "unseen_prices"} and NAMED["paper"].exams == exams.ALL
 
 
 def test_the_matrix_has_calls_by_tool_outcome_and_all_that_was_spent(episodes):
@@ -103,13 +91,6 @@ def test_corl_pays_what_is_right_and_within_the_budget(episodes):
         assert arms.paid(NAMED["corl"], episodes, [0] * 5, NAMES, OWN, budget).tolist() == expected
 
 
-def test_groups_are_compared_with_themselves_alone(episodes):
-    both = arms.paid(NAMED["paper"], episodes * 2, [0] * 5 + [1] * 5, NAMES, OWN, 0.0)
-    assert both.tolist() == [*arms.paid(NAMED["paper"], episodes, [0] * 5, NAMES, OWN, 0.0)] * 2
-    each = arms.paid(NAMED["paper"], episodes, [0, 1, 2, 3, 4], NAMES, OWN, 0.0)
-    assert each.tolist() == [0.0] * 5
-
-
 def test_what_is_learned_has_no_malformed_calls_and_no_missing_answers(episodes):
     told = np.array([1.0, 0.5, 0.0, 1.0, 0.0])
     for name in ("paper", "published"):
@@ -125,13 +106,6 @@ def test_a_group_that_agrees_is_not_learned_from(episodes):
     samples, kept = arms.learned(NAMED["paper"], episodes, [0] * 5, told, rewards.LEAST_DEVIATION)
     assert samples == [] and kept.agreeing == 3
     assert len(arms.learned(NAMED["paper"], episodes, [0] * 5, told, 0.0)[0]) == 3
-
-
-def test_under_corls_reward_everything_is_learned_from(episodes):
-    told = np.zeros(5)
-    samples, kept = arms.learned(NAMED["corl"], episodes, [0, 0, 1, 1, 1], told, rewards.LEAST_DEVIATION)
-    assert [s.ids for s in samples] == [e.ids for e in episodes] and [s.group for s in samples] == [0, 0, 1, 1, 1]
-    assert (kept.malformed, kept.unanswered, kept.agreeing) == (1, 1, 3)  # it is said all the same
 
 
 def test_a_lenient_training_leaves_out_only_groups_that_agree(episodes):

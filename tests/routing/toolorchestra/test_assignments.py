@@ -7,12 +7,12 @@ import pytest
 
 from lib import seeds, tasks
 from lib.routing.toolorchestra import assignments
-from lib.routing.toolorchestra.assignments import DIFFICULTIES, SHARES, TOOLS, Assignment
+from lib.routing.toolorchestra.assignments import DIFFICULTIES, TOOLS, Assignment
 from lib.routing.toolorchestra.menu import LOCAL, OFFICE, Preference
 from lib.tasks import Item
 from lib.tasks.synthesis import Task
 from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import NOBODY, SEEN, given, item, offers, offices
+from tests.routing.toolorchestra.common import SEEN, given, item, offers, offices
 
 N, SPREAD = 400, 4.0
 
@@ -42,13 +42,6 @@ def test_with_a_spread_of_one_prices_and_latencies_are_those_of_the_list_exactly
 
 
 # One assignment -----------------------------------------------------------------------------------
-
-
-def test_kind_difficulty_and_prompt_are_those_of_the_work():
-    question, task = item("facts", 2), common.office(changes=True)
-    one, two = given(question, "search"), given(task, "search")
-    assert (one.kind, one.difficulty, one.prompt) == ("facts", 2, question.prompt)
-    assert (two.kind, two.difficulty, two.prompt) == ("office", 1, task.instruction)
 
 
 def test_the_system_message_has_menu_and_user_the_question_stands_alone():
@@ -95,10 +88,6 @@ def test_an_office_task_has_all_functions_of_its_office_and_one_to_three_tools(m
         assert a.menu.desk.name == OFFICE and all(a.menu.offer(name) is a.menu.desk for name in functions)
 
 
-def test_only_tools_that_are_named_are_on_menus_and_all_of_them(many):
-    assert {o.name for a in many for o in a.menu.offers} == set(SEEN)
-
-
 def test_prices_and_latencies_lie_within_the_spread_of_the_list_and_use_all_of_it(many):
     factors = []
     for a in many:
@@ -113,11 +102,6 @@ def test_prices_and_latencies_lie_within_the_spread_of_the_list_and_use_all_of_i
     assert abs(np.corrcoef(logs.T)[0, 1]) < 0.1  # one says nothing of the other
 
 
-def test_without_spread_everybody_pays_the_list_price():
-    for a in drawn(40, spread=1.0):
-        assert all(o == offers()[o.name] for o in a.menu.offers)
-
-
 def test_users_like_tools_that_are_on_their_menu(many):
     for a in many:
         own = {o.name for o in a.menu.offers}
@@ -127,22 +111,11 @@ def test_users_like_tools_that_are_on_their_menu(many):
     assert len({a.preference for a in many}) > 100
 
 
-def test_a_preference_that_is_given_is_everybodys():
-    works = assignments.mixed(12, "train", 0, ())
-    told = assignments.drawn(works, offers(), SEEN, SPREAD, seeds.rng("a test"), NOBODY)
-    assert {a.preference for a in told} == {NOBODY}
-
-
 def test_equal_seeds_give_equal_assignments_and_others_others():
     one, two = drawn(40), drawn(40)
     assert one == two
     other = drawn(40, seed=1)
     assert sum(a == b for a, b in zip(one, other, strict=True)) == 0
-
-
-def test_where_no_tool_is_good_at_a_question_there_is_a_menu_all_the_same():
-    told = assignments.menu_for(item("chain", 6), offers(), ["search", "lab-nano"], 1.0, seeds.rng("a test"))
-    assert set(told.names) == {"search", "lab-nano"}
 
 
 # Work ---------------------------------------------------------------------------------------------
@@ -155,21 +128,6 @@ def test_all_work_is_of_its_split_and_of_all_difficulties(split):
     for kind, difficulties in DIFFICULTIES.items():
         assert {w.difficulty for w in told if isinstance(w, Item) and w.category == kind} == set(difficulties)
     assert {w.difficulty for w in told if isinstance(w, Task)} == {1, 2, 3}
-
-
-def test_kinds_come_in_their_shares():
-    told = assignments.mixed(2000, "train", 0, offices())
-    counts = Counter(w.category if isinstance(w, Item) else "office" for w in told)
-    assert {kind: counts[kind] / 2000 for kind in SHARES} == pytest.approx(SHARES, abs=0.035)
-    assert sum(SHARES.values()) == pytest.approx(1)
-
-
-def test_without_offices_there_are_only_questions_in_the_shares_that_are_left():
-    told = assignments.mixed(1000, "train", 0, ())
-    counts = Counter(w.category for w in told)
-    whole = 1 - SHARES["office"]
-    assert set(counts) == set(DIFFICULTIES)
-    assert all(counts[kind] / 1000 == pytest.approx(SHARES[kind] / whole, abs=0.05) for kind in counts)
 
 
 def test_even_work_has_every_kind_in_its_share_exactly():
@@ -186,13 +144,6 @@ def test_offices_are_as_many_as_asked_for_mixed_and_the_same_again():
     assert len({t.domain.name for t in told}) == 4 and {t.difficulty for t in told} == {1, 2, 3}
     assert told == assignments.office("test", 20, 1)
     assert [t.id for t in told] != [t.id for t in assignments.office("test", 20, 2)]
-
-
-def test_a_pipeline_that_falls_short_says_so(monkeypatch):
-    made = assignments.synthesize
-    monkeypatch.setattr(assignments, "synthesize", lambda **told: made(**told | {"databases": 4}))
-    with pytest.raises(tasks.TaskError, match="test, not 200"):
-        assignments.office_corpus("test", 200, 0)
 
 
 # Outages ------------------------------------------------------------------------------------------

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.params import ROOT, ToolSettings, validate
+from lib.params import ToolSettings, validate
 from lib.routing.toolorchestra import exams, menu
 from lib.routing.toolorchestra.menu import OBJECTIVES
 from lib.tasks import Item
-from tests.routing.toolorchestra import common
 from tests.routing.toolorchestra.common import TOOLS, UNSEEN, offers
 
 ITEMS = 60
@@ -44,19 +43,6 @@ def test_what_is_asked_does_not_depend_on_what_a_training_is_like(all_exams):
         assert exam(name, updates=9, groups=2, rollouts=3, outages=0.5, temperature=0.5) == told
 
 
-def test_all_work_is_of_the_test_split(all_exams):
-    assert {a.work.split for told in all_exams.values() for a in told} == {"test"}
-
-
-def test_an_exam_that_there_is_not_is_refused():
-    with pytest.raises(ValueError, match="no exam 'colour'.*test"):
-        exam("colour")
-
-
-def test_what_every_training_sits_is_among_all_exams():
-    assert set(exams.MAIN) <= set(exams.ALL) and "test" in exams.MAIN
-
-
 @hypothesis.settings(max_examples=12, deadline=None)
 @given(st.integers(12, 80), st.integers(2, 5))
 def test_there_are_at_most_as_many_episodes_as_announced(n, side):
@@ -65,12 +51,6 @@ def test_there_are_at_most_as_many_episodes_as_announced(n, side):
     questions = [a for a in exams.exam("test", offers(), offers(UNSEEN), own) if isinstance(a.work, Item)]
     total += -(-len(questions) // exams.GRID_SHARE) * len(exams.grid(side))
     assert total <= exams.count(own)
-
-
-def test_users_like_only_what_is_on_their_menu(all_exams):
-    for name, told in all_exams.items():
-        for a in told:
-            assert set(a.preference.tools) <= names(a), name
 
 
 def test_confidential_users_like_every_local_tool_on_their_menu(all_exams):
@@ -83,13 +63,6 @@ def test_confidential_users_like_every_local_tool_on_their_menu(all_exams):
 # Unseen tools -------------------------------------------------------------------------------------
 
 
-def test_unseen_tools_are_on_no_menu_but_those_of_their_exam(all_exams):
-    for name, told in all_exams.items():
-        met = [names(a) & set(TOOLS.unseen) for a in told]
-        assert all(met) if name == "unseen_tools" else not any(met)
-    assert {n for a in all_exams["unseen_tools"] for n in names(a)} >= set(TOOLS.unseen)
-
-
 def test_an_unseen_tool_is_good_at_the_question_and_every_other_time_the_only_one(all_exams):
     alone = []
     for a in all_exams["unseen_tools"]:
@@ -98,11 +71,6 @@ def test_an_unseen_tool_is_good_at_the_question_and_every_other_time_the_only_on
         assert 2 <= len(a.menu.offers) <= 4 and len(names(a)) == len(a.menu.offers)
         alone.append(len(a.capable) == 1)
     assert 0.3 < np.mean(alone) < 0.9
-
-
-def test_an_unseen_tool_stands_anywhere_on_the_menu(all_exams):
-    places = [[o.name in TOOLS.unseen for o in a.menu.offers].index(True) for a in all_exams["unseen_tools"]]
-    assert len(set(places)) >= 3
 
 
 # Unseen prices ------------------------------------------------------------------------------------
@@ -126,14 +94,6 @@ def test_unseen_prices_are_those_of_the_other_list_times_the_same_luck(all_exams
                 luck = [getattr(o, key) / getattr(held[o.name], key) for o, held in ((one, listed), (two, other))]
                 assert luck[0] == pytest.approx(luck[1])
             assert (one.dollars, one.seconds) != (two.dollars, two.seconds)
-
-
-def test_a_tool_that_is_free_can_have_another_price(tmp_path):
-    text = (ROOT / common.TRAINING).read_text()
-    (tmp_path / "free.yaml").write_text(text.replace("python: {dollars: 5.0e-7", "python: {dollars: 0.0"))
-    free = menu.offers(menu.price_list(tmp_path / "free.yaml"), common.cards())
-    assert free["python"].dollars == 0
-    assert len(exams.exam("unseen_prices", free, offers(UNSEEN), settings())) == len(exam("test"))
 
 
 # Outages, users on a grid --------------------------------------------------------------------------
@@ -163,7 +123,3 @@ def test_every_user_of_the_grid_gets_the_same_questions_and_menus(all_exams):
     for k in range(len(users)):
         part = told[k * n : (k + 1) * n]
         assert [(a.work, a.menu) for a in part] == [(a.work, a.menu) for a in base[:: exams.GRID_SHARE]]
-
-
-def test_the_simplex_asks_questions_of_every_kind(all_exams):
-    assert {a.kind for a in all_exams["simplex"]} == {"chain", "big", "facts"}

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from lib.models import tokenizer as lab
 from lib.params import ROOT, ParamsError
 from lib.routing.toolorchestra import menu
-from lib.routing.toolorchestra.menu import FUNCTIONS, LOCAL, OBJECTIVES, OFFICE, Menu, Offer, Preference
+from lib.routing.toolorchestra.menu import FUNCTIONS, LOCAL, OBJECTIVES, OFFICE, Menu, Preference
 from lib.tasks.synthesis import DOMAINS
-from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import MODELS, NAMES, NOBODY, TRAINING, UNK, UNSEEN, card, offers
+from tests.routing.toolorchestra.common import MODELS, NAMES, TRAINING, UNK, UNSEEN, card, offers
 
 RATE = "{dollars: 1.0e-6, seconds: 0.01}"
 LINES = [f"  {name}: {RATE}" for name in (*FUNCTIONS, OFFICE)]
@@ -47,11 +46,6 @@ def test_the_second_list_turns_the_first_upside_down():
     assert cheap != dear and all(one[name] != two[name] for name in one)
 
 
-def test_a_price_list_is_read_as_it_stands(written):
-    told = written(GOOD)
-    assert told.calls["search"].dollars == 1e-6 and told.models["lab-nano"].seconds == 0.01
-
-
 @pytest.mark.parametrize(
     ("content", "named"),
     [
@@ -81,11 +75,6 @@ def test_a_wrong_price_list_is_refused_by_file_and_key(written, content, named):
     assert "prices.yaml" in str(told.value)
 
 
-def test_a_price_list_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ParamsError, match="nowhere.yaml"):
-        menu.price_list(tmp_path / "nowhere.yaml")
-
-
 def test_a_model_without_a_price_is_named():
     with pytest.raises(ParamsError, match="lab-tiny"):
         menu.offers(menu.price_list(ROOT / TRAINING), {"lab-tiny": card({})})
@@ -106,29 +95,11 @@ def test_functions_are_priced_per_call_and_models_by_their_cards(written):
     assert told[OFFICE].skills == {}
 
 
-def test_only_functions_are_local():
-    assert [name for name in NAMES if offers()[name].local] == list(LOCAL) == list(FUNCTIONS)
-
-
-def test_an_offer_at_other_prices_is_the_same_tool():
-    one = offers()["lab-mini"]
-    two = one.times(3.0, 0.5)
-    assert (two.dollars, two.seconds) == (3 * one.dollars, 0.5 * one.seconds)
-    assert (two.typical_dollars, two.typical_seconds) == (3 * one.typical_dollars, 0.5 * one.typical_seconds)
-    assert (two.name, two.model, two.skills) == (one.name, one.model, one.skills)
-
-
 @pytest.mark.parametrize(
     ("amount", "digit"), [(0, 0), (1e-9, 0), (1, 0), (1.3, 0), (1.5, 1), (2, 1), (8, 3), (100, 7), (512, 9), (1e9, 9)]
 )
 def test_a_level_is_how_often_the_least_is_doubled(amount, digit):
     assert menu.level(amount, 1.0) == digit and menu.level(amount * 1e-7, 1e-7) == digit
-
-
-@given(st.floats(0, 1e3), st.floats(0, 1e3))
-def test_levels_are_digits_that_never_fall_where_amounts_rise(one, other):
-    low, high = (menu.level(amount, 1e-3) for amount in sorted((one, other)))
-    assert 0 <= low <= high <= 9
 
 
 def test_a_card_is_good_up_to_the_first_difficulty_below_3_of_4():
@@ -152,15 +123,6 @@ def test_a_card_is_good_up_to_the_first_difficulty_below_3_of_4():
 # Texts --------------------------------------------------------------------------------------------
 
 
-def test_the_text_of_an_offer_by_hand():
-    about = Offer("lab-mini", True, 1.0, 1.0, 64e-7, 16e-3, {"chain": 4, "facts": 1})
-    assert about.text == "lab-mini $ 6 / 4 + 4 ? 1"
-    assert Offer("search", False, 0.0, 0.0, 0.0, 0.0, {}).text == "search $ 0 / 0"
-    told = Menu((about, offers()["search"]), ("lookup", "moves"), offers()[OFFICE])
-    assert told.text == f"tools lab-mini $ 6 / 4 + 4 ? 1 , {offers()['search'].text} , lookup , moves"
-    assert told.names == ("lab-mini", "search", "lookup", "moves")
-
-
 @given(st.permutations(NAMES), st.floats(0.01, 100), st.floats(0.01, 100), WEIGHT, WEIGHT, WEIGHT, st.booleans())
 def test_texts_have_only_words_of_the_lab(names, dollars, seconds, a, c, t, confidential):
     told = Menu(tuple(offers()[n].times(dollars, seconds) for n in names), ("lookup",), offers()[OFFICE])
@@ -176,13 +138,6 @@ def test_the_functions_of_every_office_are_words_of_the_lab():
     assert not names & (set(NAMES) - {"lookup"})
 
 
-def test_a_menu_finds_its_offers_and_raises_for_others():
-    told = Menu((offers()["search"],), ("lookup", "moves"), offers()[OFFICE])
-    assert told.offer("search") is offers()["search"] and told.offer("moves") is offers()[OFFICE]
-    with pytest.raises(KeyError):
-        told.offer("python")
-
-
 # Users --------------------------------------------------------------------------------------------
 
 
@@ -192,22 +147,6 @@ def test_a_user_as_in_the_papers_appendix():
     who = Preference(0.0, 0.0, 0.0, ("two", "three", "four"), True)
     assert who.vector(tools).tolist() == [0, 1, 1, 1, 0, 0, 0, 0, 0]
     assert Preference(0.5, 1.0, 0.25, ("six",)).vector(tools).tolist() == [0, 0, 0, 0, 0, 1, 0.5, 1, 0.25]
-
-
-def test_a_user_in_the_words_of_the_lab_by_hand():
-    assert Preference(1.0, 0.5, 0.0).text == "best 9 cheap 4 fast 0"
-    assert Preference(0.95, 0.06, 0.05).text == "best 9 cheap 1 fast 0"
-    assert Preference(0.0, 1 / 3, 1.0, ("search", "python")).text == "best 0 cheap 3 fast 9 use search python"
-    assert Preference(1.0, 0.0, 0.0, LOCAL, True).text == "best 9 cheap 0 fast 0 confidential data"
-
-
-def test_a_user_in_a_sentence():
-    plain = NOBODY.sentence
-    assert plain == "What matters to me, from 0 to 1: accuracy 1.0, cost 0.0, latency 0.0."
-    liked = Preference(0.2, 0.4, 1.0, ("search", "lab-mini")).sentence
-    assert "accuracy 0.2, cost 0.4, latency 1.0" in liked and liked.endswith("tools used: search, lab-mini.")
-    secret = Preference(1.0, 0.0, 0.0, LOCAL, True).sentence
-    assert "confidential" in secret and "search" not in secret
 
 
 def drawn(n: int = 600, names=NAMES) -> list[Preference]:
@@ -229,18 +168,3 @@ def test_every_fourth_user_has_confidential_data_and_every_fourth_likes_one_or_t
     assert all(w.tools == LOCAL for w in secret) and {len(w.tools) for w in likes} == {1, 2}
     assert {name for w in likes for name in w.tools} == set(NAMES)
     assert all(list(w.tools) == sorted(w.tools, key=NAMES.index) for w in likes)
-
-
-def test_without_tools_of_their_own_machine_nobody_is_confidential():
-    told = drawn(names=MODELS)
-    assert not any(w.confidential for w in told) and all(set(w.tools) <= set(MODELS) for w in told)
-    assert not any(w.tools for w in drawn(50, names=()))
-
-
-def test_users_are_equal_for_equal_seeds():
-    assert drawn(40) == drawn(40) and len(set(drawn(40))) > 30
-
-
-def test_cards_of_these_tests_say_what_they_are_meant_to():
-    for name, reaches in common.REACHES.items():
-        assert offers()[name].skills == reaches

@@ -12,16 +12,12 @@ import torch
 from pandas.testing import assert_frame_equal
 
 from lib import params, store
-from lib.models import cards as measured
 from lib.models import checkpoints
 from lib.models import tokenizer as lab
-from lib.models.checkpoints import ModelError
-from lib.params import ParamsError
 from lib.routing import protocol
 from lib.routing.toolorchestra import exams, rewards, study
 from lib.routing.toolorchestra.arms import LISTED, NAMED
 from lib.routing.toolorchestra.desk import Own
-from lib.routing.toolorchestra.menu import FUNCTIONS
 from tests.models import tiny
 from tests.routing import small
 from tests.routing.small import Scripted
@@ -97,20 +93,6 @@ def test_the_start_and_the_papers_arm_sit_all_exams_and_every_arm_the_main_ones(
     assert own.groupby("arm").size().nunique() == 1 and own.groupby("item")[["menu", "p"]].nunique().eq(1).all(None)
 
 
-def test_there_are_no_more_episodes_than_announced(results):
-    for _, part in results.episodes.groupby(["arm", "seed"]):
-        assert len(part) <= exams.count(settings().tools)
-
-
-def test_an_orchestrator_did_something_worth_a_test(results):
-    """Calls, answers, broken turns, money, and something right; and the training moved it."""
-    frame = results.rollouts
-    assert frame["calls"].sum() > 20 and frame["malformed"].sum() > 0 and frame["right"].sum() > 2
-    assert frame["reward"].max() > 0 and frame["dollars"].min() > 0 and (frame["seconds"] > 0).all()
-    assert of(results.learning, "corl")["kl"].iloc[-1] > 1e-4
-    assert of(results.learning, "paper")["kept"].max() > 1
-
-
 def test_rollouts_of_every_update_stand_in_groups_of_one_assignment_each(results):
     for arm in COMPARED:
         rows, log = of(results.rollouts, arm.name), of(results.learning, arm.name)
@@ -168,24 +150,6 @@ def test_the_text_of_every_test_episode_is_kept_by_who_wrote_it(results):
         assert who[0] == "prompt" and set(who[1::2]) == {"controller"}
         assert [name for name in who[2::2] if name != "nobody"] == row.called.split()
         assert sum(dollars for *_, dollars in parts) == pytest.approx(row.dollars - row.own)
-
-
-def test_budget_prices_and_tools_are_told(results):
-    assert results.tools == NAMES and results.budget > 0
-    assert results.own == Own(0.0002 / 1000, 1 / 4000.0)
-    assert {name: o.skills for name, o in results.offers.items() if o.model} == REACHES
-    assert set(results.offers) == {*FUNCTIONS, "office", *TOOLS.models}
-    assert (results.clock["seconds"] > 0).all() and len(results.clock) == 5
-    assert results.unsolved >= 0 and len(results.corpus) == 4
-
-
-def test_the_start_sits_its_exams_untrained(results, models, runs):
-    """And the arms did not: their weights have moved."""
-    trained = [checkpoints.load(place) for place in sorted(runs.glob("*seed-0*/model"))]
-    start = checkpoints.load(next(runs.glob(f"{study.START}-*/model")))
-    told = [small.weights(model) for model in [*trained, start]]
-    assert len(told) == 3 and not any(torch.equal(a, b) for a, b in zip(told, told[1:] + told[:1], strict=True))
-    assert not list(runs.glob("*/checkpoint*"))
 
 
 # Again --------------------------------------------------------------------------------------------
@@ -338,12 +302,6 @@ def test_an_arm_more_and_what_only_others_need_change_no_cell(named):
     assert {name for name in before if before[name] != other[name]} == sitting | {"tests"}
 
 
-def test_another_agent_is_prompted_anew(named):
-    """The pilot study is made in the first cells."""
-    assert named(agent="mini")["tools"] != named()["tools"]
-    assert named(llm={"models": {"agent": {"max_tokens": 9}}})["tools"] != named()["tools"]
-
-
 @pytest.mark.parametrize("name", ["lab-mini", "lab-facts", "lab-caller", "lab-agent"])
 def test_other_weights_or_cards_make_new_cells(named, models, tmp_path, name):
     for place in models.iterdir():
@@ -354,30 +312,6 @@ def test_other_weights_or_cards_make_new_cells(named, models, tmp_path, name):
     weights = tmp_path / name / "model.safetensors"
     weights.write_bytes(weights.read_bytes() + b" ")
     assert named(where=tmp_path)["tools"] != named()["tools"]
-
-
-def test_the_card_of_the_base_is_a_price_and_makes_new_cells(named, models, tmp_path):
-    """What the orchestrator's own tokens cost stands there."""
-    for place in models.iterdir():
-        (tmp_path / place.name).symlink_to(place)
-    (tmp_path / TOOLS.base).unlink()
-    shutil.copytree(models / TOOLS.base, tmp_path / TOOLS.base)
-    store.write_json(tmp_path / TOOLS.base / "card.json", common.card({}, 0.5, 40.0))
-    assert measured.read(TOOLS.base, tmp_path) != measured.read(TOOLS.base, models)
-    assert not named(where=tmp_path).items() & named().items()
-
-
-def test_a_base_that_is_not_there_is_named_before_anything_starts(tmp_path):
-    with pytest.raises(ModelError, match=f"{TOOLS.base} holds no model"):
-        study.run(settings(), COMPARED, tmp_path, tmp_path / "runs")
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_wrong_price_list_is_named_before_anything_starts(models, tmp_path):
-    (tmp_path / "wrong.yaml").write_text("calls: {}\nmodels: {}\n")
-    with pytest.raises(ParamsError, match="wrong.yaml"):
-        study.run(settings(prices=str(tmp_path / "wrong.yaml")), COMPARED, models, tmp_path / "runs")
-    assert not (tmp_path / "runs").exists()
 
 
 def test_the_plan_says_what_endpoints_may_cost():

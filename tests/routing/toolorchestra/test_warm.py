@@ -11,12 +11,11 @@ from lib import seeds
 from lib.models import tokenizer as lab
 from lib.models.corpus import IGNORED
 from lib.models.dialogue import called, conversation, token
-from lib.routing.toolorchestra import assignments, menu, warm
+from lib.routing.toolorchestra import assignments, warm
 from lib.routing.toolorchestra.menu import Preference
 from lib.tasks import answered
 from lib.tasks.synthesis import Task, judge
-from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import NAMES, NOBODY, UNK, card, given, item, offers, offices
+from tests.routing.toolorchestra.common import NAMES, NOBODY, UNK, given, item, offers, offices
 
 RNG = seeds.rng
 OPEN, CLOSE = "<response>", "</response>"
@@ -71,12 +70,6 @@ def test_every_turn_is_a_thought_and_one_call_to_a_tool_on_the_menu_until_the_an
         for said, heard in asking:
             assert said.startswith("<think> ") and said.count("<call>") == 1 and heard
             assert called(said)[0] in assigned.menu.names
-
-
-def test_a_thought_tells_kind_and_what_is_left():
-    assert warm.thought("chain", 3) == "<think> + 3 </think>" and warm.thought("office", 2) == "<think> ! 2 </think>"
-    assert warm.thought("chain", 2, ["3 + 4 = 7", "7 * 2 = 4"]) == "<think> + 2 ; 3 + 4 = 7 ; 7 * 2 = 4 </think>"
-    assert warm.thought("big", 1) == "<think> * 1 </think>" and warm.thought("facts", 1) == "<think> ? 1 </think>"
 
 
 def test_tools_are_used_whether_they_are_good_at_it_or_not(traces):
@@ -139,33 +132,12 @@ def test_traces_of_offices_solve_their_task_when_they_are_carried_out(traces):
     assert len(told) > 30 and failures > 2
 
 
-def test_traces_are_equal_for_equal_seeds():
-    one, two, other = (warm.corpus(30, offers(), 4.0, 0.5, offices(), seed) for seed in (0, 0, 1))
-    assert one == two and one != other
-
-
-def test_a_model_that_is_kept_for_the_tests_is_a_word_of_the_traces(traces):
-    assert {name for a, t in traces for name, _ in calls(a, t)} >= set(common.MODELS)
-
-
-def test_a_chain_without_a_tool_that_can_be_asked_has_a_trace_all_the_same():
-    """Where no card says that a model is good at chains, menus of chains may have no model."""
-    poor = menu.offers(menu.price_list(common.ROOT / common.TRAINING), {name: card({}) for name in common.MODELS})
-    assert len(warm.corpus(200, poor, 4.0, 0.5, (), 0)) == 200
-
-
 # Lean ---------------------------------------------------------------------------------------------
 
 
 def chances(lean: float, *names: str, preference: Preference) -> np.ndarray:
     told = given(item("facts", 1), *names, preference=preference)
     return warm.chances(told, told.usable, lean)
-
-
-def test_without_a_lean_all_tools_are_as_likely():
-    for who in (NOBODY, Preference(0.0, 1.0, 1.0, ("search",))):
-        assert chances(0.0, "search", "lookup", "lab-mini", preference=who) == pytest.approx([1 / 3] * 3)
-    assert chances(0.5, "search", "lookup", "lab-mini", preference=NOBODY) == pytest.approx([1 / 3] * 3)
 
 
 def test_chances_lean_to_the_cheap_the_fast_and_the_liked():
@@ -185,10 +157,6 @@ def test_the_more_a_user_minds_and_the_more_traces_lean_the_further_they_go():
         return told[int(np.argmin([offers()[n].typical_dollars for n in ("search", "lab-large")]))]
 
     assert 0.5 < first(0.2, 0.5) < first(0.2, 1.0) < first(0.9, 1.0)
-
-
-def test_one_tool_alone_is_certain():
-    assert chances(0.5, "search", preference=Preference(0, 1, 1, ("search",))).tolist() == [1.0]
 
 
 def test_users_who_like_a_tool_see_it_called_more_often():
@@ -220,9 +188,3 @@ def test_shuffling_deals_out_descriptions_of_models_and_nothing_else():
         assert (after.work, after.preference, after.outage) == (told.work, told.preference, told.outage)
         moved += dealt[0] != dealt[1]
     assert moved > 8
-
-
-def test_shuffling_leaves_an_office_its_functions():
-    told = given(common.office(changes=True), "lab-nano", "lab-mini")
-    after = warm.shuffled(told, RNG("a test"))
-    assert after.menu.office == told.menu.office and after.menu.desk == told.menu.desk

@@ -147,26 +147,6 @@ def test_what_does_not_validate_is_dropped_and_counted(step, reply, counted):
     assert all(each.difficulty == 1 for each in made.tasks) or step == "subjects"
 
 
-def test_one_bad_function_does_not_cost_the_others():
-    made = corpus(functions=[*FUNCTIONS, FUNCTIONS[0], {"name": "hack", "effect": "exec"}])
-    assert [function.name for function in made.sources[0].domain.functions] == ["lookup", "show", "book"]
-    assert len(made.tasks) == 3 and [each.step for each in made.dropped] == ["functions", "functions"]
-
-
-def test_one_topic_without_a_domain_does_not_cost_the_others():
-    good = fake()
-    model = Model(lambda prompt: "" if "trains" in prompt else good(prompt), ["trains", "cinema"])
-    made = synthesize(model, databases=2, tasks_per_database=3)
-    assert {each.domain.name for each in made.sources} == {"cinema"} and len(made.tasks) == 3
-    assert made.statistics().set_index("domain").loc["trains", "dropped: malformed"] > 0
-
-
-def test_a_model_that_says_nothing_leaves_an_empty_corpus(tmp_path):
-    made = synthesize(Model(lambda prompt: "", ["cinema"]), databases=2)
-    assert made.tasks == made.sources == () and len(made.dropped) == 2
-    assert load(made.save(tmp_path / "empty")) == made
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(sorted(GOOD)), st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["Alien", "films", "lookup"]),
@@ -188,12 +168,6 @@ def test_what_ask_raises_is_not_hidden():
 
     with pytest.raises(PermissionError):
         synthesize(Model(ask, ["cinema"]), databases=1)
-
-
-@pytest.mark.parametrize("topics", [["cinema", "Cinema"], ["7 seas"], ["?"]])
-def test_topics_that_name_no_domain_are_refused(topics):
-    with pytest.raises(ValueError, match="topics need"):
-        Model(fake(), topics)
 
 
 def test_each_step_is_asked_for_with_what_it_needs():

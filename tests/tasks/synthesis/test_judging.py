@@ -55,17 +55,6 @@ def test_each_criterion_can_fail_alone(calls, said, failed):
     assert {name for name in ("execution", "fidelity", "completeness") if not getattr(found, name)} == {failed}
 
 
-def test_all_of_the_information_has_to_be_mentioned():
-    both = task("lookup job Ana", "lookup pet Ana", info="baker cat")
-    assert both.answer == "baker and cat" and verdict(both, list(both.calls), both.answer).solved
-    assert not verdict(both, list(both.calls), "baker").fidelity
-
-
-def test_another_way_to_the_same_entries_and_content_is_as_good():
-    calls = lines("lookup pet Ana", "lookup pet Cy", "draft Bo miner", "draft Bo nurse")
-    assert verdict(TASK, calls, "it is cat").solved
-
-
 @pytest.mark.parametrize(
     "said, information, held",
     [
@@ -113,13 +102,6 @@ def test_a_task_that_needs_no_action_is_dropped(which, idle):
     assert (found is not None) is idle and (found is None or found.reason == "idle")
 
 
-def test_what_a_model_can_say_without_tools_needs_no_action():
-    asked, changed = task("lookup job Ana", info="baker"), task("draft Ana pilot", "lookup pet Ana", info="cat")
-    assert fault(asked, lambda _: "a baker , I think").reason == "idle"
-    assert fault(asked, lambda _: "a nurse") is None
-    assert fault(changed, lambda _: "cat") is None
-
-
 def test_what_no_try_solves_is_dropped_and_what_one_solves_is_kept():
     hard, late, soon = task("draft Ana pilot"), task("draft Bo pilot"), task("draft Cy pilot")
     asked = []
@@ -132,11 +114,6 @@ def test_what_no_try_solves_is_dropped_and_what_one_solves_is_kept():
     assert kept == [late, soon] and dropped[0].task is hard
     assert [each.reason for each in dropped] == ["unsolved", "idle"]
     assert asked == [3, 2, 2, 2, 2, 2, 2, 2]  # once for each task still open, eight times at most
-
-
-def test_a_solver_that_judges_another_number_of_tasks_is_an_error():
-    with pytest.raises(ValueError, match="judged 0 of 1"):
-        sift([task("draft Ana pilot")], lambda tasks, attempt: [])
 
 
 any_task = st.sampled_from(CORPUS.tasks)
