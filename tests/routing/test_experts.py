@@ -12,9 +12,11 @@ from lib.llm.errors import ConfigurationError
 from lib.llm.transport import completion
 from lib.routing import experts, protocol
 from lib.routing.experts import Heard, Pool, Query
-from tests.llm.server import PRICE_IN, PRICE_OUT, Answer
+from tests.llm.server import PRICE_IN, PRICE_OUT, Answer, certificate, key
 from tests.llm.server import completion as served
 from tests.routing.small import endpoint, inside, serving
+
+__all__ = ["certificate", "key"]
 
 BILL = 10 * PRICE_IN + 5 * PRICE_OUT  # of what the server says: 10 tokens in, 5 out
 ASKED = [Query("lab-nano", "1 + 1 = ?")]

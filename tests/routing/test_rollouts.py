@@ -17,7 +17,7 @@ from lib.routing.episodes import draws
 from lib.routing.experts import Heard, Pool, Query
 from lib.routing.rollouts import Episode, roll
 from lib.routing.voices import Hub, Lab
-from tests.llm.server import Answer, settings
+from tests.llm.server import Answer, certificate, key, settings
 from tests.models import tiny
 from tests.routing import small
 from tests.routing.small import (
@@ -33,6 +33,8 @@ from tests.routing.small import (
     task,
     worked,
 )
+
+__all__ = ["certificate", "key"]
 
 ITEMS = items(6)
 ITEM = ITEMS[0]
