@@ -4,12 +4,9 @@ These are the slow tests: they run what a user runs. `make pipeline` runs them, 
 """
 
 import json
-import os
 import random
 import re
-import signal
 import subprocess
-import time
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,22 +15,9 @@ import pytest
 
 from lib.run import stage
 
-from .conftest import Built, Checkout, files_at, repro_command
+from .checkout import Checkout, files_at
+from .kills import INTERRUPTED, PROC
 
-# The copy that is killed rebuilds these alone, because ten kills cost several times what is rebuilt: a lesson
-# that is all kernel, and one whose sweeps run in processes and leave training, policies and a cache of DVC.
-INTERRUPTED = ("00_tour", "01_policy_zoo")
-SIGNS = {  # what is killed, and what shows that it is under way: a process, or what was printed
-    "make": "make repro",
-    "the pipeline": "dvc repro",
-    "a kernel": "lib.kernel",
-    "a sweep's process": "popen_loky",
-    "a stage's end": "] done in",
-}
-EACH = 2  # kills
-SHARE = 0.1  # of a run: kills come within this time of the sign; what they leave adds up, so all phases are hit
-POLL = 0.1  # seconds between looks for a sign
-PATIENCE = 3.0  # seconds that processes have to notice that they are orphans
 LOADING = {"src", "srcset", "poster", "background", "data", "xlink:href"}
 
 
@@ -195,93 +179,15 @@ def test_no_report_says_where_it_was_made(first):
             assert [word for word in words if word in content] == [], name
 
 
-def at_work(folder: Path) -> list[str]:
-    """Command lines of living processes that work in `folder`."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-            if state != "Z" and Path(os.readlink(entry / "cwd")).is_relative_to(folder):
-                found.append((entry / "cmdline").read_text().replace("\0", " "))
-        except OSError:
-            continue
-    return found
-
-
-def orphans(folder: Path) -> list[str]:
-    """Processes that still work in `folder` when they have had time to notice that they should not."""
-    limit = time.monotonic() + PATIENCE
-    while (left := at_work(folder)) and time.monotonic() < limit:
-        time.sleep(0.1)
-    return left
-
-
-def ended(process: subprocess.Popen, seconds: float) -> bool:
-    """Whether a process comes to its end within some seconds."""
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
-def interrupt(checkout: Checkout, sign: str, seconds: float, log: Path) -> bool:
-    """`make repro`, killed with all of its group some seconds after a sign; False if it was done before."""
-    with log.open("w") as printed:
-        process = checkout.start(*repro_command(*INTERRUPTED), stdout=printed)
-    while not ended(process, POLL):
-        if sign in log.read_text() or any(sign in line for line in at_work(checkout.folder)):
-            if ended(process, seconds):
-                break
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            return True
-    assert process.returncode == 0, log.read_text()[-6000:]
-    return False
-
-
-def kills(undisturbed: float) -> list[tuple[str, str, float]]:
-    """What each kill hits, the sign of it, and a random time after that sign; in random order.
-
-    The times of a kind lie in different parts of the time that kills are spread over.
-    """
-    draw = random.Random("ten random moments")
-    found = [
-        (kind, sign, undisturbed * SHARE * (part + draw.random()) / EACH)
-        for kind, sign in SIGNS.items()
-        for part in range(EACH)
-    ]
-    return draw.sample(found, len(found))
-
-
-def seconds_of(checkout: Checkout, lesson: str) -> float:
-    """How long a lesson took in a copy that is built."""
-    return json.loads((checkout.folder / f"reports/timings/{lesson}.json").read_text())["smoke"]["total"]
-
-
-@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="finds processes through /proc")
-def test_ten_kills_at_random_moments_change_nothing_in_the_end(place, copy, first: Built, say):
-    checkout = copy("interrupted")
-    log = place / "interrupted.log"
-    planned = kills(sum(seconds_of(first.checkout, lesson) for lesson in INTERRUPTED))
-    for number, (kind, sign, seconds) in enumerate(planned, 1):
-        while not interrupt(checkout, sign, seconds, log):  # machines differ: a run may be over before the moment
-            say(f"over before {kind} could be killed; starting from nothing, to be killed sooner")
-            checkout.run("make", "clean")
-            assert seconds > POLL, f"not even a rebuild has {kind}"
-            seconds /= 2
-        left = orphans(checkout.folder)
-        said = re.findall(r"^(?:\[|> |Stage|make).*", log.read_text(), re.M)
-        told = said[-1][:80] if said else "before the first word"
-        say(f"kill {number} of {len(planned)}, {seconds:4.1f} s into {kind}: {told}")
-        assert left == [], f"kill {number}: still at work: {left}"
-    say("and now undisturbed to the end")
-    checkout.repro(*INTERRUPTED)
-    outs = made_by(checkout, *INTERRUPTED)
-    assert all(checkout.hashes(out) for out in outs)
-    assert differences(first.checkout.hashes(*outs), checkout.hashes(*outs)) == []
-    assert "up to date" in checkout.dvc("status", *INTERRUPTED)
-    rubbish = [f.name for f in files_at(checkout.folder / "reports") if f.name.startswith(".")]
+@pytest.mark.skipif(not PROC.exists(), reason="finds processes through /proc")
+def test_ten_kills_at_random_moments_change_nothing_in_the_end(first, interrupted, say):
+    say("and the copy that was killed, undisturbed to the end")
+    interrupted.repro(*INTERRUPTED)
+    outs = made_by(interrupted, *INTERRUPTED)
+    assert all(interrupted.hashes(out) for out in outs)
+    assert differences(first.checkout.hashes(*outs), interrupted.hashes(*outs)) == []
+    assert "up to date" in interrupted.dvc("status", *INTERRUPTED)
+    rubbish = [f.name for f in files_at(interrupted.folder / "reports") if f.name.startswith(".")]
     assert rubbish == [], "half-written files are left"
 
 
