@@ -340,7 +340,7 @@ class LabSettings(_Models):
 
     seed: Annotated[int, Field(ge=0)]
     jobs: Count | None
-    test_items: Annotated[int, Field(ge=4)]
+    test_items: Count
     probe_items: Annotated[int, Field(ge=20)]
     dollars_per_teraflop: Positive
     flops_per_second: Positive

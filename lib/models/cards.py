@@ -69,16 +69,18 @@ def exam(settings: LabSettings) -> list[tasks.Item]:
     return list(items.values())
 
 
-def answers(model: LlamaForCausalLM, name: str, settings: LabSettings, progress: Callable[[int], None]) -> pd.DataFrame:
+def answers(
+    model: LlamaForCausalLM, name: str, settings: LabSettings, progress: Callable[[float], None]
+) -> pd.DataFrame:
     """Greedy replies to the test items, as rows of the record "lab": the model is the arm, a prompt the item, its
     category the group, its skin the style, the verifier's score the reward.
 
     Own columns: difficulty, prompt, answer, reply, finish ("stop" or "length"), and confidence, the probability that
-    the model gives its own reply as a whole.
+    the model gives its own reply as a whole. progress: is told the share of replies that have come.
     """
     items, cost = exam(settings), price(model, settings)
     prompts = [Prompt(tuple(conversation(question(item))), LIMIT) for item in items]
-    replies = generate(Forward(model), prompts, token(EOS), progress=progress)
+    replies = generate(Forward(model), prompts, token(EOS), progress=lambda done: progress(done / len(items)))
     rows = []
     for item, prompt, reply in zip(items, prompts, replies, strict=True):
         text = decode(reply.written)
@@ -108,8 +110,7 @@ def measure_cell(
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     model = checkpoints.load(places[cell.name])
-    total = len(exam(settings))
-    frame = answers(model, cell.name, settings, lambda done: progress(done / total))
+    frame = answers(model, cell.name, settings, progress)
     store.write_parquet(folder / "answers.parquet", frame)
     return asdict(price(model, settings)) | {"parameters": model.num_parameters()}
 

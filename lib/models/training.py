@@ -43,9 +43,9 @@ def solved(forward: Forward, items: Sequence[tasks.Item], temperature: float = 0
     return right(forward, asked, [partial(tasks.verify, item) for item in items], temperature)
 
 
-def exam(target: Target, seed: int) -> list[tuple[list[int], Verdict]]:
-    """What is asked at a look, as tokens, and who says whether a reply is right."""
-    items = tasks.draw(target.family, "dev", DEV_ITEMS, target.difficulty, seed=seed)
+def exam(target: Target, seed: int, n: int = DEV_ITEMS) -> list[tuple[list[int], Verdict]]:
+    """The n dialogues that are asked for at a look, as tokens, and who says whether a reply is right."""
+    items = tasks.draw(target.family, "dev", n, target.difficulty, seed=seed)
     if target.style == "plain":
         return [(conversation(question(item)), partial(tasks.verify, item)) for item in items]
     rng = seeds.rng("training", "exam", seed=seed)
@@ -75,7 +75,7 @@ class Training:
         self.adamw = torch.optim.AdamW(others, lr=settings.adamw, betas=(0.9, 0.98), weight_decay=0.01)
         self.step = 0
         self.rows: list[dict[str, float]] = []
-        self.dev = exam(settings.target, seed)
+        self.dev = exam(settings.target, seed, min(DEV_ITEMS, settings.items))
 
     def run(self, folder: Path, progress: Callable[[float], None]) -> LlamaForCausalLM:
         """Train to the target, with a checkpoint in `folder` at every look. Raises NotLearned."""
