@@ -1,6 +1,7 @@
 """The doctor: each way in which a checkout can be stuck is found, explained, and mended where that is safe."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -202,3 +203,40 @@ def test_it_needs_nothing_but_the_standard_library():
     )
     done = subprocess.run([sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout == "[]\n", done.stderr
+
+
+def test_a_venv_of_an_old_python(checkout):
+    (checkout / ".venv/pyvenv.cfg").write_text("version_info = 3.9.18.final.0\n")
+    assert ".venv is Python 3.9, 3.11 or newer is needed" in found(checkout)
+
+
+def test_many_missing_packages_are_counted(checkout):
+    (checkout / "requirements.lock").write_text("".join(f"p{i}==1\n" for i in range(8)))
+    assert ".venv lacks p0, p1, p2, p3, p4 and 3 more" in found(checkout)
+
+
+def test_a_missing_kernel(checkout):
+    shutil.rmtree(checkout / ".venv/share")
+    assert "JupyterLab's kernel is missing in .venv -> .venv/bin/python -m ipykernel install" in found(checkout)
+
+
+def test_a_lock_whose_number_was_given_to_another_program_counts_as_dead(checkout):
+    hold(checkout, os.getppid())
+    assert "held by processes that are gone" in found(checkout)
+
+
+def test_an_empty_rwlock_is_no_problem(checkout):
+    (checkout / ".dvc/tmp/rwlock").write_text('{"write": {}, "read": {}}')
+    assert found(checkout) == ""
+
+
+def test_a_broken_dvc_lock_is_noticed_without_a_yaml_parser_too(checkout, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
+    assert found(checkout) == ""
+    (checkout / "dvc.lock").write_text("stages:\n  a:\n    md5: 0a4f")  # cut off
+    assert "dvc.lock is not valid YAML" in found(checkout)
+
+
+def test_quiet_tells_only_what_was_mended(checkout, capsys):
+    (checkout / "dvc.yaml").unlink()
+    assert doctor.main(["--fix", "--quiet"], checkout) == 0 and capsys.readouterr().out == ""

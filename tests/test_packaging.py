@@ -90,3 +90,49 @@ def test_hugging_face_libraries_fetch_nothing_and_report_nothing():
     ask += "print(c.HF_HUB_OFFLINE, c.HF_HUB_DISABLE_TELEMETRY)"
     done = subprocess.run([sys.executable, "-c", ask], cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True"]
+
+
+CFF_TYPES = {"article", "book", "conference-paper", "generic", "report", "software", "unpublished"}
+
+
+def test_conda_installs_the_same_lock_on_the_same_python():
+    environment = yaml("environment.yml")
+    assert environment["name"] == project()["name"]
+    assert environment["channels"] == ["conda-forge"]
+    python, pip, from_pip = environment["dependencies"]
+    assert pip == "pip" and from_pip == {"pip": ["-r requirements.lock"]}
+    conda, declared = (
+        Requirement(python).specifier,
+        Requirement("python" + project()["requires-python"]).specifier,
+    )
+    for minor in range(8, 20):
+        version = f"3.{minor}"
+        assert not conda.contains(version) or declared.contains(version)
+    assert all(conda.contains(f"3.{minor}") for minor in (11, 12, 13))
+
+
+def test_the_citation_file_names_the_project_and_the_five_papers():
+    citation = yaml("CITATION.cff")
+    assert citation["cff-version"] == "1.2.0" and citation["type"] == "software"
+    assert citation["title"] == project()["name"] and citation["version"] == project()["version"]
+    assert citation["license"] == project()["license"] == "MIT"
+    assert citation["message"] and citation["authors"]
+    assert len(citation["references"]) == 5
+    titles = " ".join(reference["title"] for reference in citation["references"])
+    for word in ("KO, TO, RO", "MAESTRO", "Configure Agentic", "ToolOrchestra", "Performance and Budget"):
+        assert word in titles
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_every_reference_has_what_the_citation_format_asks_for(number):
+    reference = yaml("CITATION.cff")["references"][number]
+    assert reference["type"] in CFF_TYPES and reference["title"]
+    assert isinstance(reference["year"], int) and reference["url"].startswith("https://")
+    for author in reference["authors"]:
+        assert set(author) in ({"name"}, {"given-names", "family-names"})
+        assert all(isinstance(part, str) and part for part in author.values())
+
+
+def test_the_licence_is_the_one_that_is_declared():
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert text.startswith("MIT License") and "the orchestration-bench authors" in text

@@ -153,3 +153,21 @@ def test_the_papers_are_those_of_the_citation_file():
         assert row[2] == ", ".join(authors) and int(row[3]) == reference["year"]
         for where in (reference["url"], *(each["value"] for each in reference.get("identifiers", []))):
             assert where in row[4], reference["title"]
+
+
+OWN = ("Language model", "Environment", "Policy", "Reward", "Router", "Tool")
+
+
+LONGEST = 20  # lines of an example, without blank ones and imports
+
+
+def test_each_thing_of_ones_own_has_a_short_example():
+    by_heading = {block.heading: block.code for block in blocks()}
+    for heading in OWN:
+        lines = [line for line in by_heading[heading].splitlines() if line.strip()]
+        plain = [line for line in lines if not line.startswith(("import ", "from "))]
+        assert len(plain) <= LONGEST, f"{heading}: {len(plain)} lines"
+
+
+def test_the_readme_speaks_of_no_machine_of_its_makers():
+    assert not re.search(r"/(?:home|root|work|tmp|Users)/", README)

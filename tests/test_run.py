@@ -591,3 +591,10 @@ def test_lines_appear_while_a_cell_runs(tmp_path, monkeypatch):
 )
 def test_durations_read_well(seconds, text):
     assert duration(seconds) == text
+
+
+def test_a_polite_kill_ends_the_kernel_too(tmp_path):
+    runner, pids, _ = asleep(tmp_path)
+    runner.terminate()
+    runner.communicate(timeout=120)
+    assert runner.returncode == 143 and all(gone(pid) for pid in pids)

@@ -126,3 +126,22 @@ def test_streams_are_what_the_documentation_says():
 def test_a_stream_without_a_name_is_refused(make):
     with pytest.raises(ValueError, match="needs a name"):
         make()
+
+
+@given(names, st.integers(0, 2**31), st.integers(1, 5))
+def test_the_i_th_key_is_the_key_of_the_i_th_seed(name, seed, n):
+    assert list(seeds.keys(*name, seed=seed, n=n)) == [seeds.key(*name, seed=seed + i) for i in range(n)]
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**62))
+def test_a_uniform_number_lies_in_the_half_open_unit_interval(key, counter):
+    assert 0 <= seeds.uniform(np.uint64(key), counter) < 1
+
+
+def test_streams_of_neighbouring_keys_are_not_correlated():
+    numbers = seeds.uniform(np.arange(20, dtype=np.uint64)[:, None], np.arange(10_000))
+    assert np.abs(np.corrcoef(numbers)[np.triu_indices(20, 1)]).max() < 5 / np.sqrt(10_000)
+
+
+def test_the_first_numbers_of_many_streams_look_uniform():
+    assert stats.kstest(seeds.uniform(seeds.keys("first", n=20_000), 0), "uniform").pvalue > 1e-3

@@ -72,3 +72,24 @@ def test_two_exercises_with_one_id_are_refused():
     one = Exercise("99.1", "easy", 3, "?", "h", 1, "w", 2)
     with pytest.raises(ValueError, match="share an id"):
         Exercises(one, one)
+
+
+@pytest.mark.parametrize("lesson, exercise", EVERY, ids=[each.id for _, each in EVERY])
+def test_an_answer_of_another_kind_is_told_so_and_crashes_nothing(lesson, exercise, said):
+    for nonsense in ("many", [], lambda *_, **__: None):
+        assert exercise.hint in said(lesson, exercise, nonsense)
+
+
+@pytest.mark.parametrize("number", LESSONS)
+def test_every_lesson_has_an_easy_a_medium_and_a_hard_exercise_in_order(number):
+    found = list(LESSONS[number])
+    assert [each.id for each in found] == [f"{number}.{i + 1}" for i in range(len(found))]
+    levels = [each.level for each in found]
+    assert set(levels) == {"easy", "medium", "hard"} and levels == sorted(levels, key=("easy", "medium", "hard").index)
+    assert any(each.important for each in found) and found[-1].judge is not None
+
+
+def test_what_the_judge_found_is_said(capsys):
+    lesson = Exercises(Exercise("99.1", "easy", 3, "?", "think", 1, "so", 2, judge=lambda answer: f"{answer} is odd"))
+    lesson.check("99.1", 7)
+    assert capsys.readouterr().out == "Not yet: 7 is odd. Hint: think.\n"

@@ -82,3 +82,16 @@ def test_the_paper_s_values_are_those_of_tables_7_and_8():
     assert (grpo.temperature, grpo.kl, grpo.sync_every, grpo.sync_mixup, grpo.top_entropy) == (0.8, 0.1, 6, 0.6, 0.2)
     assert (head.layer, head.learning_rate, head.every, head.entropy, head.floor) == ("last", 5e-5, 3, 1e-3, 1e-4)
     assert head.temperature == 1.0
+
+
+def test_the_judge_is_one_of_the_parameters(place, capsys):
+    assert run(place, "judged", "--arm", "judge", "--judge", "scripted-small") == 0
+    assert "judge" in store.read_parquet(place / "judged/rollouts.parquet")
+    assert run(place, "judged2", "--arm", "judge", "--judge", "nobody") == 2
+    assert "nobody" in capsys.readouterr().err
+
+
+def test_rollouts_that_do_not_divide_among_processes_are_refused(place, capsys, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert run(place, "many") == 2
+    assert "3 processes" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 
 from lib.conductor import data
 from lib.conductor.data import CATEGORIES, DataError, load
@@ -138,3 +138,43 @@ def test_an_empty_row_is_named(column, value, tmp_path):
 )  # fmt: skip
 def test_a_broken_or_empty_file_is_named(name, content, tmp_path):
     refused(text(tmp_path / name, content))
+
+
+def test_without_categories_all_is_one(tmp_path):
+    rows = [{"prompt": row["prompt"], "reference": row["reference"]} for row in ROWS]
+    assert load(written(tmp_path / "a.csv", rows))["category"][:] == ["all", "all"]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.xlsx", "a"])
+def test_a_kind_that_is_not_known_is_named(name, tmp_path):
+    refused(text(tmp_path / name, GOOD), repr((tmp_path / name).suffix), ".parquet")
+
+
+def test_a_file_without_rows_is_refused(tmp_path):
+    refused(text(tmp_path / "a.csv", "prompt,reference\n"))
+    Dataset.from_dict({"prompt": [], "reference": []}).save_to_disk(tmp_path / "saved")
+    refused(tmp_path / "saved")
+
+
+def test_a_folder_that_is_no_dataset_or_holds_several_is_named(tmp_path):
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path / "empty")
+    DatasetDict(train=Dataset.from_list(ROWS), test=Dataset.from_list(ROWS)).save_to_disk(tmp_path / "both")
+    refused(tmp_path / "both", "several splits", "train", "test")
+
+
+@pytest.mark.parametrize(
+    "prompt", [3, ["a"], [{"content": "a"}], [{"role": "user"}], [{"role": "user", "content": ""}]]
+)
+def test_a_prompt_that_is_neither_text_nor_messages_is_named(prompt, tmp_path):
+    """Else it is found by TRL, with words that help nobody."""
+    refused(written(tmp_path / "a.jsonl", [{"prompt": prompt, "reference": "b"}]), "row 0", "prompt")
+
+
+def test_a_number_as_reference_is_not_called_empty(tmp_path):
+    """A table of sums is read as numbers."""
+    place = written(tmp_path / "a.csv", [{"prompt": "2 + 2", "reference": 4}])
+    try:
+        assert load(place)["reference"][:] == ["4"]
+    except DataError as error:
+        assert "empty" not in str(error)

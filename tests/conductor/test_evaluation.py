@@ -7,11 +7,13 @@ import torch
 from lib import tasks
 from lib.conductor import data, evaluation
 from lib.conductor.evaluation import Reply
+from lib.conductor.meta import Conducted
 from lib.conductor.preference import Preference
 from lib.conductor.rewards import COMPONENTS, brevity, well_formed
+from lib.conductor.weighting import Fixed
 from lib.models.corpus import question
-from lib.models.dialogue import conversation
-from lib.models.tokenizer import encode
+from lib.models.dialogue import conversation, token
+from lib.models.tokenizer import EOS, decode, encode
 from tests.conductor import small
 
 SAMPLES = 4
@@ -116,3 +118,33 @@ def test_the_reference_is_read_after_the_thought(policy, reward_model):
     at = 3 + len(before)
     expected = np.mean([log_p[at + i - 1, t].item() for i, t in enumerate(wanted)])
     assert frame["ppl"][0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_they_come_item_by_item_with_what_was_asked(policy):
+    given = replies(policy)
+    assert [reply.item for reply in given] == [item for item in ITEMS for _ in range(SAMPLES)]
+    assert all(reply.prompt == tuple(conversation(question(reply.item))) for reply in given)
+    groups = [{reply.text for reply in given[i : i + SAMPLES]} for i in range(0, len(given), SAMPLES)]
+    assert sum(len(group) for group in groups) > len(given) / 2  # each is drawn anew
+
+
+def test_text_is_what_the_tokens_say_without_the_end(policy):
+    given = replies(policy)
+    assert {reply.ids[-1] == token(EOS) for reply in given} == {True, False}
+    for reply in given:
+        assert reply.text == decode([i for i in reply.ids if i != token(EOS)]) and len(reply.ids) <= 11
+
+
+def test_settled_weights_stand_beside_them_where_there_are_any(policy, reward_model):
+    given = replies(policy)[:8]
+    conducted = Conducted(small.HIDDEN, small.head(), 5, 0)
+    with torch.no_grad():
+        conducted.conductor.linear.weight.normal_(generator=torch.Generator().manual_seed(0))
+    frames = [
+        evaluation.components(policy, given, reward_model, small.REWARDS, weighting, "first")
+        for weighting in (conducted, Fixed({"len": 1.0, "quality": 1.0}))
+    ]
+    columns = [f"w_{name}" for name in COMPONENTS]
+    np.testing.assert_allclose(frames[0][columns].sum(axis=1), 1, atol=1e-5)
+    assert frames[0]["w_fmt"].std() > 0.01
+    assert frames[1][columns].to_numpy().tolist() == [[0.0, 0.0, 0.0, 1.0, 0.0]] * 8

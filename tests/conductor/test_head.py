@@ -134,3 +134,27 @@ def test_without_a_floor_a_certain_distribution_has_no_entropy_and_a_finite_grad
     assert float(value.detach()) == 0.0
     value.backward()
     assert torch.isfinite(logits.grad).all()
+
+
+def test_the_log_probability_is_that_of_the_distribution_with_its_floor():
+    made, h = conductor([50.0, -50.0, 0.0, 1.0, 2.0], floor=1e-3), torch.randn(6, 3)
+    action = torch.tensor([0, 1, 2, 3, 4, 1])
+    assert torch.allclose(made.log_prob(h, action), made(h)[torch.arange(6), action].log())
+    assert made.log_prob(h, action)[1].item() == pytest.approx(np.log(1e-3), rel=1e-4)  # and not -100
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0])
+def test_a_temperature_that_is_not_positive_is_refused(temperature):
+    with pytest.raises(ValueError, match="temperature must be positive"):
+        Conductor(3, K, temperature=temperature)
+
+
+def test_rounding_in_the_sum_of_a_distribution_makes_no_action_out_of_range():
+    p = torch.tensor([[0.1] * 10, [0.3, 0.3, 0.4 - 1e-7, *[0.0] * 7]])
+    assert sample(p, torch.full((2,), 1 - 1e-16, dtype=torch.float64)).tolist() == [9, 2]
+
+
+@pytest.mark.parametrize("kappa", [-0.1, 1.1, float("nan")])
+def test_kappa_is_a_share(kappa):
+    with pytest.raises(ValueError, match="kappa"):
+        emphasis(torch.full((1, K), 1 / K), torch.tensor([0]), kappa)

@@ -6,10 +6,12 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from lib import params, seeds
 from lib.conductor import data
 from lib.conductor.judge import NO_OPINION, TRIES, VOTES, Judge, majority, prompt, read, voted
+from lib.conductor.rewards import normalised
 from lib.ledger import BudgetExceeded
 from lib.llm.client import Client
 from lib.llm.errors import ConfigurationError, ReplyError
@@ -226,3 +228,74 @@ def test_scripted_models_grade_and_never_spoil_it(name):
     long = prompt("What?" * 1_000, "a b", "<answer> " + "a b " * 400 + "</answer>")[0]["content"]
     said = respond(long, STRENGTHS[name], seeds.rng("x"))[0]
     assert (said == "0.50") == (name == "scripted-small")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0.73", 0.73), ("1", 1.0), (".5", 0.5), (" 0.0\n", 0.0), ("0", 0.0), ("1.00", 1.0), ("\t0.125 ", 0.125)],
+)
+def test_a_number_from_0_to_1_is_read(text, number):
+    assert read(text) == number
+    judge, scores = graded(Answers(text), GOOD)
+    assert scores == [number] and judge.lost == 0
+
+
+def test_texts_and_messages_are_the_same_to_it():
+    client = Answers("0.9")
+    graded(client, GOOD)
+    judge = Judge(client, "some")
+    judge([[{"role": "user", "content": "What?"}]], [[{"role": "assistant", "content": GOOD}]], ["seven"])
+    assert client.asked[0][1] == client.asked[1][1]
+
+
+def test_scores_are_in_the_order_of_the_replies():
+    class Echo(Answers):
+        async def chat(self, model, messages, **_):
+            said = messages[0]["content"].split("<answer> ")[1].split(" ")[0]
+            await asyncio.sleep(0.002 * (10 - int(said)))  # the first is the last
+            return SimpleNamespace(text=f"0.{said}")
+
+    _, scores = graded(Echo(), *(f"<answer> {i} </answer>" for i in range(10)))
+    assert scores == [i / 10 for i in range(10)]
+
+
+def test_the_scripted_judge_prefers_the_reference_to_something_else(tmp_path):
+    items = data.draw("test", 8)
+    other = [f"<answer> {items[i - 1].answer} </answer>" for i in range(8)]  # of the category before
+    asked, references = [item.prompt for item in items], [item.answer for item in items]
+    good = scripted(tmp_path)(asked, [item.solution for item in items], references)
+    bad = scripted(tmp_path)(asked, other, references)
+    assert min(good) > 0.9 and max(bad) < 0.6
+    assert scripted(tmp_path)(asked, other, references) == bad
+    assert not list(tmp_path.iterdir())  # no cassette and no purse where nobody is paid
+
+
+def test_it_works_where_a_loop_is_running(tmp_path):
+    async def notebook():
+        return scripted(tmp_path)(["What?"], [GOOD], ["seven"])
+
+    assert asyncio.run(notebook())[0] > 0.9
+
+
+def test_its_scores_become_ranks():
+    assert normalised(torch.tensor([[0.2], [0.9], [0.4]]), ["judge"], 3)[:, 0].tolist() == [0.0, 1.0, 0.5]
+
+
+def test_thoughts_are_not_graded():
+    assert mark("a b", "<think> x y z </think> <answer> a b </answer>") == 1.0
+
+
+def test_an_empty_answer_is_worth_nothing():
+    assert mark("a b", "<answer></answer>") == 0.0
+
+
+def test_where_the_parts_cannot_be_seen_the_grade_is_a_half():
+    for text in ("", "# Answer\na\n", "# Reference\na\n", f"{GRADE_ASKED}\n"):
+        assert grade(text, EXACT, seeds.rng("test of grading")) == "0.50"
+
+
+def test_noise_stays_within_0_and_1_and_is_of_the_request():
+    noisy = replace(EXACT, noise=0.5)
+    grades = [float(grade(prompt("?", "a b", GOOD)[0]["content"], noisy, seeds.rng("x", seed=i))) for i in range(50)]
+    assert min(grades) == 0.0 and max(grades) == 1.0 and len(set(grades)) > 10
+    assert mark("a b", GOOD, noisy) == mark("a b", GOOD, noisy)

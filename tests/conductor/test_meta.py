@@ -269,3 +269,81 @@ def test_the_state_of_another_width_is_refused():
     wide = Conducted(WIDTH + 1, head(), GROUP, 0)
     with pytest.raises((KeyError, RuntimeError)):
         conducted().restore(wide.state())
+
+
+def test_pairs_are_of_one_group():
+    chosen, advantage = torch.tensor([[-1.0, -2.0], [-3.0, -9.0]]), torch.tensor([[1.0, -1.0], [5.0, 5.0]])
+    assert float(pairwise_loss(chosen, advantage)) == pytest.approx(math.log1p(math.exp(-1.0)))
+
+
+def test_where_all_did_equally_well_there_is_nothing_to_pair():
+    chosen = random(2, GROUP).requires_grad_()
+    loss = pairwise_loss(chosen, torch.zeros(2, GROUP))
+    loss.backward()
+    assert float(loss.detach()) == 0 and not chosen.grad.any()
+
+
+def test_the_pairwise_loss_is_added_with_its_weight():
+    made, (h, action, advantage) = conductor(), batch(6)
+    chosen = made.log_prob(h, action).view(2, GROUP)
+    plain = meta_loss(made, h, action, advantage, 0.1)
+    both = meta_loss(made, h, action, advantage, 0.1, 2.0, GROUP)
+    assert (both - plain).item() == pytest.approx(2 * pairwise_loss(chosen, advantage.view(2, GROUP)).item())
+
+
+def test_advantages_without_a_step_before_them_teach_nothing():
+    made = conducted(every=1)
+    made.learn(random(6))
+    fed(made, [0])
+    made.learn(random(6))
+    assert made.updates == 1 and not made.held
+
+
+def test_in_joint_mode_nothing_comes_through_a_one_hot_emphasis():
+    made = conducted(joint=True, kappa=1.0)
+    weights, action = made(random(6, WIDTH), 0)
+    assert torch.equal(weights, torch.nn.functional.one_hot(action, K).float())
+    weights.sum().backward()
+    assert not made.conductor.linear.weight.grad.any()
+
+
+def test_what_is_learned_later_does_not_reach_into_a_state():
+    made = conducted(every=1)
+    fed(made, range(2))
+    state = made.state()
+    before = {name: array.copy() for name, array in state.items()}
+    fed(made, range(2, 4))
+    assert all(np.array_equal(array, before[name]) for name, array in state.items())
+
+
+def test_a_conductor_that_has_not_learned_anything_can_be_restored():
+    fresh, other = conducted(), conducted(opinions=False)
+    other.restore(fresh.state())
+    fed(fresh, range(5))
+    fed(other, range(5))
+    assert same(fresh, other)
+
+
+def test_restoring_forgets_what_was_held():
+    full, empty = conducted(), conducted()
+    fed(full, range(2))
+    full.restore(empty.state())
+    assert not full.held and full.updates == 0 and same(full, empty)
+
+
+def test_a_state_without_its_count_of_updates_is_refused():
+    state = conducted().state()
+    state.pop("updates")
+    with pytest.raises(KeyError):
+        conducted().restore(state)
+
+
+def test_what_was_restored_goes_where_the_states_are():
+    """A checkpoint is read before the first state says on which device the policy is."""
+    stopped, fresh = conducted(every=2), conducted(every=2)
+    fed(stopped, range(3))
+    fresh.restore(stopped.state())
+    elsewhere = torch.device("meta")  # stands for a GPU: arithmetic with tensors of two devices is refused
+    fresh(torch.empty(6, WIDTH, device=elsewhere), 3)
+    fresh.learn(torch.empty(6, device=elsewhere))
+    assert fresh.updates == 2

@@ -137,3 +137,44 @@ def test_a_folder_without_a_model_is_refused(content, tmp_path, taught):
         (tmp_path / "config.json").write_bytes((taught[0] / "config.json").read_bytes())
     with pytest.raises((OSError, ValueError)):
         Preference(tmp_path)
+
+
+def test_references_are_compared_too(right):
+    """They are right, so where a pair holds one it is the better one; and some pairs hold none."""
+    with_reference = [pair for pair in right if pair.item.solution in (pair.better, pair.worse)]
+    assert 0.3 < len(with_reference) / len(right) < 1
+    assert all(pair.better == pair.item.solution for pair in with_reference)
+
+
+def test_completions_may_be_messages_and_prompts_texts(model):
+    prompts, replies = asked(4)
+    messages = [[{"role": "assistant", "content": reply}] for reply in replies]
+    assert model(prompts, messages, completion_ids=None, anything=1) == model(prompts, replies)
+    texts = [prompt[-1]["content"] for prompt in prompts]
+    scores = model(texts, [f" {reply}" for reply in replies])
+    assert len(set(scores)) == 4 and all(0 < score < 1 for score in scores)
+    whole = model.tokenizer(f"{texts[0]} {replies[0]}", return_tensors="pt", add_special_tokens=False)
+    with torch.no_grad():
+        raw = model.model(whole["input_ids"]).logits[0, 0]
+    assert model.raw(texts[:1], [f" {replies[0]}"])[0] == pytest.approx(raw.item(), abs=1e-5)
+
+
+def test_its_name_is_that_of_the_reward(model):
+    assert model.__name__ == "pref"
+
+
+def test_most_scores_are_neither_0_nor_1(taught, forward):
+    model = Preference(taught[0])
+    held = pairs(forward, "dev", 12, 2, 1.0, 0.0, 0)
+    scores = torch.tensor(
+        model([question(p.item) for p in held] * 2, [p.better for p in held] + [p.worse for p in held])
+    )
+    assert 0.2 < scores.mean() < 0.8 and scores.std() > 0.05
+
+
+def test_agreement_counts_a_prompt_once(taught, forward, tmp_path):
+    held = pairs(forward, "dev", 12, REPLIES, 1.0, 0.0, 0)
+    counted = preference.agreement(Preference(taught[0]), held, tmp_path / "scale.json")
+    assert counted["pairs"].sum() == len({pair.item.key for pair in held}) < len(held)
+    again = preference.agreement(Preference(taught[0]), [Pair(p.item, p.worse, p.better) for p in held], tmp_path / "s")
+    assert (counted["right"] + again["right"] == counted["pairs"]).all()

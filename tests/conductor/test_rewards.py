@@ -8,11 +8,14 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from lib.conductor.rewards import (
     COMPONENTS,
+    RANKED,
     Reading,
     brevity,
     measures,
+    normalised,
     ranked,
     read,
+    said,
     thought,
     well_formed,
 )
@@ -187,3 +190,40 @@ def test_a_reading_has_no_chance_in_it_though_the_policy_is_being_trained():
         assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(one.h, again.h) and torch.equal(one.likelihood, again.likelihood)
     assert other.training
+
+
+@pytest.mark.parametrize("text", BOTH)
+def test_a_thought_and_an_answer_are_well_formed_whether_or_not_a_thought_is_needed(text):
+    assert well_formed(text) and well_formed(text, think=True)
+
+
+@pytest.mark.parametrize("text", ANSWERS)
+def test_an_answer_alone_is_well_formed_only_where_a_thought_may_be_left_out(text):
+    assert well_formed(text) and not well_formed(text, think=True)
+
+
+def test_a_completion_is_a_text_or_messages():
+    assert said("a") == "a" and said([{"role": "assistant", "content": "b"}]) == "b"
+
+
+def test_ranks_go_from_the_worst_to_the_best():
+    assert ranked(torch.tensor([3.0, -1.0, 10.0, 3.5, 0.0]), 5).tolist() == [0.5, 0.0, 1.0, 0.75, 0.25]
+
+
+def test_only_some_rewards_are_ranked():
+    names = (*COMPONENTS, "quality", "judge")
+    measured = torch.tensor([[0.25, -7.0, 3.0, 0.5, 0.75, 0.1, 0.3], [1.0, -2.0, 1.0, 0.25, 0.5, 0.2, 0.1]])
+    got = normalised(measured, names, 2)
+    assert RANKED == ("ppl", "ent", "judge")
+    expected = [[0.25, 0.0, 1.0, 0.5, 0.75, 0.1, 1.0], [1.0, 1.0, 0.0, 0.25, 0.5, 0.2, 0.0]]
+    assert torch.equal(got, torch.tensor(expected))
+
+
+def test_layers_differ():
+    first, middle, last = (read(MODEL, **sequences(2), layer=layer).h for layer in ("first", "middle", "last"))
+    assert not torch.allclose(first, middle, atol=0.1) and not torch.allclose(middle, last, atol=0.1)
+
+
+def test_a_reading_leaves_no_gradient():
+    got = read(MODEL, **sequences(2))
+    assert not (got.h.requires_grad or got.entropy.requires_grad or got.likelihood.requires_grad)

@@ -55,3 +55,14 @@ def test_what_was_observed_tells_level_and_own_score_apart():
     assert row["own"] == pytest.approx(1.0) and abs(row["level"]) < 0.5 and row["seed"] == 7
     (row,) = sceptic.observed(made.assign(advantage=level[here]), 5).to_dict("records")
     assert row["level"] == pytest.approx(1.0) and abs(row["own"]) < 0.5
+
+
+def test_with_the_category_alone_there_is_nothing_to_learn():
+    found = sceptic.bandit(HEAD, 0, blind=True, updates=60)
+    assert abs(found["chosen"] - 0.2) < 0.03 and abs(found["own"]) < 0.01
+
+
+def test_without_drawn_emphases_only_quality_is_observed():
+    made = table(lambda rng: -1)
+    (row,) = sceptic.observed(made.assign(advantage=made["quality"]), 5).to_dict("records")
+    assert row == {"seed": 7, "quality": pytest.approx(1.0)}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from lib.conductor.arms import ARMS, NAMED, variant
 from lib.conductor.rewards import COMPONENTS
 from lib.models import checkpoints
 from lib.models.checkpoints import ModelError
+from lib.page.lesson import _KEY
 
 TRAINED = [arm for arm in ARMS if arm.kind == "grpo"]
 ITEMS, SAMPLES, GROUP, PROMPTS = 4, 2, 3, 8
@@ -243,3 +245,65 @@ def test_variants_change_the_head_and_nothing_else():
     made = variant("Kappa 1", kappa=1.0)
     assert made.conducted and made.label == "Kappa 1" and made.changes == {"kappa": 1.0} and made.kind == "grpo"
     assert len(NAMED) == len(ARMS)
+
+
+def test_replies_begin_as_the_arm_says(results):
+    assert of(results.components, "cot")["reply"].str.startswith("<think>").all()
+    assert not of(results.components, "base")["reply"].str.startswith("<think>").all()
+
+
+def test_the_reward_model_says_how_often_it_agrees(results):
+    assert list(results.agreement) == ["category", "right", "pairs"]
+    assert set(results.agreement["category"]) <= set(data.CATEGORIES) and results.agreement["pairs"].sum() > 0
+
+
+def test_nothing_but_numbers_is_left(results, runs):
+    assert not list(runs.glob("*/training")) and not list(runs.glob("*/*/checkpoint-*"))
+
+
+def test_a_changed_head_is_another_conductor_with_the_same_reward_model(results, place):
+    before, after = settings(), settings(head={"kappa": 1.0})
+    assert study.reward_cell(before.conductor, place).digest == study.reward_cell(after.conductor, place).digest
+    digests = [{c.name: c.digest for c in study.cells(p, [arms.CONDUCTOR], place)} for p in (before, after)]
+    assert digests[0].keys() == digests[1].keys() == {"conductor/seed-0"} and digests[0] != digests[1]
+    others = [arm for arm in ARMS if not arm.conducted]
+    first, second = ({c.name: c.digest for c in study.cells(p, others, place)} for p in (before, after))
+    assert first == second  # what has no Conductor is not trained again
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_one_group_is_taken_apart_as_the_first_step_would_see_it(results, models, runs, centred):
+    own = settings(head={"centred": centred})
+    table = study.take_apart(own, study.start(own, data.draw("dev", 1), models, runs))
+    rewards = table[[f"r_{name}" for name in COMPONENTS]].to_numpy()
+    drawn = np.array([COMPONENTS.index(name) for name in table["action"]])
+    kappa, here = own.conductor.head.kappa, (np.arange(GROUP), drawn)
+    rewards = rewards - rewards.mean(0) if centred else rewards
+    paid = (1 - kappa) * rewards.mean(1) + kappa * rewards[here]
+    np.testing.assert_allclose(table["reward"], paid, atol=1e-5)
+    np.testing.assert_allclose(table["advantage"], (paid - paid.mean()) / (paid.std(ddof=1) + 1e-4), atol=1e-3)
+
+
+def test_replies_are_judged_by_majority(results, monkeypatch, tmp_path):
+    monkeypatch.setattr(study, "RUNS", tmp_path)
+    monkeypatch.setattr(study, "CASSETTES", tmp_path)
+    rows = of(results.components, "base").assign(reply=lambda f: "<answer> " + f["reference"] + " </answer>")
+    assert study.judged(settings(judge="scripted-large"), rows) == [True] * len(rows)
+
+
+def test_variants_have_names_of_their_own():
+    names = [variant("a label", **change).name for change in CHANGES]
+    assert len(set(names)) == len(names), sorted({name for name in names if names.count(name) > 1})
+    assert not set(names) & set(NAMED)
+
+
+def test_names_of_arms_can_be_names_of_metrics():
+    for name in [*NAMED, *(variant("a label", **change).name for change in CHANGES)]:
+        assert _KEY.fullmatch(f"reasoning.{name}.score"), name
+        assert re.fullmatch(r"[\w-]+", name), name  # one part of a metric's name, and of a folder's
+
+
+def test_a_change_that_the_head_does_not_know_is_refused(place, taught):
+    cell = study.cells(settings(), [variant("Kappa 2", kappa=2.0)], place)[0]
+    with pytest.raises(params.ParamsError, match="kappa"):
+        study.Run(cell, place, None, study.Means(str(place), str(taught[0])))

@@ -3,6 +3,7 @@
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from pandas.testing import assert_frame_equal
@@ -13,7 +14,7 @@ from lib.conductor.meta import Conducted
 from lib.conductor.quiet import quiet
 from lib.conductor.rewards import COMPONENTS, brevity, read, thought, well_formed
 from lib.conductor.trainer import EXTRA, configuration, last_checkpoint
-from lib.conductor.weighting import Fixed
+from lib.conductor.weighting import Dirichlet, Fixed
 from lib.models import checkpoints
 from lib.models.dialogue import conversation
 from lib.models.tokenizer import encode
@@ -306,3 +307,115 @@ def test_the_engine_and_trl_ask_the_same(place, tmp_path):
         made.model.train()
     told = [made._generate([p for p in prompts for _ in range(3)])[0] for made in (engine, other)]
     assert told[0] == told[1]
+
+
+def luck(row, **_) -> list[float]:
+    """A further reward; depends on the order in which it is asked, so that rollouts of a prompt differ."""
+    return [(7 * i + 3 * number) % 10 / 10 for number, i in enumerate(row)]
+
+
+def test_trl_reports_the_raw_means_too(fixed):
+    report, log = fixed[0].state.log_history[-1], fixed[0].rollouts
+    for name in COMPONENTS:
+        assert report[f"raw/{name}"] == pytest.approx(log[name].mean(), rel=1e-4)
+    assert report["rewards/fmt/mean"] == pytest.approx(WEIGHTS["fmt"] * log["fmt"].mean(), rel=1e-4)
+
+
+def test_the_clock_counts_the_steps_and_holds_the_weighting(fixed):
+    clock = fixed[0].clock
+    assert clock["steps"] == STEPS and 0 < clock["weighing"] < clock["training"]
+
+
+def test_joint_updates_survive_a_group_of_equal_rewards(place, tmp_path):
+    """The deviation that TRL divides by has no slope at 0; without an emphasis of their own, nothing else either."""
+    made = run(place, tmp_path, conducted(joint=True, kappa=1.0), items=ITEMS[:4])
+    assert (made.rollouts["advantage"].to_numpy().reshape(-1, G) == 0).all(1).any()  # or it would be no test
+    assert not made.weighting.state()["conductor.linear.weight"].any()
+    made = run(place, tmp_path / "cold", conducted(joint=True), items=ITEMS[:4], temperature=1e-3)
+    assert all(np.isfinite(array).all() for array in made.weighting.state().values())
+
+
+def test_random_weights_pay_what_was_drawn(place, tmp_path):
+    made = run(place, tmp_path, Dirichlet(0), items=ITEMS[:4])
+    drawn = torch.cat([Dirichlet(0)(torch.zeros(6, 1), step)[0] for step in range(2)]).numpy()
+    paid = (drawn * made.rollouts[R].to_numpy(dtype=float)).sum(1)
+    np.testing.assert_allclose(made.rollouts["advantage"], advantages(paid), atol=2e-3)
+    np.testing.assert_allclose(made.rollouts[W], 1 / K, rtol=1e-6)  # settled
+
+
+def test_weights_for_a_reward_that_is_not_there_are_refused_by_name(place, tmp_path):
+    with pytest.raises(ValueError, match="beauty"):
+        small.trainer(place, tmp_path, Fixed({"beauty": 1.0}))
+
+
+def test_further_rewards_are_logged_and_count_only_where_they_are_weighed(place, tmp_path):
+    paying = run(place, tmp_path / "a", Fixed({"luck": 2.0}), extra={"luck": luck}, items=ITEMS[:2])
+    np.testing.assert_allclose(paying.rollouts["advantage"], advantages(paying.rollouts["luck"] * 2), atol=2e-3)
+    logged = run(place, tmp_path / "b", Fixed({"pref": 1.0}), extra={"luck": luck}, items=ITEMS[:2])
+    assert logged.rollouts["luck"].tolist() == logged.rollouts["r_luck"].tolist() == paying.rollouts["luck"].tolist()
+    np.testing.assert_allclose(logged.rollouts["advantage"], advantages(logged.rollouts["r_pref"]), atol=2e-3)
+
+
+def test_gdpo_normalises_each_weighted_reward_before_the_sum(place, tmp_path):
+    made = run(place, tmp_path, Fixed(WEIGHTS), aggregation="normalize_then_sum", items=ITEMS[:2])
+    r = (made.rollouts[R].to_numpy(dtype=float) * list(WEIGHTS.values())).reshape(-1, G, K)
+    total = ((r - r.mean(1, keepdims=True)) / (r.std(1, ddof=1, keepdims=True) + 1e-4)).sum(-1).ravel()
+    expected = (total - total.mean()) / (total.std(ddof=1) + 1e-4)
+    np.testing.assert_allclose(made.rollouts["advantage"], expected, atol=5e-3)
+
+
+def test_equal_rollouts_have_no_advantage_and_finite_ones(place, tmp_path):
+    """A group that says the same thrice: as good as cold."""
+    made = run(place, tmp_path, conducted(kappa=0.0), temperature=1e-3, items=ITEMS[:2])
+    log = made.rollouts
+    assert log["tokens"].nunique() <= 2 and np.abs(log["advantage"]).max() < 1e-2
+    assert set(log["r_ent"]) == {0.5}
+
+
+def test_a_training_that_was_finished_is_not_done_again(through, place, tmp_path):
+    shutil.copytree(through[0].args.output_dir, tmp_path / "out")
+    again = run(place, tmp_path / "out", conducted(), engine=through[1])
+    assert again.clock["steps"] == 0
+    assert_same(again, through[0])
+
+
+def test_a_checkpoint_of_another_weighting_is_refused(through, place, tmp_path):
+    shutil.copytree(through[0].args.output_dir, tmp_path / "out")
+    with pytest.raises((KeyError, RuntimeError)):
+        run(place, tmp_path / "out", Conducted(HIDDEN + 1, head(), G, 0))
+
+
+def test_two_checkpoints_are_kept_and_the_last_has_the_whole_log(through):
+    out = through[0].args.output_dir
+    kept = sorted(place.parent.name for place in last_checkpoint(out).parent.glob(f"checkpoint-*/{EXTRA}"))
+    assert kept == ["checkpoint-4", "checkpoint-6"] and last_checkpoint(out).name == "checkpoint-6"
+    log = pd.read_parquet(last_checkpoint(out) / "rollouts.parquet")
+    assert_frame_equal(log, through[0].rollouts)
+    assert weights(checkpoints.load(last_checkpoint(out))) == weights(through[0].model)
+
+
+def test_the_last_checkpoint_is_the_newest_by_number(tmp_path):
+    assert last_checkpoint(tmp_path) is None and last_checkpoint(tmp_path / "none") is None
+    for step in (9, 10, 100):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    assert last_checkpoint(tmp_path) is None
+    for step in (9, 10):
+        (tmp_path / f"checkpoint-{step}" / EXTRA).touch()
+    assert last_checkpoint(tmp_path).name == "checkpoint-10"
+
+
+def test_evaluation_settles_and_teaches_and_logs_nothing(place, tmp_path):
+    made = trainer(place, tmp_path, conducted(every=1))
+    before = made.weighting.state()
+    with quiet():
+        made.args.per_device_eval_batch_size = 6
+        made.evaluate(data.dataset(ITEMS[:4]))
+    assert made.rollouts.empty and made.weighting.updates == 0
+    assert all(np.array_equal(before[name], array) for name, array in made.weighting.state().items())
+
+
+def test_without_a_distance_to_keep_there_is_no_reference(place, tmp_path):
+    made = run(place, tmp_path, conducted(), kl=0.0, items=ITEMS[:4], save_every=1)
+    assert made.ref_model is None and len(made.rollouts) == 12
+    again = run(place, tmp_path, conducted(), kl=0.0, items=ITEMS[:4], save_every=1)
+    assert again.clock["steps"] == 0 and weights(again.model) == weights(made.model)

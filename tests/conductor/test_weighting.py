@@ -42,3 +42,17 @@ def test_neither_learns_nor_has_a_state(made):
     made.after_step()
     made.restore(made.state())
     assert made.state() == {} and torch.equal(made(H, 0)[0], before) and not made.centred
+
+
+def test_weights_for_nothing_are_refused():
+    with pytest.raises(ValueError, match="at least one"):
+        Fixed({})
+
+
+def test_every_response_has_its_own_and_none_comes_twice():
+    weights = torch.cat([Dirichlet(0)(H[:100], step)[0] for step in range(10)])
+    assert len(set(map(tuple, weights.tolist()))) == 1_000
+
+
+def test_outside_training_random_weights_are_their_mean():
+    assert torch.allclose(Dirichlet(0).settled(H), torch.full((len(H), K), 1 / K))

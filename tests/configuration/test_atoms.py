@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from lib.configuration import atoms
-from lib.configuration.atoms import Atom, library, measures
+from lib.configuration import atoms, encoders
+from lib.configuration.atoms import Atom, library, measures, prompts
 from lib.configuration.space import AGENTS
 from lib.models import team
 from lib.models.agent import BRIEF, CHECK, STEPS
 from lib.models.tokenizer import UNK, encode, tokenizer
 from lib.params import ParamsError
+from tests.configuration.small import ATOMS
 
 LIBRARY = library()
 GOOD = "{strategy: verify, hint: be brief, text: Be quick.}"
@@ -127,3 +128,35 @@ def test_measures_of_a_family_are_those_of_its_own_atoms():
     assert (chain["uniqueness"], chain["coverage"]) == (pytest.approx(1 - near), pytest.approx(1 / 6))
     assert chain["specificity"] == pytest.approx((1 - near) / 2)
     assert chain["diversity"] == pytest.approx((1 - near + 1 / 6) / 2)
+
+
+def test_within_a_role_no_two_atoms_say_the_same():
+    for role in AGENTS:
+        own = [one for one in LIBRARY if one.role == role]
+        assert len({one.hint for one in own}) == len({one.text for one in own}) == len(own)
+
+
+def test_lab_models_get_hints_and_others_sentences():
+    assert prompts(ATOMS[:2], "lab") == {"base/reasoner/steps": "step by step", "base/reasoner/brief": "be brief"}
+    assert prompts(ATOMS[:1], "endpoint") == prompts(ATOMS[:1], "scripted") == {"base/reasoner/steps": "Go slowly."}
+
+
+def test_roles_say_which_agent_may_be_told_what():
+    assert atoms.roles(ATOMS).astype(int).tolist() == [[1, 1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0, 0], [0] * 5 + [1, 1]]
+
+
+def test_a_library_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ParamsError, match="missing.yaml is no library"):
+        library(tmp_path / "missing.yaml")
+
+
+def test_coverage_is_the_share_of_six_strategies():
+    assert atoms.coverage([atom("a"), atom("b"), atom("c", "tools")]) == pytest.approx(2 / 6)
+    assert atoms.coverage([atom("a", strategy) for strategy in atoms.STRATEGIES]) == 1.0
+
+
+def test_the_librarys_own_measures_lie_where_they_should():
+    told = measures(LIBRARY, encoders.encoder("hashing"))
+    assert told["base"]["coverage"] == 1.0 and 0.5 < told["base"]["uniqueness"] <= 1
+    assert all(0 < about["specificity"] <= 1 for family, about in told.items() if family != "base")
+    assert all(0 < about["diversity"] <= 1 for about in told.values())

@@ -119,3 +119,17 @@ def test_diversity_is_that_of_the_definitions(counts):
     pairs = np.abs(shares[:, None] - shares[None]).mean()
     assert told["unique"] == len(counts) and told["gini"] == pytest.approx(pairs / (2 * shares.mean()), abs=1e-9)
     assert told["entropy"] == pytest.approx(-sum(p * np.log2(p) for p in shares), abs=1e-9)
+
+
+def test_the_constant_of_a_set_is_one_of_that_set():
+    assert set(baselines.constant(searched(), "grid")["number"]) == {0}
+    assert set(baselines.constant(searched(), "sampled")["number"]) == {2}
+
+
+def test_who_is_judged_by_what_he_picks_by_is_flattered():
+    assert baselines.flattered(searched()) == pytest.approx((5 + 5 + 4 + 5) / 4)
+    assert baselines.oracle(searched())["reward"].mean() == pytest.approx((1 + 1 + 4 + 0) / 4)
+
+
+def test_one_workflow_is_no_diversity():
+    assert diversity(direct=7) == {"unique": 1.0, "entropy": 0.0, "gini": 0.0}

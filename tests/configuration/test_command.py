@@ -1,12 +1,14 @@
 """`python -m lib.configuration`: a question of one's own, with a policy of a tiny study and tiny lab models."""
 
+import re
+
 import pytest
 import torch
 
-from lib import params
+from lib import params, store
 from lib.configuration import __main__ as command
 from lib.configuration import explain, study
-from lib.configuration.space import Configuration
+from lib.configuration.space import DIMENSIONS, Configuration
 from lib.configuration.system import System
 from lib.ledger import BudgetExceeded
 from lib.tasks import Item
@@ -165,3 +167,79 @@ def test_an_interruption_ends_with_130(ask, capsys, monkeypatch):
     monkeypatch.setattr(study, "opened_place", stopped)
     assert ask(KNOWN) == 130
     assert capsys.readouterr().out == ""
+
+
+def test_it_prints_how_sure_the_policy_was_of_every_part(ask, place, capsys):
+    assert ask(KNOWN) == 0
+    _, reasons = liked(place)
+    lines = [line.strip() for line in capsys.readouterr().out.split("\n\n")[1].splitlines()]
+    assert len(lines) == len(reasons) >= len(DIMENSIONS) + 1
+    for line, reason in zip(lines, reasons, strict=True):
+        assert line.startswith(reason.part) and f"{reason.chosen}: {reason.probability:.2f}" in line
+        shares = [float(share) for share in re.findall(r"\b[01]\.\d\d\b", line)]
+        assert shares == sorted(shares, reverse=True) and 0 < shares[0] <= 1 and sum(shares) <= 1.011
+    assert sum("(then " in line for line in lines) >= 4  # what is pinned has no runner-up
+
+
+def test_it_prints_what_every_agent_left_the_answer_and_the_cost(ask, played, capsys):
+    assert ask(KNOWN) == 0
+    ((_, outcome),) = played
+    *_, notes, end = capsys.readouterr().out.split("\n\n")
+    assert len(notes.splitlines()) == len(outcome.trail) == outcome.calls
+    for line, note in zip(notes.splitlines(), outcome.trail, strict=True):
+        assert line.split()[0] == note.role and note.whole in line and line.endswith("[cut off]") == note.cut
+    answer, cost = end.strip().splitlines()
+    assert answer == f"answer: {'none' if outcome.answer is None else outcome.answer}"
+    assert cost.startswith(
+        f"cost: {outcome.calls} calls, {outcome.tokens_in} tokens read, {outcome.tokens_out} written"
+    )
+    assert f"{outcome.used} calls of tools, ${outcome.dollars:.3g}, {outcome.seconds:.3g} s" in cost
+    assert outcome.dollars > 0 and outcome.seconds > 0
+
+
+def test_a_question_that_is_longer_than_the_models_window_has_no_answer_and_no_crash(ask, capsys):
+    assert ask("3 + 4 " * 400 + "= ?") == 0
+    told = capsys.readouterr().out
+    assert "\nanswer: none (context_too_long)\n" in told and " 0 tokens read, 0 written" in told
+
+
+def test_another_model_works_under_the_same_configuration(ask, capsys):
+    assert ask(KNOWN) == ask(KNOWN, "--model", "control") == 0
+    first, second = capsys.readouterr().out.split("configuration: ")[1:]
+    assert first.splitlines()[0] == second.splitlines()[0] and first != second
+
+
+def test_help_says_what_there_is_and_needs_nothing(capsys, monkeypatch):
+    monkeypatch.setattr(params, "load", None)
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--help"])
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    assert all(word in told for word in ("question", "--policy", "--model", "--seed", "--profile", "smoke"))
+    assert "configuration" in told and "python -m lib.configuration" in told
+
+
+@pytest.mark.parametrize("given", [[], [KNOWN, "--seed", "many"], [KNOWN, "--profile", "huge"]])
+def test_a_command_that_cannot_be_read_is_refused_by_the_parser(given, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(given)
+    assert ended.value.code == 2 and "usage: python -m lib.configuration" in capsys.readouterr().err
+
+
+def test_without_lab_models_the_remedy_is_told(tmp_path, ask, capsys, monkeypatch):
+    means = study.means
+    monkeypatch.setattr(study, "means", lambda told: study.Means(**{**means(told).__dict__, "models": str(tmp_path)}))
+    assert ask(KNOWN) == 2
+    assert "make repro" in (told := complaint(capsys)) and str(tmp_path) in told
+
+
+def test_half_a_policy_is_named(tmp_path, place, capsys):
+    store.write_bytes(tmp_path / "policy.json", (place / "runs/policy/policy.json").read_bytes())
+    assert command.main([KNOWN, "--policy", str(tmp_path)]) == 2
+    assert "arc.safetensors" in complaint(capsys)
+
+
+def test_an_unknown_model_is_named_beside_those_that_there_are(ask, capsys):
+    assert ask(KNOWN, "--model", "nobody") == 2
+    told = complaint(capsys)
+    assert "--model nobody" in told and "team-large" in told

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib.configuration import encoders
-from lib.configuration.encoders import HASHED, EncoderError, encoder, features
+from lib.configuration.encoders import HASHED, EncoderError, encoder, features, states
 from lib.models import checkpoints
 from tests.models import tiny
 
@@ -129,3 +129,29 @@ def test_a_sentence_model_that_is_not_on_this_machine_is_named(monkeypatch, wron
     monkeypatch.setattr(encoders, "import_module", library([], wrong))
     with pytest.raises(EncoderError, match="sentence:some-model is not on this machine"):
         encoder("sentence:some-model")
+
+
+def test_features_of_several_questions_are_their_rows():
+    told = features(QUESTIONS)
+    assert np.array_equal(told, np.concatenate([features([question]) for question in QUESTIONS]))
+    assert features([]).shape == (0, 5)
+
+
+def test_a_state_is_the_vector_and_the_features(every):
+    for phi, width in ((every["hashing"], HASHED), (every["lab"], 32)):
+        told = states(QUESTIONS, phi)
+        assert told.shape == (len(QUESTIONS), width + 5) and told.dtype == np.float32
+        assert np.array_equal(told[:, :width], phi(QUESTIONS))
+        assert np.array_equal(told[:, width:], features(QUESTIONS))
+
+
+def test_a_lab_model_that_is_not_there_is_an_error_with_a_remedy(tmp_path):
+    with pytest.raises(checkpoints.ModelError, match="missing holds no model; train the lab models"):
+        encoder("lab:missing", tmp_path)
+
+
+def test_without_the_package_a_sentence_model_is_asked_for_by_name(monkeypatch):
+    asked = []
+    monkeypatch.setattr(encoders, "import_module", library(asked, packed=False))
+    encoder("sentence:all-MiniLM-L6-v2")
+    assert asked[0][0] == "all-MiniLM-L6-v2"

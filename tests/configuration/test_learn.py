@@ -208,3 +208,53 @@ def test_the_preference_loss_pulls_the_better_up_and_the_worse_down():
     better, worse = torch.tensor([-2.0], requires_grad=True), torch.tensor([-2.0], requires_grad=True)
     learn.prefer(better, worse, torch.tensor([-2.0]), torch.tensor([-2.0]), 0.1).backward()
     assert float(better.grad) == pytest.approx(-0.05) and float(worse.grad) == pytest.approx(0.05)
+
+
+def test_with_appendix_fs_gamma_the_first_of_ten_decisions_gets_five_eighths():
+    told = batch([1.0], steps([0] * 9, list(range(9))))
+    first, later = told.returns(0.95)
+    assert float(first[0]) == pytest.approx(0.6302494) and float(later[-1]) == 1.0
+    assert later.tolist() == pytest.approx([0.95 ** (8 - place) for place in range(9)])
+
+
+def test_without_prompts_a_structure_is_paid_the_whole_reward():
+    first, later = batch([8.0, -4.0]).returns(0.5)
+    assert first.tolist() == [8.0, -4.0] and len(later) == 0 and batch([8.0, -4.0]).lengths.tolist() == [0, 0]
+
+
+def test_the_first_epochs_loss_is_that_of_the_entropy_alone():
+    """All ratios are 1 and normalised advantages have mean 0, so -0.05 H is left."""
+    side, at = (
+        Side.of(policies.structure_policy(INPUTS, hidden=8), INPUTS, 1e-3),
+        torch.randn(40, INPUTS, generator=dice(1)),
+    )
+    drawn = side.policy.draw(at, dice(2))
+    told = Batch(at, drawn.actions, drawn.logp.detach(), None, torch.randn(40, generator=dice(3)), torch.arange(40))
+    said = learn.update(side, None, told, Rules(entropy=0.05, epochs=1))
+    assert said["structure_loss"] == pytest.approx(-0.05 * said["structure_entropy"], abs=1e-6)
+    assert said["structure_entropy"] > 5
+
+
+def test_an_update_obeys_the_greatest_norm():
+    side, told = toy(64, False)
+    weights = [weight for group in side.optimizer.param_groups for weight in group["params"]]
+    side.optimizer = torch.optim.SGD(weights, lr=1.0)
+    before = [weight.detach().clone() for weight in weights]
+    learn.update(side, None, told, Rules(epochs=1, max_grad_norm=1e-3))
+    moved = float(sum(((a - b) ** 2).sum() for a, b in zip(before, weights, strict=True)).detach() ** 0.5)
+    assert moved == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_a_share_of_one_keeps_all_that_is_right():
+    chosen, tau = learn.elite(np.array([0, 1, 1]), np.array([3.0, 1.0, 2.0]), 1.0)
+    assert tau == 1.0 and chosen.tolist() == [False, True, True]
+
+
+def test_where_nothing_was_right_there_is_no_elite():
+    assert not learn.elite(np.zeros(5), np.arange(5.0), 0.3)[0].any()
+    assert not learn.elite(np.zeros(0), np.zeros(0), 0.3)[0].any()
+
+
+def test_log_probabilities_of_an_episodes_decisions_are_added():
+    told = steps([2, 0, 2], [0, 0, 1])
+    assert learn.summed(torch.tensor([-1.0, -2.0, -4.0]), told, 4).tolist() == [-2.0, 0.0, -5.0, 0.0]

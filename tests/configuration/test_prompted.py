@@ -139,3 +139,32 @@ def test_where_a_reply_holds_none_the_base_stands_in_and_that_is_counted():
 def test_the_scripted_stand_in_replies_with_a_configuration(examples):
     made, failed = chosen(scripted.answer, [CHAIN, LONG], examples)
     assert failed == [0.0, 0.0] and made[0] != BASE and (made[0] == VERIFY) == bool(examples)
+
+
+def test_what_a_workflow_lacks_is_ignored():
+    alone = TOLD | {"workflow": "voting"}
+    assert parse(json.dumps(alone)) == Configuration((5, 5, 0, 2, 0, 0))
+
+
+def test_tools_may_be_left_out():
+    assert parse('{"workflow": "reason", "budgets": ["low", "low", "high"]}') == Configuration((1, 0, 0, 0, 0, 2))
+
+
+def test_the_model_is_told_all_that_there_is_to_choose_from():
+    system, user = messages("3 + 4 = ?", [])
+    assert (system["role"], user) == ("system", {"role": "user", "content": "Question: 3 + 4 = ?"})
+    assert system["content"].startswith(prompted.ASKED) and "Example" not in system["content"]
+    for word in (*space.WORKFLOWS, *space.TOOLS, *space.AGENTS, *space.TIERS, *TOLD):
+        assert word in system["content"]
+
+
+def test_examples_come_with_their_configuration_and_reward():
+    system, _ = messages("3 + 4 = ?", [Example("1 + 1 = ?", VERIFY, 4.25), Example("2 + 2 = ?", BASE, -0.5)])
+    lines = system["content"].split("\n")[-4:]
+    assert lines[0] == "Example. Question: 1 + 1 = ?" and lines[1] == f"Configuration: {TEXT} Reward: 4.25"
+    assert lines[2] == "Example. Question: 2 + 2 = ?" and lines[3].endswith(" Reward: -0.50")
+
+
+def test_a_reply_that_was_cut_off_is_none():
+    made, failed = chosen(lambda body: completion("m", TEXT[:30], 10, 10, "length"), [CHAIN])
+    assert (made, failed) == ([BASE], [1.0])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lib.configuration.questions import KINDS, kind_of, questions, solved
-from lib.tasks import SPLITS
+from lib.tasks import SPLITS, TaskError
 from lib.tasks.words import PEOPLE
 from tests.configuration.small import CHAIN
 
@@ -62,3 +62,21 @@ def test_of_options_the_letter_and_the_words_count():
     assert solved(item, f"<answer> {item.answer} </answer>") and solved(item, f"<answer> {words} </answer>")
     wrong = next(choice for choice in item.choices if choice != words)
     assert not solved(item, f"<answer> {wrong} </answer>") and not solved(item, words)
+
+
+def test_each_kind_stands_in_for_one_benchmark_of_the_paper():
+    assert {kind.name: kind.paper for kind in KINDS} == {
+        "chain": "GSM8K", "passage": "DROP", "choice": "MedQA", "hops": "HotpotQA", "mixed": "GAIA",
+    }  # fmt: skip
+
+
+def test_an_unknown_kind_or_split_is_named():
+    with pytest.raises(TaskError, match="no kind of question 'riddle'; there are chain, passage, choice, hops, mixed"):
+        questions("riddle", "train", 1)
+    with pytest.raises(TaskError, match="exam"):
+        questions("chain", "exam", 1)
+
+
+def test_an_item_of_no_kind_is_named():
+    with pytest.raises(TaskError, match="chain, words: no kind of question here"):
+        kind_of(replace(CHAIN, skin="words"))

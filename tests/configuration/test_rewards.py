@@ -71,3 +71,16 @@ def test_idle_tools_cost_and_used_ones_never_do(right, steps, tokens, allocated,
 
 def test_the_utility_is_correctness_minus_lambda_times_cost():
     assert utility(np.array([1, 0, 1]), np.array([0.0, 2.0, 4.0]), 0.25).tolist() == [1.0, -0.5, 0.0]
+
+
+def test_many_episodes_are_paid_at_once():
+    columns = np.array(CASES, float).T
+    assert reward(*columns[:5], MOST, APPENDIX_F) == pytest.approx(columns[5], abs=1e-12)
+
+
+def test_every_coefficient_weighs_its_own_term():
+    """Prime numbers, so that no two terms can be taken for one another."""
+    w = Weights(alpha=2, beta_s=3, beta_t=5, eta=7, delta_1=11, delta_2=13, delta_3=17)
+    assert paid(1, 4, 96, 3, 5, w) == 2 - 3 * 4 - 5 * 0.5 + 7 * (11 * 3 + 13)
+    assert paid(0, 4, 96, 3, 5, w) == -3 * 4 - 5 * 0.5 + 7 * 11 * 3
+    assert paid(1, 4, 96, 0, 5, w) == 2 - 3 * 4 - 5 * 0.5 - 7 * 17 * 5

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -119,3 +120,43 @@ def test_the_climb_finds_an_atom_that_pays():
     assert best.atoms == (("good",), (), ()) and best.structure == search.BASE.structure
     without, shorter = search.greedy(score)
     assert without.atoms == ((), (), ()) and shorter[-1][0] < path[-1][0]
+
+
+def test_the_grid_spreads_over_every_dimension():
+    rows = np.array([one.structure for one in search.grid()])
+    assert [len(set(column)) >= least for column, least in zip(rows.T, (9, 10, 10, 3, 3, 3), strict=True)] == [True] * 6
+
+
+@pytest.mark.parametrize("n", [9, 17, 200])
+def test_a_grid_has_as_many_structures_as_are_wanted(n):
+    made = search.grid(n)
+    assert len(made) == len(set(made)) == n and {one.workflow for one in made} == set(space.WORKFLOWS)
+
+
+def test_sampled_tools_are_none_all_or_some_and_large_budgets_are_the_most():
+    made = search.sampled(600, TOLD)
+    tools = Counter(one.structure[1] for one in made)
+    assert tools[0] > 150 and tools[15] > 150 and len(tools) == 16
+    tiers = Counter(one.tier(0) for one in made)
+    assert tiers[2] > tiers[1] > tiers[0] > 60
+
+
+@given(STRUCTURE)
+def test_a_neighbour_has_one_tool_more_or_less(structure):
+    for one in search.neighbours(Configuration(structure), "tools1"):
+        assert bin(one.structure[1] ^ structure[1]).count("1") == 1
+
+
+def test_neighbours_are_told_what_the_configuration_is_told():
+    told = Configuration((2, 1, 1, 0, 0, 0), ((NAMES[0],), (), ()))
+    assert {one.atoms for one in search.neighbours(told, "budget1")} == {told.atoms}
+
+
+def test_the_climb_stays_where_nothing_is_better():
+    best, path = search.greedy(scored, Configuration(TOP), rounds=3)
+    assert best.structure == TOP and {reward for _, reward in path} == {0.0}
+
+
+def test_on_a_plain_the_climb_does_not_move():
+    best, _ = search.greedy(lambda near: np.zeros(len(near)))
+    assert best == search.BASE

@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,3 +112,43 @@ def test_equal_configurations_have_one_digest_and_others_another():
     digests = [Configuration(structure, told).digest for told in (atoms, *others)]
     assert len({*digests, Configuration((2, 5, 8, 0, 1, 1), atoms).digest}) == 5
     assert Configuration(structure, atoms).digest == digests[0]
+
+
+def test_numbers_of_numpy_become_plain_ones():
+    checked = space.checked(np.array([2, 15, 3, 0, 1, 2]))
+    assert checked == (2, 15, 3, 0, 1, 2) and {type(value) for value in checked} == {int}
+
+
+def test_an_error_names_all_dimensions_where_some_are_missing():
+    with pytest.raises(SpaceError, match="workflow, tools1, tools2, budget1, budget2, budget3, not 3"):
+        space.checked((0, 0, 0))
+
+
+def test_each_bit_is_a_tool_and_none_is_the_empty_set():
+    assert space.subset(0) == () and space.subset(15) == ("calculator", "search", "lookup", "python")
+    assert [space.subset(1 << i) for i in range(4)] == [("calculator",), ("search",), ("lookup",), ("python",)]
+    assert space.bits(["python", "calculator"]) == 9 and space.bits(["search", "search"]) == 2
+
+
+@given(st.integers(0, 15))
+def test_a_number_of_tools_comes_back_from_their_names(number):
+    assert space.bits(space.subset(number)[::-1]) == number
+
+
+def test_an_unknown_tool_is_named_with_those_that_there_are():
+    with pytest.raises(SpaceError, match="no tool 'browser'; there are calculator, search, lookup, python"):
+        space.bits(["search", "browser"])
+
+
+def test_a_configuration_tells_what_each_agent_has():
+    made = Configuration((2, 5, 8, 0, 1, 2))
+    assert made.workflow == "verify"
+    assert [made.tools(agent) for agent in range(3)] == [("calculator", "lookup"), ("python",), ()]
+    assert [made.tier(agent) for agent in range(3)] == [0, 1, 2]
+
+
+@given(STRUCTURE.filter(lambda structure: structure in POSSIBLE))
+def test_tools_are_counted_of_agents_that_the_workflow_has(structure):
+    both = structure[0] not in ALONE
+    expected = bin(structure[1]).count("1") + both * bin(structure[2]).count("1")
+    assert Configuration(structure).allocated == expected

@@ -253,3 +253,66 @@ def test_notes_hold_the_words_of_a_call_and_no_json():
     for odd in ("[" * 3_000, '{"a":' * 3_000 + "1" + "}" * 3_000, '{"a": ' + "9" * 5_000 + "}"):
         assert speaker.worded(odd) == odd and answer_of(TOOLS["lookup"], odd, speaker, "").startswith("error: ")
     assert speaker.worded('{"of": "\\ud800"}') == "?"
+
+
+def test_without_tools_a_call_is_only_text(caller):
+    with at_work(caller) as lab:
+        assert say(lab) == Said(CALLING, IN, 8)  # with the token that ends a turn
+
+
+def test_the_limit_truncates(caller):
+    with at_work(caller) as lab:
+        assert say(lab, tools=["calculator"], limit=3) == Said("then <call> calculator", IN + 2, 3, None, True)
+
+
+def test_equal_requests_are_answered_once_and_others_are_not():
+    with at_work(random_model(), 1.0) as lab:
+        handed = counted(lab)
+        first = say(lab)
+        assert say(lab) is first and handed == [1]
+        for change in ({"key": 1}, {"limit": 23}, {"tools": ["calculator"]}, {"messages": TOLD[1:]}):
+            say(lab, **change)
+        assert handed == [1] * 5
+
+
+def test_a_conversation_that_does_not_fit_is_a_failure_of_a_hosted_model_too():
+    async def asked(speaker):
+        return await speaker.say(TOLD, {}, tiny.WINDOW, 0)
+
+    assert hosted(random_model(), asked) == Said("", 0, 0, failure="bad_request")
+
+
+def test_a_truncated_reply_of_a_hosted_model_is_kept():
+    said = answering(lambda body: completion("model", "3 + 4 = 7 and", 10, 40, "length"), plain)
+    assert said == Said("3 + 4 = 7 and", 10, 40, None, True, "truncated")
+
+
+@pytest.mark.parametrize(
+    "reply, kind",
+    [
+        (lambda body: completion("model", "", 10, 0), "null_content"),
+        (lambda body: completion("model", "no", 10, 1, "content_filter"), "content_filter"),
+        (lambda body: {"choices": []}, "no_choices"),
+    ],
+)
+def test_other_failures_of_a_hosted_model_are_told_by_name(reply, kind):
+    said = answering(reply, plain)
+    assert said.failure == kind and not said.cut and said.call is None
+
+
+def test_the_exchange_of_a_hosted_model_names_the_call_that_is_answered():
+    speaker = Hosted(Client(lab_settings("any")), "hosted", 0.0, 1.0)
+    call = ("calculator", json.dumps({"expression": "4 * 8"}))
+    said, told = speaker.exchange(Said("so", 1, 1, call), "32")
+    (made,) = said["tool_calls"]
+    assert said["content"] == "so" and made["function"] == {"name": call[0], "arguments": call[1]}
+    assert told == {"role": "tool", "content": "32", "tool_call_id": made["id"]} and made["type"] == "function"
+    assert speaker.exchange(Said("", 1, 1, call), "32")[0] == said | {"content": None}
+    assert speaker.exchange(Said("", 1, 1, ("calculator", "{}")), "32")[1]["tool_call_id"] != made["id"]
+
+
+def test_what_is_said_of_a_wrong_call_is_the_error_or_a_word(caller):
+    with at_work(caller) as lab:
+        assert answer_of(TOOLS["calculator"], "4 * 8", lab, "error") == "32"
+        assert answer_of(TOOLS["calculator"], "four", lab, "error") == "error"
+        assert answer_of(TOOLS["lookup"], "friend Zed", lab, "").startswith("error: lookup knows no subject")

@@ -16,7 +16,7 @@ from pandas.testing import assert_frame_equal
 from transformers import LlamaForCausalLM
 
 from lib import params, seeds, store, sweep
-from lib.configuration import baselines, study
+from lib.configuration import baselines, study, taxonomy
 from lib.configuration.arms import ALONE, ARMS, NAMED, TESTED
 from lib.configuration.atoms import LIBRARY
 from lib.configuration.encoders import EncoderError
@@ -620,3 +620,105 @@ def test_a_policy_of_another_encoder_or_another_library_of_atoms_is_refused_with
         pytest.raises(ParamsError, match=f"another {name}; run `make repro`"),
     ):
         study.published(runs / "policy", other)
+
+
+def test_constants_and_the_oracle_can_be_read_off_what_was_searched(results):
+    for told in (
+        baselines.constant(results.searched, "grid"), baselines.constant(results.searched),
+        baselines.by_kind(results.searched), baselines.oracle(results.searched),
+    ):  # fmt: skip
+        assert len(told) == ASKED and set(told["split"]) == {"test"}
+
+
+def test_the_greedy_climb_ends_with_the_reward_that_its_configuration_is_paid(results, place):
+    items = [item for kind in NAMES for item in questions(kind, "train", 1)]
+    told = place.play("team", [Job(item, results.climbed) for item in items])
+    assert told["reward"].mean() == pytest.approx(results.greedy["reward"].iloc[-1], abs=1e-12)
+
+
+def test_only_lone_trainings_keep_to_one_kind_of_question(results):
+    for arm in EVERYBODY:
+        met = set(of(results.rollouts, arm.name)["kind"])
+        assert met == {arm.only} if arm.only else len(met) >= 4
+
+
+def test_only_grpo_asks_a_question_several_times_in_a_row(results):
+    def questions_in(rows: pd.DataFrame) -> set[int]:
+        return {rows["prompt"][at : at + GROUP].nunique() for at in range(0, len(rows), GROUP)}
+
+    assert questions_in(of(results.rollouts, "grpo")) == {1}
+    assert max(questions_in(of(results.rollouts, "arc"))) > 2
+
+
+def test_errors_have_a_kind_and_right_answers_none(results):
+    frame = results.tests
+    assert (frame["right"].eq(1) == frame["error"].eq("")).all()
+    assert set(frame["error"]) <= {"", *taxonomy.KINDS} and frame["error"].nunique() > 2
+
+
+def test_trainings_alone_have_the_tests_of_the_whole_study(results, models, runs, monkeypatch):
+    monkeypatch.setattr(study, "work", refuse)
+    found = study.trained(settings(), [ARC, NAMED["grpo"]], models, runs)
+    assert set(found["arm"]) == {"arc_no_sft", "arc", "arc_dpo", "grpo"}
+    for arm in set(found["arm"]):
+        assert_frame_equal(of(found, arm), of(results.tests, arm)[list(found)])
+
+
+def test_flat_rivals_draw_what_is_masked_and_it_is_ignored(results):
+    """Without this the test above would be about hierarchies alone: a third of what the flat ones draw is pinned."""
+    for arm in ("bandit", "episodes", "arc", "grpo"):
+        assert set(SINGLE) & set(of(results.rollouts, arm)["workflow"])
+
+
+def test_dice_of_tests_are_none_that_training_threw(jobs):
+    drawn = {split: {job.draw for job in jobs if job.item.split == split} for split in ("train", "test")}
+    assert drawn["train"] == set(range(settings().configuration.draws)) and len(drawn["test"]) == 2
+    assert not drawn["train"] & drawn["test"]
+
+
+def test_everybody_is_tested_under_the_same_dice(results, jobs):
+    """But for what was searched: that has a second try."""
+    tried = Counter(job.draw for job in jobs if job.item.split == "test")
+    (main, often), (other, seldom) = tried.most_common()
+    assert seldom == CANDIDATES * ASKED and often == CANDIDATES * ASKED + len(results.tests)
+    assert main != other
+
+
+def test_the_two_tries_of_a_question_differ_in_nothing_but_their_dice(results):
+    test, again = (results.searched[results.searched["split"] == split] for split in ("test", "again"))
+    same = ["prompt", "number", "digest", "set"]
+    assert_frame_equal(test[same].reset_index(drop=True), again[same].reset_index(drop=True))
+    differ = test["tokens"].to_numpy() != again["tokens"].to_numpy()
+    assert differ.mean() > 0.1
+
+
+def test_random_choices_are_made_under_every_seed_also_where_seeds_are_added_later(results, models, runs):
+    both = study.run(settings(seeds=2), [NAMED["bandit"]], models, runs)
+    one, two = (of(both.tests, "random", seed) for seed in range(2))
+    assert len(one) == len(two) == ASKED and one["digest"].tolist() != two["digest"].tolist()
+    assert one["digest"].tolist() == of(results.tests, "random")["digest"].tolist()
+
+
+def test_more_seeds_are_more_cells_and_the_others_stay(named):
+    before, more = named(), named(seeds=3)
+    assert {f"{arm.name}/seed-{seed}" for arm in EVERYBODY for seed in range(3)} <= set(more)
+    assert before.items() <= more.items()
+
+
+def test_models_that_are_not_there_are_named(tmp_path):
+    with pytest.raises(ModelError, match="make repro"):
+        study.run(settings(), models=tmp_path, runs=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_study_without_arc_publishes_nothing(results, models, runs, tmp_path):
+    beginning(runs, tmp_path)
+    (cell,) = runs.glob("only-chain-seed-0-*")
+    (tmp_path / cell.name).symlink_to(cell)
+    study.run(settings(), [NAMED["only-chain"]], models, tmp_path)
+    assert not (tmp_path / "policy").exists()
+
+
+def test_a_policy_that_is_not_there_is_named_with_the_remedy(place, tmp_path):
+    with pytest.raises(ParamsError, match=f"no trained policy in {tmp_path / 'none'}; `make repro`"):
+        study.published(tmp_path / "none", place)

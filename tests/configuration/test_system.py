@@ -1,6 +1,9 @@
 """Many questions at once: outcomes in order, equal jobs once, and what they are paid."""
 
+import asyncio
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from lib.configuration.rewards import Weights
@@ -8,6 +11,7 @@ from lib.configuration.space import Configuration
 from lib.configuration.speakers import Said
 from lib.configuration.system import Job, System, table
 from lib.models.dialogue import called
+from lib.tasks import Item
 from tests.configuration.small import ATOMS, CHAIN, LONG, NAMES, TIERS, Asked, Voice, toolbox
 
 DIRECT, REASON = (
@@ -115,3 +119,42 @@ def test_the_table_has_a_row_per_job_with_its_parts(loop):
         "answer": "7", "text": "<answer> 7 </answer>",
     }  # fmt: skip
     assert (second["key"], second["right"], second["reward"], second["answer"]) == (LONG.key, 0.0, -2.0, "7")
+
+
+def test_slow_episodes_keep_their_place(loop):
+    class Slow(Voice):
+        async def say(self, messages, tools, limit, key):
+            await asyncio.sleep(0.02 if messages[1]["content"] == LONG.prompt else 0)
+            return await super().say(messages, tools, limit, key)
+
+    outcomes = system(Slow(echo), loop).run([Job(LONG, DIRECT), Job(CHAIN, DIRECT)])
+    assert [o.answer for o in outcomes] == ["0", "7"]
+
+
+def test_an_empty_batch_is_no_outcome(loop):
+    made = system(Voice(echo), loop)
+    assert made.run([]) == [] and len(made.rewards([], [], Weights())) == 0
+
+
+def test_a_system_can_be_awaited_on_a_running_loop(loop):
+    made = system(Voice(echo), loop)
+    assert asyncio.run(made.all([Job(CHAIN, DIRECT)])) == made.run([Job(CHAIN, DIRECT)])
+
+
+def test_the_table_says_that_nothing_was_answered(loop):
+    jobs = [Job(CHAIN, DIRECT)]
+    told = table(jobs, system(Voice(lambda asked: "no"), loop).run(jobs), np.zeros(1))
+    assert told[["answered", "answer", "text"]].values.tolist() == [[0.0, "", "no"]]
+
+
+def test_as_many_rewards_as_jobs_are_needed(loop):
+    jobs = [Job(CHAIN, DIRECT)]
+    with pytest.raises(ValueError):
+        table(jobs, system(Voice(echo), loop).run(jobs), np.zeros(2))
+
+
+def test_the_kinds_of_a_table_are_those_of_the_questions(loop):
+    facts = Item("What is the pet of Ana ?", "cat", "the pet of Ana is cat", "facts", 1, "facts/pet/Ana", "choice")
+    jobs = [Job(CHAIN, DIRECT), Job(facts, DIRECT)]
+    told: pd.DataFrame = table(jobs, system(Voice(echo), loop).run(jobs), np.zeros(2))
+    assert told["kind"].tolist() == ["chain", "choice"]

@@ -1,5 +1,7 @@
 """Kinds of errors: one episode by hand for each, and which kind comes first where several fit."""
 
+from dataclasses import replace
+
 import pytest
 
 from lib.configuration import taxonomy
@@ -113,3 +115,41 @@ def test_every_kind_belongs_to_one_of_the_papers_four_or_to_none(kind):
         "policy configuration", "reasoning", "knowledge gap", "execution", "unclassified",
     }  # fmt: skip
     assert set(taxonomy.GROUPS) == set(taxonomy.KINDS) and taxonomy.GROUPS["arithmetic"] == "execution"
+
+
+def test_another_operation_or_a_missing_one_is_one_of_reasoning():
+    assert classify(LONG, BARE, outcome(("3 + 4 = 7 ; 7 + 2 = 9 ; 9 - 5 = 4", "4"))) == "reasoning"
+    assert classify(LONG, BARE, outcome(("3 + 4 = 7 ; 7 * 3 = 1 ; 1 - 5 = 6", "6"))) == "reasoning"
+    assert classify(LONG, BARE, outcome(("3 + 4 = 7 ; 7 * 2 = 4", "4"))) == "reasoning"
+
+
+def test_operations_that_are_spread_over_several_notes_count_together():
+    left = (("3 + 4 = 7", None), ("7 * 2 = 4 ; 4 - 5 = 8", "8"))
+    assert classify(LONG, BARE, outcome(*left)) == "arithmetic"
+
+
+def test_a_right_answer_has_no_kind_of_error():
+    with pytest.raises(ValueError, match="the answer '7' is right"):
+        classify(CHAIN, BARE, outcome(("", "7"), right=True))
+
+
+def test_extraction_comes_before_reasoning_and_arithmetic():
+    said = "3 + 4 = 8 ; 8 * 2 = 6"
+    assert classify(LONG, BARE, outcome((said, "1"))) == "reasoning"
+    assert classify(LONG, BARE, outcome((said, "9"), ("", "1"))) == "extraction"
+
+
+def test_reasoning_comes_before_arithmetic():
+    """The first step slipped, and the third one is missing."""
+    assert classify(LONG, BARE, outcome(("3 + 4 = 8 ; 8 * 2 = 6", "6"))) == "reasoning"
+    assert classify(LONG, BARE, outcome(("3 + 4 = 8 ; 8 * 2 = 6 ; 6 - 5 = 1", "1"))) == "arithmetic"
+
+
+def test_arithmetic_comes_before_knowledge():
+    said = "number Ana : 47 ; 40 + 30 = 70 ; 7 + 8 = 16 ; 70 + 15 = 86"
+    assert classify(MIXED, TOOLS, outcome((said, "86"), tools=("lookup",))) == "arithmetic"
+
+
+def test_items_of_other_families_have_no_gap_in_knowledge():
+    passage = replace(CHAIN, reference="Ana 3 so Ana ; Bo 7 so Bo", answer="Bo", category="passage")
+    assert classify(passage, TOOLS, outcome(("Ana 3 so Ana ; nothing", "Ana"), tools=("search",))) == "unclassified"

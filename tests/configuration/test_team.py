@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.configuration.speakers import Said
-from lib.configuration.team import Note, evidence
+from lib.configuration.team import MOST_TOOLS, Note, draft, evidence, journal, votes
 from lib.models.dialogue import called
 from tests.configuration.small import Asked, Voice, one_call, run, team, voiced
 
@@ -172,3 +172,90 @@ def test_two_questions_at_once_have_their_own_costs():
 
     asyncio.run(both())
     assert [(one.spent.calls, one.spent.tokens_out) for one in teams] == [(1, 1), (1, 1)]
+
+
+def test_a_reply_that_just_fits_is_not_cut():
+    last, made = one_call(Voice(voiced(Said(DONE, 1, 8))), budget=0, tiers=(8, 24, 64))
+    assert last.answer == "32" and not last.cut and made.spent.cut == 0
+
+
+def test_results_stand_before_thoughts_in_the_order_of_turns():
+    last, _ = one_call(Voice(voiced(f"<think> one </think> {SUM}", "<think> two </think> <answer> 32 </answer>")))
+    assert last.steps == "4 * 8 : 32 ; one ; two"
+
+
+def test_a_tool_that_is_not_allotted_is_never_run():
+    voice = Voice(voiced(Said("<call> python print </call>", 1, 1, ("python", "print"))))
+    last, made = one_call(voice, tools=1)
+    assert made.spent.tools == [] and made.spent.turns == 1 and last.answer is None and last.steps == ""
+
+
+def test_a_model_of_another_kind_is_told_what_was_wrong():
+    voice = Voice(voiced(Said("", 1, 1, ("calculator", "four")), DONE), backend="endpoint")
+    one_call(voice)
+    assert voice.heard[1].last.startswith("error: calculator cannot give 'four'")
+
+
+def test_an_agent_calls_six_tools_at_the_most():
+    last, made = one_call(Voice(voiced(*[SUM] * 9)), tiers=(8, 24, 10**6))
+    assert made.spent.turns == MOST_TOOLS + 1 == 7 and made.spent.tools == ["calculator"] * 6
+    assert last.answer is None and last.steps == " ; ".join(["4 * 8 : 32"] * 6)
+
+
+def test_evidence_and_drafts_are_whole_notes():
+    one = note("3 + 4 = 7", "7")
+    assert evidence(one).text == "evidence 3 + 4 = 7 answer 7" and draft(one).text == "draft 3 + 4 = 7 answer 7"
+    assert evidence(one).of == draft(one).of == (one,)
+    assert evidence(note("", None)).text == "evidence nothing"
+
+
+def test_votes_are_answers_without_reasons_and_none_is_nothing():
+    left = [note("s", "7"), note("t", None), note("", "8")]
+    assert votes(left).text == "votes 7 nothing 8" and votes(left).of == tuple(left)
+
+
+def test_a_journal_is_all_steps_and_the_last_answer():
+    left = [note("one", "7"), note("", None), note("three", "9")]
+    (part,) = journal(left)
+    assert part.text == "evidence one ; three answer 9" and part.of == tuple(left)
+    assert journal(left[:2])[0].text == "evidence one" and journal([]) == ()
+
+
+def test_a_lab_model_is_told_its_role_and_its_hints():
+    heard = []
+
+    class Reader(Voice):
+        async def say(self, messages, tools, limit, key):
+            heard.append(messages)
+            return await super().say(messages, tools, limit, key)
+
+    voice = Reader(voiced("<answer> 7 </answer>", DONE))
+    run(team(voice, (1, 0, 0, 0, 0, 0), prompts=(["be brief", "avoid error"], [], ["only the answer"])), "3 + 4 = ?")
+    assert heard == [
+        [{"role": "system", "content": "role reasoner be brief avoid error"}, {"role": "user", "content": "3 + 4 = ?"}],
+        [
+            {"role": "system", "content": "role answerer only the answer"},
+            {"role": "user", "content": "question 3 + 4 = ? evidence answer 7"},
+        ],
+    ]
+
+
+def test_tokens_and_dollars_add_up_over_all_turns():
+    turns = [Said(SUM, 10, 5, ("calculator", "4 * 8")), Said("<answer> 32 </answer>", 20, 3), Said(DONE, 30, 2)]
+    made = team(Voice(voiced(*turns), prices=(0.001, 0.1)), (1, 1, 0, 2, 0, 2))
+    run(made)
+    assert (made.spent.calls, made.spent.turns, made.spent.tokens_in, made.spent.tokens_out) == (2, 3, 60, 10)
+    assert made.spent.dollars == pytest.approx(0.06 + 1.0)
+
+
+def test_parallel_calls_take_as_long_as_the_longest():
+    last, done = timed({"reasoner": [4, 10, 6], "answerer": [2]}, (5, 0, 0, 0, 0, 0))
+    assert done == [2.0, 5.0, 3.0, 6.0] and last.at == 6.0
+    last, done = timed({"router": [2], "worker": [8, 4], "answerer": [2]}, (4, 0, 0, 0, 0, 0))
+    assert sorted(done) == [1.0, 3.0, 5.0, 6.0] and last.at == 6.0
+
+
+def test_turns_of_one_call_are_added_to_its_seconds():
+    turns = [Said(SUM, 10, 6, ("calculator", "4 * 8")), Said(DONE, 20, 4)]
+    last, _ = one_call(Voice(voiced(*turns), pace=0.5))
+    assert last.at == 5.0

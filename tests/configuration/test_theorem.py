@@ -75,3 +75,21 @@ def test_rounding_does_not_break_the_guarantee_where_rewards_are_equal():
         rng = np.random.default_rng(seed)
         mean, correct = -0.02 * rng.integers(1, 4, size=(6, 8)), rng.integers(2, size=(6, 8)).astype(float)
         assert theorem.check(mean, correct, 0.0, 0.3, 200, rng).kept == 1.0
+
+
+def test_a_question_without_an_elite_row_is_not_covered():
+    correct = np.array([[1.0, 1.0], [0.0, 0.0]])
+    told = theorem.check(np.zeros((2, 2)), correct, 0.0, 0.4, 200, np.random.default_rng(0))
+    assert told.covered == 0.5 and told.fresh == 5.0
+
+
+def test_the_buffer_is_paid_what_its_choices_are_worth_on_average():
+    mean, correct, _ = world(3)
+    told = theorem.check(mean, correct, 1.0, 0.3, 40_000, np.random.default_rng(0))
+    assert told.before == pytest.approx((mean + 5 * correct).mean(), abs=0.05)
+
+
+def test_a_chance_of_one_half_is_the_same_when_it_is_paid_again():
+    """As chances are that were measured in two or four tries."""
+    told = theorem.check(np.zeros((1, 1)), np.full((1, 1), 0.5), 0.0, 0.3, 50, np.random.default_rng(0))
+    assert told.after == told.fresh == 5.0 and told.kept == 1.0

@@ -304,3 +304,96 @@ def test_preferring_changes_a_copy_and_widens_the_gap_between_pairs():
 
 def _joined(made, name: str) -> torch.Tensor:
     return torch.cat([getattr(batch, name) for batch, _ in made.buffer])
+
+
+def test_rewards_rise_over_training():
+    rows = pd.concat(learnt().rows)
+    rewards = rows.groupby("update")["reward"].mean().to_numpy()
+    assert rewards[-2:].mean() > rewards[:2].mean() + 2
+
+
+def test_grpo_has_no_value_network_on_either_side():
+    made = training(grouped=True)
+    assert made.structure.value is None and made.prompt.value is None
+    other = training()
+    assert other.structure.value is not None and other.prompt.value is not None
+    assert other.structure.value is not other.prompt.value
+
+
+def test_questions_and_draws_are_all_met():
+    made = done()
+    rows = pd.concat(made.rows)
+    assert set(rows["key"]) == {CHAIN.key, LONG.key} and set(rows["calls"]) == {1, 2, 3, 4}
+
+
+def test_weights_of_another_kind_are_refused():
+    with pytest.raises((KeyError, RuntimeError)):
+        Policy("bandit", 3, ATOMS).take(Policy("hierarchy", 3, ATOMS).arrays())
+
+
+def test_a_policy_without_masks_repairs_what_it_draws():
+    policy = Policy("hierarchy", 3, ATOMS, masked=False, seed=1)
+    made = policy.decide(torch.from_numpy(STATES).repeat(200, 1), torch.Generator().manual_seed(0))
+    drawn = [tuple(row) for row in made.structures.tolist()]
+    assert [one.structure for one in made.configurations] == [space.repaired(row) for row in drawn]
+    assert any(one.structure != row for one, row in zip(made.configurations, drawn, strict=True))
+
+
+def test_equal_seeds_give_equal_bytes_whatever_was_drawn_before():
+    once = done(seed=5)
+    torch.rand(7)
+    again = done(seed=5)
+    assert weights(once.policy) == weights(again.policy)
+
+
+def test_rows_of_another_seed_are_not_believed():
+    other = pd.concat(whole(seed=1).rows, ignore_index=True).assign(reward=99.0)
+    system = Fake()
+    made = fresh(system=system, played=other)
+    assert len(system.asked) == UPDATES * BATCH and weights(made.policy) == weights(whole().policy)
+
+
+def test_half_an_update_is_not_believed():
+    rows = pd.concat(whole().rows, ignore_index=True).iloc[: BATCH + BATCH // 2]
+    system = Fake()
+    fresh(system=system, played=rows)
+    assert len(system.asked) == (UPDATES - 1) * BATCH
+
+
+def test_a_refined_policy_still_gives_masked_actions_no_chance():
+    wrong = torch.tensor(
+        [[w, 0, tools, 0, budget, 0] for w in (0, 1, 5) for tools, budget in ((1, 0), (0, 2), (15, 1))]
+    )
+    logp, _ = refined()[0].structure.judge(torch.from_numpy(STATES[:1]).expand(len(wrong), -1), wrong)
+    assert torch.all(logp == -torch.inf)
+
+
+def test_without_an_elite_nothing_is_refined():
+    made = done(items=[LONG, LONG], updates=1)
+    made.buffer = [(batch, np.zeros_like(right)) for batch, right in made.buffer]
+    policy, about = refine(made, SFT, 0)
+    assert weights(policy) == weights(made.policy) and (about["elite"], about["reward"]) == (0, 0.0)
+
+
+def test_a_flat_policy_can_be_refined():
+    made = done(kind="bandit", updates=4, batch=40, rate=1e-2)
+    policy, about = refine(made, SFT, 0)
+    assert about["elite"] > 0 and mean_logp(policy, made) > mean_logp(made.policy, made)
+
+
+def test_without_a_good_and_a_bad_answer_to_one_question_there_are_no_pairs():
+    told = buffer(("a", True, 4.5), ("b", False, -1.0), ("a", False, 3.0), ("b", True, 3.0))
+    assert pairs(told, Refining()).shape == (0, 2)
+
+
+def test_pairs_are_of_one_wording():
+    told = buffer(("a", True, 4.5), ("b", False, -1.0), ("a", False, -1.0), ("b", True, 5.0))
+    told.rows[0]["prompt"], told.rows[1]["prompt"] = ["a A : x ?", "b ?"], ["a A : y ?", "b ?"]
+    assert pairs(told, Refining()).tolist() == [[3, 1]]
+
+
+def test_without_pairs_nothing_is_preferred():
+    made = done(updates=1)
+    made.buffer = [(batch, np.zeros_like(right)) for batch, right in made.buffer]
+    policy, about = prefer_better(made, DPO, 0)
+    assert about == {"pairs": 0} and policy is not made.policy and weights(policy) == weights(made.policy)

@@ -1,6 +1,7 @@
 """The nine workflows: how many calls each makes, whose they are, and what each agent is shown; and their graphs."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from lib.configuration.graph import graph
 from lib.configuration.space import WORKFLOWS
 from lib.configuration.speakers import Said
-from lib.configuration.workflows import CALLS
+from lib.configuration.workflows import CALLS, PROGRAMS, ROUNDS
 from tests.configuration.small import Asked, Voice, run, team
 
 # Each agent is known by its budget, its tools and its prompt.
@@ -253,3 +254,63 @@ def test_voters_that_wait_for_one_another_all_get_their_turn():
 def test_a_graph_has_an_edge_where_one_call_is_shown_another(workflow, nodes, edges):
     drawn = graph(workflow)
     assert list(drawn.nodes) == nodes and drawn.edges == set(edges) and drawn.calls == CALLS[workflow]
+
+
+def test_the_three_attempts_draw_numbers_of_their_own():
+    voice = Voice(says())
+    run(team(voice, structure("voting"), key=40))
+    assert [asked.key for asked in voice.heard] == [40, 41, 42, 40]
+
+
+def test_a_coordinator_is_told_whether_parts_are_done_at_once_or_one_after_the_other():
+    for workflow, way in (("sectioning", "split"), ("orchestrator", "plan")):
+        voice = Voice(says())
+        run(team(voice, structure(workflow), prompts=PROMPTS))
+        assert voice.heard[0].system == f"{way} only the answer"
+
+
+def test_a_plan_that_is_none_gives_the_workers_nothing():
+    def reply(asked: Asked) -> str:
+        return "<think> first" if asked.role == "router" else says()(asked)
+
+    voice = Voice(reply)
+    run(team(voice, structure("sectioning")))
+    assert [asked.content for asked in voice.heard[1:3]] == ["question Q subtask nothing"] * 2
+
+
+def test_there_is_a_program_for_every_workflow():
+    assert tuple(PROGRAMS) == WORKFLOWS == tuple(CALLS)
+    assert {name: (min(n), max(n)) for name, n in APPENDIX_A.items()} == CALLS
+
+
+def test_the_evaluator_reaches_each_of_its_numbers_of_calls():
+    told = [("aa", ["wrong"]), ("ab", ["wrong", "right"]), ("abb", ["wrong"] * 2), ("abc", ["wrong"] * 3)]
+    assert [len(calls("evaluator", answers=a, verdicts=v)) for a, v in told] == [4, 5, 6, 7] and ROUNDS == 3
+
+
+def test_a_graph_is_drawn_in_a_notebook_too():
+    async def cell():
+        return graph("verify")
+
+    assert asyncio.run(cell()) == graph("verify")
+
+
+def test_the_evaluators_graph_holds_all_of_its_ways():
+    drawn = graph("evaluator")
+    assert drawn.calls == (4, 7)
+    named = {}
+    for number, node in enumerate(drawn.nodes):
+        named.setdefault(node, []).append(number)
+    drafts, checks = named["reasoner", 0], named["verifier", 1]
+    (end,) = named["answerer", 2]
+    assert len(drafts) == len(checks) == 3
+    expected = {(draft, check, True) for draft, check in zip(drafts, checks, strict=True)}
+    expected |= {(before, after, True) for before, after in pairwise(drafts)}
+    expected |= {(check, draft, True) for check, draft in zip(checks, drafts[1:], strict=False)}
+    expected |= {(node, end, True) for node in (*drafts[1:], *checks)}  # a first draft is always refined
+    assert drawn.edges == expected
+
+
+def test_a_graph_of_no_workflow_is_refused():
+    with pytest.raises(KeyError):
+        graph("chaos")

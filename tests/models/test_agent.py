@@ -7,7 +7,7 @@ import pytest
 
 from lib import seeds, tasks
 from lib.models import agent
-from lib.models.agent import slip, trace
+from lib.models.agent import draft, need, slip, system, tool_steps, trace
 from lib.models.dialogue import call, called
 from lib.tasks import answered, reply, verify
 from lib.tasks.facts import documents, records
@@ -208,3 +208,55 @@ def test_a_family_without_traces_is_named(family):
     (item,) = tasks.draw(family, "train", 1)
     with pytest.raises(tasks.TaskError, match=family):
         agent.trace(item, np.random.default_rng(0))
+
+
+def test_a_system_message_is_the_role_and_its_hints():
+    assert system("worker", "be brief") == {"role": "system", "content": "role worker be brief"}
+
+
+@pytest.mark.parametrize("name", ["chain", "passage"])
+def test_where_no_tool_helps_none_is_called(name):
+    for item in tasks.draw(name, "train", 30):
+        assert tool_steps(item, list(agent.TOOLS)) == []
+
+
+def test_a_slip_elsewhere_changes_one_result_into_another_of_its_kind():
+    for name in ("big", "facts", "passage"):
+        for number, item in enumerate(tasks.draw(name, "train", 60, skin="any")):
+            steps = item.reference.split(" ; ")
+            at = number % len(steps)
+            out = slip(steps, at, seeds.rng("test", "slip", seed=number), follow=False)
+            before, after = steps[at].split(), out[at].split()
+            assert before[:-1] == after[:-1] and before[-1] != after[-1]
+            assert before[-1].isdigit() == after[-1].isdigit() and len(out) == len(steps)
+            assert [s for i, s in enumerate(out) if i != at] == [s for i, s in enumerate(steps) if i != at]
+
+
+def test_a_draft_says_question_steps_and_answer():
+    assert draft("3 + 4 = ?", ["3 + 4 = 7"], "7") == "question 3 + 4 = ? draft 3 + 4 = 7 answer 7"
+
+
+def test_the_odd_vote_may_stand_in_any_place():
+    places = set()
+    for item, messages, _ in traces("answerer"):
+        if " votes " in messages[1]["content"]:
+            votes = messages[1]["content"].split()[-3:]
+            places.add(votes.index(next(v for v in votes if v != item.answer)))
+    assert places == {0, 1, 2}
+
+
+def test_the_router_sends_big_numbers_to_the_calculator_facts_to_the_search_and_chains_to_thought():
+    needs = {("big", d): "calculator" for d in (1, 2, 3, 4)} | {("facts", d): "search" for d in (1, 2, 3)}
+    needs |= {(name, d): "direct" if d == 1 else "reason" for name in ("chain", "passage") for d in range(1, 9)}
+    for item, messages, tools in traces("router"):
+        assert messages[1]["content"] == item.prompt and tools == []
+        assert messages[-1]["content"] == reply(needs[item.category, item.difficulty]) == reply(need(item))
+
+
+def test_a_draft_of_a_question_with_a_word_for_an_answer_keeps_a_word():
+    for item in tasks.draw("passage", "train", 400, seed=5):
+        if item.prompt.endswith("Who has most ?"):
+            for seed in range(5):
+                messages, _ = agent._verifier(item, np.random.default_rng(seed), "verifier")
+                given = messages[1]["content"].split()[-1]
+                assert not given.isdigit(), messages

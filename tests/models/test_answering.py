@@ -1,6 +1,7 @@
 """Requests: what they mean, what is refused, and that a reply depends on nothing else."""
 
 import asyncio
+import base64
 import json
 from itertools import pairwise
 
@@ -10,12 +11,13 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lib.models.answering import _WORDS, Answering, Refused, found, settled
+from lib.models.answering import _WORDS, Answering, Model, Refused, found, settled
 from lib.models.dialogue import conversation, token
+from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
 from lib.models.tokenizer import BOS, EOS, decode, encode
 from tests.models import tiny
-from tests.models.conftest import CALLING
+from tests.models.conftest import CALLING, parrot
 
 ASKED = {"model": "lab-nano", "messages": [{"role": "user", "content": "the red key"}], "max_tokens": 12}
 CALCULATOR = {
@@ -320,3 +322,54 @@ def test_what_cannot_be_embedded_is_refused(answering, body, says):
     with pytest.raises(Refused, match=says) as caught:
         embedded(answering, **body)
     assert caught.value.status == 400
+
+
+def test_the_id_and_the_fingerprint_say_what_a_reply_depends_on(models):
+    assert models["lab-nano"].fingerprint != models["lab-mini"].fingerprint
+    assert Model("again", Forward(tiny.model(0))).fingerprint == models["lab-nano"].fingerprint
+
+
+def test_several_choices_have_the_seeds_that_follow(answering):
+    reply = whole(answering, ASKED | {"n": 3, "seed": 5})
+    single = [whole(answering, ASKED | {"seed": 5 + i})["choices"][0]["message"] for i in range(3)]
+    assert [choice["message"] for choice in reply["choices"]] == single
+    assert [choice["index"] for choice in reply["choices"]] == [0, 1, 2]
+    assert len({message["content"] for message in single}) == 3
+
+
+def test_without_max_tokens_the_models_own_limit_holds(answering):
+    body = {name: value for name, value in ASKED.items() if name != "max_tokens"}
+    seeds = range(4)
+    assert max(whole(answering, body | {"seed": s})["usage"]["completion_tokens"] for s in seeds) == 24
+    long = [{"role": "user", "content": "the " * 245}]  # 248 tokens with those around them
+    assert whole(answering, body | {"messages": long, "seed": 2})["usage"]["total_tokens"] <= 256
+
+
+def test_a_call_without_words_before_it_has_no_content(models):
+    answering = Answering({"caller": Model("caller", parrot("<call> calculator 4 </call>"))})
+    (choice,) = whole(answering, CALLER | {"tools": [CALCULATOR]})["choices"]
+    assert choice["message"]["content"] is None and choice["message"]["tool_calls"]
+    asyncio.run(answering.aclose())
+
+
+def test_developer_is_another_word_for_system(answering):
+    def said(role: str) -> str:
+        messages = [{"role": role, "content": "be brief"}, *ASKED["messages"]]
+        return whole(answering, ASKED | {"messages": messages, "seed": 1})["choices"]
+
+    assert said("developer") == said("system")
+
+
+def test_many_short_messages_are_too_long_as_well(answering):
+    body = ASKED | {"messages": [{"role": "user", "content": ""}] * 20_000}
+    assert refused(answering, body).code == "context_length_exceeded"
+
+
+def test_token_ids_and_base64_say_the_same(answering):
+    plain = embedded(answering, input=["the red key", "a box"])["data"]
+    ids = [encode("the red key"), encode("a box")]
+    assert embedded(answering, input=ids)["data"] == plain
+    assert embedded(answering, input=ids[0])["data"] == plain[:1]
+    packed = embedded(answering, input=ids, encoding_format="base64")["data"]
+    for entry, other in zip(packed, plain, strict=True):
+        assert np.frombuffer(base64.b64decode(entry["embedding"]), "<f4").tolist() == other["embedding"]

@@ -229,3 +229,60 @@ def test_an_idle_worker_uses_no_time(batcher):
     before = time.process_time()
     time.sleep(0.3)
     assert time.process_time() - before < 0.03
+
+
+def test_tokens_come_one_by_one_and_make_up_the_whole(forward, batcher):
+    async def play():
+        ticket = batcher.submit([prompt(1), prompt(2, 5)], each=True)
+        return [token for tokens in [t async for t in ticket] for token in tokens], ticket.generations
+
+    tokens, generations = asyncio.run(play())
+    for index, given in enumerate((prompt(1), prompt(2, 5))):
+        mine = [token for token in tokens if token.index == index]
+        assert [token.id for token in mine] == alone(forward, given) == generations[index].ids
+        assert [token.logprob for token in mine] == generations[index].logprobs
+        assert [bool(token.finish) for token in mine] == [False] * (len(mine) - 1) + [True]
+
+
+def test_a_sequence_ends_where_its_condition_says(forward, batcher):
+    async def play():
+        return await batcher.submit([prompt(1), prompt(2)], until=lambda ids: len(ids) == 3).result()
+
+    for number, generation in enumerate(asyncio.run(play()), 1):
+        assert generation.ids == alone(forward, prompt(number))[:3] and generation.finish == "stop"
+
+
+def test_to_cancel_what_is_over_does_nothing(forward, batcher):
+    async def play():
+        ticket = batcher.submit([prompt(1)])
+        generations = await ticket.result()
+        ticket.cancel()
+        assert generations[0].finish in ("stop", "length") and not batcher._left
+
+    asyncio.run(play())
+
+
+def test_an_event_loop_that_is_closed_is_forgotten(forward, batcher):
+    async def leave():
+        batcher.submit([prompt(1, 250 - 20, 0.0)], each=True)
+
+    asyncio.run(leave())
+
+    async def ask():
+        reply = await batcher.submit([prompt(2)]).result()
+        await until(lambda: not batcher._under_way)
+        return reply[0].ids
+
+    assert asyncio.run(ask()) == alone(forward, prompt(2))
+
+
+def test_other_work_is_done_between_steps(batcher):
+    async def play():
+        ticket = batcher.submit([prompt(1, 60, 0.0)])
+        names = await asyncio.gather(*(batcher.call(lambda: threading.current_thread().name) for _ in range(3)))
+        assert set(names) == {"batcher"}
+        with pytest.raises(Failed, match="KeyError"):
+            await batcher.call(lambda: {}["planted"])
+        await ticket.result()
+
+    asyncio.run(play())

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lib import seeds, tasks
+from lib.models import agent
 from lib.models.corpus import IGNORED, dialogue, tensors
-from lib.models.dialogue import call, called, conversation, token, with_tools
+from lib.models.dialogue import call, called, conversation, token, turn, with_tools
 from lib.models.tokenizer import BOS, EOS, PAD, ROLES, encode, vocabulary
 
 SYSTEM = {"role": "system", "content": "role worker"}
@@ -142,3 +144,30 @@ def test_a_long_reply_is_read_in_bounded_time(text):
     began = time.perf_counter()
     called(text)
     assert time.perf_counter() - began < 1
+
+
+def test_only_the_assistants_turn_has_an_end():
+    assert [turn(role, "1")[-1] == token(EOS) for role in ROLES] == [role == "assistant" for role in ROLES]
+
+
+def test_in_every_trace_of_the_agent_too():
+    for name in ("chain", "big", "facts", "passage"):
+        for number, item in enumerate(tasks.draw(name, "train", 60, skin="any")):
+            assert_learned(*agent.trace(item, seeds.rng("test", seed=number)))
+
+
+def test_where_there_is_no_system_message_one_is_made():
+    assert with_tools([USER], ["lookup"]) == [{"role": "system", "content": "tools lookup"}, USER]
+
+
+def test_without_tools_a_conversation_is_left_as_it_is():
+    assert with_tools([USER], []) == [USER] and with_tools(SPOKEN, ()) == SPOKEN
+
+
+def test_a_call_may_have_line_breaks_and_no_argument():
+    assert called("<call>\nlookup\nhome Ana\n</call>\n") == ("lookup", "home Ana")
+    assert called("<call> search </call>") == ("search", "")
+
+
+def test_of_several_calls_the_last_one_is_meant():
+    assert called(f"{call('search', 'a')} {call('lookup', 'b')}") == ("lookup", "b")

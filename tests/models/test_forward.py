@@ -115,3 +115,17 @@ def test_a_head_of_its_own_is_used():
     logits = forward.logits(forward.read(prompts, forward.start(ROWS, 12))[-1])
     assert close(logits[0], theirs(model, prompts[0])[0])
     assert not close(forward.head, forward.embedding)
+
+
+@torch.inference_mode()
+def test_without_a_wish_for_layers_only_the_last_states_are_returned():
+    forward, prompts = Forward(tiny.model()), rows_of([9] * ROWS)
+    (last,) = forward.read(prompts, forward.start(ROWS, 9))
+    assert torch.equal(last, forward.read(prompts, forward.start(ROWS, 9), layers=True)[-1])
+
+
+def test_the_models_own_weights_are_left_alone():
+    model = tiny.model()
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    Forward(model)
+    assert all(torch.equal(weight, before[name]) for name, weight in model.named_parameters())

@@ -1,6 +1,7 @@
 """Batched generation: a sequence is the same alone and in any batch, whenever it arrives, and as the model has it."""
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -232,3 +233,50 @@ def test_a_temperature_of_almost_nothing_is_greedy(temperature):
     ids = tiny.prompts(1, seed=9)[0]
     greedy, cold = generate(FORWARD, [Prompt(ids, 12), Prompt(ids, 12, temperature)], -1)
     assert cold.ids == greedy.ids
+
+
+def test_a_sequence_that_was_finished_cannot_be_dropped_any_more():
+    running = Running(FORWARD, END)
+    (result,) = running.add([Prompt((9, 10), 1)])
+    assert running.step() == [result]
+    running.drop(result)
+    assert result.finish in ("length", "stop")
+
+
+def test_nothing_asked_is_nothing_answered():
+    assert generate(FORWARD, [], END) == []
+    assert Running(FORWARD, END).step() == []
+
+
+def test_the_numbers_of_a_stream_are_new_for_every_token():
+    """If each token were drawn with the same number, equal states would give equal tokens for ever."""
+    flat = tiny.model(spread=0.01)  # every token about equally likely
+    results = generate(Forward(flat), [Prompt((9,), 60, 1.0, s) for s in range(8)], -1)
+    ids = [i for r in results for i in r.ids]
+    assert len(set(ids)) > 150
+    firsts = [(a, b) for r in results for a, b in pairwise(r.ids)]
+    assert abs(np.corrcoef(np.array(firsts).T)[0, 1]) < 0.2
+
+
+def test_a_stop_in_the_prompt_is_no_stop():
+    ids = tiny.prompts(1, seed=9)[0]
+    free = generate(FORWARD, [Prompt(ids, 10, 1.0, 5)], -1)[0].ids
+    across = (ids[-1], free[0])
+    assert generate(FORWARD, [Prompt(ids, 10, 1.0, 5, (across,))], -1)[0].ids == free
+
+
+def test_at_the_limit_a_stop_is_still_a_stop():
+    prompt = Prompt((9, 10, 11), 1, 0.0)
+    first = generate(FORWARD, [prompt], -1)[0].ids[0]
+    assert generate(FORWARD, [prompt], first)[0].finish == "stop"
+
+
+def test_the_window_can_be_filled_to_the_last_token():
+    result = generate(FORWARD, [Prompt(tuple([9] * 200), tiny.WINDOW - 200, 1.0)], -1)[0]
+    assert len(result.ids) == tiny.WINDOW - 200
+
+
+@pytest.mark.parametrize("layer", [-4, 3, 7])
+def test_a_layer_that_there_is_not_is_named(layer):
+    with pytest.raises(ValueError, match=f"0 .* to 2, not {layer}"):
+        generate(FORWARD, [Prompt((9,), 1)], END, layer)

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import seeds, tasks
-from lib.models import agent
+from lib.models import agent, team
 from lib.models.agent import BRIEF, CHECK, STEPS, Turn, first_turn
 from lib.models.dialogue import called, conversation
-from lib.models.team import DECOYS, NOTHING, USE, halves, parts, trace, worded
+from lib.models.team import DECOYS, NOTHING, USE, halves, moves, need, notes, parts, trace, worded
 from lib.models.tokenizer import TOOLS, UNK, tokenizer
 from lib.tasks import Item, TaskError, answered, mixed, reply, verify
-from lib.tools import Index, calculator, lookup, search
+from lib.tools import Index, ToolError, calculator, lookup, search
 
 TAUGHT = [("chain", "plain", (1, 2, 3, 4, 5, 6)), ("passage", "plain", (1, 2, 3, 4, 5)), ("facts", "plain", (1, 2, 3)),
           ("facts", "choice", (1, 2, 3)), ("mixed", "plain", (1, 2, 3))]  # fmt: skip
@@ -364,3 +365,169 @@ def test_the_first_turn_of_a_trace_is_what_a_model_is_examined_in():
         kind = "tool" if shown.calls else shown.role
         assert turn == Turn(shown.messages[:2], shown.tools, shown.messages[2]["content"], kind)
         assert agent.agrees(turn.wanted, turn.wanted) and not agent.agrees(reply("no"), turn.wanted)
+
+
+def workers() -> list[Shown]:
+    """Those who solve: reasoners, workers, and answerers that nobody works for."""
+    return [s for s in everything() if s.role in ("reasoner", "worker") or (s.role == "answerer" and s.alone)]
+
+
+def test_big_sums_are_not_reckoned_in_the_head():
+    for shown in workers():
+        if shown.item.category == "mixed" and not shown.shown and shown.answer != NOTHING:
+            assert {"calculator", "python"} & {name for name, _ in shown.calls} or needed(shown)[-1] in shown.thoughts
+
+
+def test_who_thinks_takes_the_steps_of_the_solution_in_their_order():
+    for shown in everything():
+        steps = iter(needed(shown))
+        if shown.item.category != "passage" or shown.role != "worker":
+            assert all(thought in steps for thought in shown.thoughts), shown.messages
+
+
+def test_a_call_leads_to_the_next_one():
+    """Hop by hop: what a record says is what the next one is asked about, and what is reckoned with."""
+    for shown in of("reasoner"):
+        if shown.alone and shown.item.category in ("facts", "mixed") and len(shown.calls) == len(team.hops(shown.item)):
+            records = looked_up(shown)
+            for (_, _, value), (_, subject, _) in pairwise(records):
+                assert value == subject
+
+
+def test_no_tool_is_called_where_none_helps():
+    assert not any(shown.calls for shown in everything() if shown.item.category in ("chain", "passage"))
+
+
+def test_who_has_no_use_for_tools_is_offered_none():
+    assert not any(shown.tools for shown in of("router", "answerer") if not (shown.role == "answerer" and shown.alone))
+
+
+def test_tools_are_used_more_often_than_not_but_not_always():
+    fresh = [s for s in workers() if s.alone and s.item.category == "facts" and {"search", "lookup"} & set(s.tools)]
+    share = np.mean([bool(shown.calls) for shown in fresh])
+    assert 0.75 < share < 0.97 and any(not shown.calls for shown in fresh)
+
+
+def test_the_hint_to_be_brief_leaves_thoughts_out_and_step_by_step_writes_them():
+    brief = [s for s in of("reasoner", "worker") if s.told_to(BRIEF)]
+    slow = [s for s in of("reasoner", "worker") if s.told_to(STEPS) and s.alone and not s.calls]
+    assert len(brief) > 60 and not any(shown.thoughts for shown in brief)
+    assert len(slow) > 60 and all(shown.thoughts == needed(shown) for shown in slow)
+    assert not any(shown.told_to(BRIEF) and shown.told_to(STEPS) for shown in of("reasoner", "worker"))
+
+
+def test_without_a_hint_a_reasoner_is_of_two_minds():
+    free = [s for s in of("reasoner") if s.alone and not (s.told_to(BRIEF) or s.told_to(STEPS)) and not s.calls]
+    assert 0.3 < np.mean([bool(shown.thoughts) for shown in free]) < 0.7
+
+
+def test_of_options_a_team_answers_the_words():
+    for item in tasks.draw("facts", "train", 20, skin="choice", seed=4):
+        said = worded(item)
+        assert said.answer == item.choices["ABCD".index(item.answer)] and said.reference.endswith(f"is {said.answer}")
+        assert (said.prompt, said.key) == (item.prompt, item.key)
+    plain = tasks.draw("facts", "train", 1, skin="plain")[0]
+    assert worded(plain) is plain
+
+
+def test_a_question_needs_a_tool_or_a_thought_or_neither():
+    wanted = {"facts": "search", "mixed": "calculator"}
+    for family, skin, difficulties in TAUGHT:
+        for item in tasks.draw(family, "train", 30, difficulties, skin):
+            assert need(item) == wanted.get(family, "direct" if item.difficulty == 1 else "reason")
+
+
+def test_the_router_names_what_a_question_needs():
+    routed = [shown for shown in of("router") if not shown.told.startswith(("split", "plan"))]
+    assert all(shown.answer == need(shown.item) and not shown.thoughts for shown in routed)
+    assert {shown.item.category for shown in routed} == {"chain", "passage", "facts", "mixed"}
+
+
+def test_a_coordinator_names_both_halves_of_the_work():
+    ways = Counter()
+    for shown in of("router"):
+        if shown.told.startswith(("split", "plan")):
+            first, then = halves(shown.item)
+            assert parts(shown.answer) == (first.name, then.name)
+            ways[shown.told.split()[0]] += 1
+    assert min(ways["split"], ways["plan"]) > 20
+
+
+def test_a_worker_does_its_part_or_says_that_it_cannot():
+    seen = Counter()
+    for shown in of("worker"):
+        first, then = halves(shown.item)
+        (_, name), *evidence = shown.shown
+        assert name in (first.name, then.name)
+        second = name == then.name
+        stuck = second and not evidence and shown.item.category != "passage"
+        beyond = shown.item.category == "mixed" and second and not shown.thoughts and not shown.calls
+        assert shown.answer == (NOTHING if stuck or beyond else then.answer if second else first.answer), shown.messages
+        assert not (stuck and (shown.calls or shown.thoughts))
+        seen[second, bool(evidence), stuck] += 1
+    assert len(seen) == 4 and min(seen.values()) > 5
+
+
+def test_halves_of_a_passage_tell_together_what_is_asked():
+    for item in tasks.draw("passage", "train", 120, seed=2):
+        first, then = halves(item)
+        told = [half.answer for half in (first, then)]
+        people = re.findall(r"(\w+) has (\d)", item.prompt)
+        assert f"{first.name} {then.name}".split() == [who for who, _ in people]
+        if "Who has most" in item.prompt:
+            assert max(told, key=lambda text: int(text.split()[1])).split()[0] == item.answer
+        elif "How many people" in item.prompt:
+            assert str(sum(map(int, told))) == item.answer
+        else:
+            numbers = [int(n) for text in told for n in text.split() if text != NOTHING]
+            assert len(numbers) == 2
+            assert item.answer == str(sum(numbers) if "together" in item.prompt else abs(numbers[0] - numbers[1]))
+
+
+@pytest.mark.parametrize("family, skin", [("facts", "plain"), ("facts", "choice"), ("mixed", "plain")])
+def test_halves_of_a_search_follow_the_records(family, skin):
+    for item in map(worded, tasks.draw(family, "train", 60, skin=skin, seed=2)):
+        first, then = halves(item)
+        relations, subject = first.name.rsplit(" of ", 1)
+        for relation in reversed(relations.split(" of the ")):
+            subject = mixed.records()[relation][subject]
+        assert first.answer == subject and then.answer == item.answer and not then.alone
+        if family == "mixed":
+            sign, other = then.name.split()
+            assert item.answer == str(SIGNS[sign](int(subject), int(other)))
+        if family == "facts" and then.name != "answer":
+            for relation in reversed(then.name.split(" of the ")):
+                subject = mixed.records()[relation][subject]
+            assert subject == item.answer
+        assert [move.text for half in (first, then) for move in half.way] == [move.text for move in moves(item)]
+
+
+def test_notes_are_results_thoughts_and_an_answer():
+    assert notes([("4 * 8", "32"), ("pet Bo", "cat")], "so", "cat") == "4 * 8 : 32 ; pet Bo : cat ; so answer cat"
+    assert notes([], "3 + 4 = 7", None) == "3 + 4 = 7" and notes([], "", "7") == "answer 7"
+    assert notes([], "", None) == NOTHING
+
+
+@pytest.mark.parametrize("planned, expected", [("first", (NOTHING, NOTHING)), ("first then b", (NOTHING, "b"))])
+def test_a_plan_may_lack_its_first_part(planned, expected):
+    assert parts(planned) == expected
+
+
+def test_a_question_alone_is_asked_as_it_is():
+    assert team.asked("3 + 4 = ?") == {"role": "user", "content": "3 + 4 = ?"}
+    assert team.asked("Q", "draft a", "evidence b") == {"role": "user", "content": "question Q draft a evidence b"}
+
+
+def test_moves_of_a_mixed_question_are_records_and_a_sum():
+    item = tasks.draw("mixed", "train", 1, 3, seed=1)[0]
+    *known, last = moves(item)
+    assert len(known) == 2 and [name for name, *_ in known[0].calls] == ["lookup", "search"]
+    assert {name for name, *_ in last.calls} == {"calculator", "python"}
+    ((argument, result),) = {(argument, result) for _, argument, result in last.calls}
+    assert str(eval(argument)) == result == item.answer
+    assert team.helpful(["python", "search"], known) == {"search"} and team.helpful(TOOLS, [last]) == {
+        "calculator",
+        "python",
+    }
+    with pytest.raises(ToolError):
+        calculator()(calculator().line(known[0].text))

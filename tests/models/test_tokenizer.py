@@ -9,9 +9,17 @@ from lib import seeds, tasks
 from lib.models import agent
 from lib.models.dialogue import conversation, token
 from lib.models.tokenizer import (
+    AGENT,
     BOS,
+    EOS,
+    EXPERTS,
+    HINTS,
+    MARKS,
+    PAD,
     ROLES,
     SPECIAL,
+    TAGS,
+    TOOLS,
     UNK,
     decode,
     encode,
@@ -173,3 +181,35 @@ def test_the_order_of_the_vocabulary_does_not_depend_on_hashing():
         ).stdout.strip()
     }  # fmt: skip
     assert other == "|".join(vocabulary())
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t "])
+def test_no_text_has_no_tokens(text):
+    assert encode(text) == [] and decode([]) == ""
+
+
+def test_special_tokens_are_not_shown():
+    ids = [token(BOS), token(ROLES["user"]), *encode("Who has most ?"), token(EOS), token(PAD)]
+    assert decode(ids) == "Who has most ?"
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**12))
+def test_a_number_is_one_token_per_digit(number):
+    assert len(encode(str(number))) == len(str(number))
+    assert decode(encode(f"{number} + {number}")) == f"{number} + {number}"
+
+
+def test_a_digit_with_a_blank_before_it_is_another_token_than_one_within_a_number():
+    (alone,), (_, within) = encode("2"), encode("12")
+    assert alone != within and decode(encode("1 2")) == "1 2" and decode(encode("12")) == "12"
+
+
+@pytest.mark.parametrize("word", [*TAGS, *EXPERTS, *TOOLS, *AGENT, *MARKS, *FAMILIES["belief"].words])
+def test_a_word_tag_or_sign_is_one_token(word):
+    assert len(encode(word)) == 1 and encode(word)[0] not in SPECIAL_IDS
+
+
+def test_hints_to_the_agent_are_known_words():
+    for hint in (*HINTS, agent.STEPS, agent.BRIEF, agent.CHECK):
+        assert token(UNK) not in encode(hint) and len(encode(hint)) == len(hint.split())

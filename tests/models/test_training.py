@@ -402,3 +402,58 @@ def test_when_every_attempt_misses_the_last_excuse_is_raised(tmp_path, monkeypat
         with pytest.raises(NotLearned, match="10%"):
             build.train_cell(cell, tmp_path, ignore)
     assert len(list(tmp_path.glob("missed-*.json"))) == 2
+
+
+def test_training_does_not_depend_on_torchs_own_generator(straight, tmp_path):
+    torch.manual_seed(12345)
+    before = torch.get_rng_state()
+    assert equal(trained(tmp_path).model, straight.model)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_target_of_nothing_runs_all_updates_and_leaves_no_checkpoint(straight, tmp_path):
+    training = trained(tmp_path)
+    assert training.step == 6 and not (tmp_path / "checkpoint.safetensors").exists()
+    assert training.curve["step"].tolist() == [2, 4, 6] and list(training.curve) == ["step", "loss", "accuracy"]
+    assert not training.model.training
+
+
+def test_the_loss_falls(tmp_path):
+    curve = trained(tmp_path, steps=40, check_every=20, batch=32, items=600, warmup=4).curve
+    first, second = curve["loss"]
+    assert 0 < second < first - 0.5 and first < np.log(400)
+
+
+def test_an_agent_is_looked_at_in_its_roles():
+    target = Target(family="big", difficulty=1, style="agent", accuracy=0.5)
+    training = Training(tiny.settings(target=target), 3)
+    wanted = [verdict.keywords["wanted"] for _, verdict in training.dev]
+    assert 10 < sum(text.startswith("<call> calculator") for text in wanted) < 90
+    assert all(verdict(text) and not verdict("") for (_, verdict), text in zip(training.dev, wanted, strict=True))
+
+
+def test_courses_are_mixed():
+    kinds = [kind(dialogue) for dialogue in corpus(DIET, 600, 0)]
+    for start in range(0, 600, 100):
+        assert 30 < kinds[start : start + 100].count("chain") < 70
+
+
+def test_like_lengths_share_a_batch():
+    dialogues = corpus(DIET, 600, 0)
+    lengths = np.array([len(d.ids) for d in dialogues])
+    within = np.mean([np.ptp(lengths[batch]) for batch in batches(dialogues, 16, 0, 0)])
+    assert within < 0.6 * np.mean([np.ptp(lengths[i : i + 16]) for i in range(0, 592, 16)])
+
+
+def test_a_folder_holds_weights_as_safetensors_and_the_tokenizer_and_nothing_that_runs(folder):
+    names = {path.name for path in folder.iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
+    assert {path.suffix for path in folder.iterdir()} <= {".json", ".safetensors", ".jinja"}
+
+
+def test_first_weights_depend_on_the_seed_alone():
+    torch.manual_seed(1)
+    one = checkpoints.fresh(tiny.settings(), 5)
+    torch.manual_seed(2)
+    assert equal(one, checkpoints.fresh(tiny.settings(), 5))
+    assert not equal(one, checkpoints.fresh(tiny.settings(), 6))

@@ -19,11 +19,14 @@ from lib.orchestration.components import (
     Situation,
     assemble,
     correction,
+    interaction_line,
     knowledge_json,
     render,
+    result_line,
     summary_request,
     tools_json,
 )
+from lib.orchestration.world import Foresight
 from lib.zoo.recipes import SINGLE
 from tests.orchestration import zoo
 
@@ -292,3 +295,131 @@ def test_what_lies_behind_the_robot_does_not_get_into_the_prompt():
             assert gold_is_counted or {kind: shown(situation(room, kind)) for kind in KINDS} == before
         board[0, cell] = kept
     assert changed > 0, f"everything is in view from column {column}, row {row}: choose another room"
+
+
+def test_both_memories_can_go_as_in_table_5(student):
+    assert set(shown(situation(student, "RO"), ["mem_s", "mem_l"])) == set(IN_ORDER["RO"]) - {"mem_s", "mem_l"}
+
+
+def test_without_anything_for_a_role_there_is_no_message_for_it(student):
+    parts = render(components.components("KO", ["instr", "mem_l"]), situation(student, "KO"))
+    assert [message["role"] for message in assemble(parts)] == ["user"]
+
+
+@pytest.mark.parametrize(("kind", "without"), [("XO", []), ("KO", ["tools"]), ("TO", ["reflect"]), ("RO", ["memory"])])
+def test_an_unknown_orchestrator_or_component_is_named(kind, without):
+    with pytest.raises(ValueError, match=without[0] if without else kind):
+        components.components(kind, without)
+
+
+def test_every_field_of_a_situation_is_in_the_property_above_or_below():
+    assert {field.name for field in fields(Situation)} == set(OWN) | {"domain", "kind", "budget"}
+
+
+@given(lines, words, st.dictionaries(words, words, min_size=1, max_size=4), lines)
+@settings(max_examples=30, deadline=None)
+def test_everything_that_may_be_shown_is_shown_line_by_line(student, recent, summary, state, results):
+    now = situation(student, "RO", recent=recent, summary=summary, state=state, results=results)
+    parts = shown(now)
+    assert parts["mem_s"].splitlines()[1:] == [f"- {line}" for line in recent]
+    assert parts["mem_l"].splitlines()[1:] == [summary]
+    assert parts["state"].splitlines()[1:] == [f"- {name}: {value}" for name, value in state.items()]
+    assert parts["reflect"].splitlines()[1:] == [f"- {line}" for line in results]
+
+
+def test_every_template_has_a_use():
+    used = {each.template for each in components.ORDER} | {"summary.md", "correction.md"}
+    assert used == {path.name for path in TEXTS}
+
+
+def test_every_part_begins_with_its_heading(world):
+    for now in all_situations(world):
+        assert all(text.startswith(HEADING[name]) for name, text in shown(now).items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_objectives_stand_with_their_importance(kind, world):
+    text = shown(situation(world, kind))["instr"]
+    for (name, meaning), weight in zip(world.words.objectives.items(), ("0.20", "0.31", "0.49"), strict=True):
+        assert f"- {name}, importance {weight}: {meaning}." in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_money_is_mentioned_only_where_there_is_a_budget(kind, world):
+    free, paid = situation(world, kind), situation(world, kind, budget=Budget(0.3, 0.12345, 0.00678))
+    old, new = shown(free), shown(paid)
+    assert {name for name in old if old[name] != new[name]} == {"query", "instr"}
+    assert "Budget: $0.12345 of $0.30000 left; a reply has cost about $0.00678." in new["query"]
+    assert not any(word in text.lower() for text in old.values() for word in ("budget", "$", "cost"))
+
+
+@pytest.mark.parametrize(("kind", "example"), [("TO", '"call": "NAME"'), ("RO", '"call": ["NAME", "NAME"]')])
+def test_when_nothing_is_left_to_try_the_format_of_a_call_is_gone(kind, example, world):
+    open_, final = (shown(situation(world, kind, final=final)) for final in (False, True))
+    assert example in open_["instr"] and "decide now" not in open_["query"]
+    assert '"call"' not in "".join(final.values()) and "decide now" in final["query"]
+    assert '"policy": "NAME"' in open_["instr"] and '"policy": "NAME"' in final["instr"]
+
+
+def test_ko_is_never_told_of_calls_or_copies(world):
+    for final in (True, False):
+        text = "".join(shown(situation(world, "KO", final=final)).values())
+        assert '"call"' not in text and "copies" not in text and "tools" not in text
+
+
+def test_limits_of_looking_ahead_are_told(world):
+    assert "one policy per reply, 2 at the most" in shown(situation(world, "TO"))["instr"]
+    text = shown(situation(world, "RO"))["instr"]
+    assert "simulated for 5 steps each" in text and "2 policies at the most" in text
+
+
+def test_an_empty_memory_says_so(student):
+    now = situation(student, "RO", recent=(), results=(), summary="")
+    parts = shown(now)
+    assert parts["mem_l"].endswith("Nothing has been summarised yet.")
+    assert parts["reflect"].endswith("No policy has been simulated in this step.")
+    assert shown(replace(now, kind="TO"))["tools"].endswith("No policy has been tried in this step.")
+
+
+def test_a_correction_shows_the_format_only_when_it_is_time_to_decide():
+    last = correction("there is no policy 'x'", SINGLE, final=True)
+    assert last.startswith("That reply cannot be used: there is no policy 'x'.") and '"policy": "NAME"' in last
+    assert last.endswith("SO-d1, SO-d2, SO-d3.")
+    assert "NAME" not in correction("there is no policy 'x'", SINGLE, final=False)
+
+
+def test_numbers_on_cards_have_three_digits():
+    card = {
+        "name": "a",
+        "domain": "education",
+        "rubric": {},
+        "avg_scalar_reward": 11.782746666,
+        "std_scalar_reward": 1e-9,
+    }
+    told = json.loads(knowledge_json([card]))["policies"][0]
+    assert told == {"name": "a", "avg_scalar_reward": 11.8, "std_scalar_reward": 1e-9}
+
+
+def test_a_look_ahead_is_one_line():
+    rewards = np.array([0.666, 0.0, 0.4])
+    domain = zoo.world("education").words
+    one = Foresight("SO-d1", 1, 1, rewards, ("challenge",), "difficulties 0.8 0.8", "mastery +0.100")
+    assert result_line(one, domain) == (
+        "SO-d1: did challenge; difficulties 0.8 0.8; rewards aptitude 0.67, gap 0.00, performance 0.40; "
+        "mastery +0.100 (one copy)"
+    )
+    several = Foresight("SO-d2", 3, 8, rewards, ("left", "forward"), "", "goal in 0% and lava in 25% of copies")
+    assert result_line(several, zoo.world("minigrid").words) == (
+        "SO-d2: 3 steps: left, forward; rewards goal 0.67, no-lava 0.00, gold 0.40; "
+        "goal in 0% and lava in 25% of copies (mean of 8 copies)"
+    )
+
+
+def test_a_past_step_is_one_line():
+    state = {"mastery": "0.40 (the episode ends at 0.80)", "failed questions open": "3", "further": "x"}
+    row = {"action": 1, "reward_0": 0.0, "reward_1": 0.2, "reward_2": 1.0}
+    line = interaction_line(4, state, "SO-d3", row, "mastery +0.100", zoo.world("education").words)
+    assert line == (
+        "step 4: mastery 0.40, failed questions open 3; picked SO-d3; did easy; "
+        "rewards aptitude 0.00, gap 0.20, performance 1.00; mastery +0.100"
+    )

@@ -8,13 +8,14 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from lib import params
+from lib import params, seeds
 from lib.llm import scripted
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
-from lib.llm.scripted import STRENGTHS
+from lib.llm.scripted import STRENGTHS, spoiling
 from lib.llm.scripted import judging as rules
-from lib.orchestration.judge import CRITERIA, Scores, judge, prompt
+from lib.orchestration.judge import CRITERIA, Scores, judge, prompt, read, step_line, table
+from lib.orchestration.replies import InvalidReply
 
 SMOKE = params.load("smoke")
 EDUCATION = SMOKE.education
@@ -221,3 +222,74 @@ def test_the_stand_ins_judge_through_the_real_client(model):
     assert (verdict.judge, verdict.backend, verdict.episodes, len(verdict.votes)) == (model, "scripted", 1, 3)
     assert all(1 <= verdict.medians[name] <= 5 for name in CRITERIA)
     assert verdict.spent("tokens_in") > 1_500 and verdict == asyncio.run(ask())
+
+
+def test_adaptivity_is_undecided_where_every_step_went_well():
+    assert rules.adaptivity(record(steps(("A", GOOD), ("B", GOOD), ("B", GOOD)))) == 0.5
+
+
+def test_turns_do_not_reach_from_one_episode_into_the_next():
+    assert rules.exploration(record(steps(("A", POOR), ("A", POOR)), steps(("B", POOR), ("B", POOR)))) == 0.0
+
+
+def test_the_student_has_it_hard_above_mastery_late_and_with_wrong_answers():
+    # difficulties 0.8 and 0.2 at mastery 0.4: 0.4 above and nothing; 2 of 50 steps; 3 of 10 right; ends at 0.6 of 0.8
+    seen = record([("A", "55555", 0.4, 0.4, 0.0), ("A", "22222", 0.4, 0.6, 0.6)])
+    assert rules.mental(seen) == pytest.approx(0.2 / 0.4)
+    assert rules.temporal(seen) == pytest.approx((2 / 50 - 0.2) / 0.8)
+    assert rules.frustration(seen) == pytest.approx((0.7 - 0.1) / 0.6)
+    assert rules.performance(seen) == pytest.approx((0.6 / 0.8 - 0.5) / 0.5)
+
+
+def test_a_step_is_a_line():
+    row = log([("SO-d1", "55535", 0.4, 0.5, 0.2)]).to_dict("records")[0]
+    assert step_line(row) == "1 | SO-d1 | challenge | 55535 | 0.40 > 0.50 | 1 | 0.10 0.00 0.20"
+
+
+def test_a_fallback_is_marked_and_still_read():
+    shown = prompt(log(steps(("A", POOR), ("B", POOR)), fallback=[False, True]), EDUCATION)[1]["content"]
+    assert "2 | B (fallback) | challenge" in shown and "stood in" in shown
+    assert [step.policy for step in rules.read_record(shown).steps] == ["A", "B"]
+    assert "fallback" not in prompt(log(steps(("A", POOR))), EDUCATION)[1]["content"]
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+def test_the_prompt_has_no_holes(fallback):
+    for turn in prompt(log(steps(("A", POOR), ("B", GOOD)), steps(("A", GOOD)), fallback=fallback), EDUCATION):
+        assert turn["content"] == turn["content"].strip()
+        assert not any(hole in turn["content"] for hole in ("\n\n\n", "{{", "{%", "None", "Undefined", "  "))
+
+
+def test_small_judges_what_is_left_in_its_window():
+    long = "\n\n".join(turn["content"] for turn in prompt(log([("A", *POOR)] * 50, [("B", *POOR)] * 50), EDUCATION))
+    seen = rules.read_record(long[-STRENGTHS["scripted-small"].window :])
+    assert 0 < len(seen.steps) < 50 and {step.policy for step in seen.steps} == {"B"}
+
+
+@pytest.mark.parametrize("score", [0, 6, -1, 2.5, "4", "4/5", None, True, [3], 1e400])
+def test_scores_are_whole_numbers_from_one_to_five(score):
+    with pytest.raises(InvalidReply, match="frustration"):
+        read(reply(frustration=score))
+
+
+def test_scores_in_a_fence_or_with_prose_are_read():
+    assert read(f"My verdict:\n```json\n{reply(gist='fine')}\n```").adaptivity == 3
+    assert read(reply(effort=4.0)).effort == 4
+
+
+def test_scripted_breaks_of_a_verdict_are_noticed():
+    spoiled = 0
+    for spoil in spoiling.JUDGE_BREAKS:
+        said, _ = spoil({"reasoning": "so", **FAIR}, spoiling.Options(), seeds.rng("t"))
+        try:
+            assert read(said).model_dump(exclude={"reasoning"}) == FAIR
+        except InvalidReply:
+            spoiled += 1
+    assert spoiled == len({"twice", "truncated", "refused", "incomplete", "out_of_five"})
+
+
+def test_verdicts_become_a_table_with_what_judging_took():
+    verdict, _ = cast([reply(adaptivity=1)], ["no", "no"], [reply(adaptivity=2)])
+    row = table([verdict]).loc["RO scripted-large"]
+    assert list(row.index[2 : 2 + len(CRITERIA)]) == list(CRITERIA)
+    assert (row["adaptivity"], row["votes"], row["invalid"], row["calls"], row["tokens_in"]) == (1.5, 3, 1, 4, 400)

@@ -318,3 +318,39 @@ def test_a_reply_that_is_hard_to_read_is_refused_in_bounded_time(text):
     began = time.perf_counter()
     kind, _ = complaint(text)
     assert kind in KINDS and time.perf_counter() - began < SECONDS
+
+
+def test_prose_is_cut_off_where_the_object_ends_not_where_a_string_says_so():
+    reply = json.dumps({"reasoning": 'say "}" or "{" or \\', "policy": "SO-d2"})
+    assert read(f"Well, {reply}. Done.").reasoning == 'say "}" or "{" or \\'
+
+
+@pytest.mark.parametrize("reply", ['{"policy": "SO-d1"}', '{"reasoning": null, "policy": "SO-d1"}'])
+def test_reasoning_may_be_missing(reply):
+    assert read(reply) == Choice(reasoning="", policy="SO-d1")
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+@pytest.mark.parametrize("said", ["a } b", "{ a }", "}}", "{a} } b"])
+def test_braces_in_strings_do_not_hide_that_a_reply_breaks_off(quote, said):
+    text = '{"reasoning": "%s", "policy": "SO-d12"}'.replace('"', quote) % said
+    for end in range(text.index("policy"), len(text) - 1):
+        assert complaint(text[:end])[0] in ("not_json", "wrong_fields")
+
+
+def test_the_message_says_what_was_wrong_in_few_words():
+    assert complaint('{"policy": "best one"}')[1] == "there is no policy 'best one'"
+    assert complaint('{"policy": 3}')[1] == "field 'policy': Input should be a valid string"
+    assert complaint("[1]")[1] == "one JSON object was expected, got a list"
+    assert complaint(GOOD[:-4])[1] == "the JSON breaks off"
+    assert complaint(GOOD + "}")[1] == complaint("}" + GOOD)[1] == "the JSON has a closing bracket too many"
+    long = "x" * 9000
+    for text in (f'{{"policy": "{long}"}}', f'{{"{long}": 1, "{long}": 2}}'):
+        assert len(complaint(text)[1]) < 120
+
+
+@given(st.lists(signs.filter(lambda sign: not any(name in sign for name in NAMES)), max_size=60).map("".join))
+@settings(max_examples=300, deadline=None)
+def test_a_policy_that_is_not_named_is_never_picked(text):
+    if not any(name in spelled_out(text) for name in NAMES):
+        complaint(text)

@@ -214,3 +214,10 @@ def test_the_plan_bounds_what_was_asked(trained, tmp_path):
     records = [study.run(small(), d, methods.orchestrators(small()), tmp_path, trained) for d in zoo.DOMAINS]
     asked = sum(record["calls"].sum() for record in records)
     assert 0 < asked <= planned.calls
+
+
+def test_look_ahead_alone_of_one_step_is_the_greedy_control(trained, tmp_path):
+    _, alone = methods.farther(SCRIPTED, 1, 3)
+    record = study.run(small(), "education", [alone, Method("greedy look-ahead", "control")], tmp_path, trained)
+    one, other = (part.drop(columns="method").reset_index(drop=True) for _, part in record.groupby("method"))
+    pd.testing.assert_frame_equal(one, other)

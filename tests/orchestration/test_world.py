@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib import seeds
-from lib.orchestration.world import Foresight, Menu
+from lib.orchestration.world import Foresight, Menu, weighted
 from lib.zoo import evaluate
 from lib.zoo.networks import Mlp, initial
 from lib.zoo.policies import Policy
@@ -249,3 +249,59 @@ def test_rewards_of_a_student_are_per_step_and_those_of_a_room_in_all():
     for steps in (1, 4):
         seen = room.look(["pickup"], steps, 2)[0]
         assert seen.rewards.tolist() == [0, 0, 0.5]  # one piece, once; not divided by steps
+
+
+def test_the_state_of_a_student_reads_as_it_is():
+    world = zoo.world("education", 0)
+    world.env.mastery[0] = world.env.rules.top * 0.6
+    world.env.pending[0] = [0, 2, 0, 1, 0, 0]
+    assert world.facts() == {"mastery": 0.6, "open_failed": 3}
+    assert world.state() == {"mastery": "0.60 (the episode ends at 0.80)", "failed questions open": "3"}
+
+
+def test_the_state_of_a_room_reads_as_the_robot_sees_it():
+    world = zoo.world("minigrid", 0)
+    room = world.env
+    room.board[0, :16] = 1
+    room.board[0, [9, 6, 0]] = 8, 9, 6  # goal at column 2, row 3; lava at column 3, row 2; gold at 1, 1
+    room.pose[0], room.t[0] = 4 * 13 + 3, 44  # column 2, row 4, facing north
+    assert world.state() == {
+        "position": "column 2, row 4 of 4 x 4, heading north",
+        "in front": "goal",
+        "in view": "goal 1 ahead, straight; lava 2 ahead, 1 to the right; gold 3 ahead, 1 to the left",
+        "gold left": "1",
+        "steps left": "100",
+    }
+    assert world.features() == pytest.approx([1, 7 / 8, 5 / 8, 4 / 8, 1, 0, 0, 0.5, 100 / 144])
+
+
+def test_weights_need_not_sum_to_one():
+    assert weighted(np.array([1.0, 0.5, 0.0]), (2, 1, 1)) == pytest.approx(0.625)
+
+
+@pytest.mark.parametrize("domain", zoo.DOMAINS)
+def test_every_step_of_every_episode_has_luck_of_its_own(domain):
+    world, courses = zoo.world(domain, 1), []
+    for world.stream in seeds.keys("episodes", n=3):
+        for world.t in range(4):
+            courses.append(world.look(["SO-d1"], 12, 1)[0].actions)
+    assert len(set(courses)) == 12
+
+
+def test_a_copy_that_runs_out_of_time_counts_no_step_after_it():
+    world = facing("empty")
+    world.env.t[0] = world.horizon - 2
+    seen = world.look(["left"], 10, 4)[0]
+    assert seen.actions == ("left", "left") and seen.rewards.tolist() == [0, 1, 0]
+
+
+def test_what_is_told_of_a_student_is_what_the_first_copy_was_asked_and_how_all_fared():
+    world = students()
+    start = world.facts()["mastery"]
+    one = world.look(["challenge"], 1, 16)[0]
+    assert one.told == "difficulties 0.8 0.8 0.8 0.8 0.8"  # the bank has no level above 5
+    several = world.look(["challenge"], 3, 16)[0]
+    course = [float(value) for value in several.told.split("mastery by step ")[1].split()]
+    assert len(course) == 3 and course == sorted(course)
+    assert float(several.change.removeprefix("mastery ")) == pytest.approx(course[-1] - start, abs=0.006)
+    assert float(one.change.removeprefix("mastery ")) == pytest.approx(course[0] - start, abs=0.006)

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from lib.page.lesson import _KEY
 from lib.routing import arms, outcomes, protocol
-from lib.routing.arms import NAMED, Budgets, drawn, examined, numbered, variant
+from lib.routing.arms import ARMS, NAMED, Budgets, drawn, examined, numbered, variant
 from lib.routing.rewards import cost_reward
 from tests.routing.small import EXPERTS, SMOKE, items
 
@@ -103,3 +104,31 @@ def test_a_variant_changes_the_trainer_and_nothing_else():
     fixed = variant("No baseline", "fixed-low", lam=0.5)
     assert (fixed.style, fixed.kind, fixed.fixed, fixed.changes) == ("soft", "fixed", "cheapest", {"lam": 0.5})
     assert fixed.name not in NAMED and NAMED["fixed-low"].changes == {}
+
+
+def test_fixed_budgets_afford_one_call_to_the_cheapest_or_the_dearest():
+    assert (BUDGETS.fixed("cheapest"), BUDGETS.fixed("dearest")) == (1e-5, 2e-4)
+
+
+def test_both_fixed_arms_are_asked_the_same():
+    """What the controller reads does not tell the one from the other."""
+    low, high = (drawn(NAMED[name], ITEMS, BUDGETS, rng()) for name in ("fixed-low", "fixed-high"))
+    said = [[protocol.messages(t.style, t.label, t.item.prompt) for t in told] for told in (low, high)]
+    assert said[0] == said[1]
+
+
+def test_every_question_is_asked_under_every_number_in_order():
+    told = examined(NAMED["number"], ITEMS[:3], BUDGETS, SMOKE)
+    expected = [(f"{unit:03.0f}", pytest.approx(unit * 1e-6), item) for unit in SMOKE.numbers for item in ITEMS[:3]]
+    assert [(t.label, t.budget, t.item) for t in told] == expected
+
+
+def test_arms_have_names_of_their_own_that_can_be_names_of_metrics():
+    assert len(NAMED) == len(ARMS) == len({arm.label for arm in ARMS})
+    assert all(_KEY.fullmatch(f"routing.{name}.score") for name in NAMED)
+    assert {arm.kind for arm in ARMS} == set(SMOKE.updates)
+
+
+def test_variants_of_other_labels_have_other_names():
+    labels = ["kl 0", "kl 0.1", "kl 1", "lam 0.5", "Group", "group of 8", "V apart"]
+    assert len({variant(label).name for label in labels}) == len(labels)

@@ -276,3 +276,68 @@ def test_the_oracle_takes_the_cheapest_that_is_paid_and_the_cheapest_of_all_wher
     assert told(test, test, "oracle")["chosen"].tolist() == ["small in pieces", "large", "small", "large"]
     low = told(test, test, "oracle", "low")
     assert low["chosen"].tolist() == [ITSELF, ITSELF, "small", ITSELF] and low["reward"].eq(0).all()
+
+
+def test_strategies_are_ordered_by_their_mean_price():
+    assert table(np.ones((2, 5)), np.array([[5, 1, 9, 2, 0], [0, 1, 9, 2, 4]])).cheap_first.tolist() == [1, 3, 4, 0, 2]
+
+
+def test_reward_is_right_times_within_for_everybody():
+    rows = baselines.compare(chance(), chance(17, 1), BUDGETS)
+    within = rows["dollars"] <= rows["label"].map(BUDGETS)
+    assert rows["within"].tolist() == within.astype(float).tolist() and 0 < within.mean() < 1
+    assert rows["reward"].tolist() == (rows["right"] * within).tolist()
+
+
+def test_a_strategy_s_rows_are_its_column():
+    test = chance(17, 1)
+    rows = baselines.compare(chance(), test, BUDGETS)
+    for m, name in enumerate(STRATEGIES):
+        for label in BUDGETS:
+            part = rows[(rows["router"] == name) & (rows["label"] == label)]
+            assert part["right"].tolist() == test.right[:, m].tolist()
+            assert part["dollars"].tolist() == test.dollars[:, m].tolist()
+            assert set(part["chosen"]) == {name}
+
+
+def test_of_equally_good_constants_the_cheapest_is_taken():
+    tie = table([[0, 1, 1, 1, 0], [0, 0, 0, 0, 1]], np.array([0, 9, 3, 5, 20]))
+    assert set(told(tie, tie, "best constant")["chosen"]) == {"small in pieces"}
+    nothing = table(np.zeros((4, 5)))
+    assert set(told(nothing, nothing, "best constant")["chosen"]) == {ITSELF}
+
+
+def test_features_are_fitted_on_training_texts_alone():
+    train, test = baselines.features(["add 1", "add 2"], ["add 9 unheard"])
+    assert train.shape[1] == test.shape[1] == 6  # three words, two pairs, the length
+    assert np.count_nonzero(test) == 2
+    assert (baselines.features(["add 1", "add 2"], ["other"])[0] == train).all()
+
+
+def test_pairs_of_words_count_too():
+    """Single words do not tell these apart."""
+    train, test = baselines.features(["a b c", "c a b", "b c a", "a c b"] * 10, ["a b c", "a c b"])
+    wanted = np.array([[1.0], [1.0], [1.0], [0.0]] * 10)
+    sure, doubtful = baselines._logistic(train, wanted, test)[:, 0]
+    assert sure > 0.8 and doubtful < 0.5
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_strategy_that_always_ends_alike_is_no_obstacle(value):
+    learn = np.eye(4)
+    assert baselines.chance(learn, np.full(4, value), np.eye(4)[:3]).tolist() == [value] * 3
+    same = table(np.full((12, 5), value))
+    rows = baselines.compare(same, same, BUDGETS)
+    assert rows[rows["router"].isin(["logistic", "cascade"])]["right"].eq(value).all()
+
+
+def test_a_cascade_that_may_not_pay_the_second_expert_stays_with_the_first():
+    rows = told(frank(80, 0), frank(30, 1), "cascade", "low")
+    assert rows["chosen"].eq("small").all() and rows["dollars"].eq(1.0).all()
+
+
+def test_a_cascade_does_not_ask_whom_its_budget_cannot_pay():
+    """Large is beyond it, and a question that nobody else is trusted with must end at someone else."""
+    train, test = modest(80, 0), modest(30, 1)
+    rows = baselines.compare(train, test, {"little": 2.0})
+    assert rows[rows["router"] == "cascade"]["chosen"].eq(ITSELF).all()

@@ -8,12 +8,13 @@ import pandas as pd
 import pytest
 
 from lib import params, store
+from lib.ledger import BudgetExceeded
 from lib.llm.client import Client
 from lib.llm.transport import InProcess
 from lib.models import checkpoints
 from lib.params import ParamsError
 from lib.routing import __main__ as command
-from lib.tasks import Item
+from lib.tasks import Item, TaskError
 from tests.models import tiny
 from tests.routing import small
 
@@ -256,3 +257,127 @@ def test_questions_are_the_rows_of_a_file_with_references_as_they_stand_there(tm
     items = command.questions(path)
     assert [one.prompt for one in items] == ["a, b?", "c?"]
     assert [one.answer for one in items] == ["007", "4.50"]
+
+
+def test_it_trains_on_what_the_model_itself_writes(place, four, silence):
+    assert run(place, "itself") == 0
+    rollouts = store.read_parquet(place / "itself/rollouts.parquet")
+    assert len(rollouts) == 8 and rollouts["written"].between(1, 2 * 6).all()  # rounds and tokens of a turn
+    assert rollouts["written"].nunique() + rollouts["tokens"].nunique() > 2
+
+
+def test_the_checkpoint_and_the_controller_hold_the_same_weights(trained):
+    kept, held = (store.read_tensors(trained / n) for n in ("controller/model.safetensors", "checkpoint.safetensors"))
+    assert all((held[f"policy.{name}"] == kept[name]).all() for name in kept)
+
+
+def test_the_same_call_again_trains_nothing_more(trained, place, capsys):
+    first = store.read_parquet(trained / "rollouts.parquet")
+    weights = store.read_tensors(trained / "controller/model.safetensors")
+    assert run(place, "out") == 0
+    assert "update " not in capsys.readouterr().out
+    pd.testing.assert_frame_equal(store.read_parquet(trained / "rollouts.parquet"), first)
+    again = store.read_tensors(trained / "controller/model.safetensors")
+    assert all((again[name] == weights[name]).all() for name in weights)
+
+
+def test_another_seed_asks_other_questions_or_budgets(trained, place):
+    assert run(place, "other", "--seed", "1") == 0
+    one, other = (store.read_parquet(folder / "rollouts.parquet") for folder in (trained, place / "other"))
+    assert one[["label", "difficulty", "tokens"]].to_numpy().tolist() != (
+        other[["label", "difficulty", "tokens"]].to_numpy().tolist()
+    )
+
+
+def test_a_folder_without_a_model_is_named(place, capsys):
+    assert command.main([str(place), "--data", str(place / "own.jsonl"), "--out", str(place / "o"), *SMALL]) == 2
+    told = complaint(capsys)
+    assert "config.json" in told and str(place) in told
+
+
+@pytest.mark.parametrize("name", ["own.txt", "folder.jsonl"])
+def test_what_is_no_table_is_named(place, capsys, name):
+    (place / "own.txt").write_text("prompt,reference\n1,2\n")
+    (place / "folder.jsonl").mkdir(exist_ok=True)
+    assert run(place, "o", "--data", str(place / name)) == 2
+    assert ".jsonl, .csv or .parquet" in complaint(capsys)
+
+
+def test_a_table_without_rows_is_refused(place, capsys):
+    (place / "empty.csv").write_text("prompt,reference\n")
+    assert run(place, "o", "--data", str(place / "empty.csv")) == 2
+    assert "empty.csv" in complaint(capsys)
+
+
+def test_a_broken_table_is_refused(place, capsys):
+    (place / "broken.jsonl").write_text('{"prompt": \n')
+    assert run(place, "o", "--data", str(place / "broken.jsonl")) == 2
+    assert "broken.jsonl cannot be read" in complaint(capsys)
+
+
+def test_a_value_out_of_range_is_named(place, capsys):
+    assert run(place, "o", "--set", "batch=-1") == 2
+    assert "batch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("budget", ["huge=1", "low", "low=much", "low=-1", "low=nan"])
+def test_a_bad_budget_is_named(place, capsys, budget):
+    assert run(place, "o", "--budget", budget) == 2
+    assert f"--budget {budget}" in complaint(capsys)
+
+
+def test_an_expert_that_is_no_model_is_named(place, capsys):
+    experts = {"lab-nano": "nobody", "lab-large": "scripted-large"}
+    assert run(place, "o", "--set", f"experts={json.dumps(experts)}") == 2
+    assert "routing.experts names the models ['nobody']" in capsys.readouterr().err
+
+
+def test_an_empty_purse_ends_in_a_line_too(place, four, silence, capsys, monkeypatch):
+    """Pool.ask raises BudgetExceeded; with paid endpoints that is how a long training usually ends."""
+
+    def spent(*_, **__):
+        raise BudgetExceeded("lab-large", 1.0, 0.99, 0.02)
+
+    monkeypatch.setattr(command, "roll", spent)
+    assert run(place, "purse") == 2
+    assert "budget $1" in complaint(capsys)
+
+
+def test_help_says_what_there_is_and_needs_nothing(capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--help"])
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    assert all(option in told for option in ("--data", "--out", "--budget", "--style", "--profile", "--set"))
+
+
+def test_a_command_without_data_is_refused_by_the_parser(capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(["somewhere"])
+    assert ended.value.code == 2 and "--data" in capsys.readouterr().err
+
+
+def test_white_space_within_an_answer_does_not_matter_but_its_words_do():
+    assert command.exact(item("New  York\n"), "<answer> New York </answer>") == 1
+    assert command.exact(item("New York"), "<answer> NewYork </answer>") == 0
+
+
+def test_a_row_without_a_reference_is_refused(tmp_path):
+    """Otherwise the word nan is the answer that is paid."""
+    (tmp_path / "own.csv").write_text("prompt,reference\na?,b\nc?,\n")
+    with pytest.raises(TaskError, match="reference"):
+        command.questions(tmp_path / "own.csv")
+
+
+def test_changes_are_read_as_yaml_and_change_nothing_else():
+    everything = params.load("smoke")
+    settings = everything.routing
+    changes = ["learn.kl=0.5", "updates.soft=7", "learn.whiten=false", "learn.kl=0.25"]
+    made = command.changed(everything, changes)
+    told = made.routing
+    assert (told.learn.kl, told.updates["soft"], told.learn.whiten) == (0.25, 7, False)
+    assert settings.learn.kl != 0.25 and settings.updates["soft"] != 7
+    back = command.changed(made, [f"learn.kl={settings.learn.kl}", f"updates.soft={settings.updates['soft']}",
+                                  f"learn.whiten={str(settings.learn.whiten).lower()}"])  # fmt: skip
+    assert back == everything
+    assert command.changed(everything, []) == everything

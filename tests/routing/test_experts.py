@@ -14,6 +14,7 @@ from lib.routing import experts, protocol
 from lib.routing.experts import Heard, Pool, Query
 from tests.llm.server import PRICE_IN, PRICE_OUT, Answer, certificate, key
 from tests.llm.server import completion as served
+from tests.llm.server import settings as server_settings
 from tests.routing.small import endpoint, inside, serving
 
 __all__ = ["certificate", "key"]
@@ -184,3 +185,58 @@ def test_a_pool_goes_on_after_a_mistake_of_one_question():
         with pytest.raises(ConfigurationError):
             pool.ask([Query("lab-nano", "broken")])
         assert pool.ask(ASKED)[0].text == "SO-d2"
+
+
+def test_the_pool_may_be_asked_again_and_again_and_books_everything():
+    with inside(echo) as pool:
+        assert pool.ask([]) == [] and pool.experts == ("lab-nano", "lab-mini")
+        for i in range(3):
+            assert pool.ask([Query("lab-mini", str(i))])[0].text.startswith(f"big {i}")
+        assert [(e.who, e.calls) for e in pool.client.ledger.entries] == [("lab-mini", 1)] * 3
+
+
+def test_where_there_are_no_rules_nobody_is_told_any():
+    with serving(Answer()) as server:
+        settings = server_settings(server.url)
+        with Pool(lambda: Client(settings), {"lab-nano": "mine"}, 0.5, rules="") as pool:
+            pool.ask(ASKED)
+    assert [message["role"] for message in server.asked[0].body["messages"]] == ["user"]
+
+
+def test_endpoints_are_told_the_rules():
+    with serving(Answer()) as server, endpoint(server.url) as pool:
+        pool.ask([Query("lab-nano", "1 + 1 = ?", 2**62)])
+        (asked,) = server.asked
+    assert [message["role"] for message in asked.body["messages"]] == ["system", "user"]
+    assert asked.body["seed"] == 2**62 and asked.body["temperature"] == 0.5
+
+
+def test_a_reply_without_a_word_is_paid():
+    assert asked(Answer(served(None))) == Heard("", pytest.approx(BILL), 10, 5, "null_content")
+
+
+def test_a_mistake_with_one_expert_leaves_nothing_of_the_others_under_way():
+    """Another expert's slow call does not outlive the pool, nor does it hold up its end."""
+    slow = Answer(delay=60.0)
+
+    def answers(asked):
+        return Answer("who are you", 401) if asked.body["messages"][-1]["content"] == "broken" else slow
+
+    with serving(answers) as server:
+        began, pool = time.perf_counter(), endpoint(server.url, timeout=30.0)
+        with pytest.raises(ConfigurationError), pool:
+            pool.ask([Query("lab-nano", "slow"), Query("lab-nano", "broken")])
+        assert time.perf_counter() - began < 5
+
+
+def test_a_missing_key_is_a_mistake_in_the_configuration(monkeypatch):
+    monkeypatch.delenv("BENCH_TEST_KEY")
+    with pytest.raises(ConfigurationError, match="BENCH_TEST_KEY"), endpoint("http://127.0.0.1:9/v1") as pool:
+        pool.ask(ASKED)
+
+
+def test_prices_are_those_of_the_model_that_was_asked():
+    """A cheap and a dear one, asked alike: what is charged is tokens times price."""
+    with inside(lambda body: completion("x", "4", 3 if body["model"] == "big" else 1, 2)) as pool:
+        heard = pool.ask([Query("lab-nano", "q"), Query("lab-mini", "q")])
+    assert [h.dollars for h in heard] == [201.0, 203.0]

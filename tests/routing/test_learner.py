@@ -1,5 +1,6 @@
 """The trainer: others' tokens teach nothing, the first pass is exact, and going on equals never having stopped."""
 
+import itertools
 import multiprocessing
 import os
 import socket
@@ -377,3 +378,52 @@ def test_a_minibatch_read_in_parts_is_learned_from_as_a_whole(advantages, value,
         rows.append(made.update(samples(8)))
     torch.testing.assert_close(told[1], told[0], atol=1e-5 * float(told[0].abs().max()), rtol=1e-3)
     assert rows[1] == pytest.approx(rows[0], abs=1e-5) and rows[0]["kl"] > 1e-3
+
+
+def test_what_others_said_is_read_all_the_same():
+    """Or the controller could not use it: another response is another log-probability of what follows."""
+    sample = Sample([1, 2, 3, 4, 5], [False, True, False, False, True], 1.0)
+    other = Sample([1, 2, 3, 9, 5], sample.mask, 1.0)
+    made = learner()
+    one, two = (made._read(made.policy, batch([s], 0))[0][0] for s in (sample, other))
+    assert one[0] == two[0] != 0 and one[3] != two[3] and not one[1:3].any()
+
+
+def test_a_sample_without_a_prompt_or_without_own_tokens_is_refused():
+    good = Sample([1, 2], [False, True], 1.0)
+    for bad in (
+        Sample([1, 2, 3], [False, False, False], 1.0),
+        Sample([1, 2], [True, True], 1.0),  # no prompt
+        Sample([1, 2, 3], [False, True], 1.0),
+        Sample([1, 2], [False, True, True], 1.0),
+        Sample([], [], 1.0),
+    ):
+        with pytest.raises(ValueError, match="tokens of the controller"):
+            batch([good, bad], 0)
+    assert batch([good], 0).mask.tolist() == [[True]]
+
+
+def test_at_the_start_there_is_no_distance_to_the_start():
+    made = learner(kl=0.5)
+    assert made.update(samples())["kl"] == 0.0 and made.update(samples())["kl"] > 0
+
+
+def test_v_learns_what_is_paid_on_average():
+    """Half of the prompts is always paid, the other half never; whatever the controller says."""
+    made = learner(value="apart", value_learning_rate=1e-2, learning_rate=1e-9)
+    errors = []
+    for _ in range(40):
+        told = [Sample([1 + i % 2, 5, 7, 6], [False, True, False, True], float(i % 2), i) for i in range(8)]
+        errors.append(made.update(told)["value_error"])
+    assert errors[0] == 0.25 and errors[-1] < 0.02  # half of the mean of 0 and 1
+
+
+def test_all_episodes_of_an_update_are_learned_from_once_per_pass():
+    """Minibatches are cut by length; none is lost, none comes twice."""
+    made, seen = learner(minibatch=4, epochs=2), []
+    descend = made._descend
+    made._descend = lambda parts: seen.extend(tuple(r) for p in parts for r in p.ids.tolist()) or descend(parts)
+    told = samples(10)
+    made.update(told)
+    stripped = sorted(tuple(itertools.takewhile(bool, ids)) for ids in seen)
+    assert stripped == sorted([tuple(s.ids) for s in told] * 2)

@@ -98,3 +98,19 @@ def test_an_expert_begins_and_the_controller_ends():
     assert sorted(asked) == sorted(item.difficulty - 2 for item in ITEMS if item.difficulty > 2)
     wrong = outcomes.shared(voice, Choir("<answer> 0 </answer>"), ITEMS, "test", 3, 0.0)
     assert wrong[wrong["difficulty"] <= 2]["right"].all() and not wrong["right"].all()
+
+
+def test_a_piece_begins_with_what_was_said_to_the_last():
+    """3 + 4 * 2 - 9 + 1 in pieces of two: 3 + 4 * 2, then 5 - 9 + 1 where the expert says 5."""
+    (item,) = [items(1, 4)[0]]
+    chain = item.prompt.split()
+    _, pool = tried("5", [item])
+    first, second = pool.asked[1], pool.asked[2]
+    assert [q.text for q in first] == [" ".join([*chain[:5], "= ?"])]
+    assert [q.text for q in second] == [" ".join(["5", *chain[5:9], "= ?"])]
+    assert {q.expert for q in first + second} == {"lab-nano"}
+
+
+def test_a_thought_in_a_reply_does_not_count():
+    table, _ = tried(lambda q: Heard(f"<think> 1 2 3 </think> {worked(q).text}", 1.0))
+    assert table["right"].eq(1).all()

@@ -5,7 +5,7 @@ import pytest
 from lib import params
 from lib.params import ParamsError
 from lib.routing import study
-from tests.routing.small import SMOKE, changed
+from tests.routing.small import EVERYTHING, SMOKE, changed
 
 
 @pytest.mark.parametrize("profile", params.PROFILES)
@@ -64,3 +64,16 @@ def test_what_is_not_changed_stays():
     before, after = SMOKE, changed(routing={"learn": {"kl": 0.5}}).routing
     assert after.learn == before.learn.model_copy(update={"kl": 0.5})
     assert after.model_copy(update={"learn": before.learn}) == before
+
+
+def replaced(**routing) -> None:
+    """Whole values instead of changes to them."""
+    content = EVERYTHING.model_dump()
+    params.validate(content | {"routing": content["routing"] | routing})
+
+
+def test_a_choice_needs_two_experts_and_every_kind_its_updates():
+    with pytest.raises(ParamsError, match=r"routing: .*two experts or more, got \['lab-nano'\]"):
+        replaced(experts={"lab-nano": "nano"})
+    with pytest.raises(ParamsError, match=r"routing: .*updates must be given for soft, hard, number and fixed"):
+        replaced(updates={"soft": 1})

@@ -1,5 +1,7 @@
 """What is a call, what an answer, what neither; what a controller hears; and that the lab has words for all of it."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -141,3 +143,80 @@ def test_the_lab_has_a_word_for_everything_that_is_said():
         for item in items(60, list(range(1, 9)), "train"):
             trace = warm.trace(item, style, warm.drawn_budget(style, rng), EXPERTS, 4, rng)
             assert unknown not in trace.ids
+
+
+HEARD = {
+    "<think> 3 + 4 = 7 </think> <answer> 7 </answer>": "7",
+    "<answer> 7 </answer>": "7",
+    "<answer>\n7  8\n</answer>": "7 8",
+    "7": "7",
+    "  seven\n and  more ": "seven and more",
+    "<think> 3 </think> 7 <think> 4 </think>": "7",
+    "7 <think> 3 + 4": "7",  # cut off in a thought
+    "<think> 3 + 4": "error",
+    "<think> <answer> 7 </answer>": "error",
+    "<think> 3 </think>": "error",
+    "<answer> </answer>": "error",
+    "<answer> <think> 7 </think> </answer>": "error",
+    "": "error",
+    " \n ": "error",
+}
+
+
+@pytest.mark.parametrize(
+    "text", ["<answer> 3 </answer>", "<think> low 0 </think> <answer>\n3 4\n</answer>\n", "<answer></answer>"]
+)
+def test_an_answer_keeps_its_tags(text):
+    assert parse(text, EXPERTS) == Answer(text) and tasks.answered(parse(text, EXPERTS).text) is not None
+
+
+def test_of_a_call_and_an_answer_the_one_that_ends_the_turn_counts():
+    call, answer = "<call> lab-mini <t> 3 </t> </call>", "<answer> 3 </answer>"
+    assert parse(f"{answer} {call}", EXPERTS) == Call("lab-mini", "3")
+    assert isinstance(parse(f"{call} {answer}", EXPERTS), Answer)
+
+
+@pytest.mark.parametrize(("text", "expected"), HEARD.items())
+def test_what_is_heard_has_no_thought_and_is_an_error_where_nothing_is_left(text, expected):
+    assert heard(text) == expected
+
+
+def test_no_limit_is_the_largest_budget_in_numbers():
+    assert digits(float("inf")) == "999"
+
+
+def test_hard_prompts_state_a_rule_and_soft_ones_do_not():
+    rules = [instruction("hard", word) for word in protocol.WORDS]
+    assert rules == ["budget low answer direct only", "budget medium route only if needed", "budget high route only"]
+    assert [instruction("soft", word) for word in protocol.WORDS] == [f"budget {word}" for word in protocol.WORDS]
+    assert instruction("number", digits(40)) == "budget 040"
+
+
+def test_a_model_that_follows_instructions_is_told_the_protocol_and_the_prices():
+    told = protocol.explained({"lab-nano": 1e-7, "lab-large": 2.5e-6})
+    assert "lab-nano ($0.1 per million tokens), lab-large ($2.5 per million tokens)" in told
+    for form in re.findall(r"<(?:call|answer)>.*?</(?:call|answer)>", told):  # what it is told to write is understood
+        assert not isinstance(parse(form.replace("EXPERT", "lab-nano"), EXPERTS), Malformed)
+    assert told.count("<call>") == told.count("<answer>") == 1 and all(tag in told for tag in TAGS)
+
+
+def test_an_unknown_style_is_refused_by_name():
+    with pytest.raises(ValueError, match="soft, hard, number, not 'loud'"):
+        instruction("loud", "low")
+
+
+def test_the_budget_stands_before_the_question():
+    asked = protocol.messages("soft", "low", "3 + 4 = ?")
+    assert asked == [{"role": "system", "content": "budget low"}, {"role": "user", "content": "3 + 4 = ?"}]
+
+
+def test_a_number_is_as_large_as_it_has_doublings_and_a_word_is_a_word():
+    sizes = [protocol.size(digits(units)) for units in (0, 1, 2, 3, 4, 12, 23, 128, 999)]
+    assert sizes == ["0", "0", "1", "2", "2", "4", "5", "7", "10"]
+    assert [protocol.size(word) for word in protocol.WORDS] == list(protocol.WORDS)
+
+
+def test_a_query_holds_no_tags_of_the_protocol():
+    nested = "<call> lab-mini <t> <call> lab-nano <t> 3 </t> </call> </t> </call>"
+    assert isinstance(parse(nested, EXPERTS), Malformed)
+    assert parse("<call> lab-mini <t> 3 < 4 ? </t> </call>", EXPERTS) == Call("lab-mini", "3 < 4 ?")

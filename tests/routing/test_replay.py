@@ -1,6 +1,7 @@
 """Routing on recorded outcomes: who is charged what, what is learned, and that nothing leaks into the test part."""
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -368,3 +369,91 @@ def test_the_tables_of_routellm_are_read_and_priced(tmp_path):
     assert first == again != second  # equal but for white space
     expected = (3 / 4 + settings.reply_tokens) * settings.prices[STRONG]
     assert found["gsm8k"].cost[0, 1] == pytest.approx(expected)
+
+
+def test_costs_of_the_table_are_kept():
+    assert replay.priced(table(), {}, 10).cost is not None
+    assert (replay.priced(table(), SETTINGS.prices, 10).cost == table().cost).all()
+
+
+def test_a_split_that_leaves_nothing_to_test_on_is_refused():
+    with pytest.raises(TaskError, match="all 150 test prompts stand in training groups"):
+        replay.split(replace(table(groups=2), prompts=("the same",) * 300), 0, 0.5)
+
+
+def test_embeddings_of_few_words_have_few_dimensions():
+    train, test = replay.embed(["a b", "a a", "b a"], ["b"], 8)
+    assert train.shape == (3, 2) and test.shape == (1, 2)
+    with pytest.raises(TaskError, match="2 training prompts share no words"):
+        replay.embed(["?", "!"], ["b"], 8)
+
+
+def test_embeddings_tell_signs_apart():
+    sums = [f"3 {sign} 4 = ?" for sign in "+-*"] * 4
+    _, vectors = replay.embed(sums, sums[:3], 8)
+    assert min(np.linalg.norm(a - b) for a, b in combinations(vectors, 2)) > 0.1
+
+
+def test_the_oracle_asks_the_cheapest_where_nobody_is_right():
+    train, test = parted(table(n=80))
+    hopeless = replace(test, correct=np.zeros_like(test.correct))
+    rows = replay.curves(train, hopeless, SETTINGS.model_copy(update={"updates": 1}), 0)
+    assert (rows.loc[rows["router"] == "oracle", "dollars"] == 1).all()
+
+
+def test_beyond_its_budget_the_policy_is_free_where_it_cannot_win(three):
+    test, rows = three
+    row = at(rows, "corl", 2.0)  # small alone can be paid, and it is right on easy prompts alone
+    assert row["reward"] == pytest.approx(test.correct[:, 0].mean(), abs=0.02)
+    assert row["over_budget"] > 0.1
+
+
+def test_below_the_cheapest_price_every_call_is_over_budget(two):
+    _, rows = two
+    least = at(rows, "corl", 0.8)
+    assert least["over_budget"] == 1 and least["reward"] == 0
+
+
+def test_a_model_that_is_always_right_or_never_and_one_that_is_free_are_no_trouble():
+    outcomes = table(n=60)
+    outcomes = replace(outcomes, cost=np.tile([0.0, 3.0], (60, 1)), correct=np.tile([False, True], (60, 1)))
+    rows = replay.curves(*parted(outcomes), SETTINGS.model_copy(update={"updates": 60}), 0)
+    assert np.isfinite(rows[["accuracy", "dollars", "strong"]].to_numpy()).all()
+    assert at(rows, "oracle", 0)["accuracy"] == 1
+    assert at(rows, "logistic", 0.0)["accuracy"] == 1
+
+
+@pytest.mark.parametrize("chances", [np.zeros(3), np.full((24, 2), np.nan)])
+def test_chances_of_another_shape_or_none_are_refused(chances):
+    with pytest.raises(TaskError, match="router 'odd' must return finite chances"):
+        replay.curves(
+            *parted(table(n=80)), SETTINGS.model_copy(update={"updates": 1}), 0, {"odd": lambda train, test: chances}
+        )
+
+
+def test_a_run_has_a_part_for_every_seed_and_tells_how_far_it_is():
+    brief, told = SETTINGS.model_copy(update={"updates": 5}), []
+    rows = replay.run(table(("large", "small"), n=80), brief, "toy", told.append)
+    assert told == [0.5, 1.0] and set(rows["table"]) == {"toy"} and set(rows["seed"]) == {0, 1}
+    assert not rows[rows["seed"] == 0].drop(columns="seed").equals(rows[rows["seed"] == 1].drop(columns="seed"))
+
+
+def test_a_strong_model_that_is_no_better_leaves_only_areas():
+    rows = points(("always small", 0.8, 1.0, 0.0), ("always large", 0.7, 3.0, 1.0), ("knn", 0.9, 2.0, 0.5))
+    assert set(replay.summary(rows)["knn"]) == {"aiq", "gap"}
+    assert "no gap to recover" in replay.refusals(rows)["knn"]["apgr"]
+
+
+@pytest.mark.parametrize("measure", [replay.summary, replay.by_budget, replay.reward_gap])
+def test_tables_are_not_averaged_with_one_another(measure):
+    rows = points(*ENDS).assign(table=["a", "b"])
+    with pytest.raises(ValueError, match="curves of 2 tables"):
+        measure(rows)
+
+
+def test_missing_tables_name_their_source(tmp_path):
+    with pytest.raises(TaskError, match="not shipped; set replay.routellm.*github.com/lm-sys/RouteLLM"):
+        replay.routellm(SETTINGS)
+    told(tmp_path / "gsm8k_responses.csv", "one")
+    with pytest.raises(TaskError, match="mmlu: not there; set replay.routellm.*routellm/evals/mmlu/responses"):
+        replay.routellm(SETTINGS.model_copy(update={"routellm": str(tmp_path)}))

@@ -1,11 +1,14 @@
 """Episodes: who wrote which token, what is asked and paid, what trouble costs, and draws that nobody else disturbs."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 import torch
 
+from lib import tasks
 from lib.llm.client import Client
+from lib.llm.transport import completion
 from lib.models import tokenizer as lab
 from lib.models.answering import Model
 from lib.models.dialogue import conversation
@@ -17,7 +20,8 @@ from lib.routing.episodes import draws
 from lib.routing.experts import Heard, Pool, Query
 from lib.routing.rollouts import Episode, roll
 from lib.routing.voices import Hub, Lab
-from tests.llm.server import Answer, certificate, key, settings
+from tests.llm.server import PRICE_IN, PRICE_OUT, Answer, certificate, key, settings
+from tests.llm.server import completion as served
 from tests.models import tiny
 from tests.routing import small
 from tests.routing.small import (
@@ -28,6 +32,7 @@ from tests.routing.small import (
     answer,
     call,
     endpoint,
+    inside,
     items,
     serving,
     task,
@@ -338,3 +343,90 @@ def test_new_weights_are_heard_after_a_refresh():
     assert voice.write(context, [1], 1.0) == before
     voice.refresh()
     assert voice.write(context, [1], 1.0) != before
+
+
+BILL = 10 * PRICE_IN + 5 * PRICE_OUT
+
+
+def test_the_prompt_names_the_budget_as_the_task_does():
+    voice = Scripted(RIGHT)
+    wanted = [task(ITEM, 1e-5, "040", "number"), task(ITEM, 1.0, "high", "hard"), task(ITEM, 1.0, "high")]
+    roll(voice, Choir(), wanted, 2, 0)
+    rules = ["budget 040", "budget high route only", "budget high"]
+    assert [lab.decode(ids) for ids in voice.shown[0]] == [f"{rule} {ITEM.prompt}" for rule in rules]
+
+
+def test_who_judges_may_be_said():
+    (episode,) = roll(Scripted(WRONG), Choir(), [task(ITEM)], 2, 0, judge=lambda item, text: 0.5 * (text == WRONG))
+    assert episode.right == episode.reward == 0.5
+
+
+def test_with_one_turn_there_is_no_call_at_all():
+    pool = Choir()
+    assert played(call("lab-nano"), pool=pool, rounds=1).dollars == 0 and not pool.all
+
+
+def test_an_expert_that_nobody_knows_is_named_and_not_asked():
+    episode = played(call("calculator"), RIGHT)
+    assert "calculator" in episode.exchanges[0].malformed and episode.exchanges[0].call is None
+
+
+def test_a_right_number_outside_of_an_answer_is_not_right():
+    for text in (ITEM.answer, call("lab-nano", ITEM.answer), f"<answer> {ITEM.answer}"):
+        assert played(text, rounds=2).right == 0
+
+
+def test_a_question_that_fills_the_window_by_itself_ends_quietly_too():
+    (episode,) = roll(Scripted(RIGHT, window=45), Choir(), [task(ITEM)], 3, 0)
+    assert not episode.exchanges and episode.right == 0 and episode.answer is None
+
+
+def test_failures_are_paid_for_too():
+    episode = played(call("lab-nano"), RIGHT, pool=Choir(lambda query: Heard("", 0.3, failure="truncated")), budget=0.2)
+    assert (episode.dollars, episode.within, episode.right, episode.reward) == (0.3, 0.0, 1.0, 0.0)
+
+
+def test_a_reply_that_was_cut_off_is_heard_and_paid():
+    episode = against(Answer(served("<think> so </think> 7", finish_reason="length")))
+    assert episode.exchanges[0].heard.failure == "truncated" and others(episode) == "<response> 7 </response>"
+    assert episode.dollars == pytest.approx(BILL)
+
+
+def test_rollouts_work_inside_a_running_event_loop():
+    async def notebook():
+        with inside(lambda body: completion("x", "<answer> 7 </answer>", 1, 1)) as pool:
+            return played(call("lab-nano"), RIGHT, pool=pool)
+
+    assert others(asyncio.run(notebook())) == "<response> 7 </response>"
+
+
+def test_two_episodes_with_the_same_query_get_replies_of_their_own():
+    pool = Choir()
+    roll(Scripted(call("lab-nano"), RIGHT), pool, [task(ITEM)] * 3, 2, 0)
+    assert len({query.key for query in pool.all}) == 3 and len({query.text for query in pool.all}) == 1
+
+
+def test_turns_of_a_hub_model_end_where_a_turn_ends(hub):
+    contexts = [hub.prompt(protocol.messages("soft", "high", item.prompt)) for item in ITEMS]
+    for ids in hub.write(contexts, list(range(len(contexts))), 1.0):
+        text = hub.decode(ids)
+        assert 1 <= len(ids) <= 32 and not any(stop in text.removesuffix(stop) for stop in protocol.STOPS)
+        assert len(ids) == 32 or text.endswith(protocol.STOPS) or ids[-1] == hub.tokenizer.eos_token_id
+
+
+def test_what_a_hub_model_is_told_first_stands_before_the_budget():
+    made = Hub(small.schooled(), lab.tokenizer(), 32, 8, preface="then route")
+    told = made.decode(made.prompt(protocol.messages("soft", "low", ITEM.prompt)))
+    assert told == f"then route budget low {ITEM.prompt}"
+
+
+def test_a_turn_fits_where_it_can_be_written_to_its_end():
+    model = small.toy(words=len(lab.tokenizer()))  # a window of 64
+    for voice in (Lab(model, 20, 8), Hub(model, lab.tokenizer(), 20, 8)):
+        assert voice.fits([1] * 44) and not voice.fits([1] * 45)
+        assert len(voice.write([[5] * 44], [0], 1.0)[0]) <= 20
+
+
+def test_an_answer_is_read_by_the_same_rule_as_everywhere():
+    episode = played(f"<think> {ITEM.answer} </think> <answer> {ITEM.answer} </answer>")
+    assert episode.right == tasks.score(ITEM, episode.exchanges[-1].said) == 1.0

@@ -13,8 +13,9 @@ from lib import params, store, tasks
 from lib.models import checkpoints
 from lib.models import tokenizer as lab
 from lib.models.checkpoints import ModelError
+from lib.params import ParamsError
 from lib.routing import arms, outcomes, protocol, study
-from lib.routing.arms import NAMED
+from lib.routing.arms import NAMED, variant
 from lib.routing.experts import Heard
 from lib.routing.rollouts import roll
 from lib.routing.voices import Lab
@@ -431,3 +432,53 @@ def test_samples_are_the_episodes_with_their_rewards_in_groups():
     for sample, episode in zip(told, episodes, strict=True):
         assert (sample.ids, sample.mask, sample.reward) == (episode.ids, episode.mask, episode.reward)
     assert {s.reward for s in told} == {float(tasks.answered(answer(4)) == item.answer) for item in items(6)}
+
+
+def test_only_fixed_arms_are_looked_at_on_the_way(results):
+    assert set(results.looks["arm"]) == {"fixed-low"}
+    assert results.looks["update"].drop_duplicates().tolist() == [0, 2, 4]
+    assert set(results.looks["update"].value_counts()) == {ITEMS}
+
+
+def test_the_start_answers_alone_what_experts_were_tried_on(results):
+    assert results.alone.groupby("split").size().to_dict() == {"train": 12, "test": ITEMS}
+    assert set(results.alone["label"]) == {"low"}
+
+
+def test_the_controllers_own_price_is_that_of_its_base(results):
+    assert results.token_price == pytest.approx(2e-6)
+
+
+def test_one_controller_of_every_arm_is_kept_and_no_checkpoint(results, runs):
+    assert not list(runs.glob("*/checkpoint*"))
+    trained = [checkpoints.load(place) for place in sorted(runs.glob("*seed-0*/model"))]
+    start = checkpoints.load(next(runs.glob("controller-*/model")))
+    told = [small.weights(model) for model in [*trained, start]]
+    assert len(told) == 3 and not any(torch.equal(a, b) for a, b in zip(told, told[1:] + told[:1], strict=True))
+
+
+def test_a_change_that_the_trainer_does_not_know_is_refused(models, runs, results):
+    with pytest.raises(ParamsError, match="colour"):
+        study.run(settings(), [variant("Blue", colour="blue")], models, runs)
+
+
+def test_a_variant_with_groups_asks_every_question_several_times(models, runs, results):
+    own = study.run(settings(batch=16, updates={"soft": 1}), [variant("Group", advantages="group")], models, runs)
+    told = own.rollouts.query("update == 0")
+    assert len(told) == 16 and [len(set(told["difficulty"][i : i + 8])) for i in (0, 8)] == [1, 1]
+    assert [len(set(told["label"][i : i + 8])) for i in (0, 8)] == [1, 1] and told["written"].nunique() > 2
+    assert own.learning["value_error"].eq(0).all()
+
+
+def test_an_expert_that_is_not_there_is_a_model_error_too(models, tmp_path):
+    (tmp_path / settings().routing.base).symlink_to(models / settings().routing.base)
+    with pytest.raises(ModelError, match="lab-nano"):
+        study.run(settings(), COMPARED, tmp_path, tmp_path / "runs")
+
+
+def test_rows_count_questions_over_budgets():
+    episodes = roll(Scripted(answer(1)), Choir(), [task(item) for item in items(3)] * 2, 2, 0)
+    assert study.episode_rows(episodes, questions=3)["item"].tolist() == [0, 1, 2, 0, 1, 2]
+    assert study.episode_rows(episodes)["item"].tolist() == [0, 1, 2, 3, 4, 5]
+    told = study.episode_rows(episodes, lab.decode)["spoken"].map(json.loads)
+    assert [parts[0][1] for parts in told] == [f"budget low {item.prompt}" for item in items(3)] * 2

@@ -179,3 +179,60 @@ def test_training_makes_traces_likelier_and_is_the_same_every_time(tmp_path):
 
     assert loss(folders[0]) == loss(folders[1]) < 0.7 * loss(base)
     assert shape.steps == tiny.settings().steps  # the base's own settings stay
+
+
+def test_hard_traces_obey_their_rule():
+    """Never call; call for more than two operations; always call, but for the last turn and where nothing is left."""
+    for item in ITEMS:
+        assert len(taken(item, "hard", "low")[0]) == 1
+        for budget, reach in (("medium", warm.SKILL), ("high", 0)):
+            turns, responses = taken(item, "hard", budget)
+            left = item.difficulty
+            for turn, response in zip(turns, responses, strict=False):
+                assert left > reach
+                left -= 0 if protocol.ERROR in response else len(turn.query.removesuffix(" = ?").split()) // 2
+            assert left <= reach or len(turns) == ROUNDS
+
+
+def test_some_responses_are_wrong_and_some_are_missing():
+    rng, part = np.random.default_rng(0), ["3", "+", "4"]
+    said = Counter(warm._said(part, rng) for _ in range(4_000))
+    assert said["error"] / 4_000 == pytest.approx(warm.MISSING, abs=0.01)
+    wrong = 4_000 - said["error"] - said["7"]
+    assert wrong / 4_000 == pytest.approx(0.9 * warm.WRONG, abs=0.015)  # one digit of ten is right by chance
+    assert set(said) == {"error", *map(str, range(10))}
+
+
+def test_traces_lean_by_the_word_or_by_the_logarithm_of_the_number():
+    low, middle, high = (warm.lean(word) for word in protocol.WORDS)
+    assert low < middle == 0 < high == -low
+    leans = [warm.lean(text) for text in ("000", "001", "002", "020", "200", "400", "999")]
+    assert leans[0] == leans[1] == low and leans[4:] == pytest.approx([high] * 3)  # 200 is the largest that is drawn
+    assert leans == sorted(leans)
+    assert leans[4] - leans[3] == pytest.approx(leans[3] - leans[2])  # ten times more, twice
+
+
+def test_without_a_lean_the_budget_changes_no_trace():
+    for item in ITEMS[:20]:
+        told = {
+            word: warm.trace(item, "soft", word, EXPERTS, ROUNDS, seeds.rng("test", item.prompt), most=0.0)
+            for word in protocol.WORDS
+        }
+        called = {word: decode(x.ids).replace(word, "B") for word, x in told.items()}
+        assert called["low"] == called["medium"] == called["high"]
+    assert warm.lean("high", 0.3) == -warm.lean("low", 0.3) == 0.3 and warm.lean("200", 0.3) == pytest.approx(0.3)
+
+
+def test_short_parts_are_drawn_more_often_than_long_ones():
+    drawn = [warm._length(6, np.random.default_rng(i)) for i in range(600)]
+    counts = [drawn.count(n) for n in (2, 4, 6)]
+    assert sum(counts) == 600 and counts[0] > 1.5 * counts[1] > 1.8 * counts[2] > 0
+    assert {warm._length(1, np.random.default_rng(i)) for i in range(20)} == {1}
+
+
+def test_budgets_are_drawn_from_words_or_from_a_range_of_numbers():
+    rng = np.random.default_rng(0)
+    assert {warm.drawn_budget("soft", rng) for _ in range(60)} == set(protocol.WORDS)
+    numbers = [warm.drawn_budget("number", rng) for _ in range(600)]
+    assert {len(text) for text in numbers} == {3} and min(numbers) == "001" and "150" < max(numbers) <= "200"
+    assert 0.3 < np.mean([n < "014" for n in numbers]) < 0.7  # even on a logarithmic scale

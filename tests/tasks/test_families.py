@@ -1,7 +1,7 @@
 """Every family against an oracle that reads the prompt and knows nothing of how the family made it."""
 
 import re
-from itertools import product
+from itertools import pairwise, permutations, product
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ from lib import tasks
 from lib.tasks import FAMILIES, chain, reply, score, verify
 from lib.tasks.facts import documents
 from lib.tasks.story import ANIMALS, WISHES
-from lib.tasks.translation import ADJECTIVES, LEXICON
+from lib.tasks.translation import ADJECTIVES, ARTICLES, LEXICON, NOUNS, VERBS
 from lib.tasks.words import POINTS
 
 N = 150  # items per difficulty
@@ -330,3 +330,118 @@ def test_a_translation_scores_the_share_of_words_in_their_place(item, data):
     longer = " ".join([*given_words, "zzz"])
     assert score(item, reply(longer)) == pytest.approx((len(words) - len(spoiled)) / (len(words) + 1))
     assert verify(item, reply(" ".join(given_words))) == (not spoiled)
+
+
+def replaced(text: str, old: str, new: str) -> str:
+    return " ".join(new if word == old else word for word in text.split())
+
+
+def test_the_steps_of_a_big_sum_use_its_own_numbers():
+    """A product's partial results come from its two numbers; a sum's parts add up to them."""
+    for item in every("big"):
+        a, sign, b = item.prompt.split()[:3]
+        steps = [step.split() for step in item.reference.split(" ; ")]
+        if sign == "*":
+            assert steps[0][0] == steps[1][0] == a and int(steps[0][2]) + int(steps[1][2]) == int(b)
+            assert steps[2][:3] == [steps[0][4], "+", steps[1][4]]
+        else:
+            parts = steps[:-1]
+            assert sum(int(p[0]) for p in parts) == int(a) and sum(int(p[2]) for p in parts) == int(b)
+            assert steps[-1][0:-2:2] == [p[4] for p in parts]
+
+
+def test_options_are_of_one_kind():
+    """A town is not asked for among pets. What values a relation has is read from the documents."""
+    values: dict[str, set[str]] = {}
+    for sentence in documents():
+        _, relation, _, _, _, value, _ = sentence.split()
+        values.setdefault(relation, set()).add(value)
+    people = {s.split()[3] for s in documents() if s.startswith("The friend of")}
+    for item in drawn("facts", skin="choice"):
+        relation = re.match(r"What is the (\w+) of", item.prompt)[1]
+        kind = people if relation in ("friend", "mayor") else None
+        for choice in item.choices:
+            others = [name for name, held in values.items() if choice in held and name not in ("friend", "mayor")]
+            assert choice in kind if kind else others in ([relation], []), (choice, item)
+
+
+def test_no_sentence_of_the_world_contradicts_another():
+    subjects = [sentence.rsplit(" is ", 1)[0] for sentence in documents()]
+    assert len(subjects) == len(set(subjects)) == 4 * 16 + 2 * 8
+
+
+def test_nobody_is_their_own_friend_and_friendship_reaches_everybody():
+    friend = {s.split()[3]: s.split()[5] for s in documents() if s.startswith("The friend of")}
+    met, who = [], "Ana"
+    for _ in friend:
+        who = friend[who]
+        met.append(who)
+    assert sorted(met) == sorted(friend) and all(a != b for a, b in friend.items())
+
+
+def test_names_of_different_kinds_differ():
+    from lib.tasks.facts import LETTERS, VALUES
+
+    names = [name for values in (LETTERS, *VALUES.values()) for name in values]
+    assert len(names) == len(set(names))
+
+
+def test_nobody_leaves_or_comes_back_twice_and_somebody_always_stays():
+    for item in every("belief"):
+        events = item.prompt.split(" . ")[1:-1]
+        assert 3 <= len(events) <= 5
+        away = set()
+        for who, *did in (event.split() for event in events):
+            assert (who in away) == (did == ["comes", "back"])
+            away ^= {who} if did[0] in ("leaves", "comes") else set()
+            assert len(away) <= 2
+
+
+def test_the_thing_is_always_moved_to_another_place():
+    for item in every("belief"):
+        places = [place for place, _ in read_story(item.prompt)[0]]
+        assert all(a != b for a, b in pairwise(places))
+
+
+def test_a_continuation_has_as_many_sentences_as_asked_for():
+    for item in every("story"):
+        assert item.answer.count(" .") == item.difficulty == int(re.search(r"with (\d) sentences", item.prompt)[1])
+
+
+def test_a_wrong_hero_everywhere_scores_nothing():
+    item = next(i for i in drawn("story", 1) if "the " + told(i)[0] in i.answer)
+    other = next(a for a in ANIMALS if a != told(item)[0])
+    assert score(item, reply(replaced(item.answer, told(item)[0], other))) == 0.0
+
+
+def test_many_different_continuations_of_one_story_are_good():
+    item = drawn("story", 2)[0]
+    hero, wish = told(item)
+    good = set()
+    for other in drawn("story", 2, n=600):
+        theirs = dict(zip(told(other), (hero, wish), strict=True))
+        text = " ".join(theirs.get(word, word) for word in other.answer.split())
+        if other.answer.count(told(other)[0]) == len(re.findall(rf"The {hero}|the {hero}", text)):
+            good.add(text)
+            assert verify(item, reply(text)), text
+    assert len(good) > 100
+
+
+def test_every_form_of_a_continuation_is_drawn():
+    """Three forms per sentence, recognised by words that only they have."""
+    trouble, attempt, ending = ("came", "far", "took"), ("asked", "plan", "to the"), ("found", "home", "In the end")
+    for at, forms in ((0, trouble), (1, attempt), (2, ending)):
+        sentences = [item.answer.split(" .")[at] for item in drawn("story", 3)]
+        counts = [sum(f" {form} " in f" {s.strip()} " for s in sentences) for form in forms]
+        assert all(count > N / 6 for count in counts) and sum(counts) == len(sentences), (forms, counts)
+
+
+def test_the_lexicon_can_be_read_backwards():
+    assert len(set(LEXICON.values())) == len(LEXICON) == len(NOUNS) + len(VERBS) + len(ADJECTIVES) + len(ARTICLES)
+    assert not set(LEXICON) & set(LEXICON.values())
+
+
+def test_only_one_order_of_the_words_is_right():
+    item = drawn("translation", 1)[0]
+    right = [words for words in permutations(item.answer.split()) if verify(item, reply(" ".join(words)))]
+    assert {" ".join(words) for words in right} == {item.answer}

@@ -186,3 +186,53 @@ def test_without_a_wish_all_difficulties_and_the_first_skin_are_drawn(name):
 def test_what_there_is_not_is_named_beside_what_there_is(arguments, said):
     with pytest.raises(TaskError, match=said):
         tasks.draw(**{"name": "chain", "split": "train", "n": 1} | arguments)
+
+
+@pytest.mark.parametrize("item", SOME, ids=called)
+@pytest.mark.parametrize("blank", ["  ", "\n", "\t", "\r\n", " \u00a0"])
+def test_white_space_between_words_does_not_matter(item, blank):
+    spaced = blank + item.answer.replace(" ", blank) + blank
+    assert verify(item, f"<answer>{spaced}</answer>{blank}")
+    assert verify(item, f"<think>\n{item.reference}</think>{blank}<answer>{item.answer}</answer>\n\n")
+
+
+def test_blanks_inside_a_number_count():
+    item = next(i for i in tasks.draw("big", "train", 50) if len(i.answer) > 2)
+    assert verify(item, reply(item.answer))
+    for at in range(1, len(item.answer)):
+        assert not verify(item, reply(f"{item.answer[:at]} {item.answer[at:]}"))
+    for wrong in (f"0{item.answer}", f"{item.answer}.0", f"+{item.answer}", item.answer[:-1], item.answer + "0"):
+        assert not verify(item, reply(wrong)), wrong
+
+
+def test_a_thought_is_optional_in_a_reply():
+    assert reply("7") == "<answer> 7 </answer>"
+    assert reply("7", "3 + 4 = 7") == "<think> 3 + 4 = 7 </think> <answer> 7 </answer>"
+
+
+def test_difficulties_that_were_asked_for_are_drawn_evenly():
+    drawn = Counter(item.difficulty for item in tasks.draw("chain", "train", 3_000, [2, 5, 7]))
+    assert set(drawn) == {2, 5, 7} and all(abs(count - 1_000) < 120 for count in drawn.values())
+
+
+def test_unique_items_have_different_keys():
+    many = tasks.draw("chain", "dev", 60, 1)
+    assert len({item.key for item in many}) < 60  # otherwise the next line says nothing
+    few = tasks.draw("chain", "dev", 20, 1, unique=True)
+    assert len({item.key for item in few}) == 20
+
+
+def test_no_items_can_be_drawn_too():
+    assert tasks.draw("chain", "train", 0) == []
+
+
+def test_an_unknown_family_of_an_item_is_named_too():
+    item = tasks.Item("?", "1", "", "riddles", 1, "riddles/1")
+    with pytest.raises(TaskError, match="riddles"):
+        score(item, "<answer> 1 </answer>")
+    with pytest.raises(TaskError, match="riddles"):
+        tasks.family("riddles")
+
+
+def test_the_name_of_a_family_is_its_key():
+    assert {name: family.name for name, family in FAMILIES.items()} == {name: name for name in FAMILIES}

@@ -6,8 +6,9 @@ import re
 import pytest
 
 from lib import tasks
-from lib.tasks import SPLITS, reply, verify
-from lib.tasks.mixed import documents, records
+from lib.tasks import SPLITS, facts, reply, verify
+from lib.tasks.mixed import FAMILY, documents, records
+from lib.tasks.words import PEOPLE
 
 PROMPT = re.compile(r"What is the number( of the friend)? of (\w+) ([+*]) (\d\d) \?")
 SENTENCE = re.compile(r"The (\w+) of (\w+) is (\w+) \.")
@@ -82,3 +83,32 @@ def test_the_key_holds_what_a_question_is_about_and_decides_its_split():
 def test_equal_arguments_give_equal_questions():
     assert tasks.draw("mixed", "train", 20, seed=1) == tasks.draw("mixed", "train", 20, seed=1)
     assert tasks.draw("mixed", "train", 20, seed=1) != tasks.draw("mixed", "train", 20, seed=2)
+
+
+FACTS = "b980bf7e1ca0beea"
+
+
+def test_everybody_has_a_number_of_two_digits():
+    numbers = records()["number"]
+    assert tuple(numbers) == PEOPLE and all(re.fullmatch(r"[1-9]\d", number) for number in numbers.values())
+    assert len(set(numbers.values())) > 10
+
+
+def test_the_world_of_facts_is_as_it_was():
+    assert {name: rows for name, rows in records().items() if name != "number"} == facts.records()
+    assert "number" not in facts.records() and documents()[: len(facts.documents())] == facts.documents()
+    assert hashlib.sha256("\n".join(facts.documents()).encode()).hexdigest()[:16] == FACTS
+
+
+def test_other_families_are_drawn_as_before():
+    """Big sums share their arithmetic with this family."""
+    for item in tasks.draw("big", "train", 60, seed=5):
+        assert item.answer == str(eval(item.prompt.removesuffix(" = ?"))) and item.reference.endswith(
+            f"= {item.answer}"
+        )
+
+
+def test_every_person_and_both_signs_are_asked_about():
+    asked = [PROMPT.fullmatch(item.prompt).groups() for item in ITEMS]
+    assert {who for _, who, _, _ in asked} == set(PEOPLE) and {sign for _, _, sign, _ in asked} == {"+", "*"}
+    assert FAMILY.difficulties == (1, 2, 3) and all(11 <= int(other) <= 99 for *_, other in asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -83,3 +84,27 @@ def test_a_lesson_that_was_not_run_names_the_command_that_runs_it(root, capsys):
 def test_an_unknown_lesson_is_named_with_those_there_are(root, capsys):
     assert slides.main(["07_none", "--root", str(root)]) == 1
     assert "'07_none'; there are 05_one, 06_two" in capsys.readouterr().err
+
+
+def test_parameters_answers_and_wall_times_are_left_out_and_code_is_folded(page):
+    for absent in ("profile = None", "answer = None", "Not yet", "<iframe"):
+        assert absent not in page
+    details = BeautifulSoup(page, "html.parser").find_all("details")
+    assert len(details) == 3 and not any(each.has_attr("open") for each in details)
+
+
+def test_one_slide_at_a_time_needs_no_script_and_print_gives_each_a_page(page):
+    style, script = (re.search(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL).group(1) for tag in ("style", "script"))
+    assert "scroll-snap-type: y mandatory" in style and "scroll-snap-align: start" in style
+    assert "break-after: page" in style and "prefers-color-scheme: dark" in style and "max-width: 40rem" in style
+    for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp", "Home", "End", "PageDown"):
+        assert f'"{key}"' in script
+    assert "beforeprint" in script and ".style.zoom" in script  # long ones are made to fit
+
+
+def test_without_a_name_what_was_run_is_rendered_and_the_rest_is_named(root, capsys):
+    assert slides.main(["--root", str(root)]) == 0
+    said = capsys.readouterr()
+    assert "05_one.html" in said.out and "left out: 06_two" in said.err
+    (root / "reports/notebooks/05_one.ipynb").unlink()
+    assert slides.main(["--root", str(root)]) == 1

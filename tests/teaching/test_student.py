@@ -69,3 +69,14 @@ def test_a_copy_that_was_worked_in_is_kept_and_another_follows_its_lesson(root):
     assert "The tour" in (target / "06_two.ipynb").read_text(encoding="utf-8")
     assert student.write(root, target, force=True)[1] == []
     assert "# A lesson" in (target / "05_one.ipynb").read_text(encoding="utf-8")
+
+
+def test_whoever_makes_copies_is_told_what_they_do_not_hide(root, capsys):
+    student.main(["--root", str(root)])
+    said = capsys.readouterr().out
+    assert "3 notebooks" in said and "lib.checks, which holds the solutions" in said
+
+
+def test_git_ignores_the_copies_and_the_slides():
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert {"/student", "/reports/slides"} <= set(ignored)

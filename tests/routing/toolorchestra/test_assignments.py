@@ -7,12 +7,12 @@ import pytest
 
 from lib import seeds, tasks
 from lib.routing.toolorchestra import assignments
-from lib.routing.toolorchestra.assignments import DIFFICULTIES, TOOLS, Assignment
+from lib.routing.toolorchestra.assignments import DIFFICULTIES, SHARES, TOOLS, Assignment
 from lib.routing.toolorchestra.menu import LOCAL, OFFICE, Preference
 from lib.tasks import Item
 from lib.tasks.synthesis import Task
 from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import SEEN, given, item, offers, offices
+from tests.routing.toolorchestra.common import NOBODY, SEEN, given, item, offers, offices
 
 N, SPREAD = 400, 4.0
 
@@ -169,3 +169,52 @@ def test_outages_of_one_share_are_among_those_of_a_larger_one(many):
     """Lots do not depend on what is struck."""
     few, more = (assignments.struck(many, share, seeds.rng("a test")) for share in (0.3, 0.6))
     assert all(b.outage == a.outage for a, b in zip(few, more, strict=True) if a.outage)
+
+
+def test_kind_difficulty_and_prompt_are_those_of_the_work():
+    question, task = item("facts", 2), common.office(changes=True)
+    one, two = given(question, "search"), given(task, "search")
+    assert (one.kind, one.difficulty, one.prompt) == ("facts", 2, question.prompt)
+    assert (two.kind, two.difficulty, two.prompt) == ("office", 1, task.instruction)
+
+
+def test_only_tools_that_are_named_are_on_menus_and_all_of_them(many):
+    assert {o.name for a in many for o in a.menu.offers} == set(SEEN)
+
+
+def test_without_spread_everybody_pays_the_list_price():
+    for a in drawn(40, spread=1.0):
+        assert all(o == offers()[o.name] for o in a.menu.offers)
+
+
+def test_a_preference_that_is_given_is_everybodys():
+    works = assignments.mixed(12, "train", 0, ())
+    told = assignments.drawn(works, offers(), SEEN, SPREAD, seeds.rng("a test"), NOBODY)
+    assert {a.preference for a in told} == {NOBODY}
+
+
+def test_where_no_tool_is_good_at_a_question_there_is_a_menu_all_the_same():
+    told = assignments.menu_for(item("chain", 6), offers(), ["search", "lab-nano"], 1.0, seeds.rng("a test"))
+    assert set(told.names) == {"search", "lab-nano"}
+
+
+def test_kinds_come_in_their_shares():
+    told = assignments.mixed(2000, "train", 0, offices())
+    counts = Counter(w.category if isinstance(w, Item) else "office" for w in told)
+    assert {kind: counts[kind] / 2000 for kind in SHARES} == pytest.approx(SHARES, abs=0.035)
+    assert sum(SHARES.values()) == pytest.approx(1)
+
+
+def test_without_offices_there_are_only_questions_in_the_shares_that_are_left():
+    told = assignments.mixed(1000, "train", 0, ())
+    counts = Counter(w.category for w in told)
+    whole = 1 - SHARES["office"]
+    assert set(counts) == set(DIFFICULTIES)
+    assert all(counts[kind] / 1000 == pytest.approx(SHARES[kind] / whole, abs=0.05) for kind in counts)
+
+
+def test_a_pipeline_that_falls_short_says_so(monkeypatch):
+    made = assignments.synthesize
+    monkeypatch.setattr(assignments, "synthesize", lambda **told: made(**told | {"databases": 4}))
+    with pytest.raises(tasks.TaskError, match="test, not 200"):
+        assignments.office_corpus("test", 200, 0)

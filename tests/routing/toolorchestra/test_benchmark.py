@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -104,3 +105,24 @@ def test_a_baseline_is_scored_as_an_orchestrator_that_calls_one_tool():
     )  # fmt: skip
     told = benchmark.baseline_scores(table, START, TOOLS)
     assert told.tolist() == pytest.approx([1 / 1 + 1 / 1 + 200 / 100, 2 / 2 + 1 / 1 + 0.5 * 4 / 8])
+
+
+def test_office_tasks_are_not_for_single_tools(told):
+    assert all(frame["item"].tolist() == [0, 1, 2] for frame in told.values())
+
+
+def test_the_best_tool_may_be_on_no_menu_of_the_exam():
+    """With few questions that can happen; then it answers nothing."""
+    left = TRIED[(TRIED["split"] == "train") | (TRIED["tool"] != "search")]
+    assert benchmark.baselines(left, EXAM, TOOLS)[BEST]["right"].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_scores_go_by_item_in_whatever_order_the_rows_stand():
+    told = benchmark.scores(AFTER, START).tolist()
+    assert told == benchmark.scores(AFTER.iloc[::-1], START).tolist()
+    assert told == benchmark.scores(AFTER, START.iloc[::-1]).tolist()
+
+
+def test_vectors_are_read_as_they_were_written():
+    assert benchmark.vectors(START).shape == (2, 6) and benchmark.vectors(START, "p")[1].tolist() == [1, 0, 0, 1, 0, 1]
+    assert np.array_equal(benchmark.vectors(AFTER)[0], [0, 1, 0, 1, -2e-6, -0.1])

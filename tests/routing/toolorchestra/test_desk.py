@@ -1,21 +1,26 @@
 """The tools at work: what is malformed and what merely fails, what is heard and paid, outages, offices."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given as forall
 from hypothesis import strategies as st
 
+from lib import tasks
 from lib.models import tokenizer as lab
 from lib.models.dialogue import conversation
 from lib.routing import protocol
 from lib.routing.experts import Heard
 from lib.routing.toolorchestra import desk as desks
-from lib.routing.toolorchestra.desk import OUTAGE, Episode, Own, roll, tried
+from lib.routing.toolorchestra.desk import OUTAGE, Desk, Episode, Own, roll, tried
+from lib.routing.toolorchestra.menu import OFFICE
 from lib.routing.toolorchestra.strategies import AS_IT_STANDS, strategy
 from lib.tasks import facts
 from tests.routing.small import Scripted
 from tests.routing.toolorchestra import common
 from tests.routing.toolorchestra.common import (
     CLOCK,
+    MODELS,
     answer,
     at_work,
     call,
@@ -387,3 +392,84 @@ def test_tried_by_hand(desk):
     )
     assert rows[1]["seconds"] == pytest.approx(2 * 0.5 * offers()["lookup"].seconds)
     assert {q.text for q in desk.pool.all} == {work.prompt, CHAIN.prompt}
+
+
+@pytest.mark.parametrize("argument", ["home", ""])
+def test_lookup_wants_a_relation_and_a_subject(desk, argument):
+    episode = played(desk, menu_of(FACT, "lookup"), call("lookup", argument), answer(FACT.answer))
+    assert episode.malformed == 1 and episode.counts == {}
+
+
+def test_a_search_that_finds_nothing_is_heard_and_paid(desk):
+    episode = played(desk, menu_of(FACT, "search"), call("search", "cat dog votes"), answer(FACT.answer))
+    (heard,) = told(episode)
+    assert episode.dollars == pytest.approx(2.5 * offers()["search"].dollars) and episode.malformed == 0
+    assert heard in ("error", "nothing found") or heard.endswith(".")
+
+
+def test_the_sandbox_is_closed_after_the_desk():
+    with at_work() as made:
+        played(made, menu_of(BIG), call("python", "1 + 2 + 3"), answer(6))
+        assert made.sandbox._worker is not None
+    assert made.sandbox._worker is None
+
+
+def test_a_question_as_it_stands_is_the_users_word_for_word(desk):
+    for work in (CHAIN, FACT, common.office(changes=False)):
+        desk.pool.asked.clear()
+        played(desk, menu_of(work, "lab-mini"), call("lab-mini", AS_IT_STANDS), answer(4))
+        (query,) = desk.pool.all
+        assert query.text == (work.instruction if hasattr(work, "instruction") else work.prompt)
+
+
+def test_only_the_tool_that_is_called_first_fails(desk):
+    turns = [call("search", f"{RELATION} of {PLACE}"), call("lookup", f"{RELATION} {PLACE}"), answer(FACT.answer)]
+    episode = played(desk, menu_of(FACT, "lookup", "search", outage=1), *turns)
+    assert told(episode) == ["error", FACT.answer] and episode.first == "search"
+
+
+def test_a_malformed_call_is_not_the_first(desk):
+    turns = [call("lookup", "home"), call("search", f"{RELATION} of {PLACE}"), call("lookup", f"{RELATION} {PLACE}")]
+    episode = played(desk, menu_of(FACT, "lookup", "search", outage=1), *turns, answer(FACT.answer))
+    assert episode.first == "search" and told(episode) == ["error", "error", FACT.answer]
+
+
+@pytest.mark.parametrize("argument", ["", "home", "home Ana Bo"])
+def test_an_office_function_with_too_few_or_many_words_is_malformed(desk, argument):
+    episode = played(desk, menu_of(ASKS, "search"), call("lookup", argument), answer("done"))
+    assert episode.malformed == 1 and episode.counts == {} and told(episode) == ["error"]
+
+
+@pytest.mark.parametrize("argument", ["cat Ana", "home Abra", "? ?"])
+def test_an_office_function_with_wrong_words_is_heard_as_error_and_paid(desk, argument):
+    episode = played(desk, menu_of(ASKS, "search"), call("lookup", argument), answer("done"))
+    assert episode.malformed == 0 and told(episode) == ["error"]
+    assert episode.dollars == pytest.approx(2.5 * offers()[OFFICE].dollars)
+    assert episode.seconds == pytest.approx(0.5 * offers()[OFFICE].seconds)
+
+
+def test_functions_of_another_office_are_malformed(desk):
+    episode = played(desk, menu_of(ASKS, "search"), call("draft", "Ana baker"), answer("done"))
+    assert episode.malformed == 1
+
+
+def test_tried_says_the_same_again_and_draws_per_question(desk):
+    with at_work(lambda query: Heard(str(query.key % 10), 1e-5, 1, 1)) as made:
+        wanted = [menu_of(item("chain", 2, seed), "lab-mini") for seed in range(12)]
+        one, two = (tried(made, wanted, ["lab-mini"], "a test") for _ in range(2))
+        other = tried(made, wanted, ["lab-mini"], "another")
+    keys = [query.key for query in made.pool.all]
+    assert one == two and keys[:12] == keys[12:24] and len(set(keys[:12])) == 12
+    assert not set(keys[24:]) & set(keys[:12]) and len(other) == 12
+
+
+def test_an_outage_meets_a_tool_that_is_tried_alone(desk):
+    work = item("facts", 2)
+    (row,) = tried(desk, [menu_of(work, "lookup", "search", outage=1)], ["lookup"], "a test")
+    assert row["right"] == 0.0 and row["dollars"] == 0.0 and row["seconds"] > 0
+    assert tasks.score(work, tasks.reply(work.answer)) == 1.0
+
+
+def test_the_desk_knows_every_function_and_the_pool_every_model(desk):
+    assert set(desk.tools) == set(common.menu.FUNCTIONS) and set(desk.pool.experts) == set(MODELS)
+    assert isinstance(desk, Desk) and Counter(desk.clock) == Counter(CLOCK)

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.params import ToolSettings, validate
+from lib.params import ROOT, ToolSettings, validate
 from lib.routing.toolorchestra import exams, menu
 from lib.routing.toolorchestra.menu import OBJECTIVES
 from lib.tasks import Item
+from tests.routing.toolorchestra import common
 from tests.routing.toolorchestra.common import TOOLS, UNSEEN, offers
 
 ITEMS = 60
@@ -123,3 +124,46 @@ def test_every_user_of_the_grid_gets_the_same_questions_and_menus(all_exams):
     for k in range(len(users)):
         part = told[k * n : (k + 1) * n]
         assert [(a.work, a.menu) for a in part] == [(a.work, a.menu) for a in base[:: exams.GRID_SHARE]]
+
+
+def test_all_work_is_of_the_test_split(all_exams):
+    assert {a.work.split for told in all_exams.values() for a in told} == {"test"}
+
+
+def test_an_exam_that_there_is_not_is_refused():
+    with pytest.raises(ValueError, match="no exam 'colour'.*test"):
+        exam("colour")
+
+
+def test_what_every_training_sits_is_among_all_exams():
+    assert set(exams.MAIN) <= set(exams.ALL) and "test" in exams.MAIN
+
+
+def test_users_like_only_what_is_on_their_menu(all_exams):
+    for name, told in all_exams.items():
+        for a in told:
+            assert set(a.preference.tools) <= names(a), name
+
+
+def test_unseen_tools_are_on_no_menu_but_those_of_their_exam(all_exams):
+    for name, told in all_exams.items():
+        met = [names(a) & set(TOOLS.unseen) for a in told]
+        assert all(met) if name == "unseen_tools" else not any(met)
+    assert {n for a in all_exams["unseen_tools"] for n in names(a)} >= set(TOOLS.unseen)
+
+
+def test_an_unseen_tool_stands_anywhere_on_the_menu(all_exams):
+    places = [[o.name in TOOLS.unseen for o in a.menu.offers].index(True) for a in all_exams["unseen_tools"]]
+    assert len(set(places)) >= 3
+
+
+def test_a_tool_that_is_free_can_have_another_price(tmp_path):
+    text = (ROOT / common.TRAINING).read_text()
+    (tmp_path / "free.yaml").write_text(text.replace("python: {dollars: 5.0e-7", "python: {dollars: 0.0"))
+    free = menu.offers(menu.price_list(tmp_path / "free.yaml"), common.cards())
+    assert free["python"].dollars == 0
+    assert len(exams.exam("unseen_prices", free, offers(UNSEEN), settings())) == len(exam("test"))
+
+
+def test_the_simplex_asks_questions_of_every_kind(all_exams):
+    assert {a.kind for a in all_exams["simplex"]} == {"chain", "big", "facts"}

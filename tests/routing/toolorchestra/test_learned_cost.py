@@ -90,3 +90,10 @@ def test_under_the_published_error_raising_p_cost_raises_the_mean_cost(scene):
     """Where accuracy alone has not chosen the dearest tool already."""
     told = costs(SCENES[scene], rewards.published)
     assert np.diff(told).max() > 0.05 and told[-1] > told[0]
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 1.0])
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_user_who_minds_the_cost_pays_more_under_the_published_error(scene, accuracy):
+    right, wrong = (costs(SCENES[scene], n, accuracy)[-1] for n in (rewards.normalised, rewards.published))
+    assert wrong > right + 0.5

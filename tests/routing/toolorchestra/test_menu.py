@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from lib.models import tokenizer as lab
 from lib.params import ROOT, ParamsError
 from lib.routing.toolorchestra import menu
-from lib.routing.toolorchestra.menu import FUNCTIONS, LOCAL, OBJECTIVES, OFFICE, Menu, Preference
+from lib.routing.toolorchestra.menu import FUNCTIONS, LOCAL, OBJECTIVES, OFFICE, Menu, Offer, Preference
 from lib.tasks.synthesis import DOMAINS
-from tests.routing.toolorchestra.common import MODELS, NAMES, TRAINING, UNK, UNSEEN, card, offers
+from tests.routing.toolorchestra import common
+from tests.routing.toolorchestra.common import MODELS, NAMES, NOBODY, TRAINING, UNK, UNSEEN, card, offers
 
 RATE = "{dollars: 1.0e-6, seconds: 0.01}"
 LINES = [f"  {name}: {RATE}" for name in (*FUNCTIONS, OFFICE)]
@@ -168,3 +169,71 @@ def test_every_fourth_user_has_confidential_data_and_every_fourth_likes_one_or_t
     assert all(w.tools == LOCAL for w in secret) and {len(w.tools) for w in likes} == {1, 2}
     assert {name for w in likes for name in w.tools} == set(NAMES)
     assert all(list(w.tools) == sorted(w.tools, key=NAMES.index) for w in likes)
+
+
+def test_a_price_list_is_read_as_it_stands(written):
+    told = written(GOOD)
+    assert told.calls["search"].dollars == 1e-6 and told.models["lab-nano"].seconds == 0.01
+
+
+def test_a_price_list_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ParamsError, match="nowhere.yaml"):
+        menu.price_list(tmp_path / "nowhere.yaml")
+
+
+def test_only_functions_are_local():
+    assert [name for name in NAMES if offers()[name].local] == list(LOCAL) == list(FUNCTIONS)
+
+
+def test_an_offer_at_other_prices_is_the_same_tool():
+    one = offers()["lab-mini"]
+    two = one.times(3.0, 0.5)
+    assert (two.dollars, two.seconds) == (3 * one.dollars, 0.5 * one.seconds)
+    assert (two.typical_dollars, two.typical_seconds) == (3 * one.typical_dollars, 0.5 * one.typical_seconds)
+    assert (two.name, two.model, two.skills) == (one.name, one.model, one.skills)
+
+
+@given(st.floats(0, 1e3), st.floats(0, 1e3))
+def test_levels_are_digits_that_never_fall_where_amounts_rise(one, other):
+    low, high = (menu.level(amount, 1e-3) for amount in sorted((one, other)))
+    assert 0 <= low <= high <= 9
+
+
+def test_the_text_of_an_offer_by_hand():
+    about = Offer("lab-mini", True, 1.0, 1.0, 64e-7, 16e-3, {"chain": 4, "facts": 1})
+    assert about.text == "lab-mini $ 6 / 4 + 4 ? 1"
+    assert Offer("search", False, 0.0, 0.0, 0.0, 0.0, {}).text == "search $ 0 / 0"
+    told = Menu((about, offers()["search"]), ("lookup", "moves"), offers()[OFFICE])
+    assert told.text == f"tools lab-mini $ 6 / 4 + 4 ? 1 , {offers()['search'].text} , lookup , moves"
+    assert told.names == ("lab-mini", "search", "lookup", "moves")
+
+
+def test_a_menu_finds_its_offers_and_raises_for_others():
+    told = Menu((offers()["search"],), ("lookup", "moves"), offers()[OFFICE])
+    assert told.offer("search") is offers()["search"] and told.offer("moves") is offers()[OFFICE]
+    with pytest.raises(KeyError):
+        told.offer("python")
+
+
+def test_a_user_in_a_sentence():
+    plain = NOBODY.sentence
+    assert plain == "What matters to me, from 0 to 1: accuracy 1.0, cost 0.0, latency 0.0."
+    liked = Preference(0.2, 0.4, 1.0, ("search", "lab-mini")).sentence
+    assert "accuracy 0.2, cost 0.4, latency 1.0" in liked and liked.endswith("tools used: search, lab-mini.")
+    secret = Preference(1.0, 0.0, 0.0, LOCAL, True).sentence
+    assert "confidential" in secret and "search" not in secret
+
+
+def test_without_tools_of_their_own_machine_nobody_is_confidential():
+    told = drawn(names=MODELS)
+    assert not any(w.confidential for w in told) and all(set(w.tools) <= set(MODELS) for w in told)
+    assert not any(w.tools for w in drawn(50, names=()))
+
+
+def test_users_are_equal_for_equal_seeds():
+    assert drawn(40) == drawn(40) and len(set(drawn(40))) > 30
+
+
+def test_cards_of_these_tests_say_what_they_are_meant_to():
+    for name, reaches in common.REACHES.items():
+        assert offers()[name].skills == reaches

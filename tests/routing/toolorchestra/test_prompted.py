@@ -11,6 +11,9 @@ from lib.llm.errors import ReplyError
 from lib.routing import protocol
 from lib.routing.toolorchestra import prompted
 from lib.routing.toolorchestra.desk import Desk
+from lib.routing.toolorchestra.menu import Preference
+from lib.routing.toolorchestra.strategies import AS_IT_STANDS
+from lib.tools.tool import Tool
 from tests.routing.toolorchestra import common
 from tests.routing.toolorchestra.common import CLOCK, Singers, given, item, offers
 
@@ -119,3 +122,46 @@ def test_episodes_side_by_side_hear_their_own():
     with Desk(pool := Prompted(say=say), CLOCK) as desk:
         episodes = prompted.roll(desk, "agent", [given(w, "calculator", "python") for w in works], 3, 0, 0.0)
     assert [e.right for e in episodes] == [1.0] * 4 and len(set(pool.keys)) == 8
+
+
+def test_it_is_told_the_user_in_a_sentence_and_the_menu_as_schemas_with_prices():
+    who = Preference(1.0, 0.3, 0.0, ("search",))
+    assigned = given(FACT, "search", "lab-large", preference=who)
+    _, pool = played(assigned, says(RIGHT))
+    system, user = pool.told[0]
+    assert who.sentence in system["content"] and user == {"role": "user", "content": FACT.prompt}
+    search, model = (each["function"] for each in pool.offered[0])
+    assert (search["name"], model["name"]) == ("search", "lab-large")
+    for function, offer in ((search, offers()["search"]), (model, offers()["lab-large"])):
+        assert f"${offer.typical_dollars:.2g}" in function["description"]
+    assert "chain up to difficulty 6" in model["description"]
+    assert list(search["parameters"]["properties"]) == ["query"]
+
+
+def test_a_lab_model_is_offered_lines_of_words():
+    _, pool = played(given(FACT, "lookup", "lab-large"), says(RIGHT), backend="lab")
+    assert all(list(each["function"]["parameters"]["properties"]) == ["words"] for each in pool.offered[0])
+    assert pool.told[0][0] == {"role": "system", "content": prompted.LAB_SYSTEM}
+    episode, _ = played(
+        given(FACT, "lookup", "lab-large"), says("", ("lookup", {"words": f"{RELATION} {PLACE}"})), says(RIGHT),
+        backend="lab",
+    )  # fmt: skip
+    assert episode.exchanges[0].heard.text == FACT.answer
+
+
+def test_a_model_is_asked_the_question_as_it_stands():
+    episode, pool = played(given(FACT, "lab-mini", "search"), says("", ("lab-mini", {"question": AS_IT_STANDS})),
+                           says(RIGHT))  # fmt: skip
+    (query,) = pool.all
+    assert query.text == FACT.prompt and episode.calls == ["lab-mini"]
+
+
+def test_every_schema_is_one_of_openais_shape():
+    with Desk(Prompted(), CLOCK) as desk:
+        told = prompted.schemas(given(common.office(changes=True), "search", "python", "lab-mini"), desk, False)
+    for each in told:
+        function = each["function"]
+        assert each["type"] == "function" and {"name", "description", "parameters"} <= set(function)
+        assert set(function["parameters"]["required"]) == set(function["parameters"]["properties"])
+        json.dumps(each)
+    assert isinstance(desk.tools["search"], Tool)

@@ -210,3 +210,80 @@ def test_filters_by_hand():
 def test_a_group_is_left_out_where_its_rewards_deviate_by_less_than_a_tenth(gap, kept):
     told = rewards.kept(np.array([0.5, 0.5 + gap]), [0, 0], np.zeros(2), np.ones(2))
     assert told.rows.tolist() == kept and rewards.LEAST_DEVIATION == 0.1
+
+
+@given(groups(), st.integers(0, 4))
+def test_where_all_of_a_group_are_alike_the_entry_is_0(told, k):
+    made, ids, _ = told
+    made[:, k] = made[0, k]
+    assert (rewards.normalised(made, ids)[:, k] == 0).all() and (rewards.published(made, ids)[:, k] == 0).all()
+
+
+@given(groups(least=2))
+def test_what_costs_the_same_is_paid_the_same(told):
+    made, ids, wanted = told
+    two = next(i for i in range(1, len(ids)) if ids[i] == ids[0])
+    made[two] = made[0]
+    for normalise in (rewards.normalised, rewards.published):
+        told = paid(made, ids, wanted, normalise)
+        assert told[0] == told[two]
+
+
+@given(groups(), AMOUNT, AMOUNT)
+def test_one_rollout_alone_has_nobody_to_be_compared_with(told, dollars, seconds):
+    made = m(([3, 0], 1, dollars, seconds))
+    assert paid(made, [4], np.ones((1, 5))).tolist() == [0.0]
+    assert paid(made, [4], np.ones((1, 5)), rewards.published).tolist() == [0.0]
+    kept = rewards.kept(np.array([0.0]), [4], np.array([False]), np.array([True]))
+    assert kept.rows.tolist() == [] and kept.agreeing == 1
+
+
+@given(groups(), st.data())
+def test_filters_do_not_mind_the_order_of_rollouts(told, data):
+    _, ids, _ = told
+    n, ids = len(ids), np.array(ids)
+    order = np.array(data.draw(st.permutations(range(n))))
+    given = np.array(data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=n, max_size=n)))
+    bad, said = (np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n))) for _ in range(2))
+    before = rewards.kept(given, ids, bad, said)
+    after = rewards.kept(given[order], ids[order], bad[order], said[order])
+    assert sorted(order[after.rows].tolist()) == before.rows.tolist()
+    counts = [(k.malformed, k.unanswered, k.agreeing) for k in (before, after)]
+    assert counts[0] == counts[1] and len(before.rows) + sum(counts[0]) == n
+
+
+@given(groups(), st.sampled_from([-1e-9, -1.0, 1.0 + 1e-9, 5.0, float("inf"), float("nan")]), st.data())
+def test_preferences_out_of_0_to_1_are_refused(told, wrong, data):
+    made, ids, wanted = told
+    wanted[data.draw(st.integers(0, len(ids) - 1)), data.draw(st.integers(0, 4))] = wrong
+    with pytest.raises(ValueError, match="preferences"):
+        paid(made, ids, wanted)
+
+
+@given(groups(least=2))
+def test_under_the_published_error_no_cost_counts_less_than_1(told):
+    made, ids, _ = told
+    norm = rewards.published(made, ids)
+    for group in set(ids):
+        rows = np.array(ids) == group
+        for k in (-2, -1):
+            if made[rows, k].min() < made[rows, k].max():
+                assert norm[rows, k].min() >= 1 - 1e-12
+            else:
+                assert (norm[rows, k] == 0).all()
+
+
+def test_the_start_against_itself_is_worth_its_counts_and_1_for_what_it_spends():
+    start = m(([0, 3], 1, 4e-6, 0.5))
+    assert rewards.against_start(start, start).tolist() == [[0, 1, 1, 1, 1]]
+
+
+def test_in_dollars_and_seconds_what_is_spent_after_training_would_not_count():
+    start, wanted = m(([0], 1, 4e-6, 0.5)), np.array([[0, 0, 1.0, 1.0]])
+    cheap, dear = m(([0], 1, 1e-6, 0.1)), m(([0], 1, 9e-3, 0.9))
+    assert rewards.score_in((1.0, 1.0), cheap, start, wanted) == rewards.score_in((1.0, 1.0), dear, start, wanted)
+    assert rewards.score(cheap, start, wanted) > rewards.score(dear, start, wanted)
+
+
+def test_nothing_is_kept_of_nothing():
+    assert rewards.kept(np.zeros(0), [], np.zeros(0), np.zeros(0)).rows.tolist() == []

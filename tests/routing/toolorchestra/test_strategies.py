@@ -3,6 +3,7 @@
 import pytest
 
 from lib import tasks
+from lib.routing import protocol
 from lib.routing.toolorchestra.desk import tried
 from lib.routing.toolorchestra.strategies import AS_IT_STANDS, golden, strategy
 from lib.tasks import facts
@@ -86,3 +87,9 @@ def test_golden_calls_solve_their_office_task():
             assert database.call(function, argument.split()) == reply
         assert judge(task, database.content(), database.operated, task.answer).solved
     assert len(offices()) >= 24
+
+
+def test_search_gives_up_where_it_hears_no_fact():
+    work, *_ = hops()
+    asked, answer = walked("search", work, "nothing found")
+    assert len(asked) == 1 and answer == protocol.ERROR

@@ -14,10 +14,12 @@ from pandas.testing import assert_frame_equal
 from lib import params, store
 from lib.models import checkpoints
 from lib.models import tokenizer as lab
+from lib.params import ParamsError
 from lib.routing import protocol
 from lib.routing.toolorchestra import exams, rewards, study
 from lib.routing.toolorchestra.arms import LISTED, NAMED
 from lib.routing.toolorchestra.desk import Own
+from lib.routing.toolorchestra.menu import FUNCTIONS
 from tests.models import tiny
 from tests.routing import small
 from tests.routing.small import Scripted
@@ -380,3 +382,39 @@ def test_rows_by_hand():
     assert [part[1] for part in parts[1::2]] == turns
     assert [part[0] for part in parts[2::2]] == ["calculator", "nobody", "lab-mini"]
     assert parts[4][1] == f"<response> {protocol.ERROR} </response>"
+
+
+def test_there_are_no_more_episodes_than_announced(results):
+    for _, part in results.episodes.groupby(["arm", "seed"]):
+        assert len(part) <= exams.count(settings().tools)
+
+
+def test_budget_prices_and_tools_are_told(results):
+    assert results.tools == NAMES and results.budget > 0
+    assert results.own == Own(0.0002 / 1000, 1 / 4000.0)
+    assert {name: o.skills for name, o in results.offers.items() if o.model} == REACHES
+    assert set(results.offers) == {*FUNCTIONS, "office", *TOOLS.models}
+    assert (results.clock["seconds"] > 0).all() and len(results.clock) == 5
+    assert results.unsolved >= 0 and len(results.corpus) == 4
+
+
+def test_the_start_sits_its_exams_untrained(results, models, runs):
+    """And the arms did not: their weights have moved."""
+    trained = [checkpoints.load(place) for place in sorted(runs.glob("*seed-0*/model"))]
+    start = checkpoints.load(next(runs.glob(f"{study.START}-*/model")))
+    told = [small.weights(model) for model in [*trained, start]]
+    assert len(told) == 3 and not any(torch.equal(a, b) for a, b in zip(told, told[1:] + told[:1], strict=True))
+    assert not list(runs.glob("*/checkpoint*"))
+
+
+def test_another_agent_is_prompted_anew(named):
+    """The pilot study is made in the first cells."""
+    assert named(agent="mini")["tools"] != named()["tools"]
+    assert named(llm={"models": {"agent": {"max_tokens": 9}}})["tools"] != named()["tools"]
+
+
+def test_a_wrong_price_list_is_named_before_anything_starts(models, tmp_path):
+    (tmp_path / "wrong.yaml").write_text("calls: {}\nmodels: {}\n")
+    with pytest.raises(ParamsError, match="wrong.yaml"):
+        study.run(settings(prices=str(tmp_path / "wrong.yaml")), COMPARED, models, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()

@@ -11,11 +11,12 @@ from lib import seeds
 from lib.models import tokenizer as lab
 from lib.models.corpus import IGNORED
 from lib.models.dialogue import called, conversation, token
-from lib.routing.toolorchestra import assignments, warm
+from lib.routing.toolorchestra import assignments, menu, warm
 from lib.routing.toolorchestra.menu import Preference
 from lib.tasks import answered
 from lib.tasks.synthesis import Task, judge
-from tests.routing.toolorchestra.common import NAMES, NOBODY, UNK, given, item, offers, offices
+from tests.routing.toolorchestra import common
+from tests.routing.toolorchestra.common import NAMES, NOBODY, UNK, card, given, item, offers, offices
 
 RNG = seeds.rng
 OPEN, CLOSE = "<response>", "</response>"
@@ -188,3 +189,40 @@ def test_shuffling_deals_out_descriptions_of_models_and_nothing_else():
         assert (after.work, after.preference, after.outage) == (told.work, told.preference, told.outage)
         moved += dealt[0] != dealt[1]
     assert moved > 8
+
+
+def test_a_thought_tells_kind_and_what_is_left():
+    assert warm.thought("chain", 3) == "<think> + 3 </think>" and warm.thought("office", 2) == "<think> ! 2 </think>"
+    assert warm.thought("chain", 2, ["3 + 4 = 7", "7 * 2 = 4"]) == "<think> + 2 ; 3 + 4 = 7 ; 7 * 2 = 4 </think>"
+    assert warm.thought("big", 1) == "<think> * 1 </think>" and warm.thought("facts", 1) == "<think> ? 1 </think>"
+
+
+def test_traces_are_equal_for_equal_seeds():
+    one, two, other = (warm.corpus(30, offers(), 4.0, 0.5, offices(), seed) for seed in (0, 0, 1))
+    assert one == two and one != other
+
+
+def test_a_model_that_is_kept_for_the_tests_is_a_word_of_the_traces(traces):
+    assert {name for a, t in traces for name, _ in calls(a, t)} >= set(common.MODELS)
+
+
+def test_a_chain_without_a_tool_that_can_be_asked_has_a_trace_all_the_same():
+    """Where no card says that a model is good at chains, menus of chains may have no model."""
+    poor = menu.offers(menu.price_list(common.ROOT / common.TRAINING), {name: card({}) for name in common.MODELS})
+    assert len(warm.corpus(200, poor, 4.0, 0.5, (), 0)) == 200
+
+
+def test_without_a_lean_all_tools_are_as_likely():
+    for who in (NOBODY, Preference(0.0, 1.0, 1.0, ("search",))):
+        assert chances(0.0, "search", "lookup", "lab-mini", preference=who) == pytest.approx([1 / 3] * 3)
+    assert chances(0.5, "search", "lookup", "lab-mini", preference=NOBODY) == pytest.approx([1 / 3] * 3)
+
+
+def test_one_tool_alone_is_certain():
+    assert chances(0.5, "search", preference=Preference(0, 1, 1, ("search",))).tolist() == [1.0]
+
+
+def test_shuffling_leaves_an_office_its_functions():
+    told = given(common.office(changes=True), "lab-nano", "lab-mini")
+    after = warm.shuffled(told, RNG("a test"))
+    assert after.menu.office == told.menu.office and after.menu.desk == told.menu.desk

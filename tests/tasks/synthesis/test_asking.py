@@ -182,3 +182,29 @@ def test_each_step_is_asked_for_with_what_it_needs():
     assert set(prompts) == set(GOOD) and not any("$" in prompt for prompt in prompts.values())
     assert "late shows" in prompts["records"] and "Brazil" in prompts["task"] and "move a film" in prompts["task"]
     assert TASK["instruction"] in prompts["evolve"] and '"lookup"' in prompts["intents"]
+
+
+def test_one_bad_function_does_not_cost_the_others():
+    made = corpus(functions=[*FUNCTIONS, FUNCTIONS[0], {"name": "hack", "effect": "exec"}])
+    assert [function.name for function in made.sources[0].domain.functions] == ["lookup", "show", "book"]
+    assert len(made.tasks) == 3 and [each.step for each in made.dropped] == ["functions", "functions"]
+
+
+def test_one_topic_without_a_domain_does_not_cost_the_others():
+    good = fake()
+    model = Model(lambda prompt: "" if "trains" in prompt else good(prompt), ["trains", "cinema"])
+    made = synthesize(model, databases=2, tasks_per_database=3)
+    assert {each.domain.name for each in made.sources} == {"cinema"} and len(made.tasks) == 3
+    assert made.statistics().set_index("domain").loc["trains", "dropped: malformed"] > 0
+
+
+def test_a_model_that_says_nothing_leaves_an_empty_corpus(tmp_path):
+    made = synthesize(Model(lambda prompt: "", ["cinema"]), databases=2)
+    assert made.tasks == made.sources == () and len(made.dropped) == 2
+    assert load(made.save(tmp_path / "empty")) == made
+
+
+@pytest.mark.parametrize("topics", [["cinema", "Cinema"], ["7 seas"], ["?"]])
+def test_topics_that_name_no_domain_are_refused(topics):
+    with pytest.raises(ValueError, match="topics need"):
+        Model(fake(), topics)

@@ -6,9 +6,11 @@ from contextlib import closing, suppress
 
 import pytest
 
+from lib.models.tokenizer import encode, tokenizer
 from lib.tasks.items import TaskError
-from lib.tasks.synthesis import DOMAINS, load, steps, synthesize
-from tests.tasks.synthesis.hands import GUILD
+from lib.tasks.synthesis import DOMAINS, CallError, Corpus, Source, load, steps, synthesize
+from lib.tasks.synthesis.plans import COMPLEXITIES, LONGEST, MOST_CALLS
+from tests.tasks.synthesis.hands import GUILD, PEOPLE, SHELF, task
 
 CORPUS = synthesize(databases=40, tasks_per_database=9, seed=5)
 IDS = {each.id: each for each in CORPUS.tasks}
@@ -143,3 +145,73 @@ def test_a_byte_changed_anywhere_is_noticed_or_changes_nothing(tmp_path):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
         with suppress(TaskError):
             assert load(path) == corpus
+
+
+def _errors():
+    for source, line in (
+        (SHELF, "took Ana coins"), (SHELF, "took Ana friend"), (SHELF, "lookup pens Pia"), (SHELF, "route Ana Bo")
+    ):  # fmt: skip
+        name, *arguments = line.split()
+        with pytest.raises(CallError) as caught:
+            source.open().call(name, arguments)
+        yield caught.value
+
+
+def _flat(pairs):
+    return [part for pair in pairs for part in pair]
+
+
+def test_the_lab_knows_every_word():
+    unknown = tokenizer().unk_token_id
+    errors = {str(each) for each in _errors()}
+    for text in {
+        part for each in CORPUS.tasks for part in (each.instruction, each.answer, *_flat(steps(each)))
+    } | errors:
+        assert unknown not in encode(text), text
+
+
+def test_instructions_and_traces_are_short():
+    assert max(len(each.instruction.split()) for each in CORPUS.tasks) <= LONGEST < 30
+    assert {len(each.calls) for each in CORPUS.tasks} == set(range(1, MOST_CALLS + 1))
+
+
+def test_every_complexity_occurs_and_conditions_go_both_ways():
+    texts = [each.instruction for each in CORPUS.tasks if each.difficulty > 1]
+    conditional = [each for each in CORPUS.tasks if each.instruction.count("if ") == 1]
+    changes = re.compile(r"route|vote for|moves|draft|took")
+    held = [
+        sum(each.domain.function(call[0]).writes for call in each.calls) == len(changes.findall(each.instruction))
+        for each in conditional
+    ]
+    assert 0.3 < sum(held) / len(held) < 0.7
+    assert sum(bool(re.search(r"the \w+ of the|(?:for|to|has|^|then) the \w+ of", text)) for text in texts) > 20
+    assert any(" and then " in text for text in texts) and any(text.count("?") == 2 for text in texts)
+    assert set(COMPLEXITIES) == {"reference", "condition", "change", "report"}
+
+
+def test_the_order_of_records_and_the_name_of_a_domain_do_not_move_a_database():
+    turned = Source(GUILD, {"people": dict(reversed(PEOPLE.items()))})
+    same = Source(GUILD, {"people": PEOPLE})
+    renamed = Source(GUILD.model_copy(update={"name": "other"}), {"people": PEOPLE})
+    assert turned.id == same.id and turned.split == same.split == renamed.split
+
+
+def test_a_solver_is_heard():
+    corpus = synthesize(
+        databases=4, tasks_per_database=3, solver=lambda tasks, attempt: [t.difficulty < 3 for t in tasks]
+    )
+    assert {each.difficulty for each in corpus.tasks} == {1, 2}
+    assert corpus.statistics()["dropped: unsolved"].sum() == 4
+
+
+def test_a_domain_without_a_lookup_or_without_a_change():
+    with pytest.raises(ValueError, match="nothing can be looked up"):
+        synthesize([GUILD.model_copy(update={"functions": GUILD.functions[1:]})], databases=1)
+    reading = synthesize([GUILD.model_copy(update={"functions": GUILD.functions[:1]})], databases=2)
+    assert len(reading.tasks) > 6 and all(each.info for each in reading.tasks)
+
+
+def test_a_task_by_hand_can_be_kept_too(tmp_path):
+    by_hand = task("lookup job Ana", info="baker")
+    corpus = Corpus((by_hand.source,), (by_hand,), ())
+    assert load(corpus.save(tmp_path / "one")) == corpus

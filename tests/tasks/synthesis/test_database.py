@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from lib.tasks.synthesis import DOMAINS, CallError, Database, Domain, check
-from tests.tasks.synthesis.hands import SHELF, SOURCE, TOWN
+from lib.tasks.synthesis import DOMAINS, CallError, Column, Database, Domain, Function, Table, check
+from tests.tasks.synthesis.hands import GUILD, HARBOUR, PEOPLE, SHELF, SOURCE, TOWN
 
 BASE = {
     "name": "shop",
@@ -210,3 +210,33 @@ def test_a_function_is_an_openai_schema_with_closed_lists(domain):
         assert schema["type"] == "function" and inner["name"] == function.name
         assert inner["parameters"]["required"] == list(function.parameters) == list(inner["parameters"]["properties"])
         assert all(each["enum"] for each in inner["parameters"]["properties"].values())
+
+
+def test_equal_contents_are_equal_texts():
+    back = SOURCE.open()
+    back.call("draft", ["Ana", "pilot"])
+    assert back.content() != SOURCE.open().content()
+    back.call("draft", ["Ana", "baker"])
+    assert back.content() == SOURCE.open().content()
+    assert Database(GUILD, {"people": dict(reversed(PEOPLE.items()))}).content() == SOURCE.open().content()
+
+
+def test_nobody_is_their_own_friend():
+    people = PEOPLE | {"Cy": PEOPLE["Cy"] | {"friend": "Cy"}}
+    assert check(GUILD, {"people": people}) == ["people Cy: friend leads back to itself"]
+
+
+def test_good_records_have_no_problems():
+    assert check(SHOP, SHOP_RECORDS) == check(GUILD, SOURCE.records) == []
+
+
+def test_counting_in_what_is_no_digit_is_refused():
+    boxes = Table(name="boxes", keys=("a",), columns=(Column(name="colour", kind="choice", choices=("red",)),))
+    more = Function(name="more", about="", effect="add", tables=("boxes",), columns=("colour",), parameters=("box",))
+    with pytest.raises(ValidationError, match="no digit column"):
+        Domain(name="shop", tables=(boxes,), functions=(more,))
+
+
+def test_the_schema_of_a_lookup_lists_fields_and_keys():
+    fields, names = HARBOUR.schemas()[0]["function"]["parameters"]["properties"].values()
+    assert fields["enum"] == ["river", "keys", "judge", "fish"] and {"fox", "Dorn"} <= set(names["enum"])

@@ -162,3 +162,26 @@ def test_one_change_too_many_hurts_unless_it_writes_what_is_there(which, data):
         assume(False)
     same = database.content() == before
     assert judge(which, database.content(), database.operated, which.answer).solved is same
+
+
+def test_all_of_the_information_has_to_be_mentioned():
+    both = task("lookup job Ana", "lookup pet Ana", info="baker cat")
+    assert both.answer == "baker and cat" and verdict(both, list(both.calls), both.answer).solved
+    assert not verdict(both, list(both.calls), "baker").fidelity
+
+
+def test_another_way_to_the_same_entries_and_content_is_as_good():
+    calls = lines("lookup pet Ana", "lookup pet Cy", "draft Bo miner", "draft Bo nurse")
+    assert verdict(TASK, calls, "it is cat").solved
+
+
+def test_what_a_model_can_say_without_tools_needs_no_action():
+    asked, changed = task("lookup job Ana", info="baker"), task("draft Ana pilot", "lookup pet Ana", info="cat")
+    assert fault(asked, lambda _: "a baker , I think").reason == "idle"
+    assert fault(asked, lambda _: "a nurse") is None
+    assert fault(changed, lambda _: "cat") is None
+
+
+def test_a_solver_that_judges_another_number_of_tasks_is_an_error():
+    with pytest.raises(ValueError, match="judged 0 of 1"):
+        sift([task("draft Ana pilot")], lambda tasks, attempt: [])
