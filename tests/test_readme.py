@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MADE = {  # blocks that need what `make repro` makes, by a word in them
     'train.load("education")': ROOT / "data/zoo/education/SO-d1",
+    'record.read("zoo"': ROOT / "data/records/zoo.parquet",
     "data/models/lab-mini": ROOT / "data/models/lab-mini",
 }
 ELSEWHERE = "dask_jobqueue"  # a block for another machine; it must compile
