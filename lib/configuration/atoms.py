@@ -14,13 +14,11 @@ from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
 
 from lib.configuration.space import AGENTS
-from lib.params import ROOT, ParamsError
+from lib.params import ROOT, ParamsError, from_yaml
 
 LIBRARY = ROOT / "data/atoms/atoms.yaml"
 BASE = "base"
@@ -42,8 +40,8 @@ class Atom(BaseModel):
 def library(path: str | Path = LIBRARY) -> list[Atom]:
     """All atoms of a YAML file, family by family and role by role. Raises ParamsError naming the place."""
     try:
-        told = YAML(typ="safe", pure=True).load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, YAMLError, UnicodeDecodeError) as error:
+        told = from_yaml(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ParamsError(f"{path} is no library of atoms that can be read ({error})") from error
     if not isinstance(told, dict) or BASE not in told:
         raise ParamsError(f"{path} is no library of atoms: it must be a mapping with the family {BASE!r}")

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from lib import store
+from lib.params import from_yaml
 from lib.run import clean
 
 SETTINGS = "data/settings.json"
@@ -47,8 +46,8 @@ def lessons(root: Path) -> dict[str, Stage]:
     if not path.exists():
         raise RunError("dvc.yaml is missing; restore it with `git checkout dvc.yaml`")
     try:
-        content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")) or {}
-    except (YAMLError, ValueError, RecursionError, OSError) as error:
+        content = from_yaml(path.read_text(encoding="utf-8")) or {}
+    except (ValueError, OSError) as error:
         raise RunError(f"dvc.yaml is not valid YAML: {error}") from error
     stages = content.get("stages", {}) if isinstance(content, dict) else None
     if not isinstance(stages, dict) or not all(isinstance(body, dict) for body in stages.values()):

@@ -12,11 +12,10 @@ from html import escape
 from pathlib import Path
 
 import nbformat
-from ruamel.yaml import YAML
 
 from lib import store
 from lib.page import html
-from lib.params import ROOT
+from lib.params import ROOT, from_yaml
 
 SOURCE, TARGET = "data/glossary.yaml", "reports/glossary.html"
 
@@ -39,7 +38,7 @@ class Term:
 def read(path: str | Path = ROOT / SOURCE) -> list[Term]:
     """All terms, in the order of the alphabet. Raises ValueError naming what an entry lacks or has twice."""
     terms = []
-    for entry in YAML(typ="safe", pure=True).load(Path(path).read_text(encoding="utf-8")):
+    for entry in from_yaml(Path(path).read_text(encoding="utf-8")):
         unknown = sorted(set(entry) - {"term", "means", "lessons", "words"})
         if unknown or not all(entry.get(key) for key in ("term", "means", "lessons")):
             raise ValueError(f"{path}: {entry.get('term')!r} needs term, means and lessons, and has {sorted(entry)}")

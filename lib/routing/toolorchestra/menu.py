@@ -17,11 +17,9 @@ from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from lib.models.cards import GOOD
-from lib.params import ParamsError
+from lib.params import ParamsError, from_yaml
 
 FUNCTIONS = ("calculator", "search", "lookup", "python")
 LOCAL = (*FUNCTIONS,)  # on the user's own machine: what confidential data may go to
@@ -51,13 +49,13 @@ class PriceList(BaseModel):
 def price_list(path: str | Path) -> PriceList:
     """A price list from YAML. Raises ParamsError that names the file, and the key or the value in it."""
     try:
-        told = PriceList.model_validate(YAML(typ="safe").load(Path(path).read_text()))
-    except (OSError, YAMLError, UnicodeDecodeError) as error:
-        raise ParamsError(f"{path} is no price list that can be read ({error})") from error
+        told = PriceList.model_validate(from_yaml(Path(path).read_text(encoding="utf-8")))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the whole file"
         raise ParamsError(f"{path}, {where}: {first['msg']}, got {first['input']!r}") from error
+    except (OSError, ValueError) as error:
+        raise ParamsError(f"{path} is no price list that can be read ({error})") from error
     missing, unknown = {*FUNCTIONS, OFFICE} - set(told.calls), set(told.calls) - {*FUNCTIONS, OFFICE}
     if missing:
         raise ParamsError(f"{path}: calls has no price of {', '.join(sorted(missing))}")
