@@ -56,7 +56,7 @@ def test_the_same_command_again_trains_nothing_more(place, capsys):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("grpo.epoch=2", "grpo.epoch=2"),
+        ("grpo.epoch=2", "--set grpo.epoch:"),
         ("grpo.epochs", "KEY=VALUE"),
         ("grpo.epochs=-1", "grpo.epochs"),
         ("x.y=1", "x.y"),

@@ -182,7 +182,7 @@ def test_a_missing_column_is_named_beside_those_that_there_are(place, capsys):
 @pytest.mark.parametrize("change", ["learn.klo=1", "learn.kl", "nothing.at.all=1", "=1", "batch.x=1"])
 def test_a_change_of_nothing_is_named(place, capsys, change):
     assert run(place, "o", "--set", change) == 2
-    assert f"--set {change}" in complaint(capsys)
+    assert f"--set {change.partition('=')[0]}" in complaint(capsys)  # the value may be a secret and is not told
 
 
 def test_a_batch_that_processes_cannot_share_is_refused(place, capsys, monkeypatch):
