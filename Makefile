@@ -60,7 +60,7 @@ metrics: $(STAMP) ## what the lessons measured, one metric a line (LESSON: of th
 	@$(RUN) python -m lib.page.metrics --lesson "$(LESSON)"
 
 clean: ## remove what the pipeline made (training too); .venv, figures and metrics stay
-	@rm -rf data/zoo data/models data/runs data/notebooks data/settings.json reports/notebooks reports/lessons \
+	@rm -rf data/zoo data/models data/records data/runs data/notebooks data/settings.json reports/notebooks reports/lessons \
 		reports/timings reports/failed reports/slides reports/*.html
 
 test: $(STAMP) lint unit pipeline ## lint, unit tests, and the whole pipeline at smoke in clean copies
