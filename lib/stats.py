@@ -258,19 +258,22 @@ def crossed_interval(values: np.ndarray, level: float = 0.95) -> Interval:
     mean = float(values.mean())
     if len(values) == 1:
         return Interval(mean, float("nan"), float("nan"))
-    squares, freedom = _mean_squares(values)
-    seen = squares * np.array([1, 1, -1])
-    if squares[2] > squares[:2].min():
-        seen = np.where(np.arange(3) == squares[:2].argmax(), squares, 0.0)
-    variance = float(seen.sum())
-    if variance == 0:
-        return Interval(mean, mean, mean)
-    effective = variance**2 / float((seen**2 / freedom).sum())
-    half = float(scipy_stats.t.ppf((1 + level) / 2, effective)) * (variance / values.size) ** 0.5
+    square, effective = combined(*mean_squares(values))
+    half = float(scipy_stats.t.ppf((1 + level) / 2, effective)) * (square / values.size) ** 0.5
     return Interval(mean, mean - half, mean + half)
 
 
-def _mean_squares(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def combined(squares: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
+    """MS_runs + MS_items - MS_rest, or the larger of the first two where an effect is not seen, and Satterthwaite's
+    degrees of freedom; squares, freedom: (3,) as `mean_squares` gives them."""
+    seen = squares * np.array([1, 1, -1])
+    if squares[2] > squares[:2].min():
+        seen = np.where(np.arange(3) == squares[:2].argmax(), squares, 0.0)
+    total = float(seen.sum())
+    return total, total**2 / float((seen**2 / freedom).sum()) if total else float(freedom[0])
+
+
+def mean_squares(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean squares of runs, items and the rest of `values` (s, n), and their degrees of freedom; (3,) each."""
     s, n = values.shape
     runs = values.mean(1, keepdims=True) - values.mean()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
 import pandas as pd
@@ -20,10 +19,9 @@ from lib.claims.metrics import Missing
 from lib.stats import Interval
 
 
-@lru_cache
-def _read(system: str, root: str) -> pd.DataFrame:
+def _read(system: str) -> pd.DataFrame:
     try:
-        return record.read(system, root)
+        return record.read(system, record.RECORDS)
     except record.RecordError as error:
         raise Missing(f"this run left no record of {system}") from error
 
@@ -48,7 +46,7 @@ def _asked(estimate: Callable[..., pd.DataFrame], count: int) -> Callable[..., I
         system, _, column = place.partition(".")
         if len(selections) not in (count, count + 1):
             raise ClaimError(f"{estimate.__name__} of {place!r} takes {count} selections of rows, and one for all")
-        rows = _read(system, str(record.RECORDS))
+        rows = _read(system)
         chosen = [conditions(text, rows) for text in selections]
         rows = record.where(rows, **(chosen.pop() if len(chosen) > count else {}))
         try:

@@ -1,13 +1,9 @@
 """How far a mean of runs and items may lie from the truth: mean squares, pooled where arms are alike, and Student's t.
 
 A grid holds one number for each run (a seed: its training, its order of items) and item. Where runs share their
-items both are samples, and a two-way analysis of variance with random effects gives
-
-    Var(mean) = (MS_runs + MS_items - MS_rest) / (s n)
-
-with Satterthwaite's degrees of freedom (1946); where an effect is not seen (MS_rest above it) the larger of the two
-stands alone. Where every run has items of its own, runs alone are independent: Student's interval of their means. Of
-one run the items are the sample, and a share gets the exact interval of Clopper and Pearson (1934).
+items both are samples (`stats.crossed_interval` has the formula). Where every run has items of its own, runs alone are
+independent: Student's interval of their means. Of one run the items are the sample, and a share gets the exact interval
+of Clopper and Pearson (1934).
 """
 
 from __future__ import annotations
@@ -18,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats as scipy_stats
 from scipy.special import stdtr, stdtrit  # Student's distribution and its quantiles
+
+from lib import stats
 
 LEVEL = 0.95
 POWER = 0.8  # chance to tell an effect of the size that an estimate is said to be able to tell
@@ -44,12 +42,8 @@ class Spread:
         """Variance of the mean, and its degrees of freedom; nan where one number gives none."""
         if self.kind != "crossed":
             return float(self.squares[0]) / self.size if self.freedom[0] > 0 else np.nan, float(self.freedom[0])
-        seen = self.squares * np.array([1, 1, -1])
-        if self.squares[2] > self.squares[:2].min():
-            seen = np.where(np.arange(3) == self.squares[:2].argmax(), self.squares, 0.0)
-        total = float(seen.sum())
-        freedom = total**2 / float((seen**2 / self.freedom).sum()) if total else float(self.freedom[0])
-        return total / self.size, freedom
+        square, freedom = stats.combined(self.squares, self.freedom)
+        return square / self.size, freedom
 
     def row(self) -> dict[str, float]:
         """The estimate: value, lo, hi, runs, items; p of no effect; told: the smallest effect that it could tell."""
@@ -69,12 +63,8 @@ def _row(value: float, lo: float, hi: float, runs: int, items: int, p: float, to
 
 def crossed(grid: np.ndarray) -> Spread:
     """Runs (s) by items (n) that all runs share; grid (s, n) with s, n > 1."""
-    s, n = grid.shape
-    mean, by_run, by_item = grid.mean(), grid.mean(1, keepdims=True), grid.mean(0, keepdims=True)
-    rest = grid - by_run - by_item + mean
-    sums = np.array([n * ((by_run - mean) ** 2).sum(), s * ((by_item - mean) ** 2).sum(), (rest**2).sum()])
-    freedom = np.array([s - 1, n - 1, (s - 1) * (n - 1)], dtype=float)
-    return Spread("crossed", float(mean), sums / freedom, freedom, grid.size, s, n)
+    squares, freedom = stats.mean_squares(grid)
+    return Spread("crossed", float(grid.mean()), squares, freedom.astype(float), grid.size, *grid.shape)
 
 
 def sample(values: np.ndarray, kind: str, runs: int, items: int) -> Spread:

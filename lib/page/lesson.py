@@ -4,7 +4,7 @@ A figure is shown as HTML with its alt text inside, so that JupyterLab, the exec
 report show the same thing. What a run measures in seconds never enters the notebook, because two runs
 must give the same bytes: `side_table` writes it to a page of its own, which the report frames. A name
 used twice is a mistake in a run; in a live session, where cells are run again, the later one counts.
-Left out: how figures look (`figures`) and how pages do (`html`).
+Left out: how figures look (`lib.draw`) and how pages do (`html`).
 """
 
 from __future__ import annotations

@@ -152,24 +152,30 @@ def front_columns(domain: str) -> list[str]:
 REFERENCE_POINT = (-1.0, -1.0, -1.0)  # of the hypervolume; reproduces the 7.91 of Table 2
 
 
-def pareto_summary(table: pd.DataFrame, domain: str, method: str) -> dict[str, stats.Interval]:
-    """Hypervolume in both estimators, sparsity and cardinality of one method's episodes.
+def hv_union(points: np.ndarray) -> float:
+    """Hypervolume of the union of single episodes (n, 3): the best of N."""
+    return stats.hv_union(points, REFERENCE_POINT)
 
-    hv_union: of the union of single episodes, N per seed fixed (best of N); hv_mean: of each seed's
-    mean vector. Intervals: over seeds.
-    """
-    columns = front_columns(domain)
+
+def hv_mean(points: np.ndarray) -> float:
+    """Hypervolume of the mean vector of episodes (n, 3)."""
+    return stats.hypervolume(points.mean(axis=0)[None], REFERENCE_POINT)
+
+
+FRONTS: dict[str, Callable[[np.ndarray], float]] = {  # of a seed's episodes (n, 3)
+    "hv_union": hv_union, "hv_mean": hv_mean, "sparsity": stats.sparsity, "cardinality": stats.cardinality,
+}  # fmt: skip
+
+
+def pareto_summary(table: pd.DataFrame, domain: str, method: str) -> dict[str, stats.Interval]:
+    """Hypervolume in both estimators, sparsity and cardinality of one method's episodes, with intervals over seeds."""
     rows = table[table["method"] == method]
-    by_seed = [group[columns].to_numpy() for _, group in rows.groupby("seed")]
-    means = np.stack([points.mean(axis=0) for points in by_seed])
-    values = {
-        "hv_union": [stats.hv_union(points, REFERENCE_POINT) for points in by_seed],
-        "hv_mean": stats.hv_by_seed(means, REFERENCE_POINT),
-        "sparsity": [stats.sparsity(points) for points in by_seed],
-        "cardinality": [stats.cardinality(points) for points in by_seed],
-    }
+    by_seed = [group[front_columns(domain)].to_numpy() for _, group in rows.groupby("seed")]
     rng = seeds.rng("pareto", domain, method)
-    return {name: stats.mean_interval(np.asarray(value, dtype=float), rng) for name, value in values.items()}
+    return {
+        name: stats.mean_interval(np.array([function(points) for points in by_seed], dtype=float), rng)
+        for name, function in FRONTS.items()
+    }
 
 
 MEASURES = {
@@ -204,14 +210,6 @@ def _rank(method: str) -> tuple[int, str]:
     return next(i for i, start in enumerate(_ORDER) if method.startswith(start)), method
 
 
-FRONTS: dict[str, Callable[[np.ndarray], float]] = {  # of a seed's episodes (n, 3)
-    "hv_union": lambda points: stats.hv_union(points, REFERENCE_POINT),  # of single episodes: the best of N
-    "hv_mean": lambda points: stats.hypervolume(points.mean(axis=0)[None], REFERENCE_POINT),
-    "sparsity": stats.sparsity,
-    "cardinality": lambda points: float(stats.cardinality(points)),
-}
-
-
 def union_growth(rows: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
     """Hypervolume of the union of N episodes against N, beside that of the mean vector, per arm of a record.
 
@@ -221,7 +219,7 @@ def union_growth(rows: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
     for arm in arms:
         part = rows[rows["arm"] == arm]
         points = part[["d1", "d2", "d3"]].to_numpy()
-        mean = stats.hypervolume(points.mean(axis=0)[None], REFERENCE_POINT)
+        mean = hv_mean(points)
         for n in (n for n in (1, 2, 5, 10, 20, 50, 100, 200) if n <= len(points)):
             rng = seeds.rng("union", part["group"].iloc[0], arm, n)
             union = stats.hv_union(points, REFERENCE_POINT, n_fixed=n, rng=rng)
