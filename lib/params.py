@@ -738,7 +738,7 @@ class ConfigurationSettings(_Section):
 
 
 class AblationSettings(_Section):
-    """What lesson 08 changes. model: who orchestrates; room_seeds: of the zoo, at most, for memory in rooms;
+    """What lesson 09 changes. model: who orchestrates; room_seeds: of the zoo, at most, for memory in rooms;
     lookaheads: steps, l; students: per seed and policy under each rule of the simulator; kappas: beside
     conductor.head.kappa; pairwise: weight of the pairwise loss; encoder: beside configuration.encoder."""
 

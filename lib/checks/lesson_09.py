@@ -1,74 +1,68 @@
-"""Exercises of the scoreboard: differences, verdicts of several tests, many tests at once, a verdict of one's own."""
+"""Exercises of the ablations: false alarms, pairs, and a correction of one's own."""
 
 from __future__ import annotations
 
+import numpy as np
+
+from lib import seeds
 from lib.checks import Exercise, Exercises
 
-GRID = [round(0.1 * i, 1) for i in range(-5, 6)]
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """Holm's step-down procedure at 0.05 over all, (m,) -> (m,) bool."""
+    order = np.argsort(p)
+    passed = p[order] <= 0.05 / np.arange(len(p), 0, -1)
+    out = np.zeros(len(p), dtype=bool)
+    out[order] = np.logical_and.accumulate(passed)
+    return out
 
 
-def careful(low: float, high: float, margin: float) -> str:
-    """What an interval of a difference says of the claim that it is more than `margin`."""
-    if low > margin:
-        return "holds"
-    return "fails" if high <= margin else "undecided"
+def each_alone(p: np.ndarray) -> np.ndarray:
+    """The mistake: each at 0.05, as if it were the only one."""
+    return p <= 0.05
 
 
-def hasty(low: float, high: float, margin: float) -> str:
-    """The mistake: the middle of the interval decides."""
-    return "holds" if (low + high) / 2 > margin else "fails"
-
-
-def _is_careful(answer) -> bool | str:
-    for low in GRID:
-        for high in (value for value in GRID if value >= low):
-            for margin in (0.0, 0.2):
-                told = answer(low, high, margin)
-                if told != careful(low, high, margin):
-                    return f"for [{low}, {high}] and more than {margin} you say {told!r}"
+def _is_holm(answer) -> bool | str:
+    cases = [np.array([0.01, 0.04, 0.03]), np.array([0.05]), np.array([0.02, 0.001, 0.3, 0.012])]
+    cases += [seeds.rng("exercise", "holm", seed=seed).random(8) ** 4 for seed in range(20)]
+    for p in cases:
+        told = np.asarray(answer(p))
+        if told.shape != p.shape or told.dtype != bool:
+            return f"{len(p)} values need {len(p)} truths"
+        if (told != holm(p)).any():
+            return f"for {p.round(3).tolist()} it should be {holm(p).tolist()}"
     return True
 
 
 EXERCISES = Exercises(
     Exercise(
         "09.1", "easy", 3,
-        "One arm scores 0.70 [0.66, 0.74], another, independent of it, 0.62 [0.59, 0.65]. What is the lower end of "
-        "the interval of their difference?",
-        hint="which end of each points towards the other? Their distances add up as squares",
-        answer=0.08 - (0.04**2 + 0.03**2) ** 0.5,
-        worked="The difference is 0.08. The ends that point towards each other are 0.04 and 0.03 away: sqrt(0.0025) = "
-        "0.05.",
-        wrong=0.66 - 0.65, important=True,
+        "Twelve switches change nothing, and each is tested with a 95 % interval of its own. How many false alarms do "
+        "you expect?",
+        hint="each of twelve with probability 0.05",
+        answer=12 * 0.05,
+        worked="12 x 0.05 = 0.6, and the chance of at least one is 1 - 0.95^12 = 0.46.",
+        wrong=0.05, important=True, tolerance=0.001,
     ),
     Exercise(
-        "09.2", "easy", 3,
-        "A claim has three tests, of which two must hold. One holds, one is undecided, one fails. What is its "
-        "verdict? Answer with a word of `verdicts.NAMES`, in quotes.",
-        hint="the weakest of the two best decides",
-        answer="undecided",
-        worked="The two best are a test that holds and one that is undecided. Until that one is decided nobody knows.",
-        wrong="fails",
+        "09.2", "medium", 6,
+        "Both arms of an ablation vary from seed to seed with a standard deviation of 0.2, and seeds that they share "
+        "make their results correlate with 0.9. How many times more seeds would arms that share no seeds need for an "
+        "interval of the same width?",
+        hint="Var(a - b) = Var a + Var b - 2 Cov(a, b)",
+        answer=10.0,
+        worked="Unpaired 0.04 + 0.04 = 0.08, paired 0.08 - 2 x 0.9 x 0.04 = 0.008.",
+        wrong=0.9, important=True, tolerance=0.01,
     ),
     Exercise(
-        "09.3", "medium", 4,
-        "Forty directions are tested, and none is true. How many are expected to hold, with intervals of 95 %? And "
-        "below which $p$ must the clearest be for Holm to keep it? Answer with a pair.",
-        hint="one side of the interval; forty claims are left",
-        answer=(40 * 0.025, 0.025 / 40),
-        worked="Only one of the two sides makes a direction hold: 40 x 0.025 = 1. Holm asks the clearest of forty for "
-        "0.025 / 40.",
-        wrong=(2.0, 0.05 / 40), important=True,
-    ),
-    Exercise(
-        "09.4", "hard", 12,
-        "Write a judge: a function of low, high and margin, where [low, high] is the interval of a paired difference "
-        "and the claim is that the difference is more than the margin. It returns `holds` where all of the interval "
-        "agrees, `fails` where none of it does, and otherwise `undecided`.",
-        hint="holds: low > margin; fails: high <= margin",
-        answer=careful,
-        worked="An interval that holds the margin settles nothing; to call that a failure is as wrong as to call it a "
-        "success.",
-        wrong=hasty, important=True, judge=_is_careful, start="answer = None  # a function of low, high and margin",
+        "09.3", "hard", 15,
+        "Write Holm's correction: a function of p-values (m,) that returns truths (m,): which stay significant at "
+        "0.05 over all. The smallest must be at most 0.05 / m, the next at most 0.05 / (m - 1), and so on; the first "
+        "that fails ends it for all larger ones.",
+        hint="sort, compare with 0.05 / (m, m - 1, ..., 1), and np.logical_and.accumulate",
+        answer=holm,
+        worked="Step down through the sorted values, and carry the first failure on.",
+        wrong=each_alone, judge=_is_holm, start="answer = None  # a function of p-values (m,)",
     ),
 )  # fmt: skip
 check, solution = EXERCISES.check, EXERCISES.solution

@@ -36,7 +36,7 @@ PAPERS = {  # whose idea a lesson rebuilds; as in the README
     "06_tool_orchestration": "ToolOrchestra",
     "07_agent_configuration": "ARC",
 }
-SCOREBOARD = "09_scoreboard"
+SCOREBOARD = "10_scoreboard"
 VERDICTS = {  # what became of a claim: key in the scoreboard's metrics, words for it
     "holds": "hold",
     "fails": "do not hold",

@@ -1,4 +1,4 @@
-"""How lesson 08 shows ablations: levels and gains as a table, gains as a figure, the answer as a sentence, and all of
+"""How lesson 09 shows ablations: levels and gains as a table, gains as a figure, the answer as a sentence, and all of
 them side by side.
 
 A gain is a difference to the variant that it is held against, so 0 is no change. Clear means that its 95 % interval

@@ -1,4 +1,4 @@
-"""How what single lessons draw looks, 02 and 04 to 09: names that no other room draws."""
+"""How what single lessons draw looks, 02, 04 to 07, 09 and 10: names that no other room draws."""
 
 from lib.draw import register
 
@@ -39,7 +39,7 @@ register({
     "third agent": ("#009E73", "^"), "policy configuration": ("#D55E00", "v"), "execution": ("#56B4E9", "s"),
     "knowledge gap": ("#D4C420", "D"), "unclassified": ("#B5B5B5", "X"), "threshold tau": ("#000000", "*"),
     "elite, as it was paid": ("#E69F00", "s"), "refined, paid once more": ("#332288", "P"), "buffer": ("#8A8A8A", "X"),
-    # 08: changes
+    # 09: changes
     "clearly better": ("#0072B2", "^"), "clearly worse": ("#D55E00", "v"), "clear, and neither": ("#444444", "s"),
     "not clear": ("#8A8A8A", "o"),
 })  # fmt: skip

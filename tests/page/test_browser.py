@@ -50,7 +50,7 @@ def front(tmp_path_factory) -> str:
     claims = {"total": 30, "holds": 11, "fails": 8, "undecided": 7, "untestable": 4}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lesson, "_show", lambda markup, plain: None)
-        for name in ("00_tour", "02_orchestration", "07_agent_configuration", "09_scoreboard"):
+        for name in ("00_tour", "02_orchestration", "07_agent_configuration", "10_scoreboard"):
             made = Lesson(name, f"Lesson {name}: what it is about", "smoke" if name < "01" else "laptop", {}, root)
             made.figure(line(), "front", alt=ALT)
             made.metric("education.RO.scripted-large.dollars_per_question", 4.8e-05, lo=3.5e-05, hi=6.9e-05)

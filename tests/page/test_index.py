@@ -82,9 +82,9 @@ def test_the_front_page_loads_nothing_and_is_the_same_every_time(reports):
 
 
 def test_with_a_scoreboard_the_claims_stand_as_it_counted_them(reports, add):
-    add("09_scoreboard", **CLAIMS)
+    add("10_scoreboard", **CLAIMS)
     said = words(front_page(reports, reports))
-    assert "30 claims of the papers" in said and "From lesson 09" in said
+    assert "30 claims of the papers" in said and "From lesson 10" in said
     assert "11 hold 8 do not hold 7 undecided 4 not testable" in said
 
 

@@ -122,7 +122,7 @@ def test_a_lock_that_a_dead_process_holds_stops_nobody(second):
         assert ran(second.checkout.repro()) == []
 
 
-SCRIPTED = ("09_scoreboard.html",)  # its filters; without them the page shows every claim
+SCRIPTED = ("10_scoreboard.html",)  # its filters; without them the page shows every claim
 
 
 class Page(HTMLParser):

@@ -1,4 +1,4 @@
-"""Lesson 08's figures, tables and sentences say what their intervals say.
+"""Lesson 09's figures, tables and sentences say what their intervals say.
 
 Comparisons here are made up so that every gain is known: all units and seeds agree but for a little alternation, which
 gives an interval without moving the mean.
