@@ -1,0 +1,115 @@
+"""Does routing beat the best constant here? `python -m lib.meeting TABLE.csv` answers for anybody's table.
+
+A row for each item and model: item, group, model, correct, dollars, and either embeddings e0, e1, ... or a prompt.
+Printed are what choosing could win at most, what each decision maker wins at equal quality and at half the money, with
+intervals, and a sentence; quality against money is drawn beside the table, or where --out says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from lib import draw, measure, params, record, stats, store
+from lib.meeting import recorded
+from lib.meeting.deciders import CHECK, CONSTANT, MIXTURES, ORACLE, POOR, RANDOM, ROLES
+from lib.outcomes import headroom, tables
+from lib.outcomes.choosing import EQUAL, HALF
+
+FREE = (CHECK, POOR, ORACLE, RANDOM, MIXTURES)  # no routers: a check is assumed, an oracle knows, a die does not look
+
+
+def compared(rows: pd.DataFrame, margin: float) -> pd.DataFrame:
+    """By arm: `quality` less the best constant's and `ratio` of dollars, both at equal quality; `half`, quality less
+    that of mixtures at half the money; intervals over items. verdict: "cheaper" where the ratio lies below 1 and
+    quality has not fallen by `margin`, both clearly; "dearer", "worse" or "not told apart" otherwise."""
+    equal, half = (record.where(rows, condition=name) for name in (EQUAL, HALF))
+    made = {}
+    for arm in dict.fromkeys(rows["arm"]):
+        if arm == CONSTANT:
+            continue
+        quality = measure.gap(equal, "right", {"arm": arm}, {"arm": CONSTANT}).iloc[0]
+        ratio = measure.ratio(equal, "dollars", {"arm": arm}, {"arm": CONSTANT}).iloc[0]
+        above = measure.gap(half, "right", {"arm": arm}, {"arm": MIXTURES}).iloc[0]
+        told = {name: stats.Interval(*each[["value", "lo", "hi"]].astype(float)) for name, each in
+                (("quality", quality), ("ratio", ratio), ("half", above))}  # fmt: skip
+        made[arm] = told | {"verdict": verdict(told["quality"], told["ratio"], margin)}
+    return pd.DataFrame(made).T.rename_axis("arm")
+
+
+def verdict(quality: stats.Interval, ratio: stats.Interval, margin: float) -> str:
+    """What two intervals say: of quality against the best constant's, and of dollars over its dollars."""
+    if quality.hi < -margin:
+        return "worse"
+    if ratio.lo > 1:
+        return "dearer"
+    return "cheaper" if ratio.hi < 1 and quality.lo > -margin else "not told apart"
+
+
+def plane(rows: pd.DataFrame, name: str):
+    """Quality against dollars per thousand items, of everybody at equal quality."""
+    shown = record.where(rows, condition=EQUAL)
+    shown = shown.assign(dollars=shown["dollars"] * 1e3)
+    x, y = (measure.mean(shown, column, "arm") for column in ("dollars", "right"))
+    roles = {arm: ROLES[arm] for arm in x.index}
+    title = f"{name}: who is as right as the best constant, and for how much"
+    return draw.plane(x, y, title, "dollars for a thousand items", "share right", roles=roles, size=(8.5, 5))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read a table, let everybody meet on it, say what came of it; 2 where the table cannot be used."""
+    parser = argparse.ArgumentParser(prog="python -m lib.meeting", description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "table", type=Path, help=".csv or .parquet: item, group, model, correct, dollars [, e0 ... | prompt]"
+    )
+    parser.add_argument("--out", type=Path, help="the picture; TABLE.png beside the table unless told otherwise")
+    parser.add_argument("--partings", type=int, default=1, help="of the items into folds; more are surer and slower")
+    parser.add_argument("--profile", choices=params.PROFILES, default="laptop")
+    options = parser.parse_args(arguments)
+    settings = params.load(options.profile).recorded
+    settings = settings.model_copy(update={"seeds": options.partings, "items": sys.maxsize, "draws": 100})
+    try:
+        table = tables.read(options.table)
+        folds = min(settings.folds, len(set(table.groups)))
+        gate = headroom.gate(table, settings.folds, range(options.partings), settings.ahead)
+        rows = recorded.replayed(table, settings.model_copy(update={"folds": folds}))["rows"]
+    except tables.TableError as error:
+        print(f"{options.table}: {error}", file=sys.stderr)
+        return 2
+    rows = record.frame("recorded", rows)
+    report(table, gate, compared(rows, settings.margin))
+    out = options.out or options.table.with_suffix(".png")
+    store.write_bytes(out, draw.png(plane(rows, table.name)))
+    print(f"\npicture: {out}")
+    return 0
+
+
+def report(table: tables.Table, gate: pd.DataFrame, found: pd.DataFrame) -> None:
+    """Print what there is to win, who won what, and the answer."""
+    told = headroom.described(table)
+    print(f"{told['items']} items in {told['groups']} groups, {told['models']} models; best constant: "
+          f"{headroom.constant(table)}, right {told['constant']:.3f}, ${told['constant_dollars']:.4g} an item; one try "
+          f"each, so the oracle's {told['oracle']:.3f} counts luck as skill")  # fmt: skip
+    print("\nWhat a choice could win (cross-fitted, by who sees more than any router):")
+    print(gate.round(3).to_string())
+    print("\nEverybody, intervals over items (money: dollars over the best constant's, at equal quality):")
+    shown = found.rename(columns={"ratio": "money", "half": "quality at half the money"})
+    print(shown.to_string())
+    won = [arm for arm in found.index[found["verdict"] == "cheaper"] if arm not in FREE]
+    asked = {name: gate.loc[name, "question is"] for name in gate.index}
+    if won:
+        print(f"\nYes: {', '.join(won)} cost less than the best constant at equal quality.")
+    elif asked["money"] == headroom.CLOSED and asked["accuracy"] == headroom.CLOSED:
+        print("\nNo, and no router is likely to: what could be won without a check is too little to ask for.")
+    else:
+        print("\nNot these routers, though there is something to win.")
+    checked = [arm for arm in (CHECK, POOR) if found.loc[arm, "verdict"] == "cheaper"]
+    print(f"With a check between a cheap and a dear model: {', '.join(checked) or 'none'} would be cheaper.")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,160 @@
+"""Everybody of `deciders` on every table of recorded outcomes: the study of lesson 08, one cell per table.
+
+A cell plays a table in several partings of its items into folds and keeps what the lesson asks: rows of the record,
+what was promised and spent at every level of money, and how each curve of quality over money lies above mixtures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from lib import sources, store, sweep
+from lib.meeting import deciders
+from lib.meeting.deciders import CONSTANT, CORL, MIXTURES, RANDOM, ROLES
+from lib.outcomes import choosing, headroom, tables
+from lib.outcomes.choosing import Fold, Plays, Scored
+from lib.outcomes.tables import Table
+from lib.params import ROOT, RecordedSettings
+
+RUNS = ROOT / "data/runs/recorded"
+OVER = 1.05  # a budget is broken where more than this share of it is spent
+LEAST = 10  # items of a group whose mean is looked at
+_FRAMES = ("rows", "levels", "aiq", "gate")
+
+
+@dataclass(frozen=True)
+class Found:
+    """rows: for `lib.record`, see `choosing.frame`; levels: table, arm, parting, level, promised, dollars, right and
+    over_groups, the share of groups that spend more than promised; aiq: table, arm, value, lo, hi, above mixtures;
+    gate: as `headroom.gate`, by table; told: what `headroom.described` says, by table."""
+
+    rows: pd.DataFrame
+    levels: pd.DataFrame
+    aiq: pd.DataFrame
+    gate: pd.DataFrame
+    told: pd.DataFrame
+
+
+def run(settings: RecordedSettings, names: Sequence[str] = tuple(tables.SHIPPED), runs: Path = RUNS) -> Found:
+    """Play what is not there yet. names: of shipped tables; those too small to be parted are described only."""
+    common = settings.model_dump(exclude={"jobs"}) | {
+        "code": sources.fingerprint("lib.meeting.recorded", "data/outcomes")
+    }
+    cells = [sweep.Cell(name, common) for name in names]
+    receipts = sweep.run(partial(work, settings=settings), cells, runs, settings.jobs, "tables")
+    read = {
+        frame: pd.concat([store.read_parquet(cell.folder(runs) / f"{frame}.parquet") for cell in cells])
+        for frame in _FRAMES
+    }
+    told = pd.DataFrame({cell.name: each["result"] for cell, each in zip(cells, receipts, strict=True)}).T
+    return Found(**{name: each.reset_index(drop=True) for name, each in read.items()}, told=told.infer_objects())
+
+
+def work(cell: sweep.Cell, folder: Path, progress, settings: RecordedSettings) -> dict[str, float | str]:
+    """One table: writes its frames, returns what it holds."""
+    table = tables.thinned(tables.SHIPPED[cell.name](settings.prices), settings.items)
+    made = replayed(table, settings)
+    made["gate"] = headroom.gate(table, settings.folds, range(settings.seeds), settings.ahead).reset_index()
+    for name, frame in made.items():
+        store.write_parquet(folder / f"{name}.parquet", frame.assign(table=table.name))
+    progress(1.0)
+    return headroom.described(table) | {"best": headroom.constant(table), "money": table.money}
+
+
+def replayed(
+    table: Table, settings: RecordedSettings, arms: Sequence[str] = tuple(ROLES), folds: Sequence[Fold] | None = None
+) -> dict[str, pd.DataFrame]:
+    """rows, levels and aiq of a table. folds: of its items, instead of settings.seeds partings by group."""
+    rows, levels, met = [], [], []
+    for parting in range(1 if folds else settings.seeds):
+        parted = folds or choosing.rotated(choosing.parts(table, settings.folds, parting))
+        plays = deciders.plays_of(table, settings, parting, parted, arms)
+        found = {arm: choosing.scored(table, parted, own, settings.ahead) for arm, own in plays.items()}
+        rows += [choosing.frame(table, each, arm, ROLES[arm], parting) for arm, each in found.items()]
+        rows += [choosing.frame(table, each, arm, ROLES[arm], parting) for arm, each in simple(table, parted).items()]
+        levels.append(promised(table, found, parted).assign(parting=parting))
+        if CORL in plays:
+            levels.append(by_item(table, plays[CORL], parted).assign(parting=parting))
+        met.append(found)
+    scored = np.unique(np.concatenate([fold.test for fold in parted]))
+    aiq = [heights(table, [each[arm] for each in met], [each[MIXTURES] for each in met], arm, settings.draws)
+           for arm in met[0] if arm != MIXTURES and len(scored) == len(table)]  # fmt: skip
+    return {
+        "rows": pd.concat(rows, ignore_index=True).dropna(subset="right"),
+        "levels": pd.concat(levels, ignore_index=True),
+        "aiq": pd.DataFrame(aiq, columns=["arm", "value", "lo", "hi"]),
+    }
+
+
+def heights(table: Table, ours: Sequence[Scored], theirs: Sequence[Scored], arm: str, draws: int) -> dict:
+    """AIQ of an arm less that of mixtures, as a row."""
+    found = choosing.aiq_gap(table, ours, theirs, draws)
+    return {"arm": arm, "value": found.value, "lo": found.lo, "hi": found.hi}
+
+
+def simple(table: Table, folds: Sequence[Fold]) -> dict[str, Scored]:
+    """Who has no knob: the constant that was best on the items that are known of each fold, and a die."""
+    right, dollars = np.full(len(table), np.nan), np.full(len(table), np.nan)
+    for fold in folds:
+        top = choosing.best(table, fold.known)
+        right[fold.test], dollars[fold.test] = table.right[fold.test, top], table.dollars[fold.test, top]
+    die = (
+        np.where(np.isnan(right), np.nan, table.right.mean(1)),
+        np.where(np.isnan(right), np.nan, table.dollars.mean(1)),
+    )
+    return {arm: Scored(*(np.tile(each, (len(choosing.LEVELS), 1)) for each in (q, c, c)), np.stack([q, c]), ())
+            for arm, (q, c) in {CONSTANT: (right, dollars), RANDOM: die}.items()}  # fmt: skip
+
+
+def promised(table: Table, found: Mapping[str, Scored], folds: Sequence[Fold]) -> pd.DataFrame:
+    """What a method spent where so much was promised: means over the items that were scored, at every level."""
+    test = np.sort(np.concatenate([fold.test for fold in folds]))
+    groups = pd.Series(table.groups[test])
+    large = groups.map(groups.value_counts()) >= LEAST
+    made = []
+    for arm, each in found.items():
+        for level, share in enumerate(choosing.LEVELS):
+            paid, kept = each.dollars[level, test], each.promised[level, test]
+            by_group = (
+                pd.DataFrame({"paid": paid, "kept": kept})[large.to_numpy()].groupby(groups[large].to_numpy()).mean()
+            )
+            made.append({
+                "arm": arm, "level": share, "promised": kept.mean(), "dollars": paid.mean(),
+                "right": each.right[level, test].mean(),
+                "over_groups": (by_group["paid"] > OVER * by_group["kept"]).mean() if len(by_group) else np.nan,
+            })  # fmt: skip
+    return pd.DataFrame(made)
+
+
+def by_item(table: Table, plays: Sequence[Plays], folds: Sequence[Fold]) -> pd.DataFrame:
+    """CoRL's own promise, a budget for each item: the share of items that cost more, as `over_items`, by budget."""
+    made = []
+    for fold, own in zip(folds, plays, strict=True):
+        for knob, budget in enumerate(map(float, own.names)):
+            over = (own.dollars[knob, fold.test] > budget).mean()
+            made.append(
+                {"arm": CORL, "promised": budget, "over_items": over, "right": own.right[knob, fold.test].mean()}
+            )
+    return pd.DataFrame(made)
+
+
+def shifted(here: Table, there: Table) -> tuple[Table, list[Fold]]:
+    """Two tables of the same models as one, and the fold that learns and chooses on the first and is scored on the
+    second; whole groups of the first choose. Items that both have (SWE-bench and SWT-bench share issues) are left out
+    of the second. Raises TableError where fewer than two models are common, or features differ."""
+    models = [name for name in here.models if name in there.models]
+    if len(models) < 2 or here.seen.shape[1] != there.seen.shape[1]:
+        raise tables.TableError(f"{here.name} and {there.name} share {len(models)} models, and their items are seen as "
+                                f"{here.seen.shape[1]} and {there.seen.shape[1]} numbers")  # fmt: skip
+    both = [here.among(models), there.among(models).take(~np.isin(there.items, here.items))]
+    stacked = {name: np.concatenate([getattr(each, name) for each in both])
+               for name in ("items", "groups", "right", "dollars", "seen")}  # fmt: skip
+    table = Table(f"{here.name}_to_{there.name}", models=tuple(models), money=here.money, spent=here.spent, **stacked)
+    part, n = choosing.parts(here, 3, 0), len(here)
+    return table, [Fold(np.flatnonzero(part > 0), np.flatnonzero(part == 0), np.arange(n, len(table)))]

@@ -1,0 +1,215 @@
+"""How anybody's decisions become numbers: parts by whole groups, a choice of the knob on dev, a score on test.
+
+A method is a set of *plays*: what it would do at each of its knobs, item by item. On dev the plays, and each model
+alone, span a hull (`stats.hull`); a mixture of two of its corners is what a method may promise for a sum of money.
+Its answer at *equal quality* is the cheapest mixture that beats the best constant by a margin on dev, because the best
+of many knobs on dev is not the best on test; where none does, it is that constant. Test items see what dev chose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lib import seeds, stats
+from lib.outcomes.tables import Table, TableError
+
+LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)  # of the best constant's dollars, above the cheapest's: money to promise
+EQUAL, HALF = "equal quality", "half the money"
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Indices of items: what a method learns from, what knobs are chosen on, and what is scored."""
+
+    train: np.ndarray
+    dev: np.ndarray
+    test: np.ndarray
+
+    @property
+    def known(self) -> np.ndarray:
+        """Train and dev together: what a method that learns nothing may choose its knob on."""
+        return np.concatenate([self.train, self.dev])
+
+
+@dataclass(frozen=True)
+class Plays:
+    """What a method does at each knob: expected right and dollars of each item, (k, n); names: (k,)."""
+
+    right: np.ndarray
+    dollars: np.ndarray
+    names: tuple[str, ...]
+    learned: bool = False  # from train, so that train may choose no knob
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A method on the items of a table, each while it was held out. right, dollars: (levels, n), at promised money;
+    promised: (levels, n), dollars; equal: (2, n), right and dollars at equal quality; picked: names by fold."""
+
+    right: np.ndarray
+    dollars: np.ndarray
+    promised: np.ndarray
+    equal: np.ndarray
+    picked: tuple[str, ...]
+
+
+def parts(table: Table, folds: int, seed: int) -> np.ndarray:
+    """The fold of each item, (n,): whole groups, in random order, each into the smallest fold so far.
+
+    Raises TableError for fewer groups than 3 (learn, choose, score), or folds out of range.
+    """
+    names, at = np.unique(table.groups, return_inverse=True)
+    if len(names) < 3:
+        raise TableError(f"{len(names)} groups cannot be parted into items to learn from, to choose on and to score; "
+                         "three are the least, more are better")  # fmt: skip
+    if folds < 3:
+        raise TableError(f"folds must be at least 3, got {folds}")
+    sizes, filled, out = np.bincount(at), np.zeros(min(folds, len(names))), np.zeros(len(names), dtype=int)
+    for group in seeds.rng("outcomes", "parts", table.name, seed=seed).permutation(len(names)):
+        out[group] = filled.argmin()
+        filled[out[group]] += sizes[group]
+    return out[at]
+
+
+def rotated(of: np.ndarray) -> list[Fold]:
+    """Each fold is scored once; the next one chooses knobs, the others are learned from. of: (n,) the folds."""
+    many = int(of.max()) + 1
+    rows = [np.flatnonzero(of == fold) for fold in range(many)]
+    return [
+        Fold(
+            np.concatenate([rows[i] for i in range(many) if i not in (k, (k + 1) % many)]),
+            rows[(k + 1) % many],
+            rows[k],
+        )
+        for k in range(many)
+    ]
+
+
+def alone(table: Table) -> Plays:
+    """Each model for every item: the constants, and with the hull their mixtures."""
+    return Plays(table.right.T, table.dollars.T, table.models)
+
+
+def best(table: Table, rows: np.ndarray) -> int:
+    """The best constant on `rows`: the model that is right most often, of equals the cheaper."""
+    right, dollars = table.right[rows].mean(0), table.dollars[rows].mean(0)
+    return int(np.lexsort((dollars, -np.round(right, 12)))[0])
+
+
+def promises(table: Table, rows: np.ndarray) -> np.ndarray:
+    """Dollars per item that are promised, (levels,): from the cheapest model's mean to the best one's on `rows`."""
+    dollars = table.dollars[rows].mean(0)
+    least, most = dollars.min(), dollars[best(table, rows)]
+    return least + np.array(LEVELS) * (most - least)
+
+
+def scored(table: Table, folds: Sequence[Fold], plays: Sequence[Plays], margin: float) -> Scored:
+    """What the mixtures that dev chooses among a method's plays, and constants, do on test.
+
+    plays: one per fold; margin: accuracy by which the best constant must be beaten on dev for another to replace it.
+    """
+    n, levels = len(table), len(LEVELS)
+    right, dollars, promised = (np.full((levels, n), np.nan) for _ in range(3))
+    equal, picked, constants = np.full((2, n), np.nan), [], alone(table)
+    for fold, own in zip(folds, plays, strict=True):
+        rows, test = fold.dev if own.learned else fold.known, fold.test
+        menu = _joined(own, constants)
+        corners = _corners(menu, rows)
+        for level, budget in enumerate(promises(table, fold.known)):
+            promised[level, test] = budget
+            right[level, test], dollars[level, test] = _mixed(menu, corners.at(budget), test)
+        top = best(table, fold.known)
+        wanted = table.right[rows, top].mean() + margin
+        kept = {len(menu.names) - len(table.models) + top: 1.0}  # the constant itself
+        weights = corners.reaching(wanted) if corners.right[-1] >= wanted else kept
+        equal[:, test] = _mixed(menu, weights, test)
+        picked.append(menu.names[max(weights, key=weights.get)])
+    return Scored(right, dollars, promised, equal, tuple(picked))
+
+
+def _joined(own: Plays, constants: Plays) -> Plays:
+    stacked = (np.vstack([a, b]) for a, b in ((own.right, constants.right), (own.dollars, constants.dollars)))
+    return Plays(*stacked, (*own.names, *constants.names))
+
+
+@dataclass(frozen=True)
+class Corners:
+    """The hull on dev: knobs, with their mean dollars and right, by rising dollars."""
+
+    knobs: np.ndarray
+    dollars: np.ndarray
+    right: np.ndarray
+
+    def at(self, budget: float) -> dict[int, float]:
+        """Weights of knobs whose mixture costs at most `budget` on dev."""
+        if budget >= self.dollars[-1] or len(self.knobs) == 1:
+            return {int(self.knobs[-1]): 1.0}
+        after = max(1, int(np.searchsorted(self.dollars, budget, side="right")))
+        share = (self.dollars[after] - budget) / (self.dollars[after] - self.dollars[after - 1])
+        return self._two(after, min(share, 1.0))
+
+    def reaching(self, quality: float) -> dict[int, float]:
+        """Weights of the cheapest mixture that is as right as `quality` on dev."""
+        after = int(np.searchsorted(self.right, quality - 1e-12))
+        if after == 0:
+            return {int(self.knobs[0]): 1.0}
+        return self._two(after, (self.right[after] - quality) / (self.right[after] - self.right[after - 1]))
+
+    def _two(self, after: int, share: float) -> dict[int, float]:
+        weights = {int(self.knobs[after - 1]): share, int(self.knobs[after]): 1 - share}
+        return {knob: weight for knob, weight in weights.items() if weight > 0}
+
+
+def _corners(menu: Plays, rows: np.ndarray) -> Corners:
+    dollars, right = menu.dollars[:, rows].mean(1), menu.right[:, rows].mean(1)
+    knobs = stats.hull(dollars, right)
+    return Corners(knobs, dollars[knobs], right[knobs])
+
+
+def _mixed(menu: Plays, weights: dict[int, float], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Expected right and dollars of a mixture on `rows`, (k,) each: the coin is averaged over."""
+    return tuple(
+        sum(weight * values[knob, rows] for knob, weight in weights.items()) for values in (menu.right, menu.dollars)
+    )
+
+
+def frame(table: Table, found: Scored, arm: str, role: str, parting: int) -> pd.DataFrame:
+    """Rows for `lib.record`: at equal quality, and at half of the best constant's money. right may be a share, that of
+    a coin's outcomes; a parting of the items into folds is a try, and tries of an item are averaged (`lib.measure`):
+    all partings share the items and their one recorded outcome, which is what intervals are over."""
+    half = LEVELS.index(0.5)
+    made = {EQUAL: found.equal, HALF: np.stack([found.right[half], found.dollars[half]])}
+    common = {"arm": arm, "role": role, "backend": "replay", "try": parting, "split": "test", "item": table.items,
+              "group": table.name, "context": table.groups}  # fmt: skip
+    return pd.concat([pd.DataFrame(common | {"condition": name, "right": right, "dollars": dollars})
+                      for name, (right, dollars) in made.items()], ignore_index=True)  # fmt: skip
+
+
+def curve_height(right: np.ndarray, dollars: np.ndarray, low: float, high: float) -> np.ndarray:
+    """AIQ of curves as they are (RouterBench, section 3, without a new hull, which would choose on test): the mean
+    height between two sums of money, of means (levels,) or of many resamples (draws, levels)."""
+    right, dollars = np.atleast_2d(right), np.atleast_2d(dollars)
+    grid = np.linspace(low, high, 101)
+    heights = []
+    for y, x in zip(right, dollars, strict=True):
+        order = np.argsort(x, kind="stable")
+        heights.append(np.trapezoid(np.interp(grid, x[order], y[order]), grid) / (high - low))
+    return np.array(heights)
+
+
+def aiq_gap(table: Table, ours: Sequence[Scored], theirs: Sequence[Scored], draws: int) -> stats.Interval:
+    """AIQ of a method less that of another, both between the dollars of the cheapest and of the best constant, with an
+    interval over items (bootstrap); the folds' seeds are averaged inside an item."""
+    means = [[np.mean([getattr(each, name) for each in side], axis=0) for name in ("right", "dollars")]
+             for side in (ours, theirs)]  # fmt: skip
+    n, every = len(table), np.arange(len(table))
+    low, high = promises(table, every)[0], promises(table, every)[-1]
+    rng = seeds.rng("outcomes", "aiq", table.name)
+    weights = np.vstack([np.full(n, 1.0), rng.multinomial(n, np.full(n, 1 / n), size=draws)]) / n
+    own, other = (curve_height(weights @ q.T, weights @ c.T, low, high) for q, c in means)
+    gaps = own - other
+    return stats.Interval(float(gaps[0]), *map(float, np.quantile(gaps[1:], [0.025, 0.975])))

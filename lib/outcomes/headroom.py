@@ -1,0 +1,172 @@
+"""What choosing per item could win, before any method is tried: the gate of every question.
+
+Each item was tried once, so an oracle that sees who was right also sees the dice: of three equal coins it wins one that
+no router can. Its gap is printed as such. Whether a question is *open* is decided by a cross-fitted router that sees
+more than any method does, the outcomes of all other models on the same item among it, and is scored on items that it
+did not learn from:
+
+    accuracy   how much more often it is right than the best constant      open from .05 on, clear of it
+    money      the share of dollars that it saves at equal quality         open from .10 on
+    check      the same for a pair with a perfect check between the two    open from .10 on
+
+(`spec`: the lower end of the interval must reach the bound; otherwise the question is *closed* here.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lib import seeds, stats
+from lib.outcomes.choosing import Fold, Plays, rotated, scored
+from lib.outcomes.tables import Table
+
+QUESTIONS = {"accuracy": 0.05, "money": 0.10, "check": 0.10}  # the least that leaves something to ask
+OPEN, CLOSED = "open", "closed"
+POOL = 5  # best models on the items that are learned from, among which the gate's router chooses
+RATES = np.concatenate([[0.0], np.geomspace(2e-3, 3, 20)])  # right answers that the mean model's dollars are worth
+_RIDGE = 30.0
+
+
+def described(table: Table) -> dict[str, float]:
+    """What a table holds, in hindsight: who is best, what an oracle would reach, how alike errors are.
+
+    phi: mean correlation of two models' outcomes. cheapest_right: dollars of an item when the cheapest model that is
+    right is asked (all wrong: the cheapest).
+    """
+    right, dollars = table.right, table.dollars
+    means = right.mean(0)
+    top = int(np.lexsort((dollars.mean(0), -means))[0])
+    wins = right >= right.max(1, keepdims=True) - 1e-9
+    varied = right[:, right.std(0) > 0]
+    phi = np.corrcoef(varied.T)[np.triu_indices(varied.shape[1], 1)] if varied.shape[1] > 1 else np.array([np.nan])
+    return {
+        "items": len(table), "groups": len(np.unique(table.groups)), "models": len(table.models),
+        "constant": float(means[top]), "constant_dollars": float(dollars[:, top].mean()),
+        "oracle": float(right.max(1).mean()), "oracle_dollars": float(np.where(wins, dollars, np.inf).min(1).mean()),
+        "phi": float(phi.mean()),
+    }  # fmt: skip
+
+
+def constant(table: Table) -> str:
+    """The name of the best constant, in hindsight."""
+    return table.models[int(np.lexsort((table.dollars.mean(0), -table.right.mean(0)))[0])]
+
+
+@dataclass(frozen=True)
+class Informed:
+    """Cross-fitted chances of being right, (n, m), of who sees every other model's outcome, the features of methods
+    and what only the gate may see; a model that the router could ask is no feature of its own."""
+
+    pool: np.ndarray
+    chances: np.ndarray
+
+
+def informed(table: Table, fold: Fold) -> Informed:
+    """Ridge regression from the outcomes of models outside the pool to those inside it, learned from `fold.train`."""
+    means = table.right[fold.train].mean(0)
+    by_price = np.argsort(table.dollars[fold.train].mean(0), kind="stable")
+    front = [i for place, i in enumerate(by_price) if means[i] > means[by_price[:place]].max(initial=-1.0)]
+    pool = np.unique([*np.argsort(-means, kind="stable")[:POOL], *front[-POOL:]])
+    if len(pool) == len(table.models) and len(pool) > 2:
+        pool = pool[np.argsort(-means[pool], kind="stable")[: max(2, len(pool) // 2)]]
+    others = np.setdiff1d(np.arange(len(table.models)), pool)
+    seen = [table.right[:, others], table.dollars[:, others], table.seen]
+    features = np.column_stack([*seen, table.more] if len(table.more) else seen).astype(float)
+    mean, spread = features[fold.train].mean(0), features[fold.train].std(0)
+    features = np.clip((features - mean) / np.where(spread > 0, spread, 1.0), -3, 3)
+    known, target = features[fold.train], table.right[fold.train][:, pool]
+    weights = np.linalg.solve(known.T @ known + _RIDGE * np.eye(known.shape[1]), known.T @ (target - target.mean(0)))
+    chances = np.zeros_like(table.right)
+    chances[:, pool] = features @ weights + target.mean(0)
+    return Informed(pool, chances)
+
+
+def choices(table: Table, chances: np.ndarray, pool: np.ndarray, dollars: np.ndarray) -> Plays:
+    """argmax over the pool of (chance of being right - rate x expected dollars), at every rate.
+
+    chances: (n, m); dollars: (m,), expected, with the mean of the pool as their unit.
+    """
+    at, unit = np.arange(len(table)), float(dollars[pool].mean()) or 1.0
+    asked = [pool[(chances[:, pool] - rate * dollars[pool] / unit).argmax(1)] for rate in RATES]
+    names = tuple(f"rate {rate:.3g}" for rate in RATES)
+    return Plays(
+        *(np.stack([values[at, who] for who in asked]) for values in (table.right, table.dollars)), names, True
+    )
+
+
+def checked(table: Table, miss: float = 0.0, alarm: float = 0.0, most: int = 24) -> Plays:
+    """Every pair of a cheaper and a dearer model with a check between them: the second is asked where the check
+    refuses the first. Expected right and dollars; the check costs nothing.
+
+    miss: share of wrong answers that it lets pass; alarm: share of right ones that it refuses. most: models, those on
+    the front of quality and price first, because pairs grow as their square.
+    """
+    order = front_first(table)[:most]
+    pairs = [
+        (a, b) for a in order for b in order if a != b and table.dollars[:, a].mean() <= table.dollars[:, b].mean()
+    ]
+    first, second = (np.array(side, dtype=int) for side in zip(*pairs, strict=True))
+    right, dollars = table.right.T, table.dollars.T
+    passed = right[first] * (1 - alarm) + (1 - right[first]) * miss
+    names = tuple(f"{table.models[a]} > {table.models[b]}" for a, b in pairs)
+    return Plays(right[first] * (1 - alarm) + (1 - passed) * right[second],
+                 dollars[first] + (1 - passed) * dollars[second], names)  # fmt: skip
+
+
+def front_first(table: Table) -> list[int]:
+    """Models by how few others are both cheaper and right more often."""
+    right, dollars = table.right.mean(0), table.dollars.mean(0)
+    beaten = ((right[None] >= right[:, None]) & (dollars[None] < dollars[:, None])).sum(1)
+    return np.lexsort((dollars, beaten)).tolist()
+
+
+def gate(table: Table, folds: int, runs: Sequence[int], margin: float) -> pd.DataFrame:
+    """By question: value, lo, hi, and whether it is open. Items are parted without regard to groups, which tells the
+    gate's router more, and every run parts them anew; intervals are over items."""
+    wins, saved = [], {"money": [], "check": []}
+    for run in runs:
+        order = seeds.rng("outcomes", "gate", table.name, seed=run).permutation(len(table))
+        parted = rotated(order % folds)
+        told = [informed(table, fold) for fold in parted]
+        wins.append(_wins(table, parted, told))
+        plays = [choices(table, each.chances, each.pool, table.dollars[fold.train].mean(0))
+                 for each, fold in zip(told, parted, strict=True)]  # fmt: skip
+        saved["money"].append(scored(table, parted, plays, margin).equal)
+        saved["check"].append(scored(table, parted, [checked(table)] * folds, margin).equal)
+    top = table.models.index(constant(table))
+    rows = {"accuracy": [*_interval(np.mean(wins, axis=0)), 0.0]}
+    rows |= {question: _saving(table, np.mean(found, axis=0), top) for question, found in saved.items()}
+    out = pd.DataFrame(rows, index=["value", "lo", "hi", "quality_hi"]).T.rename_axis("question")
+    still = (out["lo"] >= pd.Series(QUESTIONS)) & (out["quality_hi"] >= 0)
+    out["question is"] = np.where(still, OPEN, CLOSED)
+    return out.drop(columns="quality_hi")
+
+
+def _wins(table: Table, folds: Sequence[Fold], told: Sequence[Informed]) -> np.ndarray:
+    """Right where the informed router chooses by accuracy alone, less right of the best constant; in item order."""
+    out = np.zeros(len(table))
+    for fold, each in zip(folds, told, strict=True):
+        asked = each.pool[each.chances[fold.test][:, each.pool].argmax(1)]
+        top = table.right[fold.known].mean(0).argmax()
+        out[fold.test] = table.right[fold.test, asked] - table.right[fold.test, top]
+    return out
+
+
+def _interval(values: np.ndarray) -> list[float]:
+    found = stats.t_interval(values)
+    return [found.value, found.lo, found.hi]
+
+
+def _saving(table: Table, equal: np.ndarray, top: int) -> list[float]:
+    """1 - dollars / dollars of the best constant with its interval (delta method, items in pairs), and the upper end of
+    what quality changed: where that lies below 0, money was saved by being wrong."""
+    right, dollars = equal
+    own = table.dollars[:, top]
+    ratio = dollars.mean() / own.mean()
+    found = stats.t_interval((dollars - ratio * own) / own.mean())
+    half = found.hi - found.value
+    return [1 - ratio, 1 - ratio - half, 1 - ratio + half, stats.t_interval(right - table.right[:, top]).hi]
