@@ -750,11 +750,11 @@ class PriceSettings(_Section):
 class RecordedSettings(_Section):
     """Lesson 08: decision makers on recorded outcomes (lib/outcomes, lib/meeting/recorded.py).
 
-    items: of a table at most, the same share of every group; jobs: processes; folds: parts of whole groups, of which each is scored
-    once; seeds: partings, each with trainings of its own; updates, batch, learning_rate: of a network; neighbours: of
-    the nearest-neighbour router; ahead: accuracy by which a method must beat the best constant on dev to take its place
-    at equal quality; margin: accuracy that counts as none on test; draws: logs that estimators are tried on, and
-    resamples of a curve.
+    items: of a table at most, the same share of every group; jobs: processes; folds: parts of whole groups, of which
+    each is scored once; seeds: partings, each with trainings of its own; updates, batch, learning_rate: of a network;
+    neighbours: of the nearest-neighbour router; ahead: accuracy by which a method must beat the best constant on dev to
+    take its place at equal quality; margin: accuracy that counts as none on test; draws: logs that estimators are tried
+    on, and resamples of a curve.
     """
 
     items: Annotated[int, Field(ge=50)]

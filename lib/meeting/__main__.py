@@ -14,40 +14,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from lib import draw, measure, params, record, stats, store
+from lib import draw, measure, params, record, store
 from lib.meeting import recorded
-from lib.meeting.deciders import CHECK, CONSTANT, MIXTURES, ORACLE, POOR, RANDOM, ROLES
+from lib.meeting.deciders import CHECK, MIXTURES, ORACLE, POOR, RANDOM, ROLES
 from lib.outcomes import headroom, tables
-from lib.outcomes.choosing import EQUAL, HALF
+from lib.outcomes.choosing import EQUAL
 
 FREE = (CHECK, POOR, ORACLE, RANDOM, MIXTURES)  # no routers: a check is assumed, an oracle knows, a die does not look
-
-
-def compared(rows: pd.DataFrame, margin: float) -> pd.DataFrame:
-    """By arm: `quality` less the best constant's and `ratio` of dollars, both at equal quality; `half`, quality less
-    that of mixtures at half the money; intervals over items. verdict: "cheaper" where the ratio lies below 1 and
-    quality has not fallen by `margin`, both clearly; "dearer", "worse" or "not told apart" otherwise."""
-    equal, half = (record.where(rows, condition=name) for name in (EQUAL, HALF))
-    made = {}
-    for arm in dict.fromkeys(rows["arm"]):
-        if arm == CONSTANT:
-            continue
-        quality = measure.gap(equal, "right", {"arm": arm}, {"arm": CONSTANT}).iloc[0]
-        ratio = measure.ratio(equal, "dollars", {"arm": arm}, {"arm": CONSTANT}).iloc[0]
-        above = measure.gap(half, "right", {"arm": arm}, {"arm": MIXTURES}).iloc[0]
-        told = {name: stats.Interval(*each[["value", "lo", "hi"]].astype(float)) for name, each in
-                (("quality", quality), ("ratio", ratio), ("half", above))}  # fmt: skip
-        made[arm] = told | {"verdict": verdict(told["quality"], told["ratio"], margin)}
-    return pd.DataFrame(made).T.rename_axis("arm")
-
-
-def verdict(quality: stats.Interval, ratio: stats.Interval, margin: float) -> str:
-    """What two intervals say: of quality against the best constant's, and of dollars over its dollars."""
-    if quality.hi < -margin:
-        return "worse"
-    if ratio.lo > 1:
-        return "dearer"
-    return "cheaper" if ratio.hi < 1 and quality.lo > -margin else "not told apart"
 
 
 def plane(rows: pd.DataFrame, name: str):
@@ -81,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{options.table}: {error}", file=sys.stderr)
         return 2
     rows = record.frame("recorded", rows)
-    report(table, gate, compared(rows, settings.margin))
+    report(table, gate, recorded.compared(rows, settings.margin))
     out = options.out or options.table.with_suffix(".png")
     store.write_bytes(out, draw.png(plane(rows, table.name)))
     print(f"\npicture: {out}")

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from lib import sources, store, sweep
+from lib import measure, record, sources, stats, store, sweep
 from lib.meeting import deciders
 from lib.meeting.deciders import CONSTANT, CORL, MIXTURES, RANDOM, ROLES
 from lib.outcomes import choosing, headroom, tables
-from lib.outcomes.choosing import Fold, Plays, Scored
+from lib.outcomes.choosing import EQUAL, HALF, Fold, Plays, Scored
 from lib.outcomes.tables import Table
 from lib.params import ROOT, RecordedSettings
 
@@ -158,3 +158,59 @@ def shifted(here: Table, there: Table) -> tuple[Table, list[Fold]]:
     table = Table(f"{here.name}_to_{there.name}", models=tuple(models), money=here.money, spent=here.spent, **stacked)
     part, n = choosing.parts(here, 3, 0), len(here)
     return table, [Fold(np.flatnonzero(part > 0), np.flatnonzero(part == 0), np.arange(n, len(table)))]
+
+
+# What came of it -----------------------------------------------------------------------------------
+
+
+def compared(rows: pd.DataFrame, margin: float) -> pd.DataFrame:
+    """By arm: `quality` less the best constant's and `ratio` of dollars, both at equal quality; `half`, quality less
+    that of mixtures at half the money; intervals over items. verdict: "cheaper" where the ratio lies below 1 and
+    quality has not fallen by `margin`, both clearly; "dearer", "worse" or "not told apart" otherwise."""
+    equal, half = (record.where(rows, condition=name) for name in (EQUAL, HALF))
+    made = {}
+    for arm in dict.fromkeys(rows["arm"]):
+        if arm == CONSTANT:
+            continue
+        quality = measure.gap(equal, "right", {"arm": arm}, {"arm": CONSTANT}).iloc[0]
+        ratio = measure.ratio(equal, "dollars", {"arm": arm}, {"arm": CONSTANT}).iloc[0]
+        above = measure.gap(half, "right", {"arm": arm}, {"arm": MIXTURES}).iloc[0]
+        told = {name: stats.Interval(*each[["value", "lo", "hi"]].astype(float)) for name, each in
+                (("quality", quality), ("ratio", ratio), ("half", above))}  # fmt: skip
+        made[arm] = told | {"verdict": verdict(told["quality"], told["ratio"], margin)}
+    return pd.DataFrame(made).T.rename_axis("arm")
+
+
+def verdict(quality: stats.Interval, ratio: stats.Interval, margin: float) -> str:
+    """What two intervals say: of quality against the best constant's, and of dollars over its dollars."""
+    if quality.hi < -margin:
+        return "worse"
+    if ratio.lo > 1:
+        return "dearer"
+    return "cheaper" if ratio.hi < 1 and quality.lo > -margin else "not told apart"
+
+
+def shares(table: Table, plays: Sequence[Plays], folds: Sequence[Fold]) -> pd.DataFrame:
+    """Of a table of two models: the share of items that go to the dearer one, and the share right, by knob, with both
+    ends, where everything goes to one; what APGR and CPT are read off (RouteLLM)."""
+    strong = int(table.dollars.mean(0).argmax())
+    knobs = len(plays[0].names)
+    share, right = np.full((knobs, len(table)), np.nan), np.full((knobs, len(table)), np.nan)
+    for fold, own in zip(folds, plays, strict=True):
+        at = np.ix_(range(knobs), fold.test)
+        share[at] = own.dollars[at] == table.dollars[fold.test, strong]
+        right[at] = own.right[at]
+    ends = [(0.0, table.right[:, 1 - strong].mean()), (1.0, table.right[:, strong].mean())]
+    made = [*ends, *zip(share.mean(1), right.mean(1), strict=True)]
+    return (
+        pd.DataFrame(made, columns=["share", "right"]).drop_duplicates("share").sort_values("share", ignore_index=True)
+    )
+
+
+def threshold(curve: pd.DataFrame, target: float = 0.5) -> float | str:
+    """CPT of a curve of `shares`, or why there is none."""
+    ends = curve["right"].iloc[[0, -1]].tolist()
+    try:
+        return stats.cpt(curve["share"].to_numpy(), curve["right"].to_numpy(), *ends, target)
+    except ValueError as error:
+        return f"refused: {str(error).split(',')[0].split(';')[0]}"
