@@ -494,27 +494,6 @@ class LearnSettings(_Section):
     max_grad_norm: Positive
 
 
-class ReplaySettings(_Section):
-    """Budget-conditioned routing on recorded outcomes (lib/routing/replay.py).
-
-    routellm: folder with gsm8k_responses.csv and mmlu/*.csv as in RouteLLM's repository; dims: of a query's
-    embedding; seeds: splits, each with a training; test_share: of the prompts, by whole groups; neighbours: of
-    the nearest-neighbour router; prices: dollars per token of the tables' models; reply_tokens: assumed, for the
-    tables tell no lengths.
-    """
-
-    routellm: str | None
-    dims: Count
-    updates: Count
-    batch: Annotated[int, Field(ge=2)]
-    learning_rate: Positive
-    seeds: Count
-    test_share: Annotated[float, Field(gt=0, lt=1)]
-    neighbours: Count
-    prices: dict[str, NotNegative]
-    reply_tokens: Count
-
-
 class WarmSettings(_Section):
     """How the controller learns the protocol before it learns anything else; items: traces; batch: per update; lean:
     how much chances of experts depend on the budget there, from 0 (not at all) to below 1."""
@@ -563,7 +542,6 @@ class RoutingSettings(_Section):
     updates: dict[Literal["soft", "hard", "number", "fixed"], Count]
     looks: Count
     save_every: Count
-    replay: ReplaySettings
 
     @model_validator(mode="after")
     def _fits(self):

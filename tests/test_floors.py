@@ -15,7 +15,7 @@ FLOORS = {
     5: {"ablations", "meeting", "scenes"},  # see all systems: asked together, or drawn as one lesson alone needs
     4: {"orchestration", "conductor", "routing", "configuration"},
     3: {"zoo", "models"},
-    2: {"envs", "tasks", "llm", "tools"},
+    2: {"envs", "tasks", "llm", "tools", "outcomes"},
     1: {
         "draw",
         "ledger",

@@ -51,10 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gate = headroom.gate(table, settings.folds, range(options.partings), settings.ahead)
         rows = recorded.replayed(table, settings.model_copy(update={"folds": folds}))["rows"]
     except tables.TableError as error:
-        print(f"{options.table}: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
     rows = record.frame("recorded", rows)
-    report(table, gate, recorded.compared(rows, settings.margin))
+    report(table, gate, recorded.compared(rows, settings.margin, gate["question is"]))
     out = options.out or options.table.with_suffix(".png")
     store.write_bytes(out, draw.png(plane(rows, table.name)))
     print(f"\npicture: {out}")
@@ -69,10 +69,12 @@ def report(table: tables.Table, gate: pd.DataFrame, found: pd.DataFrame) -> None
           f"each, so the oracle's {told['oracle']:.3f} counts luck as skill")  # fmt: skip
     print("\nWhat a choice could win (cross-fitted, by who sees more than any router):")
     print(gate.round(3).to_string())
-    print("\nEverybody, intervals over items (money: dollars over the best constant's, at equal quality):")
-    shown = found.rename(columns={"ratio": "money", "half": "quality at half the money"})
-    print(shown.to_string())
-    won = [arm for arm in found.index[found["verdict"] == "cheaper"] if arm not in FREE]
+    print(
+        "\nEverybody, less the best constant, with intervals over items. quality, ratio: right answers and dollars at"
+    )
+    print("equal quality; half, half_quality: right answers at half the money, less mixtures and less the constant:")
+    print(found.to_string())
+    won = [arm for arm in found.index[found["verdict"] == recorded.CHEAPER] if arm not in FREE]
     asked = {name: gate.loc[name, "question is"] for name in gate.index}
     if won:
         print(f"\nYes: {', '.join(won)} cost less than the best constant at equal quality.")
@@ -80,7 +82,7 @@ def report(table: tables.Table, gate: pd.DataFrame, found: pd.DataFrame) -> None
         print("\nNo, and no router is likely to: what could be won without a check is too little to ask for.")
     else:
         print("\nNot these routers, though there is something to win.")
-    checked = [arm for arm in (CHECK, POOR) if found.loc[arm, "verdict"] == "cheaper"]
+    checked = [arm for arm in (CHECK, POOR) if found.loc[arm, "verdict"] == recorded.CHEAPER]
     print(f"With a check between a cheap and a dear model: {', '.join(checked) or 'none'} would be cheaper.")
 
 

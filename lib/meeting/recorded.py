@@ -16,7 +16,7 @@ import pandas as pd
 
 from lib import measure, record, sources, stats, store, sweep
 from lib.meeting import deciders
-from lib.meeting.deciders import CONSTANT, CORL, MIXTURES, RANDOM, ROLES
+from lib.meeting.deciders import CHECK, CONSTANT, CORL, MIXTURES, ORACLE, POOR, RANDOM, ROLES
 from lib.outcomes import choosing, headroom, tables
 from lib.outcomes.choosing import EQUAL, HALF, Fold, Plays, Scored
 from lib.outcomes.tables import Table
@@ -25,6 +25,7 @@ from lib.params import ROOT, RecordedSettings
 RUNS = ROOT / "data/runs/recorded"
 OVER = 1.05  # a budget is broken where more than this share of it is spent
 LEAST = 10  # items of a group whose mean is looked at
+CHEAPER = "cheaper"  # of a verdict: for clearly less money, and clearly not worse by the margin
 _FRAMES = ("rows", "levels", "aiq", "gate")
 
 
@@ -43,9 +44,9 @@ class Found:
 
 def run(settings: RecordedSettings, names: Sequence[str] = tuple(tables.SHIPPED), runs: Path = RUNS) -> Found:
     """Play what is not there yet. names: of shipped tables; those too small to be parted are described only."""
-    common = settings.model_dump(exclude={"jobs"}) | {
-        "code": sources.fingerprint("lib.meeting.recorded", "data/outcomes")
-    }
+    facts = {path.name: store.sha256_file(path) for path in sorted(tables.PLACE.iterdir())}
+    code = sources.fingerprint(*sources.closure("lib.meeting.recorded", without=sources.CARRYING))
+    common = settings.model_dump(exclude={"jobs"}) | {"code": code, "facts": facts}
     cells = [sweep.Cell(name, common) for name in names]
     receipts = sweep.run(partial(work, settings=settings), cells, runs, settings.jobs, "tables")
     read = {
@@ -100,16 +101,15 @@ def heights(table: Table, ours: Sequence[Scored], theirs: Sequence[Scored], arm:
 
 def simple(table: Table, folds: Sequence[Fold]) -> dict[str, Scored]:
     """Who has no knob: the constant that was best on the items that are known of each fold, and a die."""
-    right, dollars = np.full(len(table), np.nan), np.full(len(table), np.nan)
-    for fold in folds:
-        top = choosing.best(table, fold.known)
-        right[fold.test], dollars[fold.test] = table.right[fold.test, top], table.dollars[fold.test, top]
-    die = (
-        np.where(np.isnan(right), np.nan, table.right.mean(1)),
-        np.where(np.isnan(right), np.nan, table.dollars.mean(1)),
-    )
-    return {arm: Scored(*(np.tile(each, (len(choosing.LEVELS), 1)) for each in (q, c, c)), np.stack([q, c]), ())
-            for arm, (q, c) in {CONSTANT: (right, dollars), RANDOM: die}.items()}  # fmt: skip
+    held = np.full(len(table), np.nan)
+    held[np.concatenate([fold.test for fold in folds])] = 0.0
+    made = {
+        CONSTANT: choosing.constants(table, folds),
+        RANDOM: [table.right.mean(1) + held, table.dollars.mean(1) + held],
+    }
+    levels = len(choosing.LEVELS)
+    return {arm: Scored(*(np.tile(each, (levels, 1)) for each in (q, c, c)), np.stack([q, c]), ())
+            for arm, (q, c) in made.items()}  # fmt: skip
 
 
 def promised(table: Table, found: Mapping[str, Scored], folds: Sequence[Fold]) -> pd.DataFrame:
@@ -163,31 +163,44 @@ def shifted(here: Table, there: Table) -> tuple[Table, list[Fold]]:
 # What came of it -----------------------------------------------------------------------------------
 
 
-def compared(rows: pd.DataFrame, margin: float) -> pd.DataFrame:
-    """By arm: `quality` less the best constant's and `ratio` of dollars, both at equal quality; `half`, quality less
-    that of mixtures at half the money; intervals over items. verdict: "cheaper" where the ratio lies below 1 and
-    quality has not fallen by `margin`, both clearly; "dearer", "worse" or "not told apart" otherwise."""
+def compared(rows: pd.DataFrame, margin: float, gate: pd.Series) -> pd.DataFrame:
+    """Everybody on one table against the best constant, intervals over items.
+
+    By arm: `quality`, right answers less the best constant's, and `ratio`, dollars over its dollars, both at equal
+    quality; `half`, right answers at half the money less those of mixtures there, and `half_quality` less those of the
+    best constant at its full price. verdict: see `verdict`; "cheaper" also where half the money is as right, a second
+    look that was fixed beforehand. gate: open or closed by question, whose arms get no verdict where it is closed.
+    """
     equal, half = (record.where(rows, condition=name) for name in (EQUAL, HALF))
     made = {}
     for arm in dict.fromkeys(rows["arm"]):
-        if arm == CONSTANT:
-            continue
-        quality = measure.gap(equal, "right", {"arm": arm}, {"arm": CONSTANT}).iloc[0]
-        ratio = measure.ratio(equal, "dollars", {"arm": arm}, {"arm": CONSTANT}).iloc[0]
-        above = measure.gap(half, "right", {"arm": arm}, {"arm": MIXTURES}).iloc[0]
-        told = {name: stats.Interval(*each[["value", "lo", "hi"]].astype(float)) for name, each in
-                (("quality", quality), ("ratio", ratio), ("half", above))}  # fmt: skip
-        made[arm] = told | {"verdict": verdict(told["quality"], told["ratio"], margin)}
+        if arm != CONSTANT:
+            told = against(equal, arm, CONSTANT) | {"half": against(half, arm, MIXTURES)["quality"]}
+            later = against(half, arm, CONSTANT)
+            found = [verdict(each["quality"], each["ratio"], margin) for each in (told, later)]
+            told["half_quality"] = later["quality"]
+            question = "check" if arm in (CHECK, POOR) else "money"
+            closed = gate[question] == headroom.CLOSED and arm != ORACLE
+            made[arm] = told | {"verdict": headroom.CLOSED if closed else CHEAPER if CHEAPER in found else found[0]}
     return pd.DataFrame(made).T.rename_axis("arm")
 
 
+def against(rows: pd.DataFrame, arm: str, other: str) -> dict[str, stats.Interval]:
+    """Right answers of an arm less another's, and its dollars over the other's, inside items."""
+    pair = ({"arm": arm}, {"arm": other})
+    found = {"quality": measure.gap(rows, "right", *pair), "ratio": measure.ratio(rows, "dollars", *pair)}
+    return {name: stats.Interval(*map(float, each[["value", "lo", "hi"]].iloc[0])) for name, each in found.items()}
+
+
 def verdict(quality: stats.Interval, ratio: stats.Interval, margin: float) -> str:
-    """What two intervals say: of quality against the best constant's, and of dollars over its dollars."""
+    """What two intervals say: of quality less the best constant's, and of dollars over its dollars. "cheaper": a tenth
+    of the money is saved, the least that was worth asking for, and quality has not fallen by `margin`, both clearly."""
     if quality.hi < -margin:
         return "worse"
     if ratio.lo > 1:
         return "dearer"
-    return "cheaper" if ratio.hi < 1 and quality.lo > -margin else "not told apart"
+    enough = ratio.hi <= 1 - headroom.QUESTIONS["money"]
+    return CHEAPER if enough and quality.lo > -margin else "not told apart"
 
 
 def shares(table: Table, plays: Sequence[Plays], folds: Sequence[Fold]) -> pd.DataFrame:

@@ -3,7 +3,8 @@
 A method is a set of *plays*: what it would do at each of its knobs, item by item. On dev the plays, and each model
 alone, span a hull (`stats.hull`); a mixture of two of its corners is what a method may promise for a sum of money.
 Its answer at *equal quality* is the cheapest mixture that beats the best constant by a margin on dev, because the best
-of many knobs on dev is not the best on test; where none does, it is that constant. Test items see what dev chose.
+of many knobs on dev is not the best on test; where none does for less money, it is that constant. Test items see what
+dev chose.
 """
 
 from __future__ import annotations
@@ -100,6 +101,15 @@ def best(table: Table, rows: np.ndarray) -> int:
     return int(np.lexsort((dollars, -np.round(right, 12)))[0])
 
 
+def constants(table: Table, folds: Sequence[Fold]) -> np.ndarray:
+    """Right and dollars, (2, n), of the constant that was best on the items that are known of each fold."""
+    out = np.full((2, len(table)), np.nan)
+    for fold in folds:
+        top = best(table, fold.known)
+        out[:, fold.test] = table.right[fold.test, top], table.dollars[fold.test, top]
+    return out
+
+
 def promises(table: Table, rows: np.ndarray) -> np.ndarray:
     """Dollars per item that are promised, (levels,): from the cheapest model's mean to the best one's on `rows`."""
     dollars = table.dollars[rows].mean(0)
@@ -110,7 +120,8 @@ def promises(table: Table, rows: np.ndarray) -> np.ndarray:
 def scored(table: Table, folds: Sequence[Fold], plays: Sequence[Plays], margin: float) -> Scored:
     """What the mixtures that dev chooses among a method's plays, and constants, do on test.
 
-    plays: one per fold; margin: accuracy by which the best constant must be beaten on dev for another to replace it.
+    plays: one per fold; margin: accuracy by which the best constant must be beaten on dev, for less money, for another
+    to replace it.
     """
     n, levels = len(table), len(LEVELS)
     right, dollars, promised = (np.full((levels, n), np.nan) for _ in range(3))
@@ -126,6 +137,8 @@ def scored(table: Table, folds: Sequence[Fold], plays: Sequence[Plays], margin: 
         wanted = table.right[rows, top].mean() + margin
         kept = {len(menu.names) - len(table.models) + top: 1.0}  # the constant itself
         weights = corners.reaching(wanted) if corners.right[-1] >= wanted else kept
+        if _mixed(menu, weights, rows)[1].mean() > table.dollars[rows, top].mean():
+            weights = kept
         equal[:, test] = _mixed(menu, weights, test)
         picked.append(menu.names[max(weights, key=weights.get)])
     return Scored(right, dollars, promised, equal, tuple(picked))
@@ -193,6 +206,8 @@ def curve_height(right: np.ndarray, dollars: np.ndarray, low: float, high: float
     """AIQ of curves as they are (RouterBench, section 3, without a new hull, which would choose on test): the mean
     height between two sums of money, of means (levels,) or of many resamples (draws, levels)."""
     right, dollars = np.atleast_2d(right), np.atleast_2d(dollars)
+    if not high > low:  # one price for all: the curve is a point
+        return right.max(1)
     grid = np.linspace(low, high, 101)
     heights = []
     for y, x in zip(right, dollars, strict=True):

@@ -9,7 +9,7 @@ did not learn from:
     money      the share of dollars that it saves at equal quality         open from .10 on
     check      the same for a pair with a perfect check between the two    open from .10 on
 
-(`spec`: the lower end of the interval must reach the bound; otherwise the question is *closed* here.)
+The lower end of the interval must reach the bound, and no constant lie above .95; otherwise the question is *closed*.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from sklearn.neighbors import NearestNeighbors
 
 from lib import seeds, stats
-from lib.outcomes.choosing import Fold, Plays, rotated, scored
+from lib.outcomes.choosing import Fold, Plays, constants, rotated, scored
 from lib.outcomes.tables import Table
 
 QUESTIONS = {"accuracy": 0.05, "money": 0.10, "check": 0.10}  # the least that leaves something to ask
+CEILING = 0.95  # a constant above it leaves nothing to tell apart
 OPEN, CLOSED = "open", "closed"
 POOL = 5  # best models on the items that are learned from, among which the gate's router chooses
 RATES = np.concatenate([[0.0], np.geomspace(2e-3, 3, 20)])  # right answers that the mean model's dollars are worth
-_RIDGE = 30.0
+_RIDGE, _NEAREST = 30.0, 30
 
 
 def described(table: Table) -> dict[str, float]:
@@ -66,23 +68,42 @@ class Informed:
 
 
 def informed(table: Table, fold: Fold) -> Informed:
-    """Ridge regression from the outcomes of models outside the pool to those inside it, learned from `fold.train`."""
+    """From the outcomes of models outside the pool to those inside it, learned from `fold.train`: by ridge regression
+    or by nearest neighbours, whichever is right more often on `fold.dev`.
+
+    In the pool are the best models and those on the front of quality and price. Of a few models all are in it; the
+    router then sees what methods see, and `more`, but has met the item's group.
+    """
     means = table.right[fold.train].mean(0)
     by_price = np.argsort(table.dollars[fold.train].mean(0), kind="stable")
     front = [i for place, i in enumerate(by_price) if means[i] > means[by_price[:place]].max(initial=-1.0)]
     pool = np.unique([*np.argsort(-means, kind="stable")[:POOL], *front[-POOL:]])
-    if len(pool) == len(table.models) and len(pool) > 2:
-        pool = pool[np.argsort(-means[pool], kind="stable")[: max(2, len(pool) // 2)]]
-    others = np.setdiff1d(np.arange(len(table.models)), pool)
-    seen = [table.right[:, others], table.dollars[:, others], table.seen]
-    features = np.column_stack([*seen, table.more] if len(table.more) else seen).astype(float)
-    mean, spread = features[fold.train].mean(0), features[fold.train].std(0)
-    features = np.clip((features - mean) / np.where(spread > 0, spread, 1.0), -3, 3)
-    known, target = features[fold.train], table.right[fold.train][:, pool]
-    weights = np.linalg.solve(known.T @ known + _RIDGE * np.eye(known.shape[1]), known.T @ (target - target.mean(0)))
+    features, target = _features(table, fold, pool), table.right[fold.train][:, pool]
+    guesses = [guess(features, target, fold.train) for guess in (_ridge, _nearest)]
+    rows = fold.dev[:, None], pool[np.stack([guess[fold.dev].argmax(1) for guess in guesses], 1)]
     chances = np.zeros_like(table.right)
-    chances[:, pool] = features @ weights + target.mean(0)
+    chances[:, pool] = guesses[int(table.right[rows].mean(0).argmax())]
     return Informed(pool, chances)
+
+
+def _features(table: Table, fold: Fold, pool: np.ndarray) -> np.ndarray:
+    """Outcomes and dollars of the models outside the pool, and all that there is to see, standardised on train."""
+    others = np.setdiff1d(np.arange(len(table.models)), pool)
+    seen = [table.right[:, others], table.dollars[:, others], table.seen, *([table.more] if len(table.more) else [])]
+    features = np.column_stack(seen).astype(float)
+    mean, spread = features[fold.train].mean(0), features[fold.train].std(0)
+    return np.clip((features - mean) / np.where(spread > 0, spread, 1.0), -3, 3)
+
+
+def _ridge(features: np.ndarray, target: np.ndarray, train: np.ndarray) -> np.ndarray:
+    known = features[train]
+    penalty = _RIDGE * np.eye(known.shape[1])
+    return features @ np.linalg.solve(known.T @ known + penalty, known.T @ (target - target.mean(0))) + target.mean(0)
+
+
+def _nearest(features: np.ndarray, target: np.ndarray, train: np.ndarray) -> np.ndarray:
+    nearest = NearestNeighbors(n_neighbors=min(_NEAREST, len(train))).fit(features[train])
+    return target[nearest.kneighbors(features, return_distance=False)].mean(1)
 
 
 def choices(table: Table, chances: np.ndarray, pool: np.ndarray, dollars: np.ndarray) -> Plays:
@@ -127,32 +148,32 @@ def front_first(table: Table) -> list[int]:
 def gate(table: Table, folds: int, runs: Sequence[int], margin: float) -> pd.DataFrame:
     """By question: value, lo, hi, and whether it is open. Items are parted without regard to groups, which tells the
     gate's router more, and every run parts them anew; intervals are over items."""
-    wins, saved = [], {"money": [], "check": []}
+    wins, against, saved = [], [], {"money": [], "check": []}
     for run in runs:
         order = seeds.rng("outcomes", "gate", table.name, seed=run).permutation(len(table))
         parted = rotated(order % folds)
         told = [informed(table, fold) for fold in parted]
-        wins.append(_wins(table, parted, told))
+        against.append(constants(table, parted))
+        wins.append(_right(table, parted, told) - against[-1][0])
         plays = [choices(table, each.chances, each.pool, table.dollars[fold.train].mean(0))
                  for each, fold in zip(told, parted, strict=True)]  # fmt: skip
         saved["money"].append(scored(table, parted, plays, margin).equal)
         saved["check"].append(scored(table, parted, [checked(table)] * folds, margin).equal)
-    top = table.models.index(constant(table))
+    constant_at = np.mean(against, axis=0)
     rows = {"accuracy": [*_interval(np.mean(wins, axis=0)), 0.0]}
-    rows |= {question: _saving(table, np.mean(found, axis=0), top) for question, found in saved.items()}
+    rows |= {question: _saving(np.mean(found, axis=0), constant_at) for question, found in saved.items()}
     out = pd.DataFrame(rows, index=["value", "lo", "hi", "quality_hi"]).T.rename_axis("question")
     still = (out["lo"] >= pd.Series(QUESTIONS)) & (out["quality_hi"] >= 0)
-    out["question is"] = np.where(still, OPEN, CLOSED)
+    out["question is"] = np.where(still & (table.right.mean(0).max() <= CEILING), OPEN, CLOSED)
     return out.drop(columns="quality_hi")
 
 
-def _wins(table: Table, folds: Sequence[Fold], told: Sequence[Informed]) -> np.ndarray:
-    """Right where the informed router chooses by accuracy alone, less right of the best constant; in item order."""
+def _right(table: Table, folds: Sequence[Fold], told: Sequence[Informed]) -> np.ndarray:
+    """Right answers (n,) where the informed router chooses by accuracy alone."""
     out = np.zeros(len(table))
     for fold, each in zip(folds, told, strict=True):
         asked = each.pool[each.chances[fold.test][:, each.pool].argmax(1)]
-        top = table.right[fold.known].mean(0).argmax()
-        out[fold.test] = table.right[fold.test, asked] - table.right[fold.test, top]
+        out[fold.test] = table.right[fold.test, asked]
     return out
 
 
@@ -161,12 +182,12 @@ def _interval(values: np.ndarray) -> list[float]:
     return [found.value, found.lo, found.hi]
 
 
-def _saving(table: Table, equal: np.ndarray, top: int) -> list[float]:
+def _saving(equal: np.ndarray, constant_at: np.ndarray) -> list[float]:
     """1 - dollars / dollars of the best constant with its interval (delta method, items in pairs), and the upper end of
-    what quality changed: where that lies below 0, money was saved by being wrong."""
-    right, dollars = equal
-    own = table.dollars[:, top]
+    what quality changed: where that lies below 0, money was saved by being wrong. Both arguments: right and dollars,
+    (2, n)."""
+    (right, dollars), (known, own) = equal, constant_at
     ratio = dollars.mean() / own.mean()
     found = stats.t_interval((dollars - ratio * own) / own.mean())
     half = found.hi - found.value
-    return [1 - ratio, 1 - ratio - half, 1 - ratio + half, stats.t_interval(right - table.right[:, top]).hi]
+    return [1 - ratio, 1 - ratio - half, 1 - ratio + half, stats.t_interval(right - known).hi]

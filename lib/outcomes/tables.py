@@ -30,6 +30,7 @@ _COMPLETE, _PRICED = 0.97, 0.8  # shares of items that a run must have met, and 
 _AWAY = "not available"  # says the source's own list of a model that stands far above its other benchmarks
 _BROKEN = "looks broken|resolved unknown"  # what PROVENANCE says of outcomes that are none
 _UNPRICED = "all 0|constant|x the published"  # and of dollars that are none
+_READ = {"item": str, "group": str, "model": str, "correct": str, "prompt": str}  # an id 007 is no number
 _SIZE = re.compile(r"-(\d+(?:\.\d+)?)[Bb](?![A-Za-z0-9])")  # billions of parameters, where a name tells them
 _HOSTS = ("fp8@together", "@sambanova")  # of a model that a third host serves in full precision
 
@@ -202,13 +203,18 @@ def read(path: str | Path) -> Table:
     that a model has met twice or never, fewer than two models, and groups that leak: an item, or a prompt, in two.
     """
     path = Path(path)
-    if not path.is_file():
-        raise TableError(f"{path}: there is no such file")
     try:
-        rows = store.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-    except (ValueError, UnicodeDecodeError) as error:  # what pandas raises of an empty or ragged file is a ValueError
-        raise TableError(f"{path} is not a table: {error}") from error
-    return of(rows, path.stem)
+        rows = (
+            store.read_parquet(path)
+            if path.suffix == ".parquet"
+            else pd.read_csv(path, dtype=_READ, encoding_errors="strict")
+        )
+    except (ValueError, OSError) as error:  # what pandas raises of an empty, ragged or undecodable file is a ValueError
+        raise TableError(f"{path} cannot be read as a table: {_short(error)}") from error
+    try:
+        return of(rows, path.stem)
+    except TableError as error:
+        raise TableError(f"{path}: {error}") from error
 
 
 def of(rows: pd.DataFrame, name: str) -> Table:
@@ -236,7 +242,7 @@ def _checked(rows: pd.DataFrame) -> pd.DataFrame:
     wanted = ["item", "group", "model", "correct", "dollars"]
     if missing := [name for name in wanted if name not in rows]:
         raise TableError(f"no column {', '.join(missing)}; a table needs {', '.join(wanted)}, this one has "
-                         f"{', '.join(map(str, rows.columns))}")  # fmt: skip
+                         f"{_short(', '.join(map(str, rows.columns)))}")  # fmt: skip
     if rows.empty:
         raise TableError("the table has no rows")
     rows = rows.copy()
@@ -265,6 +271,12 @@ def _checked(rows: pd.DataFrame) -> pd.DataFrame:
             raise TableError(f"groups leak: the {name} {str(leaks.idxmax())[:60]!r} and {int(leaks.sum()) - 1} more "
                              "stand in two groups: a split would train and test on one; mend the groups")  # fmt: skip
     return rows
+
+
+def _short(told: object) -> str:
+    """What a message shows of a long value."""
+    said = " ".join(str(told).split())
+    return said if len(said) <= 160 else f"{said[:160]} ..."
 
 
 def _where(rows: pd.DataFrame, bad: pd.Series) -> str:

@@ -9,7 +9,6 @@
     warm        what the controller is taught first: the protocol
     arms, outcomes, study   what is compared, what experts can do, and in which cells
     baselines   constants, random, cascade, trained routers, oracle
-    replay      the same reward on recorded outcomes of other models
 
 `python -m lib.routing --help` trains a controller of one's own on questions of one's own.
 """

@@ -1,38 +1,27 @@
-"""Public files of tasks, read strictly: GSM8K, MATH-500, and tables of which model answers what right.
+"""Public files of tasks, read strictly: GSM8K and MATH-500.
 
 The files are not shipped. A file that is not what it should be is refused with its place and a remedy,
 because a row that is skipped in silence changes a result that nobody looks at again. Answers are
 compared as text after a few rewritings (`same_number`, `same_math`): cheap, the same everywhere, and
-rather too strict than too kind. Left out: computer algebra, and items from the RouteLLM tables, which
-tell who was right but not what was.
+rather too strict than too kind. Left out: computer algebra, and tables of who was right (`lib.outcomes`).
 """
 
 from __future__ import annotations
 
 import codecs
-import csv
-import io
 import json
-import math
 import os
 import re
 import reprlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from lib import seeds
 from lib.tasks.items import Item, TaskError, tidy
 
-WEAK = "mistralai/Mixtral-8x7B-Instruct-v0.1"  # the two models of the RouteLLM tables
-STRONG = "gpt-4-1106-preview"
 LEVELS = range(1, 6)  # of MATH
 _KINDS = {str: "a text", int: "a whole number"}
-_TRUTH = {"true": True, "1": True, "false": False, "0": False}
 _ANNOTATION = re.compile(r"<<(?:(?!<<).)*?>>")  # without the second <<, a row of them would take its square of time
 _NUMBER = re.compile(r"(-?)\$?((?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -121,226 +110,6 @@ def _check(row: dict[str, Any], name: str, kind: type, place: str) -> None:
         raise TaskError(f"{place}: {name} is empty, got {value!r}; fill it or delete the line")
     if kind is str and _SURROGATE.search(value):
         raise TaskError(f"{place}: {name} holds half a character, {_short(value)}; write the text in UTF-8")
-
-
-# Tables of outcomes --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Outcomes:
-    """Which model answers which of n prompts right.
-
-    prompts: n texts; groups: (n,) str, such as subjects; models: m names; correct: (n, m) bool; cost: (n, m)
-    dollars per prompt; latency: (n, m) seconds; either is None where the file does not tell.
-    """
-
-    prompts: tuple[str, ...]
-    groups: np.ndarray
-    models: tuple[str, ...]
-    correct: np.ndarray
-    cost: np.ndarray | None = None
-    latency: np.ndarray | None = None
-
-    def __len__(self) -> int:
-        return len(self.prompts)
-
-    def subset(self, mask: np.ndarray) -> Outcomes:
-        """The prompts where mask, (n,) bool, is true. Raises TaskError for a mask of another type or shape."""
-        mask = np.asarray(mask)
-        if mask.dtype != bool or mask.shape != (len(self),):
-            raise TaskError(f"a mask must be {len(self)} booleans, got {mask.dtype} of shape {mask.shape}")
-        return replace(
-            self,
-            prompts=tuple(prompt for prompt, keep in zip(self.prompts, mask, strict=True) if keep),
-            groups=self.groups[mask],
-            correct=self.correct[mask],
-            cost=None if self.cost is None else self.cost[mask],
-            latency=None if self.latency is None else self.latency[mask],
-        )
-
-    def split(self, seed: int, test_share: float) -> tuple[Outcomes, Outcomes]:
-        """Training and test part; a group lies on one side as a whole.
-
-        Groups are drawn in random order until the test part is as near to test_share of the prompts as
-        whole groups allow; neither side is empty. A prompt that stands in two groups may lie on both
-        sides: see `duplicates`. Raises TaskError for fewer than two groups or a share outside (0, 1).
-        """
-        names, sizes = np.unique(self.groups, return_counts=True)
-        if len(names) < 2:
-            raise TaskError(f"{len(names)} group cannot be split; add a column group, or choose prompts with subset")
-        if not 0 < test_share < 1:
-            raise TaskError(f"test_share must lie between 0 and 1, got {test_share!r}")
-        order = seeds.rng("tasks", "outcomes", "split", seed=seed).permutation(len(names))
-        filled = np.cumsum(sizes[order])[:-1]
-        nearest = int(np.abs(filled - test_share * len(self)).argmin())
-        test = np.isin(self.groups, names[order[: nearest + 1]])
-        return self.subset(~test), self.subset(test)
-
-    def duplicates(self) -> int:
-        """How many different prompts, but for white space, stand in two groups or more."""
-        found: dict[str, set[str]] = {}
-        for prompt, group in zip(self.prompts, self.groups.tolist(), strict=True):
-            found.setdefault(tidy(prompt), set()).add(group)
-        return sum(len(groups) > 1 for groups in found.values())
-
-
-def read_outcomes(path: str | Path, models: Sequence[str] | None = None) -> Outcomes:
-    """A table of outcomes, comma-separated: prompt, [group], and for each model NAME the columns
-    NAME (true, false, 1 or 0), [NAME.cost] (dollars) and [NAME.latency] (seconds).
-
-    models: which to read, in this order; None: all, and then every other column must be one of those
-    above, or the text NAME_response, which is ignored. Without a column group the file's name without
-    .csv is the group of all. Costs and latencies are told for every model or for none. Raises TaskError
-    naming the file and the line where the row starts.
-    """
-    path = Path(path)
-    rows = _rows(path)
-    place, names = next(rows)
-    header = [name.strip() for name in names]
-    columns = _columns(header, models, place)
-    prompts, groups, values = [], [], {kind: [] for kind in columns.cells}
-    for place, row in rows:
-        _complete(row, header, place)
-        prompts.append(_told(row[columns.prompt], "prompt", place))
-        groups.append(path.stem if columns.group is None else _told(row[columns.group].strip(), "group", place))
-        for kind, at in columns.cells.items():
-            read = _truth if kind == "correct" else _amount
-            values[kind].append([read(row[i].strip(), f"{place}: {header[i]}") for i in at])
-    if not prompts:
-        raise TaskError(f"{path}: no rows below the header; write one row per prompt")
-    arrays = {kind: np.array(cells) for kind, cells in values.items()}
-    return Outcomes(tuple(prompts), np.array(groups), columns.models, **arrays)
-
-
-def read_routellm(path: str | Path, weak: str = WEAK, strong: str = STRONG) -> Outcomes:
-    """Outcomes of two models, in the order (weak, strong), from a RouteLLM table or a folder of them.
-
-    The group of a prompt is its subject: the file's name without `mmlu_` and `.csv`. Raises TaskError as
-    `read_outcomes` does, and for a folder without csv files. Source: github.com/lm-sys/RouteLLM (Ong et
-    al. 2024), Apache-2.0.
-    """
-    path = Path(path)
-    if not os.path.isdir(path):
-        return _subject(path, weak, strong)
-    files = sorted(path.glob("*.csv"))
-    if not files:
-        raise TaskError(f"{path}: no csv file in this folder; name the folder that holds them")
-    tables = [_subject(file, weak, strong) for file in files]
-    return Outcomes(
-        tuple(prompt for table in tables for prompt in table.prompts),
-        np.concatenate([table.groups for table in tables]),
-        (weak, strong),
-        np.concatenate([table.correct for table in tables]),
-        _stacked([table.cost for table in tables], "costs", path),
-        _stacked([table.latency for table in tables], "latencies", path),
-    )
-
-
-def _subject(path: Path, weak: str, strong: str) -> Outcomes:
-    table = read_outcomes(path, (weak, strong))
-    return replace(table, groups=np.full(len(table), path.stem.removeprefix("mmlu_")))
-
-
-def _stacked(parts: list[np.ndarray | None], name: str, path: Path) -> np.ndarray | None:
-    told = [part for part in parts if part is not None]
-    if told and len(told) < len(parts):
-        raise TaskError(f"{path}: {len(told)} of {len(parts)} files tell {name}; tell them in all or in none")
-    return np.concatenate(told) if told else None
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Where a table has what: cells[kind] are the columns of `correct`, `cost` or `latency`, one per model."""
-
-    prompt: int
-    group: int | None
-    models: tuple[str, ...]
-    cells: dict[str, list[int]]
-
-
-def _columns(header: list[str], wanted: Sequence[str] | None, place: str) -> _Columns:
-    found = f"found {_short(', '.join(header))}"
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if repeated:
-        raise TaskError(f"{place}: the column {_short(repeated[0])} stands there twice; rename or delete one")
-    if "prompt" not in header:
-        raise TaskError(f"{place}: no column prompt; {found}; add it, and separate columns by commas")
-    models = _every_model(header, place) if wanted is None else tuple(wanted)
-    if not models:
-        raise TaskError(f"{place}: no column of a model; {found}; add one with true or false")
-    if len(set(models)) < len(models):
-        raise TaskError(f"{place}: the models {', '.join(models)} are not different; name each once")
-    missing = [name for name in models if name not in header]
-    if missing:
-        raise TaskError(f"{place}: no column of the model {_short(missing[0])}; {found}; name a model of the file")
-    cells = {"correct": [header.index(name) for name in models]}
-    for kind in ("cost", "latency"):
-        told = [header.index(f"{name}.{kind}") for name in models if f"{name}.{kind}" in header]
-        if told and len(told) < len(models):
-            raise TaskError(f"{place}: {kind} of {len(told)} of {len(models)} models; tell it for all or for none")
-        cells |= {kind: told} if told else {}
-    return _Columns(header.index("prompt"), header.index("group") if "group" in header else None, models, cells)
-
-
-def _every_model(header: list[str], place: str) -> tuple[str, ...]:
-    """All columns that are neither prompt, group nor something told about a model."""
-    models = []
-    for name in header:
-        owner, dot, kind = name.rpartition(".")
-        if name in ("prompt", "group") or (name.endswith("_response") and name.removesuffix("_response") in header):
-            continue
-        if not (dot and kind in ("cost", "latency")):
-            models.append(_told(name, "the name of a column", place))
-        elif owner not in header:
-            raise TaskError(f"{place}: {_short(name)} belongs to no model; add a column {_short(owner)} or delete it")
-    return tuple(models)
-
-
-def _rows(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """The rows of a csv file that are not blank, each with its place: the line where it starts."""
-    reader = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
-    while True:
-        place = f"{path}, line {reader.line_num + 1}"
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise TaskError(f"{place}: {error}; check the quotation marks of the row that starts there") from error
-        if row:
-            yield place, row
-
-
-def _complete(row: list[str], header: list[str], place: str) -> None:
-    if len(row) != len(header):
-        raise TaskError(
-            f"{place}: {len(row)} cells for {len(header)} columns, {_short(', '.join(row))}; "
-            "put texts that hold commas in quotation marks"
-        )
-
-
-def _told(text: str, name: str, place: str) -> str:
-    if not text.strip():
-        raise TaskError(f"{place}: {name} is empty, got {text!r}; fill it in")
-    return text
-
-
-def _truth(text: str, place: str) -> bool:
-    if text.lower() not in _TRUTH:
-        raise TaskError(
-            f"{place} must be true, false, 1 or 0, got {_short(text)}; correct it, or name the models' columns alone"
-        )
-    return _TRUTH[text.lower()]
-
-
-def _amount(text: str, place: str) -> float:
-    try:
-        amount = float(text)
-    except ValueError:
-        amount = math.nan
-    if not 0 <= amount < math.inf:
-        raise TaskError(f"{place} must be a number that is not negative, got {_short(text)}; correct it")
-    return amount
 
 
 # Text ----------------------------------------------------------------------------------------------

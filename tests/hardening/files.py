@@ -25,6 +25,7 @@ from lib.envs import bank
 from lib.llm.cassette import Cassette
 from lib.models import checkpoints
 from lib.models.tokenizer import tokenizer
+from lib.outcomes import tables
 from lib.params import ROOT
 from lib.run import clean, stage
 from lib.tasks import readers
@@ -99,7 +100,7 @@ CONFIG = {
     "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
     "max_position_embeddings": 256, "vocab_size": len(tokenizer()), "model_type": "llama", "tie_word_embeddings": True,
 }  # fmt: skip
-TABLE = "prompt,a,b\nx,true,false\ny,false,true\n"
+TABLE = "item,group,model,correct,dollars\n" + "".join(f"{i},g{i},{m},1,0.5\n" for i in range(4) for m in "ab")
 GSM = '{"question": "How many?", "answer": "1 + 1 = <<1+1=2>>2\\n#### 2"}\n'
 MATH = _json(
     {"problem": "p", "solution": "s", "answer": "1", "subject": "Algebra", "level": 1, "unique_id": "u"}
@@ -133,11 +134,10 @@ ANSWER_ROWS = _rows(
     "9" * 25 + ";1;1", "1;" + "9" * 25 + ";1", '1;1;"1', "1;1;" + "1" * 99_999,
 )  # fmt: skip
 TABLE_ROWS = _rows(
-    "prompt,a,b", "", "x", "x,true", "x,true,false,true", "x,yes,no", "x,2,0", ",true,false", 'x,"true,false', "x,,",
-    "x,true,nan", " ,1,1", "x,1,-1",
-) | _rows("prompt,a,a", "x,1,1") | _rows("a,b", "1,0") | _rows("prompt", "x") | _rows("prompt,a,a.cost", "x,1,-1", "x,1,nan",
-    "x,1,inf", "x,1,1e999", "x,1,", "x,1,$1",
-) | _rows("prompt,a,b,a.cost", "x,1,1,1") | _rows("prompt,a,c.cost", "x,1,1") | _rows("prompt,,a", "x,1,1")  # fmt: skip
+    "item,group,model,correct,dollars", "", "x", "x,g,a,1", "x,g,a,1,1", "x,g,a,1,1\nx,g,b,1,-1", "x,g,a,yes,1\nx,g,b,1,1",
+    "x,g,a,nan,1\nx,g,b,1,1", "x,g,a,1,\nx,g,b,1,1", "x,g,a,1,inf\nx,g,b,1,1", "x,g,a,2,1\nx,g,b,1,1", "x,g,a,1,1\nx,g,a,1,1",
+    "x,g,a,1,1\nx,h,b,1,1", ",g,a,1,1\nx,g,b,1,1", "x,g,a,1,1\ny,g,b,1,1", "x,g,a,1,1,1\nx,g,b,1,1,1,1", "x,g,a,1,1e999\nx,g,b,1,1",
+) | _rows("item,group,model,correct", "x,g,a,1") | _rows("prompt,a,b", "x,1,0") | _rows("item,item,group,model,correct,dollars", "x,x,g,a,1,1")  # fmt: skip
 GSM_ROWS = _rows(
     '{"question": "q", "answer": "1\\n#### 2"}', '{"question": "q"}', '{"question": 1, "answer": "#### 2"}',
     '{"question": "q", "answer": "2"}', '{"question": "q", "answer": "#### two"}', '{"question": "", "answer": "#### 2"}',
@@ -207,10 +207,7 @@ READERS = {
         lambda f: bank.calibrate(bank.load_bank(f / "bank.csv"), f / "answers.csv"),
         own=ANSWER_ROWS,
     ),
-    "outcomes": Reader("t.csv", _text("t.csv", TABLE), lambda f: readers.read_outcomes(f / "t.csv"), own=TABLE_ROWS),
-    "routellm": Reader(
-        "mmlu_x.csv", _text("mmlu_x.csv", TABLE), lambda f: readers.read_routellm(f / "mmlu_x.csv", "a", "b"), own=TABLE_ROWS
-    ),
+    "outcomes": Reader("t.csv", _text("t.csv", TABLE), lambda f: tables.read(f / "t.csv"), own=TABLE_ROWS),
     "gsm8k": Reader("g.jsonl", _text("g.jsonl", GSM), lambda f: readers.read_gsm8k(f / "g.jsonl"), own=GSM_ROWS),
     "math500": Reader("m.jsonl", _text("m.jsonl", MATH), lambda f: readers.read_math500(f / "m.jsonl"), own=MATH_ROWS),
     "policy": Reader("p.json", _policy, lambda f: policies.load(f / "p.json"), takes=("UTF-16",), own=POLICY_OWN),

@@ -15,15 +15,12 @@ from threadpoolctl import threadpool_limits
 
 from lib import draw as drawing
 from lib import params, stats
-from lib.reporting import replay as replayed
 from lib.reporting.routing import common, comparison, episodes, experts, numbers, training, verdicts
-from lib.routing import protocol, replay
+from lib.routing import protocol
 from lib.routing.arms import Budgets
 from lib.routing.baselines import ITSELF, ROUTERS
 from lib.routing.study import Results
 from lib.stats import Interval
-from tests.routing.test_replay import SETTINGS as REPLAY
-from tests.routing.test_replay import table as recorded
 
 PARAMS = params.load("smoke")
 OWN = PARAMS.routing
@@ -812,25 +809,3 @@ def everything(results) -> list[str]:
     ]  # fmt: skip
     routed = verdicts.against_router(results, rivals)
     return [*map(title, drawn), *alts, verdicts.finding(results, order, best, equal, routed, number)]
-
-
-# The replay ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def replays():
-    """Curves of a table with three models and one with two, and their summaries."""
-    settings = REPLAY.model_copy(update={"updates": 10})
-    tables = {"lab": recorded(("small", "middle", "large"), n=120), "gsm8k": recorded(n=120, luck=0.3)}
-    with threadpool_limits(1):
-        curves = pd.concat([replay.run(table, settings, name) for name, table in tables.items()])
-    return tables, curves, {name: replay.summary(curves[curves["table"] == name]) for name in tables}
-
-
-def test_the_replay_s_metrics_are_those_of_the_summaries(replays):
-    *_, summaries = replays
-    found = replayed.metrics(summaries)
-    assert found["replay.lab.corl.aiq"] is summaries["lab"]["corl"]["aiq"]
-    assert {key.split(".")[-1] for key in found} <= set(replayed.KEPT)
-    assert "replay.lab.best_constant.gap" not in found and "replay.gsm8k.random.apgr" in found
-    assert len(found) == sum(sum(key in replayed.KEPT for key in row) for s in summaries.values() for row in s.values())

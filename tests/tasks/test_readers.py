@@ -1,33 +1,24 @@
-import csv
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lib.tasks.items import Item, TaskError
 from lib.tasks.readers import (
-    STRONG,
-    WEAK,
-    Outcomes,
     boxed,
     read_gsm8k,
     read_math500,
-    read_outcomes,
-    read_routellm,
     same_math,
     same_number,
 )
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared/data"
-GSM8K, MATH, ROUTELLM = DATA / "gsm8k", DATA / "math500/test.jsonl", DATA / "routellm"
+GSM8K, MATH = DATA / "gsm8k", DATA / "math500/test.jsonl"
 needs_gsm8k = pytest.mark.skipif(not GSM8K.is_dir(), reason="GSM8K is not beside the repository")
 needs_math = pytest.mark.skipif(not MATH.is_file(), reason="MATH-500 is not beside the repository")
-needs_routellm = pytest.mark.skipif(not ROUTELLM.is_dir(), reason="the RouteLLM tables are not beside the repository")
 
 SUM = {"question": "Two pens  and\nthree?", "answer": "It is 2+3=<<2+3=5>>5.\nAnd <<5*300=1500>>1,500.\n#### 1,500"}
 ROOT = {
@@ -38,7 +29,6 @@ ROOT = {
     "level": 3,
     "unique_id": "made/up/1.json",
 }
-TABLE = "prompt,group,a,b\none,x,True,False\ntwo,x,0,1\nthree,y,false,TRUE\n"
 READERS = {"gsm8k": (read_gsm8k, SUM), "math500": (read_math500, ROOT)}
 
 
@@ -65,14 +55,6 @@ def refused(read, path: Path, *parts: str) -> None:
         assert part in message
     assert ";" in message, "no remedy"
     assert len(message.replace(str(path), "")) < 400, "a long value belongs in the file"
-
-
-def outcomes(groups: str, prompts: list[str] | None = None) -> Outcomes:
-    """One prompt per letter, which is its group; prompt i is right by model i mod 2."""
-    n = len(groups)
-    correct = np.arange(n)[:, None] % 2 == np.arange(2)
-    told = tuple(prompts or [f"p{i}" for i in range(n)])
-    return Outcomes(told, np.array(list(groups)), ("a", "b"), correct, cost=np.arange(2.0 * n).reshape(n, 2))
 
 
 # Items ---------------------------------------------------------------------------------------------
@@ -179,13 +161,13 @@ def test_a_solution_without_its_number_is_refused(tmp_path, answer, part):
     refused(read_gsm8k, written(tmp_path, lines(SUM, SUM | {"answer": answer})), "line 2", part)
 
 
-@pytest.mark.parametrize("read", [read_gsm8k, read_math500, read_outcomes, read_routellm])
+@pytest.mark.parametrize("read", [read_gsm8k, read_math500])
 def test_a_missing_file_is_named(tmp_path, read):
     refused(read, tmp_path / "nowhere", "no such file")
     refused(read, tmp_path / ("x" * 5_000), "no such file")
 
 
-@pytest.mark.parametrize("read", [read_gsm8k, read_math500, read_outcomes])
+@pytest.mark.parametrize("read", [read_gsm8k, read_math500])
 def test_a_folder_is_no_file(tmp_path, read):
     refused(read, tmp_path, "no such file")
 
@@ -249,224 +231,6 @@ def test_only_answers_that_mean_the_same_are_the_same_in_math500():
         ("90", "90^\\circ"),
         ("\\frac14", "\\frac{1}{4}"),
     ]
-
-
-# Tables of outcomes --------------------------------------------------------------------------------
-
-
-def test_a_table_by_hand(tmp_path):
-    table = read_outcomes(written(tmp_path, TABLE))
-    assert (table.prompts, table.models, len(table)) == (("one", "two", "three"), ("a", "b"), 3)
-    assert table.groups.tolist() == ["x", "x", "y"] and table.groups.dtype.kind == "U"
-    assert table.correct.dtype == bool and table.correct.tolist() == [[True, False], [False, True], [False, True]]
-    assert table.cost is None and table.latency is None
-
-
-def test_costs_latencies_texts_and_the_order_of_columns(tmp_path):
-    text = "m.1.latency,m.1.cost, m.1 ,n_response,prompt,n,n.cost,n.latency\n2,1e-3,1,yes,p,0,0,.5\n"
-    table = read_outcomes(written(tmp_path, text, "mmlu_own.csv"))
-    assert table.models == ("m.1", "n") and table.groups.tolist() == ["mmlu_own"]
-    assert table.correct.tolist() == [[True, False]]
-    assert table.cost.tolist() == [[0.001, 0.0]] and table.latency.tolist() == [[2.0, 0.5]]
-
-
-def test_only_the_models_asked_for_are_read_in_that_order(tmp_path):
-    text = "prompt,a,b,note,a.cost,c.latency\np,True,False,none,x,x\n"
-    table = read_outcomes(written(tmp_path, text), ["b"])
-    assert (table.models, table.correct.tolist(), table.cost, table.latency) == (("b",), [[False]], None, None)
-    both = read_outcomes(written(tmp_path, text.replace("a.cost", "x")), ["b", "a"])
-    assert (both.models, both.correct.tolist()) == (("b", "a"), [[False, True]])
-
-
-def test_quoted_line_ends_byte_order_mark_and_carriage_returns(tmp_path):
-    text = '\ufeffprompt,a\r\n"one\r\n""two"", 3",True\r\n\r\n"four\nfive",False\r\n'
-    table = read_outcomes(written(tmp_path, text))
-    assert table.prompts == ('one\r\n"two", 3', "four\nfive") and table.correct.tolist() == [[True], [False]]
-
-
-def test_the_line_named_is_that_where_the_row_starts(tmp_path):
-    text = 'prompt,a\n\n"one\n\ntwo",True\n"three\nfour\nfive",maybe\n'
-    path = written(tmp_path, text)
-    refused(read_outcomes, path, "line 6:", "a must be", "'maybe'")
-    assert text.splitlines()[5] == '"three'
-
-
-@pytest.mark.parametrize(
-    "content, parts",
-    [
-        ("", ["empty"]),
-        ("prompt,a\n", ["no rows"]),
-        ("question,a\nx,1", ["line 1", "no column prompt", "'question, a'"]),
-        ("\n\nquestion,a\nx,1", ["line 3", "no column prompt"]),
-        ("prompt;a\nx;1", ["line 1", "no column prompt", "commas"]),
-        ("prompt,group\nx,y", ["line 1", "no column of a model"]),
-        ("prompt,a,a\nx,1,1", ["line 1", "'a'", "twice"]),
-        ("prompt,a,\nx,1,1", ["line 1", "name of a column is empty"]),
-        ("prompt,a\nx,1\ny,yes", ["line 3", "a must be true, false, 1 or 0", "'yes'"]),
-        ("prompt,a\nx,", ["line 2", "a must be", "''"]),
-        ("prompt,a\nx,1.0", ["line 2", "'1.0'"]),
-        ("prompt,a,b\nx,1,0\ny,1", ["line 3", "2 cells for 3 columns", "'y, 1'"]),
-        ("prompt,a\nx,y,1", ["line 2", "3 cells for 2 columns", "quotation marks"]),
-        ("prompt,a\n ,1", ["line 2", "prompt is empty", "' '"]),
-        ("prompt,group,a\nx,,1", ["line 2", "group is empty"]),
-        ('prompt,a\nx,1\n"y,1\nz,0', ["line 3", "unexpected end of data"]),
-        ('prompt,a\n"x"y,1', ["line 2", "expected after"]),
-        ('"prompt,a\nx,1', ["line 1", "unexpected end of data"]),
-        ("prompt,a\n" + "x" * 140_000 + ",1", ["line 2", "field larger than field limit"]),
-        ("prompt,a\nx,1\ny\0,1", ["line 3", "NUL"]),
-        (b"prompt,a\nx,1\n\xe9,1", ["line 3", "not UTF-8", "0xe9"]),
-        ("prompt,a,c.cost\nx,1,1", ["line 1", "'c.cost'", "'c'"]),
-        ("prompt,a,b,b.cost\nx,1,1,1", ["line 1", "cost of 1 of 2 models"]),
-        ("prompt,a,a.cost\nx,1,free", ["line 2", "a.cost", "'free'"]),
-        ("prompt,a,a.latency\nx,1,-1", ["line 2", "a.latency", "'-1'"]),
-        ("prompt,a,a.latency\nx,1,nan", ["line 2", "a.latency", "'nan'"]),
-        ("prompt,a,a.cost\nx,1,1e999", ["line 2", "a.cost", "'1e999'"]),
-        ("prompt,a,a.cost\nx,1,", ["line 2", "a.cost", "''"]),
-    ],
-)
-def test_a_broken_table_is_refused_with_its_place_and_value(tmp_path, content, parts):
-    refused(read_outcomes, written(tmp_path, content), *parts)
-
-
-def test_a_model_that_the_table_lacks_is_named_with_those_it_has(tmp_path):
-    path = written(tmp_path, TABLE)
-    refused(lambda p: read_outcomes(p, ["a", "c"]), path, "line 1", "model 'c'", "prompt, group, a, b")
-    refused(lambda p: read_outcomes(p, ["a", "a"]), path, "not different")
-    refused(lambda p: read_outcomes(p, []), path, "no column of a model")
-    refused(read_routellm, path, "line 1", WEAK)
-
-
-def test_a_folder_is_all_its_csv_files_in_order_of_name(tmp_path):
-    written(tmp_path, "prompt,w,s\np2,0,1\np3,1,1\n", "mmlu_b.csv")
-    written(tmp_path, "s,prompt,w,w_response\n0,p1,1,text\n", "a.csv")
-    written(tmp_path, "not a table", "README.md")
-    table = read_routellm(tmp_path, "w", "s")
-    assert (table.prompts, table.groups.tolist(), table.models) == (("p1", "p2", "p3"), ["a", "b", "b"], ("w", "s"))
-    assert table.correct.tolist() == [[True, False], [False, True], [True, True]]
-    assert read_routellm(tmp_path / "mmlu_b.csv", "w", "s").groups.tolist() == ["b", "b"]
-
-
-def test_the_order_of_files_in_a_folder_does_not_matter(tmp_path):
-    for name in "qfzbhamtckxd":
-        written(tmp_path, f"prompt,w,s\n{name},0,1\n", f"{name}.csv")
-    assert "".join(read_routellm(tmp_path, "w", "s").prompts) == "abcdfhkmqtxz"
-
-
-def test_costs_of_a_folder_are_those_of_all_files_or_none(tmp_path):
-    text = "prompt,w,s,w.cost,s.cost\np,0,1,{},2\n"
-    for name, cost in (("a.csv", 1), ("b.csv", 3)):
-        written(tmp_path, text.format(cost), name)
-    assert read_routellm(tmp_path, "w", "s").cost.tolist() == [[1.0, 2.0], [3.0, 2.0]]
-    written(tmp_path, "prompt,w,s\np,0,1\n", "c.csv")
-    refused(lambda folder: read_routellm(folder, "w", "s"), tmp_path, "2 of 3 files tell costs")
-
-
-def test_a_folder_without_tables_or_with_a_broken_one_is_refused(tmp_path):
-    refused(read_routellm, tmp_path, "no csv file")
-    path = written(tmp_path, "prompt,w,s\np,0,perhaps\n", "x.csv")
-    with pytest.raises(TaskError, match="'perhaps'") as error:
-        read_routellm(tmp_path, "w", "s")
-    assert f"{path}, line 2" in str(error.value)
-
-
-def test_a_subset_keeps_rows_together():
-    part = outcomes("xyz").subset(np.array([True, False, True]))
-    assert (part.prompts, part.groups.tolist(), part.models) == (("p0", "p2"), ["x", "z"], ("a", "b"))
-    assert part.correct.tolist() == [[True, False], [True, False]] and part.cost.tolist() == [[0.0, 1.0], [4.0, 5.0]]
-    assert part.latency is None and len(outcomes("xyz").subset(np.zeros(3, dtype=bool))) == 0
-
-
-@pytest.mark.parametrize("mask", [[0, 2], [True, False], [[True], [False], [True]], [1.0, 0.0, 1.0]])
-def test_a_mask_of_another_kind_is_refused(mask):
-    with pytest.raises(TaskError, match="3 booleans"):
-        outcomes("xyz").subset(np.array(mask))
-
-
-@given(
-    st.text("abcdef", min_size=2, max_size=40).filter(lambda g: len(set(g)) > 1),
-    st.integers(0, 99),
-    st.floats(0.01, 0.99),
-)
-@settings(max_examples=100, deadline=None)
-def test_a_split_parts_whole_groups_and_loses_nothing(groups, seed, share):
-    table = outcomes(groups)
-    train, test = table.split(seed, share)
-    assert len(train) and len(test) and not set(train.groups) & set(test.groups)
-    assert sorted(train.prompts + test.prompts) == sorted(table.prompts)
-    for part in (train, test):
-        at = [table.prompts.index(prompt) for prompt in part.prompts]
-        assert at == sorted(at) and (part.correct == table.correct[at]).all() and (part.cost == table.cost[at]).all()
-    assert abs(len(test) - share * len(table)) <= max(Counter(groups).values())
-
-
-def test_a_split_hits_the_share_depends_on_the_seed_and_not_on_the_order_of_rows():
-    table = outcomes("abcdefghij" * 3)
-    train, test = table.split(1, 0.3)
-    assert (len(train), len(test)) == (21, 9)
-    assert set(table.subset(np.argsort(table.groups) >= 0).split(1, 0.3)[1].groups) == set(test.groups)
-    order = np.argsort(table.groups, kind="stable")
-    sorted_table = replace(table, groups=table.groups[order], correct=table.correct[order])
-    assert set(sorted_table.split(1, 0.3)[1].groups) == set(test.groups)
-    assert len({frozenset(table.split(seed, 0.3)[1].groups.tolist()) for seed in range(20)}) > 10
-
-
-@pytest.mark.parametrize("share", [0, 1, -0.5, float("nan")])
-def test_a_share_that_leaves_one_side_empty_is_refused(share):
-    with pytest.raises(TaskError, match="between 0 and 1"):
-        outcomes("xy").split(0, share)
-
-
-def test_one_group_cannot_be_split():
-    with pytest.raises(TaskError, match="1 group cannot be split"):
-        outcomes("xx").split(0, 0.5)
-
-
-def test_duplicates_are_prompts_in_two_groups():
-    assert outcomes("xxyz", ["p", "p", "q", "r"]).duplicates() == 0
-    assert outcomes("xyzxy", ["p", "p ", "p", "q\nr", "q r"]).duplicates() == 2
-
-
-def counted(path: Path) -> tuple[int, int, int]:
-    """Rows of a table, and how many of them each model gets right, by the csv module alone."""
-    with open(path, encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return len(rows), sum(row[WEAK] == "True" for row in rows), sum(row[STRONG] == "True" for row in rows)
-
-
-@needs_routellm
-def test_outcomes_on_gsm8k_are_what_they_are_known_to_be():
-    path = ROUTELLM / "gsm8k_responses.csv"
-    table = read_routellm(path)
-    assert (len(table), *table.correct.sum(axis=0).tolist()) == counted(path) == (1_319, 842, 1_130)
-    assert table.correct.mean(axis=0).round(4).tolist() == [0.6384, 0.8567]
-    assert set(table.groups.tolist()) == {"gsm8k_responses"} and table.duplicates() == 0
-    assert read_outcomes(path).models == (WEAK, STRONG)  # the columns of replies are no models
-
-
-@needs_routellm
-@needs_gsm8k
-def test_outcomes_on_gsm8k_are_about_its_test_items():
-    questions = [item.prompt for item in read_gsm8k(GSM8K / "test.jsonl")]
-    assert list(read_routellm(ROUTELLM / "gsm8k_responses.csv").prompts) == questions
-
-
-@needs_routellm
-def test_outcomes_on_mmlu_are_what_they_are_known_to_be():
-    table = read_routellm(ROUTELLM / "mmlu")
-    parts = {path.stem[5:]: counted(path) for path in (ROUTELLM / "mmlu").glob("*.csv")}
-    assert Counter(table.groups.tolist()) == {name: part[0] for name, part in parts.items()} and len(parts) == 45
-    totals = tuple(sum(column) for column in zip(*parts.values(), strict=True))
-    assert (len(table), *table.correct.sum(axis=0).tolist()) == totals == (11_357, 7_580, 9_203)
-    assert table.correct.mean(axis=0).round(4).tolist() == [0.6674, 0.8103]
-    assert table.duplicates() == 0
-    assert len(table) - len(set(table.prompts)) == 27  # all within their subject, with equal outcomes
-
-
-@needs_routellm
-def test_mmlu_splits_by_subject():
-    train, test = read_routellm(ROUTELLM / "mmlu").split(0, 0.3)
-    assert not set(train.groups.tolist()) & set(test.groups.tolist()) and len(train) + len(test) == 11_357
-    assert abs(len(test) / 11_357 - 0.3) < 0.05
 
 
 # Answers -------------------------------------------------------------------------------------------
@@ -668,19 +432,6 @@ def test_any_json_object_gives_an_item_or_a_refusal(folder, kind, data):
     changed = data.draw(st.dictionaries(st.sampled_from(sorted(row)), VALUES, min_size=1, max_size=2))
     items = survives(read, folder, lines(row | changed).encode())
     assert items is None or len(items) == 1
-
-
-@given(damaged(TABLE.encode()) | BYTES)
-@example(b"\r")
-@example(b'""')
-@example(b"prompt,a\r\rx,1\r")
-@settings(max_examples=300, deadline=None)
-def test_any_table_gives_outcomes_or_a_refusal(folder, content):
-    table = survives(read_outcomes, folder, content)
-    if table is not None:
-        assert len(table) == len(table.groups) == len(table.correct) > 0
-        assert table.correct.shape == (len(table), len(table.models)) and table.correct.dtype == bool
-        assert all(group.strip() for group in table.groups.tolist()) and table.duplicates() <= len(table)
 
 
 @given(st.text(max_size=60) | st.text(r"\frac{}sqtex0123,.!$^_ boxd", max_size=60), st.text(max_size=20))

@@ -1,0 +1,118 @@
+"""Deciders on recorded outcomes: rewards are those of the papers' rooms, and nobody learns from what is scored."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from lib import params
+from lib.configuration.rewards import utility
+from lib.meeting import deciders
+from lib.meeting.deciders import CHECK, CORL, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR, STOP
+from lib.outcomes import choosing
+from lib.routing.rewards import reward as corl_reward
+from lib.routing.toolorchestra.rewards import normalised, vectors
+from lib.routing.toolorchestra.rewards import reward as preferred
+from tests.outcomes.small import made
+
+SETTINGS = params.load("smoke").recorded.model_copy(update={"updates": 60, "neighbours": 20})
+TABLE = made()
+FOLDS = choosing.rotated(choosing.parts(TABLE, 4, 0))
+ROWS = torch.arange(40)[None]
+
+
+def paid(make, knob: float) -> tuple[np.ndarray, float]:
+    """Rewards (40, m) at a knob, and what the knob stands for."""
+    found = make(TABLE)
+    return found.reward(ROWS, torch.full((1, 40, 1), knob))[0].numpy(), found.value(knob)
+
+
+@pytest.mark.parametrize("knob", [0.1, 0.5, 0.9])
+def test_corl_is_paid_as_in_lesson_05(knob):
+    given, budget = paid(deciders.corl, knob)
+    wanted = [[corl_reward(r, c, budget) for r, c in zip(*pair, strict=True)]
+              for pair in zip(TABLE.right[:40], TABLE.dollars[:40], strict=True)]  # fmt: skip
+    assert (given == np.array(wanted)).all() and 0 < given.mean() < 1
+
+
+@pytest.mark.parametrize("knob", [0.0, 0.3, 1.0])
+def test_toolorchestra_is_paid_as_in_lesson_06(knob):
+    given, _ = paid(deciders.toolorchestra, knob)
+    right, dollars, items = TABLE.right[:40].ravel(), TABLE.dollars[:40].ravel(), np.repeat(np.arange(40), 3)
+    m = normalised(vectors(np.zeros((120, 0)), right, dollars, np.zeros(120)), items)
+    wanted = preferred(m, np.tile([1 - knob, knob, 0.0], (120, 1)), right)
+    assert np.allclose(given.ravel(), wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("knob", [0.0, 0.5, 1.0])
+def test_arc_is_paid_by_its_utility(knob):
+    given, weight = paid(deciders.arc, knob)
+    wanted = utility(TABLE.right[:40], TABLE.dollars[:40] / TABLE.dollars.mean(), weight)
+    assert np.allclose(given, wanted, atol=1e-4)
+
+
+def test_a_cheaper_right_answer_is_never_paid_less():
+    cheaper = replace(TABLE, dollars=TABLE.dollars * np.array([0.5, 1.0, 1.0]))
+    for make in (deciders.corl, deciders.arc):
+        rows, knobs = torch.arange(len(TABLE))[None], torch.full((1, len(TABLE), 1), 0.5)
+        before = make(TABLE)
+        after = make(cheaper)
+        if make is deciders.corl:  # the same budget in dollars
+            assert after.value(0.5) <= before.value(0.5)
+            continue
+        unit = cheaper.dollars.mean() / TABLE.dollars.mean()
+        scaled = before.reward(rows, knobs)[0, :, 0], after.reward(rows, knobs)[0, :, 0]
+        assert unit < 1 and (scaled[1] >= scaled[0] - 1e-6).float().mean() > 0.99
+
+
+def test_a_network_finds_who_is_good_at_what():
+    """Two cheap models are right where the feature says; a dear one nearly always. The optimum asks the cheap ones."""
+    met = deciders.meet(TABLE, SETTINGS.model_copy(update={"updates": 150}), 0, FOLDS, [CORL, deciders.ARC, MIXTURES])
+    half = choosing.LEVELS.index(0.5)
+    for arm in (CORL, deciders.ARC):
+        assert met[arm].right[half].mean() > met[MIXTURES].right[half].mean() + 0.1, arm
+        assert met[arm].equal[1].mean() < 0.3 * TABLE.dollars[:, 2].mean(), arm
+
+
+@pytest.mark.parametrize("arm", [NEAREST, LOGISTIC, CORL, STOP])
+def test_outcomes_that_are_held_out_change_nothing_that_is_decided(arm):
+    fold = FOLDS[0]
+    turned = TABLE.right.copy()
+    turned[fold.test] = 1 - turned[fold.test]
+    one, other = (deciders.plays_of(table, SETTINGS, 0, [fold], [arm])[arm][0]
+                  for table in (TABLE, replace(TABLE, right=turned)))  # fmt: skip
+    assert (one.dollars == other.dollars).all() and one.names == other.names
+
+
+def test_the_oracle_is_right_wherever_anybody_is_and_pays_no_more():
+    plays = deciders.plays_of(TABLE, SETTINGS, 0, FOLDS)
+    best = plays[ORACLE][0]
+    for arm, own in plays.items():
+        for each in own:
+            assert (best.right[0] >= each.right - 1e-9).all(), arm
+            as_right = each.right >= best.right[0] - 1e-9
+            assert (each.dollars >= best.dollars[0] - 1e-9)[as_right].all(), arm
+
+
+def test_who_is_stopped_loses_what_it_spent_by_hand():
+    fold = FOLDS[0]
+    plays = deciders.stopped(TABLE, fold)
+    at = next(
+        i for i, name in enumerate(plays.names) if name.startswith("cheap up to its 50%") and name.endswith("dear")
+    )
+    limit = np.quantile(TABLE.dollars[fold.known, 0], 0.5)
+    done = TABLE.dollars[:, 0] <= limit
+    assert (plays.right[at] == np.where(done, TABLE.right[:, 0], TABLE.right[:, 2])).all()
+    assert np.allclose(plays.dollars[at], np.where(done, TABLE.dollars[:, 0], limit + TABLE.dollars[:, 2]))
+
+
+def test_nobody_predicts_where_there_is_nothing_to_see_and_nobody_stops_where_money_tells_nothing():
+    blind = replace(TABLE, seen=np.zeros((len(TABLE), 1)), spent=False)
+    assert set(deciders.plays_of(blind, SETTINGS, 0, FOLDS)) & {NEAREST, LOGISTIC, STOP} == set()
+    assert {POOR, CHECK, CORL} <= set(deciders.plays_of(blind, SETTINGS, 0, FOLDS))
+
+
+def test_the_same_seed_plays_the_same_and_another_need_not():
+    one, again, other = (deciders.plays_of(TABLE, SETTINGS, seed, FOLDS, [CORL])[CORL][0].dollars for seed in (0, 0, 1))
+    assert (one == again).all() and (one != other).any()

@@ -1,0 +1,103 @@
+"""The study of recorded outcomes: rows fit the record, promises are counted, verdicts say what intervals say."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib import params, record
+from lib.meeting import deciders, recorded
+from lib.meeting.deciders import CHECK, CONSTANT, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR
+from lib.outcomes import choosing, headroom, tables
+from lib.outcomes.tables import TableError
+from lib.stats import Interval
+from tests.outcomes.small import made
+
+SETTINGS = params.load("smoke").recorded.model_copy(update={"updates": 20, "draws": 20, "seeds": 2})
+OPEN = pd.Series(dict.fromkeys(headroom.QUESTIONS, headroom.OPEN))
+
+
+@pytest.fixture(scope="module")
+def played() -> dict[str, pd.DataFrame]:
+    return recorded.replayed(made(), SETTINGS, [MIXTURES, NEAREST, LOGISTIC, deciders.CORL, POOR, CHECK, ORACLE])
+
+
+def test_rows_are_a_record_with_every_item_once_for_each_parting(played):
+    rows = record.frame("recorded", played["rows"])
+    counts = rows.groupby(["arm", "condition", "try"])["item"].agg(["size", "nunique"])
+    assert (counts == len(made())).all().all() and set(rows["role"]) <= set(record.ROLES)
+    assert rows["right"].between(0, 1).all() and (rows["dollars"] > 0).all()
+
+
+def test_skill_is_cheaper_than_the_best_constant_and_a_coin_is_not(played):
+    found = recorded.compared(record.frame("recorded", played["rows"]), SETTINGS.margin, OPEN)
+    assert found.loc[LOGISTIC, "verdict"] == found.loc[CHECK, "verdict"] == recorded.CHEAPER
+    assert found.loc[LOGISTIC, "ratio"].hi < 0.6 and found.loc[MIXTURES, "verdict"] != recorded.CHEAPER
+    assert CONSTANT not in found.index
+
+
+def test_a_closed_question_gets_no_verdict(played):
+    closed = OPEN.where(OPEN.index != "money", headroom.CLOSED)
+    found = recorded.compared(record.frame("recorded", played["rows"]), SETTINGS.margin, closed)
+    assert found.loc[LOGISTIC, "verdict"] == headroom.CLOSED and found.loc[CHECK, "verdict"] == recorded.CHEAPER
+
+
+@pytest.mark.parametrize(
+    "quality, ratio, said",
+    [
+        ((0.0, -0.01, 0.01), (0.5, 0.4, 0.6), "cheaper"),
+        ((0.0, -0.03, 0.03), (0.5, 0.4, 0.6), "not told apart"),
+        ((0.0, -0.01, 0.01), (0.95, 0.93, 0.97), "not told apart"),
+        ((-0.1, -0.12, -0.08), (0.5, 0.4, 0.6), "worse"),
+        ((0.1, 0.08, 0.12), (1.5, 1.4, 1.6), "dearer"),
+    ],
+)
+def test_verdicts_by_hand(quality, ratio, said):
+    assert recorded.verdict(Interval(*quality), Interval(*ratio), 0.02) == said
+
+
+def test_promises_are_made_on_dev_and_broken_ones_are_counted(played):
+    means = played["levels"].dropna(subset="level")
+    assert (means.groupby("level")["promised"].nunique() <= 2).all()  # everybody promises the same; two partings
+    assert means["over_groups"].between(0, 1).all()
+    items = played["levels"].dropna(subset="over_items")
+    tight, loose = items.sort_values("promised")["over_items"].iloc[[0, -1]]
+    assert tight == 1.0 and loose < 0.5  # nothing costs as little as the least budget
+
+
+def test_a_shift_scores_the_second_table_alone_and_leaves_out_what_both_have():
+    here, there = made(), made(120)
+    there.items[60:] = [f"x{i}" for i in range(60)]
+    table, (fold,) = recorded.shifted(here, there)
+    assert len(table) == 240 + 60 and (fold.test >= 240).all() and len(fold.test) == 60
+    assert set(table.groups[fold.train]).isdisjoint(table.groups[fold.dev])
+    assert table.items[fold.test].tolist() == there.items[60:].tolist()
+    found = recorded.replayed(table, SETTINGS, [MIXTURES, LOGISTIC], [fold])
+    assert set(found["rows"]["item"]) == set(there.items[60:].tolist()) and found["aiq"].empty
+
+
+def test_tables_without_common_models_cannot_be_shifted():
+    with pytest.raises(TableError, match="share 1 models"):
+        recorded.shifted(made(), made().among(["dear"]))
+
+
+def test_shares_of_strong_calls_begin_and_end_with_the_models_alone():
+    table = made().among(["cheap", "dear"])
+    folds = choosing.rotated(choosing.parts(table, 4, 0))
+    plays = deciders.plays_of(table, SETTINGS, 0, folds, [LOGISTIC])[LOGISTIC]
+    curve = recorded.shares(table, plays, folds)
+    assert curve["share"].iloc[[0, -1]].tolist() == [0, 1] and curve["share"].is_monotonic_increasing
+    assert curve["right"].iloc[-1] == table.right[:, 1].mean()
+    falls = pd.DataFrame({"share": [0.0, 0.5, 0.6, 1.0], "right": [0.2, 0.6, 0.4, 0.8]})
+    assert "refused: quality falls" in recorded.threshold(falls)
+    assert recorded.threshold(falls.drop(index=2)) == pytest.approx(0.375)
+
+
+def test_a_cell_runs_once_and_its_name_knows_the_facts(tmp_path):
+    brief = SETTINGS.model_copy(update={"items": 60, "updates": 2, "seeds": 1, "jobs": 1})
+    first = recorded.run(brief, ["swe-multimodal"], tmp_path)
+    marks = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("done.json")}
+    again = recorded.run(brief, ["swe-multimodal"], tmp_path)
+    assert len(marks) == 1 and marks == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("done.json")}
+    pd.testing.assert_frame_equal(first.rows, again.rows)
+    assert first.told.loc["swe-multimodal", "money"] == tables.RECORDED
+    assert set(first.gate["question"]) == set(headroom.QUESTIONS) and np.isfinite(first.aiq["value"]).all()

@@ -1,0 +1,31 @@
+"""Made-up tables of outcomes with a known answer."""
+
+import numpy as np
+import pandas as pd
+
+from lib.outcomes.tables import Table
+from lib.seeds import rng
+
+
+def made(n: int = 240, groups: int = 12, skilled: float = 0.95, dice: bool = False) -> Table:
+    """Three models: a cheap one that is right on the first half of its feature, a middle one on the second, and a dear
+    one that is right anywhere with chance .8. dice: coins of one half for all, so that there is nothing to know."""
+    draw = rng("test", "outcomes", n)
+    feature = draw.normal(size=(n, 2))
+    chance = np.where(feature[:, :1] > 0, [skilled, 1 - skilled, 0.8], [1 - skilled, skilled, 0.8])
+    right = (draw.random((n, 3)) < (0.5 if dice else chance)).astype(float)
+    dollars = np.array([1.0, 2.0, 20.0]) * draw.uniform(0.5, 1.5, (n, 3))
+    items = np.array([f"i{i:04d}" for i in range(n)])
+    return Table("made", items, np.array([f"g{i % groups}" for i in range(n)]), ("cheap", "middle", "dear"), right,
+                 dollars, feature, spent=True)  # fmt: skip
+
+
+def long(table: Table, numbers: bool = True) -> pd.DataFrame:
+    """The table in long form, as anybody writes it."""
+    n, m = table.right.shape
+    rows = pd.DataFrame({
+        "item": np.repeat(table.items, m), "group": np.repeat(table.groups, m), "model": np.tile(table.models, n),
+        "correct": table.right.ravel(), "dollars": table.dollars.ravel(),
+    })  # fmt: skip
+    seen = {f"e{i}": np.repeat(table.seen[:, i], m) for i in range(table.seen.shape[1])} if numbers else {}
+    return rows.assign(**seen)

@@ -1,0 +1,34 @@
+"""The command that made the shipped tables: it makes them again, byte for byte, where their sources lie beside."""
+
+import numpy as np
+import pytest
+
+from lib.outcomes import build, tables
+from lib.params import ROOT
+
+SOURCE = ROOT.parent / "shared/data/outcomes"
+
+
+@pytest.mark.skipif(not SOURCE.is_dir(), reason="the sources of the outcomes are not beside the repository")
+def test_the_tables_are_made_again_byte_for_byte(tmp_path):
+    build.main([str(SOURCE), "--out", str(tmp_path)])
+    made = sorted(path.name for path in tmp_path.iterdir())
+    assert made == ["crux.parquet", "gsm.parquet", "llmrouter.parquet", "openhands.parquet", "routellm.parquet"]
+    for name in made:
+        assert (tmp_path / name).read_bytes() == (tables.PLACE / name).read_bytes(), name
+
+
+def test_reduced_vectors_keep_who_is_near_whom_and_do_not_depend_on_signs():
+    draw = np.random.default_rng(0)
+    vectors = draw.normal(size=(80, 4)) @ draw.normal(size=(4, 20))
+    kept, share = build.reduced(vectors, dims=4)
+    flipped, _ = build.reduced(vectors[:, ::-1], dims=4)
+    assert kept.dtype == np.int8 and np.abs(kept).max() == build.STEPS and share == pytest.approx(1)
+
+    def near(points):
+        apart = ((points[:, None] - points[None]) ** 2).sum(2).astype(float)
+        np.fill_diagonal(apart, np.inf)
+        return apart.argmin(1)
+
+    assert (near(kept.astype(float)) == near(vectors)).mean() > 0.9
+    assert (np.abs(kept.astype(int)) == np.abs(flipped.astype(int))).mean() > 0.99

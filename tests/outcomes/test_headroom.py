@@ -1,0 +1,57 @@
+"""Headroom: skill counts, luck does not; a check pays for what it refuses."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lib.outcomes import choosing, headroom
+from tests.outcomes.small import made
+
+OPEN, CLOSED = headroom.OPEN, headroom.CLOSED
+
+
+def test_three_coins_leave_an_oracle_a_lead_and_a_router_nothing():
+    table = made(600, dice=True)
+    told = headroom.described(table)
+    assert told["oracle"] - told["constant"] > 0.3
+    found = headroom.gate(table, 4, range(2), 0.01)
+    assert found.loc["accuracy", "question is"] == CLOSED and abs(found.loc["accuracy", "value"]) < 0.06
+
+
+def test_models_that_are_good_at_different_items_leave_something_to_win():
+    found = headroom.gate(made(600), 4, range(2), 0.01)
+    assert (found["question is"] == OPEN).all() and found.loc["accuracy", "lo"] > 0.05
+    assert found.loc["money", "value"] > 0.8  # the dear model is ten times as dear as both others
+
+
+def test_the_gate_learns_from_train_alone():
+    table = made(300)
+    fold = choosing.rotated(choosing.parts(table, 4, 0))[0]
+    told = headroom.informed(table, fold)
+    turned = table.right.copy()
+    turned[np.ix_(fold.test, told.pool)] = 1 - turned[np.ix_(fold.test, told.pool)]
+    again = headroom.informed(replace(table, right=turned), fold)
+    assert np.allclose(told.chances[fold.test], again.chances[fold.test])
+
+
+def test_a_perfect_check_by_hand():
+    table = made(60)
+    plays = headroom.checked(table)
+    at = plays.names.index("cheap > dear")
+    wrong = table.right[:, 0] == 0
+    assert (plays.right[at] == np.maximum(table.right[:, 0], table.right[:, 2])).all()
+    assert np.allclose(plays.dollars[at], table.dollars[:, 0] + wrong * table.dollars[:, 2])
+
+
+@pytest.mark.parametrize("miss, alarm, like", [(1.0, 0.0, 0), (0.0, 1.0, 2)])
+def test_a_check_that_lets_all_pass_is_the_first_and_one_that_refuses_all_pays_for_both(miss, alarm, like):
+    table = made(60)
+    plays = headroom.checked(table, miss, alarm)
+    at = plays.names.index("cheap > dear")
+    if like == 0:
+        assert np.allclose(plays.right[at], table.right[:, 0]) and np.allclose(plays.dollars[at], table.dollars[:, 0])
+    else:
+        refused = table.right[:, 0] * alarm + (1 - table.right[:, 0]) * (1 - miss)
+        assert np.allclose(refused, 1) and np.allclose(plays.right[at], table.right[:, 2])
+        assert np.allclose(plays.dollars[at], table.dollars[:, 0] + table.dollars[:, 2])

@@ -1,0 +1,167 @@
+"""Tables of outcomes: the shipped ones hold what their provenance says, anybody's are read or refused by name."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from lib import params
+from lib.outcomes import tables
+from lib.outcomes.tables import TableError
+from tests.outcomes.small import long, made
+
+PRICES = params.load("smoke").recorded.prices
+
+
+def refused(rows: pd.DataFrame, *parts: str) -> None:
+    with pytest.raises(TableError) as error:
+        tables.of(rows, "mine")
+    for part in parts:
+        assert part in str(error.value), str(error.value)
+
+
+# Shipped ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", tables.SHIPPED)
+def test_a_shipped_table_is_whole(name):
+    table = tables.SHIPPED[name](PRICES)
+    n, m = table.right.shape
+    assert len(set(table.items.tolist())) == n == len(table.groups) and len(set(table.models)) == m > 1
+    assert np.isfinite(table.right).all() and ((table.right >= 0) & (table.right <= 1)).all()
+    assert np.isfinite(table.dollars).all() and (table.dollars > 0).all() and np.isfinite(table.seen).all()
+
+
+@pytest.mark.parametrize(
+    "name, items, best, right",
+    [  # from the headroom that was measured on the source's own tables
+        ("swe-bench", 500, "OpenHands / claude-opus-4-8", 0.838),
+        ("swt-bench", 433, "OpenHands / claude-opus-4-8", 0.843),
+        ("gaia", 165, "OpenHands / GPT-5.5", 0.861),
+        ("swe-multimodal", 68, "OpenHands / claude-opus-4-8", 0.500),
+        ("commit0", 16, "OpenHands / claude-opus-4-8", 0.625),
+        ("gsm8k", 1307, "gpt-4-1106-preview", 0.8898),
+    ],
+)
+def test_the_best_constant_is_who_the_source_says(name, items, best, right):
+    table = tables.SHIPPED[name](PRICES)
+    top = table.right.mean(0).argmax()
+    assert (len(table), table.models[top]) == (items, best) and table.right[:, top].mean() == pytest.approx(
+        right, abs=6e-4
+    )
+
+
+def test_what_is_doubted_is_left_out_and_comes_back_when_asked_for():
+    measured, rebuilt, every = (tables.agents("swe-bench", variant) for variant in tables.VARIANTS)
+    assert set(measured.models) < set(rebuilt.models) < set(every.models)
+    assert "OpenHands / claude-fable-5" in set(every.models) - set(rebuilt.models)
+    assert not any(name.startswith(("Gemini CLI /", "Codex /")) for name in every.models)  # whose dollars are none
+
+
+def test_stems_of_the_private_hold_out_are_not_shipped_and_no_prompt_is():
+    for path in tables.PLACE.glob("*.parquet"):
+        rows = pd.read_parquet(path)
+        words = rows.select_dtypes(exclude="number").astype(str)
+        assert "mmlu_holdout_stem" not in rows and all(words[name].str.len().max() < 200 for name in words)
+    assert pd.read_parquet(tables.PLACE / "llmrouter.parquet")["item"].nunique() == 5_971  # 5,989 less 18
+
+
+def test_the_shipped_files_are_small():
+    sizes = [path.stat().st_size for path in tables.PLACE.iterdir()]
+    assert max(sizes) <= 1.5e6 and sum(sizes) <= 4e6
+
+
+def test_listed_prices_are_those_of_the_list_and_lengths_those_assumed():
+    table = tables.llmrouter(PRICES)
+    longer = tables.llmrouter(PRICES.model_copy(update={"reply_tokens": PRICES.reply_tokens + 1_000}))
+    listed = pd.read_csv(tables.PLACE / "prices.csv").set_index("model")["usd_per_million_out"]
+    assert np.allclose((longer.dollars - table.dollars)[0] * 1e3, listed[list(table.models)])
+
+
+def test_assumed_prices_grow_with_size_by_the_exponent():
+    flat, steep = (tables.zeroeval("gsm", PRICES.model_copy(update={"exponent": e})) for e in (1.0, 2.0))
+    grown = (steep.dollars / flat.dollars)[0]
+    sizes = [float(re.search(r"-(\d+(?:\.\d+)?)[Bb]", name)[1]) for name in flat.models]
+    assert np.allclose(grown, sizes)
+
+
+def test_a_thinned_table_keeps_every_group_in_its_share():
+    table = tables.agents("swe-bench")
+    thin = tables.thinned(table, 150)
+    before, after = (pd.Series(each.groups).value_counts() for each in (table, thin))
+    assert 130 <= len(thin) <= 170 and set(after.index) == set(before.index)
+    assert abs(after["django"] / len(thin) - before["django"] / len(table)) < 0.03
+    assert tables.thinned(table, 500) is table
+
+
+# Anybody's ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_table_in_long_form_comes_back_as_it_was(tmp_path, suffix):
+    table, path = made(30), tmp_path / f"mine{suffix}"
+    rows = long(table).sample(frac=1, random_state=0)
+    rows.to_csv(path, index=False) if suffix == ".csv" else rows.to_parquet(path)
+    again = tables.read(path)
+    at = [again.models.index(name) for name in table.models]
+    assert again.items.tolist() == table.items.tolist() and np.allclose(again.right[:, at], table.right)
+    assert np.allclose(again.dollars[:, at], table.dollars) and np.allclose(again.seen, table.seen) and again.spent
+
+
+def test_prompts_become_numbers_without_a_look_at_outcomes():
+    table = made(40)
+    rows = long(table, numbers=False)
+    rows["prompt"] = [("prove" if x > 0 else "add") + f" {i}" for i, x in enumerate(table.seen[:, 0]) for _ in range(3)]
+    one, other = tables.of(rows, "a"), tables.of(rows.assign(correct=1 - rows["correct"]), "a")
+    assert (one.seen == other.seen).all() and one.seen.shape[0] == 40 and np.isfinite(one.seen).all()
+
+
+ROWS = long(made(12))
+
+
+@pytest.mark.parametrize(
+    "rows, parts",
+    [
+        (ROWS.drop(columns="dollars"), ["no column dollars", "item, group, model, correct, dollars"]),
+        (ROWS.assign(dollars=-1.0), ["0 or more", "-1", "item 'i0000'"]),
+        (ROWS.assign(correct=np.nan), ["correct of row 1", "36 rows"]),
+        (ROWS.assign(dollars=np.inf), ["dollars of row 1"]),
+        (ROWS.assign(correct=2.0), ["0 to 1"]),
+        (ROWS[ROWS["model"] == "dear"], ["one model, 'dear'", "two"]),
+        (ROWS.iloc[1:], ["1 of 36 outcomes", "'cheap'"]),
+        (pd.concat([ROWS, ROWS.iloc[:1]]), ["stands there twice", "'i0000'"]),
+        (ROWS.assign(group=[f"g{i}" for i in range(36)]), ["groups leak", "11 more"]),
+        (ROWS.assign(prompt="the same"), ["groups leak", "prompt"]),
+        (ROWS.assign(e0=np.nan), ["finite"]),
+        (ROWS.iloc[:0], ["no rows"]),
+        (ROWS.assign(item=None), ["item is missing"]),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_refused_with_its_reason(rows, parts):
+    refused(rows, *parts)
+
+
+def test_a_missing_file_and_a_file_of_another_kind_are_named(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"no table")
+    for name in ("nowhere.csv", "a.parquet"):
+        with pytest.raises(TableError, match=re.escape(str(tmp_path / name))):
+            tables.read(tmp_path / name)
+
+
+@given(st.binary(max_size=200) | st.text('item,groupmdelcsa01.\n"-', max_size=200).map(str.encode))
+@example(b"item,group,model,correct,dollars\na,b,c,1,1\n")
+@example(b"item,group,model,correct,dollars\na,b,c,1,1\na,b,d,1,1\n")
+@example(b'"')
+@settings(max_examples=150, deadline=None)
+def test_any_file_gives_a_table_or_a_refusal(content, tmp_path_factory):
+    path = tmp_path_factory.mktemp("any") / "t.csv"
+    path.write_bytes(content)
+    try:
+        table = tables.read(path)
+    except TableError as error:
+        assert str(path) in str(error) and len(str(error)) < 900
+        return
+    assert np.isfinite(table.right).all() and table.right.shape == table.dollars.shape and len(table.models) > 1
