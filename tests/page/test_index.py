@@ -100,7 +100,7 @@ def test_numbers_of_a_smoke_run_are_called_no_results_wherever_they_stand(report
 
 def test_the_papers_are_those_of_the_readme():
     rows = re.findall(r"^\| \[`(\w+)`\].*?\|.*?\| ([^|]+?) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
-    told = {name: paper for name, paper in rows if paper not in ("-", "all")}
+    told = {name: paper for name, paper in rows if paper not in ("-", "all") and "," not in paper}  # of one paper
     assert told == index.PAPERS
 
 
