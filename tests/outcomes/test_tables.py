@@ -151,10 +151,10 @@ def test_a_missing_file_and_a_file_of_another_kind_are_named(tmp_path):
             tables.read(tmp_path / name)
 
 
-@given(st.binary(max_size=200) | st.text('item,groupmdelcsa01.\n"-', max_size=200).map(str.encode))
-@example(b"item,group,model,correct,dollars\na,b,c,1,1\n")
-@example(b"item,group,model,correct,dollars\na,b,c,1,1\na,b,d,1,1\n")
-@example(b'"')
+@given(content=st.binary(max_size=200) | st.text('item,groupmdelcsa01.\n"-', max_size=200).map(str.encode))
+@example(content=b"item,group,model,correct,dollars\na,b,c,1,1\n")
+@example(content=b"item,group,model,correct,dollars\na,b,c,1,1\na,b,d,1,1\n")
+@example(content=b'"')
 @settings(max_examples=150, deadline=None)
 def test_any_file_gives_a_table_or_a_refusal(content, tmp_path_factory):
     path = tmp_path_factory.mktemp("any") / "t.csv"
