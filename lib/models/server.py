@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import gc
 import hmac
+import importlib
 import ipaddress
 import json
 import logging
@@ -406,6 +407,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         help="a name that requests and pages may address this server by, besides localhost and addresses; repeatable",
     )  # fmt: skip
     parser.add_argument("--models", type=Path, default=Path("data/models"), help="folder, default %(default)s")
+    parser.add_argument(
+        "--model", type=Path, help="instead: one Hugging Face folder of any model, such as a pretrained one"
+    )
     parser.add_argument("--queue", type=int, default=WAITING, help="requests that may wait, default %(default)s")
     parser.add_argument("--threads", type=int, default=1, help="of torch, default %(default)s; 1 is bit-reproducible")
     levels = ["critical", "error", "warning", "info", "debug"]
@@ -416,11 +420,17 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
+def _hosted(folder: Path) -> Any:
+    """Any causal language model; imported by its place, so that no lesson depends on what this option alone needs."""
+    return importlib.import_module(".pretrained", "lib.models").Hosted(folder)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The command line of the server."""
     options, key = _options(arguments), os.environ.get(KEY_VARIABLE, "").strip()
     try:
-        models = checkpoints.load_all(options.models)
+        models = checkpoints.load_all(options.models) if options.model is None else {}
+        hosted = None if options.model is None else _hosted(options.model)
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -429,6 +439,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"warning: anyone who reaches {options.host} can ask; set {KEY_VARIABLE} to a key", file=sys.stderr)
     try:
         served = app(models, key, options.queue)
+        if hosted is not None:
+            served.state.answering = hosted
         return serve(served, options.host, options.port, options.log_level, options.allow_host)
     except OSError as error:
         print(f"error: {options.host}:{options.port} cannot be listened at: {error.strerror}", file=sys.stderr)
