@@ -77,8 +77,8 @@ def replayed(
         parted = folds or choosing.rotated(choosing.parts(table, settings.folds, parting))
         plays = deciders.plays_of(table, settings, parting, parted, arms)
         found = {arm: choosing.scored(table, parted, own, settings.ahead) for arm, own in plays.items()}
-        rows += [choosing.frame(table, each, arm, ROLES[arm], parting) for arm, each in found.items()]
-        rows += [choosing.frame(table, each, arm, ROLES[arm], parting) for arm, each in simple(table, parted).items()]
+        every = found | simple(table, parted)
+        rows.append(pd.concat([choosing.frame(table, each, arm, ROLES[arm]) for arm, each in every.items()]))
         levels.append(promised(table, found, parted).assign(parting=parting))
         if CORL in plays:
             levels.append(by_item(table, plays[CORL], parted).assign(parting=parting))
@@ -87,10 +87,16 @@ def replayed(
     aiq = [heights(table, [each[arm] for each in met], [each[MIXTURES] for each in met], arm, settings.draws)
            for arm in met[0] if arm != MIXTURES and len(scored) == len(table)]  # fmt: skip
     return {
-        "rows": pd.concat(rows, ignore_index=True).dropna(subset="right"),
+        "rows": rows[0].assign(**_mean(rows)).dropna(subset="right").reset_index(drop=True),
         "levels": pd.concat(levels, ignore_index=True),
         "aiq": pd.DataFrame(aiq, columns=["arm", "value", "lo", "hi"]),
     }
+
+
+def _mean(rows: Sequence[pd.DataFrame]) -> dict[str, np.ndarray]:
+    """Right and dollars, averaged over partings, whose rows stand in one order: all partings share the items and their
+    one recorded outcome, so that items are what intervals are over."""
+    return {name: np.mean([each[name] for each in rows], axis=0) for name in ("right", "dollars")}
 
 
 def heights(table: Table, ours: Sequence[Scored], theirs: Sequence[Scored], arm: str, draws: int) -> dict:

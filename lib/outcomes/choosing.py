@@ -190,13 +190,12 @@ def _mixed(menu: Plays, weights: dict[int, float], rows: np.ndarray) -> tuple[np
     )
 
 
-def frame(table: Table, found: Scored, arm: str, role: str, parting: int) -> pd.DataFrame:
+def frame(table: Table, found: Scored, arm: str, role: str) -> pd.DataFrame:
     """Rows for `lib.record`: at equal quality, and at half of the best constant's money. right may be a share, that of
-    a coin's outcomes; a parting of the items into folds is a try, and tries of an item are averaged (`lib.measure`):
-    all partings share the items and their one recorded outcome, which is what intervals are over."""
+    a coin's outcomes."""
     half = LEVELS.index(0.5)
     made = {EQUAL: found.equal, HALF: np.stack([found.right[half], found.dollars[half]])}
-    common = {"arm": arm, "role": role, "backend": "replay", "try": parting, "split": "test", "item": table.items,
+    common = {"arm": arm, "role": role, "backend": "replay", "split": "test", "item": table.items,
               "group": table.name, "context": table.groups}  # fmt: skip
     return pd.concat([pd.DataFrame(common | {"condition": name, "right": right, "dollars": dollars})
                       for name, (right, dollars) in made.items()], ignore_index=True)  # fmt: skip
