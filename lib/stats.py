@@ -298,6 +298,27 @@ def t_interval(values: np.ndarray, level: float = 0.95) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
+def grouped_interval(values: np.ndarray, groups: np.ndarray, level: float = 0.95) -> Interval:
+    """The mean of values (n,) with its interval where whole groups (n,) are samples, such as subjects held out whole:
+
+        Var = G / (G - 1) sum_g (sum_{i in g} (v_i - mean))^2 / n^2,    Student's quantile with G - 1 degrees of freedom
+
+    (Liang and Zeger 1986, with the correction for few groups). Where every value is a group of its own it is
+    `t_interval`. One group gives no interval. Raises ValueError for unequal shapes.
+    """
+    values, groups = np.asarray(values, dtype=float), np.asarray(groups)
+    if values.ndim != 1 or values.shape != groups.shape or not len(values):
+        raise ValueError(f"values and groups must be equal (n,), n > 0, got {values.shape} and {groups.shape}")
+    mean, at = float(values.mean()), np.unique(groups, return_inverse=True)[1]
+    count = int(at.max()) + 1
+    if count == 1:
+        return Interval(mean, float("nan"), float("nan"))
+    sums = np.bincount(at, values - mean)
+    error = (count / (count - 1) * (sums**2).sum()) ** 0.5 / len(values)
+    half = float(scipy_stats.t.ppf((1 + level) / 2, count - 1)) * error
+    return Interval(mean, mean - half, mean + half)
+
+
 def share_interval(successes: int, n: int, level: float = 0.95) -> Interval:
     """A share of n independent trials with Wilson's interval (1927). Raises ValueError for n = 0."""
     if not 0 <= successes <= n or n == 0:

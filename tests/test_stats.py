@@ -383,3 +383,29 @@ def test_many_mixtures_at_once_are_the_single_ones_and_nan_where_nothing_is_so_c
     assert stats.mixtures_at(costs, qualities, np.array([1.5, 1.5])) == pytest.approx([0.45, 0.8])
     assert stats.mixtures_at(costs, qualities, np.array([9.0, 1.0])) == pytest.approx([0.9, 0.6])
     assert np.isnan(stats.mixtures_at(costs, qualities, np.array([0.5, 1.0]))).tolist() == [True, False]
+
+
+# Groups -------------------------------------------------------------------------------------------
+
+
+def test_items_that_are_their_own_groups_have_student_s_interval():
+    values = rng("test", "grouped").normal(size=40)
+    mine, known = stats.grouped_interval(values, np.arange(40)), stats.t_interval(values)
+    assert np.allclose([mine.value, mine.lo, mine.hi], [known.value, known.lo, known.hi])
+
+
+def test_groups_that_vary_whole_widen_the_interval_until_it_covers():
+    """Twenty groups of ten alike values: intervals over items cover far too seldom, those over groups as they say."""
+    draw, covered = rng("test", "grouped", "coverage"), {"groups": 0, "items": 0}
+    groups = np.repeat(np.arange(20), 10)
+    for _ in range(300):
+        values = draw.normal(size=20)[groups] + 0.3 * draw.normal(size=200)
+        covered["groups"] += not stats.grouped_interval(values, groups).excludes(0)
+        covered["items"] += not stats.t_interval(values).excludes(0)
+    assert covered["groups"] > 0.91 * 300 and covered["items"] < 0.7 * 300
+
+
+def test_one_group_gives_no_interval_and_unequal_shapes_are_refused():
+    assert not stats.grouped_interval(np.arange(5.0), np.zeros(5)).known
+    with pytest.raises(ValueError, match="equal"):
+        stats.grouped_interval(np.arange(5.0), np.zeros(4))

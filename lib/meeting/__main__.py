@@ -70,7 +70,7 @@ def report(table: tables.Table, gate: pd.DataFrame, found: pd.DataFrame) -> None
     print("\nWhat a choice could win (cross-fitted, by who sees more than any router):")
     print(gate.round(3).to_string())
     print(
-        "\nEverybody, less the best constant, with intervals over items. quality, ratio: right answers and dollars at"
+        "\nEverybody, less the best constant, with intervals over groups. quality, ratio: right answers and dollars at"
     )
     print("equal quality; half, half_quality: right answers at half the money, less mixtures and less the constant:")
     print(found.to_string())

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from lib import measure, record, sources, stats, store, sweep
+from lib import record, sources, stats, store, sweep
 from lib.meeting import deciders
 from lib.meeting.deciders import CHECK, CONSTANT, CORL, MIXTURES, ORACLE, POOR, RANDOM, ROLES
 from lib.outcomes import choosing, headroom, tables
@@ -95,7 +95,7 @@ def replayed(
 
 def _mean(rows: Sequence[pd.DataFrame]) -> dict[str, np.ndarray]:
     """Right and dollars, averaged over partings, whose rows stand in one order: all partings share the items and their
-    one recorded outcome, so that items are what intervals are over."""
+    one recorded outcome, and are no runs."""
     return {name: np.mean([each[name] for each in rows], axis=0) for name in ("right", "dollars")}
 
 
@@ -170,7 +170,7 @@ def shifted(here: Table, there: Table) -> tuple[Table, list[Fold]]:
 
 
 def compared(rows: pd.DataFrame, margin: float, gate: pd.Series) -> pd.DataFrame:
-    """Everybody on one table against the best constant, intervals over items.
+    """Everybody on one table against the best constant, with intervals over groups of items.
 
     By arm: `quality`, right answers less the best constant's, and `ratio`, dollars over its dollars, both at equal
     quality; `half`, right answers at half the money less those of mixtures there, and `half_quality` less those of the
@@ -192,10 +192,18 @@ def compared(rows: pd.DataFrame, margin: float, gate: pd.Series) -> pd.DataFrame
 
 
 def against(rows: pd.DataFrame, arm: str, other: str) -> dict[str, stats.Interval]:
-    """Right answers of an arm less another's, and its dollars over the other's, inside items."""
-    pair = ({"arm": arm}, {"arm": other})
-    found = {"quality": measure.gap(rows, "right", *pair), "ratio": measure.ratio(rows, "dollars", *pair)}
-    return {name: stats.Interval(*map(float, each[["value", "lo", "hi"]].iloc[0])) for name, each in found.items()}
+    """Right answers of an arm less another's, and its dollars over the other's (delta method on the logarithm), inside
+    items. Intervals are over groups of items (`context`): what is held out whole varies whole."""
+    one, two = (rows[rows["arm"] == name].set_index("item").sort_index() for name in (arm, other))
+    if not one.index.equals(two.index):
+        raise ValueError(f"{arm!r} and {other!r} have not met the same items")
+    groups, means = one["context"].to_numpy(), [each["dollars"].mean() for each in (one, two)]
+    relative = one["dollars"].to_numpy() / means[0] - two["dollars"].to_numpy() / means[1]
+    ratio, half = means[0] / means[1], stats.grouped_interval(relative, groups).hi
+    return {
+        "quality": stats.grouped_interval((one["right"] - two["right"]).to_numpy(), groups),
+        "ratio": stats.Interval(ratio, ratio * float(np.exp(-half)), ratio * float(np.exp(half))),
+    }
 
 
 def verdict(quality: stats.Interval, ratio: stats.Interval, margin: float) -> str:

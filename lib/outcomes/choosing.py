@@ -217,13 +217,15 @@ def curve_height(right: np.ndarray, dollars: np.ndarray, low: float, high: float
 
 def aiq_gap(table: Table, ours: Sequence[Scored], theirs: Sequence[Scored], draws: int) -> stats.Interval:
     """AIQ of a method less that of another, both between the dollars of the cheapest and of the best constant, with an
-    interval over items (bootstrap); the folds' seeds are averaged inside an item."""
+    interval over groups of items (bootstrap of whole groups); partings are averaged inside an item."""
     means = [[np.mean([getattr(each, name) for each in side], axis=0) for name in ("right", "dollars")]
              for side in (ours, theirs)]  # fmt: skip
     n, every = len(table), np.arange(len(table))
     low, high = promises(table, every)[0], promises(table, every)[-1]
-    rng = seeds.rng("outcomes", "aiq", table.name)
-    weights = np.vstack([np.full(n, 1.0), rng.multinomial(n, np.full(n, 1 / n), size=draws)]) / n
+    names, at = np.unique(table.groups, return_inverse=True)
+    rng, count = seeds.rng("outcomes", "aiq", table.name), len(names)
+    weights = np.vstack([np.ones(n), rng.multinomial(count, np.full(count, 1 / count), size=draws)[:, at]])
+    weights = weights / weights.sum(1, keepdims=True)
     own, other = (curve_height(weights @ q.T, weights @ c.T, low, high) for q, c in means)
     gaps = own - other
     return stats.Interval(float(gaps[0]), *map(float, np.quantile(gaps[1:], [0.025, 0.975])))
