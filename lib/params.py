@@ -577,6 +577,40 @@ class RoutingSettings(_Section):
         return self
 
 
+class ToolGlassSettings(_Section):
+    """The glass box of lesson 06. seeds: worlds, each with a training; updates: of a training, at which it is looked
+    at, in rising order, the last its end; careless_updates: of the two arms that write malformed calls; groups,
+    rollouts: questions of an update and rollouts of each; epochs, clip, learning_rate: of the update; menu: tools on
+    one; prices: how far list prices lie apart, spreads: the same on the map; spread: factor within which a menu's
+    prices vary; blur: deviation of described skills; careless: the start's chance of a malformed call; users: to learn
+    from; test_users, menus: to be judged on; least_deviation: of a group's rewards."""
+
+    seeds: Annotated[int, Field(ge=2)]
+    updates: Annotated[list[Count], Field(min_length=1)]
+    careless_updates: Count
+    groups: Count
+    rollouts: Annotated[int, Field(ge=2)]
+    epochs: Count
+    clip: Positive
+    learning_rate: Positive
+    menu: Annotated[int, Field(ge=2, le=6)]
+    prices: Annotated[float, Field(gt=1)]
+    spreads: Annotated[list[Annotated[float, Field(gt=1)]], Field(min_length=1)]
+    spread: Annotated[float, Field(ge=1)]
+    blur: NotNegative
+    careless: Annotated[float, Field(gt=0, lt=1)]
+    users: Count
+    test_users: Count
+    menus: Count
+    least_deviation: NotNegative
+
+    @model_validator(mode="after")
+    def _rises(self):
+        if sorted(set(self.updates)) != self.updates:
+            raise ValueError(f"updates must rise, got {self.updates}")
+        return self
+
+
 class ToolSettings(_Section):
     """Lesson 06: an orchestrator with tools, prices and users by lot (ToolOrchestra).
 
@@ -588,7 +622,7 @@ class ToolSettings(_Section):
     group's rewards, with less it is left out; tries: of the start at an office task, which is dropped if none
     succeeds; budget: quantile of what the start spends, for the arm that CoRL's reward pays; side: points on each
     side of the simplex of preferences; outcome_items: questions on which every tool is tried before anything is
-    learned; agent: of llm.models, an orchestrator that is only prompted, for the pilot study.
+    learned; agent: of llm.models, an orchestrator that is only prompted, for the pilot study; glass: the small world.
     """
 
     models: Annotated[dict[Name, str], Field(min_length=2)]
@@ -620,6 +654,7 @@ class ToolSettings(_Section):
     outcome_items: Annotated[int, Field(ge=12)]
     test_items: Annotated[int, Field(ge=12)]
     side: Annotated[int, Field(ge=2)]
+    glass: ToolGlassSettings
 
     @model_validator(mode="after")
     def _fits(self):
