@@ -729,6 +729,45 @@ class ConfigurationReward(_Section):
     delta_3: NotNegative
 
 
+class ConfigurationGlassSettings(_Section):
+    """The glass box of lesson 07. seeds: worlds, each with a training; interaction: how much of what a configuration
+    brings depends on the kind of question, against what does not; noise: temperature of its logit; looks: episodes
+    after which policies are judged, in rising order; sft_after: those after which the elite is imitated; batch:
+    episodes of an update; hidden: width of the networks; blur: deviation of what a policy sees of the kind; the rates
+    and sft_batch: of the updates; states, dice: per kind, what policies are judged on, and how often they draw; for the
+    map interactions, noises, map_seeds of each cell, map_episodes, judged every map_every."""
+
+    seeds: Annotated[int, Field(ge=2)]
+    interaction: NotNegative
+    noise: Positive
+    looks: Annotated[list[Count], Field(min_length=1)]
+    sft_after: list[Count]
+    batch: Annotated[int, Field(ge=2)]
+    hidden: Count
+    blur: NotNegative
+    structure_rate: Positive
+    prompt_rate: Positive
+    sft_rate: Positive
+    sft_prompt_rate: Positive
+    sft_batch: Count
+    states: Count
+    dice: Count
+    interactions: Annotated[list[NotNegative], Field(min_length=1)]
+    noises: Annotated[list[Positive], Field(min_length=1)]
+    map_seeds: Annotated[int, Field(ge=2)]
+    map_episodes: Count
+    map_every: Count
+
+    @model_validator(mode="after")
+    def _fits(self):
+        if sorted(set(self.looks)) != self.looks:
+            raise ValueError(f"looks must rise, got {self.looks}")
+        odd = [n for n in (*self.looks, *self.sft_after, self.map_every, self.map_episodes) if n % self.batch]
+        if odd or set(self.sft_after) - set(self.looks):
+            raise ValueError(f"looks are after whole updates of {self.batch} episodes, and SFT after a look; got {odd}")
+        return self
+
+
 class ConfigurationSettings(_Section):
     """Lesson 07: which agents to set up for a question (ARC).
 
@@ -737,7 +776,7 @@ class ConfigurationSettings(_Section):
     that an agent may write in a call, low, medium and high; temperature: of agents; draws: different tries of a
     question in training; train_items, search_items, test_items: questions of each kind; grid, sampled: configurations
     that are tried on every question; episodes: of a training, alone_episodes: of one on a single kind; save_every:
-    updates between savings.
+    updates between savings; glass: the small world.
     """
 
     model: str
@@ -764,6 +803,7 @@ class ConfigurationSettings(_Section):
     grpo: GradientSettings
     sft: RefineSettings
     dpo: RefineSettings
+    glass: ConfigurationGlassSettings
 
     @model_validator(mode="after")
     def _rises(self):

@@ -71,12 +71,14 @@ class Parts(nn.Module):
 
     def logits(self, hidden: torch.Tensor, part: int, drawn: torch.Tensor) -> torch.Tensor:
         """z~_i = z_i + log m_i(w), (n, size): of a part, given the parts drawn before it, (n, part)."""
-        if self.chained:
-            hidden = hidden + sum((self.seen[i](drawn[:, i]) for i in range(part)), torch.zeros_like(hidden))
-        raw = self.heads[part](hidden)
+        raw = self.heads[part](self.context(hidden, drawn[:, :part]) if self.chained else hidden)
         if not self.masked or part == 0 or not hasattr(self, f"mask{part}"):
             return raw
         return raw.masked_fill(~getattr(self, f"mask{part}")[drawn[:, 0]], -torch.inf)
+
+    def context(self, hidden: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+        """What a part reads: the state, and what was drawn before it; (n, hidden). drawn: (n, parts so far)."""
+        return hidden + sum((self.seen[i](drawn[:, i]) for i in range(drawn.shape[1])), torch.zeros_like(hidden))
 
     def draw(self, states: torch.Tensor, generator: torch.Generator | None) -> Drawn:
         """Decisions for states, (n, inputs); without a generator the likeliest part each time."""

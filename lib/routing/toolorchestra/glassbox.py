@@ -1,4 +1,4 @@
-"""ToolOrchestra in a world so small that the best choice is known: the lesson's reward, filters and loss, a tiny policy.
+"""ToolOrchestra in worlds whose best choice is known: the lesson's reward, filters and objective, tiny policies.
 
 A rollout is one call of one tool on a menu. What a tool is good at by kind of question, what it costs and how long it
 takes are known, so that what a policy spends, and how far it stays behind the best, are sums over its probabilities
