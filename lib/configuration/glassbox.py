@@ -12,22 +12,26 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from lib import record, seeds
+from lib import params as parameters
+from lib import record, seeds, store, sweep
 from lib.configuration import learn, policies, rewards, space
 from lib.configuration.learn import Batch, Rules, Side
 from lib.configuration.policies import Parts, PromptPolicy, Value
 from lib.configuration.questions import KINDS
 from lib.configuration.space import AGENTS, SUBSETS, TOOLS, WORKFLOWS
-from lib.params import ConfigurationGlassSettings, ConfigurationSettings
+from lib.params import ROOT, ConfigurationGlassSettings, ConfigurationSettings
+from lib.sources import deciding
 
 SYSTEM = "configuration_glass"  # of the record
+RUNS = ROOT / "data/runs/configuration_glass"
 ATOMS = 3  # of each agent; as many as it may be told, so that the best set is every atom that helps
 CALLS = np.array(  # of each agent, (workflows, 3): the least of `workflows.CALLS`, by who makes them there
     [[1, 0, 0], [1, 0, 1], [1, 1, 1], [0.5, 0.5, 2], [1, 1, 2], [3, 0, 1], [0, 2, 2], [2, 1, 1], [1, 2, 1]]
@@ -48,14 +52,16 @@ class Arm:
     gamma: float | None = None
 
 
-ARC = Arm("ARC without SFT")
+ARC, UNDISCOUNTED = Arm("ARC without SFT"), Arm("ARC, no discount", gamma=1.0)
 ARMS = (
     ARC,
+    UNDISCOUNTED,
     Arm("ARC without masks", masked=False),
-    Arm("ARC, no discount", gamma=1.0),
     Arm("RL bandit", kind="bandit"),
     Arm("RL episodes", kind="episodes"),
 )
+NAMED = {arm.name: arm for arm in ARMS}
+ATLAS, ENUMERATED = "atlas", "enumerated"  # cells beside the arms
 
 
 # The world -----------------------------------------------------------------------------------------
@@ -275,11 +281,10 @@ class ManyParts(Parts):
         many.seen = nn.ModuleList(Embedded([one.seen[i] for one in alone]) for i in range(len(first.sizes) - 1))
         return many
 
-    def context(self, hidden: Tensor, drawn: Tensor) -> Tensor:
-        whose = hidden[:, 0].long()
-        for i in range(drawn.shape[1]):
-            hidden = hidden + nn.functional.pad(self.seen[i](whose, drawn[:, i]), (1, 0))
-        return hidden
+    def after(self, hidden: Tensor, part: int, drawn: Tensor) -> Tensor:
+        if not self.chained or part == len(self.seen):
+            return hidden
+        return hidden + nn.functional.pad(self.seen[part](hidden[:, 0].long(), drawn), (1, 0))
 
 
 def _trunk(trunks: Sequence[nn.Sequential]) -> Stacked:
@@ -474,15 +479,15 @@ def _epochs(side: ManySide, whose: np.ndarray, settings: ConfigurationSettings, 
 
 
 class Judge:
-    """The same questions for every arm and look, and the bounds that it is held against."""
+    """The same questions for every arm and look."""
 
     def __init__(self, worlds: Worlds) -> None:
-        self.worlds, self.bounds, box = worlds, bounds(worlds), worlds.settings.glass
-        runs, kinds = len(worlds), len(KINDS)
-        self.run = np.repeat(np.arange(runs), kinds * box.states)
-        self.kind = np.tile(np.repeat(np.arange(kinds), box.states), runs)
+        self.worlds, self.box = worlds, worlds.settings.glass
+        runs, kinds, states = len(worlds), len(KINDS), self.box.states
+        self.run = np.repeat(np.arange(runs), kinds * states)
+        self.kind = np.tile(np.repeat(np.arange(kinds), states), runs)
         rng = seeds.rng("configuration", "glass", "tests")
-        blur = np.concatenate([box.blur * rng.standard_normal((kinds * box.states, kinds))] * runs)
+        blur = np.concatenate([self.box.blur * rng.standard_normal((kinds * states, kinds))] * runs)
         self.states = _states(self.run, self.kind, blur)
 
     def likeliest(self, found: Trained) -> np.ndarray:
@@ -499,51 +504,47 @@ class Judge:
         return values.reshape(len(self.worlds), len(KINDS), -1).mean(-1)
 
     def rows(self, arm: str, found: Trained, step: int, kept: Elite | None = None, whole=None) -> pd.DataFrame:
-        """One row for each training and kind of question: reward, right, regret, asked (calls) and instructions of the
+        """One row for each training and kind of question: reward, right, asked (calls) and instructions of the
         likeliest choices, the workflow chosen most; drawn: the reward under dice. Of an imitating policy also `margin`,
         drawn less the threshold tau, and `outside`, the share of its draws that no elite episode has."""
         structures, told, _ = found.decide(self.states, None)
         reward, right = self._worth(structures, told)
         present, asked = PRESENT[structures[:, 0]], CALLS[structures[:, 0]].sum(1)
         drawn, outside = self._drawn(found, None if kept is None else _known(whole, kept))
-        told_ = {
+        held = {
             "reward": self._by_kind(reward), "right": self._by_kind(right), "drawn": drawn,
-            "regret": self.bounds.optimum - self._by_kind(reward), "asked": self._by_kind(asked),
-            "instructions": self._by_kind((told.sum(-1) * present).sum(-1)),
+            "asked": self._by_kind(asked), "instructions": self._by_kind((told.sum(-1) * present).sum(-1)),
         } | ({} if kept is None else {"margin": drawn - kept.tau, "outside": outside})  # fmt: skip
-        chosen = np.array(
-            [np.bincount(x).argmax() for x in structures[:, 0].reshape(-1, self.worlds.settings.glass.states)]
-        )
-        return self._frame(told_, chosen).assign(arm=arm, role="paper" if step else "start", step=step)
+        by_kind = structures[:, 0].reshape(len(self.worlds) * len(KINDS), -1)
+        chosen = np.array([np.bincount(each).argmax() for each in by_kind])
+        return _framed(held, chosen).assign(arm=arm, role="paper" if step else "start", step=step)
 
     def _drawn(self, found: Trained, known: set | None) -> tuple[np.ndarray, np.ndarray]:
-        total, out, dices = 0.0, 0.0, self.worlds.settings.glass.dice
-        for i in range(dices):
+        total, out = 0.0, 0.0
+        for i in range(self.box.dice):
             dice = seeds.torch_generator("configuration", "glass", "looks", seed=i)
             structures, told, _ = found.decide(self.states, dice)
             total = total + self._by_kind(self._worth(structures, told)[0])
             if known is not None:
                 names = _names(self.run, self.kind, structures, told)
                 out = out + self._by_kind(np.array([name not in known for name in names], float))
-        return total / dices, out / dices
+        return total / self.box.dice, out / self.box.dice
 
-    def _frame(self, told: dict[str, np.ndarray], workflow: np.ndarray) -> pd.DataFrame:
-        runs, kinds = np.indices(self.bounds.optimum.shape).reshape(2, -1)
-        rows = pd.DataFrame({name: np.asarray(value, float).ravel() for name, value in told.items()})
-        names = [kind.name for kind in KINDS]
-        return rows.assign(seed=runs, item=[names[k] for k in kinds], workflow=[WORKFLOWS[w] for w in workflow])
 
-    def constants(self) -> pd.DataFrame:
-        """The same of the best constant and of the optimum."""
-        shape, parts = self.worlds.shape(self.bounds.structure), []
-        one = np.repeat(shape.workflow, len(KINDS)).astype(int)
-        for arm, role, value, chosen in (
-            ("best constant", "constant", self.bounds.constant, one),
-            ("optimum", "oracle", self.bounds.optimum, self.bounds.best.ravel()),
-        ):
-            rows = self._frame({"reward": value, "regret": self.bounds.optimum - value}, chosen)
-            parts.append(rows.assign(arm=arm, role=role))
-        return pd.concat(parts, ignore_index=True)
+def _framed(held: dict[str, np.ndarray], workflow: np.ndarray) -> pd.DataFrame:
+    """Numbers by training and kind, (R, kinds) each, as rows."""
+    runs, kinds = np.indices(next(iter(held.values())).shape).reshape(2, -1)
+    rows = pd.DataFrame({name: np.asarray(value, float).ravel() for name, value in held.items()})
+    return rows.assign(seed=runs, item=[KINDS[k].name for k in kinds], workflow=[WORKFLOWS[w] for w in workflow])
+
+
+def enumerated(worlds: Worlds, step: int) -> pd.DataFrame:
+    """The best constant and the optimum, as `Judge.rows`."""
+    found = bounds(worlds)
+    one = np.repeat(found.structure[:, 0], len(KINDS))
+    constant = _framed({"reward": found.constant}, one).assign(arm="best constant", role="constant")
+    optimum = _framed({"reward": found.optimum}, found.best.ravel()).assign(arm="optimum", role="oracle")
+    return pd.concat([constant, optimum], ignore_index=True).assign(step=step)
 
 
 def _names(run: np.ndarray, kind: np.ndarray, structures: np.ndarray, told: np.ndarray) -> list[bytes]:
@@ -563,53 +564,80 @@ def _known(whole: Batch, kept: Elite) -> set[bytes]:
     return set(_names(*(x[rows] for x in (whole.runs.numpy(), whole.groups.numpy(), structures, told))))
 
 
-def study(settings: ConfigurationSettings) -> pd.DataFrame:
-    """Every arm in every world, at the central interaction and noise: a record of looks at the arms by step, which are
-    episodes, with imitation from ARC's buffer after `sft_after` episodes and at the end."""
-    box = settings.glass
-    worlds = [Worlds.drawn(settings, seed, box.interaction, box.noise) for seed in range(box.seeds)]
-    worlds = Worlds.together(worlds)
-    judge, parts = Judge(worlds), []
+# The study -----------------------------------------------------------------------------------------
 
-    def imitate(found: Trained, episodes: int) -> None:
+
+def run(settings: ConfigurationSettings, runs: str | Path = RUNS) -> pd.DataFrame:
+    """Every arm in every world and the map, what is not done yet: a record. Split `test`: looks at the arms by step,
+    which are episodes; imitation from ARC's buffer; the best constant and the optimum, and the regret against that.
+    Split `atlas`: see `atlas`."""
+    told = settings.glass.model_dump() | {
+        name: getattr(settings, name).model_dump() for name in ("ppo", "sft", "reward")
+    }
+    held = {"glass": told, "tiers": list(settings.tiers), "sources": deciding("lib.configuration.glassbox")}
+    todo = [sweep.Cell(name, held) for name in (ATLAS, ENUMERATED, *NAMED)]
+    sweep.run(partial(work, settings=settings.model_dump()), todo, runs, settings.jobs, "a world of configurations")
+    rows = pd.concat([store.read_parquet(cell.folder(Path(runs)) / "rows.parquet") for cell in todo], ignore_index=True)
+    best = rows[rows["arm"] == "optimum"].set_index(["seed", "item"])["reward"]
+    test = rows["split"] == "test"
+    places = pd.MultiIndex.from_frame(rows.loc[test, ["seed", "item"]])
+    rows.loc[test, "regret"] = best.reindex(places).to_numpy() - rows.loc[test, "reward"].to_numpy()
+    return record.frame(SYSTEM, rows.assign(backend="policy"))
+
+
+def work(cell: sweep.Cell, folder: Path, progress: sweep.Progress, settings: dict) -> None:
+    """One cell: the map, the enumeration, or an arm by its name."""
+    torch.set_num_threads(1)
+    told = parameters.validate(settings, ConfigurationSettings, "a cell")
+    if cell.name == ATLAS:
+        rows = atlas(told, progress).assign(split="atlas")
+    else:
+        worlds = [Worlds.drawn(told, s, told.glass.interaction, told.glass.noise) for s in range(told.glass.seeds)]
+        worlds, last = Worlds.together(worlds), told.glass.looks[-1]
+        found = enumerated(worlds, last) if cell.name == ENUMERATED else looks(NAMED[cell.name], worlds, progress)
+        rows = found.assign(split="test")
+    store.write_parquet(folder / "rows.parquet", rows)
+
+
+def looks(arm: Arm, worlds: Worlds, progress: Callable[[float], None] = lambda share: None) -> pd.DataFrame:
+    """One arm trained in every world, judged on its way, and imitation where it is ARC."""
+    box, judge, parts = worlds.settings.glass, Judge(worlds), []
+
+    def after(episodes: int, found: Trained) -> None:
+        progress(episodes / box.looks[-1])
+        if episodes in box.looks:
+            parts.append(judge.rows(arm.name, found, episodes))
+        if arm != ARC or episodes not in box.sft_after:
+            return
         whole = learn.joined([batch for batch, _ in found.buffer])
         right = np.concatenate([right for _, right in found.buffer])
         for name, by_kind in (("SFT, one tau", False), ("SFT, tau per kind", True)):
-            kept = elite(whole, right, settings.sft.share, by_kind)
-            after = imitated(found, whole, kept.chosen, settings)
-            parts.append(judge.rows(name, after, episodes, kept, whole))
+            kept = elite(whole, right, worlds.settings.sft.share, by_kind)
+            parts.append(judge.rows(name, imitated(found, whole, kept.chosen, worlds.settings), episodes, kept, whole))
 
-    for arm in ARMS:
-
-        def after(episodes: int, found: Trained, arm: Arm = arm) -> None:
-            if episodes in box.looks:
-                parts.append(judge.rows(arm.name, found, episodes))
-            if arm == ARC and episodes in box.sft_after:
-                imitate(found, episodes)
-
-        trained(arm, worlds, box.looks[-1], after)
-    parts.append(judge.constants().assign(step=box.looks[-1]))
-    return record.frame(SYSTEM, pd.concat(parts, ignore_index=True).assign(split="test", backend="policy"))
+    trained(arm, worlds, box.looks[-1], after)
+    return pd.concat(parts, ignore_index=True)
 
 
-def atlas(settings: ConfigurationSettings) -> pd.DataFrame:
-    """After how many episodes ARC passes the best constant, as a record: one row for each seed, interaction and noise;
-    episodes: the first look from which on it is above, the last one where it never is; passed: whether it is; gap: of
-    the optimum to the constant."""
+def atlas(settings: ConfigurationSettings, progress: Callable[[float], None] = lambda share: None) -> pd.DataFrame:
+    """After how many episodes ARC without a discount passes the best constant: one row for each seed, interaction and
+    noise. episodes: the first look from which on it is above, the last one where it never is; passed: whether it is;
+    gap: of the optimum to the constant."""
     box = settings.glass
     cells = [(i, n, s) for i in box.interactions for n in box.noises for s in range(box.map_seeds)]
     worlds = Worlds.together([Worlds.drawn(settings, s, i, n) for i, n, s in cells])
-    judge, found = Judge(worlds), {}
+    judge, limits, found = Judge(worlds), bounds(worlds), {}
 
     def after(episodes: int, policy: Trained) -> None:
+        progress(episodes / box.map_episodes)
         if episodes and episodes % box.map_every == 0:
-            found[episodes] = judge.likeliest(policy).mean(1) > judge.bounds.constant.mean(1)
+            found[episodes] = judge.likeliest(policy).mean(1) > limits.constant.mean(1)
 
-    trained(ARC, worlds, box.map_episodes, after)
+    trained(UNDISCOUNTED, worlds, box.map_episodes, after)
     above = np.stack(list(found.values()))  # (looks, R)
     stays = np.logical_and.accumulate(above[::-1])[::-1]
     first = np.array(list(found))[np.where(stays.any(0), stays.argmax(0), -1)]
-    gap = (judge.bounds.optimum - judge.bounds.constant).mean(1)
+    gap = (limits.optimum - limits.constant).mean(1)
     rows = pd.DataFrame(cells, columns=["interaction", "noise", "seed"])
-    rows = rows.assign(episodes=first.astype(float), passed=stays.any(0).astype(float), gap=gap, arm=ARC.name)
-    return record.frame(SYSTEM, rows.assign(role="paper", item="all kinds", split="atlas", backend="policy"))
+    rows = rows.assign(episodes=first.astype(float), passed=stays.any(0).astype(float), gap=gap)
+    return rows.assign(arm=UNDISCOUNTED.name, role="paper", item="all kinds", step=record.AFTER)

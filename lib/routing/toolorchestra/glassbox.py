@@ -9,20 +9,24 @@ Left out: several turns, office tasks, and a penalty for leaving the start.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from lib import losses, record, seeds
-from lib.params import ToolGlassSettings
+from lib import losses, record, seeds, store, sweep
+from lib import params as parameters
+from lib.params import ROOT, ToolGlassSettings, ToolSettings
 from lib.routing.toolorchestra import menu, rewards
+from lib.sources import deciding
 
 SYSTEM = "toolorchestra_glass"  # of the record
+RUNS = ROOT / "data/runs/toolorchestra_glass"
 KINDS = 4  # of questions
 KNOWN = ("chains", "sums", "facts", "offices", "solid", "strong")  # a specialist a kind, then two generalists
 NEW = ("newcomer", "bargain")  # on no menu of a training
@@ -366,12 +370,36 @@ def _sure(value: np.ndarray) -> np.ndarray:
     return np.eye(value.shape[-1])[value.argmax(-1)]
 
 
-def study(settings: ToolGlassSettings) -> pd.DataFrame:
-    """Every arm in every world: a record. step: updates done, 0 at the start. The paper's arm is judged on the way, on
+# The study -----------------------------------------------------------------------------------------
+
+
+def run(settings: ToolSettings, runs: str | Path = RUNS) -> pd.DataFrame:
+    """Every arm in every world, and the map, what is not done yet: a record. Split `test`: see `study`; `atlas`: see
+    there. weight: of a user on a grid, on what `group` says."""
+    held = {"glass": settings.glass.model_dump(), "sources": deciding("lib.routing.toolorchestra.glassbox")}
+    todo = [sweep.Cell(name, held) for name in ("test", "atlas")]
+    sweep.run(partial(work, settings=settings.glass.model_dump()), todo, runs, settings.jobs, "a world of tools")
+    rows = pd.concat([store.read_parquet(cell.folder(Path(runs)) / "rows.parquet") for cell in todo])
+    told = rows["item"].str.split()
+    return record.frame(SYSTEM, rows.assign(backend="policy", group=told.str[0], weight=told.str[1].astype(float)))
+
+
+def work(cell: sweep.Cell, folder: Path, progress: sweep.Progress, settings: dict) -> None:
+    """One cell, by its name."""
+    torch.set_num_threads(1)
+    told = parameters.validate(settings, ToolGlassSettings, "a cell")
+    rows = {"test": study, "atlas": atlas}[cell.name](told, progress)
+    store.write_parquet(folder / "rows.parquet", rows.assign(split=cell.name))
+
+
+def study(settings: ToolGlassSettings, progress: Callable[[float], None] = lambda share: None) -> pd.DataFrame:
+    """Every arm in every world. step: updates done, 0 at the start. The paper's arm is judged on the way, on
     usual menus, and at its end; the others at their end."""
     worlds = Worlds.drawn(settings)
     judge, parts = Judge(worlds, settings), []
-    for arm in (*ARMS, *CARELESS):
+    every = (*ARMS, *CARELESS)
+    for i, arm in enumerate(every):
+        progress(i / len(every))
         last = settings.careless_updates if arm.careless else settings.updates[-1]
         on_the_way = settings.updates if arm == PAPER else []
 
@@ -383,14 +411,15 @@ def study(settings: ToolGlassSettings) -> pd.DataFrame:
 
         trained(arm, worlds, settings, last, after)
     parts.append(judge.constants().assign(step=settings.updates[-1]))
-    return _recorded(parts, "test")
+    return pd.concat(parts, ignore_index=True)
 
 
-def atlas(settings: ToolGlassSettings) -> pd.DataFrame:
-    """How steering grows with what is to be gained and with updates: a record of the paper's arm on usual menus, by
+def atlas(settings: ToolGlassSettings, progress: Callable[[float], None] = lambda share: None) -> pd.DataFrame:
+    """How steering grows with what is to be gained and with updates: the paper's arm on usual menus, by
     step and by how far list prices lie apart (column prices); beside it the optimum, at step 0."""
     parts = []
-    for prices in settings.spreads:
+    for i, prices in enumerate(settings.spreads):
+        progress(i / len(settings.spreads))
         told = settings.model_copy(update={"prices": prices, "test_users": 1})
         worlds = Worlds.drawn(told)
         judge, found = Judge(worlds, told), []
@@ -402,14 +431,7 @@ def atlas(settings: ToolGlassSettings) -> pd.DataFrame:
         trained(PAPER, worlds, told, settings.updates[-1], after)
         best = judge.constants((USUAL,)).query("arm == 'optimum'").assign(step=0)
         parts += [part.assign(prices=prices) for part in (*found, best)]
-    return _recorded(parts, "atlas")
-
-
-def _recorded(parts: Sequence[pd.DataFrame], split: str) -> pd.DataFrame:
-    rows = pd.concat(parts, ignore_index=True)
-    told = rows["item"].str.split()
-    rows = rows.assign(split=split, backend="policy", group=told.str[0], weight=told.str[1].astype(float))
-    return record.frame(SYSTEM, rows)
+    return pd.concat(parts, ignore_index=True)
 
 
 def slope(points: np.ndarray) -> float:
