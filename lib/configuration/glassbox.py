@@ -535,7 +535,9 @@ def _framed(held: dict[str, np.ndarray], workflow: np.ndarray) -> pd.DataFrame:
     """Numbers by training and kind, (R, kinds) each, as rows."""
     runs, kinds = np.indices(next(iter(held.values())).shape).reshape(2, -1)
     rows = pd.DataFrame({name: np.asarray(value, float).ravel() for name, value in held.items()})
-    return rows.assign(seed=runs, item=[KINDS[k].name for k in kinds], workflow=[WORKFLOWS[w] for w in workflow])
+    kind = [KINDS[k].name for k in kinds]  # of its own world: what a kind asks for is drawn anew in each
+    item = [f"world {r}, {name}" for r, name in zip(runs, kind, strict=True)]
+    return rows.assign(seed=runs, item=item, condition=kind, workflow=[WORKFLOWS[w] for w in workflow])
 
 
 def enumerated(worlds: Worlds, step: int) -> pd.DataFrame:
@@ -640,4 +642,5 @@ def atlas(settings: ConfigurationSettings, progress: Callable[[float], None] = l
     gap = (limits.optimum - limits.constant).mean(1)
     rows = pd.DataFrame(cells, columns=["interaction", "noise", "seed"])
     rows = rows.assign(episodes=first.astype(float), passed=stays.any(0).astype(float), gap=gap)
-    return rows.assign(arm=UNDISCOUNTED.name, role="paper", item="all kinds", step=record.AFTER)
+    item = "world " + rows["seed"].astype(str)
+    return rows.assign(arm=UNDISCOUNTED.name, role="paper", item=item, condition="", step=record.AFTER)
