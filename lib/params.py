@@ -765,6 +765,10 @@ class ConfigurationGlassSettings(_Section):
         odd = [n for n in (*self.looks, *self.sft_after, self.map_every, self.map_episodes) if n % self.batch]
         if odd or set(self.sft_after) - set(self.looks):
             raise ValueError(f"looks are after whole updates of {self.batch} episodes, and SFT after a look; got {odd}")
+        if self.interaction not in self.interactions or self.noise not in self.noises:
+            raise ValueError(
+                "interaction and noise, the central setting, must be on the map: in interactions and noises"
+            )
         return self
 
 
