@@ -104,6 +104,11 @@ def seen(settings: ToolSettings) -> tuple[str, ...]:
     return tuple(name for name in names(settings) if name not in settings.unseen)
 
 
+def met(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]:
+    """Of all offers those that an orchestrator may meet before the tests, in traces as in training: no unseen tool."""
+    return {name: offer for name, offer in offers.items() if name == menu.OFFICE or name in seen(settings)}
+
+
 class Place:
     """Everything that one cell works with. offers: at list prices; unseen: at those of the second list."""
 
@@ -270,7 +275,8 @@ def _begin(place: Place, means: Means, folder: Path, progress) -> dict[str, Any]
     corpus = assignments.office_corpus("train", settings.offices, 0)
     shape = parameters.validate(dict(means.shape), parameters.LabModel, "a cell")
     base = Path(means.models) / settings.base
-    warm.train(base, shape, settings, place.offers, corpus.tasks, folder / "model", lambda x: progress(0.9 * x))
+    offers = met(place.offers, settings)
+    warm.train(base, shape, settings, offers, corpus.tasks, folder / "model", lambda x: progress(0.9 * x))
     voice = place.voice(checkpoints.load(folder / "model"))
     kept, dropped = sift(corpus.tasks, partial(_solves, place, voice), tries=settings.tries)
     left = Corpus(corpus.sources, tuple(kept), (*corpus.dropped, *dropped))
