@@ -1,8 +1,8 @@
 """The board of verdicts: every claim a card that says what became of it, with filters that need no network.
 
 Cards are a list, so that they wrap on a phone. Without scripts all of them are shown and no filter is; with them
-a form appears that narrows the list by paper, kind, verdict, rung, who decided, and words. Colours are the style sheet's
-own, with fallbacks for JupyterLab; a verdict is told by words and a sign, never by colour alone.
+a form appears that narrows the list by paper, kind, verdict, rung, who decided, and words. Colours are the style
+sheet's own, with fallbacks for JupyterLab; a verdict is told by words and a sign, never by colour alone.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _card(v: Verdict, survives: bool) -> str:
     return (
         f'<li id="claim-{claim.id}" {attributes}><p class="badge"><b aria-hidden="true">{SIGNS[v.verdict]}</b>'
         f"{escape(NAMES[v.verdict])}{many}{by}</p><p>{escape(claim.statement)}</p>"
-        f'<p class="place">{escape(PAPERS[claim.paper])}, {escape(claim.place)} · {claim.kind} · '
+        f'<p class="place">{escape(PAPERS[claim.paper])}, {escape(claim.place)} · {claim.kind}{_rung(v)} · '
         f"<code>{claim.id}</code></p>"
         f"{f'<dl>{numbers}</dl>' if numbers else ''}{_why(v)}{_tests(v)}</li>"
     )
