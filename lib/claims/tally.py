@@ -31,8 +31,8 @@ def message(verdicts: Sequence[Verdict]) -> str:
 
 
 def metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
-    """Everything that is kept, by flat key: totals, by paper, by kind, directions by rung, by chance, and the verdict on
-    each claim."""
+    """Everything that is kept, by flat key: totals, by paper, by kind, directions by rung, by chance, and the verdict
+    on each claim."""
     judged = [v for v in verdicts if v.verdict not in (UNTESTABLE, COMPARED)]
     out: dict[str, object] = {
         "backend": "scripted" if any(v.stand_in for v in judged) else "lab",
