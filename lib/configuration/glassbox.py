@@ -60,7 +60,7 @@ ARMS = (
     Arm("RL bandit", kind="bandit"),
     Arm("RL episodes", kind="episodes"),
 )
-NAMED = {arm.name: arm for arm in ARMS}
+NAMED = {arm.name.replace(",", "").replace(" ", "-").lower(): arm for arm in ARMS}  # by the name of its cell
 ATLAS, ENUMERATED = "atlas", "enumerated"  # cells beside the arms
 
 

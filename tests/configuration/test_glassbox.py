@@ -222,7 +222,7 @@ def record(tmp_path_factory):
 def test_every_arm_and_both_imitations_are_held_against_the_optimum(record):
     test = record.query("split == 'test'")
     end = test[test["step"] == SETTINGS.glass.looks[-1]]
-    told = {*glass.NAMED, "SFT, one tau", "SFT, tau per kind", "best constant", "optimum"}
+    told = {*(arm.name for arm in glass.ARMS), "SFT, one tau", "SFT, tau per kind", "best constant", "optimum"}
     assert set(end["arm"]) == told
     assert test["regret"].min() >= -1e-9 and test.query("arm == 'optimum'")["regret"].abs().max() == 0.0
     sft = test[test["arm"].str.startswith("SFT")]
