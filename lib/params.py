@@ -555,6 +555,40 @@ class RoutingSettings(_Section):
         return self
 
 
+class ToolGlassSettings(_Section):
+    """The glass box of lesson 06. seeds: worlds, each with a training; updates: of a training, at which it is looked
+    at, in rising order, the last its end; careless_updates: of the two arms that write malformed calls; groups,
+    rollouts: questions of an update and rollouts of each; epochs, clip, learning_rate: of the update; menu: tools on
+    one; prices: how far list prices lie apart, spreads: the same on the map; spread: factor within which a menu's
+    prices vary; blur: deviation of described skills; careless: the start's chance of a malformed call; users: to learn
+    from; test_users, menus: to be judged on; least_deviation: of a group's rewards."""
+
+    seeds: Annotated[int, Field(ge=2)]
+    updates: Annotated[list[Count], Field(min_length=1)]
+    careless_updates: Count
+    groups: Count
+    rollouts: Annotated[int, Field(ge=2)]
+    epochs: Count
+    clip: Positive
+    learning_rate: Positive
+    menu: Annotated[int, Field(ge=2, le=6)]
+    prices: Annotated[float, Field(gt=1)]
+    spreads: Annotated[list[Annotated[float, Field(gt=1)]], Field(min_length=1)]
+    spread: Annotated[float, Field(ge=1)]
+    blur: NotNegative
+    careless: Annotated[float, Field(gt=0, lt=1)]
+    users: Count
+    test_users: Count
+    menus: Count
+    least_deviation: NotNegative
+
+    @model_validator(mode="after")
+    def _rises(self):
+        if sorted(set(self.updates)) != self.updates:
+            raise ValueError(f"updates must rise, got {self.updates}")
+        return self
+
+
 class ToolSettings(_Section):
     """Lesson 06: an orchestrator with tools, prices and users by lot (ToolOrchestra).
 
@@ -566,7 +600,7 @@ class ToolSettings(_Section):
     group's rewards, with less it is left out; tries: of the start at an office task, which is dropped if none
     succeeds; budget: quantile of what the start spends, for the arm that CoRL's reward pays; side: points on each
     side of the simplex of preferences; outcome_items: questions on which every tool is tried before anything is
-    learned; agent: of llm.models, an orchestrator that is only prompted, for the pilot study.
+    learned; agent: of llm.models, an orchestrator that is only prompted, for the pilot study; glass: the small world.
     """
 
     models: Annotated[dict[Name, str], Field(min_length=2)]
@@ -598,6 +632,7 @@ class ToolSettings(_Section):
     outcome_items: Annotated[int, Field(ge=12)]
     test_items: Annotated[int, Field(ge=12)]
     side: Annotated[int, Field(ge=2)]
+    glass: ToolGlassSettings
 
     @model_validator(mode="after")
     def _fits(self):
@@ -672,6 +707,49 @@ class ConfigurationReward(_Section):
     delta_3: NotNegative
 
 
+class ConfigurationGlassSettings(_Section):
+    """The glass box of lesson 07. seeds: worlds, each with a training; interaction: how much of what a configuration
+    brings depends on the kind of question, against what does not; noise: temperature of its logit; looks: episodes
+    after which policies are judged, in rising order; sft_after: those after which the elite is imitated; batch:
+    episodes of an update; hidden: width of the networks; blur: deviation of what a policy sees of the kind; the rates
+    and sft_batch: of the updates; states, dice: per kind, what policies are judged on, and how often they draw; for the
+    map interactions, noises, map_seeds of each cell, map_episodes, judged every map_every."""
+
+    seeds: Annotated[int, Field(ge=2)]
+    interaction: NotNegative
+    noise: Positive
+    looks: Annotated[list[Count], Field(min_length=1)]
+    sft_after: list[Count]
+    batch: Annotated[int, Field(ge=2)]
+    hidden: Count
+    blur: NotNegative
+    structure_rate: Positive
+    prompt_rate: Positive
+    sft_rate: Positive
+    sft_prompt_rate: Positive
+    sft_batch: Count
+    states: Count
+    dice: Count
+    interactions: Annotated[list[NotNegative], Field(min_length=1)]
+    noises: Annotated[list[Positive], Field(min_length=1)]
+    map_seeds: Annotated[int, Field(ge=2)]
+    map_episodes: Count
+    map_every: Count
+
+    @model_validator(mode="after")
+    def _fits(self):
+        if sorted(set(self.looks)) != self.looks:
+            raise ValueError(f"looks must rise, got {self.looks}")
+        odd = [n for n in (*self.looks, *self.sft_after, self.map_every, self.map_episodes) if n % self.batch]
+        if odd or set(self.sft_after) - set(self.looks):
+            raise ValueError(f"looks are after whole updates of {self.batch} episodes, and SFT after a look; got {odd}")
+        if self.interaction not in self.interactions or self.noise not in self.noises:
+            raise ValueError(
+                "interaction and noise, the central setting, must be on the map: in interactions and noises"
+            )
+        return self
+
+
 class ConfigurationSettings(_Section):
     """Lesson 07: which agents to set up for a question (ARC).
 
@@ -680,7 +758,7 @@ class ConfigurationSettings(_Section):
     that an agent may write in a call, low, medium and high; temperature: of agents; draws: different tries of a
     question in training; train_items, search_items, test_items: questions of each kind; grid, sampled: configurations
     that are tried on every question; episodes: of a training, alone_episodes: of one on a single kind; save_every:
-    updates between savings.
+    updates between savings; glass: the small world.
     """
 
     model: str
@@ -707,6 +785,7 @@ class ConfigurationSettings(_Section):
     grpo: GradientSettings
     sft: RefineSettings
     dpo: RefineSettings
+    glass: ConfigurationGlassSettings
 
     @model_validator(mode="after")
     def _rises(self):

@@ -90,7 +90,7 @@ def _tests(results: corl.Results, arm: str, style: str, word: str | None) -> pd.
 
 
 def pricing(params: Params, **where) -> dict[str, Comparison]:
-    """ToolOrchestra trained at prices by lot, at list prices alone, and with the sign error of the released code; in
+    """ToolOrchestra trained at prices by lot, at list prices alone, and with the sign error in circulation; in
     the exam at prices by lot, and at the prices of another list. where: of study.run."""
     compared = [orchestra.NAMED[name] for name in ("paper", "published")] + [orchestra.LISTED]
     results = tools.run(params, compared, label="training at other prices", **where)

@@ -1,8 +1,8 @@
 """The board of verdicts: every claim a card that says what became of it, with filters that need no network.
 
 Cards are a list, so that they wrap on a phone. Without scripts all of them are shown and no filter is; with them
-a form appears that narrows the list by paper, kind, verdict, who decided, and words. Colours are the style sheet's
-own, with fallbacks for JupyterLab; a verdict is told by words and a sign, never by colour alone.
+a form appears that narrows the list by paper, kind, verdict, rung, who decided, and words. Colours are the style
+sheet's own, with fallbacks for JupyterLab; a verdict is told by words and a sign, never by colour alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from lib.claims import chance, told
-from lib.claims.entries import KINDS, PAPERS
+from lib.claims.entries import KINDS, PAPERS, RUNGS
 from lib.claims.verdicts import (
     COMPARED,
     FAILS,
@@ -102,6 +102,7 @@ def _form(verdicts: Sequence[Verdict]) -> str:
         _menu("paper", "Paper", PAPERS),
         _menu("kind", "Kind", {kind: kind for kind in KINDS}),
         _menu("verdict", "Verdict", {key: name for key, name in NAMES.items() if key in there}),
+        _menu("rung", "Rung", RUNGS),
         _menu("by", "Decided by", {"scripted": f"a {STAND_IN}", "other": "anything else"}),
     ]
     search = '<label>Words <input type="search" name="words" placeholder="such as: hypervolume"></label>'
@@ -118,7 +119,8 @@ def _menu(name: str, label: str, options: Mapping[str, str]) -> str:
 
 def _card(v: Verdict, survives: bool) -> str:
     claim = v.claim
-    data = {"paper": claim.paper, "kind": claim.kind, "verdict": v.verdict, "by": "scripted" if v.stand_in else "other"}
+    data = {"paper": claim.paper, "kind": claim.kind, "verdict": v.verdict, "rung": claim.rung}
+    data |= {"by": "scripted" if v.stand_in else "other"}
     attributes = " ".join(f'data-{key}="{escape(value)}"' for key, value in data.items())
     by = f' <span class="by">{STAND_IN}</span>' if v.stand_in else ""
     many = " · holds with all asked at once" if survives else ""
@@ -127,10 +129,15 @@ def _card(v: Verdict, survives: bool) -> str:
     return (
         f'<li id="claim-{claim.id}" {attributes}><p class="badge"><b aria-hidden="true">{SIGNS[v.verdict]}</b>'
         f"{escape(NAMES[v.verdict])}{many}{by}</p><p>{escape(claim.statement)}</p>"
-        f'<p class="place">{escape(PAPERS[claim.paper])}, {escape(claim.place)} · {claim.kind} · '
+        f'<p class="place">{escape(PAPERS[claim.paper])}, {escape(claim.place)} · {claim.kind}{_rung(v)} · '
         f"<code>{claim.id}</code></p>"
         f"{f'<dl>{numbers}</dl>' if numbers else ''}{_why(v)}{_tests(v)}</li>"
     )
+
+
+def _rung(v: Verdict) -> str:
+    """Where it was tested, if not in the lab."""
+    return "" if v.claim.rung == "lab" else f" · tested in {RUNGS[v.claim.rung]}"
 
 
 def _ours(v: Verdict) -> list[tuple[str, str]]:

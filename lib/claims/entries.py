@@ -29,6 +29,11 @@ KINDS = {
     "direction": "must come out in sign, with the interval clear of zero",
     "magnitude": "for information: ours beside the paper's, never a success",
 }
+RUNGS = {  # how near to reality the test of a claim is
+    "glass": "a glass box, whose optimum is known",
+    "lab": "small language models, and tools that run",
+    "recorded": "recorded outcomes of real models",
+}
 FILE = ROOT / "data/claims/claims.yaml"
 _COMPARED = {  # how a test of each kind may compare
     "formula": ("==", "<", ">", "<=", ">="),
@@ -55,7 +60,8 @@ class Claim(BaseModel):
     it, a key under which the lesson keeps a verdict of its own. untestable: instead of both, why nothing here can
     test it. tolerance: of a formula's equality, in its unit. quotes: numbers that the paper prints, by the name
     under which tests use them. stand_in: the metrics do not say that scripted stand-ins decided, but they did. blame:
-    of a formula that fails. note: what a reader should know besides.
+    of a formula that fails. rung: of `RUNGS`; a claim that is judged on several has an entry for each. note: what a
+    reader should know besides.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -75,6 +81,7 @@ class Claim(BaseModel):
     untestable: Text | None = None
     stand_in: bool = False
     blame: Blame | None = None
+    rung: Literal["glass", "lab", "recorded"] = "lab"
     note: str = ""
 
     @field_validator("test", mode="before")

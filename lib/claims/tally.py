@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lib.claims import chance
-from lib.claims.entries import KINDS, PAPERS
+from lib.claims.entries import KINDS, PAPERS, RUNGS
 from lib.claims.verdicts import COMPARED, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
 
 
@@ -31,7 +31,8 @@ def message(verdicts: Sequence[Verdict]) -> str:
 
 
 def metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
-    """Everything that is kept, by flat key: totals, by paper, by kind, by chance, and the verdict on each claim."""
+    """Everything that is kept, by flat key: totals, by paper, by kind, directions by rung, by chance, and the verdict
+    on each claim."""
     judged = [v for v in verdicts if v.verdict not in (UNTESTABLE, COMPARED)]
     out: dict[str, object] = {
         "backend": "scripted" if any(v.stand_in for v in judged) else "lab",
@@ -47,6 +48,9 @@ def metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
             out[f"claims.{paper}.{key}"] = row[key]
         for kind in KINDS:
             out[f"claims.{kind}.{key}"] = of(verdicts, key, kind)
+        for rung in RUNGS:
+            mine = [v for v in verdicts if v.claim.kind == "direction" and v.claim.rung == rung]
+            out[f"claims.rung.{rung}.{key}"] = of(mine, key)
     for who in ("paper", "ours", "nobody yet"):
         out[f"claims.formula.blame_{who.split()[0]}"] = sum(v.whose == who for v in verdicts)
     return out | {f"claims.by_id.{v.claim.id}": v.verdict for v in verdicts}

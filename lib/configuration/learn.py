@@ -23,7 +23,8 @@ from lib.configuration.policies import Parts, Steps, Value
 @dataclass(frozen=True)
 class Batch:
     """Episodes to learn from. states: (n, d); structures: (n, parts); logp: (n,) of the whole structure when it was
-    drawn; steps: prompt decisions, None for flat policies; rewards: (n,); groups: (n,) which question."""
+    drawn; steps: prompt decisions, None for flat policies; rewards: (n,); groups: (n,) which question; runs: (n,) which
+    of several trainings that go on side by side, None for one."""
 
     states: torch.Tensor
     structures: torch.Tensor
@@ -31,6 +32,7 @@ class Batch:
     steps: Steps | None
     rewards: torch.Tensor
     groups: torch.Tensor
+    runs: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.states)
@@ -102,8 +104,10 @@ def update(structure: Side, prompt: Side | None, batch: Batch, rules: Rules) -> 
     else:
         with torch.no_grad():
             advantages = (
-                losses.whitened(first - structure.value(batch.states)),
-                losses.whitened(later - prompt.value(steps.states)) if prompt and steps is not None else None,
+                _whitened(first - structure.value(batch.states), batch.runs),
+                _whitened(later - prompt.value(steps.states), None if batch.runs is None else batch.runs[steps.episode])
+                if prompt and steps is not None
+                else None,
             )
     said: dict[str, float] = {}
     for _ in range(rules.epochs):
@@ -113,6 +117,31 @@ def update(structure: Side, prompt: Side | None, batch: Batch, rules: Rules) -> 
         if prompt is not None and steps is not None and len(steps.actions):
             said |= _epoch(prompt, steps.states, (steps,), steps.logp, advantages[1], later, rules, "prompt")
     return said
+
+
+def _whitened(values: torch.Tensor, runs: torch.Tensor | None) -> torch.Tensor:
+    """Mean 0 and deviation 1 within each training."""
+    if runs is None:
+        return losses.whitened(values)
+    return losses.group_advantages(values, runs, correction=0, least=1e-8)
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """Several batches as one."""
+    offsets = np.cumsum([0, *(len(batch) for batch in batches)])
+    steps = None
+    if batches[0].steps is not None:
+        moved = [
+            Steps(b.steps.episode + int(o), *(getattr(b.steps, n) for n in list(Steps.__dataclass_fields__)[1:]))
+            for b, o in zip(batches, offsets, strict=False)
+        ]
+        steps = Steps(*(torch.cat([getattr(s, name) for s in moved]) for name in Steps.__dataclass_fields__))
+    whole = {
+        name: torch.cat([getattr(b, name) for b in batches])
+        for name in Batch.__dataclass_fields__
+        if name != "steps" and getattr(batches[0], name) is not None
+    }
+    return Batch(**whole, steps=steps)
 
 
 def _epoch(side: Side, states, decided, old, advantages, returns, rules: Rules, name: str) -> dict[str, float]:

@@ -71,30 +71,37 @@ class Parts(nn.Module):
 
     def logits(self, hidden: torch.Tensor, part: int, drawn: torch.Tensor) -> torch.Tensor:
         """z~_i = z_i + log m_i(w), (n, size): of a part, given the parts drawn before it, (n, part)."""
-        if self.chained:
-            hidden = hidden + sum((self.seen[i](drawn[:, i]) for i in range(part)), torch.zeros_like(hidden))
+        for before in range(part):
+            hidden = self.after(hidden, before, drawn[:, before])
+        return self._scored(hidden, part, drawn[:, 0] if part else None)
+
+    def after(self, hidden: torch.Tensor, part: int, drawn: torch.Tensor) -> torch.Tensor:
+        """What the next part reads once this one was drawn, (n, hidden). drawn: (n,)."""
+        return hidden + self.seen[part](drawn) if self.chained and part < len(self.seen) else hidden
+
+    def _scored(self, hidden: torch.Tensor, part: int, workflow: torch.Tensor | None) -> torch.Tensor:
         raw = self.heads[part](hidden)
-        if not self.masked or part == 0 or not hasattr(self, f"mask{part}"):
+        if not self.masked or workflow is None or not hasattr(self, f"mask{part}"):
             return raw
-        return raw.masked_fill(~getattr(self, f"mask{part}")[drawn[:, 0]], -torch.inf)
+        return raw.masked_fill(~getattr(self, f"mask{part}")[workflow], -torch.inf)
 
     def draw(self, states: torch.Tensor, generator: torch.Generator | None) -> Drawn:
         """Decisions for states, (n, inputs); without a generator the likeliest part each time."""
-        hidden, logp = self.trunk(states), torch.zeros(len(states))
-        drawn = torch.zeros(len(states), 0, dtype=torch.int64)
+        hidden, logp, drawn = self.trunk(states), torch.zeros(len(states)), []
         for part in range(len(self.sizes)):
-            logits = self.logits(hidden, part, drawn)
-            picked = pick(logits, generator)
-            logp = logp + Categorical(logits=logits).log_prob(picked)
-            drawn = torch.cat([drawn, picked[:, None]], 1)
-        return Drawn(drawn, logp)
+            logits = self._scored(hidden, part, drawn[0] if part else None)
+            drawn.append(pick(logits, generator))
+            logp = logp + Categorical(logits=logits).log_prob(drawn[part])
+            hidden = self.after(hidden, part, drawn[part])
+        return Drawn(torch.stack(drawn, 1), logp)
 
     def judge(self, states: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probability and entropy of decisions, (n,) each: entropy is the sum over parts, given what was drawn."""
         hidden, logp, entropy = self.trunk(states), torch.zeros(len(states)), torch.zeros(len(states))
         for part in range(len(self.sizes)):
-            over = Categorical(logits=self.logits(hidden, part, actions[:, :part]))
+            over = Categorical(logits=self._scored(hidden, part, actions[:, 0] if part else None))
             logp, entropy = logp + over.log_prob(actions[:, part]), entropy + over.entropy()
+            hidden = self.after(hidden, part, actions[:, part])
         return logp, entropy
 
 

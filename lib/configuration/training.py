@@ -214,7 +214,7 @@ def refine(training: Training, refining: Refining, seed: int) -> tuple[Policy, d
     about = {"tau": tau, "elite": int(chosen.sum()), "reward": float(rewards[chosen].mean()) if chosen.any() else 0.0}
     if not chosen.any():
         return policy, about
-    whole = _joined(training)
+    whole = learn.joined([batch for batch, _ in training.buffer])
     rows = torch.from_numpy(np.flatnonzero(chosen))
     side = Side.of(policy.structure, policy.inputs, refining.rates[0], valued=False)
     _epochs(side, len(rows), refining, seed, lambda at: (whole.states[rows[at]], whole.structures[rows[at]]))
@@ -250,7 +250,7 @@ def prefer_better(training: Training, refining: Refining, seed: int) -> tuple[Po
     policy, matched = _copied(training.policy), pairs(training, refining)
     if not len(matched):
         return policy, {"pairs": 0}
-    whole = _joined(training)
+    whole = learn.joined([batch for batch, _ in training.buffer])
     sides = [Side.of(policy.structure, policy.inputs, refining.rates[0], valued=False)]
     if policy.prompt is not None:
         sides.append(Side.of(policy.prompt, policy.prompt.inputs, refining.rates[1], valued=False))
@@ -290,19 +290,3 @@ def _told(training: Training) -> tuple[np.ndarray, np.ndarray]:
     """Rewards and correctness of the whole buffer, (n,) each."""
     rewards = np.concatenate([batch.rewards.numpy() for batch, _ in training.buffer])
     return rewards, np.concatenate([right for _, right in training.buffer]).astype(bool)
-
-
-def _joined(training: Training) -> Batch:
-    """The whole buffer as one batch."""
-    batches = [batch for batch, _ in training.buffer]
-    offsets = np.cumsum([0, *(len(batch) for batch in batches)])
-    steps = None
-    if batches[0].steps is not None:
-        moved = [
-            Steps(b.steps.episode + int(o), *(getattr(b.steps, n) for n in list(Steps.__dataclass_fields__)[1:]))
-            for b, o in zip(batches, offsets, strict=False)
-        ]
-        steps = Steps(*(torch.cat([getattr(s, name) for s in moved]) for name in Steps.__dataclass_fields__))
-    joined = [torch.cat([getattr(b, name) for b in batches]) for name in ("states", "structures", "logp")]
-    rest = [torch.cat([getattr(b, name) for b in batches]) for name in ("rewards", "groups")]
-    return Batch(*joined, steps, *rest)

@@ -443,6 +443,25 @@ def test_every_claim_is_a_card_that_can_be_filtered_and_is_shown_without_scripts
     assert not any(f"{each} hidden" in markup for each in ("<li", "<ul"))
 
 
+def test_what_a_glass_box_decided_says_so_and_is_counted_apart():
+    glass, lab = judged(rung="glass"), judged()
+    assert "tested in a glass box" in board.markup([glass])[0] and "· tested in" not in board.markup([lab])[0]
+    told = tally.metrics([glass, lab, judged(rung="glass", test="{b.score} > {a.score}")])
+    assert (told["claims.rung.glass.holds"], told["claims.rung.glass.fails"], told["claims.rung.lab.holds"]) == (
+        1,
+        1,
+        1,
+    )
+    with pytest.raises(ValueError, match="rung"):
+        claim(rung="moon")
+
+
+def test_sixteen_directions_are_decided_in_the_glass_boxes_of_tools_and_configurations():
+    found = [v for v in verdicts.judge(CLAIMS, LAPTOP) if v.claim.rung == "glass"]
+    decided = [v for v in found if v.claim.paper in ("toolorchestra", "arc") and v.verdict in ("holds", "fails")]
+    assert len(decided) >= 16
+
+
 def test_a_card_escapes_what_the_file_says():
     v = judged(statement="One <b>is</b> & stays.", place="Table <1>")
     assert "<b>is" not in board.markup([v])[0] and "One &lt;b&gt;is" in board.markup([v])[0]

@@ -14,7 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from lib import params
-from lib.configuration import embeddings, encoders
+from lib.configuration import baselines, embeddings, encoders
 from lib.configuration import space as spaces
 from lib.configuration.arms import TESTED
 from lib.configuration.questions import KINDS, questions
@@ -312,12 +312,15 @@ def test_who_is_dominated_is_not_on_the_front(everyone):
     assert table.loc["ARC", "on the front"] == "yes" and table.loc["random", "on the front"] == "no"
 
 
-def test_the_bound_is_judged_by_another_try(results, everyone):
-    assert "accuracy +0.00" in comparison.oracle_words(results, everyone)
+def test_the_oracle_is_above_everybody_and_what_could_be_foreseen_is_told_beside_it(results, everyone):
+    assert baselines.dominates(everyone.tests)
+    assert all(everyone.mean(ORACLE, "reward").value >= everyone.mean(arm, "reward").value for arm in everyone.arms)
     lucky = results.searched.copy()
     lucky.loc[lucky["split"] == "again", "reward"] *= -1
-    unlucky = everybody(dataclasses.replace(results, searched=lucky), PARAMS)
-    assert unlucky.mean(ORACLE).value == 0 and unlucky.mean("by_kind").value == 1
+    unlucky = dataclasses.replace(results, searched=lucky)
+    foreseen = float(baselines.foreseen(lucky)["reward"].mean())
+    assert foreseen < everyone.mean(ORACLE, "reward").value
+    assert f"it is {foreseen:.2f}." in comparison.oracle_words(unlucky, everyone)
 
 
 # Diversity ----------------------------------------------------------------------------------------
@@ -547,7 +550,8 @@ def test_metrics_have_the_keys_that_are_promised(results, everyone, compared, ab
     ]
     promised += ["space.total", "space.valid", "transfer.chain.hops.accuracy", "larger.accuracy", "larger.hops.reward",
                  "errors.wrong", "theorem.noise_100.fresh", "encoders.lab_lab_team.overall", "gap.random.reward",
-                 "refinement.sft.reward", "workflows.best.chain", "oracle.flattered", "sft.tau"]  # fmt: skip
+                 "refinement.sft.reward", "workflows.best.chain", "oracle.foreseen",
+                     "oracle.dominates", "sft.tau"]  # fmt: skip
     assert set(promised) <= set(found)
     assert (found["backend"], found["zero_shot.backend"]) == ("lab", "scripted")
     assert (found["space.total"], found["space.valid"]) == (62_208, 41_904)

@@ -397,9 +397,9 @@ def test_an_episode_is_escaped_and_masked(results):
 
 def test_metrics_have_the_keys_that_are_promised(results):
     found = numbers.metrics(results, comparison.rivals(results), PARAMS)
-    promised = [f"{who}.{what}" for who in ("trained", "prompted", "sign_error", "lenient", "corl", "baseline.random")
+    promised = [f"{who}.{what}" for who in ("trained", "start", "sign_error", "lenient", "corl", "baseline.random")
                 for what in ("accuracy", "dollars", "seconds", "preference_score")]  # fmt: skip
-    promised += ["unseen_tools.share", "prompted.outage.completed", "simplex.hypervolume", "simplex.cost_slope",
+    promised += ["unseen_tools.share", "start.outage.completed", "simplex.hypervolume", "simplex.cost_slope",
                  "sign_error.dollars_gap", "pilot.agent.lookup", "synthesis.tasks", "synthesis.dropped.unsolved",
                  "filters.trained.malformed"]  # fmt: skip
     assert set(promised) <= set(found) and found["backend"] == "lab"

@@ -126,14 +126,15 @@ def verdict_words(everyone: Everybody) -> str:
 
 
 def oracle_words(results: Results, everyone: Everybody) -> str:
-    """How far ARC is from the oracle, and how much one from the same tries would flatter, as a sentence."""
+    """How far ARC is from the oracle, and how much of that lead a pick by another try would keep, as a sentence."""
     found = everyone.gaps.get(ORACLE)
     if not found or not there(found["reward"]):
         return "There is no oracle in this study."
+    foreseen = float(baselines.foreseen(results.searched)["reward"].mean())
     return (
         f"ARC minus the oracle: reward {number(found['reward'], 2, True)}, accuracy "
-        f"{number(found['accuracy'], 2, True)}. Picked and judged by the same tries, the oracle's reward would be "
-        f"{baselines.flattered(results.searched):.2f} instead of {everyone.mean(ORACLE, 'reward').value:.2f}."
+        f"{number(found['accuracy'], 2, True)}. The oracle's reward is {everyone.mean(ORACLE, 'reward').value:.2f} in "
+        f"hindsight; picked by another try, from the sampled set, it is {foreseen:.2f}."
     )
 
 

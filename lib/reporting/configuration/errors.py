@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from lib import draw
 from lib.configuration.taxonomy import GROUPS
 from lib.configuration.taxonomy import KINDS as ERRORS
-from lib.reporting.configuration.common import ALL, KINDS, PAPER, kinds_of, matrix, named, ratio
+from lib.reporting.configuration.common import ALL, PAPER, kinds_of, matrix, named, ratio
 from lib.reporting.configuration.everybody import Everybody
 from lib.reporting.words import NOTHING, number, there, within
 from lib.stats import Interval
@@ -140,19 +140,8 @@ def alt(everyone: Everybody, arm: str = PAPER) -> str:
     return "Stacked shares of categories of wrong answers by kind of question. " + "; ".join(told) + "."
 
 
-def verdict(everyone: Everybody, arm: str = PAPER) -> str:
-    """Of the paper's claim that less than a tenth of the errors are the configuration's, for every kind of question:
-    it does not hold where a share is clearly above that, it holds where all are clearly below."""
-    found = [misconfigured(everyone, arm, kind) for kind in KINDS if count(everyone, arm, kind)[0]]
-    if not found:
-        return "no cases"
-    if any(x.excludes(CLAIMED) and x.value > CLAIMED for x in found):
-        return "does not hold"
-    return "holds" if all(x.excludes(CLAIMED) and x.value < CLAIMED for x in found) else "undecided"
-
-
 def words(everyone: Everybody, arm: str = PAPER) -> str:
-    """The claim, as a sentence."""
+    """How many are the configuration's by the rules, and what that says."""
     found = misconfigured(everyone, arm)
     if not there(found):
         return "There is no wrong answer to explain."
@@ -160,5 +149,6 @@ def words(everyone: Everybody, arm: str = PAPER) -> str:
     told = ", ".join(f"{kind} {number(x)}" for kind, x in each.items() if there(x))
     return (
         f"Of {everyone.labels[arm]}'s wrong answers {number(found)} are the configuration's by the rules "
-        f"({told}). That it is less than {CLAIMED:.0%} on every kind of question: {verdict(everyone, arm)}."
+        f"({told}). Who allocates every tool and a large budget evades the rules whatever comes of it, so few such "
+        "errors are no finding."
     )

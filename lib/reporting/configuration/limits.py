@@ -8,7 +8,7 @@ import pandas as pd
 from lib.configuration.study import Results
 from lib.page.tables import listed
 from lib.params import Params
-from lib.reporting.configuration import diversity, errors, refinement, theory, training, workflows
+from lib.reporting.configuration import diversity, refinement, theory, training, workflows
 from lib.reporting.configuration.common import ALL, DPO, GRPO, PAPER, PLAIN, PROMPTED
 from lib.reporting.configuration.everybody import BY_KIND, CONSTANT, Everybody
 from lib.reporting.configuration.transfer import DIFFERENCE, Abroad
@@ -101,17 +101,11 @@ def _untrained(results: Results) -> list[str]:
 
 
 def _misread(everyone: Everybody, compared: Compared) -> list[str]:
-    """Claims about workflows and errors that this run does not bear out, and replies that could not be read."""
+    """The claim about workflows where this run does not bear it out, and replies that could not be read."""
     told = []
     said = workflows.verdict(compared)
     if said != workflows.HOLDS:
         told.append(f"That no workflow wins everywhere {'is ' if said == workflows.OPEN else ''}{said} here.")
-    said = errors.verdict(everyone)
-    if said in ("does not hold", "undecided"):
-        told.append(
-            f"That less than {errors.CLAIMED:.0%} of errors are the configuration's {'is ' * (said == 'undecided')}"
-            f"{said}: {number(errors.misconfigured(everyone))}."
-        )
     for arm in PROMPTED:
         rows = everyone.of(arm)
         failed = float(np.nan_to_num(rows["failed"]).mean()) if len(rows) and "failed" in rows else 0.0

@@ -58,7 +58,8 @@ def metrics(
     out["arc.verdict.accuracy"] = comparison.verdict(everyone)
     out["arc.verdict.reward"] = comparison.verdict(everyone, "reward")
     if len(results.searched) and ORACLE in everyone.arms:
-        out["oracle.flattered"] = baselines.flattered(results.searched)
+        out["oracle.foreseen"] = float(baselines.foreseen(results.searched)["reward"].mean())
+        out["oracle.dominates"] = baselines.dominates(everyone.tests)
     out["sft.tau"] = refinement.threshold(results)
     out |= theory.metrics(theorem) if theorem is not None else {}
     for name, row in (encoders or {}).items():
@@ -119,7 +120,7 @@ def _errors(everyone: Everybody) -> dict[str, object]:
         for kind in everyone.rows.get(PAPER, {})
         if kind != ALL
     }
-    return out | {"errors.verdict": errors.verdict(everyone)}
+    return out
 
 
 def _category(name: str) -> str:

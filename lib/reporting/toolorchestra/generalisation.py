@@ -244,10 +244,10 @@ def alt(results: Results) -> str:
 
 
 def metrics(results: Results, settings: ToolSettings) -> dict[str, object]:
-    """Exams by key, the start's under `prompted.`."""
+    """Exams by key, the start's under `start.`."""
     out: dict[str, object] = {}
     tools, money, broken = newcomers(results, settings), prices(results, settings), outages(results)
-    for arm, before in ((PAPER, ""), (START, "prompted.")):
+    for arm, before in ((PAPER, ""), (START, "start.")):
         who = label(arm)
         out[f"{before}unseen_tools.accuracy"] = tools[who]["accuracy"]
         out[f"{before}unseen_tools.share"] = tools[who]["unseen tool first"]

@@ -38,7 +38,7 @@ from lib.reporting.toolorchestra.generalisation import scaled
 from lib.reporting.words import changed, clearly, finite, number
 from lib.routing.toolorchestra.study import START, Results
 
-KEYS = {START: "prompted", PAPER: "trained", PUBLISHED: "sign_error", LENIENT: "lenient", CORL: "corl"}
+KEYS = {START: "start", PAPER: "trained", PUBLISHED: "sign_error", LENIENT: "lenient", CORL: "corl"}
 
 
 def metrics(results: Results, others: Mapping[str, pd.DataFrame], params: Params) -> dict[str, object]:
@@ -56,7 +56,7 @@ def metrics(results: Results, others: Mapping[str, pd.DataFrame], params: Params
         out |= _means(f"baseline.{name.replace(' ', '_')}", units, found, "rival", name)
     out |= generalisation.metrics(results, params.tools) | dict(pilot.metrics(results))
     volumes = simplex.volumes(results)
-    for arm, before in ((PAPER, ""), (START, "prompted.")):
+    for arm, before in ((PAPER, ""), (START, "start.")):
         out[f"{before}simplex.hypervolume"] = volumes[label(arm)]
         for column, name, by in (("micro", "cost", MILLION), ("ms", "latency", MILLI), ("right", "accuracy", 1.0)):
             out[f"{before}simplex.{name}_slope"] = scaled(simplex.slope(results, arm, column), by)
@@ -87,7 +87,7 @@ def _means(key: str, part: pd.DataFrame, scores: np.ndarray, exam: str, who: str
 
 def key_metrics(found: Mapping[str, object]) -> list[str]:
     """For the front page, as far as they are there."""
-    wanted = ("trained.accuracy", "prompted.accuracy", "trained.dollars", "sign_error.dollars_gap")
+    wanted = ("trained.accuracy", "start.accuracy", "trained.dollars", "sign_error.dollars_gap")
     return [key for key in wanted if key in found]
 
 

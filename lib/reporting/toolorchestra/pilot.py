@@ -77,7 +77,7 @@ def figure(results: Results) -> Figure:
 
 
 def _only(arm: str) -> str:
-    return "" if arm == PAPER else ", only prompted"
+    return {AGENT: ", only prompted", START: ", before any reward"}.get(arm, "")
 
 
 def dearest(results: Results) -> str:
@@ -163,7 +163,7 @@ def _against_even(results: Results, tools: Sequence[str]) -> str:
 
 def metrics(results: Results) -> Mapping[str, object]:
     """Shares of calls and accuracy by key."""
-    names = {AGENT: "agent", START: "prompted", PAPER: "trained"}
+    names = {AGENT: "agent", START: "start", PAPER: "trained"}
     out: dict[str, object] = {}
     for arm, row in shares(results).items():
         out |= {f"pilot.{names[arm]}.{tool}": found for tool, found in row.items()}

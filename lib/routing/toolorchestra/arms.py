@@ -1,7 +1,7 @@
 """What is trained, from the same start on the same assignments: three ways to pay an episode, and one to filter.
 
 paper      GRPO on M_norm . P, the reward of ToolOrchestra
-published  the same with the sign error of the released code
+published  the same with the sign error of an implementation in circulation
 lenient    the paper's reward; malformed and unanswered rollouts are learned from, instead of left out
 corl       PPO on CoRL's reward: right, and within a budget that is the same for all
 """

@@ -3,8 +3,9 @@
 Baselines answer the questions of the exam `test` from what every tool did on its own (`desk.tried`), at the same
 menus and prices; nobody orchestrates, so they pay for no orchestrator. Office tasks are not for single tools.
 
-    always T    one tool, whatever is asked; where it is not on the menu, or is of no use, nothing is answered
-    best always the one with the highest share of right answers on training questions
+    always T    one tool wherever it can be asked; elsewhere the first of the others in the order of their right answers
+                on training questions, so that a tool which a menu lacks is no rival that cannot win
+    best always the one with the most right answers on training questions, and then the others in that order
     one a kind  for each kind and difficulty the first tool on the menu, in the order of its share of right answers on
                 training questions, the cheaper one first where they are equal
     random      one of the tools on the menu that can be asked at all, in expectation
@@ -44,18 +45,28 @@ def baselines(tried: pd.DataFrame, exam: pd.DataFrame, tools: Sequence[str]) -> 
     def table(chosen) -> pd.DataFrame:
         return pd.DataFrame([{"item": q.item} | chosen(q) for q in questions.itertuples()])
 
-    out = {ALWAYS + tool: table(lambda q, t=tool: taken(q.item, t)) for tool in tools if tool in set(test["tool"])}
-    top = best(train)
-    out[BEST] = table(lambda q: taken(q.item, top))
+    def always(item: int, tool: str) -> dict:
+        return taken(item, first([tool, *order], [t for t in (tool, *order) if (item, t) in held]))
+
+    order = ordered(train)
+    out = {ALWAYS + tool: table(lambda q, t=tool: always(q.item, t)) for tool in tools if tool in set(test["tool"])}
+    out[BEST] = table(lambda q: always(q.item, order[0]))
     out[BY_KIND] = table(lambda q: taken(q.item, first(ranked.get((q.kind, q.difficulty), ()), q.menu.split())))
     out[RANDOM] = table(lambda q: _mean([taken(q.item, t) for t in q.menu.split() if (q.item, t) in held]))
     out[ORACLE] = table(lambda q: _cheapest([taken(q.item, t) for t in q.menu.split() if (q.item, t) in held]))
     return out
 
 
+def ordered(train: pd.DataFrame) -> list[str]:
+    """Tools by how many training questions they answered right, the most first, of equals the cheaper; where a tool was
+    not on the menu it has no right answer."""
+    found = train.groupby("tool").agg(right=("right", "sum"), dollars=("dollars", "mean"))
+    return found.sort_values(["right", "dollars"], ascending=[False, True], kind="stable").index.tolist()
+
+
 def best(train: pd.DataFrame) -> str:
-    """The tool with the most right answers on training questions; where it was not on the menu it has none."""
-    return str(train.groupby("tool")["right"].sum().idxmax())
+    """The tool with the most right answers on training questions."""
+    return ordered(train)[0]
 
 
 def _ranked(train: pd.DataFrame) -> dict[tuple[str, int], list[str]]:

@@ -4,8 +4,8 @@ A rollout's vector is M = [calls of each tool, outcome, -dollars, -seconds]. In 
 other rollouts of its group, in the evaluation with the starting checkpoint on the same example. These are two
 different normalisations, and both are here, with the paper's formula beside the line.
 
-`published` is what the paper's released code computes instead: it takes the bounds of -dollars and -seconds, and
-normalises +dollars and +seconds with them. Of two right rollouts the dearer one is then paid more.
+`published` is what an implementation in circulation computes instead: it takes the bounds of -dollars and -seconds,
+and normalises +dollars and +seconds with them. Of two right rollouts the dearer one is then paid more.
 """
 
 from __future__ import annotations
@@ -33,26 +33,25 @@ def normalised(m: np.ndarray, groups: Sequence[int]) -> np.ndarray:
     A group holds the rollouts of one example. The paper says "rollout batch"; over different examples the
     cheapest rollout would be that of the easiest question (decision).
     """
-    out = np.zeros_like(m, dtype=float)
-    ids = np.asarray(groups)
-    for group in np.unique(ids):
-        rows = ids == group
-        out[rows] = _between(m[rows], m[rows].min(0), m[rows].max(0))
-    return out
+    return _between(m, *_bounds(m, groups))
 
 
 def published(m: np.ndarray, groups: Sequence[int]) -> np.ndarray:
-    """The released code's error: bounds of -dollars and -seconds, but +dollars and +seconds between them.
+    """The error in circulation: bounds of -dollars and -seconds, but +dollars and +seconds between them.
 
     (c + c_max) / (c_max - c_min): never below 1, and larger for the dearer rollout
     """
-    out = normalised(m, groups)
-    ids = np.asarray(groups)
-    for group in np.unique(ids):
-        rows = ids == group
-        costs = m[rows][:, -2:]
-        out[rows, -2:] = _between(-costs, costs.min(0), costs.max(0))
+    out, (low, high) = normalised(m, groups), _bounds(m[:, -2:], groups)
+    out[:, -2:] = _between(-m[:, -2:], low, high)
     return out
+
+
+def _bounds(m: np.ndarray, groups: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the most of each row's group, (n, k) each."""
+    _, of = np.unique(np.asarray(groups), return_inverse=True)
+    order = np.argsort(of, kind="stable")
+    starts = np.flatnonzero(np.diff(of[order], prepend=-1))
+    return tuple(least.reduceat(m[order], starts)[of] for least in (np.minimum, np.maximum))
 
 
 def _between(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -117,12 +116,14 @@ def kept(
     other rollouts' rewards deviate by less than `least`; all arguments (n,)."""
     malformed, answered = np.asarray(malformed, bool), np.asarray(answered, bool)
     fine = ~malformed & answered
-    ids = np.asarray(groups)
-    agreeing = np.zeros(len(ids), bool)
-    for group in np.unique(ids):
-        rows = fine & (ids == group)
-        if rows.any() and rewards[rows].std() < least:
-            agreeing |= rows
+    _, of = np.unique(np.asarray(groups), return_inverse=True)
+
+    def mean(values: np.ndarray) -> np.ndarray:
+        """Over the fine rollouts of each row's group; nan where there is none."""
+        sums, counts = (np.bincount(of, weights) for weights in (np.where(fine, values, 0.0), fine))
+        return np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)[of]
+
+    agreeing = fine & (np.sqrt(mean((rewards - mean(rewards)) ** 2)) < least)
     return Kept(
         np.flatnonzero(fine & ~agreeing), int(malformed.sum()), int((~malformed & ~answered).sum()), int(agreeing.sum())
     )

@@ -47,7 +47,7 @@ CASSETTES = ROOT / "data/cassettes"
 NAME = "toolorchestra"  # of the cassette and of the purse
 AGENT = "agent"  # a model of llm.models that is prompted with function schemas
 START = "start"  # the orchestrator before it is trained: prompted, and no more
-_NEUTRAL = {"seeds", "jobs", "save_every"}  # change no cell's result
+_NEUTRAL = {"seeds", "jobs", "save_every", "glass"}  # change no cell's result
 _TRAINING = {"learn", "updates", "groups", "rollouts", "outages", "least_deviation"}  # nor that of the start
 HOSTED = 50.0  # tokens per second of an endpoint, declared (decision): a stopwatch would make runs differ
 _TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
@@ -102,6 +102,11 @@ def names(settings: ToolSettings) -> tuple[str, ...]:
 def seen(settings: ToolSettings) -> tuple[str, ...]:
     """The tools that menus of training may have."""
     return tuple(name for name in names(settings) if name not in settings.unseen)
+
+
+def met(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]:
+    """Of all offers those that an orchestrator may meet before the tests, in traces as in training: no unseen tool."""
+    return {name: offer for name, offer in offers.items() if name == menu.OFFICE or name in seen(settings)}
 
 
 class Place:
@@ -270,7 +275,8 @@ def _begin(place: Place, means: Means, folder: Path, progress) -> dict[str, Any]
     corpus = assignments.office_corpus("train", settings.offices, 0)
     shape = parameters.validate(dict(means.shape), parameters.LabModel, "a cell")
     base = Path(means.models) / settings.base
-    warm.train(base, shape, settings, place.offers, corpus.tasks, folder / "model", lambda x: progress(0.9 * x))
+    offers = met(place.offers, settings)
+    warm.train(base, shape, settings, offers, corpus.tasks, folder / "model", lambda x: progress(0.9 * x))
     voice = place.voice(checkpoints.load(folder / "model"))
     kept, dropped = sift(corpus.tasks, partial(_solves, place, voice), tries=settings.tries)
     left = Corpus(corpus.sources, tuple(kept), (*corpus.dropped, *dropped))

@@ -49,9 +49,11 @@ def numbers(frame: pd.DataFrame) -> list[tuple]:
     return list(frame[["item", "right", "dollars", "tool"]].itertuples(index=False, name=None))
 
 
-def test_always_one_tool_answers_nothing_where_it_is_not_or_is_of_no_use(told):
-    assert numbers(told[ALWAYS + "search"]) == [(0, 1.0, 2.0, "search"), (1, 0.0, 3.0, "search"), (2, 0.0, 0.0, "")]
-    assert numbers(told[ALWAYS + "lookup"]) == [(0, 0.0, 0.0, ""), (1, 1.0, 1.0, "lookup"), (2, 0.0, 0.0, "")]
+def test_always_one_tool_gives_way_to_the_next_best_where_it_cannot_be_asked(told):
+    """In training search was right twice, mini and lookup once, mini for less; no arm is off a menu and then lost."""
+    assert benchmark.ordered(TRIED[TRIED["split"] == "train"]) == ["search", "mini", "lookup"]
+    assert numbers(told[ALWAYS + "search"]) == [(0, 1.0, 2.0, "search"), (1, 0.0, 3.0, "search"), (2, 0.0, 0.7, "mini")]
+    assert numbers(told[ALWAYS + "lookup"]) == [(0, 1.0, 2.0, "search"), (1, 1.0, 1.0, "lookup"), (2, 0.0, 0.7, "mini")]
 
 
 def test_the_best_tool_is_chosen_on_training_questions(told):
@@ -112,9 +114,9 @@ def test_office_tasks_are_not_for_single_tools(told):
 
 
 def test_the_best_tool_may_be_on_no_menu_of_the_exam():
-    """With few questions that can happen; then it answers nothing."""
+    """With few questions that can happen; then the next best answers."""
     left = TRIED[(TRIED["split"] == "train") | (TRIED["tool"] != "search")]
-    assert benchmark.baselines(left, EXAM, TOOLS)[BEST]["right"].tolist() == [0.0, 0.0, 0.0]
+    assert benchmark.baselines(left, EXAM, TOOLS)[BEST]["tool"].tolist() == ["mini", "lookup", "mini"]
 
 
 def test_scores_go_by_item_in_whatever_order_the_rows_stand():

@@ -1,0 +1,440 @@
+"""ToolOrchestra in worlds whose best choice is known: the lesson's reward, filters and objective, tiny policies.
+
+A rollout is one call of one tool on a menu. What a tool is good at by kind of question, what it costs and how long it
+takes are known, so that what a policy spends, and how far it stays behind the best, are sums over its probabilities
+and not samples. All seeds train side by side, each in a world of its own, all arms on the same questions, users, menus
+and dice. Normalisation, reward and filters are `rewards`, users are drawn by `menu`, the objective is `lib.losses`.
+Left out: several turns, office tasks, and a penalty for leaving the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from lib import losses, record, seeds, store, sweep
+from lib import params as parameters
+from lib.params import ROOT, ToolGlassSettings, ToolSettings
+from lib.routing.toolorchestra import menu, rewards
+from lib.sources import deciding
+
+SYSTEM = "toolorchestra_glass"  # of the record
+RUNS = ROOT / "data/runs/toolorchestra_glass"
+KINDS = 4  # of questions
+KNOWN = ("chains", "sums", "facts", "offices", "solid", "strong")  # a specialist a kind, then two generalists
+NEW = ("newcomer", "bargain")  # on no menu of a training
+TOOLS = (*KNOWN, *NEW)
+JITTER = 0.2  # of price and time around what the menu says: calls differ in length
+GRID = (0.0, 0.25, 0.5, 0.75, 1.0)  # weights on cost, and on latency, beside a weight of 1 on accuracy
+STEADY = {f"cost {w:g}": menu.Preference(1.0, w, 0.0) for w in GRID} | {
+    f"latency {w:g}": menu.Preference(1.0, 0.0, w) for w in GRID[1:]
+}
+USUAL, NEWCOMER, DEAR = "usual menus", "a newcomer on the menu", "unseen prices"
+CONDITIONS = (USUAL, NEWCOMER, DEAR)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train. normalise: over the `group`, over the whole `batch`, or `published`, with the sign error;
+    filtered: whether groups that agree are left out; strict: whether malformed rollouts are; reads: `descriptions` of
+    tools, or `names` alone; varied: whether prices of the menus vary in training; careless: whether the start writes
+    malformed calls at all."""
+
+    name: str
+    normalise: str = "group"
+    filtered: bool = True
+    strict: bool = True
+    reads: str = "descriptions"
+    varied: bool = True
+    careless: bool = False
+
+
+PAPER = Arm("ToolOrchestra")
+ARMS = (
+    PAPER,
+    Arm("sign error", normalise="published"),
+    Arm("whole batch", normalise="batch"),
+    Arm("agreeing groups kept", filtered=False),
+    Arm("names only", reads="names"),
+    Arm("list prices only", varied=False),
+)
+CARELESS = (Arm("failures left out", careless=True), Arm("failures kept", strict=False, careless=True))
+
+
+@dataclass(frozen=True)
+class Worlds:
+    """One world for each of S seeds. success: (S, KINDS, tools), the chance that a tool is right; told: the same as
+    menus describe it; list_prices: (S, tools, 2), dollars and seconds of a call, from 1 to the spread."""
+
+    success: np.ndarray
+    told: np.ndarray
+    list_prices: np.ndarray
+
+    @classmethod
+    def drawn(cls, settings: ToolGlassSettings) -> Worlds:
+        """Worlds by lot: specialists .95 on their kind and .15 to .85 elsewhere, generalists .85 and .9 everywhere; the
+        newcomer is .97 on a kind by lot, the bargain .85 everywhere and as cheap and as fast as anything."""
+        parts = []
+        for seed in range(settings.seeds):
+            rng = seeds.rng("toolorchestra", "glass", "world", seed=seed)
+            success = rng.uniform(0.15, 0.85, (KINDS, len(TOOLS)))
+            success[range(KINDS), range(KINDS)] = 0.95
+            success[:, KINDS : KINDS + 2] = 0.85, 0.9
+            success[:, TOOLS.index("bargain")] = 0.85
+            success[rng.integers(KINDS), TOOLS.index("newcomer")] = 0.97
+            listed = settings.prices ** rng.random((len(TOOLS), 2))
+            listed[TOOLS.index("bargain")] = 1.0
+            told = success + settings.blur * rng.standard_normal(success.shape)
+            parts.append((success, told, listed))
+        return cls(*(np.stack(part) for part in zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class Menus:
+    """n questions for each seed. kind: (S, n); tools: (S, n, M), which are on the menu; prices: (S, n, M, 2)."""
+
+    kind: np.ndarray
+    tools: np.ndarray
+    prices: np.ndarray
+
+    @classmethod
+    def drawn(cls, worlds: Worlds, settings: ToolGlassSettings, n: int, *name, condition: str = USUAL) -> Menus:
+        """Menus by lot, prices within a factor of the list; a newcomer takes one place, unseen prices are turned
+        round: what was cheap is dear."""
+        rng = seeds.rng("toolorchestra", "glass", *name)
+        shape = (len(worlds.success), n)
+        kind = rng.integers(KINDS, size=shape)
+        tools = rng.random((*shape, len(KNOWN))).argsort(-1)[..., : settings.menu]
+        if condition == NEWCOMER:
+            tools[..., 0] = len(KNOWN) + rng.integers(len(NEW), size=shape)
+        listed = worlds.list_prices if condition != DEAR else settings.prices / worlds.list_prices
+        held = listed[np.arange(shape[0])[:, None, None], tools]
+        return cls(kind, tools, held * settings.spread ** rng.uniform(-1, 1, held.shape))
+
+    def of(self, table: np.ndarray) -> np.ndarray:
+        """What a table (S, KINDS, tools) says of the tools on the menus, (S, n, M)."""
+        first = np.arange(len(table))[:, None, None]
+        return table[first, self.kind[..., None], self.tools]
+
+    def listed(self, worlds: Worlds) -> Menus:
+        """The same at list prices."""
+        return Menus(self.kind, self.tools, worlds.list_prices[np.arange(len(self.kind))[:, None, None], self.tools])
+
+    @cached_property
+    def bargains(self) -> np.ndarray:
+        """How cheap and how fast each tool is on its menu, (S, n, M, 2): the dearest 0, the cheapest 1."""
+        low, high = (f(self.prices, axis=2, keepdims=True) for f in (np.min, np.max))
+        return (high - self.prices) / (high - low)
+
+
+def users(n: int, *name) -> np.ndarray:
+    """n users as the lesson draws them, vectors P (n, tools + 3); what they like are known tools."""
+    rng = seeds.rng("toolorchestra", "glass", *name)
+    return np.stack([menu.drawn_preference(rng, KNOWN).vector(TOOLS) for _ in range(n)])
+
+
+# The policy ----------------------------------------------------------------------------------------
+
+
+class Policy:
+    """Scores of the tools on a menu, linear in what it reads of them, with weights that are linear in the user.
+
+    `descriptions`: of each tool [skill at this kind, cheapness, speed, liked], times [1, accuracy, cost, latency] of
+    the user: 16 numbers a seed. `names`: a score for each kind, tool and entry of the user, and liked; what it never
+    saw keeps 0. Both start at even chances. A call may be malformed, by one more number, where the arm is careless.
+    """
+
+    def __init__(self, arm: Arm, s: int, careless: float) -> None:
+        """careless: the start's chance of a malformed call."""
+        self.arm = arm
+        shape = (s, 4, 4) if arm.reads == "descriptions" else (s, KINDS, 4, len(TOOLS))
+        self.weights = torch.zeros(shape, requires_grad=True)
+        self.liked = torch.zeros(s, requires_grad=True)
+        self.slips = torch.full((s,), float(np.log(careless / (1 - careless))), requires_grad=True)
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return [self.weights, self.liked, self.slips]
+
+    def log_chances(self, worlds: Worlds, menus: Menus, who: np.ndarray) -> Tensor:
+        """Log-probabilities of the tools on the menus and of a malformed call, (S, n, M + 1). who: P, (S, n, k)."""
+        user = torch.as_tensor(np.concatenate([np.ones_like(who[..., :1]), who[..., -3:]], -1), dtype=torch.float32)
+        liked = np.take_along_axis(who, menus.tools, -1)
+        if self.arm.reads == "descriptions":
+            read = [menus.of(worlds.told), *np.moveaxis(-np.log2(menus.prices), -1, 0), liked]
+            read = torch.as_tensor(np.stack(read, -1), dtype=torch.float32)
+            scores = torch.einsum("snu,suf,snmf->snm", user, self.weights, read)
+        else:
+            first = torch.arange(len(who))[:, None]
+            mine = torch.einsum("snu,snut->snt", user, self.weights[first, torch.as_tensor(menus.kind)])
+            scores = mine.gather(-1, torch.as_tensor(menus.tools))
+        scores = scores + self.liked[:, None, None] * torch.as_tensor(liked, dtype=torch.float32)
+        if not self.arm.careless:
+            return torch.nn.functional.pad(scores.log_softmax(-1), (0, 1), value=-torch.inf)
+        slips = self.slips[:, None, None].expand(*scores.shape[:2], 1)
+        fine = torch.nn.functional.logsigmoid(-slips) + scores.log_softmax(-1)
+        return torch.cat([fine, torch.nn.functional.logsigmoid(slips)], -1)
+
+
+# Training ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """chosen: (S, n, G), places on the menu, M for a malformed call; m: (S n G, tools + 3), the vectors M."""
+
+    chosen: np.ndarray
+    m: np.ndarray
+
+
+def play(worlds: Worlds, menus: Menus, chances: np.ndarray, rollouts: int, step: int) -> Rollouts:
+    """Rollouts of every question by the same dice for all arms. chances: log-probabilities, (S, n, M + 1)."""
+    rng = seeds.rng("toolorchestra", "glass", "dice", step)
+    s, n, places = chances.shape
+    gumbel = -np.log(-np.log(rng.random((s, n, rollouts, places))))
+    chosen = (chances[:, :, None] + gumbel).argmax(-1)
+    right = rng.random(chosen.shape)
+    lengths = rng.uniform(1 - JITTER, 1 + JITTER, (*chosen.shape, 2))
+    called = chosen < places - 1
+    place = np.minimum(chosen, places - 2)
+    right = called & (right < np.take_along_axis(menus.of(worlds.success), place, -1))
+    spent = np.take_along_axis(menus.prices, place[..., None], 2) * lengths * called[..., None]
+    calls = called[..., None] & (np.take_along_axis(menus.tools, place, -1)[..., None] == np.arange(len(TOOLS)))
+    flat = calls.reshape(-1, len(TOOLS)), right.ravel(), spent[..., 0].ravel(), spent[..., 1].ravel()
+    return Rollouts(chosen, rewards.vectors(*flat))
+
+
+def paid(arm: Arm, m: np.ndarray, who: np.ndarray, s: int, rollouts: int) -> np.ndarray:
+    """What an arm pays, (S n G,). who: P of each question, (S, n, k)."""
+    rows = len(m)
+    groups = np.arange(rows) // (rows // s if arm.normalise == "batch" else rollouts)
+    normalise = rewards.published if arm.normalise == "published" else rewards.normalised
+    wanted = np.repeat(who.reshape(-1, who.shape[-1]), rollouts, axis=0)
+    return rewards.reward(normalise(m, groups), wanted, m[:, -3])
+
+
+def advantages(told: np.ndarray, left: np.ndarray, rollouts: int) -> Tensor:
+    """GRPO's, (groups, G), 0 for what is left out. told: rewards, (groups G,); left: bool, what filters leave."""
+    value, kept = (torch.as_tensor(x).view(-1, rollouts) for x in (told, left))
+    out, whole, some = torch.zeros_like(value), kept.all(1), kept.any(1)
+    out[whole] = losses.whitened(value[whole], 1, correction=1)  # `group_advantages` of all whole groups at once
+    ragged = kept & (some & ~whole)[:, None]
+    out[ragged] = losses.group_advantages(value[ragged], ragged.nonzero()[:, 0])
+    return out
+
+
+def trained(arm: Arm, worlds: Worlds, settings: ToolGlassSettings, updates: int, after) -> Policy:
+    """Train one arm in every world at once; after(step, policy) is called before the first update and after each."""
+    s, group = len(worlds.success), settings.rollouts
+    policy = Policy(arm, s, settings.careless)
+    optimiser = torch.optim.Adam(policy.parameters, lr=settings.learning_rate)
+    crowd = users(settings.users, "users")
+    after(0, policy)
+    for step in range(updates):
+        menus = Menus.drawn(worlds, settings, settings.groups, "questions", step)
+        menus = menus if arm.varied else menus.listed(worlds)
+        rng = seeds.rng("toolorchestra", "glass", "who", step)
+        who = crowd[rng.integers(len(crowd), size=menus.kind.shape)]
+        with torch.no_grad():
+            old = policy.log_chances(worlds, menus, who)
+        played = play(worlds, menus, old.double().numpy(), group, step)
+        malformed = played.chosen.ravel() == menus.tools.shape[-1]
+        told = paid(arm, played.m, who, s, group)
+        ids = np.arange(len(told)) // group
+        counted = malformed if arm.strict else np.zeros(len(told), bool)
+        kept = rewards.kept(told, ids, counted, np.ones(len(told), bool), settings.least_deviation * arm.filtered)
+        left = np.zeros(len(told), bool)
+        left[kept.rows] = True
+        gain = advantages(told, left, group).float().view(played.chosen.shape)
+        chosen = torch.as_tensor(played.chosen)
+        for _ in range(settings.epochs):
+            new = policy.log_chances(worlds, menus, who)
+            loss = -losses.clipped(new.gather(-1, chosen), old.gather(-1, chosen), gain, settings.clip)
+            optimiser.zero_grad()
+            loss.mean((1, 2)).sum().backward()  # worlds do not share a weight, so their sum trains each alone
+            optimiser.step()
+        after(step + 1, policy)
+    return policy
+
+
+# What a policy is worth ----------------------------------------------------------------------------
+
+
+def worth(worlds: Worlds, menus: Menus, who: np.ndarray) -> np.ndarray:
+    """What calling each tool on a menu is worth to a user, (S, n, M): its expected reward in a group that tries
+    everything on the menu.
+
+        U_t = p_t (P_accuracy + P_cost cheap_t + P_latency fast_t + P_t)
+
+    The largest is the optimum, by enumeration. who: P, (S, n, k).
+    """
+    wanted = who[..., None, -3] + (menus.bargains * who[..., None, -2:]).sum(-1)
+    return menus.of(worlds.success) * (wanted + np.take_along_axis(who, menus.tools, -1))
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """One user on the menus of one condition. who: P, (S, n, k); value: `worth`, top: its best place, (S, n, M)."""
+
+    name: str
+    condition: str
+    menus: Menus
+    who: np.ndarray
+    value: np.ndarray
+    top: np.ndarray
+
+
+class Judge:
+    """The same menus and users for every arm and step, and what each choice there is worth."""
+
+    def __init__(self, worlds: Worlds, settings: ToolGlassSettings) -> None:
+        self.worlds, self.sittings = worlds, []
+        people = {name: one.vector(TOOLS) for name, one in STEADY.items()}
+        people |= {f"user {i}": one for i, one in enumerate(users(settings.test_users, "test users"))}
+        for condition in CONDITIONS:
+            menus = Menus.drawn(worlds, settings, settings.menus, "tests", condition, condition=condition)
+            for name, person in people.items():
+                who = np.broadcast_to(person, (*menus.kind.shape, len(person)))
+                value = worth(worlds, menus, who)
+                self.sittings.append(Sitting(name, condition, menus, who, value, _sure(value)))
+
+    @torch.no_grad()
+    def rows(self, arm: str, policy: Policy, step: int, conditions: Sequence[str] = CONDITIONS) -> pd.DataFrame:
+        """One row for each seed, user and condition, see `_told`."""
+        found = [
+            self._told(one, policy.log_chances(self.worlds, one.menus, one.who).double().exp().numpy())
+            for one in self.sittings
+            if one.condition in conditions
+        ]
+        return pd.concat(found, ignore_index=True).assign(arm=arm, role="paper" if step else "start", step=step)
+
+    def constants(self, conditions: Sequence[str] = CONDITIONS) -> pd.DataFrame:
+        """The same for choices that learn nothing: `random`, the `best constant` (one order of the known tools, by mean
+        worth over users and usual menus, of which the first on the menu is called), and the `optimum`."""
+        order, out = self._order(), []
+        for one in self.sittings:
+            if one.condition not in conditions:
+                continue
+            ranks = order[np.arange(len(order))[:, None, None], one.menus.tools]
+            even = np.full(one.value.shape, 1 / one.value.shape[-1])
+            for arm, chances in (("random", even), ("best constant", _sure(ranks)), ("optimum", one.top)):
+                told = self._told(one, np.pad(chances, ((0, 0), (0, 0), (0, 1))))
+                out.append(told.assign(arm=arm, role="oracle" if arm == "optimum" else "constant"))
+        return pd.concat(out, ignore_index=True)
+
+    def _order(self) -> np.ndarray:
+        """Mean worth of each tool where it was on a usual menu, (S, tools); of those that never were, -1."""
+        value = np.zeros((len(self.worlds.success), len(TOOLS)))
+        count = np.zeros_like(value)
+        for one in self.sittings:
+            if one.condition == USUAL:
+                first = np.broadcast_to(np.arange(len(value))[:, None, None], one.menus.tools.shape)
+                np.add.at(value, (first, one.menus.tools), one.value)
+                np.add.at(count, (first, one.menus.tools), 1)
+        return np.divide(value, count, out=np.full_like(value, -1.0), where=count > 0)
+
+    def _told(self, one: Sitting, chances: np.ndarray) -> pd.DataFrame:
+        """Means over the menus of a sitting, by seed: right; dollars and seconds, over those of the menu's mean tool;
+        reward (`worth`); regret, the optimum less that; best, the chance of the optimal tool; new, of calling a
+        newcomer where it is the optimum, less where it is not; liked, of tools that the user likes, over even chances;
+        slips, of a malformed call. chances: (S, n, M + 1)."""
+        slips, chances = chances[..., -1], chances[..., :-1]
+        relative = one.menus.prices / one.menus.prices.mean(2, keepdims=True)
+        spent = np.einsum("snm,snmc->sc", chances, relative) / chances.shape[1]
+        reward = (chances * one.value).sum(-1)
+        fresh = one.menus.tools >= len(KNOWN)
+        called, should = (chances * fresh).sum(-1), (one.top * fresh).any(-1)
+        here = [np.where(mask, called, 0).sum(1) / np.maximum(mask.sum(1), 1) for mask in (should, ~should)]
+        wished = np.take_along_axis(one.who, one.menus.tools, -1) > 0
+        right = (chances * one.menus.of(self.worlds.success)).sum(-1)
+        return pd.DataFrame(
+            {
+                "seed": np.arange(len(chances)), "item": one.name, "condition": one.condition, "right": right.mean(1),
+                "dollars": spent[:, 0], "seconds": spent[:, 1], "reward": reward.mean(1),
+                "regret": (one.value.max(-1) - reward).mean(1), "best": (chances * one.top).sum(-1).mean(1),
+                "new": here[0] - here[1], "liked": ((chances * wished).sum(-1) - wished.mean(-1)).mean(1),
+                "slips": slips.mean(1),
+            }
+        )  # fmt: skip
+
+
+def _sure(value: np.ndarray) -> np.ndarray:
+    """Certainty of the largest entry of the last axis; of equals the first."""
+    return np.eye(value.shape[-1])[value.argmax(-1)]
+
+
+# The study -----------------------------------------------------------------------------------------
+
+
+def run(settings: ToolSettings, runs: str | Path = RUNS) -> pd.DataFrame:
+    """Every arm in every world, and the map, what is not done yet: a record. Split `test`: see `study`; `atlas`: see
+    there. weight: of a user on a grid, on what `group` says."""
+    held = {"glass": settings.glass.model_dump(), "sources": deciding("lib.routing.toolorchestra.glassbox")}
+    todo = [sweep.Cell(name, held) for name in ("test", "atlas")]
+    sweep.run(partial(work, settings=settings.glass.model_dump()), todo, runs, settings.jobs, "a world of tools")
+    rows = pd.concat([store.read_parquet(cell.folder(Path(runs)) / "rows.parquet") for cell in todo])
+    told = rows["item"].str.split()
+    return record.frame(SYSTEM, rows.assign(backend="policy", group=told.str[0], weight=told.str[1].astype(float)))
+
+
+def work(cell: sweep.Cell, folder: Path, progress: sweep.Progress, settings: dict) -> None:
+    """One cell, by its name."""
+    torch.set_num_threads(1)
+    told = parameters.validate(settings, ToolGlassSettings, "a cell")
+    rows = {"test": study, "atlas": atlas}[cell.name](told, progress)
+    store.write_parquet(folder / "rows.parquet", rows.assign(split=cell.name))
+
+
+def study(settings: ToolGlassSettings, progress: Callable[[float], None] = lambda share: None) -> pd.DataFrame:
+    """Every arm in every world. step: updates done, 0 at the start. The paper's arm is judged on the way, on
+    usual menus, and at its end; the others at their end."""
+    worlds = Worlds.drawn(settings)
+    judge, parts = Judge(worlds, settings), []
+    every = (*ARMS, *CARELESS)
+    for i, arm in enumerate(every):
+        progress(i / len(every))
+        last = settings.careless_updates if arm.careless else settings.updates[-1]
+        on_the_way = settings.updates if arm == PAPER else []
+
+        def after(step: int, policy: Policy, arm: Arm = arm, last: int = last, looks: list[int] = on_the_way) -> None:
+            if (step == last and not arm.careless) or (step == 0 and arm == PAPER):
+                parts.append(judge.rows(arm.name, policy, step))
+            elif step in looks or (step in (0, last) and arm.careless):
+                parts.append(judge.rows(arm.name, policy, step, (USUAL,)))
+
+        trained(arm, worlds, settings, last, after)
+    parts.append(judge.constants().assign(step=settings.updates[-1]))
+    return pd.concat(parts, ignore_index=True)
+
+
+def atlas(settings: ToolGlassSettings, progress: Callable[[float], None] = lambda share: None) -> pd.DataFrame:
+    """How steering grows with what is to be gained and with updates: the paper's arm on usual menus, by
+    step and by how far list prices lie apart (column prices); beside it the optimum, at step 0."""
+    parts = []
+    for i, prices in enumerate(settings.spreads):
+        progress(i / len(settings.spreads))
+        told = settings.model_copy(update={"prices": prices, "test_users": 1})
+        worlds = Worlds.drawn(told)
+        judge, found = Judge(worlds, told), []
+
+        def after(step: int, policy: Policy, judge: Judge = judge, found: list = found) -> None:
+            if step in settings.updates:
+                found.append(judge.rows(PAPER.name, policy, step, (USUAL,)))
+
+        trained(PAPER, worlds, told, settings.updates[-1], after)
+        best = judge.constants((USUAL,)).query("arm == 'optimum'").assign(step=0)
+        parts += [part.assign(prices=prices) for part in (*found, best)]
+    return pd.concat(parts, ignore_index=True)
+
+
+def slope(points: np.ndarray) -> float:
+    """Of the second column over the first, by least squares; (n, 2)."""
+    x, y = points[:, 0], points[:, 1]
+    return float(((x - x.mean()) * y).sum() / ((x - x.mean()) ** 2).sum())

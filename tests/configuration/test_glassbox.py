@@ -1,0 +1,264 @@
+"""The glass box of configurations: exact bounds, stacked networks that equal each alone, elites, and a whole study."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from lib import params
+from lib.configuration import glassbox as glass
+from lib.configuration import learn, policies, space, workflows
+from lib.configuration.glassbox import CALLS, PRESENT, ROLES, Shape, Worlds
+from lib.configuration.learn import Batch, Side
+from lib.configuration.policies import PromptPolicy, Steps
+from lib.configuration.questions import KINDS
+from lib.configuration.space import WORKFLOWS
+
+SETTINGS = params.settings(profile="smoke").configuration
+K = len(KINDS)
+WORLDS = Worlds.together(
+    [Worlds.drawn(SETTINGS, seed, interaction, 1.0) for seed, interaction in enumerate((0.0, 1.5))]
+)
+
+
+def random_choices(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Valid structures (n, 6) and told (n, 3, ATOMS)."""
+    rng = np.random.default_rng(seed)
+    every = space.structures()
+    return every[rng.integers(len(every), size=n)], rng.random((n, 3, glass.ATOMS)) < 0.5
+
+
+# The world -----------------------------------------------------------------------------------------
+
+
+def test_calls_are_those_of_the_workflows_and_made_by_agents_that_are_there():
+    assert CALLS.sum(1).tolist() == [workflows.CALLS[name][0] for name in WORKFLOWS]
+    assert not CALLS[~PRESENT].any()
+
+
+def test_a_logit_by_hand():
+    world = WORLDS
+    structure = np.array([[1, 0b0101, 0, 2, 0, 1]])  # reason: first and third agent, tools 0 and 2
+    told = np.zeros((1, 3, glass.ATOMS), bool)
+    told[0, 0, 1] = told[0, 1, 0] = True  # the second agent is not there, and what it is told counts for nothing
+    z = (
+        world.base + world.workflow[1, 3, 1] + world.tools[1, 3, 0] + world.tools[1, 3, 2]
+        + world.budgets[1, 3, 0, 2] + world.budgets[1, 3, 2, 1] + world.atoms[1, 3, 0, 1]
+    )  # fmt: skip
+    chance = world.chance(1, 3, world.shape(structure), told)
+    assert chance == pytest.approx([1 / (1 + np.exp(-z))])
+
+
+def test_without_interaction_all_kinds_are_alike_and_with_it_what_they_change_sums_to_nothing():
+    flat, bent = WORLDS.workflow[0], WORLDS.workflow[1]
+    assert np.ptp(flat, axis=0).max() == pytest.approx(0.0) and np.ptp(bent, axis=0).min() > 0
+    main = Worlds.drawn(SETTINGS, 1, 0.0, 1.0).workflow[0]
+    assert bent.mean(0) == pytest.approx(main.mean(0))
+
+
+def test_the_reward_of_a_chance_is_its_expectation():
+    structures, _ = random_choices(50)
+    shape, p = WORLDS.shape(structures), np.linspace(0, 1, 50)
+    wrong, right = (WORLDS.reward(np.full(50, x), 1, 2, shape) for x in (0.0, 1.0))
+    assert WORLDS.reward(p, 1, 2, shape) == pytest.approx(p * right + (1 - p) * wrong)
+
+
+def test_pinned_parts_change_nothing():
+    """What a mask saves a policy from choosing, nobody has."""
+    one = Shape.of(np.array([[5, 3, 0, 1, 0, 2]]), SETTINGS.tiers)
+    odd = Shape.of(np.array([[5, 3, 9, 1, 2, 2]]), SETTINGS.tiers)
+    assert (one.tokens, one.allocated, one.steps) == (odd.tokens, odd.allocated, odd.steps)
+
+
+# Bounds --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def limits():
+    return glass.bounds(WORLDS)
+
+
+@pytest.mark.parametrize("run", [0, 1])
+def test_nothing_that_anybody_tries_is_above_the_optimum_nor_above_the_constant_on_average(run, limits):
+    structures, told = random_choices(20_000, run)
+    shape = WORLDS.shape(structures)
+    paid = np.stack([WORLDS.reward(WORLDS.chance(run, k, shape, told), run, k, shape) for k in range(K)])
+    assert (paid.max(1) <= limits.optimum[run] + 1e-9).all()
+    assert paid.mean(0).max() <= limits.constant[run].mean() + 1e-9
+
+
+def test_no_neighbour_of_the_constant_is_better(limits):
+    """Every structure with the constant's atoms, and every set of atoms with its structure."""
+    every = space.structures()
+    shape, told = WORLDS.shape(every), np.broadcast_to(limits.told[1], (len(every), 3, glass.ATOMS))
+    paid = np.mean([WORLDS.reward(WORLDS.chance(1, k, shape, told), 1, k, shape) for k in range(K)], axis=0)
+    assert paid.max() == pytest.approx(limits.constant[1].mean())
+    assert every[paid.argmax()].tolist() == limits.structure[1].tolist()
+
+
+def test_where_kinds_are_alike_there_is_nothing_to_gain_by_choosing(limits):
+    gap = (limits.optimum - limits.constant).mean(1)
+    assert gap[0] == pytest.approx(0.0, abs=1e-9) and gap[1] > 0.05 and len(set(limits.best[1])) > 1
+
+
+# Networks side by side -----------------------------------------------------------------------------
+
+
+def rows_of(n: int, runs: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
+    """States (runs n, 1 + K) in order, and the same without the column in front."""
+    states = torch.randn(runs * n, K, generator=torch.Generator().manual_seed(1))
+    return torch.cat([torch.arange(runs).repeat_interleave(n)[:, None].float(), states], 1), states
+
+
+@pytest.mark.parametrize("kind", ["structure", "unmasked", "bandit", "stepwise"])
+def test_policies_side_by_side_are_what_each_is_alone(kind):
+    torch.manual_seed(0)
+    make = {
+        "structure": lambda: policies.structure_policy(K, True, 8), "bandit": lambda: policies.bandit(K, 9, 8),
+        "unmasked": lambda: policies.structure_policy(K, False, 8), "stepwise": lambda: policies.stepwise(K, 9, 8),
+    }[kind]  # fmt: skip
+    alone = [make() for _ in range(2)]
+    for one in alone:
+        for head in one.heads:
+            nn.init.normal_(head.weight)
+    many, (states, bare) = glass.ManyParts.of(alone), rows_of(7)
+    drawn = many.draw(states, None)
+    logp, entropy = many.judge(states, drawn.actions)
+    for i, one in enumerate(alone):
+        part = slice(7 * i, 7 * i + 7)
+        assert (one.draw(bare[part], None).actions == drawn.actions[part]).all()
+        own, spread = one.judge(bare[part], drawn.actions[part])
+        assert torch.allclose(own, logp[part], atol=1e-5) and torch.allclose(spread, entropy[part], atol=1e-5)
+
+
+def test_prompt_policies_side_by_side_are_what_each_is_alone_with_unequal_rows():
+    torch.manual_seed(0)
+    alone = [PromptPolicy(K, ROLES, 8) for _ in range(2)]
+    for one in alone:
+        nn.init.normal_(one.head.weight)
+    held = [{k: v.clone() for k, v in one.state_dict().items()} for one in alone]
+    many = glass._prompts([PromptPolicy(K, ROLES, 8) for _ in range(2)])
+    for i, one in enumerate(alone):
+        one.load_state_dict(held[i])
+    twins = [PromptPolicy(K, ROLES, 8) for _ in range(2)]
+    for twin, arrays in zip(twins, held, strict=True):
+        twin.load_state_dict(arrays)
+    many = glass._prompts(twins)
+    (states, bare), structures = rows_of(9), torch.as_tensor(random_choices(18)[0])
+    _, steps = many.draw(states, structures, None)
+    assert len(set(torch.bincount(steps.episode // 9).tolist())) == 2  # one has more decisions than the other
+    for i, one in enumerate(alone):
+        part = slice(9 * i, 9 * i + 9)
+        _, own = one.draw(bare[part], structures[part], None)
+        mine = steps.episode // 9 == i
+        assert (own.actions == steps.actions[mine]).all()
+        assert torch.allclose(one.judge(own)[0], many.judge(steps.rows(mine))[0], atol=1e-5)
+
+
+def test_gradients_are_clipped_for_each_training_as_if_it_were_alone():
+    torch.manual_seed(0)
+    alone = [policies.structure_policy(K, True, 8) for _ in range(2)]
+    many = glass.ManySide.made(glass.ManyParts.of(alone), K, 0.1, 2, 8, valued=False)
+    (states, bare), actions = rows_of(6), torch.as_tensor(random_choices(12)[0])
+    scale = torch.tensor([1.0] * 6 + [50.0] * 6)  # the second one's gradient is far beyond the clip
+    many.step(-(scale * many.policy.judge(states, actions)[0]).mean(), 0.5)
+    for i, one in enumerate(alone):
+        part, side = slice(6 * i, 6 * i + 6), Side(one, None, torch.optim.Adam(one.parameters(), lr=0.1))
+        side.step(-(scale[part] * one.judge(bare[part], actions[part])[0]).mean(), 0.5)
+        assert torch.allclose(many.policy.trunk.weights[0][i].T, one.trunk[0].weight, atol=1e-4)
+        assert torch.allclose(many.policy.heads[2].weights[0][i].T, one.heads[2].weight, atol=1e-4)
+
+
+def test_advantages_are_whitened_within_each_training():
+    values, runs = torch.tensor([1.0, 3.0, 10.0, 30.0]), torch.tensor([0, 0, 1, 1])
+    assert learn._whitened(values, runs).tolist() == pytest.approx([-1, 1, -1, 1])
+    assert learn._whitened(values, None).tolist() != pytest.approx([-1, 1, -1, 1])
+
+
+# Flat actions, elites ------------------------------------------------------------------------------
+
+
+def test_flat_actions_mean_what_they_mean_in_the_lesson():
+    """0 is none; atoms of other agents are ignored, and who is told the same twice is told it once."""
+    told = glass._flat_atoms(np.array([[1, 1, 0, 4, 1, 9, 7, 8, 2]]))[0]
+    assert told.tolist() == [[True, False, False], [True, False, False], [True, True, False]]
+    rows = np.array([[0, 3, 5, 1, 2, 0], [2, 3, 5, 1, 2, 0], [5, 1, 15, 0, 1, 1]])
+    assert glass._repaired(rows).tolist() == [list(space.repaired(row)) for row in rows.tolist()]
+
+
+def a_buffer() -> tuple[Batch, np.ndarray]:
+    """Two kinds in one training: of the first all is paid more than of the second."""
+    kinds, paid = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]), torch.tensor([5.0, 5.5, 6.0, 6.5, 1.0, 2.0, 3.0, 4.0])
+    none = torch.zeros(8)
+    whole = Batch(torch.zeros(8, 2), torch.zeros(8, 6, dtype=torch.int64), none, None, paid, kinds, none.long())
+    return whole, np.array([1, 1, 1, 1, 0, 1, 1, 1], bool)
+
+
+def test_one_threshold_leaves_the_kind_that_is_paid_less_without_an_elite():
+    whole, right = a_buffer()
+    one, each = (glass.elite(whole, right, 0.5, by_kind) for by_kind in (False, True))
+    assert one.chosen.tolist() == [True] * 4 + [False] * 4 and len(set(one.tau[0])) == 1
+    assert each.chosen.tolist() == [False, False, True, True, False, False, True, True]
+    assert each.tau[0, :2] == pytest.approx([5.75, 2.5])
+
+
+def test_what_absent_agents_are_told_makes_no_other_choice():
+    zero, told = np.zeros(1, int), np.zeros((1, 3, glass.ATOMS), bool)
+    other = told.copy()
+    other[0, 1, 2] = True
+    direct, verify = np.array([[0, 0, 0, 0, 0, 0]]), np.array([[2, 0, 0, 0, 0, 0]])
+    assert glass._names(zero, zero, direct, told) == glass._names(zero, zero, direct, other)
+    assert glass._names(zero, zero, verify, told) != glass._names(zero, zero, verify, other)
+
+
+# The study -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    return glass.run(SETTINGS, tmp_path_factory.mktemp("glass"))
+
+
+def test_every_arm_and_both_imitations_are_held_against_the_optimum(record):
+    test = record.query("split == 'test'")
+    end = test[test["step"] == SETTINGS.glass.looks[-1]]
+    told = {*(arm.name for arm in glass.ARMS), "SFT, one tau", "SFT, tau per kind", "best constant", "optimum"}
+    assert set(end["arm"]) == told
+    assert test["regret"].min() >= -1e-9 and test.query("arm == 'optimum'")["regret"].abs().max() == 0.0
+    sft = test[test["arm"].str.startswith("SFT")]
+    assert sft[["margin", "outside"]].notna().all(axis=None) and sft["outside"].between(0, 1).all()
+
+
+def test_the_map_says_when_a_policy_stays_above_the_constant(record):
+    rows, box = record.query("split == 'atlas'"), SETTINGS.glass
+    assert set(zip(rows["interaction"], rows["noise"], strict=True)) == {
+        (i, n) for i in box.interactions for n in box.noises
+    }
+    looks = range(box.map_every, box.map_episodes + 1, box.map_every)
+    assert rows["episodes"].isin(looks).all() and (rows["gap"] >= -1e-9).all()
+    assert (rows.loc[rows["passed"] == 0, "episodes"] == box.map_episodes).all()
+
+
+def test_the_same_settings_give_the_same_record(record, tmp_path):
+    lists = ["chosen", "offered", "outcomes"]
+    assert glass.run(SETTINGS, tmp_path).drop(columns=lists).equals(record.drop(columns=lists))
+
+
+def test_training_finds_what_is_paid():
+    """Two worlds, a few hundred episodes: what is drawn is paid far more than at the start."""
+    box = SETTINGS.glass.model_copy(update={"seeds": 2, "hidden": 16, "looks": [32, 384]})
+    told = SETTINGS.model_copy(update={"glass": box})
+    worlds = Worlds.together([Worlds.drawn(told, seed, 1.0, 1.0) for seed in range(2)])
+    judge, found = glass.Judge(worlds), {}
+    glass.trained(glass.UNDISCOUNTED, worlds, 384, lambda n, policy: found.update({n: judge.rows("x", policy, n)}))
+    assert (found[384].groupby("seed")["drawn"].mean() > found[0].groupby("seed")["drawn"].mean() + 0.5).all()
+
+
+def test_steps_of_several_batches_stay_with_their_episodes():
+    whole, _ = a_buffer()
+    own = Steps(torch.tensor([0, 3]), *(torch.zeros(2, 1) for _ in range(5)))
+    one = Batch(
+        *(getattr(whole, n) for n in ("states", "structures", "logp")), own, whole.rewards, whole.groups, whole.runs
+    )
+    both = learn.joined([one, one])
+    assert both.steps.episode.tolist() == [0, 3, 8, 11] and len(both) == 16 and len(both.runs) == 16

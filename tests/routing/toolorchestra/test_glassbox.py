@@ -1,0 +1,181 @@
+"""The glass box of tools: what a choice is worth by hand, the lesson's reward in it, and what training makes of it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from lib import losses, params
+from lib.routing.toolorchestra import glassbox as glass
+from lib.routing.toolorchestra import rewards
+from lib.routing.toolorchestra.glassbox import Arm, Menus, Worlds
+
+TOOLS = params.settings(profile="smoke").tools
+SMALL = TOOLS.glass
+LARGER = SMALL.model_copy(update={"seeds": 6, "groups": 16, "menus": 40})
+NOBODY = np.zeros(len(glass.TOOLS) + 3)
+
+
+def by_hand(prices=((1.0, 4.0), (2.0, 4.0), (5.0, 8.0)), success=(0.5, 0.8, 1.0)) -> tuple[Worlds, Menus]:
+    """One world, one question of kind 0, a menu of the first three tools."""
+    table = np.zeros((1, glass.KINDS, len(glass.TOOLS)))
+    table[0, 0, :3] = success
+    worlds = Worlds(table, table, np.ones((1, len(glass.TOOLS), 2)))
+    return worlds, Menus(np.array([[0]]), np.array([[[0, 1, 2]]]), np.array([[prices]]))
+
+
+def user(accuracy=0.0, cost=0.0, latency=0.0, **liked) -> np.ndarray:
+    who = NOBODY.copy()
+    who[-3:] = accuracy, cost, latency
+    for name, weight in liked.items():
+        who[glass.TOOLS.index(name)] = weight
+    return who[None, None]
+
+
+# What a choice is worth ----------------------------------------------------------------------------
+
+
+def test_the_worth_of_a_call_by_hand():
+    worlds, menus = by_hand()
+    assert glass.worth(worlds, menus, user(accuracy=1.0)).ravel() == pytest.approx([0.5, 0.8, 1.0])
+    assert glass.worth(worlds, menus, user(cost=1.0)).ravel() == pytest.approx([0.5, 0.8 * 3 / 4, 0.0])
+    assert glass.worth(worlds, menus, user(latency=0.5)).ravel() == pytest.approx([0.25, 0.4, 0.0])
+    assert glass.worth(worlds, menus, user(accuracy=1.0, facts=1.0)).ravel() == pytest.approx([0.5, 0.8, 2.0])
+
+
+def test_the_worth_is_the_lessons_reward_in_a_group_that_tries_the_whole_menu():
+    """Where everything is right for certain; the outcome's own entry is then 0 for all, so that it weighs nothing."""
+    worlds, menus = by_hand(success=(1.0, 1.0, 1.0))
+    who = user(cost=0.7, latency=0.3, sums=1.0)
+    calls = np.eye(len(glass.TOOLS))[:3]
+    m = rewards.vectors(calls, np.ones(3), menus.prices[0, 0, :, 0], menus.prices[0, 0, :, 1])
+    told = rewards.reward(rewards.normalised(m, [0] * 3), np.repeat(who[0], 3, axis=0), m[:, -3])
+    assert glass.worth(worlds, menus, who).ravel() == pytest.approx(told)
+
+
+def test_menus_of_training_have_no_newcomer_and_its_tests_have_one():
+    worlds = Worlds.drawn(LARGER)
+    usual = Menus.drawn(worlds, LARGER, 50, "a test")
+    assert usual.tools.max() < len(glass.KNOWN)
+    assert all(len(set(menu)) == LARGER.menu for menu in usual.tools.reshape(-1, LARGER.menu).tolist())
+    fresh = Menus.drawn(worlds, LARGER, 50, "a test", condition=glass.NEWCOMER)
+    assert ((fresh.tools >= len(glass.KNOWN)).sum(-1) == 1).all()
+
+
+def test_unseen_prices_are_the_list_turned_round():
+    told = LARGER.model_copy(update={"spread": 1.0})
+    worlds = Worlds.drawn(told)
+    usual, dear = (Menus.drawn(worlds, told, 9, "a test", condition=c) for c in (glass.USUAL, glass.DEAR))
+    assert (usual.tools == dear.tools).all() and usual.prices * dear.prices == pytest.approx(told.prices)
+
+
+# The lesson's reward and filters in it -------------------------------------------------------------
+
+
+def group(right, dollars) -> np.ndarray:
+    n = len(right)
+    return rewards.vectors(np.zeros((n, len(glass.TOOLS))), np.array(right), np.array(dollars), np.ones(n))
+
+
+def test_of_two_right_rollouts_the_cheaper_is_paid_more_and_with_the_sign_error_the_dearer():
+    m, who = group([1, 1, 0, 1], [1.0, 3.0, 0.5, 2.0]), user(cost=1.0)
+    told = glass.paid(glass.PAPER, m, who, 1, 4)
+    assert told[2] == 0.0 and told[0] > told[3] > told[1]
+    wrong = glass.paid(Arm("sign error", normalise="published"), m, who, 1, 4)
+    assert wrong[2] == 0.0 and wrong[0] < wrong[3] < wrong[1]
+
+
+def test_over_the_whole_batch_a_question_that_is_cheap_for_all_pays_all_of_them():
+    m, who = group([1, 1, 1, 1], [1.0, 2.0, 9.0, 10.0]), np.repeat(user(cost=1.0), 2, axis=1)
+    assert glass.paid(glass.PAPER, m, who, 1, 2).tolist() == [1.0, 0.0, 1.0, 0.0]
+    whole = glass.paid(Arm("whole batch", normalise="batch"), m, who, 1, 2)
+    assert whole.tolist() == pytest.approx([1.0, 8 / 9, 1 / 9, 0.0])
+
+
+def test_advantages_are_those_of_the_trainer_and_nothing_for_what_is_left_out():
+    told = np.random.default_rng(0).random(24)
+    all_ = glass.advantages(told, np.ones(24, bool), 8)
+    assert all_.flatten() == pytest.approx(losses.group_advantages(torch.as_tensor(told), 8), abs=2e-3)
+    left = np.ones(24, bool)
+    left[[3, 8, 9, 10, 11, 12, 13, 14, 15]] = False
+    some = glass.advantages(told, left, 8)
+    assert (some.flatten()[~torch.as_tensor(left)] == 0).all()
+    rest = [i for i in range(8) if i != 3]
+    assert some[0, rest] == pytest.approx(losses.group_advantages(torch.as_tensor(told[rest]), 7))
+
+
+def test_dice_fall_as_the_chances_say_and_a_malformed_call_costs_nothing():
+    worlds, menus = by_hand()
+    chances = np.log(np.array([[[0.1, 0.2, 0.3, 0.4]]]))
+    played = glass.play(worlds, menus, chances, 20_000, 0)
+    assert np.bincount(played.chosen.ravel()) / 20_000 == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=0.02)
+    slips = played.chosen.ravel() == 3
+    assert (played.m[slips] == 0).all() and (played.m[~slips, : len(glass.TOOLS)].sum(1) == 1).all()
+    right = [played.m[played.chosen.ravel() == i, -3].mean() for i in range(3)]
+    assert right == pytest.approx([0.5, 0.8, 1.0], abs=0.03)
+
+
+# Policies ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reads", ["descriptions", "names"])
+def test_the_start_knows_nothing_and_every_policy_spreads_one_chance(reads):
+    worlds = Worlds.drawn(SMALL)
+    menus = Menus.drawn(worlds, SMALL, 5, "a test")
+    who = np.broadcast_to(user(accuracy=1.0, cost=0.5), (*menus.kind.shape, len(NOBODY)))
+    policy = glass.Policy(Arm("one", reads=reads), len(worlds.success), 0.1)
+    chances = policy.log_chances(worlds, menus, who).exp().detach()
+    assert chances[..., :-1].numpy() == pytest.approx(1 / SMALL.menu) and (chances[..., -1] == 0).all()
+    careless = glass.Policy(Arm("one", reads=reads, careless=True), len(worlds.success), 0.1)
+    chances = careless.log_chances(worlds, menus, who).exp().detach()
+    assert chances[..., -1].numpy() == pytest.approx(0.1) and chances.sum(-1).numpy() == pytest.approx(1.0)
+
+
+def test_who_goes_by_names_cannot_tell_two_newcomers_apart():
+    worlds = Worlds.drawn(SMALL)
+    policy = glass.trained(Arm("names", reads="names"), worlds, SMALL, 2, lambda step, policy: None)
+    assert not policy.weights[..., len(glass.KNOWN) :].any() and policy.weights[..., : len(glass.KNOWN)].any()
+
+
+def test_the_reward_teaches_to_save_what_a_user_cares_for_and_its_sign_error_to_spend_it():
+    worlds = Worlds.drawn(LARGER)
+    judge, found = glass.Judge(worlds, LARGER), {}
+    for arm in glass.ARMS[:2]:
+        policy = glass.trained(arm, worlds, LARGER, 25, lambda step, policy: None)
+        rows = judge.rows(arm.name, policy, 25, (glass.USUAL,)).set_index(["item", "seed"])["dollars"]
+        found[arm.name] = rows["cost 1"] - rows["cost 0"]
+    assert (found["ToolOrchestra"] < 0).all() and (found["sign error"] > 0).all()
+
+
+def test_nobody_is_above_the_optimum_which_is_found_by_enumeration():
+    worlds = Worlds.drawn(SMALL)
+    judge = glass.Judge(worlds, SMALL)
+    rows = pd.concat([judge.constants(), judge.rows("one", glass.Policy(glass.PAPER, SMALL.seeds, 0.1), 0)])
+    assert rows["regret"].min() >= -1e-9
+    assert rows.query("arm == 'optimum'")["regret"].abs().max() < 1e-12
+    assert rows.query("arm == 'optimum'")["best"].min() == 1.0
+
+
+def test_the_same_world_is_met_by_all_arms_and_gives_the_same_record_twice(tmp_path):
+    one, two = (glass.run(TOOLS, tmp_path / name) for name in "ab")
+    assert one.drop(columns=["chosen", "offered", "outcomes"]).equals(
+        two.drop(columns=["chosen", "offered", "outcomes"])
+    )
+    assert set(one["arm"]) >= {arm.name for arm in (*glass.ARMS, *glass.CARELESS)}
+    assert set(one["split"]) == {"test", "atlas"} and set(one["seed"]) == set(range(SMALL.seeds))
+
+
+def test_slopes_by_hand():
+    assert glass.slope(np.array([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])) == pytest.approx(-1.0)
+    assert glass.slope(np.array([[0.0, 2.0], [1.0, 2.0]])) == 0.0
+
+
+def test_arms_differ_in_one_thing_each():
+    """Beside their names, from the paper's; what is careless differs from its twin."""
+    for arm in glass.ARMS[1:]:
+        changed = [k for k, v in vars(arm).items() if k != "name" and v != getattr(glass.PAPER, k)]
+        assert len(changed) == 1
+    one, two = glass.CARELESS
+    assert replace(one, name="", strict=False) == replace(two, name="")
