@@ -45,6 +45,7 @@ _NEUTRAL = {"policy": "-", "judge": "-", "seeds": 1, "jobs": None}
 _NO_HEAD = {
     "layer": "last", "kappa": 0.0, "floor": 0.0, "temperature": 1.0, "learning_rate": 1.0, "every": 1, "entropy": 0.0,
     "pairwise": 0.0, "joint": False, "homogeneous": False, "centred": False,
+    "anchor": "none", "verified": 0.0, "errs": 0.0,
 }  # what stands in a cell where nothing is conducted  # fmt: skip
 # Only the judge is asked through lib.llm; traces of agents made the policy, whose weights are in a cell's name.
 _ELSEWHERE = ("lib.llm", "lib.models.agent", "lib.models.team")
