@@ -450,12 +450,11 @@ class PreferenceSettings(_Section):
 
 class GlassMaps(_Section):
     """Places of the glass box's maps: bad: agreement of the other proxies with quality; noise: deviation of what is
-    added to every proxy, whose own is 1; easy: share of replies that get the easy reward; verified: of prompts."""
+    added to every proxy, whose own is 1; easy: share of replies that get the easy reward (all of them besides)."""
 
     bad: Annotated[list[Correlation], Field(min_length=1)]
     noise: Annotated[list[NotNegative], Field(min_length=1)]
     easy: Annotated[list[Share], Field(min_length=1)]
-    verified: Annotated[list[Share], Field(min_length=1)]
 
 
 class GlassSettings(_Section):

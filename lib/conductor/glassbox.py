@@ -11,26 +11,34 @@ enumeration. Left out: the KL penalty, and tokens (a reply is one decision).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 
-from lib import losses, seeds
+from lib import losses, seeds, store, sweep
 from lib.conductor.arms import EQUAL
 from lib.conductor.head import sample
 from lib.conductor.meta import Anchored, Conducted, chosen, lots, stacked
 from lib.conductor.rewards import COMPONENTS, centred, normalised
 from lib.conductor.weighting import Dirichlet, Fixed, Weighting
-from lib.params import GlassSettings, HeadSettings
+from lib.params import ROOT, GlassSettings, HeadSettings, validate
+from lib.sources import deciding
 
 PROXIES = COMPONENTS[1:]  # the first reward is the easy one
 EXAM = 64  # prompts of a category on which a policy is judged
+WEIGHED = 8  # of them, on which its head's weights are looked at
 CLIP = 0.2  # without effect here: every rollout is used once
 JUDGE = 0.7  # agreement of the judge with quality, mistaken about the same replies every time
 NAME = "glass"
+SHARES = (0.0, 0.02, 0.1, 1.0)  # of prompts that are verified
+BEST, MEANS = "best static (dev)", "Conductor's mean weights"
+MAPPED = ("Equal", "best proxy per category", "Conductor", *(f"Anchored {share:.0%}" for share in SHARES[1:]))
+RUNS = ROOT / "data/runs/glass"
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,7 @@ class Player:
     """One arm. make: its weighting, given the stack of worlds; sees: what h holds of prompt and reply (`both`, `prompt`,
     `reply`, `shuffled`: another rollout's), so what a layer could hold; checker: who tells an anchored head the quality
     (`verifier`, `erring`, which is right about four replies of five, or `judge`); truth: the share of prompts on which
-    the policy itself is paid by quality; steps: 0 for the start."""
+    the policy itself is paid by quality; trains: not so the start."""
 
     name: str
     make: Callable[[Stack], Weighting]
@@ -166,7 +174,7 @@ class Rollouts:
 
 
 def play(stack: Stack, player: Player) -> pd.DataFrame:
-    """Train one arm in all worlds of a stack and judge it; rows of the record `glass`, one per world, seed, category.
+    """Train one arm in all worlds of a stack and judge it; rows of a record, one per world, seed, category.
 
     reward: expected quality of the trained policy's replies (its own softmax, no dice), in deviations of quality;
     w_...: the settled weights on the candidates of the exam, as often as the policy would choose them.
@@ -232,7 +240,7 @@ def _paid(stack: Stack, player: Player, weighting: Weighting, weights, made: Rol
     paid = (weights * rewards).sum(-1)
     if not player.truth:
         return paid
-    return torch.where(chosen(lots(stack.names), made.prompt, player.truth), made.quality, paid)
+    return torch.where(chosen(lots(stack.names), made.prompt, player.truth), made.checked, paid)
 
 
 def _judged(stack: Stack, player: Player, weighting: Weighting, theta: torch.Tensor) -> pd.DataFrame:
@@ -244,9 +252,6 @@ def _judged(stack: Stack, player: Player, weighting: Weighting, theta: torch.Ten
     if player.name == "optimum":
         p = torch.nn.functional.one_hot(quality.argmax(-1), s.candidates).float()
     value = (p * quality).sum(-1).mean(-1)  # (W S, C)
-    category = torch.arange(s.categories)[:, None].expand(len(x), s.categories, EXAM)
-    order = torch.from_numpy(seeds.rng(NAME, stack.split, "exam order").random((*category.shape, s.candidates)))
-    h = _states(s.categories, player.sees, category.flatten(1), x.flatten(1, 2), order.flatten(1, 2))
     rows = pd.DataFrame(
         [(world.condition, world.good, world.bad, world.noise, world.easy, seed, str(c))
          for world in stack.worlds for seed in range(stack.n) for c in range(s.categories)],
@@ -255,10 +260,18 @@ def _judged(stack: Stack, player: Player, weighting: Weighting, theta: torch.Ten
     rows = rows.assign(arm=player.name, role=player.role, reward=value.flatten().numpy(), split=stack.split)
     rows["item"] = [f"{seed}-{group}" for seed, group in zip(rows["seed"], rows["group"], strict=True)]
     if tuple(weighting.names) == COMPONENTS:
-        settled = weighting.settled(h.flatten(1, 2)).view(*p.shape, -1)
-        mean = (settled * p[..., None]).sum(3).mean(2)  # (W S, C, K)
-        rows[[f"w_{name}" for name in COMPONENTS]] = mean.flatten(0, 1).numpy()
+        rows[[f"w_{name}" for name in COMPONENTS]] = _weights(stack, player, weighting, x, p).flatten(0, 1).numpy()
     return rows
+
+
+def _weights(stack: Stack, player: Player, weighting: Weighting, x: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+    """Mean settled weights by category, (W S, C, K), of candidates x that are chosen with probabilities p."""
+    x, p = x[:, :, :WEIGHED], p[:, :, :WEIGHED]
+    category = torch.arange(stack.settings.categories)[:, None].expand(p.shape[:3])
+    order = torch.from_numpy(seeds.rng(NAME, stack.split, "exam order").random(p.shape))
+    h = _states(stack.settings.categories, player.sees, *(part.flatten(1, 2) for part in (category, x, order)))
+    settled = weighting.settled(h.flatten(1, 2)).view(*p.shape, -1)
+    return (settled * p[..., None]).sum(3).mean(2)
 
 
 # Who plays ----------------------------------------------------------------------------------------
@@ -292,9 +305,11 @@ def conducted(name: str, head: HeadSettings, sees: str = "both", **changes) -> P
     return Player(name, _headed(Conducted, head, **changes), "paper" if name == "Conductor" else "router", sees)
 
 
-def anchored(name: str, head: HeadSettings, share: float, checker: str = "verifier", sees: str = "both") -> Player:
+def anchored(
+    name: str, head: HeadSettings, share: float, checker: str = "verifier", sees: str = "both", **changes
+) -> Player:
     """The anchored Conductor, whose head is paid by quality on a share of the prompts."""
-    return Player(name, _headed(Anchored, head, verified=share), "router", sees, checker)
+    return Player(name, _headed(Anchored, head, verified=share, **changes), "router", sees, checker)
 
 
 def constants() -> list[Player]:
@@ -312,10 +327,9 @@ def constants() -> list[Player]:
 
 def heads(head: HeadSettings) -> list[Player]:
     """The published head, its ablations, what the state holds, and heads that are paid otherwise."""
-    shares = {f"Anchored, {share:.0%}": share for share in (0.0, 0.02, 0.1, 1.0)}
     return [
         conducted("Conductor", head),
-        *(conducted(f"kappa {k:g}", head, kappa=k) for k in (0.0, 0.1, 0.9, 1.0)),
+        *(conducted(f"kappa {k:g}", head, kappa=k) for k in (0.0, 1.0)),
         conducted("no entropy", head, entropy=0.0),
         conducted("pairwise", head, pairwise=0.1),
         conducted("joint", head, joint=True),
@@ -323,35 +337,100 @@ def heads(head: HeadSettings) -> list[Player]:
         conducted("centred", head, centred=True),
         *(conducted(f"h: {sees}", head, sees) for sees in ("prompt", "reply", "shuffled")),
         Player("paid by the others", _headed(PaidByOthers, head, verified=1.0), "router"),
-        *(anchored(name, head, share) for name, share in shares.items()),
-        anchored("Anchored, 10%, errs", head, 0.1, "erring"),
-        anchored("Anchored, judge", head, 1.0, "judge"),
-        anchored("Anchored, 10%, prompt", head, 0.1, sees="prompt"),
-        Player("truth on 10% alone", _fixed({"fmt": 0.0}), truth=0.1),
-        Player("truth on 10%, else Equal", _fixed(EQUAL), truth=0.1),
+        *(anchored(f"Anchored {share:.0%}", head, share) for share in SHARES),
+        anchored("Anchored 10%, errs", head, 0.1, "erring"),
+        anchored("Anchored 100%, judge", head, 1.0, "judge"),
+        anchored("Anchored 10%, h: prompt", head, 0.1, sees="prompt"),
+        anchored("Anchored 10%, kappa 0", head, 0.1, kappa=0.0),
     ]
 
 
-def at_means(found: pd.DataFrame, of: str = "Conductor") -> Player:
-    """Constants at the mean weights that a head ended with, seed by seed: what is left without the context."""
-    means = found[found["arm"] == of].groupby(["condition", "seed"], sort=False)[[f"w_{k}" for k in COMPONENTS]].mean()
+def direct() -> list[Player]:
+    """Who is given the verified quality that an anchored head is given, and pays the policy with it at once."""
+    return [
+        *(Player(f"truth on {share:.0%} alone", _fixed({"fmt": 0.0}), truth=share) for share in SHARES[1:3]),
+        *(Player(f"truth on {share:.0%}, else Equal", _fixed(EQUAL), truth=share) for share in SHARES[1:3]),
+        Player("truth on 10% alone, errs", _fixed({"fmt": 0.0}), checker="erring", truth=0.1),
+        Player("judge on 100% alone", _fixed({"fmt": 0.0}), checker="judge", truth=1.0),
+    ]
+
+
+def players(head: HeadSettings) -> dict[str, Player]:
+    """Everybody by name but those two whose weights another training decides."""
+    return {player.name: player for player in [*constants(), *heads(head), *direct()]}
+
+
+def at_means(found: pd.DataFrame) -> Player:
+    """Constants at the mean weights that a head ended with, seed by seed: what is left of it without the context."""
+    means = found.groupby(["condition", "seed"], sort=False)[[f"w_{name}" for name in COMPONENTS]].mean()
     weights = torch.from_numpy(means.to_numpy(dtype=np.float32))[:, None]
-    return Player(f"{of}'s mean weights", lambda stack: Given(weights))
+    return Player(MEANS, lambda stack: Given(weights))
 
 
-def best_static(settings: GlassSettings, worlds: Sequence[World]) -> tuple[Player, pd.Series]:
-    """The best fixed mix: singles, pairs, proxies in equal parts and Equal compete on dev worlds, which share nothing
-    with the test. Returns it and the mean quality of every candidate, the best first."""
-    mixes = {"+".join(c): {n: 1 / len(c) for n in c} for c in _subsets()}
-    found = pd.concat(
-        play(Stack(settings, worlds, max(4, settings.seeds // 4), "dev"), Player(name, _fixed(mix)))
-        for name, mix in mixes.items()
+def best_static(settings: GlassSettings, worlds: Sequence[World]) -> Player:
+    """The best fixed mix: every subset of the proxies in equal parts, and Equal, compete on dev worlds, which share
+    nothing with the test."""
+    subsets = [c for size in range(1, len(PROXIES) + 1) for c in combinations(PROXIES, size)] + [COMPONENTS]
+    mixes = {"+".join(names): dict.fromkeys(names, 1 / len(names)) for names in subsets}
+    stack = Stack(settings, worlds, max(2, settings.seeds // 4), "dev")
+    found = {name: play(stack, Player(name, _fixed(mix)))["reward"].mean() for name, mix in mixes.items()}
+    return Player(BEST, _fixed(mixes[max(found, key=found.get)]))
+
+
+# Cells --------------------------------------------------------------------------------------------
+
+
+def centre(settings: GlassSettings) -> World:
+    """The setting at which all arms meet."""
+    return World(settings.good, settings.bad)
+
+
+def places(settings: GlassSettings) -> list[World]:
+    """The worlds of the maps: disagreement by noise, and disagreement by the share of an easy reward."""
+    maps = settings.maps
+    noisy = [World(settings.good, bad, noise) for bad in maps.bad for noise in maps.noise]
+    return list(
+        dict.fromkeys([*noisy, *(World(settings.good, bad, 0.0, easy) for bad in maps.bad for easy in maps.easy)])
     )
-    ranking = found.groupby("arm", sort=False)["reward"].mean().sort_values(ascending=False, kind="stable")
-    return Player("best static (dev)", _fixed(mixes[ranking.index[0]])), ranking
 
 
-def _subsets() -> list[tuple[str, ...]]:
-    from itertools import combinations
+def cells(settings: GlassSettings, head: HeadSettings) -> list[sweep.Cell]:
+    """One cell for each arm at the centre, and for each mapped arm on the maps."""
+    common = {
+        "glass": settings.model_dump(), "head": head.model_dump(), "torch": torch.__version__,
+        "sources": deciding("lib.conductor.glassbox"),
+    }  # fmt: skip
+    stacks = {"map": (places(settings), settings.map_seeds, MAPPED)}
+    stacks["centre"] = [centre(settings)], settings.seeds, (BEST, MEANS, *players(head))
+    return [
+        sweep.Cell(f"{place}/{arm}", common | {"arm": arm, "seeds": n, "worlds": [asdict(w) for w in worlds]})
+        for place, (worlds, n, arms) in stacks.items()
+        for arm in arms
+    ]
 
-    return [c for size in (1, 2, 3, 4) for c in combinations(PROXIES, size)] + [COMPONENTS]
+
+def work(cell: sweep.Cell, folder: Path, progress) -> int:
+    """Play one arm; leaves its rows in `folder`."""
+    torch.set_num_threads(1)
+    settings = validate(cell.settings["glass"], GlassSettings)
+    head, arm = validate(cell.settings["head"], HeadSettings), cell.settings["arm"]
+    stack = Stack(settings, [World(**each) for each in cell.settings["worlds"]], cell.settings["seeds"])
+    if arm == BEST:
+        player = best_static(settings, stack.worlds)
+    elif arm == MEANS:
+        player = at_means(play(stack, players(head)["Conductor"]))
+    else:
+        player = players(head)[arm]
+    rows = play(stack, player).assign(style=cell.name.split("/")[0])
+    store.write_parquet(folder / "rows.parquet", rows)
+    return len(rows)
+
+
+def study(
+    settings: GlassSettings, head: HeadSettings, jobs: int | None = None, runs: str | Path = RUNS
+) -> pd.DataFrame:
+    """Rows of the record `conductor_glass`: all arms at the centre (style `centre`), some on the maps (style `map`)."""
+    todo = cells(settings, head)
+    sweep.run(work, todo, runs, jobs, "playing in the glass box")
+    rows = [store.read_parquet(cell.folder(Path(runs)) / "rows.parquet") for cell in todo]
+    return pd.concat(rows, ignore_index=True).assign(backend="world")
