@@ -484,7 +484,8 @@ class ConductorSettings(_Section):
     policy: the lab model that all start from; judge: who scores replies for the arm that a judge pays;
     categories: what is learned and judged; prompts: to learn from, all categories together; test_items: per
     category; samples: replies per test item; static_seeds: trainings of every fixed reward that choose the best on dev;
-    apart, apart_seeds: the category that is trained alone as well, and how often.
+    apart, apart_seeds: the category that is trained alone as well, and how often; gate: what the verifier-paid arm must
+    gain in a category that counts; margin: what is no difference of score.
     """
 
     policy: str
@@ -494,6 +495,8 @@ class ConductorSettings(_Section):
     categories: Annotated[list[Literal["reasoning", "social", "story", "translation"]], Field(min_length=1)]
     apart: Literal["reasoning", "social", "story", "translation"]
     apart_seeds: Count
+    gate: Share
+    margin: Positive
     jobs: Count | None
     prompts: Annotated[int, Field(ge=8)]
     test_items: Annotated[int, Field(ge=4)]

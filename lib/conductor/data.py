@@ -70,6 +70,17 @@ def dataset(items: Sequence[Item]) -> Dataset:
     return Dataset.from_list(rows)
 
 
+def asked(found: Dataset, chats: bool) -> Dataset:
+    """A dataset as a model is asked it, with a column `row`, the number of the prompt. chats: whether the model's
+    tokenizer has a chat template; then a prompt that is text becomes one user message, or an instruct model takes it
+    for something to go on with and ends at once."""
+    prompts = list(found["prompt"])
+    if chats:
+        prompts = [[{"role": "user", "content": each}] if isinstance(each, str) else each for each in prompts]
+    rest = {name: list(found[name]) for name in found.column_names if name not in ("prompt", "row")}
+    return Dataset.from_dict({"prompt": prompts, **rest, "row": list(range(len(prompts)))})
+
+
 def load(place: str | Path) -> Dataset:
     """A dataset of one's own with the columns `prompt` (text or messages) and `reference`, perhaps `category`.
 

@@ -82,6 +82,8 @@ class Preference:
     def _whole(self, prompt, reply: str) -> str:
         if isinstance(prompt, str):
             return prompt + reply
+        if self.tokenizer.chat_template is None:
+            return "\n".join([*(message["content"] for message in prompt), reply])
         messages = [*prompt, {"role": "assistant", "content": reply}]
         return self.tokenizer.apply_chat_template(messages, tokenize=False)
 

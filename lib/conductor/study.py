@@ -48,6 +48,7 @@ _NO_GLASS = {
 }  # fmt: skip
 _NEUTRAL = {
     "policy": "-", "judge": "-", "seeds": 1, "jobs": None, "static_seeds": 1, "apart": "story", "apart_seeds": 1,
+    "gate": 0.0, "margin": 1.0,
     "glass": _NO_GLASS,
 }  # fmt: skip
 GATE = ("base", "oracle")  # judged on dev too
