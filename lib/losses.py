@@ -74,6 +74,10 @@ def group_advantages(
     groups: an id for each row, in any order, or how many rows beside each other make a group; correction: 1 divides
     squares by n - 1, as TRL does, 0 by n; least: added to the deviation. A group that agrees gets 0.
     """
+    if isinstance(groups, int) and len(rewards) % groups == 0 and groups > correction:  # all at once
+        side = rewards.view(-1, groups)
+        apart = side - side.mean(1, keepdim=True)
+        return (apart / (side.std(1, correction=correction, keepdim=True) + least) if divide else apart).flatten()
     ids = torch.arange(len(rewards)) // groups if isinstance(groups, int) else torch.as_tensor(groups)
     out = torch.zeros_like(rewards)
     for group in ids.unique():

@@ -32,6 +32,7 @@ Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+Correlation = Annotated[float, Field(ge=-1, le=1)]
 # What names metrics, files and curves: an endpoint's own name, such as anthropic/claude, stands under `model`.
 Name = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]*(\.[A-Za-z0-9][A-Za-z0-9_+-]*)*$")]
 
@@ -399,7 +400,9 @@ class HeadSettings(_Section):
     gets, the rest follows pi(h); every: steps between its updates, M; pairwise: weight of the pairwise
     loss (Table 5); joint: learn through the policy's loss instead of REINFORCE (Table 6); homogeneous: one
     action per prompt; centred: take each reward's group mean away before it is weighed, so that emphasis on
-    a reward that everybody gets pays nobody (ours).
+    a reward that everybody gets pays nobody (ours). anchor: who pays the head instead of the policy's advantage (ours):
+    nobody else (`none`), a verifier or a judge; verified: the share of prompts on which; errs: the share of replies
+    about which that verifier is wrong.
     """
 
     layer: Literal["first", "middle", "last"]
@@ -413,6 +416,9 @@ class HeadSettings(_Section):
     joint: bool
     homogeneous: bool
     centred: bool
+    anchor: Literal["none", "verifier", "judge"]
+    verified: Share
+    errs: Share
 
 
 class RewardSettings(_Section):
@@ -442,17 +448,55 @@ class PreferenceSettings(_Section):
     learning_rate: Positive
 
 
+class GlassMaps(_Section):
+    """Places of the glass box's maps: bad: agreement of the other proxies with quality; noise: deviation of what is
+    added to every proxy, whose own is 1; easy: share of replies that get the easy reward (all of them besides)."""
+
+    bad: Annotated[list[Correlation], Field(min_length=1)]
+    noise: Annotated[list[NotNegative], Field(min_length=1)]
+    easy: Annotated[list[Share], Field(min_length=1)]
+
+
+class GlassSettings(_Section):
+    """The glass box of lesson 04 (lib/conductor/glassbox.py). good, bad: the central setting; kappas, pairwise: its
+    ablations, beside the head's own."""
+
+    seeds: Annotated[int, Field(ge=2)]
+    steps: Count
+    map_seeds: Annotated[int, Field(ge=2)]
+    categories: Annotated[int, Field(ge=1, le=4)]
+    candidates: Annotated[int, Field(ge=2)]
+    features: Annotated[int, Field(ge=2)]
+    prompts: Count
+    group: Annotated[int, Field(ge=2)]
+    learning_rate: Positive
+    head_rate: Positive
+    good: Correlation
+    bad: Correlation
+    kappas: list[Share]
+    pairwise: Positive
+    maps: GlassMaps
+
+
 class ConductorSettings(_Section):
     """Lesson 04: policies trained under every way to weigh five rewards.
 
     policy: the lab model that all start from; judge: who scores replies for the arm that a judge pays;
-    prompts: to learn from, all categories together; test_items: per category; samples: replies per test
-    item.
+    categories: what is learned and judged; prompts: to learn from, all categories together; test_items: per
+    category; samples: replies per test item; static_seeds: trainings of every fixed reward that choose the best on dev;
+    apart, apart_seeds: the category that is trained alone as well, and how often; gate: what the verifier-paid arm must
+    gain in a category that counts; margin: what is no difference of score.
     """
 
     policy: str
     judge: str
     seeds: Count
+    static_seeds: Count
+    categories: Annotated[list[Literal["reasoning", "social", "story", "translation"]], Field(min_length=1)]
+    apart: Literal["reasoning", "social", "story", "translation"]
+    apart_seeds: Count
+    gate: Share
+    margin: Positive
     jobs: Count | None
     prompts: Annotated[int, Field(ge=8)]
     test_items: Annotated[int, Field(ge=4)]
@@ -460,6 +504,7 @@ class ConductorSettings(_Section):
     grpo: GRPOSettings
     head: HeadSettings
     rewards: RewardSettings
+    glass: GlassSettings
     preference: PreferenceSettings
 
 
@@ -830,15 +875,13 @@ class RecordedSettings(_Section):
 
 class AblationSettings(_Section):
     """What lesson 09 changes. model: who orchestrates; room_seeds: of the zoo, at most, for memory in rooms;
-    lookaheads: steps, l; students: per seed and policy under each rule of the simulator; kappas: beside
-    conductor.head.kappa; pairwise: weight of the pairwise loss; encoder: beside configuration.encoder."""
+    lookaheads: steps, l; students: per seed and policy under each rule of the simulator; encoder: beside
+    configuration.encoder."""
 
     model: str
     room_seeds: Count
     lookaheads: Annotated[list[Annotated[int, Field(ge=1, le=20)]], Field(min_length=1)]
     students: Annotated[int, Field(ge=2)]
-    kappas: Annotated[list[Share], Field(min_length=1)]
-    pairwise: Positive
     encoder: str
 
 

@@ -4,19 +4,23 @@
 
 A is the group-relative advantage that the policy itself was paid: the Conductor has no reward of its own.
 The triplets (h, a, A) are buffered, and every M steps one update is made of them, on its own time scale.
+
+`Anchored` is ours: the same head, buffer and updates, in which A is replaced by what the emphasised reward had to do
+with a quality that somebody verified. Leading dimensions of all tensors are allowed: `stacked` puts many Conductors
+side by side, each of which learns what it would learn alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import nn
 
-from lib import seeds
-from lib.conductor.head import Conductor, emphasis, entropy, sample
-from lib.conductor.rewards import COMPONENTS
+from lib import losses, seeds
+from lib.conductor.head import Conductor, Heads, emphasis, entropy, sample
+from lib.conductor.rewards import COMPONENTS, centred
 from lib.conductor.weighting import Weighting
 from lib.params import HeadSettings
 
@@ -34,27 +38,28 @@ def meta_loss(
 ) -> torch.Tensor:
     """Equations 5 and 6: what one update minimises.
 
-    h: (N, d); action, advantage: (N,), groups of `group` beside each other; pairwise: weight of
-    `pairwise_loss`, the variant of Table 5.
+    h: (..., N, d); action, advantage: (..., N), groups of `group` beside each other; pairwise: weight of
+    `pairwise_loss`, the variant of Table 5. Conductors side by side each have their own mean, and losses add up.
     """
     p = conductor(h)
-    chosen = p.gather(-1, action[:, None])[:, 0].log()
-    loss = -(advantage * chosen).mean() - entropy_coefficient * entropy(p).mean()
+    chosen = p.gather(-1, action[..., None])[..., 0].log()
+    loss = -(advantage * chosen).mean(-1) - entropy_coefficient * entropy(p).mean(-1)
     if pairwise:
-        loss = loss + pairwise * pairwise_loss(chosen.view(-1, group), advantage.view(-1, group))
-    return loss
+        loss = loss + pairwise * pairwise_loss(chosen.unflatten(-1, (-1, group)), advantage.unflatten(-1, (-1, group)))
+    return loss.sum()
 
 
 def pairwise_loss(chosen: torch.Tensor, advantage: torch.Tensor) -> torch.Tensor:
     """-log sigmoid(log pi(a_i) - log pi(a_j)) over the pairs of a group in which i did better than j.
 
-    chosen, advantage: (groups, G). The paper names a pairwise perturbation and does not write it down.
+    chosen, advantage: (..., groups, G). The paper names a pairwise perturbation and does not write it down.
     Differences of advantages would change nothing: centred in the group, they are eq. 5 times G. So the
     variant is the logistic one, which only asks who did better (decision). 0 where nobody did.
     """
-    better = advantage[:, :, None] > advantage[:, None, :]
-    margin = chosen[:, :, None] - chosen[:, None, :]
-    return -(nn.functional.logsigmoid(margin) * better).sum() / better.sum().clamp(min=1)
+    better = advantage[..., :, None] > advantage[..., None, :]
+    margin = chosen[..., :, None] - chosen[..., None, :]
+    over = (-3, -2, -1)
+    return -(nn.functional.logsigmoid(margin) * better).sum(over) / better.sum(over).clamp(min=1)
 
 
 class Conducted(Weighting):
@@ -93,23 +98,31 @@ class Conducted(Weighting):
         self._move(h.device)
         return self.conductor(h.float())
 
-    def learn(self, advantage: torch.Tensor) -> None:
+    def learn(
+        self, advantage: torch.Tensor, rewards: torch.Tensor | None = None, quality: torch.Tensor | None = None,
+        prompt: torch.Tensor | None = None,
+    ) -> None:  # fmt: skip
         """Keep the step's triplets; update if `every` steps are held."""
         if self.pending is None or self.settings.joint:
             return
         h, action = self.pending
-        self.held.append((h.detach(), action, advantage.detach()))
+        pay = self._pay(advantage.detach(), action, rewards, quality, prompt)
+        self.held.append((h.detach(), action, pay))
         self.pending = None
         if len(self.held) == self.settings.every:
-            h, action, advantage = (torch.cat(part) for part in zip(*self.held, strict=True))
+            h, action, advantage = (torch.cat(part, dim=pay.ndim - 1) for part in zip(*self.held, strict=True))
             settings = self.settings
             meta_loss(self.conductor, h, action, advantage, settings.entropy, settings.pairwise, self.group).backward()
             self.held = []
             self._update()
 
+    def _pay(self, advantage: torch.Tensor, action, rewards, quality, prompt) -> torch.Tensor:
+        """What each drawn emphasis is paid: here the advantage of its rollout (eq. 3)."""
+        return advantage
+
     def after_step(self) -> None:
         """In joint mode, the gradient that the policy's loss left."""
-        if self.settings.joint and self.conductor.linear.weight.grad is not None:
+        if self.settings.joint and next(self.conductor.parameters()).grad is not None:
             self._update()
 
     def _update(self) -> None:
@@ -119,7 +132,7 @@ class Conducted(Weighting):
 
     def _move(self, device: torch.device) -> None:
         """Everything to where the states are; a checkpoint is read before that is known."""
-        if self.conductor.linear.weight.device != device:
+        if next(self.conductor.parameters()).device != device:
             self.conductor.to(device)
             for state in self.optimiser.state.values():
                 state |= {name: tensor.to(device) for name, tensor in state.items() if name != "step"}
@@ -130,13 +143,13 @@ class Conducted(Weighting):
         h = h.detach().float()
         if not self.settings.homogeneous:
             return h
-        return h.view(-1, self.group, h.shape[-1]).mean(1).repeat_interleave(self.group, 0)
+        return h.unflatten(-2, (-1, self.group)).mean(-2).repeat_interleave(self.group, -2)
 
     def _draw(self, p: torch.Tensor, step: int) -> torch.Tensor:
-        numbers = np.arange(len(p))
+        numbers = np.arange(p.shape[-2])
         if self.settings.homogeneous:
             numbers = numbers // self.group * self.group  # one number per group
-        return sample(p, torch.from_numpy(seeds.uniform(self.stream, step * len(p) + numbers)).to(p.device))
+        return sample(p, torch.from_numpy(seeds.uniform(self.stream, step * p.shape[-2] + numbers)).to(p.device))
 
     def state(self) -> dict[str, np.ndarray]:
         out = {f"conductor.{name}": t for name, t in self.conductor.state_dict().items()}
@@ -164,3 +177,46 @@ class Conducted(Weighting):
         steps = sorted({int(name.split(".")[0]) for name in parts["held"]})
         self.held = [tuple(parts["held"][f"{i}.{name}"] for name in ("h", "action", "advantage")) for i in steps]
         self.updates = int(arrays["updates"])
+
+
+class Anchored(Conducted):
+    """The anchored Conductor (ours): on a share of the prompts somebody verified the replies, and an emphasis is paid
+
+        B = (r_a - mean of r_a in its group) * z / share,    z: verified quality, standardised in the group
+
+    on those prompts and nothing on others. Its mean over the group is the covariance of the emphasised reward with
+    quality: a reward is worth emphasising where it ranks replies as the truth does. The policy is paid as before, by
+    the weighed rewards alone; verified quality reaches it through the weights only.
+    """
+
+    def __init__(self, width: int, settings: HeadSettings, group: int, seed: int) -> None:
+        super().__init__(width, settings, group, seed)
+        self.lot = lots([seed])
+
+    def _pay(self, advantage, action, rewards, quality, prompt) -> torch.Tensor:
+        if rewards is None or quality is None or prompt is None:
+            raise ValueError("an anchored Conductor must be told rewards, verified quality and prompts")
+        own = centred(rewards.detach().flatten(0, -2), self.group).gather(-1, action.flatten()[:, None])[:, 0]
+        z = losses.group_advantages(quality.to(own).flatten(), self.group)
+        known = chosen(self.lot, prompt, self.settings.verified).to(own)
+        return (own * z).view_as(advantage) * known / max(self.settings.verified, 1e-9)
+
+
+def stacked(one: Conducted, names: Sequence[int]) -> Conducted:
+    """`one`, made into as many Conductors side by side as there are seeds in `names`, for tensors (S, B, ...)."""
+    one.conductor = Heads(one.conductor, len(names))
+    one.optimiser = torch.optim.AdamW(one.conductor.parameters(), lr=one.settings.learning_rate)
+    one.stream = np.array([seeds.key("conductor", "emphasis", seed=s) for s in names])[:, None]
+    one.lot = lots(names)
+    return one
+
+
+def lots(names: Sequence[int]) -> np.ndarray:
+    """The stream of each seed that says which prompts are verified, (S, 1), or (1,) for one seed alone."""
+    keys = np.array([seeds.key("conductor", "verified prompts", seed=seed) for seed in names])
+    return keys if len(names) == 1 else keys[:, None]
+
+
+def chosen(lot: np.ndarray, prompt: torch.Tensor, share: float) -> torch.Tensor:
+    """Which rollouts belong to a prompt that somebody verifies, by lot, once and for all: bool, as `prompt`."""
+    return torch.from_numpy(seeds.uniform(lot, prompt.cpu().numpy()) < share).to(prompt.device)

@@ -29,8 +29,12 @@ class Weighting:
         """The weights (B, K) outside training, where nothing is drawn."""
         raise NotImplementedError
 
-    def learn(self, advantage: torch.Tensor) -> None:
-        """What the rollouts of the last call were worth, (B,)."""
+    def learn(
+        self, advantage: torch.Tensor, rewards: torch.Tensor | None = None, quality: torch.Tensor | None = None,
+        prompt: torch.Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """What came of the last call, for those who learn: advantage (B,); rewards (B, K), normalised, in the order of
+        `names`; quality (B,), what a verifier or judge says; prompt (B,), the numbers of the prompts."""
 
     def after_step(self) -> None:
         """Called when the policy's own update is done."""
@@ -54,7 +58,7 @@ class Fixed(Weighting):
         self.weights = torch.tensor([float(weight) for weight in weights.values()])
 
     def settled(self, h: torch.Tensor) -> torch.Tensor:
-        return self.weights.to(h.device).expand(len(h), -1)
+        return self.weights.to(h.device).expand(*h.shape[:-1], -1)
 
 
 class Dirichlet(Weighting):
@@ -64,10 +68,10 @@ class Dirichlet(Weighting):
         self.stream = seeds.key("conductor", "random weights", seed=seed)
 
     def __call__(self, h: torch.Tensor, step: int) -> tuple[torch.Tensor, None]:
-        numbers = len(h) * len(self.names)
-        counter = step * numbers + np.arange(numbers).reshape(len(h), -1)
+        numbers = h.shape[-2] * len(self.names)
+        counter = step * numbers + np.arange(numbers).reshape(h.shape[-2], -1)
         spacing = -np.log1p(-seeds.uniform(self.stream, counter))  # exponential; normalised it is Dirichlet(1, ..., 1)
         return torch.from_numpy(spacing / spacing.sum(-1, keepdims=True)).to(h), None
 
     def settled(self, h: torch.Tensor) -> torch.Tensor:
-        return h.new_full((len(h), len(self.names)), 1 / len(self.names))
+        return h.new_full((*h.shape[:-1], len(self.names)), 1 / len(self.names))

@@ -29,7 +29,7 @@ GRPO = GRPOSettings(
 )  # fmt: skip
 HEAD = HeadSettings(
     layer="last", kappa=0.5, floor=1e-4, temperature=1.0, learning_rate=3e-3, every=3, entropy=1e-3, pairwise=0.0,
-    joint=False, homogeneous=False, centred=False,
+    joint=False, homogeneous=False, centred=False, anchor="none", verified=0.5, errs=0.0,
 )  # fmt: skip
 PREFERENCE = PreferenceSettings(prompts=24, replies=2, mistakes=0.1, epochs=1, batch=16, learning_rate=1e-3)
 REWARDS = RewardSettings(think=False, shortest=4, longest=10)

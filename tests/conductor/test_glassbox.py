@@ -1,0 +1,167 @@
+"""The glass box runs the lesson's own code: heads side by side are heads alone, and the world is as its knobs say."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from lib import losses, params
+from lib.conductor import glassbox
+from lib.conductor.glassbox import Player, Stack, World
+from lib.conductor.meta import Anchored, Conducted, chosen, lots, stacked
+from lib.conductor.rewards import COMPONENTS, centred
+from tests.conductor import small
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+GLASS = params.load("laptop").conductor.glass.model_copy(update={"seeds": 3, "steps": 40, "map_seeds": 2})
+HEAD = params.load("laptop").conductor.head
+WORLD = World(0.9, 0.3)
+
+
+def learned(kind, head, draws, names):
+    """Heads after some steps on given states and rewards, one alone or several side by side."""
+    one = kind(3, head, 4, names[0])
+    weighting = stacked(one, names) if len(names) > 1 else one
+    for step, (h, rewards, quality, prompt) in enumerate(draws):
+        weights, _ = weighting(h, step)
+        paid = (weights.detach() * rewards).sum(-1)
+        advantage = losses.group_advantages(paid.flatten(), 4).view_as(paid)
+        weighting.learn(advantage, rewards, quality, prompt)
+    return weighting
+
+
+@pytest.mark.parametrize("kind", [Conducted, Anchored])
+@pytest.mark.parametrize("changes", [{}, {"pairwise": 0.5}, {"homogeneous": True}])
+def test_heads_side_by_side_learn_what_each_would_learn_alone(kind, changes):
+    head = small.head(every=2, learning_rate=0.05, **changes)
+    rng = torch.Generator().manual_seed(0)
+    draws = [
+        (torch.randn(3, 8, 3, generator=rng), torch.rand(3, 8, 5, generator=rng), torch.randn(3, 8, generator=rng),
+         (step * 2 + torch.arange(2)).repeat_interleave(4).expand(3, -1))
+        for step in range(6)
+    ]  # fmt: skip
+    together = learned(kind, head, draws, [5, 6, 7])
+    probe = torch.randn(3, 10, 3, generator=rng)
+    told = together.settled(probe)
+    assert together.updates == 3 and (told - 0.2).abs().max() > (1e-6 if changes.get("homogeneous") else 1e-3)
+    if changes.get("homogeneous"):
+        return  # what is left of the gradient is rounding, which differs
+    for place, seed in enumerate([5, 6, 7]):
+        alone = learned(kind, head, [[part[place] for part in draw] for draw in draws], [seed])
+        assert torch.allclose(alone.settled(probe[place]), told[place], atol=1e-5)
+
+
+def test_an_anchored_emphasis_is_paid_what_its_reward_has_to_do_with_quality():
+    """By hand: one group of three; the reward that was drawn, less its mean, times standardised quality."""
+    weighting = Anchored(2, small.head(verified=1.0), 3, 0)
+    rewards = torch.tensor([[0.0, 0, 0, 0, 1.0], [0, 0, 0, 0, 0.0], [0, 0, 0, 0, 0.5]])
+    quality = torch.tensor([3.0, 1.0, 2.0])
+    paid = weighting._pay(torch.zeros(3), torch.tensor([4, 4, 0]), rewards, quality, torch.zeros(3, dtype=torch.long))
+    assert paid.tolist() == pytest.approx([0.5, 0.5, 0.0], abs=1e-3)  # .5 * 1, -.5 * -1, and fmt tells nobody apart
+    unknown = Anchored(2, small.head(verified=0.0), 3, 0)
+    told = unknown._pay(torch.ones(3), torch.tensor([4, 4, 0]), rewards, quality, torch.zeros(3, dtype=torch.long))
+    assert not told.any()
+    with pytest.raises(ValueError, match="must be told"):
+        weighting._pay(torch.zeros(3), torch.tensor([4, 4, 0]), None, None, None)
+
+
+def test_its_mean_pay_is_the_covariance_with_quality():
+    rng = torch.Generator().manual_seed(1)
+    rewards, quality = torch.rand(50_000, 5, generator=rng), torch.randn(50_000, generator=rng)
+    rewards[:, 2] += quality
+    weighting, action = Anchored(2, small.head(verified=1.0), 5, 0), torch.randint(5, (50_000,), generator=rng)
+    prompt = torch.arange(10_000).repeat_interleave(5)
+    paid = weighting._pay(quality, action, rewards, quality, prompt)
+    z = losses.group_advantages(quality, 5)
+    for k in range(5):
+        expected = float((centred(rewards, 5)[:, k] * z).mean())
+        assert float(paid[action == k].mean()) == pytest.approx(expected, abs=0.05)
+
+
+def test_the_same_share_of_prompts_is_verified_for_all_rollouts_of_a_prompt():
+    prompt = torch.arange(4000).repeat_interleave(2).expand(3, -1)
+    known = chosen(lots([0, 1, 2]), prompt, 0.1)
+    assert known.float().mean() == pytest.approx(0.1, abs=0.01)
+    assert (known[:, ::2] == known[:, 1::2]).all() and not torch.equal(known[0], known[1])
+
+
+# The world ----------------------------------------------------------------------------------------
+
+
+def test_proxies_agree_with_quality_as_the_knobs_say():
+    stack = Stack(GLASS, [WORLD, World(0.5, -0.2)], 2)
+    assert stack.quality.norm(dim=-1) == pytest.approx(1, abs=1e-5)
+    told = torch.einsum("sckd,scd->sck", stack.proxies, stack.quality)
+    expected = torch.stack([glassbox._agreement(world, 4) for world in stack.worlds]).repeat_interleave(2, 0)
+    assert torch.allclose(told, expected, atol=1e-5)
+    judge = (stack.judge * stack.quality).sum(-1)
+    assert judge == pytest.approx(glassbox.JUDGE, abs=1e-5)
+
+
+def test_a_seed_has_the_same_draws_in_every_world_and_among_any_number_of_seeds():
+    few, many = Stack(GLASS, [WORLD], 2), Stack(GLASS, [WORLD, World(0.9, -0.3)], 4)
+    for name, drawn in few.draws(3).items():
+        other = many.draws(3)[name]
+        assert torch.equal(drawn, other[:2]) and torch.equal(other[:4], other[4:]), name
+    assert torch.equal(few.quality, many.quality[:2]) and not torch.equal(many.proxies[0], many.proxies[4])
+
+
+def test_what_a_state_holds():
+    category, x = torch.tensor([[1, 0]]), torch.arange(12.0).view(1, 2, 3, 2)
+    order = torch.rand(1, 2, 3, generator=torch.Generator().manual_seed(3))
+    told = {sees: glassbox._states(2, sees, category, x, order) for sees in ("both", "prompt", "reply", "shuffled")}
+    assert told["both"][0, 0, 0].tolist() == [0, 1, 0, 1] and told["both"].shape == (1, 2, 3, 4)
+    assert not told["prompt"][..., 2:].any() and not told["reply"][..., :2].any()
+    both, mixed = (told[sees].flatten(0, 2).tolist() for sees in ("both", "shuffled"))
+    assert sorted(both) == sorted(mixed) and both != mixed
+
+
+@pytest.fixture(scope="module")
+def reached():
+    """Mean quality of some arms, and the weights that heads end with."""
+    torch.set_num_threads(1)
+    stack = Stack(GLASS.model_copy(update={"steps": 80}), [WORLD], 6)
+    known = glassbox.players(GLASS, HEAD)
+    names = ["START", "Equal", "best proxy per category", "paid by the truth", "optimum", "Conductor", "Anchored 100%"]
+    return pd.concat([glassbox.play(stack, known[name]) for name in names])
+
+
+def test_arms_stand_in_the_order_that_the_world_is_made_for(reached):
+    level = reached.groupby("arm")["reward"].mean()
+    assert abs(level["START"]) < 0.1 < level["Equal"] < level["best proxy per category"]
+    assert level["best proxy per category"] < level["paid by the truth"] < level["optimum"]
+    worse = reached.set_index(["arm", "item"])["reward"].unstack("arm")
+    assert (worse["optimum"] >= worse.max(axis=1)).all()  # enumeration: nobody is above it anywhere
+
+
+def test_the_anchored_head_finds_the_right_proxy_of_every_category(reached):
+    rows = reached[reached["arm"] == "Anchored 100%"].groupby("group")[[f"w_{name}" for name in COMPONENTS]].mean()
+    assert rows.to_numpy().argmax(1).tolist() == [1, 2, 3, 4]
+    assert np.allclose(rows.sum(axis=1), 1, atol=1e-5)
+
+
+def test_an_arm_does_not_depend_on_the_worlds_beside_it(reached):
+    settings = GLASS.model_copy(update={"steps": 10})
+    player = glassbox.players(GLASS, HEAD)["Conductor"]
+    alone = glassbox.play(Stack(settings, [WORLD], 2), player)["reward"].to_numpy()
+    beside = glassbox.play(Stack(settings, [World(0.9, -0.3), WORLD], 2), player)["reward"].to_numpy()[len(alone) :]
+    assert np.allclose(alone, beside, atol=1e-5)
+
+
+def test_truth_on_no_prompt_leaves_the_policy_where_it_started():
+    settings = GLASS.model_copy(update={"steps": 5})
+    nothing = Player("nothing", glassbox._fixed({"fmt": 0.0}), truth=1e-9)
+    stack = Stack(settings, [WORLD], 2)
+    start = glassbox.play(stack, glassbox.players(GLASS, HEAD)["START"])
+    assert np.allclose(glassbox.play(stack, nothing)["reward"], start["reward"])
+
+
+def test_a_study_holds_every_arm_and_is_not_made_twice(tmp_path, monkeypatch):
+    settings = GLASS.model_copy(update={"steps": 3, "maps": GLASS.maps.model_copy(update={"bad": [0.3]})})
+    rows = glassbox.study(settings, HEAD, 1, tmp_path)
+    centre = rows[rows["style"] == "centre"]
+    assert set(centre["arm"]) == {glassbox.BEST, glassbox.MEANS, *glassbox.players(GLASS, HEAD)}
+    assert set(rows[rows["style"] == "map"]["arm"]) == set(glassbox.MAPPED)
+    assert len(centre) == len(set(centre["arm"])) * settings.seeds * settings.categories
+    monkeypatch.setattr(glassbox, "work", lambda *_: pytest.fail("nothing is to be played"))
+    pd.testing.assert_frame_equal(glassbox.study(settings, HEAD, 1, tmp_path), rows)
