@@ -304,13 +304,14 @@ def play(world: World, controllers: Controllers, arm: Arm, drawn: Tensor) -> Epi
     called = first > 0
     right = dice[1] < torch.gather(chance, 2, first[..., None])[..., 0]
     looks = torch.where((dice[2] < world.tells) == right, 1.0, -1.0) * called
-    after = choose(first, looks, dice[3])
-    second = after[1] * called
+    again_read, second, again_old, again_values = choose(first, looks, dice[3])
+    second = second * called  # who has answered calls nobody
     again = dice[4] < torch.gather(chance, 2, second[..., None])[..., 0]
     right = torch.where(second > 0, again, right)
     dollars = torch.gather(world.price, 1, first) + torch.gather(world.price, 1, second)
     limit = world.limit[budget] if arm.bound else torch.full_like(dollars, torch.inf)
-    read, did, old, values = (torch.stack(both, 2) for both in zip(before, after, strict=True))
+    both = zip(before, (again_read, second, again_old, again_values), strict=True)
+    read, did, old, values = (torch.stack(each, 2) for each in both)
     mask = torch.stack([torch.ones_like(called), torch.zeros_like(called), called], -1)
     paid = rewards.reward(right.float(), dollars, limit)
     return Episodes(read, did, mask, placed(old, mask), placed(values, mask), paid)
