@@ -98,6 +98,12 @@ class Strategy:
     first: Tensor
     second: Tensor
 
+    @property
+    def likeliest(self) -> Strategy:
+        """The same without dice: the likeliest choice each time."""
+        options = self.first.shape[-1]
+        return Strategy(*(nn.functional.one_hot(p.argmax(-1), options).float() for p in (self.first, self.second)))
+
 
 def paths(world: World, belief: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Every way through an episode: chance of a look (G, n, 1 + E, 2), chance of the look and a right answer
@@ -105,7 +111,8 @@ def paths(world: World, belief: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     looks = world.looks
     seen = torch.einsum("gnk,gkaos->gnas", belief, looks)
     handed = torch.einsum("gnk,gkas->gnas", belief, looks[..., 1, :])[..., None]
-    again = torch.einsum("gnk,gkas,gkb->gnasb", belief, looks.sum(3), world.right[..., 1:])
+    called = torch.einsum("gkas,gkb->gkasb", looks.sum(3), world.right[..., 1:])  # small, so it goes first
+    again = torch.einsum("gnk,gkasb->gnasb", belief, called)
     return seen, torch.cat([handed, again], -1), world.price[:, :, None] + world.price[:, None, :]
 
 
@@ -211,8 +218,8 @@ class Controllers(nn.Module):
         return torch.cat([seen, budgets, whom, looks[..., None]], -1)
 
     @torch.no_grad()
-    def strategy(self, seen: Tensor, told: bool, heat: float) -> Strategy:
-        """What the controllers do with queries seen (G, n, K): the likeliest choices at heat 0, else drawn ones."""
+    def strategy(self, seen: Tensor, told: bool = True) -> Strategy:
+        """What the controllers do with queries seen (G, n, K), with dice; told: whether they are told the budget."""
         groups, n, _ = seen.shape
         after = torch.cartesian_prod(torch.arange(float(self.options)), torch.tensor([-1.0, 1.0]))
         states = torch.cat([torch.zeros(1, 2), after])  # nobody called yet, then every reply
@@ -223,8 +230,6 @@ class Controllers(nn.Module):
             states[:, 1].expand(shape),
         )  # fmt: skip
         chances = self(read.flatten(1, 3))[0].exp().view(*shape, -1)
-        if heat == 0:
-            chances = nn.functional.one_hot(chances.argmax(-1), self.options).float()
         first, second = chances[:, :, :, 0], chances[:, :, :, 1:].unflatten(3, (self.options, 2)).clone()
         second[:, :, :, 0] = nn.functional.one_hot(torch.tensor(0), self.options).float()  # has answered
         return Strategy(first, second)
@@ -359,14 +364,14 @@ def step(
     if arm.whiten:
         advantages = whitened(advantages, mask, len(BUDGETS) if arm.whiten == "budget" else 1)
     held = [each.split(glass.minibatch, 1) for each in (
-        episodes.read, episodes.did, mask, episodes.old, advantages, returns)]  # fmt: skip
+        episodes.read, episodes.did, mask.float(), episodes.old, advantages, returns)]  # fmt: skip
+    start = -torch.tensor(float(controllers.options)).log()  # where all choices were alike
     for _ in range(glass.epochs):
         for read, did, own, old, wanted, paid in zip(*held, strict=True):  # drawn alike: there is nothing to shuffle
             logs, values = controllers(read.flatten(1, 2))
             chosen = torch.gather(logs, 2, did.flatten(1, 2)[..., None])
             new, values = (placed(each.view(did.shape), own).flatten(0, 1) for each in (chosen, values))
             own, old, wanted, paid = (each.flatten(0, 1) for each in (own, old, wanted, paid))
-            start = torch.full_like(new, -float(np.log(controllers.options)))  # where all choices were alike
             loss = learn.policy_loss(new, old, wanted, own, settings.clip, by)
             loss = loss + glass.kl * learn.averaged(learn.divergence(new, start), own, by)
             loss = loss + settings.value_weight * learn.value_loss(values, paid, own, by)
@@ -400,7 +405,7 @@ def bounded(controllers: Controllers, most: float) -> None:
 # Records -------------------------------------------------------------------------------------------
 
 _ROLES = {"itself": "constant", "best constant": "constant", "best without a look": "constant", "optimum": "oracle"}
-_TOGETHER = 3  # cells in one stack: more would not fit the processor's cache
+_TOGETHER = 6  # cells in one stack
 
 
 def run(settings: RoutingSettings) -> pd.DataFrame:
@@ -435,17 +440,18 @@ def study(
 
     def look(update: int, controllers: Controllers) -> None:
         if update in looks:
-            add(arm.name, "paper", value(world, belief, controllers.strategy(seen, arm.told, 0)), step=update)
+            strategy = controllers.strategy(seen, arm.told).likeliest
+            add(arm.name, "paper", value(world, belief, strategy), step=update)
 
     if arm is CORL:
-        start = Controllers(glass, len(cells)).strategy(seen, arm.told, 1)
+        start = Controllers(glass, len(cells)).strategy(seen[:, :1])  # the same for all queries
         add("start", "start", value(world, belief, start), heat=1.0)
         for name, strategy in rivals(world, belief).items():
             add(name, _ROLES.get(name, "expert"), value(world, belief, strategy))
         add("told the kind", "oracle", clairvoyant(world, belief))
-    controllers = train(world, glass, settings.learn, arm, look)
-    for heat in (0.0, 1.0):
-        add(arm.name, "paper", value(world, belief, controllers.strategy(seen, arm.told, heat)), heat=heat)
+    strategy = train(world, glass, settings.learn, arm, look).strategy(seen, arm.told)
+    for heat, each in ((0.0, strategy.likeliest), (1.0, strategy)):
+        add(arm.name, "paper", value(world, belief, each), heat=heat)
     return pd.concat(found, ignore_index=True)
 
 

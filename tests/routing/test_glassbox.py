@@ -99,7 +99,12 @@ def test_nothing_beats_the_optimum_on_any_query(complementarity, spread, noise, 
     controller = glassbox.Controllers(own, 1)
     with torch.no_grad():
         controller.actor.normal_(generator=seeds.torch_generator("test", "glass", seed=seed))
-    tried = [*rivals.values(), anything(world, belief.shape[1], seed), controller.strategy(seen, True, 1)]
+    tried = [
+        *rivals.values(),
+        anything(world, belief.shape[1], seed),
+        controller.strategy(seen),
+        controller.strategy(seen).likeliest,
+    ]
     for strategy in tried:
         assert (glassbox.value(world, belief, strategy)["reward"] <= best + 1e-5).all()
     assert (glassbox.clairvoyant(world, belief)["reward"] >= best - 1e-5).all()
@@ -156,7 +161,7 @@ def test_what_is_played_agrees_with_what_is_counted_out():
     own = glass(seeds=2)
     world, controllers, drawn, episodes = played(own)
     seen = glassbox.queries(world, own.kinds, drawn[..., : own.kinds + 1])[1]
-    expected = glassbox.value(world, world.belief(seen), controllers.strategy(seen, True, 1))
+    expected = glassbox.value(world, world.belief(seen), controllers.strategy(seen))
     for number in range(len(BUDGETS)):
         rows = slice(number, None, len(BUDGETS))
         found, wanted = episodes.reward[:, rows], expected["reward"][:, number, rows]
@@ -193,7 +198,7 @@ def test_a_controller_that_is_not_told_the_budget_does_the_same_under_all():
     with torch.no_grad():
         controllers.trunk.mul_(2)
     seen = queries(world, own)[1]
-    blind, told = (controllers.strategy(seen, told, 1) for told in (False, True))
+    blind, told = (controllers.strategy(seen, told) for told in (False, True))
     assert all(torch.equal(part[:, :1].expand_as(part), part) for part in (blind.first, blind.second))
     assert not torch.allclose(told.first[:, 0], told.first[:, 2])
 
