@@ -526,7 +526,7 @@ class WarmSettings(_Section):
     seed: Annotated[int, Field(ge=0)]
 
 
-class GlassSettings(_Section):
+class RoutingGlassSettings(_Section):
     """CoRL's world whose optimum is known (lib/routing/glassbox.py).
 
     seeds: controllers, each in a world of its own; batch: episodes per update, a multiple of three budgets; epochs:
@@ -581,7 +581,8 @@ class RoutingSettings(_Section):
     of the hardest kind is the budget that affords it; high: the largest budget, dollars; outcome_items:
     questions on which experts are tried before anything is learned; numbers: budgets in units that the
     controller with numbers is tested at; batch: episodes per update; updates: per kind of training; looks:
-    at unseen questions during a training with a fixed budget; save_every: updates between checkpoints.
+    at unseen questions during a training with a fixed budget; save_every: updates between checkpoints; glass: the
+    small world.
     """
 
     experts: dict[Name, str]
@@ -609,7 +610,7 @@ class RoutingSettings(_Section):
     looks: Count
     save_every: Count
     replay: ReplaySettings
-    glass: GlassSettings
+    glass: RoutingGlassSettings
 
     @model_validator(mode="after")
     def _fits(self):

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from lib import losses, record, seeds
-from lib.params import GlassSettings, LearnSettings, RoutingSettings
+from lib.params import LearnSettings, RoutingGlassSettings, RoutingSettings
 from lib.routing import learn, rewards
 
 BUDGETS = ("low", "medium", "high")
@@ -65,7 +65,7 @@ class World:
         return torch.softmax(seen / self.noise**2, -1)
 
 
-def worlds(glass: GlassSettings, cells: Sequence[Mapping[str, float]]) -> World:
+def worlds(glass: RoutingGlassSettings, cells: Sequence[Mapping[str, float]]) -> World:
     """A stack of worlds, cell after cell and in it seed after seed; a seed has the same jitter in every cell.
 
     cells: values of KNOBS. complementarity: 0, specialists are alike on all kinds, to 1, each has a kind of its own;
@@ -192,7 +192,7 @@ class Controllers(nn.Module):
     choices are equally likely and V is 0.
     """
 
-    def __init__(self, glass: GlassSettings, cells: int) -> None:
+    def __init__(self, glass: RoutingGlassSettings, cells: int) -> None:
         super().__init__()
         self.kinds, self.options = glass.kinds, 1 + len(glass.prices)
         reads = glass.kinds + len(BUDGETS) + self.options
@@ -272,7 +272,7 @@ class Episodes:
     reward: Tensor
 
 
-def draws(glass: GlassSettings, name: str, n: int, number: int = 0) -> Tensor:
+def draws(glass: RoutingGlassSettings, name: str, n: int, number: int = 0) -> Tensor:
     """Uniform numbers (seeds, n, K + 6): the same for every arm and cell, so that all are compared in pairs."""
     width = glass.kinds + _DRAWS
     keys = seeds.keys("routing", "glass", name, number, n=glass.seeds)
@@ -329,7 +329,7 @@ def placed(own: Tensor, mask: Tensor) -> Tensor:
 
 def train(
     world: World,
-    glass: GlassSettings,
+    glass: RoutingGlassSettings,
     settings: LearnSettings,
     arm: Arm = CORL,
     watch: Callable[[int, Controllers], None] | None = None,
@@ -352,7 +352,7 @@ def train(
 
 
 def step(
-    controllers: Controllers, optimiser: torch.optim.Optimizer, episodes: Episodes, glass: GlassSettings,
+    controllers: Controllers, optimiser: torch.optim.Optimizer, episodes: Episodes, glass: RoutingGlassSettings,
     settings: LearnSettings, arm: Arm,
 ) -> None:  # fmt: skip
     """One update, some passes over its episodes in parts: eq. 4, the penalty for leaving the start, and V's error."""
@@ -455,7 +455,9 @@ def study(
     return pd.concat(found, ignore_index=True)
 
 
-def _rows(glass: GlassSettings, cells: Sequence[Mapping[str, float]], told: Mapping[str, Tensor]) -> pd.DataFrame:
+def _rows(
+    glass: RoutingGlassSettings, cells: Sequence[Mapping[str, float]], told: Mapping[str, Tensor]
+) -> pd.DataFrame:
     """Means over queries of values (G, B, n), a row for each cell, seed and budget. Every seed has a world of its own,
     which is its item: only seeds are independent."""
     index = [

@@ -23,7 +23,7 @@ CENTRAL = SMOKE.glass.central
 def glass(**changes):
     """The settings at laptop with few controllers, and some changes."""
     told = params.load("laptop").routing.glass.model_dump() | {"seeds": 3, "queries": 40} | changes
-    return params.validate(told, params.GlassSettings, "a test")
+    return params.validate(told, params.RoutingGlassSettings, "a test")
 
 
 def queries(world: World, own, name="test", n=40):
@@ -322,4 +322,4 @@ def test_what_cannot_be_is_refused_by_name(change, named):
 def test_a_knob_that_is_missing_is_named():
     told = SMOKE.glass.model_dump() | {"central": {"noise": 0.3, "spread": 1.0}}
     with pytest.raises(ParamsError, match="complementarity"):
-        params.validate(told, params.GlassSettings, "a test")
+        params.validate(told, params.RoutingGlassSettings, "a test")

@@ -273,6 +273,7 @@ def test_what_changes_no_result_makes_no_new_cells(named):
         {"llm": {"max_dollars": 1.0, "cassette": "replay"}},
         {"llm": {"models": {"agent": {"max_tokens": 5}}}},  # no expert
         {"replay": settings().routing.replay.model_copy(update={"updates": 3}).model_dump()},
+        {"glass": settings().routing.glass.model_copy(update={"updates": 3}).model_dump()},
     ):
         assert named(**change) == before, change
     more = named(seeds=3)
