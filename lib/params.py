@@ -550,6 +550,51 @@ class WarmSettings(_Section):
     seed: Annotated[int, Field(ge=0)]
 
 
+class RoutingGlassSettings(_Section):
+    """CoRL's world whose optimum is known (lib/routing/glassbox.py).
+
+    seeds: controllers, each in a world of its own; batch: episodes per update, a multiple of three budgets; epochs:
+    passes over them; kl: pull to the start; hidden: units of a controller; queries: that a controller is judged on;
+    kinds: of queries; alone, specialist, generalist: chances of a right answer, of specialists on average over own and
+    other kinds; reach: by how much a specialist's chances then lie above or below at full complementarity; jitter:
+    deviation of all chances between worlds; prices: of a call to each expert, the generalist last; budgets: what each
+    allows in an episode; tells: how often a reply looks as right as it is; central: the setting that is judged; map:
+    values of the same knobs that are crossed.
+    """
+
+    seeds: Annotated[int, Field(ge=2)]
+    updates: Count
+    batch: Annotated[int, Field(ge=6, multiple_of=3)]
+    minibatch: Annotated[int, Field(ge=6, multiple_of=3)]
+    epochs: Count
+    learning_rate: Positive
+    kl: NotNegative
+    hidden: Count
+    queries: Count
+    kinds: Annotated[int, Field(ge=2)]
+    alone: Share
+    specialist: Share
+    generalist: Share
+    reach: Share
+    jitter: NotNegative
+    prices: Annotated[list[Positive], Field(min_length=2)]
+    budgets: dict[Literal["low", "medium", "high"], Positive]
+    tells: Annotated[float, Field(ge=0.5, le=1)]
+    central: dict[Literal["complementarity", "spread", "noise"], NotNegative]
+    map: dict[Literal["complementarity", "spread", "noise"], Annotated[list[NotNegative], Field(min_length=1)]]
+
+    @model_validator(mode="after")
+    def _whole(self):
+        knobs = {"complementarity", "spread", "noise"}
+        if set(self.central) != knobs or set(self.map) != knobs or set(self.budgets) != {"low", "medium", "high"}:
+            raise ValueError(f"central and map need the knobs {sorted(knobs)}, budgets low, medium and high")
+        if min(self.central["noise"], *self.map["noise"]) <= 0:
+            raise ValueError("noise must be above 0: the optimum weighs kinds by Bayes' rule")
+        if max(self.central["complementarity"], *self.map["complementarity"]) > 1:
+            raise ValueError("complementarity must be at most 1")
+        return self
+
+
 class RoutingSettings(_Section):
     """Lesson 05: a controller that pays experts, under a budget (CoRL).
 
@@ -560,7 +605,8 @@ class RoutingSettings(_Section):
     of the hardest kind is the budget that affords it; high: the largest budget, dollars; outcome_items:
     questions on which experts are tried before anything is learned; numbers: budgets in units that the
     controller with numbers is tested at; batch: episodes per update; updates: per kind of training; looks:
-    at unseen questions during a training with a fixed budget; save_every: updates between checkpoints.
+    at unseen questions during a training with a fixed budget; save_every: updates between checkpoints; glass: the
+    small world.
     """
 
     experts: dict[Name, str]
@@ -587,6 +633,7 @@ class RoutingSettings(_Section):
     updates: dict[Literal["soft", "hard", "number", "fixed"], Count]
     looks: Count
     save_every: Count
+    glass: RoutingGlassSettings
 
     @model_validator(mode="after")
     def _fits(self):

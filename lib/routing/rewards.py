@@ -11,11 +11,11 @@ the paper, whose controller's own tokens are free.
 from __future__ import annotations
 
 
-def cost_reward(dollars: float, budget: float) -> float:
-    """r_c, eq. 5: 1 where the cost stays within the budget, the limit itself included."""
-    return 1.0 if dollars <= budget else 0.0
+def cost_reward(dollars, budget):
+    """r_c, eq. 5: 1 where the cost stays within the budget, the limit itself included. Numbers, arrays or tensors."""
+    return 1.0 * (dollars <= budget)
 
 
-def reward(performance: float, dollars: float, budget: float) -> float:
-    """r, eq. 7; performance: r_p in [0, 1]."""
+def reward(performance, dollars, budget):
+    """r, eq. 7; performance: r_p in [0, 1]. Numbers, or arrays or tensors that fit each other."""
     return performance * cost_reward(dollars, budget)

@@ -1,6 +1,8 @@
 """Eq. 5 to 7 as a table, and what follows from them."""
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,3 +43,12 @@ def test_wrong_is_worth_nothing_whatever_it_costs(dollars, budget):
 @given(st.floats(0, 1), COST, COST)
 def test_nothing_is_paid_for_spending_less_than_the_budget(performance, dollars, budget):
     assert reward(performance, dollars, budget) in (0.0, performance)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 8), st.floats(0, 8)), min_size=1))
+def test_many_episodes_at_once_are_paid_as_each_by_itself(episodes):
+    """The glass box pays thousands of them in one call."""
+    single = [reward(*each) for each in episodes]
+    columns = np.array(episodes).T
+    np.testing.assert_array_equal(reward(*columns), single)
+    np.testing.assert_array_equal(reward(*map(torch.tensor, columns)).numpy(), single)

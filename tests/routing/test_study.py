@@ -272,6 +272,7 @@ def test_what_changes_no_result_makes_no_new_cells(named):
         {"llm": {"models": {"nano": {"timeout": 5.0, "retries": 1, "concurrency": 3}}}},
         {"llm": {"max_dollars": 1.0, "cassette": "replay"}},
         {"llm": {"models": {"agent": {"max_tokens": 5}}}},  # no expert
+        {"glass": settings().routing.glass.model_copy(update={"updates": 3}).model_dump()},
     ):
         assert named(**change) == before, change
     more = named(seeds=3)
