@@ -67,7 +67,7 @@ def test_queries_are_asked_side_by_side():
 
         return said()
 
-    with inside(waits_for_all, timeout=30.0) as pool:
+    with inside(waits_for_all) as pool:
         heard = pool.ask([Query("lab-mini", str(i)) for i in range(8)])
     assert [h.failure for h in heard] == [""] * 8 and sorted(here) == [str(i) for i in range(8)]
 
