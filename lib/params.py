@@ -458,8 +458,7 @@ class GlassMaps(_Section):
 
 
 class GlassSettings(_Section):
-    """The glass box of lesson 04 (lib/conductor/glassbox.py). good, bad: the central setting; kappas, pairwise: its
-    ablations, beside the head's own."""
+    """The glass box of lesson 04 (lib/conductor/glassbox.py). good, bad: the central setting."""
 
     seeds: Annotated[int, Field(ge=2)]
     steps: Count
@@ -473,8 +472,6 @@ class GlassSettings(_Section):
     head_rate: Positive
     good: Correlation
     bad: Correlation
-    kappas: list[Share]
-    pairwise: Positive
     maps: GlassMaps
 
 
@@ -482,21 +479,13 @@ class ConductorSettings(_Section):
     """Lesson 04: policies trained under every way to weigh five rewards.
 
     policy: the lab model that all start from; judge: who scores replies for the arm that a judge pays;
-    categories: what is learned and judged; prompts: to learn from, all categories together; test_items: per
-    category; samples: replies per test item; static_seeds: trainings of every fixed reward that choose the best on dev;
-    apart, apart_seeds: the category that is trained alone as well, and how often; gate: what the verifier-paid arm must
-    gain in a category that counts; margin: what is no difference of score.
+    prompts: to learn from, all categories together; test_items: per category; samples: replies per test
+    item.
     """
 
     policy: str
     judge: str
     seeds: Count
-    static_seeds: Count
-    categories: Annotated[list[Literal["reasoning", "social", "story", "translation"]], Field(min_length=1)]
-    apart: Literal["reasoning", "social", "story", "translation"]
-    apart_seeds: Count
-    gate: Share
-    margin: Positive
     jobs: Count | None
     prompts: Annotated[int, Field(ge=8)]
     test_items: Annotated[int, Field(ge=4)]
@@ -922,13 +911,15 @@ class RecordedSettings(_Section):
 
 class AblationSettings(_Section):
     """What lesson 09 changes. model: who orchestrates; room_seeds: of the zoo, at most, for memory in rooms;
-    lookaheads: steps, l; students: per seed and policy under each rule of the simulator; encoder: beside
-    configuration.encoder."""
+    lookaheads: steps, l; students: per seed and policy under each rule of the simulator; kappas: beside
+    conductor.head.kappa; pairwise: weight of the pairwise loss; encoder: beside configuration.encoder."""
 
     model: str
     room_seeds: Count
     lookaheads: Annotated[list[Annotated[int, Field(ge=1, le=20)]], Field(min_length=1)]
     students: Annotated[int, Field(ge=2)]
+    kappas: Annotated[list[Share], Field(min_length=1)]
+    pairwise: Positive
     encoder: str
 
 

@@ -35,6 +35,7 @@ RUNGS = {  # how near to reality the test of a claim is
     "recorded": "recorded outcomes of real models",
 }
 FILE = ROOT / "data/claims/claims.yaml"
+END = "..."  # how YAML says that a document is over
 _COMPARED = {  # how a test of each kind may compare
     "formula": ("==", "<", ">", "<=", ">="),
     "direction": ("<", ">"),
@@ -128,9 +129,12 @@ class Claim(BaseModel):
 def read(path: str | Path = FILE) -> list[Claim]:
     """The claims of a file, in its order. Raises ClaimError naming each claim at fault and what to change."""
     try:
-        content = from_yaml(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        content = from_yaml(text)
     except (OSError, ValueError) as error:
         raise ClaimError(f"{path} cannot be read: {error}") from error
+    if not text.rstrip().endswith(f"\n{END}"):  # half a list may be a whole one of fewer claims
+        raise ClaimError(f"{path} was cut off, its last line is not `{END}`; get it back with `git checkout` of it")
     if not isinstance(content, dict) or set(content) != {"claims"} or not isinstance(content["claims"], list):
         raise ClaimError(f"{path} must hold one list under the key `claims`, and nothing else")
     claims, wrong = [], []

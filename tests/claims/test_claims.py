@@ -58,7 +58,7 @@ def judged(held=None, **changes):
 
 def written(tmp_path: Path, *claims: str) -> Path:
     path = tmp_path / "claims.yaml"
-    path.write_text("claims:\n" + "".join(claims))
+    path.write_text("claims:\n" + "".join(claims) + "...\n")
     return path
 
 
@@ -135,8 +135,15 @@ def test_all_mistakes_are_told_at_once(tmp_path):
 
 def test_a_file_that_is_no_list_of_claims_is_refused(tmp_path):
     path = tmp_path / "claims.yaml"
-    path.write_text("claim: []\n")
+    path.write_text("claim: []\n...\n")
     with pytest.raises(ClaimError, match="one list"):
+        entries.read(path)
+
+
+def test_a_file_that_was_cut_off_between_two_claims_is_refused(tmp_path):
+    path = written(tmp_path, entry("po-one"), entry("po-two"))
+    path.write_text(path.read_text().removesuffix("...\n"))
+    with pytest.raises(ClaimError, match="cut off"):
         entries.read(path)
 
 
