@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import NearestNeighbors
 from torch import nn
 
 from lib import seeds
@@ -45,7 +44,6 @@ KEYS = {  # in the names of metrics
 MISS, ALARM = 0.2, 0.1  # of the poor check: wrong answers that it lets pass, right ones that it refuses (assumed)
 _KNOBS = 9
 _HIDDEN = 48
-_FAR = 3.0  # standard deviations; an item that lies farther out than those learned from is drawn in to them
 _ENTROPY = (0.1, 0.003)  # weight in the first and in the last update: a softmax learns nothing in a corner
 _STOPS = (0.3, 0.5, 0.7, 0.85, 0.95)  # quantiles of what the first agent spends, at which it is stopped
 
@@ -63,7 +61,7 @@ def plays_of(
 ) -> dict[str, list[Plays]]:
     """What each of `arms` would do at each knob; one `Plays` per fold. Who predicts is left out where there is nothing
     to see, who stops where dollars do not tell how long a model worked."""
-    seen = [standardised(table.seen, fold.train) for fold in folds]
+    seen = [headroom.standardised(table.seen, fold.train) for fold in folds]
     made = {arm: _plays(table, arm, settings, seed, folds, seen) for arm in PLAYERS if arm in arms}
     return {arm: plays for arm, plays in made.items() if plays}
 
@@ -84,19 +82,12 @@ def _plays(
     return [PLAYERS[arm](table)] * len(folds)
 
 
-def standardised(seen: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Features (n, d) by the mean and spread of those learned from."""
-    spread = seen[train].std(0)
-    return np.clip((seen - seen[train].mean(0)) / np.where(spread > 0, spread, 1.0), -_FAR, _FAR)
-
-
 # Routers that predict who is right -----------------------------------------------------------------
 
 
 def neighbours(seen: np.ndarray, right: np.ndarray, train: np.ndarray, settings: RecordedSettings) -> np.ndarray:
-    """Chances (n, m): how often each model was right on the k nearest items that were learned from."""
-    nearest = NearestNeighbors(n_neighbors=min(settings.neighbours, len(train))).fit(seen[train])
-    return right[train][nearest.kneighbors(seen, return_distance=False)].mean(1)
+    """Chances (n, m) by nearest neighbours."""
+    return headroom.nearest(seen, right, train, settings.neighbours)
 
 
 def logistic(seen: np.ndarray, right: np.ndarray, train: np.ndarray, _: RecordedSettings) -> np.ndarray:
@@ -213,7 +204,8 @@ def learned(
         loss.backward()
         optimizer.step()
         schedule.step()
-    return [_played(table, [who[fold] for who in _asked(net, features)], paid) for fold in range(len(folds))]
+    asked = _asked(net, features)
+    return [_played(table, [who[fold] for who in asked], paid) for fold in range(len(folds))]
 
 
 @torch.no_grad()

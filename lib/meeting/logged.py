@@ -16,7 +16,7 @@ import pandas as pd
 
 from lib import seeds
 from lib.meeting import deciders
-from lib.outcomes import choosing
+from lib.outcomes import choosing, headroom
 from lib.outcomes.tables import Table
 from lib.params import RecordedSettings
 
@@ -32,7 +32,7 @@ def estimates(table: Table, settings: RecordedSettings) -> pd.DataFrame:
     the items; test items are held out of both.
     """
     fold = choosing.rotated(choosing.parts(table, settings.folds, 0))[0]
-    seen = deciders.standardised(table.seen, fold.known)
+    seen = headroom.standardised(table.seen, fold.known)
     cost = _RATE * table.dollars[fold.known].mean(0) / table.dollars.mean()
     policy = (deciders.logistic(seen, table.right, fold.known, settings) - cost).argmax(1)
     author = probabilities(deciders.neighbours(seen, table.right, fold.known, settings) - cost)

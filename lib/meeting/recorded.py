@@ -175,7 +175,8 @@ def compared(rows: pd.DataFrame, margin: float, gate: pd.Series) -> pd.DataFrame
     By arm: `quality`, right answers less the best constant's, and `ratio`, dollars over its dollars, both at equal
     quality; `half`, right answers at half the money less those of mixtures there, and `half_quality` less those of the
     best constant at its full price. verdict: see `verdict`; "cheaper" also where half the money is as right, a second
-    look that was fixed beforehand. gate: open or closed by question, whose arms get no verdict where it is closed.
+    look, added after a first run at equal quality, so that two chances stand behind that word. gate: open or closed by
+    question, whose arms get no verdict where it is closed.
     """
     equal, half = (record.where(rows, condition=name) for name in (EQUAL, HALF))
     made = {}

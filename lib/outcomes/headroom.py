@@ -22,7 +22,7 @@ import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 
 from lib import seeds, stats
-from lib.outcomes.choosing import Fold, Plays, constants, rotated, scored
+from lib.outcomes.choosing import Fold, Plays, best, constants, rotated, scored
 from lib.outcomes.tables import Table
 
 QUESTIONS = {"accuracy": 0.05, "money": 0.10, "check": 0.10}  # the least that leaves something to ask
@@ -31,6 +31,7 @@ OPEN, CLOSED = "open", "closed"
 POOL = 5  # best models on the items that are learned from, among which the gate's router chooses
 RATES = np.concatenate([[0.0], np.geomspace(2e-3, 3, 20)])  # right answers that the mean model's dollars are worth
 _RIDGE, _NEAREST = 30.0, 30
+_FAR = 3.0  # standard deviations
 
 
 def described(table: Table) -> dict[str, float]:
@@ -40,14 +41,13 @@ def described(table: Table) -> dict[str, float]:
     right is asked (all wrong: the cheapest).
     """
     right, dollars = table.right, table.dollars
-    means = right.mean(0)
-    top = int(np.lexsort((dollars.mean(0), -means))[0])
+    top = best(table, np.arange(len(table)))
     wins = right >= right.max(1, keepdims=True) - 1e-9
     varied = right[:, right.std(0) > 0]
     phi = np.corrcoef(varied.T)[np.triu_indices(varied.shape[1], 1)] if varied.shape[1] > 1 else np.array([np.nan])
     return {
         "items": len(table), "groups": len(np.unique(table.groups)), "models": len(table.models),
-        "constant": float(means[top]), "constant_dollars": float(dollars[:, top].mean()),
+        "constant": float(right[:, top].mean()), "constant_dollars": float(dollars[:, top].mean()),
         "oracle": float(right.max(1).mean()), "oracle_dollars": float(np.where(wins, dollars, np.inf).min(1).mean()),
         "phi": float(phi.mean()),
     }  # fmt: skip
@@ -55,7 +55,7 @@ def described(table: Table) -> dict[str, float]:
 
 def constant(table: Table) -> str:
     """The name of the best constant, in hindsight."""
-    return table.models[int(np.lexsort((table.dollars.mean(0), -table.right.mean(0)))[0])]
+    return table.models[best(table, np.arange(len(table)))]
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ def informed(table: Table, fold: Fold) -> Informed:
     by_price = np.argsort(table.dollars[fold.train].mean(0), kind="stable")
     front = [i for place, i in enumerate(by_price) if means[i] > means[by_price[:place]].max(initial=-1.0)]
     pool = np.unique([*np.argsort(-means, kind="stable")[:POOL], *front[-POOL:]])
-    features, target = _features(table, fold, pool), table.right[fold.train][:, pool]
-    guesses = [guess(features, target, fold.train) for guess in (_ridge, _nearest)]
+    features, known = _features(table, fold, pool), table.right[:, pool]
+    guesses = [_ridge(features, known[fold.train], fold.train), nearest(features, known, fold.train, _NEAREST)]
     rows = fold.dev[:, None], pool[np.stack([guess[fold.dev].argmax(1) for guess in guesses], 1)]
     chances = np.zeros_like(table.right)
     chances[:, pool] = guesses[int(table.right[rows].mean(0).argmax())]
@@ -90,9 +90,13 @@ def _features(table: Table, fold: Fold, pool: np.ndarray) -> np.ndarray:
     """Outcomes and dollars of the models outside the pool, and all that there is to see, standardised on train."""
     others = np.setdiff1d(np.arange(len(table.models)), pool)
     seen = [table.right[:, others], table.dollars[:, others], table.seen, *([table.more] if len(table.more) else [])]
-    features = np.column_stack(seen).astype(float)
-    mean, spread = features[fold.train].mean(0), features[fold.train].std(0)
-    return np.clip((features - mean) / np.where(spread > 0, spread, 1.0), -3, 3)
+    return standardised(np.column_stack(seen).astype(float), fold.train)
+
+
+def standardised(seen: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """Features (n, d) by the mean and spread of those learned from; who lies farther out than `_FAR` is drawn in."""
+    spread = seen[train].std(0)
+    return np.clip((seen - seen[train].mean(0)) / np.where(spread > 0, spread, 1.0), -_FAR, _FAR)
 
 
 def _ridge(features: np.ndarray, target: np.ndarray, train: np.ndarray) -> np.ndarray:
@@ -101,9 +105,10 @@ def _ridge(features: np.ndarray, target: np.ndarray, train: np.ndarray) -> np.nd
     return features @ np.linalg.solve(known.T @ known + penalty, known.T @ (target - target.mean(0))) + target.mean(0)
 
 
-def _nearest(features: np.ndarray, target: np.ndarray, train: np.ndarray) -> np.ndarray:
-    nearest = NearestNeighbors(n_neighbors=min(_NEAREST, len(train))).fit(features[train])
-    return target[nearest.kneighbors(features, return_distance=False)].mean(1)
+def nearest(features: np.ndarray, right: np.ndarray, train: np.ndarray, k: int) -> np.ndarray:
+    """Chances (n, m): how often each model was right (n, m) on the k nearest items that were learned from."""
+    near = NearestNeighbors(n_neighbors=min(k, len(train))).fit(features[train])
+    return right[train][near.kneighbors(features, return_distance=False)].mean(1)
 
 
 def choices(table: Table, chances: np.ndarray, pool: np.ndarray, dollars: np.ndarray) -> Plays:
