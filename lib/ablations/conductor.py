@@ -1,5 +1,9 @@
 """Ablations of MAESTRO: what the Conductor reads (Table 4), its loss (Table 5), when it learns (Table 6), how far its
-drawn action counts (kappa), and one action for a whole group."""
+drawn action counts (kappa), and one action for a whole group.
+
+They are made where heads learn until they are settled and effects are large enough to see: in the glass box of lesson
+04, whose worlds, prompts and dice all variants share (`lib.conductor.glassbox`).
+"""
 
 from __future__ import annotations
 
@@ -9,64 +13,52 @@ import torch
 
 from lib import losses, seeds
 from lib.ablations.comparison import Comparison, Measure
-from lib.conductor import study
-from lib.conductor.arms import BASE, CONDUCTOR, NAMED, Arm, variant
+from lib.conductor import glassbox
 from lib.conductor.meta import Conducted, meta_loss
 from lib.conductor.rewards import COMPONENTS
-from lib.conductor.study import Results
 from lib.params import Params
 
-SCORE = Measure("score", "score", 3)
+SCORE = Measure("score", "quality", 3)
 MOVED = Measure("moved", "weights moved from 1/K", 4, "")
-STATIC = ("equal", "random")  # weights that learn nothing, for Table 5's second claim
+STATIC = ("Equal", "Random")  # weights that learn nothing, for Table 5's second claim
 
 
-def arms(params: Params) -> dict[str, Arm]:
-    """Every variant of the Conductor, by what is shown."""
-    told = params.ablations
-    kappas = {f"kappa {k:g}": variant(f"kappa {k:g}", kappa=k) for k in told.kappas if k != params.conductor.head.kappa}
-    return {
-        "first layer": variant("first layer", layer="first"),
-        "no entropy": variant("no entropy", entropy=0.0),
-        "pairwise": variant("pairwise", pairwise=told.pairwise),
-        "joint": variant("joint", joint=True),
-        **kappas,
-        "one action per group": variant("one action per group", homogeneous=True),
-    }
+def trained(params: Params, **where) -> pd.DataFrame:
+    """Every arm of the glass box at its central setting: variant, seed, unit (a category of the seed's world), score,
+    moved (mean distance of the settled weights from 1/K). where: of `glassbox.study`."""
+    own = params.conductor
+    rows = glassbox.study(own.glass, own.head, own.jobs, **where).query("style == 'centre'")
+    weights = rows[[f"w_{name}" for name in COMPONENTS]].to_numpy()
+    away = np.nan_to_num(np.abs(weights - 1 / len(COMPONENTS)).mean(axis=1))
+    return pd.DataFrame(
+        {"variant": rows["arm"], "seed": rows["seed"], "unit": rows["item"], "score": rows["reward"], "moved": away}
+    )
 
 
-def trained(params: Params, **where) -> Results:
-    """The start, the Conductor, two static weightings and every variant under every seed. where: of study.run."""
-    compared = [BASE, CONDUCTOR, *(NAMED[name] for name in STATIC), *arms(params).values()]
-    return study.run(params, compared, label="training variants of the Conductor", **where)
+def table_4(params: Params, rows: pd.DataFrame) -> Comparison:
+    """What the state holds: layers differ in how much of prompt and reply their last state tells."""
+    return _compared(rows, "maestro_layer", "what the Conductor reads", ["h: prompt", "h: reply", "h: shuffled"])
 
 
-def table_4(params: Params, results: Results) -> Comparison:
-    """The layer whose state the Conductor reads. The lab's policy has two, so that `middle` is `first`."""
-    return _compared(params, results, "maestro_layer", "the layer that the Conductor reads", ["first layer"])
-
-
-def table_5(params: Params, results: Results) -> Comparison:
+def table_5(params: Params, rows: pd.DataFrame) -> Comparison:
     """Without the entropy bonus, and with pairwise perturbations; beside weights that learn nothing."""
-    variants = ["no entropy", "pairwise", *(NAMED[name].label for name in STATIC)]
-    return _compared(params, results, "maestro_loss", "the Conductor's loss", variants)
+    return _compared(rows, "maestro_loss", "the Conductor's loss", ["no entropy", "pairwise", *STATIC])
 
 
-def table_6(params: Params, results: Results) -> Comparison:
+def table_6(params: Params, rows: pd.DataFrame) -> Comparison:
     """Updated with every step of the policy instead of every M steps."""
-    return _compared(params, results, "maestro_joint", "when the Conductor is updated", ["joint"])
+    return _compared(rows, "maestro_joint", "when the Conductor is updated", ["joint"])
 
 
-def kappa(params: Params, results: Results) -> Comparison:
+def kappa(params: Params, rows: pd.DataFrame) -> Comparison:
     """How far the drawn action counts: w = (1 - kappa) pi(h) + kappa e_a."""
-    names = [name for name in arms(params) if name.startswith("kappa")]
-    return _compared(params, results, "maestro_kappa", "how far the drawn action counts", names)
+    names = [f"kappa {k:g}" for k in params.conductor.glass.kappas]
+    return _compared(rows, "maestro_kappa", "how far the drawn action counts", names)
 
 
-def homogeneous(params: Params, results: Results) -> Comparison:
+def homogeneous(params: Params, rows: pd.DataFrame) -> Comparison:
     """One action and one context for a group: its advantages add up to zero, and with them the gradient."""
-    about = "one action for a whole group"
-    return _compared(params, results, "maestro_homogeneous", about, ["one action per group"], (MOVED, SCORE))
+    return _compared(rows, "maestro_homogeneous", "one action for a whole group", ["homogeneous"], (MOVED, SCORE))
 
 
 def gradients(params: Params, prompts: int = 12, width: int = 16) -> pd.DataFrame:
@@ -90,24 +82,8 @@ def gradients(params: Params, prompts: int = 12, width: int = 16) -> pd.DataFram
     return pd.DataFrame(rows)
 
 
-def _compared(params, results: Results, name: str, about: str, variants, measures=(SCORE, MOVED)) -> Comparison:
-    usual = "Conductor"
-    labels = {CONDUCTOR.name: usual, BASE.name: "start"} | {n: NAMED[n].label for n in STATIC}
-    labels |= {arm.name: shown for shown, arm in arms(params).items()}
-    wanted = ["start", usual, *variants]
-    items = results.items.assign(variant=results.items["arm"].map(labels), unit=results.items["item"])
-    items = items[items["variant"].isin(wanted)]
-    frame = items.merge(_moved(results), on=["arm", "seed"], how="left").fillna({"moved": 0.0})
+def _compared(rows: pd.DataFrame, name: str, about: str, variants: list[str], measures=(SCORE, MOVED)) -> Comparison:
+    wanted = ["START", "Conductor", *variants]  # the start is shown and is no variant
+    frame = rows[rows["variant"].isin(wanted)]
     frame = frame.sort_values("variant", key=lambda column: column.map(wanted.index), kind="stable")
-    against = dict.fromkeys(variants, usual)  # the start is shown and is no variant
-    return Comparison(name, about, frame, against, tuple(measures), True, "lab")
-
-
-def _moved(results: Results) -> pd.DataFrame:
-    """By arm and seed, the mean distance of the settled weights from 1/K on test replies; 0 where none are learned."""
-    columns = [f"w_{name}" for name in COMPONENTS]
-    told = results.components.dropna(subset=columns) if set(columns) <= set(results.components) else None
-    if told is None or told.empty:
-        return pd.DataFrame(columns=["arm", "seed", "moved"])
-    away = np.abs(told[columns].to_numpy() - 1 / len(columns)).mean(axis=1)
-    return told.assign(moved=away).groupby(["arm", "seed"], as_index=False)["moved"].mean()
+    return Comparison(name, about, frame, dict.fromkeys(variants, "Conductor"), tuple(measures), False, "world")

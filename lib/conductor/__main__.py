@@ -13,19 +13,23 @@ from functools import partial
 from pathlib import Path
 
 import pandas as pd
+import torch
 
 from lib import params, store
 from lib.conductor import data
 from lib.conductor.arms import ARMS, weighting
 from lib.conductor.data import DataError
 from lib.conductor.judge import Judge
+from lib.conductor.meta import chosen, lots
 from lib.conductor.preference import Preference
 from lib.conductor.quiet import quiet
-from lib.conductor.rewards import COMPONENTS
+from lib.conductor.rewards import COMPONENTS, Measure, said
 from lib.conductor.study import CASSETTES
 from lib.llm.opening import opened
-from lib.params import ConductorSettings, Params, ParamsError
+from lib.params import ConductorSettings, HeadSettings, Params, ParamsError
+from lib.tasks.items import answered, same
 
+SHORTEST = 5  # tokens; replies that are shorter on average mean that the model is not asked as it should be
 KNOWN = {arm.name: arm for arm in ARMS if arm.kind == "grpo" and arm.name != "oracle"}
 
 
@@ -73,6 +77,10 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
     tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
+    chats = tokenizer.chat_template is not None
+    if chats and any(isinstance(prompt, str) for prompt in dataset["prompt"]):
+        print("prompts are text: each becomes one user message of the model's chat template", file=sys.stderr)
+    dataset = data.asked(dataset, chats)
     config = AutoConfig.from_pretrained(options.model, local_files_only=True)
     other = {"per_device_train_batch_size": rollouts // processes}
     other |= {"logging_strategy": "steps", "logging_steps": 5, "disable_tqdm": False}  # somebody is waiting
@@ -87,7 +95,7 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         Preference(options.reward_model, _device()),
         settings.rewards,
         settings.head.layer,
-        _judge(options, all_of, settings, out) if arm.name == "judge" else None,
+        _extra(options, all_of, settings, head, out),
     )
     trainer.resume()
     trainer.save_model(str(out / "policy"))
@@ -100,16 +108,36 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
 
 def _device() -> str:
     """Where this process computes."""
-    import torch
-
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
 
 
-def _judge(options: argparse.Namespace, all_of: Params, settings: ConductorSettings, out: Path) -> dict[str, Judge]:
+def _extra(options, all_of: Params, settings: ConductorSettings, head: HeadSettings, out: Path) -> dict[str, Measure]:
+    """The reward that an arm has beside the five: a judge's, or what an anchored head is paid by."""
+    judge = _judge(options, all_of, settings, out) if "judge" in (options.arm, head.anchor) else None
+    if options.arm == "judge":
+        return {"judge": judge}
+    if head.anchor == "none":
+        return {}
+
+    def anchor(prompts, completions, reference, row, **_) -> list[float]:
+        known = chosen(lots([options.seed]), torch.tensor(row), head.verified).tolist()
+        told, rows = [0.0] * len(row), [i for i, each in enumerate(known) if each]
+        if judge is None:
+            found = [float(same(reference[i], answered(said(completions[i])) or "")) for i in rows]
+        else:
+            found = judge(*([part[i] for i in rows] for part in (prompts, completions, reference))) if rows else []
+        for i, score in zip(rows, found, strict=True):
+            told[i] = score
+        return told
+
+    return {"anchor": anchor}
+
+
+def _judge(options: argparse.Namespace, all_of: Params, settings: ConductorSettings, out: Path) -> Judge:
     if options.judge not in all_of.llm.models:
         raise ParamsError(f"--judge {options.judge}: llm.models in params.yaml has {sorted(all_of.llm.models)}")
     client = partial(opened, all_of.llm, "conductor", out, CASSETTES)
-    return {"judge": Judge(client, options.judge, settings.rewards.think, options.seed)}
+    return Judge(client, options.judge, settings.rewards.think, options.seed)
 
 
 def summary(rollouts: pd.DataFrame) -> pd.DataFrame:
@@ -135,6 +163,13 @@ def main(given: list[str] | None = None) -> int:
         return 130
     if int(os.environ.get("RANK", "0")) == 0:
         print(summary(rollouts).round(3).to_string())
+        length = rollouts["tokens"].mean()
+        if length < SHORTEST:
+            print(
+                f"warning: replies have {length:.1f} tokens on average; is this model asked in the form that it knows "
+                "(a chat template, an instruction), and may it write as much (grpo.max_tokens)?",
+                file=sys.stderr,
+            )
         print(f"policy: {Path(options.out) / 'policy'}")
     return 0
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lib.conductor.meta import Conducted
+from lib.conductor.meta import Anchored, Conducted
 from lib.conductor.rewards import COMPONENTS
 from lib.conductor.weighting import Dirichlet, Fixed, Weighting
 from lib.params import HeadSettings
@@ -44,7 +44,7 @@ class Arm:
 def weighting(arm: Arm, head: HeadSettings, width: int, group: int, seed: int) -> Weighting:
     """What weighs the rewards in an arm; head: with the arm's changes; width: of the policy's states."""
     if arm.conducted:
-        return Conducted(width, head, group, seed)
+        return (Conducted if head.anchor == "none" else Anchored)(width, head, group, seed)
     return Dirichlet(seed) if arm.weights == "random" else Fixed(arm.weights)
 
 
@@ -56,6 +56,7 @@ def variant(label: str, **changes) -> Arm:
 
 BASE = Arm("base", "Base", "prompt")
 CONDUCTOR = Arm("conductor", "Conductor", weights="conductor")
+ANCHORED = Arm("anchored", "Anchored", weights="conductor", changes={"anchor": "verifier"})
 ORACLE = Arm("oracle", "Oracle (verifier)", weights={"quality": 1.0})
 ARMS: tuple[Arm, ...] = (
     BASE,
@@ -63,13 +64,17 @@ ARMS: tuple[Arm, ...] = (
     Arm("sft", "SFT", "sft"),
     Arm("nover", "NOVER (ppl)", weights={"ppl": 1.0}),
     Arm("em", "EM (-ent)", weights={"ent": -1.0}),
+    Arm("len", "Len", weights={"len": 1.0}),
     Arm("pref", "Pref", weights={"pref": 1.0}),
     Arm("equal", "Equal", weights=EQUAL),
     Arm("random", "Random", weights="random"),
     Arm("gdpo", "GDPO", weights=EQUAL, aggregation="normalize_then_sum"),
     CONDUCTOR,
+    ANCHORED,
     Arm("judge", "Judge", weights={"judge": 1.0}, stand_in=True),
     ORACLE,
 )
-CONSTANT = ("nover", "em", "pref", "equal")  # fixed weights: the best of them is the best constant
 NAMED = {arm.name: arm for arm in ARMS}
+HEADLINE = tuple(NAMED[name] for name in ("base", "equal", "conductor", "anchored", "oracle"))
+STATIC = tuple(NAMED[name] for name in ("nover", "em", "len", "pref"))  # compete on dev for the best static mix
+ROLES = {"base": "start", "cot": "start", "conductor": "paper", "anchored": "router", "oracle": "oracle"}

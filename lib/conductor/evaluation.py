@@ -16,7 +16,7 @@ import torch
 from transformers import PreTrainedModel
 
 from lib import tasks
-from lib.conductor.data import category
+from lib.conductor.data import THOUGHTFUL, category
 from lib.conductor.preference import Preference
 from lib.conductor.rewards import COMPONENTS, after_answer, brevity, read, until_answer, well_formed
 from lib.conductor.weighting import Weighting
@@ -45,20 +45,21 @@ def replies(
     model: PreTrainedModel, items: Sequence[Item], samples: int, temperature: float, limit: int, seed: int,
     begin: str = "",
 ) -> list[Reply]:  # fmt: skip
-    """`samples` replies to each item, one after another; begin: what each is made to begin with."""
-    start = tuple(encode(begin)) if begin else ()
+    """`samples` replies to each item, one after another; begin: what each is made to begin with, where thoughts were
+    taught."""
+    starts = [tuple(encode(begin)) if begin and category(item) in THOUGHTFUL else () for item in items]
     asked = [tuple(conversation(question(item))) for item in items]
     first = seed * len(items) * samples
     wanted = [
         Prompt((*ids, *start), limit, temperature, first + i * samples + j)
-        for i, ids in enumerate(asked)
+        for i, (ids, start) in enumerate(zip(asked, starts, strict=True))
         for j in range(samples)
     ]
     made = generate(Forward(model), wanted, token(EOS))
-    rows = [(item, ids) for item, ids in zip(items, asked, strict=True) for _ in range(samples)]
+    rows = [row for row in zip(items, asked, starts, strict=True) for _ in range(samples)]
     return [
         Reply(item, decode([*start, *one.written]), (*start, *one.ids), ids)
-        for (item, ids), one in zip(rows, made, strict=True)
+        for (item, ids, start), one in zip(rows, made, strict=True)
     ]
 
 

@@ -59,10 +59,13 @@ class World:
 
 @dataclass(frozen=True)
 class Player:
-    """One arm. make: its weighting, given the stack of worlds; sees: what h holds of prompt and reply (`both`,
-    `prompt`, `reply`, `shuffled`: another rollout's), so what a layer could hold; checker: who tells an anchored head
-    the quality (`verifier`, `erring`, which is right about four replies of five, or `judge`); truth: the share of
-    prompts on which the policy itself is paid by quality; trains: not so the start."""
+    """One arm.
+
+    make: its weighting, given the stack of worlds; sees: what h holds of prompt and reply (`both`, `prompt`, `reply`,
+    `shuffled`: of another rollout), as layers differ in; checker: who tells an anchored head the quality (`verifier`;
+    `erring`, which is right about four replies of five; `judge`); truth: the share of prompts on which the policy
+    itself is paid by quality; trains: not so the start.
+    """
 
     name: str
     make: Callable[[Stack], Weighting]
@@ -325,13 +328,13 @@ def constants() -> list[Player]:
     ]
 
 
-def heads(head: HeadSettings) -> list[Player]:
+def heads(settings: GlassSettings, head: HeadSettings) -> list[Player]:
     """The published head, its ablations, what the state holds, and heads that are paid otherwise."""
     return [
         conducted("Conductor", head),
-        *(conducted(f"kappa {k:g}", head, kappa=k) for k in (0.0, 1.0)),
+        *(conducted(f"kappa {k:g}", head, kappa=k) for k in settings.kappas),
         conducted("no entropy", head, entropy=0.0),
-        conducted("pairwise", head, pairwise=0.1),
+        conducted("pairwise", head, pairwise=settings.pairwise),
         conducted("joint", head, joint=True),
         conducted("homogeneous", head, homogeneous=True),
         conducted("centred", head, centred=True),
@@ -355,9 +358,9 @@ def direct() -> list[Player]:
     ]
 
 
-def players(head: HeadSettings) -> dict[str, Player]:
+def players(settings: GlassSettings, head: HeadSettings) -> dict[str, Player]:
     """Everybody by name but those two whose weights another training decides."""
-    return {player.name: player for player in [*constants(), *heads(head), *direct()]}
+    return {player.name: player for player in [*constants(), *heads(settings, head), *direct()]}
 
 
 def at_means(found: pd.DataFrame) -> Player:
@@ -401,7 +404,7 @@ def cells(settings: GlassSettings, head: HeadSettings) -> list[sweep.Cell]:
         "sources": deciding("lib.conductor.glassbox"),
     }  # fmt: skip
     stacks = {"map": (places(settings), settings.map_seeds, MAPPED)}
-    stacks["centre"] = [centre(settings)], settings.seeds, (BEST, MEANS, *players(head))
+    stacks["centre"] = [centre(settings)], settings.seeds, (BEST, MEANS, *players(settings, head))
     return [
         sweep.Cell(f"{place}/{arm}", common | {"arm": arm, "seeds": n, "worlds": [asdict(w) for w in worlds]})
         for place, (worlds, n, arms) in stacks.items()
@@ -418,9 +421,9 @@ def work(cell: sweep.Cell, folder: Path, progress) -> int:
     if arm == BEST:
         player = best_static(settings, stack.worlds)
     elif arm == MEANS:
-        player = at_means(play(stack, players(head)["Conductor"]))
+        player = at_means(play(stack, players(settings, head)["Conductor"]))
     else:
-        player = players(head)[arm]
+        player = players(settings, head)[arm]
     rows = play(stack, player).assign(style=cell.name.split("/")[0])
     store.write_parquet(folder / "rows.parquet", rows)
     return len(rows)

@@ -82,6 +82,8 @@ class Preference:
     def _whole(self, prompt, reply: str) -> str:
         if isinstance(prompt, str):
             return prompt + reply
+        if self.tokenizer.chat_template is None:
+            return "\n".join([*(message["content"] for message in prompt), reply])
         messages = [*prompt, {"role": "assistant", "content": reply}]
         return self.tokenizer.apply_chat_template(messages, tokenize=False)
 
@@ -90,7 +92,7 @@ def pairs(
     policy: Forward, split: str, prompts: int, replies: int, temperature: float, mistakes: float, seed: int
 ) -> list[Pair]:
     """Every two replies to a prompt that the verifier tells apart, among `replies` sampled ones and the reference."""
-    items = data.draw(split, prompts, seed=seed)
+    items = data.draw(split, prompts, seed=seed, part="judge")
     asked = [tuple(conversation(question(item))) for item in items]
     wanted = [Prompt(ids, checkpoints.LIMIT, temperature, i * replies + j) for i, ids in enumerate(asked)
               for j in range(replies)]  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,9 @@ from transformers import PrinterCallback, TrainerCallback
 from lib import losses, seeds, store, sweep, tasks
 from lib import params as parameters
 from lib.conductor import arms, data, evaluation, preference
-from lib.conductor.arms import ARMS, Arm
+from lib.conductor.arms import ARMS, ROLES, STATIC, Arm
 from lib.conductor.judge import Judge, majority
-from lib.conductor.meta import Conducted
+from lib.conductor.meta import Conducted, chosen, lots
 from lib.conductor.preference import Preference
 from lib.conductor.quiet import quiet
 from lib.conductor.rewards import COMPONENTS, centred, normalised, said
@@ -41,7 +41,18 @@ RUNS = ROOT / "data/runs/conductor"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "conductor"  # of the cassette and of the purse
 # Settings that change no arm's result stand in a cell with one value each.
-_NEUTRAL = {"policy": "-", "judge": "-", "seeds": 1, "jobs": None}
+_NO_GLASS = {
+    "seeds": 2, "steps": 1, "map_seeds": 2, "categories": 1, "candidates": 2, "features": 2, "prompts": 1, "group": 2,
+    "learning_rate": 1.0, "head_rate": 1.0, "good": 0.0, "bad": 0.0, "kappas": [], "pairwise": 1.0,
+    "maps": {"bad": [0.0], "noise": [0.0], "easy": [0.0]},
+}  # fmt: skip
+_NEUTRAL = {
+    "policy": "-", "judge": "-", "seeds": 1, "jobs": None, "static_seeds": 1, "apart": "story", "apart_seeds": 1,
+    "gate": 0.0, "margin": 1.0,
+    "glass": _NO_GLASS,
+}  # fmt: skip
+GATE = ("base", "oracle")  # judged on dev too
+DEV = 1_000  # the first seed of trainings that only choose among static mixes: prompts and dice of their own
 _NO_HEAD = {
     "layer": "last", "kappa": 0.0, "floor": 0.0, "temperature": 1.0, "learning_rate": 1.0, "every": 1, "entropy": 0.0,
     "pairwise": 0.0, "joint": False, "homogeneous": False, "centred": False,
@@ -85,14 +96,20 @@ def run(
     models: str | Path = checkpoints.MODELS,
     runs: str | Path = RUNS,
     label: str = "training policies",
+    trainings: Sequence[int] | None = None,
+    exam: str = "test",
 ) -> Results:
-    """Train and judge what is not there yet. Raises ModelError without the policy to start from."""
+    """Train and judge what is not there yet. Raises ModelError without the policy to start from.
+
+    trainings: seeds, the first `conductor.seeds` by default; exam: the split whose items policies are judged on. Start
+    and oracle are judged on dev too: there it is decided which categories can be learned at all.
+    """
     settings, runs = params.conductor, Path(runs)
     policy = Path(models) / settings.policy
     checkpoints.load(policy)  # says what is wrong before any process starts
     first = reward_cell(settings, policy)
     sweep.run(partial(reward_work, policy=str(policy)), [first], runs, 1, "training the reward model")
-    todo = cells(params, compared, policy)
+    todo = cells(params, compared, policy, trainings, exam)
     means = Means(
         str(policy), str(first.folder(runs) / "model"), params.llm.model_dump(), settings.judge, str(runs),
         settings.jobs or os.cpu_count() or 1,
@@ -127,7 +144,51 @@ def reward_cell(settings: ConductorSettings, policy: Path) -> sweep.Cell:
     return sweep.Cell("reward-model", held | _common(policy))
 
 
-def cells(params: Params, compared: Sequence[Arm], policy: Path) -> list[sweep.Cell]:
+def best_static(params: Params, **where) -> tuple[Arm, pd.DataFrame]:
+    """The best fixed reward, chosen on dev items by trainings of their own seeds, as an arm; and their scores: arm,
+    seed, item, group, right. Equal weights stand in the comparison anyway. where: of `run`."""
+    seeds_ = range(DEV, DEV + params.conductor.static_seeds)
+    tried = run(params, STATIC, label="choosing a static mix", trainings=seeds_, exam="dev", **where)
+    rows = recorded(tried)
+    best = rows[rows["split"] == "dev"].groupby("arm", sort=False)["right"].mean().idxmax()
+    won = next(arm for arm in STATIC if arm.label == best)
+    return replace(won, name="static", label="Best static"), rows
+
+
+def recorded(results: Results, style: str = "mixed") -> pd.DataFrame:
+    """Rows of the record `conductor`: what every arm replied to exam items, and every rollout of its training.
+
+    On the exam (step -1) one row per arm, seed and item: right, mean score of its replies; tokens_out; own columns
+    novel, truth (verifier, the same story as often as it is told), and of the first reply the five rewards as measured,
+    thinks, and the settled weights w_.... In training (split `train`) one per rollout: right, what the verifier says;
+    reward, the policy's advantage; r_..., normalised rewards; action, the reward that was emphasised.
+    """
+    named = {arm.name: arm.label for arm in ARMS} | {"static": "Best static"}
+    held = [*COMPONENTS, "thinks", *(f"w_{name}" for name in COMPONENTS)]
+    key = ["arm", "seed", "split", "item"]
+    shown = results.components[[*key, *(name for name in held if name in results.components)]]
+    exam = results.items.merge(shown, on=key, validate="one_to_one")
+    exam = exam.rename(columns={"right": "truth", "score": "right", "category": "group", "tokens": "tokens_out"})
+    exam = exam.assign(calls=1, reward=exam["right"])
+    trained = results.rollouts
+    if len(trained):
+        trained = trained.rename(columns={"quality": "right", "category": "group", "tokens": "tokens_out"})
+        trained = trained.rename(columns={"advantage": "reward", "asked": "tokens_in", "prompt": "item"})
+        trained["action"] = [COMPONENTS[a] if a >= 0 else "" for a in trained["action"]]
+        trained = trained.assign(split="train", calls=1, **{"try": trained.groupby(["arm", "seed", "step"]).cumcount()})
+    both = pd.concat([exam.assign(step=-1, tokens_in=0, action="", **{"try": 0}), trained], ignore_index=True)
+    both["role"] = both["arm"].map(ROLES).fillna("constant")
+    both["malformed"] = 0 if "well_formed" not in both else (both["well_formed"] < 1).astype(int)
+    counts = ["tokens_in", "tokens_out", "step", "try", "calls"]
+    both[counts] = both[counts].fillna(0).round().astype(int)
+    own = both["arm"].map(named).fillna(both["arm"])
+    words = {"arm": own, "item": both["item"].astype(str), "style": style, "backend": "lab"}
+    return both.assign(**words).drop(columns=["well_formed"])
+
+
+def cells(
+    params: Params, compared: Sequence[Arm], policy: Path, trainings: Sequence[int] | None = None, exam: str = "test"
+) -> list[sweep.Cell]:
     """One cell per arm and seed, the longest first; its settings are all that decides the result."""
     settings = params.conductor
     common = _common(policy)
@@ -144,16 +205,18 @@ def cells(params: Params, compared: Sequence[Arm], policy: Path) -> list[sweep.C
                 "conductor": own if arm.conducted else own | {"head": _NO_HEAD},
                 "arm": asdict(arm) | {"label": ""},  # what tables call it
                 "seed": seed,
+                "exams": ["dev", "test"] if exam == "test" and arm.name in GATE else [exam],
                 "judge": judge if _judged(arm) else None,
             },
         )
         for arm in order
-        for seed in range(settings.seeds)
+        for seed in (range(settings.seeds) if trainings is None else trainings)
     ]
 
 
 def _judged(arm: Arm) -> bool:
-    return isinstance(arm.weights, Mapping) and "judge" in arm.weights
+    paid = isinstance(arm.weights, Mapping) and "judge" in arm.weights
+    return paid or arm.changes.get("anchor") == "judge"
 
 
 def _common(policy: Path) -> dict[str, Any]:
@@ -245,7 +308,8 @@ class Run:
         self.head = parameters.validate(self.settings.head.model_dump() | self.arm.changes, HeadSettings, "a cell")
         self.folder, self.progress, self.means = folder, progress, means
         self.preference = Preference(means.reward_model)
-        self.taught = data.draw("train", self.settings.prompts, seed=self.seed)
+        self.exams = cell.settings["exams"]
+        self.taught = data.draw("train", self.settings.prompts, self.seed, self.settings.categories, "policy")
 
     def go(self) -> dict[str, float]:
         """Train, judge, keep the numbers."""
@@ -301,11 +365,12 @@ class Run:
         grpo = self.settings.grpo
         width = checkpoints.load(self.means.policy).config.hidden_size
         weighting = arms.weighting(self.arm, self.head, width, grpo.generations, self.seed)
-        extra = {"quality": self._quality}
-        if _judged(self.arm):
-            llm = parameters.validate(self.means.llm, LLMSettings, "a cell")
-            client = partial(opened, llm, NAME, self.means.runs, CASSETTES, self.means.share)
-            extra["judge"] = Judge(client, self.means.judge, self.settings.rewards.think, self.seed)
+        extra, judge = {"quality": self._quality}, self._judge_of() if _judged(self.arm) else None
+        if self.head.anchor != "none" and self.arm.conducted:
+            extra["anchor"] = partial(self._anchor, judge)
+            extra["anchor"].__name__ = "anchor"  # what TRL's logs call it
+        elif judge is not None:
+            extra["judge"] = judge
         trainer = ConductorTrainer(
             self.means.policy,
             configuration(
@@ -324,24 +389,53 @@ class Run:
         trainer.remove_callback(PrinterCallback)
         trainer.resume()
         store.write_parquet(self.folder / "rollouts.parquet", trainer.rollouts)
-        lost = extra["judge"].lost if "judge" in extra else 0
+        lost = judge.lost if judge is not None else 0
         return trainer.model, weighting, trainer.clock | {"no opinion": lost}
 
     def _quality(self, completions, row, **_) -> list[float]:
         """What the verifier thinks: logged in every arm, paid in none but the oracle."""
         return [tasks.score(self.taught[i], said(each)) for i, each in zip(row, completions, strict=True)]
 
+    def _judge_of(self) -> Judge:
+        llm = parameters.validate(self.means.llm, LLMSettings, "a cell")
+        client = partial(opened, llm, NAME, self.means.runs, CASSETTES, self.means.share)
+        return Judge(client, self.means.judge, self.settings.rewards.think, self.seed)
+
+    def _anchor(self, judge: Judge | None, prompts, completions, reference, row, **_) -> list[float]:
+        """What a verifier that errs now and then, or a judge, says of replies to verified prompts; 0 of others, about
+        which nobody is asked."""
+        known = chosen(lots([self.seed]), torch.tensor(row), self.head.verified).tolist()
+        asked = [i for i, mine in enumerate(known) if mine]
+        told = [0.0] * len(known)
+        if judge is not None:
+            found = judge(*([part[i] for i in asked] for part in (prompts, completions, reference))) if asked else []
+        else:
+            found = [self._erring(row[i], said(completions[i])) for i in asked]
+        for i, score in zip(asked, found, strict=True):
+            told[i] = score
+        return told
+
+    def _erring(self, row: int, reply: str) -> float:
+        """The verifier's word, turned round for a share of replies, always the same ones."""
+        right = tasks.score(self.taught[row], reply)
+        wrong = seeds.uniform(seeds.key("conductor", "errs", row, reply, seed=self.seed), 0) < self.head.errs
+        return 1 - right if wrong else right
+
     def _judge(self, model, weighting: Weighting | None) -> None:
         settings, grpo = self.settings, self.settings.grpo
-        items = data.draw("test", len(data.CATEGORIES) * settings.test_items)
-        given = evaluation.replies(
-            model, items, settings.samples, grpo.temperature, grpo.max_tokens, self.seed, self.arm.begin
-        )
-        store.write_parquet(self.folder / "items.parquet", evaluation.scores(given, settings.samples))
-        shown = evaluation.components(
-            model, given[:: settings.samples], self.preference, settings.rewards, weighting, self.head.layer
-        )
-        store.write_parquet(self.folder / "components.parquet", shown)
+        scored, shown = [], []
+        for split in self.exams:
+            items = data.draw(split, len(settings.categories) * settings.test_items, categories=settings.categories)
+            given = evaluation.replies(
+                model, items, settings.samples, grpo.temperature, grpo.max_tokens, self.seed, self.arm.begin
+            )
+            scored.append(evaluation.scores(given, settings.samples).assign(split=split))
+            first = evaluation.components(
+                model, given[:: settings.samples], self.preference, settings.rewards, weighting, self.head.layer
+            )
+            shown.append(first.assign(split=split, item=range(len(first))))
+        for name, parts in {"items": scored, "components": shown}.items():
+            store.write_parquet(self.folder / f"{name}.parquet", pd.concat(parts, ignore_index=True))
 
 
 class _Told(TrainerCallback):

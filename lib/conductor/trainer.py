@@ -41,6 +41,7 @@ from lib.params import GRPOSettings, RewardSettings
 
 EXTRA = "conductor.safetensors"  # in a checkpoint: the weighting and the reference model
 ROLLOUTS = "rollouts.parquet"
+ANCHOR = "anchor"  # the extra reward that pays an anchored head and nobody else
 
 
 def configuration(settings: GRPOSettings, out: str | Path, seed: int, aggregation: str, **other) -> GRPOConfig:
@@ -114,6 +115,7 @@ class ConductorTrainer(GRPOTrainer):
         self.tokens: tuple[list[list[int]], list[list[int]]] = ([], [])
         self.log_of: list[pd.DataFrame] = []
         self.pending: dict[str, np.ndarray] = {}
+        self.told: dict[str, torch.Tensor] = {}
         super().__init__(
             model=model, reward_funcs=list(named.values()), args=args, train_dataset=dataset,
             processing_class=tokenizer, rollout_func=generate, callbacks=[*callbacks, _Keeper(self)],
@@ -145,6 +147,10 @@ class ConductorTrainer(GRPOTrainer):
         weights, action = self.weighting(h, self.state.global_step) if self.model.training else (settled, None)
         self.weighing += time.perf_counter() - started
         self._note(inputs, measured, rewards, self._by_name(settled), action)
+        self.told = {"prompt": torch.as_tensor(self.pending["prompt"])}
+        self.told["rewards"] = rewards[:, [self.names.index(name) for name in self.weighting.names]]
+        if ANCHOR in self.names:
+            self.told["quality"] = measured[:, self.names.index(ANCHOR)]
         paid = centred(rewards, group) if self.weighting.centred else rewards
         return paid * self._by_name(weights)
 
@@ -159,7 +165,7 @@ class ConductorTrainer(GRPOTrainer):
         if self.model.training:
             advantage = self.accelerator.gather(out["advantages"].detach())
             started = time.perf_counter()
-            self.weighting.learn(advantage)
+            self.weighting.learn(advantage, **self.told)
             self.weighing += time.perf_counter() - started
             self.log_of.append(pd.DataFrame(self.pending | {"advantage": advantage.cpu().numpy()}))
         return out

@@ -53,6 +53,36 @@ def test_the_same_command_again_trains_nothing_more(place, capsys):
     assert first.equals(store.read_parquet(place / "again/rollouts.parquet"))
 
 
+def test_text_becomes_a_user_message_where_the_tokenizer_has_a_template(place, capsys):
+    rows = [{"prompt": i.prompt, "reference": i.answer} for i in data.draw("train", 6)]
+    (place / "text.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert run(place, "chat") == 0 and "user message" not in capsys.readouterr().err
+    assert run(place, "text", "--data", str(place / "text.jsonl")) == 0
+    assert "one user message" in capsys.readouterr().err
+    told, chat = (store.read_parquet(place / name / "rollouts.parquet") for name in ("text", "chat"))
+    assert told["asked"].tolist() == chat["asked"].tolist()  # as if they had been messages
+
+
+def test_plain_text_stays_text_without_a_template():
+    found = data.Dataset.from_dict({"prompt": ["one", "two"], "reference": ["1", "2"], "category": ["all", "all"]})
+    assert list(data.asked(found, False)["prompt"]) == ["one", "two"] and list(data.asked(found, False)["row"]) == [
+        0,
+        1,
+    ]
+    assert data.asked(found, True)["prompt"][1] == [{"role": "user", "content": "two"}]
+
+
+def test_replies_that_are_far_too_short_are_warned_of(place, capsys):
+    assert run(place, "short", "--set", "grpo.max_tokens=2") == 0
+    assert "warning: replies have" in capsys.readouterr().err
+
+
+def test_an_anchored_head_is_paid_by_references(place):
+    assert run(place, "anchored", "--arm", "anchored", "--set", "head.verified=1.0") == 0
+    rollouts = store.read_parquet(place / "anchored/rollouts.parquet")
+    assert rollouts["anchor"].isin([0.0, 1.0]).all() and rollouts["prompt"].nunique() == 6
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

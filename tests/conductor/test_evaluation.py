@@ -75,8 +75,12 @@ def test_replies_are_the_same_twice_and_others_with_another_seed(policy):
 
 def test_what_a_reply_is_made_to_begin_with_is_part_of_text_and_tokens(policy):
     start = tuple(encode("<think>"))
-    given = replies(policy, begin="<think>")
+    every = replies(policy, begin="<think>")
+    taught = [data.category(reply.item) in data.THOUGHTFUL for reply in every]
+    given = [reply for reply, thinks in zip(every, taught, strict=True) if thinks]
+    plain = [reply for reply, thinks in zip(every, taught, strict=True) if not thinks]
     assert all(reply.text.startswith("<think>") and reply.ids[: len(start)] == start for reply in given)
+    assert plain and not all(reply.ids[: len(start)] == start for reply in plain)  # stories were taught without
     assert all(reply.prompt == tuple(conversation(question(reply.item))) for reply in given)
     assert any("</think>" in reply.text for reply in given)  # it goes on from there
     assert max(len(reply.ids) for reply in given) == 11 + len(start)

@@ -121,7 +121,7 @@ def reached():
     """Mean quality of some arms, and the weights that heads end with."""
     torch.set_num_threads(1)
     stack = Stack(GLASS.model_copy(update={"steps": 80}), [WORLD], 6)
-    known = glassbox.players(HEAD)
+    known = glassbox.players(GLASS, HEAD)
     names = ["START", "Equal", "best proxy per category", "paid by the truth", "optimum", "Conductor", "Anchored 100%"]
     return pd.concat([glassbox.play(stack, known[name]) for name in names])
 
@@ -142,7 +142,7 @@ def test_the_anchored_head_finds_the_right_proxy_of_every_category(reached):
 
 def test_an_arm_does_not_depend_on_the_worlds_beside_it(reached):
     settings = GLASS.model_copy(update={"steps": 10})
-    player = glassbox.players(HEAD)["Conductor"]
+    player = glassbox.players(GLASS, HEAD)["Conductor"]
     alone = glassbox.play(Stack(settings, [WORLD], 2), player)["reward"].to_numpy()
     beside = glassbox.play(Stack(settings, [World(0.9, -0.3), WORLD], 2), player)["reward"].to_numpy()[len(alone) :]
     assert np.allclose(alone, beside, atol=1e-5)
@@ -152,7 +152,7 @@ def test_truth_on_no_prompt_leaves_the_policy_where_it_started():
     settings = GLASS.model_copy(update={"steps": 5})
     nothing = Player("nothing", glassbox._fixed({"fmt": 0.0}), truth=1e-9)
     stack = Stack(settings, [WORLD], 2)
-    start = glassbox.play(stack, glassbox.players(HEAD)["START"])
+    start = glassbox.play(stack, glassbox.players(GLASS, HEAD)["START"])
     assert np.allclose(glassbox.play(stack, nothing)["reward"], start["reward"])
 
 
@@ -160,7 +160,7 @@ def test_a_study_holds_every_arm_and_is_not_made_twice(tmp_path, monkeypatch):
     settings = GLASS.model_copy(update={"steps": 3, "maps": GLASS.maps.model_copy(update={"bad": [0.3]})})
     rows = glassbox.study(settings, HEAD, 1, tmp_path)
     centre = rows[rows["style"] == "centre"]
-    assert set(centre["arm"]) == {glassbox.BEST, glassbox.MEANS, *glassbox.players(HEAD)}
+    assert set(centre["arm"]) == {glassbox.BEST, glassbox.MEANS, *glassbox.players(GLASS, HEAD)}
     assert set(rows[rows["style"] == "map"]["arm"]) == set(glassbox.MAPPED)
     assert len(centre) == len(set(centre["arm"])) * settings.seeds * settings.categories
     monkeypatch.setattr(glassbox, "work", lambda *_: pytest.fail("nothing is to be played"))

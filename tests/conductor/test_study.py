@@ -10,9 +10,10 @@ import pytest
 import torch
 from pandas.testing import assert_frame_equal
 
-from lib import params, sweep
+from lib import params, record, sweep
 from lib.conductor import arms, data, evaluation, study, trainer
 from lib.conductor.arms import ARMS, NAMED, variant
+from lib.conductor.meta import chosen, lots
 from lib.conductor.rewards import COMPONENTS
 from lib.models import checkpoints
 from lib.models.checkpoints import ModelError
@@ -56,9 +57,12 @@ def of(frame: pd.DataFrame, arm: str) -> pd.DataFrame:
 
 def test_every_arm_answers_every_test_item(results):
     frame = results.items
-    assert {"category", "item", "score", "right", "novel", "tokens", "well_formed", "arm", "seed"} == set(frame)
+    columns = {"category", "item", "score", "right", "novel", "tokens", "well_formed", "split", "arm", "seed"}
+    assert columns == set(frame)
+    both = {name: set(part["split"]) for name, part in frame.groupby("arm")}
+    assert {name for name, splits in both.items() if splits == {"dev", "test"}} == set(study.GATE)
     for arm in ARMS:
-        mine = of(frame, arm.name)
+        mine = of(frame, arm.name).query("split == 'test'")
         assert len(mine) == 4 * ITEMS and set(mine["seed"]) == {0}
         assert mine["category"].value_counts().to_dict() == dict.fromkeys(data.CATEGORIES, ITEMS)
     assert frame["score"].between(0, 1).all() and (frame["score"] <= frame["right"] + 1e-9).all()
@@ -68,6 +72,7 @@ def test_the_first_reply_to_every_item_is_taken_apart(results):
     frame = results.components
     assert {"category", *COMPONENTS, "prompt", "reference", "reply", "right", "thinks", "arm", "seed"} <= set(frame)
     weights = [f"w_{name}" for name in COMPONENTS]
+    frame = frame[frame["split"] == "test"]
     for arm in ARMS:
         mine = of(frame, arm.name)
         assert len(mine) == 4 * ITEMS and mine["prompt"].tolist() == frame["prompt"][: 4 * ITEMS].tolist()
@@ -229,6 +234,46 @@ def test_items_of_ones_own_are_answered_by_the_trained_policy_without_dice(resul
     assert_frame_equal(study.asked(settings(), items[:1], models, runs), table[:1])
 
 
+def test_the_record_holds_exams_and_rollouts_of_every_arm(results):
+    rows = record.frame("conductor", study.recorded(results))
+    exam, trained = rows[rows["step"] == record.AFTER], rows[rows["step"] >= 0]
+    assert len(exam) == len(results.items) and len(trained) == len(results.rollouts)
+    assert set(exam["arm"]) == {arm.label for arm in ARMS} and set(trained["split"]) == {"train"}
+    keys = ["arm", "seed", "split", "step", "item", "try"]
+    assert not rows.duplicated(keys).any() and exam["right"].tolist() == results.items["score"].tolist()
+    mine = exam[(exam["arm"] == "Conductor") & (exam["split"] == "test")]
+    assert mine[[f"w_{name}" for name in COMPONENTS]].sum(axis=1).to_numpy() == pytest.approx(1, abs=1e-5)
+    told = trained[trained["arm"] == "Anchored"]
+    assert set(told["action"]) <= set(COMPONENTS) and set(told["role"]) == {"router"}
+
+
+def test_the_best_static_mix_is_chosen_on_dev_by_other_seeds(models, tmp_path):
+    one = settings(test_items=4, prompts=8)
+    arm, rows = study.best_static(one, models=models, runs=tmp_path)
+    assert set(rows["split"]) == {"dev", "train"} and rows["seed"].min() >= study.DEV
+    means = rows[rows["split"] == "dev"].groupby("arm")["right"].mean()
+    assert arm.name == "static" and arm.weights == next(a for a in arms.STATIC if a.label == means.idxmax()).weights
+
+
+def test_a_reward_model_never_learns_from_what_a_policy_is_trained_on():
+    judge = {item.key for item in data.draw("train", 400, 0, part="judge")}
+    for seed in range(3):
+        policy = data.draw("train", 100, seed, part="policy")
+        assert len(policy) == 100 and not judge & {item.key for item in policy}
+        assert [data.category(item) for item in policy[:4]] == list(data.CATEGORIES)
+
+
+@pytest.mark.parametrize("errs", [0.0, 1.0])
+def test_an_anchor_hears_the_verifier_on_verified_prompts_only(place, taught, tmp_path, errs):
+    told = settings(head={"verified": 0.5, "errs": errs}, prompts=32)
+    (cell,) = study.cells(told, [arms.ANCHORED], place)
+    at_work = study.Run(cell, tmp_path, None, study.Means(str(place), str(taught[0])))
+    rows = list(range(32))
+    heard = at_work._anchor(None, rows, [item.solution for item in at_work.taught], rows, rows)
+    known = chosen(lots([0]), torch.arange(32), 0.5)
+    assert heard == [float(k and not errs) for k in known] and 0 < known.sum() < 32
+
+
 # Arms ---------------------------------------------------------------------------------------------
 
 
@@ -248,7 +293,10 @@ def test_variants_change_the_head_and_nothing_else():
 
 
 def test_replies_begin_as_the_arm_says(results):
-    assert of(results.components, "cot")["reply"].str.startswith("<think>").all()
+    told = of(results.components, "cot")
+    taught = told["category"].isin(data.THOUGHTFUL)
+    assert told["reply"][taught].str.startswith("<think>").all() and taught.any() and not taught.all()
+    assert not told["reply"][~taught].str.startswith("<think>").all()
     assert not of(results.components, "base")["reply"].str.startswith("<think>").all()
 
 
