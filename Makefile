@@ -2,6 +2,8 @@
 PYTHON ?= python3
 PROFILE ?=
 LESSON ?=
+SEED ?=
+SHIP ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
@@ -13,11 +15,11 @@ $(foreach sign,: ; $$ ` " \,$(if $(findstring $(sign),$(CURDIR)),$(error this fo
 	no search path or script of Python's can hold; please rename it)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup repro lab serve pretrained student slides solutions doctor metrics clean test lint unit pipeline bench lock
+.PHONY: help setup repro lab lab-zoo serve pretrained student slides solutions doctor metrics clean test lint unit pipeline bench lock
 
 help: ## list what there is
 	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [LESSON=01_policy_zoo] [PYTHON=python3.12]"
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # A .venv that was half installed, or whose Python is gone, is made anew; the .pth file lets `import lib`
 # work wherever this Python starts a notebook.
@@ -40,6 +42,9 @@ repro: $(STAMP) ## rebuild every report (PROFILE: one run of another scale; LESS
 
 lab: $(STAMP) ## step through the notebooks in JupyterLab
 	@$(RUN) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(AS_ROOT)
+
+lab-zoo: $(STAMP) ## train all lab models anew and say whether they behave like the shipped ones (SEED=1; SHIP=1 keeps them)
+	@$(RUN) OMP_NUM_THREADS=1 python -m lib.models.alike $(if $(SEED),--seed $(SEED)) $(if $(SHIP),--ship)
 
 serve: $(STAMP) ## answer OpenAI clients with the lab models on port 8000 of this machine
 	@$(RUN) python -m lib.models.server --port 8000
@@ -64,7 +69,7 @@ metrics: $(STAMP) ## what the lessons measured, one metric a line (LESSON: of th
 	@$(RUN) python -m lib.page.metrics --lesson "$(LESSON)"
 
 clean: ## remove what the pipeline made (training too); .venv, figures and metrics stay
-	@rm -rf data/zoo data/models data/records data/runs data/notebooks data/settings.json reports/notebooks reports/lessons \
+	@rm -rf data/zoo data/models data/records data/runs data/replies data/notebooks data/settings.json reports/notebooks reports/lessons \
 		reports/timings reports/failed reports/slides reports/*.html
 
 test: $(STAMP) lint unit pipeline ## lint, unit tests, and the whole pipeline at smoke in clean copies

@@ -291,24 +291,22 @@ class Course(_Section):
 
 
 class Target(_Section):
-    """When a training ends: greedy accuracy on dev items of a family at a difficulty; 0: after all steps.
+    """What a training has to reach: greedy accuracy on dev items of a family at a difficulty; 0: nothing.
 
     style: `plain` asks the question, `agent` and `team` the first turn of a trace, in a random role with random tools.
-    early: false goes through all steps and asks then.
     """
 
     family: str
     difficulty: int
     style: Literal["plain", "agent", "team"] = "plain"
     accuracy: Share
-    early: bool = True
 
 
 class LabModel(_Section):
-    """One lab model: its size, what it is taught, how, and until when.
+    """One lab model: its size, what it is taught, and how.
 
-    base: a model of the same size to start from; items: dialogues in the corpus; steps: updates at the
-    most, the learning rates fall to 0 over them; attempts: trainings, each with another seed, until one
+    base: a model of the same size to start from; items: dialogues in the corpus; steps: updates, the
+    learning rates fall to 0 over them; attempts: trainings, each with another seed, until one
     meets the target; muon: learning rate of the matrices, adamw: of embeddings and norms.
     """
 
@@ -337,12 +335,20 @@ class LabModel(_Section):
 
 
 class LabSettings(_Models):
-    """The lab models: how they are made, measured and priced."""
+    """The lab models: how they are made, measured and priced.
+
+    choice_items: per split, to measure what choosing could win; alike_items: per skill, when two trainings are
+    compared; live: the model that is trained in sight, live_steps: its updates, None as many as its recipe says.
+    """
 
     seed: Annotated[int, Field(ge=0)]
     jobs: Count | None
     test_items: Count
     probe_items: Annotated[int, Field(ge=20)]
+    choice_items: Annotated[int, Field(ge=8)]
+    alike_items: Count
+    live: Name
+    live_steps: Count | None
     dollars_per_teraflop: Positive
     flops_per_second: Positive
     seconds_per_token: NotNegative
@@ -352,6 +358,10 @@ class LabSettings(_Models):
     def _bases(self):
         for name, model in self.models.items():
             self._check_base(name, model)
+        if self.live not in self.models:
+            raise ValueError(f"live is {self.live!r}, which is none of {sorted(self.models)}")
+        if self.models[self.live].base:
+            raise ValueError(f"live is {self.live!r}, which starts from another model; take one that starts from none")
         return self
 
     def _check_base(self, name: str, model: LabModel) -> None:
@@ -458,7 +468,8 @@ class GlassMaps(_Section):
 
 
 class GlassSettings(_Section):
-    """The glass box of lesson 04 (lib/conductor/glassbox.py). good, bad: the central setting."""
+    """The glass box of lesson 04 (lib/conductor/glassbox.py). good, bad: the central setting; kappas, pairwise: its
+    ablations, beside the head's own."""
 
     seeds: Annotated[int, Field(ge=2)]
     steps: Count
@@ -472,6 +483,8 @@ class GlassSettings(_Section):
     head_rate: Positive
     good: Correlation
     bad: Correlation
+    kappas: list[Share]
+    pairwise: Positive
     maps: GlassMaps
 
 
@@ -479,13 +492,21 @@ class ConductorSettings(_Section):
     """Lesson 04: policies trained under every way to weigh five rewards.
 
     policy: the lab model that all start from; judge: who scores replies for the arm that a judge pays;
-    prompts: to learn from, all categories together; test_items: per category; samples: replies per test
-    item.
+    categories: what is learned and judged; prompts: to learn from, all categories together; test_items: per
+    category; samples: replies per test item; static_seeds: trainings of every fixed reward that choose the best on dev;
+    apart, apart_seeds: the category that is trained alone as well, and how often; gate: what the verifier-paid arm must
+    gain in a category that counts; margin: what is no difference of score.
     """
 
     policy: str
     judge: str
     seeds: Count
+    static_seeds: Count
+    categories: Annotated[list[Literal["reasoning", "social", "story", "translation"]], Field(min_length=1)]
+    apart: Literal["reasoning", "social", "story", "translation"]
+    apart_seeds: Count
+    gate: Share
+    margin: Positive
     jobs: Count | None
     prompts: Annotated[int, Field(ge=8)]
     test_items: Annotated[int, Field(ge=4)]
@@ -529,14 +550,19 @@ class LearnSettings(_Section):
 
 
 class WarmSettings(_Section):
-    """How the controller learns the protocol before it learns anything else; items: traces; batch: per update; lean:
-    how much chances of experts depend on the budget there, from 0 (not at all) to below 1."""
+    """How the controller learns the protocol before it learns anything else; items: traces; batch: per update."""
 
     items: Count
-    lean: Annotated[float, Field(ge=0, lt=1)]
     steps: Count
     batch: Annotated[int, Field(ge=2)]
     seed: Annotated[int, Field(ge=0)]
+
+
+class LeaningSettings(WarmSettings):
+    """The same for an orchestrator with tools; lean: how much the chances of tools depend on preferences there, from 0
+    (not at all) to below 1."""
+
+    lean: Annotated[float, Field(ge=0, lt=1)]
 
 
 class RoutingGlassSettings(_Section):
@@ -588,22 +614,21 @@ class RoutingSettings(_Section):
     """Lesson 05: a controller that pays experts, under a budget (CoRL).
 
     experts: the controller's word for each, cheapest first, and its name in llm.models; base: the lab model
-    that the controller is made of; difficulties: of questions; sets: those of test sets, by name; rounds: M,
+    that the controller is made of; questions: families, and the difficulties of each; rounds: M,
     turns of the controller per question; turn_tokens, response_tokens: the most that a turn writes, and hears;
-    unit: dollars of one unit of a budget in numbers; quantile: which price of one call with a whole question
-    of the hardest kind is the budget that affords it; high: the largest budget, dollars; outcome_items:
-    questions on which experts are tried before anything is learned; numbers: budgets in units that the
-    controller with numbers is tested at; batch: episodes per update; updates: per kind of training; looks:
-    at unseen questions during a training with a fixed budget; save_every: updates between checkpoints; glass: the
-    small world.
+    unit: dollars of one unit of a budget in numbers; quantile: which price of the calls that an expert answers
+    right is the budget that affords it; high: the largest budget, dollars; train_items: questions that all arms
+    and seeds learn from; outcome_items: those of them on which experts are tried before; numbers: budgets in
+    units that the controller with numbers is tested at; batch: episodes per update; updates: per kind of
+    training; looks: at unseen questions during a training with a fixed budget; save_every: updates between
+    checkpoints; glass: the small world.
     """
 
     experts: dict[Name, str]
     base: str
     seeds: Count
     jobs: Count | None
-    difficulties: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
-    sets: dict[Name, list[int]]
+    questions: Annotated[dict[Name, Annotated[list[int], Field(min_length=1)]], Field(min_length=1)]
     rounds: Annotated[int, Field(ge=2)]
     turn_tokens: Count
     response_tokens: Count
@@ -613,6 +638,7 @@ class RoutingSettings(_Section):
     unit: Positive
     quantile: Annotated[float, Field(gt=0, le=1)]
     high: Positive
+    train_items: Annotated[int, Field(ge=8)]
     outcome_items: Annotated[int, Field(ge=8)]
     test_items: Annotated[int, Field(ge=6)]
     numbers: Annotated[list[Positive], Field(min_length=2)]
@@ -626,9 +652,6 @@ class RoutingSettings(_Section):
 
     @model_validator(mode="after")
     def _fits(self):
-        known = {d for part in self.sets.values() for d in part}
-        if known != set(self.difficulties):
-            raise ValueError(f"sets hold the difficulties {sorted(known)}, difficulties are {self.difficulties}")
         if len(self.experts) < 2:
             raise ValueError(f"a choice needs two experts or more, got {sorted(self.experts)}")
         if set(self.updates) != {"soft", "hard", "number", "fixed"}:
@@ -699,7 +722,7 @@ class ToolSettings(_Section):
     temperature: Positive
     test_temperature: NotNegative
     model_temperature: NotNegative
-    warm: WarmSettings
+    warm: LeaningSettings
     offices: Annotated[int, Field(ge=8)]
     tries: Count
     groups: Count
@@ -911,15 +934,13 @@ class RecordedSettings(_Section):
 
 class AblationSettings(_Section):
     """What lesson 09 changes. model: who orchestrates; room_seeds: of the zoo, at most, for memory in rooms;
-    lookaheads: steps, l; students: per seed and policy under each rule of the simulator; kappas: beside
-    conductor.head.kappa; pairwise: weight of the pairwise loss; encoder: beside configuration.encoder."""
+    lookaheads: steps, l; students: per seed and policy under each rule of the simulator; encoder: beside
+    configuration.encoder."""
 
     model: str
     room_seeds: Count
     lookaheads: Annotated[list[Annotated[int, Field(ge=1, le=20)]], Field(min_length=1)]
     students: Annotated[int, Field(ge=2)]
-    kappas: Annotated[list[Share], Field(min_length=1)]
-    pairwise: Positive
     encoder: str
 
 

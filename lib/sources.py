@@ -3,8 +3,8 @@
 `closure` reads import statements, wherever in a file they stand; nothing is imported. `fingerprint` hashes syntax
 trees, so that an edited comment or docstring changes no hash and an edited constant does. Cells of sweeps are named
 by fingerprints, and stages of the pipeline depend on closures. Left out: modules whose names are computed as the
-program runs, and what libraries do (a cell that depends on a library's version says so). Another version of Python
-may write a tree in another way, and then everything is done again.
+program runs, and what libraries do (a cell that depends on a library's version says so). Trees are written down in
+one way for every version of Python, so that weights that were shipped fit their recipe under each.
 """
 
 from __future__ import annotations
@@ -142,8 +142,18 @@ def _tree(kind: str, content: bytes) -> ast.Module:
 @lru_cache(_KNOWN)
 def _hash(kind: str, content: bytes) -> str:
     if kind == ".py":
-        content = ast.dump(_undocumented(ast.parse(content))).encode()
+        content = _written(_undocumented(ast.parse(content))).encode()
     return hashlib.sha256(content).hexdigest()
+
+
+def _written(node: object) -> str:
+    """A tree as text: fields by name, those that are empty left out, as newer versions of Python add such."""
+    if isinstance(node, list):
+        return "[" + ", ".join(map(_written, node)) + "]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    held = [(name, value) for name, value in sorted(ast.iter_fields(node)) if value is not None and value != []]
+    return f"{type(node).__name__}({', '.join(f'{name}={_written(value)}' for name, value in held)})"
 
 
 def _undocumented(tree: ast.Module) -> ast.Module:

@@ -1,45 +1,22 @@
 """Who the agents of a workflow are: a lab model in this process, or any model of `llm.models` through the client.
 
-`Lab` puts the tokens of a request straight into the engine that the lab's server uses, because a training asks tens
-of thousands of times; `Hosted` asks as any OpenAI client would. For a lab model both say the same.
+`Lab` asks as all lessons ask lab models (`lib.models.asking`); `Hosted` as any OpenAI client would. For a lab model
+both say the same.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lib import seeds
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.llm.replies import arguments, words
 from lib.models import dialogue
-from lib.models.answering import Model
-from lib.models.batching import Batcher
-from lib.models.generation import ContextTooLong, Prompt
-from lib.models.tokenizer import EOS, decode, encode
+from lib.models.asking import Asker, Said, request_seed
 from lib.tools.tool import Tool, ToolError
-
-_CALLED = "</call>"
-_AT_ONCE = 256  # sequences side by side
-_WAITING = 2**16
-
-
-@dataclass(frozen=True)
-class Said:
-    """One turn of a model. call: the tool's name and what it is called with; cut: whether the limit ended it;
-    failure: why there is nothing, as the client's errors name it."""
-
-    text: str
-    tokens_in: int
-    tokens_out: int
-    call: tuple[str, str] | None = None
-    cut: bool = False
-    failure: str = ""
 
 
 class Speaker(Protocol):
@@ -65,43 +42,19 @@ class Speaker(Protocol):
 
 
 class Lab:
-    """A lab model. Equal requests are answered once: a reply is a pure function of tokens, limit and seed."""
+    """A lab model at a temperature; a reply is a pure function of tokens, limit and key."""
 
     backend = "lab"
 
-    def __init__(self, model: Model, temperature: float) -> None:
-        """Raises KeyError for a model without a measured card."""
-        self.name, self.temperature = model.name, temperature
-        self.window = model.forward.window
-        self.price_in = self.price_out = model.card["dollars_per_1k_tokens"] / 1000
-        self.pace = 1 / model.card["tokens_per_second"]
-        self.batcher = Batcher(model.forward, dialogue.token(EOS), _WAITING, _AT_ONCE)
-        self.stop = (tuple(encode(_CALLED)),)
-        self.known: dict[bytes, Said] = {}
-        self.asking: dict[bytes, asyncio.Task[Said]] = {}
+    def __init__(self, asker: Asker, temperature: float) -> None:
+        """Raises ModelError for a model without a measured card."""
+        self.asker, self.name, self.temperature = asker, asker.name, temperature
+        self.price_in = self.price_out = asker.price
+        self.pace = 1 / asker.model.card["tokens_per_second"]
 
     async def say(self, messages, tools, limit, key) -> Said:
         ids = dialogue.conversation(messages, tuple(tools))
-        asked = hashlib.sha256(f"{ids}/{limit}/{key}".encode()).digest()
-        if asked not in self.known:
-            if asked not in self.asking:
-                self.asking[asked] = asyncio.ensure_future(self._say(ids, bool(tools), limit, key))
-            try:
-                self.known[asked] = await self.asking[asked]
-            finally:
-                self.asking.pop(asked, None)
-        return self.known[asked]
-
-    async def _say(self, ids: list[int], tools: bool, limit: int, key: int) -> Said:
-        seed = request_seed(ids, key)
-        try:
-            ticket = self.batcher.submit([Prompt(tuple(ids), limit, self.temperature, seed, self.stop * tools)])
-        except ContextTooLong:
-            return Said("", 0, 0, failure="context_too_long")
-        (written,) = await ticket.result()
-        text = decode(written.ids)
-        call = dialogue.called(text) if tools else None
-        return Said(text, len(ids), len(written.ids), call, written.finish == "length")
+        return await self.asker.go_on(ids, limit, self.temperature, request_seed(ids, key), bool(tools))
 
     def called(self, tool: Tool, argument: str) -> str:
         return tool(tool.line(argument))
@@ -111,15 +64,6 @@ class Lab:
 
     def exchange(self, said: Said, result: str) -> list[dict[str, Any]]:
         return [{"role": "assistant", "content": said.text}, {"role": "tool", "content": result}]
-
-    def close(self) -> None:
-        """End the engine's thread."""
-        self.batcher.close()
-
-
-def request_seed(ids: Sequence[int], key: int) -> int:
-    """The seed of a request: equal requests of one key draw the same numbers, others are independent."""
-    return int(seeds.key("configuration", "say", hashlib.sha256(str(ids).encode()).hexdigest(), seed=key) >> 1)
 
 
 class Hosted:

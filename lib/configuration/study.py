@@ -39,6 +39,8 @@ from lib.llm.loop import Loop
 from lib.llm.opening import export, opened
 from lib.models import checkpoints
 from lib.models.asked import fingerprint
+from lib.models.asking import asker
+from lib.models.asking import store as remembered
 from lib.models.transport import LabTransport, lab
 from lib.params import ROOT, ConfigurationSettings, LLMSettings, Params, ParamsError
 from lib.tasks import Item, mixed
@@ -151,6 +153,7 @@ def opened_place(means: Means) -> Iterator[Place]:
             speakers = {name: _speaker(means.models, told[0], client, name, settings.temperature) for name in names}
             yield Place(means, speakers, toolbox(sandbox), loop, client)
     finally:
+        remembered().flush()
         loop.run(client.__aexit__())
         loop.close()
 
@@ -161,17 +164,11 @@ def _llm(models: str, llm: str) -> tuple[LLMSettings, dict[str, LabTransport]]:
     return lab(parameters.validate(json.loads(llm), LLMSettings, "a cell"), models)
 
 
-@cache
-def _engine(models: str, name: str, temperature: float) -> Lab:
-    """One engine per process and model, which remembers what it said."""
-    return Lab(checkpoints.load_all(models)[name], temperature)
-
-
 def _speaker(models: str, llm: LLMSettings, client: Client, name: str, temperature: float) -> Speaker:
     """The model behind a name of llm.models."""
     about = llm.models[name]
     if about.backend == "lab":
-        return _engine(models, about.model or name, temperature)
+        return Lab(asker(about.model or name, models), temperature)
     return Hosted(client, name, temperature, 1 / HOSTED)
 
 

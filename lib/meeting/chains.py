@@ -19,7 +19,6 @@ from lib.routing import baselines
 from lib.routing import study as corl
 from lib.routing.arms import NAMED
 from lib.routing.baselines import ITSELF, ROUTERS, Tried
-from lib.routing.outcomes import THEN_ITSELF
 from lib.routing.toolorchestra import study as orchestra
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.menu import Menu, Preference
@@ -34,10 +33,18 @@ EXPERT, ROUTER, PAPER, ORACLE = "expert", "router", "paper", "oracle"  # kinds o
 def play(params: Params) -> pd.DataFrame:
     """One row per maker, point (a budget or a user; empty where there is one), seed and question: kind, quality (0 or
     1), dollars per million questions."""
-    items = corl.test_items(params.routing)
+    numbers = {i: n for n, i in enumerate(_chains(corl.test_items(params.routing)))}
+    items = [corl.test_items(params.routing)[i] for i in numbers]
     results = corl.run(params, [NAMED["corl"]], label="training controllers to meet")
-    parts = [_routers(results), _corl(results), _orchestra(params, items), _arc(params, items), _maestro(params, items)]
+    own = [_routers(results), _corl(results)]
+    own = [part[part["unit"].isin(numbers)].assign(unit=lambda rows: rows["unit"].map(numbers)) for part in own]
+    parts = [*own, _orchestra(params, items), _arc(params, items), _maestro(params, items)]
     return pd.concat([part[COLUMNS] for part in parts], ignore_index=True)
+
+
+def _chains(items: Sequence[Item]) -> list[int]:
+    """Numbers of the test questions that every maker knows how to read."""
+    return [i for i, item in enumerate(items) if item.category == "chain"]
 
 
 def _corl(results: corl.Results) -> pd.DataFrame:
@@ -72,13 +79,13 @@ def _own(table: pd.DataFrame, results: corl.Results, tests: Tried) -> pd.Series:
     """
     alone = results.alone[results.alone["split"] == "test"].sort_values("item")
     price = pd.Series(alone["tokens"].to_numpy() * results.token_price, index=range(len(tests.prompts)))
-    works = (table["chosen"] == ITSELF) | table["chosen"].str.endswith(THEN_ITSELF) | (table["router"] == "cascade")
+    works = (table["chosen"] == ITSELF) | (table["router"] == "cascade")
     return table["item"].map(price) * works
 
 
 def _orchestra(params: Params, items: Sequence[Item]) -> pd.DataFrame:
-    """Orchestrators with a menu of CoRL's experts at list prices, for users who weigh cost more and more."""
-    experts = list(params.routing.experts)
+    """Orchestrators with a menu of the lab's models that do chains, at list prices, for users who weigh cost."""
+    experts = [name for name in params.tools.models if name.startswith("lab-")]
 
     def assigned(offers) -> list[Assignment]:
         menu = Menu(tuple(offers[name] for name in experts))

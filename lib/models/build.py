@@ -1,7 +1,9 @@
-"""Train the lab models that are not trained yet, in processes that resume, and put them in one place.
+"""Every lab model in one place: shipped ones are unpacked, others are trained, in processes that resume.
 
-One cell of the sweep is one model. A model with a `base` starts from another one's weights and waits
-for it. Working files live under `data/runs/models`, finished models in `data/models`.
+One cell of the sweep is one model. What decides its weights is its recipe: settings, seed, code, and the recipe of
+its `base`, the model whose weights it starts from. Where the recipe is the one that data/lab was trained by, the cell
+unpacks; where it is not (somebody changed params.yaml), it trains. Working files live under `data/runs/models`,
+finished models in `data/models`.
 """
 
 from __future__ import annotations
@@ -18,42 +20,74 @@ import transformers
 
 from lib import params as parameters
 from lib import store, sweep
-from lib.models import checkpoints
+from lib.models import checkpoints, shipped
 from lib.models.checkpoints import MODELS
 from lib.models.training import NotLearned, Training
 from lib.params import ROOT, LabModel, LabSettings
 from lib.sources import deciding
 
 RUNS = ROOT / "data/runs/models"
+# how a model is asked and where it is put changes no weight
+_LOOKING = ("build", "shipped", "answering", "batching", "forward", "generation")
 _WRITERS = {"lib.models.agent", "lib.models.team"}
 _WRITTEN = {"agent": {"lib.models.agent"}, "team": _WRITERS}  # modules that write the traces of a style
 
 
 @dataclass(frozen=True)
 class Lab:
-    """By name the folders of the trained models, the seconds and the attempts that they took; and their curves."""
+    """By name the folders of the models and the attempts that their trainings took; and their curves."""
 
     folders: dict[str, Path]
     curves: pd.DataFrame
-    seconds: dict[str, float]
     attempts: dict[str, int]
 
 
-def cell(settings: LabSettings, name: str) -> sweep.Cell:
-    """The cell of one model; that of its base is part of its settings."""
+def recipe(settings: LabSettings, name: str) -> str:
+    """The hash of everything that a model's weights follow from, but for versions of libraries and the processor."""
     model = settings.models[name]
-    sources = deciding("lib.models.build", without=_WRITERS - _written(model))
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    held = {"model": model.model_dump(), "seed": settings.seed, "sources": sources, **versions}
+    without = {*_WRITERS - _written(model), *(f"lib.models.{each}" for each in _LOOKING)}
+    held = {"model": model.model_dump(), "seed": settings.seed}
+    held["sources"] = deciding("lib.models.training", without=without)
     if model.base:
-        held["base"] = cell(settings, model.base).digest
+        held["base"] = recipe(settings, model.base)
+    return store.sha256_json([name, held])
+
+
+def cell(settings: LabSettings, name: str, ships: bool = True) -> sweep.Cell:
+    """The cell of one model; that of its base is part of its settings. ships: unpack it where it is shipped; without,
+    it is trained in any case."""
+    model, made = settings.models[name], recipe(settings, name)
+    held = {"model": model.model_dump(), "seed": settings.seed, "recipe": made, "ships": ships}
+    if ships and _fits(name, made):
+        held["sha256"] = shipped.card(name)["sha256"]
+    else:
+        held |= {"torch": torch.__version__, "transformers": transformers.__version__}
+    if model.base:
+        held["base"] = cell(settings, model.base, ships).digest
     return sweep.Cell(name, held)
+
+
+def _fits(name: str, made: str) -> bool:
+    """Whether a model is shipped that was trained by this recipe."""
+    held = shipped.card(name)
+    return held is not None and held["recipe"] == made
 
 
 def _written(model: LabModel) -> set[str]:
     """Who writes traces for a model: who edits those of one style need not train the other models anew."""
     styles = {course.style for course in (*model.diet, model.target)}
     return {name for style in styles for name in _WRITTEN.get(style, ())}
+
+
+def make_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
+    """Unpack a shipped model, or train it; leaves it in `folder`, and its curve."""
+    if "sha256" not in cell.settings:
+        return train_cell(cell, folder, progress)
+    held = shipped.card(cell.name)
+    model = shipped.unpack(cell.name, parameters.validate(cell.settings["model"], LabModel))
+    checkpoints.save(model, folder / "model")
+    store.write_parquet(folder / "curve.parquet", shipped.curve(held))
+    return {"attempt": held["attempt"]}
 
 
 def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
@@ -74,33 +108,34 @@ def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
             continue
         training = Training(settings, cell.settings["seed"] + 1_000 * attempt, deepcopy(start))
         try:
-            checkpoints.save(training.run(folder, progress), folder / "model")
-            return {"updates": training.step, "attempt": attempt + 1}
+            checkpoints.save(shipped.rounded(training.run(folder, progress)), folder / "model")
+            return {"attempt": attempt + 1}
         except NotLearned as error:
             (folder / "checkpoint.safetensors").unlink(missing_ok=True)
             store.write_json(missed, str(error))
     raise NotLearned(f"{cell.name}: {store.read_json(missed)}")
 
 
-def build(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = RUNS) -> Lab:
-    """Train what is not trained yet and put every model under `out`. Raises NotLearned."""
+def build(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = RUNS, ships: bool = True) -> Lab:
+    """Unpack or train what is not there yet and put every model under `out`. Raises NotLearned, and ModelError for
+    shipped files that are broken."""
     runs, out = Path(runs), Path(out)
-    cells = {name: cell(settings, name) for name in settings.models}
+    cells = {name: cell(settings, name, ships) for name in settings.models}
+    anew = [name for name, one in cells.items() if "sha256" not in one.settings]
     chains = _chains(settings)
-    label = f"training {len(cells)} models"
-    done = sweep.run_chains(train_cell, [[cells[n] for n in each] for each in chains], runs, settings.jobs, label)
+    label = f"training {len(anew)} models" if anew else f"unpacking {len(cells)} models"
+    done = sweep.run_chains(make_cell, [[cells[n] for n in each] for each in chains], runs, settings.jobs, label)
     receipts = dict(zip(chain.from_iterable(chains), done, strict=True))
     folders = {name: out / name for name in cells}
     for name, one in cells.items():
         shutil.rmtree(folders[name], ignore_errors=True)
         shutil.copytree(one.folder(runs) / "model", folders[name])
-    seconds = {name: receipt["seconds"] for name, receipt in receipts.items()}
-    return Lab(folders, curves(settings, runs), seconds, {n: r["result"]["attempt"] for n, r in receipts.items()})
+    return Lab(folders, curves(settings, runs, ships), {n: r["result"]["attempt"] for n, r in receipts.items()})
 
 
-def curves(settings: LabSettings, runs: str | Path = RUNS) -> pd.DataFrame:
+def curves(settings: LabSettings, runs: str | Path = RUNS, ships: bool = True) -> pd.DataFrame:
     """The learning curves as far as they have come: model, step, loss, accuracy; one row per look."""
-    places = {name: cell(settings, name).folder(Path(runs)) / "curve.parquet" for name in settings.models}
+    places = {name: cell(settings, name, ships).folder(Path(runs)) / "curve.parquet" for name in settings.models}
     found = [store.read_parquet(place).assign(model=name) for name, place in places.items() if place.exists()]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["step", "loss", "accuracy", "model"])
 

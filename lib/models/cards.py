@@ -33,9 +33,10 @@ from lib.models.tokenizer import EOS, decode
 from lib.models.training import right, solved
 from lib.params import LabSettings
 from lib.seeds import rng
-from lib.sources import fingerprint
+from lib.sources import deciding
 
 _CONTEXT = 64  # tokens over which operations are counted
+_PRICED = ("dollars_per_teraflop", "flops_per_second", "seconds_per_token")
 GOOD, POOR = 0.75, 0.3  # accuracies between which a model is said to be unsure
 
 
@@ -126,8 +127,10 @@ class Measured:
 
 def measure(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = build.RUNS) -> Measured:
     """Measure every trained model and write its card beside its weights."""
-    sources = fingerprint("lib.models.cards")  # what else runs here decided the training too, and is in its name
-    asked = settings.model_dump(exclude={"jobs", "models"})  # other models change nothing of this one's answers
+    sources = deciding("lib.models.cards", without=("lib.models.build", "lib.models.training"))
+    asked = settings.model_dump(
+        include={"seed", "test_items", *_PRICED}
+    )  # other models change nothing of this one's answers
     cells, places = [], {}
     for name in settings.models:
         trained = build.cell(settings, name)

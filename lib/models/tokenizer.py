@@ -21,7 +21,7 @@ ROLES = {"system": "<system>", "user": "<user>", "assistant": "<assistant>", "to
 SPECIAL = (PAD, UNK, BOS, EOS, *ROLES.values())
 # what CoRL's and the agents' protocols write (lesson 05 to 07); paired tags
 TAGS = tuple(f"{side}{tag}>" for tag in ("think", "answer", "call", "t", "response") for side in ("<", "</"))
-EXPERTS = ("lab-nano", "lab-mini", "lab-large")
+EXPERTS = ("lab-nano", "lab-mini", "lab-facts", "lab-passage", "lab-big", "lab-large")
 TOOLS = ("calculator", "search", "lookup", "python")
 ROLE_WORDS = ("role", "reasoner", "verifier", "worker", "router", "answerer")  # of an agent system
 HINTS = ("step by step", "be brief", "check each step", "use the calculator", "use the search", "use the lookup")

@@ -1,10 +1,11 @@
-"""Pre-training of one lab model, until it is good enough.
+"""Pre-training of one lab model, past the transition of every skill that it is taught.
 
 Matrices learn by Muon (Jordan et al. 2024), which brings the sharp transition several times sooner
 than AdamW here; embeddings and norms by AdamW. Learning rates rise over `warmup` updates and fall to 0
-at the last of `steps`. A look at dev accuracy every `check_every` updates ends the training early; if
-the target is never met, that is an error. A training that was killed goes on from its last look, with
-the same result.
+at the last of `steps`, and every training goes that far: one that stops as soon as it is good enough is
+caught in the middle of a transition, and another processor trains another model. A look at dev accuracy
+every `check_every` updates draws the curve; a target that is missed at the end is an error. A training
+that was killed goes on from its last look, with the same result.
 """
 
 from __future__ import annotations
@@ -78,15 +79,15 @@ class Training:
         self.dev = exam(settings.target, seed, min(DEV_ITEMS, settings.items))
 
     def run(self, folder: Path, progress: Callable[[float], None]) -> LlamaForCausalLM:
-        """Train to the target, with a checkpoint in `folder` at every look. Raises NotLearned."""
+        """Train to the last update, with a checkpoint in `folder` at every look. Raises NotLearned."""
         checkpoint = folder / "checkpoint.safetensors"
         if checkpoint.exists():
             self.restore(checkpoint)
         dialogues = corpus(self.settings.diet, self.settings.items, self.seed)
         losses: list[float] = []
-        while self.step < self.settings.steps and not (self.settings.target.early and self._good_enough()):
+        while self.step < self.settings.steps:
             losses.append(self.update(dialogues))
-            progress(self._share_done())
+            progress(self.step / self.settings.steps)
             if self.step % self.settings.check_every == 0 or self.step == self.settings.steps:
                 self._look(float(np.mean(losses)))
                 losses = []
@@ -133,9 +134,6 @@ class Training:
     def _good_enough(self) -> bool:
         target = self.settings.target.accuracy
         return target > 0 and bool(self.rows) and self.rows[-1]["accuracy"] >= target
-
-    def _share_done(self) -> float:
-        return self.step / self.settings.steps
 
     def _excuse(self) -> str:
         target = self.settings.target

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from lib.params import RoutingSettings
 from lib.routing import protocol
+from lib.routing.experts import TRIES
 from lib.routing.rollouts import Task
 from lib.routing.warm import NUMBERS
 from lib.tasks import Item
@@ -64,7 +65,13 @@ class Budgets:
 
 
 def drawn(arm: Arm, items: list[Item], budgets: Budgets, rng: np.random.Generator) -> list[Task]:
-    """Training questions, each under a budget by lot (CoRL, 3.3) unless the arm fixes it."""
+    """Training questions, each in a try and under a budget by lot (CoRL, 3.3) unless the arm fixes it."""
+    tries = rng.integers(TRIES, size=len(items)).tolist()
+    asked = _budgeted(arm, items, budgets, rng)
+    return [replace(task, attempt=attempt) for task, attempt in zip(asked, tries, strict=True)]
+
+
+def _budgeted(arm: Arm, items: list[Item], budgets: Budgets, rng: np.random.Generator) -> list[Task]:
     if arm.fixed:
         return [Task(item, arm.style, NEUTRAL, budgets.fixed(arm.fixed)) for item in items]
     if arm.style == "number":
@@ -82,7 +89,7 @@ def numbered(item: Item, unit: float, budgets: Budgets) -> Task:
 def examined(arm: Arm, items: list[Item], budgets: Budgets, settings: RoutingSettings) -> list[Task]:
     """Test questions, each under every budget of the arm."""
     if arm.fixed:
-        return drawn(arm, items, budgets, np.random.default_rng(0))  # nothing is drawn
+        return _budgeted(arm, items, budgets, np.random.default_rng(0))  # nothing is drawn
     if arm.style == "number":
         return [numbered(item, unit, budgets) for unit in settings.numbers for item in items]
     return [Task(item, arm.style, word, budgets.words[word]) for word in protocol.WORDS for item in items]

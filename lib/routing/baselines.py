@@ -1,7 +1,7 @@
 """What a controller has to beat: constants, random, cascade, routers that are trained on outcomes, the oracle.
 
-All of them choose, for every question, one of the same strategies: answer it yourself (the controller before it
-was trained), give it to one expert whole, in pieces, or all but its end. Where they learn, they learn the reward
+All of them choose, for every question, one of the same strategies: answer it yourself (the controller's base, before
+it was taught anything else), or give it to one expert. Where they learn, they learn the reward
 of CoRL at the budget that they are tested at, from outcomes on training questions. The cascade begins with the
 controller, which is free, and asks experts from cheap to dear until a scorer trusts the reply; whom it asks at all
 and how much trust is enough it learns (FrugalGPT, Chen et al. 2023), and it pays for all asked.
@@ -30,8 +30,8 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from lib import seeds
+from lib.routing.outcomes import ITSELF
 
-ITSELF = "controller alone"
 NEIGHBOURS = 15
 THRESHOLDS = np.linspace(0, 1, 21)  # of the cascade's trust
 FOLDS = 5  # a scorer is not tried on what it learned from
@@ -40,8 +40,7 @@ FOLDS = 5  # a scorer is not tried on what it learned from
 @dataclass(frozen=True, eq=False)
 class Tried:
     """What every strategy made of n questions: right, dollars (n, m); prompts (n,); experts: columns of whole
-    questions to experts, cheap to dear; replies (n, stages): the text that each stage of the cascade gave to the
-    whole question, empty where it is not on record."""
+    questions to experts, cheap to dear; replies (n, stages): the text that each stage of the cascade gave."""
 
     strategies: tuple[str, ...]
     experts: tuple[int, ...]
@@ -96,8 +95,8 @@ def asked(test: Tried, columns: np.ndarray) -> Outcome:
 
 
 def tried_on(tried: pd.DataFrame, alone: pd.DataFrame, split: str, experts: Sequence[str]) -> Tried:
-    """One part of the tables of a study: `outcomes.tried`, and episodes of the start that answers itself (whose texts
-    they do not hold)."""
+    """One part of the tables of a study: experts (`outcomes.tried`), and the base that answers itself
+    (`outcomes.alone`)."""
     mine = tried[tried["split"] == split]
     own = alone[alone["split"] == split].sort_values("item")
     names = (ITSELF, *dict.fromkeys(mine["strategy"]))
@@ -109,7 +108,7 @@ def tried_on(tried: pd.DataFrame, alone: pd.DataFrame, split: str, experts: Sequ
     )
     prompts = tuple(mine.drop_duplicates("item").sort_values("item")["prompt"])
     columns = tuple(names.index(expert) for expert in experts)
-    replies = np.column_stack([np.full(len(own), "", dtype=object), wide["reply"][list(experts)]])
+    replies = np.column_stack([own["reply"].to_numpy(dtype=object), wide["reply"][list(experts)]])
     return Tried(names, columns, right, dollars, prompts, replies)
 
 

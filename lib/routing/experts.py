@@ -1,25 +1,40 @@
 """The pool of experts: models of `llm.models` under the names that the controller writes, and their prices.
 
-Any of them may be an endpoint. A call that fails (a timeout, a server in trouble, a reply that is none) is
+Lab models are asked as all lessons ask them, and remember what they said (`lib.models.asking`); any other model, an
+endpoint among them, through the client. A call that fails (a timeout, a server in trouble, a reply that is none) is
 an outcome, not an exception: the controller hears `error` and the episode goes on; what was billed is charged.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from lib import seeds
 from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError
 from lib.llm.loop import Loop
+from lib.models.asking import Asker, asker
+from lib.params import LLMSettings, ModelSettings
 
 # What an expert that is no lab model has to be told about the questions of the bench.
 RULES = (
     "Work out chains of digits strictly from left to right, without precedence, and keep only the last digit of "
     "every result (0 to 9; below zero, go on from 10). End with the result as <answer> digit </answer>."
 )
+
+
+TRIES = 2  # independent replies of an expert to one question; more would be remembered less often
+
+
+def drawn(text: str, attempt: int = 0) -> int:
+    """The seed of the experts' replies to a question: whoever asks it in one try hears the same, so that arms, seeds
+    and constants meet the same draws."""
+    return int(seeds.key("routing", "reply", text, seed=attempt) >> 1)  # seeds of OpenAI's API are signed
 
 
 @dataclass(frozen=True)
@@ -46,13 +61,20 @@ class Pool:
     """Experts that answer many queries at once. A context manager: it owns a thread with an event loop.
 
     names: the controller's word for an expert -> its name in llm.models; temperature: of all experts;
-    rules: what to tell experts that are no lab models, before the query; empty: nothing.
+    rules: what to tell experts that are no lab models, before the query; empty: nothing; askers: by name in
+    llm.models the lab models that need no client.
     """
 
     def __init__(
-        self, client: Callable[[], Client], names: Mapping[str, str], temperature: float, rules: str = RULES
+        self,
+        client: Callable[[], Client],
+        names: Mapping[str, str],
+        temperature: float,
+        rules: str = RULES,
+        askers: Mapping[str, Asker] = MappingProxyType({}),
     ) -> None:
         self.names, self.temperature, self.rules = dict(names), temperature, rules
+        self.askers = dict(askers)
         self._loop = Loop()
         self.client = client()
 
@@ -60,6 +82,8 @@ class Pool:
         return self
 
     def __exit__(self, *exc) -> None:
+        for model in self.askers.values():
+            model.memory.flush()
         self._loop.run(self.client.__aexit__())
         self._loop.close()
 
@@ -103,6 +127,8 @@ class Pool:
 
     async def _one(self, query: Query) -> Heard:
         name = self.names[query.expert]
+        if name in self.askers:
+            return await self._lab(self.askers[name], self.client.settings.models[name], query)
         told = [{"role": "user", "content": query.text}]
         if self.rules and self.client.settings.models[name].backend != "lab":
             told.insert(0, {"role": "system", "content": self.rules})
@@ -111,3 +137,19 @@ class Pool:
         except ReplyError as error:  # a truncated reply has a text, and a bill
             return Heard(error.text, error.dollars, error.tokens_in, error.tokens_out, error.kind)
         return Heard(reply.text, reply.dollars, reply.tokens_in, reply.tokens_out)
+
+    async def _lab(self, model: Asker, about: ModelSettings, query: Query) -> Heard:
+        """What the server would reply and the client would make of it."""
+        told = [{"role": "user", "content": query.text}]
+        said = await model.say(told, about.max_tokens, self.temperature, query.key)
+        dollars = said.tokens_in * (about.price_in or 0.0) + said.tokens_out * (about.price_out or 0.0)
+        failure = (
+            "bad_request" if said.failure else "truncated" if said.cut else "" if said.text.strip() else "null_content"
+        )
+        return Heard(said.text, dollars, said.tokens_in, said.tokens_out, failure)
+
+
+def askers(llm: LLMSettings, names: Collection[str], root: str | Path) -> dict[str, Asker]:
+    """The lab models among some names of llm.models. Raises ModelError for one that is not under `root`."""
+    models = {name: llm.models[name] for name in names}
+    return {name: asker(about.model or name, root) for name, about in models.items() if about.backend == "lab"}

@@ -1,10 +1,12 @@
 """What controller and experts say to each other, and how it is read (CoRL, 3.1 and algorithm 1).
 
     system     budget low                          (eq. 8: the budget stands in the prompt)
-    user       3 + 4 * 2 - 5 = ?
-    controller <think> low 3 </think> <call> lab-mini <t> 3 + 4 * 2 = ? </t> </call>
-    expert     <response> 4 </response>
-    controller <think> low 1 </think> <answer> 9 </answer>
+    user       What is the home of the friend of Ana ?
+    controller <think> low </think> <call> lab-facts <t> question </t> </call>
+    expert     <response> Loro </response>
+    controller <think> low </think> <answer> Loro </answer>
+
+A query may be any text; `question` alone hands the user's question on as it stands, word for word.
 
 A turn ends in one call or one answer; f (which expert) and g (which query) of eq. 2 are the two groups of
 one regular expression. Whatever is neither is malformed: it costs a round and is told so.
@@ -27,6 +29,7 @@ _RULES = {"low": "answer direct only", "medium": "route only if needed", "high":
 DIGITS = 3  # of a budget in numbers
 ERROR = "error"  # what stands in the response where no expert spoke
 RESPONSE = ("<response>", "</response>")
+AS_IT_STANDS = "question"  # instead of a question: the one that the user asked
 STOPS = ("</call>", "</answer>")  # with the end of turn, where a controller's turn ends (algorithm 1, line 10)
 _CALL = re.compile(r"<call>\s*(\S+)\s*<t>((?:(?!</?(?:t|call)>).)*)</t>\s*</call>\s*$", re.DOTALL)
 _TAG = re.compile(r"</?(?:think|answer|call|t|response)>")  # an expert must not speak for the controller
@@ -92,13 +95,13 @@ def size(budget: str) -> str:
     return budget if budget in WORDS else str(round(math.log2(max(int(budget), 1))))
 
 
-def thought(budget: str, left: int, steps: Sequence[str] = ()) -> str:
-    """What the controller writes before it decides: how large the budget is, how many operations are left, and its
-    own steps where it works them out itself."""
-    return " ".join(["<think>", size(budget), str(left), *(f"; {step}" for step in steps), "</think>"])
+def thought(budget: str, steps: Sequence[str] = ()) -> str:
+    """What the controller writes before it decides: how large the budget is, and its own steps where it works them out
+    itself."""
+    return " ".join(["<think>", size(budget), *(f"; {step}" for step in steps), "</think>"])
 
 
-def call(expert: str, query: str) -> str:
+def call(expert: str, query: str = AS_IT_STANDS) -> str:
     """A call as the controller writes it."""
     return f"<call> {expert} <t> {query} </t> </call>"
 

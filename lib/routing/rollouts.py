@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lib import tasks
 from lib.routing import episodes, protocol
 from lib.routing.episodes import play
-from lib.routing.experts import Heard, Pool, Query
+from lib.routing.experts import Heard, Pool, Query, drawn
 from lib.routing.rewards import cost_reward, reward
 from lib.routing.voices import Voice
 from lib.tasks import Item
@@ -16,12 +16,14 @@ from lib.tasks import Item
 
 @dataclass(frozen=True)
 class Task:
-    """A question under a budget. label: how the prompt names the budget; budget: B in dollars."""
+    """A question under a budget. label: how the prompt names the budget; budget: B in dollars; attempt: which of the
+    experts' independent replies are heard."""
 
     item: Item
     style: str
     label: str
     budget: float
+    attempt: int = 0
 
 
 class Episode(episodes.Episode):
@@ -75,4 +77,13 @@ class _Experts:
         return protocol.parse(text, self.pool.experts)
 
     def reply(self, asked: Sequence[tuple[episodes.Episode, protocol.Call, int]]) -> list[Heard]:
-        return self.pool.ask([Query(call.expert, call.query, key) for _, call, key in asked])
+        texts = [
+            episode.task.item.prompt if call.query == protocol.AS_IT_STANDS else call.query
+            for episode, call, _ in asked
+        ]
+        return self.pool.ask(
+            [
+                Query(call.expert, text, drawn(text, episode.task.attempt))
+                for (episode, call, _), text in zip(asked, texts, strict=True)
+            ]
+        )

@@ -24,24 +24,23 @@ from lib.llm.estimate import Planned, announcement
 from lib.llm.opening import export, opened
 from lib.models import cards, checkpoints
 from lib.models.asked import MADE, fingerprint
+from lib.models.asking import asker
 from lib.models.dialogue import token
 from lib.models.tokenizer import EXPERTS, PAD
 from lib.models.transport import LabTransport, lab
-from lib.params import ROOT, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
+from lib.params import LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
 from lib.routing import arms, outcomes, warm
 from lib.routing.arms import ARMS, Arm, Budgets
-from lib.routing.experts import Pool
+from lib.routing.experts import Pool, askers
 from lib.routing.learn import Learner, Sample
 from lib.routing.logs import Logs, spoken
+from lib.routing.outcomes import CASSETTES, NAME, RUNS
 from lib.routing.rollouts import Episode, Task, roll
 from lib.routing.voices import Lab
 from lib.tasks import Item
 
-RUNS = ROOT / "data/runs/routing"
-CASSETTES = ROOT / "data/cassettes"
-NAME = "routing"  # of the cassette and of the purse
 START = "start"  # the controller before it is trained
-_NEUTRAL = {"seeds", "jobs", "save_every", "sets", "glass"}  # change no cell's result
+_NEUTRAL = {"seeds", "jobs", "save_every", "glass"}  # change no cell's result
 _TRAINING = {"learn", "batch", "updates", "looks"}  # nor that of the start
 GROUP = 8  # episodes of one question, for group advantages
 DRAWN = ("corl", "hard")  # arms that are tested with draws too
@@ -52,11 +51,11 @@ _TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
 class Results:
     """What a study left.
 
-    experts: strategies on questions (`outcomes.tried`); episodes: test episodes (`episode_rows`) with arm, seed,
-    style and temperature; rollouts: the same of training, with update; looks: of unseen questions during trainings
-    with a fixed budget; alone: the start answering by itself what experts were tried on; learning: what the trainer
-    says of every update; budgets: what the words mean; token_price: dollars per token of the controller itself,
-    which no budget counts; clock: seconds per cell, wall time, so not for a report's bytes.
+    experts: on questions (`outcomes.tried`); episodes: test episodes (`episode_rows`) with arm, seed, style and
+    temperature; rollouts: the same of training, with update; looks: of unseen questions during trainings with a fixed
+    budget; alone: the controller's base answering by itself what experts were tried on; learning: what the trainer
+    says of every update; budgets: what the words mean; token_price: dollars per token of the controller itself, which
+    no budget counts; clock: seconds per cell, wall time, so not for a report's bytes.
     """
 
     experts: pd.DataFrame
@@ -136,7 +135,7 @@ def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
     tested = settings.test_items * settings.seeds * sum(2 * 3 + numbers * (arm.style == "number") for arm in compared)
     start = settings.test_items * (4 * 3 + numbers) + settings.outcome_items + settings.test_items
     looks = 48 * (settings.looks + 1) * settings.seeds * sum(bool(arm.fixed) for arm in compared)
-    tries = (settings.outcome_items + settings.test_items) * (2 + max(settings.difficulties))
+    tries = settings.outcome_items + settings.test_items
     # any call of a controller may go to the same expert, and be as long as replies may be
     calls = tries + (trained + tested + start + looks) * (settings.rounds - 1)
     shares = [
@@ -155,11 +154,12 @@ def _common(params: Params, models: Path) -> dict[str, Any]:
 def first_cells(params: Params, models: Path) -> list[sweep.Cell]:
     """The controller that speaks the protocol, and the trial of the experts."""
     common, own = _common(params, models), params.routing.model_dump()
-    shared = ("difficulties", "rounds", "experts")
+    shared = ("questions", "rounds", "experts")
     told = {name: own[name] for name in (*shared, "warm")} | {
         "shape": params.lab.models[params.routing.base].model_dump()
     }
-    tried = {name: own[name] for name in (*shared, "expert_temperature", "outcome_items", "test_items")}
+    asked = ("train_items", "outcome_items", "test_items")
+    tried = {name: own[name] for name in (*shared, "expert_temperature", *asked)}
     return [sweep.Cell("controller", common | told), sweep.Cell("experts", common | tried)]
 
 
@@ -192,7 +192,8 @@ def opened_pool(means: Means) -> Pool:
     llm, transports = _experts(means.models, store.to_json(dict(means.llm)))
     share = settings.jobs or os.cpu_count() or 1
     client = partial(opened, llm, NAME, means.runs, means.cassettes, share, transports)
-    return Pool(client, settings.experts, settings.expert_temperature)
+    asked = askers(llm, settings.experts.values(), means.models)
+    return Pool(client, settings.experts, settings.expert_temperature, askers=asked)
 
 
 @cache
@@ -202,18 +203,25 @@ def _experts(models: str, llm: str) -> tuple[LLMSettings, dict[str, LabTransport
 
 
 def test_items(settings: RoutingSettings) -> list[Item]:
-    """The questions that nothing learns from: as many of each difficulty, as far as the number divides."""
-    each, rest = divmod(settings.test_items, len(settings.difficulties))
-    return [
-        item
-        for i, d in enumerate(settings.difficulties)
-        for item in tasks.draw("chain", "test", each + (i < rest), d, seed=7, unique=d > 1)
-    ]
+    """The questions that nothing learns from: as many of each family, none twice."""
+    return tasks.spread(settings.questions, "test", settings.test_items, seed=7, unique=True)
 
 
 def outcome_items(settings: RoutingSettings) -> list[Item]:
-    """The training questions on which every strategy is tried."""
-    return tasks.draw("chain", "train", settings.outcome_items, settings.difficulties, seed=11)
+    """The training questions on which every expert is tried: the first that controllers train on."""
+    pool = train_items(settings)
+    order = seeds.rng("routing", "labelled").permutation(len(pool))
+    return [pool[i] for i in order[: settings.outcome_items]]
+
+
+@cache
+def _train_items(questions: str, n: int) -> list[Item]:
+    return tasks.spread(json.loads(questions), "train", n, seed=13)
+
+
+def train_items(settings: RoutingSettings) -> list[Item]:
+    """The questions that all arms and seeds train on; what experts say to them is remembered."""
+    return _train_items(json.dumps(settings.questions), settings.train_items)
 
 
 def first_work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, Any]:
@@ -235,7 +243,8 @@ def first_work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[s
 
 def known_budgets(experts: pd.DataFrame, settings: RoutingSettings) -> Budgets:
     """What the words mean, from what calls cost."""
-    price = outcomes.prices(experts, list(settings.experts), settings)
+    train = experts[experts["split"] == "train"]
+    price = outcomes.prices(train, list(settings.experts), settings)
     return Budgets(outcomes.budgets(price, settings), price, settings.unit)
 
 
@@ -251,6 +260,7 @@ class Run:
 
     def __init__(self, cell: sweep.Cell, folder: Path, progress, means: Means, experts: Pool) -> None:
         self.settings, self.folder, self.progress, self.pool = means.settings, folder, progress, experts
+        self.models = means.models
         self.arm = Arm(**cell.settings["arm"]) if cell.settings["arm"] else None
         self.seed = cell.settings["seed"]
         self.budgets = known_budgets(store.read_parquet(Path(means.experts) / "experts.parquet"), self.settings)
@@ -271,7 +281,6 @@ class Run:
         store.write_parquet(self.folder / "episodes.parquet", pd.concat(tests, ignore_index=True))
         if self.arm is None:
             store.write_parquet(self.folder / "alone.parquet", self._alone())
-            store.write_parquet(self.folder / "shared.parquet", self._shared())
         if self.arm is not None and self.seed == 0:
             checkpoints.save(self.model, self.folder / "model")
         (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
@@ -285,20 +294,10 @@ class Run:
         return episode_rows(episodes, self.voice.decode, len(items)).assign(temperature=temperature, style=arm.style)
 
     def _alone(self) -> pd.DataFrame:
-        """The controller told never to call, on the questions that experts were tried on."""
-        parts = []
-        for split, items in (("train", outcome_items(self.settings)), ("test", test_items(self.settings))):
-            asked = [Task(item, "hard", "low", self.budgets.words["low"]) for item in items]
-            episodes = roll(
-                self.voice, self.pool, asked, self.settings.rounds, _TEST_KEY - 1, self.settings.test_temperature
-            )
-            parts.append(episode_rows(episodes).assign(split=split))
-        return pd.concat(parts, ignore_index=True)
-
-    def _shared(self) -> pd.DataFrame:
-        """An expert begins and the controller, told never to call, ends: `outcomes.shared`."""
+        """The base as it comes from the lab, on the questions that experts were tried on."""
+        base = asker(self.settings.base, self.models)
         parts = [
-            outcomes.shared(self.voice, self.pool, items, split, self.settings.rounds, self.settings.test_temperature)
+            outcomes.alone(base, items, split)
             for split, items in (("train", outcome_items(self.settings)), ("test", test_items(self.settings)))
         ]
         return pd.concat(parts, ignore_index=True)
@@ -332,7 +331,9 @@ class Run:
         """The questions of one update; with group advantages every one stands there several times."""
         settings, seed = self.settings, self.seed * 10**6 + learner.step
         group = self._group(learner.settings)
-        items = tasks.draw("chain", "train", -(-settings.batch // group), settings.difficulties, seed=seed + 10**5)
+        pool = train_items(settings)
+        drawn = seeds.rng("routing", "questions", seed=seed).choice(len(pool), -(-settings.batch // group))
+        items = [pool[i] for i in drawn]
         asked = arms.drawn(arm, items, self.budgets, seeds.rng("routing", "budgets", seed=seed))
         return [task for task in asked for _ in range(group)][: settings.batch]
 
@@ -342,7 +343,7 @@ class Run:
 
     def _look(self, arm: Arm) -> pd.DataFrame:
         """Unseen questions that are not the test's, to watch a training by."""
-        items = tasks.draw("chain", "dev", min(48, self.settings.test_items), self.settings.difficulties, seed=5)
+        items = tasks.spread(self.settings.questions, "dev", min(48, self.settings.test_items), seed=5)
         asked = arms.examined(arm, items, self.budgets, self.settings)
         return episode_rows(
             roll(self.voice, self.pool, asked, self.settings.rounds, _TEST_KEY, self.settings.test_temperature)
@@ -360,15 +361,16 @@ def episode_rows(
 ) -> pd.DataFrame:
     """One row per episode.
 
-    questions: how many there are, each under every budget in turn; None: no two are equal. Columns: item (number
-    of the question), difficulty; label, budget: as the prompt names it, and in dollars; right, within, reward: r_p,
-    r_c and r of eq. 5 to 7; dollars; calls, called (experts in order, separated by blanks); malformed turns;
-    failures of experts; turns; written (tokens of the controller), tokens (all); with `decode` also spoken.
+    questions: how many there are, each under every budget in turn; None: no two are equal. Columns: item (number of
+    the question), kind (its family), difficulty; label, budget: as the prompt names it, and in dollars; right, within,
+    reward: r_p, r_c and r of eq. 5 to 7; dollars; calls, called (experts in order, separated by blanks); malformed
+    turns; failures of experts; turns; written (tokens of the controller), tokens (all); with `decode` also spoken.
     """
     return pd.DataFrame(
         [
             {
                 "item": i % (questions or len(episodes)),
+                "kind": e.task.item.category,
                 "difficulty": e.task.item.difficulty,
                 "label": e.task.label,
                 "budget": e.task.budget,
@@ -402,8 +404,7 @@ def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, settings: Routi
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
     folders = {cell.name: cell.folder(runs) for cell in todo}
-    tried = [folders["experts"] / "experts.parquet", folders[START] / "shared.parquet"]
-    experts = pd.concat([store.read_parquet(path) for path in tried], ignore_index=True)
+    experts = store.read_parquet(folders["experts"] / "experts.parquet")
     clock = [{"cell": cell.name, "seconds": receipt["seconds"]} for cell, receipt in zip(todo, receipts, strict=True)]
     tables = [table(name) for name in ("episodes", "rollouts", "looks", "alone", "learning")]
     return Results(experts, *tables, known_budgets(experts, settings), price, pd.DataFrame(clock))

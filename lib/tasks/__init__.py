@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lib import seeds
 from lib.tasks import belief, big, chain, facts, mixed, passage, story, translation
 from lib.tasks.items import SPLITS, Family, Item, TaskError, answered, reply
 
 __all__ = [
-    "FAMILIES", "SPLITS", "Family", "Item", "TaskError", "answered", "draw", "family", "reply", "score", "verify",
+    "FAMILIES", "SPLITS", "Family", "Item", "TaskError", "answered", "draw", "family", "reply", "score",
+    "spread", "verify",
 ]  # fmt: skip
 
 FAMILIES: dict[str, Family] = {
@@ -60,6 +61,21 @@ def draw(
     if len(items) < n:
         raise TaskError(f"the {split} split of {name} at difficulty {wanted} holds fewer than {n} different items")
     return items
+
+
+def spread(
+    questions: Mapping[str, Sequence[int]], split: str, n: int, seed: int = 0, unique: bool = False
+) -> list[Item]:
+    """n items of several families, evenly (the first families have one more where n does not divide), family after
+    family. questions: family -> difficulties. Raises TaskError as `draw` does, and for no family at all."""
+    if not questions:
+        raise TaskError("no family to draw questions from")
+    shares = [n // len(questions) + (i < n % len(questions)) for i in range(len(questions))]
+    drawn = (
+        draw(name, split, share, difficulties, seed=seed, unique=unique)
+        for (name, difficulties), share in zip(questions.items(), shares, strict=True)
+    )
+    return [item for items in drawn for item in items]
 
 
 def _several(difficulty: int | Sequence[int]) -> tuple[int, ...]:

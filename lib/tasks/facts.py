@@ -18,6 +18,17 @@ from lib.tasks.words import PEOPLE, POINTS
 
 TOWNS = ("Loro", "Mira", "Tesk", "Vand", "Quil", "Rope", "Sarn", "Ulmo")
 RIVERS = ("Abra", "Belt", "Cori", "Dorn", "Eska", "Fluv")
+# with fewer people a test cell of one hop would hold fewer than 40 questions
+OTHERS = (
+    "Abel", "Ada", "Alma", "Amy", "Anton", "Arne", "Asta", "Axel", "Bea", "Ben", "Berta", "Boris", "Carl", "Cleo",
+    "Cora", "Dan", "Dora", "Edda", "Ella", "Emil", "Enno", "Erik", "Esra", "Eva", "Finn", "Flora", "Frida", "Gina",
+    "Greta", "Gwen", "Hanna", "Hugo", "Igor", "Ilse", "Ines", "Iris", "Ivan", "Jack", "Jana", "Joel", "Juri", "Kai",
+    "Karl", "Klara", "Kurt", "Lars", "Lena", "Leo", "Lia", "Luis", "Luna", "Maja", "Marc", "Mary", "Milo", "Mina",
+    "Nico", "Nina", "Nora", "Olaf", "Olga", "Oskar", "Otto", "Pablo", "Paul", "Petra", "Raul", "Rita", "Rosa", "Ruth",
+    "Sam", "Sara", "Sven", "Tara", "Theo", "Tina", "Tom", "Udo", "Ute", "Vera", "Viktor", "Willy", "Yara", "Yves",
+    "Zoe",
+)  # fmt: skip
+NAMES = (*PEOPLE, *OTHERS)
 JOBS = ("baker", "smith", "pilot", "nurse", "miner", "judge", "tailor", "farmer")
 PETS = ("cat", "dog", "owl", "fox", "goat", "frog")
 LETTERS = ("A", "B", "C", "D")
@@ -30,18 +41,24 @@ RELATIONS = {
     "river": ("town", "river", "The river of {} is {} ."),
     "mayor": ("town", "person", "The mayor of {} is {} ."),
 }
-VALUES = {"person": PEOPLE, "town": TOWNS, "job": JOBS, "pet": PETS, "river": RIVERS}
+VALUES = {"person": NAMES, "town": TOWNS, "job": JOBS, "pet": PETS, "river": RIVERS}
 _WORDS = ("The", "the", "of", "is", "What", "Options", *RELATIONS, *LETTERS)
 
 
 @cache
 def records() -> dict[str, dict[str, str]]:
-    """The world: records()["home"]["Ana"] is a town. Nobody is their own friend."""
+    """The world: records()["home"]["Ana"] is a town. Nobody is their own friend; the people of all families
+    (`words.PEOPLE`) have their friends among themselves."""
     rng = seeds.rng("tasks", "facts", "world")
     world = {r: {s: str(rng.choice(VALUES[to])) for s in VALUES[about]} for r, (about, to, _) in RELATIONS.items()}
-    circle = [PEOPLE[i] for i in rng.permutation(len(PEOPLE))]
-    world["friend"] = dict(zip(circle, circle[1:] + circle[:1], strict=True))
+    world["friend"] = _circle(rng, PEOPLE) | _circle(rng, OTHERS)
     return world
+
+
+def _circle(rng: np.random.Generator, people: tuple[str, ...]) -> dict[str, str]:
+    """Everybody's friend: the next in a random round."""
+    around = [people[i] for i in rng.permutation(len(people))]
+    return dict(zip(around, around[1:] + around[:1], strict=True))
 
 
 def documents() -> list[str]:
@@ -51,7 +68,7 @@ def documents() -> list[str]:
 
 def draw(rng: np.random.Generator, difficulty: int, skin: str) -> Item:
     """A question of `difficulty` hops from a random person or town along random relations."""
-    start = str(rng.choice(PEOPLE + TOWNS if difficulty == 1 else PEOPLE))
+    start = str(rng.choice(NAMES + TOWNS if difficulty == 1 else NAMES))
     hops, place, steps = [], start, []
     for left in range(difficulty, 0, -1):
         relation = str(rng.choice(_onward(place, left)))

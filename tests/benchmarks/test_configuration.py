@@ -22,6 +22,7 @@ from lib.configuration.system import Job, System
 from lib.llm.loop import Loop
 from lib.models import checkpoints
 from lib.models.answering import Model
+from lib.models.asking import Asker
 from lib.models.dialogue import call
 from lib.models.forward import Forward
 from lib.tools import Sandbox
@@ -66,10 +67,11 @@ def play(model):
         tools = study.toolbox(sandbox)
 
         def played(*batches):
-            speaker = Calling(model, OWN.temperature)
+            asker = Asker(model)
+            speaker = Calling(asker, OWN.temperature)
             system = System(speaker, tools, OWN.tiers, told, loop)
             outcomes = [outcome for jobs in batches for outcome in system.run(jobs)]
-            speaker.close()
+            asker.close()
             return system, outcomes
 
         yield played

@@ -1,23 +1,30 @@
 """What it is worth to play episodes side by side, and how long an update of the controller takes.
 
-Controller and experts have the sizes of the laptop profile and random weights; experts are asked through the real
-client and the lab's own transport. Untrained controllers never call, so that this one's turns are written by the
+Controller and experts have the sizes of the laptop profile and random weights; experts are asked as the lesson asks
+them. Untrained controllers never call, so that this one's turns are written by the
 engine as any other and then read as calls: three of an episode's four turns ask an expert. Goal: a batch as large as an
-update's is played five times as fast as its episodes one after another.
+update's is played five times as fast as its episodes one after another; and ten seeds that meet the same questions
+ask experts three times as fast as if nobody remembered what they said.
 """
 
+import time
+from functools import partial
+
+import numpy as np
 import pytest
 
 from lib import params, tasks
 from lib.llm.client import Client
 from lib.models import checkpoints
 from lib.models.answering import Model
+from lib.models.asking import Asker
 from lib.models.dialogue import token
 from lib.models.forward import Forward
+from lib.models.memory import Memory
 from lib.models.tokenizer import PAD, encode
 from lib.models.transport import LabTransport
 from lib.routing import protocol, study
-from lib.routing.experts import Pool
+from lib.routing.experts import TRIES, Pool, Query, drawn
 from lib.routing.learn import Learner
 from lib.routing.rollouts import Task, roll
 from lib.routing.voices import Lab
@@ -26,6 +33,7 @@ from tests.benchmarks.clock import seconds
 GOAL = 5.0
 SETTINGS = params.load("laptop")
 ROUTING = SETTINGS.routing
+SEEDS = 10
 ALONE = 8  # episodes that are really played one after another
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -37,14 +45,14 @@ class Calling(Lab):
     def write(self, contexts, keys, temperature):
         written = super().write(contexts, keys, temperature)
         return [
-            encode(protocol.call(list(ROUTING.experts)[key % 3], f"{key % 10} + {key // 10 % 10} = ?"))
+            encode(protocol.call(list(ROUTING.experts)[key % 4], f"{key % 10} + {key // 10 % 1_000} = ?"))
             for key, _ in zip(keys, written, strict=True)
         ]
 
 
 @pytest.fixture(scope="module")
-def pool():
-    """Experts with random weights and prices of their own."""
+def pools():
+    """Makes pools of experts with random weights and prices of their own, and with a memory."""
     shapes = SETTINGS.lab.models
     models = {name: Model(name, Forward(checkpoints.fresh(shapes[name], i))) for i, name in enumerate(ROUTING.experts)}
     priced = {
@@ -52,9 +60,24 @@ def pool():
         for name in ROUTING.experts.values()
     }
     llm, transport = SETTINGS.llm.model_copy(update={"models": priced}), LabTransport(models)
-    with Pool(lambda: Client(llm, {"lab": transport}), ROUTING.experts, ROUTING.expert_temperature) as made:
-        yield made
+    askers = {name: Asker(models[word]) for word, name in ROUTING.experts.items()}
+
+    def made(memory: Memory | None) -> Pool:
+        for asker in askers.values():
+            asker.memory = memory or Memory(None)
+        client = partial(Client, llm, {"lab": transport})
+        return Pool(client, ROUTING.experts, ROUTING.expert_temperature, askers=askers)
+
+    yield made
+    for asker in askers.values():
+        asker.close()
     transport.close()
+
+
+@pytest.fixture
+def pool(pools):
+    with pools(None) as made:
+        yield made
 
 
 def controller():
@@ -62,7 +85,7 @@ def controller():
 
 
 def wanted(n: int) -> list[Task]:
-    items = tasks.draw("chain", "train", n, ROUTING.difficulties, seed=0)
+    items = tasks.spread(ROUTING.questions, "train", n)
     return [Task(item, "soft", protocol.WORDS[i % 3], 1.0) for i, item in enumerate(items)]
 
 
@@ -97,3 +120,29 @@ def test_an_update_takes_seconds(pool):
         f"{ROUTING.learn.minibatch}, {all_} tokens of which {own} are learned"
     )
     assert first["ratio"] == 0.0 and learner.step == 5
+
+
+def test_ten_seeds_pay_once_for_what_experts_say(pools, tmp_path):
+    """Every seed asks experts by lot about questions by lot, in tries by lot, from a pool as the lesson's."""
+    pool = study.train_items(ROUTING.model_copy(update={"train_items": 120}))
+    rng = np.random.default_rng(0)
+    names, draws = list(ROUTING.experts), [rng.integers([4, 120, TRIES], size=(600, 3)).tolist() for _ in range(SEEDS)]
+    asked = [[Query(names[e], pool[i].prompt, drawn(pool[i].prompt, t)) for e, i, t in mine] for mine in draws]
+
+    def all_seeds(memories) -> list:
+        said = []
+        for queries, memory in zip(asked, memories, strict=True):
+            with pools(memory) as made:
+                said.append(made.ask(queries))
+        return said
+
+    def timed(memories) -> tuple[list, float]:
+        began = time.perf_counter()  # once: a second round would find everything remembered
+        return all_seeds(memories), time.perf_counter() - began
+
+    kept = Memory(tmp_path / "lab.sqlite")
+    all_seeds([Memory(None)])  # warms up
+    (forgot, without), (knew, remembered) = timed([Memory(None) for _ in range(SEEDS)]), timed([kept] * SEEDS)
+    kept.close()
+    print(f"\nten seeds: {without:.1f} s without a memory, {remembered:.1f} s with one: {without / remembered:.1f}x")
+    assert forgot == knew and without / remembered >= 3

@@ -11,6 +11,8 @@ from lib.configuration.workflows import direct
 from lib.llm.client import Client
 from lib.llm.transport import InProcess, completion
 from lib.models.answering import Model
+from lib.models.asking import Asker
+from lib.models.checkpoints import ModelError
 from lib.models.forward import Forward
 from lib.models.transport import LabTransport
 from tests.configuration.small import one_call, team, toolbox
@@ -37,11 +39,11 @@ def caller() -> Model:
 
 @contextmanager
 def at_work(model: Model, temperature: float = 0.0):
-    speaker = Lab(model, temperature)
+    asker = Asker(model)
     try:
-        yield speaker
+        yield Lab(asker, temperature)
     finally:
-        speaker.close()
+        asker.close()
 
 
 def say(speaker, messages=TOLD, tools=(), limit: int = 24, key: int = 0) -> Said:
@@ -59,8 +61,8 @@ def test_a_turn_ends_with_a_call_where_tools_are_on_offer(caller):
 def test_price_and_pace_are_those_of_the_card(caller):
     with at_work(caller) as lab:
         assert (lab.price_in, lab.price_out, lab.pace) == (2e-6, 2e-6, 0.02) and lab.name == "caller"
-    with pytest.raises(KeyError):
-        Lab(Model("unmeasured", caller.forward), 0.0)
+    with pytest.raises(ModelError, match="unmeasured has no card"):
+        Lab(Asker(Model("unmeasured", caller.forward)), 0.0)
 
 
 def test_a_conversation_that_does_not_fit_is_a_failure_and_no_crash(caller):
@@ -80,8 +82,8 @@ def test_random_numbers_hang_on_the_key_and_the_request():
 
 def counted(lab: Lab) -> list[int]:
     """How many prompts were handed to the engine, by request."""
-    handed, submit = [], lab.batcher.submit
-    lab.batcher.submit = lambda prompts, *rest: (handed.append(len(prompts)), submit(prompts, *rest))[1]
+    handed, submit = [], lab.asker.batcher.submit
+    lab.asker.batcher.submit = lambda prompts, *rest: (handed.append(len(prompts)), submit(prompts, *rest))[1]
     return handed
 
 
@@ -269,7 +271,7 @@ def test_equal_requests_are_answered_once_and_others_are_not():
     with at_work(random_model(), 1.0) as lab:
         handed = counted(lab)
         first = say(lab)
-        assert say(lab) is first and handed == [1]
+        assert say(lab) == first and handed == [1]
         for change in ({"key": 1}, {"limit": 23}, {"tools": ["calculator"]}, {"messages": TOLD[1:]}):
             say(lab, **change)
         assert handed == [1] * 5

@@ -15,13 +15,14 @@ from lib.models.cards import Price
 
 SETTINGS = params.load("smoke").lab
 TINY = SETTINGS.models["lab-nano"]
+EASY = TINY.target.model_copy(update={"accuracy": 0.0})  # two updates reach nothing
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     """Two models of the smoke profile, trained for a moment and measured."""
     root = tmp_path_factory.mktemp("lab")
-    models = {"lab-nano": TINY.model_copy(update={"items": 100, "steps": 2, "check_every": 2})}
+    models = {"lab-nano": TINY.model_copy(update={"items": 100, "steps": 2, "check_every": 2, "target": EASY})}
     settings = SETTINGS.model_copy(update={"models": models, "test_items": 10, "jobs": 1})
     built = build.build(settings, root / "models", root / "runs")
     return settings, built, cards.measure(settings, root / "models", root / "runs"), root

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lib import store, sweep
-from lib.models import build, checkpoints
+from lib.models import build, checkpoints, shipped
 from lib.models.checkpoints import ModelError
 from lib.models.corpus import batches, corpus, question
 from lib.models.dialogue import conversation, token
@@ -119,18 +119,12 @@ def test_a_target_that_is_out_of_reach_is_an_error_with_numbers_and_a_remedy(tmp
         trained(tmp_path, target=target)
 
 
-def test_a_training_ends_when_it_is_good_enough(tmp_path, monkeypatch):
-    said = iter([0.2, 0.5, 0.1])
+def test_a_training_goes_through_all_steps_and_asks_then(tmp_path, monkeypatch):
+    """One that stopped when it is good enough would be another one on another processor."""
+    said = iter([0.2, 0.9, 0.7])
     monkeypatch.setattr("lib.models.training.right", lambda *asked: np.array([next(said)]))
-    target = Target(family="chain", difficulty=1, accuracy=0.5)
-    training = trained(tmp_path, target=target)
-    assert training.step == 4 and training.curve["accuracy"].tolist() == [0.2, 0.5]
-
-
-def test_a_patient_training_goes_through_all_steps_and_asks_then(tmp_path, monkeypatch):
-    monkeypatch.setattr("lib.models.training.right", lambda *asked: np.array([0.7]))
-    patient = Target(family="chain", difficulty=1, accuracy=0.5, early=False)
-    assert trained(tmp_path, target=patient).step == tiny.settings().steps
+    training = trained(tmp_path, target=Target(family="chain", difficulty=1, accuracy=0.5))
+    assert training.step == tiny.settings().steps and training.curve["accuracy"].tolist() == [0.2, 0.9, 0.7]
 
 
 def test_the_target_is_looked_at_on_dev_items_of_its_difficulty():
@@ -332,7 +326,8 @@ def lab(**models) -> LabSettings:
     """Settings of a lab with these models; each a tiny one with some changes."""
     whole = load("smoke").lab.model_dump()
     made = {name: tiny.settings().model_dump() | changes for name, changes in models.items()}
-    return validate(whole | {"models": made}, LabSettings, "a test")
+    alone = next((name for name, model in made.items() if not model["base"]), "nobody")
+    return validate(whole | {"models": made, "live": alone}, LabSettings, "a test")
 
 
 def test_bases_are_trained_before_those_that_start_from_them_and_heavy_chains_first():
@@ -381,17 +376,18 @@ def test_a_base_that_cannot_be_is_named(models, said):
 
 
 def test_a_training_that_misses_its_target_is_tried_again_with_another_seed(tmp_path, monkeypatch):
-    said = iter([0.1, 0.2, 0.3, 0.9])
+    said = iter([0.1, 0.2, 0.3, 0.4, 0.4, 0.9])
     monkeypatch.setattr("lib.models.training.right", lambda *asked: np.array([next(said)]))
     target = Target(family="chain", difficulty=1, accuracy=0.5)
     settings = tiny.settings(target=target, attempts=2)  # three looks each
     held = {"model": settings.model_dump(), "seed": 5}
     result = build.train_cell(sweep.Cell("m", held), tmp_path, ignore)
-    assert result == {"updates": 2, "attempt": 2} and (tmp_path / "missed-0.json").exists()
+    assert result == {"attempt": 2} and (tmp_path / "missed-0.json").exists()
     monkeypatch.setattr("lib.models.training.right", lambda *asked: np.array([0.9]))
     again = trained(tmp_path / "again", seed=1005, target=target)
     weights = checkpoints.load(tmp_path / "model").state_dict()
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in again.model.state_dict().items())
+    wanted = shipped.rounded(again.model).state_dict()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in wanted.items())
 
 
 def test_when_every_attempt_misses_the_last_excuse_is_raised(tmp_path, monkeypatch):

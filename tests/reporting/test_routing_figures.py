@@ -23,7 +23,8 @@ from lib.routing.study import Results
 from lib.stats import Interval
 
 PARAMS = params.load("smoke")
-OWN = PARAMS.routing
+KINDS = ("short", "short", "middle", "middle", "long", "long")  # of the six questions
+OWN = PARAMS.routing.model_copy(update={"questions": {kind: [1] for kind in dict.fromkeys(KINDS)}})
 PRICE = {"lab-nano": 1e-6, "lab-mini": 2e-6, "lab-large": 4e-6}
 PIECES = {"lab-nano": 3e-6, "lab-mini": 5e-6, "lab-large": 9e-6}
 REACH = {"lab-nano": 2, "lab-mini": 4, "lab-large": 5}  # the hardest question that each is right on
@@ -58,7 +59,8 @@ def episode(item: int, word: str, called: str, right: float, budget: float, **mo
         spoken += [("controller", f"<call> {name} <t> 1 + 1 = ?", 0.0), (name, "<response> 2", PRICE[name])]
     spoken.append(("controller", "<answer> 2 </answer>", 0.0))
     row = {
-        "item": item, "difficulty": item + 1, "label": word, "budget": budget, "right": float(right), "within": within,
+        "item": item, "kind": KINDS[item % 6], "difficulty": item + 1,
+        "label": word, "budget": budget, "right": float(right), "within": within,
         "reward": right * within, "dollars": dollars, "calls": len(names), "called": called, "malformed": 0,
         "failures": 0, "turns": 1 + len(names), "written": 5, "tokens": 20 + 10 * len(names),
         "spoken": json.dumps(spoken), "temperature": 0.0, "style": "soft",
@@ -141,7 +143,8 @@ def strategies(right: bool = True) -> pd.DataFrame:
                 for item in range(6 * each):
                     hard = item % 6 + 1
                     rows.append(
-                        {"split": split, "item": item, "difficulty": hard, "prompt": f"{split} d{hard} {item} = ?",
+                        {"split": split, "item": item, "kind": KINDS[hard - 1], "difficulty": hard, "try": 0,
+                         "prompt": f"{split} d{hard} {item} = ?",
                          "strategy": name + suffix, "right": float(right and hard <= reach[name]),
                          "dollars": price[name], "calls": 1 + bool(suffix), "reply": f"r{hard % 2}"}
                     )  # fmt: skip
@@ -150,7 +153,7 @@ def strategies(right: bool = True) -> pd.DataFrame:
 
 def study(acts=ACTS, seeds: int = 2, late: str = L, right: bool = True) -> Results:
     own = [
-        episode(i, "low", "", float(right and i % 6 == 0), 1e-6, split=split)
+        episode(i, "low", "", float(right and i % 6 == 0), 1e-6, split=split, reply="")
         for split, n in (("train", 18), ("test", 6))
         for i in range(n)
     ]
@@ -468,7 +471,7 @@ def test_table_2_has_the_blind_once_and_who_knows_the_budget_under_each(results,
         "CoRL, medium": ["1.00 (1.0)", "1.00 (2.0)", "0.25 (2.5)"],
         "CoRL, high": ["1.00 (3.0)", "1.00 (4.0)", "0.75 (5.0)"],
     }  # fmt: skip
-    assert {name: table.loc[name, list(OWN.sets)].tolist() for name in by_hand} == by_hand
+    assert {name: table.loc[name, list(OWN.questions)].tolist() for name in by_hand} == by_hand
     shown = table.loc[[M, "oracle, low", "oracle, high", *(f"CoRL, {word}" for word in protocol.WORDS)]]
     assert shown["all"].str.split(" ").str[0].tolist() == ["0.67", "0.33", "1.00", "0.33", "0.75", "0.92"]
     assert shown["$"].tolist() == ["2.0", "0.2", "2.3", "0.4", "1.8", "4.0"]

@@ -4,6 +4,10 @@ import pytest
 import torch
 
 from lib.conductor.quiet import quiet
+from lib.models.answering import Model
+from lib.models.asking import Asker
+from lib.models.forward import Forward
+from tests.models import tiny
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -20,6 +24,14 @@ def torch_as_usual(one_thread):
     """One thread; and a study in this process flushes denormal numbers to 0, which other tests would notice."""
     yield
     torch.set_flush_denormal(False)
+
+
+@pytest.fixture(scope="module")
+def lab_asker():
+    """A lab model that writes words at random, at a price."""
+    made = Asker(Model("lab-nano", Forward(tiny.model(0)), {"dollars_per_1k_tokens": 0.001}, max_tokens=24))
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -53,12 +53,12 @@ def parts(made: Learner, told: Sequence[Sample]) -> list:
 
 def call(expert: str, query: str = "1 + 1 = ?") -> str:
     """A whole turn that calls."""
-    return f"{protocol.thought('low', 1)} {protocol.call(expert, query)}"
+    return f"{protocol.thought('low')} {protocol.call(expert, query)}"
 
 
 def answer(digit: Any) -> str:
     """A whole turn that answers."""
-    return f"{protocol.thought('low', 0)} {tasks.reply(str(digit))}"
+    return f"{protocol.thought('low')} {tasks.reply(str(digit))}"
 
 
 def items(n: int, difficulty: Any = (1, 2, 3), split: str = "test", seed: int = 0) -> list[Item]:

@@ -26,24 +26,24 @@ def rng() -> np.random.Generator:
 
 
 def table() -> pd.DataFrame:
-    """Every expert on ten questions of each kind: one call costs 1 to 10 cents, times 1, 5 or 25; those of the test
-    part cost a thousand times as much, and pieces ten times."""
-    rows = []
-    for split, times in (("train", 1), ("test", 1_000)):
-        for difficulty in (1, 6):
-            for price, expert in zip((1, 5, 25), EXPERTS, strict=True):
-                for i in range(10):
-                    dollars = 0.01 * (i + 1) * price * times * (1 if difficulty == 6 else 0.1)
-                    rows.append((split, difficulty, expert, dollars))
-                    rows.append((split, difficulty, expert + outcomes.IN_PIECES, 10 * dollars))
-    return pd.DataFrame(rows, columns=["split", "difficulty", "strategy", "dollars"])
+    """Every expert on ten questions that it answers right and on ten that it does not: one call costs 1 to 10 cents,
+    times 1, 5 or 25; where it is wrong, a thousand times as much."""
+    rows = [
+        (expert, right, 0.01 * (i + 1) * price * (1 if right else 1_000))
+        for price, expert in zip((1, 5, 25), EXPERTS, strict=True)
+        for right in (1.0, 0.0)
+        for i in range(10)
+    ]
+    return pd.DataFrame(rows, columns=["strategy", "right", "dollars"])
 
 
-def test_prices_are_quantiles_over_the_hardest_training_questions():
+def test_prices_are_quantiles_over_the_questions_that_an_expert_answers_right():
     told = outcomes.prices(table(), EXPERTS, SMOKE.model_copy(update={"quantile": 1.0}))
     assert list(told) == list(EXPERTS) and list(told.values()) == pytest.approx([0.1, 0.5, 2.5])
     told = outcomes.prices(table(), EXPERTS, SMOKE.model_copy(update={"quantile": 0.5}))
     assert list(told.values()) == pytest.approx([0.055, 0.275, 1.375])
+    never = outcomes.prices(table().assign(right=0.0), EXPERTS, SMOKE.model_copy(update={"quantile": 1.0}))
+    assert list(never.values()) == pytest.approx([100, 500, 2_500])  # nothing better is known
 
 
 def test_low_affords_the_cheapest_medium_the_middle_and_high_anything():
@@ -61,6 +61,7 @@ def test_training_mixes_budgets_by_lot_and_the_lot_is_the_rngs():
     for name, style in (("corl", "soft"), ("hard", "hard")):
         told = drawn(NAMED[name], ITEMS, BUDGETS, rng())
         assert [t.item for t in told] == ITEMS and {t.style for t in told} == {style}
+        assert {t.attempt for t in told} == {0, 1}, "experts are heard in independent tries"
         assert all(t.budget == WORDS[t.label] for t in told)
         assert min(Counter(t.label for t in told)[word] for word in protocol.WORDS) > 5
         assert (
@@ -74,7 +75,7 @@ def test_budgets_in_numbers_are_dollars_in_units_and_the_prompt_says_which():
     told = drawn(NAMED["number"], items(300), BUDGETS, rng())
     assert all(t.style == "number" and t.budget == pytest.approx(int(t.label) * 1e-6) for t in told)
     units = np.array([int(t.label) for t in told])
-    assert units.min() >= 1 and units.max() <= 400 and 10 < np.median(units) < 40 and len(set(units)) > 40
+    assert units.min() >= 5 and units.max() <= 160 and 20 < np.median(units) < 40 and len(set(units)) > 40
     assert numbered(ITEMS[0], 40, BUDGETS) == arms.Task(ITEMS[0], "number", "040", pytest.approx(4e-5))
 
 

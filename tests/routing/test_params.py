@@ -11,7 +11,11 @@ from tests.routing.small import EVERYTHING, SMOKE, changed
 @pytest.mark.parametrize("profile", params.PROFILES)
 def test_the_section_is_there_in_every_profile(profile):
     section = params.load(profile).routing
-    assert list(section.experts) == ["lab-nano", "lab-mini", "lab-large"] and section.seeds >= 2 and section.rounds >= 3
+    assert (
+        list(section.experts) == ["lab-facts", "lab-passage", "lab-big", "lab-large"]
+        and section.seeds >= 2
+        and section.rounds >= 3
+    )
     assert (section.learn.advantages, section.learn.average, section.temperature) == ("gae", "sequence", 1.0)
     if profile == "paper":  # CoRL, 4.2 and appendix A
         learn = section.learn
@@ -24,9 +28,8 @@ def test_the_section_is_there_in_every_profile(profile):
     [
         ({"experts": {"lab-mini": "nobody"}}, ["routing.experts", "nobody", "llm.models"]),
         ({"base": "lab-none"}, ["routing.base", "lab-none", "lab.models"]),
-        ({"sets": {"long": [5]}}, ["routing", "sets hold the difficulties [1, 2, 3, 4, 5]", "[1, 2, 3, 4, 5, 6]"]),
-        ({"difficulties": [1, 2, 3]}, ["routing", "sets hold", "difficulties are [1, 2, 3]"]),
-        ({"difficulties": []}, ["routing.difficulties"]),
+        ({"questions": {"chain": []}}, ["routing.questions.chain"]),
+        ({"train_items": 1}, ["routing.train_items"]),
         ({"updates": {"loud": 3}}, ["routing.updates", "loud"]),
         ({"rounds": 1}, ["routing.rounds", "greater than or equal to 2"]),
         ({"temperature": 0}, ["routing.temperature"]),

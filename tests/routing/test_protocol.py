@@ -11,7 +11,7 @@ from lib import tasks
 from lib.models.tokenizer import TAGS, UNK, encode, tokenizer
 from lib.routing import arms, protocol, warm
 from lib.routing.protocol import Answer, Call, Malformed, digits, heard, instruction, parse
-from tests.routing.small import EXPERTS, items
+from tests.routing.small import EXPERTS, SMOKE
 
 # Turns --------------------------------------------------------------------------------------------
 
@@ -125,10 +125,11 @@ def test_a_budget_in_numbers_has_three_digits_and_ends_at_the_largest(units, exp
 
 
 def test_what_is_written_is_read_as_it_was_meant():
-    assert parse(f"{protocol.thought('low', 2)} {protocol.call('lab-nano', '3 + 4 = ?')}", EXPERTS) == Call(
+    assert parse(f"{protocol.thought('low')} {protocol.call('lab-nano', '3 + 4 = ?')}", EXPERTS) == Call(
         "lab-nano", "3 + 4 = ?"
     )
-    assert protocol.thought("040", 1, ["3 + 4 = 7"]) == "<think> 5 1 ; 3 + 4 = 7 </think>"  # 2^5 = 32 is near 40
+    assert protocol.thought("040", ["3 + 4 = 7"]) == "<think> 5 ; 3 + 4 = 7 </think>"  # 2^5 = 32 is near 40
+    assert parse(protocol.call("lab-nano"), EXPERTS) == Call("lab-nano", protocol.AS_IT_STANDS)
 
 
 def test_the_lab_has_a_word_for_everything_that_is_said():
@@ -140,8 +141,9 @@ def test_the_lab_has_a_word_for_everything_that_is_said():
         assert unknown not in encode(text), text
     rng = np.random.default_rng(0)
     for style in protocol.STYLES:
-        for item in items(60, list(range(1, 9)), "train"):
-            trace = warm.trace(item, style, warm.drawn_budget(style, rng), EXPERTS, 4, rng)
+        for item in tasks.spread(SMOKE.questions, "train", 80):
+            answers = {item.category: [item.answer]}
+            trace = warm.trace(item, style, warm.drawn_budget(style, rng), tuple(SMOKE.experts), 4, rng, answers)
             assert unknown not in trace.ids
 
 

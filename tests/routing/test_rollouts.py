@@ -17,7 +17,7 @@ from lib.models.transport import LabTransport
 from lib.routing import episodes as playing
 from lib.routing import protocol
 from lib.routing.episodes import draws
-from lib.routing.experts import Heard, Pool, Query
+from lib.routing.experts import Heard, Pool, Query, drawn
 from lib.routing.rollouts import Episode, roll
 from lib.routing.voices import Hub, Lab
 from tests.llm.server import PRICE_IN, PRICE_OUT, Answer, certificate, key, settings
@@ -261,11 +261,20 @@ def test_every_turn_of_every_place_has_a_seed_of_its_own_that_endpoints_take():
     assert len(told) == 320 and all(0 <= seed < 2**63 for seed in told)
 
 
-def test_every_turn_is_written_and_every_call_answered_with_its_own_seed():
+def test_every_turn_has_a_seed_of_its_own_and_an_expert_says_the_same_to_all_who_ask_in_one_try():
     voice, pool = Scripted(call("lab-nano")), Choir()
     roll(voice, pool, [task(item) for item in ITEMS[:3]], 4, 5)
     assert voice.keys == [[draws(5, place, turn) for place in range(3)] for turn in range(4)]
-    assert [[query.key for query in some] for some in pool.asked if some] == voice.keys[:3]
+    asked = call("lab-nano").split("<t> ")[1].split(" </t>")[0]
+    assert {query.key for query in pool.all} == {drawn(asked, 0)} and len(pool.all) == 9
+    roll(voice, pool, [replace(task(ITEMS[0]), attempt=1)], 4, 5)
+    assert pool.all[-1].key == drawn(asked, 1) != drawn(asked, 0)
+
+
+def test_a_question_is_handed_on_as_it_stands():
+    voice, pool = Scripted(call("lab-nano", protocol.AS_IT_STANDS), answer(4)), Choir()
+    roll(voice, pool, [task(item) for item in ITEMS[:3]], 4, 5)
+    assert [query.text for query in pool.all] == [item.prompt for item in ITEMS[:3]]
 
 
 def test_lab_experts_answer_equally_in_a_batch_and_alone():

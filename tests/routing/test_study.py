@@ -36,7 +36,8 @@ def settings(llm=None, **routing) -> params.Params:
         "seeds": 1, "jobs": 1, "batch": BATCH, "test_items": ITEMS, "outcome_items": 12, "save_every": SAVE,
         "updates": dict.fromkeys(("soft", "hard", "number", "fixed"), UPDATES), "looks": 2, "turn_tokens": 24,
         "learn": {"learning_rate": 5e-3, "minibatch": 4, "warmup": 1}, "rounds": 3, "test_temperature": 0.0,
-        "warm": {"items": 64, "steps": 1, "batch": 16}, "numbers": [1, 40],
+        "warm": {"items": 64, "steps": 1, "batch": 16}, "numbers": [1, 40], "base": "lab-control", "train_items": 24,
+        "experts": {"lab-nano": "nano", "lab-mini": "mini", "lab-large": "large"}, "questions": {"chain": [1, 2, 3]},
     }  # fmt: skip
     return small.changed(llm=(llm or {}) | {"models": told | brief}, routing=base | routing)
 
@@ -45,11 +46,12 @@ def settings(llm=None, **routing) -> params.Params:
 def models(tmp_path_factory):
     """A folder of lab models: experts that write at random, and a base that has half learned the protocol."""
     root = tmp_path_factory.mktemp("models")
-    asked = ("lab-nano", "lab-mini", "lab-large", "lab-agent", "lab-facts")
-    for i, name in enumerate((*asked, "lab-team", "lab-team-large")):  # the last two by no one here
+    asked = ("lab-nano", "lab-mini", "lab-large")
+    others = ("lab-agent", "lab-facts", "lab-passage", "lab-big", "lab-team", "lab-team-large")  # by no one here
+    for i, name in enumerate((*asked, *others)):
         place = checkpoints.save(tiny.model(i, hidden=16, intermediate=16), root / name)
         store.write_json(place / "card.json", {"dollars_per_1k_tokens": 0.001 * 3**i})
-    place = checkpoints.save(small.schooled(), root / small.SMOKE.base)
+    place = checkpoints.save(small.schooled(), root / settings().routing.base)
     store.write_json(place / "card.json", {"dollars_per_1k_tokens": 0.002})
     return root
 
@@ -91,7 +93,7 @@ def test_every_arm_is_tested_on_every_question_under_every_budget_of_its(results
     assert start.groupby("style")["label"].nunique().to_dict() == {"soft": 3, "hard": 3, "number": 2}
     assert len(start) == (3 + 3 + 2) * ITEMS
     assert set(warm["arm"] + warm["style"]) == {"corlsoft", "startsoft", "starthard"}  # those of study.DRAWN
-    assert frame["difficulty"].value_counts().nunique() == 1  # as many of each
+    assert set(frame["kind"]) == {"chain"} and set(frame["difficulty"]) <= {1, 2, 3}
     assert frame["reward"].tolist() == (frame["right"] * frame["within"]).tolist()
     assert (frame["within"] == (frame["dollars"] <= frame["budget"])).all()
 
@@ -110,7 +112,7 @@ def test_experts_were_tried_and_their_prices_are_the_budgets(results):
     table, told = results.experts, results.budgets
     assert set(table["split"]) == {"train", "test"} and table.groupby("strategy").size().eq(24).all()
     assert set(told.words) == set(protocol.WORDS) and told.words["high"] == settings().routing.high
-    price = outcomes.prices(table, EXPERTS, settings().routing)
+    price = outcomes.prices(table[table["split"] == "train"], EXPERTS, settings().routing)
     assert told.calls == price and told.words["low"] == price["lab-nano"] and told.words["medium"] == price["lab-mini"]
 
 
@@ -142,10 +144,15 @@ def test_the_controller_that_was_tested_is_the_one_that_was_kept(results, models
 
 
 def test_questions_of_tests_are_as_many_of_each_kind_and_learned_by_nobody():
-    told = study.test_items(settings(test_items=14).routing)
-    assert [item.difficulty for item in told] == [1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
-    assert {item.split for item in told} == {"test"}
-    assert {item.split for item in study.outcome_items(settings().routing)} == {"train"}
+    own = small.SMOKE.model_copy(update={"test_items": 14})
+    told = study.test_items(own)
+    assert [item.category for item in told] == [*["chain"] * 4, *["facts"] * 4, *["passage"] * 3, *["big"] * 3]
+    assert {item.split for item in told} == {"test"} and len({item.key for item in told}) == 14
+    learned = study.train_items(own)
+    assert {item.split for item in learned} == {"train"} and len(learned) == own.train_items
+    labelled = study.outcome_items(own)
+    assert len(labelled) == own.outcome_items and set(labelled) <= set(learned)
+    assert len({item.category for item in labelled}) == 4, "a sample, not the first of them"
 
 
 # Again --------------------------------------------------------------------------------------------
@@ -293,6 +300,7 @@ LEARN = settings().routing.learn.model_dump()
         ({"warm": {"items": 64, "steps": 2, "batch": 16, "seed": 0}}, {"experts"}),
         ({"expert_temperature": 0.5}, {"controller"}),
         ({"outcome_items": 13}, {"controller"}),
+        ({"train_items": 25}, {"controller"}),
         ({"rounds": 4}, set()),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

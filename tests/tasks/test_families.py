@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from lib import tasks
 from lib.tasks import FAMILIES, chain, reply, score, verify
-from lib.tasks.facts import documents
+from lib.tasks.facts import NAMES, OTHERS, TOWNS, documents
 from lib.tasks.story import ANIMALS, WISHES
 from lib.tasks.translation import ADJECTIVES, ARTICLES, LEXICON, NOUNS, VERBS
-from lib.tasks.words import POINTS
+from lib.tasks.words import PEOPLE, POINTS
 
 N = 150  # items per difficulty
 
@@ -153,7 +153,7 @@ def test_facts_are_what_the_documents_say():
     for item in drawn("facts", skin="plain", n=600):
         used, answer = walk(item.prompt)
         assert item.answer == answer and len(used) == item.difficulty
-        assert item.reference == " ; ".join(s.removesuffix(" .").replace("The", "the") for s in used)
+        assert item.reference == " ; ".join("the" + s.removesuffix(" .").removeprefix("The") for s in used)
 
 
 def test_of_four_options_exactly_the_right_one_is_the_answer():
@@ -367,16 +367,24 @@ def test_options_are_of_one_kind():
 
 def test_no_sentence_of_the_world_contradicts_another():
     subjects = [sentence.rsplit(" is ", 1)[0] for sentence in documents()]
-    assert len(subjects) == len(set(subjects)) == 4 * 16 + 2 * 8
+    assert len(subjects) == len(set(subjects)) == 4 * len(NAMES) + 2 * len(TOWNS)
 
 
 def test_nobody_is_their_own_friend_and_friendship_reaches_everybody():
     friend = {s.split()[3]: s.split()[5] for s in documents() if s.startswith("The friend of")}
-    met, who = [], "Ana"
-    for _ in friend:
-        who = friend[who]
-        met.append(who)
-    assert sorted(met) == sorted(friend) and all(a != b for a, b in friend.items())
+    assert all(a != b for a, b in friend.items())
+    for people in (PEOPLE, OTHERS):  # each have their friends among themselves
+        met, who = [], people[0]
+        for _ in people:
+            who = friend[who]
+            met.append(who)
+        assert sorted(met) == sorted(people)
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+@pytest.mark.parametrize("hops", [1, 2, 3])
+def test_there_are_enough_facts_to_measure_a_share_on(split, hops):
+    assert len(tasks.draw("facts", split, 40, hops, unique=True)) == 40
 
 
 def test_names_of_different_kinds_differ():

@@ -85,7 +85,7 @@ def test_equal_arguments_give_equal_questions():
     assert tasks.draw("mixed", "train", 20, seed=1) != tasks.draw("mixed", "train", 20, seed=2)
 
 
-FACTS = "b980bf7e1ca0beea"
+FACTS = "213244b0eead85c7"
 
 
 def test_everybody_has_a_number_of_two_digits():

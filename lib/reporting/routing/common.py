@@ -10,7 +10,6 @@ import pandas as pd
 
 from lib import seeds, stats
 from lib.page import tables
-from lib.params import RoutingSettings
 from lib.reporting.words import within
 from lib.routing import baselines
 from lib.routing.arms import NAMED
@@ -37,12 +36,6 @@ def generator(*name: str) -> np.random.Generator:
 def label(arm: str) -> str:
     """How an arm is called in figures and tables."""
     return NAMED[arm].label if arm in NAMED else arm
-
-
-def set_name(difficulty: pd.Series, settings: RoutingSettings) -> pd.Series:
-    """The test set of each difficulty."""
-    names = {d: name for name, part in settings.sets.items() for d in part}
-    return difficulty.map(names)
 
 
 listed = partial(tables.listed, nothing="none of the budgets")  # budgets in a sentence

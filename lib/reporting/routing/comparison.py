@@ -19,13 +19,11 @@ from lib.reporting.routing.common import (
     known,
     listed,
     matrix,
-    set_name,
     share,
     tests_of,
 )
 from lib.routing import baselines, protocol
 from lib.routing.baselines import BLIND, ITSELF, ROUTERS
-from lib.routing.outcomes import THEN_ITSELF
 from lib.routing.study import Results
 
 AIMED = (*(name for name in ROUTERS if name not in BLIND), "CoRL")  # they know the budget
@@ -46,15 +44,15 @@ def _with_corl(results: Results, rivals: pd.DataFrame, word: str) -> dict[str, p
 
 
 def table_2(results: Results, rivals: pd.DataFrame, settings: RoutingSettings) -> pd.DataFrame:
-    """Table 2 of the paper, measured here: accuracy (and mean cost) by test set; first whatever knows no budget, then,
+    """Table 2 of the paper, measured here: accuracy (and mean cost) by family; first whatever knows no budget, then,
     budget by budget, routers and CoRL."""
-    kinds = dict(enumerate(_difficulties(results)))
+    kinds = dict(enumerate(_kinds(results)))
     rows = []
     for name, part in _all_of(results, rivals).items():
-        part = part.assign(set=set_name(part["item"].map(kinds), settings))
+        part = part.assign(kind=part["item"].map(kinds))
         row: dict[str, object] = {"model": name}
-        for which in settings.sets:
-            some = part[part["set"] == which]
+        for which in settings.questions:
+            some = part[part["kind"] == which]
             row[which] = f"{some['right'].mean():.2f} ({some['dollars'].mean() * MILLION:.1f})" if len(some) else "-"
         row["all"] = str(share(matrix(part, "right"), "table 2", name))
         row["$"] = f"{part['dollars'].mean() * MILLION:.1f}"
@@ -71,10 +69,10 @@ def _all_of(results: Results, rivals: pd.DataFrame, aimed: Sequence[str] = AIMED
                     for name, part in named[word].items() if name in aimed}  # fmt: skip
 
 
-def _difficulties(results: Results) -> list[int]:
+def _kinds(results: Results) -> list[str]:
     """Of the test questions, in order."""
     mine = results.experts[results.experts["split"] == "test"].drop_duplicates("item").sort_values("item")
-    return mine["difficulty"].tolist()
+    return mine["kind"].tolist()
 
 
 def reward_rows(results: Results, rivals: pd.DataFrame) -> Rows:
@@ -133,11 +131,11 @@ def plane_alt(points: Rows) -> str:
 
 
 def own_cost(results: Results) -> pd.DataFrame:
-    """What CoRL costs when its own tokens are charged like everybody's, beside blind mixtures of experts, whole or in
-    pieces, which need no controller, for the same money. Every token is charged once, as if nothing were read twice.
+    """What CoRL costs when its own tokens are charged like everybody's, beside blind mixtures of experts,
+    which need no controller, for the same money. Every token is charged once, as if nothing were read twice.
     """
     test, own = known(results, "test"), tests_of(results, "corl")
-    free = [m for m, name in enumerate(test.strategies) if name != ITSELF and not name.endswith(THEN_ITSELF)]
+    free = [m for m, name in enumerate(test.strategies) if name != ITSELF]
     rows = []
     for word in protocol.WORDS:
         mine = own[own["label"] == word]

@@ -7,7 +7,7 @@ import pandas as pd
 
 from lib.params import Params, RoutingSettings
 from lib.reporting import backends
-from lib.reporting.routing.common import MILLION, MONEY, NO_LIMIT, set_name
+from lib.reporting.routing.common import MILLION, MONEY, NO_LIMIT
 from lib.routing.study import Results
 
 
@@ -17,23 +17,22 @@ def stand_ins(params: Params) -> str:
 
 
 def price_table(results: Results, settings: RoutingSettings) -> pd.DataFrame:
-    """Each expert on training questions: share right by set, price of a question, budget that affords it."""
+    """Each expert on training questions: share right by family, price of a question, budget that affords it."""
     table = results.experts[results.experts["split"] == "train"]
-    table = table.assign(set=set_name(table["difficulty"], settings))
     rows = []
     for expert, price in results.budgets.calls.items():
         mine = table[table["strategy"] == expert]
-        right = mine.groupby("set")["right"].mean()
+        right = mine.groupby("kind")["right"].mean()
         rows.append(
             {"expert": expert}
-            | {f"right, {name}": right.get(name, np.nan) for name in settings.sets}
+            | {f"right, {name}": right.get(name, np.nan) for name in settings.questions}
             | {"$ per million": mine["dollars"].mean() * MILLION, "budget for a call": price * MILLION}
         )
     return pd.DataFrame(rows)
 
 
 def budget_table(results: Results) -> pd.DataFrame:
-    """What each word is worth, in calls with a whole question of the hardest kind."""
+    """What each word is worth, in calls with a question that the expert answers right."""
     calls = results.budgets.calls
     return pd.DataFrame(
         [

@@ -22,7 +22,6 @@ from lib.reporting.routing.common import (
     listed,
     matrix,
     measured,
-    set_name,
     tests_of,
 )
 from lib.routing import protocol
@@ -85,14 +84,14 @@ def gains(results: Results, arm: str = "corl", drawn: bool = False) -> dict[str,
 
 
 def rule_table(results: Results, settings: RoutingSettings) -> pd.DataFrame:
-    """Who is called by set and budget: the learned rule, as far as it is one."""
+    """Who is called by family and budget: the learned rule, as far as it is one."""
     own = tests_of(results, "corl")
-    own = own.assign(set=set_name(own["difficulty"], settings), who=own["called"].replace("", "nobody"))
+    own = own.assign(who=own["called"].replace("", "nobody"))
     rows = []
     for word in protocol.WORDS:
         row: dict[str, object] = {"budget": word}
-        for which in settings.sets:
-            some = own[(own["label"] == word) & (own["set"] == which)]["who"]
+        for which in settings.questions:
+            some = own[(own["label"] == word) & (own["kind"] == which)]["who"]
             shares = some.value_counts(normalize=True).head(2)
             row[which] = ", ".join(f"{who} {share:.0%}" for who, share in shares.items()) or "-"
         rows.append(row)

@@ -18,7 +18,7 @@ from lib.routing import episodes, protocol
 from lib.routing.experts import Heard, Pool, Query
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.menu import Offer
-from lib.routing.toolorchestra.strategies import AS_IT_STANDS, strategy
+from lib.routing.toolorchestra.strategies import strategy
 from lib.routing.voices import Voice
 from lib.tasks import Item, facts
 from lib.tasks.synthesis import CallError, Database, Verdict, judge
@@ -147,7 +147,7 @@ class Desk:
 
 
 def _query(episode: Episode, call: protocol.Call, key: int) -> Query:
-    text = episode.assignment.prompt if call.query == AS_IT_STANDS else call.query
+    text = episode.assignment.prompt if call.query == protocol.AS_IT_STANDS else call.query
     return Query(call.expert, text, key)
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 
-from lib.routing.protocol import ERROR
+from lib.routing.protocol import AS_IT_STANDS, ERROR
 from lib.tasks import Item
 from lib.tasks.synthesis import Task, steps
 
-AS_IT_STANDS = "question"  # instead of a question: the one that the user asked, word for word
 Strategy = Generator[tuple[str, int], str, str]  # yields (argument of a call, calls left with it), returns the answer
 _SENTENCE = re.compile(r" is (\S+) \.$")
 

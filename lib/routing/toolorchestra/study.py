@@ -31,7 +31,7 @@ from lib.models.tokenizer import PAD
 from lib.models.transport import LabTransport, lab
 from lib.params import ROOT, LearnSettings, LLMSettings, Params, ToolSettings
 from lib.routing import warm as corl_warm
-from lib.routing.experts import Pool
+from lib.routing.experts import Pool, askers
 from lib.routing.learn import Learner
 from lib.routing.logs import Logs, spoken
 from lib.routing.toolorchestra import arms, assignments, desk, exams, menu, prompted, warm
@@ -133,7 +133,9 @@ def opened_place(means: Means) -> Iterator[Place]:
     share = means.settings.jobs or os.cpu_count() or 1
     client = partial(opened, llm, NAME, means.runs, means.cassettes, share, transports)
     clock = {name: 1 / card["tokens_per_second"] for name, card in known.items()}
-    with Pool(client, means.settings.models, means.settings.model_temperature) as pool, Desk(pool, clock) as desk:
+    names = means.settings.models
+    asked = askers(llm, names.values(), means.models)
+    with Pool(client, names, means.settings.model_temperature, askers=asked) as pool, Desk(pool, clock) as desk:
         yield Place(means, desk, known)
 
 

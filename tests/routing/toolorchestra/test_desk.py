@@ -14,7 +14,7 @@ from lib.routing.experts import Heard
 from lib.routing.toolorchestra import desk as desks
 from lib.routing.toolorchestra.desk import OUTAGE, Desk, Episode, Own, roll, tried
 from lib.routing.toolorchestra.menu import OFFICE
-from lib.routing.toolorchestra.strategies import AS_IT_STANDS, strategy
+from lib.routing.toolorchestra.strategies import strategy
 from lib.tasks import facts
 from tests.routing.small import Scripted
 from tests.routing.toolorchestra import common
@@ -93,7 +93,7 @@ def test_what_is_no_call_is_malformed_is_told_so_and_costs_nothing(desk, text, w
         ("<call> search x </call> <call> calculator 2 </call>", protocol.Call("calculator", "2")),
         ("<call> search <t> home of Ana </t> </call>", protocol.Call("search", "<t> home of Ana </t>")),
         ("<call>calculator   1 +\n1</call>", protocol.Call("calculator", "1 +\n1")),
-        ("<call> lab-mini question </call>", protocol.Call("lab-mini", AS_IT_STANDS)),
+        ("<call> lab-mini question </call>", protocol.Call("lab-mini", protocol.AS_IT_STANDS)),
     ],
 )
 def test_calls_and_answers_mixed_and_nested(desk, text, read):
@@ -347,7 +347,7 @@ def facts_of(e: Episode):
 def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
     works = [CHAIN, BIG, FACT, CHANGES, item("facts", 2)]
     says = {
-        CHAIN.prompt: [call("lab-mini", AS_IT_STANDS), "<call>", answer(4)],
+        CHAIN.prompt: [call("lab-mini", protocol.AS_IT_STANDS), "<call>", answer(4)],
         BIG.prompt: [call("python", BIG.prompt.removesuffix(" = ?")), answer(BIG.answer)],
         FACT.prompt: [call("search", f"{RELATION} of {PLACE}"), call("search", "home"), answer(FACT.answer)],
         CHANGES.instruction: [call(*line(CHANGES)), answer("done")],
@@ -417,7 +417,7 @@ def test_the_sandbox_is_closed_after_the_desk():
 def test_a_question_as_it_stands_is_the_users_word_for_word(desk):
     for work in (CHAIN, FACT, common.office(changes=False)):
         desk.pool.asked.clear()
-        played(desk, menu_of(work, "lab-mini"), call("lab-mini", AS_IT_STANDS), answer(4))
+        played(desk, menu_of(work, "lab-mini"), call("lab-mini", protocol.AS_IT_STANDS), answer(4))
         (query,) = desk.pool.all
         assert query.text == (work.instruction if hasattr(work, "instruction") else work.prompt)
 

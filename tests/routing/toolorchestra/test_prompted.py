@@ -12,7 +12,6 @@ from lib.routing import protocol
 from lib.routing.toolorchestra import prompted
 from lib.routing.toolorchestra.desk import Desk
 from lib.routing.toolorchestra.menu import Preference
-from lib.routing.toolorchestra.strategies import AS_IT_STANDS
 from lib.tools.tool import Tool
 from tests.routing.toolorchestra import common
 from tests.routing.toolorchestra.common import CLOCK, Singers, given, item, offers
@@ -150,8 +149,8 @@ def test_a_lab_model_is_offered_lines_of_words():
 
 
 def test_a_model_is_asked_the_question_as_it_stands():
-    episode, pool = played(given(FACT, "lab-mini", "search"), says("", ("lab-mini", {"question": AS_IT_STANDS})),
-                           says(RIGHT))  # fmt: skip
+    asks = says("", ("lab-mini", {"question": protocol.AS_IT_STANDS}))
+    episode, pool = played(given(FACT, "lab-mini", "search"), asks, says(RIGHT))
     (query,) = pool.all
     assert query.text == FACT.prompt and episode.calls == ["lab-mini"]
 

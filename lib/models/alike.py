@@ -1,0 +1,201 @@
+"""Train the lab zoo anew, say whether it behaves like the shipped one, and ship it if told so.
+
+    python -m lib.models.alike              train with the shipped seed, compare
+    python -m lib.models.alike --seed 1     with another one
+    python -m lib.models.alike --ship       keep what was trained as the shipped zoo
+
+What a model was taught is asked of both zoos on the same items, some thousands a skill; the differences stand in
+`data/lab/alike.json`, an entry for every seed and class of processor instructions that was tried. It is what lesson
+03 prints about how far the zoo depends on the machine that trained it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from transformers import LlamaForCausalLM
+
+from lib import params, seeds, store, sweep, tasks
+from lib.models import agent, build, checkpoints, shipped
+from lib.models.checkpoints import ModelError
+from lib.models.corpus import TRACES, question
+from lib.models.dialogue import conversation
+from lib.models.forward import Forward
+from lib.models.shipped import LAB
+from lib.models.training import NotLearned, right
+from lib.params import ROOT, Course, LabModel, LabSettings
+
+RUNS = ROOT / "data/runs/lab-zoo"
+CARD = "alike.json"
+MARGIN = 0.05  # of accuracy, within which two zoos behave alike
+_Z = 1.96  # of a 95 % interval
+
+
+def skills(model: LlamaForCausalLM, diet: Sequence[Course], n: int) -> dict[str, np.ndarray]:
+    """Which of n test items of every skill that a diet teaches the model solves, (n,) bool by skill.
+
+    A skill is a family in a style: asked plainly, or the first turn of a trace in a random role with random tools. Its
+    items are divided among its courses.
+    """
+    found: dict[str, list[np.ndarray]] = {}
+    forward, courses = Forward(model), [course for course in diet if course.style != "brief"]
+    names = [f"{course.family} {course.style}" for course in courses]
+    for course, name in zip(courses, names, strict=True):
+        found.setdefault(name, []).append(_solved(forward, course, -(-n // names.count(name))))
+    return {name: np.concatenate(parts)[:n] for name, parts in found.items()}
+
+
+def _solved(forward: Forward, course: Course, n: int) -> np.ndarray:
+    items = tasks.draw(course.family, "test", n, course.difficulties, course.skin, seed=23)
+    if course.style == "plain":
+        asked = [conversation(question(item)) for item in items]
+        return right(forward, asked, [partial(tasks.verify, item) for item in items])
+    rng = seeds.rng("models", "alike", course.family, course.style)
+    turns = [agent.first_turn(*TRACES[course.style](item, rng)) for item in items]
+    asked = [conversation(turn.messages, turn.tools) for turn in turns]
+    return right(forward, asked, [partial(agent.agrees, wanted=turn.wanted) for turn in turns])
+
+
+def _skills_cell(cell: sweep.Cell, folder: Path, progress, places: Mapping[str, str]) -> dict[str, list[int]]:
+    """The skills of one model of one zoo; places: of its weights, by the cell's name."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    settings = params.validate(cell.settings["model"], LabModel)
+    place = places[cell.name]
+    model = checkpoints.load(place) if place else shipped.unpack(cell.settings["lab"], settings)
+    found = skills(model, settings.diet, cell.settings["items"])
+    return {name: solved.astype(int).tolist() for name, solved in found.items()}
+
+
+def measured(settings: LabSettings, runs: Path, anew: bool) -> dict[str, dict[str, np.ndarray]]:
+    """Skills of the shipped zoo, or (`anew`) of the one that was trained under `runs`, by model and skill."""
+    places, cells = {}, []
+    for name, model in settings.models.items():
+        trained = build.cell(settings, name, ships=False)
+        which = trained.digest if anew else shipped.card(name)["sha256"]
+        label = f"{'new' if anew else 'shipped'}/{name}"
+        places[label] = str(trained.folder(runs) / "model") if anew else ""
+        held = {"model": model.model_dump(), "lab": name, "which": which, "items": settings.alike_items}
+        cells.append(sweep.Cell(label, held | {"machine": torch.backends.cpu.get_cpu_capability()}))
+    work = partial(_skills_cell, places=places)
+    receipts = sweep.run(work, cells, runs / "skills", settings.jobs, f"asking {len(cells)} models")
+    names = [cell.settings["lab"] for cell in cells]
+    return {
+        name: {skill: np.array(solved) for skill, solved in receipt["result"].items()}
+        for name, receipt in zip(names, receipts, strict=True)
+    }
+
+
+def differences(old: Mapping[str, Mapping], new: Mapping[str, Mapping]) -> pd.DataFrame:
+    """Accuracies of both zoos, new minus old by pairs of items with a 95 % interval, one row a model and skill: model,
+    skill, items, shipped, anew, value, lo, hi, and alike: the interval lies within MARGIN."""
+    rows = []
+    for name, before in old.items():
+        for skill, solved in before.items():
+            gap = new[name][skill].astype(float) - solved
+            half = _Z * float(gap.std(ddof=1)) / len(gap) ** 0.5
+            value = float(gap.mean())
+            row = {"model": name, "skill": skill, "items": len(gap), "shipped": float(solved.mean())}
+            row |= {"anew": float(new[name][skill].mean()), "value": value, "lo": value - half, "hi": value + half}
+            rows.append(row | {"alike": max(half - value, value + half) <= MARGIN})
+    return pd.DataFrame(rows)
+
+
+def ship(settings: LabSettings, runs: Path, root: str | Path = LAB) -> int:
+    """Keep the zoo that was trained under `runs`; returns its bytes."""
+    for name in settings.models:
+        trained = build.cell(settings, name, ships=False)
+        folder = trained.folder(runs)
+        attempt = sweep.finished(trained, runs)["result"]["attempt"]
+        curve = store.read_parquet(folder / "curve.parquet")
+        shipped.ship(checkpoints.load(folder / "model"), name, build.recipe(settings, name), attempt, curve, root)
+    return shipped.size(root)
+
+
+def entries(root: str | Path = LAB) -> list[dict[str, Any]]:
+    """What was compared so far: seed, machine (class of instructions), recipes (of the zoo compared), largest
+    (difference) and rows (of `differences`). Raises ModelError for a card that cannot be read."""
+    place = Path(root) / CARD
+    if not place.is_file():
+        return []
+    try:
+        held = store.read_json(place)
+        return [{key: entry[key] for key in ("seed", "machine", "zoo", "largest", "rows")} for entry in held]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{place} is no card of comparisons ({error}); {shipped.REMEDY}") from error
+
+
+def zoo(settings: LabSettings, root: str | Path = LAB) -> str:
+    """A short hash of all shipped weights: comparisons with another zoo say nothing about this one."""
+    return store.sha256_json([shipped.card(name, root)["sha256"] for name in settings.models])[:12]
+
+
+def keep(table: pd.DataFrame, settings: LabSettings, seed: int, root: str | Path = LAB) -> dict[str, Any]:
+    """Add a comparison to the card; it replaces one of the same seed and machine, and all of another zoo."""
+    now = {"seed": seed, "machine": torch.backends.cpu.get_cpu_capability(), "zoo": zoo(settings, root)}
+    now["largest"] = round(float(table["value"].abs().max()), 4)
+    now["rows"] = table.round(4).to_dict("records")
+    others = [
+        e for e in entries(root) if e["zoo"] == now["zoo"] and (e["seed"], e["machine"]) != (seed, now["machine"])
+    ]
+    store.write_json(Path(root) / CARD, sorted([*others, now], key=lambda e: (e["seed"], e["machine"])))
+    return now
+
+
+def alone(settings: LabSettings) -> LabSettings:
+    """The settings with the model of `lab.live` alone, for `lab.live_steps` updates where that is not None."""
+    model = settings.models[settings.live]
+    if settings.live_steps is not None:  # too few to reach anything
+        short = {"steps": settings.live_steps, "warmup": min(model.warmup, settings.live_steps)}
+        model = model.model_copy(update=short | {"target": model.target.model_copy(update={"accuracy": 0.0})})
+    return settings.model_copy(update={"models": {settings.live: model}})
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Returns 1 where a training misses its target or the zoos are not alike."""
+    parser = argparse.ArgumentParser(prog="python -m lib.models.alike", description=__doc__.split("\n")[0])
+    parser.add_argument("--seed", type=int, default=None, help="of corpora and first weights; default: the shipped one")
+    parser.add_argument("--ship", action="store_true", help="keep what was trained in data/lab")
+    options = parser.parse_args(argv)
+    own = params.load().lab
+    if options.ship and options.seed not in (None, own.seed):
+        parser.error("only the seed of params.yaml (lab.seed) can be shipped, or recipe and weights would disagree")
+    seed = own.seed if options.seed is None else options.seed
+    began = time.monotonic()
+    try:
+        told = _go(own, own.model_copy(update={"seed": seed}), options.ship)
+    except (ModelError, NotLearned) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{(time.monotonic() - began) / 60:.1f} minutes on {os.cpu_count()} cores")
+    return told
+
+
+def _go(own: LabSettings, settings: LabSettings, ships: bool) -> int:
+    build.build(settings, RUNS / "models", RUNS, ships=False)
+    if ships:
+        print(f"{ship(settings, RUNS):_} bytes of weights are in {LAB.relative_to(ROOT)}")
+        return 0
+    missing = [name for name in own.models if shipped.card(name) is None]
+    if missing:
+        raise ModelError(f"{', '.join(missing)} is not shipped, so there is nothing to compare with; {shipped.REMEDY}")
+    table = differences(measured(own, RUNS, anew=False), measured(settings, RUNS, anew=True))
+    told = keep(table, own, settings.seed)
+    print(table.drop(columns=["items"]).to_string(index=False, float_format="{:.3f}".format))
+    apart = table[~table["alike"]]
+    print(f"largest difference {told['largest']:.3f}; {len(apart)} of {len(table)} skills are not within {MARGIN}")
+    return int(len(apart) > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
