@@ -67,10 +67,11 @@ def recorded() -> tuple[pd.DataFrame, pd.DataFrame]:
         for split in ("train", "test") for s, name in enumerate(STRATEGIES[1:], 1) for item in range(4)
     ]  # fmt: skip
     own = [
-        {"split": split, "item": i, "right": float(i == 3), "dollars": 100.0 * (split == "test") + 10 * i}
+        {"split": split, "item": i, "right": float(i == 3), "dollars": 100.0 * (split == "test") + 10 * i,
+         "reply": ""}
         for split in ("train", "test")
         for i in range(4)
-    ]
+    ]  # fmt: skip
     return pd.DataFrame(rows), pd.DataFrame(own)
 
 

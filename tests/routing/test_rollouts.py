@@ -409,12 +409,6 @@ def test_rollouts_work_inside_a_running_event_loop():
     assert others(asyncio.run(notebook())) == "<response> 7 </response>"
 
 
-def test_two_episodes_with_the_same_query_get_replies_of_their_own():
-    pool = Choir()
-    roll(Scripted(call("lab-nano"), RIGHT), pool, [task(ITEM)] * 3, 2, 0)
-    assert len({query.key for query in pool.all}) == 3 and len({query.text for query in pool.all}) == 1
-
-
 def test_turns_of_a_hub_model_end_where_a_turn_ends(hub):
     contexts = [hub.prompt(protocol.messages("soft", "high", item.prompt)) for item in ITEMS]
     for ids in hub.write(contexts, list(range(len(contexts))), 1.0):

@@ -29,6 +29,7 @@ from tests.routing.toolorchestra.common import NAMES, REACHES, TOOLS, answer, at
 PAPER, CORL = NAMED["paper"], NAMED["corl"]
 COMPARED = [PAPER, CORL]
 UPDATES, GROUPS, ROLLOUTS, ITEMS = 3, 6, 6, 12
+NOBODY = ("lab-passage", "lab-big")  # asked by no tool here
 WORDS = {"lab-control": "reasoner", "lab-facts": "answerer"}  # the orchestrator's, where it is not the model's name
 
 
@@ -49,7 +50,7 @@ def settings(llm=None, **changes) -> params.Params:
 def models(tmp_path_factory):
     """A folder of lab models: tools that write at random, and a base that has half learned the protocol."""
     root = tmp_path_factory.mktemp("models")
-    asked = ("lab-nano", "lab-mini", "lab-large", "lab-control", "lab-facts", "lab-agent")
+    asked = ("lab-nano", "lab-mini", "lab-large", "lab-control", "lab-facts", "lab-agent", *NOBODY)
     for i, name in enumerate((*asked, "lab-team", "lab-team-large")):  # the last two by no one here
         place = checkpoints.save(tiny.model(i, hidden=16, intermediate=16), root / name)
         told = common.card(REACHES.get(WORDS.get(name, name), {}), 0.0002 * 2**i, 4000.0 / (i + 1))
