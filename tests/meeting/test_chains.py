@@ -10,7 +10,6 @@ from threadpoolctl import threadpool_limits
 from lib import params, tasks
 from lib.meeting import chains
 from lib.meeting.chains import EXPERT, MILLION, ORACLE, PAPER, ROUTER, USERS
-from lib.routing import study as corl
 from lib.routing.baselines import ITSELF
 from lib.routing.toolorchestra.menu import Preference
 from tests.reporting.test_routing_figures import PRICE, WORDS, study
@@ -141,7 +140,9 @@ def test_a_conductors_policy_pays_for_what_it_reads_and_writes(table):
 # What is asked --------------------------------------------------------------------------------------
 
 
-def test_orchestrators_have_the_models_that_do_chains_at_list_prices_and_users_who_weigh_cost_more_and_more(asked, table):
+def test_orchestrators_have_the_models_that_do_chains_at_list_prices_and_users_who_weigh_cost_more_and_more(
+    asked, table
+):
     wanted = asked["assigned"]
     assert len(wanted) == 3 * 6 and [one.work for one in wanted] == ITEMS * 3
     for one in wanted:

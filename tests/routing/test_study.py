@@ -409,12 +409,14 @@ def test_rows_by_hand():
     sizes = [len(e.ids) for e in episodes]
     own = [sum(len(lab.encode(x.said)) for x in e.exchanges) for e in episodes]
     assert one == {
-        "item": 0, "kind": "chain", "difficulty": wanted[0].difficulty, "label": "medium", "budget": 5e-5, "right": 1.0, "within": 1.0,
+        "item": 0, "kind": "chain", "difficulty": wanted[0].difficulty, "label": "medium", "budget": 5e-5,
+        "right": 1.0, "within": 1.0,
         "reward": 1.0, "dollars": pytest.approx(5e-5), "calls": 2, "called": "lab-nano lab-mini", "malformed": 0,
         "failures": 0, "turns": 3, "written": own[0], "tokens": sizes[0],
     }  # fmt: skip
     assert two == {
-        "item": 1, "kind": "chain", "difficulty": wanted[1].difficulty, "label": "low", "budget": 1e-4, "right": 0.0, "within": 0.0,
+        "item": 1, "kind": "chain", "difficulty": wanted[1].difficulty, "label": "low", "budget": 1e-4,
+        "right": 0.0, "within": 0.0,
         "reward": 0.0, "dollars": 2e-4, "calls": 1, "called": "lab-large", "malformed": 2, "failures": 1, "turns": 3,
         "written": own[1], "tokens": sizes[1],
     }  # fmt: skip
