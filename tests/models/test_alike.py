@@ -51,8 +51,8 @@ def test_a_card_that_is_none_is_named(root):
 
 
 def test_one_model_is_trained_with_what_it_is_made_of():
-    told = alike.only(LAB, ["lab-team-large"])
-    assert list(told.models) == [n for n in LAB.models if n in ("lab-large", "lab-agent", "lab-team-large")]
+    told = alike.only(LAB, ["lab-team"])
+    assert list(told.models) == [n for n in LAB.models if n in ("lab-reader", "lab-team")]
     assert alike.only(LAB, []).models == LAB.models
     with pytest.raises(ModelError, match="lab-none is no lab model.*lab-facts"):
         alike.only(LAB, ["lab-none"])
