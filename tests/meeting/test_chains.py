@@ -12,7 +12,7 @@ from lib.meeting import chains
 from lib.meeting.chains import EXPERT, MILLION, ORACLE, PAPER, ROUTER, USERS
 from lib.routing.baselines import ITSELF
 from lib.routing.toolorchestra.menu import Preference
-from tests.reporting.test_routing_figures import PRICE, WORDS, study
+from tests.routing.made import PRICE, WORDS, study
 from tests.routing.toolorchestra.common import offers
 
 SETTINGS = params.load("smoke")
