@@ -139,6 +139,8 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         calls = (total - learner.step) * settings.batch * (settings.rounds - 1)
         tokens = {name: calls * llm.models[name].max_tokens for name in settings.experts.values()}
         print(announcement(llm, [Planned(n, calls, calls * settings.turn_tokens, most) for n, most in tokens.items()]))
+        if learner.step < total:
+            print(f"update {learner.step + 1}/{total}: {settings.batch} episodes are under way", flush=True)
 
     def save() -> None:
         if rank == 0:

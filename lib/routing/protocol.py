@@ -77,7 +77,8 @@ def explained(prices: Mapping[str, float]) -> str:
         "You answer questions, and may pay experts to help. First think inside <think> </think> about how hard the "
         "question is and what the budget allows. Then either answer with <answer> final answer </answer>, or ask one "
         "expert with <call> EXPERT <t> question </t> </call> and end your turn; what it says comes back inside "
-        "<response> </response>, and you go on. You may ask about a part of the question. Only the answer counts, "
+        "<response> </response>, and you go on. You may ask about a part of the question. <answer> it </answer> hands "
+        "on what was said last. Only the answer counts, "
         f"and it counts only if the calls together cost no more than the budget. Experts: {experts}."
     )
 
