@@ -3,7 +3,8 @@
 MODEL is a folder with any causal language model of Hugging Face that follows instructions; the experts are those of
 `routing.experts` in params.yaml, usually endpoints. Settings are those of params.yaml at `paper` (CoRL, appendix A)
 unless --profile or --set say otherwise. With --out of an earlier run it goes on from the last checkpoint. On several
-GPUs: `accelerate launch -m lib.routing ...`; every process then writes its share of the episodes.
+GPUs: `accelerate launch -m lib.routing ...`; every process then writes its share of the episodes. What is under way is
+told at once and every ten seconds, for a large model takes minutes to one update.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +34,7 @@ from lib.routing.study import CASSETTES, NAME, episode_rows, samples
 from lib.routing.voices import Hub
 from lib.tasks import Item, TaskError
 
+PAUSE = 10.0  # seconds between two lines about what is under way
 BUDGETS = {"low": 0.001, "medium": 0.006, "high": 1000.0}  # dollars per question (CoRL, appendix A)
 
 
@@ -105,8 +109,38 @@ def budgets(given: list[str]) -> dict[str, float]:
     return out
 
 
+class Clock:
+    """Says what is under way: at once, and again after every PAUSE. A context manager: it owns a thread."""
+
+    def __init__(self, doing: str, silent: bool = False) -> None:
+        """doing: in a few words; it may be changed at any time."""
+        self.doing, self.silent, self.began = doing, silent, time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._tell, daemon=True)
+
+    def __enter__(self) -> Clock:
+        if not self.silent:
+            print(f"{self.doing} ...", flush=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self._over.set()
+        if not self.silent:
+            self._thread.join()
+
+    def _tell(self) -> None:
+        while not self._over.wait(PAUSE):
+            print(f"{self.doing}, {time.monotonic() - self.began:.0f} s", flush=True)
+
+
 def train(options: argparse.Namespace) -> pd.DataFrame:
     """Train, save, and return the rollouts of this process."""
+    with Clock(f"reading {options.model}", silent=int(os.environ.get("RANK", "0")) > 0) as clock:
+        return _train(options, clock)
+
+
+def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
     from accelerate import Accelerator
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -151,6 +185,8 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         client = partial(opened, llm, NAME, out, CASSETTES, transports=transports)
         with Pool(client, settings.experts, settings.expert_temperature, rules="") as pool:
             while learner.step < total:
+                now = f"update {learner.step + 1}/{total}"
+                voice.watch = partial(_writing, clock, f"{now}: turns of {share} episodes")
                 key = (options.seed * 10**6 + learner.step) * 1_000 + rank
                 rng = seeds.rng("routing", "own data", seed=key)
                 words = [protocol.WORDS[i] for i in rng.integers(3, size=share)]
@@ -158,6 +194,7 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
                 asked = [Task(i, options.style, w, worth[w]) for i, w in zip(chosen, words, strict=True)]
                 episodes = roll(voice, pool, asked, settings.rounds, key, settings.temperature, exact)
                 tables.append(episode_rows(episodes).assign(update=learner.step))
+                clock.doing = f"{now}: learning from {share} episodes"
                 learner.update(samples(episodes))
                 if rank == 0:
                     print(f"update {learner.step}/{total}: {told(tables[-1])}", flush=True)
@@ -167,6 +204,10 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         export(everything.llm, NAME, CASSETTES)
     save()
     return pd.concat(tables, ignore_index=True)
+
+
+def _writing(clock: Clock, doing: str, done: int, total: int) -> None:
+    clock.doing = f"{doing}, {done} of {total} written"
 
 
 def _experts(everything: params.Params) -> tuple[params.LLMSettings, dict]:

@@ -1,6 +1,8 @@
 """`python -m lib.routing`: a controller of one's own, with a tiny model folder and experts without a model."""
 
 import json
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -208,6 +210,24 @@ def test_an_interruption_ends_with_130_and_says_how_to_go_on(place, four, silenc
     assert run(place, "stopped") == 130
     told = capsys.readouterr().err
     assert "run the same command" in told and str(place / "stopped") in told
+
+
+def test_what_is_under_way_is_told_before_the_model_is_read_and_while_it_writes(
+    place, four, silence, capsys, monkeypatch
+):
+    monkeypatch.setattr(command, "PAUSE", 0.01)
+    write = command.Hub._write
+
+    def slowly(hub, *asked):
+        time.sleep(0.05)
+        return write(hub, *asked)
+
+    monkeypatch.setattr(command.Hub, "_write", slowly)
+    assert run(place, "told") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"reading {place / 'model'} ..."
+    assert any(line.startswith("update 1/2: turns of 4 episodes, 0 of 4 written, ") for line in lines)
+    assert not any(thread.name.endswith("(_tell)") for thread in threading.enumerate())
 
 
 # By hand ------------------------------------------------------------------------------------------
