@@ -70,8 +70,8 @@ def play_mixtures(rules: EducationRules, strategies: np.ndarray, students: int) 
 
 
 def play_watchful(rules: EducationRules, students: int) -> pd.DataFrame:
-    """The same students under every rule that looks at them: what to ask while failed questions are open, and where none
-    is, below mastery 0.6 and above. Record rows as those of `play_mixtures`, without probabilities."""
+    """The same students under every rule that looks at them: what to ask while failed questions are open, and where
+    none is, below mastery 0.6 and above. Record rows as those of `play_mixtures`, without probabilities."""
     env, streams, played = EducationBatch(rules, students), seeds.keys("tour", "students", n=students), []
     for open_, low, high in product(range(len(ACTIONS)), repeat=3):
         if open_ == low == high:
