@@ -637,19 +637,21 @@ class RoutingSettings(_Section):
     """Lesson 05: a controller that pays experts, under a budget (CoRL).
 
     experts: the controller's word for each, cheapest first, and its name in llm.models; base: the lab model
-    that the controller is made of; questions: families, and the difficulties of each; rounds: M,
-    turns of the controller per question; turn_tokens, response_tokens: the most that a turn writes, and hears;
-    unit: dollars of one unit of a budget in numbers; quantile: which price of the calls that an expert answers
-    right is the budget that affords it; high: the largest budget, dollars; train_items: questions that all arms
-    and seeds learn from; outcome_items: those of them on which experts are tried before; numbers: budgets in
-    units that the controller with numbers is tested at; batch: episodes per update; updates: per kind of
-    training; looks: at unseen questions during a training with a fixed budget; save_every: updates between
-    checkpoints; glass: the small world.
+    that the controller is made of; seeds: of the main arm, other_seeds: of all others; margin: reward that counts as
+    none; questions: families, and the difficulties of each; rounds: M, turns of the controller per question;
+    turn_tokens, response_tokens: the most that a turn writes, and hears; unit: dollars of one unit of a budget in
+    numbers; quantile: which price of the calls that an expert answers right is the budget that affords it; high: the
+    largest budget, dollars; train_items: questions that all arms, seeds and routers learn from; numbers: budgets in
+    units that the controller with numbers is tested at; batch: episodes per update; updates: per kind of training;
+    looks: at unseen questions during a training with a fixed budget; save_every: updates between checkpoints; glass:
+    the small world.
     """
 
     experts: dict[Name, str]
     base: str
     seeds: Count
+    other_seeds: Count
+    margin: Positive
     jobs: Count | None
     questions: Annotated[dict[Name, Annotated[list[int], Field(min_length=1)]], Field(min_length=1)]
     rounds: Annotated[int, Field(ge=2)]
@@ -662,7 +664,6 @@ class RoutingSettings(_Section):
     quantile: Annotated[float, Field(gt=0, le=1)]
     high: Positive
     train_items: Annotated[int, Field(ge=8)]
-    outcome_items: Annotated[int, Field(ge=8)]
     test_items: Annotated[int, Field(ge=6)]
     numbers: Annotated[list[Positive], Field(min_length=2)]
     warm: WarmSettings

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from lib import store
 from lib.parent import die_with_parent
 
 _DASK_SECONDS = 20  # in which a scheduler has to greet
+STDERR = "stderr"  # as BENCH_PROGRESS: progress lines for who started a command by hand
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,8 @@ def _in_parallel(work, todo: list[list[Cell]], root: Path) -> None:
 
 
 class _Watcher:
-    """Adds up the cells' progress files for the runner's progress line (BENCH_PROGRESS)."""
+    """Adds up the cells' progress files for the runner's progress line (the file that BENCH_PROGRESS names), or, where
+    that is STDERR, for somebody who started the command by hand: a line every ten seconds."""
 
     def __init__(self, cells: Sequence[Cell], root: Path, label: str) -> None:
         self.cells, self.root, self.label = cells, root, label
@@ -179,13 +182,21 @@ class _Watcher:
         self.stop.set()
         if self.target:
             self.thread.join()
-            Path(self.target).unlink(missing_ok=True)
+            if self.target != STDERR:
+                Path(self.target).unlink(missing_ok=True)
 
     def _loop(self) -> None:
-        while not self.stop.wait(1.0):
+        began, pause = time.monotonic(), 10.0 if self.target == STDERR else 1.0
+        while True:
             done = sum(self._fraction(cell) for cell in self.cells)
-            with contextlib.suppress(OSError):  # a disk that is full stops the cells, not the line about them
-                store.write_json(self.target, {"label": self.label, "done": done, "total": len(self.cells)})
+            if self.target == STDERR:
+                line = f"{self.label}: {done:.1f} of {len(self.cells)}, {time.monotonic() - began:.0f} s"
+                print(line, file=sys.stderr, flush=True)
+            else:
+                with contextlib.suppress(OSError):  # a disk that is full stops the cells, not the line about them
+                    store.write_json(self.target, {"label": self.label, "done": done, "total": len(self.cells)})
+            if self.stop.wait(pause):
+                return
 
     def _fraction(self, cell: Cell) -> float:
         if finished(cell, self.root) is not None:

@@ -46,8 +46,9 @@ from tests.routing.test_baselines import BUDGETS, modest
 from lib.routing import baselines
 found = baselines.compare(modest(40, 0), modest(20, 1), BUDGETS)
 assert "always the dearest" in set(found["router"]), "the router was not compared"
-from lib.reporting.routing import comparison
-assert "always the dearest" in comparison.AIMED
+from lib.routing import rows
+from tests.routing.made import study
+assert "always the dearest" in set(rows.rows(study())["arm"]), "the router is not in the record"
 """
 
 

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import logging
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -150,6 +151,12 @@ def test_a_chain_is_run_in_order_in_one_process_and_what_is_finished_is_left_out
 
 def test_no_cells_are_no_work(tmp_path, count):
     assert sweep.run(count, [], tmp_path / "runs") == []
+
+
+def test_who_starts_a_command_by_hand_reads_lines(tmp_path, count, monkeypatch, capfd):
+    monkeypatch.setenv("BENCH_PROGRESS", sweep.STDERR)
+    sweep.run(count, cells(tmp_path, 2), tmp_path / "runs", jobs=1, label="counting")
+    assert re.match(r"counting: \d\.\d of 2, 0 s\n", capfd.readouterr().err)
 
 
 def test_the_runner_is_told_how_far_a_sweep_is(tmp_path, count, monkeypatch):

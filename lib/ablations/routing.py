@@ -81,8 +81,9 @@ def over_training(results: corl.Results) -> dict[str, dict[str, Interval]]:
 
 
 def _tests(results: corl.Results, arm: str, style: str, word: str | None) -> pd.DataFrame:
-    """Test episodes without dice; of the start, those of one seed stand for all."""
+    """Test episodes without dice, of the seeds that every arm has."""
     part = results.episodes[results.episodes["arm"] == arm]
+    part = part[part["seed"] <= results.episodes.loc[results.episodes["arm"] == "hard", "seed"].max()]
     part = part[(part["temperature"] == part["temperature"].min()) & (part["style"] == style)]
     if word is not None:
         part = part[part["label"] == word]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,24 @@ def asked(
             jobs = [Job(i, c, TEST_DRAW) for i, c in zip(items, policy.decide(states).configurations, strict=True)]
             found = place.play(params.configuration.model, jobs)
             parts.append(found.assign(seed=cell.settings["seed"], number=range(len(items))))
+    return pd.concat(parts, ignore_index=True)
+
+
+def choices(params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> pd.DataFrame:
+    """A dozen configurations on n dev and n test questions of each kind in independent tries: columns split, arm (a
+    number), item, try, right, reward, as `measure.headroom` asks for them. Nothing learns from these."""
+    parts = []
+    with opened_place(means(params, models, runs)) as place:
+        tried = [search.BASE, *search.sampled(11, place.told())]
+        for split, attempt in product(("dev", "test"), range(2)):
+            items = place.items(split, n)
+            jobs = [Job(item, one, TEST_DRAW + attempt) for one in tried for item in items]
+            rows = place.play(params.configuration.model, jobs)[["right", "reward"]]
+            at = {
+                "arm": np.repeat(np.arange(len(tried)), len(items)),
+                "item": np.tile(np.arange(len(items)), len(tried)),
+            }
+            parts.append(rows.assign(split=split, **{"try": attempt}, **at))
     return pd.concat(parts, ignore_index=True)
 
 

@@ -5,10 +5,10 @@ of value, lo, hi, runs, items, p and told; `verdict`, `holm` and `words` say wha
 """
 
 from lib.measure.estimates import above_mixtures, change, gap, intervals, mean, ratio, share, statistic
-from lib.measure.headroom import headroom
+from lib.measure.headroom import OPEN, headroom
 from lib.measure.verdicts import holm, verdict, words
 
 __all__ = [
-    "above_mixtures", "change", "gap", "headroom", "holm", "intervals", "mean", "ratio", "share", "statistic",
+    "OPEN", "above_mixtures", "change", "gap", "headroom", "holm", "intervals", "mean", "ratio", "share", "statistic",
     "verdict", "words",
 ]  # fmt: skip

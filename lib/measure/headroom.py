@@ -7,6 +7,8 @@ import pandas as pd
 
 from lib.measure.estimates import gap
 
+OPEN = 0.05  # accuracy that choosing has to win for sure, or the question is closed
+
 
 def headroom(dev: pd.DataFrame, test: pd.DataFrame, column: str) -> pd.DataFrame:
     """Mean of a column over test items if the arm were chosen per item, minus that of the best constant.

@@ -3,10 +3,11 @@
     python -m lib.models.alike              train with the shipped seed, compare
     python -m lib.models.alike --seed 1     with another one
     python -m lib.models.alike --ship       keep what was trained as the shipped zoo
+    python -m lib.models.alike lab-facts    one model, and those that it is made of
 
 What a model was taught is asked of both zoos on the same items, some thousands a skill; the differences stand in
-`data/lab/alike.json`, an entry for every seed and class of processor instructions that was tried. It is what lesson
-03 prints about how far the zoo depends on the machine that trained it.
+`data/lab/alike.json`, a row for every model, skill, seed and class of processor instructions that was tried. It is
+what lesson 03 prints about how far the zoo depends on the machine that trained it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,6 +37,7 @@ from lib.params import ROOT, Course, LabModel, LabSettings
 
 RUNS = ROOT / "data/runs/lab-zoo"
 CARD = "alike.json"
+COLUMNS = ["model", "seed", "machine", "skill", "items", "shipped", "anew", "value", "lo", "hi", "alike"]
 MARGIN = 0.05  # of accuracy, within which two zoos behave alike
 _Z = 1.96  # of a 95 % interval
 
@@ -122,34 +123,35 @@ def ship(settings: LabSettings, runs: Path, root: str | Path = LAB) -> int:
     return shipped.size(root)
 
 
-def entries(root: str | Path = LAB) -> list[dict[str, Any]]:
-    """What was compared so far: seed, machine (class of instructions), recipes (of the zoo compared), largest
-    (difference) and rows (of `differences`). Raises ModelError for a card that cannot be read."""
+def compared(root: str | Path = LAB) -> pd.DataFrame:
+    """All comparisons with the weights that are shipped now, a row each: COLUMNS, those of `differences` with the seed
+    and the machine (class of instructions) of the new training. Rows about weights that are shipped no more are left
+    out. Raises ModelError for a card that cannot be read."""
     place = Path(root) / CARD
     if not place.is_file():
-        return []
+        return pd.DataFrame(columns=COLUMNS)
     try:
-        held = store.read_json(place)
-        return [{key: entry[key] for key in ("seed", "machine", "zoo", "largest", "rows")} for entry in held]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        held = pd.DataFrame(store.read_json(place), columns=["weights", *COLUMNS])
+        return held[held["weights"].eq(held["model"].map(lambda name: _weights(name, root)))][COLUMNS]
+    except (OSError, ValueError, TypeError) as error:
         raise ModelError(f"{place} is no card of comparisons ({error}); {shipped.REMEDY}") from error
 
 
-def zoo(settings: LabSettings, root: str | Path = LAB) -> str:
-    """A short hash of all shipped weights: comparisons with another zoo say nothing about this one."""
-    return store.sha256_json([shipped.card(name, root)["sha256"] for name in settings.models])[:12]
+def _weights(name: str, root: str | Path) -> str:
+    """A short name of a model's shipped weights, empty where there are none."""
+    held = shipped.card(name, root)
+    return held["sha256"][:12] if held else ""
 
 
-def keep(table: pd.DataFrame, settings: LabSettings, seed: int, root: str | Path = LAB) -> dict[str, Any]:
-    """Add a comparison to the card; it replaces one of the same seed and machine, and all of another zoo."""
-    now = {"seed": seed, "machine": torch.backends.cpu.get_cpu_capability(), "zoo": zoo(settings, root)}
-    now["largest"] = round(float(table["value"].abs().max()), 4)
-    now["rows"] = table.round(4).to_dict("records")
-    others = [
-        e for e in entries(root) if e["zoo"] == now["zoo"] and (e["seed"], e["machine"]) != (seed, now["machine"])
-    ]
-    store.write_json(Path(root) / CARD, sorted([*others, now], key=lambda e: (e["seed"], e["machine"])))
-    return now
+def keep(table: pd.DataFrame, seed: int, root: str | Path = LAB) -> None:
+    """Add a comparison to the card; rows of the same model, seed and machine are replaced."""
+    now = table.round(4).assign(seed=seed, machine=torch.backends.cpu.get_cpu_capability())
+    known = compared(root)
+    key = ["model", "seed", "machine"]
+    others = known[~known.set_index(key).index.isin(now.set_index(key).index)]
+    rows = pd.concat([others, now[COLUMNS]]).sort_values([*key, "skill"])
+    rows.insert(0, "weights", [_weights(name, root) for name in rows["model"]])
+    store.write_json(Path(root) / CARD, rows.to_dict("records"))
 
 
 def alone(settings: LabSettings) -> LabSettings:
@@ -161,9 +163,24 @@ def alone(settings: LabSettings) -> LabSettings:
     return settings.model_copy(update={"models": {settings.live: model}})
 
 
+def only(settings: LabSettings, names: Sequence[str]) -> LabSettings:
+    """The settings with these models and their bases; with all where no name is given. Raises ModelError for a name
+    that is none."""
+    unknown = sorted(set(names) - set(settings.models))
+    if unknown:
+        raise ModelError(f"{unknown[0]} is no lab model; params.yaml (lab.models) has {', '.join(settings.models)}")
+    wanted = set()
+    for name in names or settings.models:
+        while name is not None and name not in wanted:
+            wanted.add(name)
+            name = settings.models[name].base
+    return settings.model_copy(update={"models": {name: m for name, m in settings.models.items() if name in wanted}})
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The command. Returns 1 where a training misses its target or the zoos are not alike."""
     parser = argparse.ArgumentParser(prog="python -m lib.models.alike", description=__doc__.split("\n")[0])
+    parser.add_argument("models", nargs="*", help="which; default: all")
     parser.add_argument("--seed", type=int, default=None, help="of corpora and first weights; default: the shipped one")
     parser.add_argument("--ship", action="store_true", help="keep what was trained in data/lab")
     options = parser.parse_args(argv)
@@ -172,7 +189,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("only the seed of params.yaml (lab.seed) can be shipped, or recipe and weights would disagree")
     seed = own.seed if options.seed is None else options.seed
     began = time.monotonic()
+    os.environ.setdefault("BENCH_PROGRESS", sweep.STDERR)
     try:
+        own = only(own, options.models)
         told = _go(own, own.model_copy(update={"seed": seed}), options.ship)
     except (ModelError, NotLearned) as error:
         print(error, file=sys.stderr)
@@ -190,10 +209,11 @@ def _go(own: LabSettings, settings: LabSettings, ships: bool) -> int:
     if missing:
         raise ModelError(f"{', '.join(missing)} is not shipped, so there is nothing to compare with; {shipped.REMEDY}")
     table = differences(measured(own, RUNS, anew=False), measured(settings, RUNS, anew=True))
-    told = keep(table, own, settings.seed)
+    keep(table, settings.seed)
     print(table.drop(columns=["items"]).to_string(index=False, float_format="{:.3f}".format))
     apart = table[~table["alike"]]
-    print(f"largest difference {told['largest']:.3f}; {len(apart)} of {len(table)} skills are not within {MARGIN}")
+    largest = table["value"].abs().max()
+    print(f"largest difference {largest:.3f}; {len(apart)} of {len(table)} skills are not within {MARGIN}")
     return int(len(apart) > 0)
 
 

@@ -9,6 +9,5 @@
     warm        what the controller is taught first: the protocol
     arms, outcomes, study   what is compared, what experts can do, and in which cells
     baselines   constants, random, cascade, trained routers, oracle
-
-`python -m lib.routing --help` trains a controller of one's own on questions of one's own.
+    own         training on a model and questions of one's own, `python -m lib.routing --help`
 """

@@ -96,17 +96,18 @@ def asked(test: Tried, columns: np.ndarray) -> Outcome:
 
 def tried_on(tried: pd.DataFrame, alone: pd.DataFrame, split: str, experts: Sequence[str]) -> Tried:
     """One part of the tables of a study: experts (`outcomes.tried`), and the base that answers itself
-    (`outcomes.alone`)."""
+    (`outcomes.alone`), a row per question and try."""
     mine = tried[tried["split"] == split]
-    own = alone[alone["split"] == split].sort_values("item")
+    own = alone[alone["split"] == split].sort_values(["item", "try"])
     names = (ITSELF, *dict.fromkeys(mine["strategy"]))
     wide = {
-        column: mine.pivot(index="item", columns="strategy", values=column) for column in ("right", "dollars", "reply")
+        column: mine.pivot(index=["item", "try"], columns="strategy", values=column)
+        for column in ("right", "dollars", "reply")
     }
     right, dollars = (
         np.column_stack([own[column], wide[column][list(names[1:])]]).astype(float) for column in ("right", "dollars")
     )
-    prompts = tuple(mine.drop_duplicates("item").sort_values("item")["prompt"])
+    prompts = tuple(mine.drop_duplicates(["item", "try"]).sort_values(["item", "try"])["prompt"])
     columns = tuple(names.index(expert) for expert in experts)
     replies = np.column_stack([own["reply"].to_numpy(dtype=object), wide["reply"][list(experts)]])
     return Tried(names, columns, right, dollars, prompts, replies)

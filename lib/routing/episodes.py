@@ -64,8 +64,10 @@ class Episode:
 
     @property
     def answer(self) -> str | None:
-        """What stands in the answer tags, if it got there."""
-        return tasks.answered(self.exchanges[-1].said) if self.exchanges else None
+        """What stands in the answer tags, if it got there; for AS_HEARD what was heard last."""
+        said = tasks.answered(self.exchanges[-1].said) if self.exchanges else None
+        heard = [e.heard for e in self.exchanges if e.heard]
+        return protocol.heard(heard[-1].text) if said == protocol.AS_HEARD and heard else said
 
     def add(self, ids: Sequence[int], own: bool) -> None:
         """Append tokens."""

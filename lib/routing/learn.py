@@ -60,12 +60,13 @@ def value_loss(values: torch.Tensor, returns: torch.Tensor, mask: torch.Tensor, 
 @dataclass(frozen=True)
 class Sample:
     """One finished episode. ids: all tokens; mask: which the controller wrote; group: whose rewards it is
-    compared with (GRPO)."""
+    compared with (GRPO); stratum: whose advantages it is whitened with."""
 
     ids: Sequence[int]
     mask: Sequence[bool]
     reward: float
     group: int = 0
+    stratum: int = 0
 
 
 @dataclass
@@ -77,6 +78,7 @@ class Batch:
     mask: torch.Tensor  # 1 where the controller wrote the *next* token: (B, T - 1)
     rewards: torch.Tensor
     groups: list[int]
+    strata: torch.Tensor  # (B,)
     old: torch.Tensor | None = None  # log-probabilities that sampled the tokens, (B, T - 1)
     reference: torch.Tensor | None = None
     advantages: torch.Tensor | None = None
@@ -93,7 +95,8 @@ def batch(samples: Sequence[Sample], pad: int, device: torch.device | str = "cpu
     own = torch.tensor([[*s.mask, *[False] * (width - len(s.ids))] for s in samples], device=device)
     seen = torch.tensor([[1] * len(s.ids) + [0] * (width - len(s.ids)) for s in samples], device=device)
     rewards = torch.tensor([s.reward for s in samples], dtype=torch.float32, device=device)
-    return Batch(ids, seen, own[:, 1:], rewards, [s.group for s in samples])
+    strata = torch.tensor([s.stratum for s in samples], device=device)
+    return Batch(ids, seen, own[:, 1:], rewards, [s.group for s in samples], strata)
 
 
 class Critic(nn.Module):
@@ -188,14 +191,17 @@ class Learner:
             part.advantages, part.returns = told
 
     def _advantages(self, parts: Sequence[Batch]) -> None:
-        """Over all parts of an update: whitened (GAE), or by group (GRPO)."""
+        """Over all parts of an update: whitened in each stratum (GAE), or by group (GRPO)."""
         rewards = torch.cat([part.rewards for part in parts])
         if self.critic is None:
             told = losses.group_advantages(rewards, [g for part in parts for g in part.groups], self.settings.divide)
             for part, some in zip(parts, told.split([len(part.rewards) for part in parts]), strict=True):
                 part.advantages = some[:, None] * part.mask
         elif self.settings.whiten:
-            own = losses.whitened(torch.cat([part.advantages[part.mask] for part in parts]))
+            own = torch.cat([part.advantages[part.mask] for part in parts])
+            strata = torch.cat([part.strata[:, None].expand_as(part.mask)[part.mask] for part in parts])
+            for stratum in strata.unique():
+                own[strata == stratum] = losses.whitened(own[strata == stratum])
             for part, some in zip(parts, own.split([int(part.mask.sum()) for part in parts]), strict=True):
                 part.advantages[part.mask] = some
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from lib import tasks
+from lib import measure, tasks
 from lib.llm.opening import finish, opened
 from lib.models.asking import Asker, asker
 from lib.models.checkpoints import LIMIT, MODELS
@@ -27,6 +27,7 @@ from lib.tasks import Item
 RUNS = ROOT / "data/runs/routing"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "routing"  # of the cassette and of the purse
+FREE = "money is no object"
 ITSELF = "controller alone"  # as it comes from the lab, before any protocol
 
 
@@ -84,6 +85,18 @@ def choices(
             items = tasks.spread(settings.questions, split, n, seed=17)
             parts += [tried(pool, items, split, TRIES), alone(asker(settings.base, models), items, split, TRIES)]
     return pd.concat(parts, ignore_index=True)
+
+
+def headrooms(rows: pd.DataFrame, worth: Mapping[str, float]) -> pd.DataFrame:
+    """What choosing per question could win over the best constant, `measure.headroom` with money no object and under
+    each budget, where an answer counts if it was paid for within it. rows: of `choices`; worth: dollars by word.
+    Indexed by question (FREE, then the words); besides constant, the best one on dev."""
+    found = {}
+    for word, budget in {FREE: np.inf, **worth}.items():
+        paid = rows.assign(arm=rows["strategy"], paid=rows["right"] * (rows["dollars"] <= budget))
+        dev, test = (paid[paid["split"] == split] for split in ("dev", "test"))
+        found[word] = measure.headroom(dev, test, "paid").assign(constant=dev.groupby("arm")["paid"].mean().idxmax())
+    return pd.concat(found, names=["question"]).droplevel(1)
 
 
 def alone(model: Asker, items: Sequence[Item], split: str, tries: int = 1) -> pd.DataFrame:

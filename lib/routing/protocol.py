@@ -4,9 +4,10 @@
     user       What is the home of the friend of Ana ?
     controller <think> low </think> <call> lab-facts <t> question </t> </call>
     expert     <response> Loro </response>
-    controller <think> low </think> <answer> Loro </answer>
+    controller <think> low </think> <answer> it </answer>
 
-A query may be any text; `question` alone hands the user's question on as it stands, word for word.
+A query may be any text; `question` alone hands the user's question on as it stands, word for word, and `it` as the
+answer hands on what was heard last. So a small controller has to decide, not to copy.
 
 A turn ends in one call or one answer; f (which expert) and g (which query) of eq. 2 are the two groups of
 one regular expression. Whatever is neither is malformed: it costs a round and is told so.
@@ -30,6 +31,7 @@ DIGITS = 3  # of a budget in numbers
 ERROR = "error"  # what stands in the response where no expert spoke
 RESPONSE = ("<response>", "</response>")
 AS_IT_STANDS = "question"  # instead of a question: the one that the user asked
+AS_HEARD = "it"  # instead of an answer: the last response
 STOPS = ("</call>", "</answer>")  # with the end of turn, where a controller's turn ends (algorithm 1, line 10)
 _CALL = re.compile(r"<call>\s*(\S+)\s*<t>((?:(?!</?(?:t|call)>).)*)</t>\s*</call>\s*$", re.DOTALL)
 _TAG = re.compile(r"</?(?:think|answer|call|t|response)>")  # an expert must not speak for the controller
@@ -75,7 +77,8 @@ def explained(prices: Mapping[str, float]) -> str:
         "You answer questions, and may pay experts to help. First think inside <think> </think> about how hard the "
         "question is and what the budget allows. Then either answer with <answer> final answer </answer>, or ask one "
         "expert with <call> EXPERT <t> question </t> </call> and end your turn; what it says comes back inside "
-        "<response> </response>, and you go on. You may ask about a part of the question. Only the answer counts, "
+        "<response> </response>, and you go on. You may ask about a part of the question. <answer> it </answer> hands "
+        "on what was said last. Only the answer counts, "
         f"and it counts only if the calls together cost no more than the budget. Experts: {experts}."
     )
 

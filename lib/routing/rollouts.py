@@ -63,7 +63,9 @@ def roll(
     play(voice, _Experts(pool), rolled, rounds, key, temperature)
     for episode in rolled:
         if episode.exchanges:  # none where the question alone fills the window
-            episode.right = judge(episode.task.item, episode.exchanges[-1].said)
+            said, answer = episode.exchanges[-1].said, episode.answer
+            handed_on = answer is not None and answer != tasks.answered(said)
+            episode.right = judge(episode.task.item, tasks.reply(answer) if handed_on else said)
     return rolled
 
 

@@ -1,7 +1,7 @@
 """The experiment: what experts can do, a controller that speaks the protocol, every training under every seed.
 
-First, side by side, one cell tries the experts and one teaches the controller the protocol. Then one cell per
-arm and seed trains and is tested, and one tests the controller as it was before. All are cells of a sweep that
+First one cell tries the experts, and one of every seed teaches a controller the protocol. Then one cell per arm and
+seed trains and is tested, and one tests that seed's controller as it was before. All are cells of a sweep that
 resumes; a training goes on from its last checkpoint. Working files lie under data/runs/routing.
 """
 
@@ -29,9 +29,9 @@ from lib.models.dialogue import token
 from lib.models.tokenizer import EXPERTS, PAD
 from lib.models.transport import LabTransport, lab
 from lib.params import LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
-from lib.routing import arms, outcomes, warm
+from lib.routing import arms, outcomes, protocol, warm
 from lib.routing.arms import ARMS, Arm, Budgets
-from lib.routing.experts import Pool, askers
+from lib.routing.experts import TRIES, Pool, askers
 from lib.routing.learn import Learner, Sample
 from lib.routing.logs import Logs, spoken
 from lib.routing.outcomes import CASSETTES, NAME, RUNS
@@ -40,10 +40,11 @@ from lib.routing.voices import Lab
 from lib.tasks import Item
 
 START = "start"  # the controller before it is trained
-_NEUTRAL = {"seeds", "jobs", "save_every", "glass"}  # change no cell's result
+_NEUTRAL = {"seeds", "other_seeds", "margin", "jobs", "save_every", "glass"}  # change no cell's result
 _TRAINING = {"learn", "batch", "updates", "looks"}  # nor that of the start
 GROUP = 8  # episodes of one question, for group advantages
-DRAWN = ("corl", "hard")  # arms that are tested with draws too
+MAIN = "corl"  # the arm that has `seeds` seeds; the others have `other_seeds`
+DRAWN = (MAIN, "hard")  # arms that are tested with draws too
 _TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
 
 
@@ -79,7 +80,7 @@ class Means:
     llm: Mapping[str, Any]
     routing: Mapping[str, Any]
     shape: Mapping[str, Any]  # of the base, for its optimisers
-    controller: str = ""
+    controllers: Sequence[str] = ()  # by seed
     experts: str = ""
 
     @property
@@ -111,14 +112,22 @@ def run(
     )  # fmt: skip
     first = first_cells(params, Path(models))
     try:
-        begun = sweep.run(partial(first_work, means=means), first, runs, settings.jobs, "controller and experts")
-        folders = [str(cell.folder(runs)) for cell in first]
-        means = Means(**asdict(means) | {"controller": folders[0] + "/model", "experts": folders[1]})
+        begun = sweep.run(partial(first_work, means=means), first, runs, settings.jobs, "experts and controllers")
+        experts, *controllers = (str(cell.folder(runs)) for cell in first)
+        means = Means(**asdict(means) | {"controllers": [f"{c}/model" for c in controllers], "experts": experts})
         todo = cells(params, compared, first)
         receipts = sweep.run(partial(work, means=means), todo, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
     return _collected([*first, *todo], [*begun, *receipts], runs, settings, price)
+
+
+def two(params: Params) -> Params:
+    """The same with two experts, the cheapest and the dearest, and with the seeds of other arms (CoRL, 4.3)."""
+    names = list(params.routing.experts)
+    kept = {name: params.routing.experts[name] for name in (names[0], names[-1])}
+    routing = params.routing.model_copy(update={"experts": kept, "seeds": params.routing.other_seeds})
+    return params.model_copy(update={"routing": routing})
 
 
 def _check(settings: RoutingSettings) -> None:
@@ -130,14 +139,15 @@ def _check(settings: RoutingSettings) -> None:
 def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
     """How many calls the study makes at most, and what endpoints among the experts may cost: a sentence."""
     settings = params.routing
-    trained = sum(settings.updates[arm.kind] for arm in compared) * settings.batch * settings.seeds
+    times = {arm.name: _seeds(settings, arm) for arm in compared}
+    trained = sum(settings.updates[arm.kind] * times[arm.name] for arm in compared) * settings.batch
     numbers = len(settings.numbers)
-    tested = settings.test_items * settings.seeds * sum(2 * 3 + numbers * (arm.style == "number") for arm in compared)
-    start = settings.test_items * (4 * 3 + numbers) + settings.outcome_items + settings.test_items
-    looks = 48 * (settings.looks + 1) * settings.seeds * sum(bool(arm.fixed) for arm in compared)
-    tries = settings.outcome_items + settings.test_items
+    tested = sum(times[arm.name] * (2 * 3 + numbers * (arm.style == "number")) for arm in compared)
+    start = settings.seeds * (4 * 3 + numbers)
+    looks = 48 * (settings.looks + 1) * sum(times[arm.name] * bool(arm.fixed) for arm in compared)
+    tries = TRIES * settings.train_items + settings.test_items
     # any call of a controller may go to the same expert, and be as long as replies may be
-    calls = tries + (trained + tested + start + looks) * (settings.rounds - 1)
+    calls = tries + (trained + (tested + start) * settings.test_items + looks) * (settings.rounds - 1)
     shares = [
         Planned(name, calls, 64 * calls, params.llm.models[name].max_tokens * calls)
         for name in settings.experts.values()
@@ -151,29 +161,34 @@ def _common(params: Params, models: Path) -> dict[str, Any]:
     return fingerprint(params.llm, routing.experts, routing.base, models, "lib.routing.study", MADE)
 
 
+def _seeds(settings: RoutingSettings, arm: Arm) -> int:
+    return settings.seeds if arm.name == MAIN else min(settings.seeds, settings.other_seeds)
+
+
 def first_cells(params: Params, models: Path) -> list[sweep.Cell]:
-    """The controller that speaks the protocol, and the trial of the experts."""
+    """The trial of the experts, and of every seed the controller that speaks the protocol."""
     common, own = _common(params, models), params.routing.model_dump()
     shared = ("questions", "rounds", "experts")
     told = {name: own[name] for name in (*shared, "warm")} | {
         "shape": params.lab.models[params.routing.base].model_dump()
     }
-    asked = ("train_items", "outcome_items", "test_items")
-    tried = {name: own[name] for name in (*shared, "expert_temperature", *asked)}
-    return [sweep.Cell("controller", common | told), sweep.Cell("experts", common | tried)]
+    tried = {name: own[name] for name in (*shared, "expert_temperature", "train_items", "test_items")}
+    seeded = ((f"controller/seed-{seed}", common | told | {"seed": seed}) for seed in range(own["seeds"]))
+    return [sweep.Cell("experts", common | tried), *(sweep.Cell(*each) for each in seeded)]
 
 
 def cells(params: Params, compared: Sequence[Arm], first: Sequence[sweep.Cell]) -> list[sweep.Cell]:
-    """One cell per arm and seed and one for the start, about the longest first: the last ones run side by side."""
+    """One cell per arm and seed, and one for the start of every seed: short ones last, which run side by side."""
     settings = params.routing
-    held = {"before": [cell.digest for cell in first]}
+    experts, *controllers = (cell.digest for cell in first)
+
+    def cell(arm: Arm | None, seed: int) -> sweep.Cell:
+        held = {"before": [experts, controllers[seed]], "seed": seed}
+        return sweep.Cell(f"{arm.name if arm else START}/seed-{seed}", held | _told(settings, arm))
+
     order = sorted(compared, key=lambda arm: -settings.updates[arm.kind])
-    trained = [
-        sweep.Cell(f"{arm.name}/seed-{seed}", held | _told(settings, arm) | {"seed": seed})
-        for arm in order
-        for seed in range(settings.seeds)
-    ]
-    return [*trained[:1], sweep.Cell(START, held | _told(settings, None) | {"seed": 0}), *trained[1:]]
+    trained = [cell(arm, seed) for arm in order for seed in range(_seeds(settings, arm))]
+    return [*trained, *(cell(None, seed) for seed in range(settings.seeds))]
 
 
 def _told(settings: RoutingSettings, arm: Arm | None) -> dict[str, Any]:
@@ -207,38 +222,32 @@ def test_items(settings: RoutingSettings) -> list[Item]:
     return tasks.spread(settings.questions, "test", settings.test_items, seed=7, unique=True)
 
 
-def outcome_items(settings: RoutingSettings) -> list[Item]:
-    """The training questions on which every expert is tried: the first that controllers train on."""
-    pool = train_items(settings)
-    order = seeds.rng("routing", "labelled").permutation(len(pool))
-    return [pool[i] for i in order[: settings.outcome_items]]
-
-
 @cache
 def _train_items(questions: str, n: int) -> list[Item]:
     return tasks.spread(json.loads(questions), "train", n, seed=13)
 
 
 def train_items(settings: RoutingSettings) -> list[Item]:
-    """The questions that all arms and seeds train on; what experts say to them is remembered."""
+    """The questions that all arms and seeds train on, and routers too; what experts say to them is remembered."""
     return _train_items(json.dumps(settings.questions), settings.train_items)
 
 
 def first_work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, Any]:
-    """Teach the controller the protocol, or try the experts."""
+    """Teach a controller the protocol; or try the experts, and the base by itself, in every try that a training may
+    hear and on the test questions."""
     warm.quiet()
     settings = means.settings
-    if cell.name == "controller":
+    if cell.name != "experts":
         shape = parameters.validate(dict(means.shape), parameters.LabModel, "a cell")
-        warm.train(means.base, shape, settings, folder / "model", progress)
+        warm.train(means.base, shape, settings, folder / "model", progress, cell.settings["seed"])
         return {"steps": settings.warm.steps}
+    asked = [(train_items(settings), "train", TRIES), (test_items(settings), "test", 1)]
     with opened_pool(means) as experts:
-        parts = [
-            outcomes.tried(experts, outcome_items(settings), "train"),
-            outcomes.tried(experts, test_items(settings), "test"),
-        ]
-    store.write_parquet(folder / "experts.parquet", pd.concat(parts, ignore_index=True))
-    return {"questions": settings.outcome_items + settings.test_items}
+        tried = pd.concat([outcomes.tried(experts, *each) for each in asked], ignore_index=True)
+    alone = pd.concat([outcomes.alone(asker(settings.base, means.models), *each) for each in asked], ignore_index=True)
+    store.write_parquet(folder / "experts.parquet", tried)
+    store.write_parquet(folder / "alone.parquet", alone)
+    return {"questions": settings.train_items + settings.test_items}
 
 
 def known_budgets(experts: pd.DataFrame, settings: RoutingSettings) -> Budgets:
@@ -260,16 +269,16 @@ class Run:
 
     def __init__(self, cell: sweep.Cell, folder: Path, progress, means: Means, experts: Pool) -> None:
         self.settings, self.folder, self.progress, self.pool = means.settings, folder, progress, experts
-        self.models = means.models
         self.arm = Arm(**cell.settings["arm"]) if cell.settings["arm"] else None
-        self.seed = cell.settings["seed"]
+        self.seed, self.others = cell.settings["seed"], means.settings.other_seeds
         self.budgets = known_budgets(store.read_parquet(Path(means.experts) / "experts.parquet"), self.settings)
-        self.model = checkpoints.load(means.controller)
+        self.model = checkpoints.load(means.controllers[self.seed])
         self.voice = Lab(self.model, self.settings.turn_tokens, self.settings.response_tokens)
 
     def go(self) -> dict[str, float]:
         """Train, test, keep the numbers and, of one seed, the weights."""
-        compared = (arms.NAMED["corl"], arms.NAMED["hard"], arms.NAMED["number"]) if self.arm is None else (self.arm,)
+        before = [arms.NAMED[name] for name in (MAIN, "hard", "number")[: None if self.seed < self.others else 1]]
+        compared = [self.arm] if self.arm else before
         if self.arm is not None:
             self._train(self.arm)
         drawn = [self.settings.temperature]  # what a training saw, beside what it leads to
@@ -279,8 +288,6 @@ class Run:
             for heat in dict.fromkeys([self.settings.test_temperature, *(drawn if arm.name in DRAWN else [])])
         ]
         store.write_parquet(self.folder / "episodes.parquet", pd.concat(tests, ignore_index=True))
-        if self.arm is None:
-            store.write_parquet(self.folder / "alone.parquet", self._alone())
         if self.arm is not None and self.seed == 0:
             checkpoints.save(self.model, self.folder / "model")
         (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
@@ -292,15 +299,6 @@ class Run:
         asked = arms.examined(arm, items, self.budgets, self.settings)
         episodes = roll(self.voice, self.pool, asked, self.settings.rounds, _TEST_KEY + self.seed, temperature)
         return episode_rows(episodes, self.voice.decode, len(items)).assign(temperature=temperature, style=arm.style)
-
-    def _alone(self) -> pd.DataFrame:
-        """The base as it comes from the lab, on the questions that experts were tried on."""
-        base = asker(self.settings.base, self.models)
-        parts = [
-            outcomes.alone(base, items, split)
-            for split, items in (("train", outcome_items(self.settings)), ("test", test_items(self.settings)))
-        ]
-        return pd.concat(parts, ignore_index=True)
 
     def _train(self, arm: Arm) -> None:
         settings = self.settings
@@ -352,8 +350,11 @@ class Run:
 
 def samples(episodes: Sequence[Episode], group: int = 1) -> list[Sample]:
     """Episodes as the trainer takes them; `group` in a row answer the same question. One whose question leaves no
-    room for a turn teaches nothing and is left out."""
-    return [Sample(e.ids, e.mask, e.reward, i // group) for i, e in enumerate(episodes) if any(e.mask)]
+    room for a turn teaches nothing and is left out. Advantages are whitened under each budget word by itself: where
+    little can be won, little is learned from otherwise."""
+    told = ((i, e, protocol.WORDS.index(e.task.label) if e.task.label in protocol.WORDS else 0)
+            for i, e in enumerate(episodes))  # fmt: skip
+    return [Sample(e.ids, e.mask, e.reward, i // group, stratum) for i, e, stratum in told if any(e.mask)]
 
 
 def episode_rows(
@@ -406,5 +407,7 @@ def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, settings: Routi
     folders = {cell.name: cell.folder(runs) for cell in todo}
     experts = store.read_parquet(folders["experts"] / "experts.parquet")
     clock = [{"cell": cell.name, "seconds": receipt["seconds"]} for cell, receipt in zip(todo, receipts, strict=True)]
-    tables = [table(name) for name in ("episodes", "rollouts", "looks", "alone", "learning")]
-    return Results(experts, *tables, known_budgets(experts, settings), price, pd.DataFrame(clock))
+    alone = store.read_parquet(folders["experts"] / "alone.parquet")
+    episodes, rollouts, looks, learning = map(table, ("episodes", "rollouts", "looks", "learning"))
+    budgets = known_budgets(experts, settings)
+    return Results(experts, episodes, rollouts, looks, alone, learning, budgets, price, pd.DataFrame(clock))

@@ -6,7 +6,7 @@ any causal language model in a Hugging Face folder, through transformers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -91,6 +91,7 @@ class Hub:
         """limit, response: as for `Lab`; preface: what the system message explains before it names the budget."""
         self.model, self.tokenizer, self.preface = model, tokenizer, preface
         self.limit, self.response = limit, response
+        self.watch: Callable[[int, int], None] = lambda done, total: None  # told how many turns of a batch are written
         self.tokenizer.padding_side = "left"
         if self.tokenizer.pad_token is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
@@ -111,8 +112,12 @@ class Hub:
         return self.tokenizer.decode(ids, skip_special_tokens=True)
 
     def write(self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float) -> list[list[int]]:
-        parts = [slice(at, at + AT_ONCE) for at in range(0, len(contexts), AT_ONCE)]
-        return [ids for part in parts for ids in self._write(contexts[part], keys[part], temperature)]
+        written: list[list[int]] = []
+        while len(written) < len(contexts):
+            self.watch(len(written), len(contexts))
+            part = slice(len(written), len(written) + AT_ONCE)
+            written += self._write(contexts[part], keys[part], temperature)
+        return written
 
     @torch.inference_mode()
     def _write(self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float) -> list[list[int]]:

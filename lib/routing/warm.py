@@ -87,17 +87,17 @@ def trace(
         ids.extend(new)
         targets.extend(new if learned else [IGNORED] * len(new))
 
-    told = ""
+    told = False  # by the last response
     for turn in range(rounds):
         if turn == rounds - 1 or rng.random() < (1 - AGAIN if told else ITSELF):
-            steps, given = ([], told) if told else _itself(item, answers, rng)
+            steps, given = ([], protocol.AS_HEARD) if told else _itself(item, answers, rng)
             write(f"{protocol.thought(budget, steps)} {tasks.reply(given)}", True)
             break
         expert = experts[int(rng.integers(len(experts)))]
         write(f"{protocol.thought(budget)} {protocol.call(expert)}", True)
         said = _said(item, answers, rng)
         write(" ".join([protocol.RESPONSE[0], said, protocol.RESPONSE[1]]), False)
-        told = told if said == protocol.ERROR else said
+        told = said != protocol.ERROR
     return Dialogue((*ids, token(EOS)), (*targets, IGNORED))
 
 

@@ -15,7 +15,7 @@ import torch
 from pandas.testing import assert_frame_equal
 from transformers import LlamaForCausalLM
 
-from lib import params, seeds, store, sweep
+from lib import measure, params, seeds, store, sweep
 from lib.configuration import baselines, study, taxonomy
 from lib.configuration.arms import ALONE, ARMS, NAMED, TESTED
 from lib.configuration.atoms import LIBRARY
@@ -365,6 +365,13 @@ def same(one: study.Results, other: study.Results, but: tuple[str, ...] = ()) ->
             assert_frame_equal(a, b, check_exact=True)
         else:
             assert a == b
+
+
+def test_what_choosing_could_win_is_asked_in_two_tries_of_the_same_questions(models, tmp_path):
+    told = study.choices(settings(), 1, models, tmp_path)
+    assert set(told["split"]) == {"dev", "test"} and set(told["try"]) == {0, 1} and told["arm"].nunique() == 12
+    dev, test = (told[told["split"] == split] for split in ("dev", "test"))
+    assert measure.headroom(dev, test, "right")["items"][0] == test["item"].nunique() == len(KINDS)
 
 
 def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):

@@ -7,17 +7,16 @@ import pandas as pd
 import pytest
 from threadpoolctl import threadpool_limits
 
-from lib import params
+from lib import params, tasks
 from lib.meeting import chains
 from lib.meeting.chains import EXPERT, MILLION, ORACLE, PAPER, ROUTER, USERS
-from lib.routing import study as corl
 from lib.routing.baselines import ITSELF
 from lib.routing.toolorchestra.menu import Preference
-from tests.reporting.test_routing_figures import PRICE, WORDS, study
+from tests.routing.made import PRICE, WORDS, study
 from tests.routing.toolorchestra.common import offers
 
 SETTINGS = params.load("smoke")
-ITEMS = corl.test_items(SETTINGS.routing)[:6]
+ITEMS = tasks.draw("chain", "test", 6, SETTINGS.routing.questions["chain"])
 TOKEN = 1e-8  # dollars of a controller's token in the made-up study
 ALONE = 20 * TOKEN * MILLION  # of a question that the controller answers itself
 
@@ -141,11 +140,13 @@ def test_a_conductors_policy_pays_for_what_it_reads_and_writes(table):
 # What is asked --------------------------------------------------------------------------------------
 
 
-def test_orchestrators_have_the_three_experts_at_list_prices_and_users_who_weigh_cost_more_and_more(asked, table):
+def test_orchestrators_have_the_models_that_do_chains_at_list_prices_and_users_who_weigh_cost_more_and_more(
+    asked, table
+):
     wanted = asked["assigned"]
     assert len(wanted) == 3 * 6 and [one.work for one in wanted] == ITEMS * 3
     for one in wanted:
-        assert one.menu.names == tuple(SETTINGS.routing.experts)
+        assert one.menu.names == ("lab-nano", "lab-mini", "lab-large")
         assert all(offer == offers()[offer.name] for offer in one.menu.offers)
     weights = [(one.preference.accuracy, one.preference.cost) for one in wanted[::6]]
     assert weights == list(USERS.values()) and [c / a for a, c in weights] == sorted(c / a for a, c in weights)

@@ -3,6 +3,7 @@
 import math
 from dataclasses import astuple
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -11,6 +12,7 @@ from lib.draw import png
 from lib.meeting.chains import EXPERT, ORACLE, PAPER, ROUTER
 from lib.page.lesson import _KEY
 from lib.reporting import meeting
+from lib.stats import Interval
 
 UNITS = 10
 
@@ -135,3 +137,54 @@ def test_metrics_have_legal_keys_of_their_own():
 def test_one_seed_of_students_has_no_intervals_and_nothing_is_clear():
     alone = students()[students()["seed"] == 0]
     assert "0 are clearly above" in meeting.zoo_finding(alone) and png(meeting.picture(chains(), alone))
+
+
+def holds(found: Interval, value: float) -> None:
+    """A value worked out by hand, inside its own interval."""
+    assert found.value == pytest.approx(value, abs=1e-9)
+    assert found.lo <= found.value <= found.hi
+
+
+# The best blind mixture for as much ---------------------------------------------------------------
+
+OTHERS = np.array([[0, 1, 1], [0, 0, 1], [1, 1, 1], [0, 1, 1]], float), np.tile([1.0, 2.0, 4.0], (4, 1))
+
+
+def test_the_gap_is_the_mean_above_the_hull_at_the_same_mean_cost():
+    """Others are right in 1/4, 3/4 and 4/4 for 1, 2 and 4; own cost is 3, where the hull is at 7/8."""
+    right, dollars = np.array([[1, 0, 1, 1], [1, 1, 1, 1.0]]), np.array([[0, 6, 4, 2], [2, 4, 0, 6.0]])
+    gap = meeting.gap_to_mixtures(right, dollars, *OTHERS, "by hand")
+    holds(gap, 7 / 8 - stats.hull_at(np.array([1.0, 2.0, 4.0]), np.array([0.25, 0.75, 1.0]), 3.0))
+    holds(meeting.gap_to_mixtures(right, dollars - 1.5, *OTHERS, "by hand"), 7 / 8 - 1 / 2)
+    holds(meeting.gap_to_mixtures(right, dollars + 9, *OTHERS, "by hand"), 7 / 8 - 1)  # dearer than all: flat
+
+
+def test_below_the_cheapest_it_is_the_cheapest():
+    right, dollars = np.array([[1, 0, 1, 0], [0, 0, 1, 1.0]]), np.full((2, 4), 0.25)
+    holds(meeting.gap_to_mixtures(right, dollars, *OTHERS, "cheap"), 1 / 2 - 1 / 4)
+
+
+def test_the_gap_to_oneself_is_0_in_every_resample():
+    """Who answers and costs as the only other one does resamples along with it, however noisy both are."""
+    one = np.array([[1], [0], [1], [0], [0], [1.0]]), np.array([[2], [9], [4], [1], [7], [3.0]])
+    gap = meeting.gap_to_mixtures(*(np.tile(column.T, (2, 1)) for column in one), *one, "itself")
+    assert (gap.lo, gap.value, gap.hi) == (0, 0, 0)
+
+
+def test_the_gap_s_interval_widens_with_questions_and_with_seeds_that_differ():
+    n = 60
+    others, dollars = (np.full((n, 1), 0.25), np.full((n, 1), 1.0)), np.ones((2, n))
+
+    def gap(right) -> Interval:
+        found = meeting.gap_to_mixtures(right, dollars, *others, "noise")
+        holds(found, 0.25)
+        return found
+
+    calm, half = gap(np.full((2, n), 0.5)), np.tile(np.arange(n) < n / 2, (2, 1)).astype(float)
+    assert calm.hi - calm.lo < 1e-9
+    noisy = gap(half)  # by hand: 2 * 1.96 * sqrt(0.25 / 60), by sqrt(2 / 1) for two seeds
+    assert noisy.hi - noisy.lo == pytest.approx(2 * 1.96 * (0.25 / n) ** 0.5 * 2**0.5, rel=0.1)
+    seeds = gap(np.repeat([[0.4], [0.6]], n, axis=1))  # a quarter of resamples holds but one seed, deviation 0.1
+    assert (seeds.lo, seeds.hi) == pytest.approx((0.25 - 0.1 * 2**0.5, 0.25 + 0.1 * 2**0.5), abs=0.02)
+    both = gap(half * [[1.2], [0.8]])
+    assert both.hi - both.lo > max(noisy.hi - noisy.lo, seeds.hi - seeds.lo)

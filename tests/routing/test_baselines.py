@@ -62,15 +62,16 @@ def told(train: Tried, test: Tried, router: str, label: str = "high", **options)
 def recorded() -> tuple[pd.DataFrame, pd.DataFrame]:
     """A study's tables: in every cell a number of its own."""
     rows = [
-        {"split": split, "item": item, "prompt": f"{split} {item}", "strategy": name, "right": float((item + s) % 2),
+        {"split": split, "item": item, "try": 0, "prompt": f"{split} {item}", "strategy": name, "right": (item + s) % 2,
          "dollars": 100.0 * (split == "test") + 10 * item + s, "reply": f"{name} to {item}"}
         for split in ("train", "test") for s, name in enumerate(STRATEGIES[1:], 1) for item in range(4)
     ]  # fmt: skip
     own = [
-        {"split": split, "item": i, "right": float(i == 3), "dollars": 100.0 * (split == "test") + 10 * i}
+        {"split": split, "item": i, "try": 0, "right": float(i == 3), "dollars": 100.0 * (split == "test") + 10 * i,
+         "reply": ""}
         for split in ("train", "test")
         for i in range(4)
-    ]
+    ]  # fmt: skip
     return pd.DataFrame(rows), pd.DataFrame(own)
 
 

@@ -1,6 +1,10 @@
 """`python -m lib.routing`: a controller of one's own, with a tiny model folder and experts without a model."""
 
 import json
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +17,7 @@ from lib.llm.client import Client
 from lib.llm.transport import InProcess
 from lib.models import checkpoints
 from lib.params import ParamsError
-from lib.routing import __main__ as command
+from lib.routing import own as command
 from lib.tasks import Item, TaskError
 from tests.models import tiny
 from tests.routing import small
@@ -208,6 +212,33 @@ def test_an_interruption_ends_with_130_and_says_how_to_go_on(place, four, silenc
     assert run(place, "stopped") == 130
     told = capsys.readouterr().err
     assert "run the same command" in told and str(place / "stopped") in told
+
+
+def test_what_is_under_way_is_told_before_the_model_is_read_and_while_it_writes(
+    place, four, silence, capsys, monkeypatch
+):
+    monkeypatch.setattr(command, "PAUSE", 0.01)
+    write = command.Hub._write
+
+    def slowly(hub, *asked):
+        time.sleep(0.05)
+        return write(hub, *asked)
+
+    monkeypatch.setattr(command.Hub, "_write", slowly)
+    assert run(place, "told") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"reading {place / 'model'} ..."
+    assert any(line.startswith("update 1/2: turns of 4 episodes, 0 of 4 written, ") for line in lines)
+    assert not any(thread.name.endswith("(_tell)") for thread in threading.enumerate())
+
+
+def test_the_first_line_stands_there_before_anything_large_is_read(tmp_path):
+    """A library that is slow to read, as all are on a cold disk: what asks for it finds a line on the terminal."""
+    (tmp_path / "torch.py").write_text("import sys\nsys.exit('torch is asked for')")
+    asked = [sys.executable, "-m", "lib.routing", "model", "--data", "none.jsonl", "--out", "out"]
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True,
+                          env={"PYTHONPATH": f"{tmp_path}:{params.ROOT}", "PATH": "/usr/bin:/bin"})  # fmt: skip
+    assert "torch is asked for" in done.stderr and done.stdout == "reading programs ...\n"
 
 
 # By hand ------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import itertools
 import multiprocessing
 import os
 import socket
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -427,3 +428,16 @@ def test_all_episodes_of_an_update_are_learned_from_once_per_pass():
     made.update(told)
     stripped = sorted(tuple(itertools.takewhile(bool, ids)) for ids in seen)
     assert stripped == sorted([tuple(s.ids) for s in told] * 2)
+
+
+def test_advantages_are_whitened_stratum_by_stratum():
+    """Where rewards are rare they weigh as much as elsewhere."""
+    made = learner(whiten=True)
+    told = [replace(sample, stratum=i % 2, reward=float(i == 1) if i % 2 else float(i % 4 == 0))
+            for i, sample in enumerate(samples())]  # fmt: skip
+    parts = filled(made, told)
+    own = torch.cat([part.advantages[part.mask] for part in parts])
+    strata = torch.cat([part.strata[:, None].expand_as(part.mask)[part.mask] for part in parts])
+    for stratum in (0, 1):
+        some = own[strata == stratum]
+        assert abs(float(some.mean())) < 1e-5 and abs(float(some.std(correction=0)) - 1) < 1e-2

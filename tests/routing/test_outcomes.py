@@ -1,5 +1,6 @@
 """What experts make of questions alone, what that costs, and what a model makes of them without anybody."""
 
+import pandas as pd
 import pytest
 
 from lib import tasks
@@ -68,3 +69,15 @@ def test_a_model_by_itself_costs_nothing_and_is_the_same_in_every_try(lab_asker)
     first, second = (table[table["try"] == t].drop(columns="try").reset_index(drop=True) for t in (0, 1))
     assert first.equals(second) and set(table["dollars"]) == {0.0} and (table["tokens"] > 0).all()
     assert set(table["strategy"]) == {outcomes.ITSELF} and table["kind"].unique().tolist() == ["chain", "facts"]
+
+
+def test_headroom_is_what_choosing_wins_within_each_budget():
+    """Two specialists, each right on its half and always; the second is too dear for the small budget."""
+    told = [
+        {"split": split, "item": i, "try": t, "strategy": name, "right": float(i % 2 == of), "dollars": price}
+        for split in ("dev", "test") for i in range(8) for t in range(2)
+        for name, of, price in (("cheap", 0, 1.0), ("dear", 1, 3.0))
+    ]  # fmt: skip
+    found = outcomes.headrooms(pd.DataFrame(told), {"low": 2.0, "high": 9.0})
+    assert found["value"].tolist() == [0.5, 0.0, 0.5] and list(found.index) == [outcomes.FREE, "low", "high"]
+    assert found.loc["low", "constant"] == "cheap"

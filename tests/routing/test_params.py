@@ -26,7 +26,7 @@ def test_the_section_is_there_in_every_profile(profile):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"experts": {"lab-mini": "nobody"}}, ["routing.experts", "nobody", "llm.models"]),
+        ({"experts": {"lab-mini": "nobody", "lab-large": "large"}}, ["routing.experts", "nobody", "llm.models"]),
         ({"base": "lab-none"}, ["routing.base", "lab-none", "lab.models"]),
         ({"questions": {"chain": []}}, ["routing.questions.chain"]),
         ({"train_items": 1}, ["routing.train_items"]),
@@ -57,7 +57,7 @@ def test_what_cannot_be_is_refused_by_name(change, named):
 
 def test_experts_that_a_lab_controller_has_no_word_for_are_refused_by_name(tmp_path):
     """Nothing is written before that is said."""
-    own = changed(routing={"experts": {"lab-huge": "large"}})
+    own = changed(routing={"experts": {"lab-huge": "large", "lab-mini": "mini"}})
     with pytest.raises(ParamsError, match=r"routing.experts names \['lab-huge'\].*lab-nano"):
         study.run(own, models=tmp_path, runs=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()

@@ -199,7 +199,7 @@ def test_a_model_that_follows_instructions_is_told_the_protocol_and_the_prices()
     assert "lab-nano ($0.1 per million tokens), lab-large ($2.5 per million tokens)" in told
     for form in re.findall(r"<(?:call|answer)>.*?</(?:call|answer)>", told):  # what it is told to write is understood
         assert not isinstance(parse(form.replace("EXPERT", "lab-nano"), EXPERTS), Malformed)
-    assert told.count("<call>") == told.count("<answer>") == 1 and all(tag in told for tag in TAGS)
+    assert told.count("<call>") == 1 and told.count("<answer>") == 2 and all(tag in told for tag in TAGS)
 
 
 def test_an_unknown_style_is_refused_by_name():

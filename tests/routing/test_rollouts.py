@@ -409,12 +409,6 @@ def test_rollouts_work_inside_a_running_event_loop():
     assert others(asyncio.run(notebook())) == "<response> 7 </response>"
 
 
-def test_two_episodes_with_the_same_query_get_replies_of_their_own():
-    pool = Choir()
-    roll(Scripted(call("lab-nano"), RIGHT), pool, [task(ITEM)] * 3, 2, 0)
-    assert len({query.key for query in pool.all}) == 3 and len({query.text for query in pool.all}) == 1
-
-
 def test_turns_of_a_hub_model_end_where_a_turn_ends(hub):
     contexts = [hub.prompt(protocol.messages("soft", "high", item.prompt)) for item in ITEMS]
     for ids in hub.write(contexts, list(range(len(contexts))), 1.0):
@@ -439,3 +433,11 @@ def test_a_turn_fits_where_it_can_be_written_to_its_end():
 def test_an_answer_is_read_by_the_same_rule_as_everywhere():
     episode = played(f"<think> {ITEM.answer} </think> <answer> {ITEM.answer} </answer>")
     assert episode.right == tasks.score(ITEM, episode.exchanges[-1].said) == 1.0
+
+
+def test_an_answer_may_hand_on_what_was_heard_last_and_only_that():
+    wrong = str((int(ITEM.answer) + 1) % 10)
+    handed = answer(protocol.AS_HEARD)
+    assert played(call("lab-nano"), handed, pool=Choir(f"<answer> {ITEM.answer} </answer>")).right == 1.0
+    assert played(call("lab-nano"), handed, pool=Choir(f"<answer> {wrong} </answer>")).right == 0.0
+    assert played(handed).right == 0.0 and played(handed).answer == protocol.AS_HEARD, "nothing was heard"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,14 @@ from lib.models.tokenizer import PAD
 from lib.models.transport import LabTransport, lab
 from lib.params import ROOT, LearnSettings, LLMSettings, Params, ToolSettings
 from lib.routing import warm as corl_warm
-from lib.routing.experts import Pool, askers
+from lib.routing.experts import TRIES, Pool, askers
 from lib.routing.learn import Learner
 from lib.routing.logs import Logs, spoken
 from lib.routing.toolorchestra import arms, assignments, desk, exams, menu, prompted, warm
 from lib.routing.toolorchestra.arms import ARMS, Arm
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.desk import Desk, Episode, Own, roll
-from lib.routing.toolorchestra.menu import FUNCTIONS, Offer
+from lib.routing.toolorchestra.menu import FUNCTIONS, Menu, Offer, Preference
 from lib.routing.voices import Lab
 from lib.tasks.synthesis import Corpus, Task, load, sift
 
@@ -208,6 +209,23 @@ def asked(
             voice, seed = place.voice(checkpoints.load(cell.folder(runs) / "model")), cell.settings["seed"]
             episodes = place.roll(voice, wanted, _TEST_KEY + seed, params.tools.test_temperature)
             parts.append(rows(episodes, names(params.tools), place.own).assign(seed=seed))
+    return pd.concat(parts, ignore_index=True)
+
+
+def choices(params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> pd.DataFrame:
+    """Every tool by itself on about n dev and n test questions in independent tries, columns split, arm (the tool),
+    item, try, right: what `measure.headroom` asks for. A tool that cannot be asked a question is wrong. Nothing learns
+    from these."""
+    parts = []
+    with opened_place(means(params, models, runs)) as place:
+        tools = names(params.tools)
+        for split, attempt in product(("dev", "test"), range(TRIES)):
+            whole = Menu(tuple(place.offers[name] for name in tools))
+            asked = [Assignment(work, whole, Preference(1.0, 0.0, 0.0)) for work in assignments.even(n, split, 29, ())]
+            rows = pd.DataFrame(desk.tried(place.desk, asked, tools, f"{split} {attempt}"))
+            right = rows.pivot(index="item", columns="tool", values="right").reindex(columns=tools).fillna(0.0)
+            told = right.rename_axis(columns="arm").stack().rename("right").reset_index()
+            parts.append(told.assign(split=split, **{"try": attempt}))
     return pd.concat(parts, ignore_index=True)
 
 

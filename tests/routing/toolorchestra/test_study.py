@@ -11,7 +11,7 @@ import pytest
 import torch
 from pandas.testing import assert_frame_equal
 
-from lib import params, store
+from lib import measure, params, store
 from lib.models import checkpoints
 from lib.models import tokenizer as lab
 from lib.params import ParamsError
@@ -29,6 +29,7 @@ from tests.routing.toolorchestra.common import NAMES, REACHES, TOOLS, answer, at
 PAPER, CORL = NAMED["paper"], NAMED["corl"]
 COMPARED = [PAPER, CORL]
 UPDATES, GROUPS, ROLLOUTS, ITEMS = 3, 6, 6, 12
+NOBODY = ("lab-passage", "lab-big")  # asked by no tool here
 WORDS = {"lab-control": "reasoner", "lab-facts": "answerer"}  # the orchestrator's, where it is not the model's name
 
 
@@ -49,7 +50,7 @@ def settings(llm=None, **changes) -> params.Params:
 def models(tmp_path_factory):
     """A folder of lab models: tools that write at random, and a base that has half learned the protocol."""
     root = tmp_path_factory.mktemp("models")
-    asked = ("lab-nano", "lab-mini", "lab-large", "lab-control", "lab-facts", "lab-agent")
+    asked = ("lab-nano", "lab-mini", "lab-large", "lab-control", "lab-facts", "lab-agent", *NOBODY)
     for i, name in enumerate((*asked, "lab-team", "lab-team-large")):  # the last two by no one here
         place = checkpoints.save(tiny.model(i, hidden=16, intermediate=16), root / name)
         told = common.card(REACHES.get(WORDS.get(name, name), {}), 0.0002 * 2**i, 4000.0 / (i + 1))
@@ -170,6 +171,16 @@ def same(one: study.Results, other: study.Results, but: tuple[str, ...] = ()) ->
             assert_frame_equal(a, b, check_exact=True)
         else:
             assert a == b
+
+
+def test_what_choosing_could_win_is_asked_of_every_tool_in_two_tries(models, tmp_path):
+    told = study.choices(settings(), 12, models, tmp_path)
+    assert set(told["split"]) == {"dev", "test"} and set(told["try"]) == {0, 1}
+    assert list(told["arm"].unique()) == list(study.names(settings().tools))
+    dev, test = (told[told["split"] == split] for split in ("dev", "test"))
+    assert measure.headroom(dev, test, "right")["items"][0] == test["item"].nunique()
+    hops = test.query("arm == 'lookup'").groupby("item")["right"].mean()
+    assert set(hops) == {0.0, 1.0}, "a lookup has facts by heart and does no chains"
 
 
 def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):

@@ -1,0 +1,242 @@
+"""Train a controller of one's own: `python -m lib.routing MODEL --data FILE --out FOLDER`.
+
+MODEL is a folder with any causal language model of Hugging Face that follows instructions; the experts are those of
+`routing.experts` in params.yaml, usually endpoints. Settings are those of params.yaml at `paper` (CoRL, appendix A)
+unless --profile or --set say otherwise. With --out of an earlier run it goes on from the last checkpoint. On several
+GPUs: `accelerate launch -m lib.routing ...`; every process then writes its share of the episodes. What is under way is
+told at once and every ten seconds, for a large model takes minutes to one update.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from lib import params, seeds, store, tasks
+from lib.ledger import BudgetExceeded
+from lib.llm.errors import CassetteMiss, ConfigurationError
+from lib.llm.estimate import Planned, announcement
+from lib.llm.opening import export, opened
+from lib.models.transport import lab
+from lib.params import ParamsError
+from lib.routing import protocol
+from lib.routing.experts import Pool
+from lib.routing.learn import Learner
+from lib.routing.rollouts import Task, roll
+from lib.routing.study import CASSETTES, NAME, episode_rows, samples
+from lib.routing.voices import Hub
+from lib.tasks import Item, TaskError
+
+PAUSE = 10.0  # seconds between two lines about what is under way
+BUDGETS = {"low": 0.001, "medium": 0.006, "high": 1000.0}  # dollars per question (CoRL, appendix A)
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.routing", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", help="folder of a Hugging Face causal language model with its tokenizer")
+    parser.add_argument("--data", required=True, help=".jsonl, .csv or .parquet with columns prompt and reference")
+    parser.add_argument("--out", required=True, help="where the controller, its rollouts and checkpoints go")
+    parser.add_argument("--budget", action="append", default=[], metavar="WORD=DOLLARS", dest="budgets",
+                        help="what low, medium or high is worth per question; default: as in the paper")  # fmt: skip
+    parser.add_argument("--style", choices=("soft", "hard"), default="soft", help="of the prompt; default: %(default)s")
+    parser.add_argument("--profile", choices=params.PROFILES, default="paper", help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes",
+                        help="change a setting of routing, such as learn.kl=0.01; may be repeated")  # fmt: skip
+    return parser.parse_args(given)
+
+
+def questions(path: str | Path) -> list[Item]:
+    """Rows of a file as items. Raises TaskError for a file that is none, and for one without the columns."""
+    path = Path(path)
+    readers = {  # texts stay as they stand there: 007 is not 7
+        ".jsonl": lambda p: pd.read_json(p, lines=True, dtype=False, convert_dates=False),
+        ".csv": lambda p: pd.read_csv(p, dtype=str, keep_default_na=False),
+        ".parquet": pd.read_parquet,
+    }
+    if path.suffix not in readers or not path.is_file():
+        raise TaskError(f"--data {path}: a file that ends in .jsonl, .csv or .parquet is needed")
+    try:
+        table = readers[path.suffix](path)
+    except (ValueError, OSError) as error:
+        raise TaskError(f"--data {path} cannot be read ({error})") from error
+    missing = [name for name in ("prompt", "reference") if name not in table]
+    if missing or table.empty:
+        raise TaskError(f"--data {path}: columns prompt and reference are needed, there are {list(table)}")
+    told = table[["prompt", "reference"]]
+    empty = told.isna().any(axis=1) | (told.astype(str).map(str.strip) == "").any(axis=1)
+    if empty.any():
+        raise TaskError(f"--data {path}: row {int(empty.to_numpy().argmax()) + 1} lacks its prompt or its reference")
+    return [Item(p, r, "", "data", 1, p) for p, r in told.astype(str).itertuples(index=False)]
+
+
+def exact(item: Item, reply: str) -> float:
+    """r_p: 1 where the answer in its tags is the reference, white space aside."""
+    given = tasks.answered(reply)
+    return float(given is not None and " ".join(given.split()) == " ".join(item.answer.split()))
+
+
+def changed(everything: params.Params, changes: list[str]) -> params.Params:
+    """All parameters with changes to routing; all, because experts are named in another section."""
+    content = everything.model_dump()
+    content["routing"] = params.changed("routing", content["routing"], changes)
+    return params.validate(content, params.Params, "with --set")
+
+
+def budgets(given: list[str]) -> dict[str, float]:
+    """What each word is worth. Raises ParamsError for another word or no number."""
+    out = dict(BUDGETS)
+    for one in given:
+        word, _, dollars = one.partition("=")
+        try:
+            out[word] = float(dollars) if word in out else float("nan")
+        except ValueError:
+            out[word] = float("nan")
+        if not out[word] >= 0:
+            raise ParamsError(f"--budget {one}: write low, medium or high, =, and dollars per question")
+    if list(out.values()) != sorted(out.values()):
+        raise ParamsError(f"--budget: low, medium and high must rise, got {out}")
+    return out
+
+
+class Clock:
+    """Says what is under way: at once, and again after every PAUSE. A context manager: it owns a thread."""
+
+    def __init__(self, doing: str, silent: bool = False) -> None:
+        """doing: in a few words; it may be changed at any time."""
+        self.doing, self.silent, self.began = doing, silent, time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._tell, daemon=True)
+
+    def __enter__(self) -> Clock:
+        if not self.silent:
+            print(f"{self.doing} ...", flush=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self._over.set()
+        if not self.silent:
+            self._thread.join()
+
+    def _tell(self) -> None:
+        while not self._over.wait(PAUSE):
+            print(f"{self.doing}, {time.monotonic() - self.began:.0f} s", flush=True)
+
+
+def train(options: argparse.Namespace) -> pd.DataFrame:
+    """Train, save, and return the rollouts of this process."""
+    with Clock(f"reading {options.model}", silent=int(os.environ.get("RANK", "0")) > 0) as clock:
+        return _train(options, clock)
+
+
+def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
+    from accelerate import Accelerator
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    if not (Path(options.model) / "config.json").is_file():
+        raise TaskError(f"{options.model} holds no model: there is no config.json in it")
+    worth, items = budgets(options.budgets), questions(options.data)
+    everything = changed(params.load(options.profile), options.changes)
+    settings = everything.routing
+    accelerator = Accelerator()
+    share, rest = divmod(settings.batch, accelerator.num_processes)
+    if rest:
+        raise ParamsError(f"{settings.batch} episodes cannot be shared by {accelerator.num_processes}; --set batch=...")
+    llm, transports = _experts(everything)
+    tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
+    model = AutoModelForCausalLM.from_pretrained(options.model, local_files_only=True, use_safetensors=True)
+    asked = {word: llm.models[name] for word, name in settings.experts.items()}
+    prices = {word: max(about.price_in or 0.0, about.price_out or 0.0) for word, about in asked.items()}
+    voice = Hub(model, tokenizer, settings.turn_tokens, settings.response_tokens, protocol.explained(prices))
+    total, rank, out = settings.updates["soft"], accelerator.process_index, Path(options.out)
+    learner = Learner(model, settings.learn, tokenizer.pad_token_id, total, options.seed, accelerator)
+    checkpoint, tables = out / "checkpoint.safetensors", []
+    if checkpoint.exists():
+        if accelerator.num_processes > 1:
+            raise ParamsError(f"{checkpoint} can be gone on from by one process only; choose another --out")
+        learner.restore(checkpoint)
+        known = store.read_parquet(out / "rollouts.parquet")
+        tables.append(known[known["update"] < learner.step])  # it is written before the checkpoint
+
+    if rank == 0:  # every call may go to the same expert
+        calls = (total - learner.step) * settings.batch * (settings.rounds - 1)
+        tokens = {name: calls * llm.models[name].max_tokens for name in settings.experts.values()}
+        print(announcement(llm, [Planned(n, calls, calls * settings.turn_tokens, most) for n, most in tokens.items()]))
+
+    def save() -> None:
+        if rank == 0:
+            store.write_parquet(out / "rollouts.parquet", pd.concat(tables, ignore_index=True))
+            model.save_pretrained(out / "controller")
+            tokenizer.save_pretrained(out / "controller")
+            learner.save(checkpoint)
+
+    try:
+        client = partial(opened, llm, NAME, out, CASSETTES, transports=transports)
+        with Pool(client, settings.experts, settings.expert_temperature, rules="") as pool:
+            while learner.step < total:
+                now = f"update {learner.step + 1}/{total}"
+                voice.watch = partial(_writing, clock, f"{now}: turns of {share} episodes")
+                key = (options.seed * 10**6 + learner.step) * 1_000 + rank
+                rng = seeds.rng("routing", "own data", seed=key)
+                words = [protocol.WORDS[i] for i in rng.integers(3, size=share)]
+                chosen = [items[i] for i in rng.integers(len(items), size=share)]
+                asked = [Task(i, options.style, w, worth[w]) for i, w in zip(chosen, words, strict=True)]
+                episodes = roll(voice, pool, asked, settings.rounds, key, settings.temperature, exact)
+                tables.append(episode_rows(episodes).assign(update=learner.step))
+                clock.doing = f"{now}: learning from {share} episodes"
+                learner.update(samples(episodes))
+                if rank == 0:
+                    print(f"update {learner.step}/{total}: {told(tables[-1])}", flush=True)
+                if learner.step % settings.save_every == 0:
+                    save()
+    finally:
+        export(everything.llm, NAME, CASSETTES)
+    save()
+    return pd.concat(tables, ignore_index=True)
+
+
+def _writing(clock: Clock, doing: str, done: int, total: int) -> None:
+    clock.doing = f"{doing}, {done} of {total} written"
+
+
+def _experts(everything: params.Params) -> tuple[params.LLMSettings, dict]:
+    """Settings with prices, and transports: lab models need `make repro` first, and cost what their cards say."""
+    llm = everything.llm
+    if any(llm.models[name].backend == "lab" for name in everything.routing.experts.values()):
+        return lab(llm)
+    return llm, {}
+
+
+def told(rows: pd.DataFrame) -> str:
+    """One update in a line."""
+    means = rows[["reward", "right", "within", "calls", "malformed"]].mean()
+    return ", ".join(f"{name} {value:.2f}" for name, value in means.items()) + f", ${rows['dollars'].mean():.2g}"
+
+
+def main(given: list[str] | None = None) -> int:
+    """Run; mistakes in the input end in one line and the code 2."""
+    options = arguments(given)
+    try:
+        rollouts = train(options)
+    except (BudgetExceeded, CassetteMiss, ConfigurationError, OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"stopped; run the same command to go on from the last checkpoint in {options.out}", file=sys.stderr)
+        return 130
+    if int(os.environ.get("RANK", "0")) == 0:
+        by_word = rollouts.groupby("label")[["reward", "right", "within", "calls", "dollars"]].mean()
+        print(by_word.round(4).to_string())
+        print(f"controller: {Path(options.out) / 'controller'}")
+    return 0

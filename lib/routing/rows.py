@@ -1,0 +1,99 @@
+"""The record of lesson 05: controllers before, in and after training, and everybody they are held against.
+
+`condition` is the budget as the prompt names it, `group` the kind of question, `chosen` who was called. Whoever costs
+the controller's tokens has them in `own_dollars`, which no budget counts. All meet the same test questions, and hear
+the same replies.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from lib import record
+from lib.routing import baselines
+from lib.routing.arms import NAMED
+from lib.routing.baselines import ITSELF, ROUTERS
+from lib.routing.study import START, Results
+
+SYSTEM = "corl"
+LABELS = {name: arm.label for name, arm in NAMED.items()}
+COLUMNS = ["seed", "right", "within", "reward", "dollars", "calls", "malformed", "failures"]
+
+
+def rows(results: Results) -> pd.DataFrame:
+    """All of a study as rows of `lib.record`; also within (r_c), kind and budget (dollars), and difficulty."""
+    parts = [_tests(results), _trainings(results), _rivals(results)]
+    return pd.concat([record.frame(SYSTEM, part) for part in parts], ignore_index=True)
+
+
+def write(results: Results) -> pd.DataFrame:
+    """The record, written and read back."""
+    return record.write(SYSTEM, rows(results))
+
+
+def _of(part: pd.DataFrame, results: Results) -> pd.DataFrame:
+    """Columns that all episodes of controllers have."""
+    return part[[*COLUMNS, "difficulty", "budget"]].assign(
+        arm=part["arm"].map(LABELS).fillna(part["arm"]),
+        role=part["arm"].map(lambda arm: "start" if arm == START else "paper"),
+        item=part["item"].astype(str),
+        group=part["kind"],
+        condition=part["label"],
+        own_dollars=part["tokens"] * results.token_price,
+        chosen=part["called"].str.split(),
+    )
+
+
+def _tests(results: Results) -> pd.DataFrame:
+    part = results.episodes
+    return _of(part, results).assign(split="test", style=part["style"], heat=part["temperature"])
+
+
+def _trainings(results: Results) -> pd.DataFrame:
+    """Rollouts, by update; and looks at unseen questions under a fixed budget."""
+    parts = []
+    for split, part in (("train", results.rollouts), ("dev", results.looks)):
+        if len(part):
+            styles = part["arm"].map(lambda arm: NAMED[arm].style if arm in NAMED else "")
+            parts.append(_of(part, results).assign(split=split, style=styles, step=part["update"]))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _rivals(results: Results) -> pd.DataFrame:
+    """Every constant, every router and the oracle under every budget word."""
+    experts = list(results.budgets.calls)
+    known = {split: baselines.tried_on(results.experts, results.alone, split, experts) for split in ("train", "test")}
+    table = baselines.compare(known["train"], known["test"], results.budgets.words)
+    about = results.experts[results.experts["split"] == "test"].drop_duplicates("item").set_index("item")
+    own = results.alone[results.alone["split"] == "test"].set_index("item")["tokens"] * results.token_price
+    roles = dict.fromkeys(experts, "expert") | dict.fromkeys(ROUTERS, "router")
+    roles |= {ITSELF: "constant", "best constant": "constant", "oracle": "oracle"}
+    works = (table["chosen"] == ITSELF) | (table["router"] == "cascade")  # the cascade asks itself first
+    return table[["right", "within", "reward", "dollars"]].assign(
+        arm=table["router"],
+        role=table["router"].map(roles).fillna("router"),
+        seed=0,
+        split="test",
+        item=table["item"].astype(str),
+        group=table["item"].map(about["kind"]),
+        difficulty=table["item"].map(about["difficulty"]),
+        condition=table["label"],
+        budget=table["label"].map(results.budgets.words),
+        style="soft",
+        heat=0.0,
+        own_dollars=table["item"].map(own) * works,
+        calls=(table["chosen"] != ITSELF).astype(int),
+        malformed=0,
+        failures=0,
+        chosen=[[] if name == ITSELF else [name] for name in table["chosen"]],
+    )
+
+
+def oracle_dominates(record_rows: pd.DataFrame) -> bool:
+    """Whether on no test question and under no budget a single strategy or a router that chooses one is paid more than
+    the oracle. What asks several, the cascade and the controllers, may hear the right reply second."""
+    tests = record_rows[(record_rows["split"] == "test") & (record_rows["heat"] == 0)]
+    best = tests[tests["role"] == "oracle"].set_index(["item", "condition"])["reward"]
+    others = tests[tests["role"].isin(["expert", "constant", "router"]) & (tests["arm"] != "cascade")]
+    most = others.groupby(["item", "condition"])["reward"].max()
+    return bool((most <= best.reindex(most.index)).all())

@@ -1,0 +1,53 @@
+"""One question under every budget taken apart (lesson 05)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pandas as pd
+
+from lib import draw
+from lib.routing import protocol
+from lib.scenes import spoken
+
+MILLION = 1e6
+
+
+def episodes(rows: pd.DataFrame, caption: str, unlimited: float) -> tuple[str, str]:
+    """Episodes with the same question, one below the other: every part in the colour of who wrote it, the mask beside
+    it, what it cost; as HTML and as plain text. rows: of `study.episode_rows`, with what was spoken; unlimited:
+    dollars from which on a budget is none."""
+    blocks, plain = [], []
+    for row in rows.to_dict("records"):
+        lines = []
+        for who, text, dollars in json.loads(row["spoken"]):
+            own = who == "controller"
+            cost = f", ${dollars * MILLION:.1f} per million" if dollars else ""
+            shade = draw.ink(draw.colour("CoRL" if own else who)) if who != "prompt" else draw.GREY
+            lines.append(spoken.part(who, text, own, shade, cost))
+        verdict = _verdict(row, unlimited)
+        blocks.append(spoken.episode(f"budget {row['label']}", [markup for markup, _ in lines], verdict))
+        plain += [*(text for _, text in lines), verdict]
+    return spoken.together(caption, blocks), "\n".join(plain)
+
+
+def _verdict(row: Mapping, unlimited: float) -> str:
+    right, bound = "right" if row["right"] else "wrong", "within" if row["within"] else "above"
+    budget = "no limit" if row["budget"] >= unlimited else f"B = {row['budget'] * MILLION:.1f}"
+    return (
+        f"{right}; spent {row['dollars'] * MILLION:.1f}, {bound} the budget ({budget}); reward {row['reward']:.0f}; "
+        f"{row['calls']} calls, {row['malformed']} malformed turns"
+    )
+
+
+def telling(rows: pd.DataFrame, arm: str = "corl") -> pd.DataFrame:
+    """Episodes of one seed with one question under every budget: one on which spending rises with the budget as often
+    as on any, and of those one that ends as most of its kind do under each budget; of equals the hardest."""
+    mine = rows[(rows["arm"] == arm) & (rows["seed"] == 0) & (rows["temperature"] == rows["temperature"].min())]
+    spent = mine.pivot(index="item", columns="label", values="dollars")[list(protocol.WORDS)]
+    rises = (spent.diff(axis=1).iloc[:, 1:] > 0).sum(axis=1)
+    usual = (mine.groupby(["kind", "label"])["right"].transform("mean") - mine["right"]).abs() <= 0.5
+    usual = usual.groupby(mine["item"]).sum()
+    item = (rises * 10_000 + usual * 100 + mine.groupby("item")["difficulty"].first()).idxmax()
+    return mine[mine["item"] == item].set_index("label").loc[list(protocol.WORDS)].reset_index()

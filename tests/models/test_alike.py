@@ -1,0 +1,64 @@
+"""Two zoos side by side: what differs, what is kept of it, and for which weights it still speaks."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib import params
+from lib.models import alike, shipped
+from lib.models.checkpoints import ModelError
+from tests.models import tiny
+
+LAB = params.load("smoke").lab
+CURVE = pd.DataFrame({"step": [1], "loss": [0.5], "accuracy": [0.9]})
+SOLVED = {"m": {"chain plain": np.array([1, 1, 0, 0] * 500, bool)}}
+LESS = {"m": {"chain plain": np.array([1, 1, 0, 0] * 499 + [0] * 4, bool)}}
+
+
+@pytest.fixture
+def root(tmp_path):
+    shipped.ship(tiny.model(), "m", "a recipe", 0, CURVE, tmp_path)
+    return tmp_path
+
+
+def test_differences_are_taken_item_by_item():
+    (row,) = alike.differences(SOLVED, LESS).to_dict("records")
+    assert row["items"] == 2000 and row["shipped"] == 0.5 and row["value"] == pytest.approx(-0.001)
+    assert row["lo"] < row["value"] < row["hi"] < 0.001 and row["alike"]
+    (far,) = alike.differences(SOLVED, {"m": {"chain plain": ~SOLVED["m"]["chain plain"]}}).to_dict("records")
+    assert far["value"] == 0 and far["hi"] > 0.04, "as good on average, on other items"
+
+
+def test_a_comparison_is_kept_once_for_every_seed(root):
+    for seed in (1, 2, 1):
+        alike.keep(alike.differences(SOLVED, LESS), seed, root)
+    told = alike.compared(root)
+    assert list(told.columns) == alike.COLUMNS and told["seed"].tolist() == [1, 2]
+
+
+def test_it_says_nothing_about_other_weights(root):
+    alike.keep(alike.differences(SOLVED, LESS), 1, root)
+    shipped.ship(tiny.model(3), "m", "a recipe", 0, CURVE, root)
+    assert alike.compared(root).empty
+
+
+def test_a_card_that_is_none_is_named(root):
+    (root / alike.CARD).write_text(json.dumps([1, 2]))
+    with pytest.raises(ModelError, match="alike.json"):
+        alike.compared(root)
+
+
+def test_one_model_is_trained_with_what_it_is_made_of():
+    told = alike.only(LAB, ["lab-team"])
+    assert list(told.models) == [n for n in LAB.models if n in ("lab-reader", "lab-team")]
+    assert alike.only(LAB, []).models == LAB.models
+    with pytest.raises(ModelError, match="lab-none is no lab model.*lab-facts"):
+        alike.only(LAB, ["lab-none"])
+
+
+def test_the_committed_card_speaks_of_the_shipped_zoo():
+    told = alike.compared()
+    assert set(told["model"]) == set(LAB.models) and (told["items"] >= 2000).all()
+    assert told["seed"].nunique() > 1 or told["machine"].nunique() > 1

@@ -1,0 +1,52 @@
+"""The record of lesson 05 holds everybody on the same questions, and an oracle that nobody passes."""
+
+import pytest
+from threadpoolctl import threadpool_limits
+
+from lib import measure, record
+from lib.routing import rows
+from lib.routing.baselines import ITSELF, ROUTERS
+from tests.routing.made import ACTS, PRICE, WORDS, study
+
+
+@pytest.fixture(scope="module")
+def told():
+    with threadpool_limits(1):
+        return rows.rows(study())
+
+
+def test_everybody_meets_the_same_questions_under_every_word(told):
+    soft = record.where(told, split="test", style="soft", heat=0.0)
+    assert set(soft["arm"]) == {"CoRL", "start", ITSELF, *PRICE, *(f"{name} in pieces" for name in PRICE), *ROUTERS}
+    for _, part in soft.groupby(["arm", "seed", "condition"]):
+        assert sorted(part["item"]) == list("012345")
+    assert set(soft["condition"]) == set(WORDS)
+
+
+def test_roles_and_calls_are_those_of_the_study(told):
+    roles = told.drop_duplicates("arm").set_index("arm")["role"]
+    assert roles["CoRL"] == "paper" and roles["start"] == "start" and roles["oracle"] == "oracle"
+    assert roles[list(PRICE)].eq("expert").all() and roles[ITSELF] == roles["best constant"] == "constant"
+    mine = record.where(told, arm="CoRL", split="test", heat=0.0, condition="medium", seed=1).set_index("item")
+    assert [" ".join(mine["chosen"][str(i)]) for i in range(6)] == ACTS["medium"][0][1]
+    assert (mine["own_dollars"] == (20 + 10 * mine["calls"]) * 1e-8).all()
+
+
+def test_means_are_those_worked_out_by_hand(told):
+    mine = record.where(told, arm="CoRL", split="test", heat=0.0)
+    found = measure.mean(mine, "right", "condition")["value"]
+    assert found["low"] == pytest.approx(4 / 12) and found["medium"] == pytest.approx(9 / 12)
+    assert measure.mean(mine, "reward", "condition")["value"]["medium"] == pytest.approx(8 / 12)
+
+
+def test_trainings_stand_by_update_and_looks_apart(told):
+    train, dev = record.where(told, split="train"), record.where(told, split="dev")
+    assert sorted(train["step"].unique()) == list(range(10)) and sorted(dev["step"].unique()) == [0, 5, 10]
+    assert "CoRL, hard prompts" in set(train["arm"]) and set(train["style"]) == {"soft", "hard"}
+
+
+def test_nothing_that_chooses_once_passes_the_oracle(told):
+    assert rows.oracle_dominates(told)
+    broken = told.copy()
+    broken.loc[(broken["role"] == "oracle") & (broken["item"] == "0"), "reward"] = 0.0
+    assert not rows.oracle_dominates(broken)

@@ -1,0 +1,46 @@
+"""Episodes shown part by part: who wrote what, and a question on which something can be seen."""
+
+import json
+
+import pandas as pd
+
+from lib.routing import protocol
+from lib.scenes import routing
+from tests.routing.made import ACTS, PRICE, L, M, N, episode, study
+
+
+def odd_episode() -> pd.DataFrame:
+    row = episode(0, "medium", M, 1, 2e-6)
+    parts = [("prompt", "<s> 1 < 2 & 3", 0.0), ("controller", "<call> x", 0.0), ("lab-mini", "<response> 4", 2e-6),
+             ("nobody", "<response> error", 0.0)]  # fmt: skip
+    return pd.DataFrame([row | {"spoken": json.dumps(parts), "malformed": 1}])
+
+
+def test_an_episode_shows_who_wrote_what_and_escapes_it():
+    markup, plain = routing.episodes(odd_episode(), 'caption "one" <b>', 1000.0)
+    assert "<s>" not in markup and "<call>" not in markup and "<b>" not in markup
+    assert "1 &lt; 2 &amp; 3" in markup and 'aria-label="caption &quot;one&quot; &lt;b&gt;"' in markup
+    assert [line.split()[0] for line in plain.splitlines()[:4]] == ["prompt", "controller", "lab-mini", "nobody"]
+    assert "<s> 1 < 2 & 3" in plain  # plain text is not escaped
+
+
+def test_the_mask_is_1_for_the_controller_and_0_for_everybody_else():
+    markup, plain = routing.episodes(odd_episode(), "c", 1000.0)
+    learned = [part for part in markup.split("<p style")[1:] if "mask 1, learned" in part]
+    (own,) = learned
+    assert "<strong>&lt;call&gt; x</strong>" in own and markup.count("<strong>") == 1
+    assert "5px solid" in own and markup.count("5px solid") == 1 and markup.count("5px dotted") == 3
+    assert markup.count("mask 0, read only") == 3
+    assert [("mask 1" in line) for line in plain.splitlines()[:4]] == [False, True, False, False]
+
+
+def test_the_question_that_tells_most_has_every_budget_in_order():
+    """Spending rises at both steps on questions 1 and 2 of the first seed; 2 is the harder. Question 5 is as dear
+    under every budget, 4 cheaper in the middle, 3 rises once."""
+    low, high = [["", N, N, "", L, L], [""] * 6], [["", L, L, M, L, L], [L] * 6]
+    results = study({"low": (low, [[0] * 6] * 2), "medium": ACTS["medium"], "high": (high, [[0] * 6] * 2)})
+    frame = results.episodes
+    frame.loc[(frame["item"] == 5) & (frame["label"] == "medium"), "dollars"] = PRICE[L]
+    told = routing.telling(frame.sample(frac=1, random_state=1))
+    assert told["label"].tolist() == list(protocol.WORDS) and set(told["item"]) == {2}
+    assert told["called"].tolist() == [N, M, L] and set(told["seed"]) == {0} and set(told["temperature"]) == {0.0}
