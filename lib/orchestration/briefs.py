@@ -36,10 +36,14 @@ class Brief:
     steps: int = 0
     recent: tuple[tuple[str, Rewards], ...] = ()
 
+    @property
+    def told(self) -> dict[str, Rewards]:
+        """What is told of each policy here: its look, or the page of its card for this situation."""
+        return {name: self.looks[name] if self.looks else self.cards[name][self.situation] for name in self.names}
+
     def worth(self) -> np.ndarray:
         """What each policy comes to, (K,): weights times the rewards that its look, or its card, tells."""
-        told = [self.looks[name] if self.looks else self.cards[name][self.situation] for name in self.names]
-        return np.array(told) @ np.array(self.weights)
+        return np.array(list(self.told.values())) @ np.array(self.weights)
 
 
 class Reader(Protocol):

@@ -19,7 +19,7 @@ import torch
 from lib import measure, record, seeds, store, sweep
 from lib import params as parameters
 from lib.orchestration.arena import Ahead, Always, Arena, Bandit, Guides, Lot, Read, Trained, Turns, cards
-from lib.orchestration.readers import READERS
+from lib.orchestration.readers import identity, reader
 from lib.params import ROOT, OrchestrationSettings, Params
 from lib.sources import deciding
 from lib.zoo import train
@@ -49,6 +49,7 @@ def cells(params: Params, domain: str, world: str, zoo: str | Path = train.ZOO) 
     settings = {
         "domain": domain, "world": world, "environment": getattr(params, domain).model_dump(),
         "orchestration": params.orchestration.model_dump() | {"jobs": None},
+        "readers": {name: identity(name, params) for name in params.orchestration.readers},
         "sources": deciding("lib.orchestration.contest"), "zoo": [store.sha256_file(path) for path in files],
     }  # fmt: skip
     return [sweep.Cell(f"{domain}/{world}/seed-{s}", settings | {"seed": s}) for s in range(params.zoo.seeds)]
@@ -124,8 +125,8 @@ def contestants(params: Params, domain: str, world: str, seed: int, zoo: str | P
         f"look-ahead {steps}": Ahead(steps),
         f"look-ahead {steps}, one copy": Ahead(steps),
     }
-    readers = [READERS[name](params) for name in settings.readers]
-    arms |= {f"{kind} {reader.name}": Read(kind, reader, told, steps) for reader in readers for kind in KINDS}
+    readers = [reader(name, params) for name in settings.readers]
+    arms |= {f"{kind} {each.name}": Read(kind, each, told, steps) for each in readers for kind in KINDS}
     arms[f"RO {readers[-1].name}, one copy"] = Read("RO", readers[-1], told, steps)
     if world == "ours" or domain == "education":  # in the paper's room 144 steps of all plans cost more than they tell
         far, then = settings.ceiling[domain].steps, settings.ceiling[domain].then
