@@ -89,10 +89,11 @@ class Preference:
 
 
 def pairs(
-    policy: Forward, split: str, prompts: int, replies: int, temperature: float, mistakes: float, seed: int
-) -> list[Pair]:
+    policy: Forward, split: str, prompts: int, replies: int, temperature: float, mistakes: float, seed: int,
+    categories: Sequence[str] = tuple(data.CATEGORIES),
+) -> list[Pair]:  # fmt: skip
     """Every two replies to a prompt that the verifier tells apart, among `replies` sampled ones and the reference."""
-    items = data.draw(split, prompts, seed=seed, part="judge")
+    items = data.draw(split, prompts, seed, categories, part="judge")
     asked = [tuple(conversation(question(item))) for item in items]
     wanted = [Prompt(ids, checkpoints.LIMIT, temperature, i * replies + j) for i, ids in enumerate(asked)
               for j in range(replies)]  # fmt: skip
@@ -108,13 +109,17 @@ def pairs(
     return out
 
 
-def train(policy: str | Path, settings: PreferenceSettings, temperature: float, seed: int, out: Path) -> pd.DataFrame:
+def train(
+    policy: str | Path, settings: PreferenceSettings, temperature: float, seed: int, out: Path,
+    categories: Sequence[str] = tuple(data.CATEGORIES),
+) -> pd.DataFrame:  # fmt: skip
     """Train a reward model from the policy's own trunk into `out`; returns its held-out `agreement`."""
     with quiet():
         forward = Forward(checkpoints.load(policy))
-        taught = pairs(forward, "train", settings.prompts, settings.replies, temperature, settings.mistakes, seed)
+        drawn = settings.replies, temperature
+        taught = pairs(forward, "train", settings.prompts, *drawn, settings.mistakes, seed, categories)
         _fit(policy, taught, settings, seed, out)
-        held = pairs(forward, "dev", settings.prompts // 2, settings.replies, temperature, 0.0, seed)
+        held = pairs(forward, "dev", settings.prompts // 2, *drawn, 0.0, seed, categories)
         return agreement(Preference(out), held, out / "scale.json")
 
 
@@ -146,6 +151,9 @@ def _fit(policy: str | Path, taught: Sequence[Pair], settings: PreferenceSetting
 def agreement(model: Preference, held: Sequence[Pair], scale: Path) -> pd.DataFrame:
     """How often a model prefers the better reply, by category: right, pairs. One pair per prompt, as pairs of a
     prompt are not independent. Writes centre and spread of all scores to `scale`."""
+    if not held:  # so few prompts may hold no pair that the verifier tells apart
+        store.write_json(scale, {"centre": 0.0, "spread": 1.0})
+        return pd.DataFrame({"category": [], "right": [], "pairs": []}).astype({"right": int, "pairs": int})
     held = list({pair.item.key: pair for pair in reversed(held)}.values())
     prompts = [question(pair.item) for pair in held]
     better, worse = (model.raw(prompts, [getattr(p, side) for p in held]) for side in ("better", "worse"))
