@@ -89,11 +89,10 @@ class Preference:
 
 
 def pairs(
-    policy: Forward, split: str, prompts: int, replies: int, temperature: float, mistakes: float, seed: int,
-    categories: Sequence[str] = tuple(data.CATEGORIES),
-) -> list[Pair]:  # fmt: skip
+    policy: Forward, split: str, prompts: int, replies: int, temperature: float, mistakes: float, seed: int
+) -> list[Pair]:
     """Every two replies to a prompt that the verifier tells apart, among `replies` sampled ones and the reference."""
-    items = data.draw(split, prompts, seed, categories, part="judge")
+    items = data.draw(split, prompts, seed=seed, part="judge")
     asked = [tuple(conversation(question(item))) for item in items]
     wanted = [Prompt(ids, checkpoints.LIMIT, temperature, i * replies + j) for i, ids in enumerate(asked)
               for j in range(replies)]  # fmt: skip
@@ -109,17 +108,13 @@ def pairs(
     return out
 
 
-def train(
-    policy: str | Path, settings: PreferenceSettings, temperature: float, seed: int, out: Path,
-    categories: Sequence[str] = tuple(data.CATEGORIES),
-) -> pd.DataFrame:  # fmt: skip
+def train(policy: str | Path, settings: PreferenceSettings, temperature: float, seed: int, out: Path) -> pd.DataFrame:
     """Train a reward model from the policy's own trunk into `out`; returns its held-out `agreement`."""
     with quiet():
         forward = Forward(checkpoints.load(policy))
-        drawn = settings.replies, temperature
-        taught = pairs(forward, "train", settings.prompts, *drawn, settings.mistakes, seed, categories)
+        taught = pairs(forward, "train", settings.prompts, settings.replies, temperature, settings.mistakes, seed)
         _fit(policy, taught, settings, seed, out)
-        held = pairs(forward, "dev", settings.prompts // 2, *drawn, 0.0, seed, categories)
+        held = pairs(forward, "dev", settings.prompts // 2, settings.replies, temperature, 0.0, seed)
         return agreement(Preference(out), held, out / "scale.json")
 
 

@@ -141,7 +141,6 @@ def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, agreement: pd.D
 def reward_cell(settings: ConductorSettings, policy: Path) -> sweep.Cell:
     """The cell of the reward model."""
     held = {"preference": settings.preference.model_dump(), "temperature": settings.grpo.temperature}
-    held["categories"] = list(settings.categories)
     return sweep.Cell("reward-model", held | _common(policy))
 
 
@@ -233,8 +232,7 @@ def reward_work(cell: sweep.Cell, folder: Path, progress, policy: str) -> dict[s
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     settings = parameters.validate(cell.settings["preference"], parameters.PreferenceSettings)
-    temperature, categories = cell.settings["temperature"], cell.settings["categories"]
-    agreement = preference.train(policy, settings, temperature, 0, folder / "model", categories)
+    agreement = preference.train(policy, settings, cell.settings["temperature"], 0, folder / "model")
     store.write_parquet(folder / "agreement.parquet", agreement)
     return {"pairs": int(agreement["pairs"].sum())}
 

@@ -71,11 +71,6 @@ def test_pairs_are_those_of_seed_and_split(forward, right):
     assert {p.item.split for p in held} == {"dev"} and {p.item.split for p in right} == {"train"}
 
 
-def test_pairs_are_of_the_categories_that_are_learned(forward):
-    held = pairs(forward, "dev", 12, REPLIES, 1.0, 0.0, 0, ("translation",))
-    assert len({p.item.key for p in held}) > 3 and {data.category(p.item) for p in held} == {"translation"}
-
-
 # Scores -------------------------------------------------------------------------------------------
 
 
