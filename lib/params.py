@@ -285,7 +285,6 @@ class OrchestrationSettings(_Section):
     shared_randomness: bool
     fallback: Literal["SO-d1", "SO-d2", "SO-d3"]
     weights: Annotated[list[NotNegative], Field(min_length=3, max_length=3)]
-    front: Annotated[int, Field(ge=2, le=10)]
     budgets: Annotated[list[Positive], Field(min_length=1)]
     bandit: BanditSettings
     students: Annotated[int, Field(ge=2)]

@@ -13,7 +13,7 @@ import ast
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,8 +64,14 @@ def deciding(*places: str | Path, without: Iterable[str | Path] = ()) -> str:
     """The hash that names a cell: of the code that decides what the work in `places` results in.
 
     without: modules and files that change no result of the cell, beside those that change none of any (`CARRYING`).
+    Which files those are is read once per process, which goes on running what it imported.
     """
-    return fingerprint(*closure(*places, without=(*CARRYING, *without)))
+    return fingerprint(*_deciding(places, frozenset(without)))
+
+
+@cache
+def _deciding(places: tuple[str | Path, ...], without: frozenset[str | Path]) -> list[Path]:
+    return closure(*places, without=(*CARRYING, *without))
 
 
 def _place(path: Path, root: Path) -> str:

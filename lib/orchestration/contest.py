@@ -23,7 +23,7 @@ from lib.orchestration.readers import identity, reader
 from lib.params import ROOT, OrchestrationSettings, Params
 from lib.sources import deciding
 from lib.zoo import train
-from lib.zoo.recipes import REFERENCES, SINGLE
+from lib.zoo.recipes import OBJECTIVES, REFERENCES, SINGLE
 
 RUNS = ROOT / "data/runs/orchestration"
 KINDS = ("KO", "TO", "RO")
@@ -34,7 +34,8 @@ _ROLES = {"SO-": "expert", "MO-": "paper", "oracle": "oracle", "KO": "router", "
 
 def run(params: Params, places: Sequence[tuple[str, str]], zoo: str | Path = train.ZOO, runs: str | Path = RUNS):
     """The record "orchestration" of all arms in `places`, (domain, world) each: one row per arm, seed and episode, the
-    arm "oracle" in hindsight among them. condition: the world. Its own columns: length, d1, d2, d3."""
+    arm "oracle" in hindsight among them. condition: the world; style: what its query weighs most; outcomes: what was
+    reached by step. Its own columns: length, d1, d2, d3, malformed."""
     todo = [cell for domain, world in places for cell in cells(params, domain, world, zoo)]
     jobs = params.orchestration.jobs
     sweep.run(partial(play_cell, zoo=str(zoo), params=params.model_dump()), todo, runs, jobs, "deciding")
@@ -70,7 +71,9 @@ def play_cell(cell: sweep.Cell, folder: Path, progress, zoo: str, params: dict[s
     rows = pd.concat(tables, ignore_index=True)
     rows["item"] = f"{seed}-" + rows["item"].astype(str)
     rows["role"] = [next((r for start, r in _ROLES.items() if a.startswith(start)), "constant") for a in rows["arm"]]
-    rows = rows.assign(seed=seed, group=domain, condition=world, split="test")
+    most = np.array(OBJECTIVES[domain])[arena.weights.argmax(1)]  # in the query of each episode
+    style = np.tile(most if world == "ours" else np.full(len(most), "all"), len(arms))
+    rows = rows.assign(seed=seed, group=domain, condition=world, split="test", style=style)
     store.write_parquet(folder / "episodes.parquet", rows)
     return {"episodes": len(rows)}
 
@@ -92,12 +95,14 @@ def arenas(params: Params, domain: str, world: str, seed: int, zoo: str | Path =
         "bandit": settings.training,
         "dev": settings.training,
     }
+    copies = {"cards": 1}  # a card averages over so many states that one copy of each is enough
     return {
         use: Arena(
-            params, domain, world, menu, seeds.keys("contest", use, domain, seed=seed * 10**6, n=n), settings.copies
+            params, domain, world, menu, seeds.keys("contest", use, domain, seed=seed * 10**6, n=n),
+            copies.get(use, settings.copies),
         )
         for use, n in sizes.items()
-    }
+    }  # fmt: skip
 
 
 def contestants(params: Params, domain: str, world: str, seed: int, zoo: str | Path = train.ZOO) -> tuple[dict, Arena]:
@@ -159,8 +164,8 @@ def contrasts(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFra
         for a, b in settings.contrasts:
             pair = mine.assign(seed=0)  # pairs are students; what the seeds share is named beside the table
             one = measure.gap(pair, "reward", {"arm": _arm(a, settings)}, {"arm": _arm(b, settings)})
-            found[domain, f"{a}_{b.replace(' ', '-')}"] = one.iloc[0]
-    frame = pd.DataFrame(found).T.rename_axis(["domain", "contrast"])
+            found[domain, f"{a}_{b.replace(' ', '-')}"] = one.iloc[0].astype(float)
+    frame = pd.DataFrame(found).T.rename_axis(["domain", "contrast"]).astype({"runs": int, "items": int})
     return frame.assign(verdict=measure.verdict(frame, settings.margin))
 
 

@@ -66,7 +66,6 @@ class Tried:
 
 Route = Callable[[Tried, Tried, float, int], "Outcome"]  # train, test, budget in dollars, seed
 ROUTERS: dict[str, Route] = {}  # every router by its name, in the order of the tables
-BLIND = {"random"}  # those that do not know the budget
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Language tasks: procedural families, and readers of public files, as one kind of `Item`.
+"""Language tasks: procedural families of one kind of `Item`.
 
 `draw` makes items of one family and split; `verify` and `score` judge a reply to one.
 """

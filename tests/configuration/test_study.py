@@ -31,6 +31,7 @@ from lib.params import ConfigurationSettings, ParamsError
 from tests.configuration import small as common
 from tests.models import tiny
 from tests.routing import small
+from tests.studies import Killed, dying, of, refuse, same
 
 ARC = NAMED["arc"]
 EVERYBODY = (*ARMS, *ALONE)
@@ -145,10 +146,6 @@ def place(elsewhere, runs):
     """Agents at work, with engines that remember nothing of the study."""
     with study.opened_place(study.means(settings(), elsewhere, runs)) as opened:
         yield opened
-
-
-def of(frame: pd.DataFrame, arm: str, seed: int = 0) -> pd.DataFrame:
-    return frame[(frame["arm"] == arm) & (frame["seed"] == seed)].reset_index(drop=True)
 
 
 def tables(results: study.Results) -> dict[str, pd.DataFrame]:
@@ -352,21 +349,6 @@ def test_who_of_several_is_ready_first_changes_no_outcome(workflow, loop):
 # Again --------------------------------------------------------------------------------------------
 
 
-def refuse(*_, **__):
-    raise AssertionError("nothing is to be done twice")
-
-
-def same(one: study.Results, other: study.Results, but: tuple[str, ...] = ()) -> None:
-    for field in dataclasses.fields(study.Results):
-        a, b = getattr(one, field.name), getattr(other, field.name)
-        if field.name in but:
-            continue
-        if isinstance(a, pd.DataFrame):
-            assert_frame_equal(a, b, check_exact=True)
-        else:
-            assert a == b
-
-
 def test_what_choosing_could_win_is_asked_in_two_tries_of_the_same_questions(models, tmp_path):
     told = study.choices(settings(), 1, models, tmp_path)
     assert set(told["split"]) == {"dev", "test"} and set(told["try"]) == {0, 1} and told["arm"].nunique() == 12
@@ -395,23 +377,6 @@ def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, elsewh
     assert Path("policy/arc.safetensors") in kept and Path("policy/policy.json") in kept
     for path in kept:
         assert store.sha256_file(tmp_path / path) == store.sha256_file(runs / path), path
-
-
-class Killed(BaseException):
-    """As a process that is killed: nothing catches it."""
-
-
-def dying(method, when):
-    """A method that ends everything once `when` says so of the number of the call and its last argument."""
-    calls = []
-
-    def wrapped(*arguments, **options):
-        calls.append(1)
-        if when(len(calls), arguments[-1]):
-            raise Killed
-        return method(*arguments, **options)
-
-    return wrapped
 
 
 def beginning(runs: Path, other: Path) -> None:

@@ -28,7 +28,6 @@ from lib.models.tokenizer import tokenizer
 from lib.outcomes import tables
 from lib.params import ROOT
 from lib.run import clean, stage
-from lib.tasks import readers
 from lib.zoo import policies
 from lib.zoo.networks import Mlp, initial
 from tests.models.tiny import model
@@ -101,10 +100,6 @@ CONFIG = {
     "max_position_embeddings": 256, "vocab_size": len(tokenizer()), "model_type": "llama", "tie_word_embeddings": True,
 }  # fmt: skip
 TABLE = "item,group,model,correct,dollars\n" + "".join(f"{i},g{i},{m},1,0.5\n" for i in range(4) for m in "ab")
-GSM = '{"question": "How many?", "answer": "1 + 1 = <<1+1=2>>2\\n#### 2"}\n'
-MATH = _json(
-    {"problem": "p", "solution": "s", "answer": "1", "subject": "Algebra", "level": 1, "unique_id": "u"}
-).decode()
 REPLY = '{"key": "k", "request": {}, "response": {}}\n'
 STAGES = "stages:\n  00_x:\n    cmd: python -m lib.run 00_x\n    outs: [a]\n"
 BANK = "id;difficulty_level;topic_name\n1;3;Statistics\n2;4;Optimization\n"
@@ -138,18 +133,6 @@ TABLE_ROWS = _rows(
     "x,g,a,nan,1\nx,g,b,1,1", "x,g,a,1,\nx,g,b,1,1", "x,g,a,1,inf\nx,g,b,1,1", "x,g,a,2,1\nx,g,b,1,1", "x,g,a,1,1\nx,g,a,1,1",
     "x,g,a,1,1\nx,h,b,1,1", ",g,a,1,1\nx,g,b,1,1", "x,g,a,1,1\ny,g,b,1,1", "x,g,a,1,1,1\nx,g,b,1,1,1,1", "x,g,a,1,1e999\nx,g,b,1,1",
 ) | _rows("item,group,model,correct", "x,g,a,1") | _rows("prompt,a,b", "x,1,0") | _rows("item,item,group,model,correct,dollars", "x,x,g,a,1,1")  # fmt: skip
-GSM_ROWS = _rows(
-    '{"question": "q", "answer": "1\\n#### 2"}', '{"question": "q"}', '{"question": 1, "answer": "#### 2"}',
-    '{"question": "q", "answer": "2"}', '{"question": "q", "answer": "#### two"}', '{"question": "", "answer": "#### 2"}',
-    '{"question": "\\ud800", "answer": "#### 2"}', "[]", "1", '{"question": "q", "answer": "#### "}', '{"question": "q",',
-    '{"question": "q", "answer": null}', "[" * 90_000, "9" * 9_999, '{"question": "q", "answer": "a #### 2"}',
-)  # fmt: skip
-MATH_ROWS = _rows(
-    MATH, MATH.replace('"level": 1', '"level": 0'), MATH.replace('"level": 1', '"level": 6'), MATH.replace('"level": 1', '"level": 1.0'),
-    MATH.replace('"level": 1', '"level": true'), MATH.replace('"level": 1', '"level": "1"'), MATH.replace('"level": 1', '"level": null'),
-    MATH.replace('"level": 1', '"level": 1' + "0" * 5_000), MATH.replace('"problem": "p"', '"problem": ""'),
-    MATH.replace('"problem"', '"problems"'), MATH.replace('"answer": "1"', '"answer": 1'),
-)  # fmt: skip
 POLICY_OWN = {
     f"{name} is {str(value)[:30]}": _changed(**{name: value})
     for name, values in {
@@ -208,8 +191,6 @@ READERS = {
         own=ANSWER_ROWS,
     ),
     "outcomes": Reader("t.csv", _text("t.csv", TABLE), lambda f: tables.read(f / "t.csv"), own=TABLE_ROWS),
-    "gsm8k": Reader("g.jsonl", _text("g.jsonl", GSM), lambda f: readers.read_gsm8k(f / "g.jsonl"), own=GSM_ROWS),
-    "math500": Reader("m.jsonl", _text("m.jsonl", MATH), lambda f: readers.read_math500(f / "m.jsonl"), own=MATH_ROWS),
     "policy": Reader("p.json", _policy, lambda f: policies.load(f / "p.json"), takes=("UTF-16",), own=POLICY_OWN),
     "policy weights": Reader("p.safetensors", _policy, lambda f: policies.load(f / "p.json"), own=TENSORS_OWN),
     "model": Reader("lab/config.json", _model, checkpoints.load_all, own=CONFIG_OWN),

@@ -284,7 +284,7 @@ def test_no_workflow_wins_everywhere_if_each_is_behind_somewhere(compared):
     table = workflows.winners_table(compared).set_index("kind")
     assert table.loc["passage", "lead"].startswith("+1.00") and table.loc["passage", "lead is clear"]
     assert "not one workflow everywhere" in title(workflows.accuracy_figure(compared))
-    assert "direct: chain 0.00" in workflows.accuracy_alt(compared)
+    assert "direct, chain 0 [0, 0]" in workflows.accuracy_figure(compared).alt_text
 
 
 # Everybody ----------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ def test_drops_are_held_against_who_learned_there(abroad):
     table = transfer.table(abroad).set_index(["learned from", "tested on"])
     assert table.loc[("chain", "choice"), "clear"] and table.loc[("chain", "choice"), "difference"][0] == "-"
     assert table.loc[("all kinds", "chain"), "at home"] == "–"
-    assert "chain: chain 1.00, passage 1.00" in transfer.alt(abroad)
+    assert "chain: chain 1.00, passage 1.00" in transfer.figure(abroad).alt_text
 
 
 def test_likeness_is_between_kinds(abroad):
@@ -404,7 +404,8 @@ def test_errors_are_shares_of_wrong_answers(everyone, losers):
     assert sum(x.value for x in found.values()) == pytest.approx(1)
     assert "20% of wrong answers are the configuration's" in title(errors.figure(losers))
     assert "most are: knowledge gap (40%)" in errors.claim(losers)
-    assert "chain: policy configuration 100%" in errors.alt(losers) and "no wrong answer" in errors.alt(everyone)
+    assert "chain: policy configuration 100" in errors.figure(losers).alt_text
+    assert "no wrong answer" in errors.figure(everyone).alt_text
     table = errors.table(losers).set_index("kind")
     assert table.loc["chain", "wrong"] == "4\u00a0of\u00a04" and table.loc["hops", "knowledge gap"].startswith("1.00")
     rules = errors.rules_table(losers).set_index("rule")
@@ -585,13 +586,12 @@ def test_studies_with_holes_are_reported_all_the_same(results, hole):
              training.shares(tiny), training.shares(tiny, "arm"), training.tools(tiny), training.entropy(tiny),
              transfer.figure(away), errors.figure(all_), theory.figure(checked)]  # fmt: skip
     assert all(title(figure) for figure in drawn)
-    told = [workflows.winners_words(best), workflows.accuracy_alt(best), spread.alt(tiny), spread.words(tiny),
-            comparison.words(all_), comparison.verdict_words(all_), comparison.plane_alt(all_),
+    told = [workflows.winners_words(best), spread.alt(tiny), spread.words(tiny),
+            comparison.words(all_), comparison.verdict_words(all_), *(figure.alt_text for figure in drawn),
             comparison.oracle_words(tiny, all_), comparison.searches_words(tiny), diversity.words(all_),
-            training.curves_alt(tiny), training.shares_alt(tiny), training.tools_alt(tiny), training.entropy_alt(tiny),
-            refinement.refinement_words(tiny, all_), refinement.objectives_words(all_), transfer.alt(away),
-            transfer.similarity_words(away), transfer.larger_words(away), errors.alt(all_), errors.words(all_),
-            theory.alt(checked), theory.words(checked), numbers.finding(all_, best, away),
+            refinement.refinement_words(tiny, all_), refinement.objectives_words(all_),
+            transfer.similarity_words(away), transfer.larger_words(away), errors.words(all_),
+            theory.words(checked), numbers.finding(all_, best, away),
             limits.limits(tiny, PARAMS, all_, best, away, checked), reported.worth_words(tiny)]  # fmt: skip
     assert all(len(text) > 10 and not re.search(r"\bnan\b", text) for text in told)
     for value in numbers.metrics(tiny, PARAMS, all_, best, away, checked).values():

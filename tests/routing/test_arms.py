@@ -107,10 +107,6 @@ def test_a_variant_changes_the_trainer_and_nothing_else():
     assert fixed.name not in NAMED and NAMED["fixed-low"].changes == {}
 
 
-def test_fixed_budgets_afford_one_call_to_the_cheapest_or_the_dearest():
-    assert (BUDGETS.fixed("cheapest"), BUDGETS.fixed("dearest")) == (1e-5, 2e-4)
-
-
 def test_both_fixed_arms_are_asked_the_same():
     """What the controller reads does not tell the one from the other."""
     low, high = (drawn(NAMED[name], ITEMS, BUDGETS, rng()) for name in ("fixed-low", "fixed-high"))
@@ -128,8 +124,3 @@ def test_arms_have_names_of_their_own_that_can_be_names_of_metrics():
     assert len(NAMED) == len(ARMS) == len({arm.label for arm in ARMS})
     assert all(_KEY.fullmatch(f"routing.{name}.score") for name in NAMED)
     assert {arm.kind for arm in ARMS} == set(SMOKE.updates)
-
-
-def test_variants_of_other_labels_have_other_names():
-    labels = ["kl 0", "kl 0.1", "kl 1", "lam 0.5", "Group", "group of 8", "V apart"]
-    assert len({variant(label).name for label in labels}) == len(labels)

@@ -1,14 +1,11 @@
 """Episodes: who wrote which token, what is asked and paid, what trouble costs, and draws that nobody else disturbs."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
 import torch
 
-from lib import tasks
 from lib.llm.client import Client
-from lib.llm.transport import completion
 from lib.models import tokenizer as lab
 from lib.models.answering import Model
 from lib.models.dialogue import conversation
@@ -20,8 +17,7 @@ from lib.routing.episodes import draws
 from lib.routing.experts import Heard, Pool, Query, drawn
 from lib.routing.rollouts import Episode, roll
 from lib.routing.voices import Hub, Lab
-from tests.llm.server import PRICE_IN, PRICE_OUT, Answer, certificate, key, settings
-from tests.llm.server import completion as served
+from tests.llm.server import Answer, certificate, key, settings
 from tests.models import tiny
 from tests.routing import small
 from tests.routing.small import (
@@ -32,7 +28,6 @@ from tests.routing.small import (
     answer,
     call,
     endpoint,
-    inside,
     items,
     serving,
     task,
@@ -99,7 +94,7 @@ def test_an_answer_ends_the_episode_and_is_judged():
     assert right.calls == ["lab-nano"]
 
 
-@pytest.mark.parametrize("rounds", [2, 3, 5])
+@pytest.mark.parametrize("rounds", [1, 2, 5])
 def test_there_are_at_most_so_many_turns_and_in_the_last_one_nobody_is_called(rounds):
     pool = Choir()
     episode = played(call("lab-nano"), pool=pool, rounds=rounds)
@@ -178,12 +173,6 @@ def against(*answers, **changes) -> Episode:
     """An episode that calls an endpoint once and then answers."""
     with serving(*answers) as server, endpoint(server.url, **changes) as pool:
         return played(call("lab-nano"), RIGHT, pool=pool)
-
-
-def test_an_expert_that_hangs_is_an_error_and_the_episode_goes_on():
-    episode = against(Answer(delay=60.0), timeout=0.2)
-    assert episode.exchanges[0].heard.failure == "timeout" and others(episode) == "<response> error </response>"
-    assert episode.reward == 1.0 and episode.dollars == 0
 
 
 @pytest.mark.parametrize(
@@ -354,9 +343,6 @@ def test_new_weights_are_heard_after_a_refresh():
     assert voice.write(context, [1], 1.0) != before
 
 
-BILL = 10 * PRICE_IN + 5 * PRICE_OUT
-
-
 def test_the_prompt_names_the_budget_as_the_task_does():
     voice = Scripted(RIGHT)
     wanted = [task(ITEM, 1e-5, "040", "number"), task(ITEM, 1.0, "high", "hard"), task(ITEM, 1.0, "high")]
@@ -368,11 +354,6 @@ def test_the_prompt_names_the_budget_as_the_task_does():
 def test_who_judges_may_be_said():
     (episode,) = roll(Scripted(WRONG), Choir(), [task(ITEM)], 2, 0, judge=lambda item, text: 0.5 * (text == WRONG))
     assert episode.right == episode.reward == 0.5
-
-
-def test_with_one_turn_there_is_no_call_at_all():
-    pool = Choir()
-    assert played(call("lab-nano"), pool=pool, rounds=1).dollars == 0 and not pool.all
 
 
 def test_an_expert_that_nobody_knows_is_named_and_not_asked():
@@ -395,20 +376,6 @@ def test_failures_are_paid_for_too():
     assert (episode.dollars, episode.within, episode.right, episode.reward) == (0.3, 0.0, 1.0, 0.0)
 
 
-def test_a_reply_that_was_cut_off_is_heard_and_paid():
-    episode = against(Answer(served("<think> so </think> 7", finish_reason="length")))
-    assert episode.exchanges[0].heard.failure == "truncated" and others(episode) == "<response> 7 </response>"
-    assert episode.dollars == pytest.approx(BILL)
-
-
-def test_rollouts_work_inside_a_running_event_loop():
-    async def notebook():
-        with inside(lambda body: completion("x", "<answer> 7 </answer>", 1, 1)) as pool:
-            return played(call("lab-nano"), RIGHT, pool=pool)
-
-    assert others(asyncio.run(notebook())) == "<response> 7 </response>"
-
-
 def test_turns_of_a_hub_model_end_where_a_turn_ends(hub):
     contexts = [hub.prompt(protocol.messages("soft", "high", item.prompt)) for item in ITEMS]
     for ids in hub.write(contexts, list(range(len(contexts))), 1.0):
@@ -428,11 +395,6 @@ def test_a_turn_fits_where_it_can_be_written_to_its_end():
     for voice in (Lab(model, 20, 8), Hub(model, lab.tokenizer(), 20, 8)):
         assert voice.fits([1] * 44) and not voice.fits([1] * 45)
         assert len(voice.write([[5] * 44], [0], 1.0)[0]) <= 20
-
-
-def test_an_answer_is_read_by_the_same_rule_as_everywhere():
-    episode = played(f"<think> {ITEM.answer} </think> <answer> {ITEM.answer} </answer>")
-    assert episode.right == tasks.score(ITEM, episode.exchanges[-1].said) == 1.0
 
 
 def test_an_answer_may_hand_on_what_was_heard_last_and_only_that():

@@ -22,6 +22,7 @@ from lib.routing.voices import Lab
 from tests.models import tiny
 from tests.routing import small
 from tests.routing.small import EXPERTS, PRICES, Choir, Scripted, answer, call, items, task
+from tests.studies import Killed, dying, of, refuse, same
 
 CORL, FIXED = NAMED["corl"], NAMED["fixed-low"]
 COMPARED = [CORL, FIXED]
@@ -72,10 +73,6 @@ def results(models, runs):
     made = study.run(settings(), COMPARED, models, runs)
     torch.set_flush_denormal(False)
     return made
-
-
-def of(frame: pd.DataFrame, arm: str, seed: int = 0) -> pd.DataFrame:
-    return frame[(frame["arm"] == arm) & (frame["seed"] == seed)].reset_index(drop=True)
 
 
 # Results ------------------------------------------------------------------------------------------
@@ -156,42 +153,10 @@ def test_questions_of_tests_are_as_many_of_each_kind_and_learned_by_nobody():
 # Again --------------------------------------------------------------------------------------------
 
 
-def refuse(*_, **__):
-    raise AssertionError("nothing is to be done twice")
-
-
-def same(one: study.Results, other: study.Results, but: tuple[str, ...] = ()) -> None:
-    for field in dataclasses.fields(study.Results):
-        a, b = getattr(one, field.name), getattr(other, field.name)
-        if field.name in but:
-            continue
-        if isinstance(a, pd.DataFrame):
-            assert_frame_equal(a, b, check_exact=True)
-        else:
-            assert a == b
-
-
 def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
     monkeypatch.setattr(study, "work", refuse)
     monkeypatch.setattr(study, "first_work", refuse)
     same(study.run(settings(), COMPARED, models, runs), results)
-
-
-class Killed(Exception):
-    pass
-
-
-def dying(method, at: int):
-    """A method that ends the training at its at-th call."""
-    calls = []
-
-    def wrapped(*arguments, **options):
-        calls.append(1)
-        if len(calls) == at:
-            raise Killed
-        return method(*arguments, **options)
-
-    return wrapped
 
 
 def beginning(runs, elsewhere) -> None:

@@ -177,12 +177,3 @@ def plane_claim(everyone: Everybody) -> str:
     ]
     best = [everyone.labels[arm] for arm in front(everyone)]
     return f"Right, and paid per 1,000 questions: {', '.join(told)}; on the front: {listed(best, 'nobody')}"
-
-
-def plane_alt(everyone: Everybody) -> str:
-    """The plane in words."""
-    told = [
-        f"{name}: {everyone.mean(arm).value:.2f} right for ${everyone.mean(arm, MONEY).value:.3f}"
-        for arm, name in everyone.labels.items()
-    ]
-    return "Dollars per 1,000 questions against accuracy. " + "; ".join(told) + "."

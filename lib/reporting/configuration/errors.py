@@ -20,7 +20,6 @@ from lib.stats import Interval
 CONFIGURATION = "configuration"
 CLAIMED = 0.10  # of errors are the configuration's at the most (ARC, 4.6)
 CATEGORIES = tuple(dict.fromkeys(GROUPS.values()))
-_ROOM = 0.06  # a share as small as this has no number in its bar
 
 
 def wrong(everyone: Everybody, arm: str = PAPER, kind: str = ALL) -> pd.DataFrame:
@@ -129,15 +128,6 @@ def claim(everyone: Everybody, arm: str = PAPER) -> str:
         f"{everyone.labels[arm]}: {found[GROUPS[CONFIGURATION]]:.0%} of wrong answers are the configuration's by the "
         f"rules; most are: {most} ({found[most]:.0%})"
     )
-
-
-def alt(everyone: Everybody, arm: str = PAPER) -> str:
-    """The figure in words."""
-    told = []
-    for kind in _scopes(everyone, arm):
-        shown = [f"{name} {x:.0%}" for name, x in values(everyone, arm, kind).items() if x]
-        told.append(f"{named(kind)}: {', '.join(shown) or 'no wrong answer'}")
-    return "Stacked shares of categories of wrong answers by kind of question. " + "; ".join(told) + "."
 
 
 def words(everyone: Everybody, arm: str = PAPER) -> str:

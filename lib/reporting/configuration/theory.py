@@ -121,15 +121,6 @@ def _kept(found: pd.DataFrame, noise: float) -> str:
     return f"on {_with_elite(found, noise)['kept'].mean():.0%} of the questions"
 
 
-def alt(found: pd.DataFrame) -> str:
-    """The figure in words."""
-    told = []
-    for column, name in LINES.items():
-        means = found.groupby("noise")[column].mean().dropna()
-        told.append(f"{name}: " + ", ".join(f"{value:.2f} at {noise:g}" for noise, value in means.items()))
-    return "Mean rewards by noise. " + "; ".join(told) + "."
-
-
 def words(found: pd.DataFrame) -> str:
     """Where theorem 3.2 holds, as sentences."""
     told = []

@@ -80,18 +80,6 @@ def curves_claim(results: Results) -> str:
     return f"Reward, first to last fifth of the episodes: {', '.join(told) or 'nothing was trained'}"
 
 
-def curves_alt(results: Results) -> str:
-    """The figure in words."""
-    rows = rollouts(results)
-    told = [
-        f"{label(arm)}, {name}: {a:.2f} to {b:.2f}"
-        for arm in trained(results)
-        for column, name in PANELS.items()
-        for a, b in [ends(_of(rows, arm), column)]
-    ]
-    return "Training means, first to last fifth of the episodes. " + "; ".join(told) + "."
-
-
 def rises(results: Results, arm: str) -> bool:
     """Whether a training ends with more reward than it began, in every seed."""
     parts = [part for _, part in _of(rollouts(results), arm).groupby("seed")]
@@ -143,11 +131,6 @@ def shares_claim(results: Results, by: str = "kind", arm: str = PAPER) -> str:
     return f"{who}, most chosen in the last fifth: {told}{same}"
 
 
-def shares_alt(results: Results, by: str = "kind", arm: str = PAPER) -> str:
-    """The figure in words."""
-    return f"Stacked shares of the nine workflows over the episodes. {shares_claim(results, by, arm)}."
-
-
 # Tools (figure 10) ----------------------------------------------------------------------------------
 
 
@@ -174,17 +157,6 @@ def tools_claim(results: Results, by: str = "kind", arm: str = PAPER) -> str:
     told = [f"{name} {ends(part, 'used')[1]:.2f}" for name, part in _tool_parts(results, by, arm).items()]
     who = f"{label(arm)}, by kind of question" if by == "kind" else "By training"
     return f"{who}, tools used in the last fifth of the episodes: {', '.join(told)}"
-
-
-def tools_alt(results: Results, by: str = "kind", arm: str = PAPER) -> str:
-    """The figure in words."""
-    told = [
-        f"{name}, {title}: {a:.2f} to {b:.2f}"
-        for name, part in _tool_parts(results, by, arm).items()
-        for column, title in TOOLS.items()
-        for a, b in [ends(part, column)]
-    ]
-    return "Tools over the episodes, first to last fifth. " + "; ".join(told) + "."
 
 
 # Entropy --------------------------------------------------------------------------------------------
@@ -219,8 +191,3 @@ def entropy_claim(results: Results) -> str:
         for a, b in [ends(_of(rows, arm), "structure_entropy")]
     ]  # fmt: skip
     return f"Entropy of a structure in nats, first to last fifth: {', '.join(told)}"
-
-
-def entropy_alt(results: Results) -> str:
-    """The figure in words."""
-    return f"Entropy of structure and prompt policies over the episodes. {entropy_claim(results)}."

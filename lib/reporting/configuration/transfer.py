@@ -181,15 +181,6 @@ def claim(found: Abroad) -> str:
     )
 
 
-def alt(found: Abroad) -> str:
-    """The matrix in words."""
-    told = [
-        f"{named(origin)}: " + ", ".join(f"{kind} {x.value:.2f}" for kind, x in row.items())
-        for origin, row in found.accuracies.items()
-    ]
-    return "Accuracy by what was learned from and what is tested on. " + "; ".join(told) + "."
-
-
 def similarity_words(found: Abroad) -> str:
     """Whether kinds that read alike lose less, as a sentence."""
     pairs = [pair for pair in found.alike if pair in found.drops and there(found.drops[pair])]

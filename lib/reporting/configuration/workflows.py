@@ -174,15 +174,6 @@ def accuracy_claim(found: Compared) -> str:
     return f"Best by kind of question, {same}: {told}"
 
 
-def accuracy_alt(found: Compared) -> str:
-    """The figure in words."""
-    told = [
-        f"{workflow}: " + ", ".join(f"{named(kind)} {x.value:.2f}" for kind, x in row.items())
-        for workflow, row in found.rows.items()
-    ]
-    return "Accuracy of sampled configurations by workflow and kind of question. " + "; ".join(told) + "."
-
-
 # The best of each ----------------------------------------------------------------------------------
 
 

@@ -35,7 +35,6 @@ from lib.stats import Interval
 CRITERIA = ("execution", "fidelity", "completeness")
 OWN = MEASURES["own_micro"]
 SCORE = "preference score"
-COLUMNS = ("accuracy", MONEY, OWN, TIME, SCORE)
 
 
 def rivals(results: Results) -> dict[str, pd.DataFrame]:
@@ -99,12 +98,6 @@ def plane_claim(points: Rows, results: Results) -> str:
         if name in points
     ]
     return f"Accuracy and dollars per million questions: {', '.join(told) or 'nobody was tested'}"
-
-
-def plane_alt(points: Rows) -> str:
-    """The plane in words."""
-    told = [f"{name}: {row['accuracy'].value:.2f} right for ${row[MONEY].value:.1f}" for name, row in points.items()]
-    return "Cost per million questions against accuracy. " + "; ".join(told) + "."
 
 
 def gaps(results: Results, others: Mapping[str, pd.DataFrame]) -> dict[str, dict[str, Interval]]:

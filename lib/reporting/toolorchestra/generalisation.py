@@ -234,15 +234,6 @@ def claim(results: Results) -> str:
     return f"Accuracy, after minus before training: {', '.join(told) or 'no exam was sat'}"
 
 
-def alt(results: Results) -> str:
-    """The figure in words."""
-    told = [
-        f"{who}: " + ", ".join(f"{title} {found.value:.2f}" for title, found in row.items())
-        for who, row in accuracies(results).items()
-    ]
-    return "Accuracy by exam. " + "; ".join(told) + "."
-
-
 def metrics(results: Results, settings: ToolSettings) -> dict[str, object]:
     """Exams by key, the start's under `start.`."""
     out: dict[str, object] = {}

@@ -110,16 +110,6 @@ def claim(results: Results) -> str:
     return f"Share of calls that go to {tool}: {', '.join(told)}; an even choice {even_shares(results)[tool]:.0%}"
 
 
-def alt(results: Results) -> str:
-    """The figure in words."""
-    found, rows = shares(results), []
-    for arm in WHO:
-        told = ", ".join(f"{t} {x.value:.0%}" for t, x in found[arm].items() if there(x)) or "no call at all"
-        rows.append(f"{label(arm)}: {told}")
-    rows.append("even choice: " + ", ".join(f"{t} {x:.0%}" for t, x in even_shares(results).items()))
-    return "Share of calls to each tool in the pilot study. " + "; ".join(rows) + "."
-
-
 def table(results: Results) -> dict[str, dict[str, Interval]]:
     """Accuracy, calls, questions without a call and share of calls to the dearest tool, by orchestrator."""
     rows, found, right = {}, shares(results), rights(results)

@@ -110,12 +110,6 @@ def slope(results: Results, arm: str, column: str) -> Interval:
     return interval(np.einsum("u,sub->sb", centred / (centred**2).sum(), values), "slope", arm, column)
 
 
-def slopes(results: Results) -> dict[str, dict[str, Interval]]:
-    """All three, before and after training, and after minus before."""
-    out = {label(arm): {_slope_name(c): slope(results, arm, c) for c in NAMES} for arm in BOTH}
-    return {who: row for who, row in out.items() if any(there(x) for x in row.values())}
-
-
 def _slope_name(column: str) -> str:
     return f"{NAMES[column]} per weight on {WEIGHTS[column].removeprefix('p_')}"
 

@@ -107,17 +107,6 @@ def curves_claim(results: Results) -> str:
     return f"ToolOrchestra, first to last fifth of the updates: {', '.join(told)}, ${a:.1f} to ${b:.1f} per million"
 
 
-def curves_alt(results: Results) -> str:
-    """The figure in words."""
-    told = [
-        f"{label(arm)}, {name}: {a:.2f} to {b:.2f}"
-        for arm in trained(results)
-        for column, name in PANELS.items()
-        for a, b in [ends(results, arm, column)]
-    ]
-    return "Means over the updates, first to last fifth. " + "; ".join(told) + "."
-
-
 # The sign error -----------------------------------------------------------------------------------
 
 
@@ -171,15 +160,6 @@ def sign_claim(results: Results) -> str:
     """Money at the end of training under both, as a sentence."""
     told = [f"{label(arm)} ${b:.1f}" for arm in (PAPER, PUBLISHED) for _, b in [ends(results, arm, "micro")]]
     return f"Spent per million questions in the last fifth of training: {', '.join(told)}"
-
-
-def sign_alt(results: Results) -> str:
-    """The figure in words."""
-    told = []
-    for arm in (PAPER, PUBLISHED):
-        (a, b), (c, d) = ends(results, arm, "right"), ends(results, arm, "micro")
-        told.append(f"{label(arm)}: share right {a:.2f} to {b:.2f}, dollars per million {c:.1f} to {d:.1f}")
-    return "Under both formulas, first to last fifth of the updates. " + "; ".join(told) + "."
 
 
 def sign_words(results: Results) -> str:

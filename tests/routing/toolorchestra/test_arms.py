@@ -137,23 +137,9 @@ def test_calls_of_an_office_have_no_place_in_the_vector():
     assert m[0, :-3].tolist() == [0] * len(NAMES) and offers()["lookup"].name in NAMES
 
 
-def test_the_arms_differ_in_what_they_pay_and_corls_in_its_advantages():
-    assert len({arm.name for arm in ARMS}) == len(ARMS) and ARMS[0].name == "paper"
-    assert NAMED["paper"].reward == "paper" and NAMED["published"].reward == "published"
-    assert NAMED["corl"].reward == "corl" and NAMED["corl"].changes == {"advantages": "gae"}
-    assert not NAMED["paper"].changes and not NAMED["published"].changes
-
-
 def test_every_arm_sits_the_main_exams_and_list_prices_those_of_another_list_too():
     assert all(set(exams.MAIN) <= set(arm.exams) <= set(exams.ALL) for arm in (*ARMS, LISTED))
     assert set(LISTED.exams) == {*exams.MAIN, "unseen_prices"} and NAMED["paper"].exams == exams.ALL
-
-
-def test_groups_are_compared_with_themselves_alone(episodes):
-    both = arms.paid(NAMED["paper"], episodes * 2, [0] * 5 + [1] * 5, NAMES, OWN, 0.0)
-    assert both.tolist() == [*arms.paid(NAMED["paper"], episodes, [0] * 5, NAMES, OWN, 0.0)] * 2
-    each = arms.paid(NAMED["paper"], episodes, [0, 1, 2, 3, 4], NAMES, OWN, 0.0)
-    assert each.tolist() == [0.0] * 5
 
 
 def test_under_corls_reward_everything_is_learned_from(episodes):

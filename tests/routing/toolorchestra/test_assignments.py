@@ -171,20 +171,8 @@ def test_outages_of_one_share_are_among_those_of_a_larger_one(many):
     assert all(b.outage == a.outage for a, b in zip(few, more, strict=True) if a.outage)
 
 
-def test_kind_difficulty_and_prompt_are_those_of_the_work():
-    question, task = item("facts", 2), common.office(changes=True)
-    one, two = given(question, "search"), given(task, "search")
-    assert (one.kind, one.difficulty, one.prompt) == ("facts", 2, question.prompt)
-    assert (two.kind, two.difficulty, two.prompt) == ("office", 1, task.instruction)
-
-
 def test_only_tools_that_are_named_are_on_menus_and_all_of_them(many):
     assert {o.name for a in many for o in a.menu.offers} == set(SEEN)
-
-
-def test_without_spread_everybody_pays_the_list_price():
-    for a in drawn(40, spread=1.0):
-        assert all(o == offers()[o.name] for o in a.menu.offers)
 
 
 def test_a_preference_that_is_given_is_everybodys():

@@ -1,7 +1,5 @@
 """The tools at work: what is malformed and what merely fails, what is heard and paid, outages, offices."""
 
-from collections import Counter
-
 import pytest
 from hypothesis import given as forall
 from hypothesis import strategies as st
@@ -12,7 +10,7 @@ from lib.models.dialogue import conversation
 from lib.routing import protocol
 from lib.routing.experts import Heard
 from lib.routing.toolorchestra import desk as desks
-from lib.routing.toolorchestra.desk import OUTAGE, Desk, Episode, Own, roll, tried
+from lib.routing.toolorchestra.desk import OUTAGE, Episode, Own, roll, tried
 from lib.routing.toolorchestra.menu import OFFICE
 from lib.routing.toolorchestra.strategies import strategy
 from lib.tasks import facts
@@ -20,7 +18,6 @@ from tests.routing.small import Scripted
 from tests.routing.toolorchestra import common
 from tests.routing.toolorchestra.common import (
     CLOCK,
-    MODELS,
     answer,
     at_work,
     call,
@@ -468,8 +465,3 @@ def test_an_outage_meets_a_tool_that_is_tried_alone(desk):
     (row,) = tried(desk, [menu_of(work, "lookup", "search", outage=1)], ["lookup"], "a test")
     assert row["right"] == 0.0 and row["dollars"] == 0.0 and row["seconds"] > 0
     assert tasks.score(work, tasks.reply(work.answer)) == 1.0
-
-
-def test_the_desk_knows_every_function_and_the_pool_every_model(desk):
-    assert set(desk.tools) == set(common.menu.FUNCTIONS) and set(desk.pool.experts) == set(MODELS)
-    assert isinstance(desk, Desk) and Counter(desk.clock) == Counter(CLOCK)

@@ -135,16 +135,6 @@ def test_an_exam_that_there_is_not_is_refused():
         exam("colour")
 
 
-def test_what_every_training_sits_is_among_all_exams():
-    assert set(exams.MAIN) <= set(exams.ALL) and "test" in exams.MAIN
-
-
-def test_users_like_only_what_is_on_their_menu(all_exams):
-    for name, told in all_exams.items():
-        for a in told:
-            assert set(a.preference.tools) <= names(a), name
-
-
 def test_unseen_tools_are_on_no_menu_but_those_of_their_exam(all_exams):
     for name, told in all_exams.items():
         met = [names(a) & set(TOOLS.unseen) for a in told]
@@ -163,7 +153,3 @@ def test_a_tool_that_is_free_can_have_another_price(tmp_path):
     free = menu.offers(menu.price_list(tmp_path / "free.yaml"), common.cards())
     assert free["python"].dollars == 0
     assert len(exams.exam("unseen_prices", free, offers(UNSEEN), settings())) == len(exam("test"))
-
-
-def test_the_simplex_asks_questions_of_every_kind(all_exams):
-    assert {a.kind for a in all_exams["simplex"]} == {"chain", "big", "facts"}

@@ -6,7 +6,6 @@ import shutil
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from pandas.testing import assert_frame_equal
@@ -25,6 +24,7 @@ from tests.routing import small
 from tests.routing.small import Scripted
 from tests.routing.toolorchestra import common
 from tests.routing.toolorchestra.common import NAMES, REACHES, TOOLS, answer, at_work, call, given, item, offers
+from tests.studies import Killed, dying, of, refuse, same
 
 PAPER, CORL = NAMED["paper"], NAMED["corl"]
 COMPARED = [PAPER, CORL]
@@ -76,10 +76,6 @@ def results(models, runs):
     made = study.run(settings(), COMPARED, models, runs)
     torch.set_flush_denormal(False)
     return made
-
-
-def of(frame: pd.DataFrame, arm: str, seed: int = 0) -> pd.DataFrame:
-    return frame[(frame["arm"] == arm) & (frame["seed"] == seed)].reset_index(drop=True)
 
 
 # Results ------------------------------------------------------------------------------------------
@@ -158,21 +154,6 @@ def test_the_text_of_every_test_episode_is_kept_by_who_wrote_it(results):
 # Again --------------------------------------------------------------------------------------------
 
 
-def refuse(*_, **__):
-    raise AssertionError("nothing is to be done twice")
-
-
-def same(one: study.Results, other: study.Results, but: tuple[str, ...] = ()) -> None:
-    for field in dataclasses.fields(study.Results):
-        a, b = getattr(one, field.name), getattr(other, field.name)
-        if field.name in but:
-            continue
-        if isinstance(a, pd.DataFrame):
-            assert_frame_equal(a, b, check_exact=True)
-        else:
-            assert a == b
-
-
 def test_what_choosing_could_win_is_asked_of_every_tool_in_two_tries(models, tmp_path):
     told = study.choices(settings(), 12, models, tmp_path)
     assert set(told["split"]) == {"dev", "test"} and set(told["try"]) == {0, 1}
@@ -196,23 +177,6 @@ def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, models
     assert len(kept) > 10
     for path in kept:
         assert (tmp_path / path).read_bytes() == (runs / path).read_bytes(), path
-
-
-class Killed(Exception):
-    pass
-
-
-def dying(method, at: int):
-    """A method that ends the training at its at-th call."""
-    calls = []
-
-    def wrapped(*arguments, **options):
-        calls.append(1)
-        if len(calls) == at:
-            raise Killed
-        return method(*arguments, **options)
-
-    return wrapped
 
 
 def beginning(runs, elsewhere) -> None:
@@ -393,11 +357,6 @@ def test_rows_by_hand():
     assert [part[1] for part in parts[1::2]] == turns
     assert [part[0] for part in parts[2::2]] == ["calculator", "nobody", "lab-mini"]
     assert parts[4][1] == f"<response> {protocol.ERROR} </response>"
-
-
-def test_there_are_no_more_episodes_than_announced(results):
-    for _, part in results.episodes.groupby(["arm", "seed"]):
-        assert len(part) <= exams.count(settings().tools)
 
 
 def test_budget_prices_and_tools_are_told(results):
