@@ -62,6 +62,7 @@ class EducationSettings(_Section):
     ncc_rule: Literal["at_or_above", "exact"]
     ncc_scope: Literal["episode", "set"]
     repeats: Literal["everywhere", "not_easy", "failed_only"]
+    spread: Annotated[float, Field(ge=0, le=1)]
     difficulty: Literal["label", "calibrated"]
     answers: str | None
 
@@ -253,6 +254,21 @@ class BanditSettings(_Section):
     episodes: Count
 
 
+class CeilingSettings(_Section):
+    """The look-ahead that measures headroom: how far, and after which steps a plan may hand over to another policy."""
+
+    steps: Count
+    then: list[Count]
+
+
+class OursSettings(_Section):
+    """Worlds of ours in which deciding matters: what they change in the paper's, by section."""
+
+    education: dict[str, int | float]
+    minigrid: dict[str, int | float]
+    slip: Share
+
+
 class OrchestrationSettings(_Section):
     """The orchestrators; meanings beside the values in `params.yaml`."""
 
@@ -269,9 +285,15 @@ class OrchestrationSettings(_Section):
     shared_randomness: bool
     fallback: Literal["SO-d1", "SO-d2", "SO-d3"]
     weights: Annotated[list[NotNegative], Field(min_length=3, max_length=3)]
-    front: Annotated[int, Field(ge=2, le=10)]
     budgets: Annotated[list[Positive], Field(min_length=1)]
     bandit: BanditSettings
+    students: Annotated[int, Field(ge=2)]
+    training: Annotated[int, Field(ge=2)]
+    readers: Annotated[list[str], Field(min_length=1)]
+    margin: Positive
+    contrasts: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
+    ceiling: dict[Literal["education", "minigrid"], CeilingSettings]
+    ours: OursSettings
 
     @model_validator(mode="after")
     def _weighs_something(self):

@@ -15,3 +15,10 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def denormals():
+    """A training in this process flushes denormal numbers to 0, which other tests would notice."""
+    yield
+    torch.set_flush_denormal(False)

@@ -13,7 +13,9 @@ from html import escape
 from lib.claims import chance, told
 from lib.claims.entries import KINDS, PAPERS, RUNGS
 from lib.claims.verdicts import (
+    CLOSED,
     COMPARED,
+    EQUIVALENT,
     FAILS,
     HOLDS,
     NAMES,
@@ -23,7 +25,7 @@ from lib.claims.verdicts import (
     Verdict,
 )
 
-SIGNS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "?", COMPARED: "≈", UNTESTABLE: "–"}
+SIGNS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "?", COMPARED: "≈", UNTESTABLE: "–", EQUIVALENT: "=", CLOSED: "×"}
 SHOWN = 3  # tests of a claim whose numbers stand on its card
 _BLAME = {"paper": "An error of the paper", "ours": "A bug of ours", "nobody yet": "Not explained yet"}
 
@@ -126,10 +128,11 @@ def _card(v: Verdict, survives: bool) -> str:
     many = " · holds with all asked at once" if survives else ""
     rows = [("paper", told.printed(v)), *_ours(v)] if v.parts or claim.number is not None else []
     numbers = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows)
+    kind = "arithmetic of printed numbers, no evidence" if claim.arithmetic else claim.kind
     return (
         f'<li id="claim-{claim.id}" {attributes}><p class="badge"><b aria-hidden="true">{SIGNS[v.verdict]}</b>'
         f"{escape(NAMES[v.verdict])}{many}{by}</p><p>{escape(claim.statement)}</p>"
-        f'<p class="place">{escape(PAPERS[claim.paper])}, {escape(claim.place)} · {claim.kind}{_rung(v)} · '
+        f'<p class="place">{escape(PAPERS[claim.paper])}, {escape(claim.place)} · {kind}{_rung(v)} · '
         f"<code>{claim.id}</code></p>"
         f"{f'<dl>{numbers}</dl>' if numbers else ''}{_why(v)}{_tests(v)}</li>"
     )

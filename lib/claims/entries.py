@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from lib.claims import expressions
 from lib.claims.errors import ClaimError
 from lib.claims.functions import FUNCTIONS
+from lib.claims.records import FUNCTIONS as ASKS
 from lib.params import ROOT, from_yaml
 
 PAPERS = {  # in the order of the lessons
@@ -34,6 +35,7 @@ RUNGS = {  # how near to reality the test of a claim is
     "lab": "small language models, and tools that run",
     "recorded": "recorded outcomes of real models",
 }
+HEADROOM = 0.05  # accuracy; a question with less to win is closed
 FILE = ROOT / "data/claims/claims.yaml"
 END = "..."  # how YAML says that a document is over
 _COMPARED = {  # how a test of each kind may compare
@@ -61,8 +63,9 @@ class Claim(BaseModel):
     it, a key under which the lesson keeps a verdict of its own. untestable: instead of both, why nothing here can
     test it. tolerance: of a formula's equality, in its unit. quotes: numbers that the paper prints, by the name
     under which tests use them. stand_in: the metrics do not say that scripted stand-ins decided, but they did. blame:
-    of a formula that fails. rung: of `RUNGS`; a claim that is judged on several has an entry for each. note: what a
-    reader should know besides.
+    of a formula that fails. gate: metric of `lesson` that says what choosing could win there; where its lower end is
+    below `HEADROOM` the question is closed. rung: of `RUNGS`; a claim that is judged on several has an
+    entry for each. note: what a reader should know besides.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -82,6 +85,7 @@ class Claim(BaseModel):
     untestable: Text | None = None
     stand_in: bool = False
     blame: Blame | None = None
+    gate: Text | None = None
     rung: Literal["glass", "lab", "recorded"] = "lab"
     note: str = ""
 
@@ -106,6 +110,10 @@ class Claim(BaseModel):
             raise ValueError("a magnitude has one test, and a number of the paper to stand beside")
         if self.blame and self.kind != "formula":
             raise ValueError("blame is for formulas; say it in a note")
+        if self.gate and (self.kind != "direction" or not self.lesson):
+            raise ValueError("a gate is of a direction, and a metric of its `lesson`")
+        if self.rung != "glass" and any(key.startswith("glass.") for _, key in self.reads()):
+            raise ValueError("it reads metrics of a glass box, so its rung is glass")
         return self
 
     def _check(self, text: str) -> None:
@@ -117,6 +125,13 @@ class Claim(BaseModel):
         loose = [key for lesson, key in parsed.keys if not lesson and not self.lesson]
         if loose:
             raise ValueError(f"{{{loose[0]}}} names no lesson; write {{05_some_lesson: {loose[0]}}} or set `lesson`")
+        if self.kind == "direction" and not parsed.keys and not any(f"{name}(" in text for name in ASKS):
+            raise ValueError(f"{text!r} measures nothing, so that it cannot fail; as arithmetic it is a formula")
+
+    @property
+    def arithmetic(self) -> bool:
+        """Whether it only computes with what papers print: it says who counted right, and is no evidence."""
+        return self.kind == "formula" and not self.reads()
 
     def reads(self) -> list[tuple[str, str]]:
         """The (lesson, key) of every metric that its tests read."""

@@ -11,12 +11,19 @@ from lib import draw
 from lib.claims import chance, tally
 from lib.claims.board import SIGNS
 from lib.claims.entries import PAPERS
-from lib.claims.verdicts import COMPARED, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
+from lib.claims.verdicts import CLOSED, COMPARED, EQUIVALENT, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
 from lib.page.tables import listed
 
-_SHADES = {HOLDS: "#0072B2", FAILS: "#D55E00", UNDECIDED: "#E8D9A0", UNTESTABLE: "#DDDDDD"}
+_SHADES = {HOLDS: "#0072B2", FAILS: "#D55E00", UNDECIDED: "#E8D9A0", UNTESTABLE: "#DDDDDD", EQUIVALENT: "#009E73",
+           CLOSED: "#AAAAAA"}  # fmt: skip
 draw.register({f"{SIGNS[key]} {NAMES[key]}": (shade, "o") for key, shade in _SHADES.items()})
-_SHADES_DARK = {HOLDS: "#0072B2", FAILS: "#D55E00", UNDECIDED: "#7A7526"}  # of marks, which are small
+_SHADES_DARK = {
+    HOLDS: "#0072B2",
+    FAILS: "#D55E00",
+    UNDECIDED: "#7A7526",
+    EQUIVALENT: "#009E73",
+    CLOSED: "#777777",
+}  # of marks, which are small
 _FURTHEST = 10.0  # standard errors; what is clearer is drawn there
 
 

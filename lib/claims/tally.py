@@ -51,6 +51,7 @@ def metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
         for rung in RUNGS:
             mine = [v for v in verdicts if v.claim.kind == "direction" and v.claim.rung == rung]
             out[f"claims.rung.{rung}.{key}"] = of(mine, key)
+    out["claims.arithmetic"] = sum(v.claim.arithmetic for v in verdicts)
     for who in ("paper", "ours", "nobody yet"):
         out[f"claims.formula.blame_{who.split()[0]}"] = sum(v.whose == who for v in verdicts)
     return out | {f"claims.by_id.{v.claim.id}": v.verdict for v in verdicts}
@@ -79,7 +80,9 @@ def finding(verdicts: Sequence[Verdict]) -> str:
     return (
         f"Of {tested} claimed directions that can be tested here, {of(directions, HOLDS)} hold, "
         f"{of(directions, FAILS)} do not and {of(directions, UNDECIDED)} stay undecided at this scale. "
-        f"With all asked at once {kept} of them hold. Of the formulas {of(verdicts, HOLDS, 'formula')} hold and "
+        f"With all asked at once {kept} of them hold. Arithmetic of printed numbers, "
+        f"{sum(v.claim.arithmetic for v in verdicts)} formulas, is no evidence. Of "
+        f"all formulas {of(verdicts, HOLDS, 'formula')} hold and "
         f"{of(verdicts, FAILS, 'formula')} fail: {faults}. {of(verdicts, UNTESTABLE)} of all {len(verdicts)} claims "
         f"cannot be tested."
     )

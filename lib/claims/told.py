@@ -44,4 +44,7 @@ def ours(part: Part) -> str:
     if part.verdict == COMPARED or part.right is None:
         return estimate(part.left)
     sides = f"{estimate(part.left)} beside {estimate(part.right)}"
-    return f"{sides}; margin {estimate(part.margin)}" if part.sampled else sides
+    if not part.sampled:
+        return sides
+    least = f"; could have told {_short(part.told)}" if math.isfinite(part.told) else ""
+    return f"{sides}; margin {estimate(part.margin)}{least}"

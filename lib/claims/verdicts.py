@@ -3,8 +3,10 @@
     holds          a formula within its tolerance; a direction with its whole interval on the claimed side
     does not hold  a formula outside; a direction with its whole interval on the other side
     undecided      the interval holds zero, or a single run gives none
+    equivalent     inside a margin that a lesson wrote down before it ran
+    closed         there was too little to win by choosing for any method to show it
     compared       a magnitude, ours beside the paper's; neither a success nor a failure
-    not testable   nothing here can test it, or the run that could has not been made
+    not testable   nothing here can test it, the run that could has not been made, or its interval has no width
 
 Of several tests the weakest that is needed decides. What scripted stand-ins decided is marked, whatever the
 verdict. Left out: whether a test is a good test of its claim; the expression is printed for readers to judge.
@@ -16,27 +18,36 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scipy.stats import norm
+
 from lib.claims import expressions, quantities
-from lib.claims.entries import Claim
+from lib.claims.entries import HEADROOM, Claim
 from lib.claims.errors import ClaimError
 from lib.claims.functions import FUNCTIONS
 from lib.claims.metrics import Metrics, Missing
 from lib.stats import Interval
 
 HOLDS, FAILS, UNDECIDED, COMPARED, UNTESTABLE = "holds", "fails", "undecided", "compared", "untestable"
+EQUIVALENT, CLOSED = "equivalent", "closed"
 NAMES = {
     HOLDS: "holds",
     FAILS: "does not hold",
+    EQUIVALENT: "equivalent",
     UNDECIDED: "undecided at this scale",
+    CLOSED: "closed: too little to win",
     COMPARED: "compared, not judged",
     UNTESTABLE: "not testable here",
 }
 STAND_IN = "scripted stand-in"
 _ADOPTED = {  # what lessons say, and what it means here
     "holds": HOLDS, "does not hold": FAILS, "undecided": UNDECIDED, "no difference": UNDECIDED,
-    "no cases": UNTESTABLE,
+    "no cases": UNTESTABLE, "equivalent": EQUIVALENT, "closed": CLOSED, "untestable": UNTESTABLE,
 }  # fmt: skip
-_STRENGTH = {FAILS: 0, UNTESTABLE: 1, UNDECIDED: 2, HOLDS: 3}
+_STRENGTH = {FAILS: 0, UNTESTABLE: 1, CLOSED: 2, UNDECIDED: 3, EQUIVALENT: 4, HOLDS: 5}
+_TOLD = 1 + float(norm.ppf(0.8) / norm.ppf(0.975))  # half-widths that an effect needs for 80 % power
+_SIGNAL = {  # trained and untrained arm of lessons whose lab runs may be too weak to read anything off
+    "06_tool_orchestration": ("trained.preference_score", "start.preference_score"),
+}
 _ROUNDING = 1e-9  # two sums of floats that differ by less are equal
 _NOT_ASKED = Interval(math.nan, math.nan, math.nan)
 
@@ -57,6 +68,12 @@ class Part:
     def sampled(self) -> bool:
         """Whether anything in it was."""
         return math.isfinite(self.margin.value) and not quantities.is_exact(self.margin)
+
+    @property
+    def told(self) -> float:
+        """The smallest effect that it could have told four times in five (80 % power), read off its interval as if
+        normal; nan where nothing was sampled."""
+        return (self.margin.hi - self.margin.lo) / 2 * _TOLD if self.sampled else math.nan
 
     @property
     def bare(self) -> bool:
@@ -108,7 +125,38 @@ def _judge(claim: Claim, metrics: Metrics) -> Verdict:
     backends = tuple(sorted({metrics.backend(*key) for key in claim.reads()} - {""}))
     verdict = together([part.verdict for part in parts], claim.need)
     reasons = [part.reason for part in parts if part.reason and part.verdict == verdict]
+    if verdict in (HOLDS, FAILS, UNDECIDED, EQUIVALENT):
+        shut = _closed(claim, metrics)
+        verdict, reasons = (CLOSED, [shut]) if shut else (verdict, reasons + _weak(claim, metrics))
     return Verdict(claim, verdict, parts, backends, "; ".join(dict.fromkeys(reasons)))
+
+
+def _closed(claim: Claim, metrics: Metrics) -> str:
+    """Why the question of a claim is closed; empty where it is open, or nothing says."""
+    if not claim.gate:
+        return ""
+    try:
+        found = metrics.estimate(claim.lesson or "", claim.gate)
+    except Missing as missing:
+        return str(missing)  # what nobody measured is not open
+    if found.known and found.lo >= HEADROOM:
+        return ""
+    return f"choosing could win {found.value:.3f} over the best constant, at least {found.lo:.3f}; {HEADROOM} is asked"
+
+
+def _weak(claim: Claim, metrics: Metrics) -> list[str]:
+    """That training gained nothing in the lab of the lesson, so that little can be read off what follows from it."""
+    said = []
+    for lesson in {lesson for lesson, _ in claim.reads()} & set(_SIGNAL) if claim.rung == "lab" else ():
+        try:
+            trained, start = (metrics.estimate(lesson, key) for key in _SIGNAL[lesson])
+        except Missing:
+            continue
+        gain = quantities.minus(trained, start)
+        if not (gain.known and gain.lo > 0):
+            gained = f"training gained {gain.value:+.3f} over its start, not clear of 0"
+            said.append(f"weak: in the lab of lesson {lesson[:2]} {gained}")
+    return said
 
 
 def together(verdicts: Sequence[str], need: int | str = "all") -> str:
@@ -135,6 +183,8 @@ def _part(claim: Claim, text: str, metrics: Metrics) -> Part:
         return Part(text, COMPARED, left, None, left)
     margin = quantities.minus(right, left) if parsed.sign in ("<", "<=") else quantities.minus(left, right)
     verdict, reason = decide(margin, parsed.sign or "", claim.tolerance)
+    if claim.kind == "direction" and quantities.is_exact(margin):
+        verdict, reason = UNTESTABLE, "its interval has no width, so that nothing in it can have varied"
     if claim.kind == "formula" and verdict == UNDECIDED and quantities.is_exact(margin):
         verdict, reason = FAILS, "both sides are equal"
     return Part(text, verdict, left, right, margin, reason)

@@ -146,6 +146,9 @@ def _fit(policy: str | Path, taught: Sequence[Pair], settings: PreferenceSetting
 def agreement(model: Preference, held: Sequence[Pair], scale: Path) -> pd.DataFrame:
     """How often a model prefers the better reply, by category: right, pairs. One pair per prompt, as pairs of a
     prompt are not independent. Writes centre and spread of all scores to `scale`."""
+    if not held:  # so few prompts may hold no pair that the verifier tells apart
+        store.write_json(scale, {"centre": 0.0, "spread": 1.0})
+        return pd.DataFrame({"category": [], "right": [], "pairs": []}).astype({"right": int, "pairs": int})
     held = list({pair.item.key: pair for pair in reversed(held)}.values())
     prompts = [question(pair.item) for pair in held]
     better, worse = (model.raw(prompts, [getattr(p, side) for p in held]) for side in ("better", "worse"))

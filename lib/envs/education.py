@@ -27,6 +27,7 @@ UNSEEN, PENDING = range(2)  # where a question comes from: never asked, or faile
 STREAM = "education"  # name of the environment's random streams
 SLOTS = 64  # random numbers set aside for one step
 SHUFFLE = 2**32  # counter from which the order of a level's questions is drawn
+TALENT = SHUFFLE - 1  # counter of the number that decides a student's talent
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class EducationRules:
     rounding. `warmup`: what the five questions before step 1 do to mastery: nothing (`keep`), set it
     to the share answered right (`measure`), or let NCC raise it (`ncc`). `ncc_rule`: which questions
     count for NCC. `ncc_scope`: whether a run of right answers carries over to the next set.
-    `repeats`: where failed questions may come back.
+    `repeats`: where failed questions may come back. `spread`: half the range of talents, what a student
+    answers above or below mastery; 0 in the paper's world, where mastery tells all.
     """
 
     items: tuple[int, ...]
@@ -54,6 +56,7 @@ class EducationRules:
     ncc_rule: Literal["at_or_above", "exact"] = "at_or_above"
     ncc_scope: Literal["episode", "set"] = "episode"
     repeats: Literal["everywhere", "not_easy", "failed_only"] = "everywhere"
+    spread: float = 0.0
 
     top: int = field(init=False)  # mastery 1.0, in steps
     goal_steps: int = field(init=False)
@@ -91,6 +94,11 @@ class EducationRules:
 def answer_probability(ability: np.ndarray, difficulty: np.ndarray, discrimination: float) -> np.ndarray:
     """Item response theory, two parameters: P = 1 / (1 + exp(-a (theta - d))) (A.4)."""
     return 1.0 / (1.0 + np.exp(-discrimination * (np.asarray(ability) - np.asarray(difficulty))))
+
+
+def talents(key: np.ndarray, spread: float) -> np.ndarray:
+    """What each student of the streams `key` answers above or below mastery, in thousandths of it, even in +-spread."""
+    return np.rint(1000 * spread * (2 * seeds.uniform(key, TALENT) - 1)).astype(np.int64)
 
 
 class Education(gym.Env):
@@ -177,7 +185,7 @@ class Education(gym.Env):
     def state(self) -> dict[str, Any]:
         """A copy of everything that decides the future."""
         copied = ("unseen", "pending", "asked", "right_count")
-        plain = ("_key", "t", "mastery_steps", "run", "last_right_sum", "last_right_count")
+        plain = ("_key", "t", "mastery_steps", "talent", "run", "last_right_sum", "last_right_count")
         return {n: [x.copy() if isinstance(x, list) else x for x in getattr(self, n)] for n in copied} | {
             n: getattr(self, n) for n in plain
         }
@@ -199,6 +207,7 @@ class Education(gym.Env):
     def _begin(self) -> None:
         self.t = 0
         self.mastery_steps = self.rules.initial_steps
+        self.talent = int(talents(self._key, self.rules.spread))
         self.run = 0  # consecutive right answers that count for NCC
         self.last_right_sum, self.last_right_count = 0, 0  # levels of the last right answers
         self.asked, self.right_count = [0] * LEVELS, [0] * LEVELS
@@ -263,10 +272,10 @@ class Education(gym.Env):
         return abs(level * self.last_right_count - self.last_right_sum)
 
     def _ask(self, chosen: list[tuple[int, int, int]]) -> list[bool]:
-        """The student's answers; theta is mastery at the start of the set."""
+        """The student's answers; theta is mastery at the start of the set, plus talent."""
         right = []
         for slot, (_, level, identity) in enumerate(chosen):
-            p = answer_probability(self.mastery, level / (LEVELS - 1), self.rules.discrimination)
+            p = answer_probability(self.mastery + self.talent / 1000, level / (LEVELS - 1), self.rules.discrimination)
             correct = bool(seeds.uniform(self._key, self.t * SLOTS + slot) < p)
             self.asked[level] += 1
             self.right_count[level] += correct

@@ -23,6 +23,7 @@ from lib.envs.education import (
     STREAM,
     EducationRules,
     answer_probability,
+    talents,
 )
 
 _LEVEL = np.arange(LEVELS)
@@ -33,13 +34,13 @@ _NONE = 2 * LEVELS  # pool index of "no question left"
 class EducationBatch(BatchedEnv):
     """B students; observation (B, 13) float32, action (B,), reward (B, 3).
 
-    State arrays: t, mastery, run, last_right_sum, last_right_count (B,); unseen, pending, asked,
+    State arrays: t, mastery, talent, run, last_right_sum, last_right_count (B,); unseen, pending, asked,
     right_count (B, 6). Random numbers are those of `Education` under the same seed.
     """
 
     name = STREAM
     fields = (
-        "t", "mastery", "run", "last_right_sum", "last_right_count",
+        "t", "mastery", "talent", "run", "last_right_sum", "last_right_count",
         "unseen", "pending", "asked", "right_count",
     )  # fmt: skip
 
@@ -47,7 +48,7 @@ class EducationBatch(BatchedEnv):
         self.rules = rules
         self._left_out = np.isin(np.arange(len(ACTIONS)), rules.without_repeats)
         for name in self.fields:
-            shape = (num_envs, LEVELS) if name in self.fields[5:] else (num_envs,)
+            shape = (num_envs, LEVELS) if name in self.fields[6:] else (num_envs,)
             setattr(self, name, np.zeros(shape, dtype=np.int64))
         self.levels = np.zeros((num_envs, rules.questions), dtype=np.int64)  # of the last set, for display
         super().__init__(
@@ -62,6 +63,7 @@ class EducationBatch(BatchedEnv):
         for name in self.fields:
             getattr(self, name)[rows] = 0
         self.mastery[rows] = self.rules.initial_steps
+        self.talent[rows] = talents(self.key[rows], self.rules.spread)
         self.unseen[rows] = self.rules.items
         level = np.tile(self.rules.warmup_levels, (rows.size, 1))
         right = self._answer(rows, level, np.ones(level.shape, dtype=bool))
@@ -131,7 +133,7 @@ class EducationBatch(BatchedEnv):
 
     def _answer(self, rows: np.ndarray, level: np.ndarray, asked: np.ndarray) -> np.ndarray:
         """Right or wrong, (n, q) bool."""
-        ability = self.mastery[rows, None] / self.rules.top
+        ability = self.mastery[rows, None] / self.rules.top + self.talent[rows, None] / 1000
         p = answer_probability(ability, level / (LEVELS - 1), self.rules.discrimination)
         slot = self.t[rows, None] * SLOTS + np.arange(level.shape[1])
         return (seeds.uniform(self.key[rows, None], slot) < p) & asked

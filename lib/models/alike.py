@@ -201,14 +201,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _go(own: LabSettings, settings: LabSettings, ships: bool) -> int:
-    build.build(settings, RUNS / "models", RUNS, ships=False)
+    runs = RUNS / torch.backends.cpu.get_cpu_capability()  # what another class of processor trained is another zoo
+    build.build(settings, runs / "models", runs, ships=False)
     if ships:
-        print(f"{ship(settings, RUNS):_} bytes of weights are in {LAB.relative_to(ROOT)}")
+        print(f"{ship(settings, runs):_} bytes of weights are in {LAB.relative_to(ROOT)}")
         return 0
     missing = [name for name in own.models if shipped.card(name) is None]
     if missing:
         raise ModelError(f"{', '.join(missing)} is not shipped, so there is nothing to compare with; {shipped.REMEDY}")
-    table = differences(measured(own, RUNS, anew=False), measured(settings, RUNS, anew=True))
+    table = differences(measured(own, runs, anew=False), measured(settings, runs, anew=True))
     keep(table, settings.seed)
     print(table.drop(columns=["items"]).to_string(index=False, float_format="{:.3f}".format))
     apart = table[~table["alike"]]

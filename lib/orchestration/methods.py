@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any
 
 from lib.params import Params
@@ -43,18 +42,6 @@ def controls(domain: str) -> list[Method]:
     references = [Method(name, "reference") for name in REFERENCES[domain]]
     names = ("LinUCB", "greedy look-ahead", "random", "round-robin", "oracle look-ahead")
     return [*single, *references, *(Method(name, "control") for name in names)]
-
-
-def preferences(params: Params, model: str) -> list[Method]:
-    """RO, and greedy look-ahead, under every preference on a grid of the simplex (beyond the paper)."""
-    steps = params.orchestration.front - 1
-    grid = [(i, j, steps - i - j) for i, j in product(range(steps + 1), repeat=2) if i + j <= steps]
-    methods = []
-    for point in grid:
-        shown, changes = "-".join(map(str, point)), {"weights": [float(each) for each in point]}
-        methods.append(Method(f"RO {model} {shown}", "RO", model, changes))
-        methods.append(Method(f"greedy look-ahead {shown}", "control", changes=changes))
-    return methods
 
 
 def budgeted(params: Params, model: str) -> list[Method]:

@@ -7,10 +7,8 @@ whose measures these tables share. What is new here is the price: calls, tokens 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from itertools import permutations
 
-import numpy as np
 import pandas as pd
 
 from lib import seeds, stats
@@ -91,70 +89,3 @@ def hypervolume_gaps(record: pd.DataFrame, domain: str) -> dict[str, stats.Inter
         for one, other in permutations(reached, 2)
         if (one[0] == other[0]) != (one[1] == other[1]) and len(reached[one]) == len(reached[other])
     }
-
-
-def versus(
-    record: pd.DataFrame, domain: str, method: str, rivals: Sequence[str], measures: Sequence[str]
-) -> dict[str, dict[str, stats.Interval]]:
-    """Paired differences method - rival, {rival: {measure: interval}}: the same students, seed by seed.
-
-    measures: `length`, an objective's front column (`mean_performance`), or `utility`, the mean of the
-    front columns. Raises ValueError for a method that is not in the record.
-    """
-    table = evaluate.episodes(record, domain)
-    table["utility"] = table[evaluate.front_columns(domain)].mean(axis=1)
-    missing = sorted({method, *rivals} - set(table["method"]))
-    if missing:
-        raise ValueError(f"not in the record: {missing}; there are {sorted(table['method'].unique())}")
-    means = table.groupby(["method", "seed"])[list(measures)].mean()
-    rng = seeds.rng("versus", domain, method)
-    return {
-        rival: {
-            measure: stats.paired_difference(
-                means.loc[method, measure].to_numpy(), means.loc[rival, measure].to_numpy(), rng
-            )
-            for measure in measures
-        }
-        for rival in rivals
-    }
-
-
-def verdict(difference: stats.Interval, better: str = "higher") -> str:
-    """better, worse or undecided: whether the interval of a difference lies clear of zero."""
-    if not difference.excludes(0):
-        return "undecided"
-    return "better" if (difference.value > 0) == (better == "higher") else "worse"
-
-
-def preference_points(record: pd.DataFrame, weights: Mapping[str, Sequence[float]], domain: str) -> pd.DataFrame:
-    """One row per preference, maker and seed: method (without its preference), weights, seed, the mean of
-    each objective, length. weights: full method name -> its preference."""
-    table = evaluate.episodes(record, domain)
-    columns = dict(zip(evaluate.front_columns(domain), evaluate.OBJECTIVES[domain], strict=True))
-    means = table.groupby(["method", "seed"])[[*columns, "length"]].mean().rename(columns=columns).reset_index()
-    means.insert(1, "weights", [tuple(np.asarray(weights[m]) / sum(weights[m])) for m in means["method"]])
-    means["method"] = [name.rsplit(" ", 1)[0] for name in means["method"]]
-    return means
-
-
-def budget_points(record: pd.DataFrame, budgets: Mapping[str, float | None], domain: str) -> pd.DataFrame:
-    """One row per budget and seed: method, budget (dollars per episode; nan: none), seed, dollars spent,
-    quality (mean of the objectives), length, funded (share of decisions that were paid for)."""
-    table = evaluate.episodes(record, domain).set_index(["method", "seed"])
-    table["quality"] = table[evaluate.front_columns(domain)].mean(axis=1)
-    means = table.groupby(level=[0, 1])[["quality", "length"]].mean()
-    spent = record.groupby(["method", "seed"]).agg(dollars=("dollars", "sum"), funded=("funded", "mean"))
-    spent["dollars"] /= record.groupby(["method", "seed"])["episode"].nunique()
-    out = means.join(spent).reset_index()
-    out.insert(1, "budget", [budgets[m] if budgets[m] is not None else np.nan for m in out["method"]])
-    return out
-
-
-def budget_metrics(curve: pd.DataFrame) -> dict[str, stats.Interval]:
-    """`education.budget.0.03.quality` and so on: quality, length, dollars and funded by budget, over seeds."""
-    out = {}
-    for budget, part in curve.groupby("budget"):
-        for name in ("quality", "length", "dollars", "funded"):
-            rng = seeds.rng("budget metrics", name, str(budget))
-            out[f"education.budget.{budget:g}.{name}"] = stats.mean_interval(part[name].to_numpy(dtype=float), rng)
-    return out

@@ -49,7 +49,7 @@ _AFTERWARDS = (  # look at decisions; train policies, whose weights are in a cel
     "lib.stats", "lib.zoo.train", "lib.llm.cassette", "lib.llm.estimate", "lib.llm.opening", "lib.llm.purse",
 )  # fmt: skip
 # Settings that change no decision stand in a cell with one value each.
-_NEUTRAL = {"models": ["-"], "judge": "-", "episodes": 1, "jobs": None, "front": 2, "budgets": [1.0]}
+_NEUTRAL = {"models": ["-"], "judge": "-", "episodes": 1, "jobs": None, "budgets": [1.0]}
 
 
 def plan(params: Params, zoo: str | Path = train.ZOO) -> list[Planned]:

@@ -24,6 +24,16 @@ TABLE_2 = {
     "SO-d2": (43.03, (0.22, 0.38, 0.81)),
     "SO-d3": (49.37, (0.13, 0.16, 0.76)),
 }
+PRINTED = {  # all policies of Table 2: education as above; minigrid as length, success, no lava, gold
+    "education": TABLE_2 | {
+        "MO-S": (47.43, (0.20, 0.15, 0.79)), "MO-RM": (48.20, (0.14, 0.30, 0.64)),
+        "MO-MGDA": (43.07, (0.23, 0.36, 0.79)),
+    },
+    "minigrid": {
+        "SO-d1": (49.3, (0.13, 0.46, 0.0)), "SO-d2": (93.9, (0.333, 0.97, 0.0)), "SO-d3": (139.7, (0.0, 0.97, 0.08)),
+        "MO-pseudoS": (75.5, (0.53, 1.0, 0.70)),
+    },
+}  # fmt: skip
 STAND_IN = {"SO-d1": CHALLENGE, "SO-d2": FAILED, "SO-d3": EASY}
 SWITCHES = {
     "steps_per_level": (1, 2),

@@ -1,6 +1,6 @@
 """The demonstrations of lesson 00: one decision tried on copies, and mixed strategies.
 
-No policy is trained here; a strategy is a fixed probability for each action.
+No policy is trained here; a strategy is a fixed probability for each action, or a rule that looks at the student.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from lib import seeds
-from lib.envs.education import ACTIONS, OBJECTIVES, EducationRules
+from lib.envs.education import ACTIONS, LEVELS, OBJECTIVES, EducationRules
 from lib.envs.education_batch import EducationBatch
 from lib.zoo.evaluate import mixture_policy, play
 
@@ -66,4 +66,23 @@ def play_mixtures(rules: EducationRules, strategies: np.ndarray, students: int) 
         arm = " + ".join(f"{weight:.2g} {action}" for weight, action in zip(weights, ACTIONS, strict=True) if weight)
         rows = _rows(means.reset_index(drop=True), arm).assign(length=steps.size().to_numpy())
         played.append(rows.assign(**dict(zip(ACTIONS, weights, strict=True))))
+    return pd.concat(played, ignore_index=True)
+
+
+def play_watchful(rules: EducationRules, students: int) -> pd.DataFrame:
+    """The same students under every rule that looks at them: what to ask while failed questions are open, and where
+    none is, below mastery 0.6 and above. Record rows as those of `play_mixtures`, without probabilities."""
+    env, streams, played = EducationBatch(rules, students), seeds.keys("tour", "students", n=students), []
+    for open_, low, high in product(range(len(ACTIONS)), repeat=3):
+        if open_ == low == high:
+            continue  # a corner of the mixtures
+
+        def act(seen: np.ndarray, draws: np.ndarray, way: tuple[int, int, int] = (open_, low, high)) -> np.ndarray:
+            failed = seen[:, 1 + LEVELS :].sum(1) > 0
+            return np.where(failed, way[0], np.where(seen[:, 0] < 0.6 - 1e-6, way[1], way[2]))
+
+        steps = play(env, act, streams).groupby("episode")
+        means = steps[[f"reward_{i}" for i in range(len(OBJECTIVES))]].mean().set_axis(list(OBJECTIVES), axis=1)
+        arm = f"{ACTIONS[open_]} if any failed, else {ACTIONS[low]} then {ACTIONS[high]}"
+        played.append(_rows(means.reset_index(drop=True), arm).assign(length=steps.size().to_numpy(), role="router"))
     return pd.concat(played, ignore_index=True)

@@ -319,7 +319,7 @@ def test_a_metrics_file_that_is_broken_is_named(tmp_path):
         ("{once} > {b.score}", "undecided"),
         ("exact({once}) < {b.score}", "holds"),
         ("{a.score} > 0.5", "holds"),
-        ("{agrees} > 0.5", "holds"),
+        ("{agrees} > 0.5", "untestable"),  # of no width
     ],
 )
 def test_a_direction_is_decided_by_its_interval(test, verdict):
@@ -375,6 +375,35 @@ def test_a_lessons_own_verdict_is_taken_over():
 def test_a_quantity_that_is_divided_by_zero_is_a_reason():
     held = {"05_x": {"zero": 0.0}}
     assert judged(held, kind="formula", test="1 / {zero} > 0").verdict == "untestable"
+
+
+@pytest.mark.parametrize("lo, verdict", [(0.05, "holds"), (0.04, "closed"), (math.nan, "closed")])
+def test_a_question_with_too_little_to_win_is_closed(lo, verdict):
+    held = {"05_x": {**MEASURED["05_x"], "gate": 0.3, "gate_lo": lo, "gate_hi": 0.4}}
+    assert judged(held, gate="gate").verdict == verdict
+    assert judged(gate="gate.nobody.measured").verdict == "closed"
+
+
+def test_what_cannot_fail_or_stands_on_the_wrong_rung_is_refused():
+    with pytest.raises(ValueError, match="cannot fail"):
+        claim(test="2 > 1")
+    with pytest.raises(ValueError, match="rung is glass"):
+        claim(test="{glass.gain} > 0")
+    assert claim(kind="formula", test="1 + 1 == 2").arithmetic
+    assert not claim(kind="formula", test="{once} == 0.5").arithmetic
+
+
+def test_the_smallest_effect_is_that_of_80_percent_power():
+    part = judged(test="{a.score} - {b.score} > 0").parts[0]  # half-width 0.05
+    assert part.told == pytest.approx(0.05 * (1.95996 + 0.84162) / 1.95996, abs=1e-4)
+
+
+@pytest.mark.parametrize("trained, weak", [(1.0, False), (0.5, True)])
+def test_a_lab_whose_training_gained_nothing_says_so(trained, weak):
+    lab = {f"{arm}.preference_score{end}": value + shift for arm, value in (("trained", trained), ("start", 0.5))
+           for end, shift in (("", 0.0), ("_lo", -0.1), ("_hi", 0.1))}  # fmt: skip
+    v = judged({"06_tool_orchestration": lab}, lesson="06_tool_orchestration", test="{trained.preference_score} > 0")
+    assert v.verdict == "holds" and ("weak" in v.reason) == weak
 
 
 # Chance --------------------------------------------------------------------------------------------

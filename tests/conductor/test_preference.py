@@ -178,3 +178,9 @@ def test_agreement_counts_a_prompt_once(taught, forward, tmp_path):
     assert counted["pairs"].sum() == len({pair.item.key for pair in held}) < len(held)
     again = preference.agreement(Preference(taught[0]), [Pair(p.item, p.worse, p.better) for p in held], tmp_path / "s")
     assert (counted["right"] + again["right"] == counted["pairs"]).all()
+
+
+def test_agreement_without_a_pair_is_an_empty_table_and_the_scale_is_plain(taught, tmp_path):
+    counted = preference.agreement(Preference(taught[0]), [], tmp_path / "scale.json")
+    assert counted.empty and list(counted.columns) == ["category", "right", "pairs"]
+    assert store.read_json(tmp_path / "scale.json") == {"centre": 0.0, "spread": 1.0}

@@ -28,6 +28,7 @@ variants = st.fixed_dictionaries(
         "ncc_scope": st.sampled_from(["episode", "set"]),
         "repeats": st.sampled_from(["everywhere", "not_easy", "failed_only"]),
         "consecutive": st.integers(1, 3),
+        "spread": st.sampled_from([0.0, 0.4]),
         "delta": st.sampled_from([0.0, 0.2, 0.4]),
     }
 )

@@ -160,10 +160,10 @@ def test_before_any_reply_is_paid_one_look_is_risked():
 # How they weigh -----------------------------------------------------------------------------------
 
 
-def test_worth_weighs_rewards_progress_and_lava():
+def test_worth_weighs_rewards_and_lava_by_the_query_and_nothing_else():
     trial = Trial("x", {"aptitude": 0.6, "gap": 0.0, "performance": 0.3}, "mastery +0.060", steps=3)
-    assert deciding.worth(trial, {}) == pytest.approx(0.9 / 3 + (1 / 3) * (0.060 / 3) / 0.2)
-    assert deciding.worth(trial, {"aptitude": 1.0, "gap": 0.0, "performance": 0.0}) == pytest.approx(0.6 + 0.1 / 3)
+    assert deciding.worth(trial, {}) == pytest.approx(0.9 / 3)  # mastery gained is no objective of the query
+    assert deciding.worth(trial, {"aptitude": 1.0, "gap": 0.0, "performance": 0.0}) == pytest.approx(0.6)
     lava = Trial("x", {"goal": 0.2, "no-lava": 0.2, "gold": 0.0}, "goal in 20% and lava in 50% of copies")
     assert deciding.worth(lava, {"goal": 0.2, "no-lava": 0.7, "gold": 0.1}) == pytest.approx(0.04 + 0.14 - 0.35)
 

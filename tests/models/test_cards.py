@@ -42,9 +42,11 @@ def test_operations_are_those_of_the_matrix_products():
 
 
 def test_the_exam_asks_test_items_of_every_family_and_nothing_twice():
-    items = cards.exam(SETTINGS)
+    items = cards.exam(SETTINGS, "lab-orchestrator")
     assert {item.split for item in items} == {"test"}
     assert {item.category for item in items} == set(tasks.FAMILIES)
+    others = {item.category for item in cards.exam(SETTINGS, "lab-nano")}
+    assert others == set(tasks.FAMILIES) - {"situation"}  # which only its reader is asked
     assert len({item.prompt for item in items}) == len(items)
 
 
@@ -70,7 +72,7 @@ def test_answers_are_rows_of_the_record_and_have_exact_intervals(lab, tmp_path):
     settings, _, measured, _ = lab
     record.write("lab", measured.answers, tmp_path)
     kept = record.read("lab", tmp_path, split="test", heat=0)
-    assert len(kept) == len(cards.exam(settings)) == kept["item"].nunique()
+    assert len(kept) == sum(len(cards.exam(settings, name)) for name in settings.models) == kept["item"].nunique()
     assert ((kept["reward"] == 1) == (kept["right"] == 1)).all() and (kept["dollars"] > 0).all()
     found = measure.mean(kept.assign(right=0.0), "right", "arm")
     assert found["hi"].item() == pytest.approx(1 - 0.025 ** (1 / len(kept)))  # Clopper and Pearson, none of n

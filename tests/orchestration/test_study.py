@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from lib import params, sources, store
-from lib.orchestration import methods, results, study
+from lib.orchestration import methods, study
 from lib.orchestration.methods import Method
 from lib.params import ROOT
 from lib.zoo import policies as saved
@@ -94,7 +94,7 @@ def test_what_cannot_change_a_decision_is_in_no_cell_name(trained):
     base = study.cells(small(), "education", chosen, trained)
     same = [
         small(orchestration={"jobs": 2}),
-        small(orchestration={"front": 3, "budgets": [0.5]}),
+        small(orchestration={"budgets": [0.5]}),
         small(llm={"max_dollars": 1.0, "cassette": "off"}),
         small(llm={"models": {SCRIPTED: {"timeout": 3.0, "concurrency": 2}}}),
         small(zoo={"episodes": 7}),
@@ -163,18 +163,6 @@ def test_a_budget_is_never_passed_and_unpaid_decisions_keep_the_last_policy(trai
     for (_, _), rows in record.groupby(["seed", "episode"]):
         kept = rows["choice"].shift()[~rows["funded"].to_numpy()].dropna()
         assert (kept == rows.loc[kept.index, "choice"]).all()
-
-
-def test_preferences_and_peeking_reach_the_decisions(trained, tmp_path):
-    settings = small(orchestration={"front": 2, "episodes": 4})
-    asked = methods.preferences(settings, SCRIPTED)
-    record = study.run(settings, "education", asked, tmp_path, trained)
-    points = results.preference_points(record, {m.name: m.changes["weights"] for m in asked}, "education")
-    assert set(points["method"]) == {f"RO {SCRIPTED}", "greedy look-ahead"}
-    greedy = points[points["method"] == "greedy look-ahead"].groupby("weights")[["aptitude", "performance"]].mean()
-    means = {weights: dict(row) for weights, row in greedy.iterrows()}
-    bold, safe = means[1.0, 0.0, 0.0], means[0.0, 0.0, 1.0]
-    assert bold["aptitude"] > safe["aptitude"] and safe["performance"] > bold["performance"]
 
 
 def decider(method: Method, trained: Path, **changes):

@@ -8,32 +8,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lib.llm.scripted.reading import CHANGE, DISTANCE, MANY, PLACE, CardSeen, Trial, View, rewards_in
+from lib.llm.scripted.reading import DISTANCE, MANY, PLACE, CardSeen, Trial, View, rewards_in
 from lib.llm.scripted.strength import (
     ALIKE,
     CARD,
     INVENTED,
     MEMORY,
     NEARBY,
-    PROGRESS,
     SHARE_OF_REST,
     STALE,
-    STRIDE,
     Draw,
     Strength,
 )
 
 
 def worth(trial: Trial, importance: Mapping[str, float]) -> float:
-    """One number for what a policy did: rewards weighed by importance, progress, and what must not happen.
+    """One number for what a policy did: rewards weighed by the query's importance, and nothing that it does not name.
 
-    Progress is mastery gained per step, full at STRIDE. For an objective called no-X the share of copies
-    that met X is taken off. Objectives of unknown importance count ALIKE.
+    For an objective called no-X the share of copies that met X is taken off: it is paid at the end only. Objectives of
+    unknown importance count ALIKE.
     """
     value = sum(importance.get(name, ALIKE) * reward for name, reward in trial.rewards.items())
-    gained = CHANGE.search(trial.change)
-    if gained:
-        value += PROGRESS * float(gained[1]) / (STRIDE * trial.steps)
     for name in trial.rewards:
         if name.startswith("no-"):
             value -= importance.get(name, ALIKE) * _percent(trial.change, f"{name[3:]} in ")
@@ -110,11 +105,9 @@ def _card_evidence(card: CardSeen, view: View) -> list[tuple[float, float, str]]
     speaking = [(_matches(snippet, view.state), snippet) for snippet in card.snippets]
     speaking = [(match, rewards_in(snippet.rpartition(" -> ")[2])) for match, snippet in speaking if match is not None]
     fitting = [rewards for match, rewards in speaking if match] or [rewards for _, rewards in speaking]
-    progress = re.search(r"([\d.]+) a step", card.words)
-    change = f"mastery +{progress[1]}" if progress else ""
     if fitting:
         mean = {name: sum(each.get(name, 0.0) for each in fitting) / len(fitting) for name in fitting[0]}
-        return [(worth(Trial("", mean, change), view.importance), CARD, f"its card says {in_words(mean)}")]
+        return [(worth(Trial("", mean), view.importance), CARD, f"its card says {in_words(mean)}")]
     rates = _rates(card, view)
     if rates:
         return [(worth(Trial("", rates), view.importance), CARD, f"its card says {in_words(rates)}")]

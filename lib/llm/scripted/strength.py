@@ -34,8 +34,6 @@ STRENGTHS = {
 
 # How evidence is weighed. Decisions of ours, fitted to nothing.
 ALIKE = 1 / 3  # importance of an objective whose own is out of sight: one of three
-PROGRESS = 1 / 3  # what progress counts beside the objectives: as much as one of three
-STRIDE = 0.2  # mastery gained in one step that counts as full progress: one level of difficulty
 CARD = 4.0  # steps of one's own that a card is worth
 MEMORY = 4.0  # steps that a policy's line in the summary is worth at the most
 NEARBY = 0.5  # what a thing in view at no distance adds for the policy trained for it, times its importance

@@ -1,0 +1,361 @@
+"""Many episodes side by side: a batch of students or rooms, copies that look ahead, and everyone who decides.
+
+All episodes of a cell advance in lockstep, so that a reader is asked once a step for all of them. Copies draw fresh
+random numbers. Lava is in sight for everybody who looks ahead: a look's no-lava is the share of copies that did not
+step on any. An `Arena` is one world: the paper's, or one of ours (students of hidden talent, rooms with guides), whose
+queries weigh the objectives differently from episode to episode. Left out: prompts, which are `orchestrators`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lib import seeds
+from lib.envs.batch import BatchedEnv
+from lib.envs.layouts import CELLS, GOLD, LAVA, PIECES
+from lib.orchestration.briefs import Brief
+from lib.params import Environments, Params
+from lib.zoo.guides import SOUGHT, distances, guide
+from lib.zoo.policies import Policy
+from lib.zoo.recipes import OBJECTIVES, SINGLE, make_batch
+
+WORLDS = ("paper", "ours")
+_DRAWS, _COPIES = np.uint64(0xAC7), np.uint64(0xC0B1)
+
+
+class Trained:
+    """A menu of trained policies; the first three are those that may be chosen."""
+
+    def __init__(self, policies: Mapping[str, Policy]) -> None:
+        others = [name for name in policies if name not in SINGLE]
+        self.names = (*SINGLE, *others)
+        self.policies = [policies[name] for name in self.names]
+
+    def act(self, env: BatchedEnv, which: np.ndarray, observation: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        """Actions (B,) of policy which[i] in row i, (B,) each."""
+        actions = np.zeros(len(which), dtype=np.int64)
+        for k in np.unique(which):
+            rows = which == k
+            actions[rows] = self.policies[k].act(observation[rows], draws[rows])
+        return actions
+
+
+class Guides:
+    """The menu of guides. slip: share of their moves that are random."""
+
+    names = tuple(SOUGHT)
+
+    def __init__(self, slip: float) -> None:
+        self.slip = slip
+
+    def act(self, env: BatchedEnv, which: np.ndarray, observation: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        """Actions (B,) of guide which[i] in row i, (B,) each."""
+        return guide(env, np.array(self.names)[which], draws, self.slip)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a decider gets at one step, for n episodes: weights (n, 3), looks (n, P, 3) of the plans it asked for, the
+    state as named arrays (n,), its words, features (n, F), and a number in [0, 1) for each, (n,)."""
+
+    arena: Arena
+    rows: np.ndarray
+    t: int
+    weights: np.ndarray
+    looks: np.ndarray | None
+    state: Mapping[str, np.ndarray]
+    situations: list[str]
+    features: np.ndarray
+    luck: np.ndarray
+    recent: list[list[tuple[str, tuple[float, ...]]]]
+
+
+class Arena:
+    """Episodes of one domain in one world under one seed of the zoo.
+
+    streams: (N,) keys of the students or rooms; a query's weights follow from its stream.
+    """
+
+    def __init__(self, params: Params, domain: str, world: str, menu, streams: np.ndarray, copies: int) -> None:
+        if world not in WORLDS:
+            raise ValueError(f"world must be one of {', '.join(WORLDS)}, got {world!r}")
+        self.domain, self.world, self.menu, self.streams, self.copies = domain, world, menu, streams, copies
+        self.params = of_ours(params) if world == "ours" else params
+        self.task = self.params.education.topic if domain == "education" else "composite"
+        self.horizon = (self.params.education if domain == "education" else self.params.minigrid).horizon
+        equal = np.full((len(streams), 3), 1 / 3)
+        self.weights = dealt(streams) if world == "ours" else equal
+        self.names = menu.names[: len(SINGLE)]
+        self._twins: dict[int, BatchedEnv] = {}
+
+    def play(self, decider) -> pd.DataFrame:
+        """One row per episode: length, d1 .. d3 (means per step, or returns in rooms), utility, chosen, course (what
+        was reached by step: mastery, or the share of gold), malformed, right."""
+        n = len(self.streams)
+        env = make_batch(self.params, self.domain, [self.task] * n)
+        env.seed_with(self.streams)
+        observation, alive, t = env.reset(), np.ones(n, dtype=bool), 0
+        draws, luck = seeds.next_key(self.streams ^ _DRAWS), seeds.next_key(self.streams + np.uint64(1))
+        total, length = np.zeros((n, 3)), np.zeros(n, dtype=np.int64)
+        self.recent: list[list] = [[] for _ in range(n)]
+        chosen, course, malformed = [[] for _ in range(n)], [[] for _ in range(n)], np.zeros(n, dtype=np.int64)
+        while alive.any():
+            rows = np.flatnonzero(alive)
+            looks = (
+                self.look(env, observation, rows, t, decider.plans(self)) if decider.plans(self) is not None else None
+            )
+            which, wrong = decider.choose(self._moment(env, rows, t, looks, seeds.uniform(luck[rows], t)))
+            every = np.zeros(n, dtype=np.int64)
+            every[rows] = which
+            result = env.advance(self.menu.act(env, every, observation, seeds.uniform(draws, t)), restart=False)
+            reached = self._reached(env)
+            total[rows] += result.reward[rows]
+            length[rows] += 1
+            malformed[rows] += wrong
+            for row, k in zip(rows, which, strict=True):
+                chosen[row].append(self.menu.names[k])
+                course[row].append(float(reached[row]))
+                self.recent[row] = [*self.recent[row][-2:], (self.menu.names[k], _short(result.reward[row]))]
+            alive &= ~result.done
+            observation, t = result.observation, t + 1
+        vectors = total / length[:, None] if self.domain == "education" else total
+        own = dict(zip(("d1", "d2", "d3"), vectors.T, strict=True))
+        right = total[:, 0] if self.domain == "minigrid" else np.nan
+        return pd.DataFrame({
+            "length": length, **own, "reward": (vectors * self.weights).sum(1), "right": right, "chosen": chosen,
+            "outcomes": course, "malformed": malformed, "calls": length,
+        })  # fmt: skip
+
+    def look(self, env: BatchedEnv, observation: np.ndarray, rows: np.ndarray, t: int, plans: np.ndarray) -> np.ndarray:
+        """Rewards (n, P, 3) of plans (P, T), which policy acts at each step, on copies with fresh random numbers.
+
+        All plans of an episode meet the same numbers. A copy that has ended counts no further.
+        """
+        copies, (many, steps) = self.copies, plans.shape
+        size = len(rows) * many * copies
+        if size not in self._twins:  # fewer episodes are left than before
+            self._twins = {size: make_batch(self.params, self.domain, [self.task] * size)}
+        twin = self._twins[size]
+        source = np.repeat(rows, many * copies)
+        twin.restore(env.state(), rows=source)
+        with np.errstate(over="ignore"):
+            counter = np.uint64(t * 4096) + np.arange(copies, dtype=np.uint64)
+            keys = seeds.next_key((self.streams[rows] ^ _COPIES)[:, None] + counter)  # (n, C)
+        twin.key = np.repeat(keys[:, None], many, axis=1).ravel()
+        draws = seeds.next_key(twin.key ^ _DRAWS)
+        seen, alive = observation[source], np.ones(size, dtype=bool)
+        total, length, dead = np.zeros((size, 3)), np.zeros(size), np.zeros(size, dtype=bool)
+        for step in range(steps):
+            which = np.tile(np.repeat(plans[:, step], copies), len(rows))
+            result = twin.advance(self.menu.act(twin, which, seen, seeds.uniform(draws, step)), restart=False)
+            total += result.reward * alive[:, None]
+            length += alive
+            if self.domain == "minigrid":
+                dead |= twin.outcomes["lava"] & alive
+            alive = alive & ~result.done
+            seen = result.observation
+            if not alive.any():
+                break
+        if self.domain == "education":
+            total /= length[:, None]
+        else:
+            total[:, 1] = ~dead
+        return total.reshape(len(rows), many, copies, 3).mean(2)
+
+    def _moment(self, env, rows, t, looks, luck) -> Moment:
+        state, situations = (_student if self.domain == "education" else _room)(env, rows)
+        state["steps left"] = np.full(len(rows), self.horizon - t)
+        scaled = [np.minimum(values, 50) / (1 if name == "mastery" else 50) for name, values in state.items()]
+        features = np.stack([np.ones(len(rows)), *scaled, *self.weights[rows].T], axis=1)
+        recent = [self.recent[row] for row in rows]
+        return Moment(self, rows, t, self.weights[rows], looks, state, situations, features, luck, recent)
+
+    def _reached(self, env: BatchedEnv) -> np.ndarray:
+        return env.mastery / env.rules.top if self.domain == "education" else env.purse / PIECES
+
+
+def of_ours(params: Params) -> Environments:
+    """The paper's worlds with what `params.orchestration.ours` changes."""
+    changed = {
+        name: getattr(params, name).model_copy(update=getattr(params.orchestration.ours, name))
+        for name in ("education", "minigrid")
+    }
+    return Environments.model_construct(**changed)
+
+
+def dealt(streams: np.ndarray) -> np.ndarray:
+    """Weights (N, 3) of the queries: shares of squared exponential numbers: most favour one objective."""
+    drawn = np.log(1 - seeds.uniform(seeds.next_key(streams + np.uint64(7))[:, None], np.arange(3))) ** 2
+    return drawn / drawn.sum(1, keepdims=True)
+
+
+def _student(env, rows: np.ndarray) -> tuple[dict[str, np.ndarray], list[str]]:
+    mastery, open_ = env.mastery[rows] / env.rules.top, env.pending[rows].sum(1)
+    words = [f"{'high' if m >= 0.6 else 'low'}, {'open' if o else 'none'}" for m, o in zip(mastery, open_, strict=True)]
+    return {"mastery": mastery, "open failed": open_}, words
+
+
+def _room(env, rows: np.ndarray) -> tuple[dict[str, np.ndarray], list[str]]:
+    board, cell = env.board[rows, :CELLS], env.pose[rows] // 4
+    gold = (board == GOLD).sum(1)
+    lava = distances(board == LAVA, np.ones(board.shape, dtype=bool))[np.arange(len(rows)), cell]
+    words = [f"gold {g}, lava {'near' if d <= 1 else 'far'}" for g, d in zip(gold, lava, strict=True)]
+    return {"gold left": gold, "lava distance": lava}, words
+
+
+def _short(rewards: np.ndarray) -> tuple[float, ...]:
+    return tuple(round(float(value), 2) for value in rewards)
+
+
+# Who decides ---------------------------------------------------------------------------------------
+
+
+class Always:
+    """One policy all the way."""
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+
+    def plans(self, arena: Arena) -> None:
+        return None
+
+    def choose(self, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(len(moment.rows), self.k), np.zeros(len(moment.rows), dtype=np.int64)
+
+
+class Lot(Always):
+    """Every policy is as likely, at every step."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def choose(self, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
+        return (moment.luck * len(moment.arena.names)).astype(np.int64), np.zeros(len(moment.rows), dtype=np.int64)
+
+
+class Turns(Always):
+    """Each policy in turn."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def choose(self, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
+        return super().choose(moment)[0] + moment.t % len(moment.arena.names), super().choose(moment)[1]
+
+
+class Ahead:
+    """Whoever does best on copies by the query's weights, without a reader; the first of the best.
+
+    steps: how far; then: steps after which each plan may hand over to another policy (the look-ahead of the gate).
+    """
+
+    def __init__(self, steps: int, then: Sequence[int] = ()) -> None:
+        self.steps, self.then = steps, tuple(then)
+
+    def plans(self, arena: Arena) -> np.ndarray:
+        k = len(arena.names)
+        rows = [np.full(self.steps, first) for first in range(k)]
+        for at in self.then:
+            rows += [np.where(np.arange(self.steps) < at, a, b) for a in range(k) for b in range(k) if a != b]
+        return np.array(rows)
+
+    def choose(self, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
+        worth = (moment.looks * moment.weights[:, None]).sum(-1)
+        return self.plans(moment.arena)[worth.argmax(1), 0], np.zeros(len(worth), dtype=np.int64)
+
+
+class Bandit(Always):
+    """LinUCB, disjoint models (Li et al. 2010, algorithm 1), on what a brief's state tells; learns on students of its
+    own, and is judged without optimism and without learning on."""
+
+    def __init__(self, alpha: float) -> None:
+        self.alpha, self.a, self.b, self.learning = alpha, None, None, True
+
+    def choose(self, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
+        x, k = moment.features, len(moment.arena.names)
+        if self.a is None:
+            self.a, self.b = np.tile(np.eye(x.shape[1]), (k, 1, 1)), np.zeros((k, x.shape[1]))
+        inverse = np.linalg.inv(self.a)
+        value = x @ np.einsum("kij,kj->ki", inverse, self.b).T
+        width = np.sqrt(np.einsum("ni,kij,nj->nk", x, inverse, x))
+        return (value + self.learning * self.alpha * width).argmax(1), np.zeros(len(x), dtype=np.int64)
+
+    def learn(self, arena: Arena, steps: int) -> Bandit:
+        """Learn from what each policy did on copies of the states that chance reaches, `steps` steps from each."""
+        walker = _Watched(Lot(), steps)
+        arena.play(walker)
+        for x, looks, weights in walker.seen:
+            for k in range(len(arena.names)):
+                if self.a is None:
+                    self.a = np.tile(np.eye(x.shape[1]), (len(arena.names), 1, 1))
+                    self.b = np.zeros((len(arena.names), x.shape[1]))
+                self.a[k] += x.T @ x
+                self.b[k] += x.T @ (looks[:, k] * weights).sum(1)
+        self.learning = False
+        return self
+
+
+class Read:
+    """KO, TO or RO: a reader of briefs decides. cards: name -> situation -> rewards, for KO."""
+
+    def __init__(self, kind: str, reader, cards: Mapping[str, Mapping[str, tuple]], steps: int) -> None:
+        self.kind, self.reader, self.cards = kind, reader, cards if kind == "KO" else {}
+        self.steps = {"KO": 0, "TO": 1, "RO": steps}[kind]
+
+    def plans(self, arena: Arena) -> np.ndarray | None:
+        return Ahead(self.steps).plans(arena) if self.steps else None
+
+    def choose(self, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
+        briefs, names = [self.brief(moment, i) for i in range(len(moment.rows))], moment.arena.names
+        said = self.reader.choose(briefs)
+        wrong = np.array([name not in names for name in said])
+        return np.array([0 if bad else names.index(n) for n, bad in zip(said, wrong, strict=True)]), wrong.astype(int)
+
+    def brief(self, moment: Moment, i: int) -> Brief:
+        """What stands in the context of episode i of the moment; look-aheads have two digits, as in a prompt."""
+        names = moment.arena.names
+        looks = {name: _short(moment.looks[i, k]) for k, name in enumerate(names)} if self.steps else {}
+        state = {name: round(float(values[i]), 2) for name, values in moment.state.items()}
+        return Brief(
+            self.kind, tuple(OBJECTIVES[moment.arena.domain]), _short(moment.weights[i]), names, state,
+            moment.situations[i], self.cards, looks, self.steps, tuple(moment.recent[i]),
+        )  # fmt: skip
+
+
+class _Watched:
+    """A decider whose moments are kept, with looks of every policy that it does not get to see itself."""
+
+    def __init__(self, decider, steps: int) -> None:
+        self.decider, self.steps = decider, steps
+        self.seen: list[tuple] = []
+        self.told: list[tuple[list[str], np.ndarray]] = []
+
+    def plans(self, arena: Arena) -> np.ndarray:
+        return Ahead(self.steps).plans(arena)
+
+    def choose(self, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
+        self.seen.append((moment.features, moment.looks, moment.weights))
+        self.told.append((moment.situations, moment.looks))
+        return self.decider.choose(moment)
+
+
+def cards(arena: Arena, steps: int) -> dict[str, dict[str, tuple[float, ...]]]:
+    """What each policy does in `steps` steps, by situation: means over the states that chance reaches. arena: of
+    training students, whom no method is judged on. A situation that never came up tells the mean of all."""
+    walker = _Watched(Lot(), steps)
+    arena.play(walker)
+    words = np.array([word for told, _ in walker.told for word in told])
+    looks = np.concatenate([each for _, each in walker.told])
+    every = _every_situation(arena.domain)
+    held = {word: looks[words == word] if (words == word).any() else looks for word in every}
+    return {name: {w: _short(held[w][:, k].mean(0)) for w in every} for k, name in enumerate(arena.names)}
+
+
+def _every_situation(domain: str) -> list[str]:
+    if domain == "education":
+        return [f"{level}, {open_}" for level in ("low", "high") for open_ in ("open", "none")]
+    return [f"gold {gold}, lava {lava}" for gold in range(PIECES + 1) for lava in ("near", "far")]

@@ -1,0 +1,59 @@
+"""Costs of the orchestration lesson: the paper's tables recomputed, and ours by its formulas."""
+
+import pytest
+
+from lib import ledger
+from lib.orchestration import methods, results, study
+from lib.reporting import costs
+from tests.orchestration.test_study import SCRIPTED, small, trained
+
+__all__ = ["trained"]
+
+RO = f"RO {SCRIPTED}"
+
+
+@pytest.fixture(scope="module")
+def record(trained, tmp_path_factory):
+    todo = methods.orchestrators(small()) + methods.controls("education")
+    return study.run(small(), "education", todo, tmp_path_factory.mktemp("runs"), trained)
+
+
+def test_results_come_in_the_order_of_the_methods_with_the_oracle_last(record):
+    rows = list(results.results(record, "education"))
+    assert rows[:4] == [*(f"{kind} {SCRIPTED}" for kind in methods.KINDS), "SO-d1"]
+    assert rows[-1] == "oracle (hindsight)"
+
+
+def test_every_cell_of_table_10_agrees_and_a_planted_one_does_not():
+    assert costs.table_10()["agrees"].all() and len(costs.table_10()) == 9
+    planted = costs._TABLE_10 | {("Mistral 24B", "M"): ("0.00385", "0.0466")}
+    wrong = costs.table_10(planted)
+    assert wrong.loc[~wrong["agrees"], ["backbone", "regime"]].to_numpy().tolist() == [["Mistral 24B", "M"]]
+
+
+def test_table_10_metrics_are_the_worked_example_of_the_paper():
+    found = costs.table_10_metrics()
+    assert found["costs.table10.claude.S.dollars"] == pytest.approx(0.1875)
+    assert found["costs.table10.claude.S.kg_co2e"] == pytest.approx(0.0159, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("dollars", "zoo", "said"),
+    [
+        (0.001, 0.0, "never"),  # asking costs less than serving
+        (0.102, 0.0, "from 97,000 runs on"),  # 9,700 / 0.1
+        (0.102, 29_100.0, "always"),
+        (0.001, 29_100.0, "up to 19,400,000 runs"),  # 19,400 / 0.001
+    ],
+)
+def test_the_break_even_is_the_one_of_the_formula(dollars, zoo, said):
+    assert costs._when(dollars, zoo) == said
+    if said.startswith("from"):
+        assert ledger.break_even_runs(dollars, zoo) == pytest.approx(97_000)
+
+
+def test_costs_by_the_papers_assumptions_charge_fifty_decisions(record):
+    row = costs.assumed(record).set_index("method").loc[RO]
+    per_decision = record.loc[record["method"] == RO, "dollars"].mean()
+    assert float(row["infer $"]) == pytest.approx(50 * per_decision, rel=0.01)
+    assert float(row["total $"]) == pytest.approx(0.972 + 50 * per_decision, abs=0.002)
