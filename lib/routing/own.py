@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import pandas as pd
+import torch
 
 from lib import params, seeds, store, tasks
 from lib.ledger import BudgetExceeded
@@ -155,7 +156,8 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
         raise ParamsError(f"{settings.batch} episodes cannot be shared by {accelerator.num_processes}; --set batch=...")
     llm, transports = _experts(everything)
     tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
-    model = AutoModelForCausalLM.from_pretrained(options.model, local_files_only=True, use_safetensors=True)
+    given = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32}  # halves lose small steps
+    model = AutoModelForCausalLM.from_pretrained(options.model, **given)
     asked = {word: llm.models[name] for word, name in settings.experts.items()}
     prices = {word: max(about.price_in or 0.0, about.price_out or 0.0) for word, about in asked.items()}
     voice = Hub(model, tokenizer, settings.turn_tokens, settings.response_tokens, protocol.explained(prices))
