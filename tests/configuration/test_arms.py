@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 from lib.configuration.arms import ALONE, ARMS, NAMED, TESTED, UNMASKED
-from lib.configuration.questions import KINDS
-from lib.configuration.training import KINDS as TRAINED
 
 
 def test_only_hierarchies_trained_by_ppo_are_refined():
@@ -21,12 +19,3 @@ def test_all_baselines_of_the_paper_are_tested():
     assert trained | {"arc_no_sft", "arc_dpo"} <= set(TESTED)
     assert {"base", "grid", "greedy", "zero_shot", "few_shot", "best_constant", "oracle"} <= set(TESTED)
     assert len(set(TESTED.values())) == len(TESTED)
-
-
-def test_every_arm_has_a_name_of_its_own_and_a_kind_that_there_is():
-    assert len(NAMED) == len(ARMS) + len(ALONE) and all(NAMED[arm.name] is arm for arm in (*ARMS, *ALONE))
-    assert {arm.kind for arm in ARMS} == set(TRAINED) and [arm.name for arm in ARMS if arm.grouped] == ["grpo"]
-
-
-def test_one_arm_learns_from_each_kind_of_question_alone():
-    assert [arm.only for arm in ALONE] == [kind.name for kind in KINDS] and not any(arm.only for arm in ARMS)

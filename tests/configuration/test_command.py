@@ -125,12 +125,6 @@ def test_without_a_policy_the_remedy_is_told(tmp_path, capsys):
     assert f"no trained policy in {tmp_path / 'none'}" in told and "make repro" in told
 
 
-def test_a_policy_of_another_encoder_is_refused_with_the_remedy(ask, capsys, monkeypatch):
-    monkeypatch.setattr(params, "load", lambda profile=None: settings(encoder="lab:lab-team"))
-    assert ask(KNOWN) == 2
-    assert "trained with another encoder; run `make repro`" in complaint(capsys)
-
-
 @pytest.mark.parametrize("file", ["policy.json", "arc.safetensors"])
 def test_a_broken_policy_is_named(file, place, tmp_path, capsys):
     for path in (place / "runs/policy").iterdir():

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from lib import seeds
 from lib.configuration import learn, policies, space
-from lib.configuration.atoms import roles
 from lib.configuration.learn import Batch, Rules, Side
 from lib.configuration.policies import MOST, Parts, PromptPolicy
 from tests.configuration.small import ATOMS
@@ -270,20 +269,6 @@ def test_probabilities_of_all_prompts_sum_to_one():
     assert total == pytest.approx(1, abs=1e-6)
 
 
-def test_the_update_judges_a_masked_action_as_impossible():
-    wrong = wrong_structures()
-    logp, entropy = structure().judge(states(1).expand(len(wrong), -1), wrong)
-    assert len(wrong) == 3 * 2 * 2 * 3 * (16 * 3 - 1) and torch.all(logp == -torch.inf)
-    assert torch.isfinite(entropy).all()
-
-
-def test_a_policy_without_masks_gives_masked_actions_a_chance():
-    policy = structure(masked=False, spread=0.1)
-    wrong = wrong_structures()
-    assert torch.isfinite(policy.judge(states(1).expand(len(wrong), -1), wrong)[0]).all()
-    assert pinned(policy.draw(states(500), dice(1)).actions).sum() > 50
-
-
 def test_a_fresh_policy_rules_nothing_out():
     policy = policies.structure_policy(INPUTS)
     chances = policy.logits(policy.trunk(states(50)), 0, torch.zeros(50, 0, dtype=torch.int64)).softmax(-1).detach()
@@ -311,7 +296,3 @@ def test_decisions_are_judged_as_they_were_drawn():
     logp, entropy = policy.judge(steps)
     assert torch.allclose(logp, steps.logp, atol=1e-6) and torch.all(logp <= 0) and float(logp.detach().min()) < -0.5
     assert torch.all(entropy.detach() <= steps.allowed.sum(1).log() + 1e-5)
-
-
-def test_roles_of_atoms_are_read_off_the_library():
-    assert np.array_equal(roles(ATOMS), ROLES)

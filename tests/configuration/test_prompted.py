@@ -163,8 +163,3 @@ def test_examples_come_with_their_configuration_and_reward():
     lines = system["content"].split("\n")[-4:]
     assert lines[0] == "Example. Question: 1 + 1 = ?" and lines[1] == f"Configuration: {TEXT} Reward: 4.25"
     assert lines[2] == "Example. Question: 2 + 2 = ?" and lines[3].endswith(" Reward: -0.50")
-
-
-def test_a_reply_that_was_cut_off_is_none():
-    made, failed = chosen(lambda body: completion("m", TEXT[:30], 10, 10, "length"), [CHAIN])
-    assert (made, failed) == ([BASE], [1.0])

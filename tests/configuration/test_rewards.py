@@ -43,10 +43,6 @@ def test_tools_that_are_used_pay_and_those_that_lie_idle_cost_three_tenths_each(
     assert tool_shaping(right, used, allocated, APPENDIX_F) == pytest.approx([0.4, 0.3, 0.3, -1.2, -0.3, 0.0])
 
 
-def test_a_right_answer_is_no_bonus_without_a_tool():
-    assert tool_shaping(np.array([True]), np.array([0]), np.array([0]), APPENDIX_F) == 0.0
-
-
 @given(st.integers(0, 1), STEPS, TOKENS, TOOLS, TOOLS, st.integers(0, 6), st.integers(0, 100))
 def test_the_cheaper_of_two_equal_episodes_is_never_paid_less(right, steps, tokens, used, allocated, more, longer):
     least = paid(right, steps, tokens, used, allocated)

@@ -267,16 +267,6 @@ def test_the_limit_truncates(caller):
         assert say(lab, tools=["calculator"], limit=3) == Said("then <call> calculator", IN + 2, 3, None, True)
 
 
-def test_equal_requests_are_answered_once_and_others_are_not():
-    with at_work(random_model(), 1.0) as lab:
-        handed = counted(lab)
-        first = say(lab)
-        assert say(lab) == first and handed == [1]
-        for change in ({"key": 1}, {"limit": 23}, {"tools": ["calculator"]}, {"messages": TOLD[1:]}):
-            say(lab, **change)
-        assert handed == [1] * 5
-
-
 def test_a_conversation_that_does_not_fit_is_a_failure_of_a_hosted_model_too():
     async def asked(speaker):
         return await speaker.say(TOLD, {}, tiny.WINDOW, 0)

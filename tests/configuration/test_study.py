@@ -673,12 +673,6 @@ def test_random_choices_are_made_under_every_seed_also_where_seeds_are_added_lat
     assert one["digest"].tolist() == of(results.tests, "random")["digest"].tolist()
 
 
-def test_more_seeds_are_more_cells_and_the_others_stay(named):
-    before, more = named(), named(seeds=3)
-    assert {f"{arm.name}/seed-{seed}" for arm in EVERYBODY for seed in range(3)} <= set(more)
-    assert before.items() <= more.items()
-
-
 def test_models_that_are_not_there_are_named(tmp_path):
     with pytest.raises(ModelError, match="make repro"):
         study.run(settings(), models=tmp_path, runs=tmp_path / "runs")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.configuration.speakers import Said
-from lib.configuration.team import MOST_TOOLS, Note, draft, evidence, journal, votes
+from lib.configuration.team import MOST_TOOLS, Note, evidence, journal
 from lib.models.dialogue import called
 from tests.configuration.small import Asked, Voice, one_call, run, team, voiced
 
@@ -200,18 +200,6 @@ def test_an_agent_calls_six_tools_at_the_most():
     last, made = one_call(Voice(voiced(*[SUM] * 9)), tiers=(8, 24, 10**6))
     assert made.spent.turns == MOST_TOOLS + 1 == 7 and made.spent.tools == ["calculator"] * 6
     assert last.answer is None and last.steps == " ; ".join(["4 * 8 : 32"] * 6)
-
-
-def test_evidence_and_drafts_are_whole_notes():
-    one = note("3 + 4 = 7", "7")
-    assert evidence(one).text == "evidence 3 + 4 = 7 answer 7" and draft(one).text == "draft 3 + 4 = 7 answer 7"
-    assert evidence(one).of == draft(one).of == (one,)
-    assert evidence(note("", None)).text == "evidence nothing"
-
-
-def test_votes_are_answers_without_reasons_and_none_is_nothing():
-    left = [note("s", "7"), note("t", None), note("", "8")]
-    assert votes(left).text == "votes 7 nothing 8" and votes(left).of == tuple(left)
 
 
 def test_a_journal_is_all_steps_and_the_last_answer():

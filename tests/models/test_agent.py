@@ -7,7 +7,7 @@ import pytest
 
 from lib import seeds, tasks
 from lib.models import agent
-from lib.models.agent import draft, need, slip, system, tool_steps, trace
+from lib.models.agent import need, slip, tool_steps, trace
 from lib.models.dialogue import call, called
 from lib.tasks import answered, reply, verify
 from lib.tasks.facts import documents, records
@@ -210,10 +210,6 @@ def test_a_family_without_traces_is_named(family):
         agent.trace(item, np.random.default_rng(0))
 
 
-def test_a_system_message_is_the_role_and_its_hints():
-    assert system("worker", "be brief") == {"role": "system", "content": "role worker be brief"}
-
-
 @pytest.mark.parametrize("name", ["chain", "passage"])
 def test_where_no_tool_helps_none_is_called(name):
     for item in tasks.draw(name, "train", 30):
@@ -230,10 +226,6 @@ def test_a_slip_elsewhere_changes_one_result_into_another_of_its_kind():
             assert before[:-1] == after[:-1] and before[-1] != after[-1]
             assert before[-1].isdigit() == after[-1].isdigit() and len(out) == len(steps)
             assert [s for i, s in enumerate(out) if i != at] == [s for i, s in enumerate(steps) if i != at]
-
-
-def test_a_draft_says_question_steps_and_answer():
-    assert draft("3 + 4 = ?", ["3 + 4 = 7"], "7") == "question 3 + 4 = ? draft 3 + 4 = 7 answer 7"
 
 
 def test_the_odd_vote_may_stand_in_any_place():

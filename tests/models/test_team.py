@@ -349,7 +349,8 @@ def test_a_plan_is_read_as_it_was_written(first, then):
     "planned, expected",
     [
         ("first the pet of Bo", ("the pet of Bo", NOTHING)), ("first a then", ("a", NOTHING)), ("", (NOTHING, NOTHING)),
-        ("nothing", (NOTHING, NOTHING)), ("first a then b then c", ("a", "b then c")),
+        ("nothing", (NOTHING, NOTHING)), ("first a then b then c", ("a", "b then c")), ("first", (NOTHING, NOTHING)),
+        ("first then b", (NOTHING, "b")),
     ],
 )  # fmt: skip
 def test_a_plan_that_was_cut_lacks_a_part(planned, expected):
@@ -506,16 +507,6 @@ def test_notes_are_results_thoughts_and_an_answer():
     assert notes([("4 * 8", "32"), ("pet Bo", "cat")], "so", "cat") == "4 * 8 : 32 ; pet Bo : cat ; so answer cat"
     assert notes([], "3 + 4 = 7", None) == "3 + 4 = 7" and notes([], "", "7") == "answer 7"
     assert notes([], "", None) == NOTHING
-
-
-@pytest.mark.parametrize("planned, expected", [("first", (NOTHING, NOTHING)), ("first then b", (NOTHING, "b"))])
-def test_a_plan_may_lack_its_first_part(planned, expected):
-    assert parts(planned) == expected
-
-
-def test_a_question_alone_is_asked_as_it_is():
-    assert team.asked("3 + 4 = ?") == {"role": "user", "content": "3 + 4 = ?"}
-    assert team.asked("Q", "draft a", "evidence b") == {"role": "user", "content": "question Q draft a evidence b"}
 
 
 def test_moves_of_a_mixed_question_are_records_and_a_sum():
