@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib import tasks
-from lib.tasks import FAMILIES, chain, reply, score, verify
+from lib.tasks import chain, reply, score, verify
 from lib.tasks.facts import NAMES, OTHERS, TOWNS, documents
 from lib.tasks.story import ANIMALS, WISHES
 from lib.tasks.translation import ADJECTIVES, ARTICLES, LEXICON, NOUNS, VERBS
 from lib.tasks.words import PEOPLE, POINTS
+from tests.tasks.own import FAMILIES
 
 N = 150  # items per difficulty
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib import tasks
-from lib.tasks import FAMILIES, SPLITS, TaskError, answered, reply, score, verify
+from lib.tasks import SPLITS, TaskError, answered, reply, score, verify
+from tests.tasks.own import FAMILIES
 
 KINDS = [(f.name, skin, d) for f in FAMILIES.values() for skin in f.skins for d in f.difficulties]
 SOME = [tasks.draw(name, "train", 1, d, skin)[0] for name, skin, d in KINDS]
