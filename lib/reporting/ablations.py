@@ -105,10 +105,10 @@ def figure(compared: Comparison) -> Figure:
     rows = {name: {m.column: compared.gains[v][m.column] for m in compared.measures} for v, name in names.items()}
     like = {(name, m.column): _look(m, rows[name][m.column]) for name in rows for m in compared.measures}
     squares = "" if all(m.better for m in compared.measures) else " squares: clear, and neither;"
-    count = len(compared.measures)
+    across = min(3, len(compared.measures))
     return draw.points(
         rows, title(compared), {m.column: f"change in {m.label}" for m in compared.measures}, line=0, like=like,
-        across=count, wide=4.2 + 2.6 * (count - 1) + 1.5, name=60,
+        across=across, wide=4.2 + 2.6 * (across - 1) + 1.5, name=60,
         note=f"Triangles: clearly better or worse;{squares} dots: not clear.{_note(compared)}",
     )  # fmt: skip
 
