@@ -37,8 +37,10 @@ PROXY = {"SO-d1": "always challenge", "SO-d2": "always failed", "SO-d3": "always
 
 
 def memory(params: Params, domain: str, **where) -> Comparison:
-    """KO, TO and RO without short-term memory, without the summary, and without both (Table 5), also by objective. where: of
-    study.run."""
+    """KO, TO and RO without short-term memory, without the summary, and without both, also by objective (Table 5).
+
+    where: of study.run.
+    """
     model = params.ablations.model
     groups = methods.forgetful(model)
     compared = [each for group in groups.values() for each in group]
