@@ -341,9 +341,6 @@ def test_diversity_and_what_a_kind_tells(everyone):
     assert diversity.kinds_table(everyone).set_index("kind").loc["mixed", "workflows"] == "verify 100%"
 
 
-# Training -----------------------------------------------------------------------------------------
-
-
 # Refinement ---------------------------------------------------------------------------------------
 
 
@@ -460,16 +457,6 @@ def test_an_atom_is_worth_what_its_workflow_is_paid_more_with_it(results):
 @pytest.fixture(scope="module")
 def settled(results):
     return theory.checks(results, PARAMS, seeds=3)
-
-
-@pytest.fixture(scope="module")
-def lucky(results):
-    """The second try of everything comes out the other way."""
-    other = results.searched.copy()
-    turned = other["split"] == "again"
-    other.loc[turned, "reward"] += 5 * (1 - 2 * other.loc[turned, "right"])
-    other.loc[turned, "right"] = 1 - other.loc[turned, "right"]
-    return theory.checks(dataclasses.replace(results, searched=other), PARAMS, seeds=3)
 
 
 def test_chances_are_those_of_the_tries(results):

@@ -219,13 +219,3 @@ def test_without_a_lean_all_tools_are_as_likely():
     for who in (NOBODY, Preference(0.0, 1.0, 1.0, ("search",))):
         assert chances(0.0, "search", "lookup", "lab-mini", preference=who) == pytest.approx([1 / 3] * 3)
     assert chances(0.5, "search", "lookup", "lab-mini", preference=NOBODY) == pytest.approx([1 / 3] * 3)
-
-
-def test_one_tool_alone_is_certain():
-    assert chances(0.5, "search", preference=Preference(0, 1, 1, ("search",))).tolist() == [1.0]
-
-
-def test_shuffling_leaves_an_office_its_functions():
-    told = given(common.office(changes=True), "lab-nano", "lab-mini")
-    after = warm.shuffled(told, RNG("a test"))
-    assert after.menu.office == told.menu.office and after.menu.desk == told.menu.desk
