@@ -286,11 +286,12 @@ class OrchestrationSettings(_Section):
     shared_randomness: bool
     fallback: Literal["SO-d1", "SO-d2", "SO-d3"]
     weights: Annotated[list[NotNegative], Field(min_length=3, max_length=3)]
-    budgets: Annotated[list[Positive], Field(min_length=1)]
     bandit: BanditSettings
     students: Annotated[int, Field(ge=2)]
     training: Annotated[int, Field(ge=2)]
     readers: Annotated[list[str], Field(min_length=1)]
+    sparing: list[Count]
+    depths: list[Count]
     margin: Positive
     contrasts: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
     ceiling: dict[Literal["education", "minigrid"], CeilingSettings]
