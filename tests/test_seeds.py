@@ -145,3 +145,16 @@ def test_streams_of_neighbouring_keys_are_not_correlated():
 
 def test_the_first_numbers_of_many_streams_look_uniform():
     assert stats.kstest(seeds.uniform(seeds.keys("first", n=20_000), 0), "uniform").pvalue > 1e-3
+
+
+def test_another_root_seed_draws_everything_anew_but_the_world_that_models_know():
+    code = "from lib import seeds; print(seeds.rng('a').random(), seeds.key('a'), seeds.world('a').random())"
+
+    def drawn(root: str) -> list[str]:
+        told = os.environ | {"BENCH_ROOT_SEED": root, "PYTHONPATH": str(ROOT)}
+        return subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True).stdout.split()
+
+    first, second = drawn("0"), drawn("1")
+    assert first == [str(seeds.rng("a").random()), str(seeds.key("a")), str(seeds.rng("a").random())]
+    assert first[0] != second[0] and first[1] != second[1] and first[2] == second[2]
+    assert drawn("x") == []
