@@ -34,7 +34,6 @@ from lib.reporting.configuration import (
     errors,
     numbers,
     refinement,
-    space,
     theory,
     training,
     transfer,
@@ -233,29 +232,6 @@ def test_rows_that_are_apart_need_not_be_as_many():
     assert (same.lo, same.hi) == (1, 1)
 
 
-# Space --------------------------------------------------------------------------------------------
-
-
-def test_the_mask_is_counted(results):
-    table = space.mask_table().set_index("workflow")
-    assert table.loc["all", ["structures", "valid"]].tolist() == ["62,208", "41,904"]
-    assert table.loc["direct", "valid"] == "144" and table.loc["verify", "valid"] == "6,912"
-    assert "41,904 of 62,208" in title(space.mask_figure())
-    assert "direct 144" in space.mask_figure().alt_text
-    assert space.dimensions_table(PARAMS)["choices"].tolist() == list(spaces.SIZES)
-    assert "low 8" in space.dimensions_table(PARAMS)["which"].iloc[3] and "direct" in space.example_words()
-
-
-def test_calls_are_placed_by_depth_and_agent():
-    verify = space.graph("verify")
-    assert space.depths(verify) == [0, 1, 2]
-    at = space.places(verify)
-    assert at[:, 0].tolist() == [0, 1, 2] and at[0, 1] > at[1, 1] > at[2, 1]
-    assert space._passes(at, 0, 2) and not space._passes(at, 0, 1)
-    votes = space.places(space.graph("voting"))
-    assert len({tuple(place) for place in votes.tolist()}) == 4  # none covers another
-
-
 # Workflows ----------------------------------------------------------------------------------------
 
 
@@ -327,9 +303,6 @@ def test_diversity_and_what_a_kind_tells(everyone):
     assert diversity.kinds_table(everyone).set_index("kind").loc["mixed", "workflows"] == "verify 100%"
 
 
-# Training -----------------------------------------------------------------------------------------
-
-
 # Refinement ---------------------------------------------------------------------------------------
 
 
@@ -357,13 +330,6 @@ def test_drops_are_held_against_who_learned_there(abroad):
     assert table.loc[("chain", "choice"), "clear"] and table.loc[("chain", "choice"), "difference"].value == -1
     assert np.isnan(table.loc[("all kinds", "chain"), "at home"])
     assert "chain: chain 1.00, passage 1.00" in transfer.figure(abroad).alt_text
-
-
-def test_likeness_is_between_kinds(abroad):
-    assert abroad.alike["chain", "hops"] == pytest.approx(abroad.alike["hops", "chain"])
-    assert abroad.alike["hops", "choice"] > abroad.alike["chain", "choice"]  # both ask for facts
-    assert -1 <= transfer.likeness(abroad) <= 1
-    assert np.isnan(transfer.likeness(dataclasses.replace(abroad, alike={})))
 
 
 def test_a_larger_model_is_judged_under_the_same_choices(abroad):
@@ -530,8 +496,9 @@ def test_metrics_have_the_keys_that_are_promised(results, everyone, compared, ab
 
 
 HOLES = {  # what tiny studies lack
-    "one seed, nothing of one kind alone": lambda r: without(study(runs=1), *(f"only-{name}" for name in NAMES)),
-    "nobody is right": lambda r: study(right=NONE, large=NONE),
+    "one seed, nobody is right, nothing of one kind alone": lambda r: without(
+        study(runs=1, right=NONE, large=NONE), *(f"only-{name}" for name in NAMES)
+    ),
     "one kind": lambda r: dataclasses.replace(
         r, **{name: getattr(r, name)[getattr(r, name)["kind"] == "hops"] for name in ("searched", "tests", "rollouts")}
     ),
@@ -552,7 +519,8 @@ def test_studies_with_holes_are_reported_all_the_same(results, hole):
     assert not any(re.search(r"\bnan\b", table_html(table, "a table").lower()) for table in tables)
     drawn = [workflows.accuracy_figure(best), workflows.spread_figure(tiny), comparison.plane(all_),
              training.curves(tiny), training.shares(tiny), training.shares(tiny, "arm"), training.tools(tiny),
-             training.tools(tiny, "arm"), training.entropy(tiny), transfer.figure(away), errors.figure(all_), theory.figure(checked)]  # fmt: skip
+             training.tools(tiny, "arm"), training.entropy(tiny), transfer.figure(away), errors.figure(all_),
+             theory.figure(checked)]  # fmt: skip
     assert all(title(figure) for figure in drawn)
     told = [comparison.searches_words(tiny), *(figure.alt_text for figure in drawn),
             numbers.finding(all_, best, away), numbers.limits(tiny, PARAMS, all_, best, away, checked)]  # fmt: skip

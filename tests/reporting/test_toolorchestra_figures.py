@@ -241,17 +241,6 @@ def test_a_ratio_is_of_sums_and_its_gap_is_the_difference(results):
     assert not there(estimates.ratio(after.assign(right=0.0), "paid", "right"))
 
 
-# The environment ----------------------------------------------------------------------------------
-
-
-def test_the_sandbox_works_for_the_benign_and_refuses_the_rest():
-    table = environment.sandbox_table().set_index("code")
-    assert table.loc["print(sum(range(10)))"].tolist() == ["none: it worked", "45"]
-    assert table.loc["while True: pass", "kind of end"] == "timeout"
-    others = table.drop("print(sum(range(10)))")
-    assert others["heard"].str.startswith("error").all()
-
-
 # Synthesis ----------------------------------------------------------------------------------------
 
 
@@ -265,15 +254,6 @@ def test_each_trajectory_by_hand_misses_one_criterion():
     for name, criterion in missed.items():
         assert not table.loc[name, criterion] and table.loc[name].sum() == 2
     assert len(synthesis.task_table(task)) == len(task.calls) and task.instruction in synthesis.task_words(task)
-
-
-# The reward ---------------------------------------------------------------------------------------
-
-
-def test_the_published_formula_pays_the_dear_one():
-    table = reward.sign_table().set_index("")
-    assert table.loc["R, paper"].tolist() == [1, 0]
-    assert table.loc["R, published"].tolist() == pytest.approx([10 / 6, 16 / 6])  # (c + 8) / (8 - 2)
 
 
 # The pilot study ----------------------------------------------------------------------------------
