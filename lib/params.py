@@ -283,14 +283,14 @@ class OrchestrationSettings(_Section):
     candidates: Annotated[int, Field(ge=1, le=10)]
     lookahead: Annotated[int, Field(ge=1, le=20)]
     copies: Annotated[int, Field(ge=1, le=256)]
-    shared_randomness: bool
     fallback: Literal["SO-d1", "SO-d2", "SO-d3"]
     weights: Annotated[list[NotNegative], Field(min_length=3, max_length=3)]
-    budgets: Annotated[list[Positive], Field(min_length=1)]
     bandit: BanditSettings
     students: Annotated[int, Field(ge=2)]
     training: Annotated[int, Field(ge=2)]
     readers: Annotated[list[str], Field(min_length=1)]
+    sparing: list[Count]
+    depths: list[Count]
     margin: Positive
     contrasts: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
     ceiling: dict[Literal["education", "minigrid"], CeilingSettings]
@@ -958,12 +958,11 @@ class RecordedSettings(_Section):
 
 class AblationSettings(_Section):
     """What lesson 09 changes. model: who orchestrates; room_seeds: of the zoo, at most, for memory in rooms;
-    lookaheads: steps, l; students: per seed and policy under each rule of the simulator; encoder: beside
+    students: per seed and policy under each rule of the simulator; encoder: beside
     configuration.encoder."""
 
     model: str
     room_seeds: Count
-    lookaheads: Annotated[list[Annotated[int, Field(ge=1, le=20)]], Field(min_length=1)]
     students: Annotated[int, Field(ge=2)]
     encoder: str
 

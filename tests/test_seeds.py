@@ -131,3 +131,16 @@ def test_the_i_th_key_is_the_key_of_the_i_th_seed(name, seed, n):
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**62))
 def test_a_uniform_number_lies_in_the_half_open_unit_interval(key, counter):
     assert 0 <= seeds.uniform(np.uint64(key), counter) < 1
+
+
+def test_another_root_seed_draws_everything_anew_but_the_world_that_models_know():
+    code = "from lib import seeds; print(seeds.rng('a').random(), seeds.key('a'), seeds.world('a').random())"
+
+    def drawn(root: str) -> list[str]:
+        told = os.environ | {"BENCH_ROOT_SEED": root, "PYTHONPATH": str(ROOT)}
+        return subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True).stdout.split()
+
+    first, second = drawn("0"), drawn("1")
+    assert first == [str(seeds.rng("a").random()), str(seeds.key("a")), str(seeds.rng("a").random())]
+    assert first[0] != second[0] and first[1] != second[1] and first[2] == second[2]
+    assert drawn("x") == []
