@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from lib import draw
 from lib.ablations.comparison import Comparison, Measure, metrics, slug
+from lib.measure.variance import read_off
 from lib.page.lesson import Lesson
 from lib.page.tables import listed
 from lib.params import Params
@@ -30,16 +31,17 @@ def label(compared: Comparison) -> str:
 
 
 def table(compared: Comparison) -> pd.DataFrame:
-    """Every variant with what the first measure gains, and with all measures."""
+    """Every variant: its gain, the smallest gain that could have been told, and all measures."""
     levels, gains, main = compared.levels, compared.gains, compared.main
     rows = []
     for variant in compared.variants:
-        gain = "-"
+        gain = told = "-"
         if variant in gains:
             beside = f" beside {compared.against[variant]}" if _many(compared) else ""
             gain = number(gains[variant][main.column], main.digits, True) + beside
+            told = plain(read_off(gains[variant][main.column].lo, gains[variant][main.column].hi), main.digits)
         shown = {m.label: number(levels[variant][m.column], m.digits) for m in compared.measures}
-        rows.append({"variant": variant, f"gain in {main.label}": gain} | shown)
+        rows.append({"variant": variant, f"gain in {main.label}": gain, "could have told": told} | shown)
     return pd.DataFrame(rows)
 
 
