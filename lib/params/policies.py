@@ -156,7 +156,6 @@ class OrchestrationSettings(Section):
     candidates: Annotated[int, Field(ge=1, le=10)]
     lookahead: Annotated[int, Field(ge=1, le=20)]
     copies: Annotated[int, Field(ge=1, le=256)]
-    shared_randomness: bool
     fallback: Literal["SO-d1", "SO-d2", "SO-d3"]
     weights: Annotated[list[NotNegative], Field(min_length=3, max_length=3)]
     bandit: BanditSettings

@@ -45,11 +45,10 @@ class RecordedSettings(Section):
 
 class AblationSettings(Section):
     """What lesson 09 changes. model: who orchestrates; room_seeds: of the zoo, at most, for memory in rooms;
-    lookaheads: steps, l; students: per seed and policy under each rule of the simulator; encoder: beside
+    students: per seed and policy under each rule of the simulator; encoder: beside
     configuration.encoder."""
 
     model: str
     room_seeds: Count
-    lookaheads: Annotated[list[Annotated[int, Field(ge=1, le=20)]], Field(min_length=1)]
     students: Annotated[int, Field(ge=2)]
     encoder: str
