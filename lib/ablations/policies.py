@@ -14,6 +14,7 @@ from lib.orchestration import methods, results, study
 from lib.params import EducationSettings, Params
 from lib.zoo import evaluate, train
 from lib.zoo.evaluate import Act
+from lib.zoo.recipes import OBJECTIVES
 
 UTILITY = Measure("utility", "mean of the objectives", 3)
 LENGTH = Measure("length", "steps", 1, "lower")
@@ -35,7 +36,10 @@ PROXY = {"SO-d1": "always challenge", "SO-d2": "always failed", "SO-d3": "always
 
 
 def memory(params: Params, domain: str, **where) -> Comparison:
-    """KO, TO and RO without short-term memory, without the summary, and without both (Table 5). where: of study.run."""
+    """KO, TO and RO without short-term memory, without the summary, and without both, also by objective (Table 5).
+
+    where: of study.run.
+    """
     model = params.ablations.model
     groups = methods.forgetful(model)
     compared = [each for group in groups.values() for each in group]
@@ -47,8 +51,12 @@ def memory(params: Params, domain: str, **where) -> Comparison:
     against = {named[each.name]: named[group[0].name] for group in groups.values() for each in group[1:]}
     return Comparison(
         f"memory_{domain}", f"memory in {domain}", _episodes(record, domain, named), against,
-        (UTILITY, LENGTH, DOLLARS), False, params.llm.decided_by([model]),
+        (UTILITY, *_objectives(domain), LENGTH, DOLLARS), False, params.llm.decided_by([model]),
     )  # fmt: skip
+
+
+def _objectives(domain: str) -> list[Measure]:
+    return [Measure(c, name, 3) for c, name in zip(evaluate.front_columns(domain), OBJECTIVES[domain], strict=True)]
 
 
 def _episodes(record: pd.DataFrame, domain: str, named: Mapping[str, str]) -> pd.DataFrame:

@@ -94,11 +94,11 @@ def figure(compared: Comparison) -> Figure:
     names = {v: f"{v}\nagainst {compared.against[v]}" if _many(compared) else v for v in compared.gains}
     rows = {name: {m.column: compared.gains[v][m.column] for m in compared.measures} for v, name in names.items()}
     like = {(name, m.column): _look(m, rows[name][m.column]) for name in rows for m in compared.measures}
-    count, against = len(compared.measures), sorted(set(compared.against.values()))
+    across, against = min(3, len(compared.measures)), sorted(set(compared.against.values()))
     note = MARKS + (f" 0: {against[0]}." if len(against) == 1 else "")
     return draw.points(
         rows, title(compared), {m.column: f"change in {m.label}" for m in compared.measures}, line=0, like=like,
-        across=count, wide=4.2 + 2.6 * (count - 1) + 1.5, name=60, note=note,
+        across=across, wide=4.2 + 2.6 * (across - 1) + 1.5, name=60, note=note,
     )  # fmt: skip
 
 

@@ -81,6 +81,8 @@ def test_episodes_are_summed_up_by_hand(asked):
         assert row["length"].value == place + 1 == row["dollars"].value and row["utility"].value == 0.5
     assert made.gains["KO, no memory"]["length"].value == 3
     assert not made.shared and made.main.column == "utility"
+    assert [m.label for m in made.measures][1:4] == ["aptitude", "gap", "performance"]
+    assert made.levels["RO"]["mean_gap"].value == 0.5
 
 
 # The student's rules --------------------------------------------------------------------------------
