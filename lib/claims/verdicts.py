@@ -19,13 +19,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.stats import norm
-
 from lib.claims import expressions, quantities
 from lib.claims.entries import HEADROOM, Claim
 from lib.claims.errors import ClaimError
 from lib.claims.functions import FUNCTIONS
 from lib.claims.metrics import Metrics, Missing
+from lib.measure.variance import read_off
 from lib.stats import Interval
 
 HOLDS, FAILS, UNDECIDED, COMPARED, UNTESTABLE = "holds", "fails", "undecided", "compared", "untestable"
@@ -45,7 +44,6 @@ _ADOPTED = {  # what lessons say, and what it means here
     "no cases": UNTESTABLE, "equivalent": EQUIVALENT, "closed": CLOSED, "untestable": UNTESTABLE,
 }  # fmt: skip
 _STRENGTH = {FAILS: 0, UNTESTABLE: 1, CLOSED: 2, UNDECIDED: 3, EQUIVALENT: 4, HOLDS: 5}
-_TOLD = 1 + float(norm.ppf(0.8) / norm.ppf(0.975))  # half-widths that an effect needs for 80 % power
 _SIGNAL = {  # trained and untrained arm of lessons whose lab runs may be too weak to read anything off
     "06_tool_orchestration": ("trained.preference_score", "start.preference_score"),
 }
@@ -78,7 +76,7 @@ class Part:
     def told(self) -> float:
         """The smallest effect that it could have told four times in five (80 % power), read off its interval as if
         normal; nan where nothing was sampled."""
-        return (self.margin.hi - self.margin.lo) / 2 * _TOLD if self.sampled else math.nan
+        return read_off(self.margin.lo, self.margin.hi) if self.sampled else math.nan
 
     @property
     def bare(self) -> bool:
