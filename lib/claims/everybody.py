@@ -135,6 +135,7 @@ def figure(found: Sequence[Place]) -> Figure:
     rungs = {rung: [each for each in told if each.row.rung == rung] for rung in PANELS}
     rungs = {rung: mine for rung, mine in rungs.items() if mine}
     note = "Bars: intervals of 95 %. Hollow square: a plain router, or LinUCB, on the same items. "
+    note += "KO, TO, RO: policy orchestration. Checked cascade: asks the cheap one, then the dear one if it was wrong. "
     note += f"Closed, so not drawn: {listed(shut, 'nobody')}."
     with draw.theme():
         heights = [len(mine) + 2.2 for mine in rungs.values()]

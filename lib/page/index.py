@@ -39,7 +39,7 @@ PAPERS = {  # whose idea a lesson rebuilds; as in the README
 }
 SCOREBOARD = "10_scoreboard"
 KNOWN = {  # what is known of a decision maker, by the word of the scoreboard's metrics
-    "above": "Beats the best constant",
+    "above": "Beats the best fixed choice",
     "level": "Not told apart from it",
     "below": "Below it",
     "closed": "Too little to win for anybody",
