@@ -13,6 +13,7 @@ import copy
 import os
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -285,11 +286,12 @@ class OrchestrationSettings(_Section):
     shared_randomness: bool
     fallback: Literal["SO-d1", "SO-d2", "SO-d3"]
     weights: Annotated[list[NotNegative], Field(min_length=3, max_length=3)]
-    budgets: Annotated[list[Positive], Field(min_length=1)]
     bandit: BanditSettings
     students: Annotated[int, Field(ge=2)]
     training: Annotated[int, Field(ge=2)]
     readers: Annotated[list[str], Field(min_length=1)]
+    sparing: list[Count]
+    depths: list[Count]
     margin: Positive
     contrasts: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
     ceiling: dict[Literal["education", "minigrid"], CeilingSettings]
@@ -1012,7 +1014,7 @@ def read(path: str | Path = ROOT / "params.yaml") -> dict[str, Any]:
     if not path.exists():
         raise ParamsError(f"{path} is missing; restore it with `git checkout {path.name}`")
     try:
-        content = from_yaml(path.read_text(encoding="utf-8"))
+        content = copy.deepcopy(_parsed(path.read_text(encoding="utf-8")))
     except UnicodeDecodeError as error:
         raise ParamsError(f"{path} is not UTF-8 text: {error}") from error
     except ValueError as error:
@@ -1047,6 +1049,9 @@ def from_yaml(text: str) -> Any:
     except (YAMLError, ValueError, ArithmeticError) as error:
         why = f"a value cannot be read ({type(error).__name__})"
     raise ValueError(why)  # out here nothing is chained to it
+
+
+_parsed = lru_cache(maxsize=2)(from_yaml)  # a third of a second for this file, which is read again and again
 
 
 def resolve(content: Any, profile: str, path: str = "") -> Any:

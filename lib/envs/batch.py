@@ -125,12 +125,14 @@ class BatchedEnv(VecEnv):
         return {name: getattr(self, name).copy() for name in ("key", *self.fields)}
 
     def restore(self, state: dict[str, np.ndarray], rows: np.ndarray | None = None) -> None:
-        """Take `state` over; with `rows`, row i of this batch becomes row rows[i] of the state."""
+        """Take `state` over; with `rows`, (n,) indices, this batch becomes one of n environments: row i is row rows[i]
+        of the state. So copies are made, and what is over is left out."""
+        self.num_envs = self.num_envs if rows is None else len(rows)
         for name in ("key", *self.fields):
-            array = state[name] if rows is None else state[name][rows]
+            array = state[name].copy() if rows is None else state[name][rows]
             if len(array) != self.num_envs:
                 raise ValueError(f"{name}: a state of {len(array)} rows for {self.num_envs} environments")
-            setattr(self, name, array.copy())
+            setattr(self, name, array)
         self._fresh_keys = None
 
     # The stable-baselines3 face ------------------------------------------------------------

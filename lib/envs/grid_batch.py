@@ -126,7 +126,6 @@ class GridBatch(BatchedEnv):
         self.pose, self.t, self.purse = np.zeros((3, num_envs), dtype=np.int64)
         self.board = np.tile(np.append(np.full(CELLS, EMPTY, np.uint8), _MARGIN), (num_envs, 1))
         self.outcomes: dict[str, np.ndarray] = {}
-        self._offset = _COLUMNS * np.arange(num_envs)  # of each row in the flattened boards
         super().__init__(
             num_envs,
             spaces.Box(0, 255, (VIEW, VIEW, 3), np.uint8),
@@ -159,7 +158,7 @@ class GridBatch(BatchedEnv):
         self.purse[rows] = 0
 
     def _advance(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        front = _FRONT[self.pose] + self._offset
+        front = _FRONT[self.pose] + _COLUMNS * np.arange(self.num_envs)  # in the flattened boards
         ahead = self.board.take(front)
         moves = (actions == FORWARD) & _ENTERABLE[ahead]
         picks = (actions == PICKUP) & (ahead == GOLD)
@@ -180,5 +179,5 @@ class GridBatch(BatchedEnv):
         return np.stack([success, no_lava, picks / PIECES], axis=1), terminated, truncated
 
     def _observe(self) -> np.ndarray:
-        codes = self.board.take(_VIEW[self.pose] + self._offset[:, None])  # (B, 49)
+        codes = self.board.take(_VIEW[self.pose] + _COLUMNS * np.arange(self.num_envs)[:, None])  # (B, 49)
         return _PALETTE.take(codes, axis=0).reshape(self.num_envs, VIEW, VIEW, 3)

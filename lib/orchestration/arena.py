@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from lib import seeds
-from lib.envs.batch import BatchedEnv
+from lib.envs.batch import BatchedEnv, Transition
 from lib.envs.layouts import CELLS, GOLD, LAVA, PIECES
 from lib.orchestration.briefs import Brief
 from lib.params import Environments, Params
@@ -90,75 +90,74 @@ class Arena:
         equal = np.full((len(streams), 3), 1 / 3)
         self.weights = dealt(streams) if world == "ours" else equal
         self.names = menu.names[: len(SINGLE)]
-        self._twins: dict[int, BatchedEnv] = {}
+        self._twin = make_batch(self.params, domain, [self.task])
 
-    def play(self, decider) -> pd.DataFrame:
+    def play(self, decider, every: int = 1) -> pd.DataFrame:
         """One row per episode: length, d1 .. d3 (means per step, or returns in rooms), utility, chosen, course (what
-        was reached by step: mastery, or the share of gold), malformed, right."""
+        was reached by step: mastery, or the share of gold), malformed, calls (how often it was decided), right.
+
+        every: steps that a choice holds; nobody is asked, and nothing looked at, between. Episodes that are over are
+        asked and stepped no further.
+        """
         n = len(self.streams)
         env = make_batch(self.params, self.domain, [self.task] * n)
         env.seed_with(self.streams)
-        observation, alive, t = env.reset(), np.ones(n, dtype=bool), 0
+        observation, rows, t = env.reset(), np.arange(n), 0  # rows: the episodes under way, which are those of env
         draws, luck = seeds.next_key(self.streams ^ _DRAWS), seeds.next_key(self.streams + np.uint64(1))
-        total, length = np.zeros((n, 3)), np.zeros(n, dtype=np.int64)
+        total, (length, held, calls, malformed) = np.zeros((n, 3)), np.zeros((4, n), dtype=np.int64)
         self.recent: list[list] = [[] for _ in range(n)]
-        chosen, course, malformed = [[] for _ in range(n)], [[] for _ in range(n)], np.zeros(n, dtype=np.int64)
-        while alive.any():
-            rows = np.flatnonzero(alive)
-            looks = (
-                self.look(env, observation, rows, t, decider.plans(self)) if decider.plans(self) is not None else None
-            )
-            which, wrong = decider.choose(self._moment(env, rows, t, looks, seeds.uniform(luck[rows], t)))
-            every = np.zeros(n, dtype=np.int64)
-            every[rows] = which
-            result = env.advance(self.menu.act(env, every, observation, seeds.uniform(draws, t)), restart=False)
-            reached = self._reached(env)
-            total[rows] += result.reward[rows]
+        chosen, course = [[] for _ in range(n)], [[] for _ in range(n)]
+        while rows.size:
+            if t % every == 0:
+                plans = decider.plans(self)
+                looks = None if plans is None else self.look(env, observation, rows, t, plans)
+                held[rows], wrong = decider.choose(self._moment(env, rows, t, looks, seeds.uniform(luck[rows], t)))
+                malformed[rows] += wrong
+                calls[rows] += 1
+            actions = self.menu.act(env, held[rows], observation, seeds.uniform(draws[rows], t))
+            result = env.advance(actions, restart=False)
+            total[rows] += result.reward
             length[rows] += 1
-            malformed[rows] += wrong
-            for row, k in zip(rows, which, strict=True):
-                chosen[row].append(self.menu.names[k])
-                course[row].append(float(reached[row]))
-                self.recent[row] = [*self.recent[row][-2:], (self.menu.names[k], _short(result.reward[row]))]
-            alive &= ~result.done
-            observation, t = result.observation, t + 1
+            for row, reached, reward in zip(rows, self._reached(env), result.reward, strict=True):
+                name = self.menu.names[held[row]]
+                chosen[row].append(name)
+                course[row].append(float(reached))
+                self.recent[row] = [*self.recent[row][-2:], (name, _short(reward))]
+            rows, observation, t = _going(env, result, rows), result.observation[~result.done], t + 1
         vectors = total / length[:, None] if self.domain == "education" else total
         own = dict(zip(("d1", "d2", "d3"), vectors.T, strict=True))
         right = total[:, 0] if self.domain == "minigrid" else np.nan
         return pd.DataFrame({
             "length": length, **own, "reward": (vectors * self.weights).sum(1), "right": right, "chosen": chosen,
-            "outcomes": course, "malformed": malformed, "calls": length,
+            "outcomes": course, "malformed": malformed, "calls": calls,
         })  # fmt: skip
 
     def look(self, env: BatchedEnv, observation: np.ndarray, rows: np.ndarray, t: int, plans: np.ndarray) -> np.ndarray:
         """Rewards (n, P, 3) of plans (P, T), which policy acts at each step, on copies with fresh random numbers.
 
-        All plans of an episode meet the same numbers. A copy that has ended counts no further.
+        rows: (n,) the episodes that the rows of env are. All plans of an episode meet the same numbers. A copy that has
+        ended counts no further.
         """
-        copies, (many, steps) = self.copies, plans.shape
+        copies, (many, steps), twin = self.copies, plans.shape, self._twin
         size = len(rows) * many * copies
-        if size not in self._twins:  # fewer episodes are left than before
-            self._twins = {size: make_batch(self.params, self.domain, [self.task] * size)}
-        twin = self._twins[size]
-        source = np.repeat(rows, many * copies)
+        source = np.repeat(np.arange(len(rows)), many * copies)
         twin.restore(env.state(), rows=source)
         with np.errstate(over="ignore"):
             counter = np.uint64(t * 4096) + np.arange(copies, dtype=np.uint64)
             keys = seeds.next_key((self.streams[rows] ^ _COPIES)[:, None] + counter)  # (n, C)
         twin.key = np.repeat(keys[:, None], many, axis=1).ravel()
         draws = seeds.next_key(twin.key ^ _DRAWS)
-        seen, alive = observation[source], np.ones(size, dtype=bool)
+        seen, going = observation[source], np.arange(size)
         total, length, dead = np.zeros((size, 3)), np.zeros(size), np.zeros(size, dtype=bool)
         for step in range(steps):
-            which = np.tile(np.repeat(plans[:, step], copies), len(rows))
-            result = twin.advance(self.menu.act(twin, which, seen, seeds.uniform(draws, step)), restart=False)
-            total += result.reward * alive[:, None]
-            length += alive
+            which = np.tile(np.repeat(plans[:, step], copies), len(rows))[going]
+            result = twin.advance(self.menu.act(twin, which, seen, seeds.uniform(draws[going], step)), restart=False)
+            total[going] += result.reward
+            length[going] += 1
             if self.domain == "minigrid":
-                dead |= twin.outcomes["lava"] & alive
-            alive = alive & ~result.done
-            seen = result.observation
-            if not alive.any():
+                dead[going] = twin.outcomes["lava"]
+            going, seen = _going(twin, result, going), result.observation[~result.done]
+            if not going.size:
                 break
         if self.domain == "education":
             total /= length[:, None]
@@ -167,7 +166,7 @@ class Arena:
         return total.reshape(len(rows), many, copies, 3).mean(2)
 
     def _moment(self, env, rows, t, looks, luck) -> Moment:
-        state, situations = (_student if self.domain == "education" else _room)(env, rows)
+        state, situations = (_student if self.domain == "education" else _room)(env)
         state["steps left"] = np.full(len(rows), self.horizon - t)
         scaled = [np.minimum(values, 50) / (1 if name == "mastery" else 50) for name, values in state.items()]
         features = np.stack([np.ones(len(rows)), *scaled, *self.weights[rows].T], axis=1)
@@ -193,16 +192,25 @@ def dealt(streams: np.ndarray) -> np.ndarray:
     return drawn / drawn.sum(1, keepdims=True)
 
 
-def _student(env, rows: np.ndarray) -> tuple[dict[str, np.ndarray], list[str]]:
-    mastery, open_ = env.mastery[rows] / env.rules.top, env.pending[rows].sum(1)
+def _going(env: BatchedEnv, result: Transition, rows: np.ndarray) -> np.ndarray:
+    """Those of `rows`, (B,) what the rows of env are, whose episodes go on; env holds no others afterwards."""
+    if not result.done.any():
+        return rows
+    going = np.flatnonzero(~result.done)
+    env.restore(env.state(), rows=going)
+    return rows[going]
+
+
+def _student(env) -> tuple[dict[str, np.ndarray], list[str]]:
+    mastery, open_ = env.mastery / env.rules.top, env.pending.sum(1)
     words = [f"{'high' if m >= 0.6 else 'low'}, {'open' if o else 'none'}" for m, o in zip(mastery, open_, strict=True)]
     return {"mastery": mastery, "open failed": open_}, words
 
 
-def _room(env, rows: np.ndarray) -> tuple[dict[str, np.ndarray], list[str]]:
-    board, cell = env.board[rows, :CELLS], env.pose[rows] // 4
+def _room(env) -> tuple[dict[str, np.ndarray], list[str]]:
+    board, cell = env.board[:, :CELLS], env.pose // 4
     gold = (board == GOLD).sum(1)
-    lava = distances(board == LAVA, np.ones(board.shape, dtype=bool))[np.arange(len(rows)), cell]
+    lava = distances(board == LAVA, np.ones(board.shape, dtype=bool))[np.arange(len(cell)), cell]
     words = [f"gold {g}, lava {'near' if d <= 1 else 'far'}" for g, d in zip(gold, lava, strict=True)]
     return {"gold left": gold, "lava distance": lava}, words
 

@@ -64,9 +64,9 @@ def play_cell(cell: sweep.Cell, folder: Path, progress, zoo: str, params: dict[s
     tables = []
     for number, (arm, decider) in enumerate(arms.items()):
         arena.copies = 1 if arm.endswith("one copy") else told.orchestration.copies
-        tables.append(
-            arena.play(decider).assign(arm=arm, backend=_backend(decider), item=np.arange(len(arena.streams)))
-        )
+        every = next((n for n in told.orchestration.sparing if arm.endswith(f", every {n}")), 1)
+        rows = arena.play(decider, every)
+        tables.append(rows.assign(arm=arm, backend=_backend(decider), item=np.arange(len(rows))))
         progress((number + 1) / len(arms))
     rows = pd.concat(tables, ignore_index=True)
     rows["item"] = f"{seed}-" + rows["item"].astype(str)
@@ -127,7 +127,12 @@ def contestants(params: Params, domain: str, world: str, seed: int, zoo: str | P
     }
     readers = [reader(name, params) for name in settings.readers]
     arms |= {f"{kind} {each.name}": Read(kind, each, told, steps) for each in readers for kind in KINDS}
-    arms[f"RO {readers[-1].name}, one copy"] = Read("RO", readers[-1], told, steps)
+    last = {kind: arms[f"{kind} {readers[-1].name}"] for kind in KINDS}
+    arms[f"RO {readers[-1].name}, one copy"] = last["RO"]
+    if world == "ours":  # budgets of decisions
+        arms |= {f"{k} {readers[-1].name}, every {n}": last[k] for k in ("KO", "RO") for n in settings.sparing}
+    elif domain == "education":
+        arms |= {f"RO {readers[-1].name}, {n} steps": Read("RO", readers[-1], told, n) for n in settings.depths}
     if world == "ours" or domain == "education":  # in the paper's room 144 steps of all plans cost more than they tell
         far, then = settings.ceiling[domain].steps, settings.ceiling[domain].then
         arms[CEILING] = Ahead(min(far, test.horizon), then)

@@ -1,13 +1,13 @@
-"""A judge reads trajectories and scores them from 1 to 5 (section 4.2.3, Tables 4 and 12).
+"""A judge reads trajectories and scores them from 0 to 100 (section 4.2.3, Tables 4 and 12).
 
 Four scores say how an orchestrator chose (Table 12), five what it was like for the student, after
 NASA-TLX (Table 4). The paper names the criteria and prints no rubric: the one in `judge_system.md` is
-ours and measurable, so that a program can be judge as well as a language model. Three votes are asked
-for, and the median counts. A vote that cannot be used is sent back once, then it is lost and counted;
-no score is ever invented.
+ours and continuous, so that a program can be judge as well as a language model. Every episode is judged
+by itself, so that scores have intervals. A reply that cannot be used is sent back once, then the
+episode's scores are missing and counted; no score is ever invented.
 
 The judge does not learn whose trajectories it reads. Mental, temporal, effort and frustration measure
-demand, so lower is better. For performance the paper does not say which end is good; here 5 means that
+demand, so lower is better. For performance the paper does not say which end is good; here 100 means that
 the student attains the goal, which agrees with its text on KO ("high performance").
 
 Left out: MiniGrid, which the paper does not judge, and pairwise comparison of methods.
@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lib import seeds
 from lib.llm.client import Client
@@ -36,25 +34,17 @@ from lib.params import EducationSettings
 CHOOSING = ("adaptivity", "progression", "exploration", "diversity")  # Table 12
 STUDENT = ("mental", "temporal", "performance", "effort", "frustration")  # Table 4
 CRITERIA = (*CHOOSING, *STUDENT)
-SHOWN = 4  # episodes in a prompt, of those that the log holds
-VOTES = 3
 COLUMNS = ("method", "seed", "episode", "step", "choice", "action", "fallback", "mastery", "mastery_after")
+_SPENT = ("tokens_in", "tokens_out", "dollars")
 
-
-def _whole(value: Any) -> Any:
-    """4.0 as 4: `replies` reads every number as a float, and strict integers refuse those."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-Score = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=5)]
+Score = Annotated[float, Field(ge=0, le=100)]
 
 
 class Scores(BaseModel):
-    """A judge's reply; whole numbers from 1 to 5, none missing. Further fields are ignored."""
+    """A judge's reply; numbers from 0 to 100, none missing. Further fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
-    reasoning: str = ""
     adaptivity: Score
     progression: Score
     exploration: Score
@@ -66,106 +56,35 @@ class Scores(BaseModel):
     frustration: Score
 
 
-@dataclass(frozen=True)
-class Vote:
-    """One vote: its scores, or None where no reply could be used; what it took; what went wrong."""
+async def judge(client: Client, model: str, log: pd.DataFrame, education: EducationSettings) -> pd.DataFrame:
+    """What `model` makes of every episode of a decision record in education, one row each: arm, seed, item, backend,
+    the criteria (nan where no reply could be used), calls, malformed, tokens_in, tokens_out, dollars.
 
-    scores: Scores | None
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    dollars: float = 0.0
-    kwh: float = 0.0
-    trouble: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a judge makes of one method. backend: where the judge runs (scripted, endpoint); episodes:
-    how many it read."""
-
-    method: str
-    judge: str
-    backend: str
-    episodes: int
-    votes: tuple[Vote, ...]
-
-    @property
-    def scores(self) -> list[Scores]:
-        """The usable votes, in order."""
-        return [vote.scores for vote in self.votes if vote.scores]
-
-    @property
-    def invalid(self) -> int:
-        """Votes lost, because no reply could be used."""
-        return len(self.votes) - len(self.scores)
-
-    @property
-    def medians(self) -> dict[str, float]:
-        """The median vote on each criterion; nan where every vote was lost."""
-        votes = self.scores
-        return {name: float(median(getattr(v, name) for v in votes)) if votes else float("nan") for name in CRITERIA}
-
-    def spent(self, what: str) -> float:
-        """The sum of calls, tokens_in, tokens_out, dollars or kwh over the votes."""
-        return sum(getattr(vote, what) for vote in self.votes)
-
-
-async def judge(
-    client: Client,
-    model: str,
-    log: pd.DataFrame,
-    education: EducationSettings,
-    votes: int = VOTES,
-    shown: int = SHOWN,
-) -> Verdict:
-    """The verdict of `model` on the decision record of one method in education.
-
-    log: rows as `study.run` returns them; of its episodes `shown` are printed, spread evenly. Raises
-    ValueError for a log that is empty, of several methods, or no record of education; lets through
-    what stops a run (BudgetExceeded, LLMError other than ReplyError).
+    log: rows as `study.run` returns them. Raises ValueError for a log that is empty or no record of education; lets
+    through what stops a run (BudgetExceeded, LLMError other than ReplyError).
     """
-    method = _only_method(log)
-    messages = prompt(log, education, shown)
-    cast = await asyncio.gather(*(_vote(client, model, messages, sample) for sample in range(votes)))
-    episodes = min(shown, log.groupby(["seed", "episode"]).ngroups)
-    return Verdict(method, model, client.settings.models[model].backend, episodes, tuple(cast))
-
-
-def table(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Median scores by method, the four of Table 12 and the five of Table 4, and what judging took."""
-    rows = [
-        {
-            "method": verdict.method,
-            "judge": verdict.judge,
-            "backend": verdict.backend,
-            **verdict.medians,
-            "votes": len(verdict.votes),
-            "invalid": verdict.invalid,
-            **{what: verdict.spent(what) for what in ("calls", "tokens_in", "tokens_out", "dollars", "kwh")},
-        }
-        for verdict in verdicts
-    ]
-    return pd.DataFrame(rows).set_index("method")
+    held = _episodes(log)
+    scored = await asyncio.gather(*(_scored(client, model, prompt(each, education)) for each in held.values()))
+    about = [{"arm": arm, "seed": seed, "item": f"{seed}-{number}"} for arm, seed, number in held]
+    rows = pd.DataFrame([one | other for one, other in zip(about, scored, strict=True)])
+    return rows.assign(backend=client.settings.models[model].backend)
 
 
 # The prompt ---------------------------------------------------------------------------------------
 
 
-def prompt(log: pd.DataFrame, education: EducationSettings, shown: int = SHOWN) -> list[dict[str, str]]:
-    """The messages of a vote: the rubric, then up to `shown` episodes, one line a step."""
-    _only_method(log)
-    sessions = [steps.sort_values("step") for _, steps in log.groupby(["seed", "episode"])]
-    kept = [sessions[i * len(sessions) // min(shown, len(sessions))] for i in range(min(shown, len(sessions)))]
+def prompt(log: pd.DataFrame, education: EducationSettings) -> list[dict[str, str]]:
+    """The messages that ask for scores: the rubric, then one episode, a line a step."""
+    (steps,) = _episodes(log).values()
     context = {
         "topic": education.topic,
         "names": CRITERIA,
         "objectives": list(WORDS.objectives),
-        "sessions": [[step_line(row) for row in steps.to_dict("records")] for steps in kept],
-        "policies": _menu(log),
+        "steps": [step_line(row) for row in steps.to_dict("records")],
+        "policies": _menu(steps),
         "goal": education.goal,
         "horizon": education.horizon,
-        "fallbacks": any(steps["fallback"].any() for steps in kept),
+        "fallbacks": steps["fallback"].any(),
     }
     return [
         {"role": role, "content": template(f"judge_{role}.md").render(context).strip()} for role in ("system", "user")
@@ -187,36 +106,39 @@ def _menu(log: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys([*offered, *log["choice"]]))
 
 
-def _only_method(log: pd.DataFrame) -> str:
+def _episodes(log: pd.DataFrame) -> dict[tuple[str, int, int], pd.DataFrame]:
+    """The steps of each episode, by method, seed and number."""
     needed = [*COLUMNS, "open_failed", "levels", *(f"reward_{i}" for i in range(len(WORDS.objectives)))]
     missing = [name for name in needed if name not in log]
-    if missing:
-        raise ValueError(f"the judge reads decision records of education; this log lacks {', '.join(missing)}")
-    methods = log["method"].unique().tolist()
-    if len(methods) != 1:
-        raise ValueError(f"the judge scores one method at a time, got {methods}; select one, e.g. with groupby")
-    return methods[0]
+    if missing or log.empty:
+        what = f"lacks {', '.join(missing)}" if missing else "is empty"
+        raise ValueError(f"the judge reads decision records of education; this log {what}")
+    groups = log.groupby(["method", "seed", "episode"], sort=False)
+    return {name: steps.sort_values("step") for name, steps in groups}
 
 
-# Votes --------------------------------------------------------------------------------------------
+# Scores -------------------------------------------------------------------------------------------
 
 
-async def _vote(client: Client, model: str, messages: Sequence[Mapping[str, str]], sample: int) -> Vote:
-    """One vote, asked for again once if the reply is of no use."""
-    trouble, took = [], []
+async def _scored(client: Client, model: str, messages: Sequence[Mapping[str, str]]) -> dict[str, float]:
+    """The scores of one episode and what they took, asked for again once if the reply is of no use."""
+    out = dict.fromkeys(CRITERIA, float("nan")) | dict.fromkeys(("calls", "malformed", *_SPENT), 0)
     for attempt in range(2):
-        seed = int(seeds.key("judge", sample, attempt) % 2**31)
+        seed = int(seeds.key("judge", attempt) % 2**31)
+        scores, complaint, answered = None, "", True
         try:
-            reply = await client.chat(model, messages, seed=seed, sample=sample, who="judge")
-            took.append(reply)
-            return _cast(read(reply.text), took, trouble)
+            reply = await client.chat(model, messages, seed=seed, sample=0, who="judge")
+            said = reply.text
+            scores = read(said)
         except InvalidReply as problem:
-            kind, complaint, said, answered = problem.kind, str(problem), reply.text, True
+            complaint = str(problem)
         except ReplyError as problem:
-            took.append(problem)
-            kind, complaint, said = problem.kind, f"the reply is unusable ({problem.kind})", problem.text or ""
-            answered = kind in ANSWERED
-        trouble.append(kind)
+            reply, said, answered = problem, problem.text or "", problem.kind in ANSWERED
+            complaint = f"the reply is unusable ({problem.kind})"
+        out |= {name: out[name] + getattr(reply, name) for name in _SPENT} | {"calls": attempt + 1}
+        if scores:
+            return out | scores.model_dump()
+        out["malformed"] += 1
         if not answered:
             break
         sent_back = template("judge_correction.md").render(problem=complaint, names=CRITERIA).strip()
@@ -225,31 +147,14 @@ async def _vote(client: Client, model: str, messages: Sequence[Mapping[str, str]
             {"role": "assistant", "content": said or "(nothing)"},
             {"role": "user", "content": sent_back},
         ]
-    return _cast(None, took, trouble)
-
-
-def _cast(scores: Scores | None, took: Sequence[Any], trouble: Sequence[str]) -> Vote:
-    """A vote with what its replies took, used or not."""
-    sums = {name: sum(getattr(each, name) for each in took) for name in ("tokens_in", "tokens_out", "dollars", "kwh")}
-    return Vote(scores, calls=len(took), **sums, trouble=tuple(trouble))
+    return out
 
 
 def read(text: str) -> Scores:
     """The scores in a reply. Raises InvalidReply, whose message says what was wrong with it."""
     content, _ = one_object(text, CRITERIA)
     try:
-        scores = Scores.model_validate(content)
-        return scores.model_copy(update={"reasoning": scores.reasoning.encode(errors="replace").decode()})
+        return Scores.model_validate(content)
     except ValidationError as error:
         said = "; ".join(f"field {'.'.join(map(str, each['loc']))!r}: {each['msg']}" for each in error.errors())
         raise InvalidReply("wrong_fields", said) from None
-
-
-def metrics(verdicts: Sequence[Verdict]) -> dict[str, float | str]:
-    """`judge.RO.scripted-large.adaptivity` and so on, the medians; scores that were all lost are left out."""
-    out: dict[str, float | str] = {}
-    for verdict in verdicts:
-        name = f"judge.{verdict.method.replace(' ', '.', 1).replace(' ', '-')}"
-        out |= {f"{name}.{key}": value for key, value in verdict.medians.items() if value == value}
-        out |= {f"{name}.backend": verdict.backend, f"{name}.invalid_votes": verdict.invalid}
-    return out

@@ -44,11 +44,6 @@ def controls(domain: str) -> list[Method]:
     return [*single, *references, *(Method(name, "control") for name in names)]
 
 
-def budgeted(params: Params, model: str) -> list[Method]:
-    """RO under each budget per episode (beyond the paper)."""
-    return [Method(f"RO {model} ${b:g}", "RO", model, budget=b) for b in params.orchestration.budgets]
-
-
 def peeking(model: str) -> list[Method]:
     """Look-ahead that shares the environment's random numbers: what seeing the future would be worth."""
     changes = {"shared_randomness": True}

@@ -30,7 +30,7 @@ from lib.orchestration.components import TEMPLATES, assemble, render
 from lib.orchestration.controls import Always, Greedy, LinUCB, Random, RoundRobin
 from lib.orchestration.decisions import Decider, Decision, Episode
 from lib.orchestration.domains import WORLDS
-from lib.orchestration.judge import Verdict, judge
+from lib.orchestration.judge import judge
 from lib.orchestration.methods import KINDS, Method, orchestrators
 from lib.orchestration.orchestrators import Orchestrator
 from lib.orchestration.world import Menu, World
@@ -49,7 +49,7 @@ _AFTERWARDS = (  # look at decisions; train policies, whose weights are in a cel
     "lib.stats", "lib.zoo.train", "lib.llm.cassette", "lib.llm.estimate", "lib.llm.opening", "lib.llm.purse",
 )  # fmt: skip
 # Settings that change no decision stand in a cell with one value each.
-_NEUTRAL = {"models": ["-"], "judge": "-", "episodes": 1, "jobs": None, "budgets": [1.0]}
+_NEUTRAL = {"models": ["-"], "judge": "-", "episodes": 1, "jobs": None, "sparing": [], "depths": []}
 
 
 def plan(params: Params, zoo: str | Path = train.ZOO) -> list[Planned]:
@@ -149,7 +149,7 @@ def cells(params: Params, domain: str, methods: Sequence[Method], zoo: str | Pat
     }
     return [
         sweep.Cell(
-            f"{domain}/{method.name.replace('$', '')}/seed-{seed}",
+            f"{domain}/{method.name}/seed-{seed}",
             common | {"method": asdict(method), "model": _model(params, method), "seed": seed},
         )
         for method in methods
@@ -315,13 +315,12 @@ def make_client(
     return opened(settings, NAME, runs, cassettes, share)
 
 
-def judged(params: Params, record: pd.DataFrame, methods: Sequence[str]) -> list[Verdict]:
-    """What the judge of the parameters makes of each method's decisions in education (4.2.3)."""
+def judged(params: Params, record: pd.DataFrame) -> pd.DataFrame:
+    """What the judge of the parameters makes of every episode of a decision record in education (4.2.3)."""
 
-    async def ask() -> list[Verdict]:
+    async def ask() -> pd.DataFrame:
         async with make_client(params.llm) as client:
-            logs = [record[record["method"] == method] for method in methods]
-            return [await judge(client, params.orchestration.judge, log, params.education) for log in logs]
+            return await judge(client, params.orchestration.judge, record, params.education)
 
     try:
         return finish(ask())

@@ -114,7 +114,7 @@ class World(ABC):
         self.observation = self.env.reset()
         self.draws = seeds.next_key(np.uint64(stream) ^ _DRAWS)
         self.stream, self.t, self.done = np.uint64(stream), 0, False
-        self._copies: dict[int, BatchedEnv] = {}
+        self._copy = self._batch(1)
 
     # What a domain defines ---------------------------------------------------------------------
 
@@ -179,8 +179,8 @@ class World(ABC):
         All candidates meet the same numbers, so that they differ by what they do, not by luck.
         """
         copies = 1 if shared else copies
-        env = self._twins(len(names) * copies)
-        env.restore(self.env.state(), rows=np.zeros(env.num_envs, dtype=int))
+        env = self._copy
+        env.restore(self.env.state(), rows=np.zeros(len(names) * copies, dtype=int))
         if shared:
             keys, draws, start = self.env.key, np.atleast_1d(self.draws), self.t
         else:
@@ -189,11 +189,6 @@ class World(ABC):
         env.key = np.tile(keys, len(names))
         rollout = self._roll(env, names, steps, seeds.uniform(draws, start + np.arange(steps)[:, None]))
         return [self._foresight(rollout, i, name) for i, name in enumerate(names)]
-
-    def _twins(self, rows: int) -> BatchedEnv:
-        if rows not in self._copies:
-            self._copies[rows] = self._batch(rows)
-        return self._copies[rows]
 
     def _roll(self, env: BatchedEnv, names: Sequence[str], steps: int, draws: np.ndarray) -> Rollout:
         """Advance all copies; draws: (T, C). A copy that has ended counts no further."""

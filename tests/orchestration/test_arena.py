@@ -9,7 +9,7 @@ from lib.envs.education import talents
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import CELLS
 from lib.orchestration import contest
-from lib.orchestration.arena import Ahead, Always, Arena, Guides, Lot, Read, Trained, cards, dealt
+from lib.orchestration.arena import Ahead, Always, Arena, Guides, Lot, Read, Trained, Turns, cards, dealt
 from lib.orchestration.briefs import Brief, Rational
 from lib.zoo.guides import FAR, distances, guide
 from tests.orchestration import zoo
@@ -38,6 +38,35 @@ def test_playing_twice_gives_the_same_episodes_and_company_changes_none(domain, 
     first, again, alone = place.play(Ahead(2)), place.play(Ahead(2)), few.play(Ahead(2))
     assert first.equals(again)
     assert first.head(5).equals(alone)
+
+
+@pytest.mark.parametrize(("domain", "world"), PLACES)
+def test_episodes_that_are_over_are_neither_asked_nor_stepped(domain, world, monkeypatch):
+    place, stepped, asked = arena(domain, world), [], []
+    act = place.menu.act
+    monkeypatch.setattr(
+        place.menu, "act", lambda env, which, *rest: stepped.append(env.num_envs) or act(env, which, *rest)
+    )
+
+    class Counting(Lot):
+        def choose(self, moment):
+            asked.append(len(moment.rows))
+            return super().choose(moment)
+
+    played = place.play(Counting())
+    assert played["length"].nunique() > 1
+    assert sum(stepped) == sum(asked) == played["length"].sum() == played["calls"].sum()
+
+
+@pytest.mark.parametrize(("domain", "world"), PLACES)
+def test_a_sparing_decider_is_asked_every_nth_step_and_its_choice_holds_between(domain, world):
+    place = arena(domain, world)
+    each, second, once = (place.play(Turns(), every) for every in (1, 2, 1_000))
+    assert (second["calls"] == -(-second["length"] // 2)).all() and (once["calls"] == 1).all()
+    for often, seldom in zip(each["chosen"], second["chosen"], strict=True):
+        assert [seldom[i // 2 * 2] for i in range(len(seldom))] == seldom
+        assert often[0] == seldom[0]
+    assert once["chosen"].map(set).map(len).max() == 1 < each["chosen"].map(set).map(len).max()
 
 
 def test_copies_see_other_dice_than_the_episode():

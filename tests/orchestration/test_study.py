@@ -94,7 +94,7 @@ def test_what_cannot_change_a_decision_is_in_no_cell_name(trained):
     base = study.cells(small(), "education", chosen, trained)
     same = [
         small(orchestration={"jobs": 2}),
-        small(orchestration={"budgets": [0.5]}),
+        small(orchestration={"sparing": [3]}),
         small(llm={"max_dollars": 1.0, "cassette": "off"}),
         small(llm={"models": {SCRIPTED: {"timeout": 3.0, "concurrency": 2}}}),
         small(zoo={"episodes": 7}),

@@ -79,7 +79,11 @@ def save_as_jupyterlab_would(path: Path, executed: Path) -> None:
 
 
 def test_saving_a_notebook_with_its_outputs_makes_no_lesson_stale(second):
+    """Nor do caches and checkpoints that others leave beside it."""
     checkout = second.checkout
+    for name in ("lib/zoo/__pycache__/x.pyc", "lib/envs/.ipynb_checkpoints/a.py", "notebooks/.ipynb_checkpoints/a.py"):
+        (checkout.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout.folder / name).write_text("rubbish")
     for lesson in lessons(checkout):
         executed = checkout.folder / f"reports/notebooks/{lesson}.ipynb"
         save_as_jupyterlab_would(checkout.folder / f"notebooks/{lesson}.ipynb", executed)
@@ -97,19 +101,10 @@ def test_editing_a_notebook_makes_its_own_lesson_stale_and_no_other(second):
     nbformat.write(notebook, path)
     try:
         checkout.dvc("repro", "clean")
-        assert set(json.loads(checkout.dvc("status", "--json"))) == {"00_tour"}
+        assert set(json.loads(checkout.dvc("status", "--json"))) == {"00_tour"}  # the test below: none again afterwards
     finally:
         path.write_bytes(before)
         checkout.dvc("repro", "clean")
-    assert "up to date" in checkout.dvc("status")
-
-
-def test_caches_and_checkpoints_make_nothing_stale(second):
-    folder = second.checkout.folder
-    for name in ("lib/zoo/__pycache__/x.pyc", "lib/envs/.ipynb_checkpoints/a.py", "notebooks/.ipynb_checkpoints/a.py"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("rubbish")
-    assert "up to date" in second.checkout.dvc("status")
 
 
 def test_a_lock_that_a_dead_process_holds_stops_nobody(second):
@@ -180,9 +175,7 @@ def test_no_report_says_where_it_was_made(first):
 
 
 @pytest.mark.skipif(not PROC.exists(), reason="finds processes through /proc")
-def test_ten_kills_at_random_moments_change_nothing_in_the_end(first, interrupted, say):
-    say("and the copy that was killed, undisturbed to the end")
-    interrupted.repro(*INTERRUPTED)
+def test_ten_kills_at_random_moments_change_nothing_in_the_end(first, interrupted):
     outs = made_by(interrupted, *INTERRUPTED)
     assert all(interrupted.hashes(out) for out in outs)
     assert differences(first.checkout.hashes(*outs), interrupted.hashes(*outs)) == []

@@ -35,7 +35,6 @@ from lib.reporting.configuration import (
     limits,
     numbers,
     refinement,
-    space,
     spread,
     theory,
     training,
@@ -243,29 +242,6 @@ def test_a_ratio_is_of_sums():
     assert not words.there(common.ratio(over, under * 0, "t"))
 
 
-# Space --------------------------------------------------------------------------------------------
-
-
-def test_the_mask_is_counted(results):
-    table = space.mask_table().set_index("workflow")
-    assert table.loc["all", ["structures", "valid"]].tolist() == ["62,208", "41,904"]
-    assert table.loc["direct", "valid"] == "144" and table.loc["verify", "valid"] == "6,912"
-    assert "41,904 of 62,208" in title(space.mask_figure()) and "32.6%" in title(space.mask_figure())
-    assert "direct 144" in space.mask_alt()
-    assert space.dimensions_table(PARAMS)["choices"].tolist() == list(spaces.SIZES)
-    assert "low 8" in space.dimensions_table(PARAMS)["which"].iloc[3] and "direct" in space.example_words()
-
-
-def test_calls_are_placed_by_depth_and_agent():
-    verify = space.graph("verify")
-    assert space.depths(verify) == [0, 1, 2]
-    at = space.places(verify)
-    assert at[:, 0].tolist() == [0, 1, 2] and at[0, 1] > at[1, 1] > at[2, 1]
-    assert space._passes(at, 0, 2) and not space._passes(at, 0, 1)
-    votes = space.places(space.graph("voting"))
-    assert len({tuple(place) for place in votes.tolist()}) == 4  # none covers another
-
-
 # Workflows ----------------------------------------------------------------------------------------
 
 
@@ -341,9 +317,6 @@ def test_diversity_and_what_a_kind_tells(everyone):
     assert diversity.kinds_table(everyone).set_index("kind").loc["mixed", "workflows"] == "verify 100%"
 
 
-# Training -----------------------------------------------------------------------------------------
-
-
 # Refinement ---------------------------------------------------------------------------------------
 
 
@@ -374,13 +347,6 @@ def test_drops_are_held_against_who_learned_there(abroad):
     assert table.loc[("chain", "choice"), "clear"] and table.loc[("chain", "choice"), "difference"][0] == "-"
     assert table.loc[("all kinds", "chain"), "at home"] == "–"
     assert "chain: chain 1.00, passage 1.00" in transfer.figure(abroad).alt_text
-
-
-def test_likeness_is_between_kinds(abroad):
-    assert abroad.alike["chain", "hops"] == pytest.approx(abroad.alike["hops", "chain"])
-    assert abroad.alike["hops", "choice"] > abroad.alike["chain", "choice"]  # both ask for facts
-    assert "20 pairs" in transfer.similarity_words(abroad)
-    assert "Too few" in transfer.similarity_words(dataclasses.replace(abroad, alike={}))
 
 
 def test_a_larger_model_is_judged_under_the_same_choices(abroad, poor):
@@ -460,16 +426,6 @@ def test_an_atom_is_worth_what_its_workflow_is_paid_more_with_it(results):
 @pytest.fixture(scope="module")
 def settled(results):
     return theory.checks(results, PARAMS, seeds=3)
-
-
-@pytest.fixture(scope="module")
-def lucky(results):
-    """The second try of everything comes out the other way."""
-    other = results.searched.copy()
-    turned = other["split"] == "again"
-    other.loc[turned, "reward"] += 5 * (1 - 2 * other.loc[turned, "right"])
-    other.loc[turned, "right"] = 1 - other.loc[turned, "right"]
-    return theory.checks(dataclasses.replace(results, searched=other), PARAMS, seeds=3)
 
 
 def test_chances_are_those_of_the_tries(results):
@@ -563,8 +519,9 @@ def test_metrics_have_the_keys_that_are_promised(results, everyone, compared, ab
 
 
 HOLES = {  # what tiny studies lack
-    "one seed, nothing of one kind alone": lambda r: without(study(runs=1), *(f"only-{name}" for name in NAMES)),
-    "nobody is right": lambda r: study(right=NONE, large=NONE),
+    "one seed, nobody is right, nothing of one kind alone": lambda r: without(
+        study(runs=1, right=NONE, large=NONE), *(f"only-{name}" for name in NAMES)
+    ),
     "one kind": lambda r: dataclasses.replace(
         r, **{name: getattr(r, name)[getattr(r, name)["kind"] == "hops"] for name in ("searched", "tests", "rollouts")}
     ),

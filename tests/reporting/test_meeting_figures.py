@@ -69,13 +69,6 @@ def test_below_the_cheapest_expert_a_mixture_with_nobody_is_what_counts():
     assert meeting.above_mixtures(cheap)["CoRL", "none"].value == pytest.approx(-0.1)
 
 
-def test_the_table_of_mixtures_has_the_best_first_and_says_what_is_clear():
-    table = meeting.mixtures_table(meeting.above_mixtures(chains()))
-    assert table["who"].tolist()[0] == "CoRL, low" and table["who"].tolist()[-1] == "ARC"
-    assert table["clear"].tolist() == ["above", "-", "-", "below"]
-    assert table["quality above mixtures of experts"][0].startswith("+0.700 [")
-
-
 # Students -----------------------------------------------------------------------------------------
 
 
@@ -104,15 +97,6 @@ def test_pairs_are_of_one_seed_in_whatever_order_the_record_has_them():
 # Tables and metrics ---------------------------------------------------------------------------------
 
 
-def test_the_table_of_points_has_the_dearest_last_and_every_quality():
-    table = meeting.points_table(chains(), True, "$ per million")
-    assert table["who"].tolist()[0] in ("lab-nano", "CoRL, low") and len(table) == 7
-    assert set(table["who"].tolist()[-2:]) == {"lab-large", "CoRL, high"}
-    row = table.set_index("who").loc["CoRL, low"]
-    assert row["kind"] == PAPER and row["quality"].startswith("0.900 [") and row["$ per million"].startswith("10.0")
-    assert meeting.points_table(students(), False, "$").set_index("who")["$"]["RO scripted-large"].startswith("0.0200")
-
-
 def test_intervals_of_students_are_over_seeds_and_of_questions_over_both():
     found = meeting.measured(students(), False)["RO scripted-large", ""]["quality"]
     assert astuple(found) == pytest.approx(astuple(stats.t_interval([0.40, 0.41, 0.42])))
@@ -126,9 +110,6 @@ def test_metrics_have_legal_keys_of_their_own():
     assert told["meeting.students.RO_scripted-large_with_a_budget_0p01.dollars"] == pytest.approx(0.01)
     points = chains().groupby(["maker", "point"]).ngroups + students().groupby(["maker", "point"]).ngroups
     assert sum(key.endswith(".quality") for key in told) == points  # none hides another
-
-
-# The picture ----------------------------------------------------------------------------------------
 
 
 # What a smoke run may hold ----------------------------------------------------------------------------

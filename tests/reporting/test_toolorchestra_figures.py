@@ -233,17 +233,6 @@ def test_a_ratio_is_of_sums_and_its_gap_is_the_difference(results):
     holds(gap, sum(spent) / 5 - (PRICE[NANO] + 2 + 1) / 3)
 
 
-# The environment ----------------------------------------------------------------------------------
-
-
-def test_the_sandbox_works_for_the_benign_and_refuses_the_rest():
-    table = environment.sandbox_table().set_index("code")
-    assert table.loc["print(sum(range(10)))"].tolist() == ["none: it worked", "45"]
-    assert table.loc["while True: pass", "kind of end"] == "timeout"
-    others = table.drop("print(sum(range(10)))")
-    assert others["heard"].str.startswith("error").all()
-
-
 # Synthesis ----------------------------------------------------------------------------------------
 
 
@@ -259,16 +248,6 @@ def test_each_trajectory_by_hand_misses_one_criterion():
     assert len(synthesis.task_table(task)) == len(task.calls) and task.instruction in synthesis.task_words(task)
 
 
-# The reward ---------------------------------------------------------------------------------------
-
-
-def test_the_published_formula_pays_the_dear_one():
-    table = reward.sign_table().set_index("")
-    assert table.loc["R, paper"].tolist() == [1, 0]
-    assert table.loc["R, published"].tolist() == pytest.approx([10 / 6, 16 / 6])  # (c + 8) / (8 - 2)
-    assert "pays the cheap rollout more, the published one the dear" in reward.sign_words()
-
-
 # The pilot study ----------------------------------------------------------------------------------
 
 
@@ -280,9 +259,6 @@ def test_shares_of_calls_are_of_all_calls(results):
     assert pilot.rights(results)[PAPER].value == 1 and pilot.rights(results)[AGENT].value == 0.5
     assert pilot.dearest(results) == max(pilot.tools_of(results), key=lambda t: offers()[t].typical_dollars)
     assert sum(pilot.even_shares(results).values()) == pytest.approx(1)
-
-
-# Training -----------------------------------------------------------------------------------------
 
 
 # Everybody ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The judge: nine scores from one to five, each an explicit rule on the printed trajectories."""
+"""The judge: nine scores from 0 to 100, each an explicit rule on the printed trajectory."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ class Step:
 
 @dataclass(frozen=True)
 class Record:
-    """The trajectories of a judge's prompt: episodes of steps, policies to choose from, horizon, goal."""
+    """The trajectory of a judge's prompt: its steps, policies to choose from, horizon, goal."""
 
-    episodes: tuple[tuple[Step, ...], ...]
+    steps: tuple[Step, ...]
     policies: tuple[str, ...]
     horizon: int
     goal: float
 
     @property
-    def steps(self) -> list[Step]:
-        return [step for episode in self.episodes for step in episode]
+    def turns(self) -> list[tuple[Step, Step]]:
+        """Every step with the one after it."""
+        return list(pairwise(self.steps))
 
     @property
-    def turns(self) -> list[tuple[Step, Step]]:
-        """Every step with the one after it in the same episode."""
-        return [pair for episode in self.episodes for pair in pairwise(episode)]
+    def gained(self) -> float:
+        """Mastery at the end less that at the beginning."""
+        return self.steps[-1].after - self.steps[0].before
 
 
-_EPISODE = "## Episode "
 _LINE = re.compile(
     r"^\d+ \| (\S+)(?: \(fallback\))? \| [\w-]+ \| ([1-6]*) \| (\d\.\d+) > (\d\.\d+) \| \d+ \| "
     r"\d\.\d+ \d\.\d+ (\d\.\d+)$",
@@ -58,21 +58,16 @@ _ENDS = re.compile(r"ends at mastery (\d\.\d+), or after (\d+) steps")
 
 
 def read_record(text: str) -> Record:
-    """The trajectories that a judge's prompt, or the end of one, shows."""
-    episodes = []
-    for part in text.split(_EPISODE):
-        steps = tuple(
-            Step(name, tuple((int(level) - 1) / 5 for level in levels), float(before), float(after), float(right))
-            for name, levels, before, after, right in _LINE.findall(part)
-        )
-        if steps:
-            episodes.append(steps)
+    """The trajectory that a judge's prompt, or the end of one, shows."""
+    steps = tuple(
+        Step(name, tuple((int(level) - 1) / 5 for level in levels), float(before), float(after), float(right))
+        for name, levels, before, after, right in _LINE.findall(text)
+    )
     choices, ends = _CHOICES.search(text), _ENDS.search(text)
-    seen = dict.fromkeys(step.policy for episode in episodes for step in episode)
     return Record(
-        episodes=tuple(episodes),
-        policies=tuple(choices[1].split(", ")) if choices else tuple(seen),
-        horizon=int(ends[2]) if ends else max(map(len, episodes), default=1),
+        steps=steps,
+        policies=tuple(choices[1].split(", ")) if choices else tuple(dict.fromkeys(step.policy for step in steps)),
+        horizon=int(ends[2]) if ends else max(1, len(steps)),
         goal=float(ends[1]) if ends else 1.0,
     )
 
@@ -95,11 +90,8 @@ def adaptivity(record: Record) -> float:
 def progression(record: Record) -> float:
     """Mean of two: share of sets within 0.2 of mastery in difficulty, share of the way to the goal."""
     near = [abs(_mean(step.difficulty) - step.before) <= 0.2 + 1e-9 for step in record.steps if step.difficulty]
-    way = [
-        min(max((episode[-1].after - episode[0].before) / max(record.goal - episode[0].before, 1e-9), 0.0), 1.0)
-        for episode in record.episodes
-    ]
-    return (_mean(near) + _mean(way)) / 2
+    way = record.gained / max(record.goal - record.steps[0].before, 1e-9)
+    return (_mean(near) + min(max(way, 0.0), 1.0)) / 2
 
 
 def exploration(record: Record) -> float:
@@ -120,20 +112,19 @@ def mental(record: Record) -> float:
 
 
 def temporal(record: Record) -> float:
-    """Mean length as a share of the horizon, from 0.2 (least demand) to 1 (most)."""
-    return (_mean([len(episode) / record.horizon for episode in record.episodes]) - 0.2) / 0.8
+    """Length as a share of the horizon, from 0.2 (least demand) to 1 (most)."""
+    return (len(record.steps) / record.horizon - 0.2) / 0.8
 
 
 def performance(record: Record) -> float:
-    """Mean mastery at the end, from half the goal (worst) to the goal (best)."""
-    return (_mean([episode[-1].after for episode in record.episodes]) / record.goal - 0.5) / 0.5
+    """Mastery at the end, from half the goal (worst) to the goal (best)."""
+    return (record.steps[-1].after / record.goal - 0.5) / 0.5
 
 
 def effort(record: Record) -> float:
     """Questions asked per 0.1 of mastery gained, from 10 (least effort) to 50 (most)."""
     asked = sum(len(step.difficulty) for step in record.steps)
-    gained = sum(episode[-1].after - episode[0].before for episode in record.episodes)
-    return (asked * 0.1 / gained - 10) / 40 if gained > 0 else 1.0
+    return (asked * 0.1 / record.gained - 10) / 40 if record.gained > 0 else 1.0
 
 
 def frustration(record: Record) -> float:
@@ -141,7 +132,7 @@ def frustration(record: Record) -> float:
     return (1 - _mean([step.right for step in record.steps]) - 0.1) / 0.6
 
 
-# Each rule gives 0 to 1 (what is outside is clipped), which becomes 1 to 5. Table 12, then Table 4.
+# Each rule gives 0 to 1 (what is outside is clipped), which becomes 0 to 100. Table 12, then Table 4.
 RUBRIC: dict[str, Callable[[Record], float]] = {
     rule.__name__: rule
     for rule in (
@@ -159,22 +150,16 @@ RUBRIC: dict[str, Callable[[Record], float]] = {
 
 
 def judge(text: str, strength: Strength, draw: Draw) -> dict[str, Any]:
-    """The reply to the judge's prompt: RUBRIC applied to the trajectories that can be seen, plus noise."""
+    """The reply to the judge's prompt: RUBRIC applied to the steps that can be seen, plus noise."""
     record = read_record(text)
     noise = dict(zip(RUBRIC, draw.standard_normal(len(RUBRIC)) * strength.noise, strict=True))
-    if not record.episodes:
-        return {"reasoning": "No trajectory can be read here, so I stay in the middle."} | dict.fromkeys(RUBRIC, 3)
-    given = {name: _five(rule(record) + noise[name]) for name, rule in RUBRIC.items()}
+    if not record.steps:
+        return {"reasoning": "No trajectory can be read here, so I stay in the middle."} | dict.fromkeys(RUBRIC, 50.0)
+    given = {name: round(100 * min(max(rule(record) + noise[name], 0.0), 1.0), 1) for name, rule in RUBRIC.items()}
     poor, good = (_mean(_changes(record, good=kind)) for kind in (False, True))
-    last = _mean([episode[-1].after for episode in record.episodes])
     wrong = 1 - _mean([step.right for step in record.steps])
     said = (
-        f"Over {len(record.episodes)} episodes the choice changed after {poor:.0%} of poor and {good:.0%} of good "
-        f"steps. Mastery ended at {last:.2f} on average, and {wrong:.0%} of the answers were wrong."
+        f"The choice changed after {poor:.0%} of poor and {good:.0%} of good steps. Mastery ended at "
+        f"{record.steps[-1].after:.2f}, and {wrong:.0%} of the answers were wrong."
     )
     return {"reasoning": said} | given
-
-
-def _five(value: float) -> int:
-    """A whole score from 1 to 5 for a value from 0 to 1, halves upwards."""
-    return 1 + math.floor(4 * min(max(value, 0.0), 1.0) + 0.5)

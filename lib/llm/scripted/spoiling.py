@@ -105,11 +105,11 @@ def incomplete(reply, options, draw):
     return _plain({key: value for key, value in reply.items() if key != missing}), "stop"
 
 
-def out_of_five(reply, options, draw):
-    """Scores as text, such as 4/5."""
-    return _plain({key: f"{value}/5" if isinstance(value, int) else value for key, value in reply.items()}), "stop"
+def out_of_range(reply, options, draw):
+    """Scores as text, such as 40/100."""
+    return _plain({key: f"{value}/100" if key != "reasoning" else value for key, value in reply.items()}), "stop"
 
 
 _EITHER: tuple[Break, ...] = (fenced, trailing_comma, chatty, single_quoted, twice, truncated, refused)
 BREAKS: tuple[Break, ...] = (*_EITHER, misnamed, recased, listed, nothing, called_again)
-JUDGE_BREAKS: tuple[Break, ...] = (*_EITHER, incomplete, out_of_five)
+JUDGE_BREAKS: tuple[Break, ...] = (*_EITHER, incomplete, out_of_range)
