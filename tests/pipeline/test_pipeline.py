@@ -6,6 +6,7 @@ These are the slow tests: they run what a user runs. `make pipeline` runs them, 
 import json
 import random
 import re
+import shlex
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +19,8 @@ from lib.run import stage
 from .checkout import Checkout, files_at
 from .kills import INTERRUPTED, PROC
 
+AUTHOR = ("-c", "user.name=test", "-c", "user.email=test@localhost")
+SCREEN = 100  # columns
 LOADING = {"src", "srcset", "poster", "background", "data", "xlink:href"}
 
 
@@ -196,3 +199,20 @@ def test_it_works_in_a_downloaded_archive_without_git(copy, first):
     checkout.run("python", "lib/doctor.py", "--fix", "--quiet")
     assert ran(checkout.dvc("repro", "clean"))[-1] == "clean"
     assert checkout.hashes("data/notebooks") == first.checkout.hashes("data/notebooks")
+
+
+def test_what_the_readme_says_of_dvc_works_and_its_table_fits_a_screen(copy):
+    checkout = copy("experiment")
+    checkout.run("git", "add", "--all")
+    checkout.run("git", *AUTHOR, "commit", "--quiet", "--allow-empty", "--message", "as it is")
+    lines = re.findall(r"^dvc (.+?)  +#", (checkout.folder / "README.md").read_text(encoding="utf-8"), re.M)
+    change, *others = (shlex.split(line) for line in lines)
+    checkout.dvc(*change, "-S", "profile=smoke")
+    table, changes, plots, graph = (checkout.dvc(*words) for words in others)
+    assert "tour.weights" in table and "front.hv_mean" in table and max(map(len, table.splitlines())) <= SCREEN
+    assert re.search(r"00_tour\.json +front\.hv_mean +[\d.]+ +[\d.]+", changes)
+    page = Path(plots.strip().removeprefix("file://"))
+    shown = {path.name for path in page.parent.rglob("*.png")}
+    drawn = {path.stem for path in (checkout.folder / "reports/figures/00_tour").glob("*.png")}
+    assert drawn and all(any(name.endswith(f"00_tour_{stem}.png") for name in shown) for stem in drawn)
+    assert "10_scoreboard" in graph and "11_bring_your_own" not in graph
