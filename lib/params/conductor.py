@@ -118,22 +118,32 @@ class GlassSettings(Section):
     maps: GlassMaps
 
 
+class StartSettings(Section):
+    """The start that errs (lib/conductor/start.py): items that it is taught on, share of their replies that make a
+    mistake, replies per update, and the rate of the first update, which falls to 0."""
+
+    items: Annotated[int, Field(ge=8)]
+    mistakes: Share
+    batch: Count
+    learning_rate: Positive
+
+
 class ConductorSettings(Section):
     """Lesson 04: policies trained under every way to weigh five rewards.
 
     policy: the lab model that all start from; judge: who scores replies for the arm that a judge pays;
     categories: what is learned and judged; prompts: to learn from, all categories together; test_items: per
-    category; samples: replies per test item; static_seeds: trainings of every fixed reward that choose the best on dev;
-    apart, apart_seeds: the category that is trained alone as well, and how often; gate: what the verifier-paid arm must
-    gain in a category that counts; margin: what is no difference of score.
+    category; samples: replies per test item; start: what makes it err; static_seeds: trainings of every fixed reward
+    that choose the best on dev; apart, apart_seeds: the category that is trained alone as well, and how often; gate:
+    what the verifier-paid arm must gain in a category that counts; margin: what is no difference of score.
     """
 
     policy: str
     judge: str
     seeds: Count
     static_seeds: Count
-    categories: Annotated[list[Literal["reasoning", "social", "story", "translation"]], Field(min_length=1)]
-    apart: Literal["reasoning", "social", "story", "translation"]
+    categories: Annotated[list[Literal["reasoning", "story", "translation"]], Field(min_length=1)]
+    apart: Literal["reasoning", "story", "translation"]
     apart_seeds: Count
     gate: Share
     margin: Positive
@@ -141,6 +151,7 @@ class ConductorSettings(Section):
     prompts: Annotated[int, Field(ge=8)]
     test_items: Annotated[int, Field(ge=4)]
     samples: Annotated[int, Field(ge=2)]
+    start: StartSettings
     grpo: GRPOSettings
     head: HeadSettings
     rewards: RewardSettings
