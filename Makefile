@@ -2,6 +2,7 @@
 PYTHON ?= python3
 PROFILE ?=
 LESSON ?=
+LESSONS ?=
 SEED ?=
 SHIP ?=
 VENV := .venv
@@ -15,7 +16,8 @@ $(foreach sign,: ; $$ ` " \,$(if $(findstring $(sign),$(CURDIR)),$(error this fo
 	no search path or script of Python's can hold; please rename it)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup repro lab lab-zoo serve pretrained student slides solutions doctor metrics clean test lint unit pipeline bench lock
+unexport BENCH_ROOT_SEED# an ordinary run has the root seed 0
+.PHONY: help setup repro replicate lab lab-zoo serve pretrained student slides solutions doctor metrics clean test lint unit pipeline bench lock
 
 help: ## list what there is
 	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [LESSON=01_policy_zoo] [PYTHON=python3.12]"
@@ -39,6 +41,9 @@ repro: $(STAMP) ## rebuild every report (PROFILE: one run of another scale; LESS
 		PROFILE=$(PROFILE) $(DVC) repro --single-item --force settings  # once more, to hear why
 	@$(DVC) repro $(LESSON) $(if $(LESSON),glossary)
 	@echo "reports: $$(pwd -P)/reports/$(or $(LESSON),index).html"
+
+replicate: $(STAMP) ## the lessons once more under another seed and class of processor, compared (LESSONS="05 08", SEED=2)
+	@$(RUN) PROFILE=$(PROFILE) python -m lib.claims.replicate $(LESSONS) $(if $(SEED),--seed $(SEED))
 
 lab: $(STAMP) ## step through the notebooks in JupyterLab
 	@$(RUN) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(AS_ROOT)

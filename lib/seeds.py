@@ -8,6 +8,9 @@ calls can change a result:
   of environments draws all its numbers in one array operation, one environment of the batch draws
   the same numbers as it would alone, and a copy gets fresh ones by being given another key.
 
+Both turn on the root seed, the environment variable BENCH_ROOT_SEED: 0 in every ordinary run, another number draws all
+of the bench anew (`make replicate`). `world` alone does not: what shipped models know by heart stays true.
+
 The counter-based stream is the SplitMix64 finaliser (Steele, Lea and Flood 2014, variant 13 of
 Stafford) applied twice, in the spirit of Salmon et al. 2011. Not for cryptography.
 """
@@ -15,6 +18,7 @@ Stafford) applied twice, in the spirit of Salmon et al. 2011. Not for cryptograp
 from __future__ import annotations
 
 import hashlib
+import os
 
 import numpy as np
 
@@ -22,12 +26,24 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _TO_UNIT = 2.0**-53
+ROOT_SEED = "BENCH_ROOT_SEED"
 
 
-def _digest(name: tuple[str | int, ...], seed: int) -> int:
+def _root() -> int:
+    said = os.environ.get(ROOT_SEED, "0")
+    if not said.isdecimal():
+        raise ValueError(f"{ROOT_SEED} must be a whole number from 0 on, got {said!r}")
+    return int(said)
+
+
+_ROOT = _root()  # once: a process that changed it half way would be two runs
+
+
+def _digest(name: tuple[str | int, ...], seed: int, root: int | None = None) -> int:
     if not name:
         raise ValueError("a random stream needs a name, such as rng('education', 'RO', seed=3)")
-    text = "/".join(str(part) for part in name) + f"#{int(seed)}"
+    root = _ROOT if root is None else root
+    text = "/".join(str(part) for part in name) + f"#{int(seed)}" + (f"@{root}" if root else "")
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
 
 
@@ -37,6 +53,11 @@ def rng(*name: str | int, seed: int = 0) -> np.random.Generator:
     Raises ValueError without a name.
     """
     return np.random.Generator(np.random.PCG64(_digest(name, seed)))
+
+
+def world(*name: str | int) -> np.random.Generator:
+    """The generator of a world that shipped models were trained on: the same under every root seed."""
+    return np.random.Generator(np.random.PCG64(_digest(name, 0, root=0)))
 
 
 def torch_generator(*name: str | int, seed: int = 0):

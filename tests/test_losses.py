@@ -75,13 +75,6 @@ def tensors(told: list[list[tuple[bool, float]]]) -> tuple[torch.Tensor, torch.T
 # Own tokens alone ---------------------------------------------------------------------------------
 
 
-def test_own_entries_move_to_the_left():
-    values = torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]])
-    mask = torch.tensor([[False, True, False, True], [False, False, True, False]])
-    assert compressed(values, mask).tolist() == [[2.0, 4.0], [7.0, 0.0]]
-    assert spread(torch.tensor([[2.0, 4.0], [7.0, 9.0]]), mask).tolist() == [[0, 2, 0, 4], [0, 0, 7, 0]]
-
-
 @given(rows())
 @settings(deadline=None, max_examples=60)
 def test_what_was_compressed_is_spread_as_it_was(told):
@@ -102,15 +95,6 @@ def naive(reward: float, values: list[float], gamma: float, lam: float) -> list[
         (reward if t == n - 1 else 0.0) + gamma * (values[t + 1] if t + 1 < n else 0.0) - values[t] for t in range(n)
     ]
     return [sum((gamma * lam) ** k * deltas[t + k] for k in range(n - t)) for t in range(n)]
-
-
-def test_gae_equals_a_case_by_hand():
-    """gamma 1/2, lambda 1/2, V = 1, 2, 4 and a reward of 8: delta = 0, 0, 4; A = 1/4, 1, 4; returns = A + V."""
-    mask = torch.tensor([[False, True, False, True, True, False]])
-    values = torch.tensor([[9.0, 1.0, 9.0, 2.0, 4.0, 9.0]])
-    advantages, returns = masked_gae(torch.tensor([8.0]), values, mask, 0.5, 0.5)
-    assert advantages.tolist() == [[0, 0.25, 0, 1.0, 4.0, 0]]
-    assert returns.tolist() == [[0, 1.25, 0, 3.0, 8.0, 0]]
 
 
 @given(rows(), SHARE, SHARE, st.lists(VALUE, min_size=5, max_size=5))

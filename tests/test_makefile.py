@@ -27,25 +27,11 @@ def made(folder: Path, *goals: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=folder, env=alone, capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "plain",
-        "with  blanks",
-        "it's",
-        "\u00fcn\u00ef \u2192 \u6587",
-        "&",
-        "(a, b)",
-        "a*b?",
-        "100%",
-        "a=b",
-        "-n",
-        "#1",
-        "~",
-        "[x]",
-        "x" * 250,
-    ],
-)
+NAMES = ("with  blanks", "it's", "\u00fcn\u00ef \u2192 \u6587", "&", "(a, b)",
+         "a*b?", "100%", "a=b", "-n", "#1", "~", "[x]", 250 * "x")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_make_works_in_a_folder_of_any_name(tmp_path, name):
     folder = tmp_path / name
     done = made(folder, "repro", "LESSON=00_tour")
@@ -57,7 +43,7 @@ def test_make_works_in_a_folder_of_any_name(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["$(touch ran)", "`touch ran`", "$HOME", "a:b", 'a"b', "a\\b", "a;touch ran"])
-@pytest.mark.parametrize("goal", ["repro", "setup", "help"])
+@pytest.mark.parametrize("goal", ["repro", "help"])
 def test_make_refuses_a_folder_that_no_search_path_can_hold(tmp_path, name, goal):
     folder = tmp_path / name
     done = made(folder, goal)

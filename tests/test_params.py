@@ -174,11 +174,6 @@ def test_the_file_is_read_as_yaml_1_2(tmp_path):
     }
 
 
-def test_a_learning_rate_without_a_point_is_a_number(tmp_path):
-    path = changed(tmp_path, "learning_rate: 1.0e-4", "learning_rate: 1e-4")
-    assert params.load("smoke", path).zoo.education.single.learning_rate == 1e-4
-
-
 def test_the_environment_chooses_the_profile_and_an_argument_overrules_it(monkeypatch):
     assert params.load().profile == params.read()["profile"]
     monkeypatch.setenv("PROFILE", "smoke")
@@ -295,11 +290,6 @@ def command(*arguments: str, cwd=ROOT, **environment: str) -> subprocess.Complet
         [sys.executable, "-m", "lib.params", *arguments],
         cwd=cwd, env={**clean, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True,
     )  # fmt: skip
-
-
-def test_the_command_explains_itself():
-    shown = command("--help")
-    assert shown.returncode == 0 and "--profile {smoke,laptop,paper}" in shown.stdout and "--out" in shown.stdout
 
 
 def test_the_command_writes_the_profile_of_the_environment(tmp_path):

@@ -20,7 +20,7 @@ from lib import store
 from lib.run import clean, engine, stage
 from lib.run.__main__ import main
 from lib.run.lesson import run
-from lib.run.progress import Progress, duration
+from lib.run.progress import Progress
 from lib.run.scrub import Scrubber, scrub
 from lib.run.stage import RunError
 
@@ -105,13 +105,6 @@ def test_a_missing_notebook_is_named_with_its_remedy(tmp_path):
     root = project(tmp_path)
     (root / "data/notebooks/00_tiny.ipynb").unlink()
     with pytest.raises(RunError, match=r"data/notebooks/00_tiny.ipynb is missing.*dvc repro clean"):
-        run("00_tiny", root)
-
-
-def test_missing_settings_are_named_with_their_remedy(tmp_path):
-    root = project(tmp_path)
-    (root / "data/settings.json").unlink()
-    with pytest.raises(RunError, match=r"data/settings.json is missing.*dvc repro settings"):
         run("00_tiny", root)
 
 
@@ -377,7 +370,7 @@ def test_a_polite_kill_ends_the_kernel_too_and_leaves_no_temporary_file(tmp_path
     assert runner.returncode == 143 and all(gone(pid) for pid in pids) and list(scratch.iterdir()) == []
 
 
-@pytest.mark.parametrize("seconds", [1.0, 1.4, 1.8])
+@pytest.mark.parametrize("seconds", [1.0, 1.6])
 def test_a_polite_kill_while_the_kernel_starts_leaves_no_temporary_file(tmp_path, seconds):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -413,15 +406,6 @@ def test_where_no_folder_is_short_enough_for_sockets_it_is_said(monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(OSError, match="too long for a socket"):
         engine.scratch_place()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-def test_kill_9_of_the_runner_leaves_no_kernel(tmp_path):
-    runner, (kernel, child), _ = asleep(tmp_path)
-    runner.kill()
-    runner.wait(timeout=120)
-    assert gone(kernel)
-    psutil.Process(child).kill()  # what a cell starts by itself, without lib.parent, is its own business
 
 
 SWEEPING = """
@@ -478,11 +462,6 @@ def test_a_clean_copy_has_sources_tags_and_nothing_else():
     assert nb.cells[1].outputs == [] and nb.cells[1].execution_count is None
     assert nb.cells[1].metadata == {"tags": ["a", "b"]} and set(nb.metadata) == {"kernelspec", "language_info"}
     nbformat.validate(nb)
-
-
-def test_cleaning_a_clean_notebook_changes_nothing():
-    once = clean.clean(notebook_with_traces())
-    assert clean.to_text(clean.clean(once)) == clean.to_text(once)
 
 
 def test_a_change_of_a_cell_changes_its_id_and_no_other():
@@ -584,17 +563,3 @@ def test_lines_appear_while_a_cell_runs(tmp_path, monkeypatch):
         progress.begin("a")
         time.sleep(0.2)
     assert stream.getvalue().count("[01_zoo] cell 1/1") >= 2 and "\r" not in stream.getvalue()
-
-
-@pytest.mark.parametrize(
-    "seconds, text", [(0.2, "0 s"), (59.6, "1 min 00 s"), (125, "2 min 05 s"), (7_620, "2 h 07 min")]
-)
-def test_durations_read_well(seconds, text):
-    assert duration(seconds) == text
-
-
-def test_a_polite_kill_ends_the_kernel_too(tmp_path):
-    runner, pids, _ = asleep(tmp_path)
-    runner.terminate()
-    runner.communicate(timeout=120)
-    assert runner.returncode == 143 and all(gone(pid) for pid in pids)

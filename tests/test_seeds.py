@@ -102,11 +102,6 @@ def test_other_processes_draw_the_same_numbers_whatever_their_hash_seed():
     assert printed == {here}
 
 
-def test_the_finaliser_is_splitmix64():
-    """The first output of SplitMix64 from state 0, as published with the algorithm."""
-    assert seeds._mix(seeds._GOLDEN) == 0xE220A8397B1DCDAF
-
-
 def test_streams_are_what_the_documentation_says():
     """The same in plain integers: SHA-256 of name and seed, then the finaliser twice."""
 
@@ -138,10 +133,14 @@ def test_a_uniform_number_lies_in_the_half_open_unit_interval(key, counter):
     assert 0 <= seeds.uniform(np.uint64(key), counter) < 1
 
 
-def test_streams_of_neighbouring_keys_are_not_correlated():
-    numbers = seeds.uniform(np.arange(20, dtype=np.uint64)[:, None], np.arange(10_000))
-    assert np.abs(np.corrcoef(numbers)[np.triu_indices(20, 1)]).max() < 5 / np.sqrt(10_000)
+def test_another_root_seed_draws_everything_anew_but_the_world_that_models_know():
+    code = "from lib import seeds; print(seeds.rng('a').random(), seeds.key('a'), seeds.world('a').random())"
 
+    def drawn(root: str) -> list[str]:
+        told = os.environ | {"BENCH_ROOT_SEED": root, "PYTHONPATH": str(ROOT)}
+        return subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True).stdout.split()
 
-def test_the_first_numbers_of_many_streams_look_uniform():
-    assert stats.kstest(seeds.uniform(seeds.keys("first", n=20_000), 0), "uniform").pvalue > 1e-3
+    first, second = drawn("0"), drawn("1")
+    assert first == [str(seeds.rng("a").random()), str(seeds.key("a")), str(seeds.rng("a").random())]
+    assert first[0] != second[0] and first[1] != second[1] and first[2] == second[2]
+    assert drawn("x") == []

@@ -66,7 +66,7 @@ EXERCISES = Exercises(
         "01.4", "hard", 15,
         "Write a reward of your own: a function of rewards (E, 3), each in [0, 1], and observations (E, 13) that "
         "returns (E,). More of an objective is never paid less, a step with none of one objective is paid 0, and (a, "
-        "a, a) is paid a. The README trains a policy on it.",
+        "a, a) is paid a. Lesson 11 trains a policy on such a reward.",
         hint="the mean pays for (1, 1, 0); what does not?",
         answer=worst_first,
         worked="The minimum does it, and so does the geometric mean.",

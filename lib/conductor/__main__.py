@@ -1,7 +1,23 @@
 """Train one arm on a model and a dataset of one's own: `python -m lib.conductor MODEL --data FILE --out FOLDER`.
 
 The settings are those of params.yaml at `paper` (MAESTRO, Tables 7 and 8) unless --profile or --set say
-otherwise. Started again with the same --out, it goes on from the last checkpoint.
+otherwise. Started again with the same --out, it goes on from the last checkpoint. Nothing is downloaded: model,
+tokenizer and reward model are folders.
+
+FILE is .jsonl, .csv, .parquet or a saved dataset with the columns prompt and reference (category is optional). Prompts
+must ask for the form <think> ... </think> <answer> ... </answer>; a prompt that is text becomes one user message where
+the tokenizer has a chat template. The reward model is a sequence classification model with one output; its scores
+become sigmoid((s - centre) / spread), so put {"centre": ..., "spread": ...} beside it as scale.json, or large scores
+all look alike. --arm anchored pays the head by exact agreement with the reference, on head.verified of the prompts.
+
+On several GPUs, with generation on a vLLM server (pip install vllm there; six and two as in the paper):
+
+    CUDA_VISIBLE_DEVICES=6,7 trl vllm-serve --model MODEL --tensor-parallel-size 2
+    CUDA_VISIBLE_DEVICES=0,1,2,3,4,5 accelerate launch --num_processes 6 --mixed_precision bf16 \\
+        -m lib.conductor MODEL --data FILE --reward-model FOLDER --out FOLDER --vllm --set grpo.prompts_per_step=18
+
+Rollouts per step (prompts times generations, 15 x 5 in the paper) must divide among the processes, hence 18. Every
+process holds policy, reference and reward model whole, so one GPU limits their size.
 """
 
 from __future__ import annotations

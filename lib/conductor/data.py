@@ -1,4 +1,4 @@
-"""What is learned from and judged on: four categories of lab tasks, or a dataset of one's own."""
+"""What is learned from and judged on: three categories of lab tasks, or a dataset of one's own."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from lib.tasks import Item
 # category: family, skin and difficulties (decision)
 CATEGORIES: dict[str, tuple[str, str, tuple[int, ...]]] = {
     "reasoning": ("chain", "words", (1, 2, 3)),
-    "social": ("belief", "plain", (2, 3)),  # what somebody believes; difficulty 1 asks for the fact
     "story": ("story", "plain", (1, 2, 3)),
     "translation": ("translation", "plain", (1, 2, 3)),
 }
-THOUGHTFUL = ("reasoning", "social", "translation")  # categories that were ever taught with a thought
+THOUGHTFUL = ("reasoning", "translation")  # categories that were ever taught with a thought
 OF_FAMILY = {family: category for category, (family, _, _) in CATEGORIES.items()}
 READERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet"}
 

@@ -89,10 +89,17 @@ class Preference:
 
 
 def pairs(
-    policy: Forward, split: str, prompts: int, replies: int, temperature: float, mistakes: float, seed: int
+    policy: Forward,
+    split: str,
+    prompts: int,
+    replies: int,
+    temperature: float,
+    mistakes: float,
+    seed: int,
+    part: str = "judge",
 ) -> list[Pair]:
     """Every two replies to a prompt that the verifier tells apart, among `replies` sampled ones and the reference."""
-    items = data.draw(split, prompts, seed=seed, part="judge")
+    items = data.draw(split, prompts, seed=seed, part=part)
     asked = [tuple(conversation(question(item))) for item in items]
     wanted = [Prompt(ids, checkpoints.LIMIT, temperature, i * replies + j) for i, ids in enumerate(asked)
               for j in range(replies)]  # fmt: skip
@@ -114,7 +121,7 @@ def train(policy: str | Path, settings: PreferenceSettings, temperature: float, 
         forward = Forward(checkpoints.load(policy))
         taught = pairs(forward, "train", settings.prompts, settings.replies, temperature, settings.mistakes, seed)
         _fit(policy, taught, settings, seed, out)
-        held = pairs(forward, "dev", settings.prompts // 2, settings.replies, temperature, 0.0, seed)
+        held = pairs(forward, "dev", settings.prompts, settings.replies, temperature, 0.0, seed, "all")
         return agreement(Preference(out), held, out / "scale.json")
 
 

@@ -1,7 +1,8 @@
-"""The experiment: every arm under every seed from one start, as cells of a sweep that resumes.
+"""The experiment: every arm under every seed, from that seed's start, as cells of a sweep that resumes.
 
-A first cell trains the reward model. Then one cell per arm and seed trains a policy, lets it answer the
-test items and keeps the numbers; of the Conductor itself the policy too. Working files lie under data/runs/conductor.
+First cells make the starts (`lib.conductor.start`) and the reward model. Then one cell per arm and seed trains a
+policy, lets it answer the test items and keeps the numbers; of the Conductor itself the policy too. Working files lie
+under data/runs/conductor.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ import torch
 import transformers
 from transformers import PrinterCallback, TrainerCallback
 
-from lib import losses, seeds, store, sweep, tasks
 from lib import params as parameters
-from lib.conductor import arms, data, evaluation, preference
+from lib import seeds, store, sweep, tasks
+from lib.conductor import arms, data, evaluation, preference, start
 from lib.conductor.arms import ARMS, ROLES, STATIC, Arm
 from lib.conductor.judge import Judge, majority
-from lib.conductor.meta import Conducted, chosen, lots
+from lib.conductor.meta import chosen, lots
 from lib.conductor.preference import Preference
 from lib.conductor.quiet import quiet
-from lib.conductor.rewards import COMPONENTS, centred, normalised, said
+from lib.conductor.rewards import COMPONENTS, said
 from lib.conductor.rollouts import Rollouts
 from lib.conductor.weighting import Weighting
 from lib.llm.opening import export, opened
@@ -47,11 +48,12 @@ _NO_GLASS = {
     "maps": {"bad": [0.0], "noise": [0.0], "easy": [0.0]},
 }  # fmt: skip
 _NEUTRAL = {
-    "policy": "-", "judge": "-", "seeds": 1, "jobs": None, "static_seeds": 1, "apart": "story", "apart_seeds": 1,
+    "policy": "-", "judge": "-", "seeds": 1, "jobs": None, "static_seeds": 1, "apart": "translation", "apart_seeds": 1,
     "gate": 0.0, "margin": 1.0,
     "glass": _NO_GLASS,
 }  # fmt: skip
 GATE = ("base", "oracle")  # judged on dev too
+REWARD = 0  # whose start the reward model judges, and is made from
 DEV = 1_000  # the first seed of trainings that only choose among static mixes: prompts and dice of their own
 _NO_HEAD = {
     "layer": "last", "kappa": 0.0, "floor": 0.0, "temperature": 1.0, "learning_rate": 1.0, "every": 1, "entropy": 0.0,
@@ -82,7 +84,7 @@ class Results:
 class Means:
     """What carries a study out and changes none of its numbers, hence is in no cell's name."""
 
-    policy: str
+    starts: Mapping[int, str]  # folders, by seed
     reward_model: str = ""
     llm: Mapping[str, Any] | None = None
     judge: str = ""
@@ -107,11 +109,16 @@ def run(
     settings, runs = params.conductor, Path(runs)
     policy = Path(models) / settings.policy
     checkpoints.load(policy)  # says what is wrong before any process starts
+    trainings = range(settings.seeds) if trainings is None else trainings
+    begun = {seed: start.cell(settings.start, policy, seed) for seed in sorted({REWARD, *trainings})}
+    teach = partial(start.work, policy=str(policy))
+    sweep.run(teach, list(begun.values()), runs, settings.jobs, "teaching the starts")
+    folders = {seed: str(cell.folder(runs) / "model") for seed, cell in begun.items()}
     first = reward_cell(settings, policy)
-    sweep.run(partial(reward_work, policy=str(policy)), [first], runs, 1, "training the reward model")
+    sweep.run(partial(reward_work, policy=folders[REWARD]), [first], runs, 1, "training the reward model")
     todo = cells(params, compared, policy, trainings, exam)
     means = Means(
-        str(policy), str(first.folder(runs) / "model"), params.llm.model_dump(), settings.judge, str(runs),
+        folders, str(first.folder(runs) / "model"), params.llm.model_dump(), settings.judge, str(runs),
         settings.jobs or os.cpu_count() or 1,
     )  # fmt: skip
     try:
@@ -139,8 +146,9 @@ def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, agreement: pd.D
 
 
 def reward_cell(settings: ConductorSettings, policy: Path) -> sweep.Cell:
-    """The cell of the reward model."""
+    """The cell of the reward model, which all seeds share."""
     held = {"preference": settings.preference.model_dump(), "temperature": settings.grpo.temperature}
+    held["start"] = settings.start.model_dump()
     return sweep.Cell("reward-model", held | _common(policy))
 
 
@@ -245,14 +253,27 @@ def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, fl
         return Run(cell, folder, progress, means).go()
 
 
-def judged(params: Params, components: pd.DataFrame) -> list[bool | None]:
-    """What the judge of the parameters makes of test replies (rows of `Results.components`), by majority of three."""
+def judged(params: Params, components: pd.DataFrame, arm: str, rival: str) -> pd.DataFrame:
+    """What the judge of the parameters makes of the first test replies of two arms, by majority of three votes: points
+    (1 for a good reply), and votes between the two replies to an item, of which both or neither get 1/2.
+
+    components: of `Results`; arm, rival: names. Returns arm, seed, group, item, points, votes.
+    """
+    rows = components[components["split"] == "test"]
+    keys = ["seed", "category", "item", "prompt", "reference"]
+    both = rows[rows["arm"] == arm].merge(rows[rows["arm"] == rival], on=keys, suffixes=("", "_rival"))
     client = partial(opened, params.llm, NAME, RUNS, CASSETTES)
-    texts = [components[name].tolist() for name in ("prompt", "reference", "reply")]
+    ask = partial(majority, client, params.conductor.judge, both["prompt"].tolist(), both["reference"].tolist())
+    ours, theirs = both["reply"].tolist(), both["reply_rival"].tolist()
     try:
-        return majority(client, params.conductor.judge, *texts)
+        points, against, votes = ask(ours), ask(theirs), ask(ours, theirs)
     finally:
         export(params.llm, NAME, CASSETTES)
+    won = np.array([0.5 if vote is None else float(vote) for vote in votes])
+    seen = both[["seed", "category", "item"]].rename(columns={"category": "group"})
+    sides = ((arm, points, won), (rival, against, 1 - won))
+    told = [seen.assign(arm=name, points=[float(p is True) for p in good], votes=v) for name, good, v in sides]
+    return pd.concat(told, ignore_index=True)
 
 
 def asked(
@@ -271,34 +292,6 @@ def asked(
     return pd.concat(parts, ignore_index=True)
 
 
-def start(
-    params: Params, items: Sequence[Item], models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
-) -> pd.DataFrame:
-    """Groups of replies by the policy that all arms start from, one row per reply: `evaluation.components` and the
-    rewards `r_...`, normalised in the group. Needs the reward model of a finished study."""
-    settings, policy = params.conductor, Path(models) / params.conductor.policy
-    group, grpo = settings.grpo.generations, settings.grpo
-    with quiet():
-        model = checkpoints.load(policy)
-        reward_model = Preference(reward_cell(settings, policy).folder(Path(runs)) / "model")
-        given = evaluation.replies(model, items, group, grpo.temperature, grpo.max_tokens, 0)
-        table = evaluation.components(model, given, reward_model, settings.rewards, None, settings.head.layer)
-    rewards = normalised(torch.tensor(table[list(COMPONENTS)].to_numpy()), COMPONENTS, group)
-    table[[f"r_{name}" for name in COMPONENTS]] = rewards.numpy()
-    return table
-
-
-def take_apart(params: Params, replies: pd.DataFrame) -> pd.DataFrame:
-    """One group (of `start`) as a Conductor that has learned nothing pays it: with the drawn action, the reward R, and
-    the advantage, divided by the group's deviation as in `scale: group`."""
-    head, group = params.conductor.head, len(replies)
-    weights, action = Conducted(1, head, group, 0)(torch.zeros(group, 1), 0)  # it is uniform, whatever the state
-    rewards = torch.tensor(replies[[f"r_{name}" for name in COMPONENTS]].to_numpy())
-    paid = (weights.detach() * (centred(rewards, group) if head.centred else rewards)).sum(-1)
-    told = losses.group_advantages(paid, group).numpy()
-    return replies.assign(action=[COMPONENTS[a] for a in action], reward=paid.numpy(), advantage=told)
-
-
 class Run:
     """One cell at work."""
 
@@ -307,6 +300,7 @@ class Run:
         self.arm, self.seed = Arm(**cell.settings["arm"]), cell.settings["seed"]
         self.head = parameters.validate(self.settings.head.model_dump() | self.arm.changes, HeadSettings, "a cell")
         self.folder, self.progress, self.means = folder, progress, means
+        self.start = means.starts[self.seed]
         self.preference = Preference(means.reward_model)
         self.exams = cell.settings["exams"]
         self.taught = data.draw("train", self.settings.prompts, self.seed, self.settings.categories, "policy")
@@ -321,7 +315,7 @@ class Run:
         return clock
 
     def _start(self):
-        return checkpoints.load(self.means.policy), None, {}
+        return checkpoints.load(self.start), None, {}
 
     def _sft(self):
         """Supervised on the references, as many updates and examples as GRPO has rollouts."""
@@ -349,8 +343,8 @@ class Run:
             max_length=None,
         )
         trainer = SFTTrainer(
-            self.means.policy, arguments, train_dataset=data.Dataset.from_list(rows),
-            processing_class=AutoTokenizer.from_pretrained(self.means.policy, local_files_only=True),
+            self.start, arguments, train_dataset=data.Dataset.from_list(rows),
+            processing_class=AutoTokenizer.from_pretrained(self.start, local_files_only=True),
             callbacks=[_Told(self.progress)],
         )  # fmt: skip
         trainer.remove_callback(PrinterCallback)
@@ -363,7 +357,7 @@ class Run:
         from lib.conductor.trainer import ConductorTrainer, configuration
 
         grpo = self.settings.grpo
-        width = checkpoints.load(self.means.policy).config.hidden_size
+        width = checkpoints.load(self.start).config.hidden_size
         weighting = arms.weighting(self.arm, self.head, width, grpo.generations, self.seed)
         extra, judge = {"quality": self._quality}, self._judge_of() if _judged(self.arm) else None
         if self.head.anchor != "none" and self.arm.conducted:
@@ -372,12 +366,12 @@ class Run:
         elif judge is not None:
             extra["judge"] = judge
         trainer = ConductorTrainer(
-            self.means.policy,
+            self.start,
             configuration(
                 grpo, self.folder / "training", self.seed, self.arm.aggregation, use_cpu=True, bf16=False
             ),  # where the lab's engine writes
             data.dataset(self.taught),
-            AutoTokenizer.from_pretrained(self.means.policy, local_files_only=True),
+            AutoTokenizer.from_pretrained(self.start, local_files_only=True),
             weighting,
             self.preference,
             self.settings.rewards,

@@ -2,9 +2,10 @@
 
 MODEL is a folder with any causal language model of Hugging Face that follows instructions; the experts are those of
 `routing.experts` in params.yaml, usually endpoints. Settings are those of params.yaml at `paper` (CoRL, appendix A)
-unless --profile or --set say otherwise. With --out of an earlier run it goes on from the last checkpoint. On several
-GPUs: `accelerate launch -m lib.routing ...`; every process then writes its share of the episodes. What is under way is
-told at once and every ten seconds, for a large model takes minutes to one update.
+unless --profile or --set say otherwise. An answer is right where it equals the reference. With --out of an earlier run
+it goes on from the last checkpoint. On several GPUs: `accelerate launch -m lib.routing ...`; every process then writes
+its share of the episodes. What is under way is told at once and every ten seconds, for a large model takes minutes to
+one update.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ _WORDS = ("The", "the", "of", "is", "What", "Options", *RELATIONS, *LETTERS)
 def records() -> dict[str, dict[str, str]]:
     """The world: records()["home"]["Ana"] is a town. Nobody is their own friend; the people of all families
     (`words.PEOPLE`) have their friends among themselves."""
-    rng = seeds.rng("tasks", "facts", "world")
+    rng = seeds.world("tasks", "facts", "world")
     world = {r: {s: str(rng.choice(VALUES[to])) for s in VALUES[about]} for r, (about, to, _) in RELATIONS.items()}
     world["friend"] = _circle(rng, PEOPLE) | _circle(rng, OTHERS)
     return world

@@ -26,7 +26,7 @@ _KINDS = {1: ("+", 1), 2: ("*", 1), 3: ("*", 2)}  # sign, hops to the number
 @cache
 def records() -> dict[str, dict[str, str]]:
     """The world of `facts`, and everybody's number of two digits: records()["number"]["Ana"]."""
-    drawn = seeds.rng("tasks", "mixed", "world").integers(11, 100, size=len(PEOPLE)).tolist()
+    drawn = seeds.world("tasks", "mixed", "world").integers(11, 100, size=len(PEOPLE)).tolist()
     return facts.records() | {RELATION: {who: str(n) for who, n in zip(PEOPLE, drawn, strict=True)}}
 
 

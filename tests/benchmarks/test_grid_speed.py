@@ -39,15 +39,6 @@ def test_the_twin_keeps_the_promised_speed(tasks, rows, face):
     assert measured(getattr(twin, face), moves) * rows >= PROMISED
 
 
-@pytest.mark.parametrize("rows", [512, 2048])
-def test_steps_of_the_composite_room(benchmark, rows):
-    twin, moves = batch("composite", rows)
-    benchmark.extra_info["env_steps_per_round"] = ROUND * rows
-    benchmark(lambda: [twin.advance(row) for row in moves])
-    if benchmark.stats:  # none where benchmarks are disabled
-        assert ROUND * rows / benchmark.stats.stats.min >= PROMISED
-
-
 def test_the_twin_is_at_least_fifty_times_the_single_environment():
     env = GridRoom()
     env.reset(seed=0)
@@ -58,9 +49,3 @@ def test_the_twin_is_at_least_fifty_times_the_single_environment():
 
     twin, moves = batch("composite", 512)
     assert measured(twin.advance, moves) * 512 >= 50 * measured(step, moves[:, 0])
-
-
-def test_saving_and_restoring_a_room_takes_less_than_a_step():
-    env = GridRoom()
-    env.reset(seed=0)
-    assert measured(lambda _: env.restore(env.state()), range(200)) > measured(lambda _: env.step(0), range(100))

@@ -2,7 +2,7 @@
 
 A loopback server takes 300 ms for each reply, as an endpoint would. Thirty episodes of four decisions are
 thirty chains of four calls, each of which needs the one before. Goals: the chains at once 20x as soon as
-one after another, with no more calls under way than configured; the client itself within 2 ms a call.
+one after another; the client itself within 2 ms a call.
 """
 
 import asyncio
@@ -71,15 +71,6 @@ def test_thirty_chains_at_once_are_many_times_as_soon_as_one_after_another(setup
     )
     assert after_another >= GOAL[setup] * fast
     assert alone.most_in_flight == 1 and len(server.asked) == CHAINS * CALLS
-
-
-@pytest.mark.parametrize("concurrency", [1, 7, CHAINS])
-def test_no_more_calls_are_under_way_than_configured(concurrency):
-    chains = 2 * concurrency if concurrency < CHAINS else CHAINS + 5
-    seconds, server = asyncio.run(played(chains, together=True, concurrency=concurrency))
-    least = chains * CALLS / concurrency * DELAY  # with every place always taken
-    print(f"\n{chains} chains within {concurrency}: {seconds:.2f} s, at least {least:.2f} s; {server.most_in_flight}")
-    assert server.most_in_flight == concurrency and seconds >= 0.99 * least
 
 
 @pytest.mark.parametrize("setup", OVERHEAD)

@@ -18,14 +18,12 @@ from lib.llm.client import Client
 from lib.models import checkpoints
 from lib.models.answering import Model
 from lib.models.asking import Asker
-from lib.models.dialogue import token
 from lib.models.forward import Forward
 from lib.models.memory import Memory
-from lib.models.tokenizer import PAD, encode
+from lib.models.tokenizer import encode
 from lib.models.transport import LabTransport
 from lib.routing import protocol, study
 from lib.routing.experts import TRIES, Pool, Query, drawn
-from lib.routing.learn import Learner
 from lib.routing.rollouts import Task, roll
 from lib.routing.voices import Lab
 from tests.benchmarks.clock import seconds
@@ -105,21 +103,6 @@ def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_af
         f"by one: {ratio:.1f}x; {len(asked) / together:.0f} episodes/s"
     )
     assert ratio >= GOAL
-
-
-def test_an_update_takes_seconds(pool):
-    """PPO as the laptop profile has it; nothing is asked of the time, it is told."""
-    voice = Calling(controller(), ROUTING.turn_tokens, ROUTING.response_tokens)
-    told = study.samples(roll(voice, pool, wanted(ROUTING.batch), ROUTING.rounds, 0))
-    learner = Learner(controller(), ROUTING.learn, token(PAD), 100)
-    first = learner.update(told)
-    took = seconds(lambda: learner.update(told))
-    own, all_ = (sum(sum(s.mask) for s in told), sum(len(s.ids) for s in told))
-    print(
-        f"\nPPO update: {took:.2f} s for {len(told)} episodes, {ROUTING.learn.epochs} passes in minibatches of "
-        f"{ROUTING.learn.minibatch}, {all_} tokens of which {own} are learned"
-    )
-    assert first["ratio"] == 0.0 and learner.step == 5
 
 
 def test_ten_seeds_pay_once_for_what_experts_say(pools, tmp_path):

@@ -18,7 +18,7 @@ from tests.conductor import small
 
 SAMPLES = 4
 ITEMS = data.draw("test", 8)
-REASONING, SOCIAL, STORY, TRANSLATION = ITEMS[:4]
+REASONING, STORY, TRANSLATION = ITEMS[:3]
 WRONG = "<answer> nothing </answer>"
 
 
@@ -47,7 +47,7 @@ def test_a_good_story_after_bad_ones_counts():
     assert score(STORY, WRONG, WRONG, STORY.solution)["score"] == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("item", [REASONING, SOCIAL, TRANSLATION], ids=data.category)
+@pytest.mark.parametrize("item", [REASONING, TRANSLATION], ids=data.category)
 def test_elsewhere_what_is_right_twice_counts_twice(item):
     row = score(item, item.solution, item.solution, item.solution, WRONG)
     assert row["score"] == row["right"] == pytest.approx(3 / 4, abs=0.05) and row["novel"] == pytest.approx(1 / 2)
@@ -114,9 +114,9 @@ def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model
 
 def test_the_reference_is_read_after_the_thought(policy, reward_model):
     """ppl of one reply, by transformers, token by token."""
-    reply = Reply(SOCIAL, "<think> a </think> <answer> b </answer>", tuple(encode("<answer>")), (2, 5, 9))
+    reply = Reply(TRANSLATION, "<think> a </think> <answer> b </answer>", tuple(encode("<answer>")), (2, 5, 9))
     frame = evaluation.components(policy, [reply], reward_model, small.REWARDS, None, "last")
-    before, wanted = encode("<think> a </think> <answer>"), encode(f"{SOCIAL.answer} </answer>")
+    before, wanted = encode("<think> a </think> <answer>"), encode(f"{TRANSLATION.answer} </answer>")
     with torch.no_grad():
         log_p = policy(torch.tensor([[2, 5, 9, *before, *wanted]])).logits[0].log_softmax(-1)
     at = 3 + len(before)

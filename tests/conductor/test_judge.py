@@ -202,6 +202,19 @@ def test_it_can_be_asked_again_though_more_wait_than_may_ask_at_once():
         assert judge(["What?"] * many, [GOOD] * many, ["seven"] * many) == [0.5] * many
 
 
+def test_of_two_answers_the_better_is_named_wherever_it_stands():
+    """A judge that reads well goes for the reference; one that always says A is split, two votes to one."""
+    told = partial(opened, LLM, "pairs", "/nowhere", "/nowhere")
+    good, bad = "<answer> seven </answer>", "<answer> nine </answer>"
+    asked = (told, "scripted-large", ["What?"] * 3, ["seven"] * 3)
+    assert majority(*asked, [good, bad, good], [bad, good, good]) == [True, False, None]
+    first = Answers("So the better answer is A")
+    assert majority(first, "some", ["What?"], ["seven"], [bad], [good]) == [True]
+    shown = [messages[0]["content"] for _, messages, _ in first.asked]
+    assert [text.index(bad) < text.index(good) for text in shown] == [True, False, True]
+    assert majority(Answers("neither"), "some", ["What?"], ["seven"], [bad], [good]) == [None]
+
+
 # The scripted grader ------------------------------------------------------------------------------
 
 

@@ -11,16 +11,18 @@ import torch
 from pandas.testing import assert_frame_equal
 
 from lib import params, record, sweep
-from lib.conductor import arms, data, evaluation, study, trainer
+from lib.conductor import arms, data, evaluation, preference, study, trainer
 from lib.conductor.arms import ARMS, NAMED, variant
 from lib.conductor.meta import chosen, lots
 from lib.conductor.rewards import COMPONENTS
 from lib.models import checkpoints
 from lib.models.checkpoints import ModelError
+from lib.models.forward import Forward
 from lib.page.lesson import _KEY
 
 TRAINED = [arm for arm in ARMS if arm.kind == "grpo"]
 ITEMS, SAMPLES, GROUP, PROMPTS = 4, 2, 3, 8
+ALL = ITEMS * len(data.CATEGORIES)
 
 
 def settings(**conductor) -> params.Params:
@@ -28,6 +30,7 @@ def settings(**conductor) -> params.Params:
     grpo = {"prompts_per_step": 2, "generations": GROUP, "max_tokens": 11, "epochs": 1, "save_every": 2}
     base = {
         "seeds": 1, "jobs": 1, "prompts": PROMPTS, "test_items": ITEMS, "samples": SAMPLES, "grpo": grpo,
+        "start": {"items": 240, "mistakes": 0.3, "learning_rate": 1e-2},
         "preference": {"prompts": 16, "replies": 2, "batch": 16}, "rewards": {"shortest": 4, "longest": 10},
     }  # fmt: skip
     return params.settings(profile="smoke", conductor=base | conductor)
@@ -63,7 +66,7 @@ def test_every_arm_answers_every_test_item(results):
     assert {name for name, splits in both.items() if splits == {"dev", "test"}} == set(study.GATE)
     for arm in ARMS:
         mine = of(frame, arm.name).query("split == 'test'")
-        assert len(mine) == 4 * ITEMS and set(mine["seed"]) == {0}
+        assert len(mine) == ALL and set(mine["seed"]) == {0}
         assert mine["category"].value_counts().to_dict() == dict.fromkeys(data.CATEGORIES, ITEMS)
     assert frame["score"].between(0, 1).all() and (frame["score"] <= frame["right"] + 1e-9).all()
 
@@ -75,7 +78,7 @@ def test_the_first_reply_to_every_item_is_taken_apart(results):
     frame = frame[frame["split"] == "test"]
     for arm in ARMS:
         mine = of(frame, arm.name)
-        assert len(mine) == 4 * ITEMS and mine["prompt"].tolist() == frame["prompt"][: 4 * ITEMS].tolist()
+        assert len(mine) == ALL and mine["prompt"].tolist() == frame["prompt"][:ALL].tolist()
         assert mine[weights].notna().all().all() == (arm.kind == "grpo")
     assert np.allclose(of(frame, "conductor")[weights].sum(axis=1), 1, atol=1e-5)
     assert of(frame, "equal")[weights].to_numpy() == pytest.approx(1 / 5)
@@ -123,6 +126,7 @@ def refuse(*_, **__):
 def test_what_was_made_is_not_made_again(results, models, runs, monkeypatch):
     monkeypatch.setattr(study, "work", refuse)
     monkeypatch.setattr(study, "reward_work", refuse)
+    monkeypatch.setattr(study.start, "work", refuse)
     again = study.run(settings(), ARMS, models, runs)
     for field in dataclasses.fields(study.Results):
         assert_frame_equal(getattr(again, field.name), getattr(results, field.name))
@@ -197,7 +201,7 @@ def test_policies_learn_where_the_labs_engine_writes(place, taught, tmp_path, mo
     monkeypatch.setattr(trainer, "GRPOConfig", configured)
     (cell,) = study.cells(settings(), [arms.CONDUCTOR], place)
     with pytest.raises(Asked) as asked:
-        study.work(cell, tmp_path, None, study.Means(str(place), str(taught[0])))
+        study.work(cell, tmp_path, None, study.Means({0: str(place)}, str(taught[0])))
     fields = asked.value.args[0]
     assert fields["use_cpu"] and not fields["bf16"]
 
@@ -211,18 +215,10 @@ def test_a_policy_that_is_not_there_is_named_before_anything_starts(tmp_path):
 # Beside it ----------------------------------------------------------------------------------------
 
 
-def test_groups_of_the_start_are_measured_and_normalised(results, models, runs):
-    items = data.draw("dev", 4)
-    table = study.start(settings(), items, models, runs)
-    assert table["prompt"].tolist() == [item.prompt for item in items for _ in range(GROUP)]
-    ranks = table["r_ent"].to_numpy().reshape(-1, GROUP)
-    assert np.allclose(ranks.mean(1), 0.5) and table["r_fmt"].tolist() == table["fmt"].tolist()
-    assert study.start(settings(), items, models, runs).equals(table)
-
-
 def test_items_of_ones_own_are_answered_by_the_trained_policy_without_dice(results, models, runs, monkeypatch):
     monkeypatch.setattr(study, "work", refuse)
     monkeypatch.setattr(study, "reward_work", refuse)
+    monkeypatch.setattr(study.start, "work", refuse)
     items = data.draw("dev", 4)
     table = study.asked(settings(), items, models, runs)
     assert table["number"].tolist() == [*range(len(items))] and set(table["seed"]) == {0}
@@ -255,19 +251,37 @@ def test_the_best_static_mix_is_chosen_on_dev_by_other_seeds(models, tmp_path):
     assert arm.name == "static" and arm.weights == next(a for a in arms.STATIC if a.label == means.idxmax()).weights
 
 
-def test_a_reward_model_never_learns_from_what_a_policy_is_trained_on():
-    judge = {item.key for item in data.draw("train", 400, 0, part="judge")}
-    for seed in range(3):
-        policy = data.draw("train", 100, seed, part="policy")
-        assert len(policy) == 100 and not judge & {item.key for item in policy}
-        assert [data.category(item) for item in policy[:4]] == list(data.CATEGORIES)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_reward_model_never_sees_what_a_policy_is_trained_on(place, taught, policy, tmp_path, seed):
+    told = settings(prompts=96)
+    cell = study.cells(told, [NAMED["equal"]], place, [seed])[0]
+    at_work = study.Run(cell, tmp_path, None, study.Means({seed: str(place)}, str(taught[0])))
+    compared = preference.pairs(Forward(policy), "train", 200, 2, 1.0, 0.0, study.REWARD)
+    assert len(at_work.taught) == 96 and compared
+    assert not {item.key for item in at_work.taught} & {pair.item.key for pair in compared}
+    assert [data.category(item) for item in at_work.taught[:3]] == list(data.CATEGORIES)
+
+
+def test_every_seed_answers_as_its_own_start_before_training(models, tmp_path):
+    told = settings(seeds=2, test_items=4)
+    made = study.run(told, [arms.BASE], models, tmp_path)
+    items = data.draw("test", 12)
+    for seed in range(2):
+        (place,) = tmp_path.glob(f"start-seed-{seed}-*/model")
+        limit = told.conductor.grpo.max_tokens
+        given = evaluation.replies(
+            checkpoints.load(place), items, SAMPLES, told.conductor.grpo.temperature, limit, seed
+        )
+        mine = made.components[(made.components["seed"] == seed) & (made.components["split"] == "test")]
+        assert mine["reply"].tolist() == [one.text for one in given[::SAMPLES]]
+    assert made.components.groupby("seed")["reply"].agg(" / ".join).nunique() == 2
 
 
 @pytest.mark.parametrize("errs", [0.0, 1.0])
 def test_an_anchor_hears_the_verifier_on_verified_prompts_only(place, taught, tmp_path, errs):
     told = settings(head={"verified": 0.5, "errs": errs}, prompts=32)
     (cell,) = study.cells(told, [arms.ANCHORED], place)
-    at_work = study.Run(cell, tmp_path, None, study.Means(str(place), str(taught[0])))
+    at_work = study.Run(cell, tmp_path, None, study.Means({0: str(place)}, str(taught[0])))
     rows = list(range(32))
     heard = at_work._anchor(None, rows, [item.solution for item in at_work.taught], rows, rows)
     known = chosen(lots([0]), torch.arange(32), 0.5)
@@ -319,26 +333,6 @@ def test_a_changed_head_is_another_conductor_with_the_same_reward_model(results,
     assert first == second  # what has no Conductor is not trained again
 
 
-@pytest.mark.parametrize("centred", [False, True])
-def test_one_group_is_taken_apart_as_the_first_step_would_see_it(results, models, runs, centred):
-    own = settings(head={"centred": centred})
-    table = study.take_apart(own, study.start(own, data.draw("dev", 1), models, runs))
-    rewards = table[[f"r_{name}" for name in COMPONENTS]].to_numpy()
-    drawn = np.array([COMPONENTS.index(name) for name in table["action"]])
-    kappa, here = own.conductor.head.kappa, (np.arange(GROUP), drawn)
-    rewards = rewards - rewards.mean(0) if centred else rewards
-    paid = (1 - kappa) * rewards.mean(1) + kappa * rewards[here]
-    np.testing.assert_allclose(table["reward"], paid, atol=1e-5)
-    np.testing.assert_allclose(table["advantage"], (paid - paid.mean()) / (paid.std(ddof=1) + 1e-4), atol=1e-3)
-
-
-def test_replies_are_judged_by_majority(results, monkeypatch, tmp_path):
-    monkeypatch.setattr(study, "RUNS", tmp_path)
-    monkeypatch.setattr(study, "CASSETTES", tmp_path)
-    rows = of(results.components, "base").assign(reply=lambda f: "<answer> " + f["reference"] + " </answer>")
-    assert study.judged(settings(judge="scripted-large"), rows) == [True] * len(rows)
-
-
 def test_variants_have_names_of_their_own():
     names = [variant("a label", **change).name for change in CHANGES]
     assert len(set(names)) == len(names), sorted({name for name in names if names.count(name) > 1})
@@ -354,4 +348,19 @@ def test_names_of_arms_can_be_names_of_metrics():
 def test_a_change_that_the_head_does_not_know_is_refused(place, taught):
     cell = study.cells(settings(), [variant("Kappa 2", kappa=2.0)], place)[0]
     with pytest.raises(params.ParamsError, match="kappa"):
-        study.Run(cell, place, None, study.Means(str(place), str(taught[0])))
+        study.Run(cell, place, None, study.Means({0: str(place)}, str(taught[0])))
+
+
+def test_two_arms_are_judged_by_points_and_by_votes_between_their_replies(results, monkeypatch, tmp_path):
+    """One says the reference, the other something else; where both say the same, half a vote each."""
+    monkeypatch.setattr(study, "RUNS", tmp_path)
+    monkeypatch.setattr(study, "CASSETTES", tmp_path)
+    rows = pd.concat([of(results.components, "base"), of(results.components, "oracle")], ignore_index=True)
+    good, same = "<answer> " + rows["reference"] + " </answer>", rows["item"] == 0
+    rows["reply"] = good.where((rows["arm"] == "base") | same, "<answer> Oto </answer>")
+    told = study.judged(settings(judge="scripted-large"), rows, "base", "oracle")
+    assert list(told) == ["seed", "group", "item", "arm", "points", "votes"] and len(told) == 2 * 3 * ITEMS
+    base, oracle = (told[told["arm"] == name] for name in ("base", "oracle"))
+    assert base["points"].eq(1).all() and oracle["points"].tolist() == (oracle["item"] == 0).astype(float).tolist()
+    assert base["votes"].tolist() == [0.5 if item == 0 else 1.0 for item in base["item"]]
+    assert (base["votes"].to_numpy() + oracle["votes"].to_numpy() == 1).all()

@@ -2,11 +2,7 @@
 
 from dataclasses import replace
 
-from lib.configuration.arms import ALONE, ARMS, NAMED, TESTED, UNMASKED
-
-
-def test_only_hierarchies_trained_by_ppo_are_refined():
-    assert [arm.name for arm in ARMS if arm.refined] == ["arc"] and all(arm.refined for arm in ALONE)
+from lib.configuration.arms import ARMS, NAMED, TESTED, UNMASKED
 
 
 def test_arc_without_masks_is_arc_but_for_its_masks_and_is_refined_as_well():

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lib.configuration import atoms, encoders
+from lib.configuration import atoms
 from lib.configuration.atoms import Atom, library, measures, prompts
 from lib.configuration.space import AGENTS
 from lib.models import team
@@ -107,12 +107,6 @@ def test_spread_is_large_for_clusters_and_unknown_for_few_atoms():
     assert math.isnan(atoms.spread(np.array([EAST, NORTH, DIAGONAL]))) and math.isnan(atoms.spread(np.array([EAST])))
 
 
-def test_specificity_is_the_mean_distance_to_the_nearest_base_atom():
-    base = np.array([EAST, NORTH])
-    assert atoms.specificity(np.array([EAST, DIAGONAL]), base) == pytest.approx((0 + 1 - math.sqrt(0.5)) / 2)
-    assert math.isnan(atoms.specificity(np.zeros((0, 2)), base)) and math.isnan(atoms.specificity(base, base[:0]))
-
-
 def test_measures_of_a_family_are_those_of_its_own_atoms():
     places = {"e": EAST, "n": NORTH, "d": DIAGONAL}
     told = measures(
@@ -148,15 +142,3 @@ def test_roles_say_which_agent_may_be_told_what():
 def test_a_library_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ParamsError, match="missing.yaml is no library"):
         library(tmp_path / "missing.yaml")
-
-
-def test_coverage_is_the_share_of_six_strategies():
-    assert atoms.coverage([atom("a"), atom("b"), atom("c", "tools")]) == pytest.approx(2 / 6)
-    assert atoms.coverage([atom("a", strategy) for strategy in atoms.STRATEGIES]) == 1.0
-
-
-def test_the_librarys_own_measures_lie_where_they_should():
-    told = measures(LIBRARY, encoders.encoder("hashing"))
-    assert told["base"]["coverage"] == 1.0 and 0.5 < told["base"]["uniqueness"] <= 1
-    assert all(0 < about["specificity"] <= 1 for family, about in told.items() if family != "base")
-    assert all(0 < about["diversity"] <= 1 for about in told.values())

@@ -132,13 +132,6 @@ def diversity(**counts: int) -> dict[str, float]:
     return baselines.diversity(pd.Series([name for name, n in counts.items() for _ in range(n)]))
 
 
-def test_diversity_of_three_quarters_and_one_quarter_by_hand():
-    """Entropy 3/4 log2(4/3) + 1/4 log2 4; Gini: mean difference |3/4 - 1/4| over all four pairs, by twice the mean."""
-    told = diversity(direct=3, verify=1)
-    assert told["entropy"] == pytest.approx(0.75 * np.log2(4 / 3) + 0.5)
-    assert told["gini"] == pytest.approx((2 * 0.5 / 4) / (2 * 0.5))
-
-
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=9))
 def test_diversity_is_that_of_the_definitions(counts):
     told = diversity(**{f"w{i}": n for i, n in enumerate(counts)})
@@ -146,7 +139,3 @@ def test_diversity_is_that_of_the_definitions(counts):
     pairs = np.abs(shares[:, None] - shares[None]).mean()
     assert told["unique"] == len(counts) and told["gini"] == pytest.approx(pairs / (2 * shares.mean()), abs=1e-9)
     assert told["entropy"] == pytest.approx(-sum(p * np.log2(p) for p in shares), abs=1e-9)
-
-
-def test_one_workflow_is_no_diversity():
-    assert diversity(direct=7) == {"unique": 1.0, "entropy": 0.0, "gini": 0.0}

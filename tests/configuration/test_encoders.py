@@ -148,10 +148,3 @@ def test_a_state_is_the_vector_and_the_features(every):
 def test_a_lab_model_that_is_not_there_is_an_error_with_a_remedy(tmp_path):
     with pytest.raises(checkpoints.ModelError, match="missing holds no model; train the lab models"):
         encoder("lab:missing", tmp_path)
-
-
-def test_without_the_package_a_sentence_model_is_asked_for_by_name(monkeypatch):
-    asked = []
-    monkeypatch.setattr(encoders, "import_module", library(asked, packed=False))
-    encoder("sentence:all-MiniLM-L6-v2")
-    assert asked[0][0] == "all-MiniLM-L6-v2"

@@ -1,5 +1,7 @@
 """The glass box of configurations: exact bounds, stacked networks that equal each alone, elites, and a whole study."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -136,14 +138,7 @@ def test_prompt_policies_side_by_side_are_what_each_is_alone_with_unequal_rows()
     alone = [PromptPolicy(K, ROLES, 8) for _ in range(2)]
     for one in alone:
         nn.init.normal_(one.head.weight)
-    held = [{k: v.clone() for k, v in one.state_dict().items()} for one in alone]
-    many = glass._prompts([PromptPolicy(K, ROLES, 8) for _ in range(2)])
-    for i, one in enumerate(alone):
-        one.load_state_dict(held[i])
-    twins = [PromptPolicy(K, ROLES, 8) for _ in range(2)]
-    for twin, arrays in zip(twins, held, strict=True):
-        twin.load_state_dict(arrays)
-    many = glass._prompts(twins)
+    many = glass.stacked_prompts(copy.deepcopy(alone))
     (states, bare), structures = rows_of(9), torch.as_tensor(random_choices(18)[0])
     _, steps = many.draw(states, structures, None)
     assert len(set(torch.bincount(steps.episode // 9).tolist())) == 2  # one has more decisions than the other

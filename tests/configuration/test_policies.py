@@ -56,13 +56,6 @@ def wrong_structures() -> torch.Tensor:
 # Masks of the structure policy ---------------------------------------------------------------------
 
 
-def test_thousands_of_draws_never_hit_a_masked_action():
-    drawn = structure().draw(states(6_000), dice(1)).actions
-    assert torch.isin(drawn[:, 0], ALONE).sum() > 1_000 and not pinned(drawn).any()
-    free = drawn[~torch.isin(drawn[:, 0], ALONE)]
-    assert (free[:, 2] != 0).any() and (free[:, 4] != 0).any()
-
-
 def test_a_masked_action_has_a_probability_of_exactly_zero():
     policy = structure()
     hidden = policy.trunk(states(9))
@@ -122,13 +115,6 @@ def test_what_was_drawn_is_judged_as_it_was_drawn(kind):
     drawn = policy.draw(states(200), dice(5))
     assert torch.allclose(policy.judge(states(200), drawn.actions)[0], drawn.logp, atol=1e-5)
     assert len(drawn.actions.unique(dim=0)) > 100
-
-
-@pytest.mark.parametrize("kind", ["structure", "bandit", "stepwise"])
-def test_equal_generators_draw_equally_and_others_do_not(kind):
-    policy = parts(kind)
-    once, again, other = (policy.draw(states(50), dice(seed)).actions for seed in (6, 6, 7))
-    assert torch.equal(once, again) and not torch.equal(once, other)
 
 
 @pytest.mark.parametrize("kind", ["structure", "bandit", "stepwise"])
@@ -217,33 +203,6 @@ def test_what_may_not_be_told_has_a_probability_of_exactly_zero():
     assert not steps.allowed.all(1).any() and torch.all(policy.judge(judged)[0] == -torch.inf)
 
 
-def test_atoms_stay_where_they_belong_after_gradients():
-    policy = prompt()
-    side = Side.of(policy, policy.inputs, 0.05)
-    frame = Side.of(structure(), INPUTS, 0.0)
-    for turn in range(5):
-        drawn = frame.policy.draw(states(32), dice(turn))
-        _, steps = policy.draw(states(32), drawn.actions, dice(turn))
-        rewards = torch.randn(32, generator=dice(3, turn))
-        batch = Batch(states(32), drawn.actions, drawn.logp.detach(), _fixed(steps), rewards, torch.arange(32))
-        learn.update(frame, side, batch, Rules(entropy=0.5))
-    _, steps = policy.draw(states(90), structures(90), dice(9))
-    assert torch.all(policy.logits(steps.states, steps.allowed).softmax(-1)[~steps.allowed] == 0.0)
-    assert all(torch.isfinite(weight).all() for weight in policy.parameters())
-
-
-def _fixed(steps: policies.Steps) -> policies.Steps:
-    """Decisions without gradients."""
-    return policies.Steps(*(getattr(steps, name).detach() for name in policies.Steps.__dataclass_fields__))
-
-
-def test_greedy_prompts_are_always_the_same_and_drawn_ones_hang_on_the_generator():
-    policy = prompt()
-    greedy, again = (policy.draw(states(40), structures(40), None)[0] for _ in range(2))
-    first, same, other = (policy.draw(states(40), structures(40), dice(seed))[0] for seed in (1, 1, 2))
-    assert greedy == again and first == same and first != other
-
-
 def test_a_prompt_decision_sees_question_structure_agent_and_what_was_told():
     policy = prompt()
     chosen = torch.zeros(1, 7, dtype=torch.bool)
@@ -273,11 +232,6 @@ def test_a_fresh_policy_rules_nothing_out():
     policy = policies.structure_policy(INPUTS)
     chances = policy.logits(policy.trunk(states(50)), 0, torch.zeros(50, 0, dtype=torch.int64)).softmax(-1).detach()
     assert float(chances.min()) > 0.5 / 9 and float(chances.max()) < 2 / 9
-
-
-def test_all_lengths_of_lists_are_drawn():
-    told, _ = prompt().draw(states(400), structures(400), dice(1))
-    assert {len(agents[0]) for agents in told} == {0, 1, 2, 3}
 
 
 def test_who_has_no_more_atoms_can_only_stop():

@@ -133,14 +133,6 @@ def test_a_grid_has_as_many_structures_as_are_wanted(n):
     assert len(made) == len(set(made)) == n and {one.workflow for one in made} == set(space.WORKFLOWS)
 
 
-def test_sampled_tools_are_none_all_or_some_and_large_budgets_are_the_most():
-    made = search.sampled(600, TOLD)
-    tools = Counter(one.structure[1] for one in made)
-    assert tools[0] > 150 and tools[15] > 150 and len(tools) == 16
-    tiers = Counter(one.tier(0) for one in made)
-    assert tiers[2] > tiers[1] > tiers[0] > 60
-
-
 @given(STRUCTURE)
 def test_a_neighbour_has_one_tool_more_or_less(structure):
     for one in search.neighbours(Configuration(structure), "tools1"):

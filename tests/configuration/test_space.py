@@ -93,9 +93,6 @@ def test_an_error_names_the_dimension_the_value_and_what_is_allowed(structure, t
     assert str(error.value) == told
 
 
-# Tools ---------------------------------------------------------------------------------------------
-
-
 # Configurations ------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from lib.models.asking import Asker
 from lib.models.checkpoints import ModelError
 from lib.models.forward import Forward
 from lib.models.transport import LabTransport
-from tests.configuration.small import one_call, team, toolbox
+from tests.configuration.small import team, toolbox
 from tests.llm.server import settings
 from tests.models import tiny
 from tests.models.conftest import CALLING, parrot
@@ -108,15 +108,6 @@ def test_requests_side_by_side_get_what_they_get_alone():
     with at_work(random_model(), 1.0) as lab:
         alone = [say(lab, [{"role": "user", "content": q}], limit=12, key=key) for q, key in asked]
     assert at_once == alone and len({said.text for said in alone}) > 5
-
-
-@pytest.mark.parametrize("budget, most", [(0, 8), (1, 24), (2, 64)])
-def test_a_whole_call_of_a_lab_model_stays_within_its_budget(caller, budget, most):
-    """Seven tokens a turn, of which as many as fit; with 64 tokens all seven turns do."""
-    with at_work(caller) as lab:
-        last, made = one_call(lab, budget=budget, tiers=(8, 24, 64))
-    assert made.spent.tokens_out == min(most, 7 * 7) and made.spent.turns == -(-min(most, 49) // 7)
-    assert made.spent.tools == ["calculator"] * min(6, most // 7) and last.answer is None
 
 
 # Through the client --------------------------------------------------------------------------------
@@ -301,10 +292,3 @@ def test_the_exchange_of_a_hosted_model_names_the_call_that_is_answered():
     assert told == {"role": "tool", "content": "32", "tool_call_id": made["id"]} and made["type"] == "function"
     assert speaker.exchange(Said("", 1, 1, call), "32")[0] == said | {"content": None}
     assert speaker.exchange(Said("", 1, 1, ("calculator", "{}")), "32")[1]["tool_call_id"] != made["id"]
-
-
-def test_what_is_said_of_a_wrong_call_is_the_error_or_a_word(caller):
-    with at_work(caller) as lab:
-        assert answer_of(TOOLS["calculator"], "4 * 8", lab, "error") == "32"
-        assert answer_of(TOOLS["calculator"], "four", lab, "error") == "error"
-        assert answer_of(TOOLS["lookup"], "friend Zed", lab, "").startswith("error: lookup knows no subject")

@@ -52,7 +52,7 @@ def settings(llm=None, **changes) -> params.Params:
         "ppo": fast | {"batch": BATCH, "epochs": 2}, "grpo": fast | {"batch": BATCH, "group": GROUP, "epochs": 2},
         "sft": fast | {"batch": 4}, "dpo": fast | {"batch": 4, "good": 0.0, "bad": 2.0},
     }  # fmt: skip
-    return small.changed(llm=llm or {}, configuration=params._overlay(base, changes))
+    return small.changed(llm=llm or {}, configuration=params.overlay(base, changes))
 
 
 @cache
@@ -404,9 +404,7 @@ def killed(patch: pytest.MonkeyPatch, what: str) -> None:
     [
         ("arc", "in an update", SAVE),
         ("arc", "in its tests", UPDATES),
-        ("grpo", "between savings", SAVE),
         ("bandit", "before any saving", 0),
-        ("episodes", "in an update", SAVE),
     ],
 )
 def test_a_training_that_was_killed_goes_on_to_the_same_bytes_and_asks_nothing_twice(
@@ -595,15 +593,6 @@ def test_a_policy_of_another_encoder_or_another_library_of_atoms_is_refused_with
         study.published(runs / "policy", other)
 
 
-def test_constants_and_the_oracle_can_be_read_off_what_was_searched(results):
-    for told in (
-        baselines.constant(results.searched, "grid"), baselines.constant(results.searched),
-        baselines.by_kind(results.searched), baselines.foreseen(results.searched),
-        baselines.oracle(results.searched.query("split == 'test'"), of(results.tests, "greedy")),
-    ):  # fmt: skip
-        assert len(told) == ASKED and set(told["split"].fillna("test")) == {"test"}
-
-
 def test_the_greedy_climb_ends_with_the_reward_that_its_configuration_is_paid(results, place):
     items = [item for kind in NAMES for item in questions(kind, "train", 1)]
     told = place.play("team", [Job(item, results.climbed) for item in items])
@@ -636,12 +625,6 @@ def test_trainings_alone_have_the_tests_of_the_whole_study(results, models, runs
     assert set(found["arm"]) == {"arc_no_sft", "arc", "arc_dpo", "grpo"}
     for arm in set(found["arm"]):
         assert_frame_equal(of(found, arm), of(results.tests, arm)[list(found)])
-
-
-def test_flat_rivals_draw_what_is_masked_and_it_is_ignored(results):
-    """Without this the test above would be about hierarchies alone: a third of what the flat ones draw is pinned."""
-    for arm in ("bandit", "episodes", "arc", "grpo"):
-        assert set(SINGLE) & set(of(results.rollouts, arm)["workflow"])
 
 
 def test_dice_of_tests_are_none_that_training_threw(jobs):

@@ -30,12 +30,6 @@ def echo(asked: Asked) -> str:
     return f"<think> {asked.key} </think> <answer> {7 if '3 + 4 =' in asked.content else 0} </answer>"
 
 
-def test_outcomes_come_in_the_order_of_the_jobs(loop):
-    items = [CHAIN, LONG, CHAIN]
-    outcomes = system(Voice(echo), loop).run([Job(item, DIRECT) for item in items])
-    assert [o.answer for o in outcomes] == ["7", "0", "7"] and [o.right for o in outcomes] == [True, False, True]
-
-
 def test_equal_jobs_are_done_once_and_others_are_not(loop):
     voice = Voice(echo)
     jobs = [Job(CHAIN, DIRECT), Job(CHAIN, DIRECT), Job(CHAIN, DIRECT, 1), Job(LONG, DIRECT), Job(CHAIN, DIRECT)]

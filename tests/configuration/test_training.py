@@ -296,17 +296,6 @@ def _joined(made, name: str) -> torch.Tensor:
     return torch.cat([getattr(batch, name) for batch, _ in made.buffer])
 
 
-def test_questions_and_draws_are_all_met():
-    made = done()
-    rows = pd.concat(made.rows)
-    assert set(rows["key"]) == {CHAIN.key, LONG.key} and set(rows["calls"]) == {1, 2, 3, 4}
-
-
-def test_weights_of_another_kind_are_refused():
-    with pytest.raises((KeyError, RuntimeError)):
-        Policy("bandit", 3, ATOMS).take(Policy("hierarchy", 3, ATOMS).arrays())
-
-
 def test_a_policy_without_masks_repairs_what_it_draws():
     policy = Policy("hierarchy", 3, ATOMS, masked=False, seed=1)
     made = policy.decide(torch.from_numpy(STATES).repeat(200, 1), torch.Generator().manual_seed(0))
@@ -329,14 +318,6 @@ def test_half_an_update_is_not_believed():
     assert len(system.asked) == (UPDATES - 1) * BATCH
 
 
-def test_a_refined_policy_still_gives_masked_actions_no_chance():
-    wrong = torch.tensor(
-        [[w, 0, tools, 0, budget, 0] for w in (0, 1, 5) for tools, budget in ((1, 0), (0, 2), (15, 1))]
-    )
-    logp, _ = refined()[0].structure.judge(torch.from_numpy(STATES[:1]).expand(len(wrong), -1), wrong)
-    assert torch.all(logp == -torch.inf)
-
-
 def test_without_an_elite_nothing_is_refined():
     made = done(items=[LONG, LONG], updates=1)
     made.buffer = [(batch, np.zeros_like(right)) for batch, right in made.buffer]
@@ -348,11 +329,6 @@ def test_a_flat_policy_can_be_refined():
     made = done(kind="bandit", updates=4, batch=40, rate=1e-2)
     policy, about = refine(made, SFT, 0)
     assert about["elite"] > 0 and mean_logp(policy, made) > mean_logp(made.policy, made)
-
-
-def test_without_a_good_and_a_bad_answer_to_one_question_there_are_no_pairs():
-    told = buffer(("a", True, 4.5), ("b", False, -1.0), ("a", False, 3.0), ("b", True, 3.0))
-    assert pairs(told, Refining()).shape == (0, 2)
 
 
 def test_pairs_are_of_one_wording():

@@ -201,24 +201,6 @@ def test_only_sectioning_and_voting_have_calls_at_the_same_time(workflow):
     assert voice.most == {"sectioning": 2, "voting": 3}.get(workflow, 1)
 
 
-def test_voters_that_wait_for_one_another_all_get_their_turn():
-    """None of the three is done before all have begun."""
-
-    class Meeting(Voice):
-        barrier = asyncio.Barrier(3)
-
-        async def say(self, messages, tools, limit, key) -> Said:
-            said = await super().say(messages, tools, limit, key)
-            if self.heard[-1].role == "reasoner":
-                async with asyncio.timeout(5):
-                    await self.barrier.wait()
-            return said
-
-    voice = Meeting(says())
-    run(team(voice, structure("voting")))
-    assert voice.heard[-1].content == "question Q votes a1 a2 a3"
-
-
 # Graphs --------------------------------------------------------------------------------------------
 
 

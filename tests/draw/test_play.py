@@ -49,14 +49,6 @@ def test_moving_a_slider_redraws_the_picture():
     assert Image.open(io.BytesIO(picture.value)).format == "PNG"
 
 
-def test_moving_back_draws_nothing_anew():
-    drawn = []
-    step, *_ = controls(lambda step: drawn.append(step) or bar(step), {"step": [1, 2]}).children
-    step.label = "2"
-    step.label = "1"
-    assert drawn == [1, 2]
-
-
 def test_a_failing_redraw_says_so_and_keeps_the_last_picture():
     def make(step):
         if step == 2:
@@ -90,9 +82,3 @@ def test_sliders_that_cannot_move_are_refused_in_either_mode(slider, message, mo
         monkeypatch.setenv("BENCH_RUN", mode)
         with pytest.raises(ValueError, match=message):
             play(bar, slider, strip)
-
-
-def test_a_strip_that_is_no_figure_is_refused(monkeypatch):
-    monkeypatch.setenv("BENCH_RUN", "1")
-    with pytest.raises(TypeError, match="got NoneType"):
-        play(bar, SLIDERS, lambda: None)

@@ -1,7 +1,5 @@
 """The student simulator: its rules by hand, its twin step for step, its conventions."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from catsim import irt
@@ -17,7 +15,7 @@ from lib.envs.education_batch import EducationBatch
 from lib.params import load
 
 ITEMS = (74, 67, 72, 81, 17, 0)  # linear algebra
-REAL_BANK = Path(__file__).parents[2] / "../shared/data/mathe_bank/math.csv"
+RULES = make_education_rules(load().education)
 
 variants = st.fixed_dictionaries(
     {
@@ -66,7 +64,7 @@ def test_the_twin_equals_the_single_environment_under_every_switch(variant, seed
 
 
 def test_the_twin_equals_the_single_environment_over_thousands_of_steps():
-    run_both(make_education_rules(load().education), batch=16, steps=400, seed=11)
+    run_both(RULES, batch=16, steps=400, seed=11)
 
 
 def test_answers_follow_item_response_theory_as_catsim_has_it():
@@ -144,7 +142,7 @@ def test_a_failed_set_starts_with_open_questions_near_mastery():
 
 
 def test_a_question_answered_right_never_comes_back():
-    env = Education(make_education_rules(load().education))
+    env = Education(RULES)
     rng = np.random.default_rng(0)
     for episode in range(5):
         env.reset(seed=episode)
@@ -176,7 +174,7 @@ def test_aptitude_is_zero_at_full_mastery():
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 2), min_size=1, max_size=60))
 @settings(max_examples=30, deadline=None)
 def test_observations_and_rewards_stay_in_their_spaces(seed, actions):
-    env = make_education()
+    env = Education(RULES)
     observation, _ = env.reset(seed=seed)
     for action in actions:
         assert env.observation_space.contains(observation)
@@ -187,7 +185,7 @@ def test_observations_and_rewards_stay_in_their_spaces(seed, actions):
 
 
 def test_an_episode_ends_at_the_goal_or_at_the_horizon():
-    twin = EducationBatch(make_education_rules(load().education), 500, seed=2)
+    twin = EducationBatch(RULES, 500, seed=2)
     twin.reset()
     lengths = np.zeros(500)
     for _ in range(50):
@@ -215,7 +213,7 @@ def test_restoring_a_state_repeats_the_future_and_a_fresh_key_changes_it():
 
 
 def test_a_row_copied_many_times_gives_independent_futures():
-    twin = EducationBatch(make_education_rules(load().education), 3, seed=1)
+    twin = EducationBatch(RULES, 3, seed=1)
     twin.reset()
     copies = EducationBatch(twin.rules, 200)
     copies.restore(twin.state(), rows=np.full(200, 1))
@@ -254,10 +252,3 @@ def test_a_wrong_action_of_one_student_is_named():
 def test_a_bank_without_enough_questions_is_refused():
     with pytest.raises(ValueError, match="full set"):
         EducationRules((1, 1, 1, 0, 0, 0))
-
-
-@pytest.mark.skipif(not REAL_BANK.exists(), reason="the real MathE bank is not on this machine")
-def test_the_real_bank_gives_the_same_students_as_the_shipped_one():
-    ours = load().education
-    real = ours.model_copy(update={"bank": str(REAL_BANK.resolve())})
-    assert make_education_rules(real) == make_education_rules(ours)

@@ -99,15 +99,6 @@ def test_a_second_recording_sends_nothing(tmp_path):
     assert server.asked == [] and plain(again) == plain(first)
 
 
-def test_the_export_alone_is_enough_to_send_nothing(tmp_path):
-    first, _ = recorded(tmp_path / "mine", counted, QUESTIONS)
-    export = Cassette(tmp_path / "mine", "tape", "record").export()
-    (tmp_path / "clone").mkdir()
-    (tmp_path / "clone/tape.jsonl").write_bytes(export.read_bytes())
-    again, server = recorded(tmp_path / "clone", counted, QUESTIONS)
-    assert server.asked == [] and plain(again) == plain(first)
-
-
 def test_a_miss_in_replay_names_the_request_and_sends_nothing(tmp_path, waits):
     async def play():
         async with Server() as server:

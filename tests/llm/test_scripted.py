@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +18,7 @@ import lib.envs.education
 from lib import seeds
 from lib.llm import scripted
 from lib.llm.scripted import STRENGTHS, answer, deciding, reading, respond, spoiling
-from lib.llm.scripted.reading import Trial, View
+from lib.llm.scripted.reading import Trial
 from lib.llm.scripted.strength import INVENTED, WORDS
 from lib.orchestration import components, replies
 from lib.orchestration.components import Budget, Situation
@@ -144,19 +143,6 @@ def test_short_of_money_it_tries_less():
     assert "policy" in reply and "20 replies are left" in reply["reasoning"]
 
 
-def test_a_stated_budget_pays_for_as_many_looks_as_its_share_allows():
-    view = View(step=31, horizon=50, purse=reading.Purse(left=0.030, total=1.0, typical=0.001), at_once=1)
-    # 30 replies for 10 expected steps: 3 a step, so one look, another, and the decision
-    assert [deciding._affordable(replace(view, purse=replace(view.purse, left=left)), used) for left, used in
-            ((0.030, 0), (0.029, 1), (0.028, 2))] == [True, True, False]  # fmt: skip
-
-
-def test_before_any_reply_is_paid_one_look_is_risked():
-    now = replace(situation("education", "TO"), budget=Budget(0.1, 0.1, 0.0))
-    assert "call" in said(joined(messages(now)))
-    assert "policy" in said(joined(messages(replace(now, results=situation("education", "TO", looked=1).results))))
-
-
 # How they weigh -----------------------------------------------------------------------------------
 
 
@@ -211,37 +197,6 @@ def test_recent_steps_and_the_summary_count_for_ko():
         assert said(joined(messages(replace(now, **change))))["policy"] == "right"
 
 
-def between(state, recent, *cards) -> list[deciding.Score]:
-    """What a KO prompt with these cards comes to, without noise."""
-    now = replace(
-        situation("minigrid" if "position" in state else "education", "KO"),
-        names=tuple(card["name"] for card in cards),
-        state=state,
-        recent=recent,
-        cards=components.knowledge_json(cards),
-    )
-    return deciding.scores(reading.read(joined(messages(now))), replace(LARGE, noise=0.0), seeds.rng("t"))
-
-
-def test_one_bad_step_does_not_outweigh_a_card():
-    student = {"mastery": "0.40 (the episode ends at 0.80)", "failed questions open": "4"}
-    line = "step {}: mastery 0.40, failed questions open 4; picked left; did easy; rewards aptitude 0.00, gap 0.00, "
-    bad = [f"{line.format(i)}performance 0.20; mastery +0.000" for i in range(1, 21)]
-    middling = CARDS[1] | {"example_snippets": [CARDS[0]["example_snippets"][0].replace("0.90", "0.60")]}
-    assert between(student, bad[:1], CARDS[0], middling)[0].name == "left"  # (4 x 0.9 + 0.2) / 5 against 0.6
-    assert between(student, bad, CARDS[0], middling)[0].name == "right"  # (4 x 0.9 + 20 x 0.2) / 24
-
-
-@pytest.mark.parametrize("row, picked", [(4, {"right"}), (3, {"left", "right"})])
-def test_standing_still_speaks_against_the_policy_that_did_it(row, picked):
-    robot = {"position": "column 2, row 4 of 4 x 4, heading west", "in front": "wall"}
-    still = "step {}: position column 2, row {} of 4 x 4, heading north, in front wall; picked left; did left; "
-    lines = [f"{still.format(i, row)}rewards goal 0.00, no-lava 0.00, gold 0.00; gold left 2" for i in range(1, 4)]
-    cards = [CARDS[0] | {"name": name, "example_snippets": []} for name in ("left", "right")]
-    ranked = between(robot, lines, *cards)
-    assert {score.name for score in ranked if score.value == ranked[0].value} == picked
-
-
 def test_the_choice_falls_on_a_policy_that_was_tried():
     now = situation("education", "TO", looked=2)
     memory = "SO-d3: picked 9 times; mean aptitude 1.00, gap 1.00, performance 1.00; mastery +0.100 a step."
@@ -255,13 +210,6 @@ def test_importance_decides_between_results():
     now = replace(situation("education", "RO", looked=3), results=_lines(seen))
     for weights, best in (((0.8, 0.1, 0.1), "SO-d1"), ((0.1, 0.8, 0.1), "SO-d2"), ((0.1, 0.1, 0.8), "SO-d3")):
         assert said(joined(messages(replace(now, weights=weights))))["policy"] == best
-
-
-def test_gold_in_view_speaks_for_the_policy_trained_for_gold():
-    now = situation("minigrid", "RO")
-    near = dict(now.state) | {"in view": "gold 1 ahead, straight; goal 5 ahead, 2 to the left"}
-    gold = next(card["name"] for card in zoo.cards("minigrid") if card["optimized_objective"] == "gold")
-    assert said(joined(messages(replace(now, state=near, recent=()))))["call"][0] == gold
 
 
 def _lines(seen) -> list[str]:
@@ -331,15 +279,6 @@ def test_what_lies_before_the_window_cannot_matter(model):
         assert respond(before + tail, strength, seeds.rng("t")) == respond(tail, strength, seeds.rng("t"))
 
 
-def test_large_reads_what_small_cannot_see():
-    seen = [rival("SO-d1", (0.9, 0, 0)), rival("SO-d2", (0, 0, 0.3)), rival("SO-d3", (0, 0, 0.3))]
-    now = replace(situation("education", "RO", looked=3), results=_lines(seen))
-    matters, not_at_all = (joined(messages(replace(now, weights=w))) for w in ((0.8, 0.1, 0.1), (0, 0, 1)))
-    small = replace(STRENGTHS["scripted-small"], noise=0.0)
-    assert said(matters, small) == said(not_at_all, small)
-    assert said(matters)["policy"] == "SO-d1" != said(not_at_all)["policy"]
-
-
 def test_a_cut_anywhere_is_read_as_far_as_it_goes():
     now = replace(situation("education", "KO"), summary=summary_of(stretch(1, 10, 0), ""))
     context = joined(messages(now))
@@ -389,18 +328,6 @@ def test_counts_and_means_survive_three_summaries(model):
         assert list(trial.rewards.values()) == pytest.approx(own[:, :3].mean(axis=0), abs=0.015)
         assert float(trial.change.split()[1]) == pytest.approx(own[:, 3].mean(), abs=0.002)
     assert "mastery 0.41 to 0.7" in summary  # where it began, three summaries ago
-
-
-def test_small_remembers_the_new_steps_only():
-    small = STRENGTHS["scripted-small"]
-    first = summary_of(stretch(1, 10, 0), "", small)
-    second = summary_of(stretch(11, 5, 1), first, small)
-    assert sum(trial.count for trial in remembered(second).values()) == 5
-
-
-def test_a_summary_names_what_worked_best():
-    steps = [(1, "SO-d1", 0.1, 0, 0, 0), (2, "SO-d2", 0.9, 0, 0, 0.1), (3, "SO-d3", 0.2, 0, 0, 0)]
-    assert "Keep SO-d2" in summary_of(steps, "") and "avoid SO-d1" in summary_of(steps, "")
 
 
 def test_a_summary_stays_within_its_words():
@@ -476,14 +403,6 @@ def test_a_limit_on_tokens_cuts_the_reply_and_says_so(limit):
     assert whole["choices"][0]["message"]["content"].startswith(cut["choices"][0]["message"]["content"])
 
 
-def test_usage_counts_words_and_punctuation_marks():
-    usage = answer({"model": "scripted-large", "messages": [{"role": "user", "content": 'Pick one: "SO-d1".'}]})[
-        "usage"
-    ]
-    assert usage["prompt_tokens"] == len(["Pick", "one", ":", '"', "SO", "-", "d1", '"', "."])
-    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
-
-
 def test_an_unknown_model_is_named_with_those_that_exist():
     with pytest.raises(ValueError, match="'scripted-huge'.*scripted-small, scripted-medium, scripted-large"):
         answer(body("scripted-huge"))
@@ -493,14 +412,3 @@ def test_an_unknown_model_is_named_with_those_that_exist():
 def test_messages_that_are_no_text_are_refused(wrong):
     with pytest.raises(ValueError, match="message"):
         answer({"model": "scripted-small", "messages": wrong})
-
-
-def test_a_decision_takes_about_half_a_millisecond():
-    for kind in ("KO", "TO", "RO"):
-        request, times = body("scripted-large", kind), []
-        for seed in range(60):
-            start = time.perf_counter()
-            answer(request | {"seed": seed})
-            times.append(time.perf_counter() - start)
-        print(kind, f"{1_000 * np.median(times):.2f} ms")
-        assert np.median(times) < 0.005

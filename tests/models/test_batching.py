@@ -252,16 +252,6 @@ def test_a_sequence_ends_where_its_condition_says(forward, batcher):
         assert generation.ids == alone(forward, prompt(number))[:3] and generation.finish == "stop"
 
 
-def test_to_cancel_what_is_over_does_nothing(forward, batcher):
-    async def play():
-        ticket = batcher.submit([prompt(1)])
-        generations = await ticket.result()
-        ticket.cancel()
-        assert generations[0].finish in ("stop", "length") and not batcher._left
-
-    asyncio.run(play())
-
-
 def test_an_event_loop_that_is_closed_is_forgotten(forward, batcher):
     async def leave():
         batcher.submit([prompt(1, 250 - 20, 0.0)], each=True)

@@ -11,7 +11,6 @@ from lib import measure, params, record, tasks
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.models import agent, build, cards, checkpoints, probe, transport
-from lib.models.cards import Price
 
 SETTINGS = params.load("smoke").lab
 TINY = SETTINGS.models["lab-nano"]
@@ -151,16 +150,6 @@ def test_states_are_those_of_transformers():
 def test_a_dearer_model_is_dearer_and_slower():
     small, large = (cards.price(checkpoints.fresh(SETTINGS.models[n], 0), SETTINGS) for n in ("lab-nano", "lab-large"))
     assert large.dollars > 5 * small.dollars and large.seconds > small.seconds > SETTINGS.seconds_per_token
-
-
-def test_a_description_says_what_was_measured():
-    rows = [("chain", 1, 1, 1.0)] * 10 + [("chain", 2, 0, 1.0)] * 10 + [("big", 1, 0, 1.0)] * 10
-    rows += [("story", 1, 1, 1.0)] * 5 + [("story", 1, 0, 1.0)] * 5 + [("belief", 1, 1, 1.0)] * 9
-    said = cards.describe(answers(rows), Price(1e6, 2e-6, 1e-3))
-    assert said == (
-        "good at chain up to difficulty 1, belief; unsure of story; poor at big; "
-        "$0.002 per 1,000 tokens, 1000 tokens a second"
-    )
 
 
 def test_a_missing_card_names_the_remedy(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lib import seeds, tasks
 from lib.models import agent
 from lib.models.corpus import IGNORED, dialogue, tensors
-from lib.models.dialogue import call, called, conversation, token, turn, with_tools
+from lib.models.dialogue import call, called, conversation, token, with_tools
 from lib.models.tokenizer import BOS, EOS, PAD, ROLES, encode, vocabulary
 
 SYSTEM = {"role": "system", "content": "role worker"}
@@ -146,10 +146,6 @@ def test_a_long_reply_is_read_in_bounded_time(text):
     assert time.perf_counter() - began < 1
 
 
-def test_only_the_assistants_turn_has_an_end():
-    assert [turn(role, "1")[-1] == token(EOS) for role in ROLES] == [role == "assistant" for role in ROLES]
-
-
 def test_in_every_trace_of_the_agent_too():
     for name in ("chain", "big", "facts", "passage"):
         for number, item in enumerate(tasks.draw(name, "train", 60, skin="any")):
@@ -158,10 +154,6 @@ def test_in_every_trace_of_the_agent_too():
 
 def test_where_there_is_no_system_message_one_is_made():
     assert with_tools([USER], ["lookup"]) == [{"role": "system", "content": "tools lookup"}, USER]
-
-
-def test_without_tools_a_conversation_is_left_as_it_is():
-    assert with_tools([USER], []) == [USER] and with_tools(SPOKEN, ()) == SPOKEN
 
 
 def test_a_call_may_have_line_breaks_and_no_argument():

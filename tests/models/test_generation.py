@@ -117,12 +117,6 @@ def test_the_same_seed_writes_the_same_and_others_write_others():
     assert texts[7] == texts[-1] and len(set(texts)) == 30
 
 
-def test_progress_tells_how_many_are_finished():
-    told = []
-    generate(FORWARD, asked(20, seed=4), END, at_once=5, progress=told.append)
-    assert told == sorted(told) and told[-1] == 20 and len(told) > 5
-
-
 # What the model says ------------------------------------------------------------------------------
 
 
@@ -233,19 +227,6 @@ def test_a_temperature_of_almost_nothing_is_greedy(temperature):
     ids = tiny.prompts(1, seed=9)[0]
     greedy, cold = generate(FORWARD, [Prompt(ids, 12), Prompt(ids, 12, temperature)], -1)
     assert cold.ids == greedy.ids
-
-
-def test_a_sequence_that_was_finished_cannot_be_dropped_any_more():
-    running = Running(FORWARD, END)
-    (result,) = running.add([Prompt((9, 10), 1)])
-    assert running.step() == [result]
-    running.drop(result)
-    assert result.finish in ("length", "stop")
-
-
-def test_nothing_asked_is_nothing_answered():
-    assert generate(FORWARD, [], END) == []
-    assert Running(FORWARD, END).step() == []
 
 
 def test_the_numbers_of_a_stream_are_new_for_every_token():

@@ -226,18 +226,6 @@ def test_64_clients_at_once_each_get_their_own_reply(served, models):
     assert asyncio.run(play()) == [alone(models, asked(number)) for number in range(64)]
 
 
-def test_a_flooded_queue_says_so_and_the_others_are_served(models):
-    async def play():
-        application = app(models, waiting=4, at_once=2)
-        transport = httpx2.ASGITransport(application)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://x") as client:
-            replies = await asyncio.gather(*(client.post("/v1/chat/completions", json=asked(n)) for n in range(40)))
-        await application.state.answering.aclose()
-        return replies
-
-    check_flood(asyncio.run(play()), models)
-
-
 def test_a_flooded_server_says_so_and_the_others_are_served(models):
     async def play(url: str):
         async with httpx2.AsyncClient(base_url=url, limits=httpx2.Limits(), timeout=30.0) as client:

@@ -64,7 +64,7 @@ def straight(tmp_path_factory) -> Training:
         torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("at", [1, 4, 6])
+@pytest.mark.parametrize("at", [1, 4])
 def test_a_training_that_was_killed_and_resumed_equals_one_that_was_not(at, straight, tmp_path):
     with pytest.raises(Killed):
         Training(tiny.settings(), 0).run(tmp_path, killer(at))
@@ -90,25 +90,12 @@ def test_a_training_may_be_killed_again_and_again_and_across_epochs(tmp_path):
     assert equal(trained(tmp_path / "parts", items=40, steps=8).model, whole.model)
 
 
-def test_both_optimisers_are_as_they_were_after_a_checkpoint(tmp_path):
-    one, other = Training(tiny.settings(), 0), Training(tiny.settings(), 0)
-    dialogues = corpus(one.settings.diet, one.settings.items, 0)
-    for _ in range(3):
-        one.update(dialogues)
-    one._look(1.5)
-    one.save(tmp_path / "checkpoint.safetensors")
-    other.restore(tmp_path / "checkpoint.safetensors")
-    assert other.step == 3 and other.rows == one.rows
-    for mine, theirs in ((one.muon, other.muon), (one.adamw, other.adamw)):
-        for key, state in mine.state_dict()["state"].items():
-            held = theirs.state_dict()["state"][key]
-            assert state.keys() == held.keys() and all(bool((state[n] == held[n]).all()) for n in state)
-    assert one.update(dialogues) == other.update(dialogues)
-
-
-def test_the_same_seed_gives_the_same_weights_and_another_seed_others(straight, tmp_path):
+def test_the_same_seed_gives_the_same_weights_whatever_torch_drew_and_another_seed_others(straight, tmp_path):
+    torch.manual_seed(12345)
+    before = torch.get_rng_state()
     assert equal(trained(tmp_path / "same").model, straight.model)
     assert not equal(trained(tmp_path / "other", seed=1).model, straight.model)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_target_that_is_out_of_reach_is_an_error_with_numbers_and_a_remedy(tmp_path):
@@ -145,13 +132,6 @@ def test_a_model_with_a_base_starts_from_its_weights(tmp_path):
     model = training.run(tmp_path, ignore)
     changed = [name for name, weight in model.named_parameters() if not torch.equal(weight, held[name])]
     assert len(changed) == len(held)
-
-
-def test_a_model_with_a_base_resumes_too(tmp_path):
-    whole = trained(tmp_path / "whole", start=tiny.model(seed=7))
-    with pytest.raises(Killed):
-        Training(tiny.settings(), 0, tiny.model(seed=7)).run(tmp_path / "parts", killer(3))
-    assert equal(trained(tmp_path / "parts", start=tiny.model(seed=7)).model, whole.model)
 
 
 def test_the_learning_rate_rises_stays_and_falls_towards_the_last_update():
@@ -400,13 +380,6 @@ def test_when_every_attempt_misses_the_last_excuse_is_raised(tmp_path, monkeypat
     assert len(list(tmp_path.glob("missed-*.json"))) == 2
 
 
-def test_training_does_not_depend_on_torchs_own_generator(straight, tmp_path):
-    torch.manual_seed(12345)
-    before = torch.get_rng_state()
-    assert equal(trained(tmp_path).model, straight.model)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_a_target_of_nothing_runs_all_updates_and_leaves_no_checkpoint(straight, tmp_path):
     training = trained(tmp_path)
     assert training.step == 6 and not (tmp_path / "checkpoint.safetensors").exists()
@@ -445,11 +418,3 @@ def test_a_folder_holds_weights_as_safetensors_and_the_tokenizer_and_nothing_tha
     names = {path.name for path in folder.iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
     assert {path.suffix for path in folder.iterdir()} <= {".json", ".safetensors", ".jinja"}
-
-
-def test_first_weights_depend_on_the_seed_alone():
-    torch.manual_seed(1)
-    one = checkpoints.fresh(tiny.settings(), 5)
-    torch.manual_seed(2)
-    assert equal(one, checkpoints.fresh(tiny.settings(), 5))
-    assert not equal(one, checkpoints.fresh(tiny.settings(), 6))

@@ -85,7 +85,7 @@ def kills() -> list[tuple[str, str, float]]:
 
 
 def kill_again_and_again(checkout: Checkout, log: Path, say: Say) -> Checkout:
-    """Ten kills, none of which may leave a process that works on; the copy as they leave it."""
+    """Ten kills, none of which may leave a process that works on; then the copy, left undisturbed to the end."""
     planned = kills()
     for number, (kind, sign, seconds) in enumerate(planned, 1):
         while not interrupt(checkout, sign, seconds, log):  # machines differ: a run may be over before the moment
@@ -98,4 +98,6 @@ def kill_again_and_again(checkout: Checkout, log: Path, say: Say) -> Checkout:
         told = said[-1][:80] if said else "before the first word"
         say(f"kill {number} of {len(planned)}, {seconds:4.1f} s into {kind}: {told}")
         assert left == [], f"kill {number}: still at work: {left}"
+    checkout.repro(*INTERRUPTED)
+    say("the copy that was killed is done")
     return checkout

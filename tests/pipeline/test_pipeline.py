@@ -6,6 +6,7 @@ These are the slow tests: they run what a user runs. `make pipeline` runs them, 
 import json
 import random
 import re
+import shlex
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +19,8 @@ from lib.run import stage
 from .checkout import Checkout, files_at
 from .kills import INTERRUPTED, PROC
 
+AUTHOR = ("-c", "user.name=test", "-c", "user.email=test@localhost")
+SCREEN = 100  # columns
 LOADING = {"src", "srcset", "poster", "background", "data", "xlink:href"}
 
 
@@ -79,7 +82,11 @@ def save_as_jupyterlab_would(path: Path, executed: Path) -> None:
 
 
 def test_saving_a_notebook_with_its_outputs_makes_no_lesson_stale(second):
+    """Nor do caches and checkpoints that others leave beside it."""
     checkout = second.checkout
+    for name in ("lib/zoo/__pycache__/x.pyc", "lib/envs/.ipynb_checkpoints/a.py", "notebooks/.ipynb_checkpoints/a.py"):
+        (checkout.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout.folder / name).write_text("rubbish")
     for lesson in lessons(checkout):
         executed = checkout.folder / f"reports/notebooks/{lesson}.ipynb"
         save_as_jupyterlab_would(checkout.folder / f"notebooks/{lesson}.ipynb", executed)
@@ -97,19 +104,10 @@ def test_editing_a_notebook_makes_its_own_lesson_stale_and_no_other(second):
     nbformat.write(notebook, path)
     try:
         checkout.dvc("repro", "clean")
-        assert set(json.loads(checkout.dvc("status", "--json"))) == {"00_tour"}
+        assert set(json.loads(checkout.dvc("status", "--json"))) == {"00_tour"}  # the test below: none again afterwards
     finally:
         path.write_bytes(before)
         checkout.dvc("repro", "clean")
-    assert "up to date" in checkout.dvc("status")
-
-
-def test_caches_and_checkpoints_make_nothing_stale(second):
-    folder = second.checkout.folder
-    for name in ("lib/zoo/__pycache__/x.pyc", "lib/envs/.ipynb_checkpoints/a.py", "notebooks/.ipynb_checkpoints/a.py"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("rubbish")
-    assert "up to date" in second.checkout.dvc("status")
 
 
 def test_a_lock_that_a_dead_process_holds_stops_nobody(second):
@@ -180,9 +178,7 @@ def test_no_report_says_where_it_was_made(first):
 
 
 @pytest.mark.skipif(not PROC.exists(), reason="finds processes through /proc")
-def test_ten_kills_at_random_moments_change_nothing_in_the_end(first, interrupted, say):
-    say("and the copy that was killed, undisturbed to the end")
-    interrupted.repro(*INTERRUPTED)
+def test_ten_kills_at_random_moments_change_nothing_in_the_end(first, interrupted):
     outs = made_by(interrupted, *INTERRUPTED)
     assert all(interrupted.hashes(out) for out in outs)
     assert differences(first.checkout.hashes(*outs), interrupted.hashes(*outs)) == []
@@ -203,3 +199,20 @@ def test_it_works_in_a_downloaded_archive_without_git(copy, first):
     checkout.run("python", "lib/doctor.py", "--fix", "--quiet")
     assert ran(checkout.dvc("repro", "clean"))[-1] == "clean"
     assert checkout.hashes("data/notebooks") == first.checkout.hashes("data/notebooks")
+
+
+def test_what_the_readme_says_of_dvc_works_and_its_table_fits_a_screen(copy):
+    checkout = copy("experiment")
+    checkout.run("git", "add", "--all")
+    checkout.run("git", *AUTHOR, "commit", "--quiet", "--allow-empty", "--message", "as it is")
+    lines = re.findall(r"^dvc (.+?)  +#", (checkout.folder / "README.md").read_text(encoding="utf-8"), re.M)
+    change, *others = (shlex.split(line) for line in lines)
+    checkout.dvc(*change, "-S", "profile=smoke")
+    table, changes, plots, graph = (checkout.dvc(*words) for words in others)
+    assert "tour.weights" in table and "front.hv_mean" in table and max(map(len, table.splitlines())) <= SCREEN
+    assert re.search(r"00_tour\.json +front\.hv_mean +[\d.]+ +[\d.]+", changes)
+    page = Path(plots.strip().removeprefix("file://"))
+    shown = {path.name for path in page.parent.rglob("*.png")}
+    drawn = {path.stem for path in (checkout.folder / "reports/figures/00_tour").glob("*.png")}
+    assert drawn and all(any(name.endswith(f"00_tour_{stem}.png") for name in shown) for stem in drawn)
+    assert "10_scoreboard" in graph and "11_bring_your_own" not in graph

@@ -219,16 +219,6 @@ def test_a_cascade_begins_with_the_controller_which_is_free():
     assert rows["dollars"].tolist() == np.where(easy, 0.0, 8.0).tolist()  # the small expert is not on its list
 
 
-def test_escalation_by_hand():
-    part = table([[0, 0, 0, 1, 0], [0, 1, 0, 0, 0], [0, 0, 0, 1, 0]])
-    trust = np.array([[0.9, 0.1, 0.1], [0.2, 0.5, 0.4], [0.0, 0.0, 0.0]])
-    right, dollars, reward, last = baselines._escalated(part, trust, (1, 2), 0.4, 8.0)
-    assert last.tolist() == ["large", "small", "small"]  # trust at the threshold is enough
-    assert dollars.tolist() == [9, 1, 1] and right.tolist() == [1, 1, 0] and reward.tolist() == [0, 1, 0]
-    assert baselines._escalated(part, trust, (0, 1, 2), 0.4, 8.0)[3].tolist() == [ITSELF, "small", "small"]
-    assert baselines._escalated(part, trust, (0, 2), 0.4, 8.0)[1].tolist() == [0, 8, 8]
-
-
 def test_list_and_threshold_are_chosen_on_training_rewards_with_scores_from_other_folds(monkeypatch):
     """Every question and reply here is a word of its own: a scorer tried on what it learned from would know all."""
     rng = np.random.default_rng(0)
@@ -319,11 +309,6 @@ def test_a_strategy_that_always_ends_alike_is_no_obstacle(value):
     same = table(np.full((12, 5), value))
     rows = baselines.compare(same, same, BUDGETS)
     assert rows[rows["router"].isin(["logistic", "cascade"])]["right"].eq(value).all()
-
-
-def test_a_cascade_that_may_not_pay_the_second_expert_stays_with_the_first():
-    rows = told(frank(80, 0), frank(30, 1), "cascade", "low")
-    assert rows["chosen"].eq("small").all() and rows["dollars"].eq(1.0).all()
 
 
 def test_a_cascade_does_not_ask_whom_its_budget_cannot_pay():

@@ -4,8 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -226,24 +224,6 @@ def test_an_interruption_ends_with_130_and_says_how_to_go_on(place, four, silenc
     assert "run the same command" in told and str(place / "stopped") in told
 
 
-def test_what_is_under_way_is_told_before_the_model_is_read_and_while_it_writes(
-    place, four, silence, capsys, monkeypatch
-):
-    monkeypatch.setattr(command, "PAUSE", 0.01)
-    write = command.Hub._write
-
-    def slowly(hub, *asked):
-        time.sleep(0.05)
-        return write(hub, *asked)
-
-    monkeypatch.setattr(command.Hub, "_write", slowly)
-    assert run(place, "told") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"reading {place / 'model'} ..."
-    assert any(line.startswith("update 1/2: turns of 4 episodes, 0 of 4 written, ") for line in lines)
-    assert not any(thread.name.endswith("(_tell)") for thread in threading.enumerate())
-
-
 def test_the_first_line_stands_there_before_anything_large_is_read(tmp_path):
     """A library that is slow to read, as all are on a cold disk: what asks for it finds a line on the terminal."""
     (tmp_path / "torch.py").write_text("import sys\nsys.exit('torch is asked for')")
@@ -324,23 +304,10 @@ def test_the_same_call_again_trains_nothing_more(trained, place, capsys):
     assert all((again[name] == weights[name]).all() for name in weights)
 
 
-def test_another_seed_asks_other_questions_or_budgets(trained, place):
-    assert run(place, "other", "--seed", "1") == 0
-    one, other = (store.read_parquet(folder / "rollouts.parquet") for folder in (trained, place / "other"))
-    assert one[["label", "difficulty", "tokens"]].to_numpy().tolist() != (
-        other[["label", "difficulty", "tokens"]].to_numpy().tolist()
-    )
-
-
 def test_a_folder_without_a_model_is_named(place, capsys):
     assert command.main([str(place), "--data", str(place / "own.jsonl"), "--out", str(place / "o"), *SMALL]) == 2
     told = complaint(capsys)
     assert "config.json" in told and str(place) in told
-
-
-def test_a_value_out_of_range_is_named(place, capsys):
-    assert run(place, "o", "--set", "batch=-1") == 2
-    assert "batch" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("budget", ["huge=1", "low", "low=much", "low=-1", "low=nan"])
@@ -364,25 +331,6 @@ def test_an_empty_purse_ends_in_a_line_too(place, four, silence, capsys, monkeyp
     monkeypatch.setattr(command, "roll", spent)
     assert run(place, "purse") == 2
     assert "budget $1" in complaint(capsys)
-
-
-def test_help_says_what_there_is_and_needs_nothing(capsys):
-    with pytest.raises(SystemExit) as ended:
-        command.main(["--help"])
-    assert ended.value.code == 0
-    told = capsys.readouterr().out
-    assert all(option in told for option in ("--data", "--out", "--budget", "--style", "--profile", "--set"))
-
-
-def test_a_command_without_data_is_refused_by_the_parser(capsys):
-    with pytest.raises(SystemExit) as ended:
-        command.main(["somewhere"])
-    assert ended.value.code == 2 and "--data" in capsys.readouterr().err
-
-
-def test_white_space_within_an_answer_does_not_matter_but_its_words_do():
-    assert command.exact(item("New  York\n"), "<answer> New York </answer>") == 1
-    assert command.exact(item("New York"), "<answer> NewYork </answer>") == 0
 
 
 def test_a_row_without_a_reference_is_refused(tmp_path):

@@ -204,14 +204,6 @@ def test_the_pool_may_be_asked_again_and_again_and_books_everything():
         assert [(e.who, e.calls) for e in pool.client.ledger.entries] == [("lab-mini", 1)] * 3
 
 
-def test_endpoints_are_told_the_rules():
-    with serving(Answer()) as server, endpoint(server.url) as pool:
-        pool.ask([Query("lab-nano", "1 + 1 = ?", 2**62)])
-        (asked,) = server.asked
-    assert [message["role"] for message in asked.body["messages"]] == ["system", "user"]
-    assert asked.body["seed"] == 2**62 and asked.body["temperature"] == 0.5
-
-
 def test_a_mistake_with_one_expert_leaves_nothing_of_the_others_under_way():
     """Another expert's slow call does not outlive the pool, nor does it hold up its end."""
     slow = Answer(delay=60.0)

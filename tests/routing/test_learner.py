@@ -321,17 +321,6 @@ def accelerator():
     AcceleratorState._reset_state(reset_partial_state=True)
 
 
-@kinds
-def test_accelerate_gives_the_same_result(advantages, value, accelerator, tmp_path):
-    changes = {"advantages": advantages, "value": value, "minibatch": 3, "epochs": 2, "warmup": 3}
-    plain, other = learner(**changes), learner(accelerator=accelerator, **changes)
-    assert trained(plain, range(4)) == trained(other, range(4)) and same(plain, other)
-    other.save(tmp_path / "point")
-    resumed = learner(accelerator=accelerator, **changes)
-    resumed.restore(tmp_path / "point")
-    assert trained(resumed, range(4, 6)) == trained(plain, range(4, 6)) and same(plain, resumed)
-
-
 def one_of_two(rank: int, port: int, out) -> None:
     """A process of two: learns from every other episode, and keeps the weights that come of it."""
     torch.set_num_threads(1)

@@ -35,16 +35,6 @@ def test_of_two_episodes_that_are_as_right_the_cheaper_is_never_paid_less(perfor
     assert reward(performance, min(one, other), budget) >= reward(performance, max(one, other), budget)
 
 
-@given(COST, COST)
-def test_wrong_is_worth_nothing_whatever_it_costs(dollars, budget):
-    assert reward(0.0, dollars, budget) == 0.0
-
-
-@given(st.floats(0, 1), COST, COST)
-def test_nothing_is_paid_for_spending_less_than_the_budget(performance, dollars, budget):
-    assert reward(performance, dollars, budget) in (0.0, performance)
-
-
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 8), st.floats(0, 8)), min_size=1))
 def test_many_episodes_at_once_are_paid_as_each_by_itself(episodes):
     """The glass box pays thousands of them in one call."""

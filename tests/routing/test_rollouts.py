@@ -232,13 +232,6 @@ def test_batched_episodes_equal_those_played_one_by_one(together, monkeypatch):
     assert rows(alone) == rows(together)
 
 
-def test_who_else_is_in_the_batch_changes_nothing(together):
-    """The same place among other questions, and in a shorter batch."""
-    half = [each if i % 2 else replace(each, label="medium", item=ITEMS[i % 3]) for i, each in enumerate(WANTED)]
-    assert rows(batch(half))[1::2] == rows(together)[1::2]
-    assert rows(batch(WANTED[:3])) == rows(together)[:3]
-
-
 def test_equal_keys_draw_equally_and_others_do_not(together):
     assert rows(batch(WANTED)) == rows(together) != rows(batch(WANTED, key=4))
     cold, other = (batch(WANTED, key=key, temperature=0.0) for key in (0, 4))

@@ -1,7 +1,7 @@
 """Every family against an oracle that reads the prompt and knows nothing of how the family made it."""
 
 import re
-from itertools import pairwise, permutations, product
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -97,12 +97,6 @@ def test_a_chain_told_in_another_skin_is_the_same_chain_and_can_be_told_back(fir
     assert read_chain(item.prompt) == read_chain(other.prompt) == (first, operations)
     assert (item.answer, item.difficulty) == (other.answer, other.difficulty) == (answer, len(operations))
     assert item.skin == skin != other.skin and item.key == other.key and chain.told(other, skin) == item
-
-
-@pytest.mark.parametrize("skin", ["plain", "words"])
-def test_drawn_chains_are_told_as_they_were_drawn(skin):
-    for item in drawn("chain", skin=skin):
-        assert chain.told(item, skin) == item
 
 
 def true_mod_10(step: str) -> bool:
@@ -333,10 +327,6 @@ def test_a_translation_scores_the_share_of_words_in_their_place(item, data):
     assert verify(item, reply(" ".join(given_words))) == (not spoiled)
 
 
-def replaced(text: str, old: str, new: str) -> str:
-    return " ".join(new if word == old else word for word in text.split())
-
-
 def test_the_steps_of_a_big_sum_use_its_own_numbers():
     """A product's partial results come from its two numbers; a sum's parts add up to them."""
     for item in every("big"):
@@ -395,62 +385,11 @@ def test_names_of_different_kinds_differ():
     assert len(names) == len(set(names))
 
 
-def test_nobody_leaves_or_comes_back_twice_and_somebody_always_stays():
-    for item in every("belief"):
-        events = item.prompt.split(" . ")[1:-1]
-        assert 3 <= len(events) <= 5
-        away = set()
-        for who, *did in (event.split() for event in events):
-            assert (who in away) == (did == ["comes", "back"])
-            away ^= {who} if did[0] in ("leaves", "comes") else set()
-            assert len(away) <= 2
-
-
-def test_the_thing_is_always_moved_to_another_place():
-    for item in every("belief"):
-        places = [place for place, _ in read_story(item.prompt)[0]]
-        assert all(a != b for a, b in pairwise(places))
-
-
 def test_a_continuation_has_as_many_sentences_as_asked_for():
     for item in every("story"):
         assert item.answer.count(" .") == item.difficulty == int(re.search(r"with (\d) sentences", item.prompt)[1])
 
 
-def test_a_wrong_hero_everywhere_scores_nothing():
-    item = next(i for i in drawn("story", 1) if "the " + told(i)[0] in i.answer)
-    other = next(a for a in ANIMALS if a != told(item)[0])
-    assert score(item, reply(replaced(item.answer, told(item)[0], other))) == 0.0
-
-
-def test_many_different_continuations_of_one_story_are_good():
-    item = drawn("story", 2)[0]
-    hero, wish = told(item)
-    good = set()
-    for other in drawn("story", 2, n=600):
-        theirs = dict(zip(told(other), (hero, wish), strict=True))
-        text = " ".join(theirs.get(word, word) for word in other.answer.split())
-        if other.answer.count(told(other)[0]) == len(re.findall(rf"The {hero}|the {hero}", text)):
-            good.add(text)
-            assert verify(item, reply(text)), text
-    assert len(good) > 100
-
-
-def test_every_form_of_a_continuation_is_drawn():
-    """Three forms per sentence, recognised by words that only they have."""
-    trouble, attempt, ending = ("came", "far", "took"), ("asked", "plan", "to the"), ("found", "home", "In the end")
-    for at, forms in ((0, trouble), (1, attempt), (2, ending)):
-        sentences = [item.answer.split(" .")[at] for item in drawn("story", 3)]
-        counts = [sum(f" {form} " in f" {s.strip()} " for s in sentences) for form in forms]
-        assert all(count > N / 6 for count in counts) and sum(counts) == len(sentences), (forms, counts)
-
-
 def test_the_lexicon_can_be_read_backwards():
     assert len(set(LEXICON.values())) == len(LEXICON) == len(NOUNS) + len(VERBS) + len(ADJECTIVES) + len(ARTICLES)
     assert not set(LEXICON) & set(LEXICON.values())
-
-
-def test_only_one_order_of_the_words_is_right():
-    item = drawn("translation", 1)[0]
-    right = [words for words in permutations(item.answer.split()) if verify(item, reply(" ".join(words)))]
-    assert {" ".join(words) for words in right} == {item.answer}

@@ -1,7 +1,6 @@
 """Items: what counts as an answer, which split an item is in, and what may be asked of `draw`."""
 
 import hashlib
-import re
 from collections import Counter
 
 import pytest
@@ -140,18 +139,6 @@ def test_two_skins_of_one_content_have_one_key_and_different_prompts(name):
             assert plain.key == other.key and plain.split == other.split and plain.prompt != other.prompt
 
 
-def test_a_chain_in_words_is_never_in_another_split_than_the_same_chain_in_signs():
-    """Read back from the words, not from the key."""
-    turns = {"Turn it up": "+", "Turn it down": "-", "Multiply it by": "*"}
-    for split in SPLITS:
-        for item in tasks.draw("chain", split, 100, skin="words"):
-            first = re.match(r"A dial shows (\d)", item.prompt)[1]
-            said = re.findall(r"(Turn it up|Turn it down|Multiply it by) (\d)", item.prompt)
-            same = " ".join([first, *(f"{turns[turn]} {digit}" for turn, digit in said)])
-            tenth = int.from_bytes(hashlib.sha256(f"chain/{same}".encode()).digest()[:8], "little") % 10
-            assert (["train"] * 8 + ["dev", "test"])[tenth] == split
-
-
 # Draws --------------------------------------------------------------------------------------------
 
 
@@ -206,11 +193,6 @@ def test_blanks_inside_a_number_count():
         assert not verify(item, reply(wrong)), wrong
 
 
-def test_a_thought_is_optional_in_a_reply():
-    assert reply("7") == "<answer> 7 </answer>"
-    assert reply("7", "3 + 4 = 7") == "<think> 3 + 4 = 7 </think> <answer> 7 </answer>"
-
-
 def test_difficulties_that_were_asked_for_are_drawn_evenly():
     drawn = Counter(item.difficulty for item in tasks.draw("chain", "train", 3_000, [2, 5, 7]))
     assert set(drawn) == {2, 5, 7} and all(abs(count - 1_000) < 120 for count in drawn.values())
@@ -233,7 +215,3 @@ def test_an_unknown_family_of_an_item_is_named_too():
         score(item, "<answer> 1 </answer>")
     with pytest.raises(TaskError, match="riddles"):
         tasks.family("riddles")
-
-
-def test_the_name_of_a_family_is_its_key():
-    assert {name: family.name for name, family in FAMILIES.items()} == {name: name for name in FAMILIES}

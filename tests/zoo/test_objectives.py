@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lib.zoo.objectives import Linear, RewardMachine
+from lib.zoo.objectives import RewardMachine
 
 
 def observe(*mastery):
@@ -17,8 +17,3 @@ def test_the_reward_machine_pays_performance_and_gap_first_then_gap_and_aptitude
     reward = np.array([[0.8, 0.4, 0.2], [0.8, 0.4, 0.2]])  # aptitude, gap, performance
     paid = RewardMachine()(reward, observe(0.4, 0.6))
     np.testing.assert_allclose(paid, [0.5 * 0.2 + 0.5 * 0.4, 0.5 * 0.4 + 0.5 * 0.8])
-
-
-def test_uniform_weights_are_the_mean_of_the_objectives():
-    reward = np.array([[0.3, 0.6, 0.9]])
-    np.testing.assert_allclose(Linear((1 / 3,) * 3)(reward, observe(0.4)), [0.6])

@@ -25,7 +25,7 @@ from typing import Any
 from lib import seeds
 from lib.llm.scripted.configuring import CONFIGURATION_ASKED, configure
 from lib.llm.scripted.deciding import decide
-from lib.llm.scripted.grading import GRADE_ASKED, VERDICT_ASKED, grade, verdict
+from lib.llm.scripted.grading import GRADE_ASKED, PAIR_ASKED, VERDICT_ASKED, better, grade, verdict
 from lib.llm.scripted.judging import judge
 from lib.llm.scripted.reading import JUDGE_ASKED, SUMMARY_ASKED, read
 from lib.llm.scripted.spoiling import BREAKS, JUDGE_BREAKS, Options
@@ -75,6 +75,8 @@ def respond(context: str, strength: Strength, draw: Draw, complaints: int = 0) -
         return grade(text, strength, draw), "stop"
     if VERDICT_ASKED in text:
         return verdict(text, strength, draw), "stop"
+    if PAIR_ASKED in text:
+        return better(text, strength, draw), "stop"
     spoil = draw.random() < strength.breaks * 0.5**complaints
     if JUDGE_ASKED in text:
         reply, breaks, options = judge(text, strength, draw), JUDGE_BREAKS, Options()

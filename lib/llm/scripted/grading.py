@@ -13,8 +13,9 @@ from lib.llm.scripted.strength import Draw, Strength
 
 GRADE_ASKED = "# Grade to give"
 VERDICT_ASKED = "# Verdict to give"
+PAIR_ASKED = "# Better answer to name"
 GOOD = 0.5  # grade from which the verdict is True
-_PART = re.compile(r"^# (Question|Reference|Answer)\n(.*?)\s*(?=^# |\Z)", re.DOTALL | re.MULTILINE)
+_PART = re.compile(r"^# (Question|Reference|Answer(?: [AB])?)\n(.*?)\s*(?=^# |\Z)", re.DOTALL | re.MULTILINE)
 _FINAL = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
@@ -29,13 +30,19 @@ def verdict(text: str, strength: Strength, draw: Draw) -> str:
     return f"The answer's words agree with the reference to {found:.2f}.\nSo the result is {found >= GOOD}"
 
 
-def _likeness(text: str, strength: Strength, draw: Draw) -> float:
+def better(text: str, strength: Strength, draw: Draw) -> str:
+    """Of two answers the one whose words are more like the reference's, with noise for each."""
+    first, second = (_likeness(text, strength, draw, f"Answer {name}") for name in "AB")
+    return f"They agree to {first:.2f} and {second:.2f}.\nSo the better answer is {'A' if first >= second else 'B'}"
+
+
+def _likeness(text: str, strength: Strength, draw: Draw, answer: str = "Answer") -> float:
     parts = dict(reversed(_PART.findall(text)))  # of two parts of one name the first: an answer may contain anything
-    if not {"Reference", "Answer"} <= set(parts):
+    if not {"Reference", answer} <= set(parts):
         return 0.5
-    final = _FINAL.search(parts["Answer"])
+    final = _FINAL.search(parts[answer])
     wanted = Counter(parts["Reference"].split())
-    given = Counter((final.group(1) if final else parts["Answer"]).split())
+    given = Counter((final.group(1) if final else parts[answer]).split())
     shared = sum((wanted & given).values())
     f1 = 2 * shared / max(1, sum(wanted.values()) + sum(given.values()))
     return min(1.0, max(0.0, f1 + strength.noise * float(draw.standard_normal())))

@@ -193,14 +193,6 @@ def test_kinds_come_in_their_shares():
     assert sum(SHARES.values()) == pytest.approx(1)
 
 
-def test_without_offices_there_are_only_questions_in_the_shares_that_are_left():
-    told = assignments.mixed(1000, "train", 0, ())
-    counts = Counter(w.category for w in told)
-    whole = 1 - SHARES["office"]
-    assert set(counts) == set(DIFFICULTIES)
-    assert all(counts[kind] / 1000 == pytest.approx(SHARES[kind] / whole, abs=0.05) for kind in counts)
-
-
 def test_a_pipeline_that_falls_short_says_so(monkeypatch):
     made = assignments.synthesize
     monkeypatch.setattr(assignments, "synthesize", lambda **told: made(**told | {"databases": 4}))

@@ -304,17 +304,6 @@ def test_an_office_task_is_judged_by_execution_fidelity_and_completeness(desk):
     assert twice[1:] == (True, True)
 
 
-def test_a_change_that_was_not_asked_for_spoils_the_execution(desk):
-    task = next(t for t in common.offices() if t.domain.name == "town" and t.info and len(t.calls) == 1)
-    person = next(iter(task.records["people"])) if "people" in task.records else None
-    turns = [call(*line(task)), call("vote", person or "Ana"), answer(task.answer)]
-    episode = played(desk, menu_of(task, "search"), *turns)
-    if told(episode)[1] == "done":
-        assert (episode.verdict.execution, episode.verdict.fidelity, episode.right) == (False, True, 0.0)
-    else:
-        assert episode.right == 1.0
-
-
 def test_every_episode_has_the_office_to_itself(desk):
     function, argument = line(CHANGES)
     voice = Scripted(call(function, argument), answer("done"))
@@ -391,19 +380,6 @@ def test_tried_by_hand(desk):
     assert {q.text for q in desk.pool.all} == {work.prompt, CHAIN.prompt}
 
 
-@pytest.mark.parametrize("argument", ["home", ""])
-def test_lookup_wants_a_relation_and_a_subject(desk, argument):
-    episode = played(desk, menu_of(FACT, "lookup"), call("lookup", argument), answer(FACT.answer))
-    assert episode.malformed == 1 and episode.counts == {}
-
-
-def test_a_search_that_finds_nothing_is_heard_and_paid(desk):
-    episode = played(desk, menu_of(FACT, "search"), call("search", "cat dog votes"), answer(FACT.answer))
-    (heard,) = told(episode)
-    assert episode.dollars == pytest.approx(2.5 * offers()["search"].dollars) and episode.malformed == 0
-    assert heard in ("error", "nothing found") or heard.endswith(".")
-
-
 def test_the_sandbox_is_closed_after_the_desk():
     with at_work() as made:
         played(made, menu_of(BIG), call("python", "1 + 2 + 3"), answer(6))
@@ -443,11 +419,6 @@ def test_an_office_function_with_wrong_words_is_heard_as_error_and_paid(desk, ar
     assert episode.malformed == 0 and told(episode) == ["error"]
     assert episode.dollars == pytest.approx(2.5 * offers()[OFFICE].dollars)
     assert episode.seconds == pytest.approx(0.5 * offers()[OFFICE].seconds)
-
-
-def test_functions_of_another_office_are_malformed(desk):
-    episode = played(desk, menu_of(ASKS, "search"), call("draft", "Ana baker"), answer("done"))
-    assert episode.malformed == 1
 
 
 def test_tried_says_the_same_again_and_draws_per_question(desk):

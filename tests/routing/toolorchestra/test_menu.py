@@ -10,8 +10,7 @@ from lib.params import ROOT, ParamsError
 from lib.routing.toolorchestra import menu
 from lib.routing.toolorchestra.menu import FUNCTIONS, LOCAL, OBJECTIVES, OFFICE, Menu, Offer, Preference
 from lib.tasks.synthesis import DOMAINS
-from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import MODELS, NAMES, NOBODY, TRAINING, UNK, UNSEEN, card, offers
+from tests.routing.toolorchestra.common import MODELS, NAMES, TRAINING, UNK, UNSEEN, card, offers
 
 RATE = "{dollars: 1.0e-6, seconds: 0.01}"
 LINES = [f"  {name}: {RATE}" for name in (*FUNCTIONS, OFFICE)]
@@ -171,11 +170,6 @@ def test_every_fourth_user_has_confidential_data_and_every_fourth_likes_one_or_t
     assert all(list(w.tools) == sorted(w.tools, key=NAMES.index) for w in likes)
 
 
-def test_a_price_list_is_read_as_it_stands(written):
-    told = written(GOOD)
-    assert told.calls["search"].dollars == 1e-6 and told.models["lab-nano"].seconds == 0.01
-
-
 def test_a_price_list_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ParamsError, match="nowhere.yaml"):
         menu.price_list(tmp_path / "nowhere.yaml")
@@ -215,15 +209,6 @@ def test_a_menu_finds_its_offers_and_raises_for_others():
         told.offer("python")
 
 
-def test_a_user_in_a_sentence():
-    plain = NOBODY.sentence
-    assert plain == "What matters to me, from 0 to 1: accuracy 1.0, cost 0.0, latency 0.0."
-    liked = Preference(0.2, 0.4, 1.0, ("search", "lab-mini")).sentence
-    assert "accuracy 0.2, cost 0.4, latency 1.0" in liked and liked.endswith("tools used: search, lab-mini.")
-    secret = Preference(1.0, 0.0, 0.0, LOCAL, True).sentence
-    assert "confidential" in secret and "search" not in secret
-
-
 def test_without_tools_of_their_own_machine_nobody_is_confidential():
     told = drawn(names=MODELS)
     assert not any(w.confidential for w in told) and all(set(w.tools) <= set(MODELS) for w in told)
@@ -232,8 +217,3 @@ def test_without_tools_of_their_own_machine_nobody_is_confidential():
 
 def test_users_are_equal_for_equal_seeds():
     assert drawn(40) == drawn(40) and len(set(drawn(40))) > 30
-
-
-def test_cards_of_these_tests_say_what_they_are_meant_to():
-    for name, reaches in common.REACHES.items():
-        assert offers()[name].skills == reaches

@@ -152,25 +152,6 @@ def test_chances_lean_to_the_cheap_the_fast_and_the_liked():
     assert liked[[0, 2, 3]] == pytest.approx([liked[0]] * 3)
 
 
-def test_the_more_a_user_minds_and_the_more_traces_lean_the_further_they_go():
-    def first(lean, weight):
-        told = chances(lean, "search", "lab-large", preference=Preference(0, weight, 0))
-        return told[int(np.argmin([offers()[n].typical_dollars for n in ("search", "lab-large")]))]
-
-    assert 0.5 < first(0.2, 0.5) < first(0.2, 1.0) < first(0.9, 1.0)
-
-
-def test_users_who_like_a_tool_see_it_called_more_often():
-    def share(who):
-        rng = RNG("a test")
-        told = given(item("facts", 1), "search", "lookup", preference=who)
-        first = [calls(told, warm.trace(told, 0.9, rng))[0][0] for _ in range(80)]
-        return first.count("lookup") / 80
-
-    plain, liked = share(NOBODY), share(Preference(1, 0, 0, ("lookup",)))
-    assert 0.3 < plain < 0.7 < liked
-
-
 # Shuffled menus -----------------------------------------------------------------------------------
 
 
@@ -189,12 +170,6 @@ def test_shuffling_deals_out_descriptions_of_models_and_nothing_else():
         assert (after.work, after.preference, after.outage) == (told.work, told.preference, told.outage)
         moved += dealt[0] != dealt[1]
     assert moved > 8
-
-
-def test_a_thought_tells_kind_and_what_is_left():
-    assert warm.thought("chain", 3) == "<think> + 3 </think>" and warm.thought("office", 2) == "<think> ! 2 </think>"
-    assert warm.thought("chain", 2, ["3 + 4 = 7", "7 * 2 = 4"]) == "<think> + 2 ; 3 + 4 = 7 ; 7 * 2 = 4 </think>"
-    assert warm.thought("big", 1) == "<think> * 1 </think>" and warm.thought("facts", 1) == "<think> ? 1 </think>"
 
 
 def test_traces_are_equal_for_equal_seeds():
@@ -219,13 +194,3 @@ def test_without_a_lean_all_tools_are_as_likely():
     for who in (NOBODY, Preference(0.0, 1.0, 1.0, ("search",))):
         assert chances(0.0, "search", "lookup", "lab-mini", preference=who) == pytest.approx([1 / 3] * 3)
     assert chances(0.5, "search", "lookup", "lab-mini", preference=NOBODY) == pytest.approx([1 / 3] * 3)
-
-
-def test_one_tool_alone_is_certain():
-    assert chances(0.5, "search", preference=Preference(0, 1, 1, ("search",))).tolist() == [1.0]
-
-
-def test_shuffling_leaves_an_office_its_functions():
-    told = given(common.office(changes=True), "lab-nano", "lab-mini")
-    after = warm.shuffled(told, RNG("a test"))
-    assert after.menu.office == told.menu.office and after.menu.desk == told.menu.desk

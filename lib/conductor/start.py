@@ -1,0 +1,120 @@
+"""A start that errs, so that there is something to learn: the shipped policy, taught typical mistakes.
+
+The shipped policy is right so often that even the verifier has little to pay it for. So every seed has a start of its
+own: supervised updates on training items, a declared share of whose replies makes a mistake of its kind.
+
+    reasoning     one turn of the dial is taken for another, and the rest follows from it
+    story         it begins with its end, or has none
+    translation   word for word, in the order of English
+
+A start knows both, the right way and the wrong one, and takes either by lot: a reward can tell it which. Its items
+belong to the policy's part of the training split, which neither the reward model nor an exam sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+from transformers import LlamaForCausalLM
+
+from lib import params as parameters
+from lib import seeds, store, sweep, tasks
+from lib.conductor import data
+from lib.models import checkpoints
+from lib.models.corpus import dialogue, question, tensors
+from lib.params import StartSettings
+from lib.sources import deciding
+from lib.tasks import Item, chain, story, translation
+
+
+def cell(settings: StartSettings, policy: Path, seed: int) -> sweep.Cell:
+    """The cell that makes the start of a seed from a policy's folder."""
+    held = {"start": settings.model_dump(), "seed": seed, "sources": deciding("lib.conductor.start")}
+    held["policy"] = store.sha256_file(policy / "model.safetensors")
+    return sweep.Cell(f"start/seed-{seed}", held | {"versions": {"torch": torch.__version__}})
+
+
+def work(cell: sweep.Cell, folder: Path, progress, policy: str) -> dict[str, float]:
+    """Teach the policy and leave it in `folder`/model; returns the loss of the last update, nats per token."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    settings = parameters.validate(cell.settings["start"], StartSettings)
+    model = checkpoints.load(policy)
+    loss = teach(model, lessons(settings, cell.settings["seed"]), settings)
+    checkpoints.save(model, folder / "model")
+    return {"loss": loss}
+
+
+def lessons(settings: StartSettings, seed: int) -> list[tuple[Item, str]]:
+    """Items and what is taught as a reply to each: with the declared share a mistake, else right; a thought by lot
+    where thoughts were ever taught."""
+    rng = seeds.rng("conductor", "start", seed=seed)
+    taught = []
+    for item in data.draw("train", settings.items, seed, part="policy"):
+        wrong = rng.random() < settings.mistakes
+        thought, answer = mistake(item, rng) if wrong else (item.reference, item.answer)
+        taught.append((item, tasks.reply(answer, thought if rng.random() < 0.5 else "")))
+    return taught
+
+
+def teach(model: LlamaForCausalLM, taught: list[tuple[Item, str]], settings: StartSettings) -> float:
+    """One pass of supervised updates, at a rate that falls to 0; changes the model and returns its last loss."""
+    rows = [dialogue([*question(item), {"role": "assistant", "content": text}]) for item, text in taught]
+    optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate)
+    for first in range(0, len(rows), settings.batch):
+        ids, targets = tensors(rows[first : first + settings.batch])
+        hidden = model.model(input_ids=ids).last_hidden_state[:, :-1]
+        wanted = targets[:, 1:]
+        loss = cross_entropy(model.lm_head(hidden[wanted >= 0]), wanted[wanted >= 0])  # what the assistant says
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.param_groups[0]["lr"] = settings.learning_rate * (1 - first / len(rows))
+        optimiser.step()
+        optimiser.zero_grad()
+    return float(loss.detach())
+
+
+def mistake(item: Item, rng: np.random.Generator) -> tuple[str, str]:
+    """Thought and answer of a typical mistake; the thought of a story is empty."""
+    return _MISTAKES[data.category(item)](item, rng)
+
+
+def _misread(item: Item, rng: np.random.Generator) -> tuple[str, str]:
+    """One operation is taken for another, wherever that changes the answer (+ 0 and - 0 are the same)."""
+    first, *rest = item.key.removeprefix("chain/").split()
+    signs, digits = rest[::2], [int(digit) for digit in rest[1::2]]
+    others = [[*signs[:i], other, *signs[i + 1 :]] for i in range(len(signs)) for other in chain.OPERATIONS]
+    followed = [_followed(int(first), told, digits) for told in others]
+    wrong = [each for each in followed if each[1] != item.answer]
+    return _one(rng, wrong or followed[:1])
+
+
+def _followed(total: int, signs: Iterable[str], digits: Iterable[int]) -> tuple[str, str]:
+    steps = []
+    for sign, digit in zip(signs, digits, strict=True):
+        result = chain.OPERATIONS[sign](total, digit)
+        steps.append(f"{total} {sign} {digit} = {result}")
+        total = result
+    return " ; ".join(steps), str(total)
+
+
+def _end_first(item: Item, rng: np.random.Generator) -> tuple[str, str]:
+    """Its sentences in the wrong order; one that is alone is no end."""
+    hero, sentences = item.prompt.split()[2], [f"{each.strip()} ." for each in item.answer.split(" .") if each]
+    return "", " ".join(sentences[::-1]) if len(sentences) > 1 else story.ATTEMPT[-1].format(hero=hero)
+
+
+def _word_for_word(item: Item, rng: np.random.Generator) -> tuple[str, str]:
+    english = item.prompt.removeprefix("Translate : ").split()
+    return " ".join(english), " ".join(translation.LEXICON[word] for word in english)
+
+
+def _one(rng: np.random.Generator, choices: list) -> tuple[str, str]:
+    return choices[int(rng.integers(len(choices)))]
+
+
+_MISTAKES = {"reasoning": _misread, "story": _end_first, "translation": _word_for_word}

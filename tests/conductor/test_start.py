@@ -1,0 +1,83 @@
+"""The start that errs: the declared share of typical mistakes, in form, on items that nobody else is asked."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from lib import seeds, store, tasks
+from lib.conductor import data, start
+from lib.conductor.rewards import well_formed
+from lib.models.corpus import dialogue, question, tensors
+from lib.params import StartSettings
+from lib.tasks import chain
+
+
+def settings(**changes) -> StartSettings:
+    return StartSettings(**({"items": 900, "mistakes": 0.6, "batch": 16, "learning_rate": 1e-2} | changes))
+
+
+@pytest.mark.parametrize("mistakes", [0.0, 0.3, 0.6, 1.0])
+def test_the_declared_share_of_the_replies_in_every_category_is_wrong_and_in_form(mistakes):
+    taught = start.lessons(settings(mistakes=mistakes), 0)
+    assert all(well_formed(text) for _, text in taught)
+    for name in data.CATEGORIES:
+        mine = [(item, text) for item, text in taught if data.category(item) == name]
+        wrong = np.mean([tasks.score(item, text) < 1 for item, text in mine])
+        # a chain of zeros is right however it is read, and a few sentences mean the same in either order
+        assert abs(wrong - mistakes) < 3 * (0.25 / len(mine)) ** 0.5 + 0.02, name
+        thoughts = np.mean(["<think>" in text for _, text in mine])
+        assert abs(thoughts - (0.5 if name in data.THOUGHTFUL else 0)) < 0.1
+
+
+def test_mistakes_are_those_of_their_kind():
+    rng = seeds.rng("test of mistakes")
+    dial = next(i for i in data.draw("dev", 9, categories=["reasoning"]) if i.difficulty == 3)
+    thought, answer = start.mistake(dial, rng)
+    _, *rest = dial.key.removeprefix("chain/").split()
+    signs = [step.split()[1] for step in thought.split(" ; ")]
+    assert sum(a != b for a, b in zip(signs, rest[::2], strict=True)) == 1 and answer == thought.split()[-1]
+    for step in thought.split(" ; "):  # the sums themselves are right
+        a, sign, b, _, result = step.split()
+        assert chain.OPERATIONS[sign](int(a), int(b)) == int(result)
+    tale = next(item for item in data.draw("dev", 9, categories=["story"]) if item.difficulty == 2)
+    attempt, ending = tale.answer.split(" . ")
+    assert start.mistake(tale, rng) == ("", f"{ending} {attempt} .")
+    said = data.draw("dev", 1, categories=["translation"])[0]
+    thought, answer = start.mistake(said, rng)
+    assert f"Translate : {thought}" == said.prompt and sorted(answer.split()) == sorted(said.answer.split())
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_no_exam_and_no_prompt_of_the_reward_model_is_seen(seed):
+    seen = {item.key for item, _ in start.lessons(settings(), seed)}
+    for held in (data.draw("dev", 600), data.draw("test", 600), data.draw("train", 600, part="judge")):
+        assert not seen & {item.key for item in held}
+
+
+def test_starts_of_two_seeds_differ_and_that_of_one_is_the_same_twice(place, tmp_path):
+    told = settings(items=48)
+    weights = []
+    for i, seed in enumerate([0, 0, 1]):
+        start.work(start.cell(told, place, seed), tmp_path / str(i), None, str(place))
+        weights.append(store.sha256_file(tmp_path / str(i) / "model" / "model.safetensors"))
+    assert weights[0] == weights[1] != weights[2]
+    assert start.cell(told, place, 0).digest != start.cell(told, place, 1).digest
+
+
+def test_a_policy_learns_what_it_is_taught_by_the_share_of_mistakes(policy):
+    """Lessons with nothing but mistakes take the right reply's lead over a mistake (in nats)."""
+    item = data.draw("dev", 1, categories=["translation"])[0]
+    wrong = tasks.reply(start.mistake(item, seeds.rng("any"))[1])
+    said = [dialogue([*question(item), {"role": "assistant", "content": t}]) for t in (tasks.reply(item.answer), wrong)]
+    ids, targets = tensors(said)
+    ahead = {}
+    for mistakes in (0.0, 1.0):
+        model = copy.deepcopy(policy)
+        start.teach(model, start.lessons(settings(items=240, mistakes=mistakes), 0), settings())
+        with torch.no_grad():
+            logp = -cross_entropy(model(ids).logits[:, :-1].transpose(1, 2), targets[:, 1:], reduction="none").sum(1)
+        ahead[mistakes] = float(logp[0] - logp[1])
+    assert ahead[0.0] > ahead[1.0] + 10
