@@ -113,7 +113,7 @@ def test_who_decides_is_told_apart_from_who_looks_on():
     assert len(decided) == 2
     names = {path.relative_to(ROOT).as_posix() for path in sources.closure("lib.zoo.train", without=sources.CARRYING)}
     assert {"lib/zoo/ppo.py", "lib/zoo/objectives.py", "lib/envs/education.py", "lib/seeds.py"} <= names
-    assert not {"lib/params.py", "lib/sweep.py", "lib/zoo/cards.py", "lib/zoo/evaluate.py"} & names
+    assert not {"lib/params/whole.py", "lib/sweep.py", "lib/zoo/cards.py", "lib/zoo/evaluate.py"} & names
 
 
 NAMES = """

@@ -1,5 +1,5 @@
-"""Ablations of policy orchestration: memory (Table 5), look-ahead (Figure 6), shared random numbers, and the rules of
-the simulated student."""
+"""Ablations of policy orchestration: memory (Table 5) and the rules of the simulated student. How far to look ahead
+(Figure 6) is asked in lesson 02, where a reader decides."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pandas as pd
 
 from lib.ablations.comparison import Comparison, Measure
 from lib.orchestration import methods, results, study
-from lib.orchestration.methods import Method
 from lib.params import EducationSettings, Params
 from lib.zoo import evaluate, train
 from lib.zoo.evaluate import Act
+from lib.zoo.recipes import OBJECTIVES
 
 UTILITY = Measure("utility", "mean of the objectives", 3)
 LENGTH = Measure("length", "steps", 1, "lower")
@@ -36,7 +36,10 @@ PROXY = {"SO-d1": "always challenge", "SO-d2": "always failed", "SO-d3": "always
 
 
 def memory(params: Params, domain: str, **where) -> Comparison:
-    """KO, TO and RO without short-term memory, without the summary, and without both (Table 5). where: of study.run."""
+    """KO, TO and RO without short-term memory, without the summary, and without both, also by objective (Table 5).
+
+    where: of study.run.
+    """
     model = params.ablations.model
     groups = methods.forgetful(model)
     compared = [each for group in groups.values() for each in group]
@@ -48,40 +51,12 @@ def memory(params: Params, domain: str, **where) -> Comparison:
     against = {named[each.name]: named[group[0].name] for group in groups.values() for each in group[1:]}
     return Comparison(
         f"memory_{domain}", f"memory in {domain}", _episodes(record, domain, named), against,
-        (UTILITY, LENGTH, DOLLARS), False, params.llm.decided_by([model]),
+        (UTILITY, *_objectives(domain), LENGTH, DOLLARS), False, params.llm.decided_by([model]),
     )  # fmt: skip
 
 
-def lookahead(params: Params, **where) -> Comparison:
-    """RO with rollouts of 1, 3, 5, 7 steps (Figure 6), and the same look-ahead with nobody who reads it."""
-    model, usual = params.ablations.model, params.orchestration.lookahead
-    depths = sorted({*params.ablations.lookaheads, usual})
-    pairs = {steps: methods.farther(model, steps, usual) for steps in depths}
-    named = {each.name: f"{shown}, {steps}" for steps, pair in pairs.items()
-             for each, shown in zip(pair, ("RO", "no reader"), strict=True)}  # fmt: skip
-    record = study.run(params, "education", [each for pair in zip(*pairs.values(), strict=True) for each in pair],
-                       label="looking ahead", **where)  # fmt: skip
-    against = {
-        f"{who}, {steps}": f"{who}, {usual}" for who in ("RO", "no reader") for steps in depths if steps != usual
-    }
-    return Comparison(
-        "lookahead", "how many steps are looked ahead", _episodes(record, "education", named), against,
-        (LENGTH, UTILITY, DOLLARS), False, params.llm.decided_by([model]),
-    )  # fmt: skip
-
-
-def shared(params: Params, **where) -> Comparison:
-    """Look-ahead on copies that share the environment's random numbers, held against fresh ones."""
-    model = params.ablations.model
-    fresh = [Method(f"RO {model}", "RO", model), Method("greedy look-ahead", "control")]
-    peeking = methods.peeking(model)
-    named = {each.name: each.name.replace(f" {model}", "") for each in (*fresh, *peeking)}
-    record = study.run(params, "education", [*fresh, *peeking], label="peeking", **where)
-    against = {named[b.name]: named[a.name] for a, b in zip(fresh, peeking, strict=True)}
-    return Comparison(
-        "shared_randomness", "whose random numbers the copies have", _episodes(record, "education", named), against,
-        (UTILITY, LENGTH), False, params.llm.decided_by([model]),
-    )  # fmt: skip
+def _objectives(domain: str) -> list[Measure]:
+    return [Measure(c, name, 3) for c, name in zip(evaluate.front_columns(domain), OBJECTIVES[domain], strict=True)]
 
 
 def _episodes(record: pd.DataFrame, domain: str, named: Mapping[str, str]) -> pd.DataFrame:

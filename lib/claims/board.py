@@ -56,6 +56,8 @@ _STYLE = """
 .verdicts .cards > [data-verdict="holds"] { border-left-color: #0072B2; }
 .verdicts .cards > [data-verdict="fails"] { border-left-color: #D55E00; }
 .verdicts .cards > [data-verdict="undecided"] { border-left-style: dashed; border-left-color: #999933; }
+.verdicts .cards > [data-verdict="equivalent"] { border-left-color: #009E73; }
+.verdicts .cards > [data-verdict="closed"] { border-left-style: double; border-left-color: #999999; }
 .verdicts .cards > [data-verdict="compared"] { border-left-style: double; border-left-color: #888888; }
 .verdicts .cards > [data-verdict="untestable"] { border-left-style: dotted; border-left-color: #888888; }
 """
@@ -139,8 +141,11 @@ def _card(v: Verdict, survives: bool) -> str:
 
 
 def _rung(v: Verdict) -> str:
-    """Where it was tested, if not in the lab."""
-    return "" if v.claim.rung == "lab" else f" · tested in {RUNGS[v.claim.rung]}"
+    """Where a direction was tested, and whether its question was open."""
+    if v.claim.kind != "direction" or v.verdict == UNTESTABLE:
+        return ""
+    question = f"question {v.question}" if v.question else "what choosing could win: not measured"
+    return f" · tested in {RUNGS[v.claim.rung]} · {question}"
 
 
 def _ours(v: Verdict) -> list[tuple[str, str]]:

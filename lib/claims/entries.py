@@ -63,9 +63,10 @@ class Claim(BaseModel):
     it, a key under which the lesson keeps a verdict of its own. untestable: instead of both, why nothing here can
     test it. tolerance: of a formula's equality, in its unit. quotes: numbers that the paper prints, by the name
     under which tests use them. stand_in: the metrics do not say that scripted stand-ins decided, but they did. blame:
-    of a formula that fails. gate: metric of `lesson` that says what choosing could win there; where its lower end is
-    below `HEADROOM` the question is closed. rung: of `RUNGS`; a claim that is judged on several has an
-    entry for each. note: what a reader should know besides.
+    of a formula that fails. gate: metrics that say what choosing could win there, of `lesson` or as `lesson: key`;
+    where the lower end of one is below `HEADROOM`, or its word is closed, so is the question. start: the same test of
+    what was there before training; where it holds too, training is not shown to have done it. rung: of `RUNGS`; a claim
+    that is judged on several has an entry for each. note: what a reader should know besides.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -85,11 +86,12 @@ class Claim(BaseModel):
     untestable: Text | None = None
     stand_in: bool = False
     blame: Blame | None = None
-    gate: Text | None = None
+    gate: tuple[Text, ...] = ()
+    start: Text | None = None
     rung: Literal["glass", "lab", "recorded"] = "lab"
     note: str = ""
 
-    @field_validator("test", mode="before")
+    @field_validator("test", "gate", mode="before")
     @classmethod
     def _several(cls, test: Any) -> Any:
         return (test,) if isinstance(test, str) else tuple(test) if isinstance(test, list) else test
@@ -110,8 +112,10 @@ class Claim(BaseModel):
             raise ValueError("a magnitude has one test, and a number of the paper to stand beside")
         if self.blame and self.kind != "formula":
             raise ValueError("blame is for formulas; say it in a note")
-        if self.gate and (self.kind != "direction" or not self.lesson):
-            raise ValueError("a gate is of a direction, and a metric of its `lesson`")
+        if (self.gate or self.start) and (self.kind != "direction" or not self.lesson):
+            raise ValueError("gate and start are of a direction, and metrics of its `lesson`")
+        if self.start:
+            self._check(self.start)
         if self.rung != "glass" and any(key.startswith("glass.") for _, key in self.reads()):
             raise ValueError("it reads metrics of a glass box, so its rung is glass")
         return self
@@ -132,6 +136,11 @@ class Claim(BaseModel):
     def arithmetic(self) -> bool:
         """Whether it only computes with what papers print: it says who counted right, and is no evidence."""
         return self.kind == "formula" and not self.reads()
+
+    def gates(self) -> list[tuple[str, str]]:
+        """The (lesson, key) of every metric that says whether its question is open."""
+        parts = [text.rpartition(": ") for text in self.gate]
+        return [(lesson or self.lesson or "", key) for lesson, _, key in parts]
 
     def reads(self) -> list[tuple[str, str]]:
         """The (lesson, key) of every metric that its tests read."""

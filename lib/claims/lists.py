@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pandas as pd
 
-from lib.claims import chance, told
-from lib.claims.entries import PAPERS
+from lib.claims import chance, tally, told
+from lib.claims.entries import PAPERS, RUNGS
 from lib.claims.verdicts import COMPARED, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
 from lib.page.tables import listed, number
 
@@ -22,6 +23,29 @@ def _where(v: Verdict) -> str:
 def _table(rows: list[dict[str, object]], columns: Sequence[str]) -> pd.DataFrame:
     """Rows under these columns; one row of dashes where there is none, because a table says so too."""
     return pd.DataFrame(rows or [dict.fromkeys(columns, None)], columns=list(columns))
+
+
+def rungs(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """What became of the directions of each paper on each rung."""
+    rows = []
+    for paper, name in PAPERS.items():
+        mine = [v for v in verdicts if v.claim.kind == "direction" and v.claim.paper == paper]
+        on = {RUNGS[rung]: [v for v in mine if v.claim.rung == rung] for rung in RUNGS}
+        rows.append({"paper": name} | {rung: tally.outcome(some) if some else "not asked" for rung, some in on.items()})
+    return _table(rows, ("paper", *RUNGS.values()))
+
+
+def directions(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """Every direction that is tested: its rung, whether the question was open, the verdict, and the smallest effect
+    that could have been told."""
+    rows = [
+        {"claim": v.claim.id, "rung": v.claim.rung, "question": v.question or "not measured", "verdict": v.words,
+         "could have told": number(v.told) if math.isfinite(v.told) else None}
+        for rung in RUNGS
+        for v in verdicts
+        if v.claim.kind == "direction" and v.claim.rung == rung and v.verdict != UNTESTABLE
+    ]  # fmt: skip
+    return _table(rows, ("claim", "rung", "question", "verdict", "could have told"))
 
 
 def failed_formulas(verdicts: Sequence[Verdict]) -> pd.DataFrame:

@@ -49,6 +49,7 @@ def _asked(estimate: Callable[..., pd.DataFrame], count: int) -> Callable[..., I
         rows = _read(system)
         chosen = [conditions(text, rows) for text in selections]
         rows = record.where(rows, **(chosen.pop() if len(chosen) > count else {}))
+        _same_menu(rows, chosen)
         try:
             found = estimate(rows, column, *chosen).iloc[0]
         except (KeyError, ValueError) as error:
@@ -58,6 +59,16 @@ def _asked(estimate: Callable[..., pd.DataFrame], count: int) -> Callable[..., I
         return Interval(float(found["value"]), *((math.nan, math.nan) if unknown else (lo, hi)))
 
     return asked
+
+
+def _same_menu(rows: pd.DataFrame, chosen: list[dict[str, list[Any]]]) -> None:
+    """Raises Missing where two who choose were offered different things: a rival that was not on the menu. Who is
+    offered one thing, or nothing that was written down, chooses nothing."""
+    if "offered" not in rows or len(chosen) != 2:
+        return
+    menus = [{frozenset(each) for each in record.where(rows, **who)["offered"] if len(each) > 1} for who in chosen]
+    if all(menus) and menus[0] != menus[1]:
+        raise Missing("one of the two had another menu")
 
 
 FUNCTIONS: Mapping[str, Callable[..., Interval]] = {

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from lib import store
 from lib.claims import replication
+from lib.page import metrics
 from lib.params import ROOT, from_yaml
 from lib.seeds import ROOT_SEED
 
@@ -73,7 +74,7 @@ def replicate(root: Path, wanted: list[str], seed: int) -> dict:
         _dvc(place, seed, "repro", "--quiet", name)
         told = replication.compared(replication.read(root), replication.read(place))
         told |= {"root_seed": seed, "instructions": INSTRUCTIONS["ATEN_CPU_CAPABILITY"]}
-        store.write_json(root / "reports/metrics" / replication.FILE.name, dict(sorted(told.items())))
+        store.write_json(root / "reports/metrics" / metrics.REPLICATION, dict(sorted(told.items())))
         print(f"[replicate] {line(told, name)}", flush=True)
     return told
 
@@ -117,14 +118,14 @@ def main(arguments: list[str] | None = None) -> int:
     if options.seed < 1:
         parser.error(f"--seed must be at least 1, got {options.seed}: 0 is the first run's")
     try:
-        told = replicate(options.root.resolve(), options.lessons, options.seed)
+        replicate(options.root.resolve(), options.lessons, options.seed)
     except replication.ReplicationError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\ninterrupted; finished lessons are kept, run again to go on", file=sys.stderr)
         return INTERRUPTED
-    print(replication.sentence(told) if told.get("pairs") else "nothing was sampled in these lessons")
+    print(metrics.replicated(options.root / "reports/metrics"))
     return 0
 
 

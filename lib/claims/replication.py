@@ -25,10 +25,8 @@ import pandas as pd
 from scipy.stats import norm
 
 from lib import store
-from lib.params import ROOT, from_yaml
+from lib.params import from_yaml
 
-FILE = ROOT / "reports/metrics/replication.json"
-GOALS = {"coverage": 0.93, "disjoint": 0.01, "contradictions": 0}
 EXPECTED = 0.95  # of coverage
 _Z = float(norm.ppf(0.975))
 _ROUNDING = 1e-9  # numbers that differ by less, in half-widths, are equal
@@ -88,17 +86,6 @@ def compared(first: Run, second: Run) -> dict[str, Any]:
     told |= {f"changed.{w.lesson}.{w.key}": f"{w.one} -> {w.two}" for w in turned.itertuples()}
     worst = pairs[pairs["apart"] > 1].nlargest(_WORST, "apart")
     return told | {f"worst.{w.lesson}.{w.key}": round(w.apart, 2) for w in worst.itertuples()}
-
-
-def sentence(told: Mapping[str, Any]) -> str:
-    """The figures of a replication in one sentence, for a page. told: as `compared` gives it."""
-    return (
-        f"Another root seed on another class of processor, {told['lessons']} lessons: {told['coverage']:.3f} of "
-        f"{told['pairs']:,} differences lie within both intervals taken together (expected {EXPECTED:.2f}), "
-        f"{told['disjoint']:.3f} of the intervals do not meet ({told['disjoint_expected']:.3f}), "
-        f"{told['captured']:.3f} of the new values lie inside the old interval ({told['captured_expected']:.3f}); "
-        f"{told['contradictions']} of {told['verdicts']} verdicts turned round and {told['changed']} changed."
-    )
 
 
 def comparable(first: Run, profiles: Mapping[str, str]) -> None:

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from lib.claims import chance
 from lib.claims.entries import KINDS, PAPERS, RUNGS
-from lib.claims.verdicts import COMPARED, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
+from lib.claims.verdicts import CLOSED, COMPARED, EQUIVALENT, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
+from lib.page.tables import listed
+
+WORDS = {  # of one claim, and of several
+    HOLDS: ("holds", "hold"), FAILS: ("does not hold", "do not hold"), EQUIVALENT: ("is equivalent", "are equivalent"),
+    UNDECIDED: ("is undecided", "are undecided"), CLOSED: ("is closed", "are closed"),
+    UNTESTABLE: ("cannot be tested", "cannot be tested"),
+}  # fmt: skip
 
 
 def counts(verdicts: Sequence[Verdict], kind: str | None = None) -> dict[str, dict[str, int]]:
@@ -20,14 +27,18 @@ def of(verdicts: Sequence[Verdict], verdict: str, kind: str | None = None) -> in
     return sum(v.verdict == verdict and kind in (None, v.claim.kind) for v in verdicts)
 
 
+def outcome(verdicts: Sequence[Verdict]) -> str:
+    """What became of claims, in words: every verdict that there is, the untestable ones last."""
+    order = (HOLDS, FAILS, EQUIVALENT, UNDECIDED, CLOSED, UNTESTABLE)
+    found = {key: of(verdicts, key) for key in order}
+    said = [f"{n} {WORDS[key][n != 1]}" for key, n in found.items() if n]
+    return listed(said, "none")
+
+
 def message(verdicts: Sequence[Verdict]) -> str:
     """The tally as a title."""
     directions, formulas = ([v for v in verdicts if v.claim.kind == kind] for kind in ("direction", "formula"))
-    tested = [v for v in directions if v.verdict != UNTESTABLE]
-    return (
-        f"{of(directions, HOLDS)} of {len(tested)} tested directions hold, {of(directions, FAILS)} do not, "
-        f"{of(directions, UNDECIDED)} are undecided; {of(formulas, HOLDS)} of {len(formulas)} formulas hold"
-    )
+    return f"Directions: {outcome(directions)}. Formulas: {outcome(formulas)}"
 
 
 def metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
@@ -63,7 +74,9 @@ KEY_METRICS = (
     "claims.formula.fails",
     "claims.direction.holds",
     "claims.direction.fails",
+    "claims.direction.equivalent",
     "claims.direction.undecided",
+    "claims.direction.closed",
     "claims.direction.untestable",
     "claims.chance.kept",
 )
@@ -75,14 +88,9 @@ def finding(verdicts: Sequence[Verdict]) -> str:
     open_ = sum(v.whose == "nobody yet" for v in verdicts)
     faults = f"{papers} by an error of the paper, {ours} by one of ours" + (f", {open_} unexplained" if open_ else "")
     directions = [v for v in verdicts if v.claim.kind == "direction"]
-    tested = len(directions) - of(directions, UNTESTABLE)
     kept = len(chance.survivors(verdicts))
     return (
-        f"Of {tested} claimed directions that can be tested here, {of(directions, HOLDS)} hold, "
-        f"{of(directions, FAILS)} do not and {of(directions, UNDECIDED)} stay undecided at this scale. "
-        f"With all asked at once {kept} of them hold. Arithmetic of printed numbers, "
-        f"{sum(v.claim.arithmetic for v in verdicts)} formulas, is no evidence. Of "
-        f"all formulas {of(verdicts, HOLDS, 'formula')} hold and "
-        f"{of(verdicts, FAILS, 'formula')} fail: {faults}. {of(verdicts, UNTESTABLE)} of all {len(verdicts)} claims "
-        f"cannot be tested."
+        f"Of {len(directions)} claimed directions {outcome(directions)}; with all asked at once {kept} of them hold. "
+        f"Arithmetic of printed numbers, {sum(v.claim.arithmetic for v in verdicts)} formulas, is no evidence. Of "
+        f"all formulas {of(verdicts, HOLDS, 'formula')} hold and {of(verdicts, FAILS, 'formula')} do not: {faults}."
     )

@@ -14,17 +14,17 @@ verdict. Left out: whether a test is a good test of its claim; the expression is
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from scipy.stats import norm
 
 from lib.claims import expressions, quantities
 from lib.claims.entries import HEADROOM, Claim
 from lib.claims.errors import ClaimError
 from lib.claims.functions import FUNCTIONS
 from lib.claims.metrics import Metrics, Missing
+from lib.measure.variance import read_off
 from lib.stats import Interval
 
 HOLDS, FAILS, UNDECIDED, COMPARED, UNTESTABLE = "holds", "fails", "undecided", "compared", "untestable"
@@ -44,9 +44,12 @@ _ADOPTED = {  # what lessons say, and what it means here
     "no cases": UNTESTABLE, "equivalent": EQUIVALENT, "closed": CLOSED, "untestable": UNTESTABLE,
 }  # fmt: skip
 _STRENGTH = {FAILS: 0, UNTESTABLE: 1, CLOSED: 2, UNDECIDED: 3, EQUIVALENT: 4, HOLDS: 5}
-_TOLD = 1 + float(norm.ppf(0.8) / norm.ppf(0.975))  # half-widths that an effect needs for 80 % power
 _SIGNAL = {  # trained and untrained arm of lessons whose lab runs may be too weak to read anything off
     "06_tool_orchestration": ("trained.preference_score", "start.preference_score"),
+}
+_WEAK = {  # and what is known of their runs before any
+    "06_tool_orchestration": "few trainings of few updates each",
+    "07_agent_configuration": "few trainings, judged by one try of a question",
 }
 _ROUNDING = 1e-9  # two sums of floats that differ by less are equal
 _NOT_ASKED = Interval(math.nan, math.nan, math.nan)
@@ -73,7 +76,7 @@ class Part:
     def told(self) -> float:
         """The smallest effect that it could have told four times in five (80 % power), read off its interval as if
         normal; nan where nothing was sampled."""
-        return (self.margin.hi - self.margin.lo) / 2 * _TOLD if self.sampled else math.nan
+        return read_off(self.margin.lo, self.margin.hi) if self.sampled else math.nan
 
     @property
     def bare(self) -> bool:
@@ -83,13 +86,20 @@ class Part:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim. backends: who decided what its metrics measure."""
+    """What became of a claim. backends: who decided what its metrics measure; question: "open", "closed", or empty
+    where nobody measured what choosing could win."""
 
     claim: Claim
     verdict: str
     parts: tuple[Part, ...]
     backends: tuple[str, ...]
     reason: str
+    question: str = ""
+
+    @property
+    def told(self) -> float:
+        """The smallest effect that its least able test could have told; nan where nothing was sampled."""
+        return max((part.told for part in self.parts if part.sampled), default=math.nan)
 
     @property
     def stand_in(self) -> bool:
@@ -125,18 +135,21 @@ def _judge(claim: Claim, metrics: Metrics) -> Verdict:
     backends = tuple(sorted({metrics.backend(*key) for key in claim.reads()} - {""}))
     verdict = together([part.verdict for part in parts], claim.need)
     reasons = [part.reason for part in parts if part.reason and part.verdict == verdict]
+    why_closed = [why for why in (shut(metrics, *gate) for gate in claim.gates()) if why]
+    if verdict == HOLDS and claim.start and _part(claim, claim.start, metrics).verdict == HOLDS:
+        verdict, reasons = UNTESTABLE, ["the start does so before any training"]
     if verdict in (HOLDS, FAILS, UNDECIDED, EQUIVALENT):
-        shut = _closed(claim, metrics)
-        verdict, reasons = (CLOSED, [shut]) if shut else (verdict, reasons + _weak(claim, metrics))
-    return Verdict(claim, verdict, parts, backends, "; ".join(dict.fromkeys(reasons)))
+        verdict, reasons = (CLOSED, why_closed[:1]) if why_closed else (verdict, reasons + _weak(claim, metrics))
+    question = "" if not claim.gate else CLOSED if why_closed else "open"
+    return Verdict(claim, verdict, parts, backends, "; ".join(dict.fromkeys(reasons)), question)
 
 
-def _closed(claim: Claim, metrics: Metrics) -> str:
-    """Why the question of a claim is closed; empty where it is open, or nothing says."""
-    if not claim.gate:
-        return ""
+def shut(metrics: Metrics, lesson: str, key: str) -> str:
+    """Why a question is closed; empty where it is open. A lesson's own word goes before the number."""
     try:
-        found = metrics.estimate(claim.lesson or "", claim.gate)
+        if key.endswith(".is"):
+            return "" if metrics.word(lesson, key) == "open" else f"lesson {lesson[:2]} measured too little to win"
+        found = metrics.estimate(lesson, key)
     except Missing as missing:
         return str(missing)  # what nobody measured is not open
     if found.known and found.lo >= HEADROOM:
@@ -145,17 +158,15 @@ def _closed(claim: Claim, metrics: Metrics) -> str:
 
 
 def _weak(claim: Claim, metrics: Metrics) -> list[str]:
-    """That training gained nothing in the lab of the lesson, so that little can be read off what follows from it."""
+    """Why little can be read off the lab runs of a lesson, and whether their training gained anything."""
     said = []
-    for lesson in {lesson for lesson, _ in claim.reads()} & set(_SIGNAL) if claim.rung == "lab" else ():
-        try:
-            trained, start = (metrics.estimate(lesson, key) for key in _SIGNAL[lesson])
-        except Missing:
-            continue
-        gain = quantities.minus(trained, start)
-        if not (gain.known and gain.lo > 0):
-            gained = f"training gained {gain.value:+.3f} over its start, not clear of 0"
-            said.append(f"weak: in the lab of lesson {lesson[:2]} {gained}")
+    for lesson in sorted({lesson for lesson, _ in claim.reads()} & set(_WEAK)) if claim.rung == "lab" else ():
+        why = _WEAK[lesson]
+        with contextlib.suppress(Missing, KeyError):  # not measured, or no start to hold against
+            gain = quantities.minus(*(metrics.estimate(lesson, key) for key in _SIGNAL[lesson]))
+            if not (gain.known and gain.lo > 0):
+                why += f"; training gained {gain.value:+.3f} over its start, not clear of 0"
+        said.append(f"weak: in the lab of lesson {lesson[:2]} {why}")
     return said
 
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats as scipy_stats
-from scipy.special import stdtr, stdtrit  # Student's distribution and its quantiles
+from scipy.special import ndtri, stdtr, stdtrit  # Student's distribution and its quantiles
 
 from lib import stats
 
 LEVEL = 0.95
 POWER = 0.8  # chance to tell an effect of the size that an estimate is said to be able to tell
+_HALF_WIDTHS = 1 + float(ndtri(POWER) / ndtri((1 + LEVEL) / 2))  # that such an effect is long, if all is normal
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ class Spread:
         p = 2 * float(stdtr(freedom, -abs(self.value) / error)) if error else float(self.value == 0)
         told = (reach + float(stdtrit(freedom, POWER))) * error
         return _row(self.value, self.value - reach * error, self.value + reach * error, self.runs, self.items, p, told)
+
+
+def read_off(lo: float, hi: float) -> float:
+    """The smallest effect that an interval lo .. hi could have told four times in five, as if it were normal."""
+    return (hi - lo) / 2 * _HALF_WIDTHS
 
 
 def _row(value: float, lo: float, hi: float, runs: int, items: int, p: float, told: float) -> dict[str, float]:

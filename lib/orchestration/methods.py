@@ -44,26 +44,6 @@ def controls(domain: str) -> list[Method]:
     return [*single, *references, *(Method(name, "control") for name in names)]
 
 
-def peeking(model: str) -> list[Method]:
-    """Look-ahead that shares the environment's random numbers: what seeing the future would be worth."""
-    changes = {"shared_randomness": True}
-    return [
-        Method(f"RO {model} peeking", "RO", model, changes),
-        Method("greedy look-ahead peeking", "control", changes=changes),
-    ]
-
-
-def farther(model: str, steps: int, usual: int) -> tuple[Method, Method]:
-    """RO that looks `steps` ahead, and the same look-ahead with nobody who reads it. usual: orchestration.lookahead."""
-    if steps == usual:
-        return Method(f"RO {model}", "RO", model), Method("look-ahead alone", "control")
-    changes = {"lookahead": steps}
-    return (
-        Method(f"RO {model}, {steps} steps", "RO", model, changes),
-        Method(f"look-ahead alone, {steps} steps", "control", changes=changes),
-    )
-
-
 def forgetful(model: str) -> dict[str, list[Method]]:
     """Each orchestrator whole, without short-term memory, without long-term memory, and without both (PO, Table 5)."""
     without = {"": (), ", no short-term": ("mem_s",), ", no long-term": ("mem_l",), ", no memory": ("mem_s", "mem_l")}

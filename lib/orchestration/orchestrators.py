@@ -138,7 +138,7 @@ class Orchestrator:
             choice = await self._ask(episode, decision, situation, untried, room)
             if choice is None or choice.policy is not None:
                 return choice
-            seen = world.look(choice.calls, reach.steps, self.settings.copies, self.settings.shared_randomness)
+            seen = world.look(choice.calls, reach.steps, self.settings.copies)
             lines = [components.result_line(each, world.words) for each in seen]
             self._note(decision, "\n".join(lines))
             results += lines

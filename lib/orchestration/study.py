@@ -260,10 +260,8 @@ class Bench:
 
     def _control(self) -> Decider:
         settings, name = self.orchestration, self.method.name
-        if name.startswith("greedy look-ahead"):
-            return Greedy(settings.weights, 1, settings.copies, settings.shared_randomness)
-        if name.startswith("look-ahead alone"):
-            return Greedy(settings.weights, settings.lookahead, settings.copies, settings.shared_randomness)
+        if name == "greedy look-ahead":
+            return Greedy(settings.weights, 1, settings.copies)
         if name == "oracle look-ahead":
             return Greedy(settings.weights, settings.lookahead, 1, shared=True)
         if name == "LinUCB":

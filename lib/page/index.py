@@ -21,6 +21,7 @@ from PIL import Image
 
 from lib import store
 from lib.page import audit
+from lib.page import metrics as measured
 from lib.page.audit import ReportError
 from lib.page.html import fill
 from lib.page.tables import listed, number
@@ -37,11 +38,24 @@ PAPERS = {  # whose idea a lesson rebuilds; as in the README
     "07_agent_configuration": "ARC",
 }
 SCOREBOARD = "10_scoreboard"
+KNOWN = {  # what is known of a decision maker, by the word of the scoreboard's metrics
+    "above": "Beats the best fixed choice",
+    "level": "Not told apart from it",
+    "below": "Below it",
+    "closed": "Too little to win for anybody",
+}
 VERDICTS = {  # what became of a claim: key in the scoreboard's metrics, words for it
     "holds": "hold",
     "fails": "do not hold",
+    "equivalent": "equivalent",
     "undecided": "undecided",
+    "closed": "closed",
     "untestable": "not testable",
+}
+RUNGS = {  # how near to reality a claim was tested: its title, and what it is
+    "glass": ("In the glass box", "worlds so small that the optimum is known"),
+    "lab": ("In the lab", "small models and policies that are trained here"),
+    "recorded": ("On recorded outcomes", "real models and agents, replayed"),
 }
 READERS = {  # who reads: lessons to begin with, the first that is there; and why
     "Researcher": ((SCOREBOARD, "07_agent_configuration"), "for verdicts, baselines and intervals"),
@@ -119,6 +133,8 @@ def front_page(reports: str | Path, repository: str | Path = ROOT) -> str:
         hero=by_name.get(SCOREBOARD, lessons[-1]),
         minute=minute(lessons),
         claims=claims(reports) if SCOREBOARD in by_name else None,
+        rungs=rungs(reports) if SCOREBOARD in by_name else [],
+        replicated=measured.replicated(reports / "metrics").replace("`", ""),
         profiles=profiles(lessons),
         first=[(reader, _first(names, by_name, lessons), why) for reader, (names, why) in READERS.items()],
         glossary=GLOSSARY if (reports / GLOSSARY).is_file() else None,
@@ -156,6 +172,18 @@ def claims(reports: Path) -> dict[str, Any] | None:
         "verdicts": [(key, words, metrics[wanted[key]]) for key, words in VERDICTS.items()],
         "notes": _notes(metrics),
     }
+
+
+def rungs(reports: Path) -> list[dict[str, Any]]:
+    """What is known on each rung, as the scoreboard says it, and what became of the directions claimed there."""
+    metrics = _read(reports / "metrics" / f"{SCOREBOARD}.json")
+    out = []
+    for rung, (title, what) in RUNGS.items():
+        known = [(words, metrics[key]) for word, words in KNOWN.items() if (key := f"known.{rung}.{word}") in metrics]
+        counts = [(words, metrics.get(f"claims.rung.{rung}.{key}", 0)) for key, words in VERDICTS.items()]
+        claimed = ", ".join(f"{n} {words}" for words, n in counts if n)
+        out += [{"title": title, "what": what, "known": known, "claimed": claimed}] if known else []
+    return out
 
 
 def _notes(metrics: dict[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ from lib import store
 from lib.params import ROOT
 
 FOLDER = ROOT / "reports/metrics"
+REPLICATION = "replication.json"
 _ENDS = ("_lo", "_hi")
 Metric = dict[str, Any]
 
@@ -37,6 +38,23 @@ def read(folder: str | Path = FOLDER, lesson: str = "") -> dict[str, dict[str, M
     if not wanted:
         raise ValueError(f"no lesson {lesson!r} has metrics; there are: {', '.join(names) or 'none, run `make repro`'}")
     return {name: collected(store.read_json(Path(folder) / f"{name}.json")) for name in wanted}
+
+
+def replicated(folder: str | Path = FOLDER) -> str:
+    """What `make replicate` found, in a sentence or two; without its file, that nobody knows. Figures and what to
+    expect of them: `lib.claims.replication`."""
+    file = Path(folder) / REPLICATION
+    told = store.read_json(file) if file.exists() else {}
+    if not told.get("pairs"):
+        return "Not replicated yet: no second run (`make replicate`) stands beside these numbers."
+    return (
+        f"Run once more with another root seed and class of processor, {told['lessons']} lessons at "
+        f"{told['profile']}: {told['coverage']:.3f} of {told['pairs']:,} differences lie within both intervals taken "
+        f"together ({told['coverage_expected']:.2f} expected), {told['disjoint']:.3f} of the intervals do not meet "
+        f"({told['disjoint_expected']:.3f}), {told['captured']:.3f} of the new values lie inside the old interval "
+        f"({told['captured_expected']:.3f}). Of {told['verdicts']} verdicts {told['contradictions']} turned round and "
+        f"{told['changed']} changed."
+    )
 
 
 def lines(lessons: Mapping[str, Mapping[str, Metric]]) -> list[str]:

@@ -14,14 +14,16 @@ from matplotlib.figure import Figure
 
 from lib import draw
 from lib.ablations.comparison import Comparison, Measure, metrics, slug
+from lib.measure.variance import read_off
 from lib.page.lesson import Lesson
 from lib.page.tables import listed
 from lib.params import Params
-from lib.reporting.words import number, plain, signed
+from lib.reporting.words import number, plain, scaled, signed
 from lib.stats import Interval
 
 STAND_IN = "scripted stand-in"
 KEY_METRICS = ("changes.total", "changes.clear", "changes.better", "changes.worse")
+MARKS = "Triangles: clearly better or worse; squares: clear, and neither; dots: not clear."
 
 
 def label(compared: Comparison) -> str:
@@ -30,16 +32,17 @@ def label(compared: Comparison) -> str:
 
 
 def table(compared: Comparison) -> pd.DataFrame:
-    """Every variant with what the first measure gains, and with all measures."""
+    """Every variant: its gain, the smallest gain that could have been told, and all measures."""
     levels, gains, main = compared.levels, compared.gains, compared.main
     rows = []
     for variant in compared.variants:
-        gain = "-"
+        gain = told = "-"
         if variant in gains:
             beside = f" beside {compared.against[variant]}" if _many(compared) else ""
             gain = number(gains[variant][main.column], main.digits, True) + beside
+            told = plain(read_off(gains[variant][main.column].lo, gains[variant][main.column].hi), main.digits)
         shown = {m.label: number(levels[variant][m.column], m.digits) for m in compared.measures}
-        rows.append({"variant": variant, f"gain in {main.label}": gain} | shown)
+        rows.append({"variant": variant, f"gain in {main.label}": gain, "could have told": told} | shown)
     return pd.DataFrame(rows)
 
 
@@ -67,18 +70,10 @@ def answer(compared: Comparison) -> str:
     if not compared.against:
         return f"{_upper(compared.about)}: nothing to change under these settings."
     main, gains = compared.main, {v: row[compared.main.column] for v, row in compared.gains.items()}
-    told = []
-    for word, up in (("higher", True), ("lower", False)):
-        moved = [v for v, g in gains.items() if g.excludes(0) and (g.value > 0) == up]
-        if moved:
-            by = listed([f"{v} ({number(gains[v], main.digits, True)})" for v in moved])
-            told.append(f"{main.label} clearly {word} with {by}")
-    still = [v for v, g in gains.items() if not g.excludes(0)]
-    if still and not told:
-        told.append(f"no clear change in {main.label} with {listed(still) if len(still) < 4 else 'any of them'}")
-    elif still:
-        told.append(f"not clearly changed with {listed(still) if len(still) < 4 else f'the other {len(still)}'}")
-    return f"{_upper('; '.join(told))}{_stand_in(compared)}."
+    moved = [f"{v} ({number(g, main.digits, True)})" for v, g in gains.items() if g.excludes(0)]
+    clear = f"{_upper(main.label)} clearly changes with {listed(moved, 'none of them')}"
+    rest = f"; not clearly with {len(gains) - len(moved)} of {len(gains)}" if len(moved) < len(gains) else ""
+    return f"{clear}{rest}{_stand_in(compared)}."
 
 
 def _stand_in(compared: Comparison) -> str:
@@ -93,23 +88,17 @@ def title(compared: Comparison) -> str:
     return f"{_upper(label(compared))}: {clear} of {changes} {compared.main.label}"
 
 
-def alt(compared: Comparison) -> str:
-    """The figure in words."""
-    return f"Paired gains with 95 % intervals. {answer(compared)}"
-
-
 def figure(compared: Comparison) -> Figure:
     """A panel per measure, a row per change: its gain and interval around a line at no change. Upward and downward
     triangles are clear changes for the better and for the worse, squares clear ones that are neither, dots the rest."""
     names = {v: f"{v}\nagainst {compared.against[v]}" if _many(compared) else v for v in compared.gains}
     rows = {name: {m.column: compared.gains[v][m.column] for m in compared.measures} for v, name in names.items()}
     like = {(name, m.column): _look(m, rows[name][m.column]) for name in rows for m in compared.measures}
-    squares = "" if all(m.better for m in compared.measures) else " squares: clear, and neither;"
-    count = len(compared.measures)
+    across, against = min(3, len(compared.measures)), sorted(set(compared.against.values()))
+    note = MARKS + (f" 0: {against[0]}." if len(against) == 1 else "")
     return draw.points(
         rows, title(compared), {m.column: f"change in {m.label}" for m in compared.measures}, line=0, like=like,
-        across=count, wide=4.2 + 2.6 * (count - 1) + 1.5, name=60,
-        note=f"Triangles: clearly better or worse;{squares} dots: not clear.{_note(compared)}",
+        across=across, wide=4.2 + 2.6 * (across - 1) + 1.5, name=60, note=note,
     )  # fmt: skip
 
 
@@ -126,16 +115,10 @@ def _many(compared: Comparison) -> bool:
     return len(set(compared.against.values())) > 1
 
 
-def _note(compared: Comparison) -> str:
-    against = sorted(set(compared.against.values()))
-    told = f" 0: {against[0]}." if len(against) == 1 else ""
-    return told + (f" Decided by a {STAND_IN}." if compared.backend == "scripted" else "")
-
-
 def present(lesson: Lesson, compared: Comparison) -> None:
     """One ablation in a lesson: figure (where anything is changed), table, metrics, and the answer."""
     if compared.against:
-        lesson.figure(figure(compared), compared.name.replace(".", "_"), alt=alt(compared))
+        lesson.figure(figure(compared), compared.name.replace(".", "_"))
     lesson.table(table(compared), caption(compared))
     lesson.metrics(metrics(compared))
     print(answer(compared))
@@ -152,32 +135,12 @@ def panels(every: Mapping[str, Comparison]) -> Figure:
             rows.setdefault(name, {})[policy] = row[compared.main.column]
     main = next(iter(every.values())).main
     like = {(name, policy): _look(main, gain) for name, row in rows.items() for policy, gain in row.items()}
+    gains = [gain for row in rows.values() for gain in row.values()]
+    clear = f"{sum(g.excludes(0) for g in gains)} of {len(gains)} changes clearly move episode length"
     return draw.points(
-        rows, _rules_title(every), f"change in {main.label}", line=0, like=like, across=len(every), wide=11, name=60,
-        note="Over seeds. Triangles: clearly fewer (up) or more (down) steps.",
+        rows, f"Rules of the student that the paper leaves open: {clear}", f"change in {main.label}", line=0,
+        like=like, across=len(every), wide=11, name=60, note="Over seeds. " + MARKS,
     )  # fmt: skip
-
-
-def _clear(every: Mapping[str, Comparison]) -> tuple[int, int]:
-    """How many changes are clear, and how many there are."""
-    gains = [row[c.main.column] for c in every.values() for row in c.gains.values()]
-    return sum(g.excludes(0) for g in gains), len(gains)
-
-
-def _rules_title(every: Mapping[str, Comparison]) -> str:
-    clear, total = _clear(every)
-    return f"Rules of the student that the paper leaves open: {clear} of {total} changes clearly move episode length"
-
-
-def panels_alt(every: Mapping[str, Comparison]) -> str:
-    """The figure in words: per rule, the largest change."""
-    first = next(iter(every.values()))
-    told = []
-    for rule in first.against:
-        moved = {policy: c.gains[rule][c.main.column] for policy, c in every.items()}
-        most = max(moved, key=lambda policy: abs(moved[policy].value))
-        told.append(f"{rule}: most for {most}, {number(moved[most], 1, True)} steps")
-    return f"{_rules_title(every)}. " + "; ".join(told) + "."
 
 
 def rules_table(every: Mapping[str, Comparison]) -> pd.DataFrame:
@@ -192,19 +155,14 @@ def rules_table(every: Mapping[str, Comparison]) -> pd.DataFrame:
 
 
 def rules_answer(every: Mapping[str, Comparison], settings: Params) -> str:
-    """How many changes are clear, under how many rules the policies keep their order, and the missing rule."""
-    clear, total = _clear(every)
+    """Under how many rules the policies keep their order, and the missing rule."""
     levels = {policy: {v: row[c.main.column].value for v, row in c.levels.items()} for policy, c in every.items()}
     variants = list(next(iter(levels.values())))
     usual, *changed = (sorted(levels, key=lambda policy, v=v: levels[policy][v]) for v in variants)
     kept = sum(order == usual for order in changed)
-    told = (
-        f"{clear} of {total} changes clearly move the length of episodes; the order of the policies by length, "
-        f"{' < '.join(usual)}, stays under {kept} of {len(changed)} changed rules."
-    )
-    if not settings.education.answers:
-        told += " Difficulties calibrated from answers were not tried: education.answers names no file."
-    return told
+    told = f"The order of the policies by length, {' < '.join(usual)}, stays under {kept} of {len(changed)} rules."
+    missing = " Difficulties calibrated from answers were not tried: education.answers names no file."
+    return told + ("" if settings.education.answers else missing)
 
 
 def search_table(searched: pd.DataFrame, best: int = 8) -> pd.DataFrame:
@@ -255,13 +213,9 @@ def changes_metrics(changes: Mapping[str, Mapping[str, Interval]]) -> dict[str, 
 def relative(compared: Comparison) -> dict[str, Interval]:
     """Gains in the first measure as shares of what they are held against, taken as known; without those whose
     reference is 0."""
-    levels, out = compared.levels, {}
-    for variant, row in compared.gains.items():
-        base = abs(levels[compared.against[variant]][compared.main.column].value)
-        gain = row[compared.main.column]
-        if base > 1e-9:
-            out[variant] = Interval(gain.value / base, gain.lo / base, gain.hi / base)
-    return out
+    column = compared.main.column
+    bases = {v: abs(compared.levels[compared.against[v]][column].value) for v in compared.gains}
+    return {v: scaled(compared.gains[v][column], base) for v, base in bases.items() if base > 1e-9}
 
 
 def overview(every: Sequence[Comparison]) -> pd.DataFrame:
@@ -269,55 +223,49 @@ def overview(every: Sequence[Comparison]) -> pd.DataFrame:
     rows = []
     for compared in every:
         m = compared.main
-        signs = [is_good(m, row[m.column]) for row in compared.gains.values()]
-        clear = sum(row[m.column].excludes(0) for row in compared.gains.values())
+        looks = [_look(m, row[m.column]) for row in compared.gains.values()]
         rows.append(
-            {"ablation": label(compared), "measure": m.label, "changes": len(signs),
-             "clearly better": signs.count(True), "clearly worse": signs.count(False),
-             "clearly other": clear - signs.count(True) - signs.count(False), "not clear": len(signs) - clear}
+            {"ablation": label(compared), "measure": m.label, "changes": len(looks),
+             "clearly better": looks.count("clearly better"), "clearly worse": looks.count("clearly worse"),
+             "clearly other": looks.count("clear, and neither"), "not clear": looks.count("not clear")}
         )  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def counts(every: Sequence[Comparison]) -> dict[str, int]:
     """Metrics of the overview: changes.total, .clear, .better, .worse."""
-    told = overview(every)
-    clear = int(told["changes"].sum() - told["not clear"].sum())
-    found = (int(told["changes"].sum()), clear, int(told["clearly better"].sum()), int(told["clearly worse"].sum()))
-    return dict(zip(KEY_METRICS, found, strict=True))
+    told = overview(every)[["changes", "not clear", "clearly better", "clearly worse"]].sum()
+    found = told["changes"], told["changes"] - told["not clear"], told["clearly better"], told["clearly worse"]
+    return dict(zip(KEY_METRICS, map(int, found), strict=True))
 
 
 def overall(every: Sequence[Comparison]) -> str:
     """How many changes are clear, beside how many would be by chance, and the largest one, as a sentence."""
-    told = overview(every)
-    total, unclear = int(told["changes"].sum()), int(told["not clear"].sum())
-    largest, other = _largest(every), told["clearly other"].sum()
-    kinds = f"{told['clearly worse'].sum()} for the worse, {told['clearly better'].sum()} for the better"
+    total, clear, better, worse = counts(every).values()
     sentence = (
-        f"Of {total} changes {total - unclear} are clear ({kinds}{f', {other} neither' if other else ''}), "
+        f"Of {total} changes {clear} are clear ({worse} for the worse, {better} for the better), "
         f"about {plain(0.05 * total, 1)} would be by chance if none mattered"
     )
-    return sentence + (f"; the largest: {largest}" if largest else "")
-
-
-def _largest(every: Sequence[Comparison]) -> str:
     found = [(abs(g.value), c, v, g) for c in every for v, g in relative(c).items() if g.excludes(0)]
     if not found:
-        return ""
-    _, compared, variant, gain = max(found, key=lambda each: each[0])
-    return f"{variant} ({compared.about}: {signed(100 * gain.value, 0)} % {compared.main.label}{_stand_in(compared)})"
+        return sentence
+    _, most, variant, gain = max(found, key=lambda each: each[0])
+    moved = f"{signed(100 * gain.value, 0)} % {most.main.label}{_stand_in(most)}"
+    return f"{sentence}; the largest: {variant} ({most.about}: {moved})"
 
 
 def side_by_side(every: Sequence[Comparison]) -> Figure:
     """Every change as a share of what it is held against."""
-    rows, like, about = {}, {}, []
+    rows, like, about, left = {}, {}, [], 0
     for c in every:
-        for v, g in relative(c).items():
+        found = relative(c)
+        left += len(c.gains) - len(found)
+        for v, g in found.items():
             name = f"{c.about}: {v}" + (" *" if c.backend == "scripted" else "")
-            rows[name], like[name] = Interval(100 * g.value, 100 * g.lo, 100 * g.hi), _look(c.main, g)
+            rows[name], like[name] = scaled(g, 0.01), _look(c.main, g)
             about.append(c.about)
-    note = "Triangles: clearly better or worse; squares: clear, and neither; dots: not clear. "
-    note += f"*: decided by a {STAND_IN}.{_left_out(every)}"
+    note = f"{MARKS} *: decided by a {STAND_IN}."
+    note += f" Not shown, for what they are held against is 0: {left}." if left else ""
     if not rows:
         return draw.sheet(overall(every), 10.5, 1.4, note)
     sheet = draw.points(
@@ -330,16 +278,3 @@ def side_by_side(every: Sequence[Comparison]) -> Figure:
     for row in (i for i in range(1, len(about)) if about[i] != about[i - 1]):
         axes.axhline(row - 0.5, color=draw.FAINT, linewidth=0.6, zorder=0)  # between ablations
     return sheet
-
-
-def side_by_side_alt(every: Sequence[Comparison]) -> str:
-    """The same in words."""
-    return (
-        f"Every ablation's change of its first measure, in percent, with intervals. {overall(every)}.{_left_out(every)}"
-    )
-
-
-def _left_out(every: Sequence[Comparison]) -> str:
-    """How many changes have no share."""
-    missing = sum(len(c.gains) - len(relative(c)) for c in every)
-    return f" Not shown, for what they are held against is 0: {missing}." if missing else ""

@@ -1,7 +1,4 @@
-"""How reports say what intervals say: numbers with their ends, clear and unclear differences, verdicts on claims.
-
-A value that is nan was not to be measured: a dash in tables, no key among metrics.
-"""
+"""One vocabulary for what numbers say: values with their intervals, clear or not, and metrics without empty ones."""
 
 from __future__ import annotations
 
@@ -9,7 +6,9 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 
+from lib import measure
 from lib.page.tables import NOTHING as DASH
 from lib.stats import Interval
 
@@ -24,6 +23,11 @@ def there(found: Interval) -> bool:
 def within(found: Interval) -> Interval:
     """An interval of something that lies in [0, 1]."""
     return Interval(found.value, *np.clip([found.lo, found.hi], 0, 1).tolist())
+
+
+def scaled(found: Interval, by: float) -> Interval:
+    """An interval in units that are `by` times as large."""
+    return Interval(found.value / by, found.lo / by, found.hi / by)
 
 
 def number(found: Interval, digits: int = 2, sign: bool = False) -> str:
@@ -44,29 +48,17 @@ def signed(value: float, digits: int = 2) -> str:
     return f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
-def clearly(found: Interval, more: str = "more", less: str = "less") -> str:
-    """What a difference says: clearly more, clearly less, or not clearly either."""
-    if not there(found):
-        return f"neither {more} nor {less}, for want of cases"
-    if found.excludes(0):
-        return f"clearly {more if found.value > 0 else less}"
-    return f"not clearly {more} or {less}"
-
-
 def changed(found: Interval, digits: int = 2) -> str:
     """A difference with its interval, and whether it is clear."""
-    return f"{number(found, digits, True)} ({clearly(found, 'up', 'down')})"
+    how = "clearly " + ("up" if found.value > 0 else "down") if found.excludes(0) else "not clearly up or down"
+    return f"{number(found, digits, True)} ({how if there(found) else 'no cases'})"
 
 
-def verdict(found: Interval) -> str:
-    """The same of a claim that a difference is above 0."""
-    if not there(found):
-        return "no cases"
-    if found.value == 0 and (not found.known or found.lo == found.hi == 0):
-        return "no difference"
-    if not found.excludes(0):
-        return "undecided"
-    return "holds" if found.value > 0 else "does not hold"
+def told(differences: Mapping[str, Interval]) -> str:
+    """Which of several differences are clear, as one sentence of `lib.measure`."""
+    known = {name: found for name, found in differences.items() if there(found)}
+    rows = [(found.value, found.lo, found.hi) for found in known.values()]
+    return measure.words(pd.DataFrame(rows, list(known), ["value", "lo", "hi"])) if known else "nothing to compare."
 
 
 def finite(metrics: Mapping[str, object]) -> dict[str, object]:

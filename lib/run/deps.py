@@ -28,7 +28,8 @@ def places(command: str, root: Path) -> list[str | Path]:
     """What a stage starts with: the module of its command; of a lesson its notebook and all of lib/run."""
     module, *rest = command.removeprefix(_MODULE).split()
     if module != "lib.run":
-        return [module]
+        own = root / module.replace(".", "/") / "__main__.py"  # what `python -m` starts of a package
+        return [module, *([own] if own.exists() else [])]
     return [f"notebooks/{rest[0]}.ipynb", *(root / "lib/run").glob("*.py")]
 
 

@@ -21,7 +21,7 @@ SEEDS, EPISODES = 2, 3
 
 
 def settings(**changes) -> params.Params:
-    base = {"ablations": {"model": MODEL, "students": 4, "lookaheads": [1, 5]}, "zoo": {"seeds": SEEDS}}
+    base = {"ablations": {"model": MODEL, "students": 4}, "zoo": {"seeds": SEEDS}}
     return params.settings(profile="smoke", **base | changes)
 
 
@@ -81,37 +81,8 @@ def test_episodes_are_summed_up_by_hand(asked):
         assert row["length"].value == place + 1 == row["dollars"].value and row["utility"].value == 0.5
     assert made.gains["KO, no memory"]["length"].value == 3
     assert not made.shared and made.main.column == "utility"
-
-
-# Looking ahead --------------------------------------------------------------------------------------
-
-
-def test_every_depth_is_looked_with_a_reader_and_without(asked):
-    usual = settings().orchestration.lookahead
-    made = policies.lookahead(settings())
-    depths = sorted({1, 5, usual})
-    assert made.variants == [f"{who}, {n}" for n in depths for who in ("RO", "no reader")]
-    assert made.against == {
-        f"{who}, {n}": f"{who}, {usual}" for who in ("RO", "no reader") for n in depths if n != usual
-    }
-    looked = [method.changes.get("lookahead", usual) for method in asked]
-    assert looked == depths * 2
-    assert [bool(method.model) for method in asked] == [True] * len(depths) + [False] * len(depths)
-    assert made.main.column == "length" and made.main.better == "lower"
-
-
-def test_the_usual_depth_is_the_orchestrator_of_the_lesson():
-    mine, alone = methods.farther(MODEL, 3, 3)
-    assert mine == methods.Method(f"RO {MODEL}", "RO", MODEL) and alone.changes == {}
-    mine, alone = methods.farther(MODEL, 5, 3)
-    assert mine.changes == alone.changes == {"lookahead": 5} and (mine.kind, alone.kind) == ("RO", "control")
-
-
-def test_copies_with_the_environments_numbers_stand_against_copies_with_fresh_ones(asked):
-    made = policies.shared(settings())
-    assert made.against == {"RO peeking": "RO", "greedy look-ahead peeking": "greedy look-ahead"}
-    shares = {method.name.replace(f" {MODEL}", ""): method.changes.get("shared_randomness", False) for method in asked}
-    assert shares == {name: "peeking" in name for name in made.variants} and len(shares) == 4
+    assert [m.label for m in made.measures][1:4] == ["aptitude", "gap", "performance"]
+    assert made.levels["RO"]["mean_gap"].value == 0.5
 
 
 # The student's rules --------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ def test_prompt_policies_side_by_side_are_what_each_is_alone_with_unequal_rows()
     alone = [PromptPolicy(K, ROLES, 8) for _ in range(2)]
     for one in alone:
         nn.init.normal_(one.head.weight)
-    many = glass._prompts(copy.deepcopy(alone))
+    many = glass.stacked_prompts(copy.deepcopy(alone))
     (states, bare), structures = rows_of(9), torch.as_tensor(random_choices(18)[0])
     _, steps = many.draw(states, structures, None)
     assert len(set(torch.bincount(steps.episode // 9).tolist())) == 2  # one has more decisions than the other

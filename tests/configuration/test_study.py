@@ -52,7 +52,7 @@ def settings(llm=None, **changes) -> params.Params:
         "ppo": fast | {"batch": BATCH, "epochs": 2}, "grpo": fast | {"batch": BATCH, "group": GROUP, "epochs": 2},
         "sft": fast | {"batch": 4}, "dpo": fast | {"batch": 4, "good": 0.0, "bad": 2.0},
     }  # fmt: skip
-    return small.changed(llm=llm or {}, configuration=params._overlay(base, changes))
+    return small.changed(llm=llm or {}, configuration=params.overlay(base, changes))
 
 
 @cache

@@ -1,7 +1,7 @@
 """Hostile bodies and texts through every road that reads a reply.
 
 A body is answered to the client as an endpoint would; a text is what a model writes, as its words and as the
-arguments of a tool call. The roads are those of the lessons: an orchestrator's decision, a judge's vote, the
+arguments of a tool call. The roads are those of the lessons: an orchestrator's decision, a judge's scores, the
 conductor's judge, an expert of a controller, a prompted orchestrator at its desk, a prompted configuration, an agent
 with its tools, a writer of tasks.
 
@@ -34,7 +34,7 @@ from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError
 from lib.llm.transport import LARGEST, InProcess, completion
 from lib.orchestration.decisions import Episode
-from lib.orchestration.judge import Vote, _vote
+from lib.orchestration.judge import CRITERIA, _scored
 from lib.orchestration.orchestrators import Orchestrator
 from lib.params import LLMSettings
 from lib.routing import protocol
@@ -153,10 +153,11 @@ async def decided(client: Client, kind: str) -> None:
     decision.reasoning.encode()
 
 
-async def voted(client: Client) -> None:
-    """A vote of the judge of orchestrators."""
-    vote = await _vote(client, "mine", [{"role": "user", "content": "How good was it?"}], 0)
-    assert isinstance(vote, Vote) and (vote.scores is None or vote.scores.reasoning.encode() is not None)
+async def scored(client: Client) -> None:
+    """What the judge of orchestrators makes of an episode: scores, or none at all."""
+    told = await _scored(client, "mine", [{"role": "user", "content": "How good was it?"}])
+    found = [told[name] for name in CRITERIA]
+    assert all(value != value for value in found) or all(0 <= value <= 100 for value in found)
 
 
 async def graded(client: Client) -> None:
@@ -232,7 +233,7 @@ async def answered(client: Client) -> None:
 
 ROADS = (
     answered,
-    voted,
+    scored,
     graded,
     configured,
     spoken,

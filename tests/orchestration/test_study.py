@@ -171,14 +171,6 @@ def decider(method: Method, trained: Path, **changes):
     return study.Bench(cell.settings, study.Means(small().llm.model_dump(), str(trained))).decider(None)
 
 
-def test_look_ahead_alone_looks_as_many_steps_as_its_reader_would(trained):
-    for usual, steps in ((3, 3), (3, 5), (2, 2), (2, 1)):
-        mine, alone = methods.farther(SCRIPTED, steps, usual)
-        reader, control = (decider(method, trained, lookahead=usual) for method in (mine, alone))
-        assert control.steps == reader.reach.steps == steps and not control.shared
-    assert decider(Method("greedy look-ahead", "control"), trained, lookahead=5).steps == 1
-
-
 def test_who_remembers_less_has_less_in_its_prompts(trained):
     for kind, group in methods.forgetful(SCRIPTED).items():
         assert [method.kind for method in group] == [kind] * 4 and len({method.name for method in group}) == 4
@@ -202,10 +194,3 @@ def test_the_plan_bounds_what_was_asked(trained, tmp_path):
     records = [study.run(small(), d, methods.orchestrators(small()), tmp_path, trained) for d in zoo.DOMAINS]
     asked = sum(record["calls"].sum() for record in records)
     assert 0 < asked <= planned.calls
-
-
-def test_look_ahead_alone_of_one_step_is_the_greedy_control(trained, tmp_path):
-    _, alone = methods.farther(SCRIPTED, 1, 3)
-    record = study.run(small(), "education", [alone, Method("greedy look-ahead", "control")], tmp_path, trained)
-    one, other = (part.drop(columns="method").reset_index(drop=True) for _, part in record.groupby("method"))
-    pd.testing.assert_frame_equal(one, other)

@@ -17,7 +17,10 @@ from lib.params import ROOT
 ALT = "A line that rises & then falls again"
 
 
-CLAIMS = {"claims.total": 30, "claims.holds": 11, "claims.fails": 8, "claims.undecided": 7, "claims.untestable": 4}
+CLAIMS = {"claims.total": 33, "claims.holds": 11, "claims.fails": 8, "claims.undecided": 7, "claims.untestable": 4,
+          "claims.equivalent": 2, "claims.closed": 1}  # fmt: skip
+KNOWN = {"known.glass.above": "CoRL, low budget (0.92)", "known.glass.below": "ARC (-0.37)",
+         "known.lab.closed": "KO, students", "claims.rung.glass.holds": 5, "claims.rung.glass.closed": 2}  # fmt: skip
 
 
 @pytest.fixture
@@ -84,8 +87,30 @@ def test_the_front_page_loads_nothing_and_is_the_same_every_time(reports):
 def test_with_a_scoreboard_the_claims_stand_as_it_counted_them(reports, add):
     add("10_scoreboard", **CLAIMS)
     said = words(front_page(reports, reports))
-    assert "30 claims of the papers" in said and "From lesson 10" in said
-    assert "11 hold 8 do not hold 7 undecided 4 not testable" in said
+    assert "33 claims of the papers" in said and "From lesson 10" in said
+    assert "11 hold 8 do not hold 2 equivalent 7 undecided 1 closed 4 not testable" in said
+    assert "What is now known" not in said
+
+
+def test_what_is_known_stands_before_anything_else_rung_by_rung(reports, add):
+    add("10_scoreboard", **CLAIMS, **KNOWN)
+    said = words(front_page(reports, reports))
+    glass = "In the glass box worlds so small that the optimum is known Beats the best fixed choice CoRL, low budget "
+    glass += "(0.92) Below it ARC (-0.37) Directions that papers claim: 5 hold, 2 closed."
+    lab = "In the lab small models and policies that are trained here Too little to win for anybody KO, students"
+    assert said.index(glass) < said.index(lab) < said.index("A small decision maker")
+    assert "On recorded outcomes" not in said
+
+
+def test_the_front_page_says_whether_its_numbers_were_replicated(reports, add):
+    add("10_scoreboard", **CLAIMS, **KNOWN)
+    assert "Not replicated yet" in words(front_page(reports, reports))
+    told = {"pairs": 2000, "lessons": 11, "profile": "laptop", "verdicts": 90, "changed": 3, "contradictions": 0}
+    shares = {"coverage": 0.951, "disjoint": 0.004, "captured": 0.85}
+    told |= shares | {f"{key}_expected": value for key, value in shares.items()}
+    (reports / "metrics/replication.json").write_text(json.dumps(told))
+    said = words(front_page(reports, reports))
+    assert "0.951 of 2,000 differences" in said and "Of 90 verdicts 0 turned round and 3 changed" in said
 
 
 def test_numbers_of_a_smoke_run_are_called_no_results_wherever_they_stand(reports, add):

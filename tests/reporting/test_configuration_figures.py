@@ -24,7 +24,7 @@ from lib.configuration.study import TEST_DRAW, Results
 from lib.configuration.system import Job, Outcome
 from lib.configuration.team import Note
 from lib.page.lesson import Lesson
-from lib.page.tables import table_html
+from lib.page.tables import interval_table, table_html
 from lib.reporting import words
 from lib.reporting.configuration import (
     common,
@@ -32,10 +32,8 @@ from lib.reporting.configuration import (
     diversity,
     episodes,
     errors,
-    limits,
     numbers,
     refinement,
-    spread,
     theory,
     training,
     transfer,
@@ -44,6 +42,7 @@ from lib.reporting.configuration import (
 from lib.reporting.configuration import encoders as reported
 from lib.reporting.configuration.common import ALL, DPO, GRPO, PAPER
 from lib.reporting.configuration.everybody import BOUND, CONSTANT, ORACLE, everybody
+from lib.reporting.estimates import gap
 from lib.stats import Interval
 
 PARAMS = params.load("smoke")
@@ -210,36 +209,27 @@ def holds(found: Interval, value: float) -> None:
 
 def test_rows_get_units_and_a_question(results):
     rows = common.tests_of(results, PAPER, OWN.model)
-    assert common.matrix(rows, "right").shape == (2, 10)
+    assert len(rows) == 2 * 10 and list(common.by_kind(rows)) == [*NAMES, ALL]
     first = rows[rows["kind"] == "chain"].iloc[0]
     assert first["mille"] == pytest.approx(20 * 1e-5 * 1000) and first["ms"] == pytest.approx(20)
-    assert common.matrix(rows[:0], "right").shape == (0, 0)
 
 
 def test_a_gap_pairs_questions_whatever_the_numbers_of_runs(results):
     arc, greedy, random_ = (common.tests_of(results, arm, OWN.model) for arm in (PAPER, "greedy", "random"))
-    holds(common.gap(arc, greedy, "right", "t"), 1 - 0.4)
-    holds(common.gap(greedy, arc, "right", "t"), 0.4 - 1)
-    holds(common.gap(arc, random_, "tokens", "t"), 18 - 40)
-    assert not words.there(common.gap(arc, random_[:0], "right", "t"))
-    one = common.gap(greedy, common.tests_of(results, "zero_shot", OWN.model), "right", "t")
+    holds(gap(arc, greedy, "right"), 1 - 0.4)
+    holds(gap(greedy, arc, "right"), 0.4 - 1)
+    holds(gap(arc, random_, "tokens"), 18 - 40)
+    assert not words.there(gap(arc, random_[:0], "right"))
+    one = gap(greedy, common.tests_of(results, "zero_shot", OWN.model), "right")
     holds(one, 0.4 - 0.6)
     assert one.known
 
 
 def test_rows_that_are_apart_need_not_be_as_many():
     a, b = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 0.0]]), np.array([[0.0, 0.0]])
-    holds(common.apart(a, b, "t"), 4 / 6)
-    assert common.apart(a, a[:, :0], "t") is common.NOTHING
-    same = common.apart(b + 1, b, "t")
+    holds(workflows.apart(a, b, "t"), 4 / 6)
+    same = workflows.apart(b + 1, b, "t")
     assert (same.lo, same.hi) == (1, 1)
-
-
-def test_a_ratio_is_of_sums():
-    over, under = np.array([[1.0, 0.0, 1.0]]), np.array([[1.0, 1.0, 2.0]])
-    holds(common.ratio(over, under, "t"), 0.5)
-    assert common.ratio(over, under, "t").known
-    assert not words.there(common.ratio(over, under * 0, "t"))
 
 
 # Workflows ----------------------------------------------------------------------------------------
@@ -255,12 +245,11 @@ def test_no_workflow_wins_everywhere_if_each_is_behind_somewhere(compared):
     assert best["passage"][0] == "reason" and best["mixed"][0] == "verify"
     assert set(best["chain"]) == {"reason", "verify"}
     assert workflows.nowhere_behind(compared) == [] and workflows.verdict(compared) == workflows.HOLDS
-    told = workflows.winners_words(compared)
-    assert "4 of 5 leads" in told and "none wins everywhere holds" in told  # on chains two are always right
     table = workflows.winners_table(compared).set_index("kind")
-    assert table.loc["passage", "lead"].startswith("+1.00") and table.loc["passage", "lead is clear"]
-    assert "not one workflow everywhere" in title(workflows.accuracy_figure(compared))
-    assert "direct, chain 0 [0, 0]" in workflows.accuracy_figure(compared).alt_text
+    assert table["lead is clear"].sum() == 4  # on chains two are always right
+    assert table.loc["passage", "lead"].value == 1 and table.loc["passage", "lead is clear"]
+    assert "passage reason 1.00" in title(workflows.accuracy_figure(compared))
+    assert "direct, chain 0 [0, " in workflows.accuracy_figure(compared).alt_text
 
 
 # Everybody ----------------------------------------------------------------------------------------
@@ -276,9 +265,9 @@ def test_everybody_s_means_stand_side_by_side(everyone):
     holds(everyone.mean("grid", "tokens"), 20)
     assert everyone.mean("by_kind").value == everyone.mean(ORACLE).value == 1
     table = comparison.table(everyone).set_index("who")
-    assert "[" in table.loc["RL bandit", "reward"] and table.loc["RL bandit", "tokens"] == "10.0"
-    assert table.loc["ARC", "accuracy"].startswith("1.00") and table.loc[BOUND, "on the front"] == "oracle"
-    assert comparison.kinds_table(everyone).set_index("who").loc["grid search", "chain"].startswith("1.00")
+    assert table.loc["RL bandit", "reward"].known and not table.loc["RL bandit", "tokens"].known
+    assert table.loc["ARC", "accuracy"].value == 1 and table.loc[BOUND, "on the front"] == "oracle"
+    assert comparison.kinds_table(everyone).set_index("who").loc["grid search", "chain"].value == 1
 
 
 def test_who_is_dominated_is_not_on_the_front(everyone):
@@ -290,13 +279,12 @@ def test_who_is_dominated_is_not_on_the_front(everyone):
 
 def test_the_oracle_is_above_everybody_and_what_could_be_foreseen_is_told_beside_it(results, everyone):
     assert baselines.dominates(everyone.tests)
-    assert all(everyone.mean(ORACLE, "reward").value >= everyone.mean(arm, "reward").value for arm in everyone.arms)
+    best = everyone.mean(ORACLE, "reward").value
+    assert all(best >= everyone.mean(arm, "reward").value - 1e-9 for arm in everyone.arms)
     lucky = results.searched.copy()
     lucky.loc[lucky["split"] == "again", "reward"] *= -1
-    unlucky = dataclasses.replace(results, searched=lucky)
     foreseen = float(baselines.foreseen(lucky)["reward"].mean())
     assert foreseen < everyone.mean(ORACLE, "reward").value
-    assert f"it is {foreseen:.2f}." in comparison.oracle_words(unlucky, everyone)
 
 
 # Diversity ----------------------------------------------------------------------------------------
@@ -309,11 +297,9 @@ def test_diversity_and_what_a_kind_tells(everyone):
     holds(found["entropy"], entropy)
     holds(found["told"], entropy)
     holds(diversity.measures(everyone, GRPO)["entropy"], 0)
-    assert "100%" in diversity.words(everyone) and "whatever is asked: voting" in diversity.words(everyone, GRPO)
     assert diversity.by_chance(everyone, GRPO) == 0 and 0 < diversity.by_chance(everyone, PAPER) < entropy
-    assert "by chance it would be 0." in diversity.words(everyone)
     table = diversity.table(everyone).set_index("who")
-    assert table.loc["random", "chosen most"] == "voting\u00a0100%" and table.loc["ARC", "workflows"].startswith("3.0")
+    assert table.loc["random", "chosen most"] == "voting\u00a0100%" and table.loc["ARC", "workflows"].value == 3
     assert diversity.kinds_table(everyone).set_index("kind").loc["mixed", "workflows"] == "verify 100%"
 
 
@@ -325,13 +311,10 @@ def test_refinements_are_held_against_what_they_began_with(results, everyone):
     holds(rows["SFT minus before"]["accuracy"], 0.4)
     holds(rows["SFT minus before"]["reward"], 2 + 0.08)
     holds(rows["DPO minus before"]["accuracy"], 0.2)
-    assert "reward" in refinement.refinement_table(everyone)
     table = refinement.elite_table(results)
     assert table[["episodes", "elite", "pairs"]].to_numpy().tolist() == [[50, 15, 7]] * 2
     holds(refinement.threshold(results), 4.8)
-    told = refinement.refinement_words(results, everyone)
-    assert "SFT changes accuracy by +0.400" in told and "tau is 4.80" in told and ", reaches it" in told
-    assert f"{(5 - 0.18) / (3 - 0.26) - 1:+.0%}" in told
+    holds(refinement.objectives(everyone)["PPO, then SFT"]["all, minus PPO"], 0.4)
 
 
 # Transfer -----------------------------------------------------------------------------------------
@@ -344,17 +327,14 @@ def test_drops_are_held_against_who_learned_there(abroad):
     assert transfer.mean_drop(abroad) == (pytest.approx(-15 / 20), 15, 20)
     assert "-0.75 on average, clearly down in 15 of 20" in title(transfer.figure(abroad))
     table = transfer.table(abroad).set_index(["learned from", "tested on"])
-    assert table.loc[("chain", "choice"), "clear"] and table.loc[("chain", "choice"), "difference"][0] == "-"
-    assert table.loc[("all kinds", "chain"), "at home"] == "–"
+    assert table.loc[("chain", "choice"), "clear"] and table.loc[("chain", "choice"), "difference"].value == -1
+    assert np.isnan(table.loc[("all kinds", "chain"), "at home"])
     assert "chain: chain 1.00, passage 1.00" in transfer.figure(abroad).alt_text
 
 
-def test_a_larger_model_is_judged_under_the_same_choices(abroad, poor):
-    assert "no difference" in transfer.larger_words(abroad)
-    worse = transfer.abroad(study(large=NONE), PARAMS)
-    assert "-1.000" in transfer.larger_words(worse) and "capacity helps: does not hold" in transfer.larger_words(worse)
-    better = transfer.abroad(study(POOR, large=SAME), PARAMS)
-    assert "capacity helps: holds" in transfer.larger_words(better) and "5 of 5 kinds" in transfer.larger_words(better)
+def test_a_larger_model_is_judged_under_the_same_choices(abroad):
+    assert abroad.larger[ALL][transfer.DIFFERENCE]["accuracy"].value == 0
+    holds(transfer.abroad(study(large=NONE), PARAMS).larger[ALL][transfer.DIFFERENCE]["accuracy"], -1)
     assert len(transfer.larger_table(abroad)) == 6 * 3
 
 
@@ -369,11 +349,10 @@ def test_errors_are_shares_of_wrong_answers(everyone, losers):
     holds(found["knowledge gap"], 0.4)
     assert sum(x.value for x in found.values()) == pytest.approx(1)
     assert "20% of wrong answers are the configuration's" in title(errors.figure(losers))
-    assert "most are: knowledge gap (40%)" in errors.claim(losers)
     assert "chain: policy configuration 100" in errors.figure(losers).alt_text
     assert "no wrong answer" in errors.figure(everyone).alt_text
     table = errors.table(losers).set_index("kind")
-    assert table.loc["chain", "wrong"] == "4\u00a0of\u00a04" and table.loc["hops", "knowledge gap"].startswith("1.00")
+    assert table.loc["chain", "wrong"] == "4\u00a0of\u00a04" and table.loc["hops", "knowledge gap"].value == 1
     rules = errors.rules_table(losers).set_index("rule")
     assert rules.loc["knowledge", "all kinds"] == 8 and rules.loc["arithmetic", "category"] == "execution"
 
@@ -399,8 +378,7 @@ def test_encoders_are_ranked(results, monkeypatch):
     assert list(found) == ["hashing", reported.FEATURES, reported.COMMONEST]
     assert found["hashing"]["overall"] == pytest.approx(embeddings.overall(found["hashing"]))
     fair = {name: {metric: score for metric in reported.METRICS} for name, score in (("a", 0.2), ("b", 0.4))}
-    assert reported.table(fair)["encoder"].tolist() == ["b", "a"] and "b has the highest" in reported.words(fair)
-    assert "No encoder" in reported.words({})
+    assert reported.table(fair)["encoder"].tolist() == ["b", "a"]
 
 
 def test_an_atom_is_worth_what_its_workflow_is_paid_more_with_it(results):
@@ -415,9 +393,8 @@ def test_an_atom_is_worth_what_its_workflow_is_paid_more_with_it(results):
     grown = dataclasses.replace(results, searched=pd.concat([results.searched, pd.DataFrame(more)], ignore_index=True))
     (found, n) = reported.worth(grown)[PLAN]
     assert n == 1 and found.value == pytest.approx(2.0) and not found.known
-    assert reported.worth_table(grown).iloc[0]["reward"] == "+2.00"
-    assert "Of 1 atoms" in reported.worth_words(grown)
-    assert reported.worth_table(results).empty and "Of 0 atoms" in reported.worth_words(results)
+    assert reported.worth_table(grown).iloc[0]["reward"].value == found.value
+    assert reported.worth_table(results).empty
 
 
 # Theory -------------------------------------------------------------------------------------------
@@ -425,7 +402,7 @@ def test_an_atom_is_worth_what_its_workflow_is_paid_more_with_it(results):
 
 @pytest.fixture(scope="module")
 def settled(results):
-    return theory.checks(results, PARAMS, seeds=3)
+    return theory.checks(results, PARAMS, buffers=3)
 
 
 def test_chances_are_those_of_the_tries(results):
@@ -535,22 +512,19 @@ def test_studies_with_holes_are_reported_all_the_same(results, hole):
     checked = theory.checks(tiny, PARAMS, (0.0, 1.0), 2)
     tables = [comparison.table(all_), comparison.kinds_table(all_), comparison.gaps_table(all_), diversity.table(all_),
               diversity.kinds_table(all_), workflows.winners_table(best), workflows.best_table(tiny),
-              refinement.refinement_table(all_), refinement.elite_table(tiny), refinement.objectives_table(all_),
-              transfer.table(away), transfer.larger_table(away), errors.table(all_), errors.rules_table(all_),
-              errors.arms_table(all_), theory.table(checked), reported.worth_table(tiny)]  # fmt: skip
+              interval_table(refinement.before_after(all_)), refinement.elite_table(tiny),
+              interval_table(refinement.objectives(all_)), transfer.table(away), transfer.larger_table(away),
+              errors.table(all_), errors.rules_table(all_), errors.arms_table(all_), theory.table(checked),
+              reported.worth_table(tiny)]  # fmt: skip
     assert not any(re.search(r"\bnan\b", table_html(table, "a table").lower()) for table in tables)
-    drawn = [workflows.accuracy_figure(best), spread.figure(tiny), comparison.plane(all_), training.curves(tiny),
-             training.shares(tiny), training.shares(tiny, "arm"), training.tools(tiny), training.entropy(tiny),
-             transfer.figure(away), errors.figure(all_), theory.figure(checked)]  # fmt: skip
+    drawn = [workflows.accuracy_figure(best), workflows.spread_figure(tiny), comparison.plane(all_),
+             training.curves(tiny), training.shares(tiny), training.shares(tiny, "arm"), training.tools(tiny),
+             training.tools(tiny, "arm"), training.entropy(tiny), transfer.figure(away), errors.figure(all_),
+             theory.figure(checked)]  # fmt: skip
     assert all(title(figure) for figure in drawn)
-    told = [workflows.winners_words(best), spread.alt(tiny), spread.words(tiny),
-            comparison.words(all_), comparison.verdict_words(all_), *(figure.alt_text for figure in drawn),
-            comparison.oracle_words(tiny, all_), comparison.searches_words(tiny), diversity.words(all_),
-            refinement.refinement_words(tiny, all_), refinement.objectives_words(all_),
-            transfer.similarity_words(away), transfer.larger_words(away), errors.words(all_),
-            theory.words(checked), numbers.finding(all_, best, away),
-            limits.limits(tiny, PARAMS, all_, best, away, checked), reported.worth_words(tiny)]  # fmt: skip
+    told = [comparison.searches_words(tiny), *(figure.alt_text for figure in drawn),
+            numbers.finding(all_, best, away), numbers.limits(tiny, PARAMS, all_, best, away, checked)]  # fmt: skip
     assert all(len(text) > 10 and not re.search(r"\bnan\b", text) for text in told)
-    for value in numbers.metrics(tiny, PARAMS, all_, best, away, checked).values():
+    for value in numbers.metrics(tiny, PARAMS, all_, best, away, checked, {}).values():
         assert isinstance(value, (str, int, float, Interval))
         assert not isinstance(value, Interval) or (value.known and value.lo <= value.hi)

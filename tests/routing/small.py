@@ -40,7 +40,7 @@ def changed(**sections: dict[str, Any]) -> Params:
     those that are told, and no others."""
     content = EVERYTHING.model_dump()
     whole = {name: content[name] | {key: {} for key in told if key in OTHERS} for name, told in sections.items()}
-    return params.validate(content | {name: params._overlay(whole[name], told) for name, told in sections.items()})
+    return params.validate(content | {name: params.overlay(whole[name], told) for name, told in sections.items()})
 
 
 def learn(**changes: Any) -> LearnSettings:

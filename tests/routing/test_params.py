@@ -5,7 +5,7 @@ import pytest
 from lib import params
 from lib.params import ParamsError
 from lib.routing import study
-from tests.routing.small import EVERYTHING, SMOKE, changed
+from tests.routing.small import EVERYTHING, changed
 
 
 @pytest.mark.parametrize("profile", params.PROFILES)
@@ -61,12 +61,6 @@ def test_experts_that_a_lab_controller_has_no_word_for_are_refused_by_name(tmp_p
     with pytest.raises(ParamsError, match=r"routing.experts names \['lab-huge'\].*lab-nano"):
         study.run(own, models=tmp_path, runs=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
-
-
-def test_what_is_not_changed_stays():
-    before, after = SMOKE, changed(routing={"learn": {"kl": 0.5}}).routing
-    assert after.learn == before.learn.model_copy(update={"kl": 0.5})
-    assert after.model_copy(update={"learn": before.learn}) == before
 
 
 def replaced(**routing) -> None:

@@ -16,7 +16,7 @@ ALL = recipes.recipes
 def changed(**zoo):
     """Smoke with some changes to the zoo."""
     content = SMOKE.model_dump()
-    return params.validate(content | {"zoo": params._overlay(content["zoo"], zoo)})
+    return params.validate(content | {"zoo": params.overlay(content["zoo"], zoo)})
 
 
 def named(settings, domain):

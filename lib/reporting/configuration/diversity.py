@@ -10,13 +10,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from lib import stats
+from lib import seeds, stats
 from lib.configuration import baselines
 from lib.configuration.space import WORKFLOWS
-from lib.page.tables import listed
-from lib.reporting.configuration.common import KINDS, PAPER, generator, kinds_of
+from lib.reporting.configuration.common import KINDS, PAPER, by_kind
 from lib.reporting.configuration.everybody import Everybody
-from lib.reporting.words import NOTHING, number, plain, there
+from lib.reporting.words import NOTHING
 from lib.stats import Interval
 
 MEASURED = {"unique": "workflows", "entropy": "entropy, bits", "gini": "Gini", "told": "told by the kind, bits"}
@@ -50,7 +49,7 @@ def _entropy(shares: np.ndarray) -> float:
 def by_chance(everyone: Everybody, arm: str) -> float:
     """What `informed` would be of an arm's choices if kinds had nothing to do with them; nan where there are none."""
     parts = [part for _, part in everyone.of(arm).groupby("seed")]
-    rng = generator("by chance", arm)
+    rng = seeds.rng("report", "configuration", "by chance", arm)
     return float(np.mean([informed(part, rng) for part in parts for _ in range(DEALS)])) if parts else float("nan")
 
 
@@ -77,13 +76,12 @@ def commonest(rows: pd.DataFrame) -> str:
 
 def table(everyone: Everybody) -> pd.DataFrame:
     """Workflow diversity of everybody on test questions."""
-    digits = {"unique": 1, "entropy": 2, "gini": 2, "told": 2}
     return pd.DataFrame(
         [
             {"who": everyone.labels[arm]}
-            | {MEASURED[name]: number(x, digits[name]) for name, x in measures(everyone, arm).items()}
+            | {MEASURED[name]: x for name, x in measures(everyone, arm).items()}
             | {
-                "by chance": plain(by_chance(everyone, arm)),
+                "by chance": by_chance(everyone, arm),
                 "chosen most": commonest(everyone.of(arm)).replace(" ", "\u00a0"),
             }
             for arm in everyone.arms
@@ -94,8 +92,7 @@ def table(everyone: Everybody) -> pd.DataFrame:
 def kinds_table(everyone: Everybody) -> pd.DataFrame:
     """What ARC chooses for each kind of question, all seeds together."""
     out = []
-    for kind in kinds_of(everyone.of(PAPER)):
-        rows = everyone.of(PAPER, kind)
+    for kind, rows in by_kind(everyone.of(PAPER), together=False).items():
         shares = rows["workflow"].value_counts(normalize=True).head(3)
         out.append(
             {
@@ -108,20 +105,3 @@ def kinds_table(everyone: Everybody) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(out)
-
-
-def words(everyone: Everybody, arm: str = PAPER) -> str:
-    """Whether an arm adapts its workflow to the kind of question, as a sentence."""
-    found = measures(everyone, arm)
-    if not there(found["entropy"]):
-        return f"{everyone.labels.get(arm, arm)} was not tested."
-    told, whole = found["told"], found["entropy"]
-    name = everyone.labels[arm]
-    if whole.value < 1e-9:
-        chosen = listed(list(dict.fromkeys(everyone.of(arm)["workflow"])))
-        return f"{name} chooses one workflow in every seed, whatever is asked: {chosen}."
-    return (
-        f"{name} chooses {found['unique'].value:.1f} workflows with an entropy of {number(whole)} bits; the kind of "
-        f"question tells {number(told)} bits of it, {told.value / whole.value:.0%} (by chance it would be "
-        f"{by_chance(everyone, arm):.2f} bits)."
-    )

@@ -21,11 +21,9 @@ from lib.configuration.atoms import Atom
 from lib.configuration.questions import questions
 from lib.configuration.space import TIERS
 from lib.configuration.study import Results
-from lib.page.tables import listed
 from lib.params import Params
-from lib.reporting.configuration.common import kinds_of
+from lib.reporting.configuration.common import KINDS
 from lib.reporting.configuration.workflows import sampled
-from lib.reporting.words import number
 from lib.stats import Interval
 from lib.tasks import Item
 
@@ -68,7 +66,12 @@ def _best(rows: pd.DataFrame, column: str) -> pd.Series:
 
 
 def _items(rows: pd.DataFrame, params: Params) -> list[Item]:
-    return [item for kind in kinds_of(rows) for item in questions(kind, "train", params.configuration.search_items)]
+    return [
+        item
+        for kind in KINDS
+        if kind in set(rows["kind"])
+        for item in questions(kind, "train", params.configuration.search_items)
+    ]
 
 
 def scored(vectors: np.ndarray, told: Labels) -> dict[str, float]:
@@ -121,24 +124,10 @@ def table(found: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {"encoder": name, "numbers": int(found[name].get("numbers", 0))}
-            | {metric: f"{found[name][metric]:.2f}" for metric in METRICS}
+            | {metric: found[name][metric] for metric in METRICS}
             for name in ranked
         ]
     )
-
-
-def words(found: Mapping[str, Mapping[str, float]]) -> str:
-    """Which encoder is best, and whether any is worth more than five plain features, as a sentence."""
-    real = {name: row for name, row in found.items() if name not in (FEATURES, COMMONEST)}
-    if not real:
-        return "No encoder was tried."
-    best = max(real, key=lambda name: real[name]["overall"])
-    told = [f"{best} has the highest overall score, {real[best]['overall']:.2f}."]
-    for name in (FEATURES, COMMONEST):
-        if name in found:
-            more = real[best]["decision"] - found[name]["decision"]
-            told.append(f"Its decision score is {more:+.2f} beside that of: {name}.")
-    return " ".join(told)
 
 
 # Atoms (appendix E) ---------------------------------------------------------------------------------
@@ -187,23 +176,10 @@ def worth_table(results: Results) -> pd.DataFrame:
         [
             {
                 "atom": atom, "configurations": paid[atom][1],
-                "reward": number(paid[atom][0], 2, True),
-                "accuracy": number(right[atom][0], 2, True),
-                "clear": paid[atom][0].excludes(0),
+                "reward": paid[atom][0], "accuracy": right[atom][0], "clear": paid[atom][0].excludes(0),
             }
             for atom in ranked
         ],
         columns=["atom", "configurations", "reward", "accuracy",
                  "clear"],
     )  # fmt: skip
-
-
-def worth_words(results: Results) -> str:
-    """Which atoms clearly help or harm, as a sentence."""
-    found = {atom: x for atom, (x, _) in worth(results).items()}
-    up, down = ([a for a, x in found.items() if x.excludes(0) and (x.value > 0) == good] for good in (True, False))
-    by_chance = 0.05 * sum(x.known for x in found.values())
-    return (
-        f"Of {len(found)} atoms that were tried, reward is clearly higher with {listed(up, 'none')} and clearly "
-        f"lower with {listed(down, 'none')}; about {by_chance:.0f} would seem clear by chance."
-    )

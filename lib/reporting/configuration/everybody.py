@@ -16,12 +16,13 @@ from lib.configuration.search import BASE
 from lib.configuration.study import Results
 from lib.params import Params
 from lib.reporting.configuration import common
-from lib.reporting.configuration.common import ALL, MEASURES, PAPER, Rows, alias, kinds_of
+from lib.reporting.configuration.common import ALL, MEASURES, PAPER
+from lib.reporting.estimates import Rows, gaps, means
 from lib.reporting.words import NOTHING
 from lib.stats import Interval
 
 ORACLE, CONSTANT, BY_KIND = "oracle", "best_constant", "by_kind"
-BY_KINDS = ("right", "reward", "tokens", "mille")  # measures that are told kind by kind
+BY_KINDS = {column: MEASURES[column] for column in ("right", "reward", "tokens", "mille")}  # told kind by kind
 BOUND = f"{TESTED[ORACLE]}, in hindsight"
 
 
@@ -49,6 +50,10 @@ class Everybody:
         """One cell of the table; NOTHING for what was not tested."""
         return self.rows.get(arm, {}).get(kind, {}).get(measure, NOTHING)
 
+    def minus(self, arm: str, base: str) -> dict[str, Interval]:
+        """One arm minus another on the same questions, by measure."""
+        return gaps(self.of(arm), self.of(base), MEASURES)
+
 
 def everybody(results: Results, params: Params) -> Everybody:
     """All of `arms.TESTED` that this study has, in that order."""
@@ -71,17 +76,9 @@ def everybody(results: Results, params: Params) -> Everybody:
     labels = {arm: common.label(arm, params) for arm in arms} | ({ORACLE: BOUND} if ORACLE in arms else {})
     rows = {arm: _means(part) for arm, part in arms.items()}
     mine = arms.get(PAPER, tests[:0])
-    return Everybody(tests, labels, rows, {other: gaps(mine, part) for other, part in arms.items() if other != PAPER})
+    less = {other: gaps(mine, part, MEASURES) for other, part in arms.items() if other != PAPER}
+    return Everybody(tests, labels, rows, less)
 
 
 def _means(part: pd.DataFrame) -> Rows:
-    kinds = {kind: part[part["kind"] == kind] for kind in kinds_of(part)}
-    return {ALL: common.measured(part, "test", alias(part), ALL)} | {
-        kind: common.measured(rows, "test", alias(part), kind, columns=BY_KINDS) for kind, rows in kinds.items()
-    }
-
-
-def gaps(mine: pd.DataFrame, other: pd.DataFrame) -> dict[str, Interval]:
-    """One arm minus another on the same questions, by measure."""
-    names = [alias(part) for part in (mine, other) if len(part)]
-    return {MEASURES[column]: found for column, found in common.gaps(mine, other, MEASURES, *names).items()}
+    return {kind: means(some, MEASURES if kind == ALL else BY_KINDS) for kind, some in common.by_kind(part).items()}

@@ -11,55 +11,26 @@ import pandas as pd
 
 from lib import stats
 from lib.configuration.study import Results
-from lib.reporting.configuration.common import DIGITS, DPO, GRPO, MEASURES, MONEY, PAPER, PLAIN, Rows, kinds_of
-from lib.reporting.configuration.everybody import Everybody, gaps
-from lib.reporting.words import NOTHING, clearly, number, there, verdict
+from lib.reporting.configuration.common import DPO, GRPO, MONEY, PAPER, PLAIN
+from lib.reporting.configuration.everybody import Everybody
+from lib.reporting.estimates import Rows
+from lib.reporting.words import NOTHING, there
 from lib.stats import Interval
 
-SFT = "sft"
 NAMES = {PLAIN: "PPO", GRPO: "GRPO", PAPER: "PPO, then SFT", DPO: "PPO, then DPO"}
+PAIRS = {"sft": (PAPER, PLAIN), "dpo": (DPO, PLAIN), "grpo": (GRPO, PLAIN), "sft_dpo": (PAPER, DPO)}
 SHOWN = ("accuracy", "reward", "tokens", MONEY, "tools used")
 
 
-def gap_of(everyone: Everybody, arm: str, base: str = PLAIN) -> dict[str, Interval]:
-    """One training minus another on the same questions and seeds, by measure."""
-    if base == PAPER and arm in everyone.gaps:
-        return {title: Interval(-x.value, -x.hi, -x.lo) for title, x in everyone.gaps[arm].items()}
-    if arm == PAPER and base in everyone.gaps:
-        return everyone.gaps[base]
-    return gaps(everyone.of(arm), everyone.of(base))
-
-
 def before_after(everyone: Everybody) -> Rows:
-    """ARC before and after SFT and DPO, and both differences."""
-    out: Rows = {
-        everyone.labels[arm]: {title: everyone.mean(arm, title) for title in SHOWN}
-        for arm in (PLAIN, PAPER, DPO)
-        if arm in everyone.arms
-    }
-    for arm, name in ((PAPER, "SFT"), (DPO, "DPO")):
-        found = gap_of(everyone, arm)
+    """ARC before and after SFT and DPO, and what each of the two changes."""
+    out: Rows = {everyone.labels[arm]: {title: everyone.mean(arm, title) for title in SHOWN}
+                 for arm in (PLAIN, PAPER, DPO) if arm in everyone.arms}  # fmt: skip
+    for key in ("sft", "dpo"):
+        found = everyone.minus(*PAIRS[key])
         if there(found["accuracy"]):
-            out[f"{name} minus before"] = {title: found[title] for title in SHOWN}
+            out[f"{key.upper()} minus before"] = {title: found[title] for title in SHOWN}
     return out
-
-
-def refinement_table(everyone: Everybody) -> pd.DataFrame:
-    """The same as text."""
-    return pd.DataFrame(
-        [
-            {"policy": name} | {title: number(x, DIGITS[title], " minus " in name) for title, x in row.items()}
-            for name, row in before_after(everyone).items()
-        ]
-    )
-
-
-def elite(results: Results, arm: str = PAPER, how: str = SFT) -> pd.DataFrame:
-    """What the refinements of an arm's trainings started from, a row for each seed."""
-    rows = results.refined
-    if rows.empty:
-        return rows
-    return rows[(rows["arm"] == arm) & (rows["how"] == how)].dropna(axis=1, how="all").reset_index(drop=True)
 
 
 def elite_table(results: Results) -> pd.DataFrame:
@@ -85,81 +56,24 @@ def _whole(value: float | None) -> int:
 
 def threshold(results: Results) -> Interval:
     """tau of SFT, over seeds."""
-    rows = elite(results)
-    return stats.t_interval(rows["tau"].to_numpy(float)) if len(rows) and "tau" in rows else NOTHING
+    rows = results.refined
+    rows = rows[(rows["arm"] == PAPER) & (rows["how"] == "sft")] if len(rows) else rows
+    tau = rows["tau"].dropna().to_numpy(float) if "tau" in rows else np.zeros(0)
+    return stats.t_interval(tau) if tau.size else NOTHING
 
 
-def relative(everyone: Everybody) -> float:
-    """By how much SFT changes mean reward, as a share of what it was before; nan where that was not above 0."""
-    before, after = (everyone.mean(arm, "reward") for arm in (PLAIN, PAPER))
-    return after.value / before.value - 1 if there(before) and there(after) and before.value > 0 else float("nan")
-
-
-def refinement_words(results: Results, everyone: Everybody) -> str:
-    """Whether SFT helps, DPO does, and whether the floor of theorem 3.2 is reached on new questions, as sentences."""
-    told = []
-    for arm, name in ((PAPER, "SFT"), (DPO, "DPO")):
-        found = gap_of(everyone, arm)
-        if not there(found["reward"]):
-            told.append(f"{name} was not tried.")
-            continue
-        told.append(
-            f"{name} changes accuracy by {number(found['accuracy'], 3, True)} and reward by "
-            f"{number(found['reward'], 2, True)}. That it gains: accuracy {verdict(found['accuracy'])}, reward "
-            f"{verdict(found['reward'])}."
-        )
-    tau, after = threshold(results), everyone.mean(PAPER, "reward")
-    if there(tau) and there(after):
-        side = "reaches" if after.value >= tau.value else "does not reach"
-        told.append(
-            f"The elite's threshold tau is {number(tau)}; the refined policy's mean reward on new questions, "
-            f"{number(after)}, {side} it."
-        )
-    share = relative(everyone)
-    if np.isfinite(share):
-        told.append(f"Relative to before, SFT changes mean reward by {share:+.0%} (ARC: 5% to 35% more).")
-    return "\n".join(told)
-
-
-# Table 4 --------------------------------------------------------------------------------------------
-
-
-def objectives_table(everyone: Everybody) -> pd.DataFrame:
-    """Accuracy by kind of question, and reward, of every way to train; differences to PPO alone."""
-    kinds = kinds_of(everyone.tests)
-    out = []
+def objectives(everyone: Everybody) -> Rows:
+    """Accuracy by kind of question, and reward, of every way to train; differences to PPO alone (table 4)."""
+    out: Rows = {}
     for arm, name in NAMES.items():
-        if arm not in everyone.arms:
-            continue
-        row = {"training": name} | {kind: number(everyone.mean(arm, kind=kind)) for kind in kinds}
-        row |= {"all kinds": number(everyone.mean(arm)), "reward": number(everyone.mean(arm, "reward"))}
-        found = gap_of(everyone, arm)["accuracy"] if arm != PLAIN else NOTHING
-        out.append(row | {"all kinds, minus PPO": number(found, 2, True)})
-    return pd.DataFrame(out)
-
-
-def objectives_words(everyone: Everybody) -> str:
-    """PPO beside GRPO and SFT beside DPO, as sentences."""
-    told = []
-    for arm, other, claim in ((PLAIN, GRPO, "PPO is above GRPO"), (PAPER, DPO, "SFT is above DPO")):
-        found = gap_of(everyone, arm, other)
-        if not there(found["accuracy"]):
-            told.append(f"That {claim} cannot be told: one of them was not trained.")
-            continue
-        told.append(
-            f"{NAMES[arm]} beside {NAMES[other]}: {clearly(found['accuracy'])} often right "
-            f"({number(found['accuracy'], 3, True)}), reward {clearly(found['reward'], 'higher', 'lower')} "
-            f"({number(found['reward'], 2, True)}). That {claim}: {verdict(found['accuracy'])}."
-        )
-    return "\n".join(told)
+        if arm in everyone.arms:
+            row = {kind: told["accuracy"] for kind, told in everyone.rows[arm].items()}
+            row["reward"] = everyone.mean(arm, "reward")
+            out[name] = row | ({"all, minus PPO": everyone.minus(arm, PLAIN)["accuracy"]} if arm != PLAIN else {})
+    return out
 
 
 def measured_gaps(everyone: Everybody) -> dict[str, Interval]:
     """The differences that metrics keep, by key."""
-    pairs = {"sft": (PAPER, PLAIN), "dpo": (DPO, PLAIN), "grpo": (GRPO, PLAIN), "sft_dpo": (PAPER, DPO)}
-    names = {"accuracy": MEASURES["right"], "reward": MEASURES["reward"]}
-    out = {}
-    for key, (arm, base) in pairs.items():
-        found = gap_of(everyone, arm, base)
-        out |= {f"refinement.{key}.{name}": found[title] for name, title in names.items()}
-    return out
+    found = {key: everyone.minus(*pair) for key, pair in PAIRS.items()}
+    return {f"refinement.{key}.{name}": row[name] for key, row in found.items() for name in ("accuracy", "reward")}

@@ -5,8 +5,6 @@ Nothing here was measured: numbers are counted, and graphs are read off the prog
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -18,7 +16,6 @@ from lib.configuration.graph import Graph, graph
 from lib.configuration.questions import KINDS, questions
 from lib.configuration.search import BASE
 from lib.configuration.space import AGENTS, DIMENSIONS, SINGLE, TIERS, TOOLS, WORKFLOWS
-from lib.configuration.workflows import PROGRAMS
 from lib.page.tables import listed
 from lib.params import Params
 
@@ -63,29 +60,15 @@ def mask_table() -> pd.DataFrame:
     )
 
 
-def mask_claim() -> str:
-    """What the mask is worth, as a sentence."""
-    total, valid = space.total(), space.valid()
-    return (
-        f"The mask leaves {valid:,} of {total:,} structures, {1 - valid / total:.1%} fewer: {listed(list(SINGLE))} "
-        "have no second agent"
-    )
-
-
-def mask_alt() -> str:
-    """The picture of the mask in words."""
-    told = "; ".join(f"{name} {valid:,}" for name, valid in left_by_mask().items())
-    return (
-        "A grid with a row for each workflow and a column for each choice of tools and budgets. Choices of the second "
-        f"agent's tools and budget are crossed out for {listed(list(SINGLE))}. Structures left: {told}."
-    )
-
-
 @draw.theme()
 def mask_figure() -> Figure:
     """Which choices each workflow leaves open, and how many structures that makes."""
     note = f"Blue: may be chosen. Grey: masked. Each column is one of {space.SUBSETS} sets of tools, or a budget."
-    sheet = draw.sheet(mask_claim(), draw.WIDTH + 1.6, 3.3, note)
+    total, valid = space.total(), space.valid()
+    title = f"The mask leaves {valid:,} of {total:,} structures: {listed(list(SINGLE))} have no second agent"
+    sheet = draw.sheet(title, draw.WIDTH + 1.6, 3.3, note)
+    told = "; ".join(f"{name} {rest:,}" for name, rest in left_by_mask().items())
+    sheet.alt_text = f"A row for each workflow, a column for each choice of tools and budgets. {title}. Left: {told}."
     axes, left = sheet.subplots(), 0
     for name, size in list(DIMENSIONS.items())[1:]:
         allowed = space.mask()[name]
@@ -126,11 +109,6 @@ def questions_table() -> pd.DataFrame:
 # Graphs -------------------------------------------------------------------------------------------
 
 
-def program(workflow: str) -> str:
-    """The source of a workflow."""
-    return inspect.getsource(PROGRAMS[workflow]).rstrip()
-
-
 def depths(one: Graph) -> list[int]:
     """After how many calls each call can be made at the earliest."""
     found = [0] * len(one.nodes)
@@ -158,37 +136,6 @@ def short(role: str) -> str:
     return role[:2].capitalize()
 
 
-def graphs_claim() -> str:
-    """How many calls the workflows make, and where one waits for another without being shown what it said."""
-    every = {name: graph(name) for name in WORKFLOWS}
-    least, most = min(g.calls[0] for g in every.values()), max(g.calls[1] for g in every.values())
-    blind = [name for name, g in every.items() if not all(shown for *_, shown in g.edges)]
-    return (
-        f"{len(every)} workflows of {least} to {most} calls; a call waits without being shown anything in "
-        f"{listed(blind, 'none')}"
-    )
-
-
-def graphs_alt() -> str:
-    """The graphs in words."""
-    told = []
-    for name in WORKFLOWS:
-        one = graph(name)
-        edges = [
-            f"{_call(one, a)} to {_call(one, b)}{'' if shown else ' (waits only)'}" for a, b, shown in sorted(one.edges)
-        ]
-        least, most = one.calls
-        calls = f"{least} to {most}" if most > least else f"{least}"
-        told.append(f"{name}, {calls} call{'s' * (most > 1)}: {', '.join(edges) or _call(one, 0) + ' alone'}")
-    return "Who is shown what in each workflow. " + "; ".join(told) + "."
-
-
-def _call(one: Graph, i: int) -> str:
-    role, _ = one.nodes[i]
-    same = [j for j, (other, _) in enumerate(one.nodes) if other == role]
-    return role if len(same) == 1 else f"{role} {same.index(i) + 1}"
-
-
 @draw.theme()
 def graphs_figure() -> Figure:
     """All workflows as small graphs: calls from left to right, one lane and colour for each agent."""
@@ -196,12 +143,22 @@ def graphs_figure() -> Figure:
     roles = dict.fromkeys(role for g in every.values() for role, _ in g.nodes)
     told = ", ".join(f"{short(role)} {role}" for role in roles)
     note = f"{told}. Solid: is shown what the other left. Dashed: waits for it, and is shown nothing."
-    sheet = draw.sheet(graphs_claim(), draw.WIDTH + 2.2, 6.4, note)
+    blind = listed([name for name, one in every.items() if not all(shown for *_, shown in one.edges)], "none")
+    title = f"{len(every)} workflows; a call waits without being shown anything in {blind}"
+    sheet = draw.sheet(title, draw.WIDTH + 2.2, 6.4, note)
+    sheet.alt_text = f"Who is shown what in each workflow. {'; '.join(map(_told, every, every.values()))}."
     for place, (axes, (name, one)) in enumerate(zip(draw.tiles(sheet, len(every)), every.items(), strict=True)):
         least, most = one.calls
         axes.set_title(f"{name}: {f'{least} to {most}' if most > least else least} call{'s' * (most > 1)}")
         _draw(axes, one, place % 3 == 0)
     return sheet
+
+
+def _told(name: str, one: Graph) -> str:
+    """A graph in words."""
+    edges = [f"{one.nodes[a][0]} to {one.nodes[b][0]}{'' if shown else ' (waits only)'}"
+             for a, b, shown in sorted(one.edges)]  # fmt: skip
+    return f"{name}: {', '.join(edges) or one.nodes[0][0] + ' alone'}"
 
 
 def _draw(axes: Axes, one: Graph, named: bool) -> None:

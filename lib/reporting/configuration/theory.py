@@ -15,16 +15,16 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib import draw, stats
+from lib import draw, seeds, stats
 from lib.configuration import theorem
 from lib.configuration.study import Results
 from lib.params import Params
-from lib.reporting.configuration.common import generator, prepared
-from lib.reporting.words import NOTHING, number, plain, within
+from lib.reporting.configuration.common import prepared
+from lib.reporting.words import NOTHING, within
 from lib.stats import Interval
 
 NOISES = (0.0, 0.5, 1.0)
-SEEDS = 10
+BUFFERS = 10
 TASK = 5.0  # what `theorem.check` pays for being right
 LINES = {
     "tau": "threshold tau", "after": "elite, as it was paid", "fresh": "refined, paid once more", "before": "buffer",
@@ -49,12 +49,12 @@ def tried(results: Results) -> tuple[np.ndarray, np.ndarray]:
     return sums["rest"].to_numpy() / tries, chance
 
 
-def checks(results: Results, params: Params, noises: Sequence[float] = NOISES, seeds: int = SEEDS) -> pd.DataFrame:
+def checks(results: Results, params: Params, noises: Sequence[float] = NOISES, buffers: int = BUFFERS) -> pd.DataFrame:
     """`theorem.check` by noise and seed, with as many rows and as large an elite as a training has."""
     (mean, chance), own, out = tried(results), params.configuration, []
     for noise in noises:
-        for seed in range(seeds):
-            rng = generator("theorem", str(noise), str(seed))
+        for seed in range(buffers):
+            rng = seeds.rng("report", "configuration", "theorem", str(noise), str(seed))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # means of an elite of nobody
                 found = theorem.check(mean, chance, noise, own.sft.share, own.episodes, rng)
@@ -84,8 +84,8 @@ def table(found: pd.DataFrame) -> pd.DataFrame:
     """Means over buffers with intervals, and the margin above tau."""
     out = []
     for noise, rows in found.groupby("noise"):
-        row = {head: number(_mean(rows, column)) for column, head in _HEADS.items()}
-        out.append({"noise": f"{noise:.1f}"} | row | {"again minus tau": number(margin(found, noise), 2, True)})
+        row = {head: _mean(rows, column) for column, head in _HEADS.items()}
+        out.append({"noise": f"{noise:.1f}"} | row | {"again minus tau": margin(found, noise)})
     return pd.DataFrame(out)
 
 
@@ -93,54 +93,18 @@ def figure(found: pd.DataFrame) -> Figure:
     """Threshold, elite, refined policy and buffer against noise."""
     long = found.melt(["noise", "seed"], list(LINES), "line", "value").dropna()
     long = long.assign(line=long["line"].map(LINES))
+    kept = {noise: _with_elite(found, noise)["kept"].mean() for noise in (found["noise"].min(), found["noise"].max())}
+    told = ", ".join(f"{share:.0%} of the questions at noise {noise:g}" for noise, share in kept.items())
+    title = f"SFT's floor is kept on {told}" if found["covered"].any() else "Nothing is elite: theorem 3.2 is silent"
     return draw.lines(
-        long, "noise", "value", by="line", title=claim(found), xlabel="share of tries that are drawn",
-        ylabel="mean reward", dashed=[LINES["tau"]], rng=generator("theorem", "figure"),
+        long, "noise", "value", by="line", title=title, xlabel="share of tries that are drawn",
+        ylabel="mean reward", dashed=[LINES["tau"]], rng=seeds.rng("report", "configuration", "theorem", "figure"),
     )  # fmt: skip
 
 
 def holds(found: pd.DataFrame, noise: float) -> bool:
     """Whether the refined policy is paid tau or more on every question that has an elite, in every buffer."""
     return bool((_with_elite(found, noise)["kept"] >= 1 - _ROUNDING).all())
-
-
-def claim(found: pd.DataFrame) -> str:
-    """Where the floor is kept, and how far the elite's reward is luck, as a sentence."""
-    ends = [found["noise"].min(), found["noise"].max()]
-    rows = _with_elite(found, ends[1])
-    if rows.empty:
-        return "Nothing is elite: theorem 3.2 says nothing here"
-    told = [f"{_kept(found, noise)} at noise {noise:g}" for noise in ends]
-    luck = plain((rows["after"] - rows["fresh"]).mean())
-    return f"SFT's floor is kept {', '.join(told)}, where the elite was paid {luck} more than a fresh draw gives"
-
-
-def _kept(found: pd.DataFrame, noise: float) -> str:
-    if holds(found, noise):
-        return "on every question"
-    return f"on {_with_elite(found, noise)['kept'].mean():.0%} of the questions"
-
-
-def words(found: pd.DataFrame) -> str:
-    """Where theorem 3.2 holds, as sentences."""
-    told = []
-    for noise in sorted(found["noise"].unique()):
-        rows, more = _with_elite(found, noise), margin(found, noise)
-        if rows.empty:
-            told.append(f"At noise {noise:g} nothing is elite: the theorem says nothing.")
-            continue
-        how = "Settled rewards" if noise == 0 else f"{noise:.0%} of tries drawn"
-        inside = "nothing" if rows["outside"].max() < _ROUNDING else "something"
-        said = "holds" if holds(found, noise) else "does not hold"
-        told.append(
-            f"{how}: {inside} lies outside the elite; the floor is kept {_kept(found, noise)}, so the guarantee "
-            f"{said}. On average the policy is paid {number(more, 2, True)} beside tau; its elite was paid "
-            f"{plain((rows['after'] - rows['fresh']).mean())} more than a fresh draw gives."
-        )
-    covered = found["covered"].mean()
-    if covered < 1 - _ROUNDING:
-        told.append(f"{1 - covered:.0%} of the questions have no elite row: of these the theorem says nothing.")
-    return "\n".join(told)
 
 
 def metrics(found: pd.DataFrame) -> dict[str, object]:

@@ -6,7 +6,6 @@ Rows are those of the trainings on all kinds of questions, in which choices are 
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -14,9 +13,8 @@ from lib import draw
 from lib.configuration.arms import ARMS, NAMED
 from lib.configuration.space import WORKFLOWS
 from lib.configuration.study import Results
-from lib.reporting.configuration.common import PAPER, kinds_of
+from lib.reporting.configuration.common import PAPER, by_kind
 
-ORDER = [arm.name for arm in ARMS]
 BINS = 16
 PANELS = {"right": "accuracy", "reward": "reward"}
 TOOLS = {"allocated": "tools allocated", "used": "tools used"}
@@ -26,7 +24,7 @@ ENTROPIES = {"structure_entropy": "structure, nats", "prompt_entropy": "one prom
 def trained(results: Results) -> list[str]:
     """Arms that were trained on all kinds of questions, in the order of the report."""
     there = set(results.rollouts["arm"])
-    return [arm for arm in ORDER if arm in there]
+    return [arm.name for arm in ARMS if arm.name in there]
 
 
 def label(arm: str) -> str:
@@ -41,153 +39,98 @@ def rollouts(results: Results) -> pd.DataFrame:
     return rows.join(sizes, on=["arm", "seed", "update"]).assign(who=rows["arm"].map(label))
 
 
-def means(rows: pd.DataFrame, columns: dict[str, str], by: str = "who") -> pd.DataFrame:
-    """Means of every update in long form: `by`, seed, episodes, panel, value."""
-    found = rows.groupby([by, "seed", "episodes"], sort=False)[list(columns)].mean().reset_index()
-    long = found.melt([by, "seed", "episodes"], list(columns), "panel", "value").dropna()
-    return long.assign(panel=long["panel"].map(columns))
+def learned(results: Results) -> pd.DataFrame:
+    """What every update of the trainings left, with the episodes until then."""
+    counts = rollouts(results).groupby(["arm", "seed", "update"])["episodes"].first()
+    found = results.learning[results.learning["arm"].isin(trained(results))]
+    return found.join(counts, on=["arm", "seed", "update"]).assign(who=found["arm"].map(label))
+
+
+def parts(rows: pd.DataFrame, by: str, arm: str = PAPER) -> dict[str, pd.DataFrame]:
+    """by `kind`: one arm's rows by kind of question; by `arm`: rows by training, in the order of the report."""
+    if by == "kind":
+        return by_kind(rows[rows["arm"] == arm], together=False)
+    every = {each.label: rows[rows["arm"] == each.name] for each in ARMS}
+    return {name: part for name, part in every.items() if len(part)}
 
 
 def ends(rows: pd.DataFrame, column: str) -> tuple[float, float]:
-    """Mean over the first and over the last fifth of the episodes of a training."""
+    """Mean over the first and over the last fifth of the updates of a training."""
+    return float(_fifth(rows, first=True)[column].mean()), float(_fifth(rows)[column].mean())
+
+
+def _fifth(rows: pd.DataFrame, first: bool = False) -> pd.DataFrame:
     updates = rows["update"].max() + 1
     n = max(1, round(updates / 5))
-    first, last = rows[rows["update"] < n], rows[rows["update"] >= updates - n]
-    return float(first[column].mean()), float(last[column].mean())
-
-
-def _of(rows: pd.DataFrame, arm: str) -> pd.DataFrame:
-    return rows[rows["arm"] == arm]
-
-
-# Rewards ------------------------------------------------------------------------------------------
-
-
-def curves(results: Results) -> Figure:
-    """Accuracy and reward over the episodes, a line for each training."""
-    long = means(rollouts(results), PANELS)
-    return draw.lines(
-        long, "episodes", "value", by="who", title=curves_claim(results), xlabel="episodes",
-        ylabel="mean of an update", panels="panel", bins=BINS, same_scale=False,
-        note="Choices are drawn; before SFT and DPO.",
-    )  # fmt: skip
-
-
-def curves_claim(results: Results) -> str:
-    """How far each training gets, as a sentence."""
-    rows = rollouts(results)
-    told = [f"{label(arm)} {a:.2f} to {b:.2f}" for arm in trained(results) for a, b in [ends(_of(rows, arm), "reward")]]
-    return f"Reward, first to last fifth of the episodes: {', '.join(told) or 'nothing was trained'}"
+    return rows[rows["update"] < n if first else rows["update"] >= updates - n]
 
 
 def rises(results: Results, arm: str) -> bool:
     """Whether a training ends with more reward than it began, in every seed."""
-    parts = [part for _, part in _of(rollouts(results), arm).groupby("seed")]
-    return bool(parts) and all(b > a for part in parts for a, b in [ends(part, "reward")])
-
-
-# Workflows (figure 11) ------------------------------------------------------------------------------
-
-
-def shares(results: Results, by: str = "kind", arm: str = PAPER) -> Figure:
-    """Shares of workflows over the episodes, all seeds together. by: `kind`, panels for kinds of questions of one arm;
-    `arm`, panels for arms."""
     rows = rollouts(results)
-    panels = "who"
-    if by == "kind":
-        rows, panels = _of(rows, arm), "kind"
-        rows = pd.concat([rows[rows["kind"] == kind] for kind in kinds_of(rows)], ignore_index=True)
-    thousands = draw.binned(rows["episodes"].to_numpy(float) / 1000, 8, round_edges=True)
-    found = pd.crosstab([rows[panels], thousands], rows["workflow"], normalize="index")
-    found = found.reindex(rows[panels].unique(), level=0).reindex(columns=WORKFLOWS, fill_value=0.0)
-    note = "All seeds together; choices are drawn."
-    heads = "thousand episodes", "share of decisions, %"
-    return draw.shares(found, shares_claim(results, by, arm), *heads, panels=panels, note=note)
+    both = [ends(part, "reward") for _, part in rows[rows["arm"] == arm].groupby("seed")]
+    return bool(both) and all(after > before for before, after in both)
 
 
-def commonest(results: Results, by: str = "kind", arm: str = PAPER) -> dict[str, tuple[str, float]]:
-    """What is chosen most in the last fifth of the updates, with its share, by panel of `shares`."""
-    rows, out = rollouts(results), {}
-    if by == "kind":
-        rows = _of(rows, arm)
-        parts = {kind: rows[rows["kind"] == kind] for kind in kinds_of(rows)}
-    else:
-        parts = {label(each): _of(rows, each) for each in trained(results)}
-    for name, part in parts.items():
-        updates = part["update"].max() + 1
-        last = part[part["update"] >= updates - max(1, round(updates / 5))]
-        found = last["workflow"].value_counts(normalize=True)
-        out[name] = (str(found.index[0]), float(found.iloc[0]))
-    return out
+# Figures ------------------------------------------------------------------------------------------
 
 
-def shares_claim(results: Results, by: str = "kind", arm: str = PAPER) -> str:
-    """What is chosen most at the end, as a sentence."""
-    found = commonest(results, by, arm)
-    told = ", ".join(f"{name} {workflow} {share:.0%}" for name, (workflow, share) in found.items())
-    one = len({workflow for workflow, _ in found.values()}) == 1
-    who = f"{label(arm)}, by kind of question" if by == "kind" else "By training"
-    same = "; the same everywhere" if one and len(found) > 1 else ""
-    return f"{who}, most chosen in the last fifth: {told}{same}"
-
-
-# Tools (figure 10) ----------------------------------------------------------------------------------
-
-
-def tools(results: Results, by: str = "kind", arm: str = PAPER) -> Figure:
-    """Tools allocated and tools used over the episodes; by: `kind` of question of one arm, or `arm`."""
-    rows = rollouts(results)
-    rows, column = (_of(rows, arm), "kind") if by == "kind" else (rows, "who")
+def _lines(named: dict[str, pd.DataFrame], columns: dict[str, str], title: str, bins: int, **more) -> Figure:
+    """A panel for each column over the episodes, a line for each part."""
+    long = []
+    for name, rows in named.items():
+        found = rows.groupby(["seed", "episodes"], sort=False)[list(columns)].mean().reset_index()
+        long.append(found.melt(["seed", "episodes"], list(columns), "panel", "value").dropna().assign(who=name))
+    frame = pd.concat(long)
+    frame = frame.assign(panel=frame["panel"].map(columns))
     return draw.lines(
-        means(rows, TOOLS, column), "episodes", "value", by=column, title=tools_claim(results, by, arm),
-        xlabel="episodes", ylabel="mean of an update", panels="panel", bins=BINS // 2, same_scale=False,
+        frame, "episodes", "value", by="who", title=title, xlabel="episodes", panels="panel", bins=bins,
+        same_scale=False, **more,
     )  # fmt: skip
 
 
-def _tool_parts(results: Results, by: str, arm: str) -> dict[str, pd.DataFrame]:
-    rows = rollouts(results)
-    if by == "kind":
-        rows = _of(rows, arm)
-        return {kind: rows[rows["kind"] == kind] for kind in kinds_of(rows)}
-    return {label(each): _of(rows, each) for each in trained(results)}
+def curves(results: Results) -> Figure:
+    """Accuracy and reward over the episodes, a line for each training."""
+    named = parts(rollouts(results), "arm")
+    told = ", ".join("{} {:.2f} to {:.2f}".format(name, *ends(rows, "reward")) for name, rows in named.items())
+    title, note = f"Reward, first to last fifth of the episodes: {told}", "Choices are drawn; before SFT and DPO."
+    return _lines(named, PANELS, title, BINS, ylabel="mean of an update", note=note)
 
 
-def tools_claim(results: Results, by: str = "kind", arm: str = PAPER) -> str:
-    """How many tools are used at the end, as a sentence."""
-    told = [f"{name} {ends(part, 'used')[1]:.2f}" for name, part in _tool_parts(results, by, arm).items()]
-    who = f"{label(arm)}, by kind of question" if by == "kind" else "By training"
-    return f"{who}, tools used in the last fifth of the episodes: {', '.join(told)}"
+def tools(results: Results, by: str = "kind") -> Figure:
+    """Tools allocated and tools used over the episodes, by `kind` of question of ARC or by `arm` (figure 10)."""
+    named = parts(rollouts(results), by)
+    told = ", ".join(f"{name} {ends(rows, 'used')[1]:.2f}" for name, rows in named.items())
+    title = f"{_scope(by)}, tools used in the last fifth of the episodes: {told}"
+    return _lines(named, TOOLS, title, BINS // 2, ylabel="mean of an update")
 
 
-# Entropy --------------------------------------------------------------------------------------------
-
-
-def learned(results: Results) -> pd.DataFrame:
-    """What every update of the trainings left, with the episodes until then."""
-    rows = rollouts(results)
-    counts = rows.groupby(["arm", "seed", "update"])["episodes"].first()
-    found = results.learning[results.learning["arm"].isin(trained(results))]
-    return found.join(counts, on=["arm", "seed", "update"]).assign(who=found["arm"].map(label))
+def _scope(by: str) -> str:
+    return f"{label(PAPER)}, by kind of question" if by == "kind" else "By training"
 
 
 def entropy(results: Results) -> Figure:
     """How undecided the policies are, over the episodes."""
     rows = learned(results)
     there = {column: name for column, name in ENTROPIES.items() if column in rows and rows[column].notna().any()}
-    order = {label(arm): i for i, arm in enumerate(trained(results))}
-    long = means(rows, there)
-    return draw.lines(
-        long.iloc[np.argsort(long["who"].map(order), kind="stable")], "episodes", "value", by="who", 
-        title=entropy_claim(results), xlabel="episodes", ylabel="entropy", panels="panel", bins=BINS, same_scale=False,
-        note="A flat policy's structure holds its atoms too.",
-    )  # fmt: skip
+    named = parts(rows, "arm")
+    told = ", ".join("{} {:.1f} to {:.1f}".format(name, *ends(p, "structure_entropy")) for name, p in named.items())
+    title, note = f"Entropy in nats, first to last fifth: {told}", "A flat policy's structure holds its atoms too."
+    return _lines(named, there, title, BINS, ylabel="entropy", note=note)
 
 
-def entropy_claim(results: Results) -> str:
-    """How much of its entropy each policy loses, as a sentence."""
-    rows = learned(results)
-    told = [
-        f"{label(arm)} {a:.1f} to {b:.1f}" for arm in trained(results)
-        for a, b in [ends(_of(rows, arm), "structure_entropy")]
-    ]  # fmt: skip
-    return f"Entropy of a structure in nats, first to last fifth: {', '.join(told)}"
+def shares(results: Results, by: str = "kind") -> Figure:
+    """Shares of workflows over the episodes, all seeds together (figure 11); panels for kinds of questions of ARC, or
+    for trainings."""
+    named = parts(rollouts(results), by)
+    rows = pd.concat([part.assign(panel=name) for name, part in named.items()], ignore_index=True)
+    thousands = draw.binned(rows["episodes"].to_numpy(float) / 1000, 8, round_edges=True)
+    found = pd.crosstab([rows["panel"], thousands], rows["workflow"], normalize="index")
+    found = found.reindex(list(named), level=0).reindex(columns=WORKFLOWS, fill_value=0.0)
+    last = {name: _fifth(part)["workflow"].value_counts(normalize=True).head(1) for name, part in named.items()}
+    told = ", ".join(f"{name} {share.index[0]} {share.iloc[0]:.0%}" for name, share in last.items())
+    title, heads = (
+        f"{_scope(by)}, most chosen in the last fifth: {told}",
+        ("thousand episodes", "share of decisions, %"),
+    )
+    return draw.shares(found, title, *heads, panels="panel", note="All seeds together; choices are drawn.")

@@ -4,191 +4,95 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import draw
+from lib.reporting.estimates import Rows, gap, gaps, mean, means
 from lib.reporting.toolorchestra import benchmark as scored
-from lib.reporting.toolorchestra import common
-from lib.reporting.toolorchestra.common import (
-    MEASURES,
-    MONEY,
-    PAPER,
-    TIME,
-    Rows,
-    gap,
-    in_units,
-    interval,
-    label,
-    matrix,
-    measured,
-    share,
-    trained,
-)
-from lib.reporting.words import NOTHING, clearly, number, there
+from lib.reporting.toolorchestra.common import BOTH, GAP, MEASURES, MONEY, PAPER, TIME, exam, in_units, label, trained
 from lib.routing.toolorchestra import benchmark
 from lib.routing.toolorchestra.benchmark import ALWAYS, BEST, BY_KIND, ORACLE, RANDOM
 from lib.routing.toolorchestra.study import START, Results
 from lib.stats import Interval
 
 CRITERIA = ("execution", "fidelity", "completeness")
-OWN = MEASURES["own_micro"]
-SCORE = "preference score"
+OWN, SCORE = "of it its own tokens", "preference score"
+SHOWN = {"right": "accuracy", "micro": MONEY, "own_micro": OWN, "ms": TIME, "score": SCORE}
+Answers = dict[str, pd.DataFrame]
 
 
-def rivals(results: Results) -> dict[str, pd.DataFrame]:
+def rivals(results: Results) -> Answers:
     """What would have come of it without an orchestrator, by name; empty where there is no test question."""
-    questions = common.exam(results, START)
+    questions = exam(results, START)
     return benchmark.baselines(results.tried, questions, results.tools) if len(questions) else {}
 
 
-def best_tool(results: Results) -> str:
-    """The tool behind `best always`."""
-    return benchmark.best(results.tried[results.tried["split"] == "train"])
-
-
-def rows(results: Results, others: Mapping[str, pd.DataFrame]) -> Rows:
-    """Everybody's means with intervals, by name."""
-    out: Rows = {}
+def everybody(results: Results, others: Mapping[str, pd.DataFrame]) -> Answers:
+    """Rows of the test questions, with `score`, by name; of `best always` the name says which tool it is."""
+    out: Answers = {}
     for name, table in others.items():
-        units = in_units(table.assign(own=0.0, seed=0))
-        alias = ALWAYS + best_tool(results) if name == BEST else name  # one quantity, one interval
-        row = measured(units, "rival", alias, columns=("right", "micro", "own_micro", "ms"))
-        out[_named(results, name)] = row | {SCORE: interval(scored.rival_scores(results, others, name), "score", alias)}
+        scores = scored.rival_scores(results, others, name)[0]
+        tool = f" ({benchmark.best(results.tried[results.tried['split'] == 'train'])})" if name == BEST else ""
+        out[name + tool] = in_units(table.assign(own=0.0, seed=0)).assign(score=scores)
     for arm in (START, *trained(results)):
-        part = common.exam(results, arm)
-        row = measured(part, "test", arm, columns=("right", "micro", "own_micro", "ms"))
-        out[label(arm)] = row | {SCORE: interval(scored.scores(results, arm), "score", arm)}
-    return {name: row for name, row in out.items() if there(row["accuracy"])}
+        part = exam(results, arm)
+        if len(part):
+            out[label(arm)] = part.assign(score=scored.scores(results, arm).ravel())
+    return out
 
 
-def table(points: Rows) -> pd.DataFrame:
-    """Everybody's means, as narrow as may be; the orchestrator's own tokens as plain numbers."""
-    digits = {"accuracy": 2, MONEY: 1, TIME: 1, SCORE: 2}
-    out = []
-    for name, row in points.items():
-        told = {column: number(row[column], n) for column, n in digits.items()}
-        own = f"{row[OWN].value:.1f}"
-        out.append({"who": name, "accuracy": told["accuracy"], "$ per million": told[MONEY], "own": own,
-                    "ms": told[TIME], "score": told[SCORE]})  # fmt: skip
-    return pd.DataFrame(out)
-
-
-def _named(results: Results, name: str) -> str:
-    return f"{BEST} ({best_tool(results)})" if name == BEST else name
+def rows(every: Answers) -> Rows:
+    """Everybody's means, by name."""
+    return {name: means(part, SHOWN) for name, part in every.items()}
 
 
 def plane(points: Rows, results: Results) -> Figure:
     """Cost against accuracy; orchestrators are held against mixtures of what needs none."""
-    judged = [label(arm) for arm in (START, *trained(results)) if label(arm) in points]
-    double = ALWAYS + best_tool(results)
-    rows = {name.split(" (")[0]: {column: row[column] for column in (MONEY, "accuracy")}
-            for name, row in points.items() if name not in (double, ORACLE)}  # fmt: skip
-    return draw.plane(rows, None, plane_claim(points, results), line="mixtures",
-                      through=[name for name in rows if name not in judged])  # fmt: skip
+    judged = [label(arm) for arm in (START, *trained(results))]
+    best = next((name for name in points if name.startswith(BEST)), "")
+    double = ALWAYS + best.removeprefix(f"{BEST} (").removesuffix(")")
+    shown = {name.split(" (")[0]: {column: row[column] for column in (MONEY, "accuracy")}
+             for name, row in points.items() if name not in (double, ORACLE)}  # fmt: skip
+    told = [f"{name} {points[name]['accuracy'].value:.2f} for ${points[name][MONEY].value:.0f}"
+            for name in (label(START), label(PAPER), best, BY_KIND) if name in points]  # fmt: skip
+    title = f"Accuracy and dollars per million questions: {', '.join(told) or 'nobody was tested'}"
+    through = [name for name in shown if name not in judged]
+    return draw.plane(shown, None, title, line="mixtures", through=through)
 
 
-def plane_claim(points: Rows, results: Results) -> str:
-    """Start and trained beside the best single tool, as a sentence."""
-    names = [label(START), label(PAPER), f"{BEST} ({best_tool(results)})", BY_KIND]
-    told = [
-        f"{name} {points[name]['accuracy'].value:.2f} for ${points[name][MONEY].value:.0f}"
-        for name in names
-        if name in points
-    ]
-    return f"Accuracy and dollars per million questions: {', '.join(told) or 'nobody was tested'}"
-
-
-def gaps(results: Results, others: Mapping[str, pd.DataFrame]) -> dict[str, dict[str, Interval]]:
-    """ToolOrchestra minus others on the same questions: accuracy, money, time."""
-    mine = common.exam(results, PAPER)
-    them = {label(START): common.exam(results, START)}
-    for name in (BEST, BY_KIND, RANDOM, ORACLE):
-        if name in others:
-            them[_named(results, name)] = in_units(others[name].assign(own=0.0, seed=0))
-    return {
-        name: {
-            MEASURES[c]: gap(mine, part, c, *(["test"] if name == label(START) else ["rival", name]))
-            for c in ("right", "micro", "ms")
-        }
-        for name, part in them.items()
-    }
-
-
-def words(results: Results, others: Mapping[str, pd.DataFrame]) -> str:
-    """Where ToolOrchestra stands beside each of them, a line each."""
-    told = [
-        f"{label(PAPER)} beside {name}: {clearly(row['accuracy'])} often right ({number(row['accuracy'], 3, True)}), "
-        f"{clearly(row[MONEY], 'dearer', 'cheaper')} ({number(row[MONEY], 1, True)} dollars per million), "
-        f"{clearly(row[TIME], 'slower', 'faster')} ({number(row[TIME], 1, True)} ms)."
-        for name, row in gaps(results, others).items()
-    ]
-    return "\n".join(told)
-
-
-def own_words(results: Results) -> str:
-    """How much of the money goes to the orchestrator itself, as a sentence."""
-    part = common.exam(results, PAPER)
-    found = common.ratio_share(part, "own_micro", "micro", "own share")
-    if not there(found):
-        return "There is no test question."
-    calls = np.nan_to_num(part["micro"] - part["own_micro"]).mean()
-    return (
-        f"Of what {label(PAPER)} spends on test questions, {number(found)} goes to its own tokens; calls alone cost "
-        f"${calls:.1f} per million questions, which is what stands to compare with tools that nobody orchestrates."
-    )
+def minus(every: Answers) -> dict[str, dict[str, Interval]]:
+    """ToolOrchestra minus the start, rules and the oracle on the same questions."""
+    columns = {column: title for column, title in SHOWN.items() if column != "own_micro"}
+    them = [name for name in every if name.split(" (")[0] in (label(START), BEST, BY_KIND, RANDOM, ORACLE)]
+    mine = every.get(label(PAPER))
+    return {} if mine is None else {name: gaps(mine, every[name], columns) for name in them}
 
 
 def offices(results: Results) -> Rows:
     """Office tasks, orchestrators only: accuracy and the rest, by criterion and by difficulty."""
+    columns = MEASURES | {"calls": "calls", "wild": "a malformed turn"} | {name: name for name in CRITERIA}
+    parts = {arm: exam(results, arm, office=True) for arm in (START, *trained(results))}
     out: Rows = {}
-    for arm in (START, *trained(results)):
-        part = common.exam(results, arm, offices=True)
-        part = part[part["kind"] == "office"]
-        part = part.assign(wild=(part["malformed"] > 0).astype(float))
-        row = measured(part, "office", arm, columns=("right", "micro", "ms", "calls"))
-        out[label(arm)] = row | {"a malformed turn": share(matrix(part, "wild"), "office wild", arm)}
-        for name in CRITERIA:
-            out[label(arm)][name] = share(matrix(part, name), "office", arm, name) if name in part else NOTHING
+    for arm, part in parts.items():
+        out[label(arm)] = means(part, {column: title for column, title in columns.items() if column in part})
         for level, some in part.groupby("difficulty"):
-            out[label(arm)][f"accuracy, difficulty {level}"] = share(matrix(some, "right"), "office", arm, str(level))
+            out[label(arm)][f"accuracy, difficulty {level}"] = mean(some, "right")
+    if PAPER in parts:
+        out[GAP] = gaps(parts[PAPER], parts[START], MEASURES)
     return out
-
-
-def offices_words(results: Results) -> str:
-    """Whether training helped with office tasks, as a sentence."""
-    after, before = (
-        (lambda part: part[part["kind"] == "office"])(common.exam(results, arm, offices=True)) for arm in (PAPER, START)
-    )
-    found = gap(after, before, "right", "office")
-    if not there(found):
-        return "There is no office task in the exam."
-    return (
-        f"Office tasks, accuracy after minus before training: {number(found, 3, True)}, {clearly(found, 'up', 'down')}."
-    )
 
 
 def kinds(results: Results) -> pd.DataFrame:
     """Accuracy and money by kind of question, start to ToolOrchestra, and whom the latter calls."""
-    before, after = (common.exam(results, arm) for arm in (START, PAPER))
+    before, after = (exam(results, arm) for arm in BOTH)
     out = []
     for kind in dict.fromkeys(before["kind"]):
-        some = {arm: part[part["kind"] == kind] for arm, part in ((START, before), (PAPER, after))}
-        first = some[PAPER]["first"].replace("", "nobody").value_counts(normalize=True).head(3)
-        out.append(
-            {
-                "kind": kind,
-                "questions": some[START]["item"].nunique(),
-                "accuracy": _ends(some, "right", 2),
-                MONEY: _ends(some, "micro", 1),
-                TIME: _ends(some, "ms", 1),
-                "gained": str(gap(some[PAPER], some[START], "right", "kind", kind)) if len(some[PAPER]) else "-",
-                "called first": ", ".join(f"{who} {part:.0%}" for who, part in first.items()),
-            }
-        )
+        a, b = (part[part["kind"] == kind] for part in (before, after))
+        first = b["first"].replace("", "nobody").value_counts(normalize=True).head(3)
+        row = {"kind": kind, "questions": a["item"].nunique()}
+        for column, digits in (("right", 2), ("micro", 1), ("ms", 1)):
+            row[MEASURES[column]] = f"{a[column].mean():.{digits}f} to {b[column].mean():.{digits}f}"
+        row |= {"gained": gap(b, a, "right"), "called first": ", ".join(f"{w} {n:.0%}" for w, n in first.items())}
+        out.append(row)
     return pd.DataFrame(out)
-
-
-def _ends(some: Mapping[str, pd.DataFrame], column: str, digits: int) -> str:
-    return " to ".join(f"{some[arm][column].mean():.{digits}f}" for arm in (START, PAPER))

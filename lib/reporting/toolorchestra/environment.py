@@ -117,17 +117,3 @@ def tool_table(results: Results, params: Params) -> pd.DataFrame:
             for offer in results.offers.values()
         ]
     )
-
-
-def prices_words(results: Results) -> str:
-    """From the cheapest call to the dearest, as a sentence."""
-    ordered = sorted(results.offers.values(), key=lambda offer: offer.typical_dollars)
-    slow = max(results.offers.values(), key=lambda offer: offer.typical_seconds)
-    first, last = ordered[0], ordered[-1]
-    factor = f", {last.typical_dollars / first.typical_dollars:.0f} times as much" if first.typical_dollars else ""
-    return (
-        f"A typical call costs from ${first.typical_dollars * MILLION:.2g} ({first.name}) to "
-        f"${last.typical_dollars * MILLION:.2g} per million ({last.name}){factor}; the slowest is {slow.name} with "
-        f"{slow.typical_seconds * MILLI:.0f} ms. One token of the orchestrator itself costs "
-        f"${results.own.dollars * MILLION:.2g} per million."
-    )

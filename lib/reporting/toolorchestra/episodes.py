@@ -9,8 +9,7 @@ import pandas as pd
 
 from lib import draw
 from lib.models.tokenizer import encode
-from lib.reporting.toolorchestra import common
-from lib.reporting.toolorchestra.common import MILLI, MILLION, PAPER, label
+from lib.reporting.toolorchestra.common import MILLI, MILLION, PAPER, exam, label
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.study import START, Results
 from lib.scenes import spoken
@@ -21,7 +20,7 @@ Part = tuple[str, str, float]  # who, text, dollars of the call
 def telling(results: Results, arm: str = PAPER, seed: int = 0) -> pd.DataFrame:
     """Episodes of start and trained (one seed) on one question: one that ends right after training, with as many calls
     as any, and otherwise than before; without a malformed turn, if there is such a one."""
-    both = {who: common.exam(results, who, offices=True) for who in (START, arm)}
+    both = {who: exam(results, who, office=None) for who in (START, arm)}
     mine = both[arm][both[arm]["seed"] == seed].set_index("item")
     first = both[START].drop_duplicates("item").set_index("item")
     if mine.empty:

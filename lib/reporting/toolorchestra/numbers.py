@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import pandas as pd
 
 from lib.page.tables import listed
 from lib.params import Params
 from lib.reporting import backends
-from lib.reporting.toolorchestra import (
-    benchmark,
-    common,
-    comparison,
-    generalisation,
-    pilot,
-    simplex,
-    synthesis,
-    training,
-)
+from lib.reporting.estimates import mean
+from lib.reporting.toolorchestra import benchmark, comparison, generalisation, pilot, simplex, synthesis, training
 from lib.reporting.toolorchestra.common import (
+    BOTH,
     CORL,
     LENIENT,
     MILLI,
@@ -29,60 +21,44 @@ from lib.reporting.toolorchestra.common import (
     PAPER,
     PUBLISHED,
     TIME,
-    interval,
+    exam,
     label,
-    matrix,
-    share,
 )
-from lib.reporting.toolorchestra.generalisation import scaled
-from lib.reporting.words import changed, clearly, finite, number
+from lib.reporting.words import changed, finite, number, scaled, there
 from lib.routing.toolorchestra.study import START, Results
 
 KEYS = {START: "start", PAPER: "trained", PUBLISHED: "sign_error", LENIENT: "lenient", CORL: "corl"}
+Answers = Mapping[str, pd.DataFrame]
 
 
-def metrics(results: Results, others: Mapping[str, pd.DataFrame], params: Params) -> dict[str, object]:
-    """The lesson's numbers by key; where there was nothing to measure, there is no key."""
+def metrics(results: Results, every: Answers, params: Params) -> dict[str, object]:
+    """The lesson's numbers by key; where there was nothing to measure, there is no key. every:
+    `comparison.everybody`."""
     out: dict[str, object] = {"backend": backends.backend(params.llm, params.tools.models)}
+    keys = {label(arm): key for arm, key in KEYS.items()}
+    for name, part in every.items():
+        key = keys.get(name, f"baseline.{name.split(' (')[0].replace(' ', '_')}")
+        out |= {
+            f"{key}.accuracy": mean(part, "right"), f"{key}.preference_score": mean(part, "score"),
+            f"{key}.dollars": scaled(mean(part, "micro"), MILLION), f"{key}.seconds": scaled(mean(part, "ms"), MILLI),
+        }  # fmt: skip
     for arm, key in KEYS.items():
-        part = common.exam(results, arm)
-        out |= _means(key, part, benchmark.scores(results, arm), "test", arm)
-        office = common.exam(results, arm, offices=True)
-        office = office[office["kind"] == "office"]
-        out[f"{key}.office_accuracy"] = share(matrix(office, "right"), "office", arm, "right")
-    for name, table in others.items():
-        units = common.in_units(table.assign(own=0.0, seed=0))
-        found = benchmark.rival_scores(results, others, name)
-        out |= _means(f"baseline.{name.replace(' ', '_')}", units, found, "rival", name)
-    out |= generalisation.metrics(results, params.tools) | dict(pilot.metrics(results))
+        out[f"{key}.office_accuracy"] = mean(exam(results, arm, office=True), "right")
+    out |= generalisation.metrics(results, params.tools) | pilot.metrics(results)
     volumes = simplex.volumes(results)
-    for arm, before in ((PAPER, ""), (START, "start.")):
+    for arm, before in zip(BOTH, ("start.", ""), strict=True):
         out[f"{before}simplex.hypervolume"] = volumes[label(arm)]
         for column, name, by in (("micro", "cost", MILLION), ("ms", "latency", MILLI), ("right", "accuracy", 1.0)):
             out[f"{before}simplex.{name}_slope"] = scaled(simplex.slope(results, arm, column), by)
-    gaps = training.sign_gaps(results)
-    lenient = training.lenient_gaps(results)
-    out |= {
-        f"lenient.{key}_gap": lenient[name]
-        for key, name in (("malformed", "a malformed turn"), ("accuracy", "accuracy"))
-    }
-    out["sign_error.dollars_gap"] = scaled(gaps[MONEY], MILLION)
-    out["sign_error.dollars_gap_right"] = scaled(gaps["$ per million right answers"], MILLION)
+    out |= {f"lenient.{key}_gap": found for key, found in training.lenient_gaps(results).items()}
+    sign = training.sign_rows(results)["difference"]
+    out["sign_error.dollars_gap"] = scaled(sign[MONEY], MILLION)
+    out["sign_error.dollars_gap_right"] = scaled(sign[training.PER_RIGHT], MILLION)
     out["synthesis.tasks"] = synthesis.kept(results)
     out |= {f"synthesis.dropped.{reason.replace(' ', '_')}": n for reason, n in synthesis.dropped(results).items()}
     for arm, row in training.shares_left_out(results, [PAPER, PUBLISHED]).items():
         out |= {f"filters.{KEYS[arm]}.{name}": value for name, value in row.items()}
     return finite(out)
-
-
-def _means(key: str, part: pd.DataFrame, scores: np.ndarray, exam: str, who: str) -> dict[str, object]:
-    """Under the names of `comparison.rows`, so that one quantity has one interval."""
-    return {
-        f"{key}.accuracy": share(matrix(part, "right"), exam, who, "right"),
-        f"{key}.dollars": scaled(interval(matrix(part, "micro"), exam, who, "micro"), MILLION),
-        f"{key}.seconds": scaled(interval(matrix(part, "ms"), exam, who, "ms"), MILLI),
-        f"{key}.preference_score": interval(scores, "score", who),
-    }
 
 
 def key_metrics(found: Mapping[str, object]) -> list[str]:
@@ -91,61 +67,46 @@ def key_metrics(found: Mapping[str, object]) -> list[str]:
     return [key for key in wanted if key in found]
 
 
-def finding(results: Results, others: Mapping[str, pd.DataFrame]) -> str:
+def finding(results: Results, every: Answers) -> str:
     """What came of it, a sentence for each question that the lesson asks."""
-    gaps = comparison.gaps(results, others)
-    start = gaps.get(label(START), {})
-    score, sign = benchmark.gains(results), training.sign_gaps(results)
+    start = comparison.minus(every).get(label(START))
     money, time = (simplex.slope(results, PAPER, c) for c in ("micro", "ms"))
-    exams = generalisation.gaps(results)
+    exams, sign = generalisation.changes(results), training.sign_rows(results)["difference"]
     better = [name for name, found in exams.items() if name != "test" and found.excludes(0) and found.value > 0]
-    rule = gaps.get("one a kind")
-    beside = f" Beside the rule of one tool a kind, accuracy is {number(rule['accuracy'], 3, True)}." if rule else ""
-    told = (
-        f"Training changes accuracy on test questions by {changed(start['accuracy'], 3)}, dollars per million "
-        f"questions by {changed(start[MONEY], 1)}, milliseconds by {changed(start[TIME], 1)}, and the mean "
-        f"preference score over all examples by {changed(score, 3)}.{beside} "
-        if start
-        else "There was no test question. "
-    )
+    told = "There was no test question."
+    if start:
+        told = (
+            f"Training changes accuracy on test questions by {changed(start['accuracy'], 3)}, dollars per million "
+            f"questions by {changed(start[MONEY], 1)}, milliseconds by {changed(start[TIME], 1)}, and the mean "
+            f"preference score over all examples by {changed(benchmark.gains(results), 3)}."
+        )
     return (
-        f"{told}As a user's weight on cost goes from 0 to 1, what the trained orchestrator spends changes by "
+        f"{told} As a user's weight on cost goes from 0 to 1, what the trained orchestrator spends changes by "
         f"{changed(money, 1)} dollars per million; with that on latency its time changes by {changed(time, 1)} ms. "
-        f"Under the published sign error it spends {clearly(sign[MONEY])}. Beyond the setting of the training accuracy "
-        f"is clearly up for {listed(better, 'none of the exams')}."
+        f"The published sign error changes what it spends by {changed(sign[MONEY], 1)} dollars per million. Beyond the "
+        f"setting of the training accuracy is clearly up for {listed(better, 'none of the exams')}."
     )
 
 
 def limits(results: Results, params: Params) -> str:
     """What did not work in this run, a line each."""
-    told = []
-    for arm in KEYS:
-        part = common.exam(results, arm, offices=True)
-        if len(part):
-            wild = share(matrix(part.assign(wild=(part["malformed"] > 0) * 1.0), "wild"), "limits", arm)
-            told.append(f"{label(arm)} {number(wild)}")
-    lines = [f"Share of test episodes with a malformed turn: {'; '.join(told) or 'no episode'}."]
+    wild = {label(arm): mean(exam(results, arm, office=None), "wild") for arm in KEYS}
+    told = "; ".join(f"{name} {number(found)}" for name, found in wild.items() if there(found))
+    lines = [f"Share of test episodes with a malformed turn: {told or 'no episode'}."]
     for arm, row in training.shares_left_out(results, [PAPER]).items():
         a, b = training.ends(results, arm, "malformed")
         lines.append(
-            f"{label(arm)} learned from {1 - sum(row.values()):.0%} of its rollouts: {row['malformed']:.0%} were "
-            f"malformed, {row['unanswered']:.0%} without an answer, {row['agreeing']:.0%} in groups that agree. "
-            f"Malformed ones went from {a:.0%} to {b:.0%} between the first and the last fifth: what is left out is "
-            "never punished."
+            f"{label(arm)} learned from {1 - sum(row.values()):.0%} of its rollouts; malformed ones went from {a:.0%} "
+            f"to {b:.0%} between the first and the last fifth: what is left out is never punished."
         )
-    lines.append(training.lenient_words(results))
-    lost = synthesis.dropped(results)
-    if sum(lost.values()):
+    lenient = training.lenient_gaps(results)
+    if there(lenient["malformed"]):
         lines.append(
-            f"The filters dropped {sum(lost.values())} of {sum(lost.values()) + synthesis.kept(results)} office tasks."
+            f"Learning from malformed and unanswered rollouts too changes the share of malformed turns by "
+            f"{changed(lenient['malformed'], 3)} and accuracy by {changed(lenient['accuracy'], 3)}."
         )
-    score = benchmark.spending_share(results)
+    score, own = benchmark.spending_share(results), params.tools
     if score == score:
-        lines.append(
-            f"Cost and latency make up {score:.0%} of ToolOrchestra's preference score; the ratios have no bound."
-        )
-    own = params.tools
-    lines.append(
-        f"{own.updates} updates of {own.groups} x {own.rollouts} rollouts, {own.seeds} seeds, one start for them all."
-    )
-    return "\n".join(lines)
+        lines.append(f"Cost and latency make up {score:.0%} of ToolOrchestra's preference score.")
+    size = f"{own.updates} updates of {own.groups} x {own.rollouts} rollouts, {own.seeds} seeds"
+    return "\n".join([*lines, f"{size}, one start for them all."])

@@ -101,17 +101,6 @@ def group_table(one: Group) -> pd.DataFrame:
     return table.sort_values("R", ascending=False, ignore_index=True, kind="stable")
 
 
-def group_words(one: Group) -> str:
-    """What is kept, and what the outcome's own entry of M does to a wrong rollout."""
-    counts = pd.Series(one.fate).value_counts()
-    told = ", ".join(f"{n} {what}" for what, n in counts.items())
-    spread = one.rows.loc[[f in ("kept", "agrees") for f in one.fate], "reward"].std(ddof=0)
-    deviation = (
-        f"; rewards of what is neither malformed nor unanswered deviate by {spread:.2f}" if spread == spread else ""
-    )
-    return f"Of {len(one.fate)} rollouts: {told}{deviation}."
-
-
 CHEAP, DEAR = 2e-6, 8e-6  # dollars of two right rollouts, made up
 BY_HAND = rewards.vectors(np.zeros((2, 0)), np.ones(2), np.array([CHEAP, DEAR]), np.array([0.01, 0.01]))
 WEIGHTS = np.array([1.0, 1.0, 0.0])
@@ -133,12 +122,3 @@ def sign_table() -> pd.DataFrame:
             for name, values in zip(("M_norm of cost", "R", "A"), _by_hand(formula), strict=True)
         ]
     return pd.DataFrame([{"": name, "cheap rollout": a, "dear rollout": b} for name, (a, b) in rows])
-
-
-def sign_words() -> str:
-    """Which of the two each formula prefers, computed."""
-    prefers = {f: ("cheap", "dear")[int(np.argmax(_by_hand(f)[1]))] for f in ("paper", "published")}
-    return (
-        f"The paper's formula pays the {prefers['paper']} rollout more, the published one the {prefers['published']} "
-        "one. Both are right, so all that differs is the price."
-    )

@@ -51,15 +51,12 @@ def kept(results: Results) -> int:
 
 def words(results: Results, tries: int) -> str:
     """What the filters did, as a sentence."""
-    left, lost = kept(results), dropped(results)
+    lost = dropped(results)
     told = ", ".join(f"{n} as {reason}" for reason, n in lost.items()) or "none"
-    more = (
-        "No office task is left: the start solves none of them, and trainings see questions alone."
-        if not left
-        else f"{left} office tasks are left to learn from."
+    return (
+        f"Of {kept(results) + sum(lost.values())} tasks written, the filters drop {told} (unsolved: by the start, in "
+        f"{tries} tries); {kept(results)} are left to learn from."
     )
-    written = left + sum(lost.values())
-    return f"Of {written} tasks written, the filters drop {told} (unsolved: by the start, in {tries} tries). {more}"
 
 
 def example(n: int = 40) -> Task:
@@ -88,14 +85,10 @@ def task_table(task: Task) -> pd.DataFrame:
 
 def task_words(task: Task) -> str:
     """What is asked, and what has to be said."""
-    said = listed(task.info) if task.info else "nothing"
+    said = ", ".join(task.info) or "nothing"
     return (
         f"Instruction: {task.instruction}\nTo be mentioned: {said}\nDifficulty: {task.difficulty} ({task.domain.name})"
     )
-
-
-def listed(words_: Sequence[str]) -> str:
-    return ", ".join(words_)
 
 
 def _acted(task: Task, calls: Sequence[Call], said: str) -> tuple[bool, bool, bool, bool]:
@@ -108,23 +101,15 @@ def _acted(task: Task, calls: Sequence[Call], said: str) -> tuple[bool, bool, bo
 
 def criteria_table(task: Task) -> pd.DataFrame:
     """Trajectories made by hand, and which criteria they meet."""
-    reads = [call for call in task.calls if call not in _writes(task)]
+    writes = _writes(task)
+    reads = [call for call in task.calls if call not in writes]
     told = {
         "everything as it should be": (task.calls, task.answer),
         "forgot to write": (reads, task.answer),
         "forgot to say": (task.calls, "done"),
-        "guessed what it should have read": (_writes(task), task.answer),
+        "guessed what it should have read": (writes, task.answer),
         "did nothing, said everything": ([], task.answer),
     }
-    return pd.DataFrame(
-        [
-            dict(
-                zip(
-                    ("trajectory", "calls", "said", "execution", "fidelity", "completeness", "solved"),
-                    (name, len(calls), said, *_acted(task, calls, said)),
-                    strict=True,
-                )
-            )
-            for name, (calls, said) in told.items()
-        ]
-    )
+    rows = [(name, len(calls), said, *_acted(task, calls, said)) for name, (calls, said) in told.items()]
+    heads = ["trajectory", "calls", "said", "execution", "fidelity", "completeness", "solved"]
+    return pd.DataFrame(rows, columns=heads)

@@ -68,19 +68,6 @@ def test_the_paper_and_the_published_error_by_hand(episodes):
         assert arms.paid(NAMED[name], episodes, [7] * 5, NAMES, OWN, 0.0) == pytest.approx(expected)
 
 
-def test_the_paper_pays_the_cheaper_of_two_right_ones_more_and_the_error_the_dearer(episodes):
-    """The calculator is cheaper and faster than python; nobody minds which."""
-    plain = [e for i, e in enumerate(episodes) if i < 2]
-    before = [e.task for e in plain]
-    for e in plain:
-        e.task = given(BIG, "calculator", "python", preference=Preference(1.0, 0.5, 0.25))
-    told = {name: arms.paid(NAMED[name], plain, [0, 0], NAMES, OWN, 0.0) for name in ("paper", "published")}
-    for e, task in zip(plain, before, strict=True):
-        e.task = task
-    assert told["paper"].tolist() == [0.75, 0.0]
-    assert told["published"][1] > told["published"][0] >= 0.75
-
-
 def test_corl_pays_what_is_right_and_within_the_budget(episodes):
     dollars, _ = spent(episodes)
     for budget, expected in (

@@ -1,0 +1,25 @@
+"""The command that writes the settings which the pipeline's stages depend on."""
+
+from __future__ import annotations
+
+import argparse
+
+from lib import store
+from lib.params.fields import PROFILES, ParamsError
+from lib.params.whole import load
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write the resolved parameters of a profile to a JSON file."""
+    parser = argparse.ArgumentParser(prog="python -m lib.params", description=main.__doc__)
+    parser.add_argument("--profile", choices=PROFILES, help="default: $PROFILE, then the file's own")
+    parser.add_argument("--out", default="data/settings.json", help="default: %(default)s")
+    options = parser.parse_args(arguments)
+    try:
+        store.write_json(options.out, load(options.profile).model_dump())
+    except ParamsError as error:
+        raise SystemExit(f"error: {error}") from None
+
+
+if __name__ == "__main__":
+    main()

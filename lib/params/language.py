@@ -1,0 +1,201 @@
+"""Language models: where they answer and what they charge; the lab models, what they are taught and how."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from lib.params.fields import Count, Name, NotNegative, Positive, Section, Share
+
+
+class ModelSettings(Section):
+    """One language model by name: where it answers, what it charges, how long it may take.
+
+    price_in, price_out: US dollars per token (of a lab model: those of its card, if not given); timeout:
+    seconds; retries: the client's own, per call; concurrency: calls under way at once; omit: parameters
+    that the endpoint does not take. An endpoint also needs base_url and model. No secret may stand here, since
+    settings are written to files: a key comes from the environment variable that api_key_env names.
+    """
+
+    backend: Literal["scripted", "lab", "endpoint"]
+    model: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    price_in: NotNegative | None = None
+    price_out: NotNegative | None = None
+    kwh_per_token: NotNegative
+    temperature: Annotated[float, Field(ge=0, le=2)]
+    max_tokens: Count
+    timeout: Positive
+    retries: Annotated[int, Field(ge=0, le=20)]
+    concurrency: Count
+    omit: list[Literal["seed", "temperature", "max_tokens"]] = []
+
+    @field_validator("base_url")
+    @classmethod
+    def _holds_no_secret(cls, value: str | None) -> str | None:
+        if value is not None and not _address(value):
+            raise ValueError(
+                "must be like https://host:port/v1, in ASCII, without user, password, query or fragment; "
+                "keys belong into the environment, see api_key_env"
+            )
+        return value
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _names_a_variable(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch("[A-Z_][A-Z0-9_]{0,63}", value):
+            raise ValueError("must be the name of an environment variable, in capitals such as MY_API_KEY, not the key")
+        return value
+
+    @model_validator(mode="after")
+    def _addressed(self):
+        if self.backend == "endpoint" and not (self.base_url and self.model):
+            raise ValueError("a model of backend endpoint needs base_url and model")
+        if self.backend != "lab" and (self.price_in is None or self.price_out is None):
+            raise ValueError("price_in and price_out are needed; only lab models have prices measured here")
+        return self
+
+
+def _address(url: str) -> bool:
+    """Whether a URL is one of a server, and holds nothing that must not be written down."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    plain = re.fullmatch("[!-~]+", url) and not set('@?#\\"<>^`{|}') & set(url)
+    named = re.fullmatch(r"(?!.*\.\.)[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?|[0-9a-f:.]*:[0-9a-f:.]*", host)
+    return bool(plain and named) and parts.scheme in ("http", "https") and port != 0
+
+
+class Models(Section):
+    """A section with `models`; `common` in the file is merged into each of them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _merge(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "common" not in value:
+            return value
+        common, models = value["common"], value.get("models")
+        if not isinstance(common, dict) or not isinstance(models, dict):
+            raise ValueError("common and models must be mappings")
+        rest = {name: part for name, part in value.items() if name != "common"}
+        filled = {name: {**common, **part} if isinstance(part, dict) else part for name, part in models.items()}
+        return rest | {"models": filled}
+
+
+class LLMSettings(Models):
+    """The language models and what they may cost."""
+
+    cassette: Literal["off", "record", "replay"]
+    max_dollars: NotNegative
+    models: dict[Name, ModelSettings]
+
+    def decided_by(self, names: Iterable[str]) -> str:
+        """The backend that results rest on where models of these names decide: lab, or another where one of them is."""
+        kinds = {self.models[name].backend for name in names}
+        return next(kind for kind in ("scripted", "endpoint", "replay", "lab") if kind in kinds)
+
+
+class Course(Section):
+    """A part of what a lab model is taught: items of a family, in a style, with a share of the corpus."""
+
+    family: str
+    difficulties: Annotated[list[int], Field(min_length=1)]
+    skin: str = "any"
+    style: Literal["plain", "brief", "agent", "team"] = "plain"
+    share: Positive = 1.0
+
+
+class Target(Section):
+    """What a training has to reach: greedy accuracy on dev items of a family at a difficulty; 0: nothing.
+
+    style: `plain` asks the question, `agent` and `team` the first turn of a trace, in a random role with random tools.
+    """
+
+    family: str
+    difficulty: int
+    style: Literal["plain", "agent", "team"] = "plain"
+    accuracy: Share
+
+
+class LabModel(Section):
+    """One lab model: its size, what it is taught, and how.
+
+    base: a model of the same size to start from; items: dialogues in the corpus; steps: updates, the
+    learning rates fall to 0 over them; attempts: trainings, each with another seed, until one
+    meets the target; muon: learning rate of the matrices, adamw: of embeddings and norms.
+    """
+
+    base: str | None = None
+    hidden: Annotated[int, Field(ge=8, multiple_of=8)]
+    layers: Count
+    heads: Count
+    intermediate: Count
+    items: Count
+    steps: Count
+    batch: Annotated[int, Field(ge=2)]
+    muon: Positive
+    adamw: Positive
+    warmup: Count
+    check_every: Count
+    attempts: Annotated[int, Field(ge=1, le=10)]
+    window: Annotated[int, Field(ge=64)]
+    target: Target
+    diet: Annotated[list[Course], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _divides(self):
+        if self.hidden % (2 * self.heads):
+            raise ValueError(f"hidden ({self.hidden}) must be a multiple of twice the heads ({self.heads})")
+        return self
+
+
+class LabSettings(Models):
+    """The lab models: how they are made, measured and priced.
+
+    choice_items: per split, to measure what choosing could win; alike_items: per skill, when two trainings are
+    compared; live: the model that is trained in sight, live_steps: its updates, None as many as its recipe says.
+    """
+
+    seed: Annotated[int, Field(ge=0)]
+    jobs: Count | None
+    test_items: Count
+    probe_items: Annotated[int, Field(ge=20)]
+    choice_items: Annotated[int, Field(ge=8)]
+    alike_items: Count
+    live: Name
+    live_steps: Count | None
+    dollars_per_teraflop: Positive
+    flops_per_second: Positive
+    seconds_per_token: NotNegative
+    models: dict[Name, LabModel]
+
+    @model_validator(mode="after")
+    def _bases(self):
+        for name, model in self.models.items():
+            self._check_base(name, model)
+        if self.live not in self.models:
+            raise ValueError(f"live is {self.live!r}, which is none of {sorted(self.models)}")
+        if self.models[self.live].base:
+            raise ValueError(f"live is {self.live!r}, which starts from another model; take one that starts from none")
+        return self
+
+    def _check_base(self, name: str, model: LabModel) -> None:
+        seen = [name]
+        while model.base is not None:
+            base = self.models.get(model.base)
+            if base is None or model.base in seen:
+                raise ValueError(
+                    f"{seen[-1]} starts from {model.base!r}, which is not another of {sorted(self.models)}"
+                )
+            size = ("hidden", "layers", "heads", "intermediate", "window")
+            if any(getattr(base, part) != getattr(model, part) for part in size):
+                raise ValueError(f"{seen[-1]} starts from {model.base}, so they must have the same {', '.join(size)}")
+            seen.append(model.base)
+            model = base

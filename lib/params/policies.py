@@ -1,0 +1,189 @@
+"""Policies and their rooms: student and grid, PPO, the zoo, and the orchestrators of lesson 02."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from lib.params.fields import Count, NotNegative, Positive, Section, Share
+
+
+class EducationSettings(Section):
+    """The student simulator; meanings in `lib.envs.education.EducationRules`."""
+
+    bank: str
+    topic: str
+    horizon: Count
+    questions: Annotated[int, Field(ge=1, le=32)]
+    discrimination: Positive
+    delta: Share
+    consecutive: Count
+    goal: Annotated[float, Field(gt=0, le=1)]
+    initial: Share
+    steps_per_level: Annotated[int, Field(ge=1, le=10)]
+    warmup: Literal["keep", "measure", "ncc"]
+    ncc_rule: Literal["at_or_above", "exact"]
+    ncc_scope: Literal["episode", "set"]
+    repeats: Literal["everywhere", "not_easy", "failed_only"]
+    spread: Annotated[float, Field(ge=0, le=1)]
+    difficulty: Literal["label", "calibrated"]
+    answers: str | None
+
+    @model_validator(mode="after")
+    def _reachable(self):
+        if self.initial >= self.goal:
+            raise ValueError(f"initial ({self.initial}) must be below goal ({self.goal})")
+        if self.difficulty == "calibrated" and self.answers is None:
+            raise ValueError("difficulty: calibrated needs the path of the answers file in `answers`")
+        return self
+
+
+class MinigridSettings(Section):
+    """The composite room."""
+
+    horizon: Count
+    lava: Annotated[int, Field(ge=0, le=6)]
+
+
+class TourSettings(Section):
+    """Lesson 00: simulated students per strategy, points per side of the simplex."""
+
+    students: Annotated[int, Field(ge=10)]
+    weights: Annotated[int, Field(ge=2, le=20)]
+
+
+class PPOSettings(Section):
+    """One PPO training; names and defaults follow Tables 6 and 7 of the policy orchestration paper.
+
+    timesteps: environment steps in all; rollout: steps between updates, over num_envs environments.
+    """
+
+    timesteps: Count
+    num_envs: Count
+    rollout: Count
+    minibatch: Annotated[int, Field(ge=2)]
+    epochs: Count
+    gamma: Annotated[float, Field(gt=0, le=1)]
+    gae_lambda: Share
+    clip: Annotated[float, Field(gt=0, lt=1)]
+    learning_rate: Positive
+    entropy: NotNegative
+    value: NotNegative
+    max_grad_norm: Positive
+    target_kl: Positive | None
+
+    @model_validator(mode="after")
+    def _divides(self):
+        if self.rollout % self.num_envs:
+            raise ValueError(f"rollout ({self.rollout}) must be a multiple of num_envs ({self.num_envs})")
+        if self.rollout % self.minibatch:
+            raise ValueError(f"rollout ({self.rollout}) must be a multiple of minibatch ({self.minibatch})")
+        return self
+
+
+class EducationZoo(Section):
+    """Table 6: `single` trains SO-d1..3, MO-S and MO-RM, `mgda` trains MO-MGDA."""
+
+    single: PPOSettings
+    mgda: PPOSettings
+
+
+class MinigridZoo(Section):
+    """Table 7; `common` in the file is merged into the four."""
+
+    navigate: PPOSettings
+    lava: PPOSettings
+    gold: PPOSettings
+    pseudo: PPOSettings
+
+    @model_validator(mode="before")
+    @classmethod
+    def _merge(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "common" not in value:
+            return value
+        common = value["common"]
+        if not isinstance(common, dict):
+            raise ValueError(f"common must hold the settings that all four share, got {common!r}")
+        rest = {name: part for name, part in value.items() if name != "common"}
+        return {name: {**common, **part} if isinstance(part, dict) else part for name, part in rest.items()}
+
+
+class ZooSettings(Section):
+    """How policies are trained and judged. learner: the stacked trainer, or stable-baselines3's own PPO, one policy
+    after another, for all but MO-MGDA; both take the same steps but for rounding, which a long training multiplies."""
+
+    learner: Literal["stacked", "stable-baselines3"]
+    seeds: Annotated[int, Field(ge=1, le=100)]
+    jobs: Count | None
+    episodes: Annotated[int, Field(ge=2)]
+    education: EducationZoo
+    minigrid: MinigridZoo
+
+
+class BanditSettings(Section):
+    """LinUCB: width of the optimism, and episodes to learn from before it is judged."""
+
+    alpha: NotNegative
+    episodes: Count
+
+
+class CeilingSettings(Section):
+    """The look-ahead that measures headroom: how far, and after which steps a plan may hand over to another policy."""
+
+    steps: Count
+    then: list[Count]
+
+
+class OursSettings(Section):
+    """Worlds of ours in which deciding matters: what they change in the paper's, by section."""
+
+    education: dict[str, int | float]
+    minigrid: dict[str, int | float]
+    slip: Share
+
+
+class OrchestrationSettings(Section):
+    """The orchestrators; meanings beside the values in `params.yaml`."""
+
+    models: Annotated[list[str], Field(min_length=1)]
+    judge: str
+    episodes: Annotated[int, Field(ge=1)]
+    jobs: Count | None
+    memory: Annotated[int, Field(ge=0, le=20)]
+    summarise_every: Annotated[int, Field(ge=0)]
+    probes: Annotated[int, Field(ge=0, le=10)]
+    candidates: Annotated[int, Field(ge=1, le=10)]
+    lookahead: Annotated[int, Field(ge=1, le=20)]
+    copies: Annotated[int, Field(ge=1, le=256)]
+    fallback: Literal["SO-d1", "SO-d2", "SO-d3"]
+    weights: Annotated[list[NotNegative], Field(min_length=3, max_length=3)]
+    bandit: BanditSettings
+    students: Annotated[int, Field(ge=2)]
+    training: Annotated[int, Field(ge=2)]
+    readers: Annotated[list[str], Field(min_length=1)]
+    sparing: list[Count]
+    depths: list[Count]
+    margin: Positive
+    contrasts: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
+    ceiling: dict[Literal["education", "minigrid"], CeilingSettings]
+    ours: OursSettings
+
+    @model_validator(mode="after")
+    def _weighs_something(self):
+        if sum(self.weights) <= 0:
+            raise ValueError(f"weights must not all be 0, got {self.weights}")
+        return self
+
+
+class Environments(Section):
+    """What the environments depend on."""
+
+    education: EducationSettings
+    minigrid: MinigridSettings
+
+
+class ZooParams(Environments):
+    """What a trained policy depends on; the rest of the file may change without a new training."""
+
+    zoo: ZooSettings
