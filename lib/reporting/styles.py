@@ -4,7 +4,7 @@ from lib.draw import register
 
 register({
     # 04: categories, rewards, arms
-    "reasoning": ("#0072B2", "o"), "social": ("#E69F00", "s"), "story": ("#AA2255", "^"),
+    "reasoning": ("#0072B2", "o"), "story": ("#AA2255", "^"),
     "translation": ("#117733", "D"), "fmt": ("#8A8A8A", "X"), "ppl": ("#0072B2", "o"), "ent": ("#D55E00", "s"),
     "len": ("#009E73", "^"), "pref": ("#CC79A7", "D"), "Base": ("#8A8A8A", "X"), "CoT": ("#C2A878", "H"),
     "SFT": ("#8C6239", "p"), "NOVER (ppl)": ("#0072B2", "o"), "EM (-ent)": ("#D55E00", "s"), "Pref": ("#CC79A7", "D"),

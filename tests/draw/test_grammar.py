@@ -245,7 +245,7 @@ FAMILIES = [
     "SO-d1, SO-d2, SO-d3, MO-S, MO-RM, MO-MGDA, MO-pseudoS, random, oracle",
     "KO, TO, RO, random, round-robin, LinUCB, greedy look-ahead, oracle look-ahead",
     "aptitude, gap, performance", "goal, no-lava, gold", "failed, easy, challenge", "ARC, RL bandit, RL episodes",
-    "paper, router, expert, constant, start, oracle", "reasoning, social, story, translation", "low, medium, high",
+    "paper, router, expert, constant, start, oracle", "reasoning, story, translation", "low, medium, high",
     "lab-nano, lab-mini, lab-large, CoRL", "nearest neighbours, logistic, cascade, best constant, oracle",
     "direct, reason, verify, routing, sectioning, voting, orchestrator, evaluator, autonomous",
     "chain, passage, choice, hops, mixed", "first agent, second agent, third agent",
