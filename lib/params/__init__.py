@@ -14,6 +14,7 @@ from lib.params.conductor import (
     HeadSettings,
     PreferenceSettings,
     RewardSettings,
+    StartSettings,
 )
 from lib.params.configuration import (
     ConfigurationGlassSettings,
@@ -90,6 +91,7 @@ __all__ = [
     "RewardSettings",
     "RoutingGlassSettings",
     "RoutingSettings",
+    "StartSettings",
     "Target",
     "ToolGlassSettings",
     "ToolSettings",
