@@ -49,12 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         table = tables.read(options.table)
         folds = min(settings.folds, len(set(table.groups)))
         gate = headroom.gate(table, settings.folds, range(options.partings), settings.ahead)
-        rows = recorded.replayed(table, settings.model_copy(update={"folds": folds}))["rows"]
+        made = recorded.replayed(table, settings.model_copy(update={"folds": folds}))
+        rows = made["rows"]
     except tables.TableError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     rows = record.frame("recorded", rows)
-    report(table, gate, recorded.compared(rows, settings.margin, gate["question is"]))
+    report(table, gate, recorded.compared(rows, made["drawn"], settings.margin, gate["question is"]))
     out = options.out or options.table.with_suffix(".png")
     store.write_bytes(out, draw.png(plane(rows, table.name)))
     print(f"\npicture: {out}")

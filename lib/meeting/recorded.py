@@ -26,16 +26,18 @@ RUNS = ROOT / "data/runs/recorded"
 OVER = 1.05  # a budget is broken where more than this share of it is spent
 LEAST = 10  # items of a group whose mean is looked at
 CHEAPER = "cheaper"  # of a verdict: for clearly less money, and clearly not worse by the margin
-_FRAMES = ("rows", "levels", "aiq", "gate")
+_FRAMES = ("rows", "drawn", "levels", "aiq", "gate")
 
 
 @dataclass(frozen=True)
 class Found:
-    """rows: for `lib.record`, see `choosing.frame`; levels: table, arm, parting, level, promised, dollars, right and
+    """rows: for `lib.record`, see `choosing.frame`, means over partings; drawn: table, arm, condition, parting, and its
+    mean right and dollars; levels: table, arm, parting, level, promised, dollars, right and
     over_groups, the share of groups that spend more than promised; aiq: table, arm, value, lo, hi, above mixtures;
     gate: as `headroom.gate`, by table; told: what `headroom.described` says, by table."""
 
     rows: pd.DataFrame
+    drawn: pd.DataFrame
     levels: pd.DataFrame
     aiq: pd.DataFrame
     gate: pd.DataFrame
@@ -71,7 +73,7 @@ def work(cell: sweep.Cell, folder: Path, progress, settings: RecordedSettings) -
 def replayed(
     table: Table, settings: RecordedSettings, arms: Sequence[str] = tuple(ROLES), folds: Sequence[Fold] | None = None
 ) -> dict[str, pd.DataFrame]:
-    """rows, levels and aiq of a table. folds: of its items, instead of settings.seeds partings by group."""
+    """rows, drawn, levels and aiq of a table. folds: of its items, instead of settings.seeds partings by group."""
     rows, levels, met = [], [], []
     for parting in range(1 if folds else settings.seeds):
         parted = folds or choosing.rotated(choosing.parts(table, settings.folds, parting))
@@ -88,6 +90,7 @@ def replayed(
            for arm in met[0] if arm != MIXTURES and len(scored) == len(table)]  # fmt: skip
     return {
         "rows": rows[0].assign(**_mean(rows)).dropna(subset="right").reset_index(drop=True),
+        "drawn": pd.concat([_means(each).assign(parting=parting) for parting, each in enumerate(rows)]),
         "levels": pd.concat(levels, ignore_index=True),
         "aiq": pd.DataFrame(aiq, columns=["arm", "value", "lo", "hi"]),
     }
@@ -97,6 +100,11 @@ def _mean(rows: Sequence[pd.DataFrame]) -> dict[str, np.ndarray]:
     """Right and dollars, averaged over partings, whose rows stand in one order: all partings share the items and their
     one recorded outcome, and are no runs."""
     return {name: np.mean([each[name] for each in rows], axis=0) for name in ("right", "dollars")}
+
+
+def _means(rows: pd.DataFrame) -> pd.DataFrame:
+    """What a parting says of every arm: how much the lot by which items are parted moves."""
+    return rows.groupby(["arm", "condition"], sort=False)[["right", "dollars"]].mean().reset_index()
 
 
 def heights(table: Table, ours: Sequence[Scored], theirs: Sequence[Scored], arm: str, draws: int) -> dict:
@@ -169,8 +177,8 @@ def shifted(here: Table, there: Table) -> tuple[Table, list[Fold]]:
 # What came of it -----------------------------------------------------------------------------------
 
 
-def compared(rows: pd.DataFrame, margin: float, gate: pd.Series) -> pd.DataFrame:
-    """Everybody on one table against the best constant, with intervals over groups of items.
+def compared(rows: pd.DataFrame, drawn: pd.DataFrame, margin: float, gate: pd.Series) -> pd.DataFrame:
+    """Everybody on one table against the best constant, with intervals over groups of items and partings.
 
     By arm: `quality`, right answers less the best constant's, and `ratio`, dollars over its dollars, both at equal
     quality; `half`, right answers at half the money less those of mixtures there, and `half_quality` less those of the
@@ -178,12 +186,12 @@ def compared(rows: pd.DataFrame, margin: float, gate: pd.Series) -> pd.DataFrame
     look, added after a first run at equal quality, so that two chances stand behind that word. gate: open or closed by
     question, whose arms get no verdict where it is closed.
     """
-    equal, half = (record.where(rows, condition=name) for name in (EQUAL, HALF))
+    equal, half = ((record.where(rows, condition=name), drawn[drawn["condition"] == name]) for name in (EQUAL, HALF))
     made = {}
     for arm in dict.fromkeys(rows["arm"]):
         if arm != CONSTANT:
-            told = against(equal, arm, CONSTANT) | {"half": against(half, arm, MIXTURES)["quality"]}
-            later = against(half, arm, CONSTANT)
+            told = against(*equal, arm, CONSTANT) | {"half": against(*half, arm, MIXTURES)["quality"]}
+            later = against(*half, arm, CONSTANT)
             found = [verdict(each["quality"], each["ratio"], margin) for each in (told, later)]
             told["half_quality"] = later["quality"]
             question = "check" if arm in (CHECK, POOR) else "money"
@@ -192,17 +200,21 @@ def compared(rows: pd.DataFrame, margin: float, gate: pd.Series) -> pd.DataFrame
     return pd.DataFrame(made).T.rename_axis("arm")
 
 
-def against(rows: pd.DataFrame, arm: str, other: str) -> dict[str, stats.Interval]:
+def against(rows: pd.DataFrame, drawn: pd.DataFrame, arm: str, other: str) -> dict[str, stats.Interval]:
     """Right answers of an arm less another's, and its dollars over the other's (delta method on the logarithm), inside
-    items. Intervals are over groups of items (`context`): what is held out whole varies whole."""
+    items. Intervals are over groups of items (`context`), for what is held out whole varies whole, and over partings
+    (`drawn`, those of one condition), for another lot lets dev choose others."""
     one, two = (rows[rows["arm"] == name].set_index("item").sort_index() for name in (arm, other))
     if not one.index.equals(two.index):
         raise ValueError(f"{arm!r} and {other!r} have not met the same items")
     groups, means = one["context"].to_numpy(), [each["dollars"].mean() for each in (one, two)]
     relative = one["dollars"].to_numpy() / means[0] - two["dollars"].to_numpy() / means[1]
-    ratio, half = means[0] / means[1], stats.grouped_interval(relative, groups).hi
+    ratio, spread = means[0] / means[1], stats.grouped_interval(relative, groups)
+    mine, others = (drawn[drawn["arm"] == name].set_index("parting")[["right", "dollars"]] for name in (arm, other))
+    quality = stats.grouped_interval((one["right"] - two["right"]).to_numpy(), groups)
+    half = choosing.over_partings(spread, np.log(mine["dollars"] / others["dollars"])).hi
     return {
-        "quality": stats.grouped_interval((one["right"] - two["right"]).to_numpy(), groups),
+        "quality": choosing.over_partings(quality, mine["right"] - others["right"]),
         "ratio": stats.Interval(ratio, ratio * float(np.exp(-half)), ratio * float(np.exp(half))),
     }
 

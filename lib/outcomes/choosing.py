@@ -201,6 +201,21 @@ def frame(table: Table, found: Scored, arm: str, role: str) -> pd.DataFrame:
                       for name, (right, dollars) in made.items()], ignore_index=True)  # fmt: skip
 
 
+def over_partings(found: stats.Interval, values: Sequence[float] | np.ndarray) -> stats.Interval:
+    """An interval over items, with what it adds that items are parted by lot. values: (R,), the estimate of each
+    parting; their mean varies by their variance / R beside the items, and half-widths of independent parts add as
+    squares. One parting, of which that is not known, leaves the interval as it is."""
+    if len(values) < 2 or not found.known:
+        return found
+    lot = stats.t_interval(np.asarray(values, dtype=float))
+    lot = (lot.hi - lot.lo) / 2
+    return stats.Interval(
+        found.value,
+        found.value - float(np.hypot(found.value - found.lo, lot)),
+        found.value + float(np.hypot(found.hi - found.value, lot)),
+    )
+
+
 def curve_height(right: np.ndarray, dollars: np.ndarray, low: float, high: float) -> np.ndarray:
     """AIQ of curves as they are (RouterBench, section 3, without a new hull, which would choose on test): the mean
     height between two sums of money, of means (levels,) or of many resamples (draws, levels)."""
@@ -217,7 +232,7 @@ def curve_height(right: np.ndarray, dollars: np.ndarray, low: float, high: float
 
 def aiq_gap(table: Table, ours: Sequence[Scored], theirs: Sequence[Scored], draws: int) -> stats.Interval:
     """AIQ of a method less that of another, both between the dollars of the cheapest and of the best constant, with an
-    interval over groups of items (bootstrap of whole groups); partings are averaged inside an item."""
+    interval over groups of items (bootstrap of whole groups) and partings, which are averaged inside an item."""
     means = [[np.mean([getattr(each, name) for each in side], axis=0) for name in ("right", "dollars")]
              for side in (ours, theirs)]  # fmt: skip
     n, every = len(table), np.arange(len(table))
@@ -228,4 +243,8 @@ def aiq_gap(table: Table, ours: Sequence[Scored], theirs: Sequence[Scored], draw
     weights = weights / weights.sum(1, keepdims=True)
     own, other = (curve_height(weights @ q.T, weights @ c.T, low, high) for q, c in means)
     gaps = own - other
-    return stats.Interval(float(gaps[0]), *map(float, np.quantile(gaps[1:], [0.025, 0.975])))
+    found = stats.Interval(float(gaps[0]), *map(float, np.quantile(gaps[1:], [0.025, 0.975])))
+    heights = (
+        [curve_height(e.right.mean(1), e.dollars.mean(1), low, high)[0] for e in side] for side in (ours, theirs)
+    )
+    return over_partings(found, np.subtract(*heights))

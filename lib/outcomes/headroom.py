@@ -22,7 +22,7 @@ import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 
 from lib import seeds, stats
-from lib.outcomes.choosing import Fold, Plays, best, constants, rotated, scored
+from lib.outcomes.choosing import Fold, Plays, best, constants, over_partings, rotated, scored
 from lib.outcomes.tables import Table
 
 QUESTIONS = {"accuracy": 0.05, "money": 0.10, "check": 0.10}  # the least that leaves something to ask
@@ -152,7 +152,7 @@ def front_first(table: Table) -> list[int]:
 
 def gate(table: Table, folds: int, runs: Sequence[int], margin: float) -> pd.DataFrame:
     """By question: value, lo, hi, and whether it is open. Items are parted without regard to groups, which tells the
-    gate's router more, and every run parts them anew; intervals are over items."""
+    gate's router more, and every run parts them anew; intervals are over items and partings."""
     wins, against, saved = [], [], {"money": [], "check": []}
     for run in runs:
         order = seeds.rng("outcomes", "gate", table.name, seed=run).permutation(len(table))
@@ -164,9 +164,9 @@ def gate(table: Table, folds: int, runs: Sequence[int], margin: float) -> pd.Dat
                  for each, fold in zip(told, parted, strict=True)]  # fmt: skip
         saved["money"].append(scored(table, parted, plays, margin).equal)
         saved["check"].append(scored(table, parted, [checked(table)] * folds, margin).equal)
-    constant_at = np.mean(against, axis=0)
-    rows = {"accuracy": [*_interval(np.mean(wins, axis=0)), 0.0]}
-    rows |= {question: _saving(np.mean(found, axis=0), constant_at) for question, found in saved.items()}
+    won = over_partings(stats.t_interval(np.mean(wins, axis=0)), np.mean(wins, axis=1))
+    rows = {"accuracy": [won.value, won.lo, won.hi, 0.0]}
+    rows |= {question: _saving(np.array(found), np.array(against)) for question, found in saved.items()}
     out = pd.DataFrame(rows, index=["value", "lo", "hi", "quality_hi"]).T.rename_axis("question")
     still = (out["lo"] >= pd.Series(QUESTIONS)) & (out["quality_hi"] >= 0)
     out["question is"] = np.where(still & (table.right.mean(0).max() <= CEILING), OPEN, CLOSED)
@@ -182,17 +182,15 @@ def _right(table: Table, folds: Sequence[Fold], told: Sequence[Informed]) -> np.
     return out
 
 
-def _interval(values: np.ndarray) -> list[float]:
-    found = stats.t_interval(values)
-    return [found.value, found.lo, found.hi]
-
-
-def _saving(equal: np.ndarray, constant_at: np.ndarray) -> list[float]:
+def _saving(equal: np.ndarray, constant: np.ndarray) -> list[float]:
     """1 - dollars / dollars of the best constant with its interval (delta method, items in pairs), and the upper end of
-    what quality changed: where that lies below 0, money was saved by being wrong. Both arguments: right and dollars,
-    (2, n)."""
-    (right, dollars), (known, own) = equal, constant_at
+    what quality changed: where that lies below 0, money was saved by being wrong. Both arguments: right and dollars by
+    parting, (R, 2, n)."""
+    (right, dollars), (known, own) = equal.mean(0), constant.mean(0)
     ratio = dollars.mean() / own.mean()
-    found = stats.t_interval((dollars - ratio * own) / own.mean())
-    half = found.hi - found.value
-    return [1 - ratio, 1 - ratio - half, 1 - ratio + half, stats.t_interval(right - known).hi]
+    half = stats.t_interval((dollars - ratio * own) / own.mean())
+    half = (half.hi - half.lo) / 2
+    saved = stats.Interval(1 - ratio, 1 - ratio - half, 1 - ratio + half)
+    saved = over_partings(saved, 1 - equal[:, 1].mean(1) / constant[:, 1].mean(1))
+    quality = over_partings(stats.t_interval(right - known), (equal[:, 0] - constant[:, 0]).mean(1))
+    return [saved.value, saved.lo, saved.hi, quality.hi]

@@ -12,7 +12,7 @@ from lib.outcomes.tables import TableError
 from lib.stats import Interval
 from tests.outcomes.small import made
 
-SETTINGS = params.load("smoke").recorded.model_copy(update={"updates": 20, "draws": 20, "seeds": 2})
+SETTINGS = params.load("smoke").recorded.model_copy(update={"updates": 20, "draws": 20, "seeds": 5})
 OPEN = pd.Series(dict.fromkeys(headroom.QUESTIONS, headroom.OPEN))
 
 
@@ -29,7 +29,7 @@ def test_rows_are_a_record_with_every_item_once_averaged_over_partings(played):
 
 
 def test_skill_is_cheaper_than_the_best_constant_and_a_coin_is_not(played):
-    found = recorded.compared(record.frame("recorded", played["rows"]), SETTINGS.margin, OPEN)
+    found = recorded.compared(record.frame("recorded", played["rows"]), played["drawn"], SETTINGS.margin, OPEN)
     assert found.loc[LOGISTIC, "verdict"] == found.loc[CHECK, "verdict"] == recorded.CHEAPER
     assert found.loc[LOGISTIC, "ratio"].hi < 0.6 and found.loc[MIXTURES, "verdict"] != recorded.CHEAPER
     assert CONSTANT not in found.index
@@ -37,7 +37,7 @@ def test_skill_is_cheaper_than_the_best_constant_and_a_coin_is_not(played):
 
 def test_a_closed_question_gets_no_verdict(played):
     closed = OPEN.where(OPEN.index != "money", headroom.CLOSED)
-    found = recorded.compared(record.frame("recorded", played["rows"]), SETTINGS.margin, closed)
+    found = recorded.compared(record.frame("recorded", played["rows"]), played["drawn"], SETTINGS.margin, closed)
     assert found.loc[LOGISTIC, "verdict"] == headroom.CLOSED and found.loc[CHECK, "verdict"] == recorded.CHEAPER
 
 
@@ -57,7 +57,7 @@ def test_verdicts_by_hand(quality, ratio, said):
 
 def test_promises_are_made_on_dev_and_broken_ones_are_counted(played):
     means = played["levels"].dropna(subset="level")
-    assert (means.groupby("level")["promised"].nunique() <= 2).all()  # everybody promises the same; two partings
+    assert (means.groupby("level")["promised"].nunique() <= 5).all()  # everybody promises the same in a parting
     assert means["over_groups"].between(0, 1).all()
     items = played["levels"].dropna(subset="over_items")
     tight, loose = items.sort_values("promised")["over_items"].iloc[[0, -1]]

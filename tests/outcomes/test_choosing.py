@@ -11,6 +11,7 @@ from lib import stats
 from lib.outcomes import choosing, headroom
 from lib.outcomes.choosing import Fold, Plays
 from lib.outcomes.tables import TableError
+from lib.stats import Interval
 from tests.outcomes.small import made
 
 TABLE = made()
@@ -90,3 +91,14 @@ def test_aiq_is_the_mean_height_and_a_curve_against_itself_has_no_gap():
     found = choosing.scored(TABLE, FOLDS, [choosing.alone(TABLE)] * 4, 0.01)
     gap = choosing.aiq_gap(TABLE, [found], [found], 20)
     assert (gap.value, gap.lo, gap.hi) == (0, 0, 0)
+
+
+def test_an_interval_holds_what_the_lot_of_partings_adds():
+    items = Interval(0.5, 0.4, 0.6)
+    assert choosing.over_partings(items, [0.3]) == items  # one lot says nothing of others
+    assert choosing.over_partings(items, [0.5] * 5) == items
+    values = np.array([0.4, 0.5, 0.6, 0.45, 0.55])
+    lot = 2.776 * values.std(ddof=1) / 5**0.5  # Student's t with 4 degrees of freedom
+    found = choosing.over_partings(items, values)
+    assert found.value == 0.5 and found.hi - 0.5 == pytest.approx((0.1**2 + lot**2) ** 0.5, rel=1e-3)
+    assert found.hi - 0.5 == pytest.approx(0.5 - found.lo)
