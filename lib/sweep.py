@@ -27,6 +27,7 @@ import joblib
 
 from lib import store
 from lib.parent import die_with_parent
+from lib.seeds import ROOT_SEED
 
 _DASK_SECONDS = 20  # in which a scheduler has to greet
 STDERR = "stderr"  # as BENCH_PROGRESS: progress lines for who started a command by hand
@@ -41,7 +42,9 @@ class Cell:
 
     @property
     def digest(self) -> str:
-        return store.sha256_json([self.name, self.settings])[:16]
+        """Sixteen signs of the hash of name, settings and, where it is another than 0, the root seed."""
+        root = os.environ.get(ROOT_SEED, "0")
+        return store.sha256_json([self.name, self.settings, *([root] if root != "0" else [])])[:16]
 
     def folder(self, root: Path) -> Path:
         """Where the cell keeps its files: a different place for different settings."""

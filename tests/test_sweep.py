@@ -319,3 +319,12 @@ def test_what_listens_and_is_no_cluster_is_named_in_time(tmp_path, count, monkey
         listening.shutdown(socket.SHUT_RDWR)
     for connection in taken:
         connection.close()
+
+
+def test_another_root_seed_finds_no_cell_of_an_ordinary_run(monkeypatch):
+    cell = Cell("a/b", {"seed": 1})
+    usual = cell.digest
+    monkeypatch.setenv("BENCH_ROOT_SEED", "1")
+    assert cell.digest != usual
+    monkeypatch.setenv("BENCH_ROOT_SEED", "0")
+    assert cell.digest == usual
