@@ -8,7 +8,6 @@ most of its lead is luck. What of it could be earned is `foreseen`: picked by on
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
 
@@ -43,14 +42,6 @@ def oracle(*tested: pd.DataFrame) -> pd.DataFrame:
     return ordered.drop_duplicates(["key", "prompt"]).sort_index()
 
 
-def dominates(tests: pd.DataFrame, arm: str = "oracle") -> bool:
-    """Whether no other arm's row is paid more than that arm's on the same question."""
-    mine = tests["arm"] == arm
-    bound = tests[mine].set_index(["key", "prompt"])["reward"]
-    others = tests[~mine].groupby(["key", "prompt"])["reward"].max()
-    return bool((others <= bound.reindex(others.index)).all())
-
-
 def foreseen(searched: pd.DataFrame) -> pd.DataFrame:
     """Test rows of the sampled configuration that did best on each question in the other try; of equals the first."""
     again, test = (_by_question(searched, split) for split in ("again", "test"))
@@ -64,13 +55,3 @@ def _by_question(searched: pd.DataFrame, split: str) -> pd.DataFrame:
     """Rewards, (questions, configurations)."""
     rows = searched[searched["split"] == split]
     return rows.pivot_table(index=["key", "prompt"], columns="number", values="reward", aggfunc="first", sort=False)
-
-
-def diversity(workflows: pd.Series) -> dict[str, float]:
-    """Table 2 of ARC: different workflows, entropy of their shares in bits, and Gini coefficient over those used."""
-    shares = workflows.value_counts(normalize=True).to_numpy()
-    entropy = float(-(shares * np.log2(shares)).sum())
-    ordered = np.sort(shares)
-    n = len(ordered)
-    gini = float((2 * np.arange(1, n + 1) - n - 1) @ ordered / (n * ordered.sum())) if n else float("nan")
-    return {"unique": float(n), "entropy": entropy, "gini": gini}

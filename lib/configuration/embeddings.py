@@ -5,9 +5,11 @@ overall = 0.15 ARI + 0.25 classification + 0.25 complexity + 0.35 decision
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from scipy.stats import spearmanr
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -15,6 +17,10 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
 from sklearn.neural_network import MLPClassifier
 
+from lib.configuration import encoders
+from lib.configuration.questions import questions
+
+FEATURES, COMMONEST = "f_q alone", "the commonest label"
 WEIGHTS = {"ari": 0.15, "classification": 0.25, "complexity": 0.25, "decision": 0.35}
 FOLDS = 4
 
@@ -56,3 +62,60 @@ def _folds() -> KFold:
 
 def _network() -> MLPClassifier:
     return MLPClassifier((64,), max_iter=300, random_state=0)
+
+
+# What a question wants ------------------------------------------------------------------------------
+
+
+def labels(tried: pd.DataFrame) -> pd.DataFrame:
+    """What is to be told from each question: prompt, kind, steps (of the worked solution), and the workflow, the use of
+    tools and the first agent's budget that are paid best on it, each averaged over everything else. One try each: the
+    labels are noisy, and so is every encoder's score. tried: rows of `recorded.sampled` on training questions."""
+    tried = tried.assign(tools=np.where(tried["allocated"] > 0, "tools", "none"), budget=tried["budget1"].astype(str))
+    paid = tried.groupby("prompt", sort=False)
+    steps = {i.prompt: len(i.reference.split(" ; ")) for kind in tried["kind"].unique()
+             for i in questions(kind, "train", paid.ngroups)}  # fmt: skip
+    out = paid["kind"].first().to_frame().assign(steps=[float(steps[prompt]) for prompt in paid.groups])
+    for column in ("workflow", "tools", "budget"):
+        means = tried.pivot_table(index="prompt", columns=column, values="reward", sort=False)
+        out[column] = means.idxmax(axis=1).astype(str)
+    return out.reset_index()
+
+
+def scored(vectors: np.ndarray, wanted: pd.DataFrame) -> dict[str, float]:
+    """The four tests of appendix D and their weighted sum. Clusters are held against kind and tools, classification is
+    the mean of both. vectors: (n, d), of the prompts of `labels`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few questions: a network may not settle, a label may miss from a fold
+        told = [
+            classification(vectors, wanted[name]) if wanted[name].nunique() > 1 else 1.0 for name in ("kind", "tools")
+        ]
+        found = {
+            "ari": clustering(vectors, (wanted["kind"] + ", " + wanted["tools"]).tolist()),
+            "classification": float(np.mean(told)), "complexity": complexity(vectors, wanted["steps"]),
+            "decision": decision(vectors, wanted[["workflow", "tools", "budget"]].to_numpy(str)),
+        }  # fmt: skip
+    return found | {"overall": overall(found)}
+
+
+def commonest(wanted: pd.DataFrame) -> dict[str, float]:
+    """What who knows only how common each label is would score."""
+    share = [float(wanted[name].value_counts(normalize=True).iloc[0]) for name in ("kind", "tools")]
+    heads = np.column_stack([wanted[name] == wanted[name].mode()[0] for name in ("workflow", "tools", "budget")])
+    found = {"ari": 0.0, "classification": float(np.mean(share)), "complexity": 0.0}
+    found["decision"] = float((heads.mean() + heads.all(1).mean()) / 2)
+    return found | {"overall": overall(found)}
+
+
+def scores(tried: pd.DataFrame, names: Sequence[str], *where: str) -> pd.DataFrame:
+    """Appendix D by encoder, the best first: numbers (of a vector) and the tests. What needs no encoder stands beside
+    them. where: the folder of lab models, the repository's own by default. Raises EncoderError for an encoder that is
+    not here."""
+    wanted = labels(tried)
+    prompts = wanted["prompt"].tolist()
+    vectors = {name: encoders.encoder(name, *where)(prompts) for name in names}
+    vectors[FEATURES] = encoders.features(prompts)
+    out = {name: {"numbers": each.shape[1], **scored(each, wanted)} for name, each in vectors.items()}
+    out[COMMONEST] = {"numbers": 0, **commonest(wanted)}
+    table = pd.DataFrame(out).T.rename_axis("encoder").sort_values("overall", ascending=False, kind="stable")
+    return table.astype({"numbers": int})

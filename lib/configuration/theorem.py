@@ -9,9 +9,17 @@ a question has no elite row, the theorem says nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import asdict, dataclass
 
 import numpy as np
+import pandas as pd
+
+from lib import seeds
+
+NOISES = (0.0, 0.5, 1.0)
+BUFFERS = 10
+TASK = 5.0  # what being right is paid
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,7 @@ def check(
     shape = mean.shape
     questions, actions = rng.integers(shape[0], size=rows), rng.integers(shape[1], size=rows)
     right = _drawn(correct[questions, actions], noise, rng)
-    paid = mean[questions, actions] + 5 * right
+    paid = mean[questions, actions] + TASK * right
     tau = float(np.quantile(paid, 1 - share))
     elite = right & (paid >= tau)
     policy = refined(questions, actions, elite, shape)
@@ -60,7 +68,7 @@ def check(
     seen = np.zeros(shape, bool)
     seen[questions[elite], actions[elite]] = True
     again = (correct >= 0.5) * (1 - noise) + correct * noise
-    fresh = (policy * (mean + 5 * again)).sum(1)[covered]
+    fresh = (policy * (mean + TASK * again)).sum(1)[covered]
     return Checked(
         tau, float(covered.mean()), float(policy[~seen].max(initial=0.0)), float(paid.mean()),
         float(paid[elite].mean()), float(fresh.mean()), float((fresh >= tau - 1e-9).mean()),
@@ -71,3 +79,32 @@ def _drawn(chance: np.ndarray, noise: float, rng: np.random.Generator) -> np.nda
     """Whether each try is right."""
     random = rng.random(len(chance)) < noise
     return np.where(random, rng.random(len(chance)) < chance, chance >= 0.5)
+
+
+def tried(searched: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Of configurations that were tried on test questions: mean reward without the task's term, and chance of being
+    right, (questions, configurations) each. The chance is of few tries, drawn towards the configuration's mean on that
+    kind of question. searched: of `study.Results`."""
+    rows = searched[searched["split"].isin(("test", "again"))]
+    near = rows.groupby(["kind", "number"])["right"].transform("mean")
+    rows = rows.assign(rest=rows["reward"] - TASK * rows["right"], near=near, tries=1.0)
+    sums = rows.pivot_table(index=["kind", "prompt"], columns="number", values=["right", "tries", "rest", "near"],
+                            aggfunc="sum")  # fmt: skip
+    tries = sums["tries"].to_numpy()
+    chance = (sums["right"].to_numpy() + sums["near"].to_numpy() / tries) / (tries + 1)
+    return sums["rest"].to_numpy() / tries, chance
+
+
+def checks(searched: pd.DataFrame, share: float, rows: int) -> pd.DataFrame:
+    """`check` at several noises on `BUFFERS` made-up buffers each: noise, seed (of the buffer), item, margin (fresh
+    minus tau), and what `Checked` has. Buffers without an elite, about which the theorem says nothing, are left out."""
+    (mean, chance), out = tried(searched), []
+    for noise in NOISES:
+        for seed in range(BUFFERS):
+            rng = seeds.rng("configuration", "theorem", str(noise), str(seed))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # means of an elite of nobody
+                found = check(mean, chance, noise, share, rows, rng)
+            if found.covered:
+                out.append({"noise": noise, "seed": seed, "item": 0, "margin": found.fresh - found.tau} | asdict(found))
+    return pd.DataFrame(out).round(12)

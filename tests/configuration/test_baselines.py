@@ -1,10 +1,8 @@
-"""Constants and the oracle: chosen by what they may see, judged by what they may not, and diversity by hand."""
+"""Constants and the oracle: chosen by what they may see, judged by what they may not by hand."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lib.configuration import baselines
 
@@ -87,14 +85,8 @@ def test_the_oracle_has_the_best_of_all_that_was_tried_or_chosen():
 def test_nobody_is_above_the_oracle(seed):
     rng = np.random.default_rng(seed)
     told = arms(*((arm, key, rng.normal()) for arm in ("arc", "greedy", "random") for key in "efgh"))
-    bound = baselines.oracle(on_the_test().assign(reward=rng.normal(size=12)), told)
-    assert baselines.dominates(pd.concat([told, bound.assign(arm="oracle")]))
-
-
-def test_an_oracle_that_was_not_told_of_an_arm_does_not_dominate_it():
-    bound = baselines.oracle(on_the_test()).assign(arm="oracle")
-    assert baselines.dominates(pd.concat([arms(("arc", "e", 5.0)), bound]))
-    assert not baselines.dominates(pd.concat([arms(("arc", "e", 5.1)), bound]))
+    bound = baselines.oracle(on_the_test().assign(reward=rng.normal(size=12)), told).set_index("key")["reward"]
+    assert (told["reward"] <= told["key"].map(bound)).all()
 
 
 def test_what_could_be_foreseen_is_picked_by_one_try_and_judged_by_the_other():
@@ -123,19 +115,3 @@ def test_on_noise_the_oracle_is_all_luck():
     )  # fmt: skip
     fresh, hindsight = baselines.foreseen(told)["reward"].mean(), baselines.oracle(told.query("split == 'test'"))
     assert abs(fresh) < 0.25 and 1.7 < hindsight["reward"].mean() < 2.0  # the mean of the greatest of 20 is 1.87
-
-
-# Diversity -----------------------------------------------------------------------------------------
-
-
-def diversity(**counts: int) -> dict[str, float]:
-    return baselines.diversity(pd.Series([name for name, n in counts.items() for _ in range(n)]))
-
-
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=9))
-def test_diversity_is_that_of_the_definitions(counts):
-    told = diversity(**{f"w{i}": n for i, n in enumerate(counts)})
-    shares = np.array(counts) / sum(counts)
-    pairs = np.abs(shares[:, None] - shares[None]).mean()
-    assert told["unique"] == len(counts) and told["gini"] == pytest.approx(pairs / (2 * shares.mean()), abs=1e-9)
-    assert told["entropy"] == pytest.approx(-sum(p * np.log2(p) for p in shares), abs=1e-9)
