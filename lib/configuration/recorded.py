@@ -1,7 +1,8 @@
 """The study of lesson 07 as rows of a record: everybody on the same test questions, and what was sampled.
 
 Styles of the record `configuration`: `exam`, everybody under the agents' own model; `larger`, ARC's choices under the
-larger one; `alone`, ARC trained on one kind of question; `sampled`, configurations that nobody chose, by workflow. What
+larger one; `alone`, ARC trained on one kind of question; `sampled`, configurations that nobody chose, by
+workflow; `best`, of each workflow the one that was paid best on training questions. What
 is trained, and random choices, have one run per seed; what is searched or prompted has one.
 """
 
@@ -79,14 +80,10 @@ def everybody(results: Results, params: Params) -> pd.DataFrame:
 
 
 def sampled(results: Results, split: str = "test") -> pd.DataFrame:
-    """Rows of configurations that were sampled without learning: arm is the workflow, seed counts its configurations.
-    Every workflow has as many; configurations of two workflows have nothing in common, so pairing them by number is as
-    good as any other way."""
+    """Rows of configurations that were sampled without learning: arm is the workflow, seed the configuration."""
     tried = results.searched
     tried = tried[(tried["set"] == "sampled") & (tried["split"] == split)]
-    number = tried.groupby("workflow")["number"].transform(lambda each: pd.factorize(each)[0])
-    least = int(number.groupby(tried["workflow"]).max().min())
-    return tried.assign(arm=tried["workflow"], seed=number)[number <= least]
+    return tried.assign(arm=tried["workflow"], seed=tried["number"])
 
 
 def best_of_each(results: Results) -> pd.DataFrame:
@@ -111,8 +108,8 @@ def episodes(results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def leads(found: pd.DataFrame) -> pd.DataFrame:
     """How far the best workflow of each kind of question (highest mean) is ahead of each other one, in accuracy, by
-    kind, best and other. found: sampled rows of the record. Best is picked by the numbers that are shown, so a lead is
-    told with its interval, and leads are not corrected for how many are looked at."""
+    kind, best and other. found: rows of the record with one configuration a workflow. Best is picked by the numbers
+    that are shown, so a lead is told with its interval, and leads are not corrected for how many are looked at."""
     out = {}
     for kind, part in found.groupby("group", sort=False):
         means = part.groupby("arm")["right"].mean().round(12).reindex([w for w in WORKFLOWS if w in set(part["arm"])])

@@ -179,11 +179,11 @@ def test_who_learned_one_kind_alone_and_larger_agents_stand_apart(rows):
 
 
 def test_leads_name_the_best_workflow_and_how_far_it_is_ahead(rows):
-    leads = recorded.leads(record.where(rows, style="sampled"))
+    leads = recorded.leads(record.where(rows, style="best")).sort_index()
     best = dict(leads.index.droplevel("other").unique())
     assert best["passage"] == "reason" and best["mixed"] == "verify" and best["chain"] in ("reason", "verify")
-    assert leads.loc["passage", "value"].tolist() == [1, 1, 1]
-    assert leads.loc["chain", "value"].tolist() == [0, 1, 1]
+    assert leads.xs("passage")["value"].tolist() == [1, 1, 1]
+    assert sorted(leads.xs("chain")["value"]) == [0, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -198,12 +198,6 @@ def test_leads_name_the_best_workflow_and_how_far_it_is_ahead(rows):
 def test_no_workflow_wins_everywhere_if_each_is_behind_somewhere(lead, said):
     found = pd.DataFrame(lead, index=["value", "lo"]).T.rename_axis(["kind", "best", "other"])
     assert recorded.none_wins_everywhere(found) == said
-
-
-def test_sampled_workflows_have_equally_many_configurations(results):
-    more = results.searched[results.searched["number"] == 2].assign(number=9)  # one workflow was drawn twice
-    tried = recorded.sampled(Results(**{**vars(results), "searched": pd.concat([results.searched, more])}))
-    assert tried.groupby("arm")["seed"].unique().map(list).tolist() == [[0]] * 4
 
 
 def test_choices_adapt_where_the_kind_tells_the_workflow(exam):
