@@ -428,7 +428,7 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
 
     Columns: item (number), kind, difficulty; right; dollars, seconds, with the orchestrator's own; own: dollars of
     its own tokens; calls, malformed, answered, turns, failures; called (tools in order, separated by blanks); m and
-    p: the vectors M and P as JSON; menu, liked, good (at this, by their cards): names of tools; confidential; first:
+    p: the vectors M and P; menu, liked, good (at this, by their cards): names of tools; confidential; first:
     the tool that was called first; execution, fidelity, completeness: the criteria of office tasks; with `decode`
     also spoken (see `logs.spoken`).
     """
@@ -441,7 +441,7 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
             "seconds": e.seconds, "own": len(e.ids) * own.dollars, "calls": len(e.calls), "called": " ".join(e.calls),
             "malformed": e.malformed, "answered": float(e.answer is not None), "turns": len(e.exchanges),
             "failures": sum(bool(x.heard and x.heard.failure) for x in e.exchanges), "menu": " ".join(a.menu.names),
-            "m": json.dumps(m[i].tolist()), "p": json.dumps(wanted[i].tolist()),
+            "m": m[i].tolist(), "p": wanted[i].tolist(),
             "p_cost": a.preference.cost, "p_latency": a.preference.latency, "p_accuracy": a.preference.accuracy,
             "liked": " ".join(a.preference.tools), "confidential": a.preference.confidential, "first": e.first,
             "good": " ".join(offer.name for offer in a.capable),

@@ -89,7 +89,9 @@ def test_the_start_and_the_papers_arm_sit_all_exams_and_every_arm_the_main_ones(
     for _, part in frame.groupby(["arm", "seed", "exam"]):
         assert part["item"].tolist() == list(range(len(part)))
     own = frame[frame["arm"].isin(["paper", "corl", study.START]) & (frame["exam"] == "test")]
-    assert own.groupby("arm").size().nunique() == 1 and own.groupby("item")[["menu", "p"]].nunique().eq(1).all(None)
+    assert own.groupby("arm").size().nunique() == 1 and own.groupby("item")[["menu", "liked", "p_cost"]].nunique().eq(
+        1
+    ).all(None)
 
 
 def test_rollouts_of_every_update_stand_in_groups_of_one_assignment_each(results):
@@ -97,7 +99,12 @@ def test_rollouts_of_every_update_stand_in_groups_of_one_assignment_each(results
         rows, log = of(results.rollouts, arm.name), of(results.learning, arm.name)
         assert rows["update"].tolist() == [n for n in range(UPDATES) for _ in range(GROUPS * ROLLOUTS)]
         assert rows["group"].tolist() == [g for _ in range(UPDATES) for g in range(GROUPS) for _ in range(ROLLOUTS)]
-        assert rows.groupby(["update", "group"])[["kind", "difficulty", "menu", "p"]].nunique().eq(1).all(None)
+        assert (
+            rows.groupby(["update", "group"])[["kind", "difficulty", "menu", "liked", "p_cost"]]
+            .nunique()
+            .eq(1)
+            .all(None)
+        )
         assert log["update"].tolist() == [1, 2, 3]
         assert {"kept", "malformed", "unanswered", "agreeing"} <= set(log)
     both = [of(results.rollouts, a.name).query("update == 0") for a in COMPARED]
@@ -108,7 +115,7 @@ def test_rollouts_of_every_update_stand_in_groups_of_one_assignment_each(results
 def test_rewards_in_the_tables_are_those_of_their_arm(results):
     rows = of(results.rollouts, "paper")
     for _, part in rows.groupby("update"):
-        m, p = (np.array([json.loads(text) for text in part[column]]) for column in ("m", "p"))
+        m, p = (np.stack(part[column]) for column in ("m", "p"))
         told = rewards.reward(rewards.normalised(m, part["group"].tolist()), p, m[:, -3])
         assert part["reward"].tolist() == pytest.approx(told.tolist())
     rows = of(results.rollouts, "corl")
@@ -338,7 +345,7 @@ def test_rows_by_hand():
     assert row["seconds"] == episode.seconds and row["menu"] == "calculator lab-mini"
     assert (row["p_accuracy"], row["p_cost"], row["p_latency"]) == (1.0, 0.5, 0.25)
     assert (row["liked"], row["confidential"], row["first"]) == ("lab-mini", False, "calculator")
-    m, p = json.loads(row["m"]), json.loads(row["p"])
+    m, p = row["m"], row["p"]
     assert m[-3:] == [1.0, -row["dollars"], -row["seconds"]] and sum(m[:-3]) == 2
     assert p == assigned.preference.vector(NAMES).tolist()
     parts = json.loads(row["spoken"])
