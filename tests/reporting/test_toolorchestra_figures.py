@@ -29,7 +29,8 @@ from lib.reporting.toolorchestra import (
 from lib.reporting.toolorchestra.common import CORL, LENIENT, PAPER, PUBLISHED
 from lib.reporting.words import there
 from lib.routing.toolorchestra.desk import Own
-from lib.routing.toolorchestra.study import AGENT, START, Results, names
+from lib.routing.toolorchestra.menu import names
+from lib.routing.toolorchestra.study import AGENT, START, Results
 from lib.stats import Interval
 from tests.routing.toolorchestra.common import offers
 
@@ -183,7 +184,7 @@ def study(acts=ACTS, seeds: int = 3, users=SAVING, reads: bool = True) -> Result
                 table += rows
     return Results(
         tools=TOOLS, tried=tried(), episodes=pd.DataFrame(tests), rollouts=pd.DataFrame(rollouts),
-        learning=pd.DataFrame(learning), corpus=CORPUS, unsolved=3, budget=2e-5, own=Own(1e-7, 1e-4), offers=offers(),
+        learning=pd.DataFrame(learning), corpus=CORPUS, budget=2e-5, own=Own(1e-7, 1e-4), offers=offers(),
         clock=pd.DataFrame(),
     )  # fmt: skip
 

@@ -186,16 +186,9 @@ class Policy:
 # Training ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Rollouts:
-    """chosen: (S, n, G), places on the menu, M for a malformed call; m: (S n G, tools + 3), the vectors M."""
-
-    chosen: np.ndarray
-    m: np.ndarray
-
-
-def play(worlds: Worlds, menus: Menus, chances: np.ndarray, rollouts: int, step: int) -> Rollouts:
-    """Rollouts of every question by the same dice for all arms. chances: log-probabilities, (S, n, M + 1)."""
+def play(worlds: Worlds, menus: Menus, chances: np.ndarray, rollouts: int, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rollouts of every question by the same dice for all arms. chances: log-probabilities, (S, n, M + 1). Returns what
+    was chosen (S, n, G), places on the menu, M for a malformed call; and the vectors M, (S n G, tools + 3)."""
     rng = seeds.rng("toolorchestra", "glass", "dice", step)
     s, n, places = chances.shape
     gumbel = -np.log(-np.log(rng.random((s, n, rollouts, places))))
@@ -208,7 +201,7 @@ def play(worlds: Worlds, menus: Menus, chances: np.ndarray, rollouts: int, step:
     spent = np.take_along_axis(menus.prices, place[..., None], 2) * lengths * called[..., None]
     calls = called[..., None] & (np.take_along_axis(menus.tools, place, -1)[..., None] == np.arange(len(TOOLS)))
     flat = calls.reshape(-1, len(TOOLS)), right.ravel(), spent[..., 0].ravel(), spent[..., 1].ravel()
-    return Rollouts(chosen, rewards.vectors(*flat))
+    return chosen, rewards.vectors(*flat)
 
 
 def paid(arm: Arm, m: np.ndarray, who: np.ndarray, s: int, rollouts: int) -> np.ndarray:
@@ -244,16 +237,16 @@ def trained(arm: Arm, worlds: Worlds, settings: ToolGlassSettings, updates: int,
         who = crowd[rng.integers(len(crowd), size=menus.kind.shape)]
         with torch.no_grad():
             old = policy.log_chances(worlds, menus, who)
-        played = play(worlds, menus, old.double().numpy(), group, step)
-        malformed = played.chosen.ravel() == menus.tools.shape[-1]
-        told = paid(arm, played.m, who, s, group)
+        played, m = play(worlds, menus, old.double().numpy(), group, step)
+        malformed = played.ravel() == menus.tools.shape[-1]
+        told = paid(arm, m, who, s, group)
         ids = np.arange(len(told)) // group
         counted = malformed if arm.strict else np.zeros(len(told), bool)
         kept = rewards.kept(told, ids, counted, np.ones(len(told), bool), settings.least_deviation * arm.filtered)
         left = np.zeros(len(told), bool)
         left[kept.rows] = True
-        gain = advantages(told, left, group).float().view(played.chosen.shape)
-        chosen = torch.as_tensor(played.chosen)
+        gain = advantages(told, left, group).float().view(played.shape)
+        chosen = torch.as_tensor(played)
         for _ in range(settings.epochs):
             new = policy.log_chances(worlds, menus, who)
             loss = -losses.clipped(new.gather(-1, chosen), old.gather(-1, chosen), gain, settings.clip)

@@ -18,7 +18,7 @@ from lib.routing import protocol
 from lib.routing.toolorchestra import exams, rewards, study
 from lib.routing.toolorchestra.arms import LISTED, NAMED
 from lib.routing.toolorchestra.desk import Own
-from lib.routing.toolorchestra.menu import FUNCTIONS
+from lib.routing.toolorchestra.menu import FUNCTIONS, names
 from tests.models import tiny
 from tests.routing import small
 from tests.routing.small import Scripted
@@ -148,23 +148,13 @@ def test_every_seen_tool_was_tried_on_questions_that_it_can_be_asked(results):
         assert (test.loc[row.item, "kind"], test.loc[row.item, "menu"]) == (row.kind, row.menu)
 
 
-def test_the_text_of_every_test_episode_is_kept_by_who_wrote_it(results):
-    own = results.episodes[results.episodes["arm"].isin(["paper", "corl", study.START])]
-    for row in own[own["exam"] == "test"].itertuples():
-        parts = json.loads(row.spoken)
-        who = [part[0] for part in parts]
-        assert who[0] == "prompt" and set(who[1::2]) == {"controller"}
-        assert [name for name in who[2::2] if name != "nobody"] == row.called.split()
-        assert sum(dollars for *_, dollars in parts) == pytest.approx(row.dollars - row.own)
-
-
 # Again --------------------------------------------------------------------------------------------
 
 
 def test_what_choosing_could_win_is_asked_of_every_tool_in_two_tries(models, tmp_path):
     told = study.choices(settings(), 12, models, tmp_path)
     assert set(told["split"]) == {"dev", "test"} and set(told["try"]) == {0, 1}
-    assert list(told["arm"].unique()) == list(study.names(settings().tools))
+    assert list(told["arm"].unique()) == list(names(settings().tools))
     dev, test = (told[told["split"] == split] for split in ("dev", "test"))
     assert measure.headroom(dev, test, "right")["items"][0] == test["item"].nunique()
     hops = test.query("arm == 'lookup'").groupby("item")["right"].mean()
@@ -256,6 +246,7 @@ FIRST = {study.START, "tools"}
         ({"rounds": 4}, set()),
         ({"model_temperature": 0.5}, set()),
         ({"prices": common.UNSEEN}, set()),
+        ({"agent": "mini"}, set()),
         ({"llm": {"models": {"nano": {"max_tokens": 9}}}}, set()),
     ],
     ids=lambda told: next(iter(told)) if isinstance(told, dict) else "",
@@ -299,18 +290,7 @@ def test_the_plan_says_what_endpoints_may_cost():
     assert "$" in study.plan(own, COMPARED) and study.plan(own, COMPARED) != study.plan(settings(), COMPARED)
 
 
-# Assignments of one's own ---------------------------------------------------------------------------
-
-
-def test_the_questions_of_an_exam_asked_once_more_are_answered_as_in_the_exam(results, models, runs, monkeypatch):
-    """By the trained orchestrators, which are not trained again."""
-    monkeypatch.setattr(study, "work", refuse)
-    monkeypatch.setattr(study, "first_work", refuse)
-    own = settings()
-    found = study.asked(own, lambda tools: exams.exam("test", tools, tools, own.tools), models, runs)
-    sat = of(results.episodes, "paper").query("exam == 'test'").reset_index(drop=True)
-    assert set(found["seed"]) == {0} and len(found) == len(sat)
-    assert_frame_equal(found.drop(columns="seed"), sat[[name for name in found if name != "seed"]], check_dtype=False)
+# Rows ---------------------------------------------------------------------------------------------
 
 
 def test_an_arm_with_a_spread_of_its_own_is_trained_at_it():
@@ -323,9 +303,6 @@ def test_an_arm_with_a_spread_of_its_own_is_trained_at_it():
     assert listed and all(offer == offers()[offer.name] for offer in listed)
     assert not any(offer == offers()[offer.name] for offer in lot)
     assert [offer.name for offer in listed] == [offer.name for offer in lot]  # the same menus
-
-
-# Rows ---------------------------------------------------------------------------------------------
 
 
 def test_rows_by_hand():
@@ -360,7 +337,7 @@ def test_budget_prices_and_tools_are_told(results):
     assert {name: o.skills for name, o in results.offers.items() if o.model} == REACHES
     assert set(results.offers) == {*FUNCTIONS, "office", *TOOLS.models}
     assert (results.clock["seconds"] > 0).all() and len(results.clock) == 5
-    assert results.unsolved >= 0 and len(results.corpus) == 4
+    assert len(results.corpus) == 4
 
 
 def test_the_start_sits_its_exams_untrained(results, models, runs):
@@ -370,12 +347,6 @@ def test_the_start_sits_its_exams_untrained(results, models, runs):
     told = [small.weights(model) for model in [*trained, start]]
     assert len(told) == 3 and not any(torch.equal(a, b) for a, b in zip(told, told[1:] + told[:1], strict=True))
     assert not list(runs.glob("*/checkpoint*"))
-
-
-def test_another_agent_is_prompted_anew(named):
-    """The pilot study is made in the first cells."""
-    assert named(agent="mini")["tools"] != named()["tools"]
-    assert named(llm={"models": {"agent": {"max_tokens": 9}}})["tools"] != named()["tools"]
 
 
 def test_a_wrong_price_list_is_named_before_anything_starts(models, tmp_path):
