@@ -11,19 +11,8 @@ from matplotlib.figure import Figure
 
 from lib import draw
 from lib.reporting.estimates import Rows, gap, gaps, mean, means, ratio, ratio_gap
-from lib.reporting.toolorchestra.common import (
-    BOTH,
-    EVEN,
-    GAP,
-    LABELS,
-    MEASURES,
-    MONEY,
-    PAPER,
-    TIME,
-    arms_of,
-    exam,
-    in_units,
-)
+from lib.reporting.toolorchestra import common
+from lib.reporting.toolorchestra.common import BOTH, EVEN, GAP, LABELS, MEASURES, MONEY, PAPER, arms_of, exam
 from lib.routing.toolorchestra import benchmark, rewards
 from lib.routing.toolorchestra.benchmark import ALWAYS, BEST, BY_KIND, ORACLE, RANDOM
 from lib.routing.toolorchestra.study import START, Results
@@ -31,7 +20,7 @@ from lib.stats import Interval
 
 CRITERIA = ("execution", "fidelity", "completeness")
 OWN, SCORE = "of it its own tokens", "preference score"
-SHOWN = {"right": "accuracy", "micro": MONEY, "own_micro": OWN, "ms": TIME, "score": SCORE}
+SHOWN = {"right": "accuracy", "micro": MONEY, "own_micro": OWN, "ms": common.TIME, "score": SCORE}
 UNITS = {  # per dollar and per second
     "micro-dollars and ms": (rewards.MICRO, rewards.MILLI), "dollars and seconds": (1.0, 1.0),
     "as printed, amounts negative": (-1.0, -1.0),
@@ -45,7 +34,7 @@ def everybody(results: Results) -> Answers:
     out: Answers = {}
     for name, table in benchmark.baselines(results.tried, exam(results, START), results.tools).items():
         tool = f" ({benchmark.ordered(train)[0]})" if name == BEST else ""
-        out[name + tool] = in_units(table.assign(own=0.0, seed=0))
+        out[name + tool] = common.in_units(table.assign(own=0.0, seed=0))
     return out | {LABELS[arm]: scored(results, arm, office=False) for arm in arms_of(results)}
 
 

@@ -9,21 +9,8 @@ from matplotlib.figure import Figure
 from lib import draw
 from lib.params import ROOT, ToolSettings
 from lib.reporting.estimates import Rows, gap, mean, ratio, ratio_gap
-from lib.reporting.toolorchestra.common import (
-    BOTH,
-    EVEN,
-    GAP,
-    LABELS,
-    MEASURES,
-    MILLI,
-    MILLION,
-    MONEY,
-    PAPER,
-    TIME,
-    calls_to,
-    change,
-    exam,
-)
+from lib.reporting.toolorchestra import common
+from lib.reporting.toolorchestra.common import BOTH, GAP, LABELS, PAPER, exam
 from lib.reporting.words import scaled, there
 from lib.routing.toolorchestra import menu
 from lib.routing.toolorchestra.study import START, Results
@@ -45,13 +32,13 @@ def newcomers(results: Results, settings: ToolSettings) -> Rows:
     """Accuracy and first calls to the unseen tool, where it is the only good one and where it is not."""
     parts = {arm: unseen_tools(results, settings, arm) for arm in BOTH}
     titles = {"right": "accuracy", "newcomer": "unseen tool first"}
-    out = change(parts, titles)
+    out = common.change(parts, titles)
     for only, where in ((True, "only good one"), (False, "one of several")):
         some = {arm: part[part["only"] == only] for arm, part in parts.items()}
-        for who, row in change(some, {column: f"{title}, {where}" for column, title in titles.items()}).items():
+        for who, row in common.change(some, {column: f"{title}, {where}" for column, title in titles.items()}).items():
             out[who] |= row
     even = Interval(float(parts[START]["even"].mean()), np.nan, np.nan)
-    return out | {EVEN: {"unseen tool first": even}}
+    return out | {common.EVEN: {"unseen tool first": even}}
 
 
 def cheaper_now(results: Results, settings: ToolSettings) -> list[str]:
@@ -64,10 +51,10 @@ def cheaper_now(results: Results, settings: ToolSettings) -> list[str]:
 def prices(results: Results, settings: ToolSettings) -> Rows:
     """The same work at other prices: accuracy, money, time, and the share of calls to what has become cheaper."""
     tools = cheaper_now(results, settings)
-    out = change({arm: exam(results, arm, "unseen_prices") for arm in BOTH}, MEASURES)
+    out = common.change({arm: exam(results, arm, "unseen_prices") for arm in BOTH}, common.MEASURES)
     for arm in BOTH:
         abroad, here = (
-            part.assign(wanted=calls_to(part, tools), whole=calls_to(part, results.tools))
+            part.assign(wanted=common.calls_to(part, tools), whole=common.calls_to(part, results.tools))
             for part in (exam(results, arm, name) for name in ("unseen_prices", "test"))
         )
         out[LABELS[arm]] |= {
@@ -92,7 +79,7 @@ def outage(results: Results, arm: str) -> pd.DataFrame:
 def outages(results: Results) -> Rows:
     """Completed in spite of an outage, how many met one, and what those did."""
     parts = {arm: outage(results, arm) for arm in BOTH}
-    out = change(parts, {"right": "completed", "met": "met the outage", "calls": "calls"})
+    out = common.change(parts, {"right": "completed", "met": "met the outage", "calls": "calls"})
     for column, name in {"switched": "of these switched", "right_met": "of these right"}.items():
         for arm, part in parts.items():
             out[LABELS[arm]][name] = ratio(part, column, "met")
@@ -127,8 +114,8 @@ def metrics(results: Results, settings: ToolSettings) -> dict[str, object]:
             f"{before}unseen_tools.accuracy": tools[who]["accuracy"],
             f"{before}unseen_tools.share": tools[who]["unseen tool first"],
             f"{before}unseen_prices.accuracy": money[who]["accuracy"],
-            f"{before}unseen_prices.dollars": scaled(money[who][MONEY], MILLION),
-            f"{before}unseen_prices.seconds": scaled(money[who][TIME], MILLI),
+            f"{before}unseen_prices.dollars": scaled(money[who][common.MONEY], common.MILLION),
+            f"{before}unseen_prices.seconds": scaled(money[who][common.TIME], common.MILLI),
             f"{before}unseen_prices.shift": money[who]["shift"],
             f"{before}outage.completed": broken[who]["completed"],
             f"{before}outage.switched": broken[who]["of these switched"],

@@ -6,7 +6,7 @@ from lib.page.tables import listed
 from lib.params import Params
 from lib.reporting import backends
 from lib.reporting.estimates import mean
-from lib.reporting.toolorchestra import comparison, environment, generalisation, pilot, simplex, training
+from lib.reporting.toolorchestra import common, comparison, environment, generalisation, pilot, simplex, training
 from lib.reporting.toolorchestra.common import (
     BOTH,
     CORL,
@@ -17,7 +17,6 @@ from lib.reporting.toolorchestra.common import (
     MONEY,
     PAPER,
     PUBLISHED,
-    TIME,
     exam,
 )
 from lib.reporting.words import changed, finite, number, scaled
@@ -65,7 +64,7 @@ def finding(results: Results, every: comparison.Answers) -> str:
     better = [name for name, found in exams.items() if name != "test" and found.excludes(0) and found.value > 0]
     return (
         f"Training changes accuracy on test questions by {changed(start['accuracy'], 3)}, dollars per million "
-        f"questions by {changed(start[MONEY], 1)}, milliseconds by {changed(start[TIME], 1)}, and the mean "
+        f"questions by {changed(start[MONEY], 1)}, milliseconds by {changed(start[common.TIME], 1)}, and the mean "
         f"preference score over all examples by {changed(comparison.gains(results), 3)}. "
         f"As a user's weight on cost goes from 0 to 1, what the trained orchestrator spends changes by "
         f"{changed(money, 1)} dollars per million; with that on latency its time changes by {changed(time, 1)} ms. "

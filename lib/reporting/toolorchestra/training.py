@@ -16,24 +16,14 @@ from lib import draw, losses
 from lib.page.tables import listed
 from lib.params import ToolSettings
 from lib.reporting.estimates import Rows, gap, gaps, means, ratio, ratio_gap
-from lib.reporting.toolorchestra.common import (
-    LABELS,
-    LENIENT,
-    MEASURES,
-    MONEY,
-    PAPER,
-    PUBLISHED,
-    TIME,
-    arms_of,
-    exam,
-    in_units,
-)
+from lib.reporting.toolorchestra import common
+from lib.reporting.toolorchestra.common import LABELS, MEASURES, MONEY, PAPER, PUBLISHED, exam
 from lib.routing.toolorchestra import arms, rewards
 from lib.routing.toolorchestra.study import Results
 from lib.stats import Interval
 
 PANELS = {
-    "right": "share right", "micro": MONEY, "ms": TIME, "reward": "reward, each its own",
+    "right": "share right", "micro": MONEY, "ms": common.TIME, "reward": "reward, each its own",
     "malformed": "share malformed", "left": "share left out by the filters",
 }  # fmt: skip
 SIGN = {"right": "share right", "micro": MONEY, "paid": "the same, right ones alone"}
@@ -57,7 +47,7 @@ def group(rows: pd.DataFrame, least: float) -> pd.DataFrame:
     if len(kept) > 1:
         advantage[kept] = losses.group_advantages(torch.tensor(reward[kept]), len(kept))
     told = (norm * np.stack(rows["p"])).sum(1)
-    return in_units(rows).assign(cheap=norm[:, -2], fast=norm[:, -1], told=told, fate=fate, advantage=advantage)
+    return common.in_units(rows).assign(cheap=norm[:, -2], fast=norm[:, -1], told=told, fate=fate, advantage=advantage)
 
 
 def telling(rows: pd.DataFrame) -> tuple:
@@ -114,7 +104,7 @@ def sign_table() -> pd.DataFrame:
 
 def by_update(results: Results) -> pd.DataFrame:
     """Means of every update: arm, seed, update and the columns of PANELS and SIGN."""
-    rows = in_units(results.rollouts)
+    rows = common.in_units(results.rollouts)
     rows = rows.assign(malformed=(rows["malformed"] > 0).astype(float), paid=rows["micro"].where(rows["right"] > 0))
     each = rows.groupby(KEYS)
     kept = results.learning.assign(update=results.learning["update"] - 1).set_index(KEYS)["kept"]
@@ -150,7 +140,7 @@ def curves(results: Results) -> Figure:
     paid = results.rollouts[results.rollouts["arm"] == PUBLISHED]["reward"]
     note = "CoRL's learner has no filters, and its reward is a scale of its own."
     note += f" Rewards under the sign error have no bound, reach {paid.max():,.0f}, and are not drawn."
-    return _lines(by_update(results), PANELS, arms_of(results)[1:], title, note)
+    return _lines(by_update(results), PANELS, common.arms_of(results)[1:], title, note)
 
 
 # The sign error, and the filters -------------------------------------------------------------------
@@ -174,7 +164,7 @@ def sign_rows(results: Results) -> Rows:
 
 def lenient_gaps(results: Results) -> dict[str, Interval]:
     """All test episodes: learning from failures too, minus the filters of the paper."""
-    both = [exam(results, arm, office=None) for arm in (LENIENT, PAPER)]
+    both = [exam(results, arm, office=None) for arm in (common.LENIENT, PAPER)]
     return {key: gap(*both, column) for key, column in (("malformed", "wild"), ("accuracy", "right"))}
 
 

@@ -62,13 +62,6 @@ def test_menus_of_training_have_no_newcomer_and_its_tests_have_one():
     assert ((fresh.tools >= len(glass.KNOWN)).sum(-1) == 1).all()
 
 
-def test_unseen_prices_are_the_list_turned_round():
-    told = LARGER.model_copy(update={"spread": 1.0})
-    worlds = Worlds.drawn(told)
-    usual, dear = (Menus.drawn(worlds, told, 9, "a test", condition=c) for c in (glass.USUAL, glass.DEAR))
-    assert (usual.tools == dear.tools).all() and usual.prices * dear.prices == pytest.approx(told.prices)
-
-
 # The lesson's reward and filters in it -------------------------------------------------------------
 
 

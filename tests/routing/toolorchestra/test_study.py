@@ -18,7 +18,7 @@ from lib.routing import protocol
 from lib.routing.toolorchestra import exams, rewards, study
 from lib.routing.toolorchestra.arms import LISTED, NAMED
 from lib.routing.toolorchestra.desk import Own
-from lib.routing.toolorchestra.menu import FUNCTIONS, names
+from lib.routing.toolorchestra.menu import names
 from tests.models import tiny
 from tests.routing import small
 from tests.routing.small import Scripted
@@ -29,6 +29,7 @@ from tests.studies import Killed, dying, of, refuse, same
 PAPER, CORL = NAMED["paper"], NAMED["corl"]
 COMPARED = [PAPER, CORL]
 UPDATES, GROUPS, ROLLOUTS, ITEMS = 3, 6, 6, 12
+SAME = ["kind", "difficulty", "menu", "liked", "p_cost"]  # for all who are asked the same
 NOBODY = ("lab-passage", "lab-big")  # asked by no tool here
 WORDS = {"lab-control": "reasoner", "lab-facts": "answerer"}  # the orchestrator's, where it is not the model's name
 
@@ -89,9 +90,7 @@ def test_the_start_and_the_papers_arm_sit_all_exams_and_every_arm_the_main_ones(
     for _, part in frame.groupby(["arm", "seed", "exam"]):
         assert part["item"].tolist() == list(range(len(part)))
     own = frame[frame["arm"].isin(["paper", "corl", study.START]) & (frame["exam"] == "test")]
-    assert own.groupby("arm").size().nunique() == 1 and own.groupby("item")[["menu", "liked", "p_cost"]].nunique().eq(
-        1
-    ).all(None)
+    assert own.groupby("arm").size().nunique() == 1 and (own.groupby("item")[SAME].nunique() == 1).all(None)
 
 
 def test_rollouts_of_every_update_stand_in_groups_of_one_assignment_each(results):
@@ -99,14 +98,10 @@ def test_rollouts_of_every_update_stand_in_groups_of_one_assignment_each(results
         rows, log = of(results.rollouts, arm.name), of(results.learning, arm.name)
         assert rows["update"].tolist() == [n for n in range(UPDATES) for _ in range(GROUPS * ROLLOUTS)]
         assert rows["group"].tolist() == [g for _ in range(UPDATES) for g in range(GROUPS) for _ in range(ROLLOUTS)]
-        assert (
-            rows.groupby(["update", "group"])[["kind", "difficulty", "menu", "liked", "p_cost"]]
-            .nunique()
-            .eq(1)
-            .all(None)
-        )
+        assert (rows.groupby(["update", "group"])[SAME].nunique() == 1).all(None)
         assert log["update"].tolist() == [1, 2, 3]
-        assert {"kept", "malformed", "unanswered", "agreeing"} <= set(log)
+        left = log["kept"] if arm is CORL else log[["kept", "malformed", "unanswered", "agreeing"]].sum(axis=1)
+        assert left.eq(GROUPS * ROLLOUTS).all()
     both = [of(results.rollouts, a.name).query("update == 0") for a in COMPARED]
     assert both[0]["menu"].tolist() == both[1]["menu"].tolist()  # the same start on the same assignments
     assert both[0]["called"].tolist() == both[1]["called"].tolist()
@@ -120,12 +115,6 @@ def test_rewards_in_the_tables_are_those_of_their_arm(results):
         assert part["reward"].tolist() == pytest.approx(told.tolist())
     rows = of(results.rollouts, "corl")
     assert rows["reward"].tolist() == (rows["right"] * (rows["dollars"] <= results.budget)).tolist()
-
-
-def test_what_the_filters_say_adds_up_and_corl_keeps_everything(results):
-    assert of(results.learning, "corl")["kept"].eq(GROUPS * ROLLOUTS).all()
-    log = of(results.learning, "paper")
-    assert log[["kept", "malformed", "unanswered", "agreeing"]].sum(axis=1).eq(GROUPS * ROLLOUTS).all()
 
 
 def test_no_unseen_tool_is_called_before_its_exam(results):
@@ -329,15 +318,6 @@ def test_rows_by_hand():
     assert [part[1] for part in parts[1::2]] == turns
     assert [part[0] for part in parts[2::2]] == ["calculator", "nobody", "lab-mini"]
     assert parts[4][1] == f"<response> {protocol.ERROR} </response>"
-
-
-def test_budget_prices_and_tools_are_told(results):
-    assert results.tools == NAMES and results.budget > 0
-    assert results.own == Own(0.0002 / 1000, 1 / 4000.0)
-    assert {name: o.skills for name, o in results.offers.items() if o.model} == REACHES
-    assert set(results.offers) == {*FUNCTIONS, "office", *TOOLS.models}
-    assert (results.clock["seconds"] > 0).all() and len(results.clock) == 5
-    assert len(results.corpus) == 4
 
 
 def test_the_start_sits_its_exams_untrained(results, models, runs):
