@@ -73,7 +73,7 @@ def row(item: int, called: str, right: float, work=None, factor: float = 1.0, **
     told = {
         "item": item, "kind": kind, "difficulty": difficulty, "right": float(right), "dollars": dollars,
         "seconds": seconds, "own": SELF * 1e-6, "calls": len(calls), "called": called, "malformed": 0, "answered": 1.0,
-        "turns": 1 + len(calls), "failures": 0, "menu": menu_, "m": m,
+        "menu": menu_, "m": m,
         "p": [*[float(name in liked.split()) for name in TOOLS], *p], "p_accuracy": p[0], "p_cost": p[1],
         "p_latency": p[2], "liked": liked, "confidential": secret, "first": calls[0] if calls else "",
         "good": " ".join(good), "spoken": json.dumps(spoken),
@@ -184,7 +184,6 @@ def study(acts=ACTS, seeds: int = 3, users=SAVING, reads: bool = True) -> Result
     return Results(
         tools=TOOLS, tried=tried(), episodes=pd.DataFrame(tests), rollouts=pd.DataFrame(rollouts),
         learning=pd.DataFrame(learning), corpus=CORPUS, budget=2e-5, own=Own(1e-7, 1e-4), offers=offers(),
-        clock=pd.DataFrame(),
     )  # fmt: skip
 
 

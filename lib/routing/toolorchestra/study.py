@@ -61,8 +61,7 @@ class Results:
     tools: the names in the order of preference vectors; tried: every tool on its own (`desk.tried`) with split;
     episodes: test episodes (`rows`) with arm, seed and exam; rollouts: the same of training, with update and group;
     learning: what trainer and filters say of every update; corpus: statistics of the office tasks; budget: of the arm
-    with CoRL's reward, dollars; own: what the orchestrator's tokens cost; offers: the menu at list prices; clock:
-    seconds per cell, wall time.
+    with CoRL's reward, dollars; own: what the orchestrator's tokens cost; offers: the menu at list prices.
     """
 
     tools: tuple[str, ...]
@@ -74,7 +73,6 @@ class Results:
     budget: float
     own: Own
     offers: Mapping[str, Offer]
-    clock: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -162,14 +160,13 @@ def run(
         offers, own = place.offers, place.own
     first = first_cells(params, Path(models))
     try:
-        begun = sweep.run(partial(first_work, means=told), first, runs, settings.jobs, "protocol and tools")
+        sweep.run(partial(first_work, means=told), first, runs, settings.jobs, "protocol and tools")
         told = replace(told, start=str(first[0].folder(runs)))
         todo = cells(params, compared, first)
-        receipts = sweep.run(partial(work, means=told), todo, runs, settings.jobs, label)
+        sweep.run(partial(work, means=told), todo, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
-    known = {"tools": names(settings), "own": own, "offers": offers}
-    return _collected([*first, *todo], [*begun, *receipts], runs, known)
+    return _collected([*first, *todo], runs, tools=names(settings), own=own, offers=offers)
 
 
 def means(params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> Means:
@@ -244,18 +241,18 @@ def _told(settings: ToolSettings, arm: Arm) -> dict[str, Any]:
 # First cells ---------------------------------------------------------------------------------------
 
 
-def first_work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, Any]:
+def first_work(cell: sweep.Cell, folder: Path, progress, means: Means) -> None:
     """Teach the protocol and try the office tasks, or try the tools."""
     corl_warm.quiet()
     with opened_place(means) as place:
         if cell.name == START:
-            return _begin(place, means, folder, progress)
-        _try_tools(place, folder)
-        _prompt(place, folder)
-    return {}
+            _begin(place, means, folder, progress)
+        else:
+            _try_tools(place, folder)
+            _prompt(place, folder)
 
 
-def _begin(place: Place, means: Means, folder: Path, progress) -> dict[str, Any]:
+def _begin(place: Place, means: Means, folder: Path, progress) -> None:
     settings = place.settings
     corpus = assignments.office_corpus("train", settings.offices, 0)
     shape, base = place.params.lab.models[settings.base], Path(means.models) / settings.base
@@ -268,7 +265,6 @@ def _begin(place: Place, means: Means, folder: Path, progress) -> dict[str, Any]
     left.save(folder / "offices.sqlite")
     store.write_parquet(folder / "statistics.parquet", left.statistics())
     store.write_json(folder / "begun.json", {"budget": _budget(place, voice, kept)})
-    return {"steps": settings.warm.steps}
 
 
 def _solves(place: Place, voice: Lab, tasks: Sequence[Task], attempt: int) -> list[bool]:
@@ -314,11 +310,11 @@ def _prompt(place: Place, folder: Path) -> None:
 # Trainings -----------------------------------------------------------------------------------------
 
 
-def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, float]:
+def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> None:
     """Train and test one arm under one seed, or test the start."""
     corl_warm.quiet()
     with opened_place(means) as place:
-        return Run(cell, folder, progress, means, place).go()
+        Run(cell, folder, progress, means, place).go()
 
 
 class Run:
@@ -333,7 +329,7 @@ class Run:
         self.model = checkpoints.load(start / "model")
         self.voice = place.voice(self.model)
 
-    def go(self) -> dict[str, float]:
+    def go(self) -> None:
         """Train, sit the exams, keep the numbers and the weights."""
         if self.arm is not None:
             self._train(self.arm)
@@ -343,7 +339,6 @@ class Run:
         if self.arm is not None:
             checkpoints.save(self.model, self.folder / "model")
         (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
-        return {}
 
     def _exam(self, name: str) -> pd.DataFrame:
         asked = exams.exam(name, self.place.offers, self.place.dear, self.settings)
@@ -390,7 +385,7 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
     """One row per episode.
 
     Columns: item (number), kind, difficulty; right; dollars, seconds, with the orchestrator's own; own: dollars of
-    its own tokens; calls, malformed, answered, turns, failures; called (tools in order, separated by blanks); m and
+    its own tokens; calls, malformed, answered; called (tools in order, separated by blanks); m and
     p: the vectors M and P; menu, liked, good (at this, by their cards): names of tools; confidential; first:
     the tool that was called first; execution, fidelity, completeness: the criteria of office tasks; with `decode`
     also spoken (see `logs.spoken`).
@@ -402,8 +397,7 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
         row = {
             "item": i, "kind": a.kind, "difficulty": a.difficulty, "right": e.right, "dollars": -m[i, -2],
             "seconds": e.seconds, "own": len(e.ids) * own.dollars, "calls": len(e.calls), "called": " ".join(e.calls),
-            "malformed": e.malformed, "answered": float(e.answer is not None), "turns": len(e.exchanges),
-            "failures": sum(bool(x.heard and x.heard.failure) for x in e.exchanges), "menu": " ".join(a.menu.names),
+            "malformed": e.malformed, "answered": float(e.answer is not None), "menu": " ".join(a.menu.names),
             "m": m[i].tolist(), "p": wanted[i].tolist(),
             "p_cost": a.preference.cost, "p_latency": a.preference.latency, "p_accuracy": a.preference.accuracy,
             "liked": " ".join(a.preference.tools), "confidential": a.preference.confidential, "first": e.first,
@@ -413,7 +407,7 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
     return pd.DataFrame(out)
 
 
-def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, known: Mapping[str, Any]) -> Results:
+def _collected(todo: Sequence[sweep.Cell], runs: Path, **known: Any) -> Results:
     start, tools, *rest = (cell.folder(runs) for cell in todo)
 
     def table(name: str) -> pd.DataFrame:
@@ -425,7 +419,6 @@ def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, known: Mapping[
         ]
         return pd.concat(parts, ignore_index=True)
 
-    clock = [{"cell": cell.name, "seconds": receipt["seconds"]} for cell, receipt in zip(todo, receipts, strict=True)]
     return Results(
         tried=store.read_parquet(tools / "tried.parquet"),
         episodes=pd.concat([table("episodes"), store.read_parquet(tools / "pilot.parquet")], ignore_index=True),
@@ -433,6 +426,5 @@ def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, known: Mapping[
         learning=table("learning"),
         corpus=store.read_parquet(start / "statistics.parquet"),
         budget=store.read_json(start / "begun.json")["budget"],
-        clock=pd.DataFrame(clock),
         **known,
     )

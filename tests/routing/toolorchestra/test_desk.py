@@ -275,7 +275,7 @@ def test_every_episode_has_the_office_to_itself(desk):
     function, argument = line(CHANGES)
     voice = Scripted(call(function, argument), answer("done"))
     both = roll(voice, desk, [menu_of(CHANGES, "search")] * 2, 3, 0, common.FREE)
-    assert [e.right for e in both] == [1.0, 1.0] and both[0].database is not both[1].database
+    assert [e.right for e in both] == [1.0, 1.0] and both[0].office is not both[1].office
     again = played(desk, menu_of(CHANGES, "search"), answer("done"))
     assert again.right == 0.0  # nobody's changes are left over
 

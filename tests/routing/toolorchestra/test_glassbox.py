@@ -128,7 +128,7 @@ def test_the_reward_teaches_to_save_what_a_user_cares_for_and_its_sign_error_to_
     worlds = Worlds.drawn(LARGER)
     judge, found = glass.Judge(worlds, LARGER), {}
     for arm in glass.ARMS[:2]:
-        policy = glass.trained(arm, worlds, LARGER, 25, lambda step, policy: None)
+        *_, (_, policy) = glass.trained(arm, worlds, LARGER, 25)
         rows = judge.rows(arm.name, policy, 25, (glass.USUAL,)).set_index(["item", "seed"])["dollars"]
         found[arm.name] = rows["cost 1"] - rows["cost 0"]
     assert (found["ToolOrchestra"] < 0).all() and (found["sign error"] > 0).all()

@@ -157,7 +157,7 @@ def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
 
 
 def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, models, runs, tmp_path):
-    same(study.run(settings(), COMPARED, models, tmp_path), results, but=("clock",))
+    same(study.run(settings(), COMPARED, models, tmp_path), results)
     kept = [path.relative_to(runs) for path in runs.rglob("*") if path.suffix in (".parquet", ".safetensors")]
     kept += [path.relative_to(runs) for path in runs.rglob("*.sqlite")]
     assert len(kept) > 10
@@ -302,9 +302,7 @@ def test_rows_by_hand():
         (episode,) = common.roll(Scripted(*turns), made, [assigned], 5, 0, own)
         (row,) = study.rows([episode], NAMES, own, lab.decode).to_dict("records")
     assert (row["item"], row["kind"], row["difficulty"], row["right"], row["answered"]) == (0, "big", 1, 1.0, 1.0)
-    assert (row["calls"], row["called"], row["malformed"], row["turns"], row["failures"]) == (
-        2, "calculator lab-mini", 1, 4, 0,
-    )  # fmt: skip
+    assert (row["calls"], row["called"], row["malformed"]) == (2, "calculator lab-mini", 1)
     mine = 1e-8 * len(episode.ids)
     spent = offers()["calculator"].dollars + 1e-5 * offers()["lab-mini"].dollars
     assert row["own"] == pytest.approx(mine) and row["dollars"] == pytest.approx(spent + mine)
