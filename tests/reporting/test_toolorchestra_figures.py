@@ -6,6 +6,7 @@ big number, an office task), three seeds that do the same, and calls at round pr
 
 import dataclasses
 import json
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -84,68 +85,46 @@ def row(item: int, called: str, right: float, work=None, factor: float = 1.0, **
 
 
 USERS = [(0.0, 0.0, 1.0), (0.0, 1.0, 0.0), (1.0, 0.0, 0.0)]
+EVEN = dict.fromkeys(range(3), NANO)
+SAVING = {0: NANO, 1: "calculator", 2: LARGE}  # cheap where cost counts, dear where accuracy does
 
 
-def simplexed(acts: dict[int, str]) -> list[dict]:
-    """Two chains for every user; acts: whom each user's orchestrator calls."""
-    return [
-        row(2 * user + base, acts[user], float(acts[user] == LARGE or base == 0), (*WORK[base][:5], p))
-        for user, p in enumerate(USERS)
-        for base in (0, 1)
-    ]
-
-
-def exams(acts, users: dict[int, str], reads: bool) -> dict[str, list[dict]]:
-    """reads: whether it takes unseen tools where nothing else is good, and another tool when the first one fails."""
+def exams(arm: str) -> dict[str, list[dict]]:
+    """After training it takes unseen tools where nothing else is good, another tool when the first one fails, and
+    whom users of the grid, with two chains each, pay for gladly."""
+    acts, users, reads = ACTS[arm], EVEN if arm == START else SAVING, arm != START
     unseen = [("chain", 5, f"{NANO} reasoner", "", False, (1.0, 0.0, 0.0)),
               ("facts", 1, "search answerer", "", False, (1.0, 0.0, 0.0))]  # fmt: skip
-    newcomer = "reasoner" if reads else NANO
     broken = (f"{NANO} {LARGE}" if reads else f"{NANO} {NANO}", "search search" + (" lookup" if reads else ""))
     return {
         "test": [row(i, *act) for i, act in enumerate(acts)],
         "pilot": [row(i, *act) for i, act in enumerate(acts[:4])],
         "unseen_prices": [row(i, *act, factor=2.0) for i, act in enumerate(acts)],
-        "unseen_tools": [row(0, newcomer, float(reads), unseen[0]), row(1, "search", 1.0, unseen[1])],
-        "outage": [row(0, broken[0], float(reads)), row(1, broken[1], float(reads), WORK[3])],
-        "simplex": simplexed(users),
+        "unseen_tools": [row(0, "reasoner" if reads else NANO, reads, unseen[0]), row(1, "search", 1.0, unseen[1])],
+        "outage": [row(0, broken[0], reads), row(1, broken[1], reads, WORK[3])],
+        "simplex": [
+            row(2 * user + base, users[user], users[user] == LARGE or base == 0, (*WORK[base][:5], p))
+            for user, p in enumerate(USERS)
+            for base in (0, 1)
+        ],
     }
 
 
-EVEN = dict.fromkeys(range(3), NANO)
-SAVING = {0: NANO, 1: "calculator", 2: LARGE}  # cheap where cost counts, dear where accuracy does
-
-
-def examined(acts, users, reads, arm: str, seeds: int, only=None) -> list[dict]:
-    taken = exams(acts, users, reads)
-    return [
-        {**each, "arm": arm, "seed": seed, "exam": exam}
-        for exam, rows in taken.items()
-        if only is None or exam in only
-        for seed in range(seeds)
-        for each in rows
-    ]
-
-
-def trained(acts, arm: str, seeds: int, updates: int = 10) -> tuple[list[dict], list[dict]]:
-    """Two groups of four rollouts an update: as before training in the first half, then as `acts` says; the last of a
+def trained(arm: str, seeds: int, updates: int = 10) -> tuple[list[dict], list[dict]]:
+    """Two groups of four rollouts an update: as before training in the first half, then as the arm acts; the last of a
     group is malformed. Rewards: 1 for the right and cheap, 0.5 for the right and dear."""
     rollouts, learning = [], []
-    for seed in range(seeds):
-        for update in range(updates):
-            now = BEFORE if update < updates / 2 else acts
-            for group, item in enumerate((1, 2)):
-                for i, (called, right) in enumerate(
-                    [now[item], (LARGE if group == 0 else "lookup", 1), now[item], ("", 0)]
-                ):
-                    told = row(
-                        item, called, right, malformed=int(i == 3), arm=arm, seed=seed, update=update, group=group
-                    )
-                    paid = right * (0.5 if called in (LARGE, "lookup") else 1.0)
-                    rollouts.append(told | {"reward": paid * (40 if arm == PUBLISHED else 1)})
-            counts = {"kept": 8, "malformed": 0} if arm in (CORL, LENIENT) else {"kept": 3, "malformed": 2}
-            agreeing = 8 - counts["kept"] - counts["malformed"]
-            told = {"update": update + 1, "unanswered": 0, "agreeing": agreeing, "arm": arm, "seed": seed}
-            learning.append(counts | told)
+    for seed, update in product(range(seeds), range(updates)):
+        now, told = BEFORE if update < updates / 2 else ACTS[arm], {"arm": arm, "seed": seed}
+        for group, item in enumerate((1, 2)):
+            acts = [now[item], (LARGE if group == 0 else "lookup", 1), now[item], ("", 0)]
+            for i, (called, right) in enumerate(acts):
+                paid = right * (0.5 if called in (LARGE, "lookup") else 1.0) * (40 if arm == PUBLISHED else 1)
+                more = told | {"update": update, "group": group, "reward": paid, "malformed": int(i == 3)}
+                rollouts.append(row(item, called, right, **more))
+        left = {"kept": 8, "malformed": 0} if arm in (CORL, LENIENT) else {"kept": 3, "malformed": 2}
+        agreeing = 8 - left["kept"] - left["malformed"]
+        learning.append(told | left | {"update": update + 1, "unanswered": 0, "agreeing": agreeing})
     return rollouts, learning
 
 
@@ -172,14 +151,16 @@ CORPUS = pd.DataFrame(
 )  # fmt: skip
 
 
-def study(acts=ACTS, seeds: int = 3, users=SAVING, reads: bool = True) -> Results:
-    tests = examined(acts[START], EVEN, False, START, 1)
-    tests += examined([("lookup", 1), ("", 0), ("search", 1), ("", 0)], EVEN, False, AGENT, 1, ["pilot"])
+def study(seeds: int = 3) -> Results:
+    pilot_ = [row(i, *act) for i, act in enumerate([("lookup", 1), ("", 0), ("search", 1), ("", 0)])]
+    tests = [each | {"arm": AGENT, "seed": 0, "exam": "pilot"} for each in pilot_]
     rollouts, learning = [], []
-    for arm in (PAPER, PUBLISHED, LENIENT, CORL):
-        if arm in acts:
-            tests += examined(acts[arm], users, reads, arm, seeds, None if arm == PAPER else ["test"])
-            for table, rows in zip((rollouts, learning), trained(acts[arm], arm, seeds), strict=True):
+    for arm in ACTS:
+        sat = exams(arm) if arm in (START, PAPER) else {"test": exams(arm)["test"]}
+        for seed, (exam, rows) in product(range(1 if arm == START else seeds), sat.items()):
+            tests += [each | {"arm": arm, "seed": seed, "exam": exam} for each in rows]
+        if arm != START:
+            for table, rows in zip((rollouts, learning), trained(arm, seeds), strict=True):
                 table += rows
     return Results(
         tools=TOOLS, tried=tried(), episodes=pd.DataFrame(tests), rollouts=pd.DataFrame(rollouts),

@@ -56,19 +56,12 @@ def menu_of(work, *names, **more):
     [
         ("<think> + 3 </think>", "neither a call nor an answer"),
         ("", "neither"),
-        ("4", "neither"),
         ("<call> </call>", "neither"),
-        ("<call> calculator 1 + 1", "neither"),
         ("<call> calculator 1 + 1 </call> 4", "neither"),
-        ("<answer> 4 </answer> 4", "neither"),
         ("<call> lookup home Ana </call>", "no tool 'lookup' on the menu"),  # a tool, but not on this menu
         ("<call> lab-large 1 + 1 = ? </call>", "no tool 'lab-large' on the menu"),
         ("<call> moves Ana Loro </call>", "no tool 'moves' on the menu"),  # an office's function
-        ("<call> Ana 1 + 1 </call>", "no tool 'Ana'"),
-        ("<call> 1 + 1 </call>", "no tool '1'"),
         ("<call> calculator </call>", "calculator takes"),
-        ("<call> search </call>", "search takes"),
-        ("<call> python </call>", "python takes"),
         ("<call> lab-mini </call>", "lab-mini takes a question"),
     ],
 )
@@ -85,7 +78,6 @@ def test_what_is_no_call_is_malformed_is_told_so_and_costs_nothing(desk, text, w
     [
         ("<call> calculator 1 + 1 </call> <answer> 2 </answer>", protocol.Answer),  # the end of the turn counts
         ("<answer> 2 </answer> <call> calculator 1 + 1 </call>", protocol.Call("calculator", "1 + 1")),
-        ("<call> search home <call> calculator 1 + 1 </call>", protocol.Call("calculator", "1 + 1")),
         ("<call> search x </call> <call> calculator 2 </call>", protocol.Call("calculator", "2")),
         ("<call> search <t> home of Ana </t> </call>", protocol.Call("search", "<t> home of Ana </t>")),
         ("<call>calculator   1 +\n1</call>", protocol.Call("calculator", "1 +\n1")),
@@ -145,13 +137,9 @@ def test_functions_reply_and_cost_what_the_menu_says(desk, tool, argument, reply
     ("tool", "argument"),
     [
         ("calculator", "1 / 0"),
-        ("calculator", "home of Ana"),
-        ("calculator", "<answer> 4 </answer>"),
         ("python", "1 / 0"),
         ("python", "home of Ana"),
         ("lookup", "home Loro"),
-        ("lookup", "cat Ana"),
-        ("lookup", "home Ana Bo"),
     ],
 )
 def test_a_call_that_fails_is_an_outcome_which_is_heard_as_error_and_paid(desk, tool, argument):
