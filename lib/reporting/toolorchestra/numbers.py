@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lib.page.tables import listed
 from lib.params import Params
-from lib.reporting import backends
 from lib.reporting.estimates import mean
 from lib.reporting.toolorchestra import common, comparison, environment, generalisation, pilot, simplex, training
 from lib.reporting.toolorchestra.common import (
@@ -28,7 +27,7 @@ KEYS = {START: "start", PAPER: "trained", PUBLISHED: "sign_error", LENIENT: "len
 def metrics(results: Results, every: comparison.Answers, params: Params) -> dict[str, object]:
     """The lesson's numbers by key; where there was nothing to measure, there is no key. every:
     `comparison.everybody`."""
-    out: dict[str, object] = {"backend": backends.backend(params.llm, params.tools.models)}
+    out: dict[str, object] = {"backend": params.llm.decided_by(params.tools.models.values())}
     keys = {LABELS[arm]: key for arm, key in KEYS.items()}
     for name, part in every.items():
         key = keys.get(name, f"baseline.{name.split(' (')[0].replace(' ', '_')}")

@@ -82,15 +82,13 @@ def drawn(
     names: Sequence[str],
     spread: float,
     rng: np.random.Generator,
-    preference: Preference | None = None,
 ) -> list[Assignment]:
-    """Work with menus by lot. names: of the tools that may be on them; spread: factor within which prices and
-    latencies vary, 1 for not at all; preference: everybody's; None draws users."""
+    """Work with menus and users by lot. names: of the tools that may be on menus; spread: factor within which prices
+    and latencies vary, 1 for not at all."""
     out = []
     for work in works:
         menu = menu_for(work, offers, names, spread, rng)
-        who = preference or drawn_preference(rng, [offer.name for offer in menu.offers])
-        out.append(Assignment(work, menu, who))
+        out.append(Assignment(work, menu, drawn_preference(rng, [offer.name for offer in menu.offers])))
     return out
 
 
