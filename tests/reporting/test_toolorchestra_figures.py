@@ -186,11 +186,6 @@ def holds(found: Interval, value: float) -> None:
 # What all share -----------------------------------------------------------------------------------
 
 
-def test_a_gap_pairs_questions_and_holds_one_run_against_every_seed(results):
-    holds(estimates.gap(common.exam(results, PAPER), common.exam(results, START), "right"), 2 / 5)
-    holds(estimates.gap(common.exam(results, PUBLISHED), common.exam(results, PAPER), "right"), 0)
-
-
 def test_a_gap_of_other_runs_is_held_against_their_mean():
     mine = pd.DataFrame({"seed": [0, 0, 1, 1], "item": [0, 1, 0, 1], "right": [1.0, 0.0, 1.0, 1.0]})
     other = pd.DataFrame({"seed": [5, 5, 6, 6], "item": [0, 1, 0, 1], "right": [0.0, 0.0, 1.0, 0.0]})

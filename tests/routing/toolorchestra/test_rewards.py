@@ -43,12 +43,6 @@ def test_every_entry_lies_between_the_least_and_the_most_of_its_group_by_hand():
     assert rewards.normalised(made, [5, 5, 5, 2]).tolist() == expected  # the last one is a group of its own
 
 
-def test_the_reward_by_hand():
-    made = m(([0], 1, 1.0, 8.0), ([2], 0, 3.0, 4.0), ([1], 1, 2.0, 0.0))
-    wanted = np.array([[0.5, 1.0, 0.2, 0.1]] * 3)
-    assert paid(made, [0, 0, 0], wanted) == pytest.approx([1.2, 0.0, 0.25 + 1.0 + 0.1 + 0.1])
-
-
 @given(groups())
 def test_entries_lie_in_0_to_1_and_the_extremes_of_a_group_are_reached(told):
     made, ids, _ = told
