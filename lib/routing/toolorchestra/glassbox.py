@@ -158,10 +158,7 @@ class Policy:
         self.weights = torch.zeros(shape, requires_grad=True)
         self.liked = torch.zeros(s, requires_grad=True)
         self.slips = torch.full((s,), float(np.log(careless / (1 - careless))), requires_grad=True)
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        return [self.weights, self.liked, self.slips]
+        self.parameters = [self.weights, self.liked, self.slips]
 
     def log_chances(self, worlds: Worlds, menus: Menus, who: np.ndarray) -> Tensor:
         """Log-probabilities of the tools on the menus and of a malformed call, (S, n, M + 1). who: P, (S, n, k)."""
