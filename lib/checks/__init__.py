@@ -15,8 +15,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-__all__ = ["Exercise", "Exercises"]
-
 UNANSWERED = "Not answered yet: put your answer in place of None and run the cell again."
 
 

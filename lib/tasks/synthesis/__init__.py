@@ -22,12 +22,6 @@ from lib.tasks.synthesis.judging import Verdict, judge, mentions
 from lib.tasks.synthesis.tasks import Call, Golden, Source, Task, steps
 from lib.tasks.synthesis.writing import Draft, Procedural, Writer
 
-__all__ = [
-    "DOMAINS", "Call", "CallError", "Column", "Corpus", "Database", "Domain", "Draft", "Dropped", "Function", "Golden",
-    "Model", "Procedural", "Records", "Source", "Table", "Task", "Verdict", "Writer", "check", "fault", "judge",
-    "load", "mentions", "sift", "steps", "synthesize",
-]  # fmt: skip
-
 HARDEST = 3
 
 
