@@ -264,18 +264,6 @@ def share_interval(successes: int, n: int) -> Interval:
     return Interval(successes / n, float(found.low), float(found.high))
 
 
-def paired_difference(a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> Interval:
-    """Mean of a - b over pairs that share a seed, with its interval; excludes(0) says they differ.
-
-    a, b: (s,) or (s, n), row i of both from the same seed. Pairing removes what the seeds have in
-    common. Raises ValueError where the shapes differ.
-    """
-    a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    if a.shape != b.shape:
-        raise ValueError(f"pairs need equal shapes, got {a.shape} and {b.shape}")
-    return mean_interval(a - b, rng)
-
-
 # Routers -------------------------------------------------------------------------------------------
 
 _ROUNDING = 1e-9  # a fall in quality smaller than this is how floats are summed

@@ -124,13 +124,6 @@ def test_interval_becomes_flat_metrics():
     assert stats.Interval(2.0, 1.0, 3.0).as_metrics("hv") == {"hv": 2.0, "hv_lo": 1.0, "hv_hi": 3.0}
 
 
-def test_pairing_finds_a_difference_that_the_seeds_would_drown():
-    seeds = rng("test", "pairs").normal(0, 10, size=20)
-    better = seeds + 0.5 + rng("test", "noise").normal(0, 0.1, size=20)
-    assert stats.paired_difference(better, seeds, rng("test", "paired")).excludes(0)
-    assert not stats.mean_interval(better, rng("test", "alone")).excludes(0)
-
-
 def test_crossed_intervals_admit_other_runs_and_other_items():
     draw = rng("test", "crossed")
     runs, items = draw.normal(0, 1.0, size=(6, 1)), draw.normal(0, 1.0, size=(1, 50))
@@ -289,7 +282,6 @@ def test_cpt_is_the_least_share_that_recovers_the_target(steps, target):
         (lambda: stats.hv_by_seed([1.0, 2.0], [0.0]), "(s, k)"),
         (lambda: stats.mean_interval([], rng("test")), "shape (0,)"),
         (lambda: stats.mean_interval([[1.0], [2.0]], rng("test")), "shape (2, 1)"),
-        (lambda: stats.paired_difference([1.0], [1.0, 2.0], rng("test")), "(1,) and (2,)"),
         (lambda: stats.hull([1.0], [1.0, 2.0]), "shapes (1,) and (2,)"),
         (lambda: stats.hull([], []), "n > 0"),
         (lambda: stats.hull([1.0, np.inf], [1.0, 2.0]), "infinite"),

@@ -92,7 +92,7 @@ def test_mixtures_draw_their_actions_with_their_probabilities():
 
 def test_an_actor_that_never_ends_an_episode_is_cut_by_the_horizon():
     env = make_batch(SMOKE, "minigrid", ["composite"] * 8)
-    record = evaluate.play(env, evaluate.constant_policy(4), evaluate.evaluation_streams("minigrid", 0, 8))
+    record = evaluate.play(env, evaluate.mixture_policy(np.eye(6)[4]), evaluate.evaluation_streams("minigrid", 0, 8))
     assert (record.groupby("episode").size() == SMOKE.minigrid.horizon).all()
 
 
