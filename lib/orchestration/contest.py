@@ -118,7 +118,7 @@ def contestants(params: Params, domain: str, world: str, seed: int, zoo: str | P
     arms |= {
         "random": Lot(),
         "round-robin": Turns(),
-        "LinUCB": Bandit(settings.bandit.alpha).learn(many["bandit"], steps),
+        "LinUCB": Bandit(many["bandit"], steps),
     }
     arms |= {
         "look-ahead 1": Ahead(1),

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from lib import seeds
 from lib.llm.client import Client
@@ -40,20 +40,10 @@ _SPENT = ("tokens_in", "tokens_out", "dollars")
 Score = Annotated[float, Field(ge=0, le=100)]
 
 
-class Scores(BaseModel):
-    """A judge's reply; numbers from 0 to 100, none missing. Further fields are ignored."""
-
-    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
-
-    adaptivity: Score
-    progression: Score
-    exploration: Score
-    diversity: Score
-    mental: Score
-    temporal: Score
-    performance: Score
-    effort: Score
-    frustration: Score
+# A judge's reply; numbers from 0 to 100, none missing. Further fields are ignored.
+Scores = create_model(
+    "Scores", __config__=ConfigDict(extra="ignore", strict=True), **dict.fromkeys(CRITERIA, (Score, ...))
+)
 
 
 async def judge(client: Client, model: str, log: pd.DataFrame, education: EducationSettings) -> pd.DataFrame:

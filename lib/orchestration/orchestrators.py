@@ -192,9 +192,9 @@ class Orchestrator:
                 raise Unfunded from error
             raise  # llm.max_dollars: the run stops here
         except ReplyError as error:
-            self._account(episode, decision, error.tokens_in, error.tokens_out, error.dollars, error.kwh)
+            self._account(episode, decision, error)
             raise
-        self._account(episode, decision, reply.tokens_in, reply.tokens_out, reply.dollars, reply.kwh)
+        self._account(episode, decision, reply)
         return reply
 
     def _affordable(self, account: Ledger, messages: Sequence[Mapping[str, str]]) -> tuple[float, int | None]:
@@ -209,12 +209,10 @@ class Orchestrator:
         return asking + max(most, _LEAST_REPLY) * model.price_out, max(most, _LEAST_REPLY)
 
     @staticmethod
-    def _account(episode: Episode, decision: Decision, tokens_in: int, tokens_out: int, dollars: float, kwh: float):
-        decision.tokens_in += tokens_in
-        decision.tokens_out += tokens_out
-        decision.dollars += dollars
-        decision.kwh += kwh
-        episode.account.add(Entry("orchestrator", 1, tokens_in, tokens_out, dollars, kwh=kwh))
+    def _account(episode: Episode, decision: Decision, said: Reply | ReplyError) -> None:
+        for name in ("tokens_in", "tokens_out", "dollars", "kwh"):
+            setattr(decision, name, getattr(decision, name) + getattr(said, name))
+        episode.account.add(Entry("orchestrator", 1, said.tokens_in, said.tokens_out, said.dollars, kwh=said.kwh))
 
     # Long-term memory --------------------------------------------------------------------------
 

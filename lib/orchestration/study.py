@@ -190,8 +190,7 @@ class Bench:
         self.method = Method(**settings["method"])
         rooms = {name: settings[name] for name in Environments.model_fields}
         self.params = parameters.validate(rooms, Environments, "a cell")
-        orchestration = settings["orchestration"] | self.method.changes
-        self.orchestration = parameters.validate(orchestration, OrchestrationSettings, "a cell")
+        self.orchestration = parameters.validate(settings["orchestration"], OrchestrationSettings, "a cell")
         self.policies = _policies(means.zoo, self.domain, self.seed)
         self.menu = Menu({name: self.policies[name] for name in SINGLE})
 
