@@ -4,7 +4,7 @@ A `World` is a row of a batched twin: `step` lets one policy act for real, `look
 copies. Copies draw fresh random numbers, so a look-ahead is a sample of what may happen, not a peek
 at what will; with `shared` they see the episode's own numbers, which exists to measure what peeking
 would be worth. All copies of all candidates advance together, and all policies of the zoo answer in
-one stacked forward pass. What is said about a domain stands in `student` and `room`.
+one stacked forward pass. What is said about a domain stands in `domains`.
 """
 
 from __future__ import annotations
