@@ -320,11 +320,6 @@ def test_a_reply_that_is_hard_to_read_is_refused_in_bounded_time(text):
     assert kind in KINDS and time.perf_counter() - began < SECONDS
 
 
-def test_prose_is_cut_off_where_the_object_ends_not_where_a_string_says_so():
-    reply = json.dumps({"reasoning": 'say "}" or "{" or \\', "policy": "SO-d2"})
-    assert read(f"Well, {reply}. Done.").reasoning == 'say "}" or "{" or \\'
-
-
 @pytest.mark.parametrize("reply", ['{"policy": "SO-d1"}', '{"reasoning": null, "policy": "SO-d1"}'])
 def test_reasoning_may_be_missing(reply):
     assert read(reply) == Choice(reasoning="", policy="SO-d1")
@@ -347,10 +342,3 @@ def test_the_message_says_what_was_wrong_in_few_words():
     long = "x" * 9000
     for text in (f'{{"policy": "{long}"}}', f'{{"{long}": 1, "{long}": 2}}'):
         assert len(complaint(text)[1]) < 120
-
-
-@given(st.lists(signs.filter(lambda sign: not any(name in sign for name in NAMES)), max_size=60).map("".join))
-@settings(max_examples=300, deadline=None)
-def test_a_policy_that_is_not_named_is_never_picked(text):
-    if not any(name in spelled_out(text) for name in NAMES):
-        complaint(text)

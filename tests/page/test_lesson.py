@@ -5,8 +5,6 @@ import json
 import math
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -324,16 +322,6 @@ def test_in_a_live_session_a_cell_may_run_again_and_timings_are_shown(tmp_path):
     notebook = execute(tmp_path, again=True)
     assert "<caption>Seconds</caption>" in notebook.cells[3].outputs[-1].data["text/html"]
     assert "Again." in notebook.cells[-1].outputs[-1].data["text/html"]
-
-
-def test_figures_need_no_notebook(tmp_path):
-    program = (
-        "from matplotlib.figure import Figure; from lib.page.lesson import Lesson;"
-        f"Lesson('a', 'A', 'laptop', 0, root={str(tmp_path)!r}).figure(Figure(), 'front', alt={ALT!r})"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert (tmp_path / "figures/a/front.png").exists()
-    assert done.stdout == f"figure front: {ALT}\n"
 
 
 # Code and its equation ----------------------------------------------------------------------------
