@@ -88,36 +88,28 @@ def gone(pid: int, seconds: float = 10.0) -> bool:
 # before a kernel starts
 
 
-def test_an_unknown_lesson_is_answered_with_the_lessons_there_are(tmp_path):
-    with pytest.raises(RunError, match=r"no lesson '07_nowhere'.*00_tiny"):
-        run("07_nowhere", project(tmp_path))
-
-
-def test_a_stage_that_is_no_lesson_is_not_run_as_one(tmp_path):
-    root = project(tmp_path)
+def another_stage(root: Path) -> None:
     with (root / "dvc.yaml").open("a") as file:
         file.write("  settings:\n    cmd: python -m lib.params\n")
-    with pytest.raises(RunError, match="no lesson 'settings'"):
-        run("settings", root)
 
 
-def test_a_missing_notebook_is_named_with_its_remedy(tmp_path):
-    root = project(tmp_path)
-    (root / "data/notebooks/00_tiny.ipynb").unlink()
-    with pytest.raises(RunError, match=r"data/notebooks/00_tiny.ipynb is missing.*dvc repro clean"):
-        run("00_tiny", root)
-
-
-def test_broken_settings_say_which_file_and_where(tmp_path):
-    root = project(tmp_path)
-    (root / "data/settings.json").write_text('{"profile": ')
-    with pytest.raises(ValueError, match=r"settings.json is not valid JSON.*line 1"):
-        run("00_tiny", root)
-
-
-def test_a_section_that_no_settings_hold_is_named(tmp_path):
-    with pytest.raises(RunError, match=r"declares tower, which data/settings.json does not hold.*tour"):
-        run("00_tiny", project(tmp_path, sections="profile, zoo, tower"))
+@pytest.mark.parametrize(
+    ("spoil", "name", "message"),
+    [
+        (lambda root: None, "07_nowhere", r"no lesson '07_nowhere'.*00_tiny"),
+        (another_stage, "settings", "no lesson 'settings'"),
+        (lambda root: (root / "data/notebooks/00_tiny.ipynb").unlink(), "00_tiny",
+         r"data/notebooks/00_tiny.ipynb is missing.*dvc repro clean"),
+        (lambda root: (root / "data/settings.json").write_text('{"profile": '), "00_tiny",
+         r"settings.json is not valid JSON.*line 1"),
+        (lambda root: (root / "data/settings.json").write_text('{"profile": "smoke"}'), "00_tiny",
+         r"declares zoo, which data/settings.json does not hold.*profile"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_run_is_named_with_its_remedy(tmp_path, spoil, name, message):
+    spoil(project(tmp_path))
+    with pytest.raises((RunError, ValueError), match=message):
+        run(name, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -469,11 +461,8 @@ def test_a_change_of_a_cell_changes_its_id_and_no_other():
     changed.cells[1].source = "1 + 2"
     before, after = ([cell.id for cell in clean.clean(one).cells] for one in (nb, changed))
     assert before[0] == after[0] and before[1] != after[1]
-
-
-def test_equal_cells_have_different_ids():
-    nb = clean.clean(new_notebook(cells=[new_code_cell("x"), new_code_cell("x")]))
-    assert len({cell.id for cell in nb.cells}) == 2
+    alike = clean.clean(new_notebook(cells=[new_code_cell("x"), new_code_cell("x")]))
+    assert len({cell.id for cell in alike.cells}) == 2
 
 
 def test_copies_without_an_original_are_removed(tmp_path):

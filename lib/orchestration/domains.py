@@ -43,10 +43,6 @@ class StudentWorld(World):
     per_step = True
     env: EducationBatch
 
-    @property
-    def horizon(self) -> int:
-        return self.params.education.horizon
-
     def facts(self) -> dict[str, float | str]:
         return {"mastery": int(self.env.mastery[0]) / self.env.rules.top, "open_failed": int(self.env.pending[0].sum())}
 
@@ -116,10 +112,6 @@ class RoomWorld(World):
     task = "composite"
     per_step = False
     env: GridBatch
-
-    @property
-    def horizon(self) -> int:
-        return self.params.minigrid.horizon
 
     def facts(self) -> dict[str, float | str]:
         seen = self.env.describe(0)

@@ -109,6 +109,7 @@ class World(ABC):
     def __init__(self, params: Environments, menu: Menu, stream: np.uint64) -> None:
         self.menu, self.params = menu, params
         self.domain = self.words.name
+        self.horizon = getattr(params, self.domain).horizon  # steps at the most, H
         self.env = self._batch(1)
         self.env.seed_with(np.array([stream], dtype=np.uint64))
         self.observation = self.env.reset()
@@ -117,11 +118,6 @@ class World(ABC):
         self._copy = self._batch(1)
 
     # What a domain defines ---------------------------------------------------------------------
-
-    @property
-    @abstractmethod
-    def horizon(self) -> int:
-        """Steps at the most, H."""
 
     @abstractmethod
     def facts(self) -> dict[str, float | str]:

@@ -122,7 +122,7 @@ def front_page(reports: str | Path, repository: str | Path = ROOT) -> str:
     Raises ReportError if there is no lesson, or naming the lesson whose files do not fit together.
     """
     reports = Path(reports)
-    cards = sorted((reports / "lessons").glob("*.json"), key=_order)
+    cards = sorted((reports / "lessons").glob("*.json"))
     if not cards:
         raise ReportError(f"no lesson in {reports / 'lessons'}; run one first: `make repro`")
     lessons = [_lesson(card, reports) for card in cards]
@@ -220,11 +220,6 @@ def shown(key: str, metrics: dict[str, Any]) -> str:
     if None in bounds:
         return number(value)
     return f"{number(value)} [{number(bounds[0])}, {number(bounds[1])}]"
-
-
-def _order(path: Path) -> tuple[int, str]:
-    digits = re.match(r"\d+", path.stem)
-    return (int(digits.group()) if digits else sys.maxsize, path.stem)
 
 
 def _first(names: tuple[str, ...], by_name: dict[str, Entry], lessons: list[Entry]) -> Entry:

@@ -291,8 +291,7 @@ class PPO:
         self.updates = int(arrays["updates"][0])
         self.observation, self.running = arrays["observation"].copy(), arrays["running"].copy()
         self.episodes = [(int(e[0]), int(e[1]), *e[2:]) for e in arrays["episodes"]]
-        prefix = "env."
-        self.env.restore({n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)})
+        self.env.restore({n.removeprefix("env."): a for n, a in arrays.items() if n.startswith("env.")})
 
 
 class MGDA(PPO):

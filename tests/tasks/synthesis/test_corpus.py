@@ -182,14 +182,6 @@ def test_the_order_of_records_and_the_name_of_a_domain_do_not_move_a_database():
     assert turned.id == same.id and turned.split == same.split == renamed.split
 
 
-def test_a_solver_is_heard():
-    corpus = synthesize(
-        databases=4, tasks_per_database=3, solver=lambda tasks, attempt: [t.difficulty < 3 for t in tasks]
-    )
-    assert {each.difficulty for each in corpus.tasks} == {1, 2}
-    assert corpus.statistics()["dropped: unsolved"].sum() == 4
-
-
 def test_a_domain_without_a_lookup_or_without_a_change():
     with pytest.raises(ValueError, match="nothing can be looked up"):
         synthesize([GUILD.model_copy(update={"functions": GUILD.functions[1:]})], databases=1)
