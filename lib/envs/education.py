@@ -180,24 +180,6 @@ class Education(gym.Env):
         open_ = sum(len(level) for level in self.pending)
         return f"step {self.t}: mastery {self.mastery:.2f}, {open_} failed questions open"
 
-    # State copies, for look-ahead --------------------------------------------------------------
-
-    def state(self) -> dict[str, Any]:
-        """A copy of everything that decides the future."""
-        copied = ("unseen", "pending", "asked", "right_count")
-        plain = ("_key", "t", "mastery_steps", "talent", "run", "last_right_sum", "last_right_count")
-        return {n: [x.copy() if isinstance(x, list) else x for x in getattr(self, n)] for n in copied} | {
-            n: getattr(self, n) for n in plain
-        }
-
-    def restore(self, state: dict[str, Any], key: np.uint64 | None = None) -> None:
-        """Go back to `state`; with `key`, the future draws fresh random numbers."""
-        for name, value in state.items():
-            copy = [x.copy() if isinstance(x, list) else x for x in value] if isinstance(value, list) else value
-            setattr(self, name, copy)
-        if key is not None:
-            self._key = key
-
     # Rules -------------------------------------------------------------------------------------
 
     @property

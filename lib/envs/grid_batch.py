@@ -135,7 +135,7 @@ class GridBatch(BatchedEnv):
         )
 
     def describe(self, row: int) -> dict:
-        """The state of one row in words; equal to `grid.describe` of the same room."""
+        """The state of one row in words; see `layouts.describe_view`."""
         cell, heading = divmod(int(self.pose[row]), len(HEADINGS))
         image = _PALETTE[self.board[row, _VIEW[self.pose[row]]]].reshape(VIEW, VIEW, 3)
         gold_left = np.count_nonzero(self.board[row] == GOLD)

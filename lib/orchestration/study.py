@@ -222,14 +222,17 @@ class Bench:
 
     async def episode(self, decider: Decider, number: int, stream: np.uint64) -> pd.DataFrame:
         """The decision record of one episode."""
-        episode, rows = self.begin(stream), []
-        about = self.about()
+        about = self.about() | {"episode": number}
+        seen = enumerate(await self.steps(decider, stream))
+        return pd.DataFrame([about | {"step": t} | decision.columns() | outcome for t, (decision, outcome) in seen])
+
+    async def steps(self, decider: Decider, stream: np.uint64) -> list[tuple[Decision, dict[str, Any]]]:
+        """Every decision of an episode and the environment's columns of the record."""
+        episode, seen = self.begin(stream), []
         while not episode.world.done:
             decision = await decider.decide(episode)
-            step = episode.world.t
-            outcome = episode.act(decision)
-            rows.append({**about, "episode": number, "step": step, **decision.columns(), **outcome})
-        return pd.DataFrame(rows)
+            seen.append((decision, episode.act(decision)))
+        return seen
 
     def about(self) -> dict[str, Any]:
         """The columns that are the same in every row."""
@@ -281,11 +284,7 @@ def watch(
 
     async def play() -> list[tuple[Decision, dict[str, Any]]]:
         async with bench.client() as client:
-            decider, episode, seen = bench.decider(client, keep=True), bench.begin(stream), []
-            while not episode.world.done:
-                decision = await decider.decide(episode)
-                seen.append((decision, episode.act(decision)))
-        return seen
+            return await bench.steps(bench.decider(client, keep=True), stream)
 
     return finish(play())
 
@@ -296,7 +295,7 @@ def try_out(params: Params, domain: str, decider: Decider, zoo: str | Path = tra
     for cell in cells(params, domain, [Method("own", "control")], zoo):
         bench = Bench(cell.settings, Means(params.llm.model_dump(), str(zoo)))
         streams = evaluation_streams(domain, cell.settings["seed"], cell.settings["episodes"])
-        lengths += [len(finish(bench.episode(decider, number, stream))) for number, stream in enumerate(streams)]
+        lengths += [len(finish(bench.steps(decider, stream))) for stream in streams]
     return float(np.mean(lengths))
 
 

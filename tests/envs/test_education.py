@@ -197,21 +197,6 @@ def test_an_episode_ends_at_the_goal_or_at_the_horizon():
     assert lengths.max() == 0  # nobody goes on past step 50
 
 
-def test_restoring_a_state_repeats_the_future_and_a_fresh_key_changes_it():
-    env = make_education()
-    env.reset(seed=3)
-    env.step(1)
-    state = env.state()
-    future = [env.step(2)[1].tolist() for _ in range(3)]
-    env.restore(state)
-    assert [env.step(2)[1].tolist() for _ in range(3)] == future
-    fresh = []
-    for i in range(5):
-        env.restore(state, key=seeds.key("another", seed=i))
-        fresh.append([env.step(2)[1].tolist() for _ in range(3)])
-    assert any(other != future for other in fresh)
-
-
 def test_a_row_copied_many_times_gives_independent_futures():
     twin = EducationBatch(RULES, 3, seed=1)
     twin.reset()
