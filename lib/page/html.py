@@ -18,14 +18,11 @@ from bs4 import BeautifulSoup
 from jinja2 import Environment, FileSystemLoader
 from pygments.formatters import HtmlFormatter
 
-from lib import store
 from lib.page import audit, markdown
 from lib.page.audit import ReportError
 
 if TYPE_CHECKING:  # a kernel that writes a side page or the front page needs no notebook; importing it takes seconds
     from nbformat import NotebookNode
-
-__all__ = ["Cells", "ReportError", "page", "render", "side_page", "stylesheet", "write"]
 
 TEMPLATES = Path(__file__).with_name("template")
 LIGHT, DARK = "xcode", "lightbulb"  # palettes with a contrast of 4.5 and more on our grounds for code
@@ -33,22 +30,6 @@ IMAGES = ("image/svg+xml", "image/png", "image/gif", "image/jpeg", "image/webp")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-def render(notebook_path: str | Path, title: str | None = None) -> str:
-    """The page of an executed notebook; images that its Markdown names lie beside it.
-
-    title: what the window says instead of the first heading. Raises ReportError naming the cells.
-    """
-    import nbformat
-
-    path = Path(notebook_path)
-    return page(nbformat.read(path, as_version=4), path.parent, path.stem, title)
-
-
-def write(notebook_path: str | Path, html_path: str | Path) -> Path:
-    """Render a notebook and write its page in one atomic move; nothing is written if it is refused."""
-    return store.write_text(html_path, render(notebook_path))
 
 
 def page(notebook: NotebookNode, folder: str | Path = ".", name: str = "", title: str | None = None) -> str:
