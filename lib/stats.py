@@ -68,13 +68,6 @@ def _points(points: np.ndarray) -> np.ndarray:
     return points
 
 
-def _reference(reference: np.ndarray, k: int) -> np.ndarray:
-    reference = np.asarray(reference, dtype=float)
-    if reference.shape != (k,):
-        raise ValueError(f"the reference must have {k} objectives like the points, got shape {reference.shape}")
-    return reference
-
-
 def pareto_front(points: np.ndarray) -> np.ndarray:
     """Which points no other point dominates (section 2.1); of equal points the first is kept.
 
@@ -92,8 +85,9 @@ def hypervolume(points: np.ndarray, reference: np.ndarray) -> float:
     points: (n, k), maximised; reference: (k,). A point that is not above the reference in every
     objective contributes nothing; no points give 0.
     """
-    points = _points(points)
-    reference = _reference(reference, points.shape[1])
+    points, reference = _points(points), np.asarray(reference, dtype=float)
+    if reference.shape != (k := points.shape[1],):
+        raise ValueError(f"the reference must have {k} objectives like the points, got shape {reference.shape}")
     above = points[(points > reference).all(axis=1)]
     if len(above) == 0:
         return 0.0

@@ -68,17 +68,6 @@ LONGEST = 200  # characters of a finding that the overview quotes whole
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A lesson's key figure, as part of the page."""
-
-    file: str
-    uri: str
-    alt: str
-    width: int
-    height: int
-
-
-@dataclass(frozen=True)
 class Entry:
     """What the front page shows of a lesson."""
 
@@ -86,7 +75,7 @@ class Entry:
     title: str
     paper: str
     finding: str
-    figure: Picture
+    figure: dict[str, Any]  # the key figure as part of the page: file, uri, alt, width, height
     metrics: list[tuple[str, str]]
     profile: str
     parameters: str
@@ -253,7 +242,7 @@ def _lesson(path: Path, reports: Path) -> Entry:
         title=card["title"],
         paper=PAPERS.get(card["lesson"], ""),
         finding=card["finding"],
-        figure=_picture(figure, card["key_figure"], card["key_figure_alt"]),
+        figure=_picture(figure) | {"file": card["key_figure"], "alt": card["key_figure_alt"]},
         metrics=[(key, shown(key, metrics)) for key in card["key_metrics"]],
         profile=card["profile"],
         parameters=card["parameters"],
@@ -265,12 +254,12 @@ def _lesson(path: Path, reports: Path) -> Entry:
     )
 
 
-def _picture(path: Path, file: str, alt: str) -> Picture:
+def _picture(path: Path) -> dict[str, Any]:
     """A figure with its size, so that the page does not jump while it is laid out."""
     with Image.open(path) as image:
         width, height = image.size
-    content = base64.b64encode(path.read_bytes()).decode()
-    return Picture(file, f"data:image/png;base64,{content}", alt, width, height)
+    uri = f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
+    return {"uri": uri, "width": width, "height": height}
 
 
 def _read(path: Path) -> dict[str, Any]:
