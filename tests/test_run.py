@@ -1,6 +1,5 @@
 """The runner: what it refuses before a kernel starts, what it leaves behind, and how it dies."""
 
-import errno
 import io
 import json
 import os
@@ -18,7 +17,6 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from lib import store
 from lib.run import clean, engine, stage
-from lib.run.__main__ import main
 from lib.run.lesson import run
 from lib.run.progress import Progress
 from lib.run.scrub import Scrubber, scrub
@@ -258,19 +256,6 @@ def test_a_run_that_finds_no_room_says_so_and_leaves_the_last_report_as_it_was(t
     output, _ = runner.communicate(timeout=120)
     assert runner.returncode == 1 and "error: 00_tiny: " in output and "the last report is as it was" in output
     assert "Traceback" not in output and drawn(root) == before
-
-
-def test_a_run_that_may_write_nothing_says_so_and_leaves_the_last_report_as_it_was(tmp_path, capsys, monkeypatch):
-    root = redrawn(tmp_path, "1")
-    before = drawn(root)
-
-    def refuse(*_, **__):
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "reports/failed/00_tiny")
-
-    monkeypatch.setattr(Path, "mkdir", refuse)
-    assert main(["00_tiny", "--root", str(root)]) == 1
-    assert "Read-only file system: reports/failed/00_tiny; the last report is as it was" in capsys.readouterr().err
-    assert drawn(root) == before
 
 
 # a run that does not

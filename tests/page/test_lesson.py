@@ -107,11 +107,6 @@ def test_who_wants_no_motion_gets_a_film_strip_with_first_and_last_frame(zoo, sh
     assert html.audit.problems(shown[0]) == []
 
 
-def test_a_short_animation_shows_each_frame_once(zoo, tmp_path):
-    zoo.animation(film(2), "walk", alt=ALT)
-    assert Image.open(tmp_path / "figures/01_policy_zoo/walk.png").size == (2 * 32 + lesson.GAP, 24)
-
-
 @pytest.mark.parametrize(
     "frames", [np.zeros((0, 4, 4, 3), np.uint8), np.zeros((2, 4, 4, 3)), np.zeros((4, 4, 3), np.uint8)]
 )
