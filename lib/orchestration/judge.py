@@ -26,7 +26,7 @@ from lib import seeds
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.llm.replies import InvalidReply, one_object
-from lib.orchestration.components import template
+from lib.orchestration.components import again, template
 from lib.orchestration.domains import STUDENT
 from lib.orchestration.orchestrators import ANSWERED
 from lib.params import EducationSettings
@@ -133,11 +133,7 @@ async def _scored(client: Client, model: str, messages: Sequence[Mapping[str, st
         if not answered:
             break
         sent_back = template("judge_correction.md").render(problem=complaint, names=CRITERIA).strip()
-        messages = [
-            *messages,
-            {"role": "assistant", "content": said or "(nothing)"},
-            {"role": "user", "content": sent_back},
-        ]
+        messages = again(messages, said, sent_back)
     return out
 
 

@@ -169,11 +169,7 @@ class Orchestrator:
             if attempt or not answered:  # a server that did not answer was asked again by the client already
                 break
             sent_back = components.correction(complaint, situation.names, situation.final)
-            messages = [
-                *messages,
-                {"role": "assistant", "content": said or "(nothing)"},
-                {"role": "user", "content": sent_back},
-            ]
+            messages = components.again(messages, said, sent_back)
         return None
 
     async def _call(self, episode: Episode, decision: Decision, messages: Sequence[Mapping[str, str]]) -> Reply:
