@@ -61,7 +61,6 @@ class Orchestrator:
         self.kind, self.model, self.client, self.settings = kind, model, client, settings
         self.topic, self.keep = topic, keep
         self.cards, self.without = cards, frozenset(without)
-        self._texts: dict[str, tuple[str, str]] = {}
         total = sum(settings.weights)
         self.weights = tuple(weight / total for weight in settings.weights)
 
@@ -95,7 +94,6 @@ class Orchestrator:
         """What the prompt of the next call may show."""
         world, reach = episode.world, self.reach
         names = world.menu.names
-        knowledge, tools = self._described(world)
         return Situation(
             domain=world.words,
             kind=self.kind,
@@ -112,15 +110,9 @@ class Orchestrator:
             limit=reach.limit,
             steps=reach.steps,
             budget=self._budget(episode.account),
-            cards=knowledge,
-            tools=tools,
+            cards=components.knowledge_json(self.cards),
+            tools=components.tools_json(self.cards, world.words),
         )
-
-    def _described(self, world) -> tuple[str, str]:
-        if world.domain not in self._texts:
-            texts = components.knowledge_json(self.cards), components.tools_json(self.cards, world.words)
-            self._texts[world.domain] = texts
-        return self._texts[world.domain]
 
     def _budget(self, account: Ledger) -> Budget | None:
         if account.budget is None:

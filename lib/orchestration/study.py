@@ -222,7 +222,11 @@ class Bench:
 
     async def episode(self, decider: Decider, number: int, stream: np.uint64) -> pd.DataFrame:
         """The decision record of one episode."""
-        about = self.about() | {"episode": number}
+        about = {
+            "method": self.method.name, "kind": self.method.kind, "model": self.method.model,
+            "backend": self.settings["model"]["backend"] if self.settings["model"] else "policy",
+            "domain": self.domain, "seed": self.seed, "alternatives": ";".join(self.menu.names), "episode": number,
+        }  # fmt: skip
         seen = enumerate(await self.steps(decider, stream))
         return pd.DataFrame([about | {"step": t} | decision.columns() | outcome for t, (decision, outcome) in seen])
 
@@ -233,16 +237,6 @@ class Bench:
             decision = await decider.decide(episode)
             seen.append((decision, episode.act(decision)))
         return seen
-
-    def about(self) -> dict[str, Any]:
-        """The columns that are the same in every row."""
-        backend = self.settings["model"]["backend"] if self.settings["model"] else "policy"
-        alternatives = ";".join(self.menu.names)
-        method = self.method
-        return {
-            "method": method.name, "kind": method.kind, "model": method.model, "backend": backend,
-            "domain": self.domain, "seed": self.seed, "alternatives": alternatives,
-        }  # fmt: skip
 
     def client(self) -> Client:
         """The client of this process; endpoints get cassette and purse."""

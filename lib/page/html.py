@@ -91,7 +91,9 @@ class Cells:
 
     def prose(self, cell: NotebookNode, number: int) -> str:
         """A Markdown cell as HTML."""
-        return self._checked(cell, number, lambda: self._markdown(cell.source, cell.get("attachments")))
+        return self._checked(
+            cell, number, lambda: markdown.to_html(cell.source, self.document, cell.get("attachments"))
+        )
 
     def source(self, cell: NotebookNode) -> str:
         """The code of a cell as HTML."""
@@ -111,9 +113,6 @@ class Cells:
         self.problems += [f"cell {number} ({first[:60]!r}): {sentence}" for sentence in wrong]
         return made
 
-    def _markdown(self, text: str, attachments: dict | None = None) -> str:
-        return markdown.to_html(text, self.document, attachments)
-
     def _output(self, output: NotebookNode) -> str:
         if output.output_type == "stream":
             return _text(output.text, f"stream {output.name}")
@@ -129,7 +128,7 @@ class Cells:
                 return _image(kind, data[kind], output.get("metadata", {}))
         for kind in ("text/markdown", "text/latex"):
             if kind in data:
-                return f'<div class="prose">{self._markdown(data[kind])}</div>\n'
+                return f'<div class="prose">{markdown.to_html(data[kind], self.document)}</div>\n'
         return _text(data["text/plain"], "result") if "text/plain" in data else ""
 
 
