@@ -147,9 +147,9 @@ def _edge(axes: Axes, flat: pd.DataFrame, line: str) -> None:
         axes.step(xs, ys, where="pre", color=GREY, linewidth=1.2, alpha=0.8, zorder=1, gid="line")
         return
     corners = upper_hull(np.vstack([[0.0, 0.0], xy]) if line == MIXTURES[1] else xy)
-    axes.plot(
-        [*corners[:, 0], right], [*corners[:, 1], corners[-1, 1]], "--", color=GREY, linewidth=1.3, zorder=1, gid="line"
-    )
+    costs = np.unique([*np.linspace(corners[0, 0], corners[-1, 0], 200), *corners[:, 0]])
+    heights = np.interp(costs, *corners.T)
+    axes.plot([*costs, right], [*heights, heights[-1]], "--", color=GREY, linewidth=1.3, zorder=1, gid="line")
     axes.set_xlim(max(left, 0.0) if xy[:, 0].min() > 0 else left, right)  # nothing costs less than nothing
 
 
