@@ -44,12 +44,6 @@ def test_sparsity_sorts_each_objective_on_its_own():
     assert stats.sparsity([(0, 3), (1, 2), (3, 0)]) == 5
 
 
-def test_sparsity_of_one_point_is_zero_and_so_misleads():
-    narrow, wide = [(1.0, 0.0)], [(3.0, 1.0), (1.0, 3.0)]
-    assert stats.sparsity(narrow) == 0 < stats.sparsity(wide)
-    assert stats.hypervolume(narrow, (-1, -1)) < stats.hypervolume(wide, (-1, -1))
-
-
 @given(grids())
 def test_front_is_exactly_what_nothing_dominates(points):
     front = points[stats.pareto_front(points)]

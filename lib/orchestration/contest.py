@@ -66,7 +66,8 @@ def play_cell(cell: sweep.Cell, folder: Path, progress, zoo: str, params: dict[s
         arena.copies = 1 if arm.endswith("one copy") else told.orchestration.copies
         every = next((n for n in told.orchestration.sparing if arm.endswith(f", every {n}")), 1)
         rows = arena.play(decider, every)
-        tables.append(rows.assign(arm=arm, backend=_backend(decider), item=np.arange(len(rows))))
+        backend = decider.reader.backend if isinstance(decider, Read) else "policy"
+        tables.append(rows.assign(arm=arm, backend=backend, item=np.arange(len(rows))))
         progress((number + 1) / len(arms))
     rows = pd.concat(tables, ignore_index=True)
     rows["item"] = f"{seed}-" + rows["item"].astype(str)
@@ -76,10 +77,6 @@ def play_cell(cell: sweep.Cell, folder: Path, progress, zoo: str, params: dict[s
     rows = rows.assign(seed=seed, group=domain, condition=world, split="test", style=style)
     store.write_parquet(folder / "episodes.parquet", rows)
     return {"episodes": len(rows)}
-
-
-def _backend(decider) -> str:
-    return decider.reader.backend if isinstance(decider, Read) else "policy"
 
 
 def arenas(params: Params, domain: str, world: str, seed: int, zoo: str | Path = train.ZOO) -> dict[str, Arena]:

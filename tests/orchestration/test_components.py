@@ -308,13 +308,6 @@ def test_every_template_has_a_use():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_objectives_stand_with_their_importance(kind, world):
-    text = shown(situation(world, kind))["instr"]
-    for (name, meaning), weight in zip(world.words.objectives.items(), ("0.20", "0.31", "0.49"), strict=True):
-        assert f"- {name}, importance {weight}: {meaning}." in text
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_money_is_mentioned_only_where_there_is_a_budget(kind, world):
     free, paid = situation(world, kind), situation(world, kind, budget=Budget(0.3, 0.12345, 0.00678))
     old, new = shown(free), shown(paid)
@@ -335,20 +328,6 @@ def test_ko_is_never_told_of_calls_or_copies(world):
     for final in (True, False):
         text = "".join(shown(situation(world, "KO", final=final)).values())
         assert '"call"' not in text and "copies" not in text and "tools" not in text
-
-
-def test_limits_of_looking_ahead_are_told(world):
-    assert "one policy per reply, 2 at the most" in shown(situation(world, "TO"))["instr"]
-    text = shown(situation(world, "RO"))["instr"]
-    assert "simulated for 5 steps each" in text and "2 policies at the most" in text
-
-
-def test_an_empty_memory_says_so(student):
-    now = situation(student, "RO", recent=(), results=(), summary="")
-    parts = shown(now)
-    assert parts["mem_l"].endswith("Nothing has been summarised yet.")
-    assert parts["reflect"].endswith("No policy has been simulated in this step.")
-    assert shown(replace(now, kind="TO"))["tools"].endswith("No policy has been tried in this step.")
 
 
 def test_a_correction_shows_the_format_only_when_it_is_time_to_decide():
