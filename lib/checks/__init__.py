@@ -105,7 +105,3 @@ class Exercises:
             print("Right.")
         else:
             print(f"Not yet{f': {verdict}' if verdict else ''}. Hint: {exercise.hint}.")
-
-    def solution(self, id: str) -> None:
-        """Print the worked solution of an exercise."""
-        print(self[id].solution())
