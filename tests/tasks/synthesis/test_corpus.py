@@ -83,8 +83,7 @@ def test_splits_are_by_database_and_share_no_content():
     parts = {name: synthesize(databases=12, tasks_per_database=2, split=name) for name in ("train", "dev", "test")}
     contents = {}
     for name, corpus in parts.items():
-        assert len(corpus.sources) == 12 and {each.split for each in corpus.tasks} == {name}
-        assert corpus.split(name) == corpus.tasks
+        assert len(corpus.sources) == 12 and {each.source.split for each in corpus.tasks} == {name}
         contents[name] = {str(sorted(source.open().content())) for source in corpus.sources}
         assert len(contents[name]) == 12
     assert not contents["train"] & contents["dev"] and not contents["dev"] & contents["test"]
