@@ -57,18 +57,15 @@ class StudentWorld(World):
             "failed questions open": str(facts["open_failed"]),
         }
 
-    def outcome(self, result: Transition) -> dict[str, float | str]:
-        levels = "".join(str(level + 1) for level in self.env.levels[0] if level >= 0)
-        return {"mastery_after": float(_mastery(result.final_observation)[0]), "levels": levels}
-
-    def extra(self, env: BatchedEnv, result: Transition) -> dict[str, np.ndarray]:
-        return {"levels": env.levels}
+    def outcome(self, env: BatchedEnv, result: Transition) -> dict[str, np.ndarray]:
+        mastery = result.final_observation[:, 0].astype(np.float64).round(6)  # observations are float32
+        return {"mastery_after": mastery, "levels": env.levels}
 
     def tell(self, rollout: Rollout, candidate: int) -> tuple[str, str]:
-        alive, mastery = rollout.alive[:, candidate], _mastery(rollout.final[:, candidate])  # (T, C)
+        alive, mastery = rollout.alive[:, candidate], rollout.outcome["mastery_after"][:, candidate].copy()  # (T, C)
         for step in range(1, len(mastery)):  # a copy that has ended keeps the mastery it ended with
             mastery[step] = np.where(alive[step], mastery[step], mastery[step - 1])
-        first = rollout.extra["levels"][0, candidate, 0]
+        first = rollout.outcome["levels"][0, candidate, 0]
         asked = " ".join(f"{level / (LEVELS - 1):.1f}" for level in first if level >= 0)
         course = " ".join(f"{value:.2f}" for value in mastery.mean(axis=1))
         told = f"difficulties {asked}" if len(mastery) == 1 else f"first difficulties {asked}; mastery by step {course}"
@@ -76,11 +73,6 @@ class StudentWorld(World):
 
     def change(self, row: Mapping[str, float | str]) -> str:
         return f"mastery {row['mastery_after'] - row['mastery']:+.3f}"
-
-
-def _mastery(observation: np.ndarray) -> np.ndarray:
-    """Mastery in observations (..., 13) of 32-bit floats, rounded back to the fraction it was."""
-    return observation[..., 0].astype(np.float64).round(6)
 
 
 ROOM = Domain(
@@ -135,16 +127,13 @@ class RoomWorld(World):
             "steps left": str(seen["steps_left"]),
         }
 
-    def outcome(self, result: Transition) -> dict[str, float | str]:
-        return {name: float(values[0]) for name, values in self.env.outcomes.items()}
-
-    def extra(self, env: BatchedEnv, result: Transition) -> dict[str, np.ndarray]:
-        return {"goal": env.outcomes["success"].copy(), "lava": env.outcomes["lava"].copy()}
+    def outcome(self, env: BatchedEnv, result: Transition) -> dict[str, np.ndarray]:
+        return env.outcomes
 
     def tell(self, rollout: Rollout, candidate: int) -> tuple[str, str]:
         alive = rollout.alive[:, candidate]
-        ends = {name: (rollout.extra[name][:, candidate] & alive).any(axis=0).mean() for name in ("goal", "lava")}
-        return "", f"goal in {ends['goal']:.0%} and lava in {ends['lava']:.0%} of copies"
+        goal, lava = ((rollout.outcome[n][:, candidate] & alive).any(axis=0).mean() for n in ("success", "lava"))
+        return "", f"goal in {goal:.0%} and lava in {lava:.0%} of copies"
 
     def change(self, row: Mapping[str, float | str]) -> str:
         if row["success"]:
