@@ -161,11 +161,6 @@ def test_the_vec_env_face_tells_where_an_episode_ends():
         assert info["TimeLimit.truncated"] and info["terminal_observation"].shape == (7, 7, 3)
 
 
-def test_rows_must_have_a_task_each():
-    with pytest.raises(ValueError, match="a task for each of 3 environments, got 2"):
-        GridBatch(["empty", "lava_gap"], 3)
-
-
 # Look-ahead ---------------------------------------------------------------------------------
 
 
@@ -263,19 +258,18 @@ def test_gold_and_walls_block_the_way():
     assert env.agent_pos == (1, 1)
 
 
-@pytest.mark.parametrize("action", [6, -1, 1.5])
-def test_an_unknown_action_is_refused(action):
-    env = GridRoom()
-    env.reset(seed=0)
-    with pytest.raises(ValueError, match="action must lie in 0..5"):
-        env.step(action)
-
-
-def test_a_wrong_task_is_named():
-    with pytest.raises(ValueError, match="task must be one of composite.*'maze'"):
-        GridRoom("maze")
-    with pytest.raises(ValueError, match="task must be one of composite.*'maze'"):
-        GridBatch("maze", 2)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: GridBatch(["empty", "lava_gap"], 3), "a task for each of 3 environments, got 2"),
+        (lambda: GridRoom("maze"), "task must be one of composite.*'maze'"),
+        (lambda: GridBatch("maze", 2), "task must be one of composite.*'maze'"),
+        *((lambda wrong=wrong: room_with().step(wrong), "action must lie in 0..5") for wrong in (6, -1, 1.5)),
+    ],
+)
+def test_wrong_tasks_and_actions_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 # Words and pictures ---------------------------------------------------------------------------
