@@ -116,13 +116,14 @@ def front_page(reports: str | Path, repository: str | Path = ROOT) -> str:
         raise ReportError(f"no lesson in {reports / 'lessons'}; run one first: `make repro`")
     lessons = [_lesson(card, reports) for card in cards]
     by_name = {lesson.name: lesson for lesson in lessons}
+    counted = _read(reports / "metrics" / f"{SCOREBOARD}.json") if SCOREBOARD in by_name else {}
     made = fill(
         "front.html.j2",
         lessons=lessons,
         hero=by_name.get(SCOREBOARD, lessons[-1]),
         minute=minute(lessons),
-        claims=claims(reports) if SCOREBOARD in by_name else None,
-        rungs=rungs(reports) if SCOREBOARD in by_name else [],
+        claims=claims(counted),
+        rungs=rungs(counted),
         replicated=measured.replicated(reports / "metrics").replace("`", ""),
         profiles=profiles(lessons),
         first=[(reader, _first(names, by_name, lessons), why) for reader, (names, why) in READERS.items()],
@@ -150,9 +151,8 @@ def minute(lessons: list[Entry]) -> list[str]:
     return told
 
 
-def claims(reports: Path) -> dict[str, Any] | None:
+def claims(metrics: dict[str, Any]) -> dict[str, Any] | None:
     """How many claims were tested and what became of them, as the scoreboard counted; None if it did not."""
-    metrics = _read(reports / "metrics" / f"{SCOREBOARD}.json")
     wanted = {key: f"claims.{key}" for key in ("total", *VERDICTS)}
     if any(key not in metrics for key in wanted.values()):
         return None
@@ -163,9 +163,8 @@ def claims(reports: Path) -> dict[str, Any] | None:
     }
 
 
-def rungs(reports: Path) -> list[dict[str, Any]]:
+def rungs(metrics: dict[str, Any]) -> list[dict[str, Any]]:
     """What is known on each rung, as the scoreboard says it, and what became of the directions claimed there."""
-    metrics = _read(reports / "metrics" / f"{SCOREBOARD}.json")
     out = []
     for rung, (title, what) in RUNGS.items():
         known = [(words, metrics[key]) for word, words in KNOWN.items() if (key := f"known.{rung}.{word}") in metrics]
