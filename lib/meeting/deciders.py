@@ -24,7 +24,7 @@ from torch import nn
 
 from lib import seeds
 from lib.outcomes import choosing, headroom
-from lib.outcomes.choosing import Fold, Plays, Scored
+from lib.outcomes.choosing import Fold, Plays
 from lib.outcomes.tables import Table
 from lib.params import RecordedSettings
 from lib.routing.toolorchestra.rewards import normalised
@@ -46,14 +46,6 @@ _KNOBS = 9
 _HIDDEN = 48
 _ENTROPY = (0.1, 0.003)  # weight in the first and in the last update: a softmax learns nothing in a corner
 _STOPS = (0.3, 0.5, 0.7, 0.85, 0.95)  # quantiles of what the first agent spends, at which it is stopped
-
-
-def meet(
-    table: Table, settings: RecordedSettings, seed: int, folds: Sequence[Fold], arms: Sequence[str] = tuple(ROLES)
-) -> dict[str, Scored]:
-    """Who of `arms` can play on a table, each item while its fold is held out. seed: of the trainings."""
-    plays = plays_of(table, settings, seed, folds, arms)
-    return {arm: choosing.scored(table, folds, own, settings.ahead) for arm, own in plays.items()}
 
 
 def plays_of(

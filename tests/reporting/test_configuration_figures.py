@@ -23,9 +23,9 @@ from lib.configuration.space import Configuration
 from lib.configuration.study import TEST_DRAW, Results
 from lib.configuration.system import Job, Outcome
 from lib.configuration.team import Note
+from lib.page import words
 from lib.page.lesson import Lesson
 from lib.page.tables import interval_table, table_html
-from lib.reporting import words
 from lib.reporting.configuration import (
     common,
     comparison,

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from lib import params
 from lib.page.tables import interval_table, table_html
+from lib.page.words import there
 from lib.reporting import estimates
 from lib.reporting.toolorchestra import (
     benchmark,
@@ -30,7 +31,6 @@ from lib.reporting.toolorchestra import (
     training,
 )
 from lib.reporting.toolorchestra.common import CORL, LENIENT, PAPER, PUBLISHED
-from lib.reporting.words import there
 from lib.routing.toolorchestra.desk import Own
 from lib.routing.toolorchestra.study import AGENT, START, Results, names
 from lib.stats import Interval

@@ -13,9 +13,9 @@ from lib import draw, stats
 from lib.configuration import baselines
 from lib.configuration.study import Results
 from lib.page.tables import listed
+from lib.page.words import there
 from lib.reporting.configuration.common import DPO, GRPO, MONEY, PAPER, PLAIN, brief
 from lib.reporting.configuration.everybody import BOUND, CONSTANT, ORACLE, Everybody
-from lib.reporting.words import there
 from lib.stats import Interval
 
 OURS = (PLAIN, PAPER, DPO, GRPO)  # what is ARC, refined or trained in some way

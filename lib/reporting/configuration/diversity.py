@@ -13,9 +13,9 @@ import pandas as pd
 from lib import seeds, stats
 from lib.configuration import baselines
 from lib.configuration.space import WORKFLOWS
+from lib.page.words import NOTHING
 from lib.reporting.configuration.common import KINDS, PAPER, by_kind
 from lib.reporting.configuration.everybody import Everybody
-from lib.reporting.words import NOTHING
 from lib.stats import Interval
 
 MEASURED = {"unique": "workflows", "entropy": "entropy, bits", "gini": "Gini", "told": "told by the kind, bits"}

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from lib import draw
 from lib.configuration.taxonomy import GROUPS
 from lib.configuration.taxonomy import KINDS as ERRORS
+from lib.page.words import NOTHING, there
 from lib.reporting.configuration.common import ALL, PAPER, by_kind, named
 from lib.reporting.configuration.everybody import Everybody
 from lib.reporting.estimates import ratio
-from lib.reporting.words import NOTHING, there
 from lib.stats import Interval
 
 CONFIGURATION = "configuration"

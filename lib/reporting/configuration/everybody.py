@@ -14,11 +14,11 @@ from lib.configuration import baselines
 from lib.configuration.arms import TESTED
 from lib.configuration.search import BASE
 from lib.configuration.study import Results
+from lib.page.words import NOTHING
 from lib.params import Params
 from lib.reporting.configuration import common
 from lib.reporting.configuration.common import ALL, MEASURES, PAPER
 from lib.reporting.estimates import Rows, gaps, means
-from lib.reporting.words import NOTHING
 from lib.stats import Interval
 
 ORACLE, CONSTANT, BY_KIND = "oracle", "best_constant", "by_kind"

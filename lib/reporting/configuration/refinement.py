@@ -11,10 +11,10 @@ import pandas as pd
 
 from lib import stats
 from lib.configuration.study import Results
+from lib.page.words import NOTHING, there
 from lib.reporting.configuration.common import DPO, GRPO, MONEY, PAPER, PLAIN
 from lib.reporting.configuration.everybody import Everybody
 from lib.reporting.estimates import Rows
-from lib.reporting.words import NOTHING, there
 from lib.stats import Interval
 
 NAMES = {PLAIN: "PPO", GRPO: "GRPO", PAPER: "PPO, then SFT", DPO: "PPO, then DPO"}

@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 from lib import draw, seeds, stats
 from lib.configuration import theorem
 from lib.configuration.study import Results
+from lib.page.words import NOTHING, within
 from lib.params import Params
 from lib.reporting.configuration.common import prepared
-from lib.reporting.words import NOTHING, within
 from lib.stats import Interval
 
 NOISES = (0.0, 0.5, 1.0)

@@ -15,11 +15,11 @@ from matplotlib.figure import Figure
 
 from lib import draw
 from lib.configuration.study import Results
+from lib.page.words import NOTHING, signed, there
 from lib.params import Params
 from lib.reporting.configuration.common import ALL, KINDS, PAPER, by_kind, named, tests_of
 from lib.reporting.configuration.everybody import BY_KINDS
 from lib.reporting.estimates import Rows, gap, gaps, mean, means
-from lib.reporting.words import NOTHING, signed, there
 from lib.stats import Interval
 
 Encode = Callable[[Sequence[str]], np.ndarray]

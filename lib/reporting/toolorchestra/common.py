@@ -10,7 +10,6 @@ from collections.abc import Iterable
 import pandas as pd
 
 from lib.params import Params
-from lib.reporting import backends
 from lib.routing.toolorchestra.arms import NAMED
 from lib.routing.toolorchestra.study import AGENT, START, Results
 
@@ -37,7 +36,7 @@ def trained(results: Results) -> list[str]:
 
 def stand_ins(params: Params) -> str:
     """Models on the menu that are scripted, for captions; empty where all are models."""
-    return backends.stand_ins(params.llm, params.tools.models)
+    return params.llm.stand_ins(params.tools.models)
 
 
 def exam(results: Results, arm: str, name: str = "test", office: bool | None = False) -> pd.DataFrame:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pandas as pd
 
 from lib.page.tables import listed
+from lib.page.words import changed, finite, number, scaled, there
 from lib.params import Params
-from lib.reporting import backends
 from lib.reporting.estimates import mean
 from lib.reporting.toolorchestra import benchmark, comparison, generalisation, pilot, simplex, synthesis, training
 from lib.reporting.toolorchestra.common import (
@@ -24,7 +24,6 @@ from lib.reporting.toolorchestra.common import (
     exam,
     label,
 )
-from lib.reporting.words import changed, finite, number, scaled, there
 from lib.routing.toolorchestra.study import START, Results
 
 KEYS = {START: "start", PAPER: "trained", PUBLISHED: "sign_error", LENIENT: "lenient", CORL: "corl"}
@@ -34,7 +33,7 @@ Answers = Mapping[str, pd.DataFrame]
 def metrics(results: Results, every: Answers, params: Params) -> dict[str, object]:
     """The lesson's numbers by key; where there was nothing to measure, there is no key. every:
     `comparison.everybody`."""
-    out: dict[str, object] = {"backend": backends.backend(params.llm, params.tools.models)}
+    out: dict[str, object] = {"backend": params.llm.decided_by(params.tools.models.values())}
     keys = {label(arm): key for arm, key in KEYS.items()}
     for name, part in every.items():
         key = keys.get(name, f"baseline.{name.split(' (')[0].replace(' ', '_')}")

@@ -13,16 +13,20 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import draw
-from lib.ablations.comparison import Comparison, Measure, metrics, slug
+from lib.ablations.comparison import Comparison, Measure, metrics
 from lib.measure.variance import read_off
 from lib.page.lesson import Lesson
 from lib.page.tables import listed
+from lib.page.words import number, plain, scaled, signed
 from lib.params import Params
-from lib.reporting.words import number, plain, scaled, signed
 from lib.stats import Interval
 
 STAND_IN = "scripted stand-in"
 KEY_METRICS = ("changes.total", "changes.clear", "changes.better", "changes.worse")
+draw.register({
+    "clearly better": ("#0072B2", "^"), "clearly worse": ("#D55E00", "v"), "clear, and neither": ("#444444", "s"),
+    "not clear": ("#8A8A8A", "o"), "Equal": ("#56B4E9", "v"),
+})  # fmt: skip
 MARKS = "Triangles: clearly better or worse; squares: clear, and neither; dots: not clear."
 
 
@@ -172,19 +176,6 @@ def search_table(searched: pd.DataFrame, best: int = 8) -> pd.DataFrame:
     return shown[["place", *(column for column in searched)]].assign(ours=shown["ours"].map({True: "ours", False: ""}))
 
 
-def search_answer(searched: pd.DataFrame) -> str:
-    """Where our rules stand among all combinations."""
-    place = searched.index[searched["ours"]]
-    if not len(place):
-        return f"The rules of params.yaml are not among the {len(searched)} combinations."
-    mine, best = searched.loc[place[0]], searched.iloc[0]
-    return (
-        f"By these stand-ins our rules are number {place[0] + 1} of {len(searched)}, at a distance of "
-        f"{plain(mine['distance'])} from Table 2 (the nearest: {plain(best['distance'])}; "
-        f"a distance of 0.10 is lengths that are 10 % off)."
-    )
-
-
 # Over a training --------------------------------------------------------------------------------------
 
 
@@ -196,15 +187,6 @@ def changes_table(changes: Mapping[str, Mapping[str, Interval]]) -> pd.DataFrame
             for name, row in changes.items()
         ]
     )
-
-
-def changes_metrics(changes: Mapping[str, Mapping[str, Interval]]) -> dict[str, float]:
-    """`corl_fixed.small_budget.right_change` and so on."""
-    out: dict[str, float] = {}
-    for name, row in changes.items():
-        for column, found in row.items():
-            out |= found.as_metrics(f"corl_fixed.{slug(name)}.{column}")
-    return out
 
 
 # Side by side -------------------------------------------------------------------------------------
