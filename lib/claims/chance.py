@@ -36,7 +36,7 @@ def expected(verdicts: Sequence[Verdict]) -> float:
 
 def probability(verdict: Verdict) -> float:
     """The chance of so clear a result in the claimed direction if there were nothing in it, about normal."""
-    ordered = sorted(_one_sided(part) for part in verdict.parts)
+    ordered = sorted(float(norm.sf(_distance(part))) for part in verdict.parts)
     need = len(ordered) if verdict.claim.need == "all" else int(verdict.claim.need)
     return min(1.0, (len(ordered) - need + 1) * ordered[need - 1])
 
@@ -54,10 +54,6 @@ def _distance(part: Part) -> float:
     if reach > 0:
         return REACH * d.value / reach
     return 0.0 if d.value == 0 else math.copysign(math.inf, d.value)
-
-
-def _one_sided(part: Part) -> float:
-    return float(norm.sf(_distance(part)))
 
 
 def survivors(verdicts: Sequence[Verdict]) -> set[str]:
