@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -100,11 +100,6 @@ class LLMSettings(Models):
         """The backend that results rest on where models of these names decide: lab, or another where one of them is."""
         kinds = {self.models[name].backend for name in names}
         return next(kind for kind in ("scripted", "endpoint", "replay", "lab") if kind in kinds)
-
-    def stand_ins(self, names: Mapping[str, str]) -> str:
-        """Those of `names` (a word, and a name of llm.models) that are scripted, for captions; empty for none."""
-        scripted = [word for word, name in names.items() if self.models[name].backend == "scripted"]
-        return f" ({', '.join(scripted)}: scripted stand-in)" if scripted else ""
 
 
 class Course(Section):

@@ -12,6 +12,7 @@ import pandas as pd
 from lib.configuration import questions
 from lib.configuration.arms import NAMED, TESTED
 from lib.configuration.study import Results
+from lib.page import words
 from lib.params import Params
 from lib.stats import Interval
 
@@ -39,7 +40,7 @@ def stand_ins(params: Params, prompted: bool = True) -> str:
     in what is shown."""
     own = params.configuration
     names = {"agents": own.model, "larger agents": own.larger} | ({"prompted policy": own.prompted} if prompted else {})
-    return params.llm.stand_ins(names)
+    return words.stand_ins(params.llm, names)
 
 
 def prepared(rows: pd.DataFrame) -> pd.DataFrame:

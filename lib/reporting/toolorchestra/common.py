@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from lib.page import words
 from lib.params import Params
 from lib.routing.toolorchestra.arms import NAMED
 from lib.routing.toolorchestra.study import AGENT, START, Results
@@ -36,7 +37,7 @@ def trained(results: Results) -> list[str]:
 
 def stand_ins(params: Params) -> str:
     """Models on the menu that are scripted, for captions; empty where all are models."""
-    return params.llm.stand_ins(params.tools.models)
+    return words.stand_ins(params.llm, params.tools.models)
 
 
 def exam(results: Results, arm: str, name: str = "test", office: bool | None = False) -> pd.DataFrame:
