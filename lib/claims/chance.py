@@ -15,8 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import pandas as pd
 from scipy.stats import norm
 
+from lib import measure
 from lib.claims.verdicts import COMPARED, UNTESTABLE, Part, Verdict
 
 ALPHA = 0.025  # what an interval of 95 % leaves on one side
@@ -58,10 +60,5 @@ def _distance(part: Part) -> float:
 
 def survivors(verdicts: Sequence[Verdict]) -> set[str]:
     """Ids of the claims that hold with all of the family asked at once (Holm 1979)."""
-    ranked = sorted((probability(v), v.claim.id) for v in asked(verdicts))
-    kept: set[str] = set()
-    for place, (p, name) in enumerate(ranked):
-        if p > ALPHA / (len(ranked) - place):
-            break
-        kept.add(name)
-    return kept
+    p = pd.DataFrame({"p": {v.claim.id: probability(v) for v in asked(verdicts)}}, dtype=float)
+    return set(p.index[measure.holm(p, ALPHA)])

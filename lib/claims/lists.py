@@ -123,15 +123,6 @@ def by_chance(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 
 def limits(verdicts: Sequence[Verdict]) -> str:
-    """What did not work in this run, in sentences computed from it."""
+    """Which claims could not be decided because a single run gives no interval."""
     unknown = [v.claim.id for v in verdicts if v.verdict == UNDECIDED and any(part.bare for part in v.parts)]
-    lacking = sorted(
-        {v.reason for v in verdicts if v.verdict == UNTESTABLE and v.reason.startswith("metrics of lesson")}
-    )
-    stands = sum(v.stand_in and v.verdict not in (UNTESTABLE, COMPARED) for v in verdicts)
-    told_ = [
-        f"Undecided for want of an interval: {listed(unknown, 'none')}.",
-        f"Lessons without metrics: {listed(lacking, 'none')}.",
-        f"Verdicts that rest on scripted stand-ins: {stands}.",
-    ]
-    return "\n".join(told_)
+    return f"Undecided for want of an interval: {listed(unknown, 'none')}."
