@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -66,8 +67,9 @@ def _plays(
     if arm in (NEAREST, LOGISTIC):
         if not (table.seen.shape[1] and np.ptp(table.seen, axis=0).any()):
             return []
-        chances = neighbours if arm == NEAREST else logistic
-        return [by_chance(table, fold, chances(x, table.right, fold.train, settings))
+        nearest = partial(headroom.nearest, k=settings.neighbours)
+        chances = nearest if arm == NEAREST else logistic
+        return [by_chance(table, fold, chances(x, table.right, fold.train))
                 for x, fold in zip(seen, folds, strict=True)]  # fmt: skip
     if arm == STOP:
         return [stopped(table, fold) for fold in folds] if table.spent else []
@@ -77,12 +79,7 @@ def _plays(
 # Routers that predict who is right -----------------------------------------------------------------
 
 
-def neighbours(seen: np.ndarray, right: np.ndarray, train: np.ndarray, settings: RecordedSettings) -> np.ndarray:
-    """Chances (n, m) by nearest neighbours."""
-    return headroom.nearest(seen, right, train, settings.neighbours)
-
-
-def logistic(seen: np.ndarray, right: np.ndarray, train: np.ndarray, _: RecordedSettings) -> np.ndarray:
+def logistic(seen: np.ndarray, right: np.ndarray, train: np.ndarray) -> np.ndarray:
     """Chances (n, m): a logistic regression for each model; of one that was always right, or never, its rate."""
     out = np.tile(right[train].mean(0), (len(seen), 1))
     for model in range(right.shape[1]):
