@@ -183,40 +183,42 @@ def pipeline_files(root: Path) -> Iterator[Finding]:
         if _CONFLICT.search(text):
             rebuild = " (or git rm --cached and rm it: everything is rebuilt)" if name == "dvc.lock" else ""
             yield Finding(f"{name} holds marks of a merge conflict", f"settle the conflict, or {remedy}{rebuild}")
-        elif not _parses(text) or (name == "dvc.lock" and not _is_whole(text)):
-            wrong = "cut off" if _parses(text) else "not valid YAML"
+        elif wrong := _wrong(name, text):
             aside = root / "dvc.lock.broken"
             fix = (lambda path=path, aside=aside: path.replace(aside)) if name == "dvc.lock" else None
             other = ", or mv dvc.lock dvc.lock.broken: what it knew is rebuilt" if fix else ""
             yield Finding(f"{name} is {wrong}", remedy + other, fix)
 
 
-def _parses(text: str) -> bool:
-    """Whether text is a YAML mapping; judged by its lines where no parser is installed."""
+def _wrong(name: str, text: str) -> str:
+    """What is wrong with a YAML mapping, judged by its lines where no parser is installed; empty where nothing is."""
+    broken = "not valid YAML"
     if not text.strip() or "\0" in text or "\ufffd" in text or _ALIAS.search(text):
-        return False
+        return broken
     try:
         from ruamel.yaml import YAML
     except ImportError:
         lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-        return text.endswith("\n") and all(re.match(r"\s*(- )?\s*[^\s].*", line) for line in lines) and ":" in lines[0]
+        fine = text.endswith("\n") and all(re.match(r"\s*(- )?\s*[^\s].*", line) for line in lines) and ":" in lines[0]
+        return "" if fine else broken
     try:
-        return isinstance(YAML(typ="safe", pure=True).load(text), dict)
+        content = YAML(typ="safe", pure=True).load(text)
     except Exception:  # any way in which a parser can fail means the same here
-        return False
+        return broken
+    if not isinstance(content, dict):
+        return broken
+    return "cut off" if name == "dvc.lock" and not _is_whole(content) else ""
 
 
-def _is_whole(text: str) -> bool:
-    """Whether DVC would take text as its lock: a file that is cut off between two lines is valid YAML all the same."""
+def _is_whole(content: dict) -> bool:
+    """Whether DVC would take this as its lock: a file that is cut off between two lines is valid YAML all the same."""
     try:
         from dvc.schema import COMPILED_LOCKFILE_SCHEMA
-        from ruamel.yaml import YAML
-        from voluptuous import Invalid
+
+        COMPILED_LOCKFILE_SCHEMA(content)
     except ImportError:
         return True
-    try:
-        COMPILED_LOCKFILE_SCHEMA(YAML(typ="safe", pure=True).load(text))
-    except (Invalid, TypeError, ValueError, KeyError, AttributeError, RecursionError):
+    except Exception:  # likewise
         return False
     return True
 

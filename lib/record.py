@@ -22,22 +22,16 @@ RECORDS = ROOT / "data/records"
 AFTER = -1  # the step of what was measured after training
 ROLES = ("paper", "router", "expert", "constant", "start", "oracle")
 
-_WORDS = ("system", "arm", "role", "backend", "split", "item", "group", "condition", "style", "context")
-_NUMBERS = ("heat", "right", "reward", "dollars", "own_dollars", "seconds")
-_COUNTS = ("seed", "step", "try", "tokens_in", "tokens_out", "calls", "malformed", "failures")
-_LISTS = {"chosen": pa.list_(pa.string()), "offered": pa.list_(pa.string()), "outcomes": pa.list_(pa.float64())}
-_ORDER = [
-    "system", "arm", "role", "backend", "seed", "split", "step", "item", "group", "condition", "style", "heat", "try",
-    "right", "reward", "dollars", "own_dollars", "seconds", "tokens_in", "tokens_out", "calls", "malformed", "failures",
-    "chosen", "offered", "context", "outcomes",
-]  # fmt: skip
-_TYPES = (
-    dict.fromkeys(_WORDS, pa.string()) | dict.fromkeys(_NUMBERS, pa.float64()) | dict.fromkeys(_COUNTS, pa.int64())
-) | _LISTS
-SCHEMA = pa.schema([pa.field(name, _TYPES[name], nullable=name in _NUMBERS) for name in _ORDER])  # NaN: not known
-_EMPTY: dict[str, Any] = (
-    dict.fromkeys(_WORDS, "") | dict.fromkeys(_NUMBERS, float("nan")) | dict.fromkeys(_COUNTS, 0) | {"step": AFTER}
-)
+_WORD, _NUMBER, _COUNT, _NAMES = pa.string(), pa.float64(), pa.int64(), pa.list_(pa.string())
+_TYPES = {
+    "system": _WORD, "arm": _WORD, "role": _WORD, "backend": _WORD, "seed": _COUNT, "split": _WORD, "step": _COUNT,
+    "item": _WORD, "group": _WORD, "condition": _WORD, "style": _WORD, "heat": _NUMBER, "try": _COUNT,
+    "right": _NUMBER, "reward": _NUMBER, "dollars": _NUMBER, "own_dollars": _NUMBER, "seconds": _NUMBER,
+    "tokens_in": _COUNT, "tokens_out": _COUNT, "calls": _COUNT, "malformed": _COUNT, "failures": _COUNT,
+    "chosen": _NAMES, "offered": _NAMES, "context": _WORD, "outcomes": pa.list_(_NUMBER),
+}  # fmt: skip
+SCHEMA = pa.schema([pa.field(name, of, nullable=of == _NUMBER) for name, of in _TYPES.items()])  # NaN: not known
+_EMPTY = {_WORD: "", _NUMBER: float("nan"), _COUNT: 0}
 _ASKED = ("arm", "role", "item")  # what every row must have
 
 
@@ -58,10 +52,10 @@ def frame(system: str, rows: pd.DataFrame) -> pd.DataFrame:
     if unknown:
         raise RecordError(f"roles {unknown} of {system!r} are none of {', '.join(ROLES)}")
     out = rows.assign(system=system).reset_index(drop=True)
-    for name in _ORDER:
+    for name, of in _TYPES.items():
         if name not in out:
-            out[name] = [[] for _ in range(len(out))] if name in _LISTS else _EMPTY[name]
-    out = out[[*_ORDER, *(name for name in rows if name not in _ORDER)]]
+            out[name] = AFTER if name == "step" else _EMPTY[of] if of in _EMPTY else [[] for _ in range(len(out))]
+    out = out[[*_TYPES, *(name for name in rows if name not in _TYPES)]]
     try:
         return _table(out).to_pandas()
     except (pa.ArrowException, ValueError) as error:
@@ -88,7 +82,7 @@ def read(system: str, root: str | Path = RECORDS, **wanted: Any) -> pd.DataFrame
     if not path.is_file():
         raise RecordError(f"{path} is missing; run the lesson that records {system!r} (`make repro`)")
     found = store.read_parquet(path)
-    if not set(_ORDER) <= set(found) or set(found["system"]) - {system}:
+    if not set(_TYPES) <= set(found) or set(found["system"]) - {system}:
         raise RecordError(f"{path} is no record of {system!r}; delete it and run its lesson again")
     return where(found, **wanted)
 
@@ -111,5 +105,5 @@ def place(system: str, root: str | Path = RECORDS) -> Path:
 
 def _table(rows: pd.DataFrame) -> pa.Table:
     """The rows under the schema; columns of a system's own have the type that their values have."""
-    own = pa.Schema.from_pandas(rows.drop(columns=_ORDER), preserve_index=False)
+    own = pa.Schema.from_pandas(rows.drop(columns=list(_TYPES)), preserve_index=False)
     return pa.Table.from_pandas(rows, pa.schema([*SCHEMA, *own]).remove_metadata(), preserve_index=False)

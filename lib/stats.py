@@ -1,12 +1,12 @@
 """How results are judged: Pareto fronts, hypervolume, and intervals that admit what was sampled.
 
 Holds the dominance test of section 2.1 of the policy orchestration paper, the hypervolume and the
-sparsity that its section 4.1 reports, the interquartile mean with stratified bootstrap intervals of
-Agarwal et al. 2021, and for means of a few runs intervals by Student's t. Every objective is maximised.
+sparsity that its section 4.1 reports, and intervals of means: Student's for a few runs, the bootstrap for many, and
+others where items or groups are samples too. Every objective is maximised.
 
 The paper computes the hypervolume over the union of single episodes. That is a best-of-N statistic:
-it grows with the number of episodes and hides poor averages. `hv_union` (with N fixed) and `hv_mean`
-(over mean vectors) stand side by side here so that no table has to choose one in silence.
+it grows with the number of episodes and hides poor averages. `hv_union` (with N fixed) and `hv_by_seed`
+(of mean vectors) stand side by side here so that no table has to choose one in silence.
 
 Routers between cheap and dear models are judged by their curve of quality over cost: the hull and AIQ of
 RouterBench (Hu et al. 2024, section 3), PGR, APGR and CPT of RouteLLM (Ong et al. 2024).
@@ -17,19 +17,17 @@ Left out: significance tests, and any hidden random state - a caller hands in it
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import moocore
 import numpy as np
 from scipy import stats as scipy_stats
 
-DRAWS = 2_000  # bootstrap resamples (rliable's default)
+DRAWS = 2_000  # bootstrap resamples
 SUBSETS = 200  # random subsets of N episodes over which `hv_union` averages
 FEW = 30  # runs below which intervals of means are Student's
+LEVEL = 0.95  # how often an interval holds the truth
 _CELLS = 2_000_000  # numbers held in memory at once while resampling
-
-Statistic = Callable[..., np.ndarray]  # called as statistic(sample, axis=-1)
 
 
 @dataclass(frozen=True)
@@ -70,13 +68,6 @@ def _points(points: np.ndarray) -> np.ndarray:
     return points
 
 
-def _reference(reference: np.ndarray, k: int) -> np.ndarray:
-    reference = np.asarray(reference, dtype=float)
-    if reference.shape != (k,):
-        raise ValueError(f"the reference must have {k} objectives like the points, got shape {reference.shape}")
-    return reference
-
-
 def pareto_front(points: np.ndarray) -> np.ndarray:
     """Which points no other point dominates (section 2.1); of equal points the first is kept.
 
@@ -94,8 +85,9 @@ def hypervolume(points: np.ndarray, reference: np.ndarray) -> float:
     points: (n, k), maximised; reference: (k,). A point that is not above the reference in every
     objective contributes nothing; no points give 0.
     """
-    points = _points(points)
-    reference = _reference(reference, points.shape[1])
+    points, reference = _points(points), np.asarray(reference, dtype=float)
+    if reference.shape != (k := points.shape[1],):
+        raise ValueError(f"the reference must have {k} objectives like the points, got shape {reference.shape}")
     above = points[(points > reference).all(axis=1)]
     if len(above) == 0:
         return 0.0
@@ -103,16 +95,12 @@ def hypervolume(points: np.ndarray, reference: np.ndarray) -> float:
 
 
 def hv_union(
-    episodes: np.ndarray,
-    reference: np.ndarray,
-    n_fixed: int | None = None,
-    rng: np.random.Generator | None = None,
-    subsets: int = SUBSETS,
+    episodes: np.ndarray, reference: np.ndarray, n_fixed: int | None = None, rng: np.random.Generator | None = None
 ) -> float:
     """Hypervolume of the union of N single episodes: the paper's estimator, a best-of-N statistic.
 
     episodes: (n, k), one return vector per episode. With `n_fixed` = N < n it is the mean over
-    `subsets` random choices of N episodes, so that methods with different numbers of episodes can
+    `SUBSETS` random choices of N episodes, so that methods with different numbers of episodes can
     be compared. It grows with N: two values with different N say nothing about each other.
     Raises ValueError if N is outside 1..n, or if episodes must be chosen and there is no generator.
     """
@@ -125,30 +113,21 @@ def hv_union(
         return hypervolume(episodes, reference)
     if rng is None:
         raise ValueError(f"choosing {n_fixed} of {n} episodes needs a generator (lib.seeds.rng)")
-    chosen = (rng.choice(n, size=n_fixed, replace=False) for _ in range(subsets))
+    chosen = (rng.choice(n, size=n_fixed, replace=False) for _ in range(SUBSETS))
     return float(np.mean([hypervolume(episodes[rows], reference) for rows in chosen]))
 
 
 def hv_by_seed(means_by_seed: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Hypervolume of each seed's mean vector or vectors, (s,); what `hv_mean` averages.
+    """Hypervolume of each seed's mean vector or vectors, (s,); unlike `hv_union` it does not grow with episodes.
 
-    means_by_seed: (s, k) for one policy per seed, or (s, p, k) for a front of p policies per seed.
+    means_by_seed: (s, k) for one policy per seed, or (s, p, k) for a front of p policies per seed. Raises ValueError
+    for another shape.
     """
     means = np.asarray(means_by_seed, dtype=float)
     if means.ndim not in (2, 3):
         raise ValueError(f"means_by_seed must be (s, k) or (s, p, k), got shape {means.shape}")
     fronts = means[:, None, :] if means.ndim == 2 else means
     return np.array([hypervolume(front, reference) for front in fronts])
-
-
-def hv_mean(means_by_seed: np.ndarray, reference: np.ndarray) -> float:
-    """Hypervolume of what a method reaches on average: the mean over seeds of each seed's HV.
-
-    means_by_seed: (s, k) mean return vector of each seed, or (s, p, k) for a front of p policies.
-    Unlike `hv_union` it does not grow with episodes or seeds. `mean_interval(hv_by_seed(...))` gives
-    its interval.
-    """
-    return float(hv_by_seed(means_by_seed, reference).mean())
 
 
 def cardinality(points: np.ndarray) -> int:
@@ -170,73 +149,25 @@ def sparsity(points: np.ndarray) -> float:
     return float((np.diff(front, axis=0) ** 2).sum() / (len(front) - 1))
 
 
-def iqm(values: np.ndarray, axis: int | None = None) -> np.ndarray | float:
-    """Interquartile mean: the mean of the middle half, a quarter of the values cut off at each end.
-
-    values: any shape; axis None takes all values together, as rliable does. With fewer than four
-    values nothing is cut off.
-    """
-    return scipy_stats.trim_mean(values, proportiontocut=0.25, axis=axis)
-
-
-def _resampled(values: np.ndarray, statistic: Statistic, rng: np.random.Generator, draws: int) -> np.ndarray:
-    """The statistic of `draws` stratified resamples of `values` (s, n): (draws,).
-
-    Each column is a stratum and its s runs are drawn anew on their own, with replacement.
-    """
-    runs, strata = values.shape
-    at_once = max(1, _CELLS // values.size)
-    columns = np.arange(strata)
-    found = []
-    for first in range(0, draws, at_once):
-        size = min(at_once, draws - first)
-        rows = rng.integers(runs, size=(size, runs, strata))
-        found.append(statistic(values[rows, columns].reshape(size, -1), axis=-1))
-    return np.concatenate(found)
-
-
-def bootstrap_interval(
-    values: np.ndarray,
-    statistic: Statistic,
-    rng: np.random.Generator,
-    level: float = 0.95,
-    draws: int = DRAWS,
-) -> Interval:
-    """Percentile interval of a statistic by the stratified bootstrap (Agarwal et al. 2021).
-
-    values: (s,) runs, or (s, n) runs x strata (tasks, objectives, topics); only the runs of a
-    stratum are exchanged with one another. statistic: called as `statistic(sample, axis=-1)`, such as
-    np.mean, np.median or `iqm`. One run gives no interval: lo and hi are nan. Percentile intervals
-    are too narrow for a handful of runs (they cover 0.83 instead of 0.95 at s = 5): means have `mean_interval`.
-    Raises ValueError for an empty or non-finite array or a level outside (0, 1).
+def mean_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
+    """The mean of independent runs (s,) and its interval: Student's (`t_interval`) for fewer than `FEW` runs, where the
+    bootstrap is too narrow (it covers 0.83 instead of 0.95 at s = 5); otherwise percentiles of the bootstrap, which
+    assumes no shape. Raises ValueError for another shape, no runs, or a value that is not finite.
     """
     values = np.asarray(values, dtype=float)
-    if values.ndim not in (1, 2) or values.size == 0 or not np.isfinite(values).all():
-        raise ValueError(f"values must be a finite (s,) or (s, n) array, got shape {values.shape}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level!r}")
-    values = values.reshape(len(values), -1)
-    value = float(statistic(values.reshape(-1), axis=-1))
-    if len(values) == 1:
-        return Interval(value, np.nan, np.nan)
-    found = _resampled(values, statistic, rng, draws)
-    lo, hi = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(value, float(lo), float(hi))
+    if values.ndim != 1 or not np.isfinite(values).all():
+        raise ValueError(f"runs must be finite (s,), got shape {values.shape}")
+    if len(values) < FEW:
+        return t_interval(values)
+    found, at_once = [], max(1, _CELLS // len(values))
+    for first in range(0, DRAWS, at_once):
+        size = min(at_once, DRAWS - first)
+        found.append(values[rng.integers(len(values), size=(size, len(values)))].mean(axis=1))
+    lo, hi = np.quantile(np.concatenate(found), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(values.mean()), float(lo), float(hi))
 
 
-def mean_interval(values: np.ndarray, rng: np.random.Generator, level: float = 0.95) -> Interval:
-    """The mean of `values` (s,) or (s, n) and its interval.
-
-    Student's (`t_interval`) for fewer than `FEW` runs (s,), where the bootstrap is too narrow; otherwise the
-    stratified bootstrap, which assumes no shape.
-    """
-    values = np.asarray(values, dtype=float)
-    if values.ndim == 1 and 0 < len(values) < FEW and np.isfinite(values).all() and 0 < level < 1:
-        return t_interval(values, level)
-    return bootstrap_interval(values, np.mean, rng, level)
-
-
-def crossed_interval(values: np.ndarray, level: float = 0.95) -> Interval:
+def crossed_interval(values: np.ndarray) -> Interval:
     """The mean of `values` (s, n) with its interval where both rows and columns are samples.
 
     Rows are independent runs, columns test items that all runs share; the interval admits other seeds and other
@@ -254,12 +185,12 @@ def crossed_interval(values: np.ndarray, level: float = 0.95) -> Interval:
     if values.ndim != 2 or 0 in values.shape:
         raise ValueError(f"crossed values must be (runs, items), got shape {values.shape}")
     if values.shape[1] == 1:
-        return t_interval(values[:, 0], level)
+        return t_interval(values[:, 0])
     mean = float(values.mean())
     if len(values) == 1:
         return Interval(mean, float("nan"), float("nan"))
     square, effective = combined(*mean_squares(values))
-    half = float(scipy_stats.t.ppf((1 + level) / 2, effective)) * (square / values.size) ** 0.5
+    half = float(scipy_stats.t.ppf((1 + LEVEL) / 2, effective)) * (square / values.size) ** 0.5
     return Interval(mean, mean - half, mean + half)
 
 
@@ -283,7 +214,7 @@ def mean_squares(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.array([n * (runs**2).sum(), s * (items**2).sum(), (rest**2).sum()]) / freedom, freedom
 
 
-def t_interval(values: np.ndarray, level: float = 0.95) -> Interval:
+def t_interval(values: np.ndarray) -> Interval:
     """The mean of independent runs (s,) and Student's interval (1908).
 
     Assumes that runs are roughly normal. One run gives no interval. Raises ValueError for another shape.
@@ -294,11 +225,11 @@ def t_interval(values: np.ndarray, level: float = 0.95) -> Interval:
     mean = float(values.mean())
     if len(values) == 1:
         return Interval(mean, float("nan"), float("nan"))
-    half = float(scipy_stats.t.ppf((1 + level) / 2, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5)
+    half = float(scipy_stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5)
     return Interval(mean, mean - half, mean + half)
 
 
-def grouped_interval(values: np.ndarray, groups: np.ndarray, level: float = 0.95) -> Interval:
+def grouped_interval(values: np.ndarray, groups: np.ndarray) -> Interval:
     """The mean of values (n,) with its interval where whole groups (n,) are samples, such as subjects held out whole:
 
         Var = G / (G - 1) sum_g (sum_{i in g} (v_i - mean))^2 / n^2,    Student's quantile with G - 1 degrees of freedom
@@ -315,28 +246,16 @@ def grouped_interval(values: np.ndarray, groups: np.ndarray, level: float = 0.95
         return Interval(mean, float("nan"), float("nan"))
     sums = np.bincount(at, values - mean)
     error = (count / (count - 1) * (sums**2).sum()) ** 0.5 / len(values)
-    half = float(scipy_stats.t.ppf((1 + level) / 2, count - 1)) * error
+    half = float(scipy_stats.t.ppf((1 + LEVEL) / 2, count - 1)) * error
     return Interval(mean, mean - half, mean + half)
 
 
-def share_interval(successes: int, n: int, level: float = 0.95) -> Interval:
+def share_interval(successes: int, n: int) -> Interval:
     """A share of n independent trials with Wilson's interval (1927). Raises ValueError for n = 0."""
     if not 0 <= successes <= n or n == 0:
         raise ValueError(f"a share needs 0 <= successes <= n and n > 0, got {successes} of {n}")
-    found = scipy_stats.binomtest(successes, n).proportion_ci(level, method="wilson")
+    found = scipy_stats.binomtest(successes, n).proportion_ci(LEVEL, method="wilson")
     return Interval(successes / n, float(found.low), float(found.high))
-
-
-def paired_difference(a: np.ndarray, b: np.ndarray, rng: np.random.Generator, level: float = 0.95) -> Interval:
-    """Mean of a - b over pairs that share a seed, with its interval; excludes(0) says they differ.
-
-    a, b: (s,) or (s, n), row i of both from the same seed. Pairing removes what the seeds have in
-    common. Raises ValueError where the shapes differ.
-    """
-    a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    if a.shape != b.shape:
-        raise ValueError(f"pairs need equal shapes, got {a.shape} and {b.shape}")
-    return mean_interval(a - b, rng, level)
 
 
 # Routers -------------------------------------------------------------------------------------------
@@ -394,22 +313,6 @@ def hull_at(costs: np.ndarray, qualities: np.ndarray, cost: float) -> float:
             "much or more, or add a cheaper router"
         )
     return float(np.interp(cost, costs[at], qualities[at]))
-
-
-def mixtures_at(costs: np.ndarray, qualities: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """`hull_at` of many curves at once, for resampling: costs, qualities (k, n), cost (k,); the heights, (k,).
-
-    The best mixture is a point that costs no more, or lies between one that does not and one that does. nan where
-    the cheapest point costs more.
-    """
-    affordable = costs <= cost[:, None]
-    cheap, dear = np.where(affordable, costs, np.nan)[:, :, None], np.where(affordable, np.nan, costs)[:, None, :]
-    low, high = qualities[:, :, None], qualities[:, None, :]
-    between = low + (high - low) * (cost[:, None, None] - cheap) / (dear - cheap)
-    single = np.where(affordable, qualities, -np.inf).max(1)
-    pairs = np.where(np.isnan(between), -np.inf, between).max((1, 2))
-    best = np.maximum(single, pairs)
-    return np.where(np.isfinite(best), best, np.nan)
 
 
 def aiq(costs: np.ndarray, qualities: np.ndarray, lo: float, hi: float) -> float:
@@ -470,15 +373,6 @@ def apgr(shares: np.ndarray, qualities: np.ndarray, weak: float, strong: float) 
     return float(np.trapezoid(pgr(qualities, weak, strong), shares))
 
 
-def monotone(qualities: np.ndarray) -> np.ndarray:
-    """The running maximum of qualities (n,), which must stand in order of share.
-
-    What `cpt` needs of a curve that falls somewhere, and its caller must ask for by name: each quality becomes
-    the best so far, which was chosen on the prompts it is reported on and so is too high on average.
-    """
-    return np.maximum.accumulate(np.asarray(qualities, dtype=float))
-
-
 def cpt(shares: np.ndarray, qualities: np.ndarray, weak: float, strong: float, target: float) -> float:
     """Call-performance threshold: the least share of strong calls with PGR >= target (RouteLLM).
 
@@ -495,7 +389,7 @@ def cpt(shares: np.ndarray, qualities: np.ndarray, weak: float, strong: float, t
         i = falls[0]
         raise ValueError(
             f"quality falls by {qualities[i] - qualities[i + 1]:.4g} between the shares {shares[i]:.4g} and "
-            f"{shares[i + 1]:.4g}, so no CPT can be read off; measure on more prompts, or take `monotone` and say so"
+            f"{shares[i + 1]:.4g}, so no CPT can be read off; measure on more prompts"
         )
     found = pgr(qualities, weak, strong)
     reached = np.flatnonzero(found >= target - _ROUNDING)

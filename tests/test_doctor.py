@@ -72,15 +72,26 @@ def test_a_healthy_checkout_has_nothing_to_mend(checkout, capsys):
     assert capsys.readouterr().out == "nothing wrong was found\n"
 
 
-def test_no_venv(checkout):
-    shutil.rmtree(checkout / ".venv")
-    assert "there is no .venv -> make repro" in found(checkout)
+def gone_python(root: Path) -> None:
+    (root / ".venv/bin/python").unlink()
+    (root / ".venv/bin/python").symlink_to(root / "no/such/python")
 
 
-def test_a_venv_whose_python_is_gone(checkout):
-    (checkout / ".venv/bin/python").unlink()
-    (checkout / ".venv/bin/python").symlink_to(checkout / "no/such/python")
-    assert "the Python that .venv was made with is gone -> rm -rf .venv" in found(checkout)
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda root: shutil.rmtree(root / ".venv"), "there is no .venv -> make repro"),
+        (gone_python, "the Python that .venv was made with is gone -> rm -rf .venv"),
+        (lambda root: (root / ".venv/pyvenv.cfg").write_text("version_info = 3.9.18.final.0\n"),
+         ".venv is Python 3.9, 3.11 or newer is needed"),
+        (lambda root: shutil.rmtree(root / ".venv/share"),
+         "JupyterLab's kernel is missing in .venv -> .venv/bin/python -m ipykernel install"),
+        (lambda root: hold(root, os.getppid()), "held by processes that are gone"),  # its number is another program's
+    ],
+)  # fmt: skip
+def test_what_is_missing_or_too_old_is_named_with_its_remedy(checkout, spoil, told):
+    spoil(checkout)
+    assert told in found(checkout)
 
 
 def test_missing_packages_are_named_and_those_of_other_platforms_are_not(checkout):
@@ -197,21 +208,6 @@ def test_it_needs_nothing_but_the_standard_library():
     )
     done = subprocess.run([sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout == "[]\n", done.stderr
-
-
-def test_a_venv_of_an_old_python(checkout):
-    (checkout / ".venv/pyvenv.cfg").write_text("version_info = 3.9.18.final.0\n")
-    assert ".venv is Python 3.9, 3.11 or newer is needed" in found(checkout)
-
-
-def test_a_missing_kernel(checkout):
-    shutil.rmtree(checkout / ".venv/share")
-    assert "JupyterLab's kernel is missing in .venv -> .venv/bin/python -m ipykernel install" in found(checkout)
-
-
-def test_a_lock_whose_number_was_given_to_another_program_counts_as_dead(checkout):
-    hold(checkout, os.getppid())
-    assert "held by processes that are gone" in found(checkout)
 
 
 def test_an_empty_rwlock_is_no_problem(checkout):

@@ -65,11 +65,6 @@ def test_the_lock_names_nothing_twice():
     assert len(pins()) == len(lock_lines())
 
 
-def test_torch_is_pinned_where_an_unpinned_one_would_pull_gigabytes():
-    assert pins()["torch"] == "2.13.0"
-    assert "torch==2.13.0" in project()["dependencies"]
-
-
 def test_no_file_of_the_repository_is_large():
     # a virtual environment in the checkout is nobody's commit, ignored or not
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--exclude=.venv/"]
@@ -90,9 +85,6 @@ def test_hugging_face_libraries_fetch_nothing_and_report_nothing():
     ask += "print(c.HF_HUB_OFFLINE, c.HF_HUB_DISABLE_TELEMETRY)"
     done = subprocess.run([sys.executable, "-c", ask], cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True"]
-
-
-CFF_TYPES = {"article", "book", "conference-paper", "generic", "report", "software", "unpublished"}
 
 
 def test_conda_installs_the_same_lock_on_the_same_python():
@@ -121,16 +113,6 @@ def test_the_citation_file_names_the_project_and_the_five_papers():
     titles = " ".join(reference["title"] for reference in citation["references"])
     for word in ("KO, TO, RO", "MAESTRO", "Configure Agentic", "ToolOrchestra", "Performance and Budget"):
         assert word in titles
-
-
-@pytest.mark.parametrize("number", range(5))
-def test_every_reference_has_what_the_citation_format_asks_for(number):
-    reference = yaml("CITATION.cff")["references"][number]
-    assert reference["type"] in CFF_TYPES and reference["title"]
-    assert isinstance(reference["year"], int) and reference["url"].startswith("https://")
-    for author in reference["authors"]:
-        assert set(author) in ({"name"}, {"given-names", "family-names"})
-        assert all(isinstance(part, str) and part for part in author.values())
 
 
 def test_the_licence_is_the_one_that_is_declared():

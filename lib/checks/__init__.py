@@ -15,8 +15,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-__all__ = ["Exercise", "Exercises"]
-
 UNANSWERED = "Not answered yet: put your answer in place of None and run the cell again."
 
 
@@ -107,7 +105,3 @@ class Exercises:
             print("Right.")
         else:
             print(f"Not yet{f': {verdict}' if verdict else ''}. Hint: {exercise.hint}.")
-
-    def solution(self, id: str) -> None:
-        """Print the worked solution of an exercise."""
-        print(self[id].solution())

@@ -79,4 +79,4 @@ EXERCISES = Exercises(
         wrong=everything, judge=_is_front, start="answer = None  # a function of points (n, k)",
     ),
 )  # fmt: skip
-check, solution = EXERCISES.check, EXERCISES.solution
+check = EXERCISES.check

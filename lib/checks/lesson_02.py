@@ -70,4 +70,4 @@ EXERCISES = Exercises(
         start="answer = None  # your decider, such as controls.RoundRobin()",
     ),
 )  # fmt: skip
-check, solution = EXERCISES.check, EXERCISES.solution
+check = EXERCISES.check

@@ -79,4 +79,4 @@ EXERCISES = Exercises(
         start="answer = None  # a function of a prompt",
     ),
 )  # fmt: skip
-check, solution = EXERCISES.check, EXERCISES.solution
+check = EXERCISES.check

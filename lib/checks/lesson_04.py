@@ -82,4 +82,4 @@ EXERCISES = Exercises(
         wrong=shorter, judge=_pays_form_then_brevity, start="answer = None  # a function of completions and **others",
     ),
 )  # fmt: skip
-check, solution = EXERCISES.check, EXERCISES.solution
+check = EXERCISES.check

@@ -77,4 +77,4 @@ EXERCISES = Exercises(
         start="answer = None  # a function of right, dollars and budget",
     ),
 )  # fmt: skip
-check, solution = EXERCISES.check, EXERCISES.solution
+check = EXERCISES.check

@@ -106,4 +106,4 @@ EXERCISES = Exercises(
         wrong=squandered, judge=_rewards_saving, start="answer = None  # a function of costs (n,)",
     ),
 )  # fmt: skip
-check, solution = EXERCISES.check, EXERCISES.solution
+check = EXERCISES.check

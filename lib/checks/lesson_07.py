@@ -85,4 +85,4 @@ EXERCISES = Exercises(
         wrong=scaled, judge=_is_masked, start="answer = None  # a function of logits and allowed",
     ),
 )  # fmt: skip
-check, solution = EXERCISES.check, EXERCISES.solution
+check = EXERCISES.check

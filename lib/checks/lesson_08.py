@@ -75,4 +75,4 @@ EXERCISES = Exercises(
         start="answer = None  # a function of spent, right, dear_right, dear_dollars, limit",
     ),
 )  # fmt: skip
-check, solution = EXERCISES.check, EXERCISES.solution
+check = EXERCISES.check

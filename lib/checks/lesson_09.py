@@ -65,4 +65,4 @@ EXERCISES = Exercises(
         wrong=each_alone, judge=_is_holm, start="answer = None  # a function of p-values (m,)",
     ),
 )  # fmt: skip
-check, solution = EXERCISES.check, EXERCISES.solution
+check = EXERCISES.check

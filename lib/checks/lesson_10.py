@@ -71,4 +71,4 @@ EXERCISES = Exercises(
         wrong=hasty, important=True, judge=_is_careful, start="answer = None  # a function of low, high and margin",
     ),
 )  # fmt: skip
-check, solution = EXERCISES.check, EXERCISES.solution
+check = EXERCISES.check

@@ -74,4 +74,4 @@ EXERCISES = Exercises(
         wrong=dearest, judge=_routes, start="answer = None  # a function of words, right, dollars, asked, rate",
     ),
 )  # fmt: skip
-check, solution = EXERCISES.check, EXERCISES.solution
+check = EXERCISES.check

@@ -111,6 +111,7 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         Preference(options.reward_model, _device()),
         settings.rewards,
         settings.head.layer,
+        settings.head.sees,
         _extra(options, all_of, settings, head, out),
     )
     trainer.resume()

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import pandas as pd
+
 from lib.conductor.meta import Anchored, Conducted
 from lib.conductor.rewards import COMPONENTS
 from lib.conductor.weighting import Dirichlet, Fixed, Weighting
@@ -48,6 +50,12 @@ def weighting(arm: Arm, head: HeadSettings, width: int, group: int, seed: int) -
     return Dirichlet(seed) if arm.weights == "random" else Fixed(arm.weights)
 
 
+def constant(name: str, rows: pd.DataFrame) -> Arm:
+    """Fixed weights, the mean of those that the Conductor ended with; rows: of the record (arm, step, w_...)."""
+    ended = rows[rows["arm"].eq(CONDUCTOR.label) & rows["step"].eq(-1)]
+    return Arm(name, "Conductor's mean weights", weights={k: float(ended[f"w_{k}"].mean()) for k in COMPONENTS})
+
+
 def variant(label: str, **changes) -> Arm:
     """The Conductor with changes to conductor.head, such as kappa=1.0, layer="first" or joint=True."""
     name = "_".join(["conductor", *(f"{key}_{value}".replace(".", "p") for key, value in changes.items())])
@@ -76,5 +84,11 @@ ARMS: tuple[Arm, ...] = (
 )
 NAMED = {arm.name: arm for arm in ARMS}
 HEADLINE = tuple(NAMED[name] for name in ("base", "equal", "conductor", "anchored", "oracle"))
+SIDE = (  # the Conductor without its context, or with less of it
+    NAMED["random"],
+    variant("h: prompt", sees="prompt"),
+    variant("h: another rollout's", sees="shuffled"),
+    variant("h: first layer", layer="first"),
+)
 STATIC = tuple(NAMED[name] for name in ("nover", "em", "len", "pref"))  # compete on dev for the best static mix
 ROLES = {"base": "start", "cot": "start", "conductor": "paper", "anchored": "router", "oracle": "oracle"}

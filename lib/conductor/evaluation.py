@@ -93,6 +93,7 @@ def components(
     settings: RewardSettings,
     weighting: Weighting | None,
     layer: str,
+    sees: str,
 ) -> pd.DataFrame:
     """What the rewards measure on replies, one row each.
 
@@ -101,7 +102,7 @@ def components(
     """
     told = [encode(until_answer(reply.text)) for reply in given]
     wanted = [encode(after_answer(reply.item.answer)) for reply in given]
-    reading = read(model, [r.prompt for r in given], [r.ids for r in given], told, wanted, layer)
+    reading = read(model, [r.prompt for r in given], [r.ids for r in given], told, wanted, layer, sees)
     columns = {
         "fmt": [float(well_formed(reply.text, settings.think)) for reply in given],
         "ppl": reading.likelihood.tolist(),

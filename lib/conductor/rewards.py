@@ -143,24 +143,28 @@ def read(
     thoughts: Sequence[Sequence[int]],
     references: Sequence[Sequence[int]],
     layer: str = "last",
+    sees: str = "both",
 ) -> Reading:
     """Two passes over a batch: prompt and completion for h and entropy, prompt, thought and reference for y*.
 
-    All arguments are tokens, one sequence per rollout; layer: where h is taken (Table 4). The model is read
-    without dropout, though it may be training.
+    All arguments are tokens, one sequence per rollout; layer: where h is taken (Table 4); sees: `both`, at the end
+    of a reply, `prompt`, at the end of the prompt, or `shuffled`, at the end of another rollout of the batch. The model
+    is read without dropout, though it may be training.
     """
     training = model.training
     model.eval()
     try:
-        return _read(model, prompts, completions, thoughts, references, layer)
+        return _read(model, prompts, completions, thoughts, references, layer, sees)
     finally:
         model.train(training)
 
 
-def _read(model: PreTrainedModel, prompts, completions, thoughts, references, layer: str) -> Reading:
+def _read(model: PreTrainedModel, prompts, completions, thoughts, references, layer: str, sees: str) -> Reading:
     whole = [[*p, *c] for p, c in zip(prompts, completions, strict=True)]
     states, logits = _passed(model, whole, layer)
-    h = states[torch.arange(len(whole)), [len(ids) - 1 for ids in whole]]
+    h = states[torch.arange(len(whole)), [len(ids) - 1 for ids in (prompts if sees == "prompt" else whole)]]
+    if sees == "shuffled":  # half a batch on: never of the same prompt
+        h = h.roll(len(h) // 2, 0)
     entropy = _per_token(logits, whole, completions, _entropy)
     told = [[*p, *t] for p, t in zip(prompts, thoughts, strict=True)]
     whole = [[*p, *r] for p, r in zip(told, references, strict=True)]

@@ -24,7 +24,7 @@ from transformers import PrinterCallback, TrainerCallback
 from lib import params as parameters
 from lib import seeds, store, sweep, tasks
 from lib.conductor import arms, data, evaluation, preference, start
-from lib.conductor.arms import ARMS, ROLES, STATIC, Arm
+from lib.conductor.arms import ARMS, ROLES, SIDE, STATIC, Arm
 from lib.conductor.judge import Judge, majority
 from lib.conductor.meta import chosen, lots
 from lib.conductor.preference import Preference
@@ -49,14 +49,15 @@ _NO_GLASS = {
 }  # fmt: skip
 _NEUTRAL = {
     "policy": "-", "judge": "-", "seeds": 1, "jobs": None, "static_seeds": 1, "apart": "translation", "apart_seeds": 1,
-    "gate": 0.0, "margin": 1.0,
+    "side_seeds": 1, "gate": 0.0, "margin": 1.0,
     "glass": _NO_GLASS,
 }  # fmt: skip
 GATE = ("base", "oracle")  # judged on dev too
 REWARD = 0  # whose start the reward model judges, and is made from
 DEV = 1_000  # the first seed of trainings that only choose among static mixes: prompts and dice of their own
 _NO_HEAD = {
-    "layer": "last", "kappa": 0.0, "floor": 0.0, "temperature": 1.0, "learning_rate": 1.0, "every": 1, "entropy": 0.0,
+    "layer": "last", "sees": "both", "kappa": 0.0, "floor": 0.0, "temperature": 1.0, "learning_rate": 1.0, "every": 1,
+    "entropy": 0.0,
     "pairwise": 0.0, "joint": False, "homogeneous": False, "centred": False,
     "anchor": "none", "verified": 0.0, "errs": 0.0,
 }  # what stands in a cell where nothing is conducted  # fmt: skip
@@ -171,7 +172,10 @@ def recorded(results: Results, style: str = "mixed") -> pd.DataFrame:
     thinks, and the settled weights w_.... In training (split `train`) one per rollout: right, what the verifier says;
     reward, the policy's advantage; r_..., normalised rewards; action, the reward that was emphasised.
     """
-    named = {arm.name: arm.label for arm in ARMS} | {"static": "Best static"}
+    named = {arm.name: arm.label for arm in (*ARMS, *SIDE)} | {
+        "static": "Best static",
+        "means": "Conductor's mean weights",
+    }
     held = [*COMPONENTS, "thinks", *(f"w_{name}" for name in COMPONENTS)]
     key = ["arm", "seed", "split", "item"]
     shown = results.components[[*key, *(name for name in held if name in results.components)]]
@@ -376,6 +380,7 @@ class Run:
             self.preference,
             self.settings.rewards,
             self.head.layer,
+            self.head.sees,
             extra,
             Rollouts(self.seed, grpo.temperature, grpo.max_tokens),
             [_Told(self.progress)],
@@ -425,7 +430,13 @@ class Run:
             )
             scored.append(evaluation.scores(given, settings.samples).assign(split=split))
             first = evaluation.components(
-                model, given[:: settings.samples], self.preference, settings.rewards, weighting, self.head.layer
+                model,
+                given[:: settings.samples],
+                self.preference,
+                settings.rewards,
+                weighting,
+                self.head.layer,
+                self.head.sees,
             )
             shown.append(first.assign(split=split, item=range(len(first))))
         for name, parts in {"items": scored, "components": shown}.items():

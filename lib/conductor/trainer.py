@@ -100,17 +100,19 @@ class ConductorTrainer(GRPOTrainer):
         preference: Measure,
         rewards: RewardSettings,
         layer: str = "last",
+        sees: str = "both",
         extra: Mapping[str, Measure] | None = None,
         generate: Callable | None = None,
         callbacks: Sequence[TrainerCallback] = (),
     ) -> None:
-        """model: a folder; dataset: prompt, reference, category; layer: whose state the weighting sees;
-        extra: further rewards by name, which count only if the weighting says so; generate: TRL's rollout_func."""
+        """model: a folder; dataset: prompt, reference, category; layer, sees: what the weighting reads, as in
+        `rewards.read`; extra: further rewards by name, which count only if the weighting says so; generate: TRL's
+        rollout_func."""
         named = measures(rewards, preference, lambda: self.reading) | dict(extra or {})
         unknown = sorted(set(weighting.names) - set(named))
         if unknown:
             raise ValueError(f"the rewards are {', '.join(named)}; there are weights for {unknown}")
-        self.weighting, self.layer, self.names = weighting, layer, tuple(named)
+        self.weighting, self.reads, self.names = weighting, (layer, sees), tuple(named)
         self.reading, self.weighing, self.trained, self.began = None, 0.0, 0.0, 0
         self.tokens: tuple[list[list[int]], list[list[int]]] = ([], [])
         self.log_of: list[pd.DataFrame] = []
@@ -175,7 +177,7 @@ class ConductorTrainer(GRPOTrainer):
         prompts, written = self.tokens
         told = self._encoded([until_answer(said(each)) for each in completions])
         wanted = self._encoded([after_answer(reference) for reference in references])
-        return read(self.accelerator.unwrap_model(self.model), prompts, written, told, wanted, self.layer)
+        return read(self.accelerator.unwrap_model(self.model), prompts, written, told, wanted, *self.reads)
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
         return self.processing_class(list(texts), add_special_tokens=False)["input_ids"]

@@ -8,9 +8,3 @@ from lib.draw.play import play
 from lib.draw.points import points
 from lib.draw.styles import FAINT, GREY, colour, ink, marker, register
 from lib.draw.theme import DPI, WIDTH, literal, png, rows_of_names, sheet, theme, tiles
-
-__all__ = [
-    "DPI", "FAINT", "GREY", "WIDTH", "alt", "binned", "colour", "heat", "ink", "lines", "literal", "marker", "note",
-    "plane", "play", "png", "points", "register", "rows_of_names", "shares", "sheet", "strip", "table", "theme",
-    "tiles",
-]  # fmt: skip

@@ -96,12 +96,11 @@ def note(*parts: pd.DataFrame) -> str:
     return "Lines: 95% intervals; what has none is one run." if known.any() else "No intervals are known."
 
 
-def alt(estimates: Estimates, message: str = "", digits: int = 3) -> str:
-    """Estimates in words, for someone who does not see the figure; digits: significant ones."""
+def alt(estimates: Estimates, message: str = "") -> str:
+    """Estimates in words, for someone who does not see the figure; three digits that count."""
     found = table(estimates)
     told = [
-        f"{told_key(key)} {row.value:.{digits}g}"
-        + (f" [{row.lo:.{digits}g}, {row.hi:.{digits}g}]" if np.isfinite(row.lo) else "")
+        f"{told_key(key)} {row.value:.3g}" + (f" [{row.lo:.3g}, {row.hi:.3g}]" if np.isfinite(row.lo) else "")
         for key, row in zip(keys(found), found.itertuples(index=False), strict=True)
     ]
     return (f"{message}. " if message else "") + "; ".join(told) + "."

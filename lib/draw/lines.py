@@ -139,16 +139,14 @@ def _readable_steps(axes: Axes) -> None:
 @theme()
 def shares(
     frame: pd.DataFrame, title: str, xlabel: str = "", ylabel: str = "share, %", *, panels: str | None = None,
-    beside: Mapping[str, str] | None = None, unit: str = "%", like: Mapping[str, str] | None = None,
-    wide: float | None = None, note: str = "",
+    beside: Mapping[str, str] | None = None, unit: str = "%", note: str = "",
 ) -> Figure:  # fmt: skip
     """Parts of a whole, stacked: upright along numbers such as steps, lying where the rows are names.
 
     frame: rows by parts, shares in [0, 1] or, with another unit than "%", counts; e.g. `pd.crosstab(step, choice,
     normalize="index")`. panels: a level of its index; each of its values gets a panel. xlabel: of the rows where they
     are numbers, of the shares otherwise. beside: {row: a word beside its bar}. unit: written behind the numbers in
-    lying bars, where they have room. like: {part: the name whose look it takes}. Raises ValueError for shares that
-    are negative or not finite.
+    lying bars, where they have room. Raises ValueError for shares that are negative or not finite.
     """
     if (finite(frame.to_numpy(), "the table of shares") < 0).any():
         raise ValueError(f"shares cannot be negative, got {frame.to_numpy().min():g}")
@@ -156,11 +154,11 @@ def shares(
                                                 for key, part in frame.groupby(level=panels, sort=False)}  # fmt: skip
     upright = all(pd.api.types.is_numeric_dtype(part.index) for part in parts.values())
     scale = 100 if unit == "%" else 1
-    across, colours = min(len(parts), 3), {n: c for n, (c, _) in looks(map(str, frame.columns), like).items()}
+    across, colours = min(len(parts), 3), {n: c for n, (c, _) in looks(map(str, frame.columns)).items()}
     down, every = -(-len(parts) // across), list(dict.fromkeys(row for part in parts.values() for row in part.index))
     every = sorted(every) if upright else every
     high = 2.8 * down + 0.7 if upright else down * (0.42 * len(every) + 0.9) + 0.7
-    figure = sheet(title, wide or WIDTH + 0.9 * (across - 1), high, note)
+    figure = sheet(title, WIDTH + 0.9 * (across - 1), high, note)
     grid = tiles(figure, len(parts), across, sharex=True, sharey=True)
     tables = [(scale * part.rename(columns=str)).reindex(every) for part in parts.values()]
     top = max(part.sum(axis=1).max() for part in tables)

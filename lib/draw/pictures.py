@@ -55,20 +55,20 @@ def heat(
 
 
 @theme()
-def strip(frames: Sequence[np.ndarray], captions: Sequence[str], title: str, across: int = 6, note: str = "") -> Figure:
-    """Images in a row, each under its caption; more than `across` go on in the next row.
+def strip(frames: Sequence[np.ndarray], captions: Sequence[str], title: str) -> Figure:
+    """Images in a row, each under its caption; more than six go on in the next row.
 
-    frames: arrays (h, w, 3) or (h, w), of any sizes. note: a small line below.
+    frames: arrays (h, w, 3) or (h, w), of any sizes. Raises ValueError unless there is a caption for each.
     """
     if len(frames) == 0 or len(frames) != len(captions):
         raise ValueError(f"a strip needs one caption for each frame, got {len(frames)} and {len(captions)}")
-    across = min(across, len(frames))
+    across = min(6, len(frames))
     wide = min(2.6, (WIDTH + 1.4) / across)
     folded = [textwrap.fill(caption, max(8, int(wide * 11.5))) for caption in captions]
     lines = max(caption.count("\n") + 1 for caption in folded)
     tall = max(np.shape(frame)[0] / np.shape(frame)[1] for frame in frames)
     high = -(-len(frames) // across) * ((wide - 0.16) * tall + 0.16 * lines + 0.15) + 0.42
-    figure = sheet(title, max(wide * across, 3.2), high, note)
+    figure = sheet(title, max(wide * across, 3.2), high)
     for axes, frame, caption in zip(tiles(figure, len(frames), across), frames, folded, strict=True):
         pixels = np.asarray(frame)
         finite(pixels, f"the frame {caption!r}")

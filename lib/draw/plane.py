@@ -16,9 +16,8 @@ from lib import stats
 from lib.draw.estimates import Estimates, alt, ends, finite, table
 from lib.draw.estimates import note as interval_note
 from lib.draw.styles import GREY, Style, looks
-from lib.draw.theme import WIDTH, end_labels, literal, point_labels, sheet, span, theme, tiles
+from lib.draw.theme import WIDTH, literal, point_labels, sheet, span, theme, tiles
 
-LOG_FROM = 100.0  # costs that span more than this stand on a logarithmic axis, where that is asked for
 MIXTURES = ("mixtures", "mixtures with nobody")  # nobody: costs nothing, gets nothing right
 Words = str | Mapping[str, str]
 
@@ -27,8 +26,7 @@ Words = str | Mapping[str, str]
 def plane(
     x: Estimates, y: Estimates | None, title: str, xlabel: Words = "", ylabel: Words = "", *,
     panels: str | int | None = None, line: str | None = None, through: Collection | None = None, joined: bool = True,
-    names: Mapping | None = None, labels: str = "near", rings: Collection | str = (), like: Mapping | None = None,
-    roles: Mapping[str, str] | None = None, scale: str = "linear", across: int = 3,
+    names: Mapping | None = None, rings: Collection | str = (), roles: Mapping[str, str] | None = None,
     size: tuple[float, float] | None = None, note: str = "",
 ) -> Figure:  # fmt: skip
     """Points with both intervals, and what they span.
@@ -38,15 +36,14 @@ def plane(
     panels: a group that gets a panel for each of its values; labels may then be {panel: words}. line: "mixtures", the
     best that sending shares of the queries to either of two points buys at each cost, also "mixtures with nobody", or
     "stair", what no point lies beyond; through: who spans it, (panel, who) where panels differ, all by default. names:
-    {who or (who, point): words}, what is named and how; everybody at the dearest point, by default. labels: "near" the
-    points or in a column to their "right". rings: groups to point out, or "front": those whose means no other dominates
-    in all objectives. like, roles: as in `points`. scale: "linear", or "auto", logarithmic from 0 on where costs span a
-    factor of LOG_FROM. size: inches of all panels.
+    {who or (who, point): words}, what is named and how; everybody at the dearest point, by default. rings: groups to
+    point out, or "front": those whose means no other dominates in all objectives. roles: as in `points`. size: inches
+    of all panels.
     """
     xs, ys, xlabel, ylabel = _axes_of(x, y, panels, xlabel, ylabel)
     parts = list(dict.fromkeys(xs.index.get_level_values(0)))
     who = list(dict.fromkeys(str(key[1]) for key in xs.index))
-    styles, across = looks(who, like, roles), min(len(parts), across)
+    styles, across = looks(who, roles=roles), min(len(parts), 3)
     told = [interval_note(xs, ys)]
     told += ["No point lies beyond the line."] * (line == "stair")
     told += [_mixtures_of(who, parts, through)] * (line in MIXTURES)
@@ -58,7 +55,8 @@ def plane(
     for axes, part in zip(grid, parts, strict=True):
         flat = _flat(xs.loc[[part]], ys.loc[[part]])
         _marks(axes, flat, styles, joined, ringed)
-        _spans(axes, flat, scale)
+        span(axes, flat[["x", "x_lo", "x_hi"]].to_numpy(), "x", 0.14)
+        span(axes, flat[["y", "y_lo", "y_hi"]].to_numpy(), "y", 0.12)
         if line:
             some = [through is None or _in(key, through) or (part, key[0]) in through for key in flat.index]
             _edge(axes, flat[some], line)
@@ -74,7 +72,7 @@ def plane(
         figure.legend(handles=dots, loc="outside right center")
     figure.draw_without_rendering()
     for axes, flat in zip(grid, drawn, strict=True):
-        _name(axes, flat, styles, names, labels)
+        _name(axes, flat, styles, names)
     figure.alt_text = f"{alt(_named(xs), f'{title}. Across')} {alt(_named(ys), 'Up')}"
     return figure
 
@@ -137,22 +135,6 @@ def _marks(axes: Axes, flat: pd.DataFrame, styles: Mapping[str, Style], joined: 
     )  # fmt: skip
 
 
-def _spans(axes: Axes, flat: pd.DataFrame, scale: str) -> None:
-    """Limits around everything; on a logarithmic axis from 0 on, with powers of ten as ticks."""
-    if scale not in ("linear", "auto"):
-        raise ValueError(f"scale must be 'linear' or 'auto', got {scale!r}")
-    span(axes, flat[["x", "x_lo", "x_hi"]].to_numpy(), "x", 0.14)
-    span(axes, flat[["y", "y_lo", "y_hi"]].to_numpy(), "y", 0.12)
-    positive = flat.loc[flat["x"] > 0, "x"]
-    if scale == "auto" and len(positive) and positive.max() >= LOG_FROM * positive.min():
-        least, most = positive.min(), flat[["x", "x_hi"]].to_numpy().max()
-        axes.set_xscale("symlog", linthresh=least)
-        axes.set_xlim(-0.3 * least, 1.6 * most)
-        axes.set_xticks([0.0, *10.0 ** np.arange(np.ceil(np.log10(least)), np.floor(np.log10(most)) + 1)])
-        axes.minorticks_off()
-        axes.xaxis.set_major_formatter("{x:g}")
-
-
 def _edge(axes: Axes, flat: pd.DataFrame, line: str) -> None:
     """What mixtures of the points reach, or the stair that none lies beyond, from the left edge to the right."""
     if flat.empty:
@@ -165,13 +147,13 @@ def _edge(axes: Axes, flat: pd.DataFrame, line: str) -> None:
         axes.step(xs, ys, where="pre", color=GREY, linewidth=1.2, alpha=0.8, zorder=1, gid="line")
         return
     corners = upper_hull(np.vstack([[0.0, 0.0], xy]) if line == MIXTURES[1] else xy)
-    costs = np.unique([*np.linspace(corners[0, 0], corners[-1, 0], 200), *corners[:, 0]])  # a curve on a log axis
+    costs = np.unique([*np.linspace(corners[0, 0], corners[-1, 0], 200), *corners[:, 0]])
     heights = np.interp(costs, *corners.T)
     axes.plot([*costs, right], [*heights, heights[-1]], "--", color=GREY, linewidth=1.3, zorder=1, gid="line")
     axes.set_xlim(max(left, 0.0) if xy[:, 0].min() > 0 else left, right)  # nothing costs less than nothing
 
 
-def _name(axes: Axes, flat: pd.DataFrame, styles: Mapping[str, Style], names: Mapping | None, labels: str) -> None:
+def _name(axes: Axes, flat: pd.DataFrame, styles: Mapping[str, Style], names: Mapping | None) -> None:
     """Names of the points, by default of everybody at the dearest one."""
     if names is None:
         names = {}
@@ -185,14 +167,7 @@ def _name(axes: Axes, flat: pd.DataFrame, styles: Mapping[str, Style], names: Ma
         return
     texts, xy = [words[key] for key in shown.index], shown[["x", "y"]].to_numpy()
     shades = [styles[who][0] for who in shown["who"]]
-    if labels == "near":
-        point_labels(axes, texts, xy, shades, np.concatenate([_inked(row) for _, row in flat.iterrows()]))
-        return
-    at = axes.transAxes.inverted().transform(axes.transData.transform(xy))[:, 0]
-    free = xy[:, 0] <= 0  # what costs nothing stands at the left edge, and its name right beside it
-    for part, column in ((free, at[free].max(initial=0) + 0.04), (~free, 1.02)):
-        rows = np.flatnonzero(part)
-        end_labels(axes, [texts[i] for i in rows], xy[rows], [shades[i] for i in rows], column, 9)
+    point_labels(axes, texts, xy, shades, np.concatenate([_inked(row) for _, row in flat.iterrows()]))
 
 
 def _inked(row: pd.Series) -> np.ndarray:

@@ -64,14 +64,14 @@ def register(styles: Mapping[str, Style]) -> None:
         _STYLES[name] = look
 
 
-def colour(name: str, role: str | None = None) -> str:
-    """The colour of a name, "#rrggbb": its own, else one of its role's; the same in every figure and process."""
-    return _style(name, role)[0]
+def colour(name: str) -> str:
+    """The colour of a name, "#rrggbb"; the same in every figure and process."""
+    return _style(name, None)[0]
 
 
-def marker(name: str, role: str | None = None) -> str:
+def marker(name: str) -> str:
     """The marker of a name, all of which are filled shapes."""
-    return _style(name, role)[1]
+    return _style(name, None)[1]
 
 
 def looks(names: Iterable[str], given: Mapping[str, str] | None = None, roles: Mapping[str, str] | None = None):

@@ -144,24 +144,22 @@ def spread(wanted: np.ndarray, gap: float, low: float, high: float) -> np.ndarra
     return placed
 
 
-def end_labels(
-    axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Sequence[str], column: float = 1.06, size: float = 10
-) -> None:
+def end_labels(axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Sequence[str]) -> None:
     """Names in a column beside their points xy (n, 2), in the order of the points, each tied to its own by a thin line.
 
-    column: share of the axes. The figure must be laid out already: it decides how high a line of text is. The labels
-    change only the width of the axes.
+    The figure must be laid out already: it decides how high a line of text is. The labels change only the width of the
+    axes.
     """
     if len(names) == 0:
         return
     lines = 1 + max(name.count("\n") for name in names)
-    box, tall = axes.get_window_extent(), lines * size * 1.3 * DPI / 72
+    box, tall = axes.get_window_extent(), lines * 13 * DPI / 72
     heights = axes.transData.transform(np.asarray(xy, dtype=float))[:, 1]
     placed = (spread(heights, tall, box.y0 + tall / 2, box.y1 - tall / 2) - box.y0) / box.height
     for name, point, shade, height in zip(names, xy, shades, placed, strict=True):
         line = {"arrowstyle": "-", "color": shade, "lw": 0.9, "shrinkA": 1, "shrinkB": 1, "relpos": (0, 0.5)}
         axes.annotate(
-            literal(name), point, xytext=(column, height), textcoords="axes fraction", va="center", fontsize=size,
+            literal(name), point, xytext=(1.06, height), textcoords="axes fraction", va="center", fontsize=10,
             color=ink(shade), zorder=6, annotation_clip=False, arrowprops=line,
         )  # fmt: skip
 
@@ -169,9 +167,7 @@ def end_labels(
 _AROUND = ((1, 0), (0.8, 0.8), (0.8, -0.8), (0, 1), (0, -1), (-0.8, 0.8), (-0.8, -0.8), (-1, 0))
 
 
-def point_labels(
-    axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Sequence[str], drawn: np.ndarray, size: float = 9.5
-) -> None:
+def point_labels(axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Sequence[str], drawn: np.ndarray) -> None:
     """A name close to each point of xy (n, 2), where it covers no other label, no mark and no edge.
 
     drawn: (m, 2) in data units, what else is there. The figure must be laid out already. Greedy from right to left:
@@ -185,7 +181,7 @@ def point_labels(
     for row in np.argsort(-points[:, 0], kind="stable"):
         text = axes.annotate(
             literal(names[row]), xy[row], xytext=(0, 0), textcoords="offset pixels", va="center", ha="center",
-            fontsize=size, color=ink(shades[row]), zorder=6,
+            fontsize=9.5, color=ink(shades[row]), zorder=6,
             path_effects=[withStroke(linewidth=2.5, foreground="white")],
             arrowprops={"arrowstyle": "-", "color": shades[row], "lw": 0.8, "shrinkA": 0, "shrinkB": 3},
         )  # fmt: skip

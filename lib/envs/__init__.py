@@ -3,6 +3,7 @@
 Importing this package registers `orchestration/Education-v0` and the grid rooms.
 """
 
+from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,13 +14,7 @@ from lib.envs.education import LEVELS, Education, EducationRules
 from lib.envs.grid import register_grid
 from lib.params import ROOT, EducationSettings
 
-_RULES = set(EducationRules.__dataclass_fields__) - {
-    "items",
-    "top",
-    "goal_steps",
-    "initial_steps",
-    "delta_steps",
-}
+_RULES = {rule.name for rule in fields(EducationRules) if rule.init} - {"items"}
 
 
 def _from_root(path: str) -> Path:

@@ -8,6 +8,7 @@ scalar view that stable-baselines3 needs. Rendering is left to the single enviro
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,17 +69,17 @@ class BatchedEnv(VecEnv):
 
     # What a twin defines -------------------------------------------------------------------
 
+    @abstractmethod
     def _begin(self, rows: np.ndarray) -> None:
         """Start an episode in each of `rows` ((n,) indices), drawing from `self.key[rows]`."""
-        raise TypeError(f"{type(self).__name__} must define _begin")
 
+    @abstractmethod
     def _advance(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """One step of every row: reward (B, k), terminated (B,), truncated (B,)."""
-        raise TypeError(f"{type(self).__name__} must define _advance")
 
+    @abstractmethod
     def _observe(self) -> np.ndarray:
         """A new array with the observation of every row."""
-        raise TypeError(f"{type(self).__name__} must define _observe")
 
     # Episodes ------------------------------------------------------------------------------
 

@@ -180,24 +180,6 @@ class Education(gym.Env):
         open_ = sum(len(level) for level in self.pending)
         return f"step {self.t}: mastery {self.mastery:.2f}, {open_} failed questions open"
 
-    # State copies, for look-ahead --------------------------------------------------------------
-
-    def state(self) -> dict[str, Any]:
-        """A copy of everything that decides the future."""
-        copied = ("unseen", "pending", "asked", "right_count")
-        plain = ("_key", "t", "mastery_steps", "talent", "run", "last_right_sum", "last_right_count")
-        return {n: [x.copy() if isinstance(x, list) else x for x in getattr(self, n)] for n in copied} | {
-            n: getattr(self, n) for n in plain
-        }
-
-    def restore(self, state: dict[str, Any], key: np.uint64 | None = None) -> None:
-        """Go back to `state`; with `key`, the future draws fresh random numbers."""
-        for name, value in state.items():
-            copy = [x.copy() if isinstance(x, list) else x for x in value] if isinstance(value, list) else value
-            setattr(self, name, copy)
-        if key is not None:
-            self._key = key
-
     # Rules -------------------------------------------------------------------------------------
 
     @property
@@ -250,26 +232,21 @@ class Education(gym.Env):
         if action == FAILED:
             if source == PENDING:
                 return (0 if near_mastery <= self.rules.delta_steps else 2, near_mastery, level)
-            return (1, self._distance_to_failed(level), level)
+            counts = [len(pool) for pool in self.pending]
+            return (1, self._distance(level, sum(i * c for i, c in enumerate(counts)), sum(counts)), level)
         if source == PENDING and action in self.rules.without_repeats:
             return (9, near_mastery, level)
         if action == EASY:
             if place <= mastery:
-                return (0, self._distance_to_last_right(level), level, source)
+                return (0, self._distance(level, self.last_right_sum, self.last_right_count), level, source)
             return (1, place, level, source)
         return (0 if place > mastery + self.rules.delta_steps else 1, -place, level, source)
 
-    def _distance_to_failed(self, level: int) -> int:
-        """|d - mean difficulty of the open failed questions|, times their number to stay exact."""
-        counts = [len(pool) for pool in self.pending]
-        if sum(counts) == 0:
+    def _distance(self, level: int, level_sum: int, count: int) -> int:
+        """|level - mean level| times the count, to stay exact; the distance to mastery where count = 0."""
+        if count == 0:
             return abs(level * self.rules.steps_per_level - self.mastery_steps)
-        return abs(level * sum(counts) - sum(i * c for i, c in enumerate(counts)))
-
-    def _distance_to_last_right(self, level: int) -> int:
-        if self.last_right_count == 0:
-            return abs(level * self.rules.steps_per_level - self.mastery_steps)
-        return abs(level * self.last_right_count - self.last_right_sum)
+        return abs(level * count - level_sum)
 
     def _ask(self, chosen: list[tuple[int, int, int]]) -> list[bool]:
         """The student's answers; theta is mastery at the start of the set, plus talent."""

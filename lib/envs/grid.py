@@ -16,7 +16,6 @@ os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # minigrid imports pyg
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
-from minigrid.core.constants import OBJECT_TO_IDX
 from minigrid.core.mission import MissionSpace
 from minigrid.core.world_object import Ball, Goal, Lava, WorldObj
 from minigrid.minigrid_env import MiniGridEnv
@@ -24,7 +23,6 @@ from minigrid.minigrid_env import MiniGridEnv
 from lib import seeds
 from lib.envs.layouts import (
     ACTIONS,
-    CELLS,
     EMPTY,
     GOAL,
     GOLD,
@@ -35,10 +33,8 @@ from lib.envs.layouts import (
     SIZE,
     STREAM,
     VIEW,
-    cell_at,
     check_arguments,
     coordinates,
-    describe_view,
     draw_layouts,
 )
 
@@ -149,32 +145,6 @@ class GridRoom(MiniGridEnv):
         reward, info = self._judge(picked, terminated or truncated)
         return observation["image"], reward, terminated, truncated, info
 
-    # State copies, for look-ahead --------------------------------------------------------------
-
-    def state(self) -> dict[str, Any]:
-        """A copy of everything that decides the future."""
-        return {
-            "task": self.task,
-            "key": self._key,
-            "board": tuple(self._board()),
-            "position": tuple(int(n) for n in self.agent_pos),
-            "heading": int(self.agent_dir),
-            "t": self.step_count,
-            "purse": self.purse,
-        }
-
-    def restore(self, state: dict[str, Any], key: np.uint64 | None = None) -> None:
-        """Go back to `state`; with `key`, the episodes after this one are fresh.
-
-        Raises ValueError for a state of another task.
-        """
-        if state["task"] != self.task:
-            raise ValueError(f"a state of task {state['task']!r} cannot be restored in task {self.task!r}")
-        self._key = state["key"] if key is None else key
-        self._lay(state["board"])
-        self.agent_pos, self.agent_dir = state["position"], state["heading"]
-        self.step_count, self.purse, self.carrying = state["t"], state["purse"], None
-
     # Rules -------------------------------------------------------------------------------------
 
     def _gen_grid(self, width: int, height: int) -> None:
@@ -186,11 +156,6 @@ class GridRoom(MiniGridEnv):
     def _lay(self, board) -> None:
         for cell, code in enumerate(board):
             self.grid.set(*coordinates(cell), _MAKE[int(code)]())
-
-    def _board(self) -> list[int]:
-        """Object codes of the 16 cells inside the walls."""
-        things = (self.grid.get(*coordinates(cell)) for cell in range(CELLS))
-        return [EMPTY if thing is None else OBJECT_TO_IDX[thing.type] for thing in things]
 
     def _fill_purse(self) -> dict[str, Any]:
         """Put away what minigrid made the agent carry; returns the view without it."""
@@ -206,14 +171,6 @@ class GridRoom(MiniGridEnv):
         reward = np.array([success, ended and not lava, picked / PIECES], dtype=np.float64)
         info = {"success": success, "lava": lava, "gold": self.purse / PIECES} if ended else {}
         return reward, info
-
-
-def describe(env: gym.Env) -> dict[str, Any]:
-    """The state of a (wrapped) GridRoom in words; see `layouts.describe_view`."""
-    room = env.unwrapped
-    image = room.gen_obs()["image"]
-    gold_left = room._board().count(GOLD)
-    return describe_view(image, cell_at(*room.agent_pos), room.agent_dir, gold_left, room.steps_remaining)
 
 
 def render_episode(

@@ -101,7 +101,7 @@ class GridBatch(BatchedEnv):
     task: one task for all rows, or a sequence of B. State arrays: task, pose, t, purse (B,) and board
     (B, 19): 16 cells, then the codes of a wall, of the agent's own cell and of what is out of sight.
     `outcomes` holds success, lava and gold of the last step, each (B,), as the episodes stood before
-    the next ones began; they are in the infos of `step` where an episode ended.
+    the next ones began.
     Raises ValueError for an unknown task, a sequence of another length or too much lava.
     """
 
@@ -135,17 +135,11 @@ class GridBatch(BatchedEnv):
         )
 
     def describe(self, row: int) -> dict:
-        """The state of one row in words; equal to `grid.describe` of the same room."""
+        """The state of one row in words; see `layouts.describe_view`."""
         cell, heading = divmod(int(self.pose[row]), len(HEADINGS))
         image = _PALETTE[self.board[row, _VIEW[self.pose[row]]]].reshape(VIEW, VIEW, 3)
         gold_left = np.count_nonzero(self.board[row] == GOLD)
         return describe_view(image, cell, heading, gold_left, self.horizon - self.t[row])
-
-    def step_wait(self):
-        observation, reward, done, infos = super().step_wait()
-        for row in np.flatnonzero(done):
-            infos[row].update({name: values[row].item() for name, values in self.outcomes.items()})
-        return observation, reward, done, infos
 
     def _begin(self, rows: np.ndarray) -> None:
         tasks = self.task[rows]

@@ -111,8 +111,9 @@ class Arena:
             if t % every == 0:
                 plans = decider.plans(self)
                 looks = None if plans is None else self.look(env, observation, rows, t, plans)
-                held[rows], wrong = decider.choose(self._moment(env, rows, t, looks, seeds.uniform(luck[rows], t)))
-                malformed[rows] += wrong
+                said = decider.choose(self._moment(env, rows, t, looks, seeds.uniform(luck[rows], t)))
+                held[rows] = np.maximum(said, 0)
+                malformed[rows] += said < 0
                 calls[rows] += 1
             actions = self.menu.act(env, held[rows], observation, seeds.uniform(draws[rows], t))
             result = env.advance(actions, restart=False)
@@ -225,34 +226,30 @@ def _short(rewards: np.ndarray) -> tuple[float, ...]:
 class Always:
     """One policy all the way."""
 
-    def __init__(self, k: int) -> None:
+    def __init__(self, k: int = 0) -> None:
         self.k = k
 
-    def plans(self, arena: Arena) -> None:
+    def plans(self, arena: Arena) -> np.ndarray | None:
+        """What to look at before a choice, (P, T): which policy acts at each step of each plan; None for nothing."""
         return None
 
-    def choose(self, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
-        return np.full(len(moment.rows), self.k), np.zeros(len(moment.rows), dtype=np.int64)
+    def choose(self, moment: Moment) -> np.ndarray:
+        """Who acts next, (n,) places on the menu; -1 where nobody on it was named, and the first one acts."""
+        return np.full(len(moment.rows), self.k)
 
 
 class Lot(Always):
     """Every policy is as likely, at every step."""
 
-    def __init__(self) -> None:
-        super().__init__(0)
-
-    def choose(self, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
-        return (moment.luck * len(moment.arena.names)).astype(np.int64), np.zeros(len(moment.rows), dtype=np.int64)
+    def choose(self, moment: Moment) -> np.ndarray:
+        return (moment.luck * len(moment.arena.names)).astype(np.int64)
 
 
 class Turns(Always):
     """Each policy in turn."""
 
-    def __init__(self) -> None:
-        super().__init__(0)
-
-    def choose(self, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
-        return super().choose(moment)[0] + moment.t % len(moment.arena.names), super().choose(moment)[1]
+    def choose(self, moment: Moment) -> np.ndarray:
+        return super().choose(moment) + moment.t % len(moment.arena.names)
 
 
 class Ahead:
@@ -271,40 +268,30 @@ class Ahead:
             rows += [np.where(np.arange(self.steps) < at, a, b) for a in range(k) for b in range(k) if a != b]
         return np.array(rows)
 
-    def choose(self, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
+    def choose(self, moment: Moment) -> np.ndarray:
         worth = (moment.looks * moment.weights[:, None]).sum(-1)
-        return self.plans(moment.arena)[worth.argmax(1), 0], np.zeros(len(worth), dtype=np.int64)
+        return self.plans(moment.arena)[worth.argmax(1), 0]
 
 
 class Bandit(Always):
-    """LinUCB, disjoint models (Li et al. 2010, algorithm 1), on what a brief's state tells; learns on students of its
-    own, and is judged without optimism and without learning on."""
+    """LinUCB, disjoint models (Li et al. 2010, algorithm 1), on what a brief's state tells, judged without optimism and
+    without learning on: A_k = I + sum x x', b_k = sum r x, theta_k = A_k^-1 b_k. Every policy is tried in every state,
+    so that A is one."""
 
-    def __init__(self, alpha: float) -> None:
-        self.alpha, self.a, self.b, self.learning = alpha, None, None, True
-
-    def choose(self, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
-        x, k = moment.features, len(moment.arena.names)
-        if self.a is None:
-            self.a, self.b = np.tile(np.eye(x.shape[1]), (k, 1, 1)), np.zeros((k, x.shape[1]))
-        inverse = np.linalg.inv(self.a)
-        value = x @ np.einsum("kij,kj->ki", inverse, self.b).T
-        width = np.sqrt(np.einsum("ni,kij,nj->nk", x, inverse, x))
-        return (value + self.learning * self.alpha * width).argmax(1), np.zeros(len(x), dtype=np.int64)
-
-    def learn(self, arena: Arena, steps: int) -> Bandit:
+    def __init__(self, arena: Arena, steps: int) -> None:
         """Learn from what each policy did on copies of the states that chance reaches, `steps` steps from each."""
-        walker = _Watched(Lot(), steps)
-        arena.play(walker)
-        for x, looks, weights in walker.seen:
-            for k in range(len(arena.names)):
-                if self.a is None:
-                    self.a = np.tile(np.eye(x.shape[1]), (len(arena.names), 1, 1))
-                    self.b = np.zeros((len(arena.names), x.shape[1]))
-                self.a[k] += x.T @ x
-                self.b[k] += x.T @ (looks[:, k] * weights).sum(1)
-        self.learning = False
-        return self
+        seen = _watched(arena, steps)
+        size = seen[0].features.shape[1]
+        a, b = np.eye(size), np.zeros((len(arena.names), size))
+        for moment in seen:
+            x = moment.features
+            a += x.T @ x
+            for k in range(len(b)):
+                b[k] += x.T @ (moment.looks[:, k] * moment.weights).sum(1)
+        self.theta = np.einsum("ij,kj->ki", np.linalg.inv(a), b)  # (K, F)
+
+    def choose(self, moment: Moment) -> np.ndarray:
+        return (moment.features @ self.theta.T).argmax(1)
 
 
 class Read:
@@ -317,11 +304,10 @@ class Read:
     def plans(self, arena: Arena) -> np.ndarray | None:
         return Ahead(self.steps).plans(arena) if self.steps else None
 
-    def choose(self, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
-        briefs, names = [self.brief(moment, i) for i in range(len(moment.rows))], moment.arena.names
-        said = self.reader.choose(briefs)
-        wrong = np.array([name not in names for name in said])
-        return np.array([0 if bad else names.index(n) for n, bad in zip(said, wrong, strict=True)]), wrong.astype(int)
+    def choose(self, moment: Moment) -> np.ndarray:
+        said = self.reader.choose([self.brief(moment, i) for i in range(len(moment.rows))])
+        names = moment.arena.names
+        return np.array([names.index(name) if name in names else -1 for name in said])
 
     def brief(self, moment: Moment, i: int) -> Brief:
         """What stands in the context of episode i of the moment; look-aheads have two digits, as in a prompt."""
@@ -334,30 +320,28 @@ class Read:
         )  # fmt: skip
 
 
-class _Watched:
-    """A decider whose moments are kept, with looks of every policy that it does not get to see itself."""
+def _watched(arena: Arena, steps: int) -> list[Moment]:
+    """The moments that chance reaches, with looks of every policy that it does not get to see itself."""
+    seen: list[Moment] = []
 
-    def __init__(self, decider, steps: int) -> None:
-        self.decider, self.steps = decider, steps
-        self.seen: list[tuple] = []
-        self.told: list[tuple[list[str], np.ndarray]] = []
+    class Watched(Lot):
+        def plans(self, arena: Arena) -> np.ndarray:
+            return Ahead(steps).plans(arena)
 
-    def plans(self, arena: Arena) -> np.ndarray:
-        return Ahead(self.steps).plans(arena)
+        def choose(self, moment: Moment) -> np.ndarray:
+            seen.append(moment)
+            return super().choose(moment)
 
-    def choose(self, moment: Moment) -> tuple[np.ndarray, np.ndarray]:
-        self.seen.append((moment.features, moment.looks, moment.weights))
-        self.told.append((moment.situations, moment.looks))
-        return self.decider.choose(moment)
+    arena.play(Watched())
+    return seen
 
 
 def cards(arena: Arena, steps: int) -> dict[str, dict[str, tuple[float, ...]]]:
     """What each policy does in `steps` steps, by situation: means over the states that chance reaches. arena: of
     training students, whom no method is judged on. A situation that never came up tells the mean of all."""
-    walker = _Watched(Lot(), steps)
-    arena.play(walker)
-    words = np.array([word for told, _ in walker.told for word in told])
-    looks = np.concatenate([each for _, each in walker.told])
+    seen = _watched(arena, steps)
+    words = np.array([word for moment in seen for word in moment.situations])
+    looks = np.concatenate([moment.looks for moment in seen])
     every = _every_situation(arena.domain)
     held = {word: looks[words == word] if (words == word).any() else looks for word in every}
     return {name: {w: _short(held[w][:, k].mean(0)) for w in every} for k, name in enumerate(arena.names)}

@@ -130,6 +130,12 @@ def correction(problem: str, names: Sequence[str], final: bool) -> str:
     return template("correction.md").render(problem=problem, names=names, final=final).strip()
 
 
+def again(messages: Sequence[Mapping[str, str]], said: str, complaint: str) -> list[Mapping[str, str]]:
+    """The messages that send a reply back."""
+    turns = [{"role": "assistant", "content": said or "(nothing)"}, {"role": "user", "content": complaint}]
+    return [*messages, *turns]
+
+
 def knowledge_json(cards: Sequence[Mapping[str, Any]]) -> str:
     """The cards of the menu as JSON (A.2, Figure 12): the rubric once, numbers with three digits."""
     shown = [{key: _short(card[key]) for key in card if key not in ("rubric", "domain")} for card in cards]

@@ -66,7 +66,8 @@ def play_cell(cell: sweep.Cell, folder: Path, progress, zoo: str, params: dict[s
         arena.copies = 1 if arm.endswith("one copy") else told.orchestration.copies
         every = next((n for n in told.orchestration.sparing if arm.endswith(f", every {n}")), 1)
         rows = arena.play(decider, every)
-        tables.append(rows.assign(arm=arm, backend=_backend(decider), item=np.arange(len(rows))))
+        backend = decider.reader.backend if isinstance(decider, Read) else "policy"
+        tables.append(rows.assign(arm=arm, backend=backend, item=np.arange(len(rows))))
         progress((number + 1) / len(arms))
     rows = pd.concat(tables, ignore_index=True)
     rows["item"] = f"{seed}-" + rows["item"].astype(str)
@@ -78,10 +79,6 @@ def play_cell(cell: sweep.Cell, folder: Path, progress, zoo: str, params: dict[s
     return {"episodes": len(rows)}
 
 
-def _backend(decider) -> str:
-    return decider.reader.backend if isinstance(decider, Read) else "policy"
-
-
 def arenas(params: Params, domain: str, world: str, seed: int, zoo: str | Path = train.ZOO) -> dict[str, Arena]:
     """The students or rooms of a seed, by what they are for: `test`, and three kinds of training apart from it."""
     settings = params.orchestration
@@ -89,12 +86,7 @@ def arenas(params: Params, domain: str, world: str, seed: int, zoo: str | Path =
         menu = Guides(settings.ours.slip)
     else:
         menu = Trained({name: by_seed[seed] for name, by_seed in train.load(domain, zoo).items()})
-    sizes = {
-        "test": settings.students,
-        "cards": settings.training,
-        "bandit": settings.training,
-        "dev": settings.training,
-    }
+    sizes = {"test": settings.students} | dict.fromkeys(("cards", "bandit", "dev"), settings.training)
     copies = {"cards": 1}  # a card averages over so many states that one copy of each is enough
     return {
         use: Arena(
@@ -115,16 +107,8 @@ def contestants(params: Params, domain: str, world: str, seed: int, zoo: str | P
     arms[BEST] = Always(max(worth, key=worth.get))
     if world == "paper":
         arms |= {name: Always(test.menu.names.index(name)) for name in REFERENCES[domain]}
-    arms |= {
-        "random": Lot(),
-        "round-robin": Turns(),
-        "LinUCB": Bandit(settings.bandit.alpha).learn(many["bandit"], steps),
-    }
-    arms |= {
-        "look-ahead 1": Ahead(1),
-        f"look-ahead {steps}": Ahead(steps),
-        f"look-ahead {steps}, one copy": Ahead(steps),
-    }
+    arms |= {"random": Lot(), "round-robin": Turns(), "LinUCB": Bandit(many["bandit"], steps), "look-ahead 1": Ahead(1)}
+    arms |= {f"look-ahead {steps}{copies}": Ahead(steps) for copies in ("", ", one copy")}
     readers = [reader(name, params) for name in settings.readers]
     arms |= {f"{kind} {each.name}": Read(kind, each, told, steps) for each in readers for kind in KINDS}
     last = {kind: arms[f"{kind} {readers[-1].name}"] for kind in KINDS}

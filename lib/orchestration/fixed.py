@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import TypeAdapter
 
 from lib import params, seeds, store
 from lib.orchestration.briefs import Brief, Rational, Reader
@@ -36,6 +37,7 @@ _STUDENTS = 8  # or rooms, that the real ones are steps of
 _NAMES = ("amber", "birch", "cedar", "dune", "ember", "fjord")
 _WHAT = ("pace", "care", "yield")
 _TIED = 1e-9
+_BRIEF = TypeAdapter(Brief)  # reads one from JSON, whose lists are tuples
 
 
 @dataclass(frozen=True)
@@ -107,15 +109,7 @@ def real(told: Params, zoo: str | Path) -> list[Posed]:
 def _shuffled(brief: Brief, rng: np.random.Generator) -> Brief:
     """The same brief with its menu in random order, without what no reader here is shown."""
     held = asdict(brief) | {"names": tuple(brief.names[i] for i in rng.permutation(len(brief.names)))}
-    return _brief(held | {"recent": (), "state": {}})
-
-
-def _brief(held: dict[str, Any]) -> Brief:
-    """A brief from JSON, whose lists are tuples."""
-    looks = {name: tuple(rewards) for name, rewards in held["looks"].items()}
-    cards = {name: {label: tuple(r) for label, r in pages.items()} for name, pages in held["cards"].items()}
-    plain = {key: tuple(held[key]) for key in ("objectives", "weights", "names", "recent")}
-    return Brief(**{**held, **plain, "looks": looks, "cards": cards})
+    return _BRIEF.validate_python(held | {"recent": (), "state": {}})
 
 
 def write(posed: Sequence[Posed], place: Path = BRIEFS) -> None:
@@ -127,7 +121,7 @@ def write(posed: Sequence[Posed], place: Path = BRIEFS) -> None:
 def load(place: Path = BRIEFS) -> list[Posed]:
     """The situations, in order."""
     held = [json.loads(line) for line in place.read_text().splitlines()]
-    return [Posed(each.pop("source"), _brief(each)) for each in held]
+    return [Posed(each.pop("source"), _BRIEF.validate_python(each)) for each in held]
 
 
 # The pretrained model -------------------------------------------------------------------------------

@@ -20,40 +20,31 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from lib import seeds
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.llm.replies import InvalidReply, one_object
-from lib.orchestration.components import template
+from lib.orchestration.components import again, template
+from lib.orchestration.domains import STUDENT
 from lib.orchestration.orchestrators import ANSWERED
-from lib.orchestration.student import WORDS
 from lib.params import EducationSettings
 
-CHOOSING = ("adaptivity", "progression", "exploration", "diversity")  # Table 12
-STUDENT = ("mental", "temporal", "performance", "effort", "frustration")  # Table 4
-CRITERIA = (*CHOOSING, *STUDENT)
+CRITERIA = (
+    "adaptivity", "progression", "exploration", "diversity",  # Table 12: how an orchestrator chose
+    "mental", "temporal", "performance", "effort", "frustration",  # Table 4: what it was like for the student
+)  # fmt: skip
 COLUMNS = ("method", "seed", "episode", "step", "choice", "action", "fallback", "mastery", "mastery_after")
 _SPENT = ("tokens_in", "tokens_out", "dollars")
 
 Score = Annotated[float, Field(ge=0, le=100)]
 
 
-class Scores(BaseModel):
-    """A judge's reply; numbers from 0 to 100, none missing. Further fields are ignored."""
-
-    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
-
-    adaptivity: Score
-    progression: Score
-    exploration: Score
-    diversity: Score
-    mental: Score
-    temporal: Score
-    performance: Score
-    effort: Score
-    frustration: Score
+# A judge's reply; numbers from 0 to 100, none missing. Further fields are ignored.
+Scores = create_model(
+    "Scores", __config__=ConfigDict(extra="ignore", strict=True), **dict.fromkeys(CRITERIA, (Score, ...))
+)
 
 
 async def judge(client: Client, model: str, log: pd.DataFrame, education: EducationSettings) -> pd.DataFrame:
@@ -79,7 +70,7 @@ def prompt(log: pd.DataFrame, education: EducationSettings) -> list[dict[str, st
     context = {
         "topic": education.topic,
         "names": CRITERIA,
-        "objectives": list(WORDS.objectives),
+        "objectives": list(STUDENT.objectives),
         "steps": [step_line(row) for row in steps.to_dict("records")],
         "policies": _menu(steps),
         "goal": education.goal,
@@ -94,9 +85,9 @@ def prompt(log: pd.DataFrame, education: EducationSettings) -> list[dict[str, st
 def step_line(row: Mapping[str, Any]) -> str:
     """A step of the record in a line, e.g. `7 | SO-d1 | challenge | 55555 | 0.40 > 0.50 | 3 | 0.67 0.00 0.20`."""
     who = f"{row['choice']} (fallback)" if row["fallback"] else row["choice"]
-    did = list(WORDS.actions)[int(row["action"])]
+    did = list(STUDENT.actions)[int(row["action"])]
     mastery = f"{row['mastery']:.2f} > {row['mastery_after']:.2f}"
-    rewards = " ".join(f"{row[f'reward_{i}']:.2f}" for i in range(len(WORDS.objectives)))
+    rewards = " ".join(f"{row[f'reward_{i}']:.2f}" for i in range(len(STUDENT.objectives)))
     return f"{row['step'] + 1} | {who} | {did} | {row['levels']} | {mastery} | {row['open_failed']:.0f} | {rewards}"
 
 
@@ -108,7 +99,7 @@ def _menu(log: pd.DataFrame) -> list[str]:
 
 def _episodes(log: pd.DataFrame) -> dict[tuple[str, int, int], pd.DataFrame]:
     """The steps of each episode, by method, seed and number."""
-    needed = [*COLUMNS, "open_failed", "levels", *(f"reward_{i}" for i in range(len(WORDS.objectives)))]
+    needed = [*COLUMNS, "open_failed", "levels", *(f"reward_{i}" for i in range(len(STUDENT.objectives)))]
     missing = [name for name in needed if name not in log]
     if missing or log.empty:
         what = f"lacks {', '.join(missing)}" if missing else "is empty"
@@ -142,11 +133,7 @@ async def _scored(client: Client, model: str, messages: Sequence[Mapping[str, st
         if not answered:
             break
         sent_back = template("judge_correction.md").render(problem=complaint, names=CRITERIA).strip()
-        messages = [
-            *messages,
-            {"role": "assistant", "content": said or "(nothing)"},
-            {"role": "user", "content": sent_back},
-        ]
+        messages = again(messages, said, sent_back)
     return out
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from lib.params import Params
 from lib.zoo.recipes import REFERENCES, SINGLE
@@ -14,13 +13,11 @@ KINDS = ("KO", "TO", "RO")
 
 @dataclass(frozen=True)
 class Method:
-    """A row of the results table. changes: orchestration settings that differ from params.yaml, by name;
-    without: context components left out; budget: dollars per episode."""
+    """A row of the results table. without: context components left out; budget: dollars per episode."""
 
     name: str
     kind: str
     model: str = ""
-    changes: dict[str, Any] = field(default_factory=dict)
     without: Sequence[str] = ()
     budget: float | None = None
 

@@ -61,7 +61,6 @@ class Orchestrator:
         self.kind, self.model, self.client, self.settings = kind, model, client, settings
         self.topic, self.keep = topic, keep
         self.cards, self.without = cards, frozenset(without)
-        self._texts: dict[str, tuple[str, str]] = {}
         total = sum(settings.weights)
         self.weights = tuple(weight / total for weight in settings.weights)
 
@@ -95,7 +94,6 @@ class Orchestrator:
         """What the prompt of the next call may show."""
         world, reach = episode.world, self.reach
         names = world.menu.names
-        knowledge, tools = self._described(world)
         return Situation(
             domain=world.words,
             kind=self.kind,
@@ -112,15 +110,9 @@ class Orchestrator:
             limit=reach.limit,
             steps=reach.steps,
             budget=self._budget(episode.account),
-            cards=knowledge,
-            tools=tools,
+            cards=components.knowledge_json(self.cards),
+            tools=components.tools_json(self.cards, world.words),
         )
-
-    def _described(self, world) -> tuple[str, str]:
-        if world.domain not in self._texts:
-            texts = components.knowledge_json(self.cards), components.tools_json(self.cards, world.words)
-            self._texts[world.domain] = texts
-        return self._texts[world.domain]
 
     def _budget(self, account: Ledger) -> Budget | None:
         if account.budget is None:
@@ -169,11 +161,7 @@ class Orchestrator:
             if attempt or not answered:  # a server that did not answer was asked again by the client already
                 break
             sent_back = components.correction(complaint, situation.names, situation.final)
-            messages = [
-                *messages,
-                {"role": "assistant", "content": said or "(nothing)"},
-                {"role": "user", "content": sent_back},
-            ]
+            messages = components.again(messages, said, sent_back)
         return None
 
     async def _call(self, episode: Episode, decision: Decision, messages: Sequence[Mapping[str, str]]) -> Reply:
@@ -192,9 +180,9 @@ class Orchestrator:
                 raise Unfunded from error
             raise  # llm.max_dollars: the run stops here
         except ReplyError as error:
-            self._account(episode, decision, error.tokens_in, error.tokens_out, error.dollars, error.kwh)
+            self._account(episode, decision, error)
             raise
-        self._account(episode, decision, reply.tokens_in, reply.tokens_out, reply.dollars, reply.kwh)
+        self._account(episode, decision, reply)
         return reply
 
     def _affordable(self, account: Ledger, messages: Sequence[Mapping[str, str]]) -> tuple[float, int | None]:
@@ -209,12 +197,10 @@ class Orchestrator:
         return asking + max(most, _LEAST_REPLY) * model.price_out, max(most, _LEAST_REPLY)
 
     @staticmethod
-    def _account(episode: Episode, decision: Decision, tokens_in: int, tokens_out: int, dollars: float, kwh: float):
-        decision.tokens_in += tokens_in
-        decision.tokens_out += tokens_out
-        decision.dollars += dollars
-        decision.kwh += kwh
-        episode.account.add(Entry("orchestrator", 1, tokens_in, tokens_out, dollars, kwh=kwh))
+    def _account(episode: Episode, decision: Decision, said: Reply | ReplyError) -> None:
+        for name in ("tokens_in", "tokens_out", "dollars", "kwh"):
+            setattr(decision, name, getattr(decision, name) + getattr(said, name))
+        episode.account.add(Entry("orchestrator", 1, said.tokens_in, said.tokens_out, said.dollars, kwh=said.kwh))
 
     # Long-term memory --------------------------------------------------------------------------
 

@@ -1,8 +1,7 @@
 """Numbers from decision records: the results table, what deciding took, and paired comparisons.
 
-Means over a seed's episodes come first, then mean and interval over seeds, as in `lib.zoo.evaluate`,
-whose measures these tables share. What is new here is the price: calls, tokens and dollars per episode
-(A.6), and how often a model's reply was of no use.
+Means over a seed's episodes come first, then mean and interval over seeds. The price is calls, tokens and dollars per
+episode (A.6), and how often a model's reply was of no use.
 """
 
 from __future__ import annotations
@@ -11,9 +10,10 @@ from itertools import permutations
 
 import pandas as pd
 
-from lib import seeds, stats
+from lib import stats
 from lib.orchestration.methods import KINDS
 from lib.zoo import evaluate
+from lib.zoo.recipes import OBJECTIVES
 
 PRICE = ("calls", "tokens_in", "tokens_out", "dollars")  # per episode
 RATES = ("invalid", "fallback")  # shares of decisions
@@ -22,24 +22,29 @@ Rows = dict[str, dict[str, stats.Interval]]
 
 
 def results(record: pd.DataFrame, domain: str) -> Rows:
-    """Every measure of every method, {method: {measure: interval over seeds}}: those of
-    `evaluate.results`, the price per episode and the shares of decisions that went wrong. In the order of
-    the record; the oracle in hindsight (best single policy per episode) comes last."""
-    table = evaluate.with_oracle(evaluate.episodes(record, domain), domain)
-    measured = evaluate.results(table, domain)
-    rows = {method: measured[method] for method in [*record["method"].unique(), evaluate.ORACLE]}
-    for method, part in record.groupby("method"):
-        rows[method] |= _spent(part, domain, method)
+    """Every measure of every method, {method: {measure: interval over seeds}}: length, the front columns and the
+    returns of the objectives, the hypervolume in both estimators, sparsity and cardinality, the price per episode and
+    the shares of decisions that went wrong. In the order of the record; the oracle in hindsight (best single policy per
+    episode) comes last."""
+    table, columns = evaluate.with_oracle(evaluate.episodes(record, domain), domain), evaluate.front_columns(domain)
+    means = {"length": "length"} | dict(zip(OBJECTIVES[domain], columns, strict=True))
+    means |= {f"{name}_return": name for name in OBJECTIVES[domain]}
+    rows: Rows = {}
+    for method in [*record["method"].unique(), evaluate.ORACLE]:
+        by_seed = table[table["method"] == method].groupby("seed")
+        found = {name: by_seed[column].mean() for name, column in means.items()}
+        found |= {name: by_seed[columns].apply(lambda part, of=of: of(part.to_numpy()))
+                  for name, of in evaluate.FRONTS.items()}  # fmt: skip
+        if method != evaluate.ORACLE:
+            found |= _spent(record[record["method"] == method].groupby("seed"))
+        rows[method] = {name: stats.t_interval(values.to_numpy(dtype=float)) for name, values in found.items()}
     return rows
 
 
-def _spent(part: pd.DataFrame, domain: str, method: str) -> dict[str, stats.Interval]:
-    episodes = part.groupby("seed")["episode"].nunique()
-    rng = seeds.rng("spent", domain, method)
-    out = {name: part.groupby("seed")[name].sum() / episodes for name in PRICE}
-    wrong = part.assign(invalid=part["invalid"] > 0)
-    out |= {name: wrong.groupby("seed")[name].mean() for name in RATES}
-    return {name: stats.mean_interval(values.to_numpy(dtype=float), rng) for name, values in out.items()}
+def _spent(by_seed) -> dict[str, pd.Series]:
+    """The price per episode and the rates, of each seed."""
+    out = {name: by_seed[name].sum() / by_seed["episode"].nunique() for name in PRICE}
+    return out | {name: by_seed[name].agg(lambda values: (values > 0).mean()) for name in RATES}
 
 
 def outcomes(record: pd.DataFrame, domain: str) -> pd.DataFrame:
@@ -84,7 +89,7 @@ def hypervolume_gaps(record: pd.DataFrame, domain: str) -> dict[str, stats.Inter
             reached[kind, model] = stats.hv_by_seed(means.loc[method].to_numpy(), evaluate.REFERENCE_POINT)
     return {
         f"{key(' '.join(one))}.hv_mean_minus.{next(a for a, b in zip(other, one, strict=True) if a != b)}": (
-            stats.paired_difference(reached[one], reached[other], seeds.rng("hypervolumes", domain, *one, *other))
+            stats.t_interval(reached[one] - reached[other])
         )
         for one, other in permutations(reached, 2)
         if (one[0] == other[0]) != (one[1] == other[1]) and len(reached[one]) == len(reached[other])

@@ -190,8 +190,7 @@ class Bench:
         self.method = Method(**settings["method"])
         rooms = {name: settings[name] for name in Environments.model_fields}
         self.params = parameters.validate(rooms, Environments, "a cell")
-        orchestration = settings["orchestration"] | self.method.changes
-        self.orchestration = parameters.validate(orchestration, OrchestrationSettings, "a cell")
+        self.orchestration = parameters.validate(settings["orchestration"], OrchestrationSettings, "a cell")
         self.policies = _policies(means.zoo, self.domain, self.seed)
         self.menu = Menu({name: self.policies[name] for name in SINGLE})
 
@@ -223,24 +222,21 @@ class Bench:
 
     async def episode(self, decider: Decider, number: int, stream: np.uint64) -> pd.DataFrame:
         """The decision record of one episode."""
-        episode, rows = self.begin(stream), []
-        about = self.about()
+        about = {
+            "method": self.method.name, "kind": self.method.kind, "model": self.method.model,
+            "backend": self.settings["model"]["backend"] if self.settings["model"] else "policy",
+            "domain": self.domain, "seed": self.seed, "alternatives": ";".join(self.menu.names), "episode": number,
+        }  # fmt: skip
+        seen = enumerate(await self.steps(decider, stream))
+        return pd.DataFrame([about | {"step": t} | decision.columns() | outcome for t, (decision, outcome) in seen])
+
+    async def steps(self, decider: Decider, stream: np.uint64) -> list[tuple[Decision, dict[str, Any]]]:
+        """Every decision of an episode and the environment's columns of the record."""
+        episode, seen = self.begin(stream), []
         while not episode.world.done:
             decision = await decider.decide(episode)
-            step = episode.world.t
-            outcome = episode.act(decision)
-            rows.append({**about, "episode": number, "step": step, **decision.columns(), **outcome})
-        return pd.DataFrame(rows)
-
-    def about(self) -> dict[str, Any]:
-        """The columns that are the same in every row."""
-        backend = self.settings["model"]["backend"] if self.settings["model"] else "policy"
-        alternatives = ";".join(self.menu.names)
-        method = self.method
-        return {
-            "method": method.name, "kind": method.kind, "model": method.model, "backend": backend,
-            "domain": self.domain, "seed": self.seed, "alternatives": alternatives,
-        }  # fmt: skip
+            seen.append((decision, episode.act(decision)))
+        return seen
 
     def client(self) -> Client:
         """The client of this process; endpoints get cassette and purse."""
@@ -282,11 +278,7 @@ def watch(
 
     async def play() -> list[tuple[Decision, dict[str, Any]]]:
         async with bench.client() as client:
-            decider, episode, seen = bench.decider(client, keep=True), bench.begin(stream), []
-            while not episode.world.done:
-                decision = await decider.decide(episode)
-                seen.append((decision, episode.act(decision)))
-        return seen
+            return await bench.steps(bench.decider(client, keep=True), stream)
 
     return finish(play())
 
@@ -297,7 +289,7 @@ def try_out(params: Params, domain: str, decider: Decider, zoo: str | Path = tra
     for cell in cells(params, domain, [Method("own", "control")], zoo):
         bench = Bench(cell.settings, Means(params.llm.model_dump(), str(zoo)))
         streams = evaluation_streams(domain, cell.settings["seed"], cell.settings["episodes"])
-        lengths += [len(finish(bench.episode(decider, number, stream))) for number, stream in enumerate(streams)]
+        lengths += [len(finish(bench.steps(decider, stream))) for stream in streams]
     return float(np.mean(lengths))
 
 

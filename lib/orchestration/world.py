@@ -4,7 +4,7 @@ A `World` is a row of a batched twin: `step` lets one policy act for real, `look
 copies. Copies draw fresh random numbers, so a look-ahead is a sample of what may happen, not a peek
 at what will; with `shared` they see the episode's own numbers, which exists to measure what peeking
 would be worth. All copies of all candidates advance together, and all policies of the zoo answer in
-one stacked forward pass. What is said about a domain stands in `student` and `room`.
+one stacked forward pass. What is said about a domain stands in `domains`.
 """
 
 from __future__ import annotations
@@ -90,13 +90,12 @@ class Foresight:
 @dataclass(frozen=True)
 class Rollout:
     """Copies advanced together, (T, K, C, ...) over steps, candidates and copies: whether the copy was
-    still running, its action, its last observation of the step, and what the twin says besides."""
+    still running, its action, its reward, and what the steps led to."""
 
     alive: np.ndarray
     action: np.ndarray
     reward: np.ndarray
-    final: np.ndarray
-    extra: dict[str, np.ndarray]
+    outcome: dict[str, np.ndarray]
 
 
 class World(ABC):
@@ -109,6 +108,7 @@ class World(ABC):
     def __init__(self, params: Environments, menu: Menu, stream: np.uint64) -> None:
         self.menu, self.params = menu, params
         self.domain = self.words.name
+        self.horizon = getattr(params, self.domain).horizon  # steps at the most, H
         self.env = self._batch(1)
         self.env.seed_with(np.array([stream], dtype=np.uint64))
         self.observation = self.env.reset()
@@ -117,11 +117,6 @@ class World(ABC):
         self._copy = self._batch(1)
 
     # What a domain defines ---------------------------------------------------------------------
-
-    @property
-    @abstractmethod
-    def horizon(self) -> int:
-        """Steps at the most, H."""
 
     @abstractmethod
     def facts(self) -> dict[str, float | str]:
@@ -136,12 +131,8 @@ class World(ABC):
         """The state in words, for a prompt."""
 
     @abstractmethod
-    def outcome(self, result: Transition) -> dict[str, float | str]:
-        """What a real step led to, more columns of the decision record."""
-
-    @abstractmethod
-    def extra(self, env: BatchedEnv, result: Transition) -> dict[str, np.ndarray]:
-        """What `tell` needs of a step of copies beyond actions and observations, (B, ...) arrays."""
+    def outcome(self, env: BatchedEnv, result: Transition) -> dict[str, np.ndarray]:
+        """What a step led to, (B,) or (B, questions) arrays: more columns of the decision record, and for `tell`."""
 
     @abstractmethod
     def tell(self, rollout: Rollout, candidate: int) -> tuple[str, str]:
@@ -169,7 +160,8 @@ class World(ABC):
         result = self.env.advance(action)
         self.observation, self.t, self.done = result.observation, self.t + 1, bool(result.done[0])
         rewards = {f"reward_{i}": float(value) for i, value in enumerate(result.reward[0])}
-        return {**before, "action": int(action[0]), **rewards, **self.outcome(result), "done": self.done}
+        after = {name: _plain(values[0]) for name, values in self.outcome(self.env, result).items()}
+        return {**before, "action": int(action[0]), **rewards, **after, "done": self.done}
 
     # Looking ahead -----------------------------------------------------------------------------
 
@@ -199,7 +191,7 @@ class World(ABC):
             seen = observation.reshape(*grid, *observation.shape[1:])
             action = self.menu.act(names, seen, np.tile(draws[step], (grid[0], 1))).ravel()
             result = env.advance(action, restart=False)  # what has ended counts no further
-            log.append((alive, action, result.reward, result.final_observation, self.extra(env, result)))
+            log.append((alive, action, result.reward, self.outcome(env, result)))
             alive = alive & ~result.done
             observation = result.observation
 
@@ -207,8 +199,8 @@ class World(ABC):
             together = np.stack(list(parts))
             return together.reshape(steps, *grid, *together.shape[2:])
 
-        columns = [stacked(line[i] for line in log) for i in range(4)]
-        return Rollout(*columns, {name: stacked(line[4][name] for line in log) for name in log[0][4]})
+        columns = [stacked(line[i] for line in log) for i in range(3)]
+        return Rollout(*columns, {name: stacked(line[3][name] for line in log) for name in log[0][3]})
 
     def _foresight(self, rollout: Rollout, i: int, name: str) -> Foresight:
         alive = rollout.alive[:, i]  # (T, C)
@@ -219,6 +211,11 @@ class World(ABC):
         actions = tuple(ACTIONS[self.domain][int(action)] for action in own)
         told, change = self.tell(rollout, i)
         return Foresight(name, len(alive), alive.shape[1], rewards.mean(axis=0), actions, told, change)
+
+
+def _plain(value: np.ndarray) -> float | str:
+    """A number, or the levels of a set as digits from 1 on."""
+    return float(value) if value.ndim == 0 else "".join(str(level + 1) for level in value if level >= 0)
 
 
 def weighted(rewards: np.ndarray, weights: Sequence[float]) -> float:

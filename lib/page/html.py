@@ -18,14 +18,11 @@ from bs4 import BeautifulSoup
 from jinja2 import Environment, FileSystemLoader
 from pygments.formatters import HtmlFormatter
 
-from lib import store
 from lib.page import audit, markdown
 from lib.page.audit import ReportError
 
 if TYPE_CHECKING:  # a kernel that writes a side page or the front page needs no notebook; importing it takes seconds
     from nbformat import NotebookNode
-
-__all__ = ["Cells", "ReportError", "page", "render", "side_page", "stylesheet", "write"]
 
 TEMPLATES = Path(__file__).with_name("template")
 LIGHT, DARK = "xcode", "lightbulb"  # palettes with a contrast of 4.5 and more on our grounds for code
@@ -33,22 +30,6 @@ IMAGES = ("image/svg+xml", "image/png", "image/gif", "image/jpeg", "image/webp")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-def render(notebook_path: str | Path, title: str | None = None) -> str:
-    """The page of an executed notebook; images that its Markdown names lie beside it.
-
-    title: what the window says instead of the first heading. Raises ReportError naming the cells.
-    """
-    import nbformat
-
-    path = Path(notebook_path)
-    return page(nbformat.read(path, as_version=4), path.parent, path.stem, title)
-
-
-def write(notebook_path: str | Path, html_path: str | Path) -> Path:
-    """Render a notebook and write its page in one atomic move; nothing is written if it is refused."""
-    return store.write_text(html_path, render(notebook_path))
 
 
 def page(notebook: NotebookNode, folder: str | Path = ".", name: str = "", title: str | None = None) -> str:
@@ -110,7 +91,9 @@ class Cells:
 
     def prose(self, cell: NotebookNode, number: int) -> str:
         """A Markdown cell as HTML."""
-        return self._checked(cell, number, lambda: self._markdown(cell.source, cell.get("attachments")))
+        return self._checked(
+            cell, number, lambda: markdown.to_html(cell.source, self.document, cell.get("attachments"))
+        )
 
     def source(self, cell: NotebookNode) -> str:
         """The code of a cell as HTML."""
@@ -130,9 +113,6 @@ class Cells:
         self.problems += [f"cell {number} ({first[:60]!r}): {sentence}" for sentence in wrong]
         return made
 
-    def _markdown(self, text: str, attachments: dict | None = None) -> str:
-        return markdown.to_html(text, self.document, attachments)
-
     def _output(self, output: NotebookNode) -> str:
         if output.output_type == "stream":
             return _text(output.text, f"stream {output.name}")
@@ -148,7 +128,7 @@ class Cells:
                 return _image(kind, data[kind], output.get("metadata", {}))
         for kind in ("text/markdown", "text/latex"):
             if kind in data:
-                return f'<div class="prose">{self._markdown(data[kind])}</div>\n'
+                return f'<div class="prose">{markdown.to_html(data[kind], self.document)}</div>\n'
         return _text(data["text/plain"], "result") if "text/plain" in data else ""
 
 

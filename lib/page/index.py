@@ -68,17 +68,6 @@ LONGEST = 200  # characters of a finding that the overview quotes whole
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A lesson's key figure, as part of the page."""
-
-    file: str
-    uri: str
-    alt: str
-    width: int
-    height: int
-
-
-@dataclass(frozen=True)
 class Entry:
     """What the front page shows of a lesson."""
 
@@ -86,7 +75,7 @@ class Entry:
     title: str
     paper: str
     finding: str
-    figure: Picture
+    figure: dict[str, Any]  # the key figure as part of the page: file, uri, alt, width, height
     metrics: list[tuple[str, str]]
     profile: str
     parameters: str
@@ -122,18 +111,19 @@ def front_page(reports: str | Path, repository: str | Path = ROOT) -> str:
     Raises ReportError if there is no lesson, or naming the lesson whose files do not fit together.
     """
     reports = Path(reports)
-    cards = sorted((reports / "lessons").glob("*.json"), key=_order)
+    cards = sorted((reports / "lessons").glob("*.json"))
     if not cards:
         raise ReportError(f"no lesson in {reports / 'lessons'}; run one first: `make repro`")
     lessons = [_lesson(card, reports) for card in cards]
     by_name = {lesson.name: lesson for lesson in lessons}
+    counted = _read(reports / "metrics" / f"{SCOREBOARD}.json") if SCOREBOARD in by_name else {}
     made = fill(
         "front.html.j2",
         lessons=lessons,
         hero=by_name.get(SCOREBOARD, lessons[-1]),
         minute=minute(lessons),
-        claims=claims(reports) if SCOREBOARD in by_name else None,
-        rungs=rungs(reports) if SCOREBOARD in by_name else [],
+        claims=claims(counted),
+        rungs=rungs(counted),
         replicated=measured.replicated(reports / "metrics").replace("`", ""),
         profiles=profiles(lessons),
         first=[(reader, _first(names, by_name, lessons), why) for reader, (names, why) in READERS.items()],
@@ -161,9 +151,8 @@ def minute(lessons: list[Entry]) -> list[str]:
     return told
 
 
-def claims(reports: Path) -> dict[str, Any] | None:
+def claims(metrics: dict[str, Any]) -> dict[str, Any] | None:
     """How many claims were tested and what became of them, as the scoreboard counted; None if it did not."""
-    metrics = _read(reports / "metrics" / f"{SCOREBOARD}.json")
     wanted = {key: f"claims.{key}" for key in ("total", *VERDICTS)}
     if any(key not in metrics for key in wanted.values()):
         return None
@@ -174,9 +163,8 @@ def claims(reports: Path) -> dict[str, Any] | None:
     }
 
 
-def rungs(reports: Path) -> list[dict[str, Any]]:
+def rungs(metrics: dict[str, Any]) -> list[dict[str, Any]]:
     """What is known on each rung, as the scoreboard says it, and what became of the directions claimed there."""
-    metrics = _read(reports / "metrics" / f"{SCOREBOARD}.json")
     out = []
     for rung, (title, what) in RUNGS.items():
         known = [(words, metrics[key]) for word, words in KNOWN.items() if (key := f"known.{rung}.{word}") in metrics]
@@ -222,11 +210,6 @@ def shown(key: str, metrics: dict[str, Any]) -> str:
     return f"{number(value)} [{number(bounds[0])}, {number(bounds[1])}]"
 
 
-def _order(path: Path) -> tuple[int, str]:
-    digits = re.match(r"\d+", path.stem)
-    return (int(digits.group()) if digits else sys.maxsize, path.stem)
-
-
 def _first(names: tuple[str, ...], by_name: dict[str, Entry], lessons: list[Entry]) -> Entry:
     """The first of these lessons that is there, or else the first of all."""
     return next((by_name[name] for name in names if name in by_name), lessons[0])
@@ -258,7 +241,7 @@ def _lesson(path: Path, reports: Path) -> Entry:
         title=card["title"],
         paper=PAPERS.get(card["lesson"], ""),
         finding=card["finding"],
-        figure=_picture(figure, card["key_figure"], card["key_figure_alt"]),
+        figure=_picture(figure) | {"file": card["key_figure"], "alt": card["key_figure_alt"]},
         metrics=[(key, shown(key, metrics)) for key in card["key_metrics"]],
         profile=card["profile"],
         parameters=card["parameters"],
@@ -270,12 +253,12 @@ def _lesson(path: Path, reports: Path) -> Entry:
     )
 
 
-def _picture(path: Path, file: str, alt: str) -> Picture:
+def _picture(path: Path) -> dict[str, Any]:
     """A figure with its size, so that the page does not jump while it is laid out."""
     with Image.open(path) as image:
         width, height = image.size
-    content = base64.b64encode(path.read_bytes()).decode()
-    return Picture(file, f"data:image/png;base64,{content}", alt, width, height)
+    uri = f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
+    return {"uri": uri, "width": width, "height": height}
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Lesson:
         self._metrics: dict[str, Any] = {}
         self._finding = ""
 
-    def figure(self, fig: Figure, name: str, alt: str | None = None, caption: str | None = None) -> None:
+    def figure(self, fig: Figure, name: str, alt: str | None = None) -> None:
         """Save and show a matplotlib figure, and close it.
 
         alt: what the figure tells, for someone who does not see it; that which `lib.draw` made from the estimates by
@@ -69,7 +69,7 @@ class Lesson:
             sys.modules["matplotlib.pyplot"].close(fig)
         self._files[name] = store.write_bytes(self._place(f"{name}.png"), content)
         picture = f'<img src="{_data_uri("image/png", content)}" alt="{escape(alt)}">'
-        _show(_figure_html(picture, caption), f"figure {name}: {alt}")
+        _show(f"<figure>{picture}</figure>\n", f"figure {name}: {alt}")
 
     def animation(self, frames: np.ndarray, name: str, alt: str, caption: str | None = None, fps: float = 4) -> None:
         """Save and show a looping GIF, and beside it a film strip for readers who want no motion.
@@ -88,7 +88,8 @@ class Lesson:
             f'srcset="{_data_uri("image/png", still)}">'
             f'<img src="{_data_uri("image/gif", moving)}" alt="{escape(alt)}"></picture>'
         )
-        _show(_figure_html(picture, caption), f"animation {name}: {alt}")
+        below = f"<figcaption>{escape(caption, quote=False)}</figcaption>" if caption else ""
+        _show(f"<figure>{picture}{below}</figure>\n", f"animation {name}: {alt}")
 
     def table(self, df: pd.DataFrame, caption: str, digits: int | None = None) -> None:
         """Show a data frame as an accessible table. digits: decimals, otherwise chosen by column.
@@ -121,24 +122,17 @@ class Lesson:
             plain.append(f"{name}, {place}\n{code}")
         _show("".join(shown), "\n\n".join(plain))
 
-    def metric(self, key: str, value: Any, lo: float | None = None, hi: float | None = None) -> None:
+    def metric(self, key: str, value: Any) -> None:
         """Record a number, a string or a truth under a flat key such as `education.SO-d1.length`.
 
         value: also an `Interval` or an estimate (a row of `lib.measure`), which bring lo and hi along. Raises
-        ValueError, naming the key, for nan or infinity, for half an interval, and for a key that is taken.
+        ValueError, naming the key, for nan or infinity, for ends the wrong way round, and for a key that is taken.
         """
         if not _KEY.fullmatch(key):
             raise ValueError(f"metric key {key!r}: letters, digits, _ + - in parts joined by dots, please")
         if isinstance(value, pd.Series):
             value = Interval(*(float(value[end]) for end in ("value", "lo", "hi")))
-        if isinstance(value, Interval):
-            if lo is not None or hi is not None:
-                raise ValueError(f"metric {key}: an Interval already has lo and hi")
-            entries = value.as_metrics(key)
-        elif (lo is None) != (hi is None):
-            raise ValueError(f"metric {key}: give both lo and hi, or neither")
-        else:
-            entries = {key: value} if lo is None else {key: value, f"{key}_lo": lo, f"{key}_hi": hi}
+        entries = value.as_metrics(key) if isinstance(value, Interval) else {key: value}
         entries = {name: _plain(name, item) for name, item in entries.items()}
         if f"{key}_lo" in entries and entries[f"{key}_lo"] > entries[f"{key}_hi"]:
             raise ValueError(f"metric {key}: lo {entries[f'{key}_lo']} is above hi {entries[f'{key}_hi']}")
@@ -163,7 +157,7 @@ class Lesson:
         style = "border-left:0.3rem solid #b35900;padding:0.75rem 1rem;font-weight:600"
         _show(f'<p class="finding" style="{style}">{escape(sentence, quote=False)}</p>\n', sentence)
 
-    def side_table(self, df: pd.DataFrame, name: str, caption: str, digits: int | None = None) -> None:
+    def side_table(self, df: pd.DataFrame, name: str, caption: str) -> None:
         """Show what was measured in wall time: in a frame of the report, as a table in a live session.
 
         Two runs differ in these values, so they stand in `timings/<lesson>-<name>.html` alone; the
@@ -173,7 +167,7 @@ class Lesson:
         _check_name(name, "side table")
         from lib.page import html  # imported late: few lessons have such a page
 
-        table = table_html(df, caption, digits)
+        table = table_html(df, caption)
         page = html.side_page(table, caption)
         address = f"timings/{self.name}-{name}.html"
         store.write_text(self.root / address, page)
@@ -279,11 +273,6 @@ def _plain(key: str, value: Any) -> Any:
 
 def _data_uri(kind: str, content: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
-
-
-def _figure_html(picture: str, caption: str | None) -> str:
-    below = f"<figcaption>{escape(caption, quote=False)}</figcaption>" if caption else ""
-    return f"<figure>{picture}{below}</figure>\n"
 
 
 def _gif(frames: np.ndarray, fps: float) -> bytes:

@@ -126,32 +126,27 @@ def is_formula(tex: str) -> bool:
     return not (re.match(r"\d", tex) and _PROSE_WORD.search(bare))
 
 
-def _inline_formula(inline, match: re.Match, state) -> int:
-    tex = match.group("inline_tex")
-    if not is_formula(tex):
-        state.append_token({"type": "text", "raw": "$"})
-        return match.start() + 1
-    state.append_token({"type": "formula", "raw": tex, "attrs": {"display": False}})
-    return match.end()
+def _formula(group: str, display: bool):
+    """A rule of mistune that makes a formula of what a pattern's group holds, unless it reads like prose."""
 
+    def parse(_, match: re.Match, state) -> int:
+        tex = match.group(group)
+        if not display and not is_formula(tex):
+            state.append_token({"type": "text", "raw": "$"})
+            return match.start() + 1
+        state.append_token({"type": "formula", "raw": tex, "attrs": {"display": display}})
+        return match.end()
 
-def _display_formula(inline, match: re.Match, state) -> int:
-    state.append_token({"type": "formula", "raw": match.group("display_tex"), "attrs": {"display": True}})
-    return match.end()
-
-
-def _block_formula(block, match: re.Match, state) -> int:
-    state.append_token({"type": "formula", "raw": match.group("block_tex"), "attrs": {"display": True}})
-    return match.end()
+    return parse
 
 
 def formulas(md: mistune.Markdown) -> None:
     """The mistune plugin for `$..$` and `$$..$$`."""
-    md.block.register("block_formula", _BLOCK, _block_formula, before="fenced_code")
+    md.block.register("block_formula", _BLOCK, _formula("block_tex", True), before="fenced_code")
     for rules in (md.block.list_rules, md.block.block_quote_rules):
         md.block.insert_rule(rules, "block_formula", before="fenced_code")
-    md.inline.register("display_formula", _DISPLAY, _display_formula, before="link")
-    md.inline.register("inline_formula", _INLINE, _inline_formula, before="link")
+    md.inline.register("display_formula", _DISPLAY, _formula("display_tex", True), before="link")
+    md.inline.register("inline_formula", _INLINE, _formula("inline_tex", False), before="link")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ pipeline's stages depend on that file, so a change for one profile leaves the ot
 
 from lib.params.conductor import (
     ConductorSettings,
-    GlassMaps,
     GlassSettings,
     GRPOSettings,
     HeadSettings,
@@ -16,33 +15,12 @@ from lib.params.conductor import (
     RewardSettings,
     StartSettings,
 )
-from lib.params.configuration import (
-    ConfigurationGlassSettings,
-    ConfigurationReward,
-    ConfigurationSettings,
-    GradientSettings,
-    RefineSettings,
-)
+from lib.params.configuration import ConfigurationGlassSettings, ConfigurationSettings
 from lib.params.fields import PROFILES, ROOT, ParamsError
 from lib.params.language import Course, LabModel, LabSettings, LLMSettings, ModelSettings, Target
-from lib.params.policies import (
-    BanditSettings,
-    CeilingSettings,
-    EducationSettings,
-    EducationZoo,
-    Environments,
-    MinigridSettings,
-    MinigridZoo,
-    OrchestrationSettings,
-    OursSettings,
-    PPOSettings,
-    TourSettings,
-    ZooParams,
-    ZooSettings,
-)
-from lib.params.reports import AblationSettings, PriceSettings, RecordedSettings
+from lib.params.policies import EducationSettings, Environments, OrchestrationSettings, PPOSettings, ZooParams
+from lib.params.reports import RecordedSettings
 from lib.params.routing import (
-    LeaningSettings,
     LearnSettings,
     RoutingGlassSettings,
     RoutingSettings,
@@ -51,60 +29,3 @@ from lib.params.routing import (
     WarmSettings,
 )
 from lib.params.whole import Params, changed, from_yaml, load, overlay, read, resolve, settings, validate
-
-__all__ = [
-    "PROFILES",
-    "ROOT",
-    "AblationSettings",
-    "BanditSettings",
-    "CeilingSettings",
-    "ConductorSettings",
-    "ConfigurationGlassSettings",
-    "ConfigurationReward",
-    "ConfigurationSettings",
-    "Course",
-    "EducationSettings",
-    "EducationZoo",
-    "Environments",
-    "GRPOSettings",
-    "GlassMaps",
-    "GlassSettings",
-    "GradientSettings",
-    "HeadSettings",
-    "LLMSettings",
-    "LabModel",
-    "LabSettings",
-    "LeaningSettings",
-    "LearnSettings",
-    "MinigridSettings",
-    "MinigridZoo",
-    "ModelSettings",
-    "OrchestrationSettings",
-    "OursSettings",
-    "PPOSettings",
-    "Params",
-    "ParamsError",
-    "PreferenceSettings",
-    "PriceSettings",
-    "RecordedSettings",
-    "RefineSettings",
-    "RewardSettings",
-    "RoutingGlassSettings",
-    "RoutingSettings",
-    "StartSettings",
-    "Target",
-    "ToolGlassSettings",
-    "ToolSettings",
-    "TourSettings",
-    "WarmSettings",
-    "ZooParams",
-    "ZooSettings",
-    "changed",
-    "from_yaml",
-    "load",
-    "overlay",
-    "read",
-    "resolve",
-    "settings",
-    "validate",
-]

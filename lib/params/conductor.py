@@ -36,7 +36,8 @@ class GRPOSettings(Section):
 class HeadSettings(Section):
     """The Conductor; MAESTRO, Table 8, and its ablations.
 
-    layer: whose state it reads (Table 4); kappa: share of a rollout's weights that its drawn emphasis
+    layer: whose state it reads (Table 4); sees: what that state holds, prompt and reply, the prompt alone, or another
+    rollout's (ours); kappa: share of a rollout's weights that its drawn emphasis
     gets, the rest follows pi(h); every: steps between its updates, M; pairwise: weight of the pairwise
     loss (Table 5); joint: learn through the policy's loss instead of REINFORCE (Table 6); homogeneous: one
     action per prompt; centred: take each reward's group mean away before it is weighed, so that emphasis on
@@ -46,6 +47,7 @@ class HeadSettings(Section):
     """
 
     layer: Literal["first", "middle", "last"]
+    sees: Literal["both", "prompt", "shuffled"]
     kappa: Share
     floor: Annotated[float, Field(ge=0, lt=0.2)]
     temperature: Positive
@@ -134,7 +136,8 @@ class ConductorSettings(Section):
     policy: the lab model that all start from; judge: who scores replies for the arm that a judge pays;
     categories: what is learned and judged; prompts: to learn from, all categories together; test_items: per
     category; samples: replies per test item; start: what makes it err; static_seeds: trainings of every fixed reward
-    that choose the best on dev; apart, apart_seeds: the category that is trained alone as well, and how often; gate:
+    that choose the best on dev; apart, apart_seeds: the category that is trained alone as well, and how often;
+    side_seeds: trainings of the Conductor without its context; gate:
     what the verifier-paid arm must gain in a category that counts; margin: what is no difference of score.
     """
 
@@ -145,6 +148,7 @@ class ConductorSettings(Section):
     categories: Annotated[list[Literal["reasoning", "story", "translation"]], Field(min_length=1)]
     apart: Literal["reasoning", "story", "translation"]
     apart_seeds: Count
+    side_seeds: Count
     gate: Share
     margin: Positive
     jobs: Count | None

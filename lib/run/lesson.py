@@ -18,6 +18,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from lib import store
+from lib.page.audit import ReportError
 from lib.run import clean, engine, stage
 from lib.run.progress import Progress, duration
 from lib.run.scrub import Scrubber, scrub
@@ -119,7 +120,7 @@ def _publish(declared: Stage, notebook: NotebookNode, staged: Path, root: Path) 
         )
     try:
         rendered = html.page(notebook, root / "notebooks", name)
-    except html.ReportError as error:
+    except ReportError as error:
         kept = _keep(notebook, name, root)
         raise RunError(f"{name} ran, but its page was refused: {error}\nexecuted notebook: {kept}") from error
     for out, content in zip(own, (clean.to_text(notebook), rendered), strict=True):

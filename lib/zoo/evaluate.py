@@ -8,6 +8,7 @@ figures are made from these records only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -84,7 +85,7 @@ def baselines(domain: str, replicates: int) -> dict[str, list[Act]]:
     names = ACTIONS[domain]
     out = {"random": mixture_policy(np.ones(len(names)) / len(names))}
     if domain == "education":
-        out |= {f"always {name}": constant_policy(i) for i, name in enumerate(names)}
+        out |= {f"always {name}": mixture_policy(np.eye(len(names))[i]) for i, name in enumerate(names)}
     return {name: [act] * replicates for name, act in out.items()}
 
 
@@ -92,11 +93,6 @@ def mixture_policy(weights: Sequence[float]) -> Act:
     """Action i with probability weights[i], whatever is seen."""
     edges = np.cumsum(weights)
     return lambda observation, draws: np.minimum(np.searchsorted(edges, draws, side="right"), len(edges) - 1)
-
-
-def constant_policy(action: int) -> Act:
-    """Always the same action."""
-    return lambda observation, draws: np.full(len(observation), action)
 
 
 ORACLE = "oracle (hindsight)"
@@ -152,62 +148,15 @@ def front_columns(domain: str) -> list[str]:
 REFERENCE_POINT = (-1.0, -1.0, -1.0)  # of the hypervolume; reproduces the 7.91 of Table 2
 
 
-def hv_union(points: np.ndarray) -> float:
-    """Hypervolume of the union of single episodes (n, 3): the best of N."""
-    return stats.hv_union(points, REFERENCE_POINT)
-
-
 def hv_mean(points: np.ndarray) -> float:
     """Hypervolume of the mean vector of episodes (n, 3)."""
     return stats.hypervolume(points.mean(axis=0)[None], REFERENCE_POINT)
 
 
 FRONTS: dict[str, Callable[[np.ndarray], float]] = {  # of a seed's episodes (n, 3)
-    "hv_union": hv_union, "hv_mean": hv_mean, "sparsity": stats.sparsity, "cardinality": stats.cardinality,
+    "hv_union": partial(stats.hv_union, reference=REFERENCE_POINT), "hv_mean": hv_mean, "sparsity": stats.sparsity,
+    "cardinality": stats.cardinality,
 }  # fmt: skip
-
-
-def pareto_summary(table: pd.DataFrame, domain: str, method: str) -> dict[str, stats.Interval]:
-    """Hypervolume in both estimators, sparsity and cardinality of one method's episodes, with intervals over seeds."""
-    rows = table[table["method"] == method]
-    by_seed = [group[front_columns(domain)].to_numpy() for _, group in rows.groupby("seed")]
-    rng = seeds.rng("pareto", domain, method)
-    return {
-        name: stats.mean_interval(np.array([function(points) for points in by_seed], dtype=float), rng)
-        for name, function in FRONTS.items()
-    }
-
-
-MEASURES = {
-    "education": {
-        "length": "length",
-        **{name: f"mean_{name}" for name in OBJECTIVES["education"]},
-        **{f"{name}_return": name for name in OBJECTIVES["education"]},
-    },
-    "minigrid": {"length": "length", "success": "goal", "lava": "lava", "gold": "gold"},
-}
-_ORDER = ("KO", "TO", "RO", "SO-", "MO-", "LinUCB", "greedy", "oracle", "round-robin", "random", "always")
-
-
-def results(table: pd.DataFrame, domain: str) -> dict[str, dict[str, stats.Interval]]:
-    """Every measure of every method, {method: {measure: interval over seeds}}, baselines last.
-
-    education: length, per-step means and returns of the objectives; minigrid: length, success, lava
-    and gold rates; both: hypervolume in both estimators, sparsity, cardinality.
-    """
-    rates = table.assign(lava=1 - table["no-lava"]) if domain == "minigrid" else table
-    out = {}
-    for method in sorted(table["method"].unique(), key=_rank):
-        by_seed = rates[rates["method"] == method].groupby("seed")
-        rng = seeds.rng("results", domain, method)
-        means = {shown: by_seed[column].mean().to_numpy() for shown, column in MEASURES[domain].items()}
-        measured = {shown: stats.mean_interval(values, rng) for shown, values in means.items()}
-        out[method] = measured | pareto_summary(table, domain, method)
-    return out
-
-
-def _rank(method: str) -> tuple[int, str]:
-    return next(i for i, start in enumerate(_ORDER) if method.startswith(start)), method
 
 
 def union_growth(rows: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:

@@ -197,8 +197,7 @@ class _Patches(torch.autograd.Function):
         return out
 
 
-def _patches(x: Tensor) -> Tensor:
-    return _Patches.apply(x)
+_patches = _Patches.apply
 
 
 def _as_matrix(params: Params, name: str) -> dict[str, Tensor]:

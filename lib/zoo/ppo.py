@@ -75,8 +75,9 @@ class PPO:
         self.K, self.E, self.T = len(arms), first.num_envs, first.rollout // first.num_envs
         self.names = list(network.shapes)
         self.sizes = [int(np.prod(shape)) for shape in network.shapes.values()]
-        start = [self._flat(initial(network, "zoo", domain, a.name, seed=a.seed)) for a in arms]
-        self.theta = torch.from_numpy(np.stack(start))
+        start = [initial(network, "zoo", domain, a.name, seed=a.seed) for a in arms]
+        flat = [np.concatenate([params[name].ravel() for name in self.names]) for params in start]
+        self.theta = torch.from_numpy(np.stack(flat).astype(np.float32))
         self.params = self._leaves()
         self.moment_1, self.moment_2 = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
         self.adam_steps = torch.zeros(self.K, 1)
@@ -90,14 +91,6 @@ class PPO:
         self.episodes: list[tuple] = []  # (update, number of the arm, length, return per objective)
 
     # Parameters --------------------------------------------------------------------------------
-
-    def _flat(self, params: dict[str, np.ndarray]) -> np.ndarray:
-        return np.concatenate([params[name].ravel() for name in self.names]).astype(np.float32)
-
-    def load(self, k: int, params: dict[str, np.ndarray]) -> None:
-        """Give arm k these parameters."""
-        with torch.no_grad():
-            self.theta[k].copy_(torch.from_numpy(self._flat(params)))
 
     def _leaves(self) -> dict[str, Tensor]:
         """Parameters by name, (K, *shape): leaves of the graph that share their memory with `theta`."""
@@ -291,8 +284,7 @@ class PPO:
         self.updates = int(arrays["updates"][0])
         self.observation, self.running = arrays["observation"].copy(), arrays["running"].copy()
         self.episodes = [(int(e[0]), int(e[1]), *e[2:]) for e in arrays["episodes"]]
-        prefix = "env."
-        self.env.restore({n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)})
+        self.env.restore({n.removeprefix("env."): a for n, a in arrays.items() if n.startswith("env.")})
 
 
 class MGDA(PPO):

@@ -13,7 +13,7 @@ import pandas as pd
 from lib import seeds
 from lib.envs.education import ACTIONS, LEVELS, OBJECTIVES, EducationRules
 from lib.envs.education_batch import EducationBatch
-from lib.zoo.evaluate import mixture_policy, play
+from lib.zoo.evaluate import Act, mixture_policy, play
 
 
 def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) -> pd.DataFrame:
@@ -57,14 +57,10 @@ def play_mixtures(rules: EducationRules, strategies: np.ndarray, students: int) 
     arm: the strategy, such as "0.25 failed + 0.75 easy". Its own columns: the probability of each action, a column for
     each objective, length.
     """
-    env = EducationBatch(rules, students)
-    streams = seeds.keys("tour", "students", n=students)
     played = []
     for weights in strategies:
-        steps = play(env, mixture_policy(weights), streams).groupby("episode")
-        means = steps[[f"reward_{i}" for i in range(len(OBJECTIVES))]].mean().set_axis(list(OBJECTIVES), axis=1)
         arm = " + ".join(f"{weight:.2g} {action}" for weight, action in zip(weights, ACTIONS, strict=True) if weight)
-        rows = _rows(means.reset_index(drop=True), arm).assign(length=steps.size().to_numpy())
+        rows = _played(rules, mixture_policy(weights), arm, students)
         played.append(rows.assign(**dict(zip(ACTIONS, weights, strict=True))))
     return pd.concat(played, ignore_index=True)
 
@@ -72,7 +68,7 @@ def play_mixtures(rules: EducationRules, strategies: np.ndarray, students: int) 
 def play_watchful(rules: EducationRules, students: int) -> pd.DataFrame:
     """The same students under every rule that looks at them: what to ask while failed questions are open, and where
     none is, below mastery 0.6 and above. Record rows as those of `play_mixtures`, without probabilities."""
-    env, streams, played = EducationBatch(rules, students), seeds.keys("tour", "students", n=students), []
+    played = []
     for open_, low, high in product(range(len(ACTIONS)), repeat=3):
         if open_ == low == high:
             continue  # a corner of the mixtures
@@ -81,8 +77,13 @@ def play_watchful(rules: EducationRules, students: int) -> pd.DataFrame:
             failed = seen[:, 1 + LEVELS :].sum(1) > 0
             return np.where(failed, way[0], np.where(seen[:, 0] < 0.6 - 1e-6, way[1], way[2]))
 
-        steps = play(env, act, streams).groupby("episode")
-        means = steps[[f"reward_{i}" for i in range(len(OBJECTIVES))]].mean().set_axis(list(OBJECTIVES), axis=1)
         arm = f"{ACTIONS[open_]} if any failed, else {ACTIONS[low]} then {ACTIONS[high]}"
-        played.append(_rows(means.reset_index(drop=True), arm).assign(length=steps.size().to_numpy(), role="router"))
+        played.append(_played(rules, act, arm, students).assign(role="router"))
     return pd.concat(played, ignore_index=True)
+
+
+def _played(rules: EducationRules, act: Act, arm: str, students: int) -> pd.DataFrame:
+    """Record rows of one episode of each of the students, who are the same for every arm."""
+    steps = play(EducationBatch(rules, students), act, seeds.keys("tour", "students", n=students)).groupby("episode")
+    means = steps[[f"reward_{i}" for i in range(len(OBJECTIVES))]].mean().set_axis(list(OBJECTIVES), axis=1)
+    return _rows(means.reset_index(drop=True), arm).assign(length=steps.size().to_numpy())

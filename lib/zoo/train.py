@@ -171,8 +171,5 @@ def load(domain: str, root: str | Path = ZOO) -> dict[str, list[policies.Policy]
     if not folder.is_dir():
         raise policies.PolicyError(f"{folder} is missing; train the zoo with `make repro`")
     names = sorted(place.name for place in folder.iterdir() if place.is_dir())
-    return {n: [policies.load(p) for p in sorted((folder / n).glob("seed-*.json"), key=_seed)] for n in names}
-
-
-def _seed(path: Path) -> int:
-    return int(path.stem.removeprefix("seed-"))
+    files = {name: sorted((folder / name).glob("seed-*.json"), key=lambda path: int(path.stem[5:])) for name in names}
+    return {name: [policies.load(path) for path in paths] for name, paths in files.items()}

@@ -1,27 +1,20 @@
 """Speed of the grid twin on one core: random actions, automatic resets, observations included."""
 
-import time
-
 import numpy as np
 import pytest
 
 from lib.envs.grid import GridRoom
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import TASKS
+from tests.benchmarks.clock import seconds
 
 PROMISED = 200_000  # environment steps per second
 ROUND = 50  # batch steps
 
 
-def measured(step, moves, repeats: int = 5) -> float:
-    """Batch steps per second, the best of `repeats` rounds: noise only ever slows a round."""
-    best = 0.0
-    for _ in range(repeats):
-        start = time.perf_counter()
-        for row in moves:
-            step(row)
-        best = max(best, len(moves) / (time.perf_counter() - start))
-    return best
+def measured(step, moves) -> float:
+    """Batch steps per second, in the best of some rounds: noise only ever slows a round."""
+    return len(moves) / seconds(lambda: [step(row) for row in moves], rounds=5)
 
 
 def batch(tasks: str, rows: int) -> tuple[GridBatch, np.ndarray]:

@@ -4,27 +4,20 @@ The plain look-ahead copies the single environment (Education or GridRoom) once 
 asks the policy for one action at a time. Goal: the twin 10x as fast.
 """
 
-import time
-
 import numpy as np
 import pytest
 
 from lib import seeds
+from tests.benchmarks.clock import seconds
 from tests.orchestration import zoo
 
 GOAL = 10.0  # times as fast as the plain look-ahead
 COPIES = 8
 
 
-def milliseconds(work, cases, repeats: int) -> float:
+def milliseconds(work, cases, rounds: int) -> float:
     """The least time that all `cases` took, per case: noise only ever slows a round."""
-    rounds = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        for case in cases:
-            work(*case)
-        rounds.append(time.perf_counter() - began)
-    return 1_000 * min(rounds) / len(cases)
+    return 1_000 * seconds(lambda: [work(*case) for case in cases], rounds) / len(cases)
 
 
 def states(domain: str, count: int = 6):
@@ -54,7 +47,6 @@ def test_looking_ahead_through_the_twin_is_ten_times_as_fast(domain, steps):
     def twin(world, env, observation):
         world.look(names, steps, COPIES)
 
-    milliseconds(twin, cases, 1)  # the copies are made once
     slow, fast = milliseconds(plain, cases, 3), milliseconds(twin, cases, 15)
     print(
         f"\n{domain}, 3 policies, {COPIES} copies, {steps} steps ({np.mean(taken):.0%} of them before an end): "

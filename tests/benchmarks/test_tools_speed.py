@@ -3,27 +3,20 @@
 Goals: a thousand small calls a second, and ten times as many as with a worker started for each.
 """
 
-import time
 from collections.abc import Callable
 
 from lib.tools import Result, Sandbox
+from tests.benchmarks.clock import seconds
 
 CODE = "print(17 * 23)\nsum(range(10))"
 RESULT = Result("391\n45")
 PER_SECOND = 1_000  # calls of a warm sandbox
 TIMES = 10.0  # as many as with a worker for each
-ROUNDS = 5  # of which the best counts: others use the machine too
 
 
 def rate(calls: int, called: Callable[[], object]) -> float:
     """Calls per second, in the best of some rounds."""
-    best = float("inf")
-    for _ in range(ROUNDS):
-        began = time.perf_counter()
-        for _ in range(calls):
-            called()
-        best = min(best, time.perf_counter() - began)
-    return calls / best
+    return calls / seconds(lambda: [called() for _ in range(calls)], rounds=5)
 
 
 def alone() -> None:

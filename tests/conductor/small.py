@@ -28,8 +28,8 @@ GRPO = GRPOSettings(
     sync_every=2, sync_mixup=0.6, top_entropy=0.5, importance="sequence", scale="group", save_every=2,
 )  # fmt: skip
 HEAD = HeadSettings(
-    layer="last", kappa=0.5, floor=1e-4, temperature=1.0, learning_rate=3e-3, every=3, entropy=1e-3, pairwise=0.0,
-    joint=False, homogeneous=False, centred=False, anchor="none", verified=0.5, errs=0.0,
+    layer="last", sees="both", kappa=0.5, floor=1e-4, temperature=1.0, learning_rate=3e-3, every=3, entropy=1e-3,
+    pairwise=0.0, joint=False, homogeneous=False, centred=False, anchor="none", verified=0.5, errs=0.0,
 )  # fmt: skip
 PREFERENCE = PreferenceSettings(prompts=24, replies=2, mistakes=0.1, epochs=1, batch=16, learning_rate=1e-3)
 REWARDS = RewardSettings(think=False, shortest=4, longest=10)
@@ -85,14 +85,14 @@ class Recorder:
 
 def trainer(
     place: Path, out: Path, weighting: Weighting, seed: int = 0, engine: bool = True, aggregation="sum_then_normalize",
-    preference=None, callbacks=(), extra=None, layer: str = "last", items=ITEMS, **changes,
+    preference=None, callbacks=(), extra=None, layer: str = "last", sees: str = "both", items=ITEMS, **changes,
 ) -> ConductorTrainer:  # fmt: skip
     """engine: the lab's, or TRL's own generation."""
     settings = grpo(**changes)
     with quiet():
         made = ConductorTrainer(
             str(place), configuration(settings, out, seed, aggregation), data.dataset(items), tokenizer(), weighting,
-            preference or Recorder(), REWARDS, layer, extra,
+            preference or Recorder(), REWARDS, layer, sees, extra,
             Rollouts(seed, settings.temperature, settings.max_tokens) if engine else None, callbacks,
         )  # fmt: skip
         made.remove_callback(PrinterCallback)

@@ -96,7 +96,7 @@ def reward_model(taught):
 
 def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model):
     given = replies(policy)
-    frame = evaluation.components(policy, given, reward_model, small.REWARDS, None, "last")
+    frame = evaluation.components(policy, given, reward_model, small.REWARDS, None, "last", "both")
     assert list(frame) == [
         "category", *COMPONENTS, "prompt", "reference", "reply", "right", "thinks"
     ]  # fmt: skip
@@ -115,7 +115,7 @@ def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model
 def test_the_reference_is_read_after_the_thought(policy, reward_model):
     """ppl of one reply, by transformers, token by token."""
     reply = Reply(TRANSLATION, "<think> a </think> <answer> b </answer>", tuple(encode("<answer>")), (2, 5, 9))
-    frame = evaluation.components(policy, [reply], reward_model, small.REWARDS, None, "last")
+    frame = evaluation.components(policy, [reply], reward_model, small.REWARDS, None, "last", "both")
     before, wanted = encode("<think> a </think> <answer>"), encode(f"{TRANSLATION.answer} </answer>")
     with torch.no_grad():
         log_p = policy(torch.tensor([[2, 5, 9, *before, *wanted]])).logits[0].log_softmax(-1)
@@ -145,7 +145,7 @@ def test_settled_weights_stand_beside_them_where_there_are_any(policy, reward_mo
     with torch.no_grad():
         conducted.conductor.linear.weight.normal_(generator=torch.Generator().manual_seed(0))
     frames = [
-        evaluation.components(policy, given, reward_model, small.REWARDS, weighting, "first")
+        evaluation.components(policy, given, reward_model, small.REWARDS, weighting, "first", "both")
         for weighting in (conducted, Fixed({"len": 1.0, "quality": 1.0}))
     ]
     columns = [f"w_{name}" for name in COMPONENTS]

@@ -224,6 +224,15 @@ def test_layers_differ():
     assert not torch.allclose(first, middle, atol=0.1) and not torch.allclose(middle, last, atol=0.1)
 
 
+def test_a_head_may_see_the_prompt_alone_or_another_rollout():
+    batch = sequences(4)
+    other = batch | {"completions": tiny.prompts(4, 9, 8)}
+    both, prompt, shuffled = (read(MODEL, **batch, sees=sees).h for sees in ("both", "prompt", "shuffled"))
+    assert torch.allclose(prompt, read(MODEL, **other, sees="prompt").h, atol=1e-5), "whatever was replied"
+    assert not torch.allclose(both, prompt, atol=0.1)
+    assert torch.equal(shuffled, both[[2, 3, 0, 1]])
+
+
 def test_a_reading_leaves_no_gradient():
     got = read(MODEL, **sequences(2))
     assert not (got.h.requires_grad or got.entropy.requires_grad or got.likelihood.requires_grad)

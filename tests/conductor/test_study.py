@@ -293,6 +293,7 @@ def test_an_anchor_hears_the_verifier_on_verified_prompts_only(place, taught, tm
 
 CHANGES = [
     {"kappa": 0.5}, {"kappa": 0.05}, {"kappa": 1.0}, {"kappa": 0.0}, {"layer": "first"}, {"layer": "middle"},
+    {"sees": "prompt"},
     {"joint": True}, {"homogeneous": True}, {"homogeneous": True, "kappa": 1.0}, {"entropy": 0.0}, {"entropy": 1e-5},
     {"pairwise": 1.0}, {"pairwise": 0.1}, {"pairwise": 10}, {"temperature": 1.0}, {"temperature": 10},
     {"temperature": 0.1}, {"learning_rate": 1e-3}, {"learning_rate": 1e-2}, {"every": 1}, {"every": 10},

@@ -139,11 +139,10 @@ def test_bytes_do_not_depend_on_the_process():
         (lambda: draw.lines(LEARNING.assign(reward=np.inf), "step", "reward", "arm", "It"), "'reward' has 72 of 72"),
         (lambda: draw.lines(LEARNING[:0], "step", "reward", "arm", "It"), "no rows"),
         (lambda: draw.plane(COSTS, POINTS, "CoRL"), "not of the same groups"),
-        (lambda: draw.plane(COSTS, RIGHT, "CoRL", scale="log"), "scale must be"),
         (lambda: draw.shares(-SHARES, "It"), "negative"),
         (lambda: draw.heat(pd.DataFrame([[np.nan]]), "A hole"), "1 of 1"),
         (lambda: draw.strip([np.zeros((2, 2))], [], "It"), "one caption"),
-        (lambda: draw.colour("new", "judge"), "'judge' is no role"),
+        (lambda: styles.looks(["new"], roles={"new": "judge"}), "'judge' is no role"),
         (lambda: draw.register({"KO": ("#000000", "o")}), "'KO' is"),
     ],
 )

@@ -1,11 +1,10 @@
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from lib.envs import bank as bank_module
-from lib.envs.bank import TOPICS, BankError, calibrate, calibrated_levels, load_bank, save_bank
+from lib.envs.bank import TOPICS, BankError, calibrated, calibrated_levels, load_bank
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / "data/bank/mathe_items.csv"
@@ -63,12 +62,6 @@ def test_a_topic_is_a_bank_of_its_own():
     assert algebra.counts().to_numpy().sum() == 311
 
 
-def test_a_bank_survives_writing_and_reading(tmp_path):
-    bank = load_bank(SHIPPED)
-    again = load_bank(save_bank(bank, tmp_path / "again.csv"))
-    pd.testing.assert_frame_equal(again.table(), bank.table())
-
-
 def test_order_of_lines_other_columns_quotes_and_byte_order_mark_do_not_matter(tmp_path):
     text = '\ufefftopic_name;question;difficulty_level;id\r\n"Statistics ";"a;\r\nb";2;9\r\nOptimization;;1;3\r\n'
     bank = load_bank(written(tmp_path, text))
@@ -79,12 +72,9 @@ def test_order_of_lines_other_columns_quotes_and_byte_order_mark_do_not_matter(t
 @pytest.mark.parametrize(
     "text, parts",
     [
-        ("", ["no column id, difficulty_level, topic_name", "found nothing"]),
+        ("", ["column id is wanted once, not 0 times", "found nothing"]),
         ("id;difficulty_level;topic_name\n", ["no rows"]),
-        (
-            "id;level;topic_name\n1;1;Statistics",
-            ["no column difficulty_level", "found id, level, topic_name"],
-        ),
+        ("id;level;topic_name\n1;1;Statistics", ["column difficulty_level", "found id, level, topic_name"]),
         ("id,difficulty_level,topic_name\n", ["separator `;`"]),
         ("id;difficulty_level;topic_name\n1;1;Statistics\n2;7;Statistics", ["line 3", "1 to 6", "'7'"]),
         ("id;difficulty_level;topic_name\n1;0;Statistics", ["line 2", "'0'"]),
@@ -93,7 +83,7 @@ def test_order_of_lines_other_columns_quotes_and_byte_order_mark_do_not_matter(t
         ("id;difficulty_level;topic_name\n1;1", ["line 2", "topic ''"]),
         ("id;difficulty_level;topic_name\n1;1;Statistic", ["line 2", "did you mean 'Statistics'", *TOPICS]),
         ("id;difficulty_level;topic_name\n5;1;Statistics\n5;1;Statistics", ["line 3", "id 5", "line 2"]),
-        ("id;difficulty_level;topic_name\n;1;Statistics", ["line 2", "id is empty"]),
+        ("id;difficulty_level;topic_name\n;1;Statistics", ["line 2", "integer", "''"]),
         ("id;difficulty_level;topic_name\nQ1;1;Statistics", ["line 2", "integer", "'Q1'"]),
         ('id;difficulty_level;topic_name\n1;1;"Statistics', ["after line 1", "unexpected end of data"]),
     ],
@@ -104,12 +94,6 @@ def test_a_broken_bank_is_refused_with_its_place_and_value(tmp_path, text, parts
         load_bank(path)
     for part in [str(path), *parts]:
         assert part in str(error.value)
-
-
-def test_a_missing_file_or_a_folder_is_named(tmp_path):
-    for path in (tmp_path / "nowhere.csv", tmp_path):
-        with pytest.raises(BankError, match="no such file"):
-            load_bank(path)
 
 
 def test_another_encoding_is_named(tmp_path):
@@ -129,18 +113,17 @@ def test_calibration_by_hand(tmp_path):
     bank = small_bank(tmp_path, "1;1;Statistics\n2;1;Statistics\n3;2;Statistics\n4;1;Optimization\n")
     # question 1 fails 20 of 20, question 2 fails 0 of 20, question 3 fails 5 of 10; 99 is in no bank
     rows = [(7, 1, 0)] * 20 + [(8, 2, 1)] * 20 + [(9, 3, 1), (9, 3, 0)] * 5 + [(7, 99, 1)]
-    found = calibrate(bank, answers_file(tmp_path, rows))
+    difficulty, answers = calibrated(bank, path := answers_file(tmp_path, rows))
     # label means: .5 for questions 1 and 2 together, .5 for 3, and all answers' .5 for the unseen topic
-    assert found.difficulty == pytest.approx([25 / 30, 5 / 30, 10 / 20, 0.5])
-    assert found.bank.levels.tolist() == [5, 2, 3, 1]  # 1 + 5 x difficulty, rounded; no answers, no change
-    assert (found.given, found.joined, found.students, found.answered) == (51, 50, 3, 3)
-    assert str(found) == "50 of 51 answers by 3 students fall on 3 of 4 questions"
+    assert difficulty == pytest.approx([25 / 30, 5 / 30, 10 / 20, 0.5])
+    assert answers.tolist() == [20, 20, 10, 0]
+    assert calibrated_levels(bank, path).levels.tolist() == [5, 2, 3, 1]  # 1 + 5 x difficulty; no answers, no change
 
 
 def test_few_answers_hardly_move_a_question(tmp_path):
     bank = small_bank(tmp_path, "1;1;Statistics\n2;1;Statistics\n")
     rows = [(1, 1, 0)] + [(1, 2, 1)] * 9  # one failure in one answer, and none in nine
-    assert calibrate(bank, answers_file(tmp_path, rows)).difficulty == pytest.approx([2 / 11, 1 / 19])
+    assert calibrated(bank, answers_file(tmp_path, rows))[0] == pytest.approx([2 / 11, 1 / 19])
 
 
 def test_a_topic_without_answers_keeps_its_labels(tmp_path):
@@ -152,14 +135,14 @@ def test_a_topic_without_answers_keeps_its_labels(tmp_path):
 @pytest.mark.parametrize(
     "text, parts",
     [
-        ("Student ID;Question ID\n1;2", ["no column Type of Answer"]),
+        ("Student ID;Question ID\n1;2", ["column Type of Answer"]),
         ("Student ID;Question ID;Type of Answer\n1;2;1\n1;2;right", ["line 3", "'right'"]),
-        ("Student ID;Question ID;Type of Answer\n1;;1", ["line 2", "Question ID is empty"]),
+        ("Student ID;Question ID;Type of Answer\n1;;1", ["line 2", "Question ID", "''"]),
         ("Student ID;Question ID;Type of Answer\n", ["no rows"]),
     ],
 )
 def test_a_broken_answers_file_is_refused_with_its_place_and_value(tmp_path, text, parts):
     with pytest.raises(BankError) as error:
-        calibrate(load_bank(SHIPPED), written(tmp_path, text, "answers.csv"))
+        calibrated(load_bank(SHIPPED), written(tmp_path, text, "answers.csv"))
     for part in parts:
         assert part in str(error.value)

@@ -69,13 +69,3 @@ def test_mo_gymnasiums_wrappers_see_an_episode(name):
         assert abs(reward[0]) <= 1
         total, ended = total + reward, terminated or truncated
     np.testing.assert_allclose(info["episode"]["r"], total, rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_linear_reward_weighs_the_vector(name):
-    env = wrappers.LinearReward(gym.make(name), weight=WEIGHT)
-    env.reset(seed=0)
-    env.action_space.seed(0)
-    for _ in range(3):
-        _, reward, _, _, info = env.step(env.action_space.sample())
-        assert reward == pytest.approx(WEIGHT @ info["vector_reward"])

@@ -144,11 +144,6 @@ def test_the_gap_lies_where_the_library_puts_it_and_evenly():
     assert max(abs(share - 1 / 8) for share in shares) < 0.02
 
 
-def test_a_wrong_task_is_named():
-    with pytest.raises(ValueError, match="task must be one of composite, empty.*'lavagap'"):
-        draw_layouts("lavagap", KEYS[:1])
-
-
 @pytest.mark.parametrize("lava", [-1, MAX_LAVA + 1])
 def test_lava_that_does_not_fit_is_refused(lava):
     with pytest.raises(ValueError, match="lava must lie in 0..12"):

@@ -187,7 +187,7 @@ READERS = {
     "answers": Reader(
         "answers.csv",
         lambda f: (_text("answers.csv", ANSWERS)(f), _text("bank.csv", BANK)(f)),
-        lambda f: bank.calibrate(bank.load_bank(f / "bank.csv"), f / "answers.csv"),
+        lambda f: bank.calibrated(bank.load_bank(f / "bank.csv"), f / "answers.csv"),
         own=ANSWER_ROWS,
     ),
     "outcomes": Reader("t.csv", _text("t.csv", TABLE), lambda f: tables.read(f / "t.csv"), own=TABLE_ROWS),

@@ -10,6 +10,7 @@ from lib.llm.client import Client
 from lib.llm.errors import ConfigurationError
 from lib.orchestration import study
 from lib.orchestration.methods import Method
+from tests.llm.server import completion
 from tests.orchestration.test_study import SCRIPTED, small, trained
 
 __all__ = ["trained"]
@@ -17,28 +18,13 @@ __all__ = ["trained"]
 GOOD = '{"reasoning": "it has worked so far", "policy": "SO-d3"}'
 
 
-def completion(content, **choice) -> dict:
-    message = {"role": "assistant", "content": content}
-    body = {"index": 0, "finish_reason": "stop", "message": message, **choice}
-    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-    return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [body], "usage": usage}
-
-
 ODD = {
     "fences": completion(f"```json\n{GOOD}\n```"),
-    "trailing comma": completion(GOOD.replace('"}', '",}')),
-    "two objects": completion(GOOD + GOOD),
     "unknown name": completion('{"reasoning": "", "policy": "SO-d9"}'),
-    "another case": completion('{"reasoning": "", "policy": "so-d3"}'),
-    "full-width letters": completion('{"reasoning": "", "policy": "ＳＯ-d3"}'),
-    "list of names": completion('{"reasoning": "", "policy": ["SO-d1", "SO-d2"]}'),
     "refusal": completion(None, message={"role": "assistant", "content": None, "refusal": "I cannot help with that."}),
     "refusal in words": completion("I am sorry, but I cannot choose."),
     "truncated": completion('{"reasoning": "because the', finish_reason="length"),
-    "breaks off": completion('{"reasoning": "because the'),
     "null": completion(None),
-    "null policy": completion('{"policy": null}'),
-    "deep nesting": completion("[" * 5_000 + "]" * 5_000),
     "empty": completion(""),
     "no choices": {"id": "x", "object": "chat.completion", "model": "m", "choices": []},
     "error in the body": {"error": {"message": "overloaded", "code": 503}},
@@ -46,7 +32,7 @@ ODD = {
     "nothing at all": b"",
     "half a body": json.dumps(completion(GOOD)).encode()[:80],
 }
-MENDED = {"fences", "trailing comma"}  # the choice is clear, so the reply counts
+MENDED = {"fences"}  # the choice is clear, so the reply counts
 
 
 class Server(httpx2.AsyncBaseTransport):
@@ -87,7 +73,7 @@ def test_an_odd_reply_every_time_loses_no_episode(odd, kind, monkeypatch, tmp_pa
         assert (record["invalid"] >= 1).all() and (record["trouble"] != "").all()
 
 
-@pytest.mark.parametrize("odd", ["breaks off", "html", "refusal", "unknown name"])
+@pytest.mark.parametrize("odd", ["truncated", "html", "refusal", "unknown name"])
 def test_a_second_try_is_enough(odd, monkeypatch, tmp_path, trained):
     record = played(Server(ODD[odd], completion(GOOD)), "KO", monkeypatch, tmp_path, trained)
     assert not record["fallback"].any() and set(record["choice"]) == {"SO-d3"}

@@ -90,36 +90,39 @@ def reply(**changes) -> str:
 # The rubric of the scripted judge, by hand --------------------------------------------------------
 
 
-def test_adaptivity_compares_changes_after_poor_and_after_good_steps():
-    # Turns: poor A>B changes, poor B>B stays, good B>B stays, good B>A changes, good A>A stays, good A>A stays
-    turns = ("A", POOR), ("B", POOR), ("B", GOOD), ("B", GOOD), ("A", GOOD), ("A", GOOD), ("A", POOR)
-    assert rules.adaptivity(record(steps(*turns))) == pytest.approx((1 / 2 - 1 / 4) / 0.5)
+# poor A>B changes, poor B>B stays, good B>B stays, good B>A changes, good A>A stays, good A>A stays
+TURNS = ("A", POOR), ("B", POOR), ("B", GOOD), ("B", GOOD), ("A", GOOD), ("A", GOOD), ("A", POOR)
+# 4 sets of 5 questions, mastery from 0.4 to 0.5 and again: 40 questions for 0.2, that is 20 per 0.1
+ONCE = [("A", "33333", 0.4, 0.4, 0.2)] * 3 + [("A", "33333", 0.4, 0.5, 0.6)]
+TWICE = [*ONCE, *[(p, levels, 0.5, after + 0.1, right) for p, levels, _, after, right in ONCE]]
+# levels 3 and 4 are difficulties 0.4 and 0.6, within 0.2 of mastery 0.4; 5 is 0.8 and too far; 0.2 of 0.4 gone
+FITTING = [("A", "33333", 0.4, 0.4, 1.0), ("A", "44444", 0.4, 0.4, 0.2), ("A", "55555", 0.4, 0.4, 0.0),
+           ("A", "55555", 0.4, 0.6, 0.8)]  # fmt: skip
+# difficulties 0.8 and 0.2 at mastery 0.4: 0.4 above and nothing; 2 of 50 steps; 3 of 10 right; ends at 0.6 of 0.8
+HARD = [("A", "55555", 0.4, 0.4, 0.0), ("A", "22222", 0.4, 0.6, 0.6)]
 
 
-def test_effort_is_questions_per_tenth_of_mastery():
-    # 4 sets of 5 questions, mastery from 0.4 to 0.5 and again: 40 questions for 0.2, that is 20 per 0.1
-    episode = [("A", "33333", 0.4, 0.4, 0.2)] * 3 + [("A", "33333", 0.4, 0.5, 0.6)]
-    twice = [*episode, *[(p, levels, 0.5, after + 0.1, right) for p, levels, _, after, right in episode]]
-    assert rules.effort(record(twice)) == pytest.approx((20 - 10) / 40)
-    assert rules.effort(record(steps(("A", POOR)))) == 1.0
+def poor(names: str) -> list[tuple]:
+    return steps(*[(name, POOR) for name in names])
 
 
-def test_progression_counts_fitting_sets_and_the_way_to_the_goal():
-    # levels 3 and 4 are difficulties 0.4 and 0.6, within 0.2 of mastery 0.4; 5 is 0.8 and too far; 0.2 of 0.4 gone
-    episode = [("A", "33333", 0.4, 0.4, 1.0), ("A", "44444", 0.4, 0.4, 0.2), ("A", "55555", 0.4, 0.4, 0.0)]
-    assert rules.progression(record([*episode, ("A", "55555", 0.4, 0.6, 0.8)])) == pytest.approx((0.5 + 0.5) / 2)
-
-
-def test_exploration_is_best_when_half_of_the_turns_change():
-    assert rules.exploration(record(steps(*[(name, POOR) for name in "AABBA"]))) == 1.0
-    assert rules.exploration(record(steps(*[(name, POOR) for name in "ABABA"]))) == 0.0
-    assert rules.exploration(record(steps(*[(name, POOR) for name in "AAAAB"]))) == 0.5
-
-
-def test_diversity_is_entropy_over_that_of_all_policies_there_were():
-    assert rules.diversity(record(steps(*[(name, POOR) for name in "ABC"]))) == pytest.approx(1.0)
-    assert rules.diversity(record(steps(*[(name, POOR) for name in "AB"]))) == pytest.approx(math.log(2, 3))
-    assert rules.diversity(record(steps(("A", POOR)))) == 0.0
+@pytest.mark.parametrize(
+    ("rule", "episode", "score"),
+    [
+        (rules.adaptivity, steps(*TURNS), (1 / 2 - 1 / 4) / 0.5),
+        (rules.adaptivity, steps(("A", GOOD), ("B", GOOD), ("B", GOOD)), 0.5),  # undecided: all went well
+        (rules.effort, TWICE, (20 - 10) / 40), (rules.effort, poor("A"), 1.0),
+        (rules.progression, FITTING, (0.5 + 0.5) / 2),
+        (rules.exploration, poor("AABBA"), 1.0), (rules.exploration, poor("ABABA"), 0.0),
+        (rules.exploration, poor("AAAAB"), 0.5),
+        (rules.diversity, poor("ABC"), 1.0), (rules.diversity, poor("AB"), math.log(2, 3)),
+        (rules.diversity, poor("A"), 0.0),
+        (rules.mental, HARD, 0.2 / 0.4), (rules.temporal, HARD, (2 / 50 - 0.2) / 0.8),
+        (rules.frustration, HARD, (0.7 - 0.1) / 0.6), (rules.performance, HARD, (0.6 / 0.8 - 0.5) / 0.5),
+    ],
+)  # fmt: skip
+def test_the_rubric_worked_by_hand(rule, episode, score):
+    assert rule(record(episode)) == pytest.approx(score)
 
 
 def test_the_scripted_judge_scores_what_the_reply_asks_for():
@@ -206,19 +209,6 @@ def test_the_stand_ins_judge_through_the_real_client(model):
     told = {name: 100 * rule(record(episode)) for name, rule in rules.RUBRIC.items()}
     if model == "scripted-large":  # its noise is small
         assert all(abs(rows.loc[0, name] - min(max(told[name], 0), 100)) < 5 for name in CRITERIA)
-
-
-def test_adaptivity_is_undecided_where_every_step_went_well():
-    assert rules.adaptivity(record(steps(("A", GOOD), ("B", GOOD), ("B", GOOD)))) == 0.5
-
-
-def test_the_student_has_it_hard_above_mastery_late_and_with_wrong_answers():
-    # difficulties 0.8 and 0.2 at mastery 0.4: 0.4 above and nothing; 2 of 50 steps; 3 of 10 right; ends at 0.6 of 0.8
-    seen = record([("A", "55555", 0.4, 0.4, 0.0), ("A", "22222", 0.4, 0.6, 0.6)])
-    assert rules.mental(seen) == pytest.approx(0.2 / 0.4)
-    assert rules.temporal(seen) == pytest.approx((2 / 50 - 0.2) / 0.8)
-    assert rules.frustration(seen) == pytest.approx((0.7 - 0.1) / 0.6)
-    assert rules.performance(seen) == pytest.approx((0.6 / 0.8 - 0.5) / 0.5)
 
 
 def test_a_step_is_a_line():

@@ -143,10 +143,7 @@ REFUSED = {
     "a refusal": ("I'm sorry, but I can't help with choosing SO-d1.", "not_json"),
     "a name without an object": ("SO-d1", "not_json"),
     "null": ("null", "not_json"),
-    "a number": ("1", "not_json"),
-    "no number": ("NaN", "not_json"),
     "a string": ('"SO-d1"', "not_json"),
-    "true": ("true", "not_json"),
     "only a thought": ('<think>{"policy": "SO-d1"}</think>', "not_json"),
     "a thought that never ends": ('<think>{"policy": "SO-d1"}', "not_json"),
     "a list": ('["SO-d1"]', "not_one_object"),
@@ -161,17 +158,11 @@ REFUSED = {
     "a policy that is null": ('{"policy": null}', "wrong_fields"),
     "both null": ('{"policy": null, "call": null}', "wrong_fields"),
     "policy and call": ('{"policy": "SO-d1", "call": "SO-d2"}', "wrong_fields"),
-    "a list for policy": ('{"policy": ["SO-d1"]}', "wrong_fields"),
     "a number for policy": ('{"policy": 1}', "wrong_fields"),
-    "true for policy": ('{"policy": true}', "wrong_fields"),
-    "no number for policy": ('{"policy": NaN}', "wrong_fields"),
-    "an object for policy": ('{"policy": {"name": "SO-d1"}}', "wrong_fields"),
     "a policy one level down": ('{"answer": {"policy": "SO-d1"}}', "wrong_fields"),
     "a field in another case": ('{"Policy": "SO-d1"}', "wrong_fields"),
     "a list for reasoning": ('{"reasoning": ["a"], "policy": "SO-d1"}', "wrong_fields"),
     "a policy given twice": ('{"policy": "SO-d1", "policy": "SO-d2"}', "wrong_fields"),
-    "the same policy twice": ('{"policy": "SO-d1", "policy": "SO-d1"}', "wrong_fields"),
-    "a policy given twice in prose": ('Well: {"policy": "SO-d1", "policy": "SO-d2"}', "wrong_fields"),
     "a policy given twice and a comma": ('{"policy": "SO-d1", "policy": "SO-d2",}', "wrong_fields"),
     "a policy given twice without quotes": ("{policy: SO-d1, 'policy': SO-d2}", "wrong_fields"),
     "another field twice": ('{"reasoning": "a", "reasoning": "b", "policy": "SO-d1"}', "wrong_fields"),
@@ -183,11 +174,8 @@ REFUSED = {
     "a name with a typographic hyphen": ('{"policy": "SO‑d1"}', "unknown_policy"),
     "a part of a name": ('{"policy": "SO-d"}', "unknown_policy"),
     "two names": ('{"policy": "SO-d1 or SO-d2"}', "unknown_policy"),
-    "two names without quotes": ("{policy: SO-d1 or SO-d2}", "unknown_policy"),
     "a name in pieces": ('{"policy": "SO" "-d1"}', "unknown_policy"),
     "a name with a thought in it": ('{"policy": "SO<think>?</think>-d1"}', "unknown_policy"),
-    "a name with a thought in it, in prose": ('I say {"policy": "SO<think>?</think>-d1"}', "unknown_policy"),
-    "a name with a thought in it, in a fence": ('```{"policy": "SO<think>?</think>-d1"}```', "unknown_policy"),
     "a name as escapes in broken JSON": (r"{'policy': 'SO\u002dd1'}", "unknown_policy"),
     "a name as Python's escapes": (r"{'policy': 'SO\x2dd1'}", "unknown_policy"),
     "half a surrogate pair": (r'{"policy": "\ud800"}', "unknown_policy"),
@@ -298,17 +286,12 @@ def test_whatever_a_model_says_its_well_formed_choice_is_read(said, name, indent
 HEAVY = {
     "brackets": "[" * 10_000,
     "objects": '{"a":' * 3_000 + "1" + "}" * 3_000,
-    "open braces": "{" * 10_000,
     "closing brackets first": "}" * 9_000 + "{" * 9_000,
-    "brackets between strings": '["]",' * 3_900,
     "objects that are short enough to mend": '{"a":' * 650 + "}" * 650,
     "an object of crumbs": "{" + "a:b," * 990 + "}",
     "a fence without an end": "```" + "a" * 19_000,
-    "many fences": "```\n" * 4_900,
     "many thoughts": "<think>" * 2_800,
-    "many quotes": "{" + "\"'" * 9_000 + "}",
     "many escapes": '{"a": "' + "\\" * 19_000,
-    "many objects": "{}" * 9_900,
     "ten million characters": GOOD * 200_000,
 }
 
@@ -318,11 +301,6 @@ def test_a_reply_that_is_hard_to_read_is_refused_in_bounded_time(text):
     began = time.perf_counter()
     kind, _ = complaint(text)
     assert kind in KINDS and time.perf_counter() - began < SECONDS
-
-
-def test_prose_is_cut_off_where_the_object_ends_not_where_a_string_says_so():
-    reply = json.dumps({"reasoning": 'say "}" or "{" or \\', "policy": "SO-d2"})
-    assert read(f"Well, {reply}. Done.").reasoning == 'say "}" or "{" or \\'
 
 
 @pytest.mark.parametrize("reply", ['{"policy": "SO-d1"}', '{"reasoning": null, "policy": "SO-d1"}'])
@@ -347,10 +325,3 @@ def test_the_message_says_what_was_wrong_in_few_words():
     long = "x" * 9000
     for text in (f'{{"policy": "{long}"}}', f'{{"{long}": 1, "{long}": 2}}'):
         assert len(complaint(text)[1]) < 120
-
-
-@given(st.lists(signs.filter(lambda sign: not any(name in sign for name in NAMES)), max_size=60).map("".join))
-@settings(max_examples=300, deadline=None)
-def test_a_policy_that_is_not_named_is_never_picked(text):
-    if not any(name in spelled_out(text) for name in NAMES):
-        complaint(text)

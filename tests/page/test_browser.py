@@ -16,6 +16,7 @@ from lib.page import html, index, lesson
 from lib.page.lesson import Lesson
 from lib.page.tables import table_html
 from lib.scenes import spoken
+from lib.stats import Interval
 from tests.page.browser import Browser, find
 
 REMEDY = "install Chromium (apt-get install chromium, brew install --cask chromium) or name one in CHROMIUM"
@@ -53,7 +54,7 @@ def front(tmp_path_factory) -> str:
         for name in ("00_tour", "02_orchestration", "07_agent_configuration", "10_scoreboard"):
             made = Lesson(name, f"Lesson {name}: what it is about", "smoke" if name < "01" else "laptop", {}, root)
             made.figure(line(), "front", alt=ALT)
-            made.metric("education.RO.scripted-large.dollars_per_question", 4.8e-05, lo=3.5e-05, hi=6.9e-05)
+            made.metric("education.RO.scripted-large.dollars_per_question", Interval(4.8e-05, 3.5e-05, 6.9e-05))
             made.metrics({f"claims.{key}": value for key, value in claims.items()})
             made.metrics({"education.RO.scripted-large.backend": "scripted" if name == "02_orchestration" else "lab"})
             made.finding(FINDING * 4)

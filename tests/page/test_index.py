@@ -13,6 +13,7 @@ from lib.page.audit import ReportError, problems
 from lib.page.index import commit, front_page
 from lib.page.lesson import Lesson
 from lib.params import ROOT
+from lib.stats import Interval
 
 ALT = "A line that rises & then falls again"
 
@@ -31,7 +32,7 @@ def add(tmp_path, monkeypatch):
     def finish(name: str, profile: str = "laptop", finding: str | None = None, **metrics) -> None:
         made = Lesson(name, title=f"About <{name}>: more", profile=profile, parameters={"name": name}, root=tmp_path)
         made.figure(Figure(figsize=(1, 1)), "front", alt=ALT)
-        made.metric("KO.reward", 0.64321, lo=0.61, hi=0.66)
+        made.metric("KO.reward", Interval(0.64321, 0.61, 0.66))
         made.metrics({"backend": "lab", "hidden": 7} | metrics)
         made.finding(finding or f"We found {name}.")
         made.finish("front", ["KO.reward", "backend"])

@@ -128,14 +128,6 @@ def test_adam_is_torchs_and_leaves_alone_who_has_stopped():
 # Stacks, seeds, interruptions ---------------------------------------------------------------------
 
 
-def test_a_policy_trained_in_a_stack_is_the_policy_trained_alone():
-    together, alone = stack(timesteps=512), stack(("two",), timesteps=512)
-    together.train()
-    alone.train()
-    for name, value in alone.parameters(0).items():
-        np.testing.assert_allclose(value, together.parameters(1)[name], atol=1e-6)
-
-
 def test_seeds_that_are_trained_together_are_those_that_are_trained_alone():
     (stack_of,) = (s for name, s in train.stacks(SMOKE, "education").items() if name == "table-6")
     together, alone = train.learner(SMOKE, stack_of, 0, 1), train.learner(SMOKE, stack_of, 1)
@@ -176,14 +168,6 @@ def test_resuming_from_a_checkpoint_equals_never_having_stopped(method, tmp_path
     second.train(tmp_path / "checkpoint.safetensors")
     assert torch.equal(straight.theta, second.theta)
     assert straight.curve().equals(second.curve())
-
-
-def test_the_same_seed_gives_the_same_policy_and_another_seed_another():
-    a, b, c = stack(("one",)), stack(("one",)), stack(("one",), seed=1)
-    for ppo in (a, b, c):
-        ppo.train()
-    assert torch.equal(a.theta, b.theta)
-    assert not torch.equal(a.theta, c.theta)
 
 
 def test_sampling_follows_the_distribution_and_never_picks_an_impossible_action():

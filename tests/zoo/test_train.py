@@ -81,10 +81,6 @@ def test_settings_name_only_the_policies_that_they_decide():
     assert reference == {key for key in before if "MO-MGDA" not in key}
 
 
-def test_policies_differ_in_name():
-    assert len(set(named(SMOKE, "education").values())) == 12
-
-
 def test_a_recipe_that_is_added_is_trained_alone_and_to_the_bytes_of_a_full_training(
     built, short, tmp_path, monkeypatch
 ):

@@ -17,16 +17,10 @@ from lib.tasks.synthesis.asking import Model
 from lib.tasks.synthesis.corpus import Corpus, load
 from lib.tasks.synthesis.database import CallError, Database, check
 from lib.tasks.synthesis.domains import DOMAINS, Column, Domain, Function, Records, Table
-from lib.tasks.synthesis.filters import Dropped, Replier, Solver, fault, sift
+from lib.tasks.synthesis.filters import Dropped, Solver, fault, sift
 from lib.tasks.synthesis.judging import Verdict, judge, mentions
 from lib.tasks.synthesis.tasks import Call, Golden, Source, Task, steps
 from lib.tasks.synthesis.writing import Draft, Procedural, Writer
-
-__all__ = [
-    "DOMAINS", "Call", "CallError", "Column", "Corpus", "Database", "Domain", "Draft", "Dropped", "Function", "Golden",
-    "Model", "Procedural", "Records", "Source", "Table", "Task", "Verdict", "Writer", "check", "fault", "judge",
-    "load", "mentions", "sift", "steps", "synthesize",
-]  # fmt: skip
 
 HARDEST = 3
 
@@ -37,14 +31,12 @@ def synthesize(
     tasks_per_database: int = 6,
     seed: int = 0,
     split: str | None = None,
-    solver: Solver | None = None,
-    reply: Replier | None = None,
 ) -> Corpus:
     """A corpus: `databases` of them, shared evenly among the domains, with up to so many tasks on each.
 
     writer: who writes, or the domains that a procedure writes about; split: only databases of train, dev or
     test, which are told apart by their content; None takes them as they come. Tasks come in chains, each
-    harder than the one before it; what a filter drops is not made harder. solver, reply: for the filters.
+    harder than the one before it; what a filter drops is not made harder.
     Equal arguments give equal corpora. A writer that cannot write enough leaves the corpus short. Raises
     TaskError for an unknown split, fewer than one database or task, or two domains of one name.
     """
@@ -64,8 +56,8 @@ def synthesize(
         wanted = databases // len(domains) + (i < databases % len(domains))
         for source, rng in _sources(writer, domain, wanted, split, seed):
             sources.append(source)
-            tasks += _chains(writer, source, tasks_per_database, rng, reply)
-    kept, unfit = sift(tasks, solver, reply)
+            tasks += _chains(writer, source, tasks_per_database, rng)
+    kept, unfit = sift(tasks)
     return Corpus(tuple(sources), tuple(kept), (*writer.dropped, *unfit))
 
 
@@ -88,7 +80,7 @@ def _sources(
     return list(found.values())
 
 
-def _chains(writer: Writer, source: Source, n: int, rng: np.random.Generator, reply: Replier | None) -> list[Task]:
+def _chains(writer: Writer, source: Source, n: int, rng: np.random.Generator) -> list[Task]:
     """Up to n tasks on one database: a task for an intent, a harder one out of it, and a harder one out of that."""
     tasks: list[Task] = []
     number = count()
@@ -99,7 +91,7 @@ def _chains(writer: Writer, source: Source, n: int, rng: np.random.Generator, re
                 break
             name = f"{source.id}-{next(number)}"
             task = Task(name, source, intent, draft.instruction, draft.calls, draft.info, difficulty, parent)
-            unfit = fault(task, reply)
+            unfit = fault(task)
             if unfit is None and any(task.instruction == other.instruction for other in tasks):
                 unfit = Dropped("task", "twice", source.domain.name, task.instruction, task)
             if unfit is not None:

@@ -44,10 +44,6 @@ class Corpus:
     tasks: tuple[Task, ...]
     dropped: tuple[Dropped, ...]
 
-    def split(self, name: str) -> tuple[Task, ...]:
-        """The tasks of a split."""
-        return tuple(task for task in self.tasks if task.split == name)
-
     def statistics(self) -> pd.DataFrame:
         """One row per domain: its size, how many databases, records and tasks, and what was dropped why."""
         names = dict.fromkeys([s.domain.name for s in self.sources] + [d.domain for d in self.dropped])

@@ -3,7 +3,7 @@
 The three filters of ToolOrchestra, appendix "Data Synthesis". Taken literally, the third never drops a
 task whose golden calls touch anything, as operation completeness then asks for an action. Here a task
 needs no action if a trajectory without calls meets the other two criteria: the content is already what it
-should be, and nothing has to be mentioned, or a model without tools mentions it all the same.
+should be, and nothing has to be mentioned.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ ERROR, UNSOLVED, IDLE = "error", "unsolved", "idle"
 TRIES = 8
 
 Solver = Callable[[Sequence[Task], int], Sequence[bool]]  # tasks and the number of the try; which were solved
-Replier = Callable[[Task], str]  # what a model without tools says to the instruction
 
 
 @dataclass(frozen=True)
@@ -33,29 +32,23 @@ class Dropped:
     task: Task | None = None
 
 
-def fault(task: Task, reply: Replier | None = None) -> Dropped | None:
+def fault(task: Task) -> Dropped | None:
     """The filters that need no solver; None for a task that passes them."""
     try:
         after = task.golden.content
     except CallError as error:
         return _dropped(task, ERROR, f"a golden call replies: {error}")
-    untouched = task.open().content()
-    if untouched == after:
-        for said in ("", reply(task)) if reply else ("",):
-            if judge(task, untouched, (), said).fidelity:
-                return _dropped(task, IDLE, "nothing has to be done" if not said else f"without a call: {said}")
-    return None
+    idle = task.open().content() == after and judge(task, after, (), "").fidelity
+    return _dropped(task, IDLE, "nothing has to be done") if idle else None
 
 
-def sift(
-    tasks: Sequence[Task], solver: Solver | None = None, reply: Replier | None = None, tries: int = TRIES
-) -> tuple[list[Task], list[Dropped]]:
+def sift(tasks: Sequence[Task], solver: Solver | None = None, tries: int = TRIES) -> tuple[list[Task], list[Dropped]]:
     """The tasks that pass all filters, in their order, and those that do not, with the reason.
 
     solver: the strongest model at hand, asked for all tasks at once and again for those not solved yet, `tries`
     times (pass@8); without one that filter is left out. Raises ValueError where it judges another number of tasks.
     """
-    faults = {i: found for i, task in enumerate(tasks) if (found := fault(task, reply))}
+    faults = {i: found for i, task in enumerate(tasks) if (found := fault(task))}
     open_ = [i for i in range(len(tasks)) if i not in faults]
     for attempt in range(tries if solver else 0):
         if not open_:

@@ -83,8 +83,7 @@ def test_splits_are_by_database_and_share_no_content():
     parts = {name: synthesize(databases=12, tasks_per_database=2, split=name) for name in ("train", "dev", "test")}
     contents = {}
     for name, corpus in parts.items():
-        assert len(corpus.sources) == 12 and {each.split for each in corpus.tasks} == {name}
-        assert corpus.split(name) == corpus.tasks
+        assert len(corpus.sources) == 12 and {each.source.split for each in corpus.tasks} == {name}
         contents[name] = {str(sorted(source.open().content())) for source in corpus.sources}
         assert len(contents[name]) == 12
     assert not contents["train"] & contents["dev"] and not contents["dev"] & contents["test"]
@@ -180,14 +179,6 @@ def test_the_order_of_records_and_the_name_of_a_domain_do_not_move_a_database():
     same = Source(GUILD, {"people": PEOPLE})
     renamed = Source(GUILD.model_copy(update={"name": "other"}), {"people": PEOPLE})
     assert turned.id == same.id and turned.split == same.split == renamed.split
-
-
-def test_a_solver_is_heard():
-    corpus = synthesize(
-        databases=4, tasks_per_database=3, solver=lambda tasks, attempt: [t.difficulty < 3 for t in tasks]
-    )
-    assert {each.difficulty for each in corpus.tasks} == {1, 2}
-    assert corpus.statistics()["dropped: unsolved"].sum() == 4
 
 
 def test_a_domain_without_a_lookup_or_without_a_change():

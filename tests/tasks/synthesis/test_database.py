@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from lib.tasks.synthesis import DOMAINS, CallError, Column, Database, Domain, Function, Table, check
+from lib.tasks.synthesis import DOMAINS, CallError, Database, Domain, check
 from tests.tasks.synthesis.hands import GUILD, HARBOUR, PEOPLE, SHELF, SOURCE, TOWN
 
 BASE = {
@@ -169,25 +169,22 @@ def changed(path: list, value: object) -> dict:
     "path, value, message",
     [
         (["name"], 'shop"; DROP TABLE x', "pattern"),
-        (["colour"], 1, "Extra inputs"),
         (["tables", 0, "name"], "carts", "carts is there twice"),
         (["tables", 0, "name"], "sqlite_master", "SQLite keeps"),
         (["tables", 0, "keys"], ["a1", "a1"], "a1 is there twice"),
-        (["tables", 0, "keys"], ["a1", "b'2"], "pattern"),
         (["tables", 0, "keys"], ["a1\n"], "pattern"),
-        (["tables", 0, "keys"], [], "at least 1"),
         (["tables", 0, "columns", 0, "name"], "key", "key is there twice"),
         (["tables", 0, "columns", 2, "choices"], ["9"], "choices are for a choice"),
         (["tables", 0, "columns", 1, "kind"], "date", "Input should be"),
         (["tables", 1, "columns", 0, "of"], "planes", "planes"),
         (["tables", 1, "columns", 0, "of"], None, "`of` is for a reference"),
-        (["functions", 0, "effect"], "execute", "Input should be"),
         (["functions", 0, "tables"], ["planes"], "planes"),
         (["functions", 0, "columns"], ["size"], "in 0 of its tables"),
         (["functions", 0, "parameters"], ["field"], "takes 2 parameters"),
         (["functions", 1, "name"], "lookup", "lookup is there twice"),
         (["functions", 2, "columns"], ["colour", "weight"], "set has one column"),
         (["functions", 2, "columns"], ["label"], "repeats the key"),
+        (["functions", 2], BASE["functions"][2] | {"effect": "add", "parameters": ["box"]}, "no digit column"),
         (["functions", 2, "phrase"], "paint {box.__class__}", "no parameter"),
         (["functions", 4, "tables"], ["boxes", "carts"], "about one table"),
     ],
@@ -213,13 +210,6 @@ def test_equal_contents_are_equal_texts():
     back.call("draft", ["Ana", "baker"])
     assert back.content() == SOURCE.open().content()
     assert Database(GUILD, {"people": dict(reversed(PEOPLE.items()))}).content() == SOURCE.open().content()
-
-
-def test_counting_in_what_is_no_digit_is_refused():
-    boxes = Table(name="boxes", keys=("a",), columns=(Column(name="colour", kind="choice", choices=("red",)),))
-    more = Function(name="more", about="", effect="add", tables=("boxes",), columns=("colour",), parameters=("box",))
-    with pytest.raises(ValidationError, match="no digit column"):
-        Domain(name="shop", tables=(boxes,), functions=(more,))
 
 
 def test_the_schema_of_a_lookup_lists_fields_and_keys():

@@ -175,13 +175,6 @@ def test_another_way_to_the_same_entries_and_content_is_as_good():
     assert verdict(TASK, calls, "it is cat").solved
 
 
-def test_what_a_model_can_say_without_tools_needs_no_action():
-    asked, changed = task("lookup job Ana", info="baker"), task("draft Ana pilot", "lookup pet Ana", info="cat")
-    assert fault(asked, lambda _: "a baker , I think").reason == "idle"
-    assert fault(asked, lambda _: "a nurse") is None
-    assert fault(changed, lambda _: "cat") is None
-
-
 def test_a_solver_that_judges_another_number_of_tasks_is_an_error():
     with pytest.raises(ValueError, match="judged 0 of 1"):
         sift([task("draft Ana pilot")], lambda tasks, attempt: [])
