@@ -10,9 +10,9 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {
     9: {"teaching"},  # what a class gets: exercises, student copies, slides, glossary
     8: {"run"},  # executes a notebook and has its page rendered
-    7: {"reporting", "claims", "checks", "doctor", "kernel"},
+    7: {"ablations", "claims", "reporting", "checks", "doctor", "kernel"},
     6: {"page"},
-    5: {"ablations", "meeting", "scenes"},  # see all systems: asked together, or drawn as one lesson alone needs
+    5: {"meeting", "scenes"},  # see all systems: asked together, or drawn as one lesson alone needs
     4: {"orchestration", "conductor", "routing", "configuration"},
     3: {"zoo", "models"},
     2: {"envs", "tasks", "llm", "tools", "outcomes"},

@@ -101,26 +101,18 @@ class Comparison:
         return self._mean(self._matrix(variant, column) - self._matrix(other, column), variant, other, column)
 
     def _matrix(self, variant: str, column: str) -> np.ndarray:
-        return matrix(self.frame[self.frame["variant"] == variant], column, self.shared)
+        """Values (seeds, units), or means (seeds, 1) where every seed has units of its own."""
+        part = self.frame[self.frame["variant"] == variant]
+        if self.shared:
+            return part.pivot_table(index="seed", columns="unit", values=column).to_numpy(float)
+        return part.groupby("seed")[column].mean().to_numpy(float)[:, None]
 
     def _mean(self, values: np.ndarray, *name: str) -> Interval:
-        return interval(values, self.shared, seeds.rng("ablations", self.name, *name))
-
-
-def matrix(part: pd.DataFrame, column: str, shared: bool) -> np.ndarray:
-    """A column of rows with seed and unit as (seeds, units), or as (seeds, 1) of means where every seed has units of
-    its own."""
-    if shared:
-        return part.pivot_table(index="seed", columns="unit", values=column).to_numpy(float)
-    return part.groupby("seed")[column].mean().to_numpy(float)[:, None]
-
-
-def interval(values: np.ndarray, shared: bool, rng: np.random.Generator) -> Interval:
-    """The mean of a `matrix`: over seeds and units where units are shared, over units for one run of them, else over
-    seeds."""
-    if not shared:
-        return stats.mean_interval(values[:, 0], rng)
-    return stats.crossed_interval(values) if len(values) > 1 else stats.mean_interval(values[0], rng)
+        """Over seeds and units where units are shared, over units for one run of them, else over seeds."""
+        if self.shared and len(values) > 1:
+            return stats.crossed_interval(values)
+        sample = values[0] if self.shared else values[:, 0]
+        return stats.mean_interval(sample, seeds.rng("ablations", self.name, *name))
 
 
 def slug(variant: str) -> str:

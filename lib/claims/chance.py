@@ -15,8 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import pandas as pd
 from scipy.stats import norm
 
+from lib import measure
 from lib.claims.verdicts import COMPARED, UNTESTABLE, Part, Verdict
 
 ALPHA = 0.025  # what an interval of 95 % leaves on one side
@@ -36,7 +38,7 @@ def expected(verdicts: Sequence[Verdict]) -> float:
 
 def probability(verdict: Verdict) -> float:
     """The chance of so clear a result in the claimed direction if there were nothing in it, about normal."""
-    ordered = sorted(_one_sided(part) for part in verdict.parts)
+    ordered = sorted(float(norm.sf(_distance(part))) for part in verdict.parts)
     need = len(ordered) if verdict.claim.need == "all" else int(verdict.claim.need)
     return min(1.0, (len(ordered) - need + 1) * ordered[need - 1])
 
@@ -56,16 +58,7 @@ def _distance(part: Part) -> float:
     return 0.0 if d.value == 0 else math.copysign(math.inf, d.value)
 
 
-def _one_sided(part: Part) -> float:
-    return float(norm.sf(_distance(part)))
-
-
 def survivors(verdicts: Sequence[Verdict]) -> set[str]:
     """Ids of the claims that hold with all of the family asked at once (Holm 1979)."""
-    ranked = sorted((probability(v), v.claim.id) for v in asked(verdicts))
-    kept: set[str] = set()
-    for place, (p, name) in enumerate(ranked):
-        if p > ALPHA / (len(ranked) - place):
-            break
-        kept.add(name)
-    return kept
+    p = pd.DataFrame({"p": {v.claim.id: probability(v) for v in asked(verdicts)}}, dtype=float)
+    return set(p.index[measure.holm(p, ALPHA)])

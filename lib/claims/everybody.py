@@ -19,7 +19,6 @@ from lib import draw
 from lib.claims import quantities, verdicts
 from lib.claims.metrics import Metrics, Missing
 from lib.draw.theme import rows_of_names
-from lib.page.index import KNOWN, RUNGS
 from lib.page.tables import listed
 from lib.stats import Interval
 
@@ -196,12 +195,3 @@ def known(found: Sequence[Place]) -> dict[str, str]:
 def _up(place: Place) -> float:
     """1, 0 or -1: above the best constant, not told apart from it, below it; nan where the question is closed."""
     return np.nan if place.closed else float(place.share.lo > 0) - float(place.share.hi < 0)
-
-
-def alt(found: Sequence[Place]) -> str:
-    """The picture in words."""
-    told = [
-        f"{RUNGS[rung][0]}, {KNOWN[word][0].lower() + KNOWN[word][1:]}: {who}"
-        for (rung, word), who in ((key.split("."), who) for key, who in known(found).items())
-    ]
-    return f"{message(found)}. " + ". ".join(told) + "."

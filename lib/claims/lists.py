@@ -122,36 +122,7 @@ def by_chance(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     return _table(rows, ("claim", "where", "verdict", "p", "all asked at once"))
 
 
-def chance_words(verdicts: Sequence[Verdict]) -> str:
-    """What luck alone would do, as a sentence."""
-    family = chance.asked(verdicts)
-    holding = sum(v.verdict == HOLDS for v in family)
-    lost = [v.claim.id for v in family if v.verdict == HOLDS and v.claim.id not in chance.survivors(verdicts)]
-    return (
-        f"{len(family)} directions were decided by intervals. If none of them were true, about "
-        f"{chance.expected(verdicts):.1f} would hold by luck; {holding} do.\n"
-        f"Not clear enough with all asked at once: {listed(lost, 'none')}."
-    )
-
-
-def faults_words(verdicts: Sequence[Verdict]) -> str:
-    """Whose faults failing formulas are, as a sentence."""
-    failing = [v for v in verdicts if v.whose]
-    told_ = [f"{sum(v.whose == who for v in failing)} {name}" for who, name in _WHOSE.items()]
-    formulas = sum(v.claim.kind == "formula" for v in verdicts)
-    return f"Of {formulas} formulas {len(failing)} fail. The fault is {', '.join(told_)}."
-
-
 def limits(verdicts: Sequence[Verdict]) -> str:
-    """What did not work in this run, in sentences computed from it."""
+    """Which claims could not be decided because a single run gives no interval."""
     unknown = [v.claim.id for v in verdicts if v.verdict == UNDECIDED and any(part.bare for part in v.parts)]
-    lacking = sorted(
-        {v.reason for v in verdicts if v.verdict == UNTESTABLE and v.reason.startswith("metrics of lesson")}
-    )
-    stands = sum(v.stand_in and v.verdict not in (UNTESTABLE, COMPARED) for v in verdicts)
-    told_ = [
-        f"Undecided for want of an interval: {listed(unknown, 'none')}.",
-        f"Lessons without metrics: {listed(lacking, 'none')}.",
-        f"Verdicts that rest on scripted stand-ins: {stands}.",
-    ]
-    return "\n".join(told_)
+    return f"Undecided for want of an interval: {listed(unknown, 'none')}."

@@ -12,7 +12,6 @@ from lib.claims import chance, tally
 from lib.claims.board import SIGNS
 from lib.claims.entries import PAPERS
 from lib.claims.verdicts import CLOSED, COMPARED, EQUIVALENT, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
-from lib.page.tables import listed
 
 _SHADES = {HOLDS: "#0072B2", FAILS: "#D55E00", UNDECIDED: "#E8D9A0", UNTESTABLE: "#DDDDDD", EQUIVALENT: "#009E73",
            CLOSED: "#AAAAAA"}  # fmt: skip
@@ -36,16 +35,6 @@ def tally_figure(verdicts: Sequence[Verdict]) -> Figure:
     return draw.shares(
         table, tally.message(verdicts), "claims", panels="kind", unit="", note="Magnitudes are not judged."
     )
-
-
-def tally_alt(verdicts: Sequence[Verdict]) -> str:
-    """The tally in words."""
-    told = []
-    for kind in ("formula", "direction"):
-        for paper, row in tally.counts(verdicts, kind).items():
-            parts = [f"{NAMES[verdict]} {n}" for verdict, n in row.items() if n]
-            told.append(f"{PAPERS[paper]}, {kind}s: {listed(parts, 'none')}")
-    return f"{tally.message(verdicts)}. " + "; ".join(told) + "."
 
 
 def clearness_figure(verdicts: Sequence[Verdict]) -> Figure:
@@ -81,15 +70,3 @@ def clearness_message(verdicts: Sequence[Verdict]) -> str:
     holding = [v for v in chance.asked(verdicts) if v.verdict == HOLDS]
     kept = len(chance.survivors(verdicts))
     return f"Of {len(holding)} directions that hold one by one, {kept} hold with all of them asked at once"
-
-
-def clearness_alt(verdicts: Sequence[Verdict]) -> str:
-    """The figure in words."""
-    family, kept = chance.asked(verdicts), chance.survivors(verdicts)
-    told = []
-    for paper, name in PAPERS.items():
-        mine = [v for v in family if v.claim.paper == paper]
-        counts = [sum(v.verdict == key for v in mine) for key in (HOLDS, UNDECIDED, FAILS)]
-        told.append(f"{name}: {counts[0]} above 1.96 standard errors, {counts[1]} between, {counts[2]} below -1.96, "
-                    f"{sum(v.claim.id in kept for v in mine)} ringed")  # fmt: skip
-    return f"{clearness_message(verdicts)}. " + "; ".join(told) + "."

@@ -36,7 +36,8 @@ def holding(value: float, lo: float, hi: float) -> Interval:
 def plus(a: Interval, b: Interval) -> Interval:
     """a + b."""
     value = a.value + b.value
-    return _around(value, (a.value - a.lo, b.value - b.lo), (a.hi - a.value, b.hi - b.value))
+    below, above = math.hypot(a.value - a.lo, b.value - b.lo), math.hypot(a.hi - a.value, b.hi - b.value)
+    return Interval(value, value - below, value + above)
 
 
 def minus(a: Interval, b: Interval) -> Interval:
@@ -87,10 +88,6 @@ def _chosen(choose: Callable[..., float], several: tuple[Interval, ...]) -> Inte
     if not all(each.known for each in several):
         return Interval(value, math.nan, math.nan)
     return Interval(value, choose(each.lo for each in several), choose(each.hi for each in several))
-
-
-def _around(value: float, below: tuple[float, float], above: tuple[float, float]) -> Interval:
-    return Interval(value, value - math.hypot(*below), value + math.hypot(*above))
 
 
 def _by_logarithms(a: Interval, b: Interval, combine: Callable[..., Interval], value: float) -> Interval:

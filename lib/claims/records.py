@@ -19,13 +19,6 @@ from lib.claims.metrics import Missing
 from lib.stats import Interval
 
 
-def _read(system: str) -> pd.DataFrame:
-    try:
-        return record.read(system, record.RECORDS)
-    except record.RecordError as error:
-        raise Missing(f"this run left no record of {system}") from error
-
-
 def conditions(text: str, rows: pd.DataFrame) -> dict[str, list[Any]]:
     """`arm=KO|RO, seed=0` as {column: values}. Raises ClaimError for a column that is not there, or is not named."""
     out: dict[str, list[Any]] = {}
@@ -46,7 +39,10 @@ def _asked(estimate: Callable[..., pd.DataFrame], count: int) -> Callable[..., I
         system, _, column = place.partition(".")
         if len(selections) not in (count, count + 1):
             raise ClaimError(f"{estimate.__name__} of {place!r} takes {count} selections of rows, and one for all")
-        rows = _read(system)
+        try:
+            rows = record.read(system, record.RECORDS)
+        except record.RecordError as error:
+            raise Missing(f"this run left no record of {system}") from error
         chosen = [conditions(text, rows) for text in selections]
         rows = record.where(rows, **(chosen.pop() if len(chosen) > count else {}))
         _same_menu(rows, chosen)

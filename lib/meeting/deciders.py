@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from torch import nn
 
 from lib import seeds
 from lib.outcomes import choosing, headroom
-from lib.outcomes.choosing import Fold, Plays, Scored
+from lib.outcomes.choosing import Fold, Plays
 from lib.outcomes.tables import Table
 from lib.params import RecordedSettings
 from lib.routing.toolorchestra.rewards import normalised
@@ -48,14 +49,6 @@ _ENTROPY = (0.1, 0.003)  # weight in the first and in the last update: a softmax
 _STOPS = (0.3, 0.5, 0.7, 0.85, 0.95)  # quantiles of what the first agent spends, at which it is stopped
 
 
-def meet(
-    table: Table, settings: RecordedSettings, seed: int, folds: Sequence[Fold], arms: Sequence[str] = tuple(ROLES)
-) -> dict[str, Scored]:
-    """Who of `arms` can play on a table, each item while its fold is held out. seed: of the trainings."""
-    plays = plays_of(table, settings, seed, folds, arms)
-    return {arm: choosing.scored(table, folds, own, settings.ahead) for arm, own in plays.items()}
-
-
 def plays_of(
     table: Table, settings: RecordedSettings, seed: int, folds: Sequence[Fold], arms: Sequence[str] = tuple(ROLES)
 ) -> dict[str, list[Plays]]:
@@ -74,8 +67,9 @@ def _plays(
     if arm in (NEAREST, LOGISTIC):
         if not (table.seen.shape[1] and np.ptp(table.seen, axis=0).any()):
             return []
-        chances = neighbours if arm == NEAREST else logistic
-        return [by_chance(table, fold, chances(x, table.right, fold.train, settings))
+        nearest = partial(headroom.nearest, k=settings.neighbours)
+        chances = nearest if arm == NEAREST else logistic
+        return [by_chance(table, fold, chances(x, table.right, fold.train))
                 for x, fold in zip(seen, folds, strict=True)]  # fmt: skip
     if arm == STOP:
         return [stopped(table, fold) for fold in folds] if table.spent else []
@@ -85,12 +79,7 @@ def _plays(
 # Routers that predict who is right -----------------------------------------------------------------
 
 
-def neighbours(seen: np.ndarray, right: np.ndarray, train: np.ndarray, settings: RecordedSettings) -> np.ndarray:
-    """Chances (n, m) by nearest neighbours."""
-    return headroom.nearest(seen, right, train, settings.neighbours)
-
-
-def logistic(seen: np.ndarray, right: np.ndarray, train: np.ndarray, _: RecordedSettings) -> np.ndarray:
+def logistic(seen: np.ndarray, right: np.ndarray, train: np.ndarray) -> np.ndarray:
     """Chances (n, m): a logistic regression for each model; of one that was always right, or never, its rate."""
     out = np.tile(right[train].mean(0), (len(seen), 1))
     for model in range(right.shape[1]):

@@ -34,8 +34,8 @@ def estimates(table: Table, settings: RecordedSettings) -> pd.DataFrame:
     fold = choosing.rotated(choosing.parts(table, settings.folds, 0))[0]
     seen = headroom.standardised(table.seen, fold.known)
     cost = _RATE * table.dollars[fold.known].mean(0) / table.dollars.mean()
-    policy = (deciders.logistic(seen, table.right, fold.known, settings) - cost).argmax(1)
-    author = probabilities(deciders.neighbours(seen, table.right, fold.known, settings) - cost)
+    policy = (deciders.logistic(seen, table.right, fold.known) - cost).argmax(1)
+    author = probabilities(headroom.nearest(seen, table.right, fold.known, settings.neighbours) - cost)
     at, truth = np.arange(len(table)), table.right[fold.test, policy[fold.test]].mean()
     rng, made = seeds.rng("meeting", "logged", table.name), []
     for log in range(settings.draws):

@@ -86,31 +86,20 @@ def replayed(
             levels.append(by_item(table, plays[CORL], parted).assign(parting=parting))
         met.append(found)
     scored = np.unique(np.concatenate([fold.test for fold in parted]))
-    aiq = [heights(table, [each[arm] for each in met], [each[MIXTURES] for each in met], arm, settings.draws)
-           for arm in met[0] if arm != MIXTURES and len(scored) == len(table)]  # fmt: skip
+    aiq = {arm: choosing.aiq_gap(table, [each[arm] for each in met], [each[MIXTURES] for each in met], settings.draws)
+           for arm in met[0] if arm != MIXTURES and len(scored) == len(table)}  # fmt: skip
+    # all partings share the items and their one recorded outcome in one order, and are no runs
+    mean = {name: np.mean([each[name] for each in rows], axis=0) for name in ("right", "dollars")}
+    by_parting = {parting: each.groupby(["arm", "condition"], sort=False)[["right", "dollars"]].mean()
+                  for parting, each in enumerate(rows)}  # fmt: skip
     return {
-        "rows": rows[0].assign(**_mean(rows)).dropna(subset="right").reset_index(drop=True),
-        "drawn": pd.concat([_means(each).assign(parting=parting) for parting, each in enumerate(rows)]),
+        "rows": rows[0].assign(**mean).dropna(subset="right").reset_index(drop=True),
+        "drawn": pd.concat([each.reset_index().assign(parting=parting) for parting, each in by_parting.items()]),
         "levels": pd.concat(levels, ignore_index=True),
-        "aiq": pd.DataFrame(aiq, columns=["arm", "value", "lo", "hi"]),
+        "aiq": pd.DataFrame(
+            [{"arm": arm} | vars(gap) for arm, gap in aiq.items()], columns=["arm", "value", "lo", "hi"]
+        ),
     }
-
-
-def _mean(rows: Sequence[pd.DataFrame]) -> dict[str, np.ndarray]:
-    """Right and dollars, averaged over partings, whose rows stand in one order: all partings share the items and their
-    one recorded outcome, and are no runs."""
-    return {name: np.mean([each[name] for each in rows], axis=0) for name in ("right", "dollars")}
-
-
-def _means(rows: pd.DataFrame) -> pd.DataFrame:
-    """What a parting says of every arm: how much the lot by which items are parted moves."""
-    return rows.groupby(["arm", "condition"], sort=False)[["right", "dollars"]].mean().reset_index()
-
-
-def heights(table: Table, ours: Sequence[Scored], theirs: Sequence[Scored], arm: str, draws: int) -> dict:
-    """AIQ of an arm less that of mixtures, as a row."""
-    found = choosing.aiq_gap(table, ours, theirs, draws)
-    return {"arm": arm, "value": found.value, "lo": found.lo, "hi": found.hi}
 
 
 def simple(table: Table, folds: Sequence[Fold]) -> dict[str, Scored]:

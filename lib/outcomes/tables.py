@@ -174,11 +174,6 @@ SHIPPED: dict[str, Callable[[Any], Table]] = {
 }
 
 
-def shipped(prices: Any, most: int, names: Sequence[str] = tuple(SHIPPED)) -> dict[str, Table]:
-    """Tables by name, none with more than about `most` items: of larger ones whole groups are drawn."""
-    return {name: thinned(SHIPPED[name](prices), most) for name in names}
-
-
 def thinned(table: Table, most: int) -> Table:
     """At most `most` items of every table, the same share of each group; a group keeps at least two."""
     if len(table) <= most:

@@ -1,4 +1,4 @@
-"""What a lesson shows and leaves behind: figures, tables, metrics, its page and the front page."""
+"""What lessons 06 and 07 show: figures, tables, words and metrics."""
 
 from lib.reporting import styles
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from lib import measure
-from lib.reporting.words import NOTHING, within
+from lib.page.words import NOTHING, within
 from lib.stats import Interval
 
 Rows = dict[str, dict[str, Interval]]

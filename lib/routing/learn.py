@@ -207,7 +207,8 @@ class Learner:
 
     def _descend(self, minibatch: Sequence[Batch]) -> dict[str, float]:
         """One step on one minibatch, its parts one after another: gradients add up to those of the whole."""
-        counts = np.array([float(len(p.rewards) if self._by_sequence else p.mask.sum()) for p in minibatch])
+        by_sequence = self.settings.average == "sequence"
+        counts = np.array([float(len(p.rewards) if by_sequence else p.mask.sum()) for p in minibatch])
         shares = counts / counts.sum()
         rows: list[dict[str, float]] = []
         for part, share in zip(minibatch, shares.tolist(), strict=True):
@@ -217,10 +218,6 @@ class Learner:
         self._step()
         means = {name: float(np.dot(shares, [row[name] for row in rows])) for name in rows[0]}
         return means | {"ratio": max(row["ratio"] for row in rows)}
-
-    @property
-    def _by_sequence(self) -> bool:
-        return self.settings.average == "sequence"
 
     def _loss(self, part: Batch) -> tuple[torch.Tensor, dict[str, float]]:
         """The negative of eq. 4 with the penalty for leaving the start model, and the value head's error."""

@@ -136,12 +136,10 @@ class Hub:
     def _ended(self, ids: list[int]) -> list[int]:
         """A row up to what ended it; the rest is padding."""
         for n in range(1, len(ids) + 1):
-            if ids[n - 1] == self.tokenizer.eos_token_id or self._stopped(ids[max(0, n - _TAIL) : n]):
+            tail = self.tokenizer.decode(ids[max(0, n - _TAIL) : n]).rstrip()
+            if ids[n - 1] == self.tokenizer.eos_token_id or tail.endswith(STOPS):
                 return ids[:n]
         return ids
-
-    def _stopped(self, tail: Sequence[int]) -> bool:
-        return self.tokenizer.decode(tail).rstrip().endswith(STOPS)
 
 
 class _Stops(StoppingCriteria):

@@ -7,10 +7,15 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from lib import draw
 from lib.routing import protocol
 from lib.scenes import spoken
 
 MILLION = 1e6
+draw.register({
+    "low": ("#56B4E9", "o"), "medium": ("#E69F00", "s"), "high": ("#AA2255", "^"), "controller alone": ("#8C6239", "X"),
+    "B affords the cheapest expert": ("#56B4E9", "o"), "B affords the dearest expert": ("#AA2255", "^"),
+})  # fmt: skip
 
 
 def episodes(rows: pd.DataFrame, caption: str, unlimited: float) -> tuple[str, str]:

@@ -7,11 +7,11 @@ sandbox works, Python is refused with `SandboxUnavailable`.
 from lib.tools.calculator import calculator
 from lib.tools.lookup import lookup
 from lib.tools.python import python
-from lib.tools.sandbox import Limits, Result, Sandbox, SandboxUnavailable, available
+from lib.tools.sandbox import Limits, Result, Sandbox, SandboxUnavailable
 from lib.tools.search import Index, search
 from lib.tools.tool import Tool, ToolError
 
 __all__ = [
-    "Index", "Limits", "Result", "Sandbox", "SandboxUnavailable", "Tool", "ToolError", "available", "calculator",
+    "Index", "Limits", "Result", "Sandbox", "SandboxUnavailable", "Tool", "ToolError", "calculator",
     "lookup", "python", "search",
 ]  # fmt: skip

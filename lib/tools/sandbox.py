@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lib.tools.cell import split
+from lib.tools.tool import encodes
 from lib.tools.worker import REMEDY, SandboxUnavailable, Worker
 
-__all__ = ["Kind", "Limits", "Result", "Sandbox", "SandboxUnavailable", "available"]
+__all__ = ["Kind", "Limits", "Result", "Sandbox", "SandboxUnavailable"]
 
 Kind = Literal["", "syntax", "exception", "timeout", "memory", "recursion", "crash", "flood", "refused"]
 MORE = "\n[... cut]"  # stands where text was cut
@@ -111,7 +112,7 @@ class Sandbox:
         """Run code in a fresh session. Raises SandboxUnavailable where no sandbox works here, and nothing else."""
         if len(code) > self.limits.code:
             return _failed("refused", f"code of {len(code):_} characters; {self.limits.code:_} are allowed")
-        if not _encodes(code):
+        if not encodes(code):
             return _failed("refused", "code with half a surrogate pair, which is no text")
         code = code.removeprefix("\ufeff")  # a byte order mark is no code
         with self._lock:
@@ -237,16 +238,6 @@ class _Printed:
         return text if len(text) <= longest else text[:longest] + MORE
 
 
-def available() -> str | None:
-    """None where a sandbox works; otherwise why not, and what helps. Starts and ends a worker."""
-    try:
-        with Sandbox() as sandbox:
-            sandbox.run("None")
-    except SandboxUnavailable as reason:
-        return str(reason)
-    return None
-
-
 def _finished(session: Any, program: str, printed: _Printed) -> Any:
     """Run a program to its end. What it asks of its host on the way is denied: nothing is handed in to answer with."""
     from pydantic_monty import MontyComplete
@@ -265,11 +256,3 @@ def _by_limit(error: Any, inner: BaseException) -> bool:
 
 def _failed(kind: Kind, error: str, text: str = "") -> Result:
     return Result(text, False, error if len(error) <= _ERROR else error[:_ERROR] + MORE, kind)
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

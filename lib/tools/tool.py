@@ -115,7 +115,7 @@ class Tool:
             raise self.error(f"takes {name!r} as {about['type']}, not {_short(value)}")
         if isinstance(value, str) and len(value) > LONGEST:
             raise self.error(f"takes at most {LONGEST:_} characters in {name!r}, not {len(value):_}")
-        if isinstance(value, str) and not _encodes(value):
+        if isinstance(value, str) and not encodes(value):
             raise self.error(f"takes {name!r} as text, not {_short(value)}, which has half a surrogate pair")
         if "enum" in about and value not in about["enum"]:
             raise self.error(f"takes {name!r} as one of {', '.join(map(repr, about['enum']))}, not {_short(value)}")
@@ -139,11 +139,13 @@ def _is(kind: str, value: Any) -> bool:
     return isinstance(value, int) or math.isfinite(value)
 
 
-def _encodes(text: str) -> bool:
+def encodes(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair."""
     try:
-        return bool(text.encode()) or not text
+        text.encode()
     except UnicodeEncodeError:
         return False
+    return True
 
 
 def _short(value: Any) -> str:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lib import record
 from lib.claims import (
     board,
     chance,
@@ -81,11 +82,6 @@ def value_of(text, quotes=None, held=None):
 # The file ------------------------------------------------------------------------------------------
 
 
-def test_there_are_claims_of_every_paper():
-    by_paper = {paper: sum(c.paper == paper for c in CLAIMS) for paper in entries.PAPERS}
-    assert len(CLAIMS) >= 45 and min(by_paper.values()) >= 8, by_paper
-
-
 def test_every_key_of_a_claim_is_measured_by_the_committed_run():
     """A key that is misspelled would otherwise pass for one that a small run left out."""
     absent = []
@@ -105,11 +101,7 @@ def test_every_formula_that_fails_says_whose_fault_it_is_and_no_other_does():
     wrong = [v.claim.id for v in found if v.claim.kind == "formula" and bool(v.claim.blame) != (v.verdict == "fails")]
     assert wrong == []
     assert not any(v.whose == "nobody yet" for v in found)
-
-
-def test_every_formula_can_be_decided():
-    formulas = [v for v in verdicts.judge(CLAIMS, LAPTOP) if v.claim.kind == "formula"]
-    assert {v.verdict for v in formulas} == {"holds", "fails"}
+    assert {v.verdict for v in found if v.claim.kind == "formula"} == {"holds", "fails"}
 
 
 @pytest.mark.parametrize(
@@ -227,28 +219,17 @@ def holds_its_value(found):
     return found.lo - slack <= found.value <= found.hi + slack
 
 
-@given(estimates(), estimates())
-def test_a_sum_and_a_difference_hold_their_values(a, b):
-    for step in (quantities.plus, quantities.minus):
-        assert holds_its_value(step(a, b))
+@pytest.mark.parametrize("step", ["plus", "minus", "times", "over", "least", "most"])
+@given(st.data())
+def test_what_is_computed_of_two_estimates_holds_its_value(step, data):
+    pair = [data.draw(estimates(positive=step in ("times", "over"))) for _ in range(2)]
+    assert holds_its_value(getattr(quantities, step)(*pair))
 
 
 @given(estimates(), estimates())
 def test_a_difference_is_never_wider_than_the_sum_of_both(a, b):
     d = quantities.minus(a, b)
     assert d.hi - d.lo <= (a.hi - a.lo) + (b.hi - b.lo) + 1e-9
-
-
-@given(estimates(positive=True), estimates(positive=True))
-def test_a_product_and_a_quotient_hold_their_values(a, b):
-    for step in (quantities.times, quantities.over):
-        assert holds_its_value(step(a, b))
-
-
-@given(st.lists(estimates(), min_size=1, max_size=4))
-def test_the_least_and_the_most_hold_their_values(several):
-    for step in (quantities.least, quantities.most):
-        assert holds_its_value(step(*several))
 
 
 @given(estimates())
@@ -337,14 +318,11 @@ def test_a_direction_is_decided_by_its_interval(test, verdict):
         ("2 > 2", 0.0, "fails"),
         ("2 >= 2", 0.0, "holds"),
         ("2 <= 1", 0.0, "fails"),
+        ("{once} == 0.5", 0.0, "holds"),  # a metric without an interval is a number
     ],
 )
 def test_a_formula_is_decided_by_its_tolerance(test, tolerance, verdict):
     assert judged(kind="formula", test=test, tolerance=tolerance).verdict == verdict
-
-
-def test_a_formula_takes_a_metric_without_an_interval_for_a_number():
-    assert judged(kind="formula", test="{once} == 0.5").verdict == "holds"
 
 
 def test_a_magnitude_is_compared_and_never_judged():
@@ -448,7 +426,7 @@ def test_a_share_is_what_was_won_of_what_could_be():
 def test_everybody_is_measured_at_laptop_on_all_rungs():
     found = everybody.places(LAPTOP)
     assert len(found) == len(everybody.ROWS) and {each.row.rung for each in found} == set(everybody.PANELS)
-    assert len(everybody.figure(found).axes) == 3 and "glass box" in everybody.alt(found)
+    assert len(everybody.figure(found).axes) == 3
     drawn = [each.row.who for each in found if not each.closed]
     names = [label.get_text() for axes in everybody.figure(found).axes for label in axes.get_yticklabels()]
     assert [" ".join(name.split()) for name in names] == drawn
@@ -523,20 +501,12 @@ def test_every_run_however_small_gives_a_board_tables_and_figures(found):
     all_ = verdicts.judge(CLAIMS, found)
     markup, plain = board.markup(all_)
     assert audit.problems(markup) == [] and len(plain.splitlines()) == len(CLAIMS)
-    for table in (
-        lists.rungs,
-        lists.directions,
-        lists.failed_formulas,
-        lists.untestable,
-        lists.stand_ins,
-        lists.magnitudes,
-        lists.by_chance,
-    ):
-        assert len(table(all_)) and len(table(all_).columns)
-    assert lists.chance_words(all_) and lists.limits(all_) and lists.faults_words(all_) and tally.finding(all_)
-    assert everybody.figure(everybody.places(found)) and everybody.alt(everybody.places(found))
+    for name in ("rungs", "directions", "failed_formulas", "untestable", "stand_ins", "magnitudes", "by_chance"):
+        table = getattr(lists, name)(all_)
+        assert len(table) and len(table.columns), name
+    assert lists.limits(all_) and tally.finding(all_)
+    assert everybody.figure(everybody.places(found))
     assert pictures.tally_figure(all_).axes and pictures.clearness_figure(all_).axes
-    assert len(pictures.tally_alt(all_)) > 20 and len(pictures.clearness_alt(all_)) > 20
     assert not any(isinstance(v, float) and not math.isfinite(v) for v in tally.metrics(all_).values())
 
 
@@ -562,11 +532,7 @@ def test_what_a_glass_box_decided_says_so_and_is_counted_apart():
     glass, lab = judged(rung="glass"), judged()
     assert "tested in a glass box" in board.markup([glass])[0] and "tested in small" in board.markup([lab])[0]
     told = tally.metrics([glass, lab, judged(rung="glass", test="{b.score} > {a.score}")])
-    assert (told["claims.rung.glass.holds"], told["claims.rung.glass.fails"], told["claims.rung.lab.holds"]) == (
-        1,
-        1,
-        1,
-    )
+    assert [told[f"claims.rung.{key}"] for key in ("glass.holds", "glass.fails", "lab.holds")] == [1, 1, 1]
     with pytest.raises(ValueError, match="rung"):
         claim(rung="moon")
 
@@ -583,9 +549,6 @@ def test_a_card_escapes_what_the_file_says():
 
 
 def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
-    from lib import record
-    from lib.claims import records
-
     monkeypatch.setattr(record, "RECORDS", tmp_path)
     with pytest.raises(Missing, match="no record of made"):
         records.FUNCTIONS["gap"]("made.right", "arm=a", "arm=b")

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
-import lib.reporting  # noqa: F401  its names are registered
+import lib.reporting  # its names are registered
+import lib.scenes.routing  # noqa: F401  and these
 from lib import draw
 from lib.draw import styles
 from lib.draw.plane import undominated, upper_hull
@@ -244,7 +245,7 @@ FAMILIES = [
     "SO-d1, SO-d2, SO-d3, MO-S, MO-RM, MO-MGDA, MO-pseudoS, random, oracle",
     "KO, TO, RO, random, round-robin, LinUCB, greedy look-ahead, oracle look-ahead",
     "aptitude, gap, performance", "goal, no-lava, gold", "failed, easy, challenge", "ARC, RL bandit, RL episodes",
-    "paper, router, expert, constant, start, oracle", "reasoning, story, translation", "low, medium, high",
+    "paper, router, expert, constant, start, oracle", "low, medium, high",
     "lab-nano, lab-mini, lab-large, CoRL", "nearest neighbours, logistic, cascade, best constant, oracle",
     "direct, reason, verify, routing, sectioning, voting, orchestrator, evaluator, autonomous",
     "chain, passage, choice, hops, mixed", "first agent, second agent, third agent",

@@ -68,7 +68,9 @@ def test_a_cheaper_right_answer_is_never_paid_less():
 
 def test_a_network_finds_who_is_good_at_what():
     """Two cheap models are right where the feature says; a dear one nearly always. The optimum asks the cheap ones."""
-    met = deciders.meet(TABLE, SETTINGS.model_copy(update={"updates": 150}), 0, FOLDS, [CORL, deciders.ARC, MIXTURES])
+    longer = SETTINGS.model_copy(update={"updates": 150})
+    plays = deciders.plays_of(TABLE, longer, 0, FOLDS, [CORL, deciders.ARC, MIXTURES])
+    met = {arm: choosing.scored(TABLE, FOLDS, own, SETTINGS.ahead) for arm, own in plays.items()}
     half = choosing.LEVELS.index(0.5)
     for arm in (CORL, deciders.ARC):
         assert met[arm].right[half].mean() > met[MIXTURES].right[half].mean() + 0.1, arm

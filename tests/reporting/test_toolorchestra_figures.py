@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from lib import params
 from lib.page.tables import interval_table, table_html
+from lib.page.words import there
 from lib.reporting import estimates
 from lib.reporting.toolorchestra import (
     common,
@@ -28,7 +29,6 @@ from lib.reporting.toolorchestra import (
     training,
 )
 from lib.reporting.toolorchestra.common import CORL, LENIENT, PAPER, PUBLISHED
-from lib.reporting.words import there
 from lib.routing.toolorchestra.desk import Own
 from lib.routing.toolorchestra.menu import names
 from lib.routing.toolorchestra.study import AGENT, START, Results

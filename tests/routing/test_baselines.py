@@ -112,8 +112,9 @@ def test_every_router_and_strategy_has_a_row_per_question_under_every_budget():
 def test_whoever_chooses_one_strategy_gets_and_pays_what_it_does():
     test = chance(17, 1)
     rows = baselines.compare(chance(), test, BUDGETS)
-    for row in rows[rows["router"].isin(ROUTERS) & (rows["router"] != "cascade")].itertuples():
+    for row in rows[rows["router"] != "cascade"].itertuples():
         m = STRATEGIES.index(row.chosen)
+        assert row.router in (*ROUTERS, row.chosen)
         assert (row.right, row.dollars) == (test.right[row.item, m], test.dollars[row.item, m])
 
 
@@ -267,17 +268,6 @@ def test_the_oracle_takes_the_cheapest_that_is_paid_and_the_cheapest_of_all_wher
     assert told(test, test, "oracle")["chosen"].tolist() == ["small in pieces", "large", "small", "large"]
     low = told(test, test, "oracle", "low")
     assert low["chosen"].tolist() == [ITSELF, ITSELF, "small", ITSELF] and low["reward"].eq(0).all()
-
-
-def test_a_strategy_s_rows_are_its_column():
-    test = chance(17, 1)
-    rows = baselines.compare(chance(), test, BUDGETS)
-    for m, name in enumerate(STRATEGIES):
-        for label in BUDGETS:
-            part = rows[(rows["router"] == name) & (rows["label"] == label)]
-            assert part["right"].tolist() == test.right[:, m].tolist()
-            assert part["dollars"].tolist() == test.dollars[:, m].tolist()
-            assert set(part["chosen"]) == {name}
 
 
 def test_of_equally_good_constants_the_cheapest_is_taken():

@@ -17,9 +17,10 @@ from lib.llm.transport import InProcess
 from lib.models import checkpoints
 from lib.params import ParamsError
 from lib.routing import own as command
-from lib.tasks import Item, TaskError
+from lib.tasks import Item
 from tests.models import tiny
 from tests.routing import small
+from tests.studies import Killed, dying
 
 SMALL = ["--profile", "smoke", "--set", "batch=4", "--set", "updates.soft=2", "--set", "turn_tokens=6", "--set",
          "rounds=2", "--set", "learn.minibatch=4"]  # fmt: skip
@@ -140,24 +141,11 @@ def test_calls_reach_the_experts_and_are_charged(place, four, talkative, silence
     assert rollouts[rollouts["label"] == "high"]["within"].eq(1).all()
 
 
-class Killed(BaseException):
-    """As a process that is killed: nothing catches it."""
-
-
 def test_a_training_killed_between_rollouts_and_checkpoint_repeats_no_rollout(trained, place, monkeypatch):
     """The table is written first, so it may know more than the checkpoint: those rows are to be left out."""
-    save, calls = command.Learner.save, []
-
-    def dying(learner, path):
-        calls.append(path)
-        if len(calls) == 2:
-            raise Killed
-        save(learner, path)
-
-    monkeypatch.setattr(command.Learner, "save", dying)
-    with pytest.raises(Killed):
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(command.Learner, "save", dying(command.Learner.save, 2))
         run(place, "killed")
-    monkeypatch.setattr(command.Learner, "save", save)
     assert run(place, "killed") == 0
     whole, broken = (store.read_parquet(folder / "rollouts.parquet") for folder in (trained, place / "killed"))
     assert broken["update"].tolist() == whole["update"].tolist()
@@ -184,6 +172,7 @@ def test_experts_may_be_changed_on_the_command_line(place, monkeypatch, silence)
         ("folder.jsonl", None, ".jsonl, .csv or .parquet"),
         ("empty.csv", "prompt,reference\n", "empty.csv"),
         ("broken.jsonl", '{"prompt": \n', "broken.jsonl cannot be read"),
+        ("hole.csv", "prompt,reference\na?,b\nc?,\n", "row 2 lacks its prompt or its reference"),
     ],
 )
 def test_what_is_no_table_of_questions_is_named(place, capsys, name, text, says):
@@ -214,14 +203,20 @@ def test_a_broken_checkpoint_is_named_with_a_remedy(place, four, silence, capsys
     assert "delete it" in complaint(capsys)
 
 
-def test_an_interruption_ends_with_130_and_says_how_to_go_on(place, four, silence, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (KeyboardInterrupt(), 130, "run the same command to go on"),
+        (BudgetExceeded("lab-large", 1.0, 0.99, 0.02), 2, "budget $1"),  # how a long training usually ends
+    ],
+)
+def test_a_training_that_stops_says_why_and_how_to_go_on(error, code, says, place, four, silence, capsys, monkeypatch):
     def stopped(*_, **__):
-        raise KeyboardInterrupt
+        raise error
 
     monkeypatch.setattr(command, "roll", stopped)
-    assert run(place, "stopped") == 130
-    told = capsys.readouterr().err
-    assert "run the same command" in told and str(place / "stopped") in told
+    assert run(place, "stopped") == code
+    assert says in capsys.readouterr().err
 
 
 def test_the_first_line_stands_there_before_anything_large_is_read(tmp_path):
@@ -320,24 +315,6 @@ def test_an_expert_that_is_no_model_is_named(place, capsys):
     experts = {"lab-nano": "nobody", "lab-large": "scripted-large"}
     assert run(place, "o", "--set", f"experts={json.dumps(experts)}") == 2
     assert "routing.experts names the models ['nobody']" in capsys.readouterr().err
-
-
-def test_an_empty_purse_ends_in_a_line_too(place, four, silence, capsys, monkeypatch):
-    """Pool.ask raises BudgetExceeded; with paid endpoints that is how a long training usually ends."""
-
-    def spent(*_, **__):
-        raise BudgetExceeded("lab-large", 1.0, 0.99, 0.02)
-
-    monkeypatch.setattr(command, "roll", spent)
-    assert run(place, "purse") == 2
-    assert "budget $1" in complaint(capsys)
-
-
-def test_a_row_without_a_reference_is_refused(tmp_path):
-    """Otherwise the word nan is the answer that is paid."""
-    (tmp_path / "own.csv").write_text("prompt,reference\na?,b\nc?,\n")
-    with pytest.raises(TaskError, match="reference"):
-        command.questions(tmp_path / "own.csv")
 
 
 def test_changes_are_read_as_yaml_and_change_nothing_else():

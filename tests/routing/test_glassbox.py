@@ -304,13 +304,8 @@ def test_a_run_holds_the_map_and_all_parts_and_is_the_same_again():
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"batch": 100}, "multiple of 3"),
-        ({"tells": 0.3}, "glass.tells"),
         ({"central": {"noise": 0.0}}, "noise must be above 0"),
         ({"central": {"complementarity": 1.2}}, "complementarity must be at most 1"),
-        ({"map": {"noise": []}}, "glass.map.noise"),
-        ({"budgets": {"none": 1.0}}, "glass.budgets"),
-        ({"prices": [1.0]}, "glass.prices"),
     ],
     ids=str,
 )

@@ -301,8 +301,11 @@ def test_an_arm_more_and_what_only_others_need_change_no_cell(named):
     assert named([dataclasses.replace(CORL, label="otherwise"), FIXED]) == before
 
 
-def test_a_base_that_is_not_there_is_named_before_anything_starts(tmp_path):
-    with pytest.raises(ModelError, match="lab-control holds no model"):
+@pytest.mark.parametrize(("held", "lacking"), [([], "lab-control holds no model"), (["lab-control"], "lab-nano")])
+def test_a_model_that_is_not_there_is_named_before_anything_starts(held, lacking, models, tmp_path):
+    for name in held:
+        (tmp_path / name).symlink_to(models / name)
+    with pytest.raises(ModelError, match=lacking):
         study.run(settings(), COMPARED, tmp_path, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
@@ -415,12 +418,6 @@ def test_a_variant_with_groups_asks_every_question_several_times(models, runs, r
     assert len(told) == 16 and [len(set(told["difficulty"][i : i + 8])) for i in (0, 8)] == [1, 1]
     assert [len(set(told["label"][i : i + 8])) for i in (0, 8)] == [1, 1] and told["written"].nunique() > 2
     assert own.learning["value_error"].eq(0).all()
-
-
-def test_an_expert_that_is_not_there_is_a_model_error_too(models, tmp_path):
-    (tmp_path / settings().routing.base).symlink_to(models / settings().routing.base)
-    with pytest.raises(ModelError, match="lab-nano"):
-        study.run(settings(), COMPARED, tmp_path, tmp_path / "runs")
 
 
 def test_rows_count_questions_over_budgets():

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lib.tools import Limits, Result, Sandbox, SandboxUnavailable, ToolError, available, python
+from lib.tools import Limits, Result, Sandbox, SandboxUnavailable, ToolError, python
 from lib.tools.cell import split
 from lib.tools.sandbox import MORE
 from tests.tools.attacks import ATTACKS
@@ -423,7 +423,7 @@ def test_where_monty_is_not_installed_code_is_refused(folder, monkeypatch):
         sandbox.run("open('ran', 'w')")
     with pytest.raises(SandboxUnavailable, match="or not at all"):
         python(Sandbox())({"code": "1"})
-    assert "cannot be imported" in available() and not (folder / "ran").exists()
+    assert not (folder / "ran").exists()
 
 
 @pytest.mark.parametrize("program", [None, "exit 1", "echo what", "exec cat"])
@@ -437,8 +437,6 @@ def test_where_the_worker_does_not_start_code_is_refused(folder, tmp_path, monke
     with Sandbox(Limits(seconds=0.1)) as sandbox, pytest.raises(SandboxUnavailable, match="can be started"):
         sandbox.run("1")
     assert children() == before
-    monkeypatch.delenv("MONTY_BIN")
-    assert available() is None and children() == before
 
 
 def test_nothing_in_the_room_could_run_code_in_another_way():

@@ -7,11 +7,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import draw
+from lib.page.words import scaled, there
 from lib.params import ROOT, ToolSettings
 from lib.reporting.estimates import Rows, gap, mean, ratio, ratio_gap
 from lib.reporting.toolorchestra import common
 from lib.reporting.toolorchestra.common import BOTH, GAP, LABELS, PAPER, exam
-from lib.reporting.words import scaled, there
 from lib.routing.toolorchestra import menu
 from lib.routing.toolorchestra.study import START, Results
 from lib.stats import Interval

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lib.page.tables import listed
+from lib.page.words import changed, finite, number, scaled
 from lib.params import Params
 from lib.reporting.estimates import mean
 from lib.reporting.toolorchestra import common, comparison, environment, generalisation, pilot, simplex, training
@@ -18,7 +19,6 @@ from lib.reporting.toolorchestra.common import (
     PUBLISHED,
     exam,
 )
-from lib.reporting.words import changed, finite, number, scaled
 from lib.routing.toolorchestra.study import START, Results
 
 KEYS = {START: "start", PAPER: "trained", PUBLISHED: "sign_error", LENIENT: "lenient", CORL: "corl"}

@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 
 from lib import draw
 from lib.page.tables import listed
+from lib.page.words import there
 from lib.params import Params
 from lib.reporting.estimates import Rows, mean, means, ratio
 from lib.reporting.toolorchestra.common import EVEN, LABELS, PAPER, calls_to, exam
-from lib.reporting.words import there
 from lib.routing.toolorchestra.study import AGENT, START, Results
 from lib.stats import Interval
 

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib import draw, seeds, stats
+from lib.page.words import number, within
 from lib.reporting.estimates import Rows, mean
 from lib.reporting.toolorchestra.common import BOTH, GAP, LABELS, MEASURES, PAPER, exam
-from lib.reporting.words import number, within
 from lib.routing.toolorchestra.study import START, Results
 from lib.stats import Interval
 

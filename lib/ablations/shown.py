@@ -1,5 +1,4 @@
-"""How lesson 09 shows ablations: levels and gains as a table, gains as a figure, the answer as a sentence, and all of
-them side by side.
+"""How lesson 09 shows ablations: levels and gains as a table, gains as a figure, and all of them side by side.
 
 A gain is a difference to the variant that it is held against, so 0 is no change. Clear means that its 95 % interval
 leaves 0 out; nothing is corrected for how many gains there are, and the lesson says how many would be clear by chance.
@@ -13,16 +12,19 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import draw
-from lib.ablations.comparison import Comparison, Measure, metrics, slug
+from lib.ablations.comparison import Comparison, Measure, metrics
 from lib.measure.variance import read_off
 from lib.page.lesson import Lesson
-from lib.page.tables import listed
+from lib.page.words import number, plain, scaled, signed
 from lib.params import Params
-from lib.reporting.words import number, plain, scaled, signed
 from lib.stats import Interval
 
 STAND_IN = "scripted stand-in"
 KEY_METRICS = ("changes.total", "changes.clear", "changes.better", "changes.worse")
+draw.register({
+    "clearly better": ("#0072B2", "^"), "clearly worse": ("#D55E00", "v"), "clear, and neither": ("#444444", "s"),
+    "not clear": ("#8A8A8A", "o"), "Equal": ("#56B4E9", "v"),
+})  # fmt: skip
 MARKS = "Triangles: clearly better or worse; squares: clear, and neither; dots: not clear."
 
 
@@ -65,21 +67,6 @@ def is_good(measure: Measure, found: Interval) -> bool | None:
     return (found.value > 0) == (measure.better == "higher")
 
 
-def answer(compared: Comparison) -> str:
-    """One sentence: which changes clearly move the first measure, and how many do not."""
-    if not compared.against:
-        return f"{_upper(compared.about)}: nothing to change under these settings."
-    main, gains = compared.main, {v: row[compared.main.column] for v, row in compared.gains.items()}
-    moved = [f"{v} ({number(g, main.digits, True)})" for v, g in gains.items() if g.excludes(0)]
-    clear = f"{_upper(main.label)} clearly changes with {listed(moved, 'none of them')}"
-    rest = f"; not clearly with {len(gains) - len(moved)} of {len(gains)}" if len(moved) < len(gains) else ""
-    return f"{clear}{rest}{_stand_in(compared)}."
-
-
-def _stand_in(compared: Comparison) -> str:
-    return f" ({STAND_IN} decides)" if compared.backend == "scripted" else ""
-
-
 def title(compared: Comparison) -> str:
     """How many of the changes are clear, for the figure."""
     gains = [row[compared.main.column] for row in compared.gains.values()]
@@ -116,12 +103,11 @@ def _many(compared: Comparison) -> bool:
 
 
 def present(lesson: Lesson, compared: Comparison) -> None:
-    """One ablation in a lesson: figure (where anything is changed), table, metrics, and the answer."""
+    """One ablation in a lesson: figure (where anything is changed), table and metrics."""
     if compared.against:
         lesson.figure(figure(compared), compared.name.replace(".", "_"))
     lesson.table(table(compared), caption(compared))
     lesson.metrics(metrics(compared))
-    print(answer(compared))
 
 
 # The student's rules --------------------------------------------------------------------------------
@@ -172,19 +158,6 @@ def search_table(searched: pd.DataFrame, best: int = 8) -> pd.DataFrame:
     return shown[["place", *(column for column in searched)]].assign(ours=shown["ours"].map({True: "ours", False: ""}))
 
 
-def search_answer(searched: pd.DataFrame) -> str:
-    """Where our rules stand among all combinations."""
-    place = searched.index[searched["ours"]]
-    if not len(place):
-        return f"The rules of params.yaml are not among the {len(searched)} combinations."
-    mine, best = searched.loc[place[0]], searched.iloc[0]
-    return (
-        f"By these stand-ins our rules are number {place[0] + 1} of {len(searched)}, at a distance of "
-        f"{plain(mine['distance'])} from Table 2 (the nearest: {plain(best['distance'])}; "
-        f"a distance of 0.10 is lengths that are 10 % off)."
-    )
-
-
 # Over a training --------------------------------------------------------------------------------------
 
 
@@ -196,15 +169,6 @@ def changes_table(changes: Mapping[str, Mapping[str, Interval]]) -> pd.DataFrame
             for name, row in changes.items()
         ]
     )
-
-
-def changes_metrics(changes: Mapping[str, Mapping[str, Interval]]) -> dict[str, float]:
-    """`corl_fixed.small_budget.right_change` and so on."""
-    out: dict[str, float] = {}
-    for name, row in changes.items():
-        for column, found in row.items():
-            out |= found.as_metrics(f"corl_fixed.{slug(name)}.{column}")
-    return out
 
 
 # Side by side -------------------------------------------------------------------------------------
@@ -250,7 +214,8 @@ def overall(every: Sequence[Comparison]) -> str:
     if not found:
         return sentence
     _, most, variant, gain = max(found, key=lambda each: each[0])
-    moved = f"{signed(100 * gain.value, 0)} % {most.main.label}{_stand_in(most)}"
+    moved = f"{signed(100 * gain.value, 0)} % {most.main.label}"
+    moved += f" ({STAND_IN} decides)" if most.backend == "scripted" else ""
     return f"{sentence}; the largest: {variant} ({most.about}: {moved})"
 
 

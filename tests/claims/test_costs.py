@@ -3,8 +3,8 @@
 import pytest
 
 from lib import ledger
+from lib.claims import costs
 from lib.orchestration import methods, results, study
-from lib.reporting import costs
 from tests.orchestration.test_study import SCRIPTED, small, trained
 
 __all__ = ["trained"]
