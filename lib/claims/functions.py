@@ -61,7 +61,7 @@ def cost_entry(before: float, after: float, per_dollar: float) -> float:
     none, one = np.zeros((1, 1)), np.ones(1)
     checkpoint, start = (rewards.vectors(none, one, np.array([spent]), one) for spent in (after, before))
     only_cost = np.array([[0.0, 0.0, 1.0, 0.0]])
-    return float(rewards.score_in((per_dollar, 1.0), checkpoint, start, only_cost)[0])
+    return float(rewards.score(checkpoint, start, only_cost, (per_dollar, 1.0))[0])
 
 
 def training_entry(dollars: Sequence[float], which: float) -> float:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from lib import measure
 from lib.page.tables import NOTHING as DASH
+from lib.params import LLMSettings
 from lib.stats import Interval
 
 NOTHING = Interval(math.nan, math.nan, math.nan)  # what was not to be measured
@@ -70,3 +71,9 @@ def finite(metrics: Mapping[str, object]) -> dict[str, object]:
         if not isinstance(value, float) or math.isfinite(value):
             out[key] = value
     return out
+
+
+def stand_ins(llm: LLMSettings, names: Mapping[str, str]) -> str:
+    """Those of `names` (a word, and a name of llm.models) that are scripted, for captions; empty where none is."""
+    scripted = [word for word, name in names.items() if llm.models[name].backend == "scripted"]
+    return f" ({', '.join(scripted)}: scripted stand-in)" if scripted else ""

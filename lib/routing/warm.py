@@ -22,6 +22,7 @@ from lib.models.dialogue import conversation, token
 from lib.models.tokenizer import EOS, encode
 from lib.models.training import Training
 from lib.params import LabModel, RoutingSettings
+from lib.params.routing import WarmSettings
 from lib.routing import protocol
 from lib.tasks import Item
 from lib.tasks.chain import OPERATIONS
@@ -37,10 +38,23 @@ NUMBERS = (5.0, 160.0)  # budgets in numbers, in units, drawn evenly on a logari
 def train(base: Path, shape: LabModel, settings: RoutingSettings, folder: Path, progress, seed: int = 0) -> Path:
     """Train a controller from a lab model into `folder`; shape: the base's settings, for its optimisers."""
     told = settings.warm
-    shape = shape.model_copy(update={"steps": told.steps, "batch": told.batch, "warmup": min(shape.warmup, told.steps)})
-    training = Training(shape, seed, checkpoints.load(base))
     items = tasks.spread(settings.questions, "train", told.items, seed=told.seed + seed)
     dialogues = corpus(items, tuple(settings.experts), settings.rounds, told.seed + seed)
+    return taught(base, shape, told, dialogues, folder, progress, seed)
+
+
+def taught(
+    base: Path,
+    shape: LabModel,
+    told: WarmSettings,
+    dialogues: Sequence[Dialogue],
+    folder: Path,
+    progress,
+    seed: int = 0,
+) -> Path:
+    """Train a lab model on dialogues into `folder`; shape: its settings, for its optimisers."""
+    shape = shape.model_copy(update={"steps": told.steps, "batch": told.batch, "warmup": min(shape.warmup, told.steps)})
+    training = Training(shape, seed, checkpoints.load(base))
     for step in range(told.steps):
         training.update(dialogues)
         progress((step + 1) / told.steps)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from lib import draw
 from lib.routing import protocol
 from lib.scenes import spoken
 
@@ -18,18 +17,16 @@ def episodes(rows: pd.DataFrame, caption: str, unlimited: float) -> tuple[str, s
     """Episodes with the same question, one below the other: every part in the colour of who wrote it, the mask beside
     it, what it cost; as HTML and as plain text. rows: of `study.episode_rows`, with what was spoken; unlimited:
     dollars from which on a budget is none."""
-    blocks, plain = [], []
-    for row in rows.to_dict("records"):
-        lines = []
-        for who, text, dollars in json.loads(row["spoken"]):
-            own = who == "controller"
-            cost = f", ${dollars * MILLION:.1f} per million" if dollars else ""
-            shade = draw.ink(draw.colour("CoRL" if own else who)) if who != "prompt" else draw.GREY
-            lines.append(spoken.part(who, text, own, shade, cost))
-        verdict = _verdict(row, unlimited)
-        blocks.append(spoken.episode(f"budget {row['label']}", [markup for markup, _ in lines], verdict))
-        plain += [*(text for _, text in lines), verdict]
-    return spoken.together(caption, blocks), "\n".join(plain)
+
+    def part(who: str, text: str, dollars: float) -> spoken.Shown:
+        cost = f", ${dollars * MILLION:.1f} per million" if dollars else ""
+        return spoken.part(who, text, "CoRL" if who == "controller" else "", cost)
+
+    shown = (
+        (f"budget {row['label']}", [part(*each) for each in json.loads(row["spoken"])], _verdict(row, unlimited))
+        for row in rows.to_dict("records")
+    )
+    return spoken.together(caption, shown)
 
 
 def _verdict(row: Mapping, unlimited: float) -> str:

@@ -64,23 +64,10 @@ def test_an_entry_that_lacks_something_is_named(tmp_path, text, message):
         glossary.read(tmp_path / "g.yaml")
 
 
-def test_most_uses_stand_in_the_notebook_itself():
-    uses = [(term, name) for term in TERMS for name in term.lessons]
-    plain = [
-        any(word.lower() in prose_and_code(name).lower() for word in term.words or (term.term,)) for term, name in uses
-    ]
-    assert sum(plain) > 0.9 * len(plain)
-
-
 @pytest.mark.parametrize("term", TERMS, ids=lambda term: term.slug)
 def test_a_term_is_explained_in_one_to_three_sentences(term):
     assert 30 < len(term.means) < 320 and term.means.endswith(".")
     assert len(re.findall(r"\.(?:\s|$)", term.means)) <= 3
-
-
-def test_there_are_enough_terms_and_every_lesson_has_some():
-    assert 40 <= len(TERMS) <= 70
-    assert {name for term in TERMS for name in term.lessons} >= set(NAMES[:8])
 
 
 def test_the_pages_of_lessons_link_to_the_glossary():

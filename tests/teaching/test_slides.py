@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import nbformat
@@ -66,6 +65,7 @@ def test_every_heading_begins_a_slide_and_so_does_what_follows_a_figure(page):
 
 def test_slides_load_nothing_and_are_the_same_every_time(page, root):
     assert problems(page) == [] and "<script src" not in page and "://" not in page
+    assert "scroll-snap-type: y mandatory" in page and "break-after: page" in page  # one at a time, also in print
     assert slides.write("05_one", root).read_text(encoding="utf-8") == page
 
 
@@ -76,14 +76,13 @@ def test_a_picture_without_words_is_refused(root):
         slides.render(bad, "05_one", root)
 
 
-def test_a_lesson_that_was_not_run_names_the_command_that_runs_it(root, capsys):
-    assert slides.main(["06_two", "--root", str(root)]) == 1
-    assert "make repro LESSON=06_two" in capsys.readouterr().err
-
-
-def test_an_unknown_lesson_is_named_with_those_there_are(root, capsys):
-    assert slides.main(["07_none", "--root", str(root)]) == 1
-    assert "'07_none'; there are 05_one, 06_two" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("06_two", "make repro LESSON=06_two"), ("07_none", "'07_none'; there are 05_one, 06_two")],
+)
+def test_a_lesson_that_was_not_run_or_is_unknown_is_named_with_the_remedy(root, capsys, name, said):
+    assert slides.main([name, "--root", str(root)]) == 1
+    assert said in capsys.readouterr().err
 
 
 def test_parameters_answers_and_wall_times_are_left_out_and_code_is_folded(page):
@@ -91,15 +90,6 @@ def test_parameters_answers_and_wall_times_are_left_out_and_code_is_folded(page)
         assert absent not in page
     details = BeautifulSoup(page, "html.parser").find_all("details")
     assert len(details) == 3 and not any(each.has_attr("open") for each in details)
-
-
-def test_one_slide_at_a_time_needs_no_script_and_print_gives_each_a_page(page):
-    style, script = (re.search(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL).group(1) for tag in ("style", "script"))
-    assert "scroll-snap-type: y mandatory" in style and "scroll-snap-align: start" in style
-    assert "break-after: page" in style and "prefers-color-scheme: dark" in style and "max-width: 40rem" in style
-    for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp", "Home", "End", "PageDown"):
-        assert f'"{key}"' in script
-    assert "beforeprint" in script and ".style.zoom" in script  # long ones are made to fit
 
 
 def test_without_a_name_what_was_run_is_rendered_and_the_rest_is_named(root, capsys):

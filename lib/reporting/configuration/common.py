@@ -13,7 +13,7 @@ from lib.configuration import questions
 from lib.configuration.arms import NAMED, TESTED
 from lib.configuration.study import Results
 from lib.params import Params
-from lib.reporting import backends
+from lib.reporting import words
 from lib.stats import Interval
 
 PAPER, PLAIN, DPO, GRPO = "arc", "arc_no_sft", "arc_dpo", "grpo"  # arms
@@ -40,7 +40,7 @@ def stand_ins(params: Params, prompted: bool = True) -> str:
     in what is shown."""
     own = params.configuration
     names = {"agents": own.model, "larger agents": own.larger} | ({"prompted policy": own.prompted} if prompted else {})
-    return backends.stand_ins(params.llm, names)
+    return words.stand_ins(params.llm, names)
 
 
 def prepared(rows: pd.DataFrame) -> pd.DataFrame:

@@ -149,9 +149,8 @@ def episode_html(job: Job, outcome: Outcome, caption: str) -> tuple[str, str]:
     )
     heading = f"{job.configuration.workflow}: {job.item.prompt}"
     more = f"Told besides their roles: {told or 'nothing'}."
-    block = spoken.episode(heading, [f"<p>{escape(more)}</p>", *(html for html, _ in parts)], verdict_words(outcome))
-    plain = [heading, more, *(text for _, text in parts), verdict_words(outcome)]
-    return spoken.together(caption, [block]), "\n".join(plain)
+    shown = heading, [(f"<p>{escape(more)}</p>", more), *parts], verdict_words(outcome)
+    return spoken.together(caption, [shown])
 
 
 def _part(job: Job, note: Note) -> tuple[str, str]:

@@ -12,7 +12,6 @@ from lib.configuration import baselines, space
 from lib.configuration.study import Results
 from lib.page.tables import listed
 from lib.params import Params
-from lib.reporting import backends
 from lib.reporting.configuration import (
     comparison,
     diversity,
@@ -50,7 +49,7 @@ def metrics(
     encoders: `encoders.scores`."""
     own = params.configuration
     out: dict[str, object] = {
-        "backend": backends.backend(params.llm, {"agents": own.model, "larger": own.larger}),
+        "backend": params.llm.decided_by([own.model, own.larger]),
         "space.total": space.total(), "space.valid": space.valid(),
     }  # fmt: skip
     for arm in everyone.arms:
@@ -67,7 +66,7 @@ def metrics(
     out |= theory.metrics(theorem)
     for name, row in encoders.items():
         out |= {f"encoders.{_key(name)}.{metric}": value for metric, value in row.items()}
-    scripted = backends.backend(params.llm, {"prompted": own.prompted})
+    scripted = params.llm.decided_by([own.prompted])
     return finite(out | {f"{arm}.backend": scripted for arm in PROMPTED if arm in everyone.arms})
 
 

@@ -5,39 +5,28 @@ Orchestrators that are trained have one run per seed; the start and what is only
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from lib.params import Params
-from lib.reporting import backends
+from lib.reporting.estimates import Rows, gaps, means
 from lib.routing.toolorchestra.arms import NAMED
 from lib.routing.toolorchestra.study import AGENT, START, Results
 
 MILLION, MILLI = 1e6, 1e3
 MONEY, TIME = "$ per million questions", "ms per question"
 PAPER, PUBLISHED, LENIENT, CORL = "paper", "published", "lenient", "corl"
-ARMS = (PAPER, PUBLISHED, LENIENT, CORL)
 BOTH = (START, PAPER)
 GAP = "after minus before"
+EVEN = "an even choice"
 MEASURES = {"right": "accuracy", "micro": MONEY, "ms": TIME}
+LABELS = {START: "start", AGENT: "lab-agent"} | {name: arm.label for name, arm in NAMED.items()}
 
 
-def label(arm: str) -> str:
-    """How an orchestrator is called in figures and tables."""
-    known = {START: "start", AGENT: "lab-agent"}
-    return known[arm] if arm in known else NAMED[arm].label if arm in NAMED else arm
-
-
-def trained(results: Results) -> list[str]:
-    """The arms that this study has, in the order of the report."""
+def arms_of(results: Results) -> list[str]:
+    """The start and the arms that this study has, in the order of the report."""
     there = set(results.episodes["arm"])
-    return [arm for arm in ARMS if arm in there] + sorted(there - {*ARMS, START, AGENT})
-
-
-def stand_ins(params: Params) -> str:
-    """Models on the menu that are scripted, for captions; empty where all are models."""
-    return backends.stand_ins(params.llm, params.tools.models)
+    return [START, *(arm for arm in NAMED if arm in there)]
 
 
 def exam(results: Results, arm: str, name: str = "test", office: bool | None = False) -> pd.DataFrame:
@@ -56,7 +45,13 @@ def in_units(part: pd.DataFrame) -> pd.DataFrame:
     return part.assign(**more)
 
 
-def called(part: pd.DataFrame, tools: Iterable[str]) -> pd.Series:
+def calls_to(part: pd.DataFrame, tools: Iterable[str]) -> pd.Series:
     """How many calls of each episode went to any of these tools."""
     wanted = set(tools)
     return part["called"].str.split().map(lambda names: sum(name in wanted for name in names)).astype(float)
+
+
+def change(parts: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> Rows:
+    """Means of columns (column: title) before and after training, and the paired difference."""
+    before, after = (parts[arm] for arm in BOTH)
+    return {LABELS[arm]: means(parts[arm], columns) for arm in BOTH} | {GAP: gaps(after, before, columns)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -9,35 +10,30 @@ from lib import draw
 from lib.page.tables import listed
 from lib.params import Params
 from lib.reporting.estimates import Rows, mean, means, ratio
-from lib.reporting.toolorchestra.common import PAPER, called, exam, label
+from lib.reporting.toolorchestra.common import EVEN, LABELS, PAPER, calls_to, exam
 from lib.reporting.words import there
 from lib.routing.toolorchestra.study import AGENT, START, Results
 from lib.stats import Interval
 
 WHO = {AGENT: ", only prompted", START: ", before any reward", PAPER: ""}
 KEYS = {AGENT: "agent", START: "start", PAPER: "trained"}
-EVEN = "an even choice"
 
 
 def tools_of(results: Results) -> list[str]:
     """The tools that are on any menu of the pilot study, models last."""
-    part = results.episodes[results.episodes["exam"] == "pilot"]
-    there_ = {name for names in part["menu"] for name in names.split()}
-    return [name for name in results.tools if name in there_]
+    menus = exam(results, AGENT, "pilot")["menu"]
+    return [name for name in results.tools if name in set(" ".join(menus).split())]
 
 
-def counted(results: Results, arm: str) -> pd.DataFrame:
-    """Episodes of the pilot study with calls to each tool, of all to tools, and whether there was none."""
-    part = exam(results, arm, "pilot")
-    more = {f"to {tool}": called(part, [tool]) for tool in tools_of(results)}
-    return part.assign(**more, whole=called(part, tools_of(results)), none=(part["calls"] == 0).astype(float))
+def share(part: pd.DataFrame, tools: list[str], results: Results) -> Interval:
+    """Share of calls to any of some tools, of all calls to tools."""
+    return ratio(part.assign(them=calls_to(part, tools), whole=calls_to(part, tools_of(results))), "them", "whole")
 
 
 def shares(results: Results) -> Rows:
     """By orchestrator the share of its calls that went to each tool."""
-    parts = {arm: counted(results, arm) for arm in WHO}
-    return {arm: {tool: ratio(part, f"to {tool}", "whole") for tool in tools_of(results)}
-            for arm, part in parts.items()}  # fmt: skip
+    parts = {arm: exam(results, arm, "pilot") for arm in WHO}
+    return {arm: {tool: share(part, [tool], results) for tool in tools_of(results)} for arm, part in parts.items()}
 
 
 def even_shares(results: Results) -> dict[str, float]:
@@ -51,10 +47,10 @@ def figure(results: Results) -> Figure:
     """Shares of calls, one bar for each orchestrator and one for an even choice."""
     found, even, rows = shares(results), even_shares(results), {}
     for arm, how in WHO.items():
-        name = label(arm) + how + ("" if any(there(x) for x in found[arm].values()) else ": no call")
+        name = LABELS[arm] + how + ("" if any(there(x) for x in found[arm].values()) else ": no call")
         rows[name] = {tool: x.value if there(x) else 0.0 for tool, x in found[arm].items()}
     tool = dearest(results)
-    told = [f"{label(arm)} {found[arm][tool].value:.0%}" for arm in WHO if tool and there(found[arm][tool])]
+    told = [f"{LABELS[arm]} {found[arm][tool].value:.0%}" for arm in WHO if there(found[arm][tool])]
     if not told:
         return draw.sheet("Nobody calls any tool in the pilot study", height=1.5)
     title = f"Share of calls that go to {tool}: {', '.join(told)}; an even choice {even[tool]:.0%}"
@@ -64,39 +60,32 @@ def figure(results: Results) -> Figure:
 
 def dearest(results: Results) -> str:
     """The dearest tool of the pilot study, which is its strongest model."""
-    return max(tools_of(results), key=lambda tool: results.offers[tool].typical_dollars, default="")
+    return max(tools_of(results), key=lambda tool: results.offers[tool].typical_dollars)
 
 
 def kin(results: Results, params: Params) -> list[str]:
     """Models on the menu that have the size of the orchestrators' base."""
 
-    def size(name: str) -> tuple[int, ...] | None:
-        shape = params.lab.models.get(name)
-        return shape and (shape.hidden, shape.layers, shape.heads, shape.intermediate)
+    def size(name: str) -> tuple[int, ...]:
+        shape = params.lab.models[name]
+        return shape.hidden, shape.layers, shape.heads, shape.intermediate
 
-    own = size(params.tools.base)
-    models = {word: params.llm.models[name] for word, name in params.tools.models.items()}
-    return [
-        tool
-        for tool in tools_of(results)
-        if tool in models and models[tool].backend == "lab" and size(models[tool].model or tool) == own
-    ]
+    models = {word: params.llm.models[name] for word, name in params.tools.models.items() if word in tools_of(results)}
+    lab = {word: about.model or word for word, about in models.items() if about.backend == "lab"}
+    return [word for word, name in lab.items() if size(name) == size(params.tools.base)]
 
 
 def table(results: Results, params: Params) -> Rows:
     """Accuracy, calls, and both biases: shares of calls to models of the orchestrators' own size and to the dearest
     one, beside those of an even choice."""
-    even, own = even_shares(results), kin(results, params)
-    biases = {f"calls to {listed(tools)}": tools for tools in (own, [dearest(results)]) if any(tools)}
-    rows: Rows = {}
+    even, rows = even_shares(results), {}
+    biases = {f"calls to {listed(them)}": them for them in (kin(results, params), [dearest(results)]) if them}
     for arm in WHO:
-        part = counted(results, arm)
+        part = exam(results, arm, "pilot")
+        part = part.assign(none=(part["calls"] == 0).astype(float))
         columns = {"right": "accuracy", "none": "no call at all", "calls": "calls per question"}
-        rows[label(arm)] = means(part, columns) | {
-            title: ratio(part.assign(them=called(part, tools)), "them", "whole") for title, tools in biases.items()
-        }
-    nan = float("nan")
-    flat = {title: Interval(sum(even[tool] for tool in tools), nan, nan) for title, tools in biases.items()}
+        rows[LABELS[arm]] = means(part, columns) | {title: share(part, t, results) for title, t in biases.items()}
+    flat = {title: Interval(sum(even[t] for t in them), np.nan, np.nan) for title, them in biases.items()}
     return rows | {EVEN: flat}
 
 

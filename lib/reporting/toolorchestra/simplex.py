@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from lib import draw, seeds, stats
 from lib.reporting.estimates import Rows, mean
-from lib.reporting.toolorchestra.common import BOTH, GAP, MEASURES, PAPER, exam, label
-from lib.reporting.words import NOTHING, number, within
+from lib.reporting.toolorchestra.common import BOTH, GAP, LABELS, MEASURES, PAPER, exam
+from lib.reporting.words import number, within
 from lib.routing.toolorchestra.study import START, Results
 from lib.stats import Interval
 
@@ -22,8 +22,7 @@ VOLUMES = 200  # resamples; a hypervolume is dear
 def grid(results: Results, arm: str) -> pd.DataFrame:
     """Episodes with `user` and `base`: numbers of the user and of the question."""
     part = exam(results, arm, "simplex")
-    users = part[list(WEIGHTS.values())].drop_duplicates()
-    bases = max(1, part["item"].nunique() // max(1, len(users)))
+    bases = part["item"].nunique() // len(part[list(WEIGHTS.values())].drop_duplicates())
     return part.assign(user=part["item"] // bases, base=part["item"] % bases)
 
 
@@ -38,7 +37,7 @@ def users_table(results: Results) -> pd.DataFrame:
     table = pd.DataFrame({f"P, {w.removeprefix('p_')}": before[w].map("{:.2f}".format) for w in WEIGHTS.values()})
     for column, title in MEASURES.items():
         digits = 2 if column == "right" else 1
-        ends = zip(before[column], after[column].reindex(before.index), strict=True)
+        ends = zip(before[column], after[column], strict=True)
         table[title] = [f"{a:.{digits}f} to {b:.{digits}f}" for a, b in ends]
     return table.reset_index(drop=True)
 
@@ -52,15 +51,13 @@ def slope(results: Results, arm: str, column: str) -> Interval:
     part = grid(results, arm)
     weight = part.groupby("user")[WEIGHTS[column]].first()
     centred = weight - weight.mean()
-    if part.empty or not (centred**2).sum():
-        return NOTHING
     pull = part["user"].map(centred / (centred**2).sum()) * len(weight)
     return mean(part.assign(item=part["base"], slope=pull * part[column], **{"try": part["user"]}), "slope")
 
 
 def slopes(results: Results) -> Rows:
     """All slopes, before and after training."""
-    return {label(arm): {f"{title}, by its weight": slope(results, arm, c) for c, title in MEASURES.items()}
+    return {LABELS[arm]: {f"{title}, by its weight": slope(results, arm, c) for c, title in MEASURES.items()}
             for arm in BOTH}  # fmt: skip
 
 
@@ -70,25 +67,18 @@ def slopes(results: Results) -> Rows:
 def reference(results: Results) -> tuple[float, float]:
     """Dollars per million and milliseconds beyond which a user's mean counts for nothing: WORST times the start's."""
     part = grid(results, START)
-    return tuple(float(part[c].mean() * WORST) if len(part) else 0.0 for c in ("micro", "ms"))
-
-
-def _cube(part: pd.DataFrame, column: str) -> np.ndarray:
-    """(seeds, users, questions)."""
-    table = part.pivot(index="seed", columns=["user", "base"], values=column).sort_index(axis=1)
-    return table.to_numpy(dtype=float).reshape(len(table), part["user"].nunique(), -1)
+    return tuple(float(part[column].mean() * WORST) for column in ("micro", "ms"))
 
 
 def _volumes(results: Results, arm: str) -> np.ndarray:
     """Hypervolume of the users' means, (VOLUMES + 1, seeds): of the data, then of every resample of questions."""
-    part, worst = grid(results, arm), reference(results)
-    if part.empty or min(worst) <= 0:
-        return np.zeros((0, 0))
-    cubes = [_cube(part, "right"), 1 - _cube(part, "micro") / worst[0], 1 - _cube(part, "ms") / worst[1]]
-    n = cubes[0].shape[2]
+    part, (money, time) = grid(results, arm), reference(results)
+    part = part.assign(micro=1 - part["micro"] / money, ms=1 - part["ms"] / time)
+    shape = part["seed"].nunique(), part["user"].nunique(), -1, len(MEASURES)
+    cube = part.sort_values(["seed", "user", "base"])[list(MEASURES)].to_numpy(float).reshape(shape)
+    n = cube.shape[2]
     drawn = seeds.rng("report", "toolorchestra", "volume").multinomial(n, np.full(n, 1 / n), VOLUMES)
-    items = np.vstack([np.ones(n), drawn]) / n
-    points = np.stack([np.einsum("sub,db->dsu", values, items) for values in cubes], axis=-1)  # (draws, s, u, 3)
+    points = np.einsum("subk,db->dsuk", cube, np.vstack([np.ones(n), drawn]) / n)
     return np.array([stats.hv_by_seed(each, np.zeros(3)) for each in points])
 
 
@@ -96,15 +86,12 @@ def volumes(results: Results) -> dict[str, Interval]:
     """Hypervolume of start and trained, 1 at the most, and their difference; mean over seeds. Objectives: accuracy,
     and money and time saved as a share of the reference. Intervals: of seeds (Student) and of questions, added."""
     before, after = (_volumes(results, arm) for arm in BOTH)
-    out = {label(arm): within(_volume(drawn)) for arm, drawn in zip(BOTH, (before, after), strict=True)}
-    both = before.size and after.size
-    return out | {GAP: _volume(after - before.mean(1, keepdims=True)) if both else NOTHING}
+    out = {LABELS[arm]: within(_volume(drawn)) for arm, drawn in zip(BOTH, (before, after), strict=True)}
+    return out | {GAP: _volume(after - before.mean(1, keepdims=True))}
 
 
 def _volume(drawn: np.ndarray) -> Interval:
     """drawn: (draws + 1, seeds), the data first. Both sources of deviation added."""
-    if not drawn.size:
-        return NOTHING
     value = float(drawn[0].mean())
     resampled = drawn[1:].mean(1)
     questions = np.abs(np.quantile(resampled - resampled.mean(), [0.025, 0.975]))
@@ -121,21 +108,18 @@ def figure(results: Results, user: int | None = None) -> Figure:
     """Each mean against the weight that should move it: a dot for every user, a line through equal weights; user: one
     to point out."""
     note = "Small: single users, mean over seeds. Lines: users of equal weight together. A user's weights add up to 1."
-    told = [f"{label(arm)} {number(slope(results, arm, 'micro'), 1, True)}" for arm in BOTH]
+    told = [f"{LABELS[arm]} {number(slope(results, arm, 'micro'), 1, True)}" for arm in BOTH]
     title = f"Dollars per million questions as the weight on cost goes from 0 to 1: {', '.join(told)}"
     parts = {arm: grid(results, arm) for arm in BOTH}
     sheet = draw.sheet(title if user is None else _user_words(parts, user), draw.WIDTH + 2.4, 3.2, note)
     ends = []
     for axes, (column, weight) in zip(draw.tiles(sheet, 3, 3), WEIGHTS.items(), strict=True):
         for arm, part in parts.items():
-            if len(part):
-                means = _by_weight(axes, part, column, label(arm), user)
-                ends.append(f"{label(arm)}, {MEASURES[column]}: {means.iloc[0]:.2f} to {means.iloc[-1]:.2f}")
+            means = _by_weight(axes, part, column, LABELS[arm], user)
+            ends.append(f"{LABELS[arm]}, {MEASURES[column]}: {means.iloc[0]:.2f} to {means.iloc[-1]:.2f}")
         axes.set(xlabel=f"weight on {weight.removeprefix('p_')}", ylabel=MEASURES[column])
-    if sheet.axes[0].lines:
-        sheet.axes[0].legend(frameon=False, fontsize=9)
-    moved = "; ".join(ends) or "no user was asked"
-    sheet.alt_text = f"Means by the weight that should move them, from weight 0 to 1. {moved}."
+    sheet.axes[0].legend(frameon=False, fontsize=9)
+    sheet.alt_text = f"Means by the weight that should move them, from weight 0 to 1. {'; '.join(ends)}."
     return sheet
 
 
@@ -154,7 +138,7 @@ def _by_weight(axes: Axes, part: pd.DataFrame, column: str, name: str, user: int
 def _user_words(parts: dict[str, pd.DataFrame], user: int) -> str:
     """One user, as a sentence."""
     mine = {arm: part[part["user"] == user] for arm, part in parts.items()}
-    told = [f"{label(arm)} {p['right'].mean():.2f} right for ${p['micro'].mean():.1f}, {p['ms'].mean():.0f} ms"
+    told = [f"{LABELS[arm]} {p['right'].mean():.2f} right for ${p['micro'].mean():.1f}, {p['ms'].mean():.0f} ms"
             for arm, p in mine.items()]  # fmt: skip
     weights = ", ".join(f"{w.removeprefix('p_')} {mine[PAPER][w].iloc[0]:.2f}" for w in WEIGHTS.values())
     return f"User with weights {weights}: {'; '.join(told)}"

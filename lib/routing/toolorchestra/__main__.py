@@ -8,15 +8,14 @@ data, never code. The file is opened by `lib.tasks.synthesis.load`.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
-from collections.abc import Callable
+from collections import Counter
 from pathlib import Path
 
 from lib import params
 from lib.ledger import BudgetExceeded
-from lib.llm.client import Client
 from lib.llm.errors import CassetteMiss, ConfigurationError, ReplyError
+from lib.llm.loop import Loop
 from lib.llm.opening import export, opened
 from lib.models.transport import lab
 from lib.params import ParamsError
@@ -54,38 +53,31 @@ def write(options: argparse.Namespace) -> Corpus:
 
 
 def _by_model(options: argparse.Namespace) -> Corpus:
-    llm = params.load(options.profile).llm
+    """A question at a time; equal ones are different askings. A reply that cannot be used is silence."""
+    llm, transports = params.load(options.profile).llm, {}
     if options.writer not in llm.models:
         raise ParamsError(f"--writer {options.writer}: llm.models has {', '.join(llm.models)}")
     if not options.topics:
         raise ParamsError("--writer needs at least one --topic, such as --topic library")
-    transports: dict = {}
     if llm.models[options.writer].backend == "lab":
         llm, transports = lab(llm)
-    runner = asyncio.Runner()
+    loop, asked = Loop(), Counter()
     client = opened(llm, NAME, Path(options.out).parent, CASSETTES, transports=transports)
-    try:
-        writer = Model(_asking(client, runner, options.writer), options.topics)
-        return synthesize(writer, options.databases, options.tasks, options.seed)
-    finally:
-        runner.run(client.__aexit__())
-        runner.close()
-        export(llm, NAME, CASSETTES)
-
-
-def _asking(client: Client, runner: asyncio.Runner, model: str) -> Callable[[str], str]:
-    """A question at a time; equal ones are different askings. A reply that cannot be used is silence."""
-    asked: dict[str, int] = {}
 
     def ask(prompt: str) -> str:
-        asked[prompt] = asked.get(prompt, -1) + 1
-        told = [{"role": "user", "content": prompt}]
+        told, before = [{"role": "user", "content": prompt}], asked[prompt]
+        asked[prompt] += 1
         try:
-            return runner.run(client.chat(model, told, seed=asked[prompt], sample=asked[prompt], who="writer")).text
+            return loop.run(client.chat(options.writer, told, seed=before, sample=before, who="writer")).text
         except ReplyError:
             return ""
 
-    return ask
+    try:
+        return synthesize(Model(ask, options.topics), options.databases, options.tasks, options.seed)
+    finally:
+        loop.run(client.__aexit__())
+        loop.close()
+        export(llm, NAME, CASSETTES)
 
 
 def main(given: list[str] | None = None) -> int:

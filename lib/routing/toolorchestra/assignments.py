@@ -62,11 +62,6 @@ class Assignment:
         return [o for o in self.menu.offers if o.skills.get(self.kind) or (o.model and self.kind in ("chain", "facts"))]
 
 
-def questions(kind: str, split: str, n: int, seed: int) -> list[Item]:
-    """n questions of a family, all difficulties."""
-    return tasks.draw(kind, split, n, DIFFICULTIES[kind], seed=seed)
-
-
 def office_corpus(split: str, n: int, seed: int) -> Corpus:
     """At least n office tasks of a split, as the pipeline writes and filters them. Raises TaskError for fewer."""
     corpus = synthesize(databases=-(-n // PER_DATABASE) + 4, tasks_per_database=PER_DATABASE, seed=seed, split=split)
@@ -87,15 +82,13 @@ def drawn(
     names: Sequence[str],
     spread: float,
     rng: np.random.Generator,
-    preference: Preference | None = None,
 ) -> list[Assignment]:
-    """Work with menus by lot. names: of the tools that may be on them; spread: factor within which prices and
-    latencies vary, 1 for not at all; preference: everybody's; None draws users."""
+    """Work with menus and users by lot. names: of the tools that may be on menus; spread: factor within which prices
+    and latencies vary, 1 for not at all."""
     out = []
     for work in works:
         menu = menu_for(work, offers, names, spread, rng)
-        who = preference or drawn_preference(rng, [offer.name for offer in menu.offers])
-        out.append(Assignment(work, menu, who))
+        out.append(Assignment(work, menu, drawn_preference(rng, [offer.name for offer in menu.offers])))
     return out
 
 
@@ -125,7 +118,11 @@ def mixed(n: int, split: str, seed: int, offices: Sequence[Task]) -> list[Item |
     rng = seeds.rng("toolorchestra", "kinds", split, seed=seed)
     shares = {kind: share for kind, share in SHARES.items() if kind != "office" or offices}
     kinds = rng.choice(list(shares), size=n, p=np.array(list(shares.values())) / sum(shares.values()))
-    fresh = {kind: iter(questions(kind, split, int((kinds == kind).sum()), seed)) for kind in SIGNS if kind in kinds}
+    fresh = {
+        kind: iter(tasks.draw(kind, split, int((kinds == kind).sum()), DIFFICULTIES[kind], seed=seed))
+        for kind in SIGNS
+        if kind in kinds
+    }
     return [offices[int(rng.integers(len(offices)))] if kind == "office" else next(fresh[kind]) for kind in kinds]
 
 
@@ -134,7 +131,11 @@ def even(n: int, split: str, seed: int, offices: Sequence[Task]) -> list[Item | 
     out: list[Item | Task] = []
     for kind, share in SHARES.items():
         wanted = max(1, round(n * share))
-        out += list(offices[:wanted]) if kind == "office" else questions(kind, split, wanted, seed)
+        out += (
+            list(offices[:wanted])
+            if kind == "office"
+            else tasks.draw(kind, split, wanted, DIFFICULTIES[kind], seed=seed)
+        )
     return out
 
 

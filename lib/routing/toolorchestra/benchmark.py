@@ -1,6 +1,6 @@
-"""Judging orchestrators after the fact: baselines without an orchestrator, and the preference benchmark.
+"""What orchestrators are held against: rules that need none, and the preference benchmark.
 
-Baselines answer the questions of the exam `test` from what every tool did on its own (`desk.tried`), at the same
+Rules answer the questions of the exam `test` from what every tool did on its own (`desk.tried`), at the same
 menus and prices; nobody orchestrates, so they pay for no orchestrator. Office tasks are not for single tools.
 
     always T    one tool wherever it can be asked; elsewhere the first of the others in the order of their right answers
@@ -14,7 +14,6 @@ menus and prices; nobody orchestrates, so they pay for no orchestrator. Office t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -24,95 +23,52 @@ from lib.routing.toolorchestra import rewards
 
 ALWAYS = "always "
 BEST, BY_KIND, RANDOM, ORACLE = "best always", "one a kind", "random", "oracle"
-_NOTHING = {"right": 0.0, "dollars": 0.0, "seconds": 0.0, "calls": 0, "tool": ""}
-COLUMNS = ("right", "dollars", "seconds", "calls", "tool")
+_NOTHING = {"right": 0.0, "dollars": 0.0, "seconds": 0.0, "calls": 0, "score": 0.0, "tool": ""}
 
 
-def baselines(tried: pd.DataFrame, exam: pd.DataFrame, tools: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """By name one row per question of the exam: item, right, dollars, seconds, calls, tool ("" for none).
+def baselines(tried: pd.DataFrame, start: pd.DataFrame, tools: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """By name one row per question of the exam: item, right, dollars, seconds, calls, score (R^e), tool ("" for none).
 
-    tried: `Results.tried`; exam: rows of one orchestrator on `test`, for the questions and their menus.
+    tried: `Results.tried`; start: the start's rows on `test`, office tasks aside, for the questions and their scores.
     """
-    questions = exam[exam["kind"] != "office"]
     train, test = (tried[tried["split"] == split] for split in ("train", "test"))
-    held = {(row.item, row.tool): row for row in test.itertuples()}
-    ranked = _ranked(train)
+    told = scored(test, start, tools)[list(_NOTHING)].to_dict("records")
+    held = {(item, row["tool"]): row for item, row in zip(test["item"], told, strict=True)}
+    order, ranked = ordered(train), {key: ordered(part, "mean") for key, part in train.groupby(["kind", "difficulty"])}
 
-    def taken(item: int, tool: str) -> dict:
-        row = held.get((item, tool))
-        return dict(_NOTHING) if row is None else {name: getattr(row, name) for name in COLUMNS}
+    def first(item: int, names: Sequence[str]) -> Mapping:
+        return next((held[item, name] for name in names if (item, name) in held), _NOTHING)
+
+    def each(question) -> list[Mapping]:
+        return [held[question.item, name] for name in question.menu.split() if (question.item, name) in held]
 
     def table(chosen) -> pd.DataFrame:
-        return pd.DataFrame([{"item": q.item} | chosen(q) for q in questions.itertuples()])
+        return pd.DataFrame([{"item": q.item} | chosen(q) for q in start.itertuples()])
 
-    def always(item: int, tool: str) -> dict:
-        return taken(item, first([tool, *order], [t for t in (tool, *order) if (item, t) in held]))
-
-    order = ordered(train)
-    out = {ALWAYS + tool: table(lambda q, t=tool: always(q.item, t)) for tool in tools if tool in set(test["tool"])}
-    out[BEST] = table(lambda q: always(q.item, order[0]))
-    out[BY_KIND] = table(lambda q: taken(q.item, first(ranked.get((q.kind, q.difficulty), ()), q.menu.split())))
-    out[RANDOM] = table(lambda q: _mean([taken(q.item, t) for t in q.menu.split() if (q.item, t) in held]))
-    out[ORACLE] = table(lambda q: _cheapest([taken(q.item, t) for t in q.menu.split() if (q.item, t) in held]))
+    asked = [tool for tool in tools if tool in set(test["tool"])]
+    out = {ALWAYS + tool: table(lambda q, t=tool: first(q.item, [t, *order])) for tool in asked}
+    out[BEST] = table(lambda q: first(q.item, order))
+    out[BY_KIND] = table(lambda q: first(q.item, ranked.get((q.kind, q.difficulty), ())))
+    out[RANDOM] = table(lambda q: _mean(each(q)))
+    out[ORACLE] = table(lambda q: min((x for x in each(q) if x["right"]), key=lambda x: x["dollars"], default=_NOTHING))
     return out
 
 
-def ordered(train: pd.DataFrame) -> list[str]:
+def ordered(train: pd.DataFrame, by: str = "sum") -> list[str]:
     """Tools by how many training questions they answered right, the most first, of equals the cheaper; where a tool was
-    not on the menu it has no right answer."""
-    found = train.groupby("tool").agg(right=("right", "sum"), dollars=("dollars", "mean"))
+    not on the menu it has no right answer. by: "mean" goes by the share of those that it was asked."""
+    found = train.groupby("tool").agg(right=("right", by), dollars=("dollars", "mean"))
     return found.sort_values(["right", "dollars"], ascending=[False, True], kind="stable").index.tolist()
 
 
-def best(train: pd.DataFrame) -> str:
-    """The tool with the most right answers on training questions."""
-    return ordered(train)[0]
+def _mean(rows: Sequence[Mapping]) -> Mapping:
+    return {k: float(np.mean([row[k] for row in rows])) if k != "tool" else "" for k in _NOTHING} if rows else _NOTHING
 
 
-def _ranked(train: pd.DataFrame) -> dict[tuple[str, int], list[str]]:
-    """Tools by kind and difficulty, best first."""
-    means = train.groupby(["kind", "difficulty", "tool"])[["right", "dollars"]].mean().reset_index()
-    ordered = means.sort_values(["right", "dollars"], ascending=[False, True])
-    return {key: group["tool"].tolist() for key, group in ordered.groupby(["kind", "difficulty"])}
-
-
-def first(order: Sequence[str], menu: Sequence[str]) -> str:
-    """The first tool of an order that is on a menu; "" where none is."""
-    return next((tool for tool in order if tool in menu), "")
-
-
-def _mean(rows: Sequence[Mapping]) -> dict:
-    if not rows:
-        return dict(_NOTHING)
-    return {name: float(np.mean([row[name] for row in rows])) for name in COLUMNS[:-1]} | {"tool": ""}
-
-
-def _cheapest(rows: Sequence[Mapping]) -> dict:
-    right = [row for row in rows if row["right"]]
-    return dict(min(right, key=lambda row: row["dollars"])) if right else dict(_NOTHING)
-
-
-# The preference benchmark --------------------------------------------------------------------------
-
-
-def vectors(rows: pd.DataFrame, column: str = "m") -> np.ndarray:
-    """M or P of episodes, (n, tools + 3)."""
-    return np.array([json.loads(text) for text in rows[column]])
-
-
-def scores(rows: pd.DataFrame, start: pd.DataFrame, units: tuple[float, float] | None = None) -> np.ndarray:
-    """R^e of the episodes of one orchestrator on one exam, (n,), against the start's on the same; in order of items.
-
-    units: per dollar and per second, for the cost and latency terms; None: micro-dollars and milliseconds.
-    """
-    mine, base = (each.sort_values("item") for each in (rows, start))
-    m, m0, wanted = vectors(mine), vectors(base), vectors(mine, "p")
-    return rewards.score(m, m0, wanted) if units is None else rewards.score_in(units, m, m0, wanted)
-
-
-def baseline_scores(table: pd.DataFrame, start: pd.DataFrame, tools: Sequence[str]) -> np.ndarray:
-    """R^e of a baseline's rows (with one tool each), (n,); start: the start's rows of the same exam."""
-    base = start.set_index("item").loc[table["item"]].reset_index()
-    calls = np.array([[row.calls if row.tool == name else 0 for name in tools] for row in table.itertuples()])
-    right, dollars, seconds = (table[name].to_numpy(dtype=float) for name in ("right", "dollars", "seconds"))
-    return rewards.score(rewards.vectors(calls, right, dollars, seconds), vectors(base), vectors(base, "p"))
+def scored(tried: pd.DataFrame, start: pd.DataFrame, tools: Sequence[str]) -> pd.DataFrame:
+    """Rows of single tools with `score`: R^e of an orchestrator that calls nothing else; start: the start's rows of the
+    same exam."""
+    base = start.set_index("item").loc[tried["item"]]
+    calls = tried["calls"].to_numpy()[:, None] * (tried["tool"].to_numpy()[:, None] == np.array(tools))
+    m = rewards.vectors(calls, tried["right"], tried["dollars"], tried["seconds"])
+    return tried.assign(score=rewards.score(m, np.stack(base["m"]), np.stack(base["p"])))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from lib import seeds, tasks
@@ -36,17 +36,21 @@ _REMEMBERED = 4096  # programs whose results are kept: equal code, equal result
 
 @dataclass
 class Episode(episodes.Episode):
-    """An assignment in work. seconds: of its calls; counts: calls by tool; database: of its office."""
+    """An assignment in work. seconds: of its calls; counts: calls by tool."""
 
     seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     first: str = ""  # the tool that was called first, for outages
-    database: Database | None = None
     verdict: Verdict | None = None
 
     @property
     def assignment(self) -> Assignment:
         return self.task
+
+    @cached_property
+    def office(self) -> Database:
+        """The database of its office, which nobody shares."""
+        return self.assignment.work.open()
 
 
 @dataclass(frozen=True)
@@ -104,9 +108,12 @@ class Desk:
         """Carry calls out and book them on their episodes, in order."""
         offers = [episode.assignment.menu.offer(call.expert) for episode, call, _ in asked]
         down = [self._down(episode, call.expert) for episode, call, _ in asked]
-        models = [i for i, offer in enumerate(offers) if offer.model and not down[i]]
-        said = self.pool.ask([_query(*asked[i]) for i in models])
-        spoken = dict(zip(models, said, strict=True))
+        queries = {
+            i: Query(call.expert, episode.assignment.prompt if call.query == protocol.AS_IT_STANDS else call.query, key)
+            for i, (episode, call, key) in enumerate(asked)
+            if offers[i].model and not down[i]
+        }
+        spoken = dict(zip(queries, self.pool.ask(list(queries.values())), strict=True))
         out = []
         for i, ((episode, call, _), offer) in enumerate(zip(asked, offers, strict=True)):
             if down[i]:
@@ -135,7 +142,7 @@ class Desk:
     def _function(self, episode: Episode, call: protocol.Call, offer: Offer) -> Heard:
         try:
             if call.expert in episode.assignment.menu.office:
-                text = _office(episode).call(call.expert, call.query.split())
+                text = episode.office.call(call.expert, call.query.split())
             else:
                 tool = self.tools[call.expert]
                 text = tool(tool.line(call.query))
@@ -144,17 +151,6 @@ class Desk:
         if call.expert == "python" and text.startswith(_FAULT):  # of the code
             return Heard("", offer.dollars, failure=text)
         return Heard(text, offer.dollars)
-
-
-def _query(episode: Episode, call: protocol.Call, key: int) -> Query:
-    text = episode.assignment.prompt if call.query == protocol.AS_IT_STANDS else call.query
-    return Query(call.expert, text, key)
-
-
-def _office(episode: Episode) -> Database:
-    if episode.database is None:
-        episode.database = episode.assignment.work.open()
-    return episode.database
 
 
 def roll(
@@ -184,8 +180,7 @@ def judged(episode: Episode) -> float:
     said = episode.exchanges[-1].said if episode.exchanges else ""
     if isinstance(work, Item):
         return tasks.score(work, said)
-    office = _office(episode)
-    episode.verdict = judge(work, office.content(), office.operated, episode.answer or "")
+    episode.verdict = judge(work, episode.office.content(), episode.office.operated, episode.answer or "")
     return float(episode.verdict.solved)
 
 

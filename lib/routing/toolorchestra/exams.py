@@ -20,27 +20,24 @@ from lib import seeds
 from lib.params import ToolSettings
 from lib.routing.toolorchestra import assignments
 from lib.routing.toolorchestra.assignments import Assignment
-from lib.routing.toolorchestra.menu import FUNCTIONS, OFFICE, Menu, Offer, Preference, drawn_preference
+from lib.routing.toolorchestra.menu import FUNCTIONS, OFFICE, Menu, Offer, Preference, drawn_preference, seen
 from lib.tasks.synthesis import Task
 
 MAIN = ("test", "outage")
-ALL = ("test", "pilot", "unseen_tools", "unseen_prices", "outage", "simplex")
 _DRAWS = 8  # menus per question, among which one with two good tools is looked for
 FRUGAL = Preference(1.0, 1.0, 0.0)  # "achieve best results while maintaining lowest cost"
 GRID_SHARE = 3  # one in so many of the test's pieces of work is asked for every user of the grid
 
 
-def exam(
-    name: str, offers: Mapping[str, Offer], unseen: Mapping[str, Offer], settings: ToolSettings
-) -> list[Assignment]:
+Offers = Mapping[str, Offer]
+
+
+def exam(name: str, offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
     """The assignments of an exam; offers: at list prices, unseen: at those of the second list. Equal settings give
     equal exams. Raises ValueError for an unknown one."""
-    if name not in ALL:
+    if name not in _EXAMS:
         raise ValueError(f"there is no exam {name!r}; there are {', '.join(ALL)}")
-    return {
-        "test": _test, "pilot": _pilot, "unseen_tools": _unseen_tools, "unseen_prices": _unseen_prices,
-        "outage": _outage, "simplex": _simplex,
-    }[name](offers, unseen, settings)  # fmt: skip
+    return _EXAMS[name](offers, unseen, settings)
 
 
 def count(settings: ToolSettings) -> int:
@@ -55,10 +52,6 @@ def grid(side: int) -> list[Preference]:
     return [Preference(*(w / steps for w in weights)) for weights in whole]
 
 
-def _known(settings: ToolSettings) -> list[str]:
-    return [name for name in (*FUNCTIONS, *settings.models) if name not in settings.unseen]
-
-
 @cache
 def _offices(n: int) -> tuple[Task, ...]:
     return tuple(assignments.office("test", n, 1))
@@ -69,45 +62,42 @@ def _works(settings: ToolSettings) -> list:
     return assignments.even(settings.test_items, "test", 7, _offices(n))
 
 
-def _test(offers, unseen, settings) -> list[Assignment]:
+def _test(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
     rng = seeds.rng("toolorchestra", "exam", "test")
-    return assignments.drawn(_works(settings), offers, _known(settings), settings.spread, rng)
+    return assignments.drawn(_works(settings), offers, seen(settings), settings.spread, rng)
 
 
-def _pilot(offers, unseen, settings) -> list[Assignment]:
+def _pilot(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
     rng = seeds.rng("toolorchestra", "exam", "pilot")
-    models = [name for name in _known(settings) if offers[name].model]
+    models = [name for name in seen(settings) if offers[name].model]
     out = []
     for work in _works(settings):
         if not isinstance(work, Task) and work.category in ("chain", "facts"):
             function = FUNCTIONS[int(rng.integers(len(FUNCTIONS)))]
             told = tuple(offers[name] for name in (*models[: assignments.TOOLS[1] - 1], function))
-            out.append(Assignment(work, Menu(_dealt(told, rng)), FRUGAL))
+            out.append(Assignment(work, Menu(tuple(told[i] for i in rng.permutation(len(told)))), FRUGAL))
     return out
 
 
-def _unseen_tools(offers, unseen, settings) -> list[Assignment]:
+def _unseen_tools(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
     rng = seeds.rng("toolorchestra", "exam", "unseen tools")
     works = [w for w in _works(settings) if not isinstance(w, Task) and w.category in ("chain", "facts")]
     out = []
     for work in works:
         good = [name for name in offers if offers[name].skills.get(work.category, 0) >= work.difficulty]
-        new, known = [n for n in settings.unseen if n in good], _known(settings)
+        new, known = [n for n in settings.unseen if n in good], seen(settings)
         rivals = known if rng.random() < 0.5 else [n for n in known if n not in good]  # or it is the only good one
         if new:
             known_offers = assignments.menu_for(work, offers, rivals, settings.spread, rng).offers
             newcomer = assignments.menu_for(work, offers, new, settings.spread, rng).offers[0]
-            dealt = _dealt([*known_offers[: assignments.TOOLS[1] - 1], newcomer], rng)
+            met = [*known_offers[: assignments.TOOLS[1] - 1], newcomer]
+            dealt = tuple(met[i] for i in rng.permutation(len(met)))
             who = drawn_preference(rng, [offer.name for offer in dealt])
             out.append(Assignment(work, Menu(dealt), who))
     return out
 
 
-def _dealt(offers, rng) -> tuple[Offer, ...]:
-    return tuple(offers[i] for i in rng.permutation(len(offers)))
-
-
-def _unseen_prices(offers, unseen, settings) -> list[Assignment]:
+def _unseen_prices(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
     """The menus of `test`, each tool at its price on the other list times the same luck."""
     out = []
     for a in _test(offers, unseen, settings):
@@ -123,14 +113,21 @@ def _repriced(met: Offer, listed: Offer, other: Offer) -> Offer:
     return other.times(*luck)
 
 
-def _outage(offers, unseen, settings) -> list[Assignment]:
+def _outage(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
     rng = seeds.rng("toolorchestra", "exam", "outage")
     works = [w for w in _works(settings) if not isinstance(w, Task)]
-    menus = [assignments.drawn(works, offers, _known(settings), settings.spread, rng) for _ in range(_DRAWS)]
+    menus = [assignments.drawn(works, offers, seen(settings), settings.spread, rng) for _ in range(_DRAWS)]
     first = (next((a for a in several if len(a.capable) > 1), None) for several in zip(*menus, strict=True))
     return assignments.struck([a for a in first if a is not None], 1.0, rng)
 
 
-def _simplex(offers, unseen, settings) -> list[Assignment]:
+def _simplex(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
     base = [a for a in _test(offers, unseen, settings) if a.kind != "office"][::GRID_SHARE]
     return [replace(a, preference=who) for who in grid(settings.side) for a in base]
+
+
+_EXAMS = {
+    "test": _test, "pilot": _pilot, "unseen_tools": _unseen_tools, "unseen_prices": _unseen_prices,
+    "outage": _outage, "simplex": _simplex,
+}  # fmt: skip
+ALL = tuple(_EXAMS)

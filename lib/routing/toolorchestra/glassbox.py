@@ -9,7 +9,7 @@ Left out: several turns, office tasks, and a penalty for leaving the start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -158,10 +158,7 @@ class Policy:
         self.weights = torch.zeros(shape, requires_grad=True)
         self.liked = torch.zeros(s, requires_grad=True)
         self.slips = torch.full((s,), float(np.log(careless / (1 - careless))), requires_grad=True)
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        return [self.weights, self.liked, self.slips]
+        self.parameters = [self.weights, self.liked, self.slips]
 
     def log_chances(self, worlds: Worlds, menus: Menus, who: np.ndarray) -> Tensor:
         """Log-probabilities of the tools on the menus and of a malformed call, (S, n, M + 1). who: P, (S, n, k)."""
@@ -186,16 +183,9 @@ class Policy:
 # Training ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Rollouts:
-    """chosen: (S, n, G), places on the menu, M for a malformed call; m: (S n G, tools + 3), the vectors M."""
-
-    chosen: np.ndarray
-    m: np.ndarray
-
-
-def play(worlds: Worlds, menus: Menus, chances: np.ndarray, rollouts: int, step: int) -> Rollouts:
-    """Rollouts of every question by the same dice for all arms. chances: log-probabilities, (S, n, M + 1)."""
+def play(worlds: Worlds, menus: Menus, chances: np.ndarray, rollouts: int, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rollouts of every question by the same dice for all arms. chances: log-probabilities, (S, n, M + 1). Returns what
+    was chosen (S, n, G), places on the menu, M for a malformed call; and the vectors M, (S n G, tools + 3)."""
     rng = seeds.rng("toolorchestra", "glass", "dice", step)
     s, n, places = chances.shape
     gumbel = -np.log(-np.log(rng.random((s, n, rollouts, places))))
@@ -208,7 +198,7 @@ def play(worlds: Worlds, menus: Menus, chances: np.ndarray, rollouts: int, step:
     spent = np.take_along_axis(menus.prices, place[..., None], 2) * lengths * called[..., None]
     calls = called[..., None] & (np.take_along_axis(menus.tools, place, -1)[..., None] == np.arange(len(TOOLS)))
     flat = calls.reshape(-1, len(TOOLS)), right.ravel(), spent[..., 0].ravel(), spent[..., 1].ravel()
-    return Rollouts(chosen, rewards.vectors(*flat))
+    return chosen, rewards.vectors(*flat)
 
 
 def paid(arm: Arm, m: np.ndarray, who: np.ndarray, s: int, rollouts: int) -> np.ndarray:
@@ -230,13 +220,13 @@ def advantages(told: np.ndarray, left: np.ndarray, rollouts: int) -> Tensor:
     return out
 
 
-def trained(arm: Arm, worlds: Worlds, settings: ToolGlassSettings, updates: int, after) -> Policy:
-    """Train one arm in every world at once; after(step, policy) is called before the first update and after each."""
+def trained(arm: Arm, worlds: Worlds, settings: ToolGlassSettings, updates: int) -> Iterator[tuple[int, Policy]]:
+    """One arm trained in every world at once: the step and the policy, before the first update and after each."""
     s, group = len(worlds.success), settings.rollouts
     policy = Policy(arm, s, settings.careless)
     optimiser = torch.optim.Adam(policy.parameters, lr=settings.learning_rate)
     crowd = users(settings.users, "users")
-    after(0, policy)
+    yield 0, policy
     for step in range(updates):
         menus = Menus.drawn(worlds, settings, settings.groups, "questions", step)
         menus = menus if arm.varied else menus.listed(worlds)
@@ -244,24 +234,23 @@ def trained(arm: Arm, worlds: Worlds, settings: ToolGlassSettings, updates: int,
         who = crowd[rng.integers(len(crowd), size=menus.kind.shape)]
         with torch.no_grad():
             old = policy.log_chances(worlds, menus, who)
-        played = play(worlds, menus, old.double().numpy(), group, step)
-        malformed = played.chosen.ravel() == menus.tools.shape[-1]
-        told = paid(arm, played.m, who, s, group)
+        played, m = play(worlds, menus, old.double().numpy(), group, step)
+        malformed = played.ravel() == menus.tools.shape[-1]
+        told = paid(arm, m, who, s, group)
         ids = np.arange(len(told)) // group
         counted = malformed if arm.strict else np.zeros(len(told), bool)
         kept = rewards.kept(told, ids, counted, np.ones(len(told), bool), settings.least_deviation * arm.filtered)
         left = np.zeros(len(told), bool)
         left[kept.rows] = True
-        gain = advantages(told, left, group).float().view(played.chosen.shape)
-        chosen = torch.as_tensor(played.chosen)
+        gain = advantages(told, left, group).float().view(played.shape)
+        chosen = torch.as_tensor(played)
         for _ in range(settings.epochs):
             new = policy.log_chances(worlds, menus, who)
             loss = -losses.clipped(new.gather(-1, chosen), old.gather(-1, chosen), gain, settings.clip)
             optimiser.zero_grad()
             loss.mean((1, 2)).sum().backward()  # worlds do not share a weight, so their sum trains each alone
             optimiser.step()
-        after(step + 1, policy)
-    return policy
+        yield step + 1, policy
 
 
 # What a policy is worth ----------------------------------------------------------------------------
@@ -392,29 +381,25 @@ def work(cell: sweep.Cell, folder: Path, progress: sweep.Progress, settings: dic
     store.write_parquet(folder / "rows.parquet", rows.assign(split=cell.name))
 
 
-def study(settings: ToolGlassSettings, progress: Callable[[float], None] = lambda share: None) -> pd.DataFrame:
+def study(settings: ToolGlassSettings, progress: sweep.Progress) -> pd.DataFrame:
     """Every arm in every world. step: updates done, 0 at the start. The paper's arm is judged on the way, on
     usual menus, and at its end; the others at their end."""
     worlds = Worlds.drawn(settings)
-    judge, parts = Judge(worlds, settings), []
-    every = (*ARMS, *CARELESS)
+    judge, every = Judge(worlds, settings), (*ARMS, *CARELESS)
+    parts = []
     for i, arm in enumerate(every):
         progress(i / len(every))
         last = settings.careless_updates if arm.careless else settings.updates[-1]
-        on_the_way = settings.updates if arm == PAPER else []
-
-        def after(step: int, policy: Policy, arm: Arm = arm, last: int = last, looks: list[int] = on_the_way) -> None:
-            if (step == last and not arm.careless) or (step == 0 and arm == PAPER):
-                parts.append(judge.rows(arm.name, policy, step))
-            elif step in looks or (step in (0, last) and arm.careless):
-                parts.append(judge.rows(arm.name, policy, step, (USUAL,)))
-
-        trained(arm, worlds, settings, last, after)
+        everywhere = () if arm.careless else (0, last) if arm == PAPER else (last,)
+        usual = (0, last) if arm.careless else settings.updates if arm == PAPER else ()
+        for step, policy in trained(arm, worlds, settings, last):
+            if step in everywhere or step in usual:
+                parts.append(judge.rows(arm.name, policy, step, CONDITIONS if step in everywhere else (USUAL,)))
     parts.append(judge.constants().assign(step=settings.updates[-1]))
     return pd.concat(parts, ignore_index=True)
 
 
-def atlas(settings: ToolGlassSettings, progress: Callable[[float], None] = lambda share: None) -> pd.DataFrame:
+def atlas(settings: ToolGlassSettings, progress: sweep.Progress) -> pd.DataFrame:
     """How steering grows with what is to be gained and with updates: the paper's arm on usual menus, by
     step and by how far list prices lie apart (column prices); beside it the optimum, at step 0."""
     parts = []
@@ -422,13 +407,8 @@ def atlas(settings: ToolGlassSettings, progress: Callable[[float], None] = lambd
         progress(i / len(settings.spreads))
         told = settings.model_copy(update={"prices": prices, "test_users": 1})
         worlds = Worlds.drawn(told)
-        judge, found = Judge(worlds, told), []
-
-        def after(step: int, policy: Policy, judge: Judge = judge, found: list = found) -> None:
-            if step in settings.updates:
-                found.append(judge.rows(PAPER.name, policy, step, (USUAL,)))
-
-        trained(PAPER, worlds, told, settings.updates[-1], after)
+        judge, training = Judge(worlds, told), trained(PAPER, worlds, told, settings.updates[-1])
+        found = [judge.rows(PAPER.name, held, step, (USUAL,)) for step, held in training if step in settings.updates]
         best = judge.constants((USUAL,)).query("arm == 'optimum'").assign(step=0)
         parts += [part.assign(prices=prices) for part in (*found, best)]
     return pd.concat(parts, ignore_index=True)

@@ -12,17 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError, model_validator
 
 from lib.models.cards import GOOD
-from lib.params import ParamsError, from_yaml
+from lib.params import ParamsError, ToolSettings, from_yaml
+from lib.params.fields import NotNegative, Section
 
 FUNCTIONS = ("calculator", "search", "lookup", "python")
-LOCAL = (*FUNCTIONS,)  # on the user's own machine: what confidential data may go to
+LOCAL = FUNCTIONS  # on the user's own machine: what confidential data may go to
 OFFICE = "office"  # the functions of an office together: one price, and no place in the vector of preferences
 SIGNS = {"chain": "+", "big": "*", "facts": "?"}  # families of questions, as a menu writes them
 SKILLS = {"calculator": {"big": 4}, "search": {"facts": 3}, "lookup": {"facts": 3}, "python": {"big": 4}}
@@ -32,39 +34,34 @@ _LEAST_DOLLARS, _LEAST_SECONDS = 1e-7, 1e-3  # what the digit 0 stands for; one 
 _TYPICAL_IN, _TYPICAL_OUT = 20, 30  # tokens of a call to a model, for the digits on a menu
 
 
-class _Rate(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-    dollars: float
-    seconds: float
+class _Rate(Section):
+    dollars: NotNegative
+    seconds: NotNegative
 
 
-class PriceList(BaseModel):
+class PriceList(Section):
     """Dollars and seconds per call of functions; of models as factors on what their cards measured."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    calls: Mapping[str, _Rate]
-    models: Mapping[str, _Rate]
+    calls: dict[str, _Rate]
+    models: dict[str, _Rate]
+
+    @model_validator(mode="after")
+    def _whole(self):
+        if wrong := {*FUNCTIONS, OFFICE} ^ set(self.calls):
+            raise ValueError(f"calls needs a price of {', '.join((*FUNCTIONS, OFFICE))} alone, see {sorted(wrong)}")
+        return self
 
 
 def price_list(path: str | Path) -> PriceList:
     """A price list from YAML. Raises ParamsError that names the file, and the key or the value in it."""
     try:
-        told = PriceList.model_validate(from_yaml(Path(path).read_text(encoding="utf-8")))
+        return PriceList.model_validate(from_yaml(Path(path).read_text(encoding="utf-8")))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the whole file"
         raise ParamsError(f"{path}, {where}: {first['msg']}, got {first['input']!r}") from error
     except (OSError, ValueError) as error:
         raise ParamsError(f"{path} is no price list that can be read ({error})") from error
-    missing, unknown = {*FUNCTIONS, OFFICE} - set(told.calls), set(told.calls) - {*FUNCTIONS, OFFICE}
-    if missing:
-        raise ParamsError(f"{path}: calls has no price of {', '.join(sorted(missing))}")
-    if unknown:
-        raise ParamsError(f"{path}: calls has {', '.join(sorted(unknown))}, which is no function here")
-    wrong = [n for rates in (told.calls, told.models) for n, r in rates.items() if min(r.dollars, r.seconds) < 0]
-    if wrong:
-        raise ParamsError(f"{path}: {', '.join(wrong)} has a negative price or latency")
-    return told
 
 
 @dataclass(frozen=True)
@@ -131,18 +128,11 @@ def skills(card: Mapping[str, Any]) -> dict[str, int]:
     """By family the difficulty up to which a model is good by its card: at least 3 of 4 right, plain skin."""
     out = {}
     for family in SIGNS:
-        rows = sorted(
-            (row["difficulty"], row["accuracy"])
-            for row in card["accuracy"]
-            if row["category"] == family and row["skin"] == "plain"
-        )
-        reach = 0
-        for difficulty, accuracy in rows:
-            if accuracy < GOOD:
-                break
-            reach = difficulty
-        if reach:
-            out[family] = reach
+        held = {
+            r["difficulty"]: r["accuracy"] for r in card["accuracy"] if (r["category"], r["skin"]) == (family, "plain")
+        }
+        good = list(takewhile(lambda level, held=held: held[level] >= GOOD, sorted(held)))
+        out |= {family: good[-1]} if good else {}
     return out
 
 
@@ -205,15 +195,26 @@ class Menu:
         return " ".join(["tools", " , ".join([*told, *self.office])])
 
 
+def names(settings: ToolSettings) -> tuple[str, ...]:
+    """All tools, in the order of preference vectors: functions, then models."""
+    return (*FUNCTIONS, *settings.models)
+
+
+def seen(settings: ToolSettings) -> tuple[str, ...]:
+    """The tools that menus of training, and of most exams, may have."""
+    return tuple(name for name in names(settings) if name not in settings.unseen)
+
+
 def drawn_preference(rng: np.random.Generator, names: Sequence[str]) -> Preference:
     """A user by lot: weights even over the simplex, largest 1; every other user likes tools too, every fourth the
     local ones, for their data is confidential."""
-    weights = np.round(9 * (lambda w: w / w.max())(rng.dirichlet(np.ones(3)))) / 9
+    shares = rng.dirichlet(np.ones(3))
+    weights = (np.round(9 * (shares / shares.max())) / 9).tolist()
     lot = rng.random()
     local = tuple(name for name in names if name in LOCAL)
     if lot < 0.25 and local:
-        return Preference(*weights.tolist(), local, True)
+        return Preference(*weights, local, True)
     if lot < 0.5 and names:
         liked = rng.permutation(len(names))[: int(rng.integers(1, 3))]
-        return Preference(*weights.tolist(), tuple(names[i] for i in sorted(liked)))
-    return Preference(*weights.tolist())
+        return Preference(*weights, tuple(names[i] for i in sorted(liked)))
+    return Preference(*weights)

@@ -20,6 +20,7 @@ from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.desk import Desk, Episode, judged
 from lib.routing.toolorchestra.menu import Offer
 from lib.tasks import Item
+from lib.tools import Tool
 
 LAB_SYSTEM = "role reasoner"  # lab models were taught roles, not sentences
 _ONE = {"type": "object", "properties": {"words": {"type": "string"}}, "required": ["words"]}
@@ -81,28 +82,19 @@ def schemas(assignment: Assignment, desk: Desk, lab: bool) -> list[dict[str, Any
 
 
 def _schema(offer: Offer, desk: Desk) -> dict[str, Any]:
-    if offer.model:
-        good = ", ".join(f"{family} up to difficulty {reach}" for family, reach in offer.skills.items()) or "unknown"
-        parameters = {"type": "object", "properties": {"question": {"type": "string"}}, "required": ["question"]}
-        about: Mapping[str, Any] = {
-            "name": offer.name,
-            "description": f"A model. Good at: {good}.",
-            "parameters": parameters,
-        }
-    else:
-        about = desk.tools[offer.name].schema["function"]
+    good = ", ".join(f"{family} up to difficulty {reach}" for family, reach in offer.skills.items()) or "unknown"
+    model = Tool(offer.name, f"A model. Good at: {good}.", {"question": {"type": "string"}}, str)
+    told = desk.tools.get(offer.name, model).schema["function"]
     price = f" About ${offer.typical_dollars:.2g} and {offer.typical_seconds:.2g} s per call."
-    return {"type": "function", "function": {**about, "description": about["description"] + price}}
+    return {"type": "function", "function": told | {"description": told["description"] + price}}
 
 
 def _read(episode: Episode, reply: Reply | ReplyError, desk: Desk) -> tuple[str, protocol.Call | None]:
     """What was said, and the call in it if it is one that can be made; a failed reply is silence."""
-    if isinstance(reply, ReplyError):
+    if isinstance(reply, ReplyError) or not reply.calls:
         return reply.text, None
-    if not reply.calls:
-        return reply.text, None
-    name, argument = reply.calls[0]
-    given = arguments(argument)
+    name, written = reply.calls[0]
+    given = arguments(written)
     if given is None:
         return reply.text, None
     line = _line(episode.assignment, desk, name, given)

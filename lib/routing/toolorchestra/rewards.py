@@ -61,7 +61,7 @@ def _between(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarra
     )
 
 
-def against_start(m: np.ndarray, start: np.ndarray) -> np.ndarray:
+def against_start(m: np.ndarray, start: np.ndarray, units: tuple[float, float] = (MICRO, MILLI)) -> np.ndarray:
     """Evaluation: against the starting checkpoint on the same examples; m, start: (n, tools + 3).
 
         M_norm[k] = M_s[k] / max(1, M_0[k])    tools and outcome (1 <= k <= n + 1)
@@ -69,14 +69,9 @@ def against_start(m: np.ndarray, start: np.ndarray) -> np.ndarray:
 
     Read literally, with -dollars and -seconds, max(1, M_s) is always 1 and what the checkpoint spends never
     counts; so does max(1, c) in dollars, where c is far below 1. Hence amounts here, in micro-dollars and
-    milliseconds (decision; the lesson shows what other units would say).
+    milliseconds (decision; the lesson shows what other units, per dollar and per second, would say).
     """
-    return _against(m, start, MICRO, MILLI)
-
-
-def _against(m: np.ndarray, start: np.ndarray, per_dollar: float, per_second: float) -> np.ndarray:
-    units = np.array([per_dollar, per_second])
-    spent, before = -m[:, -2:] * units, -start[:, -2:] * units
+    spent, before = (-each[:, -2:] * np.array(units) for each in (m, start))
     counted = m[:, :-2] / np.maximum(1, start[:, :-2])
     return np.hstack([counted, before / np.maximum(1, spent)])
 
@@ -129,11 +124,8 @@ def kept(
     )
 
 
-def score(m: np.ndarray, start: np.ndarray, preferences: np.ndarray) -> np.ndarray:
+def score(
+    m: np.ndarray, start: np.ndarray, preferences: np.ndarray, units: tuple[float, float] = (MICRO, MILLI)
+) -> np.ndarray:
     """R^e of every example of the preference benchmark, (n,); its result is their sum (ToolOrchestra, appendix)."""
-    return reward(against_start(m, start), preferences, m[:, -3])
-
-
-def score_in(units: tuple[float, float], m: np.ndarray, start: np.ndarray, preferences: np.ndarray) -> np.ndarray:
-    """The same score with cost and latency in other units: per dollar and per second."""
-    return reward(_against(m, start, *units), preferences, m[:, -3])
+    return reward(against_start(m, start, units), preferences, m[:, -3])

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -39,7 +39,7 @@ from lib.routing.toolorchestra import arms, assignments, desk, exams, menu, prom
 from lib.routing.toolorchestra.arms import ARMS, Arm
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.desk import Desk, Episode, Own, roll
-from lib.routing.toolorchestra.menu import FUNCTIONS, Menu, Offer, Preference
+from lib.routing.toolorchestra.menu import Menu, Offer, Preference, names, seen
 from lib.routing.voices import Lab
 from lib.tasks.synthesis import Corpus, Task, load, sift
 
@@ -60,9 +60,8 @@ class Results:
 
     tools: the names in the order of preference vectors; tried: every tool on its own (`desk.tried`) with split;
     episodes: test episodes (`rows`) with arm, seed and exam; rollouts: the same of training, with update and group;
-    learning: what trainer and filters say of every update; corpus: statistics of the office tasks; unsolved: office
-    tasks that the start solved in none of its tries; budget: of the arm with CoRL's reward, dollars; own: what the
-    orchestrator's tokens cost; offers: the menu at list prices; clock: seconds per cell, wall time.
+    learning: what trainer and filters say of every update; corpus: statistics of the office tasks; budget: of the arm
+    with CoRL's reward, dollars; own: what the orchestrator's tokens cost; offers: the menu at list prices.
     """
 
     tools: tuple[str, ...]
@@ -71,38 +70,25 @@ class Results:
     rollouts: pd.DataFrame
     learning: pd.DataFrame
     corpus: pd.DataFrame
-    unsolved: int
     budget: float
     own: Own
     offers: Mapping[str, Offer]
-    clock: pd.DataFrame
 
 
 @dataclass(frozen=True)
 class Means:
-    """What carries a study out and changes none of its numbers, hence is in no cell's name."""
+    """What carries a study out and changes none of its numbers, hence is in no cell's name. told: parameters as JSON;
+    start: the folder of the first cell, once it is done."""
 
     models: str
     runs: str
     cassettes: str
-    llm: Mapping[str, Any]
-    tools: Mapping[str, Any]
-    shape: Mapping[str, Any]  # of the base, for its optimisers
+    told: str
     start: str = ""
 
     @property
-    def settings(self) -> ToolSettings:
-        return parameters.validate(dict(self.tools), ToolSettings, "a cell")
-
-
-def names(settings: ToolSettings) -> tuple[str, ...]:
-    """All tools, in the order of preference vectors: functions, then models."""
-    return (*FUNCTIONS, *settings.models)
-
-
-def seen(settings: ToolSettings) -> tuple[str, ...]:
-    """The tools that menus of training may have."""
-    return tuple(name for name in names(settings) if name not in settings.unseen)
+    def params(self) -> Params:
+        return Params.model_validate_json(self.told)
 
 
 def met(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]:
@@ -114,7 +100,8 @@ class Place:
     """Everything that one cell works with. offers: at list prices; unseen: at those of the second list."""
 
     def __init__(self, means: Means, desk: Desk, known: Mapping[str, Mapping[str, Any]]) -> None:
-        self.settings, self.desk = means.settings, desk
+        self.params, self.desk = means.params, desk
+        self.settings = self.params.tools
         self.offers = menu.offers(menu.price_list(ROOT / self.settings.prices), known)
         self.dear = menu.offers(menu.price_list(ROOT / self.settings.unseen_prices), known)
         own = cards.read(self.settings.base, means.models)
@@ -130,22 +117,22 @@ class Place:
 @contextmanager
 def opened_place(means: Means) -> Iterator[Place]:
     """The tools of the parameters at work."""
-    llm, transports, known = _models(means.models, store.to_json(dict(means.llm)), store.to_json(dict(means.tools)))
-    share = means.settings.jobs or os.cpu_count() or 1
+    settings, llm, transports, known = _models(means.models, means.told)
+    share = settings.jobs or os.cpu_count() or 1
     client = partial(opened, llm, NAME, means.runs, means.cassettes, share, transports)
     clock = {name: 1 / card["tokens_per_second"] for name, card in known.items()}
-    names = means.settings.models
-    asked = askers(llm, names.values(), means.models)
-    with Pool(client, names, means.settings.model_temperature, askers=asked) as pool, Desk(pool, clock) as desk:
+    asked = askers(llm, settings.models.values(), means.models)
+    with Pool(client, settings.models, settings.model_temperature, askers=asked) as pool, Desk(pool, clock) as desk:
         yield Place(means, desk, known)
 
 
 @cache
-def _models(models: str, llm: str, tools: str) -> tuple[LLMSettings, dict[str, LabTransport], dict[str, dict]]:
+def _models(models: str, told: str) -> tuple[ToolSettings, LLMSettings, dict[str, LabTransport], dict[str, dict]]:
     """Settings with prices, transports, and cards by the orchestrator's words; once per process."""
-    settings = parameters.validate(json.loads(tools), ToolSettings, "a cell")
-    told, transports = lab(parameters.validate(json.loads(llm), LLMSettings, "a cell"), models)
-    return told, transports, {word: _card(told, name, models) for word, name in settings.models.items()}
+    params = Params.model_validate_json(told)
+    llm, transports = lab(params.llm, models)
+    known = {word: _card(llm, name, models) for word, name in sorted(params.tools.models.items())}
+    return params.tools, llm, transports, known
 
 
 def _card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
@@ -173,43 +160,18 @@ def run(
         offers, own = place.offers, place.own
     first = first_cells(params, Path(models))
     try:
-        begun = sweep.run(partial(first_work, means=told), first, runs, settings.jobs, "protocol and tools")
-        told = Means(**asdict(told) | {"start": str(first[0].folder(runs))})
+        sweep.run(partial(first_work, means=told), first, runs, settings.jobs, "protocol and tools")
+        told = replace(told, start=str(first[0].folder(runs)))
         todo = cells(params, compared, first)
-        receipts = sweep.run(partial(work, means=told), todo, runs, settings.jobs, label)
+        sweep.run(partial(work, means=told), todo, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
-    known = {"tools": names(settings), "own": own, "offers": offers}
-    return _collected([*first, *todo], [*begun, *receipts], runs, known)
+    return _collected([*first, *todo], runs, tools=names(settings), own=own, offers=offers)
 
 
 def means(params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> Means:
     """What carries out a study with these parameters."""
-    return Means(
-        str(models), str(runs), str(CASSETTES), params.llm.model_dump(), params.tools.model_dump(),
-        params.lab.models[params.tools.base].model_dump(),
-    )  # fmt: skip
-
-
-def asked(
-    params: Params,
-    assigned: Callable[[Mapping[str, Offer]], Sequence[Assignment]],
-    models: str | Path = checkpoints.MODELS,
-    runs: str | Path = RUNS,
-) -> pd.DataFrame:
-    """What the trained orchestrators of every seed make of assignments of one's own: `rows` with seed. assigned: from
-    tools at list prices to assignments. Trains what is not trained yet."""
-    arm, runs = arms.NAMED["paper"], Path(runs)
-    run(params, [arm], models, runs)
-    todo = [cell for cell in cells(params, [arm], first_cells(params, Path(models))) if cell.settings["arm"]]
-    parts = []
-    with opened_place(means(params, models, runs)) as place:
-        wanted = assigned(place.offers)
-        for cell in todo:
-            voice, seed = place.voice(checkpoints.load(cell.folder(runs) / "model")), cell.settings["seed"]
-            episodes = place.roll(voice, wanted, _TEST_KEY + seed, params.tools.test_temperature)
-            parts.append(rows(episodes, names(params.tools), place.own).assign(seed=seed))
-    return pd.concat(parts, ignore_index=True)
+    return Means(str(models), str(runs), str(CASSETTES), params.model_dump_json())
 
 
 def choices(params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> pd.DataFrame:
@@ -279,32 +241,30 @@ def _told(settings: ToolSettings, arm: Arm) -> dict[str, Any]:
 # First cells ---------------------------------------------------------------------------------------
 
 
-def first_work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, Any]:
+def first_work(cell: sweep.Cell, folder: Path, progress, means: Means) -> None:
     """Teach the protocol and try the office tasks, or try the tools."""
     corl_warm.quiet()
     with opened_place(means) as place:
         if cell.name == START:
-            return _begin(place, means, folder, progress)
-        _try_tools(place, folder)
-        _prompt(place, folder)
-    return {}
+            _begin(place, means, folder, progress)
+        else:
+            _try_tools(place, folder)
+            _prompt(place, folder)
 
 
-def _begin(place: Place, means: Means, folder: Path, progress) -> dict[str, Any]:
+def _begin(place: Place, means: Means, folder: Path, progress) -> None:
     settings = place.settings
     corpus = assignments.office_corpus("train", settings.offices, 0)
-    shape = parameters.validate(dict(means.shape), parameters.LabModel, "a cell")
-    base = Path(means.models) / settings.base
-    offers = met(place.offers, settings)
-    warm.train(base, shape, settings, offers, corpus.tasks, folder / "model", lambda x: progress(0.9 * x))
+    shape, base = place.params.lab.models[settings.base], Path(means.models) / settings.base
+    own, offers = settings.warm, met(place.offers, settings)
+    traces = warm.corpus(own.items, offers, settings.spread, own.lean, corpus.tasks, own.seed)
+    corl_warm.taught(base, shape, own, traces, folder / "model", lambda x: progress(0.9 * x))
     voice = place.voice(checkpoints.load(folder / "model"))
     kept, dropped = sift(corpus.tasks, partial(_solves, place, voice), tries=settings.tries)
     left = Corpus(corpus.sources, tuple(kept), (*corpus.dropped, *dropped))
     left.save(folder / "offices.sqlite")
     store.write_parquet(folder / "statistics.parquet", left.statistics())
-    budget = _budget(place, voice, kept)
-    store.write_json(folder / "begun.json", {"budget": budget, "unsolved": len(dropped)})
-    return {"steps": settings.warm.steps}
+    store.write_json(folder / "begun.json", {"budget": _budget(place, voice, kept)})
 
 
 def _solves(place: Place, voice: Lab, tasks: Sequence[Task], attempt: int) -> list[bool]:
@@ -334,7 +294,6 @@ def _try_tools(place: Place, folder: Path) -> None:
         rows = desk.tried(place.desk, asked, seen(settings), split)
         about = [{"kind": a.kind, "difficulty": a.difficulty, "menu": " ".join(a.menu.names)} for a in asked]
         parts.append(pd.DataFrame([{"split": split} | about[row["item"]] | row for row in rows]))
-        store.write_json(folder / f"{split}.json", about)
     store.write_parquet(folder / "tried.parquet", pd.concat(parts, ignore_index=True))
 
 
@@ -351,18 +310,18 @@ def _prompt(place: Place, folder: Path) -> None:
 # Trainings -----------------------------------------------------------------------------------------
 
 
-def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, float]:
+def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> None:
     """Train and test one arm under one seed, or test the start."""
     corl_warm.quiet()
     with opened_place(means) as place:
-        return Run(cell, folder, progress, means, place).go()
+        Run(cell, folder, progress, means, place).go()
 
 
 class Run:
     """One cell at work."""
 
     def __init__(self, cell: sweep.Cell, folder: Path, progress, means: Means, place: Place) -> None:
-        self.settings, self.folder, self.progress, self.place = means.settings, folder, progress, place
+        self.settings, self.folder, self.progress, self.place = place.settings, folder, progress, place
         self.arm = Arm(**cell.settings["arm"]) if cell.settings["arm"] else None
         self.seed, start = cell.settings["seed"], Path(means.start)
         self.offices = load(start / "offices.sqlite").tasks if self.arm else ()
@@ -370,7 +329,7 @@ class Run:
         self.model = checkpoints.load(start / "model")
         self.voice = place.voice(self.model)
 
-    def go(self) -> dict[str, float]:
+    def go(self) -> None:
         """Train, sit the exams, keep the numbers and the weights."""
         if self.arm is not None:
             self._train(self.arm)
@@ -380,7 +339,6 @@ class Run:
         if self.arm is not None:
             checkpoints.save(self.model, self.folder / "model")
         (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
-        return {}
 
     def _exam(self, name: str) -> pd.DataFrame:
         asked = exams.exam(name, self.place.offers, self.place.dear, self.settings)
@@ -427,8 +385,8 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
     """One row per episode.
 
     Columns: item (number), kind, difficulty; right; dollars, seconds, with the orchestrator's own; own: dollars of
-    its own tokens; calls, malformed, answered, turns, failures; called (tools in order, separated by blanks); m and
-    p: the vectors M and P as JSON; menu, liked, good (at this, by their cards): names of tools; confidential; first:
+    its own tokens; calls, malformed, answered; called (tools in order, separated by blanks); m and
+    p: the vectors M and P; menu, liked, good (at this, by their cards): names of tools; confidential; first:
     the tool that was called first; execution, fidelity, completeness: the criteria of office tasks; with `decode`
     also spoken (see `logs.spoken`).
     """
@@ -439,9 +397,8 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
         row = {
             "item": i, "kind": a.kind, "difficulty": a.difficulty, "right": e.right, "dollars": -m[i, -2],
             "seconds": e.seconds, "own": len(e.ids) * own.dollars, "calls": len(e.calls), "called": " ".join(e.calls),
-            "malformed": e.malformed, "answered": float(e.answer is not None), "turns": len(e.exchanges),
-            "failures": sum(bool(x.heard and x.heard.failure) for x in e.exchanges), "menu": " ".join(a.menu.names),
-            "m": json.dumps(m[i].tolist()), "p": json.dumps(wanted[i].tolist()),
+            "malformed": e.malformed, "answered": float(e.answer is not None), "menu": " ".join(a.menu.names),
+            "m": m[i].tolist(), "p": wanted[i].tolist(),
             "p_cost": a.preference.cost, "p_latency": a.preference.latency, "p_accuracy": a.preference.accuracy,
             "liked": " ".join(a.preference.tools), "confidential": a.preference.confidential, "first": e.first,
             "good": " ".join(offer.name for offer in a.capable),
@@ -450,28 +407,24 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
     return pd.DataFrame(out)
 
 
-def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, known: Mapping[str, Any]) -> Results:
-    def table(name: str) -> pd.DataFrame:
-        parts = []
-        for cell in todo[2:]:
-            path = cell.folder(runs) / f"{name}.parquet"
-            if path.exists():
-                arm = cell.settings["arm"]
-                part = store.read_parquet(path)
-                parts.append(part.assign(arm=arm["name"] if arm else START, seed=cell.settings["seed"]))
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+def _collected(todo: Sequence[sweep.Cell], runs: Path, **known: Any) -> Results:
+    start, tools, *rest = (cell.folder(runs) for cell in todo)
 
-    start, tools = (cell.folder(runs) for cell in todo[:2])
-    begun = store.read_json(start / "begun.json")
-    clock = [{"cell": cell.name, "seconds": receipt["seconds"]} for cell, receipt in zip(todo, receipts, strict=True)]
+    def table(name: str) -> pd.DataFrame:
+        of = {folder / f"{name}.parquet": cell.settings for folder, cell in zip(rest, todo[2:], strict=True)}
+        parts = [
+            store.read_parquet(path).assign(arm=told["arm"]["name"] if told["arm"] else START, seed=told["seed"])
+            for path, told in of.items()
+            if path.exists()
+        ]
+        return pd.concat(parts, ignore_index=True)
+
     return Results(
         tried=store.read_parquet(tools / "tried.parquet"),
         episodes=pd.concat([table("episodes"), store.read_parquet(tools / "pilot.parquet")], ignore_index=True),
         rollouts=table("rollouts"),
         learning=table("learning"),
         corpus=store.read_parquet(start / "statistics.parquet"),
-        unsolved=begun["unsolved"],
-        budget=begun["budget"],
-        clock=pd.DataFrame(clock),
+        budget=store.read_json(start / "begun.json")["budget"],
         **known,
     )

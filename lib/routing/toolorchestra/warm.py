@@ -10,17 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from lib import seeds, tasks
-from lib.models import checkpoints
 from lib.models.corpus import IGNORED, Dialogue
 from lib.models.dialogue import call, conversation, token
 from lib.models.tokenizer import EOS, encode
-from lib.models.training import Training
-from lib.params import LabModel, ToolSettings
 from lib.routing import protocol
 from lib.routing.toolorchestra.assignments import Assignment, drawn, mixed
 from lib.routing.toolorchestra.menu import SIGNS, Offer
@@ -33,26 +29,6 @@ SKILL = 2  # operations of a chain that the orchestrator works out itself
 EASY = 0.25  # chance that it does
 WRONG, MISSING = 0.06, 0.1  # shares of replies
 OFFICE_SIGN = "!"  # of office tasks in a thought
-
-
-def train(
-    base: Path,
-    shape: LabModel,
-    settings: ToolSettings,
-    offers: Mapping[str, Offer],
-    offices: Sequence[Task],
-    folder: Path,
-    progress,
-) -> Path:
-    """Train an orchestrator from a lab model into `folder`; shape: the base's settings, for its optimisers."""
-    told = settings.warm
-    shape = shape.model_copy(update={"steps": told.steps, "batch": told.batch, "warmup": min(shape.warmup, told.steps)})
-    training = Training(shape, 0, checkpoints.load(base))
-    dialogues = corpus(told.items, offers, settings.spread, told.lean, offices, told.seed)
-    for step in range(told.steps):
-        training.update(dialogues)
-        progress((step + 1) / told.steps)
-    return checkpoints.save(training.model.eval(), folder)
 
 
 def corpus(

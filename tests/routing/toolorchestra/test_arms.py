@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lib.routing.toolorchestra import arms, desk, exams, rewards
-from lib.routing.toolorchestra.arms import ARMS, LISTED, NAMED
+from lib.routing.toolorchestra import arms, desk, rewards
+from lib.routing.toolorchestra.arms import NAMED
 from lib.routing.toolorchestra.desk import Own
 from lib.routing.toolorchestra.menu import Preference
 from tests.routing.toolorchestra import common
@@ -33,12 +33,6 @@ def episodes():
 
 def spent(episodes) -> tuple[np.ndarray, np.ndarray]:
     return np.array([desk.dollars(e, OWN) for e in episodes]), np.array([e.seconds for e in episodes])
-
-
-def test_list_prices_only_is_the_papers_arm_with_prices_that_stay():
-    paper = NAMED["paper"]
-    assert (LISTED.reward, LISTED.strict, LISTED.changes) == (paper.reward, paper.strict, paper.changes)
-    assert LISTED.spread == 1 and LISTED.name not in NAMED and all(arm.spread is None for arm in ARMS)
 
 
 def test_the_matrix_has_calls_by_tool_outcome_and_all_that_was_spent(episodes):
@@ -88,13 +82,6 @@ def test_what_is_learned_has_no_malformed_calls_and_no_missing_answers(episodes)
         ]
 
 
-def test_a_group_that_agrees_is_not_learned_from(episodes):
-    told = np.array([1.0, 0.95, 0.9, 0.0, 0.0])
-    samples, kept = arms.learned(NAMED["paper"], episodes, [0] * 5, told, rewards.LEAST_DEVIATION)
-    assert samples == [] and kept.agreeing == 3
-    assert len(arms.learned(NAMED["paper"], episodes, [0] * 5, told, 0.0)[0]) == 3
-
-
 def test_a_lenient_training_leaves_out_only_groups_that_agree(episodes):
     told = np.array([1.0, 0.5, 0.0, 1.0, 0.0])
     samples, kept = arms.learned(NAMED["lenient"], episodes, [0, 0, 0, 1, 1], told, rewards.LEAST_DEVIATION)
@@ -103,14 +90,6 @@ def test_a_lenient_training_leaves_out_only_groups_that_agree(episodes):
     assert [s.ids for s in samples] == [e.ids for e in episodes[:3]] and kept.agreeing == 2
     paid = [arms.paid(NAMED[n], episodes, [0] * 5, NAMES, OWN, 0.0).tolist() for n in ("paper", "lenient")]
     assert paid[0] == paid[1]
-
-
-def test_an_episode_in_which_nothing_was_written_is_learned_by_nobody(episodes):
-    silent = desk.Episode(episodes[0].assignment, [1, 2, 3], [False] * 3, 3)
-    told = np.array([1.0, 0.0])
-    for arm in ARMS:
-        samples, _ = arms.learned(arm, [episodes[0], silent], [0, 0], told, 0.0)
-        assert [s.ids for s in samples] in ([episodes[0].ids], [])
 
 
 def test_calls_of_an_office_have_no_place_in_the_vector():
@@ -122,11 +101,6 @@ def test_calls_of_an_office_have_no_place_in_the_vector():
     assert name == "lookup" and episode.right == 1.0
     m, _ = arms.matrix([episode], NAMES, OWN)
     assert m[0, :-3].tolist() == [0] * len(NAMES) and offers()["lookup"].name in NAMES
-
-
-def test_every_arm_sits_the_main_exams_and_list_prices_those_of_another_list_too():
-    assert all(set(exams.MAIN) <= set(arm.exams) <= set(exams.ALL) for arm in (*ARMS, LISTED))
-    assert set(LISTED.exams) == {*exams.MAIN, "unseen_prices"} and NAMED["paper"].exams == exams.ALL
 
 
 def test_under_corls_reward_everything_is_learned_from(episodes):

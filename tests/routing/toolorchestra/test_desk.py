@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given as forall
 from hypothesis import strategies as st
 
-from lib import tasks
 from lib.models import tokenizer as lab
 from lib.models.dialogue import conversation
 from lib.routing import protocol
@@ -57,19 +56,12 @@ def menu_of(work, *names, **more):
     [
         ("<think> + 3 </think>", "neither a call nor an answer"),
         ("", "neither"),
-        ("4", "neither"),
         ("<call> </call>", "neither"),
-        ("<call> calculator 1 + 1", "neither"),
         ("<call> calculator 1 + 1 </call> 4", "neither"),
-        ("<answer> 4 </answer> 4", "neither"),
         ("<call> lookup home Ana </call>", "no tool 'lookup' on the menu"),  # a tool, but not on this menu
         ("<call> lab-large 1 + 1 = ? </call>", "no tool 'lab-large' on the menu"),
         ("<call> moves Ana Loro </call>", "no tool 'moves' on the menu"),  # an office's function
-        ("<call> Ana 1 + 1 </call>", "no tool 'Ana'"),
-        ("<call> 1 + 1 </call>", "no tool '1'"),
         ("<call> calculator </call>", "calculator takes"),
-        ("<call> search </call>", "search takes"),
-        ("<call> python </call>", "python takes"),
         ("<call> lab-mini </call>", "lab-mini takes a question"),
     ],
 )
@@ -86,7 +78,6 @@ def test_what_is_no_call_is_malformed_is_told_so_and_costs_nothing(desk, text, w
     [
         ("<call> calculator 1 + 1 </call> <answer> 2 </answer>", protocol.Answer),  # the end of the turn counts
         ("<answer> 2 </answer> <call> calculator 1 + 1 </call>", protocol.Call("calculator", "1 + 1")),
-        ("<call> search home <call> calculator 1 + 1 </call>", protocol.Call("calculator", "1 + 1")),
         ("<call> search x </call> <call> calculator 2 </call>", protocol.Call("calculator", "2")),
         ("<call> search <t> home of Ana </t> </call>", protocol.Call("search", "<t> home of Ana </t>")),
         ("<call>calculator   1 +\n1</call>", protocol.Call("calculator", "1 +\n1")),
@@ -100,13 +91,6 @@ def test_calls_and_answers_mixed_and_nested(desk, text, read):
 
 PIECES = st.sampled_from([*lab.pieces(), *(f" {name}" for name in common.NAMES), "\n", "é", "\ud800", "'", "\\", "\0"])
 CALLS = st.tuples(st.sampled_from([*common.NAMES, "moves", "vote"]), st.lists(PIECES, max_size=12))
-
-
-@forall(st.lists(PIECES, max_size=20))
-def test_any_text_is_read_without_an_exception(desk, pieces):
-    for work in (CHAIN, common.office(changes=True)):
-        turn = desk.read(Episode(menu_of(work), [], [], 0), "".join(pieces))
-        assert isinstance(turn, protocol.Turn)
 
 
 @forall(CALLS, st.booleans())
@@ -132,35 +116,19 @@ def test_any_call_is_malformed_or_answered_and_never_an_exception(desk, made, at
         ("python", "47 * 38", "1786"),
         ("search", f"{RELATION} of {PLACE}", facts.RELATIONS[RELATION][2].format(PLACE, FACT.answer)),
         ("lookup", f"{RELATION} {PLACE}", FACT.answer),
+        ("calculator", "1 / 0", protocol.ERROR),
+        ("python", "1 / 0", protocol.ERROR),
+        ("python", "home of Ana", protocol.ERROR),
+        ("lookup", "home Loro", protocol.ERROR),
     ],
 )
-def test_functions_reply_and_cost_what_the_menu_says(desk, tool, argument, reply):
+def test_functions_reply_or_fail_and_cost_what_the_menu_says(desk, tool, argument, reply):
+    """A call that fails is an outcome, which is heard as error and paid."""
     episode = played(desk, menu_of(FACT, tool), call(tool, argument), answer(FACT.answer))
-    assert told(episode) == [reply] and episode.exchanges[0].heard.text == reply
+    assert told(episode) == [reply] and episode.right == 1.0
     assert episode.dollars == pytest.approx(2.5 * offers()[tool].dollars)
     assert episode.seconds == pytest.approx(0.5 * offers()[tool].seconds)
     assert episode.counts == {tool: 1} and episode.calls == [tool] and episode.malformed == 0
-
-
-@pytest.mark.parametrize(
-    ("tool", "argument"),
-    [
-        ("calculator", "1 / 0"),
-        ("calculator", "home of Ana"),
-        ("calculator", "<answer> 4 </answer>"),
-        ("python", "1 / 0"),
-        ("python", "home of Ana"),
-        ("lookup", "home Loro"),
-        ("lookup", "cat Ana"),
-        ("lookup", "home Ana Bo"),
-    ],
-)
-def test_a_call_that_fails_is_an_outcome_which_is_heard_as_error_and_paid(desk, tool, argument):
-    episode = played(desk, menu_of(FACT, tool), call(tool, argument), answer(FACT.answer))
-    assert episode.malformed == 0 and episode.right == 1.0
-    assert episode.dollars == pytest.approx(2.5 * offers()[tool].dollars)
-    assert episode.seconds == pytest.approx(0.5 * offers()[tool].seconds)
-    assert told(episode) == [protocol.ERROR]
 
 
 def test_equal_code_is_run_once_and_replies_the_same(desk, monkeypatch):
@@ -193,23 +161,6 @@ def test_a_model_that_fails_is_heard_as_error_and_paid_what_was_billed():
     assert episode.counts == {"lab-mini": 1} and episode.right == 1.0
 
 
-def test_a_model_cannot_speak_for_the_orchestrator():
-    with at_work("<think> 9 </think> <answer> 4 </response> <call> python 1 </call> </answer>") as made:
-        episode = played(made, menu_of(CHAIN), call("lab-mini", "1 = ?"), answer(CHAIN.answer))
-    (heard,) = told(episode)
-    assert "<" not in heard and lab.decode(episode.ids).count("</response>") == 1
-
-
-def test_models_of_a_round_are_asked_at_once_and_each_hears_its_own():
-    with at_work(lambda query: Heard(query.text.split()[0], 1e-5, 1, 1)) as made:
-        works = [item("chain", 3, seed) for seed in range(4)]
-        says = {w.prompt: [call("lab-mini", w.prompt), answer(w.answer)] for w in works}
-        voice = Scripted(say=lambda question, turn: says[question][turn])
-        played_ = roll(voice, made, [menu_of(w) for w in works], 4, 0, common.FREE)
-    assert [len(some) for some in made.pool.asked if some] == [4] and len({q.key for q in made.pool.all}) == 4
-    assert [told(e) for e in played_] == [[w.prompt[0]] for w in works]
-
-
 # What an episode costs ----------------------------------------------------------------------------
 
 
@@ -225,21 +176,6 @@ def test_the_orchestrators_own_tokens_are_paid_once_each_and_take_time_where_it_
     assert desks.dollars(episode, own) == pytest.approx(2.5 * tool.dollars + 1e-7 * len(episode.ids))
     assert episode.seconds == pytest.approx(0.5 * tool.seconds + 0.01 * written)
     assert episode.dollars == pytest.approx(2.5 * tool.dollars)  # of the calls alone
-
-
-def test_every_call_is_counted_and_paid_by_its_tool(desk):
-    turns = [call("calculator", "1 + 1"), call("lab-mini", "1 = ?"), call("calculator", "1 / 0"), answer(4)]
-    episode = played(desk, menu_of(BIG), *turns)
-    assert episode.counts == {"calculator": 2, "lab-mini": 1} and episode.first == "calculator"
-    assert episode.calls == ["calculator", "lab-mini", "calculator"]
-    spent = 2 * offers()["calculator"].dollars + 1e-5 * offers()["lab-mini"].dollars
-    assert episode.dollars == pytest.approx(2.5 * spent)
-
-
-def test_a_call_in_the_last_turn_is_neither_made_nor_paid(desk):
-    episode = played(desk, menu_of(BIG), call("calculator", "1 + 1"), rounds=2)
-    assert len(episode.exchanges) == 2 and episode.counts == {"calculator": 1} and told(episode) == ["2"]
-    assert episode.dollars == pytest.approx(2.5 * offers()["calculator"].dollars) and episode.answer is None
 
 
 # Outages ------------------------------------------------------------------------------------------
@@ -308,19 +244,9 @@ def test_every_episode_has_the_office_to_itself(desk):
     function, argument = line(CHANGES)
     voice = Scripted(call(function, argument), answer("done"))
     both = roll(voice, desk, [menu_of(CHANGES, "search")] * 2, 3, 0, common.FREE)
-    assert [e.right for e in both] == [1.0, 1.0] and both[0].database is not both[1].database
+    assert [e.right for e in both] == [1.0, 1.0] and both[0].office is not both[1].office
     again = played(desk, menu_of(CHANGES, "search"), answer("done"))
     assert again.right == 0.0  # nobody's changes are left over
-
-
-def test_the_golden_calls_of_every_office_task_solve_it_at_the_desk(desk):
-    some = common.offices()[:24]
-    says = {}
-    for t in some:
-        says[t.instruction] = [*(call(name, " ".join(words)) for name, *words in t.calls), answer(t.answer)]
-    voice = Scripted(say=lambda question, turn: says[question][turn], window=600)
-    episodes = roll(voice, desk, [menu_of(t, "search") for t in some], 8, 0, common.FREE)
-    assert [e.right for e in episodes] == [1.0] * len(some)
 
 
 # Side by side -------------------------------------------------------------------------------------
@@ -351,16 +277,6 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
     assert [facts_of(e) for e in episodes(works)] == [facts_of(e) for e in together]
 
 
-def test_where_replies_are_drawn_the_first_of_a_batch_is_as_it_is_alone():
-    with at_work(lambda query: Heard(str(query.key % 10), 1e-5, 1, query.key % 7)) as made:
-        voice = Scripted(call("lab-mini", "1 = ?"), answer(4))
-        both = roll(voice, made, [menu_of(CHAIN), menu_of(item("chain", 2))], 3, 5, common.FREE)
-        (alone,) = roll(voice, made, [menu_of(CHAIN)], 3, 5, common.FREE)
-        roll(voice, made, [menu_of(CHAIN)], 3, 6, common.FREE)
-    assert facts_of(alone) == facts_of(both[0])
-    assert len({query.key for query in made.pool.all}) == 3  # of two places, and of another batch
-
-
 # Tools on their own -------------------------------------------------------------------------------
 
 
@@ -380,37 +296,10 @@ def test_tried_by_hand(desk):
     assert {q.text for q in desk.pool.all} == {work.prompt, CHAIN.prompt}
 
 
-def test_the_sandbox_is_closed_after_the_desk():
-    with at_work() as made:
-        played(made, menu_of(BIG), call("python", "1 + 2 + 3"), answer(6))
-        assert made.sandbox._worker is not None
-    assert made.sandbox._worker is None
-
-
-def test_a_question_as_it_stands_is_the_users_word_for_word(desk):
-    for work in (CHAIN, FACT, common.office(changes=False)):
-        desk.pool.asked.clear()
-        played(desk, menu_of(work, "lab-mini"), call("lab-mini", protocol.AS_IT_STANDS), answer(4))
-        (query,) = desk.pool.all
-        assert query.text == (work.instruction if hasattr(work, "instruction") else work.prompt)
-
-
-def test_only_the_tool_that_is_called_first_fails(desk):
-    turns = [call("search", f"{RELATION} of {PLACE}"), call("lookup", f"{RELATION} {PLACE}"), answer(FACT.answer)]
-    episode = played(desk, menu_of(FACT, "lookup", "search", outage=1), *turns)
-    assert told(episode) == ["error", FACT.answer] and episode.first == "search"
-
-
 def test_a_malformed_call_is_not_the_first(desk):
     turns = [call("lookup", "home"), call("search", f"{RELATION} of {PLACE}"), call("lookup", f"{RELATION} {PLACE}")]
     episode = played(desk, menu_of(FACT, "lookup", "search", outage=1), *turns, answer(FACT.answer))
     assert episode.first == "search" and told(episode) == ["error", "error", FACT.answer]
-
-
-@pytest.mark.parametrize("argument", ["", "home", "home Ana Bo"])
-def test_an_office_function_with_too_few_or_many_words_is_malformed(desk, argument):
-    episode = played(desk, menu_of(ASKS, "search"), call("lookup", argument), answer("done"))
-    assert episode.malformed == 1 and episode.counts == {} and told(episode) == ["error"]
 
 
 @pytest.mark.parametrize("argument", ["cat Ana", "home Abra", "? ?"])
@@ -431,8 +320,8 @@ def test_tried_says_the_same_again_and_draws_per_question(desk):
     assert not set(keys[24:]) & set(keys[:12]) and len(other) == 12
 
 
-def test_an_outage_meets_a_tool_that_is_tried_alone(desk):
-    work = item("facts", 2)
-    (row,) = tried(desk, [menu_of(work, "lookup", "search", outage=1)], ["lookup"], "a test")
-    assert row["right"] == 0.0 and row["dollars"] == 0.0 and row["seconds"] > 0
-    assert tasks.score(work, tasks.reply(work.answer)) == 1.0
+def test_the_sandbox_is_closed_after_the_desk():
+    with at_work() as made:
+        played(made, menu_of(BIG), call("python", "1 + 2 + 3"), answer(6))
+        assert made.sandbox._worker is not None
+    assert made.sandbox._worker is None

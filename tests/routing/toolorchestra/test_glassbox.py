@@ -1,7 +1,5 @@
 """The glass box of tools: what a choice is worth by hand, the lesson's reward in it, and what training makes of it."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -64,13 +62,6 @@ def test_menus_of_training_have_no_newcomer_and_its_tests_have_one():
     assert ((fresh.tools >= len(glass.KNOWN)).sum(-1) == 1).all()
 
 
-def test_unseen_prices_are_the_list_turned_round():
-    told = LARGER.model_copy(update={"spread": 1.0})
-    worlds = Worlds.drawn(told)
-    usual, dear = (Menus.drawn(worlds, told, 9, "a test", condition=c) for c in (glass.USUAL, glass.DEAR))
-    assert (usual.tools == dear.tools).all() and usual.prices * dear.prices == pytest.approx(told.prices)
-
-
 # The lesson's reward and filters in it -------------------------------------------------------------
 
 
@@ -109,11 +100,11 @@ def test_advantages_are_those_of_the_trainer_and_nothing_for_what_is_left_out():
 def test_dice_fall_as_the_chances_say_and_a_malformed_call_costs_nothing():
     worlds, menus = by_hand()
     chances = np.log(np.array([[[0.1, 0.2, 0.3, 0.4]]]))
-    played = glass.play(worlds, menus, chances, 20_000, 0)
-    assert np.bincount(played.chosen.ravel()) / 20_000 == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=0.02)
-    slips = played.chosen.ravel() == 3
-    assert (played.m[slips] == 0).all() and (played.m[~slips, : len(glass.TOOLS)].sum(1) == 1).all()
-    right = [played.m[played.chosen.ravel() == i, -3].mean() for i in range(3)]
+    chosen, m = glass.play(worlds, menus, chances, 20_000, 0)
+    chosen = chosen.ravel()
+    assert np.bincount(chosen) / 20_000 == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=0.02)
+    assert (m[chosen == 3] == 0).all() and (m[chosen < 3, : len(glass.TOOLS)].sum(1) == 1).all()
+    right = [m[chosen == i, -3].mean() for i in range(3)]
     assert right == pytest.approx([0.5, 0.8, 1.0], abs=0.03)
 
 
@@ -133,17 +124,11 @@ def test_the_start_knows_nothing_and_every_policy_spreads_one_chance(reads):
     assert chances[..., -1].numpy() == pytest.approx(0.1) and chances.sum(-1).numpy() == pytest.approx(1.0)
 
 
-def test_who_goes_by_names_cannot_tell_two_newcomers_apart():
-    worlds = Worlds.drawn(SMALL)
-    policy = glass.trained(Arm("names", reads="names"), worlds, SMALL, 2, lambda step, policy: None)
-    assert not policy.weights[..., len(glass.KNOWN) :].any() and policy.weights[..., : len(glass.KNOWN)].any()
-
-
 def test_the_reward_teaches_to_save_what_a_user_cares_for_and_its_sign_error_to_spend_it():
     worlds = Worlds.drawn(LARGER)
     judge, found = glass.Judge(worlds, LARGER), {}
     for arm in glass.ARMS[:2]:
-        policy = glass.trained(arm, worlds, LARGER, 25, lambda step, policy: None)
+        *_, (_, policy) = glass.trained(arm, worlds, LARGER, 25)
         rows = judge.rows(arm.name, policy, 25, (glass.USUAL,)).set_index(["item", "seed"])["dollars"]
         found[arm.name] = rows["cost 1"] - rows["cost 0"]
     assert (found["ToolOrchestra"] < 0).all() and (found["sign error"] > 0).all()
@@ -165,17 +150,3 @@ def test_the_same_world_is_met_by_all_arms_and_gives_the_same_record_twice(tmp_p
     )
     assert set(one["arm"]) >= {arm.name for arm in (*glass.ARMS, *glass.CARELESS)}
     assert set(one["split"]) == {"test", "atlas"} and set(one["seed"]) == set(range(SMALL.seeds))
-
-
-def test_slopes_by_hand():
-    assert glass.slope(np.array([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])) == pytest.approx(-1.0)
-    assert glass.slope(np.array([[0.0, 2.0], [1.0, 2.0]])) == 0.0
-
-
-def test_arms_differ_in_one_thing_each():
-    """Beside their names, from the paper's; what is careless differs from its twin."""
-    for arm in glass.ARMS[1:]:
-        changed = [k for k, v in vars(arm).items() if k != "name" and v != getattr(glass.PAPER, k)]
-        assert len(changed) == 1
-    one, two = glass.CARELESS
-    assert replace(one, name="", strict=False) == replace(two, name="")

@@ -9,7 +9,6 @@ from lib.models import tokenizer as lab
 from lib.params import ROOT, ParamsError
 from lib.routing.toolorchestra import menu
 from lib.routing.toolorchestra.menu import FUNCTIONS, LOCAL, OBJECTIVES, OFFICE, Menu, Offer, Preference
-from lib.tasks.synthesis import DOMAINS
 from tests.routing.toolorchestra.common import MODELS, NAMES, TRAINING, UNK, UNSEEN, card, offers
 
 RATE = "{dollars: 1.0e-6, seconds: 0.01}"
@@ -53,17 +52,13 @@ def test_the_second_list_turns_the_first_upside_down():
         (b"\xff\xfe\x00calls", "can be read"),
         (GOOD + GOOD, "can be read"),  # everything twice
         ("", "the whole file"),
-        ("- 1\n- 2\n", "the whole file"),
-        (GOOD.replace("models:", "tools:"), "models"),
         (GOOD + "colour: blue\n", "colour"),
         (GOOD.replace(f"search: {RATE}", "search: {dollars: 1.0e-6}"), r"calls\.search\.seconds"),
-        (GOOD.replace(f"search: {RATE}", "search: 3"), r"calls\.search"),
         (GOOD.replace(f"search: {RATE}", "search: {dollars: dear, seconds: 1}"), r"calls\.search\.dollars.*dear"),
         (GOOD.replace(f"search: {RATE}", "search: {dollars: .nan, seconds: 1}"), r"calls\.search\.dollars"),
-        (GOOD.replace(f"search: {RATE}", "search: {dollars: .inf, seconds: 1}"), r"calls\.search\.dollars"),
         (GOOD.replace(f"search: {RATE}", "search: {dollars: 1, seconds: 1, tax: 1}"), r"calls\.search\.tax"),
-        (GOOD.replace(f"search: {RATE}", "search: {dollars: -1, seconds: 1}"), "search.*negative"),
-        (GOOD.replace(f"lab-nano: {RATE}", "lab-nano: {dollars: 1, seconds: -1}"), "lab-nano.*negative"),
+        (GOOD.replace(f"search: {RATE}", "search: {dollars: -1, seconds: 1}"), r"calls\.search\.dollars"),
+        (GOOD.replace(f"lab-nano: {RATE}", "lab-nano: {dollars: 1, seconds: -1}"), r"models\.lab-nano\.seconds"),
         (GOOD.replace(f"  python: {RATE}\n", ""), "python"),
         (GOOD.replace(f"  office: {RATE}\n", ""), "office"),
         (GOOD.replace("calls:\n", f"calls:\n  abacus: {RATE}\n"), "abacus"),
@@ -132,12 +127,6 @@ def test_texts_have_only_words_of_the_lab(names, dollars, seconds, a, c, t, conf
         assert UNK not in ids and lab.decode(ids) == text
 
 
-def test_the_functions_of_every_office_are_words_of_the_lab():
-    names = {function.name for domain in DOMAINS for function in domain.functions}
-    assert len(names) > 4 and all(UNK not in lab.encode(name) and len(lab.encode(name)) == 1 for name in names)
-    assert not names & (set(NAMES) - {"lookup"})
-
-
 # Users --------------------------------------------------------------------------------------------
 
 
@@ -170,29 +159,6 @@ def test_every_fourth_user_has_confidential_data_and_every_fourth_likes_one_or_t
     assert all(list(w.tools) == sorted(w.tools, key=NAMES.index) for w in likes)
 
 
-def test_a_price_list_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ParamsError, match="nowhere.yaml"):
-        menu.price_list(tmp_path / "nowhere.yaml")
-
-
-def test_only_functions_are_local():
-    assert [name for name in NAMES if offers()[name].local] == list(LOCAL) == list(FUNCTIONS)
-
-
-def test_an_offer_at_other_prices_is_the_same_tool():
-    one = offers()["lab-mini"]
-    two = one.times(3.0, 0.5)
-    assert (two.dollars, two.seconds) == (3 * one.dollars, 0.5 * one.seconds)
-    assert (two.typical_dollars, two.typical_seconds) == (3 * one.typical_dollars, 0.5 * one.typical_seconds)
-    assert (two.name, two.model, two.skills) == (one.name, one.model, one.skills)
-
-
-@given(st.floats(0, 1e3), st.floats(0, 1e3))
-def test_levels_are_digits_that_never_fall_where_amounts_rise(one, other):
-    low, high = (menu.level(amount, 1e-3) for amount in sorted((one, other)))
-    assert 0 <= low <= high <= 9
-
-
 def test_the_text_of_an_offer_by_hand():
     about = Offer("lab-mini", True, 1.0, 1.0, 64e-7, 16e-3, {"chain": 4, "facts": 1})
     assert about.text == "lab-mini $ 6 / 4 + 4 ? 1"
@@ -202,18 +168,7 @@ def test_the_text_of_an_offer_by_hand():
     assert told.names == ("lab-mini", "search", "lookup", "moves")
 
 
-def test_a_menu_finds_its_offers_and_raises_for_others():
-    told = Menu((offers()["search"],), ("lookup", "moves"), offers()[OFFICE])
-    assert told.offer("search") is offers()["search"] and told.offer("moves") is offers()[OFFICE]
-    with pytest.raises(KeyError):
-        told.offer("python")
-
-
 def test_without_tools_of_their_own_machine_nobody_is_confidential():
     told = drawn(names=MODELS)
     assert not any(w.confidential for w in told) and all(set(w.tools) <= set(MODELS) for w in told)
     assert not any(w.tools for w in drawn(50, names=()))
-
-
-def test_users_are_equal_for_equal_seeds():
-    assert drawn(40) == drawn(40) and len(set(drawn(40))) > 30

@@ -12,7 +12,6 @@ from lib.routing import protocol
 from lib.routing.toolorchestra import prompted
 from lib.routing.toolorchestra.desk import Desk
 from lib.routing.toolorchestra.menu import Preference
-from lib.tools.tool import Tool
 from tests.routing.toolorchestra import common
 from tests.routing.toolorchestra.common import CLOCK, Singers, given, item, offers
 
@@ -83,11 +82,9 @@ def test_arguments_are_told_by_name_whatever_their_order(order):
     "turn",
     [
         says("I do not know"),
-        says(""),
         says("", ("nobody", {"query": "x"})),
         says("", ("lookup", {"relation": RELATION, "subject": PLACE})),  # not on this menu
         says("", ("search", "{")),
-        says("", ("search", "[1]")),
         says("", ("search", "{}")),
         says("", ("search", {"query": ""})),
         says("", ("search", "[" * 100_000)),
@@ -145,21 +142,3 @@ def test_a_lab_model_is_offered_lines_of_words():
         backend="lab",
     )  # fmt: skip
     assert episode.exchanges[0].heard.text == FACT.answer
-
-
-def test_a_model_is_asked_the_question_as_it_stands():
-    asks = says("", ("lab-mini", {"question": protocol.AS_IT_STANDS}))
-    episode, pool = played(given(FACT, "lab-mini", "search"), asks, says(RIGHT))
-    (query,) = pool.all
-    assert query.text == FACT.prompt and episode.calls == ["lab-mini"]
-
-
-def test_every_schema_is_one_of_openais_shape():
-    with Desk(Prompted(), CLOCK) as desk:
-        told = prompted.schemas(given(common.office(changes=True), "search", "python", "lab-mini"), desk, False)
-    for each in told:
-        function = each["function"]
-        assert each["type"] == "function" and {"name", "description", "parameters"} <= set(function)
-        assert set(function["parameters"]["required"]) == set(function["parameters"]["properties"])
-        json.dumps(each)
-    assert isinstance(desk.tools["search"], Tool)

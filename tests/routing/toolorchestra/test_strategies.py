@@ -26,18 +26,13 @@ def used(desk, tool: str, kind: str, n: int = 60) -> list[float]:
     return [row["right"] for row in told]
 
 
-@pytest.mark.parametrize("tool", ["calculator", "python"])
-def test_calculator_and_python_do_every_big_number(desk, tool):
-    assert set(used(desk, tool, "big")) == {1.0}
-
-
-def test_lookup_finds_every_fact(desk):
-    assert set(used(desk, "lookup", "facts")) == {1.0}
-
-
-def test_search_finds_most_facts(desk):
-    told = used(desk, "search", "facts")
-    assert sum(told) / len(told) > 0.8
+@pytest.mark.parametrize(
+    ("tool", "kind", "least"),
+    [("calculator", "big", 1), ("python", "big", 1), ("lookup", "facts", 1), ("search", "facts", 0.8)],
+)
+def test_a_tool_does_what_its_description_says(desk, tool, kind, least):
+    told = used(desk, tool, kind)
+    assert sum(told) / len(told) >= least
 
 
 def walked(tool: str, work, *replies: str) -> tuple[list[tuple[str, int]], str]:
@@ -87,9 +82,3 @@ def test_golden_calls_solve_their_office_task():
             assert database.call(function, argument.split()) == reply
         assert judge(task, database.content(), database.operated, task.answer).solved
     assert len(offices()) >= 24
-
-
-def test_search_gives_up_where_it_hears_no_fact():
-    work, *_ = hops()
-    asked, answer = walked("search", work, "nothing found")
-    assert len(asked) == 1 and answer == protocol.ERROR

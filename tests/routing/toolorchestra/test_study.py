@@ -18,7 +18,7 @@ from lib.routing import protocol
 from lib.routing.toolorchestra import exams, rewards, study
 from lib.routing.toolorchestra.arms import LISTED, NAMED
 from lib.routing.toolorchestra.desk import Own
-from lib.routing.toolorchestra.menu import FUNCTIONS
+from lib.routing.toolorchestra.menu import names
 from tests.models import tiny
 from tests.routing import small
 from tests.routing.small import Scripted
@@ -29,6 +29,7 @@ from tests.studies import Killed, dying, of, refuse, same
 PAPER, CORL = NAMED["paper"], NAMED["corl"]
 COMPARED = [PAPER, CORL]
 UPDATES, GROUPS, ROLLOUTS, ITEMS = 3, 6, 6, 12
+SAME = ["kind", "difficulty", "menu", "liked", "p_cost"]  # for all who are asked the same
 NOBODY = ("lab-passage", "lab-big")  # asked by no tool here
 WORDS = {"lab-control": "reasoner", "lab-facts": "answerer"}  # the orchestrator's, where it is not the model's name
 
@@ -89,7 +90,7 @@ def test_the_start_and_the_papers_arm_sit_all_exams_and_every_arm_the_main_ones(
     for _, part in frame.groupby(["arm", "seed", "exam"]):
         assert part["item"].tolist() == list(range(len(part)))
     own = frame[frame["arm"].isin(["paper", "corl", study.START]) & (frame["exam"] == "test")]
-    assert own.groupby("arm").size().nunique() == 1 and own.groupby("item")[["menu", "p"]].nunique().eq(1).all(None)
+    assert own.groupby("arm").size().nunique() == 1 and (own.groupby("item")[SAME].nunique() == 1).all(None)
 
 
 def test_rollouts_of_every_update_stand_in_groups_of_one_assignment_each(results):
@@ -97,9 +98,10 @@ def test_rollouts_of_every_update_stand_in_groups_of_one_assignment_each(results
         rows, log = of(results.rollouts, arm.name), of(results.learning, arm.name)
         assert rows["update"].tolist() == [n for n in range(UPDATES) for _ in range(GROUPS * ROLLOUTS)]
         assert rows["group"].tolist() == [g for _ in range(UPDATES) for g in range(GROUPS) for _ in range(ROLLOUTS)]
-        assert rows.groupby(["update", "group"])[["kind", "difficulty", "menu", "p"]].nunique().eq(1).all(None)
+        assert (rows.groupby(["update", "group"])[SAME].nunique() == 1).all(None)
         assert log["update"].tolist() == [1, 2, 3]
-        assert {"kept", "malformed", "unanswered", "agreeing"} <= set(log)
+        left = log["kept"] if arm is CORL else log[["kept", "malformed", "unanswered", "agreeing"]].sum(axis=1)
+        assert left.eq(GROUPS * ROLLOUTS).all()
     both = [of(results.rollouts, a.name).query("update == 0") for a in COMPARED]
     assert both[0]["menu"].tolist() == both[1]["menu"].tolist()  # the same start on the same assignments
     assert both[0]["called"].tolist() == both[1]["called"].tolist()
@@ -108,17 +110,11 @@ def test_rollouts_of_every_update_stand_in_groups_of_one_assignment_each(results
 def test_rewards_in_the_tables_are_those_of_their_arm(results):
     rows = of(results.rollouts, "paper")
     for _, part in rows.groupby("update"):
-        m, p = (np.array([json.loads(text) for text in part[column]]) for column in ("m", "p"))
+        m, p = (np.stack(part[column]) for column in ("m", "p"))
         told = rewards.reward(rewards.normalised(m, part["group"].tolist()), p, m[:, -3])
         assert part["reward"].tolist() == pytest.approx(told.tolist())
     rows = of(results.rollouts, "corl")
     assert rows["reward"].tolist() == (rows["right"] * (rows["dollars"] <= results.budget)).tolist()
-
-
-def test_what_the_filters_say_adds_up_and_corl_keeps_everything(results):
-    assert of(results.learning, "corl")["kept"].eq(GROUPS * ROLLOUTS).all()
-    log = of(results.learning, "paper")
-    assert log[["kept", "malformed", "unanswered", "agreeing"]].sum(axis=1).eq(GROUPS * ROLLOUTS).all()
 
 
 def test_no_unseen_tool_is_called_before_its_exam(results):
@@ -141,23 +137,13 @@ def test_every_seen_tool_was_tried_on_questions_that_it_can_be_asked(results):
         assert (test.loc[row.item, "kind"], test.loc[row.item, "menu"]) == (row.kind, row.menu)
 
 
-def test_the_text_of_every_test_episode_is_kept_by_who_wrote_it(results):
-    own = results.episodes[results.episodes["arm"].isin(["paper", "corl", study.START])]
-    for row in own[own["exam"] == "test"].itertuples():
-        parts = json.loads(row.spoken)
-        who = [part[0] for part in parts]
-        assert who[0] == "prompt" and set(who[1::2]) == {"controller"}
-        assert [name for name in who[2::2] if name != "nobody"] == row.called.split()
-        assert sum(dollars for *_, dollars in parts) == pytest.approx(row.dollars - row.own)
-
-
 # Again --------------------------------------------------------------------------------------------
 
 
 def test_what_choosing_could_win_is_asked_of_every_tool_in_two_tries(models, tmp_path):
     told = study.choices(settings(), 12, models, tmp_path)
     assert set(told["split"]) == {"dev", "test"} and set(told["try"]) == {0, 1}
-    assert list(told["arm"].unique()) == list(study.names(settings().tools))
+    assert list(told["arm"].unique()) == list(names(settings().tools))
     dev, test = (told[told["split"] == split] for split in ("dev", "test"))
     assert measure.headroom(dev, test, "right")["items"][0] == test["item"].nunique()
     hops = test.query("arm == 'lookup'").groupby("item")["right"].mean()
@@ -171,7 +157,7 @@ def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
 
 
 def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, models, runs, tmp_path):
-    same(study.run(settings(), COMPARED, models, tmp_path), results, but=("clock",))
+    same(study.run(settings(), COMPARED, models, tmp_path), results)
     kept = [path.relative_to(runs) for path in runs.rglob("*") if path.suffix in (".parquet", ".safetensors")]
     kept += [path.relative_to(runs) for path in runs.rglob("*.sqlite")]
     assert len(kept) > 10
@@ -249,6 +235,7 @@ FIRST = {study.START, "tools"}
         ({"rounds": 4}, set()),
         ({"model_temperature": 0.5}, set()),
         ({"prices": common.UNSEEN}, set()),
+        ({"agent": "mini"}, set()),
         ({"llm": {"models": {"nano": {"max_tokens": 9}}}}, set()),
     ],
     ids=lambda told: next(iter(told)) if isinstance(told, dict) else "",
@@ -292,18 +279,7 @@ def test_the_plan_says_what_endpoints_may_cost():
     assert "$" in study.plan(own, COMPARED) and study.plan(own, COMPARED) != study.plan(settings(), COMPARED)
 
 
-# Assignments of one's own ---------------------------------------------------------------------------
-
-
-def test_the_questions_of_an_exam_asked_once_more_are_answered_as_in_the_exam(results, models, runs, monkeypatch):
-    """By the trained orchestrators, which are not trained again."""
-    monkeypatch.setattr(study, "work", refuse)
-    monkeypatch.setattr(study, "first_work", refuse)
-    own = settings()
-    found = study.asked(own, lambda tools: exams.exam("test", tools, tools, own.tools), models, runs)
-    sat = of(results.episodes, "paper").query("exam == 'test'").reset_index(drop=True)
-    assert set(found["seed"]) == {0} and len(found) == len(sat)
-    assert_frame_equal(found.drop(columns="seed"), sat[[name for name in found if name != "seed"]], check_dtype=False)
+# Rows ---------------------------------------------------------------------------------------------
 
 
 def test_an_arm_with_a_spread_of_its_own_is_trained_at_it():
@@ -318,9 +294,6 @@ def test_an_arm_with_a_spread_of_its_own_is_trained_at_it():
     assert [offer.name for offer in listed] == [offer.name for offer in lot]  # the same menus
 
 
-# Rows ---------------------------------------------------------------------------------------------
-
-
 def test_rows_by_hand():
     work, own = item("big", 1), Own(1e-8, 0.001)
     turns = [call("calculator", "1 + 1"), "<think>", call("lab-mini", "1 = ?"), answer(work.answer)]
@@ -329,31 +302,20 @@ def test_rows_by_hand():
         (episode,) = common.roll(Scripted(*turns), made, [assigned], 5, 0, own)
         (row,) = study.rows([episode], NAMES, own, lab.decode).to_dict("records")
     assert (row["item"], row["kind"], row["difficulty"], row["right"], row["answered"]) == (0, "big", 1, 1.0, 1.0)
-    assert (row["calls"], row["called"], row["malformed"], row["turns"], row["failures"]) == (
-        2, "calculator lab-mini", 1, 4, 0,
-    )  # fmt: skip
+    assert (row["calls"], row["called"], row["malformed"]) == (2, "calculator lab-mini", 1)
     mine = 1e-8 * len(episode.ids)
     spent = offers()["calculator"].dollars + 1e-5 * offers()["lab-mini"].dollars
     assert row["own"] == pytest.approx(mine) and row["dollars"] == pytest.approx(spent + mine)
     assert row["seconds"] == episode.seconds and row["menu"] == "calculator lab-mini"
     assert (row["p_accuracy"], row["p_cost"], row["p_latency"]) == (1.0, 0.5, 0.25)
     assert (row["liked"], row["confidential"], row["first"]) == ("lab-mini", False, "calculator")
-    m, p = json.loads(row["m"]), json.loads(row["p"])
+    m, p = row["m"], row["p"]
     assert m[-3:] == [1.0, -row["dollars"], -row["seconds"]] and sum(m[:-3]) == 2
     assert p == assigned.preference.vector(NAMES).tolist()
     parts = json.loads(row["spoken"])
     assert [part[1] for part in parts[1::2]] == turns
     assert [part[0] for part in parts[2::2]] == ["calculator", "nobody", "lab-mini"]
     assert parts[4][1] == f"<response> {protocol.ERROR} </response>"
-
-
-def test_budget_prices_and_tools_are_told(results):
-    assert results.tools == NAMES and results.budget > 0
-    assert results.own == Own(0.0002 / 1000, 1 / 4000.0)
-    assert {name: o.skills for name, o in results.offers.items() if o.model} == REACHES
-    assert set(results.offers) == {*FUNCTIONS, "office", *TOOLS.models}
-    assert (results.clock["seconds"] > 0).all() and len(results.clock) == 5
-    assert results.unsolved >= 0 and len(results.corpus) == 4
 
 
 def test_the_start_sits_its_exams_untrained(results, models, runs):
@@ -363,12 +325,6 @@ def test_the_start_sits_its_exams_untrained(results, models, runs):
     told = [small.weights(model) for model in [*trained, start]]
     assert len(told) == 3 and not any(torch.equal(a, b) for a, b in zip(told, told[1:] + told[:1], strict=True))
     assert not list(runs.glob("*/checkpoint*"))
-
-
-def test_another_agent_is_prompted_anew(named):
-    """The pilot study is made in the first cells."""
-    assert named(agent="mini")["tools"] != named()["tools"]
-    assert named(llm={"models": {"agent": {"max_tokens": 9}}})["tools"] != named()["tools"]
 
 
 def test_a_wrong_price_list_is_named_before_anything_starts(models, tmp_path):
