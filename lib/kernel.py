@@ -4,8 +4,6 @@ Only `lib.run` starts it. Without the first line a runner that is killed would l
 that keeps training and keeps writing.
 """
 
-from __future__ import annotations
-
 import os
 
 from lib.parent import die_with_parent

@@ -3,8 +3,6 @@
 Linux has a parent-death signal. Elsewhere a thread watches the parent's id twice a second.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

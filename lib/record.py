@@ -6,8 +6,6 @@ NaN, a missing word "". Written and read as Parquet with a schema, so that a row
 `reward` or a file of another system is an error that names it. Left out: estimates, which are `lib.measure`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

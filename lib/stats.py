@@ -15,8 +15,6 @@ Left out: significance tests, and any hidden random state - a caller hands in it
 `lib.seeds.rng`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import moocore

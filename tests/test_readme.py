@@ -1,7 +1,5 @@
 """The README keeps its promises: it is short, its course adds up, its papers are those of CITATION.cff."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

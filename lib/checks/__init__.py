@@ -6,8 +6,6 @@ answer is a number (or several), compared with the one that is computed here, or
 reader's, which is run and judged by its properties. Whoever opens these files sees the solutions.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Exercises of the tour: what a decision costs, and what a front is."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from lib import ledger, seeds, stats

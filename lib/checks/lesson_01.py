@@ -1,7 +1,5 @@
 """Exercises of the policy zoo: hypervolume, MGDA, the clip of PPO, and a reward of one's own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from lib import seeds, stats

@@ -1,7 +1,5 @@
 """Exercises of the orchestration: what asking costs, what looking ahead promises, and a decider of one's own."""
 
-from __future__ import annotations
-
 import math
 
 from lib import ledger

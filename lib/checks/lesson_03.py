@@ -1,7 +1,5 @@
 """Exercises of the model zoo: chains of steps, mixtures, votes, and a router of one's own."""
 
-from __future__ import annotations
-
 from lib import tasks
 from lib.checks import Exercise, Exercises
 from lib.tasks import Item

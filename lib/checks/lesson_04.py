@@ -1,7 +1,5 @@
 """Exercises of the Conductor: what ranks pay, what a gradient needs, and a reward function of one's own."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

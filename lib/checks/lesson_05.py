@@ -1,7 +1,5 @@
 """Exercises of budgeted routing: a hard budget, an advantage, a mixture, and a reward of one's own."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from lib import stats

@@ -1,7 +1,5 @@
 """Exercises of tool orchestration: the sign of a term, units, a tool and a reward of one's own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from lib import seeds

@@ -1,7 +1,5 @@
 """Exercises of agent configuration: a reward, a space, what imitation promises, and a masked choice."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from lib import seeds

@@ -1,7 +1,5 @@
 """Exercises of recorded outcomes: an oracle's luck, a check that errs, a log of another router, a rule to stop by."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from lib.checks import Exercise, Exercises

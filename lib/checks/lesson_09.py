@@ -1,7 +1,5 @@
 """Exercises of the ablations: false alarms, pairs, and a correction of one's own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from lib import seeds

@@ -1,7 +1,5 @@
 """Exercises of the scoreboard: differences, verdicts of several tests, many tests at once, a verdict of one's own."""
 
-from __future__ import annotations
-
 from lib.checks import Exercise, Exercises
 
 GRID = [round(0.1 * i, 1) for i in range(-5, 6)]

@@ -1,7 +1,5 @@
 """Exercises on what one brings: a world's length, a router's worth, a router of one's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

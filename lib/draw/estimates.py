@@ -1,7 +1,5 @@
 """Estimates as figures take them, checked: one table of value, lo and hi, whatever they came as; and in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

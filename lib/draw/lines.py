@@ -1,7 +1,5 @@
 """What changes along something: means over seeds with bands, and stacked shares."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import astuple
 

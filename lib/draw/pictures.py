@@ -1,7 +1,5 @@
 """Matrices as colours with their numbers, and images in a row."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """One estimate against another: quality against cost, or objectives against each other, with both intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from itertools import combinations
 

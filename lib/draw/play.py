@@ -5,8 +5,6 @@ because a widget there is a dead control and its state differs between runs; the
 instead, and a live session gets it as well. Left out: animation, and anything that draws random numbers.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Estimates beside one another, as dots with their intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 import numpy as np

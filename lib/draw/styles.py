@@ -5,8 +5,6 @@ the colour of its objective. A marker stands beside each colour, so that no figu
 A lesson names what only it draws with `register`. Left out: names of single lessons.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 

@@ -4,8 +4,6 @@ A figure is a `matplotlib.figure.Figure` made without pyplot, so that a notebook
 stays open. The same input gives the same PNG bytes. Left out: kinds of figures, which stand on this.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import textwrap

@@ -6,8 +6,6 @@ advance and are observed. Rewards are vectors, (B, k), as in MO-Gymnasium; `Line
 scalar view that stable-baselines3 needs. Rendering is left to the single environments.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any

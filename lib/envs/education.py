@@ -8,8 +8,6 @@ Decisions where the paper is silent or contradicts itself are switches of `Educa
 questions are left out: a question is its id, its topic and its level.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal
 

@@ -6,8 +6,6 @@ by level) in the order of preference of the action. Equal to `Education` step fo
 question ids are not kept.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from gymnasium import spaces
 

@@ -5,8 +5,6 @@ module adds the tasks, the vector reward and the purse. `grid_batch` holds the s
 arithmetic over many rooms, and a test keeps the two equal step for step. Layouts come from `layouts`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any, ClassVar

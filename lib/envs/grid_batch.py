@@ -7,8 +7,6 @@ room, so the view is every cell of the room within the 7 x 7 window and nothing 
 `GridRoom` step for step, without using minigrid; rendering is left to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

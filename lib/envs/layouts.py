@@ -10,8 +10,6 @@ evenly among those in which the agent can collect both gold pieces and then reac
 touching lava. A gold piece blocks the way until it is collected; the goal cannot be walked through.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ say of policies in situations like this one (KO) or what they did on copies (TO 
 briefs is a `Reader`: the rational one below, a model that was taught to, a pretrained one, an endpoint.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

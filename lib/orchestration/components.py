@@ -5,8 +5,6 @@ by `assemble` into a system and a user message in the order of appendix A.2. Eve
 template file under `templates`; the sentences there are ours, the information is A.2's.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ arm learns or is told of policies (cards, the bandit, the best policy) comes fro
 those that anyone is judged on. Controls look as deep as the orchestrators, with as many copies and the query's weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

@@ -5,8 +5,6 @@ switching is, `Greedy` what the look-ahead alone is worth without a reader, and 
 (`shared`, several steps) what it could be worth at the most; `LinUCB` what a small learner gets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ returns a `Decision`. It keeps nothing between calls that belongs to an episode,
 serves many episodes at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

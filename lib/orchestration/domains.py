@@ -3,8 +3,6 @@
 The paper prints no MiniGrid prompts; a room is told as a symbolic state with what the robot sees and no more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -11,8 +11,6 @@ Left out: free replies of the pretrained model. It follows no long prompt, so it
 token that it would have said first is one of them is kept, and is what `valid` counts.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

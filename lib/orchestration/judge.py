@@ -13,8 +13,6 @@ the student attains the goal, which agrees with its text on KO ("high performanc
 Left out: MiniGrid, which the paper does not judge, and pairwise comparison of methods.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """The rows of the results tables: orchestrators with their models, controls, references, variations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

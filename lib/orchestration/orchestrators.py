@@ -6,8 +6,6 @@ whose rollouts of l steps run side by side, up to k_RO. A reply that cannot be u
 with the complaint; then the declared fallback acts. Every call, also a useless one, is accounted for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

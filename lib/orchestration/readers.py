@@ -1,7 +1,5 @@
 """Readers of briefs by the names that `orchestration.readers` uses, and any model of `llm.models` beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -5,8 +5,6 @@ A reply is one JSON object (`lib.llm.replies`), {"reasoning", "policy"} or, whil
 goes back to the model with the list of names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict, ValidationError

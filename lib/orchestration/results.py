@@ -4,8 +4,6 @@ Means over a seed's episodes come first, then mean and interval over seeds. The 
 episode (A.6), and how often a model's reply was of no use.
 """
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import pandas as pd

@@ -5,8 +5,6 @@ for JSON by a schema that allows the names of the menu and nothing else; one tha
 free JSON from then on, which `replies.parse` reads as it reads an orchestrator's.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from string import ascii_uppercase

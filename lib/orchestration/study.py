@@ -5,8 +5,6 @@ model overlap), cells run in processes. Every finished episode is a file, every 
 table; a killed study resumes with what is missing, and a paid episode is never paid twice.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ anew, so nothing that the model could remember of a policy helps it. Of a card i
 hand. It picks the name that it holds most likely; names that are not on the menu cannot be picked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

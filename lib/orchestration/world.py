@@ -7,8 +7,6 @@ would be worth. All copies of all candidates advance together, and all policies 
 one stacked forward pass. What is said about a domain stands in `domains`.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ frame or an svg says nothing to a screen reader. Ordinary links are fine: they l
 someone follows them. Left out: contrast and reading order, which the template answers for.
 """
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 

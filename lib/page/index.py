@@ -6,8 +6,6 @@ a number on it is a number in a lesson's metrics file, or counts lessons. What w
 scoreboard, has no place on it. Left out: the parameters' values, which stand in the reports.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import re

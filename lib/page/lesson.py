@@ -7,8 +7,6 @@ used twice is a mistake in a run; in a live session, where cells are run again, 
 Left out: how figures look (`lib.draw`) and how pages do (`html`).
 """
 
-from __future__ import annotations
-
 import base64
 import inspect
 import io

@@ -8,8 +8,6 @@ takes much that is not LaTeX (an unknown command becomes its own name), so what 
 Left out: macros, equation numbers and references to them.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import mimetypes

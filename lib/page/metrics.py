@@ -4,8 +4,6 @@
 whose own table is as wide as there are metrics. Left out: what a metric means, which its lesson says.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -5,8 +5,6 @@ the same in JupyterLab, where the report's style sheet is not. `interval_table` 
 intervals side by side. Left out: sorting, colours and merged cells.
 """
 
-from __future__ import annotations
-
 import math
 import numbers
 import re

@@ -1,7 +1,5 @@
 """The command that writes the settings which the pipeline's stages depend on."""
 
-from __future__ import annotations
-
 import argparse
 
 from lib import store

@@ -1,7 +1,5 @@
 """What every section is made of: profiles, kinds of numbers and names, and the error of a mistake."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Policies and their rooms: student and grid, PPO, the zoo, and the orchestrators of lesson 02."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator

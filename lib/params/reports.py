@@ -1,7 +1,5 @@
 """Lessons that compare: recorded outcomes and ablations."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

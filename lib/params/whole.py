@@ -1,7 +1,5 @@
 """`params.yaml` as a whole: read, resolved for a profile, checked, and changed by a command or a notebook."""
 
-from __future__ import annotations
-
 import copy
 import os
 from collections.abc import Sequence

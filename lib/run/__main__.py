@@ -1,7 +1,5 @@
 """The command line of the runner: `python -m lib.run LESSON [--timeout SECONDS]`."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

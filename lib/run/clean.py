@@ -5,8 +5,6 @@ metadata, no blank cells (JupyterLab adds one at the end), and cell ids derived 
 content. `python -m lib.run.clean` is the pipeline's stage `clean`.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

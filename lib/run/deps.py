@@ -4,8 +4,6 @@
 of other lessons) are declared by hand and kept. A folder whose modules are all needed is written as the folder.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import re

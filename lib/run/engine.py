@@ -6,8 +6,6 @@ a `CellFailure` that knows which cell it was; whatever the kernel started ends w
 notebook comes from and what becomes of it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -6,8 +6,6 @@ and of that one no figure outlives a run that ended well. Wall times go to `repo
 notebook to `reports/failed`; no stage depends on either.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shutil

@@ -5,8 +5,6 @@ order in which standard output and standard error happened to arrive. What a rea
 warnings included.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

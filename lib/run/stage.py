@@ -5,8 +5,6 @@ cell assigns the same names. A difference either way is an error before anything
 parameter that silently keeps its default makes a report about something else.
 """
 
-from __future__ import annotations
-
 import ast
 from dataclasses import dataclass
 from pathlib import Path

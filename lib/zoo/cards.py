@@ -5,8 +5,6 @@ the rubric below; nothing is written by hand, so a policy that learned something
 promises gets a card that says so. Sentences are ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal
 

@@ -5,8 +5,6 @@ between them are not luck. The record has one row per step; `episodes` sums it u
 figures are made from these records only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 

@@ -5,8 +5,6 @@ paid for away from home, and who picks among them can win little. A guide knows 
 that avoids lava, and slips: a share of its moves is a turn or a step at random, so that walking beside lava is a risk.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from lib.envs.grid_batch import _FRONT, GridBatch

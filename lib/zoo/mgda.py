@@ -5,8 +5,6 @@
 Only the Gram matrix G_ij = g_i . g_j enters, so the problem has as many unknowns as objectives.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from qpsolvers import solve_qp
 

@@ -8,8 +8,6 @@ that small networks do not drown in the overhead of calling the library. Paramet
 stable-baselines3's names and, outside, its layout: a saved policy loads into its `PPO` as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Protocol

@@ -4,8 +4,6 @@ Three formulations of appendix A.3: fixed weights (single objectives and MO-S), 
 (MO-RM), and the vector itself (MO-MGDA, where the combination happens among gradients).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol

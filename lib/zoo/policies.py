@@ -5,8 +5,6 @@ A policy is two files: `<name>.safetensors` with the parameters under stable-bas
 else, a pickle above all, is refused.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path

@@ -8,8 +8,6 @@ gradient per objective. `loss` is what both descend, to be read; `slopes` are it
 followed. Saving and cards are elsewhere (`policies`, `cards`).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ MO-MGDA is not here and stays stacked: `PPO.train` flattens values and takes its
 with a critic for each objective would have to repeat as a whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

@@ -6,8 +6,6 @@ where failed ones come back. Each combination is judged by the lengths and per-o
 comes close to always doing one thing). Orchestrators are never looked at.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

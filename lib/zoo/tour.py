@@ -3,8 +3,6 @@
 No policy is trained here; a strategy is a fixed probability for each action, or a rule that looks at the student.
 """
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -5,8 +5,6 @@ whose settings change, is trained without the others. Working files live under `
 finished zoo, policies and curves, is written to `data/zoo`. Evaluation and cards come afterwards (`evaluate`, `cards`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Exercises: every solution is accepted, every mistake and every silence is not, and a reader hears what helps."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

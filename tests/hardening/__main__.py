@@ -5,8 +5,6 @@ scale multiplies how often things are tried. All metrics together go to reports/
 sections that were not asked for stay as they were.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import pkgutil

@@ -1,7 +1,5 @@
 """An endpoint in this process, where the client would open connections, that does what a function says."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from unittest import mock

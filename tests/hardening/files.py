@@ -1,8 +1,6 @@
 # ruff: noqa: E501 - tables of contents
 """Broken, truncated and hostile files for every reader: is each refused with an error that names it, and left alone?"""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

@@ -10,8 +10,6 @@ hold tools and any script; up to 64 are under way; processes share the purse, an
     unspent     more is booked than was charged, where nothing was left untold
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -5,8 +5,6 @@ that the openai client reads. Settings hold keys where none belong. Afterwards e
 (with all that is chained to it) and request is searched for the key and for its halves.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

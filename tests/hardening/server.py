@@ -1,7 +1,5 @@
 """The lab server among connections that ask nothing: does every question of the others get its own reply?"""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import resource

@@ -4,8 +4,6 @@ The pipeline of ToolOrchestra (appendix "Data Synthesis") in miniature and for r
 makes a corpus, by a procedure or by a language model; `judge` says whether a trajectory solved a task.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import count
 

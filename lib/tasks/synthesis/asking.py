@@ -5,8 +5,6 @@ formats of `domains`, repaired where they are nearly so, and held to the same ru
 whatever does not keep them is dropped and counted. Steps: ToolOrchestra, appendix "Data Synthesis".
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ The file holds databases, tasks and what was dropped as rows with JSON in them, 
 that a file which is cut off, changed or not one of these is refused with its name. No pickle.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import tempfile

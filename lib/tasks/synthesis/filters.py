@@ -6,8 +6,6 @@ needs no action if a trajectory without calls meets the other two criteria: the 
 should be, and nothing has to be mentioned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ Synthesis"). Fidelity is as the paper has it: what must be said has to be mentio
 Who says every word there is mentions the right one too; hand in a short answer where that could pay.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

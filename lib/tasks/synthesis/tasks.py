@@ -5,8 +5,6 @@ short information o that must be mentioned on the way. `steps` gives the golden 
 which is what supervised learning reads.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property

@@ -5,8 +5,6 @@ their validation, intents, a task for an intent, a harder task out of a task. Wh
 it is repaired as JSON, validated, and counted where it does not validate. The prompts are our own.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 
