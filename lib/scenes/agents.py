@@ -27,7 +27,8 @@ from lib.params import Params
 from lib.scenes import spoken
 
 draw.register({  # arms, workflows, kinds of questions, agents, errors, the theorem
-    "reasoning": ("#0072B2", "o"), "ARC without SFT": ("#0072B2", "o"), "ARC with DPO": ("#56B4E9", "D"), "ARC by GRPO": ("#AA2255", "h"),
+    "reasoning": ("#0072B2", "o"),
+    "ARC without SFT": ("#0072B2", "o"), "ARC with DPO": ("#56B4E9", "D"), "ARC by GRPO": ("#AA2255", "h"),
     "RL bandit": ("#E69F00", "s"), "RL episodes": ("#009E73", "^"), "all tools, one call": ("#D55E00", "v"),
     "grid search": ("#999933", ">"), "greedy search": ("#117733", "d"), "best constant per kind": ("#44AA99", "H"),
     "prompted, zero-shot": ("#CC79A7", "X"), "prompted, zero-shot (scripted stand-in)": ("#CC79A7", "X"),
