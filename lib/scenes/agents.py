@@ -182,15 +182,12 @@ def episode_html(job: Job, outcome: Outcome, caption: str) -> tuple[str, str]:
     """The calls one below the other in the colour of their agent, and as plain text. Raises ValueError without one."""
     if not outcome.trail:
         raise ValueError("the episode has no call to show")
-    parts = [_part(job, note) for note in outcome.trail]
-    told = "; ".join(
-        f"{AGENTS[agent]}: {', '.join(atoms)}" for agent, atoms in enumerate(job.configuration.atoms) if atoms
-    )
+    named = zip(AGENTS, job.configuration.atoms, strict=True)
+    atoms = "; ".join(f"{agent}: {', '.join(told)}" for agent, told in named if told)
     heading = f"{job.configuration.workflow}: {job.item.prompt}"
-    more = f"Told besides their roles: {told or 'nothing'}."
-    block = spoken.episode(heading, [f"<p>{escape(more)}</p>", *(html for html, _ in parts)], verdict_words(outcome))
-    plain = [heading, more, *(text for _, text in parts), verdict_words(outcome)]
-    return spoken.together(caption, [block]), "\n".join(plain)
+    more = f"Told besides their roles: {atoms or 'nothing'}."
+    parts = [(f"<p>{escape(more)}</p>", more), *(_part(job, note) for note in outcome.trail)]
+    return spoken.together(caption, [(heading, parts, verdict_words(outcome))])
 
 
 def _part(job: Job, note: Note) -> tuple[str, str]:

@@ -74,15 +74,14 @@ def report() -> str:
         return nbformat.v4.new_output("stream", name=name, text="b" * 300)
 
     wide = pd.DataFrame({f"a_column_that_cannot_break_{place}": np.arange(3.0) for place in range(12)})
-    shades = [(own, shade) for own in (True, False) for shade in ("#332288", "#D4C420")]
-    parts = [spoken.part("lab-large", "<response> 2", own, shade)[0] for own, shade in shades]
+    parts = [spoken.part("lab-large", "<response> 2", own) for own in ("CoRL", "")]
     picture = {"image/png": base64.b64encode(draw.png(line())).decode()}
     drawn = nbformat.v4.new_output("display_data", picture, metadata={"image/png": {"alt": ALT}})
     cells = [
         text("# A lesson\n\nWords, [a link](https://example.org), `code` and $x^2$.\n\n> A quotation."),
         text("## Results\n\n$$ " + " + ".join(["\\frac{a}{b}"] * 60) + " $$"),
         code("x = '" + "a" * 300 + "'  # a comment", outputs=[shows(table_html(wide, "A caption. " * 12))]),
-        code("draw()", outputs=[drawn, shows(spoken.together("Who said what", [spoken.episode("A", parts, "")]))]),
+        code("draw()", outputs=[drawn, shows(spoken.together("Who said what", [("A", parts, "")])[0])]),
         code("say()", outputs=[says("stdout"), says("stderr")]),
         code("hidden()", metadata={"tags": ["hide"]}),
     ]
