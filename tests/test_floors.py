@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {
     9: {"teaching"},  # what a class gets: exercises, student copies, slides, glossary
     8: {"run"},  # executes a notebook and has its page rendered
-    7: {"ablations", "claims", "reporting", "checks", "doctor", "kernel"},
+    7: {"ablations", "claims", "checks", "doctor", "kernel"},
     6: {"page"},
     5: {"meeting", "scenes"},  # see all systems: asked together, or drawn as one lesson alone needs
     4: {"orchestration", "conductor", "routing", "configuration"},

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
-import lib.reporting  # its names are registered
+import lib.scenes.agents  # its names are registered
+import lib.scenes.orchestra  # and these
 import lib.scenes.routing  # noqa: F401  and these
 from lib import draw
 from lib.draw import styles

@@ -1,0 +1,241 @@
+"""The study of lesson 06 as rows of a record: everybody on the same exams.
+
+Styles of the record `toolorchestra` are the exams. Condition `office` are tasks of an office, which single tools cannot
+do; all others are `question`. Rules, which need no orchestrator, stand in `test` alone. What is trained has one run per
+seed; the start and what is only prompted have one.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pandas as pd
+import torch
+
+from lib import losses, measure, record, stats
+from lib.params import ROOT, Params, ToolSettings
+from lib.routing.toolorchestra import benchmark, menu, rewards
+from lib.routing.toolorchestra.arms import NAMED
+from lib.routing.toolorchestra.study import AGENT, START, Results
+
+SYSTEM = "toolorchestra"
+PAPER, SIGN, LENIENT, CORL = (NAMED[name].label for name in ("paper", "published", "lenient", "corl"))
+LABELS = {START: "start"} | {name: arm.label for name, arm in NAMED.items()} | {AGENT: "lab-agent"}
+UNITS = {  # of cost and latency in the evaluation: per dollar and per second
+    "micro-dollars and ms": (rewards.MICRO, rewards.MILLI), "dollars and seconds": (1.0, 1.0),
+    "as printed, amounts negative": (-1.0, -1.0),
+}  # fmt: skip
+WEIGHTS = {"right": "p_accuracy", "micro": "p_cost", "ms": "p_latency"}  # what each weight should move
+WORST = 2.0  # reference of the hypervolume: so many times what the start spends, in money and in time
+_RULES = {benchmark.BEST: "constant", benchmark.BY_KIND: "router", benchmark.RANDOM: "constant",
+          benchmark.ORACLE: "oracle"}  # fmt: skip
+_NONE = pd.DataFrame(columns=["value", "lo", "hi"], dtype=float)  # estimates
+_WORDS = ["m", "p", "called", "menu", "spoken"]  # of `study.rows`, in the record as lists or not at all
+
+
+def rows(results: Results, params: Params) -> pd.DataFrame:
+    """All rows of the record, as `record.write` takes them. Own columns: micro and own_micro (dollars per million),
+    ms, wild (a malformed turn), score (R^e, on `test`), weights p_*, and those of `told`."""
+    every = pd.concat([told(results, params.tools), rules(results)], ignore_index=True)
+    simplex = every["style"] == "simplex"
+    users = every[simplex].drop_duplicates([*WEIGHTS.values()])
+    bases = every[simplex]["item"].nunique() // max(1, len(users))
+    every["user"] = np.where(simplex, every["item"] // max(1, bases), -1)  # of the grid
+    every["item"] = np.where(simplex, every["item"] % max(1, bases), every["item"])
+    unknown = {"first": "", "good": "", "liked": "", "confidential": False, "only": False}  # of rules
+    return every.fillna(unknown).assign(
+        item=every["item"].astype(str), group=every["kind"], split="test",
+        condition=np.where(every["kind"] == "office", "office", "question"), own_dollars=every["own"],
+        wild=(every["malformed"] > 0).astype(float), micro=every["dollars"] * rewards.MICRO,
+        own_micro=every["own"] * rewards.MICRO, ms=every["seconds"] * rewards.MILLI,
+        backend=params.llm.decided_by(params.tools.models.values()), calls=every["calls"].round().astype(int),
+    ).drop(columns=["kind", "own", "exam"])  # fmt: skip
+
+
+def told(results: Results, settings: ToolSettings) -> pd.DataFrame:
+    """Episodes of orchestrators. Columns besides those of `study.rows`: whole (calls of tools), to_cheaper (of what the
+    second price list made cheaper), to_wanted (of tools that a user likes; of models, which confidential users do
+    not), even (what an even choice from the menu would give of that); newcomer (an unseen tool was called first),
+    even_new, only (no other tool is good by its card); met (a call met the outage), right_met and switched."""
+    part = results.episodes.assign(style=results.episodes["exam"]).join(scores(results)["score"])
+    calls, menus = part["called"].str.split(), part["menu"].str.split()
+    new, models = set(settings.unseen), {name for name, offer in results.offers.items() if not offer.local}
+    likes = zip(part["liked"], part["confidential"].astype(bool), strict=True)
+    aims = [models if secret else set(names.split()) for names, secret in likes]
+    begins = np.where((part["kind"] == "facts") & (part["difficulty"] > 1), 2, 1)  # an outage, from which call on
+    first = [called.count(name) for called, name in zip(calls, part["first"], strict=True)]
+    met = ((np.array(first) >= begins) & (part["style"] == "outage")).astype(float)
+    order = {arm: place for place, arm in enumerate(LABELS)}
+    return part.assign(
+        arm=part["arm"].map(LABELS), chosen=calls, offered=menus, whole=_hits(calls, [set(results.tools)] * len(part)),
+        role=part["arm"].map({START: "start", "paper": "paper"}).fillna("router"),
+        to_cheaper=_hits(calls, [set(cheaper(results, settings))] * len(part)), to_wanted=_hits(calls, aims),
+        even=_hits(menus, aims) / menus.str.len(), newcomer=part["first"].isin(new).astype(float),
+        even_new=_hits(menus, [new] * len(part)) / menus.str.len(),
+        only=[not set(names.split()) - new for names in part["good"]], met=met, right_met=part["right"] * met,
+        switched=met * (calls.map(lambda names: len(set(names))) > 1),
+    ).sort_values(["arm", "seed"], key=lambda of: of.map({LABELS[arm]: at for arm, at in order.items()})
+                  if of.name == "arm" else of, kind="stable").drop(columns=_WORDS, errors="ignore")  # fmt: skip
+
+
+def _hits(names: Iterable[list[str]], aims: Iterable[set[str]]) -> np.ndarray:
+    """How many of each row's names are among its aims."""
+    return np.array([sum(name in aim for name in row) for row, aim in zip(names, aims, strict=True)], dtype=float)
+
+
+def cheaper(results: Results, settings: ToolSettings) -> list[str]:
+    """Tools that cost less on the second price list than on the first."""
+    lists = (menu.price_list(ROOT / path) for path in (settings.prices, settings.unseen_prices))
+    one, two = ({**told.calls, **told.models} for told in lists)
+    return [name for name in one if name in results.tools and two[name].dollars < one[name].dollars]
+
+
+def rules(results: Results) -> pd.DataFrame:
+    """Rows of `test` by those who need no orchestrator, and so pay for none."""
+    part = results.episodes
+    start = part[(part["arm"] == START) & (part["exam"] == "test") & (part["kind"] != "office")]
+    about = start[["item", "kind", "difficulty"]]
+    found = benchmark.baselines(results.tried, start.sort_values("item"), results.tools)
+    parts = [
+        table.drop(columns="tool").merge(about, on="item").assign(arm=name, role=_RULES.get(name, "expert"))
+        for name, table in found.items()
+    ]
+    every = pd.concat(parts, ignore_index=True)
+    nobody = [[] for _ in range(len(every))]
+    return every.assign(style="test", seed=0, own=0.0, malformed=0, chosen=nobody, offered=nobody)
+
+
+def best_always(results: Results) -> str:
+    """The tool that was right most often on training questions."""
+    return benchmark.ordered(results.tried[results.tried["split"] == "train"])[0]
+
+
+def scores(
+    results: Results, units: tuple[float, float] = UNITS["micro-dollars and ms"], dearer: float = 1.0,
+    weigh: tuple[float, float] = (1.0, 1.0),
+) -> pd.DataFrame:  # fmt: skip
+    """Episodes of `test` with `score`, R^e by one reading of the formula, indexed as in `results.episodes`. dearer:
+    what an orchestrator spends, times so much; weigh: factors on users' weights of cost and latency."""
+    part = results.episodes[results.episodes["exam"] == "test"]
+    before = part[part["arm"] == START].set_index("item")["m"].loc[part["item"]]
+    m, wanted = np.stack(part["m"]), np.stack(part["p"])
+    m[:, -2] *= dearer
+    wanted[:, -2:] *= weigh
+    return part.assign(arm=part["arm"].map(LABELS), score=rewards.score(m, np.stack(before), wanted, units))
+
+
+# Estimates that are no means ------------------------------------------------------------------------
+
+
+def share(found: pd.DataFrame, over: str, under: str, by: str | list[str] = "arm") -> pd.DataFrame:
+    """`found` with a column `share` whose mean is a quotient of sums by group, and whose spread is that of the quotient
+    by the delta method:
+
+        R = sum(over) / sum(under),    share_i = R + (over_i - R under_i) / mean(under)
+
+    so that `measure.mean` and `measure.gap` are those of R. A group in which `under` is always 0 is left out."""
+    sums = found.groupby(by, sort=False)[[over, under]].transform("sum")
+    found, sums = found[sums[under] > 0], sums[sums[under] > 0]
+    whole, level = sums[over] / sums[under], found.groupby(by, sort=False)[under].transform("mean")
+    return found.assign(share=whole + (found[over] - whole * found[under]) / level)
+
+
+def quotients(found: pd.DataFrame, over: str, under: str, by: str | list[str] = "arm") -> pd.DataFrame:
+    """Quotients of sums by group, as `measure.mean` of `share`; nan where there was nothing to divide by."""
+    linear, groups = share(found, over, under, by), found.groupby(by, sort=False).size().index
+    return (measure.mean(linear, "share", by) if len(linear) else _NONE).reindex(groups)
+
+
+def quotient_gap(found: pd.DataFrame, over: str, under: str, of: Mapping, against: Mapping, by: str) -> pd.DataFrame:
+    """Differences of two such quotients inside pairs, by group; nan where one of them is missing. of, against:
+    conditions, as of `measure.gap`."""
+    linear = share(found, over, under, [by, *of])
+    both = [name for name, part in linear.groupby(by, sort=False)
+            if all(len(record.where(part, **side)) for side in (of, against))]  # fmt: skip
+    known = measure.gap(linear[linear[by].isin(both)], "share", of, against, by) if both else _NONE
+    return known.reindex(found[by].unique())
+
+
+def shares_of(found: pd.DataFrame, tools: list[str]) -> pd.DataFrame:
+    """Shares of the calls to any of some tools that went to each, by arm and tool."""
+    hits = {tool: _hits(found["chosen"], [{tool}] * len(found)) for tool in tools}
+    whole = sum(hits.values())
+    long = pd.concat([found.assign(tool=tool, them=them, all=whole) for tool, them in hits.items()])
+    return quotients(long, "them", "all", ["arm", "tool"])
+
+
+def slopes(grid: pd.DataFrame, column: str) -> pd.DataFrame:
+    """How much a mean changes by arm as its weight goes from 0 to 1, by least squares over the users: the mean over
+    seeds and questions of sum_u (w_u - mean w) y_u / sum_u (w_u - mean w)^2. grid: rows of `simplex`."""
+    weight = grid.groupby("user")[WEIGHTS[column]].first()
+    centred = weight - weight.mean()
+    pull = grid["user"].map(centred / (centred**2).sum()) * len(weight)
+    return measure.mean(grid.assign(slope=pull * grid[column], **{"try": grid["user"]}), "slope", "arm")
+
+
+def volumes(grid: pd.DataFrame) -> pd.DataFrame:
+    """Hypervolume of the users' means by arm, 1 at the most: accuracy, and money and time saved as a share of the
+    reference. grid: rows of `simplex` with the start's."""
+    money, time = WORST * grid[grid["role"] == "start"][["micro", "ms"]].mean()
+    saved = grid.assign(money=1 - grid["micro"] / money, time=1 - grid["ms"] / time)
+    return measure.statistic(saved, ["user", "right", "money", "time"], _volume, "arm")
+
+
+def _volume(points: np.ndarray) -> float:
+    means = pd.DataFrame(points).groupby(0).mean().to_numpy()
+    return stats.hypervolume(means, np.zeros(means.shape[1]))
+
+
+# Training -------------------------------------------------------------------------------------------
+
+
+def updates(results: Results) -> pd.DataFrame:
+    """Means over the rollouts of every update: arm (label), seed, update, right, micro, ms, reward, malformed, paid (of
+    right ones alone, nan without one), and left, the share that the filters left out."""
+    rollouts, keys = results.rollouts, ["arm", "seed", "update"]
+    micro = rollouts["dollars"] * rewards.MICRO
+    each = rollouts.assign(
+        micro=micro, ms=rollouts["seconds"] * rewards.MILLI, malformed=(rollouts["malformed"] > 0).astype(float),
+        paid=micro.where(rollouts["right"] > 0),
+    ).groupby(keys)  # fmt: skip
+    kept = results.learning.assign(update=results.learning["update"] - 1).set_index(keys)["kept"]
+    found = each[["right", "micro", "ms", "reward", "malformed", "paid"]].mean().assign(left=1 - kept / each.size())
+    return found.reset_index().replace({"arm": LABELS})
+
+
+def left_out(results: Results) -> pd.DataFrame:
+    """The shares of all rollouts, by arm, that were malformed, had no answer, or stood in groups that agree."""
+    whole = results.rollouts.groupby("arm").size()
+    sums = results.learning.groupby("arm")[["malformed", "unanswered", "agreeing"]].sum()
+    return sums.div(whole, axis=0).rename(index=LABELS)
+
+
+def graded(group: pd.DataFrame, least: float) -> pd.DataFrame:
+    """Rollouts of one example, with cost and time between the least and the most of the group, `told` (M_norm . P),
+    their `fate`, and `advantage`, nan for what is left out. least: deviation below which a group tells nothing."""
+    ids, reward = [0] * len(group), group["reward"].to_numpy(float)
+    norm = rewards.normalised(np.stack(group["m"]), ids)
+    wild, silent = group["malformed"] > 0, group["answered"] == 0
+    kept = rewards.kept(reward, ids, wild, ~silent, least).rows
+    fate = np.select([wild, silent], ["malformed", "no answer"], "agrees").astype(object)
+    fate[kept] = "kept"
+    advantage = np.full(len(group), np.nan)
+    if len(kept) > 1:
+        advantage[kept] = losses.group_advantages(torch.tensor(reward[kept]), len(kept))
+    return group.assign(
+        micro=group["dollars"] * rewards.MICRO, ms=group["seconds"] * rewards.MILLI, cheap=norm[:, -2],
+        fast=norm[:, -1], told=(norm * np.stack(group["p"])).sum(1), fate=fate, advantage=advantage,
+    )  # fmt: skip
+
+
+def example(results: Results, least: float) -> pd.DataFrame:
+    """A `graded` group of the first training of ToolOrchestra in which much can be seen: something is learned, from
+    right and wrong ones, right ones at several prices, by several ways, one malformed; of equals a late one."""
+    part = results.rollouts[(results.rollouts["arm"] == "paper") & (results.rollouts["seed"] == 0)]
+
+    def seen(one: pd.DataFrame) -> tuple:
+        kept = one[one["advantage"].notna()]
+        right = kept[kept["right"] > 0]
+        several = min(right["dollars"].nunique(), 3), min(kept["called"].nunique(), 3)
+        return len(kept) > 0, 0 < len(right) < len(kept), *several, (one["malformed"] > 0).any(), one["update"].iloc[0]
+
+    return max((graded(group, least) for _, group in part.groupby(["update", "group"])), key=seen)

@@ -1,0 +1,355 @@
+"""Lesson 06's record, and what is read off it, say what their numbers say.
+
+The study here is made up so that its means can be worked out on paper: six pieces of work (two chains, two facts, a
+big number, an office task), three seeds that do the same, and calls at round prices in micro-dollars.
+"""
+
+import dataclasses
+import json
+from itertools import product
+
+import pandas as pd
+import pytest
+
+from lib import measure, params, record
+from lib.routing.toolorchestra import recorded
+from lib.routing.toolorchestra.desk import Own
+from lib.routing.toolorchestra.menu import names
+from lib.routing.toolorchestra.recorded import UNITS
+from lib.routing.toolorchestra.study import AGENT, START, Results
+from lib.scenes import orchestra
+from tests.routing.toolorchestra.common import offers
+
+PAPER, PUBLISHED, LENIENT, CORL = "paper", "published", "lenient", "corl"
+OURS = "ToolOrchestra"
+
+PARAMS = params.load("smoke")
+OWN = PARAMS.tools
+TOOLS = names(OWN)
+PRICE = {"calculator": 1, "search": 1, "lookup": 4, "python": 2, "draft": 1, "lab-nano": 5, "lab-mini": 10,
+         "lab-large": 60, "reasoner": 10, "answerer": 10}  # fmt: skip  # micro-dollars a call
+TIME = 10  # milliseconds a call, and of the orchestrator itself
+SELF = 10  # micro-dollars of its own tokens
+NANO, MINI, LARGE = "lab-nano", "lab-mini", "lab-large"
+WORK = (  # kind, difficulty, menu, tools liked, confidential, P of accuracy, cost, latency
+    ("chain", 2, f"{NANO} {LARGE} calculator", NANO, False, (1.0, 1.0, 0.0)),
+    ("chain", 5, f"{NANO} {LARGE} calculator", "", False, (1.0, 0.0, 0.0)),
+    ("facts", 1, f"search lookup {MINI}", "search lookup", True, (1.0, 0.5, 0.5)),
+    ("facts", 2, f"search lookup {MINI}", "", False, (1.0, 0.0, 1.0)),
+    ("big", 2, "calculator python", "", False, (1.0, 1.0, 1.0)),
+    ("office", 1, "calculator", "", False, (1.0, 0.0, 0.0)),
+)
+BEFORE = [(NANO, 1), (NANO, 0), (MINI, 0), ("search search", 1), ("calculator", 1), ("", 0)]  # 3 of 5, and no office
+AFTER = [(NANO, 1), (LARGE, 1), ("search", 1), ("search search", 1), ("calculator", 1), ("lookup draft", 1)]
+DEAR = [(f"{NANO} {MINI} {NANO}", 1), (f"{LARGE} {MINI}", 1), (MINI, 1), (MINI, 1), (" ".join(["python"] * 5), 1),
+        ("lookup draft", 1)]  # fmt: skip  # 15, 10, 9, 8 and 9 more
+ACTS = {START: BEFORE, PAPER: AFTER, PUBLISHED: DEAR, LENIENT: AFTER, CORL: BEFORE}
+
+
+def row(item: int, called: str, right: float, work=None, factor: float = 1.0, **more) -> dict:
+    """As of `study.rows`."""
+    kind, difficulty, menu_, liked, secret, p = work or WORK[item]
+    calls = called.split()
+    paid = [PRICE[name] * factor * 1e-6 for name in calls]
+    dollars, seconds = sum(paid) + SELF * 1e-6, (1 + len(calls)) * TIME * 1e-3
+    m = [*[float(calls.count(name)) for name in TOOLS], float(right), -dollars, -seconds]
+    spoken = [("prompt", "tools lab-nano $ 1 / 1 1 + 1 = ?", 0.0)]
+    for name, cost in zip(calls, paid, strict=True):
+        call = f"<think> + 1 </think> <call> {name} 1 + 1 </call>"
+        spoken += [("controller", call, 0.0), (name, "<response> 2 </response>", cost)]
+    spoken.append(("controller", "<answer> 2 </answer>", 0.0))
+    good = [n for n in menu_.split() if offers()[n].skills.get(kind, 0) >= difficulty]
+    told = {
+        "item": item, "kind": kind, "difficulty": difficulty, "right": float(right), "dollars": dollars,
+        "seconds": seconds, "own": SELF * 1e-6, "calls": len(calls), "called": called, "malformed": 0, "answered": 1.0,
+        "menu": menu_, "m": m,
+        "p": [*[float(name in liked.split()) for name in TOOLS], *p], "p_accuracy": p[0], "p_cost": p[1],
+        "p_latency": p[2], "liked": liked, "confidential": secret, "first": calls[0] if calls else "",
+        "good": " ".join(good), "spoken": json.dumps(spoken),
+    }  # fmt: skip
+    if kind == "office":
+        told |= dict.fromkeys(("execution", "fidelity", "completeness"), float(right))
+    return told | more
+
+
+USERS = [(0.0, 0.0, 1.0), (0.0, 1.0, 0.0), (1.0, 0.0, 0.0)]
+EVEN = dict.fromkeys(range(3), NANO)
+SAVING = {0: NANO, 1: "calculator", 2: LARGE}  # cheap where cost counts, dear where accuracy does
+
+
+def exams(arm: str) -> dict[str, list[dict]]:
+    """After training it takes unseen tools where nothing else is good, another tool when the first one fails, and
+    whom users of the grid, with two chains each, pay for gladly."""
+    acts, users, reads = ACTS[arm], EVEN if arm == START else SAVING, arm != START
+    unseen = [("chain", 5, f"{NANO} reasoner", "", False, (1.0, 0.0, 0.0)),
+              ("facts", 1, "search answerer", "", False, (1.0, 0.0, 0.0))]  # fmt: skip
+    broken = (f"{NANO} {LARGE}" if reads else f"{NANO} {NANO}", "search search" + (" lookup" if reads else ""))
+    return {
+        "test": [row(i, *act) for i, act in enumerate(acts)],
+        "pilot": [row(i, *act) for i, act in enumerate(acts[:4])],
+        "unseen_prices": [row(i, *act, factor=2.0) for i, act in enumerate(acts)],
+        "unseen_tools": [row(0, "reasoner" if reads else NANO, reads, unseen[0]), row(1, "search", 1.0, unseen[1])],
+        "outage": [row(0, broken[0], reads), row(1, broken[1], reads, WORK[3])],
+        "simplex": [
+            row(2 * user + base, users[user], users[user] == LARGE or base == 0, (*WORK[base][:5], p))
+            for user, p in enumerate(USERS)
+            for base in (0, 1)
+        ],
+    }
+
+
+def trained(arm: str, seeds: int, updates: int = 10) -> tuple[list[dict], list[dict]]:
+    """Two groups of four rollouts an update: as before training in the first half, then as the arm acts; the last of a
+    group is malformed. Rewards: 1 for the right and cheap, 0.5 for the right and dear."""
+    rollouts, learning = [], []
+    for seed, update in product(range(seeds), range(updates)):
+        now, told = BEFORE if update < updates / 2 else ACTS[arm], {"arm": arm, "seed": seed}
+        for group, item in enumerate((1, 2)):
+            acts = [now[item], (LARGE if group == 0 else "lookup", 1), now[item], ("", 0)]
+            for i, (called, right) in enumerate(acts):
+                paid = right * (0.5 if called in (LARGE, "lookup") else 1.0) * (40 if arm == PUBLISHED else 1)
+                more = told | {"update": update, "group": group, "reward": paid, "malformed": int(i == 3)}
+                rollouts.append(row(item, called, right, **more))
+        left = {"kept": 8, "malformed": 0} if arm in (CORL, LENIENT) else {"kept": 3, "malformed": 2}
+        agreeing = 8 - left["kept"] - left["malformed"]
+        learning.append(told | left | {"update": update + 1, "unanswered": 0, "agreeing": agreeing})
+    return rollouts, learning
+
+
+def tried() -> pd.DataFrame:
+    """Every usable tool on its own: right where a card says so."""
+    rows = []
+    for split, times in (("train", 3), ("test", 1)):
+        for i in range(5 * times):
+            kind, difficulty, menu_, *_ = WORK[i % 5]
+            for name in menu_.split():
+                if offers()[name].skills.get(kind) or (offers()[name].model and kind != "big"):
+                    right = float(offers()[name].skills.get(kind, 0) >= difficulty)
+                    rows.append({"split": split, "kind": kind, "difficulty": difficulty, "menu": menu_, "item": i,
+                                 "tool": name, "right": right, "dollars": PRICE[name] * 1e-6, "seconds": TIME * 1e-3,
+                                 "calls": 1})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+CORPUS = pd.DataFrame(
+    [{"domain": "guild", "tables": 1, "columns": 3, "functions": 2, "databases": 2, "records": 9, "tasks": 6,
+      "difficulty 1": 6, "golden calls": 2.0, "dropped: error": 1, "dropped: unsolved": 2, "dropped: idle": 0},
+     {"domain": "store", "tables": 1, "columns": 4, "functions": 2, "databases": 1, "records": 8, "tasks": 2,
+      "difficulty 1": 2, "golden calls": 4.0, "dropped: error": 0, "dropped: unsolved": 1, "dropped: idle": 0}]
+)  # fmt: skip
+
+
+def study(seeds: int = 3) -> Results:
+    pilot_ = [row(i, *act) for i, act in enumerate([("lookup", 1), ("", 0), ("search", 1), ("", 0)])]
+    tests = [each | {"arm": AGENT, "seed": 0, "exam": "pilot"} for each in pilot_]
+    rollouts, learning = [], []
+    for arm in ACTS:
+        sat = exams(arm) if arm in (START, PAPER) else {"test": exams(arm)["test"]}
+        for seed, (exam, rows) in product(range(1 if arm == START else seeds), sat.items()):
+            tests += [each | {"arm": arm, "seed": seed, "exam": exam} for each in rows]
+        if arm != START:
+            for table, rows in zip((rollouts, learning), trained(arm, seeds), strict=True):
+                table += rows
+    return Results(
+        tools=TOOLS, tried=tried(), episodes=pd.DataFrame(tests), rollouts=pd.DataFrame(rollouts),
+        learning=pd.DataFrame(learning), corpus=CORPUS, budget=2e-5, own=Own(1e-7, 1e-4), offers=offers(),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return study()
+
+
+@pytest.fixture(scope="module")
+def rows(results) -> pd.DataFrame:
+    return record.frame(recorded.SYSTEM, recorded.rows(results, PARAMS))
+
+
+@pytest.fixture(scope="module")
+def exam(rows) -> pd.DataFrame:
+    return record.where(rows, style="test", condition="question")
+
+
+def means(part: pd.DataFrame, column: str) -> dict:
+    return measure.mean(part, column, "arm")["value"].to_dict()
+
+
+# Everybody on the same questions --------------------------------------------------------------------
+
+
+def test_everybody_stands_on_the_same_questions_in_the_units_of_the_report(rows, exam):
+    right, money = means(exam, "right"), means(exam, "micro")
+    assert right["start"] == pytest.approx(3 / 5) and right[OURS] == 1
+    assert money[OURS] == pytest.approx(SELF + (5 + 60 + 1 + 2 + 1) / 5)
+    assert means(exam, "own_micro")[OURS] == pytest.approx(SELF) and means(exam, "own_micro")["oracle"] == 0
+    assert list(right)[:5] == ["start", OURS, "sign error", "failures kept", "CoRL's reward"]
+    assert exam.groupby("arm")["item"].nunique().eq(5).all()
+    roles = rows.drop_duplicates("arm").set_index("arm")["role"]
+    assert roles[OURS] == "paper" and roles["start"] == "start" and roles["oracle"] == "oracle"
+    assert set(record.where(rows, condition="office", style="test")["arm"]) == {"start", *list(right)[1:5]}
+
+
+def test_best_always_is_one_of_the_tools_always(results, exam):
+    best = f"always {recorded.best_always(results)}"
+    assert means(exam, "right")["best always"] == means(exam, "right")[best]
+
+
+def test_random_is_the_mean_of_what_can_be_asked(exam):
+    four = exam[exam["item"] == "4"].set_index("arm")["score"]
+    assert four["random"] == pytest.approx(four[["always calculator", "always python"]].mean())
+
+
+# The preference benchmark ---------------------------------------------------------------------------
+
+
+def test_scores_by_hand(results, exam):
+    """Item 2, wrong before: accuracy 1, cost and latency half: 20 / 11 and 1; a call to search, which is liked."""
+    assert exam[(exam["arm"] == OURS) & (exam["item"] == "2")]["score"].iloc[0] == pytest.approx(
+        2 + 0.5 * 20 / 11 + 0.5
+    )
+    whole, blind = (recorded.scores(results, weigh=w).groupby("arm")["score"].sum()[OURS] for w in ((1, 1), (0, 0)))
+    assert 0 < blind < whole
+
+
+def test_in_dollars_or_as_printed_spending_does_not_count(results):
+    once, twice = ([recorded.scores(results, per, dearer).groupby("arm")["score"].mean()[OURS]
+                    for per in UNITS.values()] for dearer in (1.0, 2.0))  # fmt: skip
+    assert twice[0] < once[0] and twice[1:] == pytest.approx(once[1:])
+
+
+# Quotients ------------------------------------------------------------------------------------------
+
+
+def test_a_quotient_is_of_sums_and_its_gap_is_the_difference(exam):
+    paid = exam.assign(paid=exam["micro"] * exam["right"])
+    found, spent = recorded.quotients(paid, "paid", "right")["value"], [PRICE[NANO], PRICE[LARGE], 1, 2, 1]
+    assert found[OURS] == pytest.approx(SELF + sum(spent) / 5)
+    assert found["start"] == pytest.approx(SELF + (PRICE[NANO] + 2 + 1) / 3)
+    gap = recorded.quotient_gap(paid, "paid", "right", {"arm": OURS}, {"arm": "start"}, "split").iloc[0]
+    assert gap["value"] == pytest.approx(found[OURS] - found["start"]) and gap["lo"] < gap["value"] < gap["hi"]
+
+
+def test_where_nothing_can_be_divided_there_is_no_number(exam):
+    none = exam.assign(right=exam["right"].where(exam["arm"] != "start", 0.0))
+    assert recorded.quotients(none, "micro", "right")["value"].isna()["start"]
+    sides = {"arm": OURS}, {"arm": "start"}
+    assert recorded.quotient_gap(none, "micro", "right", *sides, "split")["value"].isna().all()
+    assert recorded.quotients(none.assign(right=0.0), "micro", "right")["value"].isna().all()
+
+
+def test_shares_of_calls_are_of_all_calls(results, rows):
+    pilot = record.where(rows, style="pilot")
+    found = recorded.shares_of(pilot, [*results.tools])["value"]
+    assert found["lab-agent", "lookup"] == 0.5 and found["start", NANO] == pytest.approx(2 / 5)
+    assert found[OURS, LARGE] == pytest.approx(1 / 5) and found[OURS].sum() == pytest.approx(1)
+    assert means(pilot, "right")["lab-agent"] == 0.5
+
+
+def test_wanted_calls_are_to_liked_tools_and_of_confidential_users_to_models(exam):
+    liking = exam[(exam["own_dollars"] > 0) & (exam["liked"] != "")]
+    found = recorded.quotients(liking, "to_wanted", "whole", ["arm", "confidential"])["value"]
+    assert found["start", False] == 1 and found["start", True] == 1 and found[OURS, True] == 0
+    even = liking[(liking["arm"] == "start") & (liking["confidential"] == True)]["even"]  # noqa: E712
+    assert even.tolist() == pytest.approx([1 / 3])
+
+
+# Generalisation -------------------------------------------------------------------------------------
+
+
+def test_an_outage_is_met_at_its_call_and_switching_counts(results, rows):
+    """The facts of difficulty 2 fail from their second call on."""
+    broken = record.where(rows, style="outage")
+    assert means(broken, "met")["start"] == 1 and means(broken, "switched")["start"] == 0
+    assert means(broken, "switched")[OURS] == 1 and means(broken, "right_met")[OURS] == 1
+    once = dataclasses.replace(results, episodes=results.episodes.assign(called="search", first="search"))
+    again = record.where(recorded.rows(once, PARAMS), style="outage", arm=OURS)
+    assert again["met"].tolist() == [1, 0] * 3
+
+
+def test_a_newcomer_is_called_first_and_may_be_the_only_good_one(rows):
+    met = record.where(rows, style="unseen_tools")
+    assert means(met, "newcomer") == {"start": 0.0, OURS: 0.5}
+    assert met[met["arm"] == OURS].groupby("item")["only"].first().tolist() == [True, False]
+    assert met["even_new"].tolist() == [0.5] * len(met)
+
+
+def test_what_has_become_cheaper_is_counted_among_tools(results, rows):
+    cheap = set(recorded.cheaper(results, OWN))
+    mine = record.where(rows, style="unseen_prices", arm="start")
+    assert mine["to_cheaper"].tolist() == [sum(n in cheap for n in names) for names in mine["chosen"]]
+    assert mine["whole"].tolist() == [len(names) for names in mine["chosen"]] and cheap < set(TOOLS)
+
+
+# The simplex ----------------------------------------------------------------------------------------
+
+
+def test_slopes_are_least_squares_over_users(rows):
+    """Calls cost 5, 1 and 60 for users with weight 0, 1 and 0 on cost: 1 - (5 + 60) / 2."""
+    grid = record.where(rows, style="simplex")
+    money, right = (recorded.slopes(grid, column)["value"] for column in ("micro", "right"))
+    assert money[OURS] == pytest.approx(1 - 32.5) and money["start"] == pytest.approx(0)
+    assert right[OURS] == pytest.approx(1 - 0.5)
+
+
+def test_hypervolume_rises_with_choice(rows):
+    found = recorded.volumes(record.where(rows, style="simplex"))["value"]
+    assert found["start"] == pytest.approx(0.5 * 0.5 * 0.5)
+    assert found[OURS] > found["start"]  # the same accuracy for less
+
+
+# Training -------------------------------------------------------------------------------------------
+
+
+def test_updates_are_means_over_rollouts_and_filters_add_up(results):
+    curves = recorded.updates(results)
+    mine = curves[(curves["arm"] == OURS) & (curves["seed"] == 0)]
+    assert len(mine) == 10 and mine["malformed"].eq(2 / 8).all() and mine["left"].eq(5 / 8).all()
+    shares = recorded.left_out(results).loc[OURS]
+    assert shares.to_dict() == {"malformed": 2 / 8, "unanswered": 0, "agreeing": 3 / 8}
+
+
+def test_the_group_that_is_shown_teaches_something_and_says_what_it_left_out(results):
+    group = recorded.example(results, OWN.least_deviation)
+    kept = group[group["fate"] == "kept"]
+    assert len(kept) > 1 and kept["advantage"].mean() == pytest.approx(0)
+    assert group[group["malformed"] > 0]["fate"].eq("malformed").all() and group["advantage"].isna().any()
+    assert group["cheap"].between(0, 1).all() and (kept["reward"] > 0).any()
+
+
+# What is shown --------------------------------------------------------------------------------------
+
+
+def test_each_trajectory_by_hand_misses_one_criterion():
+    table = orchestra.criteria_table(orchestra.office_task()).set_index("trajectory")
+    table = table[["execution", "fidelity", "completeness", "solved"]]
+    assert table.loc["everything as it should be"].all() and table["solved"].sum() == 1
+    missed = {
+        "forgot to write": "execution", "forgot to say": "fidelity", "guessed what it should have read": "completeness"
+    }  # fmt: skip
+    for name, criterion in missed.items():
+        assert not table.loc[name, criterion] and table.loc[name].sum() == 2
+
+
+def test_prices_and_times_of_parts_add_up_to_the_episode(results):
+    asked = orchestra.assigned(results, OWN)[0]
+    one = results.episodes[(results.episodes["arm"] == PAPER) & (results.episodes["called"] == LARGE)].iloc[0].to_dict()
+    found = orchestra.parts(one, results.own, asked)
+    assert sum(p[2] for p in found) == pytest.approx(one["dollars"])
+    assert sum(p[3] for p in found) == pytest.approx(one["seconds"])
+    assert [p[0] for p in found] == ["prompt", "controller", LARGE, "controller"]
+
+
+def test_an_episode_is_escaped_and_masked(results):
+    told = orchestra.telling(results)
+    markup, plain = orchestra.episode_html(told, results.own, orchestra.assigned(results, OWN)[0], 'a "b" <c>')
+    assert "<call>" not in markup and "&lt;call&gt;" in markup and "<c>" not in markup
+    assert markup.count("5px solid") == 4 and "mask 1" in plain and "<call> draft" in plain
+    assert "right; $" in plain and "wrong; $" in plain
+
+
+def test_a_study_of_one_seed_without_tasks_is_a_record_all_the_same():
+    tiny = dataclasses.replace(study(seeds=1), corpus=CORPUS.assign(tasks=0))
+    found = record.frame(recorded.SYSTEM, recorded.rows(tiny, PARAMS))
+    assert set(found["style"]) == {"test", "pilot", "unseen_tools", "unseen_prices", "outage", "simplex"}
+    assert len(recorded.slopes(record.where(found, style="simplex"), "ms")) == 2
