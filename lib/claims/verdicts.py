@@ -44,8 +44,8 @@ _ADOPTED = {  # what lessons say, and what it means here
     "no cases": UNTESTABLE, "equivalent": EQUIVALENT, "closed": CLOSED, "untestable": UNTESTABLE,
 }  # fmt: skip
 _STRENGTH = {FAILS: 0, UNTESTABLE: 1, CLOSED: 2, UNDECIDED: 3, EQUIVALENT: 4, HOLDS: 5}
-_SIGNAL = {  # trained and untrained arm of lessons whose lab runs may be too weak to read anything off
-    "06_tool_orchestration": ("trained.preference_score", "start.preference_score"),
+_SIGNAL = {  # what training gained in lessons whose lab runs may be too weak to read anything off
+    "06_tool_orchestration": "trained.preference_score_minus.start",
 }
 _WEAK = {  # and what is known of their runs before any
     "06_tool_orchestration": "few trainings of few updates each",
@@ -163,7 +163,7 @@ def _weak(claim: Claim, metrics: Metrics) -> list[str]:
     for lesson in sorted({lesson for lesson, _ in claim.reads()} & set(_WEAK)) if claim.rung == "lab" else ():
         why = _WEAK[lesson]
         with contextlib.suppress(Missing, KeyError):  # not measured, or no start to hold against
-            gain = quantities.minus(*(metrics.estimate(lesson, key) for key in _SIGNAL[lesson]))
+            gain = metrics.estimate(lesson, _SIGNAL[lesson])
             if not (gain.known and gain.lo > 0):
                 why += f"; training gained {gain.value:+.3f} over its start, not clear of 0"
         said.append(f"weak: in the lab of lesson {lesson[:2]} {why}")

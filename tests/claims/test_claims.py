@@ -446,10 +446,11 @@ def test_the_smallest_effect_is_that_of_80_percent_power():
     assert part.told == pytest.approx(0.05 * (1.95996 + 0.84162) / 1.95996, abs=1e-4)
 
 
-@pytest.mark.parametrize("trained, nothing", [(1.0, False), (0.5, True)])
-def test_a_lab_whose_training_gained_nothing_says_so(trained, nothing):
-    lab = {f"{arm}.preference_score{end}": value + shift for arm, value in (("trained", trained), ("start", 0.5))
-           for end, shift in (("", 0.0), ("_lo", -0.1), ("_hi", 0.1))}  # fmt: skip
+@pytest.mark.parametrize("gained, nothing", [(0.5, False), (0.0, True)])
+def test_a_lab_whose_training_gained_nothing_says_so(gained, nothing):
+    ends = {"": 0.0, "_lo": -0.1, "_hi": 0.1}
+    lab = {f"trained.preference_score_minus.start{end}": gained + shift for end, shift in ends.items()}
+    lab |= {f"trained.preference_score{end}": 1 + shift for end, shift in ends.items()}
     v = judged({"06_tool_orchestration": lab}, lesson="06_tool_orchestration", test="{trained.preference_score} > 0")
     assert v.verdict == "holds" and "weak" in v.reason and ("gained" in v.reason) == nothing
 
