@@ -9,8 +9,6 @@ Left out: prices of other models (they stand in params.yaml beside the model), t
 measuring of power: `measured_energy` multiplies CPU time by an assumed wattage.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -5,8 +5,6 @@ rooms (`zoo.ppo`), controllers of language models (`routing.learn`), configurati
 Conductor. Training loops, averages over a batch and penalties differ, and stay where they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -15,8 +15,6 @@ The counter-based stream is the SplitMix64 finaliser (Steele, Lea and Flood 2014
 Stafford) applied twice, in the spirit of Salmon et al. 2011. Not for cryptography.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 

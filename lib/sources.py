@@ -7,8 +7,6 @@ program runs, and what libraries do (a cell that depends on a library's version 
 one way for every version of Python, so that weights that were shipped fit their recipe under each.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

@@ -5,8 +5,6 @@ there, so that a killed process leaves either the old file or the new one. JSON 
 sorted keys, so that equal contents are equal bytes. Nothing here reads or writes pickles.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

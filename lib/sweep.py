@@ -8,8 +8,6 @@ started them; or the workers of a dask cluster whose scheduler BENCH_DASK names 
 which share this file system. Where a sweep runs is no parameter: it changes no result.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """What the tests of every study need: what was done may not be done again, tables are equal, a process is killed."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -6,8 +6,6 @@ its own, means over a seed's units come first and seeds are resampled, as in the
 (a start that is not trained) and the other several, each of these is held against that one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

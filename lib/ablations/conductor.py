@@ -5,8 +5,6 @@ They are made where heads learn until they are settled and effects are large eno
 04, whose worlds, prompts and dice all variants share (`lib.conductor.glassbox`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import torch

@@ -1,7 +1,5 @@
 """Ablations of ARC: the objective (Table 4), imitating the best, the masks, the encoder of questions."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from lib.ablations.comparison import Comparison, Measure

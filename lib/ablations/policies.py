@@ -1,8 +1,6 @@
 """Ablations of policy orchestration: memory (Table 5) and the rules of the simulated student. How far to look ahead
 (Figure 6) is asked in lesson 02, where a reader decides."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import product
 

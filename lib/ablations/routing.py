@@ -1,8 +1,6 @@
 """Ablations of paying for answers: how CoRL's budget is put into words and whether it is the same for all, and what
 ToolOrchestra learns from prices."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from lib import stats

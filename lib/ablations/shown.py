@@ -4,8 +4,6 @@ A gain is a difference to the variant that it is held against, so 0 is no change
 leaves 0 out; nothing is corrected for how many gains there are, and the lesson says how many would be clear by chance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import pandas as pd

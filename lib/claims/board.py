@@ -5,8 +5,6 @@ a form appears that narrows the list by paper, kind, verdict, rung, who decided,
 sheet's own, with fallbacks for JupyterLab; a verdict is told by words and a sign, never by colour alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
 

@@ -10,8 +10,6 @@ Of several tests of one claim, all of which must hold, the largest p counts; of 
 partial conjunction (n - k + 1) p_(k) of Benjamini and Heller (2008).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

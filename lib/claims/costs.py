@@ -4,8 +4,6 @@ Formulas and prices are those of `lib.ledger` (A.6). The cells that the paper pr
 only here are they compared with anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pandas as pd

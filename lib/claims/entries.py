@@ -4,8 +4,6 @@
 together, and whether every test can be parsed. Mistakes name the claim and the remedy, all of them at once.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal

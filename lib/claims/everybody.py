@@ -7,8 +7,6 @@ looks back. The interval is the one of the numerator: what there was to win is t
 question is named and not drawn. Left out: lessons 06 and 07 in the lab, whose runs are weak; the claims say so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

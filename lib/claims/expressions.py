@@ -9,8 +9,6 @@ in braces stands for an estimate and brings its interval; `exact({key})` says of
 was sampled. Anything else is refused by name.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

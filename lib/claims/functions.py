@@ -4,8 +4,6 @@ Nothing else can be called from the file of claims, and no number of ours is typ
 plain numbers, names and lists, and return a number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables of the scoreboard: claims by what became of them, and why."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ A lesson that was not run, or did not measure a key, is no mistake: small runs l
 models in params.yaml. A key that is one slip of the pen away from one that there is, however, is a mistake.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 from collections.abc import Mapping

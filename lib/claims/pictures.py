@@ -1,7 +1,5 @@
 """Figures of the scoreboard: the tally, and how clear each direction is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

@@ -10,8 +10,6 @@ interval of no width; an estimate of a single run has none at all (nan), and nei
 Left out: dependence. Two arms that share seeds are compared by their paired difference, a metric of its own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

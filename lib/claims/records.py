@@ -5,8 +5,6 @@ to choose from by |. Differences are taken inside pairs, as everywhere (`lib.mea
 makes a claim untestable here; a column or value that it does not have is a mistake in the claim.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

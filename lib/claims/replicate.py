@@ -6,8 +6,6 @@ an interrupted replication goes on. A lesson is compared as soon as it is done; 
 Left out: replies of endpoints, which are asked, and paid, anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -13,8 +13,6 @@ What to expect of `disjoint` and `captured` follows from h1 and h2 where errors 
 one of the runs names, which is counted (`unpaired`). A pure function of two folders: nothing is run here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

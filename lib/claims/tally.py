@@ -1,7 +1,5 @@
 """Counts of verdicts, the metrics of the lesson, and its finding."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lib.claims import chance

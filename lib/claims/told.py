@@ -1,7 +1,5 @@
 """How numbers of claims are written, the same in the board, in tables and in sentences."""
 
-from __future__ import annotations
-
 import math
 
 from lib.claims.verdicts import COMPARED, Part, Verdict

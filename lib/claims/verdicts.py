@@ -12,8 +12,6 @@ Of several tests the weakest that is needed decides. What scripted stand-ins dec
 verdict. Left out: whether a test is a good test of its claim; the expression is printed for readers to judge.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Sequence

@@ -20,8 +20,6 @@ Rollouts per step (prompts times generations, 15 x 5 in the paper) must divide a
 process holds policy, reference and reward model whole, so one GPU limits their size.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

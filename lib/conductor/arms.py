@@ -3,8 +3,6 @@
 An ablation is an arm with other settings: `variant("kappa 1", kappa=1.0)`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -5,8 +5,6 @@ runs prompt and completion through the policy to generate, to be read, and to le
 model; and through the reward model; and prompt, thought and reference through the policy once more.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 
 from lib.conductor.rewards import COMPONENTS

@@ -1,7 +1,5 @@
 """What is learned from and judged on: three categories of lab tasks, or a dataset of one's own."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ gives it. For stories, of which many are right, it counts only the first time th
 that tells one good story to everybody scores 1 / samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

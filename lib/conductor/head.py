@@ -8,8 +8,6 @@ The paper leaves the map from the drawn action to weights open; with kappa = 1 t
 between they depend on h and a, as its notation w(h, a) says. After training, pi itself is the weights.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -6,8 +6,6 @@ judge that says no number three times has no opinion: 1/2, and it is counted. Af
 is good, or which of two is better, three times, and the majority counts; a vote that cannot be read is lost.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Sequence

@@ -10,8 +10,6 @@ with a quality that somebody verified. Leading dimensions of all tensors are all
 side by side, each of which learns what it would learn alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ scores higher, and is wrong in a declared share of pairs. Any Hugging Face seque
 with one output can take this one's place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations

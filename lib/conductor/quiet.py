@@ -1,7 +1,5 @@
 """TRL and datasets without their progress bars, notices and experimental warnings: reports show results only."""
 
-from __future__ import annotations
-
 import logging
 import os
 import warnings

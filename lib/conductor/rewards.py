@@ -11,8 +11,6 @@ number per completion. `ppl` and `ent` return what is measured (nats); `normalis
 rollouts of a group are together.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """Generation by the lab's own engine, for lab models: half the time of a transformers loop, and the same
 tokens whatever was drawn before. Other models are generated from by TRL, with transformers or vLLM."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

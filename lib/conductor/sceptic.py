@@ -5,8 +5,6 @@ holds the rollout's own r_a, and its quality only as far as r_a says so. What th
 truth is known (`lib.conductor.glassbox`); `within` measures it on any rollouts.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -11,8 +11,6 @@ A start knows both, the right way and the wrong one, and takes either by lot: a 
 belong to the policy's part of the training split, which neither the reward model nor an exam sees.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -5,8 +5,6 @@ policy, lets it answer the test items and keeps the numbers; of the Conductor it
 under data/runs/conductor.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping, Sequence

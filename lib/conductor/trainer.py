@@ -10,8 +10,6 @@ of rollouts. So resuming equals never having stopped. tests/conductor/test_contr
 signatures that this module relies on.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ A weighting is asked once per step, with the states at the ends of all rollouts,
 advantages came of it. Only the Conductor (`lib.conductor.meta`) listens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -5,8 +5,6 @@ it. Printed are the configuration, how sure the policy was of each part, what ev
 cost. The lab's agents know the bench's own kinds of questions only; with --model any other of llm.models is set up.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 

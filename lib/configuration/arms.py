@@ -1,7 +1,5 @@
 """What is trained: ARC, its flat rivals, its other objective, and ARC on one kind of question alone."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from lib.configuration.questions import KINDS

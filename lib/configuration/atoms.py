@@ -6,8 +6,6 @@ that a model gives, and are left out where no model can give them. What an atom 
 thing, and the lesson measures it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal

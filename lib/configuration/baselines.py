@@ -6,8 +6,6 @@ configuration that anybody tried or chose did on each test question with the sam
 most of its lead is luck. What of it could be earned is `foreseen`: picked by one try, judged by another.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 
 

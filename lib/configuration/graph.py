@@ -5,8 +5,6 @@ sent for was shown nothing and waits all the same (dashed). Programs that branch
 what all of those runs have together is the graph.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Zero-shot it sees the space and the question, few-shot also configurations that 
 what they were paid. Whoever is asked may be any model of `llm.models`; a scripted one is a stand-in and is labelled.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

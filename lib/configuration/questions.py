@@ -4,8 +4,6 @@ They are families of `lib.tasks` that the lab's agents were taught: training ite
 searches, test items for tables, each split by the content of the question.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

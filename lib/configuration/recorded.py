@@ -6,8 +6,6 @@ workflow; `best`, of each workflow the one that was paid best on training questi
 is trained, and random choices, have one run per seed; what is searched or prompted has one.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

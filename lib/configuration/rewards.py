@@ -10,8 +10,6 @@ Steps are calls of agents, tokens what agents wrote: that is what budgets bound.
 under the largest budgets (decisions: the paper leaves both open).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ These see labels of training questions through rewards, and nothing of test ques
 no method but a bound. All of them choose from structures and base atoms, as a person would.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

@@ -5,8 +5,6 @@ an agent may call; 0 is none. Three workflows have no second agent: their `tools
 the mask, since whatever stood there would change nothing (ARC, 3.2 "Action Masking").
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache

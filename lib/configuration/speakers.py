@@ -4,8 +4,6 @@
 both say the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ seed, which refines its policy and tests it on every kind of question and on the
 that resumes. Working files lie under data/runs/configuration.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ All episodes of a batch are under way together, so the engine of a lab model alw
 an episode gives depends on its question, its configuration and its draw, not on who else is in the batch.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

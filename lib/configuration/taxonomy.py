@@ -4,8 +4,6 @@ The first rule that fits decides, in the paper's order: configuration, extractio
 Rules are the paper's, read for what episodes here have: notes instead of prose, tokens of lab tiers instead of 256.
 """
 
-from __future__ import annotations
-
 from lib.configuration.space import Configuration
 from lib.configuration.system import Outcome
 from lib.models.team import NOTHING, worded

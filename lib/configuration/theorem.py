@@ -7,8 +7,6 @@ configuration differently each time: then the elite are those that were lucky, a
 a question has no elite row, the theorem says nothing.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import asdict, dataclass
 

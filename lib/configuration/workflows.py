@@ -4,8 +4,6 @@ A program awaits calls and hands what they leave to others. `team` knows who has
 `FIRST`, `SECOND` and `THIRD` say whose a call is. Who coordinates is the third agent, who also sums up.
 """
 
-from __future__ import annotations
-
 from asyncio import gather
 from collections.abc import Awaitable, Callable
 

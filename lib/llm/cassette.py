@@ -7,8 +7,6 @@ two recordings of one reply are the same bytes. Recording goes to SQLite, which 
 may share; what is kept under version control and what a replay reads is the export, sorted JSON lines.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator

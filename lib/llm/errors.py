@@ -5,8 +5,6 @@ it. A `ConfigurationError` is a mistake that no second try mends: the run ends a
 `CassetteMiss` is a request that a replay does not know.
 """
 
-from __future__ import annotations
-
 KINDS = (
     "timeout", "connection", "rate_limit", "server_error", "bad_request",
     "empty_body", "not_json", "error_in_reply", "no_choices", "null_content",

@@ -1,7 +1,5 @@
 """What a run may cost, said before it starts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

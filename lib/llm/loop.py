@@ -4,8 +4,6 @@ A client's connections belong to the loop that opened them, so batches of calls 
 loop; and a notebook has a loop already, which may not wait for another one.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Opening the client for a piece of work that has a name: in-process transports, cassette and purse where paid."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -6,8 +6,6 @@ reply did not arrive whole, the most stays booked, on purpose: the attempt may h
 delete the file (`make clean` does).
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sqlite3

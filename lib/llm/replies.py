@@ -6,8 +6,6 @@ nothing of them is mended. No text, however long, deep or odd, does more than be
 mean, which whoever asked knows.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -3,8 +3,6 @@
 openai 3.x speaks through httpx2, so a transport that is handed to it sees exactly what a server would.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json

@@ -5,8 +5,6 @@ most, and neither a prompt nor a reply is longer than any model reads and writes
 Counts beyond `max_tokens` are believed, since a model may think unseen and be paid for it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@ are averaged, differences are taken inside a unit. One number has one interval w
 at random but in `statistic`, whose stream is named by the quantity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What choosing for every item could win over always choosing the same: whether there is a question at all."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

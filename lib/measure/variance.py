@@ -6,8 +6,6 @@ independent: Student's interval of their means. Of one run the items are the sam
 of Clopper and Pearson (1934).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -9,8 +9,6 @@
 Left out: claims of the papers, which are `lib.claims`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

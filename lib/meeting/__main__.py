@@ -5,8 +5,6 @@ Printed are what choosing could win at most, what each decision maker wins at eq
 intervals, and a sentence; quality against money is drawn beside the table, or where --out says.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

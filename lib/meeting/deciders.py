@@ -12,8 +12,6 @@ J = E sum_m pi_m(item, knob) R_m. Beside them: constants and their mixtures, nea
 regression, an agent that is stopped once it has spent too much, pairs with a check between them, and the oracle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -9,8 +9,6 @@ the truth. Of a policy pi, from choices a that were drawn with probabilities p:
     DR        direct + mean of 1[a = pi(x)] / p(a) (r - q(x, a))  Dudik, Langford and Li 2011
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

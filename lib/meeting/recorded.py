@@ -4,8 +4,6 @@ A cell plays a table in several partings of its items into folds and keeps what 
 what was promised and spent at every level of money, and how each curve of quality over money lies above mixtures.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

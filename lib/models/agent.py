@@ -7,8 +7,6 @@ checks a draft, which is right in every other trace; the answerer reads evidence
 router names what a question needs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -10,8 +10,6 @@ What a model was taught is asked of both zoos on the same items, some thousands 
 what lesson 03 prints about how far the zoo depends on the machine that trained it.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

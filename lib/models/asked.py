@@ -3,8 +3,6 @@
 A cell whose fingerprint changes is done again; what changes no reply (a key, a timeout) is not in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ client; what the server would say to the same conversation, limit, temperature a
 are answered once, and what was ever answered is remembered (`lib.models.memory`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import hashlib

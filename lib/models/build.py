@@ -6,8 +6,6 @@ unpacks; where it is not (somebody changed params.yaml), it trains. Working file
 finished models in `data/models`.
 """
 
-from __future__ import annotations
-
 import shutil
 from copy import deepcopy
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ the card's numbers by a fixed rule. Replies are rows of the record "lab"; estima
 `lib.measure`.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass

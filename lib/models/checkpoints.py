@@ -3,8 +3,6 @@
 Weights are read, never code: `from_pretrained` gets a folder, safetensors only, and no network.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -5,8 +5,6 @@ connections, a time in which a request's head and the reading of a reply must co
 clients that close their half once they have asked.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -6,8 +6,6 @@ those modules.
 Loss falls on what the assistant says and on nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

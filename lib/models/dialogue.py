@@ -8,8 +8,6 @@ offer are named at the end of the system message. A tool call is written in the 
 one name and one argument; the tool's reply comes as a message of role `tool`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import cache

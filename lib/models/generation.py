@@ -5,8 +5,6 @@ sequence is drawn with the n-th number of its seed's stream, so a sequence is th
 and whenever it arrives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

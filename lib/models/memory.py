@@ -6,8 +6,6 @@ generated data; any number of processes read and write it, a kill loses at most 
 (`BENCH_REPLIES=off`) every number is the same and takes longer.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sqlite3

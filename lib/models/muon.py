@@ -6,8 +6,6 @@ bfloat16 arithmetic. Here matrices of one shape go through the iteration togethe
 Left out: weight decay, and every adjustment of the learning rate but the one that matches AdamW's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

@@ -5,8 +5,6 @@ the test split, layer by layer. A probe finds what is there, not what is used; s
 stands the same network untrained, and the best constant guess.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -7,8 +7,6 @@
 Only HTTP is dealt with here; what a request means is the business of `answering`.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -5,8 +5,6 @@ the base's recipe) that they were trained by, the hash of the weights, and the c
 recipe is still the same is unpacked instead of trained.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -17,8 +17,6 @@ The hash of the preferences decides a situation's split, so preferences of dev a
 It joins the families of `lib.tasks` when this module is imported: models that are not taught it stay what they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

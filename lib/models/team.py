@@ -10,8 +10,6 @@ numbers are big or a record is needed. Hints are obeyed: "be brief" leaves thoug
 minds, so prompts matter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 

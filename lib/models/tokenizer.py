@@ -5,8 +5,6 @@ holds the blank before it, so decoding is joining: text comes back as it was, wh
 roles and the end of a turn are special tokens that no text can write.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 

@@ -8,8 +8,6 @@ every `check_every` updates draws the curve; a target that is missed at the end 
 that was killed goes on from its last look, with the same result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The lab models in this process, as a transport: what a server would answer, byte for byte, without a socket."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

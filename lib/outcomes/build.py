@@ -7,8 +7,6 @@ table, no outcome is looked at), and kept as small integers. Rows that `PROVENAN
 stems of a private hold-out, test copies of training prompts, contaminated prompts, repeats, broken exports.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

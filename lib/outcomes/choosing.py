@@ -7,8 +7,6 @@ of many knobs on dev is not the best on test; where none does for less money, it
 dev chose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

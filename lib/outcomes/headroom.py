@@ -12,8 +12,6 @@ did not learn from:
 The lower end of the interval must reach the bound, and no constant lie above .95; otherwise the question is *closed*.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """MAESTRO: GRPO, the Conductor's head, rewards and the learned preference."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator

@@ -1,7 +1,5 @@
 """ARC: trainings, refinement, reward and the space that configurations come from."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field, model_validator

@@ -1,7 +1,5 @@
 """Language models: where they answer and what they charge; the lab models, what they are taught and how."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal

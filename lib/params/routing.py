@@ -1,7 +1,5 @@
 """CoRL and ToolOrchestra: how controllers and orchestrators are warmed up, trained and tested."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator

@@ -1,7 +1,5 @@
 """Which trainings are compared: CoRL under soft prompts, the same under others, and with one fixed budget."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

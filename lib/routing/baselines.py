@@ -10,8 +10,6 @@ and how much trust is enough it learns (FrugalGPT, Chen et al. 2023), and it pay
 is known; these know strategies and replies, and each chooses for one budget.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ made, for nobody would read the reply (the algorithm would pay for it).
 What a turn means and who replies is the business of `Others`: the experts of CoRL, or ToolOrchestra's tools.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol

@@ -8,8 +8,6 @@ over the controller's tokens as if the others were not there.
 Advantages and the clipped objective are `lib.losses`; here follow what is averaged and added, then the learner.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a training and its episodes leave: tables that grow, and an episode in parts by who wrote them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path

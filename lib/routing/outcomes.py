@@ -4,8 +4,6 @@ whether there is anything to choose.
 A strategy is a constant way to answer: give the question to one expert, or answer it oneself.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -13,8 +13,6 @@ A turn ends in one call or one answer; f (which expert) and g (which query) of e
 one regular expression. Whatever is neither is malformed: it costs a round and is told so.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

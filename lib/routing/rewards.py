@@ -8,8 +8,6 @@ Nothing else: no reward for form, none for spending less than the budget. c is w
 the paper, whose controller's own tokens are free.
 """
 
-from __future__ import annotations
-
 
 def cost_reward(dollars, budget):
     """r_c, eq. 5: 1 where the cost stays within the budget, the limit itself included. Numbers, arrays or tensors."""

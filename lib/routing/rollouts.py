@@ -1,7 +1,5 @@
 """Questions under a budget as episodes (CoRL, algorithm 1): the experts reply, the reward is eq. 7."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

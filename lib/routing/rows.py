@@ -5,8 +5,6 @@ the controller's tokens has them in `own_dollars`, which no budget counts. All m
 the same replies.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 
 from lib import record

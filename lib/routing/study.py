@@ -5,8 +5,6 @@ seed trains and is tested, and one tests that seed's controller as it was before
 resumes; a training goes on from its last checkpoint. Working files lie under data/runs/routing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence

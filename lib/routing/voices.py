@@ -4,8 +4,6 @@
 any causal language model in a Hugging Face folder, through transformers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Protocol
 

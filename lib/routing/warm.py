@@ -7,8 +7,6 @@ controller learns to read what is there. Where it answers by itself it works out
 anything else it guesses, so that no answer is learned by heart here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Test rows keep what came of an episode and not what was said in it, so it is pla
 same configuration and the same draw give the same words. Bars are solid where a budget held and dotted where it cut.
 """
 
-from __future__ import annotations
-
 from html import escape
 from pathlib import Path
 

@@ -5,8 +5,6 @@ or dark; a component is named in words and not by colour alone. Left out: render
 `lib.orchestration.components`.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Drawings that only lesson 03 needs: a reply taken apart, and a figure that grows while models learn."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

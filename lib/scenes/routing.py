@@ -1,7 +1,5 @@
 """One question under every budget taken apart (lesson 05)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

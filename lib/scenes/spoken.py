@@ -1,7 +1,5 @@
 """Episodes in parts, by who wrote them: solid bars for what a controller wrote and learns from, dotted for the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from html import escape
 

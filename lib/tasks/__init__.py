@@ -3,8 +3,6 @@
 `draw` makes items of one family and split; `verify` and `score` judge a reply to one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from lib import seeds

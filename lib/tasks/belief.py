@@ -7,8 +7,6 @@ believes that somebody else believes it is (second order). Who is in the room se
 who else sees it (Wimmer and Perner 1983; Perner and Wimmer 1985).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from lib.tasks.items import Family, Item

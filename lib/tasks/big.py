@@ -6,8 +6,6 @@ Difficulty: 1 is a sum of two digits each, 2 of three; 3 is a product of two by 
 by two.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from lib.tasks.items import Family, Item

@@ -5,8 +5,6 @@
 The word skin tells the same chain as turns of a dial with ten positions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

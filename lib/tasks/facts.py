@@ -6,8 +6,6 @@ The world is fixed: `records` are its rows, `documents` its sentences. It is dra
 name, so the same facts hold in every lesson. Multiple choice adds four options and asks for a letter.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -6,8 +6,6 @@ are disjoint by construction: the hash of an item's `key` decides, and two skins
 (a sum in digits, the same sum as a word problem) have the same key.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable

@@ -7,8 +7,6 @@ Difficulty: 1 is a sum, 2 a product, 3 a product with the number of somebody's f
 `facts` and are drawn from a name of their own, so that world stays as it is.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

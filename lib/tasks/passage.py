@@ -6,8 +6,6 @@ Four questions: who has most, how many two people have together, how much more o
 and how many people have more than a number.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from lib.tasks.items import Family, Item

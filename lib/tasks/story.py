@@ -7,8 +7,6 @@ A story has a hero and a wish. A continuation of n sentences is the last n of tr
 it is about the hero and the wish. Difficulty is n, 1 to 3.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -7,8 +7,6 @@ object, then the subject, the adjective behind its noun and the article last. Di
 than the number of adjectives, 1 to 3.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from lib.tasks.items import Family, Item

@@ -6,8 +6,6 @@ before carry the tag `exercise` and are replaced. With `--solutions 05_budgeted_
 and prints the worked solutions of that lesson.
 """
 
-from __future__ import annotations
-
 import argparse
 from importlib import import_module
 from pathlib import Path

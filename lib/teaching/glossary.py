@@ -3,8 +3,6 @@
 `python -m lib.teaching.glossary` is the pipeline's stage `glossary`. Every page of a lesson links to it.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from dataclasses import dataclass

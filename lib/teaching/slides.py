@@ -6,8 +6,6 @@ only adds keys (arrows, Home, End). Code is folded, cells that answer exercises 
 and print gives one slide a page (the script makes long ones smaller; without it they go on on the next).
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -9,8 +9,6 @@ which stands in the same checkout and can be read. This keeps honest people from
 is no examination. Files that a student has worked in are not overwritten unless asked to.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from pathlib import Path

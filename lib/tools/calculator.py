@@ -5,8 +5,6 @@ blank is refused. Values are Python's own integers and floats, and so are its pr
 Length, depth, exponent and size are bounded, so no expression is slow.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The code is only cut into tokens here, never parsed or compiled: Python's parser
 deep nesting. So what is found is a guess that the interpreter has to confirm.
 """
 
-from __future__ import annotations
-
 import io
 import keyword
 import tokenize

@@ -1,7 +1,5 @@
 """Lookup: one field of one record, by exact name. The records are handed in."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from lib.tools.tool import Tool, ToolError

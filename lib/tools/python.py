@@ -1,7 +1,5 @@
 """Python: runs code that a model wrote, in the sandbox and nowhere else."""
 
-from __future__ import annotations
-
 from lib.tools.sandbox import Sandbox
 from lib.tools.tool import Tool
 

@@ -5,8 +5,6 @@ holds them as a phrase, then BM25 decides, then the order of the documents. A qu
 else: each is quoted, so operators of the index's own language are words too.
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
 import threading

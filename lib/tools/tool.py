@@ -5,8 +5,6 @@ API, or a plain line of words in the way of the lab models. They are checked bef
 is wrong with them is said in a `ToolError`, which an agent can read.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """A policy that has half learned to reply, settings that train in a second, and a trainer of both."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import cache
 from pathlib import Path

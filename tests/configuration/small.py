@@ -1,7 +1,5 @@
 """What the tests of configuring agents share: speakers without a model, small tools, atoms and questions by hand."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ is power thrown away; both are printed. The kinds: means of runs that share item
 of one run; shares; gaps inside pairs; changes; ratios; distances to mixtures; variances pooled over arms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

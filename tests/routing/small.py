@@ -1,8 +1,6 @@
 """What the tests of routing share: controllers that follow a script, experts without a model, a policy that has half
 learned the protocol, endpoints in a thread of their own, and settings that train in a second."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence

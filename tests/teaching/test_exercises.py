@@ -1,7 +1,5 @@
 """The exercises in the notebooks are those of lib.checks, in one form, at the end."""
 
-from __future__ import annotations
-
 import ast
 import shutil
 from pathlib import Path

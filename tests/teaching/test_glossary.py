@@ -1,7 +1,5 @@
 """The glossary: every term is explained in a few words and used where it says."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

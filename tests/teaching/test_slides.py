@@ -1,7 +1,5 @@
 """Slides load nothing, begin where headings and figures say, and name the remedy where a lesson was not run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import nbformat

@@ -1,7 +1,5 @@
 """A student's copy has everything but outputs and solutions, and is never taken from who worked in it."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -13,8 +13,6 @@ ignored. How a prompt's lines look is repeated here as patterns, because this ro
 one that writes them; tests hold the two together.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

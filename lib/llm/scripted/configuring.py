@@ -4,8 +4,6 @@ Without examples the words of the question decide. With examples the one whose q
 one decides, if it was paid well. Nothing here knows what the agents can do.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

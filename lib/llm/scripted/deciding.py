@@ -1,7 +1,5 @@
 """Which policy to look at or to pick: evidence is compared by plain averages of the numbers in the prompt."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ A stand-in for a judge with a known weakness: it compares words, so it likes ans
 reference and knows nothing about whether another answer is as good.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

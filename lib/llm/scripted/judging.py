@@ -1,7 +1,5 @@
 """The judge: nine scores from 0 to 100, each an explicit rule on the printed trajectory."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What a prompt, or the end of one, shows: lines and JSON read by their own form, nothing else known."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

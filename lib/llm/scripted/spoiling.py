@@ -1,7 +1,5 @@
 """Replies as models break them: fences, commas, prose, wrong names, refusals, cut text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

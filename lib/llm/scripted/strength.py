@@ -1,7 +1,5 @@
 """What tells the stand-ins apart, and how they weigh evidence: decisions of ours, fitted to nothing."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The running summary: per-policy averages that survive from one summary to the next."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lib.llm.scripted.deciding import in_words, worth

@@ -5,8 +5,6 @@ By a procedure in the lab's words, or with --writer by any model of llm.models i
 data, never code. The file is opened by `lib.tasks.synthesis.load`.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import Counter

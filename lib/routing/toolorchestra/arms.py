@@ -6,8 +6,6 @@ lenient    the paper's reward; malformed and unanswered rollouts are learned fro
 corl       PPO on CoRL's reward: right, and within a budget that is the same for all
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

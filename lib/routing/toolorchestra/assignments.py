@@ -4,8 +4,6 @@ Questions are chains, big numbers and facts; office tasks are synthesised (`lib.
 a subset of the tools, each at a price and a latency of its own; one of them at least is good at the question.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -12,8 +12,6 @@ menus and prices; nobody orchestrates, so they pay for no orchestrator. Office t
     oracle      the cheapest tool that is right, known afterwards
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -9,8 +9,6 @@ outage         the work of `test` where two tools or more are good; the one that
 simplex        the same questions and menus for users on a grid over accuracy, cost and latency
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache

@@ -4,8 +4,6 @@ For the pilot study (ToolOrchestra, appendix A): an off-the-shelf model is told 
 the user prefers, and nothing trains it. The same tools answer, through the same desk.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -8,8 +8,6 @@ different normalisations, and both are here, with the paper's formula beside the
 and normalises +dollars and +seconds with them. Of two right rollouts the dearer one is then paid more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A strategy is a generator: it yields the line of a call, is sent the reply, and 
 lines of code ask real tools (`desk.tried`) and made-up ones (`warm`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Generator
 

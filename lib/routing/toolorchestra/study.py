@@ -5,8 +5,6 @@ Then one cell per arm and seed trains and is tested, and one tests the start. Al
 a training goes on from its last checkpoint. Working files lie under data/runs/toolorchestra.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ user likes (`tools.warm.lean`), as an instructed model would. On the menus of tr
 each other's descriptions, by lot: a name is a word, not an ability.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What the tests of ToolOrchestra share: cards and prices, menus and assignments by hand, a desk without models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
