@@ -1,9 +1,8 @@
 """What an ablation leaves: the same measures of several variants, paired by seed and by what they were tried on.
 
-A gain is the mean difference between a variant and the one that it is held against, over pairs that share seed and
-unit (a student, a question). Where all seeds share their units, both are resampled; where every seed has units of
-its own, means over a seed's units come first and seeds are resampled, as in the lessons. Where one side has one run
-(a start that is not trained) and the other several, each of these is held against that one.
+A gain is the mean difference between a variant and the one that it is held against, inside pairs of seed and unit (a
+student, a question), by `lib.measure`: where seeds share their units both are sampled, where every seed has units of
+its own seeds are. A start that has one run is held against each of several.
 """
 
 from collections.abc import Mapping
@@ -13,10 +12,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from lib import seeds, stats
-from lib.stats import Interval
+from lib import measure
 
-Rows = dict[str, dict[str, Interval]]
+BETTER, WORSE, OTHER, UNCLEAR = "clearly better", "clearly worse", "clear, and neither", "not clear"
 
 
 @dataclass(frozen=True)
@@ -25,8 +23,13 @@ class Measure:
 
     column: str
     label: str
-    digits: int = 2
     better: str = "higher"
+
+    def look(self, gain: pd.Series) -> str:
+        """What a gain is: clear where its interval leaves 0 out, and then for the better, the worse, or neither."""
+        if not (gain["lo"] > 0 or gain["hi"] < 0):
+            return UNCLEAR
+        return OTHER if not self.better else BETTER if (gain["value"] > 0) == (self.better == "higher") else WORSE
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,9 @@ class Comparison:
     """One ablation.
 
     name: in metrics; about: what is changed, as a few words; frame: one row per variant, seed and unit, with the
-    columns of measures; against: each variant, and the one that it is held against; measures: the first is what the
-    answer is about; shared: whether all seeds have the same units; backend: who decided.
-
-    Raises ValueError for a variant that is not in the frame, one that was tried on other things or under other seeds
-    than what it is held against, and for seeds without the same units where they should share them.
+    columns of measures, units that seeds do not share under names of their own; against: each variant, and the one
+    that it is held against; measures: the first is what the answer is about; backend: who decided.
+    Raises ValueError for a variant that is not in the frame.
     """
 
     name: str
@@ -46,7 +47,6 @@ class Comparison:
     frame: pd.DataFrame
     against: Mapping[str, str]
     measures: tuple[Measure, ...]
-    shared: bool
     backend: str
 
     def __post_init__(self) -> None:
@@ -54,63 +54,41 @@ class Comparison:
         missing = sorted((set(self.against) | set(self.against.values())) - there)
         if missing:
             raise ValueError(f"{self.name}: no rows of {missing}; there are {sorted(there)}")
-        for variant, other in self.against.items():
-            mine, others = self._tried(variant), self._tried(other)
-            one_run = 1 in (len(mine), len(others))
-            if (set(mine.values()) != set(others.values())) if one_run else mine != others:
-                raise ValueError(f"{self.name}: {variant!r} and {other!r} were not tried on the same things")
-        if self.shared:
-            for variant in self.variants:
-                if len(set(self._tried(variant).values())) > 1:
-                    raise ValueError(f"{self.name}: the seeds of {variant!r} share no units, though all seeds should")
-
-    def _tried(self, variant: str) -> dict[int, frozenset]:
-        """The units of each seed."""
-        part = self.frame[self.frame["variant"] == variant]
-        return {seed: frozenset(units) for seed, units in part.groupby("seed")["unit"]}
 
     @property
     def main(self) -> Measure:
         """What the answer is about."""
         return self.measures[0]
 
-    @property
-    def variants(self) -> list[str]:
-        """In the order of the frame."""
-        return list(dict.fromkeys(self.frame["variant"]))
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """The frame as `lib.measure` takes it."""
+        return self.frame.assign(item=self.frame["unit"])
 
     @cached_property
-    def levels(self) -> Rows:
-        """Every measure of every variant, {variant: {column: interval}}."""
-        return {
-            variant: {m.column: self._mean(self._matrix(variant, m.column), variant, m.column) for m in self.measures}
-            for variant in self.variants
-        }
+    def levels(self) -> dict[str, pd.DataFrame]:
+        """By column, means of every variant."""
+        return {m.column: measure.mean(self.rows, m.column, "variant") for m in self.measures}
 
     @cached_property
-    def gains(self) -> Rows:
-        """Variant minus what it is held against, {variant: {column: interval}}."""
-        return {
-            variant: {m.column: self._gain(variant, other, m.column) for m in self.measures}
-            for variant, other in self.against.items()
-        }
+    def gains(self) -> dict[str, pd.DataFrame]:
+        """By column, variant minus what it is held against, with its `look`. Raises ValueError for variants that were
+        not tried on the same things."""
+        return {m.column: self._gains(m) for m in self.measures} if self.against else {}
 
-    def _gain(self, variant: str, other: str, column: str) -> Interval:
-        return self._mean(self._matrix(variant, column) - self._matrix(other, column), variant, other, column)
+    def _gains(self, m: Measure) -> pd.DataFrame:
+        pairs = {new: measure.gap(self.rows, m.column, {"variant": new}, {"variant": old}).iloc[0]
+                 for new, old in self.against.items()}  # fmt: skip
+        found = pd.DataFrame(pairs).T.rename_axis("variant")
+        return found.assign(look=[m.look(row) for _, row in found.iterrows()])
 
-    def _matrix(self, variant: str, column: str) -> np.ndarray:
-        """Values (seeds, units), or means (seeds, 1) where every seed has units of its own."""
-        part = self.frame[self.frame["variant"] == variant]
-        if self.shared:
-            return part.pivot_table(index="seed", columns="unit", values=column).to_numpy(float)
-        return part.groupby("seed")[column].mean().to_numpy(float)[:, None]
-
-    def _mean(self, values: np.ndarray, *name: str) -> Interval:
-        """Over seeds and units where units are shared, over units for one run of them, else over seeds."""
-        if self.shared and len(values) > 1:
-            return stats.crossed_interval(values)
-        sample = values[0] if self.shared else values[:, 0]
-        return stats.mean_interval(sample, seeds.rng("ablations", self.name, *name))
+    def relative(self) -> pd.DataFrame:
+        """Gains in the first measure as shares of what they are held against, taken as known; without those whose
+        reference is 0."""
+        found = self.gains[self.main.column]
+        bases = self.levels[self.main.column]["value"].abs().loc[list(self.against.values())].to_numpy()
+        ends = ["value", "lo", "hi"]
+        return found.assign(**(found[ends].div(np.where(bases > 1e-9, bases, np.nan), axis=0))).dropna(subset="value")
 
 
 def slug(variant: str) -> str:
@@ -119,15 +97,13 @@ def slug(variant: str) -> str:
     return "_".join(kept.split()).lstrip("-+_")
 
 
-def metrics(compared: Comparison) -> dict[str, float | str]:
-    """Flat metrics: `name.variant.column`, `name.variant.gain` of the first measure and `gain_column` of the others,
-    with `_lo` and `_hi`, and `name.backend`."""
-    out: dict[str, float | str] = {}
-    for variant, row in compared.levels.items():
-        for column, found in row.items():
-            out |= found.as_metrics(f"{compared.name}.{slug(variant)}.{column}")
-    for variant, row in compared.gains.items():
-        for column, found in row.items():
-            last = "gain" if column == compared.main.column else f"gain_{column}"
-            out |= found.as_metrics(f"{compared.name}.{slug(variant)}.{last}")
-    return out | {f"{compared.name}.backend": compared.backend}
+def metrics(compared: Comparison) -> dict[str, pd.Series | str]:
+    """Metrics as a lesson takes them: `name.variant.column`, `name.variant.gain` of the first measure and
+    `gain_column` of the others, and `name.backend`."""
+    out: dict[str, pd.Series | str] = {f"{compared.name}.backend": compared.backend}
+    for column, found in compared.levels.items():
+        out |= {f"{compared.name}.{slug(variant)}.{column}": row for variant, row in found.iterrows()}
+    for column, found in compared.gains.items():
+        last = "gain" if column == compared.main.column else f"gain_{column}"
+        out |= {f"{compared.name}.{slug(variant)}.{last}": row for variant, row in found.iterrows()}
+    return out

@@ -16,8 +16,8 @@ from lib.conductor.meta import Conducted, meta_loss
 from lib.conductor.rewards import COMPONENTS
 from lib.params import Params
 
-SCORE = Measure("score", "quality", 3)
-MOVED = Measure("moved", "weights moved from 1/K", 4, "")
+SCORE = Measure("score", "quality")
+MOVED = Measure("moved", "weights moved from 1/K", "")
 STATIC = ("Equal", "Random")  # weights that learn nothing, for Table 5's second claim
 
 
@@ -84,4 +84,4 @@ def _compared(rows: pd.DataFrame, name: str, about: str, variants: list[str], me
     wanted = ["START", "Conductor", *variants]  # the start is shown and is no variant
     frame = rows[rows["variant"].isin(wanted)]
     frame = frame.sort_values("variant", key=lambda column: column.map(wanted.index), kind="stable")
-    return Comparison(name, about, frame, dict.fromkeys(variants, "Conductor"), tuple(measures), False, "world")
+    return Comparison(name, about, frame, dict.fromkeys(variants, "Conductor"), tuple(measures), "world")

@@ -7,9 +7,9 @@ from lib.configuration import study
 from lib.configuration.arms import NAMED, UNMASKED
 from lib.params import ConfigurationSettings, Params
 
-REWARD = Measure("reward", "reward", 2)
-RIGHT = Measure("right", "accuracy", 3)
-TOKENS = Measure("tokens", "tokens", 0, "lower")
+REWARD = Measure("reward", "reward")
+RIGHT = Measure("right", "accuracy")
+TOKENS = Measure("tokens", "tokens", "lower")
 MEASURES = (REWARD, RIGHT, TOKENS)
 
 
@@ -65,7 +65,6 @@ def encoders(params: Params, found: pd.DataFrame) -> Comparison:
         frame,
         against,
         MEASURES,
-        True,
         params.llm.decided_by([params.configuration.model]),
     )
 
@@ -76,4 +75,4 @@ def _compared(params: Params, name: str, about: str, found: pd.DataFrame, named,
     frame = pd.concat([rows[rows["arm"] == arm].assign(variant=shown) for arm, shown in named.items()])
     if isinstance(against, str):
         against = {shown: against for shown in named.values() if shown != against}
-    return Comparison(name, about, frame, against, MEASURES, True, params.llm.decided_by([params.configuration.model]))
+    return Comparison(name, about, frame, against, MEASURES, params.llm.decided_by([params.configuration.model]))

@@ -14,9 +14,9 @@ from lib.zoo import evaluate, train
 from lib.zoo.evaluate import Act
 from lib.zoo.recipes import OBJECTIVES
 
-UTILITY = Measure("utility", "mean of the objectives", 3)
-LENGTH = Measure("length", "steps", 1, "lower")
-DOLLARS = Measure("dollars", "$ per episode", 4, "lower")
+UTILITY = Measure("utility", "mean of the objectives")
+LENGTH = Measure("length", "steps", "lower")
+DOLLARS = Measure("dollars", "$ per episode", "lower")
 TABLE_2 = {"SO-d1": 20.0, "SO-d2": 43.0, "SO-d3": 49.0}  # steps of an episode (PO, Table 2)
 SHOWN = ("SO-d1", "SO-d2", "SO-d3", "MO-S", "random")
 # Every decision on the student's rules that the paper leaves open, and what else it might have been.
@@ -49,20 +49,25 @@ def memory(params: Params, domain: str, **where) -> Comparison:
     against = {named[each.name]: named[group[0].name] for group in groups.values() for each in group[1:]}
     return Comparison(
         f"memory_{domain}", f"memory in {domain}", _episodes(record, domain, named), against,
-        (UTILITY, *_objectives(domain), LENGTH, DOLLARS), False, params.llm.decided_by([model]),
+        (UTILITY, *_objectives(domain), LENGTH, DOLLARS), params.llm.decided_by([model]),
     )  # fmt: skip
 
 
 def _objectives(domain: str) -> list[Measure]:
-    return [Measure(c, name, 3) for c, name in zip(evaluate.front_columns(domain), OBJECTIVES[domain], strict=True)]
+    return [Measure(c, name) for c, name in zip(evaluate.front_columns(domain), OBJECTIVES[domain], strict=True)]
 
 
 def _episodes(record: pd.DataFrame, domain: str, named: Mapping[str, str]) -> pd.DataFrame:
-    """One row per episode: variant, seed, unit (its number), utility, length, dollars."""
+    """One row per episode: variant, seed, unit (seed and number), utility, length, dollars."""
     table = results.outcomes(record, domain)
-    frame = table.assign(variant=table["method"].map(named), unit=table["episode"])
+    frame = table.assign(variant=table["method"].map(named), unit=_named(table))
     places = {variant: i for i, variant in enumerate(named.values())}
     return frame.sort_values("variant", key=lambda names: names.map(places), kind="stable", ignore_index=True)
+
+
+def _named(table: pd.DataFrame) -> pd.Series:
+    """Names of episodes: every seed has its own."""
+    return table["seed"].astype(str) + "/" + table["episode"].astype(str)
 
 
 # The student's rules --------------------------------------------------------------------------------
@@ -84,7 +89,7 @@ def rules(params: Params, zoo=train.ZOO) -> dict[str, Comparison]:
     return {
         name: Comparison(
             f"education_switches.{name}", f"the student's rules, for {name}", frame[frame["method"] == name],
-            dict.fromkeys(changed, "as it is"), (LENGTH, UTILITY), False, "policy",
+            dict.fromkeys(changed, "as it is"), (LENGTH, UTILITY), "policy",
         )
         for name in SHOWN
     }  # fmt: skip
@@ -99,7 +104,7 @@ def _students(params: Params, changes: Mapping[str, object], who: Mapping[str, S
     )
     table = evaluate.episodes(record, "education")
     utility = table[evaluate.front_columns("education")].mean(axis=1)
-    return table.assign(variant=variant, unit=table["episode"], utility=utility)
+    return table.assign(variant=variant, unit=_named(table), utility=utility)
 
 
 def search(params: Params) -> pd.DataFrame:

@@ -3,23 +3,21 @@ ToolOrchestra learns from prices."""
 
 import pandas as pd
 
-from lib import stats
 from lib.ablations.comparison import Comparison, Measure
 from lib.params import Params
 from lib.routing import study as corl
 from lib.routing.arms import NAMED
 from lib.routing.toolorchestra import arms as orchestra
 from lib.routing.toolorchestra import study as tools
-from lib.stats import Interval
 
 MILLION = 1e6
-REWARD = Measure("reward", "reward", 3)
-RIGHT = Measure("right", "accuracy", 3)
-MONEY = Measure("dollars", "$ per million questions", 1, "lower")
-CALLS = Measure("calls", "calls", 2, "")
-DEAR = Measure("dear", "calls to the dearest expert", 2, "")
+REWARD = Measure("reward", "reward")
+RIGHT = Measure("right", "accuracy")
+MONEY = Measure("dollars", "$ per million questions", "lower")
+CALLS = Measure("calls", "calls", "")
+DEAR = Measure("dear", "calls to the dearest expert", "")
 FIXED = {"fixed-low": "small budget", "fixed-high": "large budget"}
-SECONDS = Measure("milliseconds", "ms", 1, "lower")
+SECONDS = Measure("milliseconds", "ms", "lower")
 
 
 def prompts(params: Params, results: corl.Results) -> Comparison:
@@ -33,7 +31,7 @@ def prompts(params: Params, results: corl.Results) -> Comparison:
     against = {"hard, start": "soft, start", "soft, trained": "soft, start", "hard, trained": "hard, start"}
     frame = pd.concat(parts, ignore_index=True)
     return Comparison("corl_prompt", "how the low budget is put", frame, against, (CALLS, MONEY, REWARD, RIGHT),
-                      True, params.llm.decided_by(params.routing.experts.values()))  # fmt: skip
+                      params.llm.decided_by(params.routing.experts.values()))  # fmt: skip
 
 
 def budgets(params: Params, results: corl.Results) -> Comparison:
@@ -46,7 +44,7 @@ def budgets(params: Params, results: corl.Results) -> Comparison:
     ]
     against = {f"{style}, high": f"{style}, low" for style in arms}
     frame = pd.concat(parts, ignore_index=True)
-    return Comparison("corl_budgets", "the budget, by prompt", frame, against, (CALLS, MONEY, RIGHT), True,
+    return Comparison("corl_budgets", "the budget, by prompt", frame, against, (CALLS, MONEY, RIGHT),
                       params.llm.decided_by(params.routing.experts.values()))  # fmt: skip
 
 
@@ -60,22 +58,22 @@ def fixed(params: Params, results: corl.Results) -> Comparison:
     frame = frame.assign(dear=frame["called"].str.split().map(lambda names: float(names.count(dearest))))
     low, high = FIXED.values()
     return Comparison("corl_fixed", "a budget that never changes", frame, {low: "start", high: low},
-                      (MONEY, CALLS, DEAR, RIGHT), True,
+                      (MONEY, CALLS, DEAR, RIGHT),
                       params.llm.decided_by(params.routing.experts.values()))  # fmt: skip
 
 
-def over_training(results: corl.Results) -> dict[str, dict[str, Interval]]:
-    """Trainings with one budget: accuracy and share within the budget, last third of the updates minus the first, with
-    Student's interval over seeds (Figure 5)."""
-    out = {}
+def over_training(results: corl.Results) -> pd.DataFrame:
+    """Trainings with one budget: right and within (the budget), last third of the updates minus the first (Figure 5);
+    arm, seed, item."""
+    out = []
     for arm, shown in FIXED.items():
         part = results.rollouts[results.rollouts["arm"] == arm]
         updates = int(part["update"].max()) + 1
         third = -(-updates // 3)
         first, last = part[part["update"] < third], part[part["update"] >= updates - third]
         change = last.groupby("seed")[["right", "within"]].mean() - first.groupby("seed")[["right", "within"]].mean()
-        out[shown] = {f"{column}_change": stats.t_interval(change[column].to_numpy()) for column in change}
-    return out
+        out.append(change.reset_index().assign(arm=shown, item="all"))
+    return pd.concat(out, ignore_index=True)
 
 
 def _tests(results: corl.Results, arm: str, style: str, word: str | None) -> pd.DataFrame:
@@ -109,7 +107,7 @@ def _priced(params: Params, results: tools.Results, labels, exam: str) -> Compar
     against = {shown: usual for shown in dict.fromkeys(frame["variant"]) if shown not in (usual, labels[tools.START])}
     where = "prices by lot" if exam == "test" else "prices of another list"
     return Comparison(f"tool_pricing.{exam}", f"prices in training, in the exam with {where}", frame, against,
-                      (MONEY, RIGHT, SECONDS), True, params.llm.decided_by(params.tools.models.values()))  # fmt: skip
+                      (MONEY, RIGHT, SECONDS), params.llm.decided_by(params.tools.models.values()))  # fmt: skip
 
 
 def controllers(params: Params, **where) -> corl.Results:

@@ -30,11 +30,11 @@ def rows(tmp_path_factory):
 def test_every_table_holds_its_variants_against_the_conductor(rows, table, variants):
     compared = table(SETTINGS, rows)
     assert compared.against == dict.fromkeys(variants, "Conductor")
-    assert compared.variants == ["START", "Conductor", *variants]
+    assert list(compared.levels["score"].index) == ["START", "Conductor", *variants]
     assert compared.main.column == ("moved" if table is conductor.homogeneous else "score")
     for variant in variants:
-        levels, gain = compared.levels, compared.gains[variant]["score"].value
-        assert gain == pytest.approx(levels[variant]["score"].value - levels["Conductor"]["score"].value)
+        level, gain = compared.levels["score"]["value"], compared.gains["score"]["value"][variant]
+        assert gain == pytest.approx(level[variant] - level["Conductor"])
 
 
 def test_weights_moved_is_the_mean_distance_from_equal_ones(rows):

@@ -63,7 +63,11 @@ def test_memory_is_left_out_part_by_part_of_each_orchestrator(asked, domain):
         assert left[f"{kind}, no long-term"] == ("mem_l",) and left[f"{kind}, no memory"] == ("mem_s", "mem_l")
         for what in ("no short-term", "no long-term", "no memory"):
             assert made.against[f"{kind}, {what}"] == kind
-    assert len(left) == len(asked) == 12 and made.variants == list(left) and made.name == f"memory_{domain}"
+    assert (
+        len(left) == len(asked) == 12
+        and list(made.levels["length"].index) == list(left)
+        and made.name == f"memory_{domain}"
+    )
     assert {method.model for method in asked} == {MODEL} and made.backend == "scripted"
 
 
@@ -77,12 +81,12 @@ def test_what_is_left_out_is_a_component_that_the_orchestrator_would_have(kind):
 def test_episodes_are_summed_up_by_hand(asked):
     made = policies.memory(settings(), "education")
     for place, method in enumerate(asked):
-        row = made.levels[method.name.replace(f" {MODEL}", "")]
-        assert row["length"].value == place + 1 == row["dollars"].value and row["utility"].value == 0.5
-    assert made.gains["KO, no memory"]["length"].value == 3
-    assert not made.shared and made.main.column == "utility"
+        row = {c: found["value"][method.name.replace(f" {MODEL}", "")] for c, found in made.levels.items()}
+        assert row["length"] == place + 1 == row["dollars"] and row["utility"] == 0.5
+    assert made.gains["length"]["value"]["KO, no memory"] == 3
+    assert made.main.column == "utility"
     assert [m.label for m in made.measures][1:4] == ["aptitude", "gap", "performance"]
-    assert made.levels["RO"]["mean_gap"].value == 0.5
+    assert made.levels["mean_gap"]["value"]["RO"] == 0.5
 
 
 # The student's rules --------------------------------------------------------------------------------
@@ -133,7 +137,7 @@ def test_rules_are_changed_one_at_a_time_and_never_to_what_they_are(students):
     assert students == {"as it is": {}} | expected
     for policy, compared in made.items():
         assert compared.against == dict.fromkeys(expected, "as it is") and policy in compared.about
-        assert all(row["length"].value == 1 and row["utility"].value == 0 for row in compared.gains.values())
+        assert (compared.gains["length"]["value"] == 1).all() and (compared.gains["utility"]["value"] == 0).all()
 
 
 def test_a_switch_that_is_on_already_is_left_out(students):
@@ -147,7 +151,7 @@ def test_students_of_changed_rules_are_played_with_as_many_episodes_as_settings_
     told = settings(education={"horizon": 40})
     who = {"random": evaluate.baselines("education", 1)["random"]}
     usual, same, slow = (policies._students(told, c, who, "v") for c in ({}, {}, {"consecutive": 3}))
-    assert len(usual) == told.ablations.students == 4 and usual["unit"].tolist() == [0, 1, 2, 3]
+    assert len(usual) == told.ablations.students == 4 and usual["unit"].is_unique
     pd.testing.assert_frame_equal(usual, same)
     assert usual["length"].mean() != slow["length"].mean() or usual["utility"].mean() != slow["utility"].mean()
 

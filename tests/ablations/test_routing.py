@@ -54,27 +54,27 @@ def test_prompts_are_compared_before_and_after_training_under_the_low_budget():
     assert made.against == {
         "hard, start": "soft, start", "soft, trained": "soft, start", "hard, trained": "hard, start"
     }  # fmt: skip
-    calls = {variant: row["calls"].value for variant, row in made.levels.items()}
+    calls = made.levels["calls"]["value"].to_dict()
     assert calls == {"soft, start": 3, "hard, start": 1, "soft, trained": 1, "hard, trained": 0}
-    assert made.gains["soft, trained"]["calls"].value == -2 and made.gains["hard, trained"]["calls"].value == -1
-    assert made.gains["soft, trained"]["dollars"].value == pytest.approx(1 - 12)  # per million
-    assert made.shared and made.backend == "lab"
+    assert made.gains["calls"]["value"]["soft, trained"] == -2 and made.gains["calls"]["value"]["hard, trained"] == -1
+    assert made.gains["dollars"]["value"]["soft, trained"] == pytest.approx(1 - 12)  # per million
+    assert made.backend == "lab"
 
 
 def test_budgets_are_compared_high_with_low_under_the_training_of_each_prompt():
     made = routing.budgets(SETTINGS, results())
     assert made.against == {"soft, high": "soft, low", "hard, high": "hard, low"}
-    assert made.gains["soft, high"]["calls"].value == 3 - 1 and made.gains["hard, high"]["calls"].value == 1
-    assert made.gains["soft, high"]["dollars"].value == pytest.approx(30 - 1)
+    assert made.gains["calls"]["value"]["soft, high"] == 3 - 1 and made.gains["calls"]["value"]["hard, high"] == 1
+    assert made.gains["dollars"]["value"]["soft, high"] == pytest.approx(30 - 1)
 
 
 def test_fixed_budgets_stand_beside_the_start_with_the_same_word():
     made = routing.fixed(SETTINGS, results())
     assert made.against == {"small budget": "start", "large budget": "small budget"}
-    assert {variant: row["dear"].value for variant, row in made.levels.items()} == {
+    assert made.levels["dear"]["value"].to_dict() == {
         "start": 1, "small budget": 0, "large budget": 2
     }  # fmt: skip
-    assert made.gains["large budget"]["dollars"].value == pytest.approx(21 - 2)
+    assert made.gains["dollars"]["value"]["large budget"] == pytest.approx(21 - 2)
     assert made.main.better == "lower" and made.main.column == "dollars"
 
 
@@ -96,12 +96,8 @@ def training(updates: int, seeds: int = SEEDS) -> pd.DataFrame:
 def test_over_a_training_its_last_third_is_held_against_its_first(updates, right, within):
     """Of six updates 0 and 1 against 4 and 5: right 0 and 1/4 against twice 1."""
     told = routing.over_training(results(training(updates)))
-    assert set(told) == {"small budget", "large budget"}
-    for row in told.values():
-        assert (row["right_change"].value, row["within_change"].value) == (right, within)
-        assert row["right_change"].known
-    alone = routing.over_training(results(training(updates, seeds=1)))
-    assert not alone["small budget"]["right_change"].known
+    assert set(told["arm"]) == {"small budget", "large budget"} and told["seed"].nunique() == SEEDS
+    assert told["right"].eq(right).all() and told["within"].eq(within).all()
 
 
 def test_the_four_trainings_that_are_compared_are_asked_for(monkeypatch):
@@ -148,8 +144,8 @@ def test_trainings_at_other_prices_are_held_against_prices_by_lot(priced):
     test, unseen = made["test"], made["unseen_prices"]
     assert test.against == {"sign error": "prices by lot", "list prices only": "prices by lot"}
     assert unseen.against == {"list prices only": "prices by lot"}  # the other sits the main exams alone
-    assert test.gains["sign error"]["dollars"].value == pytest.approx(5)
-    assert test.gains["list prices only"]["milliseconds"].value == pytest.approx(2)
-    assert unseen.gains["list prices only"]["dollars"].value == pytest.approx(20)
-    assert test.levels["start"]["dollars"].value == pytest.approx(5) and "start" in unseen.variants
+    assert test.gains["dollars"]["value"]["sign error"] == pytest.approx(5)
+    assert test.gains["milliseconds"]["value"]["list prices only"] == pytest.approx(2)
+    assert unseen.gains["dollars"]["value"]["list prices only"] == pytest.approx(20)
+    assert test.levels["dollars"]["value"]["start"] == pytest.approx(5) and "start" in unseen.levels["dollars"].index
     assert test.name == "tool_pricing.test" and unseen.name == "tool_pricing.unseen_prices"
