@@ -143,7 +143,7 @@ def _flat(frame: pd.DataFrame) -> pd.DataFrame:
 def _column(values: pd.Series, digits: int | None) -> list[str]:
     values = [v.value if isinstance(v, Interval) and not v.known else v for v in values]
     if any(isinstance(v, Interval) for v in values) and digits is None:  # shares to three decimals, others to two
-        digits = 3 if all(abs(getattr(v, "value", v)) < 1.5 for v in values if isinstance(v, (Interval, float))) else 2
+        digits = 2 if any(abs(getattr(v, "value", v)) >= 1.5 for v in values if isinstance(v, (Interval, float))) else 3
     floats = [float(v) for v in values if isinstance(v, numbers.Real) and not isinstance(v, numbers.Integral)]
     decimals = _decimals(floats) if digits is None else digits
     return [number(value, decimals) for value in values]
