@@ -1,10 +1,14 @@
-"""Ablations of paying for answers: how CoRL's budget is put into words and whether it is the same for all, and what
-ToolOrchestra learns from prices."""
+"""Ablations of paying for answers: how CoRL's budget is put into words, what its parts are worth, what one budget for
+all teaches, and what ToolOrchestra learns from prices."""
+
+from collections.abc import Mapping
 
 import pandas as pd
 
+from lib import record
 from lib.ablations.comparison import Comparison, Measure
 from lib.params import Params
+from lib.routing import glassbox
 from lib.routing import study as corl
 from lib.routing.arms import NAMED
 from lib.routing.toolorchestra import arms as orchestra
@@ -15,8 +19,9 @@ REWARD = Measure("reward", "reward")
 RIGHT = Measure("right", "accuracy")
 MONEY = Measure("dollars", "$ per million questions", "lower")
 CALLS = Measure("calls", "calls", "")
+BOXED, WITHIN = Measure("reward", "reward"), Measure("within", "share within the budget")
+SPENT, ASKED = Measure("dollars", "price of its calls", "lower"), Measure("asked", "calls", "")
 DEAR = Measure("dear", "calls to the dearest expert", "")
-FIXED = {"fixed-low": "small budget", "fixed-high": "large budget"}
 SECONDS = Measure("milliseconds", "ms", "lower")
 
 
@@ -48,32 +53,44 @@ def budgets(params: Params, results: corl.Results) -> Comparison:
                       params.llm.decided_by(params.routing.experts.values()))  # fmt: skip
 
 
-def fixed(params: Params, results: corl.Results) -> Comparison:
-    """Trainings with one budget for all questions, the same word in the prompt: one that affords a call to the cheapest
-    expert, and one that affords a call to the dearest (section 5)."""
-    parts = [_tests(results, corl.START, "soft", "medium").assign(variant="start")]
-    parts += [_tests(results, arm, "soft", None).assign(variant=shown) for arm, shown in FIXED.items()]
-    dearest = list(params.routing.experts)[-1]
-    frame = pd.concat(parts, ignore_index=True)
-    frame = frame.assign(dear=frame["called"].str.split().map(lambda names: float(names.count(dearest))))
-    low, high = FIXED.values()
-    return Comparison("corl_fixed", "a budget that never changes", frame, {low: "start", high: low},
-                      (MONEY, CALLS, DEAR, RIGHT),
-                      params.llm.decided_by(params.routing.experts.values()))  # fmt: skip
+def fixed(rows: pd.DataFrame) -> dict[str, Comparison]:
+    """Trainings with one budget for all episodes, which the controller is not told (section 5), in the glass box of
+    lesson 05, by budget: beside the start under that budget; and the high one beside the low one, both with dice.
+
+    rows: the record `corl_glass`.
+    """
+    rows = rows[(rows["step"] == record.AFTER) & (rows["heat"] == 1.0)]
+    start = rows[rows["role"] == "start"]
+    own = {arm.fixed: rows[(rows["arm"] == arm.name) & (rows["condition"] == arm.fixed)] for arm in glassbox.FIXED}
+    out = {
+        budget: _boxed(f"corl_fixed.{budget}", f"a {budget} budget that never changes",
+                       {"start": start[start["condition"] == budget], "trained": part}, {"trained": "start"})
+        for budget, part in own.items()
+    }  # fmt: skip
+    both = {f"{budget} budget": part for budget, part in own.items()}
+    low, high = both
+    return out | {"both": _boxed("corl_fixed", "which budget never changes", both, {high: low})}
 
 
-def over_training(results: corl.Results) -> pd.DataFrame:
-    """Trainings with one budget: right and within (the budget), last third of the updates minus the first (Figure 5);
-    arm, seed, item."""
-    out = []
-    for arm, shown in FIXED.items():
-        part = results.rollouts[results.rollouts["arm"] == arm]
-        updates = int(part["update"].max()) + 1
-        third = -(-updates // 3)
-        first, last = part[part["update"] < third], part[part["update"] >= updates - third]
-        change = last.groupby("seed")[["right", "within"]].mean() - first.groupby("seed")[["right", "within"]].mean()
-        out.append(change.reset_index().assign(arm=shown, item="all"))
-    return pd.concat(out, ignore_index=True)
+def parts(rows: pd.DataFrame) -> Comparison:
+    """What the budget in prompt and reward, and advantages whitened under each, are worth in the glass box of lesson
+    05, over all budgets. rows: the record `corl_glass`."""
+    rows = rows[(rows["step"] == record.AFTER) & (rows["heat"] == 0.0)]
+    rows = rows[rows["arm"].isin([arm.name for arm in glassbox.PARTS])]
+    changed = [arm.name for arm in glassbox.PARTS[1:]]
+    kinds = {name: part for name, part in rows.groupby("arm", sort=False)}
+    return _boxed("corl_parts", "the budget in prompt, reward and advantages", kinds, dict.fromkeys(changed, "CoRL"))
+
+
+def _boxed(name: str, about: str, variants: Mapping[str, pd.DataFrame], against: Mapping[str, str]) -> Comparison:
+    """Rows of the glass box by variant; a seed is a world of its own, of which every budget has a row."""
+    parts = [
+        part.groupby("seed")[["reward", "right", "within", "dollars", "asked", "dear"]].mean().assign(variant=variant)
+        for variant, part in variants.items()
+    ]
+    frame = pd.concat(parts).reset_index()
+    measures = (BOXED, RIGHT, WITHIN, SPENT, ASKED, DEAR)
+    return Comparison(name, about, frame.assign(unit=frame["seed"]), against, measures, "policy")
 
 
 def _tests(results: corl.Results, arm: str, style: str, word: str | None) -> pd.DataFrame:
@@ -112,5 +129,4 @@ def _priced(params: Params, results: tools.Results, labels, exam: str) -> Compar
 
 def controllers(params: Params, **where) -> corl.Results:
     """The trainings of lesson 05 that the ablations are about. where: of study.run."""
-    compared = [NAMED[name] for name in ("corl", "hard", "fixed-low", "fixed-high")]
-    return corl.run(params, compared, **where)
+    return corl.run(params, [NAMED[name] for name in ("corl", "hard")], **where)

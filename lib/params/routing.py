@@ -108,8 +108,8 @@ class RoutingSettings(Section):
     turn_tokens, response_tokens: the most that a turn writes, and hears; unit: dollars of one unit of a budget in
     numbers; quantile: which price of the calls that an expert answers right is the budget that affords it; high: the
     largest budget, dollars; train_items: questions that all arms, seeds and routers learn from; numbers: budgets in
-    units that the controller with numbers is tested at; batch: episodes per update; updates: per kind of training;
-    looks: at unseen questions during a training with a fixed budget; save_every: updates between checkpoints; glass:
+    units that the controller with numbers is tested at; batch: episodes per update; updates: by style of the prompt;
+    save_every: updates between checkpoints; glass:
     the small world.
     """
 
@@ -135,8 +135,7 @@ class RoutingSettings(Section):
     warm: WarmSettings
     learn: LearnSettings
     batch: Annotated[int, Field(ge=2)]
-    updates: dict[Literal["soft", "hard", "number", "fixed"], Count]
-    looks: Count
+    updates: dict[Literal["soft", "hard", "number"], Count]
     save_every: Count
     glass: RoutingGlassSettings
 
@@ -144,8 +143,8 @@ class RoutingSettings(Section):
     def _fits(self):
         if len(self.experts) < 2:
             raise ValueError(f"a choice needs two experts or more, got {sorted(self.experts)}")
-        if set(self.updates) != {"soft", "hard", "number", "fixed"}:
-            raise ValueError(f"updates must be given for soft, hard, number and fixed, got {sorted(self.updates)}")
+        if set(self.updates) != {"soft", "hard", "number"}:
+            raise ValueError(f"updates must be given for soft, hard and number, got {sorted(self.updates)}")
         return self
 
 

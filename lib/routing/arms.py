@@ -1,4 +1,4 @@
-"""Which trainings are compared: CoRL under soft prompts, the same under others, and with one fixed budget."""
+"""Which trainings are compared: CoRL under soft prompts, and the same under others."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,35 +18,28 @@ from lib.tasks import Item
 class Arm:
     """One kind of training.
 
-    style: of the prompt; kind: whose number of updates it has; fixed: "" draws the budget anew for every
-    question, "cheapest" or "dearest" is the budget that affords one call to that expert, for all questions
-    under one prompt (CoRL, 5); changes: to the trainer's settings.
+    style: of the prompt, which also says how many updates it has; changes: to the trainer's settings.
     """
 
     name: str
     label: str
     style: str
-    kind: str
-    fixed: str = ""
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 ARMS = (
-    Arm("corl", "CoRL", "soft", "soft"),
-    Arm("number", "CoRL, budget as a number", "number", "number"),
-    Arm("hard", "CoRL, hard prompts", "hard", "hard"),
-    Arm("fixed-low", "B affords the cheapest expert", "soft", "fixed", "cheapest"),
-    Arm("fixed-high", "B affords the dearest expert", "soft", "fixed", "dearest"),
+    Arm("corl", "CoRL", "soft"),
+    Arm("number", "CoRL, budget as a number", "number"),
+    Arm("hard", "CoRL, hard prompts", "hard"),
 )
 NAMED = {arm.name: arm for arm in ARMS}
-NEUTRAL = "medium"  # the word in the prompt where the budget is fixed
 
 
 def variant(label: str, base: str = "corl", **changes: Any) -> Arm:
     """An arm like another with other settings of the trainer, for `study.run`; named after its label."""
     of = NAMED[base]
     name = "-".join("".join(c if c.isalnum() else " " for c in label.lower()).split())
-    return Arm(name, label, of.style, of.kind, of.fixed, {**of.changes, **changes})
+    return Arm(name, label, of.style, {**of.changes, **changes})
 
 
 @dataclass(frozen=True)
@@ -57,21 +50,15 @@ class Budgets:
     calls: Mapping[str, float]
     unit: float
 
-    def fixed(self, which: str) -> float:
-        """The budget that affords one call to the cheapest or the dearest expert."""
-        return {"cheapest": min, "dearest": max}[which](self.calls.values())
-
 
 def drawn(arm: Arm, items: list[Item], budgets: Budgets, rng: np.random.Generator) -> list[Task]:
-    """Training questions, each in a try and under a budget by lot (CoRL, 3.3) unless the arm fixes it."""
+    """Training questions, each in a try and under a budget by lot (CoRL, 3.3)."""
     tries = rng.integers(TRIES, size=len(items)).tolist()
     asked = _budgeted(arm, items, budgets, rng)
     return [replace(task, attempt=attempt) for task, attempt in zip(asked, tries, strict=True)]
 
 
 def _budgeted(arm: Arm, items: list[Item], budgets: Budgets, rng: np.random.Generator) -> list[Task]:
-    if arm.fixed:
-        return [Task(item, arm.style, NEUTRAL, budgets.fixed(arm.fixed)) for item in items]
     if arm.style == "number":
         units = [int(protocol.digits(unit)) for unit in np.exp(rng.uniform(*np.log(NUMBERS), size=len(items)))]
         return [numbered(item, unit, budgets) for item, unit in zip(items, units, strict=True)]
@@ -86,8 +73,6 @@ def numbered(item: Item, unit: float, budgets: Budgets) -> Task:
 
 def examined(arm: Arm, items: list[Item], budgets: Budgets, settings: RoutingSettings) -> list[Task]:
     """Test questions, each under every budget of the arm."""
-    if arm.fixed:
-        return _budgeted(arm, items, budgets, np.random.default_rng(0))  # nothing is drawn
     if arm.style == "number":
         return [numbered(item, unit, budgets) for unit in settings.numbers for item in items]
     return [Task(item, arm.style, word, budgets.words[word]) for word in protocol.WORDS for item in items]

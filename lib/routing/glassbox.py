@@ -117,19 +117,23 @@ def paths(world: World, belief: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def value(world: World, belief: Tensor, strategy: Strategy) -> dict[str, Tensor]:
-    """Exact means of a strategy on queries with these beliefs: right, reward, dollars and asked (calls), (G, B, n)."""
+    """Exact means of a strategy on queries with these beliefs, (G, B, n): right, reward, dollars, within (the budget),
+    asked (calls) and dear (calls of the last expert)."""
     seen, right, dollars = paths(world, belief)
     taken = strategy.first[..., None, None] * strategy.second  # (G, B, n, 1 + E, 2, 1 + E)
     paid = paid_paths(world, right, dollars)
-    calls = torch.ones_like(dollars[0])
-    calls[0], calls[:, 0] = 0, 0
-    calls = calls + (torch.arange(len(calls)) > 0)[:, None]
+    option = torch.arange(dollars.shape[1])
+    called, dear = (option > 0).float(), (option == option[-1]).float()
     walked = (taken * seen[:, None, ..., None]).sum(4)  # (G, B, n, first, second)
     return {
         "right": (taken * right[:, None]).sum((3, 4, 5)),
         "reward": (taken * paid).sum((3, 4, 5)),
         "dollars": torch.einsum("gbnac,gac->gbn", walked, dollars),
-        "asked": torch.einsum("gbnac,ac->gbn", walked, calls),
+        "within": torch.einsum(
+            "gbnac,gbac->gbn", walked, rewards.cost_reward(dollars[:, None], world.limit[:, None, None])
+        ),
+        "asked": torch.einsum("gbnac,ac->gbn", walked, called[:, None] + called * called[:, None]),
+        "dear": torch.einsum("gbnac,ac->gbn", walked, dear[:, None] + dear * called[:, None]),
     }
 
 
@@ -241,12 +245,14 @@ class Controllers(nn.Module):
 @dataclass(frozen=True)
 class Arm:
     """A training. told: the budget stands in the prompt; bound: the reward knows the budget (eq. 7), or only right
-    answers (r_p); whiten: advantages within each "budget", over the whole "batch", or not at all ("")."""
+    answers (r_p); whiten: advantages within each "budget", over the whole "batch", or not at all (""); fixed: the one
+    budget of all its episodes (CoRL, section 5), drawn anew for each where it is ""."""
 
     name: str
     told: bool = True
     bound: bool = True
     whiten: str = "budget"
+    fixed: str = ""
 
 
 CORL = Arm("CoRL")
@@ -256,6 +262,7 @@ PARTS = (
     Arm("budget not told", told=False),
     Arm("budget not in the reward", bound=False),
 )
+FIXED = tuple(Arm(f"{name} budget alone", told=False, whiten="batch", fixed=name) for name in ("low", "high"))
 
 
 @dataclass
@@ -293,7 +300,9 @@ def play(world: World, controllers: Controllers, arm: Arm, drawn: Tensor) -> Epi
     """An episode for each row of drawn (G, r, K + 6); row i is under budget number i % 3, in training and whitening."""
     kinds, (groups, rows) = controllers.kinds, drawn.shape[:2]
     kind, seen = queries(world, kinds, drawn[..., : kinds + 1])
-    budget = (torch.arange(rows) % len(BUDGETS)).expand(groups, rows)
+    drawn_budget = torch.arange(rows) % len(BUDGETS)
+    budget = torch.full_like(drawn_budget, BUDGETS.index(arm.fixed)) if arm.fixed else drawn_budget
+    budget = budget.expand(groups, rows)
     chance = torch.gather(world.right, 1, kind[..., None].expand(-1, -1, controllers.options))
     dice = drawn[..., kinds + 1 :].unbind(-1)
 
@@ -415,7 +424,7 @@ def run(settings: RoutingSettings) -> pd.DataFrame:
         cell = dict(zip(KNOBS, values, strict=True))
         grid += [cell] * (cell != glass.central)
     looks = sorted({0, *np.geomspace(1, glass.updates, 10).round().astype(int).tolist()})
-    todo = [([glass.central], arm, looks * (arm is CORL)) for arm in PARTS]
+    todo = [([glass.central], arm, looks * (arm in (CORL, *FIXED))) for arm in (*PARTS, *FIXED)]
     todo += [(grid[at : at + _TOGETHER], CORL, []) for at in range(0, len(grid), _TOGETHER)]
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # torch lets go of the lock while it computes
         return pd.concat(list(threads.map(lambda each: study(settings, *each), todo)), ignore_index=True)

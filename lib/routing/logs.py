@@ -19,7 +19,7 @@ class Logs:
         self.checkpoint = folder / "checkpoint.safetensors"
         if self.checkpoint.exists():
             learner.restore(self.checkpoint)
-            for name in ("rollouts", "learning", "looks"):
+            for name in ("rollouts", "learning"):
                 if (path := folder / f"{name}.parquet").exists():
                     known = store.read_parquet(path)
                     last = learner.step if name == "learning" else learner.step - 1

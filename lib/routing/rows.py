@@ -48,13 +48,10 @@ def _tests(results: Results) -> pd.DataFrame:
 
 
 def _trainings(results: Results) -> pd.DataFrame:
-    """Rollouts, by update; and looks at unseen questions under a fixed budget."""
-    parts = []
-    for split, part in (("train", results.rollouts), ("dev", results.looks)):
-        if len(part):
-            styles = part["arm"].map(lambda arm: NAMED[arm].style if arm in NAMED else "")
-            parts.append(_of(part, results).assign(split=split, style=styles, step=part["update"]))
-    return pd.concat(parts, ignore_index=True)
+    """Rollouts, by update."""
+    part = results.rollouts
+    styles = part["arm"].map(lambda arm: NAMED[arm].style if arm in NAMED else "")
+    return _of(part, results).assign(split="train", style=styles, step=part["update"])
 
 
 def _rivals(results: Results) -> pd.DataFrame:

@@ -13,7 +13,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from lib import params as parameters
@@ -39,7 +38,7 @@ from lib.tasks import Item
 
 START = "start"  # the controller before it is trained
 _NEUTRAL = {"seeds", "other_seeds", "margin", "jobs", "save_every", "glass"}  # change no cell's result
-_TRAINING = {"learn", "batch", "updates", "looks"}  # nor that of the start
+_TRAINING = {"learn", "batch", "updates"}  # nor that of the start
 GROUP = 8  # episodes of one question, for group advantages
 MAIN = "corl"  # the arm that has `seeds` seeds; the others have `other_seeds`
 DRAWN = (MAIN, "hard")  # arms that are tested with draws too
@@ -51,16 +50,15 @@ class Results:
     """What a study left.
 
     experts: on questions (`outcomes.tried`); episodes: test episodes (`episode_rows`) with arm, seed, style and
-    temperature; rollouts: the same of training, with update; looks: of unseen questions during trainings with a fixed
-    budget; alone: the controller's base answering by itself what experts were tried on; learning: what the trainer
-    says of every update; budgets: what the words mean; token_price: dollars per token of the controller itself, which
-    no budget counts; clock: seconds per cell, wall time, so not for a report's bytes.
+    temperature; rollouts: the same of training, with update; alone: the controller's base answering by itself what
+    experts were tried on; learning: what the trainer says of every update; budgets: what the words mean; token_price:
+    dollars per token of the controller itself, which no budget counts; clock: seconds per cell, wall time, so not for
+    a report's bytes.
     """
 
     experts: pd.DataFrame
     episodes: pd.DataFrame
     rollouts: pd.DataFrame
-    looks: pd.DataFrame
     alone: pd.DataFrame
     learning: pd.DataFrame
     budgets: Budgets
@@ -138,14 +136,13 @@ def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
     """How many calls the study makes at most, and what endpoints among the experts may cost: a sentence."""
     settings = params.routing
     times = {arm.name: _seeds(settings, arm) for arm in compared}
-    trained = sum(settings.updates[arm.kind] * times[arm.name] for arm in compared) * settings.batch
+    trained = sum(settings.updates[arm.style] * times[arm.name] for arm in compared) * settings.batch
     numbers = len(settings.numbers)
     tested = sum(times[arm.name] * (2 * 3 + numbers * (arm.style == "number")) for arm in compared)
     start = settings.seeds * (4 * 3 + numbers)
-    looks = 48 * (settings.looks + 1) * sum(times[arm.name] * bool(arm.fixed) for arm in compared)
     tries = TRIES * settings.train_items + settings.test_items
     # any call of a controller may go to the same expert, and be as long as replies may be
-    calls = tries + (trained + (tested + start) * settings.test_items + looks) * (settings.rounds - 1)
+    calls = tries + (trained + (tested + start) * settings.test_items) * (settings.rounds - 1)
     shares = [
         Planned(name, calls, 64 * calls, params.llm.models[name].max_tokens * calls)
         for name in settings.experts.values()
@@ -184,7 +181,7 @@ def cells(params: Params, compared: Sequence[Arm], first: Sequence[sweep.Cell]) 
         held = {"before": [experts, controllers[seed]], "seed": seed}
         return sweep.Cell(f"{arm.name if arm else START}/seed-{seed}", held | _told(settings, arm))
 
-    order = sorted(compared, key=lambda arm: -settings.updates[arm.kind])
+    order = sorted(compared, key=lambda arm: -settings.updates[arm.style])
     trained = [cell(arm, seed) for arm in order for seed in range(_seeds(settings, arm))]
     return [*trained, *(cell(None, seed) for seed in range(settings.seeds))]
 
@@ -193,9 +190,8 @@ def _told(settings: RoutingSettings, arm: Arm | None) -> dict[str, Any]:
     """An arm (None: the start), without what tables call it, and the settings that decide what becomes of it."""
     if arm is None:
         return {"arm": None, "routing": settings.model_dump(exclude=_NEUTRAL | _TRAINING)}
-    spared = {"looks"} if not arm.fixed else set()
-    spared |= {"numbers"} if arm.style != "number" else set()
-    own = settings.model_dump(exclude=_NEUTRAL | spared) | {"updates": settings.updates[arm.kind]}
+    spared = {"numbers"} if arm.style != "number" else set()
+    own = settings.model_dump(exclude=_NEUTRAL | spared) | {"updates": settings.updates[arm.style]}
     return {"arm": asdict(arm) | {"label": ""}, "routing": own}
 
 
@@ -301,14 +297,11 @@ class Run:
     def _train(self, arm: Arm) -> None:
         settings = self.settings
         learn = parameters.validate(settings.learn.model_dump() | dict(arm.changes), LearnSettings, "a cell")
-        total = settings.updates[arm.kind]
+        total = settings.updates[arm.style]
         learner = Learner(self.model, learn, token(PAD), total, self.seed)
         logs = Logs(self.folder, learner)
         self.voice.refresh()  # it may go on from a checkpoint
-        watched = set(np.linspace(0, total, settings.looks + 1).astype(int).tolist())
         while learner.step < total:
-            if arm.fixed and learner.step in watched:
-                logs.add("looks", self._look(arm).assign(update=learner.step))
             asked = self._asked(arm, learner)
             key = self.seed * 10**6 + learner.step
             episodes = roll(self.voice, self.pool, asked, settings.rounds, key, settings.temperature)
@@ -319,8 +312,6 @@ class Run:
             self.progress(0.9 * learner.step / total)
             if learner.step % settings.save_every == 0:
                 logs.save()
-        if arm.fixed:
-            logs.add("looks", self._look(arm).assign(update=total))
         logs.save()
 
     def _asked(self, arm: Arm, learner: Learner) -> list[Task]:
@@ -336,14 +327,6 @@ class Run:
     @staticmethod
     def _group(learn: LearnSettings) -> int:
         return GROUP if learn.advantages == "group" else 1
-
-    def _look(self, arm: Arm) -> pd.DataFrame:
-        """Unseen questions that are not the test's, to watch a training by."""
-        items = tasks.spread(self.settings.questions, "dev", min(48, self.settings.test_items), seed=5)
-        asked = arms.examined(arm, items, self.budgets, self.settings)
-        return episode_rows(
-            roll(self.voice, self.pool, asked, self.settings.rounds, _TEST_KEY, self.settings.test_temperature)
-        )
 
 
 def samples(episodes: Sequence[Episode], group: int = 1) -> list[Sample]:
@@ -406,6 +389,6 @@ def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, settings: Routi
     experts = store.read_parquet(folders["experts"] / "experts.parquet")
     clock = [{"cell": cell.name, "seconds": receipt["seconds"]} for cell, receipt in zip(todo, receipts, strict=True)]
     alone = store.read_parquet(folders["experts"] / "alone.parquet")
-    episodes, rollouts, looks, learning = map(table, ("episodes", "rollouts", "looks", "learning"))
+    episodes, rollouts, learning = map(table, ("episodes", "rollouts", "learning"))
     budgets = known_budgets(experts, settings)
-    return Results(experts, episodes, rollouts, looks, alone, learning, budgets, price, pd.DataFrame(clock))
+    return Results(experts, episodes, rollouts, alone, learning, budgets, price, pd.DataFrame(clock))

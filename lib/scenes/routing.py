@@ -12,7 +12,7 @@ from lib.scenes import spoken
 MILLION = 1e6
 draw.register({
     "low": ("#56B4E9", "o"), "medium": ("#E69F00", "s"), "high": ("#AA2255", "^"), "controller alone": ("#8C6239", "X"),
-    "B affords the cheapest expert": ("#56B4E9", "o"), "B affords the dearest expert": ("#AA2255", "^"),
+    "low budget alone": ("#56B4E9", "o"), "high budget alone": ("#AA2255", "^"),
 })  # fmt: skip
 
 

@@ -19,7 +19,6 @@ CALLS = {  # by arm, style and word: calls to the cheapest and to the dearest ex
     ("start", "soft", "high"): (2, 2), ("start", "hard", "high"): (2, 2),
     ("corl", "soft", "low"): (1, 0), ("corl", "soft", "medium"): (1, 1), ("corl", "soft", "high"): (0, 3),
     ("hard", "hard", "low"): (0, 0), ("hard", "hard", "medium"): (1, 0), ("hard", "hard", "high"): (0, 1),
-    ("fixed-low", "soft", "medium"): (2, 0), ("fixed-high", "soft", "medium"): (1, 2),
 }  # fmt: skip
 CHEAP, *_, DEAR = SETTINGS.routing.experts
 
@@ -40,10 +39,9 @@ def episodes() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def results(rollouts: pd.DataFrame | None = None) -> corl.Results:
+def results() -> corl.Results:
     empty, budgets = pd.DataFrame(), Budgets({}, {}, 1.0)
-    rollouts = empty if rollouts is None else rollouts
-    return corl.Results(empty, episodes(), rollouts, empty, empty, empty, budgets, 0.0, empty)
+    return corl.Results(empty, episodes(), empty, empty, empty, budgets, 0.0, empty)
 
 
 # CoRL ---------------------------------------------------------------------------------------------
@@ -68,47 +66,43 @@ def test_budgets_are_compared_high_with_low_under_the_training_of_each_prompt():
     assert made.gains["dollars"]["value"]["soft, high"] == pytest.approx(30 - 1)
 
 
-def test_fixed_budgets_stand_beside_the_start_with_the_same_word():
-    made = routing.fixed(SETTINGS, results())
-    assert made.against == {"small budget": "start", "large budget": "small budget"}
-    assert made.levels["dear"]["value"].to_dict() == {
-        "start": 1, "small budget": 0, "large budget": 2
-    }  # fmt: skip
-    assert made.gains["dollars"]["value"]["large budget"] == pytest.approx(21 - 2)
-    assert made.main.better == "lower" and made.main.column == "dollars"
-
-
-def training(updates: int, seeds: int = SEEDS) -> pd.DataFrame:
-    """Right once more in four with every update, and always within the budget but in the first."""
-    rows = [
-        {"arm": arm, "seed": seed, "update": n, "right": float(i < n), "within": float(n > 0)}
-        for arm in routing.FIXED
-        for seed in range(seeds)
-        for n in range(updates)
-        for i in range(4)
-    ]
-    return pd.DataFrame(rows)
-
-
-@pytest.mark.parametrize(
-    ("updates", "right", "within"), [(6, 1 - 0.125, 0.5), (2, 0.25, 1.0), (1, 0.0, 0.0), (4, 0.625 - 0.125, 0.5)]
-)
-def test_over_a_training_its_last_third_is_held_against_its_first(updates, right, within):
-    """Of six updates 0 and 1 against 4 and 5: right 0 and 1/4 against twice 1."""
-    told = routing.over_training(results(training(updates)))
-    assert set(told["arm"]) == {"small budget", "large budget"} and told["seed"].nunique() == SEEDS
-    assert told["right"].eq(right).all() and told["within"].eq(within).all()
-
-
-def test_the_four_trainings_that_are_compared_are_asked_for(monkeypatch):
+def test_the_trainings_that_are_compared_are_asked_for(monkeypatch):
     monkeypatch.setattr(corl, "run", lambda params, compared, **where: ([arm.name for arm in compared], where))
-    assert routing.controllers(SETTINGS, runs="r") == (["corl", "hard", "fixed-low", "fixed-high"], {"runs": "r"})
+    assert routing.controllers(SETTINGS, runs="r") == (["corl", "hard"], {"runs": "r"})
 
 
 def test_experts_by_script_make_a_comparison_a_scripted_one():
     experts = dict(SETTINGS.routing.experts) | {CHEAP: "scripted-small"}
     told = SETTINGS.model_copy(update={"routing": SETTINGS.routing.model_copy(update={"experts": experts})})
     assert routing.prompts(told, results()).backend == "scripted"
+
+
+def box() -> pd.DataFrame:
+    """Rows of the glass box: the start by lot, CoRL, a part, and trainings with one budget; worlds differ by seed."""
+    acts = {("start", "start", 1.0): 4, ("CoRL", "paper", 0.0): 2, ("budget not told", "paper", 0.0): 3,
+            ("low budget alone", "paper", 1.0): 1, ("high budget alone", "paper", 1.0): 6}  # fmt: skip
+    return pd.DataFrame([
+        {"arm": arm, "role": role, "heat": heat, "step": -1, "condition": budget, "seed": seed, "dollars": dollars + seed,
+         "reward": 0.5, "right": 0.1 * dollars, "within": float(dollars < 3), "asked": 1.0, "dear": 0.0}
+        for (arm, role, heat), dollars in acts.items() for budget in WORDS for seed in range(3)
+    ])  # fmt: skip
+
+
+def test_one_budget_stands_beside_the_start_under_it_and_the_high_one_beside_the_low():
+    made = routing.fixed(box())
+    assert (
+        made["low"].gains["dollars"]["value"]["trained"] == -3
+        and made["high"].gains["dollars"]["value"]["trained"] == 2
+    )
+    assert made["low"].gains["within"]["value"]["trained"] == 1
+    assert made["both"].gains["dollars"]["value"]["high budget"] == 5 and made["both"].name == "corl_fixed"
+
+
+def test_parts_are_held_against_the_whole():
+    rows = box().query("arm != 'start'").replace({"arm": {"high budget alone": "whitened over all budgets"}})
+    bound = rows[rows["arm"] == "CoRL"].assign(arm="budget not in the reward")
+    made = routing.parts(pd.concat([rows, bound]).assign(heat=0.0))
+    assert made.gains["dollars"]["value"]["budget not told"] == 1 and set(made.against.values()) == {"CoRL"}
 
 
 # ToolOrchestra ------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import pandas as pd
 from lib.routing.arms import Budgets
 from lib.routing.study import Results
 
-FIXED = ("fixed-low", "fixed-high")
 KINDS = ("short", "short", "middle", "middle", "long", "long")  # of the six questions
 PRICE = {"lab-nano": 1e-6, "lab-mini": 2e-6, "lab-large": 4e-6}
 PIECES = {"lab-nano": 3e-6, "lab-mini": 5e-6, "lab-large": 9e-6}
@@ -83,28 +82,16 @@ def in_numbers(acts, arm: str = "number", seeds: int = 2) -> list[dict]:
 def trained(seeds: int, late: str, updates: int = 10) -> list[dict]:
     """Rollouts: nobody calls in the first half, and `late` is called in the second, where half are right."""
     rows = []
-    for arm in ("corl", "hard", *FIXED):
-        words = WORDS if arm in ("corl", "hard") else {"medium": PRICE[L] if arm == "fixed-high" else PRICE[N]}
+    for arm in ("corl", "hard"):
         for s in range(seeds):
             for update in range(updates):
                 called = late if update >= updates / 2 else ""
                 rows += [
                     episode(i, word, called, float(bool(called) and i == 1), budget, arm=arm, seed=s, update=update)
-                    for word, budget in words.items()
+                    for word, budget in WORDS.items()
                     for i in range(2)
                 ]
     return rows
-
-
-def looked(seeds: int, late: str) -> list[dict]:
-    """Of unseen questions; at the end half are right where the dear expert is called."""
-    return [
-        episode(i, "medium", late if update else "", float(update and i % 2), 4e-6, arm=arm, seed=s, update=update)
-        for arm in FIXED
-        for s in range(seeds)
-        for update in (0, 5, 10)
-        for i in range(4)
-    ]
 
 
 def strategies(right: bool = True) -> pd.DataFrame:
@@ -129,6 +116,6 @@ def study(acts=ACTS, seeds: int = 2, late: str = L, right: bool = True) -> Resul
         for split, n in (("train", 18), ("test", 6))
         for i in range(n)
     ]
-    frames = (pd.DataFrame(rows) for rows in (all_tests(acts, seeds), trained(seeds, late), looked(seeds, late), own))
+    frames = (pd.DataFrame(rows) for rows in (all_tests(acts, seeds), trained(seeds, late), own))
     empty = pd.DataFrame()
     return Results(strategies(right), *frames, empty, Budgets(WORDS, PRICE, 1e-6), 1e-8, empty)

@@ -79,13 +79,6 @@ def test_budgets_in_numbers_are_dollars_in_units_and_the_prompt_says_which():
     assert numbered(ITEMS[0], 40, BUDGETS) == arms.Task(ITEMS[0], "number", "040", pytest.approx(4e-5))
 
 
-@pytest.mark.parametrize(("name", "budget"), [("fixed-low", 1e-5), ("fixed-high", 2e-4)])
-def test_fixed_arms_have_one_budget_under_one_prompt(name, budget):
-    for told in (drawn(NAMED[name], ITEMS, BUDGETS, rng()), examined(NAMED[name], ITEMS, BUDGETS, SMOKE)):
-        assert [t.item for t in told] == ITEMS
-        assert {(t.style, t.label, t.budget) for t in told} == {("soft", arms.NEUTRAL, budget)}
-
-
 # Tests --------------------------------------------------------------------------------------------
 
 
@@ -101,17 +94,9 @@ def test_every_question_is_asked_under_every_word_in_order(name):
 
 def test_a_variant_changes_the_trainer_and_nothing_else():
     made = variant("KL 0.1, whole", kl=0.1, average="token")
-    assert made == arms.Arm("kl-0-1-whole", "KL 0.1, whole", "soft", "soft", "", {"kl": 0.1, "average": "token"})
-    fixed = variant("No baseline", "fixed-low", lam=0.5)
-    assert (fixed.style, fixed.kind, fixed.fixed, fixed.changes) == ("soft", "fixed", "cheapest", {"lam": 0.5})
-    assert fixed.name not in NAMED and NAMED["fixed-low"].changes == {}
-
-
-def test_both_fixed_arms_are_asked_the_same():
-    """What the controller reads does not tell the one from the other."""
-    low, high = (drawn(NAMED[name], ITEMS, BUDGETS, rng()) for name in ("fixed-low", "fixed-high"))
-    said = [[protocol.messages(t.style, t.label, t.item.prompt) for t in told] for told in (low, high)]
-    assert said[0] == said[1]
+    assert made == arms.Arm("kl-0-1-whole", "KL 0.1, whole", "soft", {"kl": 0.1, "average": "token"})
+    other = variant("No baseline", "hard", lam=0.5)
+    assert (other.style, other.changes) == ("hard", {"lam": 0.5}) and other.name not in NAMED
 
 
 def test_every_question_is_asked_under_every_number_in_order():
@@ -123,4 +108,4 @@ def test_every_question_is_asked_under_every_number_in_order():
 def test_arms_have_names_of_their_own_that_can_be_names_of_metrics():
     assert len(NAMED) == len(ARMS) == len({arm.label for arm in ARMS})
     assert all(_KEY.fullmatch(f"routing.{name}.score") for name in NAMED)
-    assert {arm.kind for arm in ARMS} == set(SMOKE.updates)
+    assert {arm.style for arm in ARMS} == set(SMOKE.updates)

@@ -60,5 +60,5 @@ def replaced(**routing) -> None:
 def test_a_choice_needs_two_experts_and_every_kind_its_updates():
     with pytest.raises(ParamsError, match=r"routing: .*two experts or more, got \['lab-nano'\]"):
         replaced(experts={"lab-nano": "nano"})
-    with pytest.raises(ParamsError, match=r"routing: .*updates must be given for soft, hard, number and fixed"):
+    with pytest.raises(ParamsError, match=r"routing: .*updates must be given for soft, hard and number"):
         replaced(updates={"soft": 1})

@@ -39,9 +39,9 @@ def test_means_are_those_worked_out_by_hand(told):
     assert measure.mean(mine, "reward", "condition")["value"]["medium"] == pytest.approx(8 / 12)
 
 
-def test_trainings_stand_by_update_and_looks_apart(told):
-    train, dev = record.where(told, split="train"), record.where(told, split="dev")
-    assert sorted(train["step"].unique()) == list(range(10)) and sorted(dev["step"].unique()) == [0, 5, 10]
+def test_trainings_stand_by_update(told):
+    train = record.where(told, split="train")
+    assert sorted(train["step"].unique()) == list(range(10))
     assert "CoRL, hard prompts" in set(train["arm"]) and set(train["style"]) == {"soft", "hard"}
 
 

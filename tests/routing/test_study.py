@@ -23,8 +23,8 @@ from tests.routing import small
 from tests.routing.small import EXPERTS, PRICES, Choir, Scripted, answer, call, items, task
 from tests.studies import Killed, dying, of, refuse, same
 
-CORL, FIXED = NAMED["corl"], NAMED["fixed-low"]
-COMPARED = [CORL, FIXED]
+CORL, HARD = NAMED["corl"], NAMED["hard"]
+COMPARED = [CORL, HARD]
 UPDATES, BATCH, ITEMS, SAVE = 4, 24, 12, 2  # some of so many are right by chance
 
 
@@ -34,7 +34,7 @@ def settings(llm=None, **routing) -> params.Params:
     brief = {name: {"max_tokens": 8} | told.get(name, {}) for name in ("nano", "mini", "large")}
     base = {
         "seeds": 1, "jobs": 1, "batch": BATCH, "test_items": ITEMS, "other_seeds": 1, "save_every": SAVE,
-        "updates": dict.fromkeys(("soft", "hard", "number", "fixed"), UPDATES), "looks": 2, "turn_tokens": 24,
+        "updates": dict.fromkeys(("soft", "hard", "number"), UPDATES), "turn_tokens": 24,
         "learn": {"learning_rate": 5e-3, "minibatch": 4, "warmup": 1}, "rounds": 3, "test_temperature": 0.0,
         "warm": {"items": 64, "steps": 1, "batch": 16}, "numbers": [1, 40], "base": "lab-control", "train_items": 24,
         "experts": {"lab-nano": "nano", "lab-mini": "mini", "lab-large": "large"}, "questions": {"chain": [1, 2, 3]},
@@ -79,16 +79,20 @@ def results(models, runs):
 
 def test_every_arm_is_tested_on_every_question_under_every_budget_of_its(results):
     frame = results.episodes
-    assert set(frame["arm"]) == {"corl", "fixed-low", "start"}
+    assert set(frame["arm"]) == {"corl", "hard", "start"}
     cold, warm = (frame[frame["temperature"] == temperature] for temperature in (0.0, 1.0))
     for here in (cold, warm):
         assert of(here, "corl")["label"].tolist() == [word for word in protocol.WORDS for _ in range(ITEMS)]
         assert of(here, "corl")["item"].tolist() == [*range(ITEMS)] * 3
-    assert of(cold, "fixed-low")["label"].tolist() == [arms.NEUTRAL] * ITEMS
     start = of(cold, "start")
     assert start.groupby("style")["label"].nunique().to_dict() == {"soft": 3, "hard": 3, "number": 2}
     assert len(start) == (3 + 3 + 2) * ITEMS
-    assert set(warm["arm"] + warm["style"]) == {"corlsoft", "startsoft", "starthard"}  # those of study.DRAWN
+    assert set(warm["arm"] + warm["style"]) == {
+        "corlsoft",
+        "hardhard",
+        "startsoft",
+        "starthard",
+    }  # those of study.DRAWN
     assert set(frame["kind"]) == {"chain"} and set(frame["difficulty"]) <= {1, 2, 3}
     assert frame["reward"].tolist() == (frame["right"] * frame["within"]).tolist()
     assert (frame["within"] == (frame["dollars"] <= frame["budget"])).all()
@@ -101,7 +105,6 @@ def test_rollouts_and_the_trainers_words_are_kept_for_every_update(results):
         assert log["update"].tolist() == [1, 2, 3, 4] and log["ratio"].eq(0).all()
         assert {"loss", "kl", "clipped", "value_error"} <= set(log)
     assert set(of(results.rollouts, "corl")["label"]) == set(protocol.WORDS)
-    assert set(of(results.rollouts, "fixed-low")["budget"]) == {results.budgets.fixed("cheapest")}
 
 
 def test_experts_were_tried_and_their_prices_are_the_budgets(results):
@@ -165,7 +168,7 @@ def beginning(runs, elsewhere) -> None:
             (elsewhere / place.name).symlink_to(place)
 
 
-@pytest.mark.parametrize(("arm", "method", "at"), [(FIXED, "update", 4), (CORL, "save", 2)], ids=["update", "save"])
+@pytest.mark.parametrize(("arm", "method", "at"), [(HARD, "update", 4), (CORL, "save", 2)], ids=["update", "save"])
 def test_a_training_that_was_killed_goes_on_from_its_checkpoint_to_the_same_tables(
     arm, method, at, results, models, runs, tmp_path, monkeypatch
 ):
@@ -180,7 +183,7 @@ def test_a_training_that_was_killed_goes_on_from_its_checkpoint_to_the_same_tabl
     monkeypatch.setattr(study.Learner, "update", lambda self, told: updates.append(self.step) or made(self, told))
     again = study.run(settings(), [arm], models, tmp_path)
     assert updates == [2, 3]
-    for name in ("rollouts", "learning", "episodes", *(["looks"] if arm.fixed else [])):
+    for name in ("rollouts", "learning", "episodes"):
         assert_frame_equal(of(getattr(again, name), arm.name), of(getattr(results, name), arm.name), check_exact=True)
 
 
@@ -288,17 +291,17 @@ def test_other_models_make_new_cells(named, models, tmp_path):
 
 
 def test_an_arm_more_and_what_only_others_need_change_no_cell(named):
-    """Updates of other kinds, numbers that no prompt names, looks that nobody takes, what tables call an arm."""
+    """Updates of other kinds, numbers that no prompt names, what tables call an arm."""
     before, updates = named(), settings().routing.updates
     assert named([CORL]).items() <= before.items() <= named(arms.ARMS).items()
-    assert named(updates=updates | {"hard": 9}) == before
+    assert named(updates=updates | {"number": 9}) == before
     for change, new in (
         ({"updates": updates | {"soft": 9}}, "corl/seed-0"),
-        ({"looks": 3}, "fixed-low/seed-0"),
+        ({"updates": updates | {"hard": 9}}, "hard/seed-0"),
         ({"numbers": [1, 41]}, "start/seed-0"),  # which is asked with numbers too
     ):
         assert {name for name, digest in named(**change).items() if digest != before[name]} == {new}, change
-    assert named([dataclasses.replace(CORL, label="otherwise"), FIXED]) == before
+    assert named([dataclasses.replace(CORL, label="otherwise"), HARD]) == before
 
 
 @pytest.mark.parametrize(("held", "lacking"), [([], "lab-control holds no model"), (["lab-control"], "lab-nano")])
@@ -384,12 +387,6 @@ def test_samples_are_the_episodes_with_their_rewards_in_groups():
     for sample, episode in zip(told, episodes, strict=True):
         assert (sample.ids, sample.mask, sample.reward) == (episode.ids, episode.mask, episode.reward)
     assert {s.reward for s in told} == {float(tasks.answered(answer(4)) == item.answer) for item in items(6)}
-
-
-def test_only_fixed_arms_are_looked_at_on_the_way(results):
-    assert set(results.looks["arm"]) == {"fixed-low"}
-    assert results.looks["update"].drop_duplicates().tolist() == [0, 2, 4]
-    assert set(results.looks["update"].value_counts()) == {ITEMS}
 
 
 def test_the_start_answers_alone_what_experts_were_tried_on(results):
