@@ -82,8 +82,9 @@ def box() -> pd.DataFrame:
     acts = {("start", "start", 1.0): 4, ("CoRL", "paper", 0.0): 2, ("budget not told", "paper", 0.0): 3,
             ("low budget alone", "paper", 1.0): 1, ("high budget alone", "paper", 1.0): 6}  # fmt: skip
     return pd.DataFrame([
-        {"arm": arm, "role": role, "heat": heat, "step": -1, "condition": budget, "seed": seed, "dollars": dollars + seed,
-         "reward": 0.5, "right": 0.1 * dollars, "within": float(dollars < 3), "asked": 1.0, "dear": 0.0}
+        {"arm": arm, "role": role, "heat": heat, "step": -1, "condition": budget, "seed": seed,
+         "dollars": dollars + seed, "reward": 0.5, "right": 0.1 * dollars, "within": float(dollars < 3), "asked": 1.0,
+         "dear": 0.0}
         for (arm, role, heat), dollars in acts.items() for budget in WORDS for seed in range(3)
     ])  # fmt: skip
 
