@@ -7,6 +7,7 @@ sheet's own, with fallbacks for JupyterLab; a verdict is told by words and a sig
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
 
 from lib.claims import chance, told
 from lib.claims.entries import KINDS, PAPERS, RUNGS
@@ -27,72 +28,17 @@ SIGNS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "?", COMPARED: "≈", UNTESTABLE
 SHOWN = 3  # tests of a claim whose numbers stand on its card
 _BLAME = {"paper": "An error of the paper", "ours": "A bug of ours", "nobody yet": "Not explained yet"}
 
-_STYLE = """
-.verdicts { --edge: var(--line, #8886); font-size: 0.95rem; }
-.verdicts form { display: flex; flex-wrap: wrap; gap: 0.6rem 1rem; align-items: end; padding: 0.7rem 0; }
-.verdicts form[hidden], .verdicts li[hidden] { display: none; }
-.verdicts label { display: grid; gap: 0.15rem; font: 0.85rem/1.3 var(--plain, system-ui, sans-serif); }
-.verdicts select, .verdicts input, .verdicts button { max-width: 100%; min-height: 2.6rem;
-  font: 0.85rem/1.3 var(--plain, system-ui, sans-serif); color: inherit; background: var(--shade, transparent);
-  border: 1px solid var(--edge); border-radius: 5px; padding: 0.45rem 0.5rem; }
-.verdicts option { color: #1c2128; background: #ffffff; }
-.verdicts .count { flex-basis: 100%; margin: 0; color: var(--quiet, inherit); }
-.verdicts ul { list-style: none; margin: 0; padding: 0; }
-.verdicts .cards > li { border: 1px solid var(--edge); border-left-width: 6px; border-radius: 6px;
-  margin: 0 0 0.7rem; padding: 0.6rem 0.9rem; overflow-wrap: anywhere; }
-.verdicts .cards p { margin: 0.25rem 0; }
-.verdicts .badge { font: 600 0.85rem/1.5 var(--plain, system-ui, sans-serif); }
-.verdicts .badge b { display: inline-block; width: 1.3em; }
-.verdicts .badge .by { font-weight: 400; border: 1px dashed var(--edge); border-radius: 4px; padding: 0 0.4em; }
-.verdicts .place, .verdicts details { color: var(--quiet, inherit); font: 0.85rem/1.45 var(--plain, system-ui); }
-.verdicts summary { cursor: pointer; width: fit-content; padding: 0.2rem 0; }
-.verdicts .tests li { margin: 0.3rem 0; }
-.verdicts dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.1rem 0.8rem;
-  margin: 0.3rem 0; font: 0.88rem/1.45 var(--plain, system-ui, sans-serif); }
-.verdicts dt { color: var(--quiet, inherit); }
-.verdicts dd { margin: 0; }
-.verdicts .cards > [data-verdict="holds"] { border-left-color: #0072B2; }
-.verdicts .cards > [data-verdict="fails"] { border-left-color: #D55E00; }
-.verdicts .cards > [data-verdict="undecided"] { border-left-style: dashed; border-left-color: #999933; }
-.verdicts .cards > [data-verdict="equivalent"] { border-left-color: #009E73; }
-.verdicts .cards > [data-verdict="closed"] { border-left-style: double; border-left-color: #999999; }
-.verdicts .cards > [data-verdict="compared"] { border-left-style: double; border-left-color: #888888; }
-.verdicts .cards > [data-verdict="untestable"] { border-left-style: dotted; border-left-color: #888888; }
-"""
-
-_SCRIPT = """
-for (const board of document.querySelectorAll(".verdicts:not([data-ready])")) {
-  board.dataset.ready = "yes";
-  const form = board.querySelector("form"), cards = [...board.querySelectorAll(".cards > li")];
-  const words = cards.map((card) => card.textContent.toLowerCase());
-  const show = () => {
-    const chosen = [...form.querySelectorAll("select")].filter((select) => select.value);
-    const asked = form.querySelector("input").value.toLowerCase().split(" ").filter((word) => word);
-    let left = 0;
-    cards.forEach((card, place) => {
-      const fits = chosen.every((select) => card.dataset[select.name] === select.value)
-        && asked.every((word) => words[place].includes(word));
-      card.hidden = !fits;
-      left += fits;
-    });
-    form.querySelector(".count").textContent = left + " of " + cards.length + " claims";
-  };
-  form.hidden = false;
-  form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("input", show);
-  form.addEventListener("reset", () => setTimeout(show));
-  show();
-}
-"""
+_PLACE = Path(__file__).parent / "cards"
 
 
 def markup(verdicts: Sequence[Verdict]) -> tuple[str, str]:
     """The board as HTML, and as plain text where there is no browser."""
     survivors = chance.survivors(verdicts)
     cards = "\n".join(_card(v, v.claim.id in survivors) for v in verdicts)
+    style, script = ((_PLACE / name).read_text(encoding="utf-8") for name in ("board.css", "board.js"))
     html = (
-        f'<div class="verdicts"><style>{_STYLE}</style>\n{_form(verdicts)}\n'
-        f'<ul class="cards" aria-label="Claims and their verdicts">\n{cards}\n</ul>\n<script>{_SCRIPT}</script></div>\n'
+        f'<div class="verdicts"><style>\n{style}</style>\n{_form(verdicts)}\n'
+        f'<ul class="cards" aria-label="Claims and their verdicts">\n{cards}\n</ul>\n<script>\n{script}</script></div>\n'
     )
     plain = "\n".join(f"{SIGNS[v.verdict]} {v.claim.id}: {v.words}. {v.claim.statement}" for v in verdicts)
     return html, plain
