@@ -38,7 +38,8 @@ def markup(verdicts: Sequence[Verdict]) -> tuple[str, str]:
     style, script = ((_PLACE / name).read_text(encoding="utf-8") for name in ("board.css", "board.js"))
     html = (
         f'<div class="verdicts"><style>\n{style}</style>\n{_form(verdicts)}\n'
-        f'<ul class="cards" aria-label="Claims and their verdicts">\n{cards}\n</ul>\n<script>\n{script}</script></div>\n'
+        f'<ul class="cards" aria-label="Claims and their verdicts">\n{cards}\n</ul>\n'
+        f"<script>\n{script}</script></div>\n"
     )
     plain = "\n".join(f"{SIGNS[v.verdict]} {v.claim.id}: {v.words}. {v.claim.statement}" for v in verdicts)
     return html, plain
