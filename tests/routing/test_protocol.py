@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lib import tasks
 from lib.models.tokenizer import TAGS, UNK, encode, tokenizer
-from lib.routing import arms, protocol, warm
+from lib.routing import protocol, warm
 from lib.routing.protocol import Answer, Call, Malformed, digits, heard, instruction, parse
 from tests.routing.small import EXPERTS, SMOKE
 
@@ -120,7 +120,7 @@ def test_the_lab_has_a_word_for_everything_that_is_said():
     unknown = tokenizer().convert_tokens_to_ids(UNK)
     prompts = [instruction(style, word) for style in ("soft", "hard") for word in protocol.WORDS]
     prompts += [instruction("number", digits(units)) for units in range(1_000)]
-    for text in [*prompts, protocol.ERROR, *protocol.RESPONSE, *protocol.STOPS, arms.NEUTRAL, *EXPERTS]:
+    for text in [*prompts, protocol.ERROR, *protocol.RESPONSE, *protocol.STOPS, *EXPERTS]:
         assert unknown not in encode(text), text
     rng = np.random.default_rng(0)
     for style in protocol.STYLES:
