@@ -1,4 +1,4 @@
-"""One thread, and torch left as it was."""
+"""One thread, folders of a test's own, and a lab model that says anything."""
 
 import pytest
 import torch
@@ -7,23 +7,33 @@ from lib.conductor.quiet import quiet
 from lib.models.answering import Model
 from lib.models.asking import Asker
 from lib.models.forward import Forward
+from lib.routing import study
+from lib.routing.toolorchestra import study as tools
 from tests.models import tiny
 
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread_for_fixtures():
-    """Fixtures of whole files compute before the usual fixture sets the threads."""
+    """Fixtures of whole files compute before those of a test set the threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
 
 
-@pytest.fixture(autouse=True)
-def torch_as_usual(one_thread):
-    """One thread; and a study in this process flushes denormal numbers to 0, which other tests would notice."""
-    yield
-    torch.set_flush_denormal(False)
+@pytest.fixture(autouse=True, scope="module")
+def nothing_of_the_checkout(tmp_path_factory):
+    """Its cassettes are left alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (study, tools):
+            patch.setattr(module, "CASSETTES", tmp_path_factory.getbasetemp() / "cassettes")
+        yield
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Where the cells of a study lie."""
+    return tmp_path_factory.mktemp("runs")
 
 
 @pytest.fixture(scope="module")

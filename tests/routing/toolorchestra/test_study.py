@@ -2,13 +2,11 @@
 
 import dataclasses
 import json
-import shutil
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from pandas.testing import assert_frame_equal
 
 from lib import measure, params, store
 from lib.models import checkpoints
@@ -21,10 +19,11 @@ from lib.routing.toolorchestra.desk import Own
 from lib.routing.toolorchestra.menu import names
 from tests.models import tiny
 from tests.routing import small
+from tests.routing.again import HOSTED, apart, digests, resumed
 from tests.routing.small import Scripted
 from tests.routing.toolorchestra import common
 from tests.routing.toolorchestra.common import NAMES, REACHES, TOOLS, answer, at_work, call, given, item, offers
-from tests.studies import Killed, dying, of, refuse, same
+from tests.studies import of, refuse, same
 
 PAPER, CORL = NAMED["paper"], NAMED["corl"]
 COMPARED = [PAPER, CORL]
@@ -62,24 +61,8 @@ def models(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.fixture(autouse=True)
-def nothing_of_the_checkout(monkeypatch, tmp_path):
-    """Cassettes and runs of the checkout are left alone."""
-    monkeypatch.setattr(study, "CASSETTES", tmp_path / "cassettes")
-
-
-@pytest.fixture(scope="module")
 def results(models, runs):
-    made = study.run(settings(), COMPARED, models, runs)
-    torch.set_flush_denormal(False)
-    return made
-
-
-# Results ------------------------------------------------------------------------------------------
+    return study.run(settings(), COMPARED, models, runs)
 
 
 def test_the_start_and_the_papers_arm_sit_all_exams_and_every_arm_the_main_ones(results):
@@ -137,9 +120,6 @@ def test_every_seen_tool_was_tried_on_questions_that_it_can_be_asked(results):
         assert (test.loc[row.item, "kind"], test.loc[row.item, "menu"]) == (row.kind, row.menu)
 
 
-# Again --------------------------------------------------------------------------------------------
-
-
 def test_what_choosing_could_win_is_asked_of_every_tool_in_two_tries(models, tmp_path):
     told = study.choices(settings(), 12, models, tmp_path)
     assert set(told["split"]) == {"dev", "test"} and set(told["try"]) == {0, 1}
@@ -165,72 +145,42 @@ def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, models
         assert (tmp_path / path).read_bytes() == (runs / path).read_bytes(), path
 
 
-def beginning(runs, elsewhere) -> None:
-    """Everything but the trainings, so that only they are done again."""
-    for place in runs.glob("*"):
-        if "seed-" not in place.name:
-            (elsewhere / place.name).symlink_to(place)
-
-
-@pytest.mark.parametrize(("arm", "method", "at"), [(PAPER, "roll", 3), (CORL, "save", 2)], ids=["roll", "save"])
+@pytest.mark.parametrize(
+    ("arm", "killed"),
+    [
+        (PAPER, (study.Place, "roll", 3)),  # the last checkpoint is of the second update
+        (CORL, (study.Learner, "save", 2)),  # between the tables and the checkpoint
+    ],
+    ids=["roll", "save"],
+)
 def test_a_training_that_was_killed_goes_on_from_its_checkpoint_to_the_same_tables(
-    arm, method, at, results, models, runs, tmp_path, monkeypatch
+    arm, killed, results, models, runs, tmp_path, monkeypatch
 ):
-    """In the third update, or after it between the tables and the checkpoint; the last checkpoint is of the second."""
-    beginning(runs, tmp_path)
-    place = study.Place if method == "roll" else study.Learner
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(place, method, dying(getattr(place, method), at))
-        study.run(settings(), [arm], models, tmp_path)
-    assert list(tmp_path.glob("*/checkpoint.safetensors"))
-    asked, made = [], study.Run._asked
-    monkeypatch.setattr(study.Run, "_asked", lambda self, key: asked.append(key) or made(self, key))
-    again = study.run(settings(), [arm], models, tmp_path)
-    assert asked == [2]
-    for name in ("rollouts", "learning", "episodes"):
-        assert_frame_equal(of(getattr(again, name), arm.name), of(getattr(results, name), arm.name), check_exact=True)
-
-
-# Names --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def named(models):
-    """Names and digests of all cells under changed parameters."""
-
-    def digests(compared=COMPARED, where=models, **changes) -> dict[str, str]:
-        own = settings(**changes)
-        first = study.first_cells(own, where)
-        return {cell.name: cell.digest for cell in [*first, *study.cells(own, compared, first)]}
-
-    return digests
-
-
-def test_what_changes_no_result_makes_no_new_cells(named):
-    before = named()
-    for change in (
-        {"jobs": 3},
-        {"jobs": None},
-        {"save_every": 1},
-        {"llm": {"models": {"nano": {"timeout": 5.0, "retries": 1, "concurrency": 3}}}},
-        {"llm": {"max_dollars": 1.0, "cassette": "replay"}},
-    ):
-        assert named(**change) == before, change
-    more = named(seeds=2)
-    assert before.items() <= more.items() and len(more) == len(before) + 2
+    assert resumed(study, settings(), arm, models, (results, runs), killed, tmp_path, monkeypatch) == [2]
 
 
 FIRST = {study.START, "tools"}
+START, ALL = FIRST | {"tests"}, FIRST | {"tests", "paper/seed-0", "corl/seed-0"}
+
+
+def named(where, compared=COMPARED, **changes) -> dict[str, str]:
+    return digests(study, settings(**changes), compared, where)
 
 
 @pytest.mark.parametrize(
     ("change", "kept"),
     [
-        ({"updates": 4}, FIRST | {"tests"}),
-        ({"groups": 5}, FIRST | {"tests"}),
-        ({"outages": 0.5}, FIRST | {"tests"}),
-        ({"least_deviation": 0.2}, FIRST | {"tests"}),
-        ({"learn": TOOLS.learn.model_dump() | {"kl": 0.5}}, FIRST | {"tests"}),
+        ({"jobs": 3}, ALL),
+        ({"jobs": None}, ALL),
+        ({"save_every": 1}, ALL),
+        ({"llm": {"models": {"nano": {"timeout": 5.0, "retries": 1, "concurrency": 3}}}}, ALL),
+        ({"llm": {"max_dollars": 1.0, "cassette": "replay"}}, ALL),
+        ({"side": TOOLS.side + 1}, ALL - {"tests", "paper/seed-0"}),  # who sit the exam of the simplex
+        ({"updates": 4}, START),
+        ({"groups": 5}, START),
+        ({"outages": 0.5}, START),
+        ({"least_deviation": 0.2}, START),
+        ({"learn": TOOLS.learn.model_dump() | {"kl": 0.5}}, START),
         ({"spread": 2.0}, set()),
         ({"rounds": 4}, set()),
         ({"model_temperature": 0.5}, set()),
@@ -238,48 +188,33 @@ FIRST = {study.START, "tools"}
         ({"agent": "mini"}, set()),
         ({"llm": {"models": {"nano": {"max_tokens": 9}}}}, set()),
     ],
-    ids=lambda told: next(iter(told)) if isinstance(told, dict) else "",
-)  # fmt: skip
-def test_what_changes_a_result_makes_new_cells(named, change, kept):
-    before, after = named(), named(**change)
+    ids=lambda told: "-".join(told) if isinstance(told, dict) else "",
+)
+def test_what_changes_a_result_makes_new_cells_and_nothing_else_does(change, kept, models):
+    before, after = named(models), named(models, **change)
+    assert before.keys() == after.keys() == ALL
     assert {name for name in before if before[name] == after[name]} == kept
 
 
-def test_an_arm_more_and_what_only_others_need_change_no_cell(named):
-    before = named()
-    assert named([NAMED["paper"]]).items() <= before.items() <= named([*COMPARED, LISTED]).items()
-    assert named([dataclasses.replace(arm, label="otherwise") for arm in COMPARED]) == before
-    other = named(side=TOOLS.side + 1)
-    sitting = {f"{arm.name}/seed-0" for arm in COMPARED if "simplex" in arm.exams}
-    assert {name for name in before if before[name] != other[name]} == sitting | {"tests"}
+def test_more_arms_or_seeds_and_what_tables_call_an_arm_change_no_cell(models):
+    before, more = named(models), named(models, seeds=2)
+    assert before.items() <= more.items() and len(more) == len(before) + 2
+    assert named(models, [PAPER]).items() <= before.items() <= named(models, [*COMPARED, LISTED]).items()
+    assert named(models, [dataclasses.replace(arm, label="otherwise") for arm in COMPARED]) == before
 
 
 @pytest.mark.parametrize("name", ["lab-mini", "lab-agent"])
-def test_other_weights_or_cards_make_new_cells(named, models, tmp_path, name):
-    for place in models.iterdir():
-        (tmp_path / place.name).symlink_to(place)
-    (tmp_path / name).unlink()
-    shutil.copytree(models / name, tmp_path / name)
-    assert named(where=tmp_path) == named()
-    weights = tmp_path / name / "model.safetensors"
+def test_other_weights_make_new_cells(models, tmp_path, name):
+    weights = apart(models, tmp_path, name) / "model.safetensors"
+    assert named(tmp_path) == named(models)
     weights.write_bytes(weights.read_bytes() + b" ")
-    assert named(where=tmp_path)["tools"] != named()["tools"]
+    assert named(tmp_path)["tools"] != named(models)["tools"]
 
 
 def test_the_plan_says_what_endpoints_may_cost():
     assert study.plan(settings(), COMPARED)
-    remote = {
-        "backend": "endpoint",
-        "base_url": "http://localhost:1/v1",
-        "model": "m",
-        "price_in": 1.0,
-        "price_out": 2.0,
-    }
-    own = settings(llm={"models": {"nano": remote}})
+    own = settings(llm={"models": {"nano": HOSTED}})
     assert "$" in study.plan(own, COMPARED) and study.plan(own, COMPARED) != study.plan(settings(), COMPARED)
-
-
-# Rows ---------------------------------------------------------------------------------------------
 
 
 def test_an_arm_with_a_spread_of_its_own_is_trained_at_it():
