@@ -5,36 +5,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lib.llm.client import Client
 from lib.models import tokenizer as lab
-from lib.models.answering import Model
 from lib.models.dialogue import conversation
-from lib.models.forward import Forward
-from lib.models.transport import LabTransport
 from lib.routing import episodes as playing
 from lib.routing import protocol
 from lib.routing.episodes import draws
-from lib.routing.experts import Heard, Pool, Query, drawn
+from lib.routing.experts import Heard, Query, drawn
 from lib.routing.rollouts import Episode, roll
 from lib.routing.voices import Hub, Lab
-from tests.llm.server import Answer, certificate, key, settings
-from tests.models import tiny
 from tests.routing import small
-from tests.routing.small import (
-    EXPERTS,
-    PRICES,
-    Choir,
-    Scripted,
-    answer,
-    call,
-    endpoint,
-    items,
-    serving,
-    task,
-    worked,
-)
-
-__all__ = ["certificate", "key"]
+from tests.routing.small import EXPERTS, PRICES, Choir, Scripted, answer, call, items, task, worked
 
 ITEMS = items(6)
 ITEM = ITEMS[0]
@@ -53,12 +33,10 @@ def others(episode: Episode) -> str:
     return lab.decode([i for i, mine in told if not mine])
 
 
-# Whose token --------------------------------------------------------------------------------------
-
-
 def test_the_mask_is_one_exactly_on_what_the_controller_wrote():
     turns = [call("lab-nano"), call("lab-large", "2 + 2 = ?"), RIGHT]
-    episode = played(*turns, pool=Choir(lambda query: Heard(f"<answer> {query.text[0]} </answer>", 0.0)))
+    voice, pool = Scripted(*turns), Choir(lambda query: Heard(f"<answer> {query.text[0]} </answer>", 0.0))
+    (episode,) = roll(voice, pool, [task(ITEM)], 4, 0)
     asked = conversation(protocol.messages("soft", "low", ITEM.prompt))
     first, second = (lab.encode(f"<response> {n} </response>") for n in "12")
     said = [lab.encode(turn) for turn in turns]
@@ -66,25 +44,15 @@ def test_the_mask_is_one_exactly_on_what_the_controller_wrote():
     assert episode.ids == [i for ids, _ in parts for i in ids]
     assert episode.mask == [bool(mine) for ids, mine in parts for _ in ids]
     assert episode.prompt == len(asked) and episode.written == sum(len(ids) for ids, mine in parts if mine)
+    before = [[i for ids, _ in parts[:n] for i in ids] for n in (1, 3, 5)]
+    assert voice.shown == [[ids] for ids in before]  # the next turn sees everything that went before
 
 
 def test_what_an_expert_says_stands_between_tags_and_is_cut():
-    text = " ".join(["1 2 3 4 5 6 7"] * 3)
-    assert len(lab.encode(text)) == 21
-    episode = played(call("lab-nano"), RIGHT, pool=Choir(f"<think> 9 </think> {text}"), response=5)
+    text = "<think> 9 </think> 1 2 3 4 5 6 7"
+    episode = played(call("lab-nano"), RIGHT, pool=Choir(text), response=5)
     assert others(episode) == "<response> 1 2 3 4 5 </response>"
-    assert episode.exchanges[0].heard.text == f"<think> 9 </think> {text}"  # what was billed is kept whole
-
-
-def test_the_next_turn_sees_everything_that_went_before():
-    voice = Scripted(call("lab-nano"), RIGHT)
-    (episode,) = roll(voice, Choir("<answer> 7 </answer>"), [task(ITEM)], 4, 0)
-    (first,), (second,) = voice.shown
-    assert lab.decode(second) == f"{lab.decode(first)} {call('lab-nano')} <response> 7 </response>"
-    assert episode.ids == [*second, *lab.encode(RIGHT)]
-
-
-# Turns --------------------------------------------------------------------------------------------
+    assert episode.exchanges[0].heard.text == text  # what was billed is kept whole
 
 
 def test_an_answer_ends_the_episode_and_is_judged():
@@ -125,11 +93,7 @@ def test_episodes_of_all_kinds_go_on_side_by_side():
         ITEMS[1].prompt: [call("lab-nano", "1 + 1 = ?"), call("lab-mini", "2 + 2 = ?"), answer(1)],
         ITEMS[2].prompt: ["= 3", call("lab-large", "3 + 3 = ?"), answer(2)],
     }
-
-    def say(question: str, turn: int) -> str:
-        return scripts[question][turn]
-
-    pool, voice = Choir(worked), Scripted(say=say)
+    pool, voice = Choir(worked), Scripted(say=lambda question, turn: scripts[question][turn])
     episodes = roll(voice, pool, [task(item) for item in ITEMS[:3]], 4, 0)
     assert [[x.said for x in e.exchanges] for e in episodes] == list(scripts.values())
     assert [[q.text for q in some] for some in pool.asked if some] == [["1 + 1 = ?"], ["2 + 2 = ?", "3 + 3 = ?"]]
@@ -139,16 +103,10 @@ def test_episodes_of_all_kinds_go_on_side_by_side():
     assert episodes[1].calls == ["lab-nano", "lab-mini"] and episodes[2].calls == ["lab-large"]
 
 
-# The window ---------------------------------------------------------------------------------------
-
-
 def test_an_episode_that_outgrows_the_window_ends_quietly():
     asked = len(conversation(protocol.messages("soft", "low", ITEM.prompt)))
-    turn = len(lab.encode(call("lab-nano")))
-    voice = Scripted(call("lab-nano"), window=asked + turn + 40 + 2)
-    pool = Choir()
-    episodes = roll(voice, pool, [task(ITEM), task(ITEM)], 5, 0)
-    for episode in episodes:
+    voice = Scripted(call("lab-nano"), window=asked + len(lab.encode(call("lab-nano"))) + 40 + 2)
+    for episode in roll(voice, Choir(), [task(ITEM), task(ITEM)], 5, 0):
         assert len(episode.exchanges) == 1 and not episode.done and (episode.right, episode.answer) == (0.0, None)
         assert episode.dollars == PRICES["lab-nano"]  # it was called all the same
     assert all(len(ids) + voice.limit <= voice.window for some in voice.shown for ids in some)
@@ -156,35 +114,18 @@ def test_an_episode_that_outgrows_the_window_ends_quietly():
     assert not full.exchanges and full.right == 0 and full.answer is None
 
 
-# What it costs ------------------------------------------------------------------------------------
-
-
 def test_dollars_are_summed_and_the_limit_itself_is_within():
     cost = PRICES["lab-nano"] + PRICES["lab-large"]
     turns = call("lab-nano"), call("lab-large"), RIGHT
-    within = {budget: played(*turns, budget=budget).within for budget in (cost * 0.99, cost, cost * 1.01)}
-    assert list(within.values()) == [0.0, 1.0, 1.0]
-    assert played(*turns, budget=cost).reward == 1.0 and played(*turns, budget=cost * 0.99).reward == 0.0
-    assert played(*turns).dollars == cost
+    within, beyond = (played(*turns, budget=budget) for budget in (cost, cost * 0.99))
+    assert (within.dollars, within.within, within.reward) == (cost, 1.0, 1.0)
+    assert (beyond.dollars, beyond.within, beyond.reward) == (cost, 0.0, 0.0)
 
 
-# Trouble with experts -----------------------------------------------------------------------------
-
-
-def against(*answers, **changes) -> Episode:
-    """An episode that calls an endpoint once and then answers."""
-    with serving(*answers) as server, endpoint(server.url, **changes) as pool:
-        return played(call("lab-nano"), RIGHT, pool=pool)
-
-
-@pytest.mark.parametrize(
-    ("answer", "failure"),
-    [(Answer("oh", 500), "server_error"), (Answer("<html>"), "not_json"), (Answer({"choices": [7]}), "no_choices")],
-)
-def test_an_expert_in_trouble_is_an_error_and_the_episode_goes_on(answer, failure):
-    episode = against(answer)
-    assert episode.exchanges[0].heard.failure == failure and others(episode) == "<response> error </response>"
-    assert episode.reward == 1.0 and episode.dollars == 0
+def test_a_failure_is_heard_as_an_error_and_paid_for_and_the_episode_goes_on():
+    episode = played(call("lab-nano"), RIGHT, pool=Choir(lambda query: Heard("", 0.3, failure="truncated")), budget=0.2)
+    assert others(episode) == "<response> error </response>" and episode.exchanges[0].heard.failure == "truncated"
+    assert (episode.dollars, episode.within, episode.right, episode.reward) == (0.3, 0.0, 1.0, 0.0)
 
 
 def test_what_an_expert_says_cannot_write_special_tokens():
@@ -193,9 +134,6 @@ def test_what_an_expert_says_cannot_write_special_tokens():
     special = set(map(lab.tokenizer().convert_tokens_to_ids, lab.SPECIAL)) - {lab.tokenizer().unk_token_id}
     episode = played(call("lab-nano"), RIGHT, pool=Choir(said), response=24)
     assert not special & set(episode.ids[episode.prompt :])
-
-
-# Draws --------------------------------------------------------------------------------------------
 
 
 def noticed(query: Query) -> Heard:
@@ -240,12 +178,9 @@ def test_equal_keys_draw_equally_and_others_do_not(together):
     assert [e.exchanges[0].said for e in cold] == [e.exchanges[0].said for e in other]
 
 
-def test_every_turn_of_every_place_has_a_seed_of_its_own_that_endpoints_take():
-    told = {draws(key, place, turn) for key in range(4) for place in range(20) for turn in range(4)}
-    assert len(told) == 320 and all(0 <= seed < 2**63 for seed in told)
-
-
 def test_every_turn_has_a_seed_of_its_own_and_an_expert_says_the_same_to_all_who_ask_in_one_try():
+    told = {draws(key, place, turn) for key in range(4) for place in range(20) for turn in range(4)}
+    assert len(told) == 320 and all(0 <= seed < 2**63 for seed in told)  # endpoints take no others
     voice, pool = Scripted(call("lab-nano")), Choir()
     roll(voice, pool, [task(item) for item in ITEMS[:3]], 4, 5)
     assert voice.keys == [[draws(5, place, turn) for place in range(3)] for turn in range(4)]
@@ -261,27 +196,6 @@ def test_a_question_is_handed_on_as_it_stands():
     assert [query.text for query in pool.all] == [item.prompt for item in ITEMS[:3]]
 
 
-def test_lab_experts_answer_equally_in_a_batch_and_alone():
-    """Through the real client and the real server, whatever arrives together."""
-    models = {name: Model(name, Forward(tiny.model(i)), max_tokens=12) for i, name in enumerate(("small", "big"))}
-    lab_settings = {name: {"backend": "lab", "model": name, "price_in": 1e-6, "price_out": 1e-6, "kwh_per_token": 0.0,
-                           "temperature": 1.0, "max_tokens": 12, "timeout": 30.0, "retries": 0, "concurrency": 64}
-                    for name in models}  # fmt: skip
-    llm, transport = settings(models=lab_settings), LabTransport(models)
-    try:
-        with Pool(lambda: Client(llm, {"lab": transport}), {"lab-nano": "small", "lab-mini": "big"}, 1.0) as pool:
-            queries = [Query(("lab-nano", "lab-mini")[i % 2], item.prompt, i) for i, item in enumerate(items(16))]
-            together = pool.ask(queries)
-            assert [pool.ask([query])[0] for query in queries] == together
-            assert pool.ask(queries[::-1])[::-1] == together
-            assert len({heard.text for heard in together}) > 10 and all(heard.dollars > 0 for heard in together)
-    finally:
-        transport.close()
-
-
-# Other voices -------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def hub() -> Hub:
     """The schooled controller, through transformers."""
@@ -289,18 +203,18 @@ def hub() -> Hub:
 
 
 def test_a_hub_model_has_the_same_prompts_and_texts_as_the_labs_engine(hub):
-    asked = protocol.messages("hard", "low", ITEM.prompt)
-    mine = Lab(small.schooled(), 32, 8)
+    asked, mine = protocol.messages("hard", "low", ITEM.prompt), Lab(small.schooled(), 32, 8)
     assert hub.prompt(asked) == mine.prompt(asked)
     assert hub.encode("<response> 7 </response>") == mine.encode("<response> 7 </response>")
     assert hub.decode(hub.prompt(asked)) == mine.decode(mine.prompt(asked))
+    told = Hub(small.schooled(), lab.tokenizer(), 32, 8, preface="then route")
+    assert told.decode(told.prompt(asked)) == f"then route {mine.decode(mine.prompt(asked))}"
 
 
 def test_greedy_turns_of_a_hub_model_are_those_of_the_labs_engine(hub):
     mine = Lab(small.schooled(), 32, 8)
     contexts = [mine.prompt(protocol.messages("soft", word, item.prompt)) for item in ITEMS for word in protocol.WORDS]
-    keys = list(range(len(contexts)))
-    told, expected = hub.write(contexts, keys, 0.0), mine.write(contexts, keys, 0.0)
+    told, expected = (voice.write(contexts, range(len(contexts)), 0.0) for voice in (hub, mine))
     assert sum(a == b for a, b in zip(told, expected, strict=True)) >= len(told) - 1  # but for a tie of two tokens
     assert {protocol.parse(mine.decode(ids), EXPERTS).__class__ for ids in expected} != {protocol.Malformed}
 
@@ -315,15 +229,9 @@ def test_a_turn_of_a_hub_model_that_ends_by_itself_keeps_its_end_and_no_padding(
     """transformers fills up what ended earlier than the rest of the batch."""
     end, pad, call_ = hub.tokenizer.eos_token_id, hub.tokenizer.pad_token_id, lab.encode(call("lab-nano"))
     turns = [[*lab.encode("3 + 4"), end], call_, lab.encode("3 + 4 + 5")]
-    width = max(map(len, turns))
-    context = [[5, 6]] * 3
-
-    def generate(input_ids, **_):
-        return torch.tensor([[5, 6, *turn, *[pad] * (width - len(turn))] for turn in turns])
-
-    monkeypatch.setattr(hub.model, "generate", generate)
-    told = hub.write(context, [1, 2, 3], 1.0)
-    assert told[:2] == turns[:2]
+    padded = torch.tensor([[5, 6, *turn, *[pad] * (max(map(len, turns)) - len(turn))] for turn in turns])
+    monkeypatch.setattr(hub.model, "generate", lambda input_ids, **_: padded)
+    assert hub.write([[5, 6]] * 3, [1, 2, 3], 1.0)[:2] == turns[:2]
 
 
 def test_new_weights_are_heard_after_a_refresh():
@@ -356,23 +264,12 @@ def test_a_right_number_outside_of_an_answer_is_not_right():
         assert played(text, rounds=2).right == 0
 
 
-def test_failures_are_paid_for_too():
-    episode = played(call("lab-nano"), RIGHT, pool=Choir(lambda query: Heard("", 0.3, failure="truncated")), budget=0.2)
-    assert (episode.dollars, episode.within, episode.right, episode.reward) == (0.3, 0.0, 1.0, 0.0)
-
-
 def test_turns_of_a_hub_model_end_where_a_turn_ends(hub):
     contexts = [hub.prompt(protocol.messages("soft", "high", item.prompt)) for item in ITEMS]
     for ids in hub.write(contexts, list(range(len(contexts))), 1.0):
         text = hub.decode(ids)
         assert 1 <= len(ids) <= 32 and not any(stop in text.removesuffix(stop) for stop in protocol.STOPS)
         assert len(ids) == 32 or text.endswith(protocol.STOPS) or ids[-1] == hub.tokenizer.eos_token_id
-
-
-def test_what_a_hub_model_is_told_first_stands_before_the_budget():
-    made = Hub(small.schooled(), lab.tokenizer(), 32, 8, preface="then route")
-    told = made.decode(made.prompt(protocol.messages("soft", "low", ITEM.prompt)))
-    assert told == f"then route budget low {ITEM.prompt}"
 
 
 def test_a_turn_fits_where_it_can_be_written_to_its_end():
@@ -383,8 +280,7 @@ def test_a_turn_fits_where_it_can_be_written_to_its_end():
 
 
 def test_an_answer_may_hand_on_what_was_heard_last_and_only_that():
-    wrong = str((int(ITEM.answer) + 1) % 10)
     handed = answer(protocol.AS_HEARD)
-    assert played(call("lab-nano"), handed, pool=Choir(f"<answer> {ITEM.answer} </answer>")).right == 1.0
-    assert played(call("lab-nano"), handed, pool=Choir(f"<answer> {wrong} </answer>")).right == 0.0
+    for said, right in ((RIGHT, 1.0), (WRONG, 0.0)):
+        assert played(call("lab-nano"), handed, pool=Choir(said)).right == right
     assert played(handed).right == 0.0 and played(handed).answer == protocol.AS_HEARD, "nothing was heard"
