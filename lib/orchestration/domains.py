@@ -44,10 +44,6 @@ class StudentWorld(World):
     def facts(self) -> dict[str, float | str]:
         return {"mastery": int(self.env.mastery[0]) / self.env.rules.top, "open_failed": int(self.env.pending[0].sum())}
 
-    def features(self) -> np.ndarray:
-        facts = self.facts()
-        return np.array([1.0, facts["mastery"], min(facts["open_failed"], 10) / 10, self.t / self.horizon])
-
     def state(self) -> dict[str, str]:
         facts = self.facts()
         return {
@@ -108,12 +104,6 @@ class RoomWorld(World):
         x, y = seen["position"]
         return {"x": x, "y": y, "heading": seen["heading"], "gold_left": seen["gold_left"]}
 
-    def features(self) -> np.ndarray:
-        seen = self.env.describe(0)
-        near = [1 - _distance(seen, name) / 8 for name in SOUGHT]
-        in_front = [float(seen["in_front"] == name) for name in SOUGHT]
-        return np.array([1.0, *near, *in_front, seen["gold_left"] / PIECES, seen["steps_left"] / self.horizon])
-
     def state(self) -> dict[str, str]:
         seen = self.env.describe(0)
         column, row = seen["position"]
@@ -137,14 +127,6 @@ class RoomWorld(World):
         if row["success"]:
             return "reached the goal"
         return "stepped onto lava" if row["lava"] else f"gold left {PIECES * (1 - row['gold']):.0f}"
-
-
-SOUGHT = ("goal", "lava", "gold")
-
-
-def _distance(seen: Mapping, what: str) -> int:
-    """Cells to the nearest one in view; 8 where there is none."""
-    return min((each["ahead"] + abs(each["right"]) for each in seen["in_view"] if each["what"] == what), default=8)
 
 
 def _place(thing: Mapping) -> str:

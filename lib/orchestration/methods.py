@@ -1,10 +1,9 @@
-"""The rows of the results tables: orchestrators with their models, controls, references, variations."""
+"""The rows of the results tables: orchestrators with their models, what they are priced beside, variations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lib.params import Params
-from lib.zoo.recipes import REFERENCES, SINGLE
 
 KINDS = ("KO", "TO", "RO")
 
@@ -31,12 +30,9 @@ def orchestrators(params: Params) -> list[Method]:
     return [Method(f"{kind} {model}", kind, model) for kind in KINDS for model in params.orchestration.models]
 
 
-def controls(domain: str) -> list[Method]:
-    """What the paper compares with (single policies, references) and what it does not (everything else)."""
-    single = [Method(name, "single") for name in SINGLE]
-    references = [Method(name, "reference") for name in REFERENCES[domain]]
-    names = ("LinUCB", "greedy look-ahead", "random", "round-robin", "oracle look-ahead")
-    return [*single, *references, *(Method(name, "control") for name in names)]
+def rivals() -> list[Method]:
+    """What prompts are judged beside: the policy that steers most steadily in the paper, and chance."""
+    return [Method("MO-MGDA", "reference"), Method("random", "control")]
 
 
 def forgetful(model: str) -> dict[str, list[Method]]:

@@ -22,19 +22,17 @@ Rows = dict[str, dict[str, stats.Interval]]
 def results(record: pd.DataFrame, domain: str) -> Rows:
     """Every measure of every method, {method: {measure: interval over seeds}}: length, the front columns and the
     returns of the objectives, the hypervolume in both estimators, sparsity and cardinality, the price per episode and
-    the shares of decisions that went wrong. In the order of the record; the oracle in hindsight (best single policy per
-    episode) comes last."""
-    table, columns = evaluate.with_oracle(evaluate.episodes(record, domain), domain), evaluate.front_columns(domain)
+    the shares of decisions that went wrong. In the order of the record."""
+    table, columns = evaluate.episodes(record, domain), evaluate.front_columns(domain)
     means = {"length": "length"} | dict(zip(OBJECTIVES[domain], columns, strict=True))
     means |= {f"{name}_return": name for name in OBJECTIVES[domain]}
     rows: Rows = {}
-    for method in [*record["method"].unique(), evaluate.ORACLE]:
+    for method in record["method"].unique():
         by_seed = table[table["method"] == method].groupby("seed")
         found = {name: by_seed[column].mean() for name, column in means.items()}
         found |= {name: by_seed[columns].apply(lambda part, of=of: of(part.to_numpy()))
                   for name, of in evaluate.FRONTS.items()}  # fmt: skip
-        if method != evaluate.ORACLE:
-            found |= _spent(record[record["method"] == method].groupby("seed"))
+        found |= _spent(record[record["method"] == method].groupby("seed"))
         rows[method] = {name: stats.t_interval(values.to_numpy(dtype=float)) for name, values in found.items()}
     return rows
 
@@ -54,11 +52,11 @@ def outcomes(record: pd.DataFrame, domain: str) -> pd.DataFrame:
 
 
 def key(method: str) -> str:
-    """A method's part of a metric's name: `RO.scripted-large`, `greedy-look-ahead`."""
+    """A method's part of a metric's name: `RO.scripted-large`, `MO-MGDA`."""
     kind, _, model = method.partition(" ")
     if kind in KINDS:
         return f"{kind}.{model.replace(' ', '-')}"
-    return method.replace(" (hindsight)", "").replace(", ", "-").replace(" ", "-")
+    return method
 
 
 def metrics(rows: Rows, record: pd.DataFrame, domain: str) -> dict[str, float | str]:

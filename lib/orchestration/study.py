@@ -19,13 +19,13 @@ import pandas as pd
 import torch
 
 from lib import params as parameters
-from lib import seeds, store, sweep
+from lib import store, sweep
 from lib.ledger import BudgetExceeded, Ledger, measured_energy
 from lib.llm.client import Client
 from lib.llm.estimate import Planned
 from lib.llm.opening import export, finish, opened
 from lib.orchestration.components import TEMPLATES, assemble, render
-from lib.orchestration.controls import Always, Greedy, LinUCB, Random, RoundRobin
+from lib.orchestration.controls import Always, Random
 from lib.orchestration.decisions import Decider, Decision, Episode
 from lib.orchestration.domains import WORLDS
 from lib.orchestration.judge import judge
@@ -248,22 +248,7 @@ class Bench:
             cards = [store.read_json(Path(self.means.zoo) / self.domain / name / "card.json") for name in SINGLE]
             topic = self.params.education.topic
             return Orchestrator(method.kind, method.model, client, settings, cards, topic, method.without, keep)
-        if method.kind in ("single", "reference"):
-            return Always(self.policies[method.name])
-        return self._control()
-
-    def _control(self) -> Decider:
-        settings, name = self.orchestration, self.method.name
-        if name == "greedy look-ahead":
-            return Greedy(settings.weights, 1, settings.copies)
-        if name == "oracle look-ahead":
-            return Greedy(settings.weights, settings.lookahead, 1, shared=True)
-        if name == "LinUCB":
-            bandit = LinUCB(settings.weights, settings.bandit.alpha)
-            streams = seeds.keys("bandit", self.domain, seed=self.seed * 1_000_000, n=settings.bandit.episodes)
-            bandit.learn([self.world(stream) for stream in streams])
-            return bandit
-        return {"random": Random, "round-robin": RoundRobin}[name]()
+        return Random() if method.kind == "control" else Always(self.policies[method.name])
 
 
 def watch(

@@ -2,9 +2,8 @@
 
 A `World` is a row of a batched twin: `step` lets one policy act for real, `look` lets several act on
 copies. Copies draw fresh random numbers, so a look-ahead is a sample of what may happen, not a peek
-at what will; with `shared` they see the episode's own numbers, which exists to measure what peeking
-would be worth. All copies of all candidates advance together, and all policies of the zoo answer in
-one stacked forward pass. What is said about a domain stands in `domains`.
+at what will. All copies of all candidates advance together, and all policies of the zoo answer in one
+stacked forward pass. What is said about a domain stands in `domains`.
 """
 
 from abc import ABC, abstractmethod
@@ -118,11 +117,7 @@ class World(ABC):
 
     @abstractmethod
     def facts(self) -> dict[str, float | str]:
-        """The state as values, for the decision record and for controls that read it."""
-
-    @abstractmethod
-    def features(self) -> np.ndarray:
-        """The state as numbers in about [0, 1], (F,), the first of them 1: the context of a bandit."""
+        """The state as values, for the decision record and for deciders that read it."""
 
     @abstractmethod
     def state(self) -> dict[str, str]:
@@ -163,21 +158,17 @@ class World(ABC):
 
     # Looking ahead -----------------------------------------------------------------------------
 
-    def look(self, names: Sequence[str], steps: int, copies: int, shared: bool = False) -> list[Foresight]:
-        """What each named policy would do in `steps` steps, on `copies` copies (one if shared).
+    def look(self, names: Sequence[str], steps: int, copies: int) -> list[Foresight]:
+        """What each named policy would do in `steps` steps, on `copies` copies.
 
         All candidates meet the same numbers, so that they differ by what they do, not by luck.
         """
-        copies = 1 if shared else copies
         env = self._copy
         env.restore(self.env.state(), rows=np.zeros(len(names) * copies, dtype=int))
-        if shared:
-            keys, draws, start = self.env.key, np.atleast_1d(self.draws), self.t
-        else:
-            keys = seeds.keys("look-ahead", int(self.stream), self.t, n=copies)
-            draws, start = seeds.next_key(keys ^ _DRAWS), 0
+        keys = seeds.keys("look-ahead", int(self.stream), self.t, n=copies)
         env.key = np.tile(keys, len(names))
-        rollout = self._roll(env, names, steps, seeds.uniform(draws, start + np.arange(steps)[:, None]))
+        draws = seeds.uniform(seeds.next_key(keys ^ _DRAWS), np.arange(steps)[:, None])
+        rollout = self._roll(env, names, steps, draws)
         return [self._foresight(rollout, i, name) for i, name in enumerate(names)]
 
     def _roll(self, env: BatchedEnv, names: Sequence[str], steps: int, draws: np.ndarray) -> Rollout:
@@ -214,9 +205,3 @@ class World(ABC):
 def _plain(value: np.ndarray) -> float | str:
     """A number, or the levels of a set as digits from 1 on."""
     return float(value) if value.ndim == 0 else "".join(str(level + 1) for level in value if level >= 0)
-
-
-def weighted(rewards: np.ndarray, weights: Sequence[float]) -> float:
-    """The scalar that controls compare, w . r with w summing to one."""
-    w = np.asarray(weights, dtype=float)
-    return float(rewards @ (w / w.sum()))

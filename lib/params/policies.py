@@ -119,13 +119,6 @@ class ZooSettings(Section):
     minigrid: MinigridZoo
 
 
-class BanditSettings(Section):
-    """LinUCB: width of the optimism, and episodes to learn from before it is judged."""
-
-    alpha: NotNegative
-    episodes: Count
-
-
 class CeilingSettings(Section):
     """The look-ahead that measures headroom: how far, and after which steps a plan may hand over to another policy."""
 
@@ -156,7 +149,6 @@ class OrchestrationSettings(Section):
     copies: Annotated[int, Field(ge=1, le=256)]
     fallback: Literal["SO-d1", "SO-d2", "SO-d3"]
     weights: Annotated[list[NotNegative], Field(min_length=3, max_length=3)]
-    bandit: BanditSettings
     students: Annotated[int, Field(ge=2)]
     training: Annotated[int, Field(ge=2)]
     readers: Annotated[list[str], Field(min_length=1)]

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -49,7 +50,8 @@ def small(**changes) -> params.Params:
 
 
 def every(domain: str) -> list[Method]:
-    return methods.orchestrators(small()) + methods.controls(domain)
+    (reference, chance), own = methods.rivals(), {"education": "MO-MGDA", "minigrid": "MO-pseudoS"}
+    return [*methods.orchestrators(small()), Method("SO-d1", "single"), replace(reference, name=own[domain]), chance]
 
 
 @pytest.mark.parametrize("domain", zoo.DOMAINS)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib import seeds
-from lib.orchestration.world import Foresight, Menu, weighted
+from lib.orchestration.world import Foresight, Menu
 from lib.zoo import evaluate
 from lib.zoo.networks import Mlp, initial
 from lib.zoo.policies import Policy
@@ -60,13 +60,6 @@ def test_a_policy_that_is_not_on_the_menu_acts_as_the_same_one_on_the_menu(domai
         assert by_name.step("SO-d2") == by_policy.step(stranger)
 
 
-@pytest.mark.parametrize("domain", zoo.DOMAINS)
-def test_features_are_numbers_about_between_0_and_1_that_begin_with_1(domain):
-    for world in states(domain):
-        x = world.features()
-        assert x[0] == 1.0 and (x >= 0).all() and (x <= 1).all() and x.shape == zoo.world(domain).features().shape
-
-
 @pytest.mark.parametrize("networks", [[], [Mlp(13, 3), Mlp(13, 3, values=3)]])
 def test_a_menu_is_of_one_kind_and_not_empty(networks):
     policies = {str(n): Policy(str(n), "education", n, initial(n, "x", seed=0), {}) for n in networks}
@@ -85,41 +78,28 @@ def test_a_menu_answers_as_its_policies_do_one_by_one(names):
 # Copies ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("domain", zoo.DOMAINS)
-def test_looking_ahead_changes_nothing(domain, shared):
+def test_looking_ahead_changes_nothing(domain):
     for world in states(domain):
         untouched = zoo.clone(world)
         before = everything(world)
-        first = world.look(NAMES, 5, 4, shared)
+        first = world.look(NAMES, 5, 4)
         after = everything(world)
         assert all(np.array_equal(before[name], after[name]) for name in before)
-        again = world.look(NAMES, 5, 4, shared)
+        again = world.look(NAMES, 5, 4)
         assert all(equal(a, b) for a, b in zip(first, again, strict=True))
         assert world.step("SO-d1") == untouched.step("SO-d1")
 
 
-@pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("domain", zoo.DOMAINS)
-def test_policies_looked_at_together_are_seen_as_if_each_were_alone(domain, shared):
+def test_policies_looked_at_together_are_seen_as_if_each_were_alone(domain):
     for world in states(domain):
-        together = world.look(NAMES, 3, 4, shared)
-        alone = [world.look([name], 3, 4, shared)[0] for name in NAMES]
-        backwards = world.look(NAMES[::-1], 3, 4, shared)[::-1]
+        together = world.look(NAMES, 3, 4)
+        alone = [world.look([name], 3, 4)[0] for name in NAMES]
+        backwards = world.look(NAMES[::-1], 3, 4)[::-1]
         assert [each.policy for each in together] == list(NAMES)
         for seen in (alone, backwards):
             assert all(equal(a, b) for a, b in zip(together, seen, strict=True))
-
-
-@pytest.mark.parametrize("domain", zoo.DOMAINS)
-def test_a_look_with_the_episodes_own_numbers_is_what_happens(domain):
-    for world in states(domain, 6):
-        for seen in world.look(NAMES, 1, 8, shared=True):
-            real = zoo.clone(world).step(seen.policy)
-            assert seen.actions == (ACTIONS[domain][real["action"]],)
-            assert seen.rewards.tolist() == [real[f"reward_{i}"] for i in range(3)]
-            if domain == "education":
-                assert seen.change == world.change(real) and seen.copies == 1
 
 
 @pytest.mark.parametrize("domain", zoo.DOMAINS)
@@ -173,11 +153,10 @@ def facing(thing: str):
         ("goal", [1, 1, 0], "goal in 100% and lava in 0% of copies"),
     ],
 )
-@pytest.mark.parametrize("shared", [True, False])
-def test_a_copy_that_ends_on_lava_or_goal_counts_no_step_after_it(thing, rewards, change, shared):
+def test_a_copy_that_ends_on_lava_or_goal_counts_no_step_after_it(thing, rewards, change):
     world = facing(thing)
     for steps in (1, 2, 60):
-        seen, turning = world.look(["forward", "left"], steps, 8, shared)
+        seen, turning = world.look(["forward", "left"], steps, 8)
         assert seen.rewards.tolist() == rewards and seen.change == change
         assert seen.actions == ("forward",) and seen.steps == steps
         assert turning.actions == ("left",) * steps and turning.rewards.tolist() == [0, 0, 0]
@@ -205,11 +184,6 @@ def test_the_state_of_a_room_reads_as_the_robot_sees_it():
         "gold left": "1",
         "steps left": "100",
     }
-    assert world.features() == pytest.approx([1, 7 / 8, 5 / 8, 4 / 8, 1, 0, 0, 0.5, 100 / 144])
-
-
-def test_weights_need_not_sum_to_one():
-    assert weighted(np.array([1.0, 0.5, 0.0]), (2, 1, 1)) == pytest.approx(0.625)
 
 
 def test_a_copy_that_runs_out_of_time_counts_no_step_after_it():
