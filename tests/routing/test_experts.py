@@ -22,11 +22,16 @@ BILL = 10 * PRICE_IN + 5 * PRICE_OUT  # of what the server says: 10 tokens in, 5
 ASKED = [Query("lab-nano", "1 + 1 = ?")]
 
 
-def asked(*answers, **changes) -> Heard:
-    """What one question to an endpoint with these answers brings."""
-    with serving(*answers) as server, endpoint(server.url, **changes) as pool:
+def asked(answer: Answer) -> Heard:
+    """What one question to an endpoint with this answer brings."""
+    with serving(answer) as server, endpoint(server.url) as pool:
         (heard,) = pool.ask(ASKED)
     return heard
+
+
+def to(text: str, answer: Answer, rest: Answer):
+    """What a server answers to one question, and to all others."""
+    return lambda asked: answer if asked.body["messages"][-1]["content"] == text else rest
 
 
 def echo(body):
@@ -38,9 +43,6 @@ def echo(body):
         return completion(body["model"], text, 2, 3)
 
     return said()
-
-
-# Good replies -------------------------------------------------------------------------------------
 
 
 def test_queries_are_answered_in_order_whoever_is_the_first_to_reply():
@@ -82,12 +84,7 @@ def test_the_pool_works_inside_a_running_event_loop():
 @pytest.mark.parametrize(("backend", "told"), [("scripted", ["system", "user"]), ("lab", ["user"])])
 def test_only_experts_that_are_no_lab_models_are_told_the_rules(backend, told):
     bodies = []
-
-    def remember(body):
-        bodies.append(body)
-        return completion("x", "4", 1, 1)
-
-    with inside(remember, backend) as pool:
+    with inside(lambda body: bodies.append(body) or completion("x", "4", 1, 1), backend) as pool:
         pool.ask(ASKED)
     assert [message["role"] for message in bodies[0]["messages"]] == told
     assert bodies[0]["messages"][-1]["content"] == "1 + 1 = ?"
@@ -109,23 +106,12 @@ def test_a_pool_that_was_left_has_closed_what_it_opened():
         assert process.num_fds() == before
 
 
-# Trouble ------------------------------------------------------------------------------------------
-
-
-def test_an_expert_that_hangs_is_given_up_in_time():
+def test_one_that_hangs_is_given_up_in_time_and_does_not_keep_the_others_from_being_heard():
     began = time.perf_counter()
-    heard = asked(Answer(delay=60.0), timeout=0.2)
-    assert heard == Heard("", 0.0, 0, 0, "timeout") and time.perf_counter() - began < 3
-    assert protocol.heard(heard.text) == "error"
-
-
-def test_one_that_hangs_does_not_keep_the_others_from_being_heard():
-    def answers(asked):
-        return Answer(delay=60.0) if asked.body["messages"][-1]["content"] == "slow" else Answer()
-
-    with serving(answers) as server, endpoint(server.url, timeout=0.4) as pool:
+    with serving(to("slow", Answer(delay=60.0), Answer())) as server, endpoint(server.url, timeout=0.4) as pool:
         heard = pool.ask([Query("lab-nano", text) for text in ("quick", "slow", "quick")])
-    assert [h.failure for h in heard] == ["", "timeout", ""] and heard[0].text == heard[2].text == "SO-d2"
+    assert heard[0].text == heard[2].text == "SO-d2" and heard[1] == Heard("", 0.0, 0, 0, "timeout")
+    assert time.perf_counter() - began < 3
 
 
 @pytest.mark.parametrize(
@@ -153,9 +139,6 @@ def test_a_reply_that_was_cut_off_is_used_and_paid():
     assert protocol.heard(heard.text) == "2"
 
 
-# What no other try would mend -----------------------------------------------------------------------
-
-
 def left() -> set[str]:
     return {thread.name for thread in threading.enumerate()}
 
@@ -163,14 +146,25 @@ def left() -> set[str]:
 @pytest.mark.parametrize(
     ("answer", "says"), [(Answer("who are you", 401), "check the key"), (Answer("lost", 404), "check base_url")]
 )
-def test_a_mistake_in_the_configuration_ends_the_work_and_leaves_nothing_behind(answer, says, caplog):
+def test_a_mistake_in_the_configuration_ends_the_work_unless_the_caller_goes_on(answer, says, caplog):
     before = left()
-    with serving(answer) as server:
+    with serving(to("broken", answer, Answer())) as server:
         inner = left()
-        with pytest.raises(ConfigurationError, match=says), endpoint(server.url) as pool:
-            pool.ask([Query("lab-nano", str(i)) for i in range(4)])
+        with endpoint(server.url) as pool:
+            with pytest.raises(ConfigurationError, match=says):
+                pool.ask([Query("lab-nano", "broken", i) for i in range(4)])
+            assert pool.ask(ASKED)[0].text == "SO-d2"
         assert left() == inner
     assert left() == before and not caplog.records  # asyncio would complain of tasks that nobody waited for
+
+
+def test_a_mistake_leaves_nothing_of_other_calls_under_way():
+    """A slow one does not outlive the pool, nor does it hold up its end."""
+    with serving(to("broken", Answer("who are you", 401), Answer(delay=60.0))) as server:
+        began, pool = time.perf_counter(), endpoint(server.url, timeout=30.0)
+        with pytest.raises(ConfigurationError), pool:
+            pool.ask([Query("lab-nano", "slow"), Query("lab-nano", "broken")])
+        assert time.perf_counter() - began < 5
 
 
 def test_a_client_that_cannot_be_opened_leaves_nothing_behind():
@@ -184,38 +178,12 @@ def test_a_client_that_cannot_be_opened_leaves_nothing_behind():
     assert left() == before
 
 
-def test_a_pool_goes_on_after_a_mistake_of_one_question():
-    """It is the caller's choice to end."""
-
-    def answers(asked):
-        return Answer("lost", 404) if asked.body["messages"][-1]["content"] == "broken" else Answer()
-
-    with serving(answers) as server, endpoint(server.url) as pool:
-        with pytest.raises(ConfigurationError):
-            pool.ask([Query("lab-nano", "broken")])
-        assert pool.ask(ASKED)[0].text == "SO-d2"
-
-
 def test_the_pool_may_be_asked_again_and_again_and_books_everything():
     with inside(echo) as pool:
         assert pool.ask([]) == [] and pool.experts == ("lab-nano", "lab-mini")
         for i in range(3):
             assert pool.ask([Query("lab-mini", str(i))])[0].text.startswith(f"big {i}")
         assert [(e.who, e.calls) for e in pool.client.ledger.entries] == [("lab-mini", 1)] * 3
-
-
-def test_a_mistake_with_one_expert_leaves_nothing_of_the_others_under_way():
-    """Another expert's slow call does not outlive the pool, nor does it hold up its end."""
-    slow = Answer(delay=60.0)
-
-    def answers(asked):
-        return Answer("who are you", 401) if asked.body["messages"][-1]["content"] == "broken" else slow
-
-    with serving(answers) as server:
-        began, pool = time.perf_counter(), endpoint(server.url, timeout=30.0)
-        with pytest.raises(ConfigurationError), pool:
-            pool.ask([Query("lab-nano", "slow"), Query("lab-nano", "broken")])
-        assert time.perf_counter() - began < 5
 
 
 def test_prices_are_those_of_the_model_that_was_asked():
