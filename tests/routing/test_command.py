@@ -2,9 +2,11 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,7 +22,7 @@ from lib.routing import own as command
 from lib.tasks import Item
 from tests.models import tiny
 from tests.routing import small
-from tests.studies import Killed, dying
+from tests.studies import Killed, dying, refuse
 
 SMALL = ["--profile", "smoke", "--set", "batch=4", "--set", "updates.soft=2", "--set", "turn_tokens=6", "--set",
          "rounds=2", "--set", "learn.minibatch=4"]  # fmt: skip
@@ -55,11 +57,7 @@ def four(monkeypatch):
 @pytest.fixture
 def lucky(monkeypatch):
     """Controllers that answer 0, 1 or 2 by lot, whatever the model would have written: some of them are paid."""
-    monkeypatch.setattr(
-        command.Hub,
-        "write",
-        lambda hub, contexts, keys, temperature: [hub.encode(small.answer(key % 3)) for key in keys],
-    )
+    monkeypatch.setattr(command.Hub, "write", lambda hub, _, keys, __: [hub.encode(small.answer(k % 3)) for k in keys])
 
 
 @pytest.fixture
@@ -78,16 +76,6 @@ def run(place: Path, out: str, *more: str) -> int:
                          *SMALL, *more])  # fmt: skip
 
 
-def complaint(capsys) -> str:
-    """The one line on stderr."""
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1 and lines[0].startswith("error: ")
-    return lines[0]
-
-
-# It trains ----------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def trained(place, four, lucky, silence, capsys):
     """A first training of two updates, done once for every test that looks at it."""
@@ -103,31 +91,32 @@ def test_it_trains_and_leaves_controller_rollouts_and_checkpoint(trained, place)
     assert (rollouts["budget"] == rollouts["label"].map(command.BUDGETS)).all()
     assert (trained / "controller/tokenizer_config.json").is_file()
     assert int(store.read_tensors(trained / "checkpoint.safetensors")["step"]) == 2
-    kept = store.read_tensors(trained / "controller/model.safetensors")
-    start = store.read_tensors(place / "model/model.safetensors")
+    kept, held, start = (
+        store.read_tensors(path)
+        for path in (trained / "controller/model.safetensors", trained / "checkpoint.safetensors",
+                     place / "model/model.safetensors")
+    )  # fmt: skip
     assert set(kept) == set(start) and any((kept[name] != start[name]).any() for name in kept)
+    assert all((held[f"policy.{name}"] == kept[name]).all() for name in kept)
     said = (place / "said").read_text()
     assert "update 1/2: reward" in said and "update 2/2: reward" in said and str(trained / "controller") in said
 
 
-def test_a_second_call_with_more_updates_goes_on_and_repeats_nothing(trained, place, capsys):
-    first = store.read_parquet(trained / "rollouts.parquet")
-    done = store.read_tensors(trained / "checkpoint.safetensors")
-    before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
-    try:
-        assert run(place, "out", "--set", "updates.soft=3") == 0
-        rollouts = store.read_parquet(trained / "rollouts.parquet")
-        assert rollouts["update"].tolist() == [0] * 4 + [1] * 4 + [2] * 4
-        pd.testing.assert_frame_equal(rollouts.iloc[:8], first)
-        said = capsys.readouterr().out
-        assert "update 3/3" in said and "update 1/" not in said and "update 2/" not in said
-        after = store.read_tensors(trained / "checkpoint.safetensors")
-        assert int(after["step"]) == 3
-        assert all((after[n] == done[n]).all() for n in done if n.startswith("reference."))
-        assert any((after[n] != done[n]).any() for n in done if n.startswith("policy."))
-    finally:
-        for path, content in before.items():
-            path.write_bytes(content)
+def test_the_same_call_again_trains_nothing_and_one_with_more_updates_goes_on(trained, place, capsys):
+    before = {path.relative_to(trained): path.read_bytes() for path in trained.rglob("*") if path.is_file()}
+    shutil.copytree(trained, place / "again")
+    assert run(place, "again") == 0 and "update " not in capsys.readouterr().out
+    assert {path: (place / "again" / path).read_bytes() for path in before} == before
+    assert run(place, "again", "--set", "updates.soft=3") == 0
+    first, rollouts = (store.read_parquet(folder / "rollouts.parquet") for folder in (trained, place / "again"))
+    assert rollouts["update"].tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    pd.testing.assert_frame_equal(rollouts.iloc[:8], first)
+    said = capsys.readouterr().out
+    assert "update 3/3" in said and "update 1/" not in said and "update 2/" not in said
+    done, after = (store.read_tensors(folder / "checkpoint.safetensors") for folder in (trained, place / "again"))
+    assert int(after["step"]) == 3
+    assert all((after[n] == done[n]).all() for n in done if n.startswith("reference."))
+    assert any((after[n] != done[n]).any() for n in done if n.startswith("policy."))
 
 
 def test_calls_reach_the_experts_and_are_charged(place, four, talkative, silence):
@@ -153,54 +142,60 @@ def test_a_training_killed_between_rollouts_and_checkpoint_repeats_no_rollout(tr
 
 def test_experts_may_be_changed_on_the_command_line(place, monkeypatch, silence):
     """params.yaml names lab models; where --set names others, the lab's need not be there."""
-
-    def never(*_):
-        raise checkpoints.ModelError("no lab models here")
-
-    monkeypatch.setattr("lib.models.transport.lab", never)
+    monkeypatch.setattr("lib.models.transport.lab", refuse)
     assert run(place, "changed", "--set", f"experts={json.dumps(EXPERTS)}", "--set", "updates.soft=1") == 0
 
 
-# Mistakes -----------------------------------------------------------------------------------------
+FILES = {
+    "poor.csv": "prompt,answer\n1 + 1 = ?,2\n",
+    "own.txt": "prompt,reference\n1,2\n",
+    "empty.csv": "prompt,reference\n",
+    "broken.jsonl": '{"prompt": \n',
+    "hole.csv": "prompt,reference\na?,b\nc?,\n",
+}
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "says"),
+    ("option", "given", "says"),
     [
-        ("poor.csv", "prompt,answer\n1 + 1 = ?,2\n", r"reference.*\['prompt', 'answer'\]"),
-        ("own.txt", "prompt,reference\n1,2\n", ".jsonl, .csv or .parquet"),
-        ("folder.jsonl", None, ".jsonl, .csv or .parquet"),
-        ("empty.csv", "prompt,reference\n", "empty.csv"),
-        ("broken.jsonl", '{"prompt": \n', "broken.jsonl cannot be read"),
-        ("hole.csv", "prompt,reference\na?,b\nc?,\n", "row 2 lacks its prompt or its reference"),
+        ("--data", "poor.csv", r"reference.*\['prompt', 'answer'\]"),
+        ("--data", "own.txt", ".jsonl, .csv or .parquet"),
+        ("--data", "folder.jsonl", ".jsonl, .csv or .parquet"),
+        ("--data", "empty.csv", "empty.csv"),
+        ("--data", "broken.jsonl", "broken.jsonl cannot be read"),
+        ("--data", "hole.csv", "row 2 lacks its prompt or its reference"),
+        *(
+            ("--set", change, f"--set {re.escape(change.partition('=')[0])}")  # the value may be a secret
+            for change in ("learn.klo=1", "learn.kl", "nothing.at.all=1", "=1", "batch.x=1")
+        ),
+        *(("--budget", one, f"--budget {one}") for one in ("huge=1", "low", "low=much", "low=-1", "low=nan", "=1")),
+        ("--budget", "low=2000", "low, medium and high must rise"),
     ],
 )
-def test_what_is_no_table_of_questions_is_named(place, capsys, name, text, says):
-    path = place / name
-    path.mkdir() if text is None else path.write_text(text)
-    assert run(place, "o", "--data", str(path)) == 2
-    assert re.search(says, complaint(capsys))
+def test_a_mistake_ends_in_one_line_that_names_it(option, given, says, place, tmp_path, capsys):
+    (tmp_path / "folder.jsonl").mkdir()
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    assert run(place, "o", option, str(tmp_path / given) if option == "--data" else given) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: ") and "\n" not in error and re.search(says, error)
 
 
-@pytest.mark.parametrize("change", ["learn.klo=1", "learn.kl", "nothing.at.all=1", "=1", "batch.x=1"])
-def test_a_change_of_nothing_is_named(place, capsys, change):
-    assert run(place, "o", "--set", change) == 2
-    assert f"--set {change.partition('=')[0]}" in complaint(capsys)  # the value may be a secret and is not told
+def test_a_folder_without_a_model_is_named(place, capsys):
+    assert command.main([str(place), "--data", str(place / "own.jsonl"), "--out", str(place / "o"), *SMALL]) == 2
+    assert re.search(f"error: {place} .*config.json", capsys.readouterr().err)
 
 
 def test_a_batch_that_processes_cannot_share_is_refused(place, capsys, monkeypatch):
-    class Three:
-        num_processes, process_index = 3, 0
-
-    monkeypatch.setattr("accelerate.Accelerator", Three)
+    monkeypatch.setattr("accelerate.Accelerator", lambda: SimpleNamespace(num_processes=3, process_index=0))
     assert run(place, "o") == 2
-    assert "4 episodes cannot be shared by 3" in complaint(capsys)
+    assert "4 episodes cannot be shared by 3" in capsys.readouterr().err
 
 
 def test_a_broken_checkpoint_is_named_with_a_remedy(place, four, silence, capsys):
     store.write_tensors(place / "odd/checkpoint.safetensors", {"step": np.array(1)})
     assert run(place, "odd") == 2
-    assert "delete it" in complaint(capsys)
+    assert re.search("error: .*checkpoint.safetensors.*delete it", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
@@ -228,13 +223,6 @@ def test_the_first_line_stands_there_before_anything_large_is_read(tmp_path):
     assert "torch is asked for" in done.stderr and done.stdout == "reading programs ...\n"
 
 
-# By hand ------------------------------------------------------------------------------------------
-
-
-def item(answer: str) -> Item:
-    return Item("?", answer, "", "data", 1, "?")
-
-
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
@@ -247,34 +235,29 @@ def item(answer: str) -> Item:
     ],
 )
 def test_an_answer_is_right_if_it_is_the_reference(reply, expected):
-    assert command.exact(item("4"), reply) == expected
+    assert command.exact(Item("?", "4", "", "data", 1, "?"), reply) == expected
 
 
 def test_budgets_are_the_paper_s_unless_told_otherwise():
     assert command.budgets([]) == {"low": 0.001, "medium": 0.006, "high": 1000.0}
     assert command.budgets(["low=0", "high=2.5", "low=1e-6"]) == {"low": 1e-6, "medium": 0.006, "high": 2.5}
     assert command.BUDGETS["low"] == 0.001  # unchanged
-    for wrong in ("lowest=1", "low=", "=1"):
-        with pytest.raises(ParamsError, match="low, medium or high"):
-            command.budgets([wrong])
 
 
 ROWS = pd.DataFrame({"prompt": ["a, b?", "c?"], "reference": ["007", "4.50"], "more": [1, 2]})
+WRITERS = {
+    "jsonl": lambda path: ROWS.to_json(path, orient="records", lines=True),
+    "csv": lambda path: ROWS.to_csv(path, index=False),
+    "parquet": ROWS.to_parquet,
+}
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("kind", WRITERS)
 def test_questions_are_the_rows_of_a_file_with_references_as_they_stand_there(tmp_path, kind):
     """`exact` compares text, so 007 must not become 7, nor 4.50 become 4.5."""
-    path = tmp_path / f"own.{kind}"
-    if kind == "jsonl":
-        path.write_text("\n".join(json.dumps(row) for row in ROWS.to_dict("records")))
-    elif kind == "csv":
-        ROWS.to_csv(path, index=False)
-    else:
-        ROWS.to_parquet(path)
-    items = command.questions(path)
-    assert [one.prompt for one in items] == ["a, b?", "c?"]
-    assert [one.answer for one in items] == ["007", "4.50"]
+    WRITERS[kind](tmp_path / f"own.{kind}")
+    items = command.questions(tmp_path / f"own.{kind}")
+    assert [(one.prompt, one.answer) for one in items] == [("a, b?", "007"), ("c?", "4.50")]
 
 
 def test_it_trains_on_what_the_model_itself_writes(place, four, silence):
@@ -282,39 +265,6 @@ def test_it_trains_on_what_the_model_itself_writes(place, four, silence):
     rollouts = store.read_parquet(place / "itself/rollouts.parquet")
     assert len(rollouts) == 8 and rollouts["written"].between(1, 2 * 6).all()  # rounds and tokens of a turn
     assert rollouts["written"].nunique() + rollouts["tokens"].nunique() > 2
-
-
-def test_the_checkpoint_and_the_controller_hold_the_same_weights(trained):
-    kept, held = (store.read_tensors(trained / n) for n in ("controller/model.safetensors", "checkpoint.safetensors"))
-    assert all((held[f"policy.{name}"] == kept[name]).all() for name in kept)
-
-
-def test_the_same_call_again_trains_nothing_more(trained, place, capsys):
-    first = store.read_parquet(trained / "rollouts.parquet")
-    weights = store.read_tensors(trained / "controller/model.safetensors")
-    assert run(place, "out") == 0
-    assert "update " not in capsys.readouterr().out
-    pd.testing.assert_frame_equal(store.read_parquet(trained / "rollouts.parquet"), first)
-    again = store.read_tensors(trained / "controller/model.safetensors")
-    assert all((again[name] == weights[name]).all() for name in weights)
-
-
-def test_a_folder_without_a_model_is_named(place, capsys):
-    assert command.main([str(place), "--data", str(place / "own.jsonl"), "--out", str(place / "o"), *SMALL]) == 2
-    told = complaint(capsys)
-    assert "config.json" in told and str(place) in told
-
-
-@pytest.mark.parametrize("budget", ["huge=1", "low", "low=much", "low=-1", "low=nan"])
-def test_a_bad_budget_is_named(place, capsys, budget):
-    assert run(place, "o", "--budget", budget) == 2
-    assert f"--budget {budget}" in complaint(capsys)
-
-
-def test_an_expert_that_is_no_model_is_named(place, capsys):
-    experts = {"lab-nano": "nobody", "lab-large": "scripted-large"}
-    assert run(place, "o", "--set", f"experts={json.dumps(experts)}") == 2
-    assert "routing.experts names the models ['nobody']" in capsys.readouterr().err
 
 
 def test_changes_are_read_as_yaml_and_change_nothing_else():
@@ -329,3 +279,5 @@ def test_changes_are_read_as_yaml_and_change_nothing_else():
                                   f"learn.whiten={str(settings.learn.whiten).lower()}"])  # fmt: skip
     assert back == everything
     assert command.changed(everything, []) == everything
+    with pytest.raises(ParamsError, match=r"routing.experts names the models \['nobody'\]"):  # of another section
+        command.changed(everything, ['experts={"lab-nano": "nobody", "lab-large": "scripted-large"}'])
