@@ -15,17 +15,7 @@ from lib.routing.toolorchestra.strategies import strategy
 from lib.tasks import facts
 from tests.routing.small import Scripted
 from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import (
-    CLOCK,
-    answer,
-    at_work,
-    call,
-    given,
-    item,
-    offers,
-    played,
-    told,
-)
+from tests.routing.toolorchestra.common import CLOCK, answer, at_work, call, given, item, offers, played, told
 
 CHAIN, BIG, FACT = item("chain", 3), item("big", 3), item("facts", 1)
 RELATION, PLACE = FACT.key.split("/")[1:]
@@ -46,9 +36,6 @@ def nothing_asked(desk):
 
 def menu_of(work, *names, **more):
     return given(work, *(names or ("calculator", "search", "python", "lab-mini")), factors=FACTORS, **more)
-
-
-# Malformed ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -106,9 +93,6 @@ def test_any_call_is_malformed_or_answered_and_never_an_exception(desk, made, at
         assert heard.dollars > 0 and episode.seconds > 0
 
 
-# Functions ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("tool", "argument", "reply"),
     [
@@ -140,9 +124,6 @@ def test_equal_code_is_run_once_and_replies_the_same(desk, monkeypatch):
     assert all(h.dollars == heard[0].dollars for h in heard)  # remembered, and paid all the same
 
 
-# Models -------------------------------------------------------------------------------------------
-
-
 def test_a_model_is_asked_the_words_of_the_call_at_the_price_and_clock_of_the_menu(desk):
     episode = played(desk, menu_of(CHAIN), call("lab-mini", "1 + 2 = ?"), answer(4))
     (query,) = desk.pool.all
@@ -161,9 +142,6 @@ def test_a_model_that_fails_is_heard_as_error_and_paid_what_was_billed():
     assert episode.counts == {"lab-mini": 1} and episode.right == 1.0
 
 
-# What an episode costs ----------------------------------------------------------------------------
-
-
 def test_the_orchestrators_own_tokens_are_paid_once_each_and_take_time_where_it_writes_them(desk):
     own = Own(1e-7, 0.01)
     turns = [call("calculator", "1 + 1"), "<think>", answer(4)]
@@ -178,51 +156,43 @@ def test_the_orchestrators_own_tokens_are_paid_once_each_and_take_time_where_it_
     assert episode.dollars == pytest.approx(2.5 * tool.dollars)  # of the calls alone
 
 
-# Outages ------------------------------------------------------------------------------------------
-
-
 def test_an_outage_from_the_first_call_on_takes_the_time_and_asks_nobody(desk):
     assigned = menu_of(CHAIN, "lab-mini", "lab-nano", outage=1)
-    turns = [call("lab-mini", "1 = ?"), call("lab-mini", "1 = ?"), call("lab-nano", "1 = ?"), answer(4)]
-    episode = played(desk, assigned, *turns)
+    turns = [call(name, "1 = ?") for name in ("lab-mini", "lab-mini", "lab-nano")]
+    episode = played(desk, assigned, *turns, answer(4))
     assert told(episode) == ["error", "error", "4"] and [q.expert for q in desk.pool.all] == ["lab-nano"]
     assert [x.heard.failure for x in episode.exchanges if x.heard] == [OUTAGE, OUTAGE, ""]
     assert episode.dollars == pytest.approx(2.5e-5 * offers()["lab-nano"].dollars)
-    down, up = offers()["lab-mini"].typical_seconds, 10 * CLOCK["lab-nano"]
-    assert episode.seconds == pytest.approx(0.5 * (2 * down + up * offers()["lab-nano"].seconds))
+    down, up = offers()["lab-mini"].typical_seconds, 10 * CLOCK["lab-nano"] * offers()["lab-nano"].seconds
+    assert episode.seconds == pytest.approx(0.5 * (2 * down + up))
     assert episode.counts == {"lab-mini": 2, "lab-nano": 1} and episode.malformed == 0
 
 
 def test_an_outage_in_the_middle_lets_the_first_call_through(desk):
     work = item("facts", 2)
     plan = strategy("lookup", work)
-    (first, _), hop = next(plan), facts.records()
-    second, _ = plan.send(hop[first.split()[0]][first.split()[1]])
-    assigned = menu_of(work, "lookup", "search", outage=2)
-    turns = [call("lookup", first), call("lookup", second), call("search", second.replace(" ", " of ")),
-             call("lookup", second), answer(work.answer)]  # fmt: skip
-    episode = played(desk, assigned, *turns)
+    one, _ = next(plan)
+    relation, place = one.split()
+    two, _ = plan.send(facts.records()[relation][place])
+    turns = [call("lookup", one), call("lookup", two), call("search", two.replace(" ", " of ")), call("lookup", two)]
+    episode = played(desk, menu_of(work, "lookup", "search", outage=2), *turns, answer(work.answer))
     one, two, three, four = told(episode)
     assert one != "error" and (two, four) == ("error", "error") and three.endswith(f"is {work.answer} .")
-    paid = offers()["lookup"].dollars + offers()["search"].dollars  # what is down bills nothing
-    assert episode.dollars == pytest.approx(2.5 * paid) and episode.right == 1.0
-    spent = 3 * offers()["lookup"].seconds + offers()["search"].seconds
-    assert episode.seconds == pytest.approx(0.5 * spent)
-
-
-# Offices ------------------------------------------------------------------------------------------
+    lookup, search = offers()["lookup"], offers()["search"]
+    assert episode.dollars == pytest.approx(2.5 * (lookup.dollars + search.dollars))  # what is down bills nothing
+    assert episode.seconds == pytest.approx(0.5 * (3 * lookup.seconds + search.seconds)) and episode.right == 1.0
 
 
 ASKS, CHANGES = common.office(changes=False), common.office(changes=True)
 
 
-def line(task, number: int = 0) -> tuple[str, str]:
-    name, *arguments = task.calls[number]
-    return name, " ".join(arguments)
+def first(task) -> str:
+    """A turn with the first call that solves it."""
+    name, *arguments = task.calls[0]
+    return call(name, " ".join(arguments))
 
 
 def test_an_office_task_is_judged_by_execution_fidelity_and_completeness(desk):
-    right = [call(*line(ASKS)), answer(ASKS.answer)]
 
     def verdict(task, *turns):
         episode = played(desk, menu_of(task, "search"), *turns)
@@ -230,30 +200,20 @@ def test_an_office_task_is_judged_by_execution_fidelity_and_completeness(desk):
         assert episode.right == float(v.execution and v.fidelity and v.completeness)
         return v.execution, v.fidelity, v.completeness
 
-    assert verdict(ASKS, *right) == (True, True, True)
-    assert verdict(ASKS, right[0], answer("nothing")) == (True, False, True)
+    assert verdict(ASKS, first(ASKS), answer(ASKS.answer)) == (True, True, True)
+    assert verdict(ASKS, first(ASKS), answer("nothing")) == (True, False, True)
     assert verdict(ASKS, answer(ASKS.answer)) == (True, True, False)  # a guess, and nobody was asked
-    assert verdict(CHANGES, call(*line(CHANGES)), answer("done")) == (True, True, True)
+    assert verdict(CHANGES, first(CHANGES), answer("done")) == (True, True, True)
     assert verdict(CHANGES, answer("done")) == (False, True, False)
-    function, argument = line(CHANGES)
-    twice = verdict(CHANGES, call(function, argument), call(function, argument), answer("done"))
-    assert twice[1:] == (True, True)
+    assert verdict(CHANGES, first(CHANGES), first(CHANGES), answer("done"))[1:] == (True, True)
 
 
 def test_every_episode_has_the_office_to_itself(desk):
-    function, argument = line(CHANGES)
-    voice = Scripted(call(function, argument), answer("done"))
+    voice = Scripted(first(CHANGES), answer("done"))
     both = roll(voice, desk, [menu_of(CHANGES, "search")] * 2, 3, 0, common.FREE)
     assert [e.right for e in both] == [1.0, 1.0] and both[0].office is not both[1].office
     again = played(desk, menu_of(CHANGES, "search"), answer("done"))
     assert again.right == 0.0  # nobody's changes are left over
-
-
-# Side by side -------------------------------------------------------------------------------------
-
-
-def facts_of(e: Episode):
-    return e.ids, e.mask, e.right, e.dollars, e.seconds, e.counts, e.exchanges
 
 
 def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
@@ -262,7 +222,7 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
         CHAIN.prompt: [call("lab-mini", protocol.AS_IT_STANDS), "<call>", answer(4)],
         BIG.prompt: [call("python", BIG.prompt.removesuffix(" = ?")), answer(BIG.answer)],
         FACT.prompt: [call("search", f"{RELATION} of {PLACE}"), call("search", "home"), answer(FACT.answer)],
-        CHANGES.instruction: [call(*line(CHANGES)), answer("done")],
+        CHANGES.instruction: [first(CHANGES), answer("done")],
         works[4].prompt: [answer("nothing")],
     }
 
@@ -272,12 +232,9 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
     together = episodes(works)
     for work, one in zip(works, together, strict=True):
         (alone,) = episodes([work])
-        assert facts_of(alone) == facts_of(one)
+        for name in ("ids", "mask", "right", "dollars", "seconds", "counts", "exchanges"):
+            assert getattr(alone, name) == getattr(one, name), name
     assert [e.right for e in together] == [float(CHAIN.answer == "4"), 1.0, 1.0, 1.0, 0.0]
-    assert [facts_of(e) for e in episodes(works)] == [facts_of(e) for e in together]
-
-
-# Tools on their own -------------------------------------------------------------------------------
 
 
 def test_tried_by_hand(desk):
