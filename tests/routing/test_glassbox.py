@@ -36,17 +36,13 @@ def queries(world: World, own, name="test", n=40):
 def anything(world: World, n: int, seed: int) -> Strategy:
     """Some strategy that draws all its choices, each query's anew."""
     groups, options = world.price.shape
-    shape = (groups, len(world.limit), n, options)
-    rng = seeds.rng("test", "glass", "strategy", seed=seed)
+    shape, rng = (groups, len(world.limit), n), seeds.rng("test", "glass", "strategy", seed=seed)
     first, second = (
         torch.tensor(rng.dirichlet(np.full(options, 0.3), size), dtype=torch.float32)
-        for size in (shape[:-1], (*shape, 2))
+        for size in (shape, (*shape, options, 2))
     )
     second[:, :, :, 0] = torch.eye(options)[0]
     return Strategy(first, second)
-
-
-# Counted out ---------------------------------------------------------------------------------------
 
 
 def tiny(tells=0.8) -> World:
@@ -56,16 +52,16 @@ def tiny(tells=0.8) -> World:
     return World(right, torch.tensor([[0.0, 1.0, 4.0]]), limit, torch.ones(1, 1, 1), tells)
 
 
+BELIEF = torch.tensor([[[0.5, 0.5]]])  # in its two kinds
+
+
 def test_a_strategy_is_worth_what_it_is_by_hand():
     """The cheap one; the dear one too where the reply looks wrong: .6 * .8 are handed on right; the reply looks wrong
     in .6 * .2 + .4 * .8 = .44 of the cases, of which the dear one gets .9 right."""
-    world = tiny()
-    cheap, dear = torch.tensor(1), torch.tensor(2)
     second = torch.zeros(1, 3, 1, 3, 2, 3)
     second[..., 0] = 1.0
-    second[:, :, :, 1, 0] = torch.eye(3)[dear]
-    strategy = Strategy(torch.eye(3)[cheap].expand(1, 3, 1, 3), second)
-    found = glassbox.value(world, torch.tensor([[[0.5, 0.5]]]), strategy)
+    second[:, :, :, 1, 0] = torch.eye(3)[2]
+    found = glassbox.value(tiny(), BELIEF, Strategy(torch.eye(3)[1].expand(1, 3, 1, 3), second))
     assert found["right"].flatten().tolist() == pytest.approx([0.48 + 0.44 * 0.9] * 3)
     assert found["reward"].flatten().tolist() == pytest.approx([0.48, 0.48 + 0.44 * 0.9, 0.48 + 0.44 * 0.9])
     assert found["dollars"].flatten().tolist() == pytest.approx([1 + 0.44 * 4] * 3)
@@ -75,16 +71,15 @@ def test_a_strategy_is_worth_what_it_is_by_hand():
 @pytest.mark.parametrize("tells", [0.5, 0.65, 1.0])
 def test_the_optimum_is_the_best_of_all_strategies_there_are(tells):
     """All 19 of them, counted here: answer, or one of two experts and then, for either look, one of three ways on."""
-    world, belief = tiny(tells), torch.tensor([[[0.5, 0.5]]])
-    best = torch.zeros(3)
+    world, best = tiny(tells), torch.zeros(3)
     for first, wrong, fine in product(range(3), repeat=3):
         second = torch.zeros(1, 3, 1, 3, 2, 3)
         second[:, :, :, 0, :, 0] = 1.0
         second[:, :, :, 1:, 0, wrong], second[:, :, :, 1:, 1, fine] = 1.0, 1.0
         strategy = Strategy(torch.eye(3)[first].expand(1, 3, 1, 3), second)
-        best = torch.maximum(best, glassbox.value(world, belief, strategy)["reward"].flatten())
-    found = glassbox.value(world, belief, glassbox.optimum(world, belief))["reward"].flatten()
-    torch.testing.assert_close(found, best)
+        best = torch.maximum(best, glassbox.value(world, BELIEF, strategy)["reward"].flatten())
+    found = glassbox.value(world, BELIEF, glassbox.optimum(world, BELIEF))["reward"]
+    torch.testing.assert_close(found.flatten(), best)
 
 
 @hypothesis_settings(max_examples=25, deadline=None)
@@ -99,13 +94,8 @@ def test_nothing_beats_the_optimum_on_any_query(complementarity, spread, noise, 
     controller = glassbox.Controllers(own, 1)
     with torch.no_grad():
         controller.actor.normal_(generator=seeds.torch_generator("test", "glass", seed=seed))
-    tried = [
-        *rivals.values(),
-        anything(world, belief.shape[1], seed),
-        controller.strategy(seen),
-        controller.strategy(seen).likeliest,
-    ]
-    for strategy in tried:
+    own = controller.strategy(seen)
+    for strategy in (*rivals.values(), anything(world, belief.shape[1], seed), own, own.likeliest):
         assert (glassbox.value(world, belief, strategy)["reward"] <= best + 1e-5).all()
     assert (glassbox.clairvoyant(world, belief)["reward"] >= best - 1e-5).all()
 
@@ -143,9 +133,6 @@ def test_what_cannot_be_a_world_is_refused():
         World(**(vars(world) | {"noise": torch.zeros(1, 1, 1)}))
 
 
-# Episodes ------------------------------------------------------------------------------------------
-
-
 def played(own, arm=CORL, rows=6_000):
     """A stack of controllers with weights of some kind, and many of their episodes."""
     world = glassbox.worlds(own, [CENTRAL])
@@ -172,8 +159,7 @@ def test_what_is_played_agrees_with_what_is_counted_out():
 
 
 def test_the_reply_is_no_token_of_the_controllers_own():
-    own = glass(seeds=2)
-    _, _, _, episodes = played(own, rows=300)
+    _, _, _, episodes = played(glass(seeds=2), rows=300)
     called = episodes.did[..., 0] > 0
     assert episodes.mask[..., 0].all() and not episodes.mask[..., 1].any()
     assert torch.equal(episodes.mask[..., 2], called) and 0 < called.float().mean() < 1
@@ -201,9 +187,6 @@ def test_a_controller_that_is_not_told_the_budget_does_the_same_under_all():
     blind, told = (controllers.strategy(seen, told) for told in (False, True))
     assert all(torch.equal(part[:, :1].expand_as(part), part) for part in (blind.first, blind.second))
     assert not torch.allclose(told.first[:, 0], told.first[:, 2])
-
-
-# Training ------------------------------------------------------------------------------------------
 
 
 @given(st.integers(1, 3), st.integers(0, 10**6))
@@ -257,8 +240,7 @@ def test_a_controller_learns_the_same_alone_and_in_any_stack():
 def studied() -> pd.DataFrame:
     """Eight controllers, trained as at laptop at the central setting."""
     own = changed(routing={"glass": params.load("laptop").routing.glass.model_dump() | {"seeds": 8}}).routing
-    rows = record.frame(glassbox.SYSTEM, glassbox.study(own, [CENTRAL], looks=[0, 10]))
-    return rows
+    return record.frame(glassbox.SYSTEM, glassbox.study(own, [CENTRAL], looks=[0, 10]))
 
 
 def test_training_comes_near_the_optimum_and_passes_whoever_does_not_look(studied):
@@ -285,11 +267,9 @@ def test_the_rows_hold_every_arm_once_under_every_budget_in_every_world(studied)
 
 
 def test_a_run_holds_the_map_and_all_parts_and_is_the_same_again():
-    runs = [
-        record.frame(glassbox.SYSTEM, glassbox.run(changed(routing={"glass": {"updates": 1}}).routing)) for _ in "ab"
-    ]
+    own, knobs = changed(routing={"glass": {"updates": 1}}).routing, list(glassbox.KNOBS)
+    runs = [record.frame(glassbox.SYSTEM, glassbox.run(own)) for _ in "ab"]
     pd.testing.assert_frame_equal(*runs)
-    knobs = list(glassbox.KNOBS)
     cells = set(runs[0][knobs].drop_duplicates().itertuples(index=False, name=None))
     assert cells == {*product(*(SMOKE.glass.map[knob] for knob in knobs)), tuple(CENTRAL[knob] for knob in knobs)}
     central = record.where(runs[0], **CENTRAL)
@@ -298,23 +278,15 @@ def test_a_run_holds_the_map_and_all_parts_and_is_the_same_again():
     assert not {arm.name for arm in glassbox.PARTS[1:]} & set(others["arm"]) and set(others["step"]) == {record.AFTER}
 
 
-# Settings ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("central", "named"),
     [
-        ({"central": {"noise": 0.0}}, "noise must be above 0"),
-        ({"central": {"complementarity": 1.2}}, "complementarity must be at most 1"),
+        (CENTRAL | {"noise": 0.0}, "noise must be above 0"),
+        (CENTRAL | {"complementarity": 1.2}, "complementarity must be at most 1"),
+        ({"noise": 0.3, "spread": 1.0}, "complementarity"),
     ],
-    ids=str,
+    ids=lambda told: told if isinstance(told, str) else "",
 )
-def test_what_cannot_be_is_refused_by_name(change, named):
+def test_what_cannot_be_is_refused_by_name(central, named):
     with pytest.raises(ParamsError, match=named):
-        changed(routing={"glass": change})
-
-
-def test_a_knob_that_is_missing_is_named():
-    told = SMOKE.glass.model_dump() | {"central": {"noise": 0.3, "spread": 1.0}}
-    with pytest.raises(ParamsError, match="complementarity"):
-        params.validate(told, params.RoutingGlassSettings, "a test")
+        glass(central=central)
