@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
-from threadpoolctl import threadpool_limits
 
 from lib.routing import baselines
 from lib.routing.baselines import ITSELF, ROUTERS, Tried
@@ -14,13 +13,6 @@ STRATEGIES = (ITSELF, "small", "small in pieces", "large", "large in pieces")
 EXPERTS = (1, 3)
 PRICE = np.array([0.0, 1.0, 3.0, 8.0, 20.0])
 BUDGETS = {"low": 1.0, "medium": 9.0, "high": 1000.0}
-
-
-@pytest.fixture(autouse=True)
-def one_thread_for_matrices():
-    """Fits this small only wait for the second thread, ten times as long where others compute too."""
-    with threadpool_limits(1):
-        yield
 
 
 def table(right, dollars=PRICE, prompts=None, replies=None) -> Tried:
@@ -51,39 +43,24 @@ def separable(n: int, seed: int) -> Tried:
     return table(right, prompts=prompts)
 
 
-def told(train: Tried, test: Tried, router: str, label: str = "high", **options) -> pd.DataFrame:
-    rows = baselines.compare(train, test, BUDGETS, **options)
+def told(train: Tried, test: Tried, router: str, label: str = "high") -> pd.DataFrame:
+    rows = baselines.compare(train, test, BUDGETS)
     return rows[(rows["router"] == router) & (rows["label"] == label)].reset_index(drop=True)
 
 
-# Tables -------------------------------------------------------------------------------------------
-
-
-def recorded() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A study's tables: in every cell a number of its own."""
-    rows = [
-        {"split": split, "item": item, "try": 0, "prompt": f"{split} {item}", "strategy": name, "right": (item + s) % 2,
-         "dollars": 100.0 * (split == "test") + 10 * item + s, "reply": f"{name} to {item}"}
-        for split in ("train", "test") for s, name in enumerate(STRATEGIES[1:], 1) for item in range(4)
-    ]  # fmt: skip
-    own = [
-        {"split": split, "item": i, "try": 0, "right": float(i == 3), "dollars": 100.0 * (split == "test") + 10 * i,
-         "reply": ""}
-        for split in ("train", "test")
-        for i in range(4)
-    ]  # fmt: skip
-    return pd.DataFrame(rows), pd.DataFrame(own)
-
-
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_a_study_s_tables_become_one_column_per_strategy_and_one_row_per_question(split):
-    tried, alone = recorded()
-    # questions in any order; the strategies' is that of the table
-    tried = tried.sort_values("item", ascending=False, kind="stable")
-    found = baselines.tried_on(tried, alone.sample(frac=1, random_state=3), split, ["small", "large"])
+@pytest.mark.parametrize(("split", "base"), [("train", 0.0), ("test", 100.0)])
+def test_a_study_s_tables_become_one_column_per_strategy_and_one_row_per_question(split, base):
+    """In every cell a number of its own; questions stand there in any order."""
+    rows = pd.DataFrame([
+        {"split": part, "item": i, "try": 0, "prompt": f"{part} {i}", "strategy": name,
+         "right": float(i == 3) if name == ITSELF else (i + s) % 2,
+         "dollars": 100.0 * (part == "test") + 10 * i + s, "reply": "" if name == ITSELF else f"{name} to {i}"}
+        for part in ("train", "test") for s, name in enumerate(STRATEGIES) for i in (3, 1, 0, 2)
+    ])  # fmt: skip
+    own = rows["strategy"] == ITSELF
+    found = baselines.tried_on(rows[~own], rows[own], split, ["small", "large"])
     assert found.strategies == STRATEGIES and found.experts == EXPERTS
     assert found.prompts == tuple(f"{split} {i}" for i in range(4))
-    base = 100.0 * (split == "test")
     assert found.dollars.tolist() == [[base + 10 * i + s for s in range(5)] for i in range(4)]
     assert found.right[:, 0].tolist() == [0, 0, 0, 1]
     assert found.right[:, 1:].tolist() == [[(i + s) % 2 for s in range(1, 5)] for i in range(4)]
@@ -98,20 +75,13 @@ def test_reward_is_right_within_the_budget_and_a_price_at_the_budget_is_within()
     assert part.reward(1000.0).tolist() == [[1, 1, 1, 1, 0]]
 
 
-# All of them --------------------------------------------------------------------------------------
-
-
-def test_every_router_and_strategy_has_a_row_per_question_under_every_budget():
-    rows = baselines.compare(chance(), chance(17, 1), BUDGETS)
+def test_everybody_has_a_row_per_question_under_every_budget_and_gets_and_pays_what_was_chosen():
+    test = chance(17, 1)
+    rows = baselines.compare(chance(), test, BUDGETS)
     assert set(rows["router"]) == {*STRATEGIES, *ROUTERS} and list(dict.fromkeys(rows["label"])) == list(BUDGETS)
     for _, part in rows.groupby(["router", "label"]):
         assert part["item"].tolist() == list(range(17))
     assert len(rows) == 3 * 17 * (len(STRATEGIES) + len(ROUTERS))
-
-
-def test_whoever_chooses_one_strategy_gets_and_pays_what_it_does():
-    test = chance(17, 1)
-    rows = baselines.compare(chance(), test, BUDGETS)
     for row in rows[rows["router"] != "cascade"].itertuples():
         m = STRATEGIES.index(row.chosen)
         assert row.router in (*ROUTERS, row.chosen)
@@ -137,9 +107,6 @@ def test_no_router_but_the_oracle_looks_at_the_test_s_outcomes():
     assert one[knows]["chosen"].tolist() != other[knows]["chosen"].tolist()
 
 
-# Random and the best constant ---------------------------------------------------------------------
-
-
 def test_random_assigns_to_each_expert_about_as_often_and_to_nobody_else():
     chosen = told(chance(), chance(400, 1), "random")["chosen"].value_counts()
     assert set(chosen.index) == {"small", "large"} and chosen.min() > 160
@@ -154,22 +121,14 @@ def test_the_best_constant_is_the_best_of_the_training_questions_under_that_budg
     assert len(set(best.values())) > 1  # the budget decides
 
 
-# Those that read the question ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("router", ["nearest neighbours", "logistic"])
-def test_a_router_learns_which_word_decides(router):
-    test = separable(30, 1)
-    rows = told(separable(80, 0), test, router)
-    assert rows["chosen"].tolist() == ["small" if p.startswith("add") else "large" for p in test.prompts]
-    assert rows["reward"].eq(1).all()
-
-
-@pytest.mark.parametrize("router", ["nearest neighbours", "logistic"])
-def test_a_router_learns_under_the_budget_it_is_tested_at(router):
+def test_a_router_learns_which_word_decides_under_the_budget_it_is_tested_at(router):
     """At low the large expert is never paid, so nothing is lost by the cheapest."""
-    chosen = told(separable(80, 0), separable(30, 1), router, "low")["chosen"]
-    assert chosen[::2].eq("small").all() and not chosen.isin(["large", "large in pieces"]).any()
+    test = separable(30, 1)
+    high, low = (told(separable(80, 0), test, router, label) for label in ("high", "low"))
+    assert high["chosen"].tolist() == ["small" if p.startswith("add") else "large" for p in test.prompts]
+    assert high["reward"].eq(1).all()
+    assert low["chosen"][::2].eq("small").all() and not low["chosen"].isin(["large", "large in pieces"]).any()
 
 
 @pytest.mark.parametrize("router", ["nearest neighbours", "logistic"])
@@ -181,9 +140,6 @@ def test_a_router_sees_how_long_a_question_is_whatever_its_words(router):
     train = table(right, prompts=[" ".join(f"w{i}.{j}" for j in range(n)) for i, n in enumerate(lengths)])
     test = table(right[:2], prompts=["brief question", "a question that goes on longer"])
     assert told(train, test, router)["chosen"].tolist() == ["small", "large"]
-
-
-# The cascade --------------------------------------------------------------------------------------
 
 
 def frank(n: int, seed: int) -> Tried:
@@ -212,12 +168,13 @@ def modest(n: int, seed: int) -> Tried:
     return table(right, prompts=["easy" if e else "hard" for e in easy])
 
 
-def test_a_cascade_begins_with_the_controller_which_is_free():
-    test = modest(30, 1)
-    rows = told(modest(80, 0), test, "cascade")
-    easy = test.right[:, 0] == 1
+def test_a_cascade_begins_with_the_controller_which_is_free_and_does_not_ask_whom_its_budget_cannot_pay():
+    train, test = modest(80, 0), modest(30, 1)
+    rows, easy = told(train, test, "cascade"), test.right[:, 0] == 1
     assert rows["chosen"].tolist() == np.where(easy, ITSELF, "large").tolist() and rows["right"].eq(1).all()
     assert rows["dollars"].tolist() == np.where(easy, 0.0, 8.0).tolist()  # the small expert is not on its list
+    rows = baselines.compare(train, test, {"little": 2.0})  # which large is beyond: someone else must end it
+    assert rows[rows["router"] == "cascade"]["chosen"].eq(ITSELF).all()
 
 
 def test_list_and_threshold_are_chosen_on_training_rewards_with_scores_from_other_folds(monkeypatch):
@@ -246,9 +203,6 @@ def test_list_and_threshold_are_chosen_on_training_rewards_with_scores_from_othe
     good = right[:, 1] == 1
     assert seen[good].min() > seen[~good].max()  # the scores that it must not use
     assert held[good].mean() - held[~good].mean() < 0.05
-
-
-# The oracle ---------------------------------------------------------------------------------------
 
 
 def test_nobody_is_paid_more_than_the_oracle_for_any_question():
@@ -299,10 +253,3 @@ def test_a_strategy_that_always_ends_alike_is_no_obstacle(value):
     same = table(np.full((12, 5), value))
     rows = baselines.compare(same, same, BUDGETS)
     assert rows[rows["router"].isin(["logistic", "cascade"])]["right"].eq(value).all()
-
-
-def test_a_cascade_does_not_ask_whom_its_budget_cannot_pay():
-    """Large is beyond it, and a question that nobody else is trusted with must end at someone else."""
-    train, test = modest(80, 0), modest(30, 1)
-    rows = baselines.compare(train, test, {"little": 2.0})
-    assert rows[rows["router"] == "cascade"]["chosen"].eq(ITSELF).all()

@@ -1,7 +1,6 @@
 """The record of lesson 05 holds everybody on the same questions, and an oracle that nobody passes."""
 
 import pytest
-from threadpoolctl import threadpool_limits
 
 from lib import measure, record
 from lib.routing import rows
@@ -11,8 +10,7 @@ from tests.routing.made import ACTS, PRICE, WORDS, study
 
 @pytest.fixture(scope="module")
 def told():
-    with threadpool_limits(1):
-        return rows.rows(study())
+    return rows.rows(study())
 
 
 def test_everybody_meets_the_same_questions_under_every_word(told):
