@@ -20,7 +20,7 @@ from lib.routing.toolorchestra.study import AGENT, START, Results
 from lib.scenes import orchestra
 from tests.routing.toolorchestra.common import offers
 
-PAPER, PUBLISHED, LENIENT, CORL = "paper", "published", "lenient", "corl"
+PAPER, LENIENT, CORL = "paper", "lenient", "corl"
 OURS = "ToolOrchestra"
 
 PARAMS = params.load("smoke")
@@ -41,9 +41,7 @@ WORK = (  # kind, difficulty, menu, tools liked, confidential, P of accuracy, co
 )
 BEFORE = [(NANO, 1), (NANO, 0), (MINI, 0), ("search search", 1), ("calculator", 1), ("", 0)]  # 3 of 5, and no office
 AFTER = [(NANO, 1), (LARGE, 1), ("search", 1), ("search search", 1), ("calculator", 1), ("lookup draft", 1)]
-DEAR = [(f"{NANO} {MINI} {NANO}", 1), (f"{LARGE} {MINI}", 1), (MINI, 1), (MINI, 1), (" ".join(["python"] * 5), 1),
-        ("lookup draft", 1)]  # fmt: skip  # 15, 10, 9, 8 and 9 more
-ACTS = {START: BEFORE, PAPER: AFTER, PUBLISHED: DEAR, LENIENT: AFTER, CORL: BEFORE}
+ACTS = {START: BEFORE, PAPER: AFTER, "published": AFTER, LENIENT: AFTER, CORL: BEFORE}
 
 
 def row(item: int, called: str, right: float, work=None, factor: float = 1.0, **more) -> dict:
@@ -52,7 +50,6 @@ def row(item: int, called: str, right: float, work=None, factor: float = 1.0, **
     calls = called.split()
     paid = [PRICE[name] * factor * 1e-6 for name in calls]
     dollars, seconds = sum(paid) + SELF * 1e-6, (1 + len(calls)) * TIME * 1e-3
-    m = [*[float(calls.count(name)) for name in TOOLS], float(right), -dollars, -seconds]
     spoken = [("prompt", "tools lab-nano $ 1 / 1 1 + 1 = ?", 0.0)]
     for name, cost in zip(calls, paid, strict=True):
         call = f"<think> + 1 </think> <call> {name} 1 + 1 </call>"
@@ -62,10 +59,10 @@ def row(item: int, called: str, right: float, work=None, factor: float = 1.0, **
     told = {
         "item": item, "kind": kind, "difficulty": difficulty, "right": float(right), "dollars": dollars,
         "seconds": seconds, "own": SELF * 1e-6, "calls": len(calls), "called": called, "malformed": 0, "answered": 1.0,
-        "menu": menu_, "m": m,
-        "p": [*[float(name in liked.split()) for name in TOOLS], *p], "p_accuracy": p[0], "p_cost": p[1],
-        "p_latency": p[2], "liked": liked, "confidential": secret, "first": calls[0] if calls else "",
-        "good": " ".join(good), "spoken": json.dumps(spoken),
+        "menu": menu_, "p": [*[float(name in liked.split()) for name in TOOLS], *p],
+        "m": [*[float(calls.count(name)) for name in TOOLS], float(right), -dollars, -seconds],
+        "p_accuracy": p[0], "p_cost": p[1], "p_latency": p[2], "liked": liked, "confidential": secret,
+        "first": (calls or [""])[0], "good": " ".join(good), "spoken": json.dumps(spoken),
     }  # fmt: skip
     if kind == "office":
         told |= dict.fromkeys(("execution", "fidelity", "completeness"), float(right))
@@ -107,9 +104,9 @@ def trained(arm: str, seeds: int, updates: int = 10) -> tuple[list[dict], list[d
         for group, item in enumerate((1, 2)):
             acts = [now[item], (LARGE if group == 0 else "lookup", 1), now[item], ("", 0)]
             for i, (called, right) in enumerate(acts):
-                paid = right * (0.5 if called in (LARGE, "lookup") else 1.0) * (40 if arm == PUBLISHED else 1)
-                more = told | {"update": update, "group": group, "reward": paid, "malformed": int(i == 3)}
-                rollouts.append(row(item, called, right, **more))
+                paid = right * (0.5 if called in (LARGE, "lookup") else 1.0)
+                more = {"update": update, "group": group, "reward": paid, "malformed": int(i == 3)}
+                rollouts.append(row(item, called, right, **told, **more))
         left = {"kept": 8, "malformed": 0} if arm in (CORL, LENIENT) else {"kept": 3, "malformed": 2}
         agreeing = 8 - left["kept"] - left["malformed"]
         learning.append(told | left | {"update": update + 1, "unanswered": 0, "agreeing": agreeing})
@@ -131,14 +128,6 @@ def tried() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-CORPUS = pd.DataFrame(
-    [{"domain": "guild", "tables": 1, "columns": 3, "functions": 2, "databases": 2, "records": 9, "tasks": 6,
-      "difficulty 1": 6, "golden calls": 2.0, "dropped: error": 1, "dropped: unsolved": 2, "dropped: idle": 0},
-     {"domain": "store", "tables": 1, "columns": 4, "functions": 2, "databases": 1, "records": 8, "tasks": 2,
-      "difficulty 1": 2, "golden calls": 4.0, "dropped: error": 0, "dropped: unsolved": 1, "dropped: idle": 0}]
-)  # fmt: skip
-
-
 def study(seeds: int = 3) -> Results:
     pilot_ = [row(i, *act) for i, act in enumerate([("lookup", 1), ("", 0), ("search", 1), ("", 0)])]
     tests = [each | {"arm": AGENT, "seed": 0, "exam": "pilot"} for each in pilot_]
@@ -152,7 +141,7 @@ def study(seeds: int = 3) -> Results:
                 table += rows
     return Results(
         tools=TOOLS, tried=tried(), episodes=pd.DataFrame(tests), rollouts=pd.DataFrame(rollouts),
-        learning=pd.DataFrame(learning), corpus=CORPUS, budget=2e-5, own=Own(1e-7, 1e-4), offers=offers(),
+        learning=pd.DataFrame(learning), corpus=pd.DataFrame(), budget=2e-5, own=Own(1e-7, 1e-4), offers=offers(),
     )  # fmt: skip
 
 
@@ -175,9 +164,6 @@ def means(part: pd.DataFrame, column: str) -> dict:
     return measure.mean(part, column, "arm")["value"].to_dict()
 
 
-# Everybody on the same questions --------------------------------------------------------------------
-
-
 def test_everybody_stands_on_the_same_questions_in_the_units_of_the_report(rows, exam):
     right, money = means(exam, "right"), means(exam, "micro")
     assert right["start"] == pytest.approx(3 / 5) and right[OURS] == 1
@@ -190,24 +176,17 @@ def test_everybody_stands_on_the_same_questions_in_the_units_of_the_report(rows,
     assert set(record.where(rows, condition="office", style="test")["arm"]) == {"start", *list(right)[1:5]}
 
 
-def test_best_always_is_one_of_the_tools_always(results, exam):
+def test_best_always_is_one_of_the_tools_always_and_random_the_mean_of_what_can_be_asked(results, exam):
     best = f"always {recorded.best_always(results)}"
     assert means(exam, "right")["best always"] == means(exam, "right")[best]
-
-
-def test_random_is_the_mean_of_what_can_be_asked(exam):
     four = exam[exam["item"] == "4"].set_index("arm")["score"]
     assert four["random"] == pytest.approx(four[["always calculator", "always python"]].mean())
 
 
-# The preference benchmark ---------------------------------------------------------------------------
-
-
 def test_scores_by_hand(results, exam):
     """Item 2, wrong before: accuracy 1, cost and latency half: 20 / 11 and 1; a call to search, which is liked."""
-    assert exam[(exam["arm"] == OURS) & (exam["item"] == "2")]["score"].iloc[0] == pytest.approx(
-        2 + 0.5 * 20 / 11 + 0.5
-    )
+    score = exam[(exam["arm"] == OURS) & (exam["item"] == "2")]["score"].iloc[0]
+    assert score == pytest.approx(2 + 0.5 * 20 / 11 + 0.5)
     whole, blind = (recorded.scores(results, weigh=w).groupby("arm")["score"].sum()[OURS] for w in ((1, 1), (0, 0)))
     assert 0 < blind < whole
 
@@ -216,9 +195,6 @@ def test_in_dollars_or_as_printed_spending_does_not_count(results):
     once, twice = ([recorded.scores(results, per, dearer).groupby("arm")["score"].mean()[OURS]
                     for per in UNITS.values()] for dearer in (1.0, 2.0))  # fmt: skip
     assert twice[0] < once[0] and twice[1:] == pytest.approx(once[1:])
-
-
-# Quotients ------------------------------------------------------------------------------------------
 
 
 def test_a_quotient_is_of_sums_and_its_gap_is_the_difference(exam):
@@ -254,9 +230,6 @@ def test_wanted_calls_are_to_liked_tools_and_of_confidential_users_to_models(exa
     assert even.tolist() == pytest.approx([1 / 3])
 
 
-# Generalisation -------------------------------------------------------------------------------------
-
-
 def test_an_outage_is_met_at_its_call_and_switching_counts(results, rows):
     """The facts of difficulty 2 fail from their second call on."""
     broken = record.where(rows, style="outage")
@@ -281,9 +254,6 @@ def test_what_has_become_cheaper_is_counted_among_tools(results, rows):
     assert mine["whole"].tolist() == [len(names) for names in mine["chosen"]] and cheap < set(TOOLS)
 
 
-# The simplex ----------------------------------------------------------------------------------------
-
-
 def test_slopes_are_least_squares_over_users(rows):
     """Calls cost 5, 1 and 60 for users with weight 0, 1 and 0 on cost: 1 - (5 + 60) / 2."""
     grid = record.where(rows, style="simplex")
@@ -296,9 +266,6 @@ def test_hypervolume_rises_with_choice(rows):
     found = recorded.volumes(record.where(rows, style="simplex"))["value"]
     assert found["start"] == pytest.approx(0.5 * 0.5 * 0.5)
     assert found[OURS] > found["start"]  # the same accuracy for less
-
-
-# Training -------------------------------------------------------------------------------------------
 
 
 def test_updates_are_means_over_rollouts_and_filters_add_up(results):
@@ -317,17 +284,14 @@ def test_the_group_that_is_shown_teaches_something_and_says_what_it_left_out(res
     assert group["cheap"].between(0, 1).all() and (kept["reward"] > 0).any()
 
 
-# What is shown --------------------------------------------------------------------------------------
-
-
 def test_each_trajectory_by_hand_misses_one_criterion():
     table = orchestra.criteria_table(orchestra.office_task()).set_index("trajectory")
     table = table[["execution", "fidelity", "completeness", "solved"]]
     assert table.loc["everything as it should be"].all() and table["solved"].sum() == 1
-    missed = {
-        "forgot to write": "execution", "forgot to say": "fidelity", "guessed what it should have read": "completeness"
-    }  # fmt: skip
-    for name, criterion in missed.items():
+    for name, criterion in (
+        ("forgot to write", "execution"), ("forgot to say", "fidelity"),
+        ("guessed what it should have read", "completeness"),
+    ):  # fmt: skip
         assert not table.loc[name, criterion] and table.loc[name].sum() == 2
 
 
@@ -348,8 +312,7 @@ def test_an_episode_is_escaped_and_masked(results):
     assert "right; $" in plain and "wrong; $" in plain
 
 
-def test_a_study_of_one_seed_without_tasks_is_a_record_all_the_same():
-    tiny = dataclasses.replace(study(seeds=1), corpus=CORPUS.assign(tasks=0))
-    found = record.frame(recorded.SYSTEM, recorded.rows(tiny, PARAMS))
+def test_a_study_of_one_seed_is_a_record_all_the_same():
+    found = record.frame(recorded.SYSTEM, recorded.rows(study(seeds=1), PARAMS))
     assert set(found["style"]) == {"test", "pilot", "unseen_tools", "unseen_prices", "outage", "simplex"}
     assert len(recorded.slopes(record.where(found, style="simplex"), "ms")) == 2
