@@ -76,6 +76,11 @@ def finished(cell: Cell, root: Path) -> dict[str, Any] | None:
     return store.read_json(receipt) if receipt.exists() else None
 
 
+def at_once(jobs: int | None) -> int:
+    """Processes of a sweep: one per core unless it is said."""
+    return jobs or os.cpu_count() or 1
+
+
 def run(
     work: Callable[[Cell, Path, Progress], Any],
     cells: Sequence[Cell],
@@ -109,7 +114,7 @@ def run_chains(
     todo = [chain for chain in left if chain]
     if todo:
         with _Watcher(cells, root, label):
-            _run_all(work, todo, root, min(jobs or os.cpu_count() or 1, len(todo)))
+            _run_all(work, todo, root, min(at_once(jobs), len(todo)))
     return [finished(cell, root) for cell in cells]
 
 

@@ -28,6 +28,7 @@ FLOORS = {
         "sources",
         "stats",
         "store",
+        "study",
         "sweep",
     },
 }

@@ -5,7 +5,6 @@ policy, lets it answer the test items and keeps the numbers; of the Conductor it
 under data/runs/conductor.
 """
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -32,8 +31,9 @@ from lib.conductor.rollouts import Rollouts
 from lib.conductor.weighting import Weighting
 from lib.llm.opening import export, opened
 from lib.models import checkpoints
-from lib.params import ROOT, ConductorSettings, HeadSettings, LLMSettings, Params
+from lib.params import ROOT, ConductorSettings, HeadSettings, Params
 from lib.sources import deciding
+from lib.study import Means, table
 from lib.tasks import Item
 
 RUNS = ROOT / "data/runs/conductor"
@@ -79,18 +79,6 @@ class Results:
     clock: pd.DataFrame
 
 
-@dataclass(frozen=True)
-class Means:
-    """What carries a study out and changes none of its numbers, hence is in no cell's name."""
-
-    starts: Mapping[int, str]  # folders, by seed
-    reward_model: str = ""
-    llm: Mapping[str, Any] | None = None
-    judge: str = ""
-    runs: str = str(RUNS)
-    share: int = 1
-
-
 def run(
     params: Params,
     compared: Sequence[Arm] = ARMS,
@@ -116,32 +104,21 @@ def run(
     first = reward_cell(settings, policy)
     sweep.run(partial(reward_work, policy=folders[REWARD]), [first], runs, 1, "training the reward model")
     todo = cells(params, compared, policy, trainings, exam)
-    means = Means(
-        folders, str(first.folder(runs) / "model"), params.llm.model_dump(), settings.judge, str(runs),
-        settings.jobs or os.cpu_count() or 1,
-    )  # fmt: skip
+    before = {f"start-{seed}": folder for seed, folder in folders.items()}
+    before |= {"reward": str(first.folder(runs) / "model")}
+    means = replace(Means.of(params, models, runs, CASSETTES), before=before)
     try:
         receipts = sweep.run(partial(work, means=means), todo, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
-    return _collected(todo, receipts, runs, store.read_parquet(first.folder(runs) / "agreement.parquet"))
-
-
-def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, agreement: pd.DataFrame) -> Results:
-    def table(name: str) -> pd.DataFrame:
-        parts = [
-            store.read_parquet(path).assign(arm=cell.settings["arm"]["name"], seed=cell.settings["seed"])
-            for cell in todo
-            if (path := cell.folder(runs) / f"{name}.parquet").exists()
-        ]
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-
+    agreement = store.read_parquet(first.folder(runs) / "agreement.parquet")
+    items, components, rollouts = (table(todo, runs, name) for name in ("items", "components", "rollouts"))
     clock = [
         {"arm": cell.settings["arm"]["name"], "seed": cell.settings["seed"], "seconds": receipt["seconds"]}
         | receipt["result"]
         for cell, receipt in zip(todo, receipts, strict=True)
     ]
-    return Results(table("items"), table("components"), table("rollouts"), agreement, pd.DataFrame(clock))
+    return Results(items, components, rollouts, agreement, pd.DataFrame(clock))
 
 
 def reward_cell(settings: ConductorSettings, policy: Path) -> sweep.Cell:
@@ -302,8 +279,8 @@ class Run:
         self.arm, self.seed = Arm(**cell.settings["arm"]), cell.settings["seed"]
         self.head = parameters.validate(self.settings.head.model_dump() | self.arm.changes, HeadSettings, "a cell")
         self.folder, self.progress, self.means = folder, progress, means
-        self.start = means.starts[self.seed]
-        self.preference = Preference(means.reward_model)
+        self.start = means.before[f"start-{self.seed}"]
+        self.preference = Preference(means.before["reward"])
         self.exams = cell.settings["exams"]
         self.taught = data.draw("train", self.settings.prompts, self.seed, self.settings.categories, "policy")
 
@@ -394,9 +371,10 @@ class Run:
         return [tasks.score(self.taught[i], said(each)) for i, each in zip(row, completions, strict=True)]
 
     def _judge_of(self) -> Judge:
-        llm = parameters.validate(self.means.llm, LLMSettings, "a cell")
-        client = partial(opened, llm, NAME, self.means.runs, CASSETTES, self.means.share)
-        return Judge(client, self.means.judge, self.settings.rewards.think, self.seed)
+        told, means = self.means.params, self.means
+        share = sweep.at_once(told.conductor.jobs)
+        client = partial(opened, told.llm, NAME, means.runs, means.cassettes, share)
+        return Judge(client, told.conductor.judge, self.settings.rewards.think, self.seed)
 
     def _anchor(self, judge: Judge | None, prompts, completions, reference, row, **_) -> list[float]:
         """What a verifier that errs now and then, or a judge, says of replies to verified prompts; 0 of others, about

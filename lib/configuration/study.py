@@ -5,8 +5,6 @@ seed, which refines its policy and tests it on every kind of question and on the
 that resumes. Working files lie under data/runs/configuration.
 """
 
-import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -19,7 +17,6 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import params as parameters
 from lib import seeds, store, sweep
 from lib.configuration import encoders, prompted, search, space
 from lib.configuration.arms import ALONE, ARMS, NAMED, Arm
@@ -42,6 +39,8 @@ from lib.models.asking import asker
 from lib.models.asking import store as remembered
 from lib.models.transport import LabTransport, lab
 from lib.params import ROOT, ConfigurationSettings, LLMSettings, Params, ParamsError
+from lib.study import Means
+from lib.study import table as left
 from lib.tasks import Item, mixed
 from lib.tools import Index, Sandbox, Tool, calculator, lookup, python
 from lib.tools import search as searching
@@ -66,7 +65,7 @@ class Results:
     again), `system.table` with columns set (grid or sampled) and number; greedy: configurations tried and reward on the
     way; climbed: where it ended; tests: `system.table` of test questions with arm, seed, model, error; rollouts: the
     same of training with update; learning: losses and entropies of every update; refined: what SFT and DPO started
-    from; clock: seconds per cell.
+    from.
     """
 
     searched: pd.DataFrame
@@ -76,22 +75,6 @@ class Results:
     rollouts: pd.DataFrame
     learning: pd.DataFrame
     refined: pd.DataFrame
-    clock: pd.DataFrame
-
-
-@dataclass(frozen=True)
-class Means:
-    """What carries a study out and changes none of its numbers, hence is in no cell's name."""
-
-    models: str
-    runs: str
-    cassettes: str
-    llm: Mapping[str, Any]
-    configuration: Mapping[str, Any]
-
-    @property
-    def settings(self) -> ConfigurationSettings:
-        return parameters.validate(dict(self.configuration), ConfigurationSettings, "a cell")
 
 
 def toolbox(sandbox: Sandbox) -> dict[str, Tool]:
@@ -111,7 +94,8 @@ class Place:
         loop: Loop,
         client: Client,
     ) -> None:
-        self.settings, self.speakers, self.tools, self.loop, self.client = means.settings, speakers, tools, loop, client
+        self.settings, self.speakers, self.tools = means.params.configuration, speakers, tools
+        self.loop, self.client = loop, client
         self.models = means.models
         self.atoms: list[Atom] = library(ROOT / self.settings.atoms)
         self.weights = Weights(**self.settings.reward.model_dump())
@@ -143,9 +127,9 @@ class Place:
 @contextmanager
 def opened_place(means: Means) -> Iterator[Place]:
     """The agents of the parameters, and their tools, at work."""
-    settings, loop = means.settings, Loop()
-    told = _llm(means.models, store.to_json(dict(means.llm)))
-    client = opened(told[0], NAME, means.runs, means.cassettes, settings.jobs or os.cpu_count() or 1, told[1])
+    settings, loop = means.params.configuration, Loop()
+    told = _llm(means.models, means.told)
+    client = opened(told[0], NAME, means.runs, means.cassettes, sweep.at_once(settings.jobs), told[1])
     try:
         with Sandbox() as sandbox:
             names = (settings.model, settings.larger)
@@ -158,9 +142,9 @@ def opened_place(means: Means) -> Iterator[Place]:
 
 
 @cache
-def _llm(models: str, llm: str) -> tuple[LLMSettings, dict[str, LabTransport]]:
+def _llm(models: str, told: str) -> tuple[LLMSettings, dict[str, LabTransport]]:
     """Settings with prices, and transports; once per process."""
-    return lab(parameters.validate(json.loads(llm), LLMSettings, "a cell"), models)
+    return lab(Params.model_validate_json(told).llm, models)
 
 
 def _speaker(models: str, llm: LLMSettings, client: Client, name: str, temperature: float) -> Speaker:
@@ -255,7 +239,7 @@ def choices(params: Params, n: int, models: str | Path = checkpoints.MODELS, run
 
 def means(params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> Means:
     """What carries out a study with these parameters."""
-    return Means(str(models), str(runs), str(CASSETTES), params.llm.model_dump(), params.configuration.model_dump())
+    return Means.of(params, models, runs, CASSETTES)
 
 
 def _publish(todo: Sequence[sweep.Cell], params: Params, models: Path, runs: Path) -> None:
@@ -504,29 +488,17 @@ def _sat(place: Place, policy: Policy, name: str, seed: int, arm: Arm, model: st
 
 
 def _collected(todo: Sequence[sweep.Cell], receipts: Sequence[Mapping[str, Any]], runs: Path) -> Results:
-    def whole(name: str) -> pd.DataFrame:
-        paths = [(cell, cell.folder(runs) / f"{name}.parquet") for cell in todo]
-        parts = [
-            store.read_parquet(path).assign(**({} if name in ("tests", "searched", "greedy") else _whose(cell)))
-            for cell, path in paths
-            if path.exists()
-        ]
-        return pd.concat(parts, ignore_index=True)
-
+    trained = [cell for cell in todo if "arm" in cell.settings]
+    only = {cell.settings["arm"]["name"]: cell.settings["arm"]["only"] for cell in trained}
+    searched, greedy, tests = (left(todo, runs, name, whose=False) for name in ("searched", "greedy", "tests"))
+    rollouts, learning = (left(trained, runs, name) for name in ("rollouts", "learning"))
+    rollouts, learning = (each.assign(only=each["arm"].map(only)) for each in (rollouts, learning))
     refined = [
         {"arm": cell.settings["arm"]["name"], "seed": cell.settings["seed"], "how": how} | about
         for cell, receipt in zip(todo, receipts, strict=True)
         for how, about in (receipt["result"] or {}).items()
     ]
-    clock = [{"cell": cell.name, "seconds": receipt["seconds"]} for cell, receipt in zip(todo, receipts, strict=True)]
     (climbed,) = (cell for cell in todo if cell.name == "greedy")
     told = store.read_json(climbed.folder(runs) / "greedy.json")
-    greedy = Configuration(tuple(told["structure"]), tuple(tuple(a) for a in told["atoms"]))
-    return Results(
-        whole("searched"), whole("greedy"), greedy, whole("tests"), whole("rollouts"), whole("learning"),
-        pd.DataFrame(refined), pd.DataFrame(clock),
-    )  # fmt: skip
-
-
-def _whose(cell: sweep.Cell) -> dict[str, Any]:
-    return {"arm": cell.settings["arm"]["name"], "seed": cell.settings["seed"], "only": cell.settings["arm"]["only"]}
+    best = Configuration(tuple(told["structure"]), tuple(tuple(a) for a in told["atoms"]))
+    return Results(searched, greedy, best, tests, rollouts, learning, pd.DataFrame(refined))

@@ -6,9 +6,8 @@ table; a killed study resumes with what is missing, and a paid episode is never 
 """
 
 import asyncio
-import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -34,6 +33,7 @@ from lib.orchestration.orchestrators import Orchestrator
 from lib.orchestration.world import Menu, World
 from lib.params import ROOT, Environments, LLMSettings, OrchestrationSettings, Params
 from lib.sources import deciding
+from lib.study import Means
 from lib.zoo import train
 from lib.zoo.evaluate import evaluation_streams
 from lib.zoo.policies import Policy
@@ -57,7 +57,7 @@ def plan(params: Params, zoo: str | Path = train.ZOO) -> list[Planned]:
     """
     out: dict[str, Planned] = {}
     for domain, method in product(WORLDS, orchestrators(params)):
-        bench = Bench(cells(params, domain, [method], zoo)[0].settings, Means(params.llm.model_dump(), str(zoo)))
+        bench = Bench(cells(params, domain, [method], zoo)[0].settings, Means.of(params, zoo, RUNS, CASSETTES))
         world = bench.begin(evaluation_streams(domain, 0, 1)[0])
         orchestrator = bench.decider(bench.client())
         prompt = sum(
@@ -90,17 +90,6 @@ def seconds(params: Params, domain: str, methods: Sequence[Method], runs: str | 
 # The sweep --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Means:
-    """What carries a study out and changes none of its numbers, hence is in no cell's name."""
-
-    llm: dict[str, Any] = field(default_factory=dict)
-    zoo: str = str(train.ZOO)
-    runs: str = str(RUNS)
-    cassettes: str = str(CASSETTES)
-    share: int = 1
-
-
 def run(
     params: Params,
     domain: str,
@@ -116,8 +105,7 @@ def run(
     stay), LLMError where no endpoint can be used.
     """
     todo = cells(params, domain, methods, zoo)
-    jobs = params.orchestration.jobs or os.cpu_count() or 1
-    means = Means(params.llm.model_dump(), str(zoo), str(runs), share=jobs)
+    means = Means.of(params, zoo, runs, CASSETTES)
     try:
         sweep.run(partial(decide_cell, means=means), todo, runs, params.orchestration.jobs, f"{label} in {domain}")
     except BudgetExceeded as error:
@@ -189,7 +177,7 @@ class Bench:
         rooms = {name: settings[name] for name in Environments.model_fields}
         self.params = parameters.validate(rooms, Environments, "a cell")
         self.orchestration = parameters.validate(settings["orchestration"], OrchestrationSettings, "a cell")
-        self.policies = _policies(means.zoo, self.domain, self.seed)
+        self.policies = _policies(means.models, self.domain, self.seed)
         self.menu = Menu({name: self.policies[name] for name in SINGLE})
 
     def begin(self, stream: np.uint64) -> Episode:
@@ -238,14 +226,14 @@ class Bench:
 
     def client(self) -> Client:
         """The client of this process; endpoints get cassette and purse."""
-        settings = parameters.validate(self.means.llm, LLMSettings, "a cell")
-        return make_client(settings, self.means.share, self.means.runs, self.means.cassettes)
+        means, share = self.means, sweep.at_once(self.means.params.orchestration.jobs)
+        return make_client(means.params.llm, share, means.runs, means.cassettes)
 
     def decider(self, client: Client, keep: bool = False) -> Decider:
         """Who decides in this cell."""
         settings, method = self.orchestration, self.method
         if method.kind in KINDS:
-            cards = [store.read_json(Path(self.means.zoo) / self.domain / name / "card.json") for name in SINGLE]
+            cards = [store.read_json(Path(self.means.models) / self.domain / name / "card.json") for name in SINGLE]
             topic = self.params.education.topic
             return Orchestrator(method.kind, method.model, client, settings, cards, topic, method.without, keep)
         return Random() if method.kind == "control" else Always(self.policies[method.name])
@@ -256,7 +244,7 @@ def watch(
 ) -> list[tuple[Decision, dict[str, Any]]]:
     """One episode for a reader: every decision with its prompts and replies, and its row of the record."""
     cell = next(each for each in cells(params, domain, [method], zoo) if each.settings["seed"] == seed)
-    bench = Bench(cell.settings, Means(params.llm.model_dump(), str(zoo)))
+    bench = Bench(cell.settings, Means.of(params, zoo, RUNS, CASSETTES))
     stream = evaluation_streams(domain, seed, number + 1)[number]
 
     async def play() -> list[tuple[Decision, dict[str, Any]]]:
@@ -270,7 +258,7 @@ def try_out(params: Params, domain: str, decider: Decider, zoo: str | Path = tra
     """Mean length of the episodes of all seeds with a decider of one's own."""
     lengths = []
     for cell in cells(params, domain, [Method("own", "control")], zoo):
-        bench = Bench(cell.settings, Means(params.llm.model_dump(), str(zoo)))
+        bench = Bench(cell.settings, Means.of(params, zoo, RUNS, CASSETTES))
         streams = evaluation_streams(domain, cell.settings["seed"], cell.settings["episodes"])
         lengths += [len(finish(bench.steps(decider, stream))) for stream in streams]
     return float(np.mean(lengths))

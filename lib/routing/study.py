@@ -6,9 +6,8 @@ resumes; a training goes on from its last checkpoint. Working files lie under da
 """
 
 import json
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from lib.routing.logs import Logs, spoken
 from lib.routing.outcomes import CASSETTES, NAME, RUNS
 from lib.routing.rollouts import Episode, Task, roll
 from lib.routing.voices import Lab
+from lib.study import Means, table
 from lib.tasks import Item
 
 START = "start"  # the controller before it is trained
@@ -52,8 +52,7 @@ class Results:
     experts: on questions (`outcomes.tried`); episodes: test episodes (`episode_rows`) with arm, seed, style and
     temperature; rollouts: the same of training, with update; alone: the controller's base answering by itself what
     experts were tried on; learning: what the trainer says of every update; budgets: what the words mean; token_price:
-    dollars per token of the controller itself, which no budget counts; clock: seconds per cell, wall time, so not for
-    a report's bytes.
+    dollars per token of the controller itself, which no budget counts.
     """
 
     experts: pd.DataFrame
@@ -63,29 +62,6 @@ class Results:
     learning: pd.DataFrame
     budgets: Budgets
     token_price: float
-    clock: pd.DataFrame
-
-
-@dataclass(frozen=True)
-class Means:
-    """What carries a study out and changes none of its numbers, hence is in no cell's name."""
-
-    models: str
-    runs: str
-    cassettes: str
-    llm: Mapping[str, Any]
-    routing: Mapping[str, Any]
-    shape: Mapping[str, Any]  # of the base, for its optimisers
-    controllers: Sequence[str] = ()  # by seed
-    experts: str = ""
-
-    @property
-    def settings(self) -> RoutingSettings:
-        return parameters.validate(dict(self.routing), RoutingSettings, "a cell")
-
-    @property
-    def base(self) -> Path:
-        return Path(self.models) / self.settings.base
 
 
 def run(
@@ -102,20 +78,18 @@ def run(
     checkpoints.load(Path(models) / settings.base)  # these say what is wrong before any process starts
     lab(params.llm, models)
     price = cards.read(settings.base, models)["dollars_per_1k_tokens"] / 1000
-    means = Means(
-        str(models), str(runs), str(CASSETTES), params.llm.model_dump(), settings.model_dump(),
-        params.lab.models[settings.base].model_dump(),
-    )  # fmt: skip
+    means = Means.of(params, models, runs, CASSETTES)
     first = first_cells(params, Path(models))
     try:
-        begun = sweep.run(partial(first_work, means=means), first, runs, settings.jobs, "experts and controllers")
-        experts, *controllers = (str(cell.folder(runs)) for cell in first)
-        means = Means(**asdict(means) | {"controllers": [f"{c}/model" for c in controllers], "experts": experts})
+        sweep.run(partial(first_work, means=means), first, runs, settings.jobs, "experts and controllers")
+        means = replace(means, before={cell.name: str(cell.folder(runs)) for cell in first})
         todo = cells(params, compared, first)
-        receipts = sweep.run(partial(work, means=means), todo, runs, settings.jobs, label)
+        sweep.run(partial(work, means=means), todo, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
-    return _collected([*first, *todo], [*begun, *receipts], runs, settings, price)
+    experts, alone = (store.read_parquet(first[0].folder(runs) / f"{name}.parquet") for name in ("experts", "alone"))
+    episodes, rollouts, learning = (table(todo, runs, name, START) for name in ("episodes", "rollouts", "learning"))
+    return Results(experts, episodes, rollouts, alone, learning, known_budgets(experts, settings), price)
 
 
 def two(params: Params) -> Params:
@@ -197,18 +171,18 @@ def _told(settings: RoutingSettings, arm: Arm | None) -> dict[str, Any]:
 
 def opened_pool(means: Means) -> Pool:
     """The experts of the parameters, asked through the client. Use it as a context manager."""
-    settings = means.settings
-    llm, transports = _experts(means.models, store.to_json(dict(means.llm)))
-    share = settings.jobs or os.cpu_count() or 1
+    settings = means.params.routing
+    llm, transports = _experts(means.models, means.told)
+    share = sweep.at_once(settings.jobs)
     client = partial(opened, llm, NAME, means.runs, means.cassettes, share, transports)
     asked = askers(llm, settings.experts.values(), means.models)
     return Pool(client, settings.experts, settings.expert_temperature, askers=asked)
 
 
 @cache
-def _experts(models: str, llm: str) -> tuple[LLMSettings, dict[str, LabTransport]]:
+def _experts(models: str, told: str) -> tuple[LLMSettings, dict[str, LabTransport]]:
     """Lab models are read once per process, whose threads keep them from one cell to the next."""
-    return lab(parameters.validate(json.loads(llm), LLMSettings, "a cell"), models)
+    return lab(Params.model_validate_json(told).llm, models)
 
 
 def test_items(settings: RoutingSettings) -> list[Item]:
@@ -230,10 +204,10 @@ def first_work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[s
     """Teach a controller the protocol; or try the experts, and the base by itself, in every try that a training may
     hear and on the test questions."""
     warm.quiet()
-    settings = means.settings
+    settings = means.params.routing
     if cell.name != "experts":
-        shape = parameters.validate(dict(means.shape), parameters.LabModel, "a cell")
-        warm.train(means.base, shape, settings, folder / "model", progress, cell.settings["seed"])
+        shape, base = means.params.lab.models[settings.base], Path(means.models) / settings.base
+        warm.train(base, shape, settings, folder / "model", progress, cell.settings["seed"])
         return {"steps": settings.warm.steps}
     asked = [(train_items(settings), "train", TRIES), (test_items(settings), "test", 1)]
     with opened_pool(means) as experts:
@@ -262,11 +236,12 @@ class Run:
     """One cell at work."""
 
     def __init__(self, cell: sweep.Cell, folder: Path, progress, means: Means, experts: Pool) -> None:
-        self.settings, self.folder, self.progress, self.pool = means.settings, folder, progress, experts
+        self.settings, self.folder, self.progress, self.pool = means.params.routing, folder, progress, experts
         self.arm = Arm(**cell.settings["arm"]) if cell.settings["arm"] else None
-        self.seed, self.others = cell.settings["seed"], means.settings.other_seeds
-        self.budgets = known_budgets(store.read_parquet(Path(means.experts) / "experts.parquet"), self.settings)
-        self.model = checkpoints.load(means.controllers[self.seed])
+        self.seed, self.others = cell.settings["seed"], self.settings.other_seeds
+        experts = store.read_parquet(Path(means.before["experts"]) / "experts.parquet")
+        self.budgets = known_budgets(experts, self.settings)
+        self.model = checkpoints.load(Path(means.before[f"controller/seed-{self.seed}"]) / "model")
         self.voice = Lab(self.model, self.settings.turn_tokens, self.settings.response_tokens)
 
     def go(self) -> dict[str, float]:
@@ -372,23 +347,3 @@ def episode_rows(
             for i, e in enumerate(episodes)
         ]
     )
-
-
-def _collected(todo: Sequence[sweep.Cell], receipts, runs: Path, settings: RoutingSettings, price: float) -> Results:
-    def table(name: str) -> pd.DataFrame:
-        parts = []
-        for cell in todo:
-            path = cell.folder(runs) / f"{name}.parquet"
-            if path.exists():
-                arm = cell.settings["arm"]
-                part = store.read_parquet(path)
-                parts.append(part.assign(arm=arm["name"] if arm else START, seed=cell.settings["seed"]))
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-
-    folders = {cell.name: cell.folder(runs) for cell in todo}
-    experts = store.read_parquet(folders["experts"] / "experts.parquet")
-    clock = [{"cell": cell.name, "seconds": receipt["seconds"]} for cell, receipt in zip(todo, receipts, strict=True)]
-    alone = store.read_parquet(folders["experts"] / "alone.parquet")
-    episodes, rollouts, learning = map(table, ("episodes", "rollouts", "learning"))
-    budgets = known_budgets(experts, settings)
-    return Results(experts, episodes, rollouts, alone, learning, budgets, price, pd.DataFrame(clock))

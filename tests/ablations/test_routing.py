@@ -41,7 +41,7 @@ def episodes() -> pd.DataFrame:
 
 def results() -> corl.Results:
     empty, budgets = pd.DataFrame(), Budgets({}, {}, 1.0)
-    return corl.Results(empty, episodes(), empty, empty, empty, budgets, 0.0, empty)
+    return corl.Results(empty, episodes(), empty, empty, empty, budgets, 0.0)
 
 
 # CoRL ---------------------------------------------------------------------------------------------

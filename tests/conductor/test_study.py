@@ -10,7 +10,7 @@ import pytest
 import torch
 from pandas.testing import assert_frame_equal
 
-from lib import params, record, sweep
+from lib import params, record
 from lib.conductor import arms, data, evaluation, preference, study, trainer
 from lib.conductor.arms import ARMS, NAMED, variant
 from lib.conductor.meta import chosen, lots
@@ -49,6 +49,12 @@ def results(models, runs):
     torch.set_num_threads(threads)
     torch.set_flush_denormal(False)
     return made
+
+
+def means(place, taught, seed: int = 0) -> study.Means:
+    """As after the first cells: a start and the reward model."""
+    before = {f"start-{seed}": str(place), "reward": str(taught[0])}
+    return dataclasses.replace(study.Means.of(settings(), place, place, place), before=before)
 
 
 def of(frame: pd.DataFrame, arm: str) -> pd.DataFrame:
@@ -172,20 +178,13 @@ def test_another_judge_makes_new_cells_of_its_arm_only(place):
     assert {name for name in digests[0] if digests[0][name] != digests[1][name]} == {"judge/seed-0"}
 
 
-def test_processes_share_the_limits_of_an_endpoint(models, tmp_path, monkeypatch):
+def test_processes_share_the_limits_of_an_endpoint(place, taught, tmp_path, monkeypatch):
     """As many as there are: all cores where nobody says how many."""
-    told = {}
-
-    def run(work, cells, *_):
-        told.update(work.keywords)
-        return [{"seconds": 1.0, "result": {}} for _ in cells]
-
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
-    monkeypatch.setattr(sweep, "run", run)
-    monkeypatch.setattr(study.store, "read_parquet", lambda path: pd.DataFrame())
     for jobs, share in ((3, 3), (None, 7)):
-        study.run(settings(jobs=jobs), [arms.BASE], models, tmp_path)
-        assert told["means"].share == share
+        (cell,) = study.cells(settings(jobs=jobs), [NAMED["judge"]], place)
+        told = dataclasses.replace(means(place, taught), told=settings(jobs=jobs).model_dump_json())
+        assert study.Run(cell, tmp_path, None, told)._judge_of().client.args[-1] == share
 
 
 def test_policies_learn_where_the_labs_engine_writes(place, taught, tmp_path, monkeypatch):
@@ -201,7 +200,7 @@ def test_policies_learn_where_the_labs_engine_writes(place, taught, tmp_path, mo
     monkeypatch.setattr(trainer, "GRPOConfig", configured)
     (cell,) = study.cells(settings(), [arms.CONDUCTOR], place)
     with pytest.raises(Asked) as asked:
-        study.work(cell, tmp_path, None, study.Means({0: str(place)}, str(taught[0])))
+        study.work(cell, tmp_path, None, means(place, taught, 0))
     fields = asked.value.args[0]
     assert fields["use_cpu"] and not fields["bf16"]
 
@@ -255,7 +254,7 @@ def test_the_best_static_mix_is_chosen_on_dev_by_other_seeds(models, tmp_path):
 def test_the_reward_model_never_sees_what_a_policy_is_trained_on(place, taught, policy, tmp_path, seed):
     told = settings(prompts=96)
     cell = study.cells(told, [NAMED["equal"]], place, [seed])[0]
-    at_work = study.Run(cell, tmp_path, None, study.Means({seed: str(place)}, str(taught[0])))
+    at_work = study.Run(cell, tmp_path, None, means(place, taught, seed))
     compared = preference.pairs(Forward(policy), "train", 200, 2, 1.0, 0.0, study.REWARD)
     assert len(at_work.taught) == 96 and compared
     assert not {item.key for item in at_work.taught} & {pair.item.key for pair in compared}
@@ -281,7 +280,7 @@ def test_every_seed_answers_as_its_own_start_before_training(models, tmp_path):
 def test_an_anchor_hears_the_verifier_on_verified_prompts_only(place, taught, tmp_path, errs):
     told = settings(head={"verified": 0.5, "errs": errs}, prompts=32)
     (cell,) = study.cells(told, [arms.ANCHORED], place)
-    at_work = study.Run(cell, tmp_path, None, study.Means({0: str(place)}, str(taught[0])))
+    at_work = study.Run(cell, tmp_path, None, means(place, taught, 0))
     rows = list(range(32))
     heard = at_work._anchor(None, rows, [item.solution for item in at_work.taught], rows, rows)
     known = chosen(lots([0]), torch.arange(32), 0.5)
@@ -349,7 +348,7 @@ def test_names_of_arms_can_be_names_of_metrics():
 def test_a_change_that_the_head_does_not_know_is_refused(place, taught):
     cell = study.cells(settings(), [variant("Kappa 2", kappa=2.0)], place)[0]
     with pytest.raises(params.ParamsError, match="kappa"):
-        study.Run(cell, place, None, study.Means({0: str(place)}, str(taught[0])))
+        study.Run(cell, place, None, means(place, taught, 0))
 
 
 def test_two_arms_are_judged_by_points_and_by_votes_between_their_replies(results, monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """`python -m lib.configuration`: a question of one's own, with a policy of a tiny study and tiny lab models."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -203,7 +204,7 @@ def test_a_command_that_cannot_be_read_is_refused_by_the_parser(given, capsys):
 
 def test_without_lab_models_the_remedy_is_told(tmp_path, ask, capsys, monkeypatch):
     means = study.means
-    monkeypatch.setattr(study, "means", lambda told: study.Means(**{**means(told).__dict__, "models": str(tmp_path)}))
+    monkeypatch.setattr(study, "means", lambda told: replace(means(told), models=str(tmp_path)))
     assert ask(KNOWN) == 2
     assert "make repro" in (told := complaint(capsys)) and str(tmp_path) in told
 

@@ -130,7 +130,7 @@ def study(acts=ACTS, right=RIGHT, large=RIGHT, runs: int = 2, why=WHY, end: str 
     ]
     return Results(
         searched(right), pd.DataFrame({"tried": [1, 9, 17], "reward": [0.5, 1.0, 1.5]}), CHOICES["reason"],
-        pd.DataFrame(tests), pd.DataFrame(rollouts), pd.DataFrame(learning), pd.DataFrame(refined), pd.DataFrame(),
+        pd.DataFrame(tests), pd.DataFrame(rollouts), pd.DataFrame(learning), pd.DataFrame(refined),
     )  # fmt: skip
 
 

@@ -170,7 +170,7 @@ def test_a_budget_is_never_passed_and_unpaid_decisions_keep_the_last_policy(trai
 def decider(method: Method, trained: Path, **changes):
     """Who decides in a method's cells."""
     (cell, _) = study.cells(small(orchestration=changes), "education", [method], trained)
-    return study.Bench(cell.settings, study.Means(small().llm.model_dump(), str(trained))).decider(None)
+    return study.Bench(cell.settings, study.Means.of(small(), trained, trained, trained)).decider(None)
 
 
 def test_who_remembers_less_has_less_in_its_prompts(trained):

@@ -118,4 +118,4 @@ def study(acts=ACTS, seeds: int = 2, late: str = L, right: bool = True) -> Resul
     ]
     frames = (pd.DataFrame(rows) for rows in (all_tests(acts, seeds), trained(seeds, late), own))
     empty = pd.DataFrame()
-    return Results(strategies(right), *frames, empty, Budgets(WORDS, PRICE, 1e-6), 1e-8, empty)
+    return Results(strategies(right), *frames, empty, Budgets(WORDS, PRICE, 1e-6), 1e-8)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from pandas.testing import assert_frame_equal
 
-from lib import params, store
+from lib import params, store, sweep
 from lib.models import checkpoints
 from lib.models import tokenizer as lab
 from lib.models.checkpoints import ModelError
@@ -113,7 +113,7 @@ def test_the_text_of_every_test_episode_is_kept_by_who_wrote_it(results):
 def test_the_controller_that_was_tested_is_the_one_that_was_kept(results, models, runs):
     """Played again from the folder, it says the same: the engine knew the weights of the last update."""
     own = settings()
-    means = study.Means(str(models), str(runs), str(runs), own.llm.model_dump(), own.routing.model_dump(), {})
+    means = study.Means.of(own, models, runs, runs)
     model = checkpoints.load(next(runs.glob("corl-seed-0*/model")))
     voice = Lab(model, own.routing.turn_tokens, own.routing.response_tokens)
     asked = arms.examined(CORL, study.test_items(own.routing), results.budgets, own.routing)
@@ -157,8 +157,6 @@ def test_a_run_that_was_killed_goes_on_from_its_checkpoint_to_the_same_tables(
 
 def test_another_seed_trains_and_tests_differently_and_leaves_the_first_alone(results, models, runs):
     both = study.run(settings(seeds=2), [CORL], models, runs)
-    cells = {f"{cell}/seed-{seed}" for cell in ("controller", "corl", "start") for seed in (0, 1)}
-    assert set(both.clock["cell"]) == {"experts", *cells}
     assert_frame_equal(of(both.rollouts, "corl"), of(results.rollouts, "corl"))
     one, two = (of(both.rollouts, "corl", seed) for seed in range(2))
     assert len(one) == len(two) and one["difficulty"].tolist() != two["difficulty"].tolist()
@@ -247,10 +245,10 @@ def test_processes_share_the_limits_of_an_endpoint(models, runs, results, monkey
     """As many as there are: all cores where nobody says how many."""
     told, real = [], study.opened
     monkeypatch.setattr(study, "opened", lambda *a: told.append(a[4]) or real(*a))
-    monkeypatch.setattr(study.os, "cpu_count", lambda: 7)
+    monkeypatch.setattr(sweep.os, "cpu_count", lambda: 7)
     for jobs in (3, None):
         own = settings(jobs=jobs)
-        means = study.Means(str(models), str(runs), str(runs), own.llm.model_dump(), own.routing.model_dump(), {})
+        means = study.Means.of(own, models, runs, runs)
         with study.opened_pool(means) as pool:
             assert pool.experts == EXPERTS
     assert told == [3, 7]

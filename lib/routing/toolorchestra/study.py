@@ -6,7 +6,6 @@ a training goes on from its last checkpoint. Working files lie under data/runs/t
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -39,6 +38,7 @@ from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.desk import Desk, Episode, Own, roll
 from lib.routing.toolorchestra.menu import Menu, Offer, Preference, names, seen
 from lib.routing.voices import Lab
+from lib.study import Means, table
 from lib.tasks.synthesis import Corpus, Task, load, sift
 
 RUNS = ROOT / "data/runs/toolorchestra"
@@ -73,22 +73,6 @@ class Results:
     offers: Mapping[str, Offer]
 
 
-@dataclass(frozen=True)
-class Means:
-    """What carries a study out and changes none of its numbers, hence is in no cell's name. told: parameters as JSON;
-    start: the folder of the first cell, once it is done."""
-
-    models: str
-    runs: str
-    cassettes: str
-    told: str
-    start: str = ""
-
-    @property
-    def params(self) -> Params:
-        return Params.model_validate_json(self.told)
-
-
 def met(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]:
     """Of all offers those that an orchestrator may meet before the tests, in traces as in training: no unseen tool."""
     return {name: offer for name, offer in offers.items() if name == menu.OFFICE or name in seen(settings)}
@@ -116,7 +100,7 @@ class Place:
 def opened_place(means: Means) -> Iterator[Place]:
     """The tools of the parameters at work."""
     settings, llm, transports, known = _models(means.models, means.told)
-    share = settings.jobs or os.cpu_count() or 1
+    share = sweep.at_once(settings.jobs)
     client = partial(opened, llm, NAME, means.runs, means.cassettes, share, transports)
     clock = {name: 1 / card["tokens_per_second"] for name, card in known.items()}
     asked = askers(llm, settings.models.values(), means.models)
@@ -159,7 +143,7 @@ def run(
     first = first_cells(params, Path(models))
     try:
         sweep.run(partial(first_work, means=told), first, runs, settings.jobs, "protocol and tools")
-        told = replace(told, start=str(first[0].folder(runs)))
+        told = replace(told, before={START: str(first[0].folder(runs))})
         todo = cells(params, compared, first)
         sweep.run(partial(work, means=told), todo, runs, settings.jobs, label)
     finally:
@@ -169,7 +153,7 @@ def run(
 
 def means(params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> Means:
     """What carries out a study with these parameters."""
-    return Means(str(models), str(runs), str(CASSETTES), params.model_dump_json())
+    return Means.of(params, models, runs, CASSETTES)
 
 
 def choices(params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> pd.DataFrame:
@@ -301,8 +285,8 @@ def _prompt(place: Place, folder: Path) -> None:
     asked = exams.exam("pilot", place.offers, place.dear, settings)
     heat = settings.test_temperature
     episodes = prompted.roll(place.desk, settings.agent, asked, settings.rounds, _TEST_KEY - 50, heat)
-    table = rows(episodes, names(settings), Own(0.0, 0.0)).assign(exam="pilot", arm=AGENT, seed=0)
-    store.write_parquet(folder / "pilot.parquet", table)
+    sat = rows(episodes, names(settings), Own(0.0, 0.0)).assign(exam="pilot", arm=AGENT, seed=0)
+    store.write_parquet(folder / "pilot.parquet", sat)
 
 
 # Trainings -----------------------------------------------------------------------------------------
@@ -321,7 +305,7 @@ class Run:
     def __init__(self, cell: sweep.Cell, folder: Path, progress, means: Means, place: Place) -> None:
         self.settings, self.folder, self.progress, self.place = place.settings, folder, progress, place
         self.arm = Arm(**cell.settings["arm"]) if cell.settings["arm"] else None
-        self.seed, start = cell.settings["seed"], Path(means.start)
+        self.seed, start = cell.settings["seed"], Path(means.before[START])
         self.offices = load(start / "offices.sqlite").tasks if self.arm else ()
         self.budget = store.read_json(start / "begun.json")["budget"]
         self.model = checkpoints.load(start / "model")
@@ -332,7 +316,7 @@ class Run:
         if self.arm is not None:
             self._train(self.arm)
         tests = [self._exam(name) for name in (self.arm.exams if self.arm else exams.ALL)]
-        sat = [table for table in tests if len(table)]  # an exam may hold nothing, and its table then has no columns
+        sat = [each for each in tests if len(each)]  # an exam may hold nothing, and its table then has no columns
         store.write_parquet(self.folder / "episodes.parquet", pd.concat(sat, ignore_index=True))
         if self.arm is not None:
             checkpoints.save(self.model, self.folder / "model")
@@ -357,8 +341,7 @@ class Run:
             episodes = self.place.roll(self.voice, self._asked(key), key, settings.temperature)
             told = arms.paid(arm, episodes, groups, tools, self.place.own, self.budget)
             samples, kept = arms.learned(arm, episodes, groups, told, settings.least_deviation)
-            table = rows(episodes, tools, self.place.own).assign(update=step, group=groups, reward=told)
-            logs.add("rollouts", table)
+            logs.add("rollouts", rows(episodes, tools, self.place.own).assign(update=step, group=groups, reward=told))
             said = learner.update(samples) if len(samples) > 1 else learner.skip()
             self.voice.refresh()
             left = {"malformed": kept.malformed, "unanswered": kept.unanswered, "agreeing": kept.agreeing}
@@ -406,22 +389,13 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
 
 
 def _collected(todo: Sequence[sweep.Cell], runs: Path, **known: Any) -> Results:
-    start, tools, *rest = (cell.folder(runs) for cell in todo)
-
-    def table(name: str) -> pd.DataFrame:
-        of = {folder / f"{name}.parquet": cell.settings for folder, cell in zip(rest, todo[2:], strict=True)}
-        parts = [
-            store.read_parquet(path).assign(arm=told["arm"]["name"] if told["arm"] else START, seed=told["seed"])
-            for path, told in of.items()
-            if path.exists()
-        ]
-        return pd.concat(parts, ignore_index=True)
-
+    start, tools = (cell.folder(runs) for cell in todo[:2])
+    episodes, rollouts, learning = (table(todo[2:], runs, name, START) for name in ("episodes", "rollouts", "learning"))
     return Results(
         tried=store.read_parquet(tools / "tried.parquet"),
-        episodes=pd.concat([table("episodes"), store.read_parquet(tools / "pilot.parquet")], ignore_index=True),
-        rollouts=table("rollouts"),
-        learning=table("learning"),
+        episodes=pd.concat([episodes, store.read_parquet(tools / "pilot.parquet")], ignore_index=True),
+        rollouts=rollouts,
+        learning=learning,
         corpus=store.read_parquet(start / "statistics.parquet"),
         budget=store.read_json(start / "begun.json")["budget"],
         **known,
