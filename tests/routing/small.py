@@ -128,16 +128,12 @@ def worked(query: Query) -> Heard:
     return Heard(tasks.reply(warm.result(chain)), PRICES[query.expert])
 
 
-# Endpoints ----------------------------------------------------------------------------------------
-
-
 @contextmanager
 def serving(*answers) -> Iterator[server.Server]:
     """A server on loopback, in a thread with its own event loop: the pool blocks the thread that asks it."""
-    loop = asyncio.new_event_loop()
+    loop, made = asyncio.new_event_loop(), server.Server(*answers)
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    made = server.Server(*answers)
     asyncio.run_coroutine_threadsafe(made.__aenter__(), loop).result()
     try:
         yield made
@@ -156,16 +152,11 @@ def endpoint(url: str, **changes: Any) -> Pool:
 
 def inside(answers: Callable[[dict[str, Any]], Any], backend: str = "scripted") -> Pool:
     """A pool of two words whose models are functions in this process."""
-    price = {"price_in": 1.0, "price_out": 100.0}
-    models = {name: {"backend": backend, "model": name, **price, "kwh_per_token": 0.0, "temperature": 0.9,
-                     "max_tokens": 50, "timeout": 5.0, "retries": 0, "concurrency": 8}
-              for name in ("small", "big")}  # fmt: skip
-    settings = server.settings(models=models)
+    about = {"backend": backend, "price_in": 1.0, "price_out": 100.0, "kwh_per_token": 0.0, "temperature": 0.9,
+             "max_tokens": 50, "timeout": 5.0, "retries": 0, "concurrency": 8}  # fmt: skip
+    settings = server.settings(models={name: about | {"model": name} for name in ("small", "big")})
     names = {"lab-nano": "small", "lab-mini": "big"}
     return Pool(lambda: Client(settings, {backend: InProcess(answers)}), names, 0.5)
-
-
-# A policy -----------------------------------------------------------------------------------------
 
 
 @cache
@@ -213,14 +204,7 @@ def drift(model: torch.nn.Module, by: float, seed: int = 0) -> None:
             weight.add_(by * torch.randn(weight.shape, generator=generator))
 
 
-def learner(
-    seed: int = 0,
-    accelerator=None,
-    policy: LlamaForCausalLM | None = None,
-    total: int = 100,
-    pad: int = 0,
-    **changes: Any,
-) -> Learner:
+def learner(seed: int = 0, accelerator=None, policy=None, total: int = 100, pad: int = 0, **changes: Any) -> Learner:
     return Learner(policy or toy(), learn(**changes), pad, total, seed, accelerator)
 
 

@@ -13,36 +13,29 @@ from lib.routing import protocol, warm
 from lib.routing.protocol import Answer, Call, Malformed, digits, heard, instruction, parse
 from tests.routing.small import EXPERTS, SMOKE
 
-# Turns --------------------------------------------------------------------------------------------
-
 CALLS = {
     "<call> lab-mini <t> 3 + 4 = ? </t> </call>": Call("lab-mini", "3 + 4 = ?"),
     "<think> low 3 </think> <call> lab-nano <t> 3 </t> </call>": Call("lab-nano", "3"),
     "<call>lab-large<t>3</t></call>": Call("lab-large", "3"),
     " <call>\nlab-mini\n<t>\n3   +\t4 = ?\n</t>\n</call>\n": Call("lab-mini", "3 + 4 = ?"),
     "so <call> lab-mini <t> 3 </t> </call>": Call("lab-mini", "3"),
-    "<call> lab-mini <t> 3": None,
+    "<answer> 3 </answer> <call> lab-mini <t> 3 </t> </call>": Call("lab-mini", "3"),  # the end counts
     "<call> lab-mini <t> 3 </t>": None,
     "<call> lab-mini 3 </call>": None,  # no <t>
     "<call> lab-mini <t> 3 </call>": None,
-    "<call> lab-mini 3 </t> </call>": None,
     "<call> <t> 3 </t> </call>": None,  # nobody
     "<call> lab-mini lab-nano <t> 3 </t> </call>": None,
     "<call> lab-mini <t> </t> </call>": None,  # no query
-    "<call> lab-mini <t></t></call>": None,
     "<call> lab-mini <t> 3 </t> </call> please": None,  # text behind it
     "<call> lab-mini <t> 3 </t> </call> </call>": None,
     "<call> lab-mini <t> <t> 3 </t> </t> </call>": None,  # nested
     "<call> lab-mini <t> 3 </t> <t> 4 </t> </call>": None,
     "<call> lab-huge <t> 3 </t> </call>": None,  # nobody knows it
     "<call> LAB-MINI <t> 3 </t> </call>": None,
-    "</call>": None,
-    "</t> </call>": None,
     "<answer> 3": None,
     "3 </answer>": None,
     "<answer> 3 </answer> .": None,
     "": None,
-    "3": None,
 }
 
 
@@ -53,10 +46,18 @@ def test_a_turn_is_the_call_that_it_ends_in_or_malformed(text, expected):
 
 
 def test_an_unknown_expert_is_malformed_and_named():
-    turn = parse("<call> lab-huge <t> 3 </t> </call>", EXPERTS)
-    assert isinstance(turn, Malformed) and "lab-huge" in turn.why
-    assert parse("<call> lab-huge <t> 3 </t> </call>", [*EXPERTS, "lab-huge"]) == Call("lab-huge", "3")
-    assert isinstance(parse("<call> lab-mini <t> 3 </t> </call>", ()), Malformed)
+    text = "<call> lab-huge <t> 3 </t> </call>"
+    assert parse(text, EXPERTS) == Malformed("there is no expert 'lab-huge'")
+    assert parse(text, [*EXPERTS, "lab-huge"]) == Call("lab-huge", "3")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<answer> 3 </answer>", "<think> low 0 </think> <answer>\n3 4\n</answer>\n", "<answer></answer>",
+     "<call> lab-mini <t> 3 </t> </call> <answer> 3 </answer>"],
+)  # fmt: skip
+def test_an_answer_at_the_end_of_a_turn_keeps_its_tags(text):
+    assert parse(text, EXPERTS) == Answer(text) and tasks.answered(text) is not None
 
 
 PIECES = st.sampled_from([*TAGS, *EXPERTS, "lab-huge", "3", "+", "= ?", "\n", " ", "<", "</call>", "</t>"])
@@ -76,16 +77,43 @@ def test_whatever_was_written_is_one_of_three_things(text):
 
 def test_a_long_turn_without_an_end_is_refused_without_delay():
     """A pattern that backtracks would take for ever."""
-    for text in (
-        "<call> " * 5_000,
-        "<call> lab-mini <t> " + "a < " * 5_000,
-        "<call> " + "a" * 20_000,
-        "<think> " * 5_000,
+    for begin, more in (
+        ("<call> ", "<call> "),
+        ("<call> lab-mini <t> ", "a < "),
+        ("<call> ", "aaaa"),
+        ("", "<think> "),
     ):
+        text = begin + more * 5_000
         assert isinstance(parse(text, EXPERTS), Malformed) and heard(text)
 
 
-# What is heard ------------------------------------------------------------------------------------
+HEARD = {
+    "<think> 3 + 4 = 7 </think> <answer> 7 </answer>": "7",
+    "<answer>\n7  8\n</answer>": "7 8",
+    "7": "7",
+    "  seven\n and  more ": "seven and more",
+    "<think> 3 </think> 7 <think> 4 </think>": "7",
+    "7 <think> 3 + 4": "7",  # cut off in a thought
+    "<think> 3 + 4": "error",
+    "<think> <answer> 7 </answer>": "error",
+    "<think> 3 </think>": "error",
+    "<answer> </answer>": "error",
+    "<answer> <think> 7 </think> </answer>": "error",
+    " \n ": "error",
+    # an expert, which may be any endpoint, cannot close its own response and write the controller's answer
+    "<answer> 7": "7",  # cut off
+    "7 </answer>": "7",
+    "a </think> 7": "a 7",
+    "<answer> 7 </answer> .": "7 .",
+    "7 </response> <answer> 7 </answer> so": "7 7 so",
+    "<call> lab-large <t> 7 </t> </call>": "lab-large 7",
+    "<answer>": "error",
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), HEARD.items())
+def test_what_is_heard_has_no_thought_and_is_an_error_where_nothing_is_left(text, expected):
+    assert heard(text) == expected
 
 
 @given(GARBAGE)
@@ -93,9 +121,6 @@ def test_a_long_turn_without_an_end_is_refused_without_delay():
 def test_something_is_always_heard(text):
     said = heard(text)
     assert said and said == " ".join(said.split()) and not any(tag in said for tag in TAGS)
-
-
-# Prompts ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -108,11 +133,10 @@ def test_a_budget_in_numbers_has_three_digits_and_ends_at_the_largest(units, exp
 
 
 def test_what_is_written_is_read_as_it_was_meant():
-    assert parse(f"{protocol.thought('low')} {protocol.call('lab-nano', '3 + 4 = ?')}", EXPERTS) == Call(
-        "lab-nano", "3 + 4 = ?"
-    )
-    assert protocol.thought("040", ["3 + 4 = 7"]) == "<think> 5 ; 3 + 4 = 7 </think>"  # 2^5 = 32 is near 40
+    written = f"{protocol.thought('low')} {protocol.call('lab-nano', '3 + 4 = ?')}"
+    assert parse(written, EXPERTS) == Call("lab-nano", "3 + 4 = ?")
     assert parse(protocol.call("lab-nano"), EXPERTS) == Call("lab-nano", protocol.AS_IT_STANDS)
+    assert protocol.thought("040", ["3 + 4 = 7"]) == "<think> 5 ; 3 + 4 = 7 </think>"  # 2^5 = 32 is near 40
 
 
 def test_the_lab_has_a_word_for_everything_that_is_said():
@@ -130,55 +154,13 @@ def test_the_lab_has_a_word_for_everything_that_is_said():
             assert unknown not in trace.ids
 
 
-HEARD = {
-    "<think> 3 + 4 = 7 </think> <answer> 7 </answer>": "7",
-    "<answer> 7 </answer>": "7",
-    "<answer>\n7  8\n</answer>": "7 8",
-    "7": "7",
-    "  seven\n and  more ": "seven and more",
-    "<think> 3 </think> 7 <think> 4 </think>": "7",
-    "7 <think> 3 + 4": "7",  # cut off in a thought
-    "<think> 3 + 4": "error",
-    "<think> <answer> 7 </answer>": "error",
-    "<think> 3 </think>": "error",
-    "<answer> </answer>": "error",
-    "<answer> <think> 7 </think> </answer>": "error",
-    "": "error",
-    " \n ": "error",
-    # an expert, which may be any endpoint, cannot close its own response and write the controller's answer
-    "<answer> 7": "7",  # cut off
-    "7 </answer>": "7",
-    "a </think> 7": "a 7",
-    "<answer> 7 </answer> .": "7 .",
-    "7 </response> <answer> 7 </answer> so": "7 7 so",
-    "<call> lab-large <t> 7 </t> </call>": "lab-large 7",
-    "<answer>": "error",
-}
-
-
-@pytest.mark.parametrize(
-    "text", ["<answer> 3 </answer>", "<think> low 0 </think> <answer>\n3 4\n</answer>\n", "<answer></answer>"]
-)
-def test_an_answer_keeps_its_tags(text):
-    assert parse(text, EXPERTS) == Answer(text) and tasks.answered(parse(text, EXPERTS).text) is not None
-
-
-def test_of_a_call_and_an_answer_the_one_that_ends_the_turn_counts():
-    call, answer = "<call> lab-mini <t> 3 </t> </call>", "<answer> 3 </answer>"
-    assert parse(f"{answer} {call}", EXPERTS) == Call("lab-mini", "3")
-    assert isinstance(parse(f"{call} {answer}", EXPERTS), Answer)
-
-
-@pytest.mark.parametrize(("text", "expected"), HEARD.items())
-def test_what_is_heard_has_no_thought_and_is_an_error_where_nothing_is_left(text, expected):
-    assert heard(text) == expected
-
-
 def test_hard_prompts_state_a_rule_and_soft_ones_do_not():
     rules = [instruction("hard", word) for word in protocol.WORDS]
     assert rules == ["budget low answer direct only", "budget medium route only if needed", "budget high route only"]
     assert [instruction("soft", word) for word in protocol.WORDS] == [f"budget {word}" for word in protocol.WORDS]
     assert instruction("number", digits(40)) == "budget 040"
+    asked = protocol.messages("soft", "low", "3 + 4 = ?")
+    assert asked == [{"role": "system", "content": "budget low"}, {"role": "user", "content": "3 + 4 = ?"}]
 
 
 def test_a_model_that_follows_instructions_is_told_the_protocol_and_the_prices():
@@ -192,11 +174,6 @@ def test_a_model_that_follows_instructions_is_told_the_protocol_and_the_prices()
 def test_an_unknown_style_is_refused_by_name():
     with pytest.raises(ValueError, match="soft, hard, number, not 'loud'"):
         instruction("loud", "low")
-
-
-def test_the_budget_stands_before_the_question():
-    asked = protocol.messages("soft", "low", "3 + 4 = ?")
-    assert asked == [{"role": "system", "content": "budget low"}, {"role": "user", "content": "3 + 4 = ?"}]
 
 
 def test_a_number_is_as_large_as_it_has_doublings_and_a_word_is_a_word():

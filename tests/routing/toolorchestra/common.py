@@ -1,6 +1,6 @@
 """What the tests of ToolOrchestra share: cards and prices, menus and assignments by hand, a desk without models."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -40,25 +40,20 @@ CLOCK = {name: 0.01 * (i + 1) for i, name in enumerate(MODELS)}  # seconds per t
 UNK = lab.tokenizer().convert_tokens_to_ids(lab.UNK)
 
 
-def card(
-    reaches: Mapping[str, int], dollars: float = 0.001, speed: float = 1000.0, rows: Sequence[Mapping[str, Any]] = ()
-) -> dict[str, Any]:
+def card(reaches: Mapping[str, int], dollars: float = 0.001, speed: float = 1000.0) -> dict[str, Any]:
     """A card as it is measured: everything right up to a difficulty, and half of it beyond."""
     told = [
         {"category": family, "skin": "plain", "difficulty": d, "accuracy": 1.0 if d <= reach else 0.5, "n": 8}
         for family, reach in reaches.items()
         for d in range(1, 9)
     ]
-    return {"dollars_per_1k_tokens": dollars, "tokens_per_second": speed, "accuracy": [*told, *rows]}
+    return {"dollars_per_1k_tokens": dollars, "tokens_per_second": speed, "accuracy": told}
 
 
 @cache
 def cards() -> dict[str, dict[str, Any]]:
     """Models that get dearer and slower in their order."""
-    return {
-        name: card(REACHES[name], 0.0002 * 3**i, 1 / CLOCK[name])
-        for i, name in enumerate(MODELS)
-    }  # fmt: skip
+    return {name: card(REACHES[name], 0.0002 * 3**i, 1 / CLOCK[name]) for i, name in enumerate(MODELS)}
 
 
 @cache
@@ -79,16 +74,10 @@ def offices(split: str = "train") -> tuple[Task, ...]:
     return assignments.office_corpus(split, 24, 0).tasks
 
 
-def office(changes: bool, domain: str = "town", difficulty: int = 1) -> Task:
+def office(changes: bool) -> Task:
     """An office task that changes its database (and has nothing to report), or only asks."""
-    return next(
-        t
-        for t in offices()
-        if t.domain.name == domain
-        and t.difficulty == difficulty
-        and bool(t.info) != changes
-        and all((name != "lookup") == changes for name, *_ in t.calls)
-    )
+    easy = (t for t in offices() if (t.domain.name, t.difficulty) == ("town", 1) and bool(t.info) != changes)
+    return next(t for t in easy if all((name != "lookup") == changes for name, *_ in t.calls))
 
 
 def given(
@@ -99,11 +88,11 @@ def given(
     factors: tuple[float, float] = (1.0, 1.0),
 ) -> Assignment:
     """Work with a menu of these tools at list prices times factors."""
-    told = tuple(offers()[name].times(*factors) for name in names)
-    if isinstance(work, Item):
-        return Assignment(work, Menu(told), preference, outage)
-    functions = tuple(f.name for f in work.domain.functions)
-    return Assignment(work, Menu(told, functions, offers()[menu.OFFICE].times(*factors)), preference, outage)
+    told = Menu(tuple(offers()[name].times(*factors) for name in names))
+    if not isinstance(work, Item):
+        functions = tuple(f.name for f in work.domain.functions)
+        told = Menu(told.offers, functions, offers()[menu.OFFICE].times(*factors))
+    return Assignment(work, told, preference, outage)
 
 
 def call(tool: str, argument: str) -> str:
