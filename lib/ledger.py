@@ -3,7 +3,7 @@
 Holds the two cost models of the policy orchestration paper (appendix A.6.1, Tables 8 and 9) with
 their constants, the number of runs from which a trained policy is the cheaper one, and a `Ledger`
 that accounts for what really happened: estimate before (`hold`), stop at the budget, account after
-(`add`). `contradictions` lists where the paper's own numbers and its formulas part.
+(`add`). Where the paper's own numbers and its formulas part, the claims of `data/claims` say so.
 
 Left out: prices of other models (they stand in params.yaml beside the model), tokenisers, and the
 measuring of power: `measured_energy` multiplies CPU time by an assumed wattage.
@@ -11,10 +11,9 @@ measuring of power: `measured_energy` multiplies CPU time by an assumed wattage.
 
 import math
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 
 import pandas as pd
 
@@ -166,72 +165,6 @@ def regime_costs(steps: int = HORIZON) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["backbone", "regime", "dollars", "kg_co2e"])
 
 
-def closest_regime(dollars: float, price: Price, steps: int = HORIZON) -> str:
-    """The regime whose inference cost per run is nearest to `dollars` (the question of Table 11)."""
-    _check(dollars=dollars)
-
-    def distance(name: str) -> float:
-        regime = REGIMES[name]
-        return abs(llm_cost(steps, regime.tokens_in, regime.tokens_out, price) - dollars)
-
-    return min(REGIMES, key=distance)
-
-
-_Row = tuple[str, str, str]
-
-
-def _amortisation_rows() -> list[_Row]:
-    so, mo = rl_cost(RUNS_SO), rl_cost(RUNS_MO)
-    hours, zoo = 8_000 * 1.21, 3 * TABLE_9.train_dollars / RUNS_SO
-    return [
-        ("A.6.1", "10,000 runs: $1.002 per run", f"${so:.3f}; $1.002 needs a training of $10,000"),
-        ("A.6.1, A.6.2", "an RL run costs $1.002, or $9.7", f"${so:.3f} or ${mo:.3f}: 10,000 or 1,000 runs"),
-        ("4.2", "MORL takes over 3 times as much", f"only by 1,000 runs against 10,000; at 10,000 ${so:.3f}"),
-        ("Table 9", "$9,700; 3 sweeps $29,000", f"8,000 h x $1.21 = ${hours:,.0f}; 3 x $9,700 = $29,100"),
-        ("Table 3", "training of the policy zoo: $0.97", f"three policies: ${zoo:.2f}"),
-        ("A.6.1", "one inference per run", f"at {HORIZON} decisions ${rl_cost(RUNS_MO, serves=HORIZON):.3f}"),
-        ("A.6.1, Table 2", "H = 50 decisions are charged", "KO, TO, RO end after 20 to 41 steps"),
-    ]
-
-
-def _regime_rows(costs: pd.Series) -> list[_Row]:
-    claude, llama = PRICES["Claude 3.7 Sonnet"], PRICES["LLaMA 3 8B"]
-    nearest = ", ".join(closest_regime(dollars, claude) for dollars in (0.58, 0.71, 0.89))
-    m, large = costs["LLaMA 3 8B", "M"], costs["LLaMA 3 8B", "L"]
-    beyond = f"{closest_regime(0.18, llama)} or above"
-    return [
-        ("Table 11", "regimes of the total cost", "Table 10 is inference only: take $0.97 off first"),
-        ("Table 11", "KO, TO, RO with Claude: L or above", f"inference $0.58, $0.71, $0.89: {nearest}"),
-        ("Table 11", "TO, RO with LLaMA: M", f"inference $0.18, $0.42; M ${m:.5f}, L ${large:.5f}: {beyond}"),
-        ("Table 11", "Mistral at LLaMA's cost: L, not M", "equal costs, so the same verdict is due"),
-    ]
-
-
-def _text_rows(costs: pd.Series) -> list[_Row]:
-    mo, claude = rl_cost(RUNS_MO), costs["Claude 3.7 Sonnet"]
-    ratios = [claude[regime] / costs[model, regime] for model, regime in costs.index if model[0] != "C"]
-    times = f"{min(ratios):.0f} to {max(ratios):.0f} times"
-    dearer = f"${mo:.3f} against ${claude['L']:.2f}: {mo / claude['L']:.1f} times"
-    return [
-        ("A.6.2", "Claude about twice as dear as Mistral or LLaMA", times),
-        ("A.6.2", "MORL competitive with large-token Claude", dearer),
-        ("4.2", "every total below a third of MORL", f"TO-Claude, MiniGrid: $3.44 > ${mo / 3:.2f}"),
-        ("4.2", "RO-Claude is the most expensive", "MiniGrid: TO-Claude $3.44, RO-Claude $3.20 (Table 3)"),
-        ("4.2", "MiniGrid inference costs more", "not KO-Claude, TO-Mistral, RO-Mistral (Table 3)"),
-        ("Tables 3, 5", "TO-Claude inference $0.71", "$2.96 in Table 5; TO-LLaMA $0.18 and $0.0046"),
-    ]
-
-
-def contradictions() -> pd.DataFrame:
-    """Where the paper's tables and text part from its own formulas: place, paper says, we find.
-
-    Every cell of Table 10 follows from its formula; none of the places below agrees with it.
-    """
-    costs = regime_costs().set_index(["backbone", "regime"])["dollars"].sort_index()
-    rows = _amortisation_rows() + _regime_rows(costs) + _text_rows(costs)
-    return pd.DataFrame(rows, columns=["place", "paper says", "we find"])
-
-
 @dataclass(frozen=True)
 class Entry:
     """One act and what it took. Energy in kWh, time in seconds, money in US dollars."""
@@ -317,40 +250,6 @@ class Ledger:
             self.entries.append(entry)
             self._spent += entry.dollars
         return entry
-
-    def totals(self) -> Entry:
-        """Everything together, as one entry called "total"."""
-        names = [field.name for field in fields(Entry) if field.name != "who"]
-        return Entry("total", **{name: sum(getattr(entry, name) for entry in self.entries) for name in names})
-
-    def table(self) -> pd.DataFrame:
-        """One row per actor, by name: calls, tokens, dollars, seconds, kwh, kg_co2e."""
-        columns = [field.name for field in fields(Entry)]
-        rows = pd.DataFrame([asdict(entry) for entry in self.entries], columns=columns)
-        table = rows.groupby("who", sort=True).sum()
-        return table.assign(kg_co2e=table["kwh"] * KG_PER_KWH)
-
-
-@dataclass
-class Timing:
-    """Seconds that a block took: on the clock, and of this process's CPU (all threads)."""
-
-    wall_seconds: float = 0.0
-    cpu_seconds: float = 0.0
-
-
-@contextmanager
-def timed() -> Iterator[Timing]:
-    """Measure a block; the `Timing` is filled when it ends, also by an error.
-
-    Child processes are not counted: each measures itself.
-    """
-    timing, wall, cpu = Timing(), time.perf_counter(), time.process_time()
-    try:
-        yield timing
-    finally:
-        timing.wall_seconds = time.perf_counter() - wall
-        timing.cpu_seconds = time.process_time() - cpu
 
 
 def measured_energy(cpu_seconds: float, watts_per_core: float = WATTS_PER_CORE) -> float:

@@ -16,12 +16,6 @@ TABLE_10 = {
     "Mistral 24B": {"S": 0.001375, "M": 0.00375, "L": 0.00950},
     "LLaMA 3 8B": {"S": 0.00120, "M": 0.00345, "L": 0.00900},
 }
-# Tables 3 and 11, education: inference = total - 0.97
-INFERENCE = {
-    "Claude 3.7 Sonnet": {"KO": 0.58, "TO": 0.71, "RO": 0.89},
-    "Mistral 24B": {"KO": 0.00, "TO": 0.17, "RO": 0.44},
-    "LLaMA 3 8B": {"KO": 0.00, "TO": 0.18, "RO": 0.42},
-}
 
 amounts = st.floats(0, 1e6)
 
@@ -60,49 +54,10 @@ def test_table_9_does_not_multiply_out():
     assert ledger.TABLE_9.train_kwh == pytest.approx(0.6 * 8_000)
 
 
-@pytest.mark.parametrize("who", ["KO", "TO", "RO"])
-def test_table_11_puts_claude_in_regime_l_where_its_inference_is_nearest_to_m(who):
-    model = "Claude 3.7 Sonnet"
-    assert ledger.closest_regime(INFERENCE[model][who], ledger.PRICES[model]) == "M"
-
-
-@pytest.mark.parametrize("model", ["Mistral 24B", "LLaMA 3 8B"])
-@pytest.mark.parametrize("who", ["TO", "RO"])
-def test_table_3_charges_small_models_more_than_any_regime_of_table_10(model, who):
-    assert INFERENCE[model][who] > 15 * TABLE_10[model]["L"]
-    assert ledger.closest_regime(INFERENCE[model][who], ledger.PRICES[model]) == "L"  # LLaMA: printed M
-
-
-def test_claude_is_a_hundred_times_dearer_and_not_about_two_times():
-    ratios = [
-        TABLE_10["Claude 3.7 Sonnet"][regime] / TABLE_10[model][regime]
-        for model in ("Mistral 24B", "LLaMA 3 8B")
-        for regime in KILOGRAMS
-    ]
-    assert min(ratios) > 136 and max(ratios) < 157
-
-
 def test_at_equal_amortisation_no_orchestrator_of_table_3_is_cheaper_than_morl():
     cheapest = ledger.TABLE_9.train_dollars / ledger.RUNS_SO  # one policy's training, inference at 0.00
     assert ledger.rl_cost(ledger.RUNS_SO) - cheapest == pytest.approx(ledger.TABLE_9.serve_dollars)
     assert 3 * cheapest == pytest.approx(2.91)  # the zoo holds three
-
-
-def test_contradictions_print_computed_numbers():
-    table = ledger.contradictions()
-    text = " ".join(table["we find"])
-    for number in (
-        "$0.972",
-        "$9.702",
-        "$9,680",
-        "$2.91",
-        "136 to 156 times",
-        "7.2 times",
-        "M, M, M",
-        "$9.800",
-    ):
-        assert number in text
-    assert not table.duplicated().any()
 
 
 def test_break_even_is_where_both_cost_the_same():
@@ -130,19 +85,6 @@ def test_cost_grows_with_tokens_and_steps(tokens_in, tokens_out, steps):
     cost = ledger.llm_cost(steps, tokens_in, tokens_out, price)
     assert ledger.llm_cost(steps + 1, tokens_in, tokens_out, price) >= cost
     assert ledger.llm_cost(steps, tokens_in + 1, tokens_out + 1, price) >= cost
-
-
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 1000), st.floats(0, 10)), max_size=20))
-def test_the_table_adds_up_to_the_totals(acts):
-    book = Ledger()
-    for who, tokens, dollars in acts:
-        book.add(Entry(who, calls=1, tokens_in=tokens, dollars=dollars, kwh=dollars / 7))
-    table, totals = book.table(), book.totals()
-    assert list(table.index) == sorted({who for who, _, _ in acts})
-    assert table["calls"].sum() == totals.calls == len(acts)
-    assert table["tokens_in"].sum() == totals.tokens_in
-    assert table["dollars"].sum() == pytest.approx(totals.dollars) == pytest.approx(book.spent)
-    assert table["kg_co2e"].sum() == pytest.approx(totals.kg_co2e)
 
 
 def test_the_budget_stops_the_act_that_would_pass_it():
@@ -203,13 +145,6 @@ def test_without_a_budget_nothing_is_stopped():
 def test_a_broken_budget_travels_between_processes():
     error = pickle.loads(pickle.dumps(BudgetExceeded("RO", 1.0, 0.9, 0.2)))
     assert (error.who, error.budget, error.spent, error.next) == ("RO", 1.0, 0.9, 0.2)
-
-
-def test_timed_measures_the_block_even_if_it_fails():
-    with pytest.raises(KeyError), ledger.timed() as timing:
-        sum(range(200_000))
-        raise KeyError
-    assert timing.wall_seconds > 0 and timing.cpu_seconds > 0
 
 
 def test_an_hour_of_a_hundred_cores_is_a_kilowatt_hour():

@@ -1,10 +1,7 @@
-"""What orchestration costs: Table 3 in three versions, and Tables 8, 10 and 11 of the paper recomputed.
+"""What orchestration costs: Table 3 of policy orchestration in three versions.
 
-Formulas and prices are those of `lib.ledger` (A.6). The cells that the paper prints stand here, because
-only here are they compared with anything.
+Formulas and prices are those of `lib.ledger` (A.6). What the paper prints is checked claim by claim in `data/claims`.
 """
-
-from collections.abc import Mapping
 
 import pandas as pd
 
@@ -13,29 +10,7 @@ from lib.orchestration import results
 from lib.page.tables import interval_table, number
 from lib.zoo.recipes import SINGLE
 
-_SHORT = {"Claude 3.7 Sonnet": "claude", "Mistral 24B": "mistral", "LLaMA 3 8B": "llama"}
 _DIGITS = {"calls": 1, "tokens_in": 0, "tokens_out": 0, "dollars": 4}
-_TABLE_10 = {  # (backbone, regime): dollars and kg CO2e as printed
-    ("Claude 3.7 Sonnet", "S"): ("0.1875", "0.0159"),
-    ("Claude 3.7 Sonnet", "M"): ("0.5250", "0.0466"),
-    ("Claude 3.7 Sonnet", "L"): ("1.3500", "0.1225"),
-    ("Mistral 24B", "S"): ("0.001375", "0.0159"),
-    ("Mistral 24B", "M"): ("0.00375", "0.0466"),
-    ("Mistral 24B", "L"): ("0.00950", "0.1225"),
-    ("LLaMA 3 8B", "S"): ("0.00120", "0.0159"),
-    ("LLaMA 3 8B", "M"): ("0.00345", "0.0466"),
-    ("LLaMA 3 8B", "L"): ("0.00900", "0.1225"),
-}
-_TABLE_3 = {  # (orchestrator, backbone): inference dollars per run in education, as printed
-    ("KO", "LLaMA 3 8B"): 0.00, ("TO", "LLaMA 3 8B"): 0.18, ("RO", "LLaMA 3 8B"): 0.42,
-    ("KO", "Mistral 24B"): 0.00, ("TO", "Mistral 24B"): 0.17, ("RO", "Mistral 24B"): 0.44,
-    ("KO", "Claude 3.7 Sonnet"): 0.58, ("TO", "Claude 3.7 Sonnet"): 0.71, ("RO", "Claude 3.7 Sonnet"): 0.89,
-}  # fmt: skip
-_TABLE_11 = {  # the regimes that the paper reads off the totals
-    ("KO", "LLaMA 3 8B"): "M", ("TO", "LLaMA 3 8B"): "M", ("RO", "LLaMA 3 8B"): "M",
-    ("KO", "Mistral 24B"): "M", ("TO", "Mistral 24B"): "L", ("RO", "Mistral 24B"): "L",
-    ("KO", "Claude 3.7 Sonnet"): "L", ("TO", "Claude 3.7 Sonnet"): "L", ("RO", "Claude 3.7 Sonnet"): "L",
-}  # fmt: skip
 
 
 def assumed(record: pd.DataFrame) -> pd.DataFrame:
@@ -104,61 +79,3 @@ def _when(dollars: float, rival_train: float) -> str:
     if ahead >= 0:
         return "always" if saved >= 0 else f"up to {ahead / -saved:,.0f} runs"
     return "never" if saved <= 0 else f"from {-ahead / saved:,.0f} runs on"
-
-
-def table_8() -> pd.DataFrame:
-    """Prices per token as the paper gives them, and per million for readers."""
-    rows = [
-        {"model": name, "$ per million in": p.per_token_in * 1e6, "$ per million out": p.per_token_out * 1e6}
-        for name, p in ledger.PRICES.items()
-    ]
-    return pd.DataFrame(rows)
-
-
-def table_10(printed: Mapping[tuple[str, str], tuple[str, str]] = _TABLE_10) -> pd.DataFrame:
-    """Table 10 from its formulas beside the printed cells, compared at the digits that are printed."""
-    lines = []
-    for row in ledger.regime_costs().itertuples():
-        dollars, kg = printed[row.backbone, row.regime]
-        line = {"backbone": row.backbone, "regime": row.regime, "$ per run": number(row.dollars, _places(dollars))}
-        line |= {"printed $": dollars, "kg per run": number(row.kg_co2e, _places(kg)), "printed kg": kg}
-        lines.append(line | {"agrees": _agree(row.dollars, dollars) and _agree(row.kg_co2e, kg)})
-    return pd.DataFrame(lines)
-
-
-def _places(printed: str) -> int:
-    return len(printed.partition(".")[2])
-
-
-def _agree(value: float, printed: str) -> bool:
-    """Equal to half a unit of the last printed digit; a hair more, because 0.04655 is not a binary number."""
-    return abs(value - float(printed)) <= 0.5 * 10 ** -_places(printed) * (1 + 1e-9)
-
-
-def table_10_metrics() -> dict[str, float]:
-    """`costs.table10.claude.S.dollars` and so on, computed."""
-    out = {}
-    for row in ledger.regime_costs().itertuples():
-        name = f"costs.table10.{_SHORT[row.backbone]}.{row.regime}"
-        out |= {f"{name}.dollars": row.dollars, f"{name}.kg_co2e": row.kg_co2e}
-    return out
-
-
-def table_11() -> pd.DataFrame:
-    """The regime that the paper reads off the total cost, and the one nearest to the inference part."""
-    lines = []
-    for (kind, backbone), dollars in _TABLE_3.items():
-        ours = ledger.closest_regime(dollars, ledger.PRICES[backbone])
-        costs = ledger.regime_costs().set_index(["backbone", "regime"])["dollars"]
-        lines.append(
-            {
-                "method": f"{kind} {backbone}",
-                "total $, printed": ledger.TABLE_9.train_dollars / ledger.RUNS_SO + dollars,
-                "inference $, printed": dollars,
-                "paper's regime": _TABLE_11[kind, backbone],
-                "nearest regime": ours,
-                "its $": number(float(costs[backbone, ours])),
-                "agrees": ours == _TABLE_11[kind, backbone],
-            }
-        )
-    return pd.DataFrame(lines)

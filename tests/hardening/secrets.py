@@ -136,7 +136,7 @@ def echoed(folder: Path, name: str, recorded: bool) -> Iterator[tuple[str, str]]
         lesson.side_table(pd.DataFrame({"said": [words]}), f"{number}-{len(os.listdir(folder))}", "What was said")
         yield f"{name}: result {number}", words
     yield f"{name}: requests", "".join(requests)
-    yield f"{name}: client", repr(vars(client)) + repr(client.ledger.entries) + client.ledger.table().to_string()
+    yield f"{name}: client", repr(vars(client)) + repr(client.ledger.entries)
 
 
 def gathered(folder: Path) -> Held:

@@ -1,6 +1,7 @@
 """Traces: the controller's words alone are learned, every turn is read as it was meant, and no budget is told apart."""
 
 from collections import Counter
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -31,30 +32,23 @@ def trace(item: Item, style: str, budget: str, seed: int = 0, rounds: int = ROUN
 
 def parts(dialogue: Dialogue, prompt: int) -> list[tuple[bool, str]]:
     """What follows the prompt, by who wrote it: (learned?, text), the end of turn left out."""
-    out: list[tuple[bool, list[int]]] = []
-    for i, target in zip(dialogue.ids[prompt:-1], dialogue.targets[prompt:-1], strict=True):
-        learned = target != IGNORED
-        if not out or out[-1][0] != learned:
-            out.append((learned, []))
-        out[-1][1].append(i)
-    return [(learned, decode(ids)) for learned, ids in out]
+    after = zip(dialogue.ids[prompt:-1], dialogue.targets[prompt:-1], strict=True)
+    runs = groupby(after, lambda pair: pair[1] != IGNORED)
+    return [(learned, decode([i for i, _ in run])) for learned, run in runs]
 
 
 def taken(item: Item, style: str, budget: str, seed: int = 0, rounds: int = ROUNDS):
     """Turns (parsed) and responses of a trace."""
-    told = trace(item, style, budget, seed, rounds)
     asked = conversation(protocol.messages(style, budget, item.prompt))
-    told = parts(told, len(asked))
+    told = parts(trace(item, style, budget, seed, rounds), len(asked))
     return [protocol.parse(text, EXPERTS) for own, text in told if own], [text for own, text in told if not own]
 
 
-# Whose words --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("style", "budget"), STYLED)
-def test_prompt_and_responses_are_given_and_the_controllers_words_are_learned(style, budget):
+@pytest.mark.parametrize("rounds", [2, 4])
+def test_the_controllers_words_are_learned_and_read_as_they_were_meant_and_the_last_turn_answers(style, budget, rounds):
     for item in ITEMS:
-        told = trace(item, style, budget)
+        told = trace(item, style, budget, rounds=rounds)
         asked = conversation(protocol.messages(style, budget, item.prompt))
         assert list(told.ids[: len(asked)]) == asked and set(told.targets[: len(asked)]) == {IGNORED}
         assert told.ids[-1] == token(EOS) and told.targets[-1] == IGNORED
@@ -63,19 +57,9 @@ def test_prompt_and_responses_are_given_and_the_controllers_words_are_learned(st
         assert [own for own, _ in stretches] == [i % 2 == 0 for i in range(len(stretches))] and stretches[-1][0]
         for own, text in stretches:
             assert text.startswith("<think>" if own else "<response>") and text.endswith(">")
-
-
-@pytest.mark.parametrize(("style", "budget"), STYLED)
-@pytest.mark.parametrize("rounds", [2, 4])
-def test_every_turn_is_read_as_it_was_meant_and_the_last_one_answers(style, budget, rounds):
-    for item in ITEMS:
         turns, responses = taken(item, style, budget, rounds=rounds)
-        assert all(isinstance(turn, Call) for turn in turns[:-1]) and isinstance(turns[-1], Answer)
-        assert len(turns) == len(responses) + 1 <= rounds
-        assert all(turn.expert in EXPERTS for turn in turns[:-1])
-
-
-# What is right ------------------------------------------------------------------------------------
+        assert all(isinstance(turn, Call) and turn.expert in EXPERTS for turn in turns[:-1])
+        assert isinstance(turns[-1], Answer) and len(turns) == len(responses) + 1 <= rounds
 
 
 def test_a_chain_is_worked_out_by_hand():
@@ -86,25 +70,16 @@ def test_a_chain_is_worked_out_by_hand():
     assert all(warm.result(item.prompt.removesuffix(" = ?").split()) == item.answer for item in chains)
 
 
-def replied(item: Item, style: str, budget: str, seed: int = 0):
-    """The answer of a trace and the responses that are no error."""
-    turns, responses = taken(item, style, budget, seed)
-    heard = [text.removeprefix("<response> ").removesuffix(" </response>") for text in responses]
-    return answered(turns[-1].text), [said for said in heard if said != protocol.ERROR]
-
-
-@pytest.mark.parametrize("said", ["7", "Loro"])
-def test_the_answer_hands_on_what_was_said_be_it_right_or_wrong(said, monkeypatch):
+@pytest.mark.parametrize("said", ["7", "Loro", protocol.ERROR])
+def test_the_answer_hands_on_what_was_said_be_it_right_or_wrong_but_no_error(said, monkeypatch):
     monkeypatch.setattr(warm, "_said", lambda item, answers, rng: said)
-    told = [replied(item, "soft", "low") for item in ITEMS]
-    assert all(given == protocol.AS_HEARD for given, heard in told if heard) and any(heard for _, heard in told)
-    assert all(given != protocol.AS_HEARD for given, heard in told if not heard)
-
-
-def test_an_error_is_not_handed_on(monkeypatch):
-    monkeypatch.setattr(warm, "_said", lambda item, answers, rng: protocol.ERROR)
-    told = [replied(item, "soft", "low") for item in ITEMS]
-    assert all(given != protocol.AS_HEARD and not heard for given, heard in told)
+    heard = []
+    for item in ITEMS:
+        turns, responses = taken(item, "soft", "low")
+        assert set(responses) <= {f"<response> {said} </response>"}
+        heard.append(bool(responses) and said != protocol.ERROR)
+        assert (answered(turns[-1].text) == protocol.AS_HEARD) == heard[-1]
+    assert any(heard) == (said != protocol.ERROR)
 
 
 def test_alone_it_works_out_short_chains_and_guesses_at_everything_else(monkeypatch):
@@ -121,9 +96,6 @@ def test_alone_it_works_out_short_chains_and_guesses_at_everything_else(monkeypa
         if not able:
             right[item.category].append(answered(text) == item.answer)
     assert all(np.mean(hits) < 0.4 for hits in right.values()), "a guess knows nothing of the question"
-
-
-# By lot -------------------------------------------------------------------------------------------
 
 
 def test_no_budget_and_no_prompt_changes_whether_a_trace_calls_or_whom():
