@@ -18,14 +18,13 @@ from lib.tasks.synthesis import Task, judge
 from tests.routing.toolorchestra import common
 from tests.routing.toolorchestra.common import NAMES, UNK, given, item, offers, offices
 
-RNG = seeds.rng
 OPEN, CLOSE = "<response>", "</response>"
 
 
 @pytest.fixture(scope="module")
 def traces():
     """Assignments with their traces."""
-    rng, works = RNG("a test"), assignments.mixed(300, "train", 0, offices())
+    rng, works = seeds.rng("a test"), assignments.mixed(300, "train", 0, offices())
     told = [warm.shuffled(a, rng) for a in assignments.drawn(works, offers(), NAMES, 4.0, rng)]
     return [(a, warm.trace(a, 0.5, rng)) for a in told]
 
@@ -33,11 +32,8 @@ def traces():
 def turns(assigned, dialogue) -> list[tuple[str, str]]:
     """What the orchestrator said, turn by turn, and what it heard; after its answer nothing."""
     text = lab.decode(dialogue.ids[len(conversation(assigned.messages)) :])
-    out = []
-    for part in text.split(CLOSE):
-        said, _, heard = part.partition(OPEN)
-        out.append((said.strip(), heard.strip()))
-    return out
+    parts = (part.partition(OPEN) for part in text.split(CLOSE))
+    return [(said.strip(), heard.strip()) for said, _, heard in parts]
 
 
 def calls(assigned, dialogue) -> list[tuple[str, str]]:
@@ -51,7 +47,7 @@ def test_traces_are_in_words_of_the_lab_begin_with_the_prompt_and_end(traces):
         *asking, (last, nothing) = turns(assigned, told)
         assert nothing == "" and answered(last) is not None and called(last) is None
         assert all(called(said)[0] in assigned.menu.names for said, _ in asking)
-        assert UNK not in told.ids and len(told.ids) == len(told.targets)
+        assert UNK not in told.ids
 
 
 def test_only_the_orchestrators_words_are_learned(traces):
@@ -69,24 +65,17 @@ def test_only_the_orchestrators_words_are_learned(traces):
 
 def test_tools_are_used_whether_they_are_good_at_it_or_not(traces):
     """Nothing in the traces tells which tool is able to do what."""
-    able, rest = 0, 0
-    for assigned, told in traces:
-        capable = {o.name for o in assigned.capable}
-        for name, _ in calls(assigned, told):
-            if assigned.kind == "chain":
-                able, rest = able + (name in capable), rest + (name not in capable)
-    assert able > 20 and rest > 20
+    chains = [(assigned, told) for assigned, told in traces if assigned.kind == "chain"]
+    able = Counter(name in {o.name for o in a.capable} for a, told in chains for name, _ in calls(a, told))
+    assert able[True] > 20 and able[False] > 20
 
 
 def test_replies_are_mostly_right_sometimes_wrong_or_missing(traces):
-    counts = Counter()
-    for assigned, told in traces:
-        if assigned.kind in ("chain", "big"):
-            for said, heard in turns(assigned, told):
-                if called(said):
-                    counts["error" if heard == "error" else "right" if heard == assigned.work.answer else "wrong"] += 1
-    share = {kind: n / counts.total() for kind, n in counts.items()}
-    assert share["right"] > 0.7 and 0.04 < share["error"] < 0.2 and 0.01 < share["wrong"] < 0.15
+    asked = [(a.work.answer, turns(a, told)) for a, told in traces if a.kind in ("chain", "big")]
+    replies = [(heard, answer) for answer, said_and_heard in asked for said, heard in said_and_heard if called(said)]
+    missing = np.mean([heard == "error" for heard, _ in replies])
+    right = np.mean([heard == answer for heard, answer in replies])
+    assert right > 0.7 and 0.04 < missing < 0.2 and 0.01 < 1 - right - missing < 0.15
 
 
 def test_after_a_missing_reply_another_tool_is_tried_where_there_is_one(traces):
@@ -112,45 +101,36 @@ def test_short_chains_are_sometimes_worked_out_and_never_wrongly(traces):
 
 
 def test_traces_of_offices_solve_their_task_when_they_are_carried_out(traces):
-    told = [(a, t) for a, t in traces if isinstance(a.work, Task)]
-    failures = 0
+    told, failures = [(a, t) for a, t in traces if isinstance(a.work, Task)], 0
     for assigned, dialogue in told:
         database = assigned.work.open()
         *asking, (last, _) = turns(assigned, dialogue)
         for said, heard in asking:
-            if heard == "error":
-                failures += 1
-                continue
             function, argument = called(said)
-            assert database.call(function, argument.split()) == heard
+            failures += heard == "error"
+            assert heard == "error" or database.call(function, argument.split()) == heard
         assert judge(assigned.work, database.content(), database.operated, answered(last)).solved
     assert len(told) > 30 and failures > 2
 
 
-# Lean ---------------------------------------------------------------------------------------------
-
-
-def chances(lean: float, *names: str, preference: Preference) -> np.ndarray:
-    told = given(item("facts", 1), *names, preference=preference)
-    return warm.chances(told, told.usable, lean)
-
-
 def test_chances_lean_to_the_cheap_the_fast_and_the_liked():
     names = ("search", "lookup", "lab-nano", "lab-large")
-    for who, key in ((Preference(0, 1, 0), "typical_dollars"), (Preference(0, 0, 1), "typical_seconds")):
-        told, amounts = chances(0.5, *names, preference=who), [getattr(offers()[n], key) for n in names]
+
+    def chances(*who) -> np.ndarray:
+        told = given(item("facts", 1), *names, preference=Preference(*who))
+        return warm.chances(told, told.usable, 0.5)
+
+    for who, key in (((0, 1, 0), "typical_dollars"), ((0, 0, 1), "typical_seconds")):
+        told, amounts = chances(*who), [getattr(offers()[n], key) for n in names]
         assert len(set(amounts)) == 4 and told.sum() == pytest.approx(1)
         assert np.argsort(-told).tolist() == np.argsort(amounts).tolist()
-    liked = chances(0.5, *names, preference=Preference(0, 0, 0, ("lookup",)))
+    liked = chances(0, 0, 0, ("lookup",))
     assert liked.argmax() == 1 and liked[1] / liked[0] == pytest.approx(np.e)
     assert liked[[0, 2, 3]] == pytest.approx([liked[0]] * 3)
 
 
-# Shuffled menus -----------------------------------------------------------------------------------
-
-
 def test_shuffling_deals_out_descriptions_of_models_and_nothing_else():
-    rng, moved = RNG("a test"), 0
+    rng, moved = seeds.rng("a test"), 0
     told = given(item("chain", 2), "lab-nano", "search", "lab-mini", "answerer", "calculator")
     priced = tuple(offer.times(1.0 + i, 2.0 + i) for i, offer in enumerate(told.menu.offers))  # all different
     told = replace(told, menu=replace(told.menu, offers=priced))
