@@ -17,25 +17,14 @@ from tests.routing.toolorchestra.common import SEEN, given, item, offers, office
 N, SPREAD = 400, 4.0
 
 
-def drawn(n: int = N, seed: int = 0, spread: float = SPREAD, names=SEEN, split: str = "train") -> list[Assignment]:
-    works = assignments.mixed(n, split, seed, offices(split))
-    return assignments.drawn(works, offers(), names, spread, seeds.rng("a test", seed=seed))
+def drawn(n: int = N, seed: int = 0) -> list[Assignment]:
+    works = assignments.mixed(n, "train", seed, offices())
+    return assignments.drawn(works, offers(), SEEN, SPREAD, seeds.rng("a test", seed=seed))
 
 
 @pytest.fixture(scope="module")
 def many() -> list[Assignment]:
     return drawn()
-
-
-def questions(told):
-    return [a for a in told if isinstance(a.work, Item)]
-
-
-def tasks_of(told):
-    return [a for a in told if isinstance(a.work, Task)]
-
-
-# One assignment -----------------------------------------------------------------------------------
 
 
 def test_capable_tools_are_good_at_it_usable_ones_can_be_asked_at_all():
@@ -53,18 +42,16 @@ def test_capable_tools_are_good_at_it_usable_ones_can_be_asked_at_all():
     assert given(common.office(changes=True), "search", "lab-mini").capable == []
 
 
-# By lot -------------------------------------------------------------------------------------------
-
-
 def test_a_question_has_two_to_four_different_tools_and_one_is_good_at_it(many):
-    for a in questions(many):
+    asked = [a for a in many if isinstance(a.work, Item)]
+    for a in asked:
         assert TOOLS[0] <= len(a.menu.offers) <= TOOLS[1] and len(set(a.menu.names)) == len(a.menu.names)
         assert a.capable and not a.menu.office and a.menu.desk is None
-    assert set(Counter(len(a.menu.offers) for a in questions(many))) == {2, 3, 4}
+    assert set(Counter(len(a.menu.offers) for a in asked)) == {2, 3, 4}
 
 
 def test_an_office_task_has_all_functions_of_its_office_and_one_to_three_tools(many):
-    told = tasks_of(many)
+    told = [a for a in many if isinstance(a.work, Task)]
     assert len({a.work.domain.name for a in told}) == 4
     for a in told:
         functions = tuple(f.name for f in a.work.domain.functions)
@@ -98,13 +85,8 @@ def test_users_like_tools_that_are_on_their_menu(many):
 
 
 def test_equal_seeds_give_equal_assignments_and_others_others():
-    one, two = drawn(40), drawn(40)
-    assert one == two
-    other = drawn(40, seed=1)
-    assert sum(a == b for a, b in zip(one, other, strict=True)) == 0
-
-
-# Work ---------------------------------------------------------------------------------------------
+    one, two, other = drawn(40), drawn(40), drawn(40, seed=1)
+    assert one == two and not any(a == b for a, b in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize("split", tasks.SPLITS)
@@ -124,9 +106,6 @@ def test_offices_are_as_many_as_asked_for_mixed_and_the_same_again():
     assert [t.id for t in told] != [t.id for t in assignments.office("test", 20, 2)]
 
 
-# Outages ------------------------------------------------------------------------------------------
-
-
 def test_outages_are_only_where_another_tool_would_do(many):
     able = sum(len(a.capable) > 1 for a in many)
     half, none = (sum(a.outage > 0 for a in assignments.struck(many, s, seeds.rng("a test"))) for s in (0.5, 0.0))
@@ -137,7 +116,7 @@ def test_outages_are_only_where_another_tool_would_do(many):
         several = before.kind == "facts" and before.difficulty > 1
         assert after.outage in (0, 2 if several else 1)
         assert (after.work, after.menu, after.preference) == (before.work, before.menu, before.preference)
-    assert {a.outage for a in told} == {0, 1, 2} and not any(a.outage for a in tasks_of(told))
+    assert {a.outage for a in told} == {0, 1, 2} and not any(a.outage for a in told if isinstance(a.work, Task))
 
 
 def test_where_no_tool_is_good_at_a_question_there_is_a_menu_all_the_same():

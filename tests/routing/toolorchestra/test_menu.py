@@ -17,30 +17,21 @@ GOOD = "\n".join(["calls:", *LINES, "models:", f"  lab-nano: {RATE}", ""])
 WEIGHT = st.floats(0, 1)
 
 
-@pytest.fixture
-def written(tmp_path):
+def written(folder, content) -> menu.PriceList:
     """A price list from text, or from bytes."""
-
-    def load(content) -> menu.PriceList:
-        path = tmp_path / "prices.yaml"
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return menu.price_list(path)
-
-    return load
+    path = folder / "prices.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return menu.price_list(path)
 
 
-# Price lists --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", [TRAINING, UNSEEN])
-def test_both_price_lists_price_every_tool_of_the_parameters(path):
-    told = menu.price_list(ROOT / path)
-    assert set(told.calls) == {*FUNCTIONS, OFFICE} and set(told.models) == set(MODELS)
-    assert all(rate.dollars > 0 and rate.seconds > 0 for rates in (told.calls, told.models) for rate in rates.values())
-
-
-def test_the_second_list_turns_the_first_upside_down():
-    one, two = (menu.price_list(ROOT / path).calls for path in (TRAINING, UNSEEN))
+def test_both_price_lists_price_every_tool_of_the_parameters_and_the_second_turns_the_first_upside_down():
+    lists = [menu.price_list(ROOT / path) for path in (TRAINING, UNSEEN)]
+    for told in lists:
+        assert set(told.calls) == {*FUNCTIONS, OFFICE} and set(told.models) == set(MODELS)
+        assert all(
+            rate.dollars > 0 and rate.seconds > 0 for part in (told.calls, told.models) for rate in part.values()
+        )
+    one, two = (told.calls for told in lists)
     cheap, dear = (min(FUNCTIONS, key=lambda n, rates=rates: rates[n].dollars) for rates in (one, two))
     assert cheap != dear and all(one[name] != two[name] for name in one)
 
@@ -64,9 +55,9 @@ def test_the_second_list_turns_the_first_upside_down():
         (GOOD.replace("calls:\n", f"calls:\n  abacus: {RATE}\n"), "abacus"),
     ],
 )  # fmt: skip
-def test_a_wrong_price_list_is_refused_by_file_and_key(written, content, named):
+def test_a_wrong_price_list_is_refused_by_file_and_key(tmp_path, content, named):
     with pytest.raises(ParamsError, match=named) as told:
-        written(content)
+        written(tmp_path, content)
     assert "prices.yaml" in str(told.value)
 
 
@@ -75,12 +66,9 @@ def test_a_model_without_a_price_is_named():
         menu.offers(menu.price_list(ROOT / TRAINING), {"lab-tiny": card({})})
 
 
-# Offers -------------------------------------------------------------------------------------------
-
-
-def test_functions_are_priced_per_call_and_models_by_their_cards(written):
+def test_functions_are_priced_per_call_and_models_by_their_cards(tmp_path):
     prices = GOOD.replace(f"lab-nano: {RATE}", "lab-nano: {dollars: 3.0, seconds: 0.5}")
-    told = menu.offers(written(prices), {"lab-nano": card({"chain": 2}, dollars=0.004, speed=200.0)})
+    told = menu.offers(written(tmp_path, prices), {"lab-nano": card({"chain": 2}, dollars=0.004, speed=200.0)})
     assert list(told) == [*FUNCTIONS, OFFICE, "lab-nano"]
     search, nano = told["search"], told["lab-nano"]
     assert (search.model, search.dollars, search.seconds) == (False, 1e-6, 0.01)
@@ -99,10 +87,8 @@ def test_a_level_is_how_often_the_least_is_doubled(amount, digit):
 
 def test_a_card_is_good_up_to_the_first_difficulty_below_3_of_4():
     def rows(*accuracies, family="chain", skin="plain"):
-        return [
-            {"category": family, "skin": skin, "difficulty": d, "accuracy": a}
-            for d, a in enumerate(accuracies, start=1)
-        ]
+        about = {"category": family, "skin": skin}
+        return [about | {"difficulty": d, "accuracy": a} for d, a in enumerate(accuracies, start=1)]
 
     def skills(*told):
         return menu.skills({"accuracy": [row for part in told for row in reversed(part)]})
@@ -115,9 +101,6 @@ def test_a_card_is_good_up_to_the_first_difficulty_below_3_of_4():
     }  # fmt: skip
 
 
-# Texts --------------------------------------------------------------------------------------------
-
-
 @given(st.permutations(NAMES), st.floats(0.01, 100), st.floats(0.01, 100), WEIGHT, WEIGHT, WEIGHT, st.booleans())
 def test_texts_have_only_words_of_the_lab(names, dollars, seconds, a, c, t, confidential):
     told = Menu(tuple(offers()[n].times(dollars, seconds) for n in names), ("lookup",), offers()[OFFICE])
@@ -125,9 +108,6 @@ def test_texts_have_only_words_of_the_lab(names, dollars, seconds, a, c, t, conf
     for text in (told.text, who.text):
         ids = lab.encode(text)
         assert UNK not in ids and lab.decode(ids) == text
-
-
-# Users --------------------------------------------------------------------------------------------
 
 
 def test_a_user_as_in_the_papers_appendix():
@@ -157,6 +137,9 @@ def test_every_fourth_user_has_confidential_data_and_every_fourth_likes_one_or_t
     assert all(w.tools == LOCAL for w in secret) and {len(w.tools) for w in likes} == {1, 2}
     assert {name for w in likes for name in w.tools} == set(NAMES)
     assert all(list(w.tools) == sorted(w.tools, key=NAMES.index) for w in likes)
+    told = drawn(names=MODELS)  # none of which is on their own machine
+    assert not any(w.confidential for w in told) and all(set(w.tools) <= set(MODELS) for w in told)
+    assert not any(w.tools for w in drawn(50, names=()))
 
 
 def test_the_text_of_an_offer_by_hand():
@@ -166,9 +149,3 @@ def test_the_text_of_an_offer_by_hand():
     told = Menu((about, offers()["search"]), ("lookup", "moves"), offers()[OFFICE])
     assert told.text == f"tools lab-mini $ 6 / 4 + 4 ? 1 , {offers()['search'].text} , lookup , moves"
     assert told.names == ("lab-mini", "search", "lookup", "moves")
-
-
-def test_without_tools_of_their_own_machine_nobody_is_confidential():
-    told = drawn(names=MODELS)
-    assert not any(w.confidential for w in told) and all(set(w.tools) <= set(MODELS) for w in told)
-    assert not any(w.tools for w in drawn(50, names=()))
