@@ -34,22 +34,23 @@ def names(assigned) -> set[str]:
     return {offer.name for offer in assigned.menu.offers}
 
 
-def test_equal_settings_give_equal_exams(all_exams):
+def test_equal_settings_give_equal_exams_on_work_of_the_test_split(all_exams):
     for name, told in all_exams.items():
-        assert exam(name) == told and len(told) > 5
+        assert exam(name) == told and len(told) > 5 and {a.work.split for a in told} == {"test"}
+
+
+def test_unseen_tools_are_on_no_menu_but_those_of_their_exam(all_exams):
+    for name, told in all_exams.items():
+        met = [names(a) & set(TOOLS.unseen) for a in told]
+        assert all(met) if name == "unseen_tools" else not any(met)
+    assert {n for a in all_exams["unseen_tools"] for n in names(a)} >= set(TOOLS.unseen)
 
 
 @hypothesis.settings(max_examples=12, deadline=None)
 @given(st.integers(12, 80), st.integers(2, 5))
 def test_there_are_at_most_as_many_episodes_as_announced(n, side):
     own = settings(test_items=n, side=side)
-    total = sum(len(exams.exam(name, offers(), offers(UNSEEN), own)) for name in exams.ALL if name != "simplex")
-    questions = [a for a in exams.exam("test", offers(), offers(UNSEEN), own) if isinstance(a.work, Item)]
-    total += -(-len(questions) // exams.GRID_SHARE) * len(exams.grid(side))
-    assert total <= exams.count(own)
-
-
-# Unseen tools -------------------------------------------------------------------------------------
+    assert sum(len(exams.exam(name, offers(), offers(UNSEEN), own)) for name in exams.ALL) <= exams.count(own)
 
 
 def test_an_unseen_tool_is_good_at_the_question_and_every_other_time_the_only_one(all_exams):
@@ -60,9 +61,6 @@ def test_an_unseen_tool_is_good_at_the_question_and_every_other_time_the_only_on
         assert 2 <= len(a.menu.offers) <= 4 and len(names(a)) == len(a.menu.offers)
         alone.append(len(a.capable) == 1)
     assert 0.3 < np.mean(alone) < 0.9
-
-
-# Unseen prices ------------------------------------------------------------------------------------
 
 
 def test_unseen_prices_are_those_of_the_other_list_times_the_same_luck(all_exams):
@@ -78,9 +76,6 @@ def test_unseen_prices_are_those_of_the_other_list_times_the_same_luck(all_exams
                 luck = [getattr(o, key) / getattr(held[o.name], key) for o, held in ((one, listed), (two, other))]
                 assert luck[0] == pytest.approx(luck[1])
             assert (one.dollars, one.seconds) != (two.dollars, two.seconds)
-
-
-# Outages, users on a grid --------------------------------------------------------------------------
 
 
 def test_an_outage_leaves_a_tool_that_is_good_at_the_question(all_exams):
@@ -109,20 +104,9 @@ def test_every_user_of_the_grid_gets_the_same_questions_and_menus(all_exams):
         assert [(a.work, a.menu) for a in part] == [(a.work, a.menu) for a in base[:: exams.GRID_SHARE]]
 
 
-def test_all_work_is_of_the_test_split(all_exams):
-    assert {a.work.split for told in all_exams.values() for a in told} == {"test"}
-
-
 def test_an_exam_that_there_is_not_is_refused():
     with pytest.raises(ValueError, match="no exam 'colour'.*test"):
         exam("colour")
-
-
-def test_unseen_tools_are_on_no_menu_but_those_of_their_exam(all_exams):
-    for name, told in all_exams.items():
-        met = [names(a) & set(TOOLS.unseen) for a in told]
-        assert all(met) if name == "unseen_tools" else not any(met)
-    assert {n for a in all_exams["unseen_tools"] for n in names(a)} >= set(TOOLS.unseen)
 
 
 def test_a_tool_that_is_free_can_have_another_price(tmp_path):

@@ -32,9 +32,6 @@ def user(accuracy=0.0, cost=0.0, latency=0.0, **liked) -> np.ndarray:
     return who[None, None]
 
 
-# What a choice is worth ----------------------------------------------------------------------------
-
-
 def test_the_worth_of_a_call_by_hand():
     worlds, menus = by_hand()
     assert glass.worth(worlds, menus, user(accuracy=1.0)).ravel() == pytest.approx([0.5, 0.8, 1.0])
@@ -60,9 +57,6 @@ def test_menus_of_training_have_no_newcomer_and_its_tests_have_one():
     assert all(len(set(menu)) == LARGER.menu for menu in usual.tools.reshape(-1, LARGER.menu).tolist())
     fresh = Menus.drawn(worlds, LARGER, 50, "a test", condition=glass.NEWCOMER)
     assert ((fresh.tools >= len(glass.KNOWN)).sum(-1) == 1).all()
-
-
-# The lesson's reward and filters in it -------------------------------------------------------------
 
 
 def group(right, dollars) -> np.ndarray:
@@ -99,8 +93,7 @@ def test_advantages_are_those_of_the_trainer_and_nothing_for_what_is_left_out():
 
 def test_dice_fall_as_the_chances_say_and_a_malformed_call_costs_nothing():
     worlds, menus = by_hand()
-    chances = np.log(np.array([[[0.1, 0.2, 0.3, 0.4]]]))
-    chosen, m = glass.play(worlds, menus, chances, 20_000, 0)
+    chosen, m = glass.play(worlds, menus, np.log([[[0.1, 0.2, 0.3, 0.4]]]), 20_000, 0)
     chosen = chosen.ravel()
     assert np.bincount(chosen) / 20_000 == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=0.02)
     assert (m[chosen == 3] == 0).all() and (m[chosen < 3, : len(glass.TOOLS)].sum(1) == 1).all()
@@ -108,20 +101,18 @@ def test_dice_fall_as_the_chances_say_and_a_malformed_call_costs_nothing():
     assert right == pytest.approx([0.5, 0.8, 1.0], abs=0.03)
 
 
-# Policies ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("reads", ["descriptions", "names"])
 def test_the_start_knows_nothing_and_every_policy_spreads_one_chance(reads):
     worlds = Worlds.drawn(SMALL)
     menus = Menus.drawn(worlds, SMALL, 5, "a test")
     who = np.broadcast_to(user(accuracy=1.0, cost=0.5), (*menus.kind.shape, len(NOBODY)))
-    policy = glass.Policy(Arm("one", reads=reads), len(worlds.success), 0.1)
-    chances = policy.log_chances(worlds, menus, who).exp().detach()
-    assert chances[..., :-1].numpy() == pytest.approx(1 / SMALL.menu) and (chances[..., -1] == 0).all()
-    careless = glass.Policy(Arm("one", reads=reads, careless=True), len(worlds.success), 0.1)
-    chances = careless.log_chances(worlds, menus, who).exp().detach()
-    assert chances[..., -1].numpy() == pytest.approx(0.1) and chances.sum(-1).numpy() == pytest.approx(1.0)
+    plain, careless = (
+        glass.Policy(Arm("one", reads=reads, careless=c), len(worlds.success), 0.1).log_chances(worlds, menus, who)
+        for c in (False, True)
+    )
+    assert plain[..., :-1].exp().detach().numpy() == pytest.approx(1 / SMALL.menu) and plain[..., -1].exp().eq(0).all()
+    chances = careless.exp().detach().numpy()
+    assert chances[..., -1] == pytest.approx(0.1) and chances.sum(-1) == pytest.approx(1.0)
 
 
 def test_the_reward_teaches_to_save_what_a_user_cares_for_and_its_sign_error_to_spend_it():
@@ -144,9 +135,7 @@ def test_nobody_is_above_the_optimum_which_is_found_by_enumeration():
 
 
 def test_the_same_world_is_met_by_all_arms_and_gives_the_same_record_twice(tmp_path):
-    one, two = (glass.run(TOOLS, tmp_path / name) for name in "ab")
-    assert one.drop(columns=["chosen", "offered", "outcomes"]).equals(
-        two.drop(columns=["chosen", "offered", "outcomes"])
-    )
+    one, two = (glass.run(TOOLS, tmp_path / name).drop(columns=["chosen", "offered", "outcomes"]) for name in "ab")
+    assert one.equals(two)
     assert set(one["arm"]) >= {arm.name for arm in (*glass.ARMS, *glass.CARELESS)}
     assert set(one["split"]) == {"test", "atlas"} and set(one["seed"]) == set(range(SMALL.seeds))
