@@ -18,32 +18,21 @@ BUDGETS = Budgets(WORDS, CALLS, 1e-6)
 ITEMS = items(40)
 
 
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
-# What the words mean ------------------------------------------------------------------------------
-
-
-def table() -> pd.DataFrame:
-    """Every expert on ten questions that it answers right and on ten that it does not: one call costs 1 to 10 cents,
-    times 1, 5 or 25; where it is wrong, a thousand times as much."""
+def test_prices_are_quantiles_over_the_questions_that_an_expert_answers_right():
+    """Ten right and ten wrong: one call costs 1 to 10 cents, times 1, 5 or 25; where it is wrong, a thousand times."""
     rows = [
         (expert, right, 0.01 * (i + 1) * price * (1 if right else 1_000))
         for price, expert in zip((1, 5, 25), EXPERTS, strict=True)
         for right in (1.0, 0.0)
         for i in range(10)
     ]
-    return pd.DataFrame(rows, columns=["strategy", "right", "dollars"])
-
-
-def test_prices_are_quantiles_over_the_questions_that_an_expert_answers_right():
-    told = outcomes.prices(table(), EXPERTS, SMOKE.model_copy(update={"quantile": 1.0}))
-    assert list(told) == list(EXPERTS) and list(told.values()) == pytest.approx([0.1, 0.5, 2.5])
-    told = outcomes.prices(table(), EXPERTS, SMOKE.model_copy(update={"quantile": 0.5}))
-    assert list(told.values()) == pytest.approx([0.055, 0.275, 1.375])
-    never = outcomes.prices(table().assign(right=0.0), EXPERTS, SMOKE.model_copy(update={"quantile": 1.0}))
-    assert list(never.values()) == pytest.approx([100, 500, 2_500])  # nothing better is known
+    table = pd.DataFrame(rows, columns=["strategy", "right", "dollars"])
+    never = table.assign(right=0.0)  # nothing better is known
+    for asked, quantile, prices in (
+        (table, 1.0, [0.1, 0.5, 2.5]), (table, 0.5, [0.055, 0.275, 1.375]), (never, 1.0, [100, 500, 2_500]),
+    ):  # fmt: skip
+        told = outcomes.prices(asked, EXPERTS, SMOKE.model_copy(update={"quantile": quantile}))
+        assert list(told) == list(EXPERTS) and list(told.values()) == pytest.approx(prices)
 
 
 def test_low_affords_the_cheapest_medium_the_middle_and_high_anything():
@@ -54,42 +43,30 @@ def test_low_affords_the_cheapest_medium_the_middle_and_high_anything():
     assert cost_reward(2 * CALLS["lab-nano"], told["low"]) == 0 and cost_reward(3 * 1e-5, told["medium"]) == 1
 
 
-# Training -----------------------------------------------------------------------------------------
-
-
 def test_training_mixes_budgets_by_lot_and_the_lot_is_the_rngs():
     for name, style in (("corl", "soft"), ("hard", "hard")):
-        told = drawn(NAMED[name], ITEMS, BUDGETS, rng())
+        told, again, other = (drawn(NAMED[name], ITEMS, BUDGETS, np.random.default_rng(seed)) for seed in (0, 0, 1))
         assert [t.item for t in told] == ITEMS and {t.style for t in told} == {style}
         assert {t.attempt for t in told} == {0, 1}, "experts are heard in independent tries"
         assert all(t.budget == WORDS[t.label] for t in told)
         assert min(Counter(t.label for t in told)[word] for word in protocol.WORDS) > 5
-        assert (
-            told
-            == drawn(NAMED[name], ITEMS, BUDGETS, rng())
-            != drawn(NAMED[name], ITEMS, BUDGETS, np.random.default_rng(1))
-        )
+        assert told == again != other
 
 
 def test_budgets_in_numbers_are_dollars_in_units_and_the_prompt_says_which():
-    told = drawn(NAMED["number"], items(300), BUDGETS, rng())
+    told = drawn(NAMED["number"], items(300), BUDGETS, np.random.default_rng(0))
     assert all(t.style == "number" and t.budget == pytest.approx(int(t.label) * 1e-6) for t in told)
     units = np.array([int(t.label) for t in told])
     assert units.min() >= 5 and units.max() <= 160 and 20 < np.median(units) < 40 and len(set(units)) > 40
     assert numbered(ITEMS[0], 40, BUDGETS) == arms.Task(ITEMS[0], "number", "040", pytest.approx(4e-5))
 
 
-# Tests --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["corl", "hard"])
-def test_every_question_is_asked_under_every_word_in_order(name):
-    told = examined(NAMED[name], ITEMS[:3], BUDGETS, SMOKE)
-    assert [(t.label, t.item) for t in told] == [(word, item) for word in protocol.WORDS for item in ITEMS[:3]]
-    assert all(t.budget == WORDS[t.label] and t.style == NAMED[name].style for t in told)
-
-
-# Names --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["corl", "hard", "number"])
+def test_every_question_is_asked_under_every_budget_in_order(name):
+    told, numbers = examined(NAMED[name], ITEMS[:3], BUDGETS, SMOKE), {f"{n:03.0f}": n * 1e-6 for n in SMOKE.numbers}
+    budgets = numbers if name == "number" else WORDS
+    assert [(t.label, t.item) for t in told] == [(label, item) for label in budgets for item in ITEMS[:3]]
+    assert all(t.budget == pytest.approx(budgets[t.label]) and t.style == NAMED[name].style for t in told)
 
 
 def test_a_variant_changes_the_trainer_and_nothing_else():
@@ -97,12 +74,6 @@ def test_a_variant_changes_the_trainer_and_nothing_else():
     assert made == arms.Arm("kl-0-1-whole", "KL 0.1, whole", "soft", {"kl": 0.1, "average": "token"})
     other = variant("No baseline", "hard", lam=0.5)
     assert (other.style, other.changes) == ("hard", {"lam": 0.5}) and other.name not in NAMED
-
-
-def test_every_question_is_asked_under_every_number_in_order():
-    told = examined(NAMED["number"], ITEMS[:3], BUDGETS, SMOKE)
-    expected = [(f"{unit:03.0f}", pytest.approx(unit * 1e-6), item) for unit in SMOKE.numbers for item in ITEMS[:3]]
-    assert [(t.label, t.budget, t.item) for t in told] == expected
 
 
 def test_arms_have_names_of_their_own_that_can_be_names_of_metrics():

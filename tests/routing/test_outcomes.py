@@ -17,24 +17,19 @@ def tried(reply, wanted=ITEMS, tries: int = 1):
     return outcomes.tried(pool, wanted, "test", tries), pool
 
 
-def of(table, strategy: str):
-    return table[table["strategy"] == strategy].reset_index(drop=True)
-
-
-def test_every_expert_is_tried_on_every_item():
-    table, _ = tried(worked)
+def test_every_expert_is_tried_on_every_item_one_try_after_another():
+    table, _ = tried(worked, tries=2)
     assert list(table) == COLUMNS and table["strategy"].drop_duplicates().tolist() == list(EXPERTS)
-    for strategy in EXPERTS:
-        mine = of(table, strategy)
-        assert mine["item"].tolist() == list(range(12)) and mine["prompt"].tolist() == [i.prompt for i in ITEMS]
-        assert mine["difficulty"].tolist() == [i.difficulty for i in ITEMS] and set(mine["split"]) == {"test"}
-        assert set(mine["kind"]) == {"chain"} and set(mine["try"]) == {0}
+    for _, mine in table.groupby("strategy"):
+        assert mine["try"].tolist() == [0] * 12 + [1] * 12 and mine["item"].tolist() == [*range(12)] * 2
+        assert mine["prompt"].tolist() == [i.prompt for i in ITEMS] * 2
+        assert mine["difficulty"].tolist() == [i.difficulty for i in ITEMS] * 2
+    assert set(table["split"]) == {"test"} and set(table["kind"]) == {"chain"}
 
 
 def test_a_question_is_one_call_that_is_judged():
     table, pool = tried(lambda q: Heard("<answer> 4 </answer>", PRICES[q.expert]))
-    for expert in EXPERTS:
-        mine = of(table, expert)
+    for expert, mine in table.groupby("strategy"):
         assert mine["right"].tolist() == [float(item.answer == "4") for item in ITEMS] and set(mine["calls"]) == {1}
         assert set(mine["dollars"]) == {PRICES[expert]} and set(mine["reply"]) == {"<answer> 4 </answer>"}
     assert [q.text for q in pool.all] == [item.prompt for item in ITEMS] * len(EXPERTS)
@@ -48,12 +43,6 @@ def test_whoever_asks_a_question_in_one_try_draws_the_same():
     assert all(keys == {drawn(text, 0), drawn(text, 1)} for (_, text), keys in by_text.items())
     keys = {drawn(item.prompt, attempt) for item in ITEMS for attempt in range(2)}
     assert len(keys) == 2 * len(ITEMS) and all(0 <= key < 2**63 for key in keys)
-
-
-def test_tries_stand_one_after_another():
-    table, _ = tried(worked, tries=2)
-    assert of(table, EXPERTS[0])["try"].tolist() == [0] * 12 + [1] * 12
-    assert of(table, EXPERTS[0])["item"].tolist() == [*range(12), *range(12)]
 
 
 @pytest.mark.parametrize("said", ["nothing", "", "<answer> 12 </answer> so", "<think> 4"])

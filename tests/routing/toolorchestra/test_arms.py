@@ -22,6 +22,7 @@ TURNS = [  # of one example
     ("<think>", CALCULATOR, RIGHT),
     (CALCULATOR, CALCULATOR, CALCULATOR, CALCULATOR, CALCULATOR),  # never answers
 ]
+REWARDS = np.array([1.0, 0.5, 0.0, 1.0, 0.0])
 
 
 @pytest.fixture(scope="module")
@@ -64,32 +65,32 @@ def test_the_paper_and_the_published_error_by_hand(episodes):
 
 def test_corl_pays_what_is_right_and_within_the_budget(episodes):
     dollars, _ = spent(episodes)
-    for budget, expected in (
-        (0.0, [0, 0, 0, 0, 0]),
-        (dollars[0], [1, 0, 0, 0, 0]),
-        (dollars.max(), [1, 1, 0, 1, 0]),
-    ):
+    for budget, expected in ((0.0, [0] * 5), (dollars[0], [1, 0, 0, 0, 0]), (dollars.max(), [1, 1, 0, 1, 0])):
         assert arms.paid(NAMED["corl"], episodes, [0] * 5, NAMES, OWN, budget).tolist() == expected
 
 
 def test_what_is_learned_has_no_malformed_calls_and_no_missing_answers(episodes):
-    told = np.array([1.0, 0.5, 0.0, 1.0, 0.0])
     for name in ("paper", "published"):
-        samples, kept = arms.learned(NAMED[name], episodes, [3] * 5, told, rewards.LEAST_DEVIATION)
+        samples, kept = arms.learned(NAMED[name], episodes, [3] * 5, REWARDS, rewards.LEAST_DEVIATION)
         assert kept.rows.tolist() == [0, 1, 2] and (kept.malformed, kept.unanswered, kept.agreeing) == (1, 1, 0)
         assert [(s.ids, s.mask, s.reward, s.group) for s in samples] == [
-            (e.ids, e.mask, r, 3) for e, r in zip(episodes[:3], told, strict=False)
+            (e.ids, e.mask, r, 3) for e, r in zip(episodes[:3], REWARDS, strict=False)
         ]
 
 
 def test_a_lenient_training_leaves_out_only_groups_that_agree(episodes):
-    told = np.array([1.0, 0.5, 0.0, 1.0, 0.0])
-    samples, kept = arms.learned(NAMED["lenient"], episodes, [0, 0, 0, 1, 1], told, rewards.LEAST_DEVIATION)
+    samples, kept = arms.learned(NAMED["lenient"], episodes, [0, 0, 0, 1, 1], REWARDS, rewards.LEAST_DEVIATION)
     assert [s.ids for s in samples] == [e.ids for e in episodes] and kept.agreeing == 0
-    samples, kept = arms.learned(NAMED["lenient"], episodes, [0, 0, 0, 1, 1], told * [1, 1, 1, 0, 0], 0.1)
+    samples, kept = arms.learned(NAMED["lenient"], episodes, [0, 0, 0, 1, 1], REWARDS * [1, 1, 1, 0, 0], 0.1)
     assert [s.ids for s in samples] == [e.ids for e in episodes[:3]] and kept.agreeing == 2
     paid = [arms.paid(NAMED[n], episodes, [0] * 5, NAMES, OWN, 0.0).tolist() for n in ("paper", "lenient")]
     assert paid[0] == paid[1]
+
+
+def test_under_corls_reward_everything_is_learned_from(episodes):
+    samples, kept = arms.learned(NAMED["corl"], episodes, [0, 0, 1, 1, 1], np.zeros(5), rewards.LEAST_DEVIATION)
+    assert [(s.ids, s.group) for s in samples] == [(e.ids, g) for e, g in zip(episodes, [0, 0, 1, 1, 1], strict=True)]
+    assert (kept.malformed, kept.unanswered, kept.agreeing) == (1, 1, 3)  # it is said all the same
 
 
 def test_calls_of_an_office_have_no_place_in_the_vector():
@@ -101,10 +102,3 @@ def test_calls_of_an_office_have_no_place_in_the_vector():
     assert name == "lookup" and episode.right == 1.0
     m, _ = arms.matrix([episode], NAMES, OWN)
     assert m[0, :-3].tolist() == [0] * len(NAMES) and offers()["lookup"].name in NAMES
-
-
-def test_under_corls_reward_everything_is_learned_from(episodes):
-    told = np.zeros(5)
-    samples, kept = arms.learned(NAMED["corl"], episodes, [0, 0, 1, 1, 1], told, rewards.LEAST_DEVIATION)
-    assert [s.ids for s in samples] == [e.ids for e in episodes] and [s.group for s in samples] == [0, 0, 1, 1, 1]
-    assert (kept.malformed, kept.unanswered, kept.agreeing) == (1, 1, 3)  # it is said all the same

@@ -12,27 +12,16 @@ from tests.routing.toolorchestra import common
 from tests.routing.toolorchestra.common import at_work, given, item, offices
 
 
-@pytest.fixture(scope="module")
-def desk():
-    with at_work() as made:
-        yield made
-
-
-def used(desk, tool: str, kind: str, n: int = 60) -> list[float]:
-    """What a tool on its own gets right of questions of all difficulties."""
-    wanted = [given(work, tool) for work in tasks.draw(kind, "train", n, seed=1)]
-    told = tried(desk, wanted, [tool], "a test")
-    assert [row["item"] for row in told] == list(range(n))
-    return [row["right"] for row in told]
-
-
 @pytest.mark.parametrize(
     ("tool", "kind", "least"),
     [("calculator", "big", 1), ("python", "big", 1), ("lookup", "facts", 1), ("search", "facts", 0.8)],
 )
-def test_a_tool_does_what_its_description_says(desk, tool, kind, least):
-    told = used(desk, tool, kind)
-    assert sum(told) / len(told) >= least
+def test_a_tool_does_what_its_description_says(tool, kind, least):
+    wanted = [given(work, tool) for work in tasks.draw(kind, "train", 60, seed=1)]
+    with at_work() as desk:
+        told = tried(desk, wanted, [tool], "a test")
+    assert [row["item"] for row in told] == list(range(60))
+    assert sum(row["right"] for row in told) / 60 >= least
 
 
 def walked(tool: str, work, *replies: str) -> tuple[list[tuple[str, int]], str]:
@@ -47,13 +36,6 @@ def walked(tool: str, work, *replies: str) -> tuple[list[tuple[str, int]], str]:
     raise AssertionError("it is not done")
 
 
-def hops(difficulty: int = 3):
-    """A question, its relations from the last to the first that is asked, and where it begins."""
-    work = item("facts", difficulty)
-    *relations, place = work.key.split("/")[1:]
-    return work, relations[::-1], place
-
-
 def test_functions_for_numbers_get_the_expression_and_models_the_question_as_it_stands():
     work = item("big", 3)
     expression = work.prompt.removesuffix(" = ?")
@@ -64,12 +46,14 @@ def test_functions_for_numbers_get_the_expression_and_models_the_question_as_it_
 
 
 def test_lookup_and_search_go_hop_by_hop_from_what_they_heard():
-    work, relations, place = hops()
+    work = item("facts", 3)
+    *relations, place = work.key.split("/")[1:]  # from the last to the first that is asked
+    relations.reverse()
     asked, answer = walked("lookup", work, "Ana", "Bo", "Cy")
     assert asked == [(f"{relations[0]} {place}", 3), (f"{relations[1]} Ana", 2), (f"{relations[2]} Bo", 1)]
     assert answer == "Cy"
-    said = [facts.RELATIONS[r][2].format(p, v) for r, p, v in zip(relations, (place, "Ana", "Bo"), ("Ana", "Bo", "Cy"),
-                                                                  strict=True)]  # fmt: skip
+    known = zip(relations, (place, "Ana", "Bo"), ("Ana", "Bo", "Cy"), strict=True)
+    said = [facts.RELATIONS[relation][2].format(subject, value) for relation, subject, value in known]
     asked, answer = walked("search", work, *said)
     assert asked == [(f"{relations[0]} of {place}", 3), (f"{relations[1]} of Ana", 2), (f"{relations[2]} of Bo", 1)]
     assert answer == "Cy"
