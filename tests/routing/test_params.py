@@ -11,11 +11,8 @@ from tests.routing.small import EVERYTHING, changed
 @pytest.mark.parametrize("profile", params.PROFILES)
 def test_the_section_is_there_in_every_profile(profile):
     section = params.load(profile).routing
-    assert (
-        list(section.experts) == ["lab-facts", "lab-passage", "lab-big", "lab-large"]
-        and section.seeds >= 2
-        and section.rounds >= 3
-    )
+    assert list(section.experts) == ["lab-facts", "lab-passage", "lab-big", "lab-large"]
+    assert section.seeds >= 2 and section.rounds >= 3
     assert (section.learn.advantages, section.learn.average, section.temperature) == ("gae", "sequence", 1.0)
     if profile == "paper":  # CoRL, 4.2 and appendix A
         learn = section.learn
@@ -51,14 +48,14 @@ def test_experts_that_a_lab_controller_has_no_word_for_are_refused_by_name(tmp_p
     assert not (tmp_path / "runs").exists()
 
 
-def replaced(**routing) -> None:
-    """Whole values instead of changes to them."""
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"experts": {"lab-nano": "nano"}}, r"routing: .*two experts or more, got \['lab-nano'\]"),
+        ({"updates": {"soft": 1}}, "routing: .*updates must be given for soft, hard and number"),
+    ],
+)
+def test_a_choice_needs_two_experts_and_every_kind_its_updates(change, named):
     content = EVERYTHING.model_dump()
-    params.validate(content | {"routing": content["routing"] | routing})
-
-
-def test_a_choice_needs_two_experts_and_every_kind_its_updates():
-    with pytest.raises(ParamsError, match=r"routing: .*two experts or more, got \['lab-nano'\]"):
-        replaced(experts={"lab-nano": "nano"})
-    with pytest.raises(ParamsError, match=r"routing: .*updates must be given for soft, hard and number"):
-        replaced(updates={"soft": 1})
+    with pytest.raises(ParamsError, match=named):
+        params.validate(content | {"routing": content["routing"] | change})

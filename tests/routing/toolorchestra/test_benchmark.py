@@ -9,13 +9,7 @@ from lib.routing.toolorchestra.benchmark import ALWAYS, BEST, BY_KIND, ORACLE, R
 TOOLS = ("search", "lookup", "mini")
 
 
-def tried(*rows) -> pd.DataFrame:
-    """split, item, kind, difficulty, tool, right, dollars"""
-    columns = ["split", "item", "kind", "difficulty", "tool", "right", "dollars"]
-    return pd.DataFrame(rows, columns=columns).assign(seconds=lambda t: 10 * t["dollars"], calls=1)
-
-
-TRIED = tried(
+TRIED = pd.DataFrame([
     ("train", 0, "facts", 1, "search", 1.0, 2.0),
     ("train", 0, "facts", 1, "lookup", 1.0, 1.0),
     ("train", 0, "facts", 1, "mini", 0.0, 0.5),
@@ -26,17 +20,14 @@ TRIED = tried(
     ("test", 1, "facts", 1, "lookup", 1.0, 1.0),
     ("test", 1, "facts", 1, "search", 0.0, 3.0),
     ("test", 2, "chain", 1, "mini", 0.0, 0.7),
-)
-START = pd.DataFrame(
-    [
-        {"item": 0, "kind": "facts", "difficulty": 1, "menu": "search mini"},
-        {"item": 1, "kind": "facts", "difficulty": 1, "menu": "search lookup"},
-        {"item": 2, "kind": "chain", "difficulty": 1, "menu": "mini search"},
-    ]
-).assign(
-    m=[[0, 2, 1, 0, -4e-6, -0.5], [1, 0, 0, 1, -2e-6, -0.2], [0] * 6],
-    p=[[0, 1, 0, 1, 0.5, 0], [1, 0, 0, 1, 0, 1.0], [0] * 6],
-)
+], columns=["split", "item", "kind", "difficulty", "tool", "right", "dollars"])  # fmt: skip
+TRIED = TRIED.assign(seconds=10 * TRIED["dollars"], calls=1)
+START = pd.DataFrame({
+    "item": [0, 1, 2], "kind": ["facts", "facts", "chain"], "difficulty": 1,
+    "menu": ["search mini", "search lookup", "mini search"],
+    "m": [[0, 2, 1, 0, -4e-6, -0.5], [1, 0, 0, 1, -2e-6, -0.2], [0] * 6],
+    "p": [[0, 1, 0, 1, 0.5, 0], [1, 0, 0, 1, 0, 1.0], [0] * 6],
+})  # fmt: skip
 
 
 @pytest.fixture(scope="module")
