@@ -72,8 +72,7 @@ def test_every_arm_is_tested_on_every_question_under_every_budget_of_its(results
     start = of(cold, "start")
     assert start.groupby("style")["label"].nunique().to_dict() == {"soft": 3, "hard": 3, "number": 2}
     assert len(start) == (3 + 3 + 2) * ITEMS
-    drawn = {"corlsoft", "hardhard", "startsoft", "starthard"}  # those of study.DRAWN
-    assert set(warm["arm"] + warm["style"]) == drawn
+    assert set(warm["arm"] + warm["style"]) == {"corlsoft", "hardhard", "startsoft", "starthard"}  # study.DRAWN
     assert set(frame["kind"]) == {"chain"} and set(frame["difficulty"]) <= {1, 2, 3}
     assert frame["reward"].tolist() == (frame["right"] * frame["within"]).tolist()
     assert (frame["within"] == (frame["dollars"] <= frame["budget"])).all()
@@ -112,12 +111,10 @@ def test_the_text_of_every_test_episode_is_kept_by_who_wrote_it(results):
 
 def test_the_controller_that_was_tested_is_the_one_that_was_kept(results, models, runs):
     """Played again from the folder, it says the same: the engine knew the weights of the last update."""
-    own = settings()
-    means = study.Means.of(own, models, runs, runs)
-    model = checkpoints.load(next(runs.glob("corl-seed-0*/model")))
+    own, model = settings(), checkpoints.load(next(runs.glob("corl-seed-0*/model")))
     voice = Lab(model, own.routing.turn_tokens, own.routing.response_tokens)
     asked = arms.examined(CORL, study.test_items(own.routing), results.budgets, own.routing)
-    with study.opened_pool(means) as pool:
+    with study.opened_pool(study.Means.of(own, models, runs, runs)) as pool:
         played = [roll(voice, pool, asked, own.routing.rounds, study._TEST_KEY, heat) for heat in (0.0, 1.0)]
     again = pd.concat([study.episode_rows(each, lab.decode, ITEMS) for each in played], ignore_index=True)
     assert_frame_equal(of(results.episodes, "corl")[list(again)], again, check_exact=True)

@@ -20,7 +20,6 @@ from lib.routing.toolorchestra.menu import names
 from tests.models import tiny
 from tests.routing import small
 from tests.routing.again import HOSTED, apart, digests, resumed
-from tests.routing.small import Scripted
 from tests.routing.toolorchestra import common
 from tests.routing.toolorchestra.common import NAMES, REACHES, TOOLS, answer, at_work, call, given, item, offers
 from tests.studies import of, refuse, same
@@ -234,7 +233,7 @@ def test_rows_by_hand():
     turns = [call("calculator", "1 + 1"), "<think>", call("lab-mini", "1 = ?"), answer(work.answer)]
     assigned = given(work, "calculator", "lab-mini", preference=common.Preference(1.0, 0.5, 0.25, ("lab-mini",)))
     with at_work() as made:
-        (episode,) = common.roll(Scripted(*turns), made, [assigned], 5, 0, own)
+        episode = common.played(made, assigned, *turns, own=own)
         (row,) = study.rows([episode], NAMES, own, lab.decode).to_dict("records")
     assert (row["item"], row["kind"], row["difficulty"], row["right"], row["answered"]) == (0, "big", 1, 1.0, 1.0)
     assert (row["calls"], row["called"], row["malformed"]) == (2, "calculator lab-mini", 1)
