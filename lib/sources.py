@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 # What changes no result of a cell: settings are in its name by value; where a sweep runs, and how a file is written.
-CARRYING = ("lib/__init__.py", "lib.params", "lib.parent", "lib.sources", "lib.store", "lib.sweep")
+CARRYING = ("lib/__init__.py", "lib.params", "lib.parent", "lib.sources", "lib.store", "lib.study", "lib.sweep")
 _KNOWN = 4096  # files whose trees are remembered; a notebook names its cells many times
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

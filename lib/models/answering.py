@@ -6,19 +6,15 @@ the request's own hash is one. What cannot be honoured is refused with its name,
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import hashlib
 import json
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar
 
-import numpy as np
-import torch
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -34,10 +30,9 @@ from lib.models import dialogue
 from lib.models.batching import AT_ONCE, WAITING, Batcher, Token
 from lib.models.forward import Forward
 from lib.models.generation import ContextTooLong, Generation, Prompt, check
-from lib.models.tokenizer import BOS, EOS, decode, encode, pieces, tokenizer
+from lib.models.tokenizer import EOS, decode, encode, pieces
 
-MOST_CHOICES, MOST_STOPS, MOST_TEXTS, MOST_MESSAGES = 8, 4, 2048, 1024
-_TEXTS_AT_ONCE = 32  # embeddings between two steps of generation
+MOST_CHOICES, MOST_STOPS, MOST_MESSAGES = 8, 4, 1024
 _CALL, _CALLED = "<call>", "</call>"
 _WORDS = re.compile(r"</?[a-z]+>|[A-Za-z]+(?:-[a-z]+)*|[^\sA-Za-z]")  # each at least one token
 _LONGEST = 64  # characters of a text for each token of the window; a word of a megabyte is one token, and slow
@@ -106,24 +101,6 @@ def _names(listed: Any) -> list[str]:
 
 def _listed(stop: Any) -> Any:
     return [stop] if isinstance(stop, str) else stop
-
-
-def _texts(given: Any) -> Any:
-    """The texts or token lists of an embedding's input: one or several of either."""
-    one = isinstance(given, str) or (isinstance(given, list) and given and all(_is_id(item) for item in given))
-    texts = [given] if one else given
-    few = isinstance(texts, list) and 1 <= len(texts) <= MOST_TEXTS
-    if not few or not all(_is_text(text) for text in texts):
-        raise ValueError(f"input is a text, 1 to {MOST_TEXTS} texts, or lists of token ids, none of them empty")
-    return texts
-
-
-def _is_id(item: Any) -> bool:
-    return isinstance(item, int) and not isinstance(item, bool)
-
-
-def _is_text(item: Any) -> bool:
-    return bool(item) and (isinstance(item, str) or (isinstance(item, list) and all(_is_id(token) for token in item)))
 
 
 class _Strict(BaseModel):
@@ -261,15 +238,6 @@ class ChatRequest(_Strict):
         body |= {"max_tokens": self.limit, "temperature": self.heat, "n": self.n or 1}
         body |= {"tools": self.offered, "logprobs": bool(self.logprobs)}
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-class EmbeddingRequest(_Strict):
-    """The body of POST /v1/embeddings."""
-
-    model: str
-    input: Annotated[list[Writable | list[int]], BeforeValidator(_texts)]
-    encoding_format: Literal["float", "base64"] | None = None
-    user: str | None = None
 
 
 Shape = TypeVar("Shape", bound=_Strict)
@@ -488,34 +456,6 @@ def _usage(tokens_in: int, tokens_out: int | None = None) -> dict[str, int]:
     return {"prompt_tokens": tokens_in} | out | {"total_tokens": tokens_in + (tokens_out or 0)}
 
 
-# Embeddings ---------------------------------------------------------------------------------------
-
-
-@torch.inference_mode()
-def embeddings(forward: Forward, texts: Sequence[Sequence[int]]) -> np.ndarray:
-    """The last layer's state at each text's last token, (n, d) float32 of length 1."""
-    states = forward.last(texts)[-1].double()
-    return (states / states.norm(dim=1, keepdim=True)).float().numpy()
-
-
-def _tokens(texts: Sequence[str | list[int]], window: int) -> list[list[int]]:
-    """Token ids, the first of all texts' before them. Raises Refused for what is too long or no token."""
-    size, begin, rows = len(tokenizer()), dialogue.token(BOS), []
-    for text in texts:
-        if isinstance(text, str):
-            _fits([text], window, "input")
-        elif not all(0 <= token < size for token in text):
-            raise Refused(f"input: token ids are from 0 to {size - 1}", param="input")
-        rows.append([begin, *(encode(text) if isinstance(text, str) else text)])
-        if len(rows[-1]) > window:
-            raise _too_long(f"the window has {window} tokens; a text of input has {len(rows[-1])}", "input")
-    return rows
-
-
-def _vector(row: np.ndarray, encoding: str | None) -> str | list[float]:
-    return base64.b64encode(row.astype("<f4").tobytes()).decode() if encoding == "base64" else row.tolist()
-
-
 # Everything together ------------------------------------------------------------------------------
 
 
@@ -532,23 +472,6 @@ class Answering:
         """Start on a chat completion. Raises Refused, Busy, Closed."""
         request = validated(body, ChatRequest)
         return Reply(request, self.model(request.model), self.batchers[request.model])
-
-    async def embed(self, body: Any) -> dict[str, Any]:
-        """The answer to a request for embeddings. Raises Refused, Busy, Closed, Failed."""
-        request = validated(body, EmbeddingRequest)
-        model = self.model(request.model)
-        texts = await asyncio.to_thread(_tokens, request.input, model.forward.window)
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # like lengths together
-        vectors: dict[int, np.ndarray] = {}
-        for begin in range(0, len(order), _TEXTS_AT_ONCE):
-            now = order[begin : begin + _TEXTS_AT_ONCE]
-            job = partial(embeddings, model.forward, [texts[i] for i in now])
-            vectors |= dict(zip(now, await self.batchers[request.model].call(job), strict=True))
-        data = [
-            {"object": "embedding", "index": i, "embedding": _vector(vectors[i], request.encoding_format)}
-            for i in range(len(texts))
-        ]
-        return {"object": "list", "data": data, "model": model.name, "usage": _usage(sum(map(len, texts)))}
 
     def listing(self) -> dict[str, Any]:
         """All models, as GET /v1/models gives them."""

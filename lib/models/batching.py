@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import threading
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -100,25 +99,6 @@ class Ticket:
         return [*([tokens] if tokens else []), *([] if self.open else [_END])]
 
 
-class _Job:
-    """Something else that the worker is to do between two steps."""
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self.function = function
-        self.loop = asyncio.get_running_loop()
-        self.done: asyncio.Future[Any] = self.loop.create_future()
-
-    def run(self) -> Any:
-        try:
-            return self.function()
-        except Exception as error:
-            return _failed(error)
-
-    def deliver(self, event: Any) -> None:
-        if not self.done.done():
-            (self.done.set_exception if isinstance(event, Exception) else self.done.set_result)(event)
-
-
 class Batcher:
     """The queue of one model and the thread that works it off. Its methods are for event loops, any number of them.
 
@@ -130,7 +110,6 @@ class Batcher:
         self._running = Running(forward, end)
         self._changed = threading.Condition()
         self._waiting: deque[Ticket] = deque()
-        self._jobs: deque[_Job] = deque()
         self._left: list[Ticket] = []
         self._under_way: list[Ticket] = []  # the worker's own
         self._thread: threading.Thread | None = None
@@ -147,14 +126,8 @@ class Batcher:
         for prompt in prompts:
             check(prompt, self.forward.window)
         ticket = Ticket(self, prompts, until, each)
-        self._enter(self._waiting, ticket)
+        self._enter(ticket)
         return ticket
-
-    async def call(self, function: Callable[[], Any]) -> Any:
-        """Run something on the worker, between two steps. Raises Busy, Closed, and Failed if it raises."""
-        job = _Job(function)
-        self._enter(self._jobs, job)
-        return await job.done
 
     def close(self) -> None:
         """End the worker; whoever still waits gets `Closed`. Blocks for at most a step."""
@@ -169,13 +142,13 @@ class Batcher:
         """`close`, without holding up the event loop."""
         await asyncio.to_thread(self.close)
 
-    def _enter(self, queue: deque, caller: Ticket | _Job) -> None:
+    def _enter(self, ticket: Ticket) -> None:
         with self._changed:
             if self._closed:
                 raise Closed("the batcher is closed")
-            if len(self._waiting) + len(self._jobs) >= self.limit:
+            if len(self._waiting) >= self.limit:
                 raise Busy(f"{self.limit} requests wait already, which is as many as may; ask again later")
-            queue.append(caller)
+            self._waiting.append(ticket)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
                 self._thread.start()
@@ -195,17 +168,16 @@ class Batcher:
     def _work(self) -> None:
         while True:
             with self._changed:
-                while not (self._closed or self._under_way or self._waiting or self._jobs or self._left):
+                while not (self._closed or self._under_way or self._waiting or self._left):
                     self._changed.wait()
                 if self._closed:
                     break
                 left, self._left = self._left, []
                 self._drop(left)
-                job = self._jobs.popleft() if self._jobs else None
                 arrived = self._admit()
-            self._tell(self._turn(arrived, job))
-        everyone = [*self._under_way, *self._waiting, *self._jobs]
-        self._tell([(caller, Closed("the batcher was closed before the reply was there")) for caller in everyone])
+            self._tell(self._turn(arrived))
+        everyone = [*self._under_way, *self._waiting]
+        self._tell([(ticket, Closed("the batcher was closed before the reply was there")) for ticket in everyone])
 
     def _admit(self) -> list[Ticket]:
         """Those at the head of the queue for whom there is room; a request alone always has it."""
@@ -215,9 +187,9 @@ class Batcher:
             free -= len(arrived[-1].prompts)
         return arrived
 
-    def _turn(self, arrived: list[Ticket], job: _Job | None) -> list[tuple[Any, Any]]:
+    def _turn(self, arrived: list[Ticket]) -> list[tuple[Ticket, Any]]:
         """One step, and what there is to say to whom; an error reaches all who are under way, and ends with them."""
-        said: list[tuple[Any, Any]] = [(job, job.run())] if job else []
+        said: list[tuple[Ticket, Any]] = []
         try:
             self._under_way += arrived
             self._add(arrived)
@@ -242,22 +214,21 @@ class Batcher:
             if ticket in self._under_way:  # it may have finished in between
                 self._under_way.remove(ticket)
 
-    def _tell(self, said: list[tuple[Any, Any]]) -> None:
+    def _tell(self, said: list[tuple[Ticket, Any]]) -> None:
         """Every event loop is woken once; those whose loop is gone wait no more."""
         by_loop = defaultdict(list)
-        for caller, event in said:
-            by_loop[caller.loop].append((caller, event))
+        for ticket, event in said:
+            by_loop[ticket.loop].append((ticket, event))
         for loop, events in by_loop.items():
             try:
                 loop.call_soon_threadsafe(_deliver, events)
             except RuntimeError:  # the loop is closed
-                self._drop([caller for caller, _ in events if isinstance(caller, Ticket)])
+                self._drop([ticket for ticket, _ in events])
 
 
-def _deliver(events: list[tuple[Any, Any]]) -> None:
-    for caller, event in events:
-        with contextlib.suppress(asyncio.InvalidStateError):
-            caller.deliver(event)
+def _deliver(events: list[tuple[Ticket, Any]]) -> None:
+    for ticket, event in events:
+        ticket.deliver(event)
 
 
 def _failed(error: Exception) -> Failed:

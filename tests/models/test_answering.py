@@ -1,13 +1,10 @@
 """Requests: what they mean, what is refused, and that a reply depends on nothing else."""
 
 import asyncio
-import base64
 import json
 from itertools import pairwise
 
-import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +12,7 @@ from lib.models.answering import _WORDS, Answering, Model, Refused, found, settl
 from lib.models.dialogue import conversation, token
 from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
-from lib.models.tokenizer import BOS, EOS, decode, encode
+from lib.models.tokenizer import EOS, decode, encode
 from tests.models import tiny
 from tests.models.conftest import CALLING, parrot
 
@@ -50,10 +47,6 @@ def chunks(answering: Answering, body: dict) -> list[dict]:
         return [chunk async for chunk in answering.chat(body | {"stream": True}).chunks()]
 
     return asyncio.run(play())
-
-
-def embedded(answering: Answering, **body) -> dict:
-    return asyncio.run(answering.embed({"model": "lab-nano"} | body))
 
 
 def put_together(parts: list[dict], index: int = 0) -> dict:
@@ -279,51 +272,6 @@ def test_a_prompt_that_is_too_long_is_refused(answering, content):
     assert (error.status, error.code) == (400, "context_length_exceeded") and "256" in str(error)
 
 
-# Embeddings ---------------------------------------------------------------------------------------
-
-
-def test_an_embedding_is_the_state_at_the_last_token(answering):
-    with torch.inference_mode():
-        ids = torch.tensor([[token(BOS), *encode("the red key")]])
-        state = tiny.model(0).model(ids).last_hidden_state[0, -1]
-    (entry,) = embedded(answering, input="the red key")["data"]
-    assert np.allclose(entry["embedding"], state / state.norm(), atol=1e-5)
-    assert np.linalg.norm(entry["embedding"]) == pytest.approx(1)
-
-
-def test_embeddings_come_in_order_and_are_those_of_each_alone(answering):
-    texts = ["the red key " * (n % 30 + 1) for n in range(70)]
-    reply = embedded(answering, input=texts)
-    assert [entry["index"] for entry in reply["data"]] == list(range(70))
-    for number in (0, 31, 69):
-        assert embedded(answering, input=texts[number])["data"][0]["embedding"] == reply["data"][number]["embedding"]
-    tokens = sum(1 + len(encode(text)) for text in texts)
-    assert reply["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens}
-
-
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ({"input": "x", "dimensions": 8}, "dimensions is not supported"),
-        ({"input": ""}, "input"),
-        ({"input": []}, "input"),
-        ({"input": [[]]}, "input"),
-        ({"input": [True]}, "input"),
-        ({"input": {"a": 1}}, "input"),
-        ({"input": [10**9]}, "token ids are from 0"),
-        ({"input": [-1]}, "token ids are from 0"),
-        ({"input": "\udfff"}, "surrogate"),
-        ({"input": "x", "encoding_format": "hex"}, "encoding_format"),
-        ({"input": "the " * 300}, "256 tokens"),
-        ({"input": [[9] * 300]}, "256 tokens"),
-    ],
-)
-def test_what_cannot_be_embedded_is_refused(answering, body, says):
-    with pytest.raises(Refused, match=says) as caught:
-        embedded(answering, **body)
-    assert caught.value.status == 400
-
-
 def test_the_id_and_the_fingerprint_say_what_a_reply_depends_on(models):
     assert models["lab-nano"].fingerprint != models["lab-mini"].fingerprint
     assert Model("again", Forward(tiny.model(0))).fingerprint == models["lab-nano"].fingerprint
@@ -363,13 +311,3 @@ def test_developer_is_another_word_for_system(answering):
 def test_many_short_messages_are_too_long_as_well(answering):
     body = ASKED | {"messages": [{"role": "user", "content": ""}] * 20_000}
     assert refused(answering, body).code == "context_length_exceeded"
-
-
-def test_token_ids_and_base64_say_the_same(answering):
-    plain = embedded(answering, input=["the red key", "a box"])["data"]
-    ids = [encode("the red key"), encode("a box")]
-    assert embedded(answering, input=ids)["data"] == plain
-    assert embedded(answering, input=ids[0])["data"] == plain[:1]
-    packed = embedded(answering, input=ids, encoding_format="base64")["data"]
-    for entry, other in zip(packed, plain, strict=True):
-        assert np.frombuffer(base64.b64decode(entry["embedding"]), "<f4").tolist() == other["embedding"]

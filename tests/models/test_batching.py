@@ -264,15 +264,3 @@ def test_an_event_loop_that_is_closed_is_forgotten(forward, batcher):
         return reply[0].ids
 
     assert asyncio.run(ask()) == alone(forward, prompt(2))
-
-
-def test_other_work_is_done_between_steps(batcher):
-    async def play():
-        ticket = batcher.submit([prompt(1, 60, 0.0)])
-        names = await asyncio.gather(*(batcher.call(lambda: threading.current_thread().name) for _ in range(3)))
-        assert set(names) == {"batcher"}
-        with pytest.raises(Failed, match="KeyError"):
-            await batcher.call(lambda: {}["planted"])
-        await ticket.result()
-
-    asyncio.run(play())

@@ -91,10 +91,6 @@ def test_what_it_cannot_do_is_refused_by_name(hosted, body, status, said):
     assert answer.status_code == status and said in answer.json()["error"]["message"]
 
 
-def test_embeddings_are_refused(hosted):
-    assert asked(hosted, "embeddings", input="one").status_code == 404
-
-
 def test_its_card_is_on_the_lab_s_scale(hosted):
     settings = params.load("smoke").lab
     found = pretrained.card(hosted, settings)
