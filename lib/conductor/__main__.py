@@ -32,7 +32,6 @@ import torch
 from lib import params, store
 from lib.conductor import data
 from lib.conductor.arms import ARMS, weighting
-from lib.conductor.data import DataError
 from lib.conductor.judge import Judge
 from lib.conductor.meta import chosen, lots
 from lib.conductor.preference import Preference
@@ -41,6 +40,7 @@ from lib.conductor.rewards import COMPONENTS, Measure, said
 from lib.conductor.study import CASSETTES
 from lib.llm.opening import opened
 from lib.params import ConductorSettings, HeadSettings, Params, ParamsError
+from lib.tasks import own
 from lib.tasks.items import answered, same
 
 SHORTEST = 5  # tokens; replies that are shorter on average mean that the model is not asked as it should be
@@ -76,8 +76,7 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
     content = params.changed("conductor", all_of.conductor.model_dump(), options.changes)
     settings = params.validate(content, ConductorSettings, "with --set")
     arm, out = KNOWN[options.arm], Path(options.out)
-    if not (Path(options.model) / "config.json").is_file():
-        raise DataError(f"{options.model} holds no model: there is no config.json in it")
+    own.model(options.model)
     dataset = data.load(options.data)
     rollouts = settings.grpo.prompts_per_step * settings.grpo.generations
     processes = int(os.environ.get("WORLD_SIZE", "1"))
@@ -170,7 +169,7 @@ def main(given: list[str] | None = None) -> int:
     try:
         with quiet():
             rollouts = train(options)
-    except (DataError, ParamsError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

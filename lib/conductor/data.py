@@ -4,11 +4,11 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from datasets import Dataset, load_dataset, load_from_disk
+from datasets import Dataset
 
 from lib import tasks
 from lib.models.corpus import question
-from lib.tasks import Item
+from lib.tasks import Item, own
 
 # category: family, skin and difficulties (decision)
 CATEGORIES: dict[str, tuple[str, str, tuple[int, ...]]] = {
@@ -18,11 +18,6 @@ CATEGORIES: dict[str, tuple[str, str, tuple[int, ...]]] = {
 }
 THOUGHTFUL = ("reasoning", "translation")  # categories that were ever taught with a thought
 OF_FAMILY = {family: category for category, (family, _, _) in CATEGORIES.items()}
-READERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet"}
-
-
-class DataError(ValueError):
-    """A dataset that cannot be used; the message names the file, the column and the remedy."""
 
 
 def draw(
@@ -79,52 +74,5 @@ def asked(found: Dataset, chats: bool) -> Dataset:
 
 
 def load(place: str | Path) -> Dataset:
-    """A dataset of one's own with the columns `prompt` (text or messages) and `reference`, perhaps `category`.
-
-    place: a .jsonl, .json, .csv or .parquet file, or a folder that `save_to_disk` wrote. Raises DataError.
-    """
-    place = Path(place)
-    if not place.exists():
-        raise DataError(f"{place} does not exist; give a file ({', '.join(READERS)}) or a saved dataset's folder")
-    if place.is_file() and place.suffix not in READERS:
-        raise DataError(f"{place} ends in {place.suffix!r}; known are {', '.join(READERS)}")
-    try:
-        if place.is_dir():
-            found = load_from_disk(str(place))
-        else:
-            found = load_dataset(READERS[place.suffix], data_files=str(place), split="train")
-    except Exception as error:  # pyarrow, pandas and datasets raise dozens of kinds
-        reason = error.__cause__ or str(error) or "it is empty"
-        raise DataError(f"{place} cannot be read as a dataset: {reason}") from error
-    return _checked(found, place)
-
-
-def _checked(found: Dataset, place: Path) -> Dataset:
-    if not isinstance(found, Dataset):
-        raise DataError(f"{place} holds several splits ({', '.join(found)}); give the folder of one")
-    missing = [name for name in ("prompt", "reference") if name not in found.column_names]
-    if missing:
-        raise DataError(f"{place} lacks the column {missing[0]!r}; it has {', '.join(found.column_names)}")
-    if not len(found):
-        raise DataError(f"{place} has no rows")
-    for row, prompt in enumerate(found["prompt"]):
-        if not _is_prompt(prompt):
-            raise DataError(f"{place}, row {row}: a prompt is text or messages (role and content), and not empty")
-    references = ["" if each is None else str(each).strip() for each in found["reference"]]
-    if "" in references:
-        raise DataError(f"{place}, row {references.index('')}: the reference is empty")
-    categories = found["category"] if "category" in found.column_names else ["all"] * len(found)
-    return Dataset.from_dict(
-        {
-            "prompt": list(found["prompt"]),
-            "reference": references,
-            "category": [str(name or "all") for name in categories],
-        }
-    )
-
-
-def _is_prompt(prompt) -> bool:
-    if isinstance(prompt, str):
-        return bool(prompt.strip())
-    whole = isinstance(prompt, list) and bool(prompt) and all(isinstance(message, dict) for message in prompt)
-    return whole and all(message.get("role") and message.get("content") for message in prompt)
+    """A dataset of one's own: the rows of `lib.tasks.own.rows`, which says what they need and raises TaskError."""
+    return Dataset.from_dict(own.rows(place).to_dict("list"))

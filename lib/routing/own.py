@@ -34,7 +34,7 @@ from lib.routing.learn import Learner
 from lib.routing.rollouts import Task, roll
 from lib.routing.study import CASSETTES, NAME, episode_rows, samples
 from lib.routing.voices import Hub
-from lib.tasks import Item, TaskError
+from lib.tasks import Item, TaskError, own
 
 PAUSE = 10.0  # seconds between two lines about what is under way
 BUDGETS = {"low": 0.001, "medium": 0.006, "high": 1000.0}  # dollars per question (CoRL, appendix A)
@@ -59,27 +59,12 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 
 def questions(path: str | Path) -> list[Item]:
-    """Rows of a file as items. Raises TaskError for a file that is none, and for one without the columns."""
-    path = Path(path)
-    readers = {  # texts stay as they stand there: 007 is not 7
-        ".jsonl": lambda p: pd.read_json(p, lines=True, dtype=False, convert_dates=False),
-        ".csv": lambda p: pd.read_csv(p, dtype=str, keep_default_na=False),
-        ".parquet": pd.read_parquet,
-    }
-    if path.suffix not in readers or not path.is_file():
-        raise TaskError(f"--data {path}: a file that ends in .jsonl, .csv or .parquet is needed")
-    try:
-        table = readers[path.suffix](path)
-    except (ValueError, OSError) as error:
-        raise TaskError(f"--data {path} cannot be read ({error})") from error
-    missing = [name for name in ("prompt", "reference") if name not in table]
-    if missing or table.empty:
-        raise TaskError(f"--data {path}: columns prompt and reference are needed, there are {list(table)}")
-    told = table[["prompt", "reference"]]
-    empty = told.isna().any(axis=1) | (told.astype(str).map(str.strip) == "").any(axis=1)
-    if empty.any():
-        raise TaskError(f"--data {path}: row {int(empty.to_numpy().argmax()) + 1} lacks its prompt or its reference")
-    return [Item(p, r, "", "data", 1, p) for p, r in told.astype(str).itertuples(index=False)]
+    """Rows of a file as items. Raises TaskError for what `lib.tasks.own.rows` refuses, and for prompts of messages."""
+    table = own.rows(path)
+    texts = table["prompt"].map(lambda prompt: isinstance(prompt, str))
+    if not texts.all():
+        raise TaskError(f"{path}, row {int(texts.to_numpy().argmin())}: the prompt is to be text here, not messages")
+    return [Item(row.prompt, row.reference, "", "data", 1, row.prompt) for row in table.itertuples()]
 
 
 def exact(item: Item, reply: str) -> float:
@@ -146,8 +131,7 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
     from accelerate import Accelerator
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    if not (Path(options.model) / "config.json").is_file():
-        raise TaskError(f"{options.model} holds no model: there is no config.json in it")
+    own.model(options.model)
     worth, items = budgets(options.budgets), questions(options.data)
     everything = changed(params.load(options.profile), options.changes)
     settings = everything.routing
