@@ -93,10 +93,7 @@ def test_conda_installs_the_same_lock_on_the_same_python():
     assert environment["channels"] == ["conda-forge"]
     python, pip, from_pip = environment["dependencies"]
     assert pip == "pip" and from_pip == {"pip": ["-r requirements.lock"]}
-    conda, declared = (
-        Requirement(python).specifier,
-        Requirement("python" + project()["requires-python"]).specifier,
-    )
+    conda, declared = (Requirement(python).specifier, Requirement("python" + project()["requires-python"]).specifier)
     for minor in range(8, 20):
         version = f"3.{minor}"
         assert not conda.contains(version) or declared.contains(version)

@@ -85,13 +85,7 @@ def test_equal_contents_are_equal_bytes(content):
 
 def test_numpy_and_paths_become_plain_json():
     value = {"n": np.int64(3), "x": np.float32(0.5), "a": np.eye(2), "p": Path("a") / "b", "b": np.bool_(True)}
-    assert json.loads(store.to_json(value)) == {
-        "n": 3,
-        "x": 0.5,
-        "a": [[1.0, 0.0], [0.0, 1.0]],
-        "p": "a/b",
-        "b": True,
-    }
+    assert json.loads(store.to_json(value)) == {"n": 3, "x": 0.5, "a": [[1.0, 0.0], [0.0, 1.0]], "p": "a/b", "b": True}
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ _ADOPTED = {  # what lessons say, and what it means here
 }  # fmt: skip
 _STRENGTH = {FAILS: 0, UNTESTABLE: 1, CLOSED: 2, UNDECIDED: 3, EQUIVALENT: 4, HOLDS: 5}
 _SIGNAL = {  # what training gained in lessons whose lab runs may be too weak to read anything off
-    "06_tool_orchestration": "trained.preference_score_minus.start",
+    "06_tool_orchestration": "trained.preference_score_minus.start"
 }
 _WEAK = {  # and what is known of their runs before any
     "06_tool_orchestration": "few trainings of few updates each",

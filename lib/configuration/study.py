@@ -87,12 +87,7 @@ class Place:
     """Everything that one cell works with: systems for the agents' model and for the larger one."""
 
     def __init__(
-        self,
-        means: Means,
-        speakers: Mapping[str, Speaker],
-        tools: Mapping[str, Tool],
-        loop: Loop,
-        client: Client,
+        self, means: Means, speakers: Mapping[str, Speaker], tools: Mapping[str, Tool], loop: Loop, client: Client
     ) -> None:
         self.settings, self.speakers, self.tools = means.params.configuration, speakers, tools
         self.loop, self.client = loop, client
@@ -197,10 +192,7 @@ def trained(
 
 
 def asked(
-    params: Params,
-    items: Sequence[Item],
-    models: str | Path = checkpoints.MODELS,
-    runs: str | Path = RUNS,
+    params: Params, items: Sequence[Item], models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
 ) -> pd.DataFrame:
     """What agents make of questions of one's own when ARC's policy of each seed configures them: `system.table` with
     seed and number (of the question). Trains what is not trained yet."""
@@ -253,10 +245,7 @@ def _publish(todo: Sequence[sweep.Cell], params: Params, models: Path, runs: Pat
 
 def _made_for(settings: ConfigurationSettings, models: str | Path) -> dict[str, str]:
     """What a policy reads and chooses from: it is worth nothing with another encoder or another library."""
-    return {
-        "encoder": encoders.identity(settings.encoder, models),
-        "atoms": store.sha256_file(ROOT / settings.atoms),
-    }
+    return {"encoder": encoders.identity(settings.encoder, models), "atoms": store.sha256_file(ROOT / settings.atoms)}
 
 
 def published(folder: str | Path, place: Place) -> Policy:

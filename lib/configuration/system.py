@@ -58,12 +58,7 @@ class System:
     atom by name, as the speaker is to read it; loop: where calls are awaited."""
 
     def __init__(
-        self,
-        speaker: Speaker,
-        tools: Mapping[str, Tool],
-        tiers: Sequence[int],
-        prompts: Mapping[str, str],
-        loop: Loop,
+        self, speaker: Speaker, tools: Mapping[str, Tool], tiers: Sequence[int], prompts: Mapping[str, str], loop: Loop
     ) -> None:
         self.speaker, self.tools, self.tiers, self.prompts = speaker, dict(tools), tuple(tiers), dict(prompts)
         self.loop = loop

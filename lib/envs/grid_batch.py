@@ -107,12 +107,7 @@ class GridBatch(BatchedEnv):
     fields = ("task", "pose", "t", "purse", "board")
 
     def __init__(
-        self,
-        task: str | Sequence[str],
-        num_envs: int,
-        seed: int = 0,
-        lava: int = 2,
-        horizon: int = HORIZON,
+        self, task: str | Sequence[str], num_envs: int, seed: int = 0, lava: int = 2, horizon: int = HORIZON
     ) -> None:
         tasks = [task] * num_envs if isinstance(task, str) else list(task)
         if len(tasks) != num_envs:

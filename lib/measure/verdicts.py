@@ -12,9 +12,7 @@ Left out: claims of the papers, which are `lib.claims`.
 import numpy as np
 import pandas as pd
 
-HOLDS, FAILS, EQUIVALENT, UNDECIDED, UNTESTABLE = (
-    "holds", "does not hold", "equivalent", "undecided", "untestable",
-)  # fmt: skip
+HOLDS, FAILS, EQUIVALENT, UNDECIDED, UNTESTABLE = ("holds", "does not hold", "equivalent", "undecided", "untestable")
 _WORDS = {HOLDS: "clearly above 0", FAILS: "clearly below", EQUIVALENT: "equivalent", UNDECIDED: "not told apart"}
 
 

@@ -141,9 +141,9 @@ def record(hosted, posed: Sequence[Posed]) -> dict[str, Any]:
         mine = options[: len(each.brief.names)]
         with torch.inference_mode():
             scores = hosted.net(hosted.ids(messages(each.brief)), logits_to_keep=1).logits[0, -1].log_softmax(-1)
-        replies.append({
-            "logprobs": [round(float(scores[token]), 3) for token in mine], "valid": int(scores.argmax()) in mine
-        })  # fmt: skip
+        replies.append(
+            {"logprobs": [round(float(scores[token]), 3) for token in mine], "valid": int(scores.argmax()) in mine}
+        )
     return {"model": hosted.name, "asked": asked(posed), "replies": replies}
 
 

@@ -79,12 +79,7 @@ class Hub:
     """Any causal language model of transformers, with its own tokenizer and chat template."""
 
     def __init__(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        limit: int,
-        response: int,
-        preface: str = "",
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, limit: int, response: int, preface: str = ""
     ) -> None:
         """limit, response: as for `Lab`; preface: what the system message explains before it names the budget."""
         self.model, self.tokenizer, self.preface = model, tokenizer, preface

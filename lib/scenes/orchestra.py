@@ -30,9 +30,7 @@ draw.register({  # tools, arms
     "always lab-mini": ("#E69F00", "s"), "always lab-large": ("#AA2255", "^"),
 })  # fmt: skip
 FAMILIES = {"chain": "chains", "big": "big numbers", "facts": "facts"}
-CODES = (
-    "print(sum(range(10)))", "open('/etc/passwd').read()", "import os; os.system('ls')", "while True: pass", "3 +",
-)  # fmt: skip
+CODES = ("print(sum(range(10)))", "open('/etc/passwd').read()", "import os; os.system('ls')", "while True: pass", "3 +")
 
 
 def assigned(results: Results, settings: ToolSettings) -> list[Assignment]:

@@ -31,9 +31,7 @@ ENDING = (
     "In the end the {hero} was FEELING .",
 )
 PARTS = (TROUBLE, ATTEMPT, ENDING)
-_KINDS = {
-    "WEATHER": WEATHERS, "PLACE": PLACES, "TRAIT": TRAITS, "ANIMAL": ANIMALS, "MOVE": MOVES, "FEELING": FEELINGS,
-}  # fmt: skip
+_KINDS = {"WEATHER": WEATHERS, "PLACE": PLACES, "TRAIT": TRAITS, "ANIMAL": ANIMALS, "MOVE": MOVES, "FEELING": FEELINGS}
 _KIND = re.compile("|".join(_KINDS))
 _OPENING = re.compile(r"A \w+ (\w+) lived by the \w+ \. It wanted a (\w+) \. Go on with (\d) sentences \.")
 _WORDS = words(

@@ -73,9 +73,7 @@ def test_objectives_are_held_against_ppo(asked):
 def test_imitation_is_held_against_none_with_masks_and_without(asked):
     compared = configuration.sft(SETTINGS, configuration.tests(SETTINGS))
     assert compared.against == {"SFT": "no SFT", "no masks, SFT": "no masks, no SFT"}
-    assert compared.gains["reward"]["value"].to_dict() == {
-        "SFT": 2, "no masks, SFT": 2.5
-    }  # fmt: skip
+    assert compared.gains["reward"]["value"].to_dict() == {"SFT": 2, "no masks, SFT": 2.5}
 
 
 def test_masks_are_compared_after_imitation(asked):

@@ -97,9 +97,7 @@ def reward_model(taught):
 def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model):
     given = replies(policy)
     frame = evaluation.components(policy, given, reward_model, small.REWARDS, None, "last", "both")
-    assert list(frame) == [
-        "category", *COMPONENTS, "prompt", "reference", "reply", "right", "thinks"
-    ]  # fmt: skip
+    assert list(frame) == ["category", *COMPONENTS, "prompt", "reference", "reply", "right", "thinks"]
     assert frame["category"].tolist() == [data.category(reply.item) for reply in given]
     assert frame["fmt"].tolist() == [float(well_formed(reply.text)) for reply in given]
     lengths = [brevity(len(r.ids), small.REWARDS.shortest, small.REWARDS.longest) for r in given]

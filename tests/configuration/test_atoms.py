@@ -81,7 +81,7 @@ def test_a_library_keeps_the_order_of_its_file(tmp_path):
         ("base: {reasoner: {a: {strategy: verify, hint: '', text: t}}}", "base.reasoner.a.hint: String should have"),
         (f"base: {{reasoner: {{a: {GOOD[:-1]}, mood: good}}}}}}", "base.reasoner.a.mood: Extra inputs"),
     ],
-)  # fmt: skip
+)
 def test_a_library_that_is_none_is_refused_with_file_and_place(tmp_path, text, told):
     path = written(tmp_path, text)
     with pytest.raises(ParamsError) as error:

@@ -37,9 +37,7 @@ CHOICES = {  # by workflow
     "voting": Configuration((5, 0, 0, 0, 0, 0)),
 }
 TOKENS = {"direct": 10, "reason": 20, "verify": 30, "voting": 40}
-RIGHT = {
-    "direct": {"choice", "hops"}, "reason": {"chain", "passage"}, "verify": {"chain", "mixed"}, "voting": set(),
-}  # fmt: skip
+RIGHT = {"direct": {"choice", "hops"}, "reason": {"chain", "passage"}, "verify": {"chain", "mixed"}, "voting": set()}
 WHY = {
     "chain": "configuration", "passage": "arithmetic", "choice": "knowledge", "hops": "knowledge",
     "mixed": "unclassified",

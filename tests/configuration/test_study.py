@@ -401,11 +401,7 @@ def killed(patch: pytest.MonkeyPatch, what: str) -> None:
 
 @pytest.mark.parametrize(
     ("arm", "what", "saved"),
-    [
-        ("arc", "in an update", SAVE),
-        ("arc", "in its tests", UPDATES),
-        ("bandit", "before any saving", 0),
-    ],
+    [("arc", "in an update", SAVE), ("arc", "in its tests", UPDATES), ("bandit", "before any saving", 0)],
 )
 def test_a_training_that_was_killed_goes_on_to_the_same_bytes_and_asks_nothing_twice(
     arm, what, saved, results, elsewhere, runs, tmp_path, monkeypatch

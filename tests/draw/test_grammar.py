@@ -60,7 +60,7 @@ DRAW = {
     "lying": lambda: draw.shares(SHARES.set_axis(["KO", "TO", LONG]), "It chooses", "%", beside={"KO": "3 of 7"}),
     "heat": lambda: draw.heat(pd.DataFrame([[-1, 0.5], [0.0, 2.0]], ["a", "b"], ["$ x $", LONG]), "Own", "on", "by"),
     "strip": lambda: draw.strip([np.zeros((8, 9, 3), np.uint8)] * 7, ["a", *"bcdef", LONG], "It walks"),
-}  # fmt: skip
+}
 every_figure = pytest.mark.parametrize("make", DRAW.values(), ids=DRAW)
 
 

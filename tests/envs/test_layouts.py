@@ -108,12 +108,7 @@ def test_layouts_are_even_among_the_solvable_ones():
 
 
 def test_the_rooms_hold_what_they_promise():
-    counts = {
-        "composite": (1, PIECES, 2),
-        "empty": (1, 0, 0),
-        "lava_gap": (1, 0, 3),
-        "gold_room": (0, PIECES, 0),
-    }
+    counts = {"composite": (1, PIECES, 2), "empty": (1, 0, 0), "lava_gap": (1, 0, 3), "gold_room": (0, PIECES, 0)}
     for task, expected in counts.items():
         layouts = draw_layouts(task, KEYS[:500])
         found = [(layouts.board == thing).sum(axis=1) for thing in (GOAL, GOLD, LAVA)]

@@ -33,7 +33,7 @@ from tests.llm.server import (
     completion,
     key,
     waits,
-)  # fmt: skip
+)
 
 __all__ = ["certificate", "key", "waits"]
 

@@ -239,7 +239,7 @@ WRONG = {
     "twins": ({"tools": [CALCULATOR, CALCULATOR]}, "a name of its own"),
     "usage without a stream": ({"stream_options": {"include_usage": True}}, "stream_options"),
     "no model": ({"model": None}, "model"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("wrong", WRONG)

@@ -477,7 +477,7 @@ _MESSAGE = st.fixed_dictionaries(
         "content": st.text(max_size=20) | _ANY,
     },
     optional={"tool_call_id": _PLAIN, "tool_calls": _ANY, "name": _PLAIN},
-)  # fmt: skip
+)
 _FIELDS = {
     "temperature": st.sampled_from([0, 0.5, 1, 2, 3]) | _PLAIN,
     "max_tokens": st.integers(-1, 300) | _PLAIN,
@@ -496,7 +496,7 @@ _BODY = st.fixed_dictionaries(
 ) | st.builds(
     lambda change: ASKED | change,
     st.fixed_dictionaries({}, optional=_FIELDS | {"messages": st.lists(_MESSAGE, max_size=3)}),
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")

@@ -171,11 +171,7 @@ def test_tools_are_called_only_where_they_are_on_offer():
 
 
 def test_tools_say_what_the_real_ones_say():
-    real = {
-        "calculator": calculator(),
-        "search": search(Index(mixed.documents())),
-        "lookup": lookup(mixed.records()),
-    }
+    real = {"calculator": calculator(), "search": search(Index(mixed.documents())), "lookup": lookup(mixed.records())}
     for shown in everything():
         for (name, argument), told in zip(shown.calls, shown.results, strict=True):
             if name == "python":

@@ -22,7 +22,7 @@ from lib.models.tokenizer import (
     encode,
     tokenizer,
     vocabulary,
-)  # fmt: skip
+)
 from lib.tasks import FAMILIES
 from lib.tasks.facts import documents
 

@@ -142,15 +142,7 @@ def test_aligned_equations_become_a_table():
 
 @pytest.mark.parametrize(
     "source",
-    [
-        r"$\frac{a$",
-        "$x_{$",
-        r"$\foo{x}$",
-        "$a & b$",
-        r"$a \left( b$",
-        "$$ a and no end",
-        r"\begin{align}x\end{align}",
-    ],
+    [r"$\frac{a$", "$x_{$", r"$\foo{x}$", "$a & b$", r"$a \left( b$", "$$ a and no end", r"\begin{align}x\end{align}"],
 )
 def test_a_formula_that_cannot_be_shown_is_refused(source):
     with pytest.raises(FormulaError):
@@ -275,10 +267,7 @@ def test_tables_of_pandas_get_headers_that_say_what_they_head():
 
 
 def test_a_widget_leaves_a_note_and_nothing_that_needs_a_kernel():
-    widget = {
-        "application/vnd.jupyter.widget-view+json": {"model_id": "ab"},
-        "text/plain": "IntSlider(value=0)",
-    }
+    widget = {"application/vnd.jupyter.widget-view+json": {"model_id": "ab"}, "text/plain": "IntSlider(value=0)"}
     made = page(code("play()", outputs=[shown(widget)]))
     assert "JupyterLab" in made and "IntSlider" not in made and "<script" not in made
 

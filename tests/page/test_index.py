@@ -61,11 +61,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 def test_lessons_stand_in_the_order_of_their_numbers(reports):
     page = front_page(reports, reports)
-    assert re.findall(r'<h3[^>]*><a href="([^"]+)">', page) == [
-        "01_first.html",
-        "02_second.html",
-        "10_last.html",
-    ]
+    assert re.findall(r'<h3[^>]*><a href="([^"]+)">', page) == ["01_first.html", "02_second.html", "10_last.html"]
 
 
 def test_each_lesson_shows_finding_figure_metrics_profile_and_parameters(reports):

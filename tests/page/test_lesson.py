@@ -255,10 +255,7 @@ def test_intervals_are_written_beside_their_values():
     assert with_interval(0.641, 0.609, 0.662) == "0.64 [0.61, 0.66]"
     assert with_interval(0.641, math.nan, math.nan) == "0.64" and with_interval(math.nan, 0, 1) == "–"
     assert with_interval(0.641, 0.609, 0.662, digits=1) == "0.6 [0.6, 0.7]"
-    rows = {
-        "KO": {"reward": Interval(0.5, 0.4, 0.6)},
-        "TO": {"reward": Interval(1, 0, 2), "steps": Interval(3, 3, 3)},
-    }
+    rows = {"KO": {"reward": Interval(0.5, 0.4, 0.6)}, "TO": {"reward": Interval(1, 0, 2), "steps": Interval(3, 3, 3)}}
     frame = interval_table(rows)
     assert frame.loc["KO"].to_list() == ["0.500 [0.400, 0.600]", "–"] and frame.index.name == "method"
     assert frame.loc["TO", "steps"] == "3.00 [3.00, 3.00]"

@@ -9,9 +9,7 @@ from pandas.testing import assert_frame_equal
 from lib.routing.logs import Logs
 from tests.studies import Killed, dying, of
 
-HOSTED = {
-    "backend": "endpoint", "base_url": "http://localhost:1/v1", "model": "m", "price_in": 1e-6, "price_out": 1e-6
-}  # fmt: skip
+HOSTED = {"backend": "endpoint", "base_url": "http://localhost:1/v1", "model": "m", "price_in": 1e-6, "price_out": 1e-6}
 
 
 def digests(study, own, compared, models) -> dict[str, str]:

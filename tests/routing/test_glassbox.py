@@ -116,9 +116,9 @@ def test_beliefs_follow_from_the_density_of_what_is_seen():
     own = glass()
     world = glassbox.worlds(own, [CENTRAL | {"noise": 0.7}])
     kind, seen, belief = queries(world, own)
-    density = np.stack([
-        scipy_stats.norm.pdf(seen.numpy(), np.eye(own.kinds)[k], 0.7).prod(-1) for k in range(own.kinds)
-    ], -1)  # fmt: skip
+    density = np.stack(
+        [scipy_stats.norm.pdf(seen.numpy(), np.eye(own.kinds)[k], 0.7).prod(-1) for k in range(own.kinds)], -1
+    )
     np.testing.assert_allclose(belief.numpy(), density / density.sum(-1, keepdims=True), atol=1e-5)
     apart = seen - torch.nn.functional.one_hot(kind, own.kinds)
     assert apart.std().item() == pytest.approx(0.7, abs=0.06) and abs(apart.mean().item()) < 0.1

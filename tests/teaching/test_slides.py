@@ -75,8 +75,7 @@ def test_a_picture_without_words_is_refused(root):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
-    [("06_two", "make repro LESSON=06_two"), ("07_none", "'07_none'; there are 05_one, 06_two")],
+    ("name", "said"), [("06_two", "make repro LESSON=06_two"), ("07_none", "'07_none'; there are 05_one, 06_two")]
 )
 def test_a_lesson_that_was_not_run_or_is_unknown_is_named_with_the_remedy(root, capsys, name, said):
     assert slides.main([name, "--root", str(root)]) == 1

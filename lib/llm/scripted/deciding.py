@@ -7,17 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lib.llm.scripted.reading import DISTANCE, MANY, PLACE, CardSeen, Trial, View, rewards_in
-from lib.llm.scripted.strength import (
-    ALIKE,
-    CARD,
-    INVENTED,
-    MEMORY,
-    NEARBY,
-    SHARE_OF_REST,
-    STALE,
-    Draw,
-    Strength,
-)
+from lib.llm.scripted.strength import ALIKE, CARD, INVENTED, MEMORY, NEARBY, SHARE_OF_REST, STALE, Draw, Strength
 
 
 def worth(trial: Trial, importance: Mapping[str, float]) -> float:

@@ -133,17 +133,7 @@ def frustration(record: Record) -> float:
 # Each rule gives 0 to 1 (what is outside is clipped), which becomes 0 to 100. Table 12, then Table 4.
 RUBRIC: dict[str, Callable[[Record], float]] = {
     rule.__name__: rule
-    for rule in (
-        adaptivity,
-        progression,
-        exploration,
-        diversity,
-        mental,
-        temporal,
-        performance,
-        effort,
-        frustration,
-    )
+    for rule in (adaptivity, progression, exploration, diversity, mental, temporal, performance, effort, frustration)
 }
 
 

@@ -154,13 +154,7 @@ class Desk:
 
 
 def roll(
-    voice: Voice,
-    desk: Desk,
-    wanted: Sequence[Assignment],
-    rounds: int,
-    key: int,
-    own: Own,
-    temperature: float = 1.0,
+    voice: Voice, desk: Desk, wanted: Sequence[Assignment], rounds: int, key: int, own: Own, temperature: float = 1.0
 ) -> list[Episode]:
     """An episode per assignment, in order; key: seed of this batch."""
     rolled = []

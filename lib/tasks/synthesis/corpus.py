@@ -134,9 +134,7 @@ def _corpus(rows: _Rows) -> Corpus:
 
 def _task_row(task: Task, kept: int) -> tuple[Any, ...]:
     calls, info = _line(task.calls), _line(task.info)
-    return (
-        task.id, task.database, task.intent, task.instruction, calls, info, task.difficulty, task.parent, kept,
-    )  # fmt: skip
+    return (task.id, task.database, task.intent, task.instruction, calls, info, task.difficulty, task.parent, kept)
 
 
 def _line(value: Any) -> str:

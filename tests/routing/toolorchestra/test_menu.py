@@ -54,7 +54,7 @@ def test_both_price_lists_price_every_tool_of_the_parameters_and_the_second_turn
         (GOOD.replace(f"  office: {RATE}\n", ""), "office"),
         (GOOD.replace("calls:\n", f"calls:\n  abacus: {RATE}\n"), "abacus"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_price_list_is_refused_by_file_and_key(tmp_path, content, named):
     with pytest.raises(ParamsError, match=named) as told:
         written(tmp_path, content)

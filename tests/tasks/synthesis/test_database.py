@@ -39,10 +39,7 @@ BASE = {
     ],
 }  # fmt: skip
 SHOP = Domain.model_validate(BASE)
-BOXES = {
-    "a1": {"label": "a1", "colour": "red", "weight": "3"},
-    "b2": {"label": "b2", "colour": "red", "weight": "4"},
-}
+BOXES = {"a1": {"label": "a1", "colour": "red", "weight": "3"}, "b2": {"label": "b2", "colour": "red", "weight": "4"}}
 SHOP_RECORDS = {"boxes": BOXES, "carts": {"x": {"box": "a1"}}}
 
 
