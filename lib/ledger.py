@@ -184,10 +184,6 @@ class Entry:
         """The quantities without the name."""
         return {name: value for name, value in asdict(self).items() if name != "who"}
 
-    @property
-    def kg_co2e(self) -> float:
-        return co2e(self.kwh)
-
 
 class BudgetExceeded(RuntimeError):
     """The next act would pass the budget. Attributes: who, budget, spent, next (dollars)."""

@@ -165,53 +165,6 @@ def mean_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
     return Interval(float(values.mean()), float(lo), float(hi))
 
 
-def crossed_interval(values: np.ndarray) -> Interval:
-    """The mean of `values` (s, n) with its interval where both rows and columns are samples.
-
-    Rows are independent runs, columns test items that all runs share; the interval admits other seeds and other
-    questions. Two-way analysis of variance with random effects: the mean squares of runs, items and what is left
-    estimate the variance of the mean,
-
-        Var = (MS_runs + MS_items - MS_rest) / (s n),
-
-    with Satterthwaite's degrees of freedom (1946) for Student's quantile. Where MS_rest is larger than the smaller
-    of the others (one of the effects is not seen) the larger stands alone. Covers 0.93 to 0.98 for three runs
-    whichever effect rules; resampling rows and columns covers 0.79 to 0.99. One run gives no interval. Raises
-    ValueError for another shape.
-    """
-    values = np.asarray(values, dtype=float)
-    if values.ndim != 2 or 0 in values.shape:
-        raise ValueError(f"crossed values must be (runs, items), got shape {values.shape}")
-    if values.shape[1] == 1:
-        return t_interval(values[:, 0])
-    mean = float(values.mean())
-    if len(values) == 1:
-        return Interval(mean, float("nan"), float("nan"))
-    square, effective = combined(*mean_squares(values))
-    half = float(scipy_stats.t.ppf((1 + LEVEL) / 2, effective)) * (square / values.size) ** 0.5
-    return Interval(mean, mean - half, mean + half)
-
-
-def combined(squares: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
-    """MS_runs + MS_items - MS_rest, or the larger of the first two where an effect is not seen, and Satterthwaite's
-    degrees of freedom; squares, freedom: (3,) as `mean_squares` gives them."""
-    seen = squares * np.array([1, 1, -1])
-    if squares[2] > squares[:2].min():
-        seen = np.where(np.arange(3) == squares[:2].argmax(), squares, 0.0)
-    total = float(seen.sum())
-    return total, total**2 / float((seen**2 / freedom).sum()) if total else float(freedom[0])
-
-
-def mean_squares(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean squares of runs, items and the rest of `values` (s, n), and their degrees of freedom; (3,) each."""
-    s, n = values.shape
-    runs = values.mean(1, keepdims=True) - values.mean()
-    items = values.mean(0, keepdims=True) - values.mean()
-    rest = values - values.mean() - runs - items
-    freedom = np.array([s - 1, n - 1, (s - 1) * (n - 1)])
-    return np.array([n * (runs**2).sum(), s * (items**2).sum(), (rest**2).sum()]) / freedom, freedom
-
-
 def t_interval(values: np.ndarray) -> Interval:
     """The mean of independent runs (s,) and Student's interval (1908).
 

@@ -1,4 +1,3 @@
-from dataclasses import astuple
 from itertools import combinations
 
 import numpy as np
@@ -116,33 +115,6 @@ def test_one_run_has_no_interval():
 
 def test_interval_becomes_flat_metrics():
     assert stats.Interval(2.0, 1.0, 3.0).as_metrics("hv") == {"hv": 2.0, "hv_lo": 1.0, "hv_hi": 3.0}
-
-
-def test_crossed_intervals_admit_other_runs_and_other_items():
-    draw = rng("test", "crossed")
-    runs, items = draw.normal(0, 1.0, size=(6, 1)), draw.normal(0, 1.0, size=(1, 50))
-    both = stats.crossed_interval(runs + items)
-    only_runs = stats.crossed_interval(runs + 0 * items)
-    only_items = stats.crossed_interval(0 * runs + items)
-    assert both.value == pytest.approx((runs + items).mean())
-    assert both.hi - both.lo > 2 * (only_items.hi - only_items.lo)
-    assert astuple(only_items) == pytest.approx(astuple(stats.t_interval(items[0])))
-    assert astuple(only_runs) == pytest.approx(astuple(stats.t_interval(runs[:, 0])))
-    assert stats.crossed_interval(runs) == stats.t_interval(runs[:, 0])
-    assert astuple(stats.crossed_interval(np.ones((3, 4)))) == (1, 1, 1)
-    assert not stats.crossed_interval(items).known
-    with pytest.raises(ValueError, match="shape"):
-        stats.crossed_interval([1.0, 2.0])
-
-
-@pytest.mark.parametrize(("runs", "items"), [(1.0, 0.0), (0.1, 0.5), (0.0, 0.5), (0.3, 0.5), (0.0, 0.0)])
-def test_crossed_intervals_cover_the_truth_about_as_often_as_they_say(runs, items):
-    draw = rng("test", "crossed", str(runs), str(items))
-    inside = 0
-    for _ in range(400):
-        values = runs * draw.normal(size=(3, 1)) + items * draw.normal(size=(1, 100)) + draw.normal(size=(3, 100))
-        inside += not stats.crossed_interval(values).excludes(0.0)
-    assert 0.91 <= inside / 400 <= 0.99
 
 
 def test_student_s_interval_covers_the_truth_as_often_as_it_says():

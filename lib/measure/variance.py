@@ -1,7 +1,7 @@
 """How far a mean of runs and items may lie from the truth: mean squares, pooled where arms are alike, and Student's t.
 
 A grid holds one number for each run (a seed: its training, its order of items) and item. Where runs share their
-items both are samples (`stats.crossed_interval` has the formula). Where every run has items of its own, runs alone are
+items both are samples: `crossed` has the formula. Where every run has items of its own, runs alone are
 independent: Student's interval of their means. Of one run the items are the sample, and a share gets the exact interval
 of Clopper and Pearson (1934).
 """
@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats as scipy_stats
 from scipy.special import ndtri, stdtr, stdtrit  # Student's distribution and its quantiles
-
-from lib import stats
 
 LEVEL = 0.95
 POWER = 0.8  # chance to tell an effect of the size that an estimate is said to be able to tell
@@ -41,7 +39,7 @@ class Spread:
         """Variance of the mean, and its degrees of freedom; nan where one number gives none."""
         if self.kind != "crossed":
             return float(self.squares[0]) / self.size if self.freedom[0] > 0 else np.nan, float(self.freedom[0])
-        square, freedom = stats.combined(self.squares, self.freedom)
+        square, freedom = _combined(self.squares, self.freedom)
         return square / self.size, freedom
 
     def row(self) -> dict[str, float]:
@@ -66,9 +64,35 @@ def _row(value: float, lo: float, hi: float, runs: int, items: int, p: float, to
 
 
 def crossed(grid: np.ndarray) -> Spread:
-    """Runs (s) by items (n) that all runs share; grid (s, n) with s, n > 1."""
-    squares, freedom = stats.mean_squares(grid)
+    """Runs (s) by items (n) that all runs share; grid (s, n) with s, n > 1.
+
+    Two-way analysis of variance with random effects: the mean squares of runs, items and what is left estimate the
+    variance of the mean, Var = (MS_runs + MS_items - MS_rest) / (s n), with Satterthwaite's degrees of freedom (1946)
+    for Student's quantile. Where MS_rest is larger than the smaller of the others (one of the effects is not seen) the
+    larger stands alone. Covers 0.93 to 0.98 for three runs whichever effect rules.
+    """
+    squares, freedom = _mean_squares(grid)
     return Spread("crossed", float(grid.mean()), squares, freedom.astype(float), grid.size, *grid.shape)
+
+
+def _combined(squares: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
+    """MS_runs + MS_items - MS_rest, or the larger of the first two where an effect is not seen, and Satterthwaite's
+    degrees of freedom; squares, freedom: (3,) as `_mean_squares` gives them."""
+    seen = squares * np.array([1, 1, -1])
+    if squares[2] > squares[:2].min():
+        seen = np.where(np.arange(3) == squares[:2].argmax(), squares, 0.0)
+    total = float(seen.sum())
+    return total, total**2 / float((seen**2 / freedom).sum()) if total else float(freedom[0])
+
+
+def _mean_squares(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean squares of runs, items and the rest of `values` (s, n), and their degrees of freedom; (3,) each."""
+    s, n = values.shape
+    runs = values.mean(1, keepdims=True) - values.mean()
+    items = values.mean(0, keepdims=True) - values.mean()
+    rest = values - values.mean() - runs - items
+    freedom = np.array([s - 1, n - 1, (s - 1) * (n - 1)])
+    return np.array([n * (runs**2).sum(), s * (items**2).sum(), (rest**2).sum()]) / freedom, freedom
 
 
 def sample(values: np.ndarray, kind: str, runs: int, items: int) -> Spread:

@@ -25,11 +25,24 @@ def rows(values: dict[str, np.ndarray], own_items: bool = False, **columns) -> p
 GRID = rng("test", "measure").normal(size=(4, 6))
 
 
-def test_runs_that_share_items_are_crossed_as_stats_has_it():
+def test_runs_that_share_items_are_crossed_by_hand():
+    by_run, by_item, mean = GRID.mean(1), GRID.mean(0), GRID.mean()
+    rest = GRID - by_run[:, None] - by_item + mean
+    squares = np.array([by_run.var(ddof=1) * 6, by_item.var(ddof=1) * 4, -(rest**2).sum() / 15])
+    if squares.sum() < squares[:2].max():  # one of the effects is not seen
+        squares = np.where(squares == squares[:2].max(), squares, 0)
+    freedom = squares.sum() ** 2 / (squares**2 / [3, 5, 15]).sum()
+    half = scipy_stats.t.ppf(0.975, freedom) * (squares.sum() / 24) ** 0.5
     found = measure.mean(rows({"a": GRID}), "right", "arm").loc["a"]
-    expected = stats.crossed_interval(GRID)
-    assert (found.value, found.lo, found.hi) == pytest.approx((expected.value, expected.lo, expected.hi))
+    assert (found.value, found.lo, found.hi) == pytest.approx((mean, mean - half, mean + half))
     assert (found.runs, found["items"]) == (4, 6)
+
+
+def test_where_one_effect_is_all_there_is_crossed_is_student_s_interval_of_it():
+    by_run, by_item = GRID[:, :1] + 0 * GRID, GRID[:1] + 0 * GRID
+    for grid, values in ((by_run, GRID[:, 0]), (by_item, GRID[0])):
+        found, known = variance.crossed(grid).row(), stats.t_interval(values)
+        assert (found["value"], found["lo"], found["hi"]) == pytest.approx((known.value, known.lo, known.hi))
 
 
 def test_runs_with_items_of_their_own_have_student_s_interval_of_their_means():
