@@ -11,7 +11,6 @@ import pandas as pd
 from lib import stats
 from lib.orchestration.methods import KINDS
 from lib.zoo import evaluate
-from lib.zoo.recipes import OBJECTIVES
 
 PRICE = ("calls", "tokens_in", "tokens_out", "dollars")  # per episode
 RATES = ("invalid", "fallback")  # shares of decisions
@@ -19,22 +18,14 @@ RATES = ("invalid", "fallback")  # shares of decisions
 Rows = dict[str, dict[str, stats.Interval]]
 
 
-def results(record: pd.DataFrame, domain: str) -> Rows:
-    """Every measure of every method, {method: {measure: interval over seeds}}: length, the front columns and the
-    returns of the objectives, the hypervolume in both estimators, sparsity and cardinality, the price per episode and
-    the shares of decisions that went wrong. In the order of the record."""
-    table, columns = evaluate.episodes(record, domain), evaluate.front_columns(domain)
-    means = {"length": "length"} | dict(zip(OBJECTIVES[domain], columns, strict=True))
-    means |= {f"{name}_return": name for name in OBJECTIVES[domain]}
-    rows: Rows = {}
-    for method in record["method"].unique():
-        by_seed = table[table["method"] == method].groupby("seed")
-        found = {name: by_seed[column].mean() for name, column in means.items()}
-        found |= {name: by_seed[columns].apply(lambda part, of=of: of(part.to_numpy()))
-                  for name, of in evaluate.FRONTS.items()}  # fmt: skip
-        found |= _spent(record[record["method"] == method].groupby("seed"))
-        rows[method] = {name: stats.t_interval(values.to_numpy(dtype=float)) for name, values in found.items()}
-    return rows
+def results(record: pd.DataFrame) -> Rows:
+    """The price per episode of every method and the shares of its decisions that went wrong, {method: {measure:
+    interval over seeds}}, in the order of the record."""
+    by_seed = {method: part.groupby("seed") for method, part in record.groupby("method", sort=False)}
+    return {
+        method: {name: stats.t_interval(values.to_numpy(dtype=float)) for name, values in _spent(parts).items()}
+        for method, parts in by_seed.items()
+    }
 
 
 def _spent(by_seed) -> dict[str, pd.Series]:
@@ -60,7 +51,7 @@ def key(method: str) -> str:
 
 
 def metrics(rows: Rows, record: pd.DataFrame, domain: str) -> dict[str, float | str]:
-    """Flat metrics such as `education.RO.scripted-large.length`, with `_lo` and `_hi`, and each method's backend."""
+    """Flat metrics such as `education.RO.scripted-large.dollars`, with `_lo` and `_hi`, and each method's backend."""
     backends = record.groupby("method")["backend"].first()
     out: dict[str, float | str] = {}
     for method, measured in rows.items():

@@ -19,7 +19,7 @@ def record(trained, tmp_path_factory):
 
 
 def test_results_come_in_the_order_of_the_methods(record):
-    rows = list(results.results(record, "education"))
+    rows = list(results.results(record))
     assert rows == [*(f"{kind} {SCRIPTED}" for kind in methods.KINDS), "MO-MGDA", "random"]
 
 
