@@ -6,12 +6,10 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from lib import params, seeds
 from lib.conductor import data
 from lib.conductor.judge import NO_OPINION, TRIES, VOTES, Judge, majority, prompt, read, voted
-from lib.conductor.rewards import normalised
 from lib.ledger import BudgetExceeded
 from lib.llm.client import Client
 from lib.llm.errors import ConfigurationError, ReplyError
@@ -59,26 +57,9 @@ GOOD = "<answer> seven </answer>"
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "1.7",
-        "7",
-        "0.5 because",
-        "",
-        " ",
-        "-0.5",
-        "0,5",
-        "0.5.",
-        "01",
-        "10",
-        "1e-1",
-        "nan",
-        "half",
-        "1.01",
-        "0.5 0.6",
-        ".",
-    ],
-)
+    "text", ["1.7", "7", "0.5 because", "", " ", "-0.5", "0,5", "0.5.", "01", "10", "1e-1", "nan", "half", "1.01",
+             "0.5 0.6", "."],
+)  # fmt: skip
 def test_anything_else_is_no_number(text):
     assert read(text) is None
 
@@ -228,6 +209,8 @@ def test_the_grade_is_the_f1_of_the_words():
     assert mark("a b", "<answer> b a </answer>") == 1.0
     assert mark("a b", "<answer> c d </answer>") == 0.0
     assert mark("a b", "<answer> a a a a </answer>") == 0.33
+    assert mark("a b", "<think> x y z </think> <answer> a b </answer>") == 1.0  # thoughts are not graded
+    assert mark("a b", "<answer></answer>") == 0.0
 
 
 @pytest.mark.parametrize("name", list(STRENGTHS))
@@ -288,18 +271,6 @@ def test_it_works_where_a_loop_is_running(tmp_path):
         return scripted(tmp_path)(["What?"], [GOOD], ["seven"])
 
     assert asyncio.run(notebook())[0] > 0.9
-
-
-def test_its_scores_become_ranks():
-    assert normalised(torch.tensor([[0.2], [0.9], [0.4]]), ["judge"], 3)[:, 0].tolist() == [0.0, 1.0, 0.5]
-
-
-def test_thoughts_are_not_graded():
-    assert mark("a b", "<think> x y z </think> <answer> a b </answer>") == 1.0
-
-
-def test_an_empty_answer_is_worth_nothing():
-    assert mark("a b", "<answer></answer>") == 0.0
 
 
 def test_where_the_parts_cannot_be_seen_the_grade_is_a_half():

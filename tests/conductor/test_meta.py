@@ -126,6 +126,15 @@ def test_the_pairwise_loss_asks_only_who_did_better():
     assert float(pairwise_loss(chosen, 100 * advantage)) == pytest.approx(by_hand)
 
 
+def test_pairs_are_of_one_group_and_where_all_did_equally_well_there_are_none():
+    chosen = torch.tensor([[-1.0, -2.0], [-3.0, -9.0]], requires_grad=True)
+    one_pair = pairwise_loss(chosen, torch.tensor([[1.0, -1.0], [5.0, 5.0]]))
+    assert one_pair.item() == pytest.approx(math.log1p(1 / math.e))
+    loss = pairwise_loss(chosen, torch.zeros(2, 2))
+    loss.backward()
+    assert float(loss.detach()) == 0 and not chosen.grad.any()
+
+
 # At work ------------------------------------------------------------------------------------------
 
 
@@ -265,24 +274,6 @@ def test_going_on_from_a_state_equals_never_having_stopped(changes):
     assert same(fresh, through) and fresh.updates == 2
 
 
-def test_the_state_of_another_width_is_refused():
-    wide = Conducted(WIDTH + 1, head(), GROUP, 0)
-    with pytest.raises((KeyError, RuntimeError)):
-        conducted().restore(wide.state())
-
-
-def test_pairs_are_of_one_group():
-    chosen, advantage = torch.tensor([[-1.0, -2.0], [-3.0, -9.0]]), torch.tensor([[1.0, -1.0], [5.0, 5.0]])
-    assert float(pairwise_loss(chosen, advantage)) == pytest.approx(math.log1p(math.exp(-1.0)))
-
-
-def test_where_all_did_equally_well_there_is_nothing_to_pair():
-    chosen = random(2, GROUP).requires_grad_()
-    loss = pairwise_loss(chosen, torch.zeros(2, GROUP))
-    loss.backward()
-    assert float(loss.detach()) == 0 and not chosen.grad.any()
-
-
 def test_the_pairwise_loss_is_added_with_its_weight():
     made, (h, action, advantage) = conductor(), batch(6)
     chosen = made.log_prob(h, action).view(2, GROUP)
@@ -316,26 +307,22 @@ def test_what_is_learned_later_does_not_reach_into_a_state():
     assert all(np.array_equal(array, before[name]) for name, array in state.items())
 
 
-def test_a_conductor_that_has_not_learned_anything_can_be_restored():
-    fresh, other = conducted(), conducted(opinions=False)
-    other.restore(fresh.state())
+def test_one_that_has_not_learned_anything_can_be_restored_and_what_was_held_is_forgotten():
+    fresh, other, full = conducted(), conducted(opinions=False), conducted()
+    fed(full, range(2))
+    for restored in (other, full):
+        restored.restore(fresh.state())
+        assert not restored.held and restored.updates == 0 and same(restored, fresh)
     fed(fresh, range(5))
     fed(other, range(5))
     assert same(fresh, other)
 
 
-def test_restoring_forgets_what_was_held():
-    full, empty = conducted(), conducted()
-    fed(full, range(2))
-    full.restore(empty.state())
-    assert not full.held and full.updates == 0 and same(full, empty)
-
-
-def test_a_state_without_its_count_of_updates_is_refused():
-    state = conducted().state()
-    state.pop("updates")
-    with pytest.raises(KeyError):
-        conducted().restore(state)
+def test_a_state_of_another_width_or_without_its_count_of_updates_is_refused():
+    cut = {name: array for name, array in conducted().state().items() if name != "updates"}
+    for state in (Conducted(WIDTH + 1, head(), GROUP, 0).state(), cut):
+        with pytest.raises((KeyError, RuntimeError)):
+            conducted().restore(state)
 
 
 def test_what_was_restored_goes_where_the_states_are():

@@ -19,6 +19,7 @@ from lib.models import checkpoints
 from lib.models.checkpoints import ModelError
 from lib.models.forward import Forward
 from lib.page.lesson import _KEY
+from tests.studies import of, refuse, same
 
 TRAINED = [arm for arm in ARMS if arm.kind == "grpo"]
 ITEMS, SAMPLES, GROUP, PROMPTS = 4, 2, 3, 8
@@ -57,8 +58,9 @@ def means(place, taught, seed: int = 0) -> study.Means:
     return dataclasses.replace(study.Means.of(settings(), place, place, place), before=before)
 
 
-def of(frame: pd.DataFrame, arm: str) -> pd.DataFrame:
-    return frame[frame["arm"] == arm].reset_index(drop=True)
+def digests(own: params.Params, compared, place) -> dict[str, str]:
+    """Names and digests of the cells of arms."""
+    return {cell.name: cell.digest for cell in study.cells(own, compared, place)}
 
 
 # Results ------------------------------------------------------------------------------------------
@@ -125,17 +127,14 @@ def test_all_arms_start_from_the_same_rollouts(results):
 # Again --------------------------------------------------------------------------------------------
 
 
-def refuse(*_, **__):
-    raise AssertionError("nothing is to be trained")
+@pytest.fixture
+def all_is_done(monkeypatch):
+    for owner, name in ((study, "work"), (study, "reward_work"), (study.start, "work")):
+        monkeypatch.setattr(owner, name, refuse)
 
 
-def test_what_was_made_is_not_made_again(results, models, runs, monkeypatch):
-    monkeypatch.setattr(study, "work", refuse)
-    monkeypatch.setattr(study, "reward_work", refuse)
-    monkeypatch.setattr(study.start, "work", refuse)
-    again = study.run(settings(), ARMS, models, runs)
-    for field in dataclasses.fields(study.Results):
-        assert_frame_equal(getattr(again, field.name), getattr(results, field.name))
+def test_what_was_made_is_not_made_again(results, models, runs, all_is_done):
+    same(study.run(settings(), ARMS, models, runs), results)
     part = study.run(settings(), [arms.BASE, arms.CONDUCTOR], models, runs)
     assert_frame_equal(of(part.items, "conductor"), of(results.items, "conductor"))
     assert set(part.items["arm"]) == {"base", "conductor"}
@@ -156,26 +155,15 @@ def test_a_cell_that_was_killed_goes_on_to_the_same_result(results, models, tmp_
     assert made.clock["steps"].tolist() == [0]
 
 
-def test_what_changes_no_result_makes_no_new_cells(place):
+def test_cells_are_new_where_something_changes_their_result_and_nowhere_else(place):
     """More seeds are more cells; the first ones stay."""
-    one = {c.name: c.digest for c in study.cells(settings(), ARMS, place)}
-    two = {c.name: c.digest for c in study.cells(settings(seeds=2, jobs=2), ARMS, place)}
+    one, two = (digests(own, ARMS, place) for own in (settings(), settings(seeds=2, jobs=2)))
     assert len(two) == 2 * len(one) and one.items() <= two.items()
-
-
-def test_an_arm_more_changes_no_other_nor_does_what_tables_call_it(place):
-    one, all_ = ({c.name: c.digest for c in study.cells(settings(), told, place)} for told in (ARMS[:3], ARMS))
-    assert len(one) == 3 and one.items() <= all_.items()
+    assert digests(settings(), ARMS[:3], place).items() <= one.items()
     renamed = [dataclasses.replace(arm, label="otherwise") for arm in ARMS]
-    assert {c.name: c.digest for c in study.cells(settings(), renamed, place)} == all_
-
-
-def test_another_judge_makes_new_cells_of_its_arm_only(place):
-    digests = [
-        {c.name: c.digest for c in study.cells(settings(judge=judge), ARMS, place)}
-        for judge in ("scripted-medium", "scripted-large")
-    ]
-    assert {name for name in digests[0] if digests[0][name] != digests[1][name]} == {"judge/seed-0"}
+    assert digests(settings(), renamed, place) == one
+    before, after = (digests(settings(judge=f"scripted-{size}"), ARMS, place) for size in ("medium", "large"))
+    assert {name for name in before if before[name] != after[name]} == {"judge/seed-0"}
 
 
 def test_processes_share_the_limits_of_an_endpoint(place, taught, tmp_path, monkeypatch):
@@ -214,10 +202,7 @@ def test_a_policy_that_is_not_there_is_named_before_anything_starts(tmp_path):
 # Beside it ----------------------------------------------------------------------------------------
 
 
-def test_items_of_ones_own_are_answered_by_the_trained_policy_without_dice(results, models, runs, monkeypatch):
-    monkeypatch.setattr(study, "work", refuse)
-    monkeypatch.setattr(study, "reward_work", refuse)
-    monkeypatch.setattr(study.start, "work", refuse)
+def test_items_of_ones_own_are_answered_by_the_trained_policy_without_dice(results, models, runs, all_is_done):
     items = data.draw("dev", 4)
     table = study.asked(settings(), items, models, runs)
     assert table["number"].tolist() == [*range(len(items))] and set(table["seed"]) == {0}
@@ -326,21 +311,16 @@ def test_nothing_but_numbers_is_left(results, runs):
 def test_a_changed_head_is_another_conductor_with_the_same_reward_model(results, place):
     before, after = settings(), settings(head={"kappa": 1.0})
     assert study.reward_cell(before.conductor, place).digest == study.reward_cell(after.conductor, place).digest
-    digests = [{c.name: c.digest for c in study.cells(p, [arms.CONDUCTOR], place)} for p in (before, after)]
-    assert digests[0].keys() == digests[1].keys() == {"conductor/seed-0"} and digests[0] != digests[1]
+    first, second = (digests(own, [arms.CONDUCTOR], place) for own in (before, after))
+    assert first.keys() == second.keys() == {"conductor/seed-0"} and first != second
     others = [arm for arm in ARMS if not arm.conducted]
-    first, second = ({c.name: c.digest for c in study.cells(p, others, place)} for p in (before, after))
-    assert first == second  # what has no Conductor is not trained again
+    assert digests(before, others, place) == digests(after, others, place)  # they are not trained again
 
 
-def test_variants_have_names_of_their_own():
+def test_variants_have_names_of_their_own_which_can_be_names_of_metrics():
     names = [variant("a label", **change).name for change in CHANGES]
-    assert len(set(names)) == len(names), sorted({name for name in names if names.count(name) > 1})
-    assert not set(names) & set(NAMED)
-
-
-def test_names_of_arms_can_be_names_of_metrics():
-    for name in [*NAMED, *(variant("a label", **change).name for change in CHANGES)]:
+    assert len({*names, *NAMED}) == len(names) + len(NAMED)
+    for name in [*NAMED, *names]:
         assert _KEY.fullmatch(f"reasoning.{name}.score"), name
         assert re.fullmatch(r"[\w-]+", name), name  # one part of a metric's name, and of a folder's
 
@@ -356,8 +336,8 @@ def test_two_arms_are_judged_by_points_and_by_votes_between_their_replies(result
     monkeypatch.setattr(study, "RUNS", tmp_path)
     monkeypatch.setattr(study, "CASSETTES", tmp_path)
     rows = pd.concat([of(results.components, "base"), of(results.components, "oracle")], ignore_index=True)
-    good, same = "<answer> " + rows["reference"] + " </answer>", rows["item"] == 0
-    rows["reply"] = good.where((rows["arm"] == "base") | same, "<answer> Oto </answer>")
+    good, alike = "<answer> " + rows["reference"] + " </answer>", rows["item"] == 0
+    rows["reply"] = good.where((rows["arm"] == "base") | alike, "<answer> Oto </answer>")
     told = study.judged(settings(judge="scripted-large"), rows, "base", "oracle")
     assert list(told) == ["seed", "group", "item", "arm", "points", "votes"] and len(told) == 2 * 3 * ITEMS
     base, oracle = (told[told["arm"] == name] for name in ("base", "oracle"))
