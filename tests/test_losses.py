@@ -110,16 +110,6 @@ def test_gae_equals_its_definition(told, gamma, lam, paid):
         assert not a[~own].any() and not r[~own].any()
 
 
-@given(rows(), st.lists(VALUE, min_size=5, max_size=5))
-@settings(deadline=None, max_examples=60)
-def test_without_discount_the_advantage_is_what_was_paid_less_what_was_expected(told, paid):
-    values, mask = tensors(told)
-    rewards = torch.tensor(paid)[: len(told)]
-    advantages, returns = masked_gae(rewards, values, mask, 1.0, 1.0)
-    torch.testing.assert_close(advantages, (rewards[:, None] - values) * mask, atol=1e-4, rtol=0)
-    torch.testing.assert_close(returns, rewards[:, None] * mask, atol=1e-4, rtol=0)
-
-
 @given(rows(), SHARE, SHARE, st.lists(VALUE, min_size=5, max_size=5), st.data())
 @settings(deadline=None, max_examples=60)
 def test_tokens_of_others_change_no_bit_wherever_they_stand(told, gamma, lam, paid, data):

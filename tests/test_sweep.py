@@ -83,35 +83,21 @@ def squares(receipts) -> list[int]:
     return [receipt["result"]["square"] for receipt in receipts]
 
 
-def test_finished_cells_are_not_run_again(tmp_path, count):
+def test_finished_cells_are_not_run_again_new_ones_are_and_those_with_other_settings(tmp_path, count):
     first = sweep.run(count, cells(tmp_path), tmp_path / "runs", jobs=1)
     again = sweep.run(count, cells(tmp_path), tmp_path / "runs", jobs=1)
     assert first == again and squares(again) == [0, 1, 4]
     assert ran(tmp_path) == ["arm/0", "arm/1", "arm/2"]
-
-
-def test_a_sweep_that_grows_runs_the_new_cells_only(tmp_path, count):
-    sweep.run(count, cells(tmp_path, 2), tmp_path / "runs", jobs=1)
     assert squares(sweep.run(count, cells(tmp_path, 4), tmp_path / "runs", jobs=1)) == [0, 1, 4, 9]
-    assert len(ran(tmp_path)) == 4
-
-
-def test_other_settings_are_another_cell(tmp_path, count):
-    sweep.run(count, cells(tmp_path), tmp_path / "runs", jobs=1)
     sweep.run(count, cells(tmp_path, rate=0.1), tmp_path / "runs", jobs=1)
-    sweep.run(count, cells(tmp_path), tmp_path / "runs", jobs=1)
-    assert len(ran(tmp_path)) == 6
+    assert len(ran(tmp_path)) == 4 + 3 and sweep.run(count, [], tmp_path / "runs") == []
 
 
-def test_one_process_and_two_give_the_same_results_in_the_same_order(tmp_path, count):
+def test_one_process_and_two_give_the_same_results_in_the_same_order_with_one_thread_each(tmp_path, count):
     one = sweep.run(count, cells(tmp_path, 5), tmp_path / "one", jobs=1)
     two = sweep.run(count, cells(tmp_path, 5), tmp_path / "two", jobs=2)
     assert squares(one) == squares(two) == [0, 1, 4, 9, 16]
-
-
-def test_a_process_of_a_sweep_has_one_thread(tmp_path, count):
-    receipts = sweep.run(count, cells(tmp_path), tmp_path / "runs", jobs=2)
-    assert {receipt["result"]["threads"] for receipt in receipts} == {"1"}
+    assert {receipt["result"]["threads"] for receipt in two} == {"1"}
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -147,10 +133,6 @@ def test_a_chain_is_run_in_order_in_one_process_and_what_is_finished_is_left_out
     assert sorted(told) == ["a", "b", "c", "d"] and told.index("a") < told.index("c")
     with pytest.raises(ValueError, match="'a'"):
         sweep.run_chains(count, [[a], [a]], tmp_path / "runs")
-
-
-def test_no_cells_are_no_work(tmp_path, count):
-    assert sweep.run(count, [], tmp_path / "runs") == []
 
 
 def test_who_starts_a_command_by_hand_reads_lines(tmp_path, count, monkeypatch, capfd):
