@@ -1,18 +1,28 @@
-"""One thread, one seed, and torch left as it was."""
+"""One thread, one seed, and an event loop."""
 
 import pytest
 import torch
 
+from lib.configuration import study
 from lib.llm.loop import Loop
 
 
 @pytest.fixture(autouse=True)
 def torch_as_usual(one_thread):
-    """One thread, a seed; and a study in this process flushes denormal numbers to 0, which other tests would notice."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         yield
-    torch.set_flush_denormal(False)
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory):
+    """For studies of a whole file: cassettes of the checkout are left alone, and torch has one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study, "CASSETTES", tmp_path_factory.mktemp("cassettes"))
+        yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -44,6 +44,7 @@ class Asked:
     """A request as a speaker had it. system: the first message without its role; content: the user's message;
     last: the last message's content; number: which request of this role it is, from 1."""
 
+    messages: list[dict[str, str]]
     role: str
     system: str
     content: str
@@ -55,27 +56,33 @@ class Asked:
 
 
 class Voice:
-    """A speaker without a model: a function from `Asked` says what it says, one token in and one out unless told."""
+    """A speaker without a model: a function from `Asked` says what it says, one token in and one out unless told, after
+    as many seconds as `wait` says. most: how many were under way at the same time."""
 
     name = "voice"
 
     def __init__(
         self, reply: Callable[[Asked], Said | str], backend: str = "lab", prices: Sequence[float] = (0.0, 0.0),
-        pace: float = 0.0,
+        pace: float = 0.0, wait: Callable[[Asked], float] = lambda asked: 0.0,
     ) -> None:  # fmt: skip
-        self.reply, self.backend, self.pace = reply, backend, pace
+        self.reply, self.backend, self.pace, self.wait = reply, backend, pace, wait
         self.price_in, self.price_out = prices
         self.heard: list[Asked] = []
+        self.now = self.most = 0
 
     async def say(self, messages, tools, limit, key) -> Said:
         told = messages[0]["content"].removeprefix("role ").split(" ", 1)
         number = 1 + sum(asked.role == told[0] for asked in self.heard)
         asked = Asked(
-            told[0], " ".join(told[1:]), messages[1]["content"], messages[-1]["content"], tuple(tools), limit, key,
-            number,
+            messages, told[0], " ".join(told[1:]), messages[1]["content"], messages[-1]["content"], tuple(tools), limit,
+            key, number,
         )  # fmt: skip
         self.heard.append(asked)
         said = self.reply(asked)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(self.wait(asked))
+        self.now -= 1
         if isinstance(said, str):
             said = Said(said, 1, 1, dialogue.called(said) if tools else None)
         return said

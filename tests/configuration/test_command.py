@@ -21,25 +21,20 @@ UNKNOWN = "Wherefore art thou Romeo, at 25 °C?"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def place(apart, tmp_path_factory):
     """A folder with lab models, and a policy that a study published: with budgets so small that it takes moments."""
-    root, before = tmp_path_factory.mktemp("command"), torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study, "CASSETTES", root / "cassettes")
-        study.run(settings(tiers=[3, 4, 5]), [ARC], lab_models(root / "models"), root / "runs")
+    root = tmp_path_factory.mktemp("command")
+    study.run(settings(tiers=[3, 4, 5]), [ARC], lab_models(root / "models"), root / "runs")
     torch.set_flush_denormal(False)
-    torch.set_num_threads(before)
     return root
 
 
 @pytest.fixture(autouse=True)
 def at_home(place, monkeypatch):
-    """The parameters of the tests, the models of the folder, and nothing of the checkout."""
+    """The parameters of the tests and the models of the folder."""
     means = study.means
     monkeypatch.setattr(params, "load", lambda profile=None: settings())
     monkeypatch.setattr(study, "means", lambda told: means(told, place / "models", place / "runs"))
-    monkeypatch.setattr(study, "CASSETTES", place / "cassettes")
 
 
 @pytest.fixture
@@ -82,13 +77,35 @@ def liked(place, question: str = KNOWN) -> tuple[Configuration, list[explain.Rea
 # It answers ---------------------------------------------------------------------------------------
 
 
-def test_it_prints_the_configuration_that_the_policy_likes_best_and_sets_it_up(ask, place, played, capsys):
+def test_it_prints_what_the_policy_likes_best_how_sure_it_was_what_agents_left_and_what_it_cost(
+    ask, place, played, capsys
+):
     assert ask(KNOWN, "--seed", "7") == 0
-    chosen, _ = liked(place)
+    chosen, reasons = liked(place)
     told = capsys.readouterr()
-    assert told.out.splitlines()[0] == f"configuration: {chosen}" and told.err == ""
-    ((job, _),) = played
+    first, sure, notes, end = told.out.split("\n\n")
+    assert first == f"configuration: {chosen}" and told.err == ""
+    ((job, outcome),) = played
     assert (job.item.prompt, job.configuration, job.draw) == (KNOWN, chosen, 7)
+
+    lines = [line.strip() for line in sure.splitlines()]
+    assert len(lines) == len(reasons) >= len(DIMENSIONS) + 1
+    for line, reason in zip(lines, reasons, strict=True):
+        assert line.startswith(reason.part) and f"{reason.chosen}: {reason.probability:.2f}" in line
+        shares = [float(share) for share in re.findall(r"\b[01]\.\d\d\b", line)]
+        assert shares == sorted(shares, reverse=True) and 0 < shares[0] <= 1 and sum(shares) <= 1.011
+    assert sum("(then " in line for line in lines) >= 4  # what is pinned has no runner-up
+
+    assert len(notes.splitlines()) == len(outcome.trail) == outcome.calls
+    for line, note in zip(notes.splitlines(), outcome.trail, strict=True):
+        assert line.split()[0] == note.role and note.whole in line and line.endswith("[cut off]") == note.cut
+    answer, cost = end.strip().splitlines()
+    assert answer == f"answer: {'none' if outcome.answer is None else outcome.answer}"
+    assert cost.startswith(
+        f"cost: {outcome.calls} calls, {outcome.tokens_in} tokens read, {outcome.tokens_out} written"
+    )
+    assert f"{outcome.used} calls of tools, ${outcome.dollars:.3g}, {outcome.seconds:.3g} s" in cost
+    assert outcome.dollars > 0 and outcome.seconds > 0
 
 
 def test_the_same_command_says_the_same_and_another_seed_only_throws_other_dice(ask, capsys):
@@ -126,61 +143,35 @@ def test_a_broken_policy_is_named(file, place, tmp_path, capsys):
     assert file in complaint(capsys)
 
 
-@pytest.mark.parametrize("question", ["", "   ", "\n\t"])
-def test_an_empty_question_is_refused(question, ask, capsys):
-    assert ask(question) == 2
-    assert "the question is empty" in complaint(capsys)
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        *(([blank], ["the question is empty"]) for blank in ("", "   ", "\n\t")),
+        ([KNOWN, "--model", "nobody"], ["--model nobody", "team-large"]),  # beside those that there are
+    ],
+)
+def test_an_empty_question_or_an_unknown_model_is_refused(given, told, ask, capsys):
+    assert ask(*given) == 2
+    line = complaint(capsys)
+    assert all(part in line for part in told)
 
 
 @pytest.mark.parametrize(
-    "error",
-    [BudgetExceeded("team", 1.0, 0.99, 0.02), SandboxUnavailable("no sandbox works here")],
-    ids=["purse", "box"],
+    ("error", "code"),
+    [
+        (BudgetExceeded("team", 1.0, 0.99, 0.02), 2),
+        (SandboxUnavailable("no sandbox works here"), 2),
+        (KeyboardInterrupt(), 130),
+    ],
+    ids=["purse", "box", "interruption"],
 )
-def test_what_ends_the_work_ends_in_one_line(error, ask, capsys, monkeypatch):
+def test_what_ends_the_work_ends_in_one_line_at_the_most(error, code, ask, capsys, monkeypatch):
     def ended(*_, **__):
         raise error
 
     monkeypatch.setattr(study, "opened_place", ended)
-    assert ask(KNOWN) == 2
-    assert str(error) in complaint(capsys)
-
-
-def test_an_interruption_ends_with_130(ask, capsys, monkeypatch):
-    def stopped(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(study, "opened_place", stopped)
-    assert ask(KNOWN) == 130
-    assert capsys.readouterr().out == ""
-
-
-def test_it_prints_how_sure_the_policy_was_of_every_part(ask, place, capsys):
-    assert ask(KNOWN) == 0
-    _, reasons = liked(place)
-    lines = [line.strip() for line in capsys.readouterr().out.split("\n\n")[1].splitlines()]
-    assert len(lines) == len(reasons) >= len(DIMENSIONS) + 1
-    for line, reason in zip(lines, reasons, strict=True):
-        assert line.startswith(reason.part) and f"{reason.chosen}: {reason.probability:.2f}" in line
-        shares = [float(share) for share in re.findall(r"\b[01]\.\d\d\b", line)]
-        assert shares == sorted(shares, reverse=True) and 0 < shares[0] <= 1 and sum(shares) <= 1.011
-    assert sum("(then " in line for line in lines) >= 4  # what is pinned has no runner-up
-
-
-def test_it_prints_what_every_agent_left_the_answer_and_the_cost(ask, played, capsys):
-    assert ask(KNOWN) == 0
-    ((_, outcome),) = played
-    *_, notes, end = capsys.readouterr().out.split("\n\n")
-    assert len(notes.splitlines()) == len(outcome.trail) == outcome.calls
-    for line, note in zip(notes.splitlines(), outcome.trail, strict=True):
-        assert line.split()[0] == note.role and note.whole in line and line.endswith("[cut off]") == note.cut
-    answer, cost = end.strip().splitlines()
-    assert answer == f"answer: {'none' if outcome.answer is None else outcome.answer}"
-    assert cost.startswith(
-        f"cost: {outcome.calls} calls, {outcome.tokens_in} tokens read, {outcome.tokens_out} written"
-    )
-    assert f"{outcome.used} calls of tools, ${outcome.dollars:.3g}, {outcome.seconds:.3g} s" in cost
-    assert outcome.dollars > 0 and outcome.seconds > 0
+    assert ask(KNOWN) == code
+    assert capsys.readouterr() == ("", f"error: {error}\n" if code == 2 else "")
 
 
 def test_a_question_that_is_longer_than_the_models_window_has_no_answer_and_no_crash(ask, capsys):
@@ -207,9 +198,3 @@ def test_without_lab_models_the_remedy_is_told(tmp_path, ask, capsys, monkeypatc
     monkeypatch.setattr(study, "means", lambda told: replace(means(told), models=str(tmp_path)))
     assert ask(KNOWN) == 2
     assert "make repro" in (told := complaint(capsys)) and str(tmp_path) in told
-
-
-def test_an_unknown_model_is_named_beside_those_that_there_are(ask, capsys):
-    assert ask(KNOWN, "--model", "nobody") == 2
-    told = complaint(capsys)
-    assert "--model nobody" in told and "team-large" in told

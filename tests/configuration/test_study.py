@@ -1,10 +1,9 @@
 """The experiment at its smallest: every training, cells that are made once, tables with what was promised."""
 
-import asyncio
 import dataclasses
-import json
 import shutil
 from collections import Counter
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -16,14 +15,14 @@ from pandas.testing import assert_frame_equal
 from transformers import LlamaForCausalLM
 
 from lib import measure, params, seeds, store, sweep
-from lib.configuration import baselines, study, taxonomy
+from lib.configuration import study, taxonomy
 from lib.configuration.arms import ALONE, ARMS, NAMED, TESTED
 from lib.configuration.atoms import LIBRARY
 from lib.configuration.encoders import EncoderError
 from lib.configuration.questions import KINDS, questions
 from lib.configuration.space import SINGLE, WORKFLOWS, Configuration
 from lib.configuration.speakers import Said
-from lib.configuration.system import Job, System
+from lib.configuration.system import Job, Outcome, System
 from lib.models import checkpoints, team
 from lib.models.checkpoints import ModelError
 from lib.models.corpus import dialogue
@@ -41,6 +40,7 @@ ASKED = ITEMS * len(KINDS)  # questions of a test
 CANDIDATES = 9 + 1 + 9  # the grid, everything switched on, and the sampled ones
 TRAINING = ("only-", *(arm.name for arm in ARMS))  # how folders of trainings begin
 DERIVED = {"base", "grid", "best_constant", "by_kind", "oracle"}  # read off what was searched
+pytestmark = pytest.mark.usefixtures("apart")
 
 
 def settings(llm=None, **changes) -> params.Params:
@@ -78,19 +78,6 @@ def lab_models(root: Path) -> Path:
     return root
 
 
-@pytest.fixture(autouse=True, scope="module")
-def nothing_of_the_checkout(tmp_path_factory):
-    """Cassettes of the checkout are left alone, and threads and denormal numbers are as they were, also for fixtures
-    of the whole file."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study, "CASSETTES", tmp_path_factory.mktemp("cassettes"))
-        yield
-    torch.set_num_threads(before)
-    torch.set_flush_denormal(False)
-
-
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     return lab_models(tmp_path_factory.mktemp("models"))
@@ -121,7 +108,7 @@ def listened(jobs: list[Job]):
 
 
 @pytest.fixture(scope="module")
-def made(models, runs):
+def made(apart, models, runs):
     """The whole study, and every job that its agents were given."""
     jobs: list[Job] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -146,11 +133,6 @@ def place(elsewhere, runs):
     """Agents at work, with engines that remember nothing of the study."""
     with study.opened_place(study.means(settings(), elsewhere, runs)) as opened:
         yield opened
-
-
-def tables(results: study.Results) -> dict[str, pd.DataFrame]:
-    """All that were played."""
-    return {name: getattr(results, name) for name in ("searched", "tests", "rollouts")}
 
 
 def paths(root: Path) -> list[Path]:
@@ -178,7 +160,7 @@ def test_every_arm_is_tested_on_the_same_questions_under_one_name_each(results):
 
 @pytest.mark.parametrize("name", ["searched", "tests", "rollouts"])
 def test_rewards_are_those_of_equation_3_from_the_columns_beside_them(results, name):
-    frame, largest = tables(results)[name], settings().configuration.tiers[-1]
+    frame, largest = getattr(results, name), settings().configuration.tiers[-1]
     used = 0.1 * frame["used"] + 0.2 * frame["right"]
     tools = used.where(frame["used"] > 0, -0.3 * frame["allocated"])
     told = 5 * frame["right"] - 0.02 * frame["calls"] - 0.03 * frame["tokens"] / (3 * largest) + tools
@@ -196,16 +178,18 @@ def test_all_candidates_were_tried_on_training_questions_and_twice_on_test_quest
     assert set(frame["kind"]) == set(NAMES) and set(frame["workflow"]) == set(WORKFLOWS)
 
 
-def test_the_greedy_climb_never_goes_down_and_its_end_is_tested(results):
+def test_the_greedy_climb_never_goes_down_and_its_end_is_paid_what_it_says_and_tested(results, place):
     path = results.greedy
     assert list(path.columns) == ["tried", "reward"] and path["tried"].iloc[0] == 1 and len(path) > 3
     assert (path["tried"].diff().dropna() > 0).all() and (path["reward"].diff().dropna() >= 0).all()
-    assert isinstance(results.climbed, Configuration)
+    told = place.play("team", [Job(item, results.climbed) for item in place.items("train", 1)])
+    assert told["reward"].mean() == pytest.approx(path["reward"].iloc[-1], abs=1e-12)
     tested = of(results.tests, "greedy")
     assert set(tested["digest"]) == {results.climbed.digest} and set(tested["model"]) == {"team"}
 
 
 def test_rollouts_and_losses_are_kept_for_every_update_of_every_training(results):
+    """Only lone trainings keep to one kind of question, and only GRPO asks one several times in a row."""
     for arm in EVERYBODY:
         rows, log = of(results.rollouts, arm.name), of(results.learning, arm.name)
         updates = 1 if arm.only else UPDATES
@@ -214,10 +198,14 @@ def test_rollouts_and_losses_are_kept_for_every_update_of_every_training(results
         assert set(rows["only"]) == set(log["only"]) == {arm.only}
         assert np.isfinite(log[["structure_loss", "structure_entropy"]]).all(None)
         assert log["prompt_loss"].notna().all() == (arm.kind == "hierarchy")
+        kinds = set(rows["kind"])
+        assert kinds == {arm.only} if arm.only else len(kinds) >= 4
+        asked = {rows["prompt"][at : at + GROUP].nunique() for at in range(0, len(rows), GROUP)}
+        assert asked == {1} if arm.grouped else max(asked) > 1
     assert len(results.rollouts) == (UPDATES * len(ARMS) + len(ALONE)) * BATCH
 
 
-def test_refinements_tell_what_they_started_from(results):
+def test_refinements_tell_what_they_started_from_and_change_it_where_there_was_something_to_learn(results, runs):
     told = results.refined.set_index(["arm", "how"])
     assert set(told.index) == {("arc", "sft"), ("arc", "dpo"), *((arm.name, "sft") for arm in ALONE)}
     for arm in (ARC, *ALONE):
@@ -226,20 +214,11 @@ def test_refinements_tell_what_they_started_from(results):
         elite = rows[rows["right"].eq(1) & (paid >= paid.quantile(0.7))]
         assert about["elite"] == len(elite)
         assert about["reward"] == pytest.approx(elite["reward"].mean() if len(elite) else 0.0, abs=1e-5)
-    assert told["elite"].max() > 0 and told.loc[("arc", "dpo"), "pairs"] > 0
-
-
-def test_what_was_refined_differs_from_what_was_not_where_there_was_something_to_learn(results, runs):
-    told = results.refined.set_index(["arm", "how"])
-    for arm in (ARC, *ALONE):
+        ends = ("_no_sft", "", "_dpo") if arm is ARC else ("_no_sft", "")
         (folder,) = runs.glob(f"{arm.name}-seed-0-*")
-        before = store.read_tensors(folder / f"{arm.name}_no_sft.safetensors")
-        after = store.read_tensors(folder / f"{arm.name}.safetensors")
-        moved = any((before[name] != after[name]).any() for name in before)
-        assert moved == (told.loc[(arm.name, "sft"), "elite"] > 0)
-    (folder,) = runs.glob("arc-seed-0-*")
-    policies = [store.read_tensors(folder / f"arc{end}.safetensors") for end in ("", "_no_sft", "_dpo")]
-    assert len({json.dumps([float(array.sum()) for array in one.values()]) for one in policies}) == 3
+        policies = {store.sha256_file(folder / f"{arm.name}{end}.safetensors") for end in ends}
+        assert len(policies) == (len(ends) if len(elite) else 1)
+    assert told["elite"].max() > 0 and told.loc[("arc", "dpo"), "pairs"] > 0
 
 
 # Parts of it -------------------------------------------------------------------------------------------
@@ -266,7 +245,7 @@ def test_the_questions_of_the_test_asked_once_more_are_answered_as_in_the_test(
 @pytest.mark.parametrize("name", ["searched", "tests", "rollouts"])
 def test_masked_parts_appear_nowhere(results, name):
     """Workflows 0, 1 and 5 have no second agent, hence neither its tools nor its budget nor its prompt."""
-    frame = tables(results)[name]
+    frame = getattr(results, name)
     single = frame["w"].isin([0, 1, 5])
     assert (single == frame["workflow"].isin(SINGLE)).all() and single.sum() > 20
     for column in ("tools2", "budget2"):
@@ -284,28 +263,13 @@ def test_no_question_of_a_test_was_ever_learned_from_or_searched_on(results, job
     assert searched["test"] == searched["again"] == told["test"] and searched["train"] <= told["train"]
 
 
-@pytest.mark.parametrize("kind", NAMES)
-def test_questions_of_no_kind_are_taught_under_the_name_of_another(kind):
+def test_questions_of_no_kind_are_taught_under_the_name_of_another():
     """Kinds share families: what is asked in one kind's test must be in no kind's training."""
-    tested = questions(kind, "test", 8)
-    learned = [item for name in NAMES for item in questions(name, "train", 12)]
-    assert len(tested) > 5 and not {item.key for item in tested} & {item.key for item in learned}
+    tested, learned = (
+        [item for name in NAMES for item in questions(name, split, n)] for split, n in (("test", 8), ("train", 12))
+    )
+    assert len(tested) > 5 * len(KINDS) and not {item.key for item in tested} & {item.key for item in learned}
     assert not {item.prompt for item in tested} & {item.prompt for item in learned}
-
-
-def test_what_could_be_foreseen_is_picked_by_one_try_and_paid_for_the_other(results):
-    tries = {
-        split: rows.set_index(["prompt", "number"])["reward"]
-        for split, rows in results.searched.groupby("split")
-        if split != "train"
-    }
-    told = baselines.foreseen(results.searched)
-    for row in told.itertuples():
-        again, test = (tries[split].loc[row.prompt] for split in ("again", "test"))
-        assert again[row.number] == again.max() and row.reward == test[row.number]
-    most = [tries["test"].loc[prompt].max() for prompt in told["prompt"]]
-    hindsight = baselines.oracle(results.searched.query("split == 'test'"))
-    assert told["reward"].mean() < np.mean(most) == pytest.approx(hindsight["reward"].mean())
 
 
 def test_tables_can_be_played_again_one_episode_at_a_time(results, runs, place):
@@ -319,22 +283,10 @@ def test_tables_can_be_played_again_one_episode_at_a_time(results, runs, place):
     assert_frame_equal(of(told, "arc")[list(again)], again, check_exact=True, check_dtype=False)
 
 
-class Slow(common.Voice):
-    """Its answers come in an order of its own: `first` says who of several that are asked at once comes first."""
-
-    def __init__(self, first: int) -> None:
-        super().__init__(lambda asked: answered(asked.key), prices=(0.0, 0.1))
-        self.first = first
-
-    async def say(self, messages, tools, limit, key):
-        await asyncio.sleep(0.001 + 0.02 * ((key + 2 * len(tools) - self.first) % 3))
-        return await super().say(messages, tools, limit, key)
-
-
-def answered(key: int) -> Said:
+def answered(asked: common.Asked) -> Said:
     """Attempts differ in what they say and cost; in this order 0.1 + 0.2 + 0.3 is more than in the other."""
-    text = f"<think> {key % 3} </think> <answer> {key % 3} </answer>"
-    return Said(text, 1, 1 + key % 3)
+    text = f"<think> {asked.key % 3} </think> <answer> {asked.key % 3} </answer>"
+    return Said(text, 1, 1 + asked.key % 3)
 
 
 @pytest.mark.parametrize("workflow", ["voting", "sectioning"])
@@ -342,8 +294,15 @@ def test_who_of_several_is_ready_first_changes_no_outcome(workflow, loop):
     """What a lab model said before it says at once, so that in a training that goes on others are ready first than in
     one that nobody stopped: sums of dollars, and what one agent left behind another, are to be the same."""
     job = Job(common.CHAIN, Configuration((WORKFLOWS.index(workflow), 1, 0, 2, 0, 2)))
-    outcomes = [System(Slow(first), common.toolbox(), (90, 95, 99), {}, loop).run([job])[0] for first in range(3)]
-    assert outcomes[0] == outcomes[1] == outcomes[2]
+
+    def outcome(first: int) -> Outcome:
+        def wait(asked: common.Asked) -> float:
+            return 0.001 + 0.02 * ((asked.key + 2 * len(asked.tools) - first) % 3)
+
+        speaker = common.Voice(answered, prices=(0.0, 0.1), wait=wait)
+        return System(speaker, common.toolbox(), (90, 95, 99), {}, loop).run([job])[0]
+
+    assert outcome(0) == outcome(1) == outcome(2)
 
 
 # Again --------------------------------------------------------------------------------------------
@@ -386,17 +345,19 @@ def beginning(runs: Path, other: Path) -> None:
             (other / place.name).symlink_to(place)
 
 
-def killed(patch: pytest.MonkeyPatch, what: str) -> None:
-    """Arrange for a training's end: while a batch of its third update is played, behind that before its rollouts are
-    saved, after the first one, or when it comes to its tests."""
-    deaths = {
+@contextmanager
+def killed(what: str):
+    """A training's end: while a batch of its third update is played, behind that before its rollouts are saved, after
+    the first one, or when it comes to its tests."""
+    where, name, when = {
         "in an update": (System, "run", lambda number, jobs: number == 3),
         "between savings": (sweep.Progress, "__call__", lambda number, done: number == 3),
         "before any saving": (sweep.Progress, "__call__", lambda number, done: number == 1),
         "in its tests": (System, "run", lambda number, jobs: jobs[0].item.split == "test"),
-    }
-    where, name, when = deaths[what]
-    patch.setattr(where, name, dying(getattr(where, name), when))
+    }[what]
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(where, name, dying(getattr(where, name), when))
+        yield
 
 
 @pytest.mark.parametrize(
@@ -407,8 +368,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bytes_and_asks_nothing_t
     arm, what, saved, results, elsewhere, runs, tmp_path, monkeypatch
 ):
     beginning(runs, tmp_path)
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        killed(patch, what)
+    with killed(what):
         study.run(settings(), [NAMED[arm]], elsewhere, tmp_path)
     (cell,) = (cell for cell in study.cells(settings(), [NAMED[arm]], elsewhere) if cell.name == f"{arm}/seed-0")
     folder, whole = cell.folder(tmp_path), cell.folder(runs)
@@ -422,10 +382,9 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bytes_and_asks_nothing_t
         assert (folder / path).read_bytes() == (whole / path).read_bytes(), path
 
 
-def test_broken_rollouts_of_a_killed_training_are_named_with_a_remedy(results, models, runs, tmp_path, monkeypatch):
+def test_broken_rollouts_of_a_killed_training_are_named_with_a_remedy(results, models, runs, tmp_path):
     beginning(runs, tmp_path)
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        killed(patch, "between savings")
+    with killed("between savings"):
         study.run(settings(), [ARC], models, tmp_path)
     (path,) = tmp_path.glob("arc-*/rollouts.parquet")
     path.write_bytes(path.read_bytes()[:-50])
@@ -433,12 +392,14 @@ def test_broken_rollouts_of_a_killed_training_are_named_with_a_remedy(results, m
         study.run(settings(), [ARC], models, tmp_path)
 
 
-def test_another_seed_trains_differently_and_leaves_the_first_alone(results, models, runs):
+def test_another_seed_trains_and_draws_differently_and_leaves_the_first_alone(results, models, runs):
     both = study.run(settings(seeds=2), [NAMED["bandit"]], models, runs)
     assert_frame_equal(of(both.rollouts, "bandit"), of(results.rollouts, "bandit"), check_exact=True)
-    one, two = (of(both.rollouts, "bandit", seed) for seed in range(2))
-    assert len(one) == len(two) and one["digest"].tolist() != two["digest"].tolist()
-    assert one["prompt"].tolist() != two["prompt"].tolist()
+    assert of(both.tests, "random")["digest"].tolist() == of(results.tests, "random")["digest"].tolist()
+    for frame, arm, n in ((both.rollouts, "bandit", UPDATES * BATCH), (both.tests, "random", ASKED)):
+        one, two = (of(frame, arm, seed) for seed in range(2))
+        assert len(one) == len(two) == n and one["digest"].tolist() != two["digest"].tolist()
+    assert of(both.rollouts, "bandit")["prompt"].tolist() != of(both.rollouts, "bandit", 1)["prompt"].tolist()
 
 
 # Names --------------------------------------------------------------------------------------------
@@ -518,30 +479,17 @@ def test_another_model_behind_the_same_name_makes_new_cells(name, where, change,
     assert {cell for cell in before if before[cell] != after[cell]} == (where or set(before))
 
 
-@pytest.fixture
-def copied(models, tmp_path):
-    """The folder of lab models with one of them really copied."""
-
-    def with_copy(name: str) -> Path:
-        for place in models.iterdir():
-            if place.name != name:
-                (tmp_path / place.name).symlink_to(place)
-        shutil.copytree(models / name, tmp_path / name)
-        return tmp_path
-
-    return with_copy
-
-
 @pytest.mark.parametrize(
     ("name", "stale"), [("lab-team", None), ("lab-team-large", {"arc/seed-0"}), ("lab-nano", set())]
 )
 @pytest.mark.parametrize("file", ["model.safetensors", "card.json"])
-def test_other_weights_or_cards_of_agents_make_new_cells(name, stale, file, named, copied):
-    root = copied(name)
-    assert named(where=root) == named()
-    path = root / name / file
+def test_other_weights_or_cards_of_agents_make_new_cells(name, stale, file, named, models, tmp_path):
+    shutil.copytree(models, tmp_path, dirs_exist_ok=True)
+    before = named()
+    assert named(where=tmp_path) == before
+    path = tmp_path / name / file
     path.write_bytes(path.read_bytes() + b" ")
-    before, after = named(), named(where=root)
+    after = named(where=tmp_path)
     assert {cell for cell in before if before[cell] != after[cell]} == (set(before) if stale is None else stale)
 
 
@@ -554,12 +502,13 @@ def test_other_weights_or_cards_of_agents_make_new_cells(name, stale, file, name
         ({"atoms": "data/atoms/none.yaml"}, ParamsError, "none.yaml"),
         ({"encoder": "magic"}, EncoderError, "magic"),
         ({"encoder": "lab:lab-nobody"}, ModelError, "lab-nobody"),
+        ({}, ModelError, "make repro"),
     ],
-    ids=["atoms", "encoder", "its model"],
+    ids=["atoms", "encoder", "its model", "all models"],
 )
 def test_what_cannot_be_read_is_named(change, error, told, models, tmp_path):
     with pytest.raises(error, match=told):
-        study.run(settings(**change), models=models, runs=tmp_path / "runs")
+        study.run(settings(**change), models=models if change else tmp_path, runs=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
@@ -588,26 +537,6 @@ def test_a_policy_of_another_encoder_or_another_library_of_atoms_is_refused_with
         study.published(runs / "policy", other)
 
 
-def test_the_greedy_climb_ends_with_the_reward_that_its_configuration_is_paid(results, place):
-    items = [item for kind in NAMES for item in questions(kind, "train", 1)]
-    told = place.play("team", [Job(item, results.climbed) for item in items])
-    assert told["reward"].mean() == pytest.approx(results.greedy["reward"].iloc[-1], abs=1e-12)
-
-
-def test_only_lone_trainings_keep_to_one_kind_of_question(results):
-    for arm in EVERYBODY:
-        met = set(of(results.rollouts, arm.name)["kind"])
-        assert met == {arm.only} if arm.only else len(met) >= 4
-
-
-def test_only_grpo_asks_a_question_several_times_in_a_row(results):
-    def questions_in(rows: pd.DataFrame) -> set[int]:
-        return {rows["prompt"][at : at + GROUP].nunique() for at in range(0, len(rows), GROUP)}
-
-    assert questions_in(of(results.rollouts, "grpo")) == {1}
-    assert max(questions_in(of(results.rollouts, "arc"))) > 2
-
-
 def test_errors_have_a_kind_and_right_answers_none(results):
     frame = results.tests
     assert (frame["right"].eq(1) == frame["error"].eq("")).all()
@@ -622,18 +551,11 @@ def test_trainings_alone_have_the_tests_of_the_whole_study(results, models, runs
         assert_frame_equal(of(found, arm), of(results.tests, arm)[list(found)])
 
 
-def test_dice_of_tests_are_none_that_training_threw(jobs):
-    drawn = {split: {job.draw for job in jobs if job.item.split == split} for split in ("train", "test")}
-    assert drawn["train"] == set(range(settings().configuration.draws)) and len(drawn["test"]) == 2
-    assert not drawn["train"] & drawn["test"]
-
-
-def test_everybody_is_tested_under_the_same_dice(results, jobs):
+def test_everybody_is_tested_under_the_same_dice_which_no_training_threw(results, jobs):
     """But for what was searched: that has a second try."""
-    tried = Counter(job.draw for job in jobs if job.item.split == "test")
-    (main, often), (other, seldom) = tried.most_common()
-    assert seldom == CANDIDATES * ASKED and often == CANDIDATES * ASKED + len(results.tests)
-    assert main != other
+    trained, tested = (Counter(job.draw for job in jobs if job.item.split == split) for split in ("train", "test"))
+    assert set(trained) == set(range(settings().configuration.draws)) and not set(trained) & set(tested)
+    assert sorted(tested.values()) == [CANDIDATES * ASKED, CANDIDATES * ASKED + len(results.tests)]
 
 
 def test_the_two_tries_of_a_question_differ_in_nothing_but_their_dice(results):
@@ -642,19 +564,6 @@ def test_the_two_tries_of_a_question_differ_in_nothing_but_their_dice(results):
     assert_frame_equal(test[same].reset_index(drop=True), again[same].reset_index(drop=True))
     differ = test["tokens"].to_numpy() != again["tokens"].to_numpy()
     assert differ.mean() > 0.1
-
-
-def test_random_choices_are_made_under_every_seed_also_where_seeds_are_added_later(results, models, runs):
-    both = study.run(settings(seeds=2), [NAMED["bandit"]], models, runs)
-    one, two = (of(both.tests, "random", seed) for seed in range(2))
-    assert len(one) == len(two) == ASKED and one["digest"].tolist() != two["digest"].tolist()
-    assert one["digest"].tolist() == of(results.tests, "random")["digest"].tolist()
-
-
-def test_models_that_are_not_there_are_named(tmp_path):
-    with pytest.raises(ModelError, match="make repro"):
-        study.run(settings(), models=tmp_path, runs=tmp_path / "runs")
-    assert not (tmp_path / "runs").exists()
 
 
 def test_a_study_without_arc_publishes_nothing(results, models, runs, tmp_path):
