@@ -53,9 +53,19 @@ def say(speaker, messages=TOLD, tools=(), limit: int = 24, key: int = 0) -> Said
 # A lab model in this process -----------------------------------------------------------------------
 
 
-def test_a_turn_ends_with_a_call_where_tools_are_on_offer(caller):
+@pytest.mark.parametrize(
+    "tools, limit, said",
+    [
+        (["calculator"], 24, Said(CALLING, IN + 2, 7, ("calculator", "4 * 8"))),
+        ([], 24, Said(CALLING, IN, 8)),  # only text, with the token that ends a turn
+        (["calculator"], 3, Said("then <call> calculator", IN + 2, 3, None, True)),
+        ([], tiny.WINDOW, Said("", 0, 0, failure="context_too_long")),
+    ],
+    ids=["with tools", "without", "truncated", "too long"],
+)
+def test_a_turn_ends_with_a_call_where_tools_are_on_offer_or_at_its_limit(tools, limit, said, caller):
     with at_work(caller) as lab:
-        assert say(lab, tools=["calculator"]) == Said(CALLING, IN + 2, 7, ("calculator", "4 * 8"))
+        assert say(lab, tools=tools, limit=limit) == said
 
 
 def test_price_and_pace_are_those_of_the_card(caller):
@@ -63,11 +73,6 @@ def test_price_and_pace_are_those_of_the_card(caller):
         assert (lab.price_in, lab.price_out, lab.pace) == (2e-6, 2e-6, 0.02) and lab.name == "caller"
     with pytest.raises(ModelError, match="unmeasured has no card"):
         Lab(Asker(Model("unmeasured", caller.forward)), 0.0)
-
-
-def test_a_conversation_that_does_not_fit_is_a_failure_and_no_crash(caller):
-    with at_work(caller) as lab:
-        assert say(lab, limit=tiny.WINDOW) == Said("", 0, 0, failure="context_too_long")
 
 
 def test_random_numbers_hang_on_the_key_and_the_request():
@@ -113,20 +118,14 @@ def test_requests_side_by_side_get_what_they_get_alone():
 # Through the client --------------------------------------------------------------------------------
 
 
-def lab_settings(name: str):
-    about = {
-        "backend": "lab", "model": name, "price_in": 2e-6, "price_out": 2e-6, "kwh_per_token": 0.0, "temperature": 1.0,
-        "max_tokens": 300, "timeout": 30.0, "retries": 0, "concurrency": 64,
-    }  # fmt: skip
-    return settings(models={"hosted": about})
-
-
-def hosted(model: Model, asked, temperature: float = 0.0):
+def hosted(model: Model, asked):
     """What a function of a hosted lab model gives."""
 
     async def work():
-        async with Client(lab_settings(model.name), {"lab": transport}) as client:
-            return await asked(Hosted(client, "hosted", temperature, 0.02))
+        about = {"price_in": 2e-6, "price_out": 2e-6, "max_tokens": 300, "timeout": 30.0, "retries": 0}
+        told = settings(backend="lab", model=model.name, **about)
+        async with Client(told, {"lab": transport}) as client:
+            return await asked(Hosted(client, "mine", 0.0, 0.02))
 
     transport = LabTransport({model.name: model})
     try:
@@ -135,18 +134,19 @@ def hosted(model: Model, asked, temperature: float = 0.0):
         transport.close()
 
 
+def both(model: Model, asked):
+    """What a function of a speaker gives in this process, and hosted."""
+    with at_work(model) as lab:
+        return asyncio.run(asked(lab)), hosted(model, asked)
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("tools", [(), ("calculator", "search")])
 def test_a_hosted_lab_model_says_what_it_says_in_this_process(seed, tools):
-    model = random_model(seed)
-    offered = {name: TOOLS[name] for name in tools}
-
     async def asked(speaker):
-        return await speaker.say(TOLD, offered, 100, 3)
+        return await speaker.say(TOLD, {name: TOOLS[name] for name in tools}, 100, 3)
 
-    with at_work(model) as lab:
-        mine = asyncio.run(asked(lab))
-    theirs = hosted(model, asked)
+    mine, theirs = both(random_model(seed), asked)
     assert (mine.text, mine.cut) == (theirs.text, theirs.cut) and len(mine.text.split()) > 3
     assert mine.cut or (mine.tokens_in, mine.tokens_out) == (theirs.tokens_in, theirs.tokens_out)
 
@@ -156,9 +156,7 @@ def test_a_hosted_lab_model_calls_the_same_tool_and_is_told_the_same(caller):
         said = await speaker.say(TOLD, CALCULATOR, 24, 0)
         return said, speaker.called(TOOLS["calculator"], said.call[1])
 
-    with at_work(caller) as lab:
-        mine, result = asyncio.run(asked(lab))
-    theirs, same = hosted(caller, asked)
+    (mine, result), (theirs, same) = both(caller, asked)
     assert result == same == "32"
     assert theirs.call == ("calculator", '{"expression": "4 * 8"}') and mine.call == ("calculator", "4 * 8")
     assert theirs.text == "then" and (theirs.tokens_in, theirs.tokens_out) == (mine.tokens_in, mine.tokens_out)
@@ -166,17 +164,12 @@ def test_a_hosted_lab_model_calls_the_same_tool_and_is_told_the_same(caller):
 
 def test_after_a_call_a_hosted_lab_model_goes_on_as_in_this_process():
     model = random_model(4)
-    calls = (Said(CALLING, 1, 1), Said("then", 1, 1, ("calculator", '{"expression": "4 * 8"}')))
+    calls = {Lab: Said(CALLING, 1, 1), Hosted: Said("then", 1, 1, ("calculator", '{"expression": "4 * 8"}'))}
 
-    def asked(said):
-        async def go_on(speaker):
-            return await speaker.say([*TOLD, *speaker.exchange(said, "32")], CALCULATOR, 100, 0)
+    async def go_on(speaker):
+        return await speaker.say([*TOLD, *speaker.exchange(calls[type(speaker)], "32")], CALCULATOR, 100, 0)
 
-        return go_on
-
-    with at_work(model) as lab:
-        mine = asyncio.run(asked(calls[0])(lab))
-    theirs = hosted(model, asked(calls[1]))
+    mine, theirs = both(model, go_on)
     assert mine.text == theirs.text and len(mine.text.split()) > 3
     with at_work(model) as lab:
         assert say(lab, tools=["calculator"], limit=100).text != mine.text  # what was exchanged matters
@@ -189,21 +182,16 @@ def test_a_hosted_lab_model_can_call_a_tool_of_two_parameters():
         said = await speaker.say(TOLD, {"lookup": TOOLS["lookup"]}, 24, 0)
         return speaker.called(TOOLS["lookup"], said.call[1])
 
-    with at_work(model) as lab:
-        assert asyncio.run(asked(lab)) == "Bo"
-    assert hosted(model, asked) == "Bo"
+    assert both(model, asked) == ("Bo", "Bo")
 
 
-def answering(reply, asked, **changes):
+def answering(reply, asked):
     """What a function of a hosted model gives, whose replies are a function of the request's body."""
-    about = {
-        "backend": "scripted", "price_in": 1e-3, "price_out": 1e-1, "kwh_per_token": 0.0, "temperature": 0.5,
-        "max_tokens": 50, "timeout": 5.0, "retries": 0, "concurrency": 4,
-    } | changes  # fmt: skip
 
     async def work():
-        async with Client(settings(models={"model": about}), {"scripted": InProcess(reply)}) as client:
-            return await asked(Hosted(client, "model", 0.25, 0.5))
+        told = settings(backend="scripted", price_in=1e-3, price_out=1e-1, max_tokens=50, retries=0)
+        async with Client(told, {"scripted": InProcess(reply)}) as client:
+            return await asked(Hosted(client, "mine", 0.25, 0.5))
 
     return asyncio.run(work())
 
@@ -240,22 +228,12 @@ def test_a_failure_of_a_hosted_model_does_not_end_an_episode():
 
 
 def test_notes_hold_the_words_of_a_call_and_no_json():
-    speaker = Hosted(Client(lab_settings("any")), "hosted", 0.0, 1.0)
+    speaker = Hosted(Client(settings()), "mine", 0.0, 1.0)
     assert speaker.worded(json.dumps({"relation": "pet", "of": "Ana"})) == "pet Ana"
     assert speaker.worded("pet Ana") == "pet Ana" and speaker.worded("[3]") == "[3]"
     for odd in ("[" * 3_000, '{"a":' * 3_000 + "1" + "}" * 3_000, '{"a": ' + "9" * 5_000 + "}"):
         assert speaker.worded(odd) == odd and answer_of(TOOLS["lookup"], odd, speaker, "").startswith("error: ")
     assert speaker.worded('{"of": "\\ud800"}') == "?"
-
-
-def test_without_tools_a_call_is_only_text(caller):
-    with at_work(caller) as lab:
-        assert say(lab) == Said(CALLING, IN, 8)  # with the token that ends a turn
-
-
-def test_the_limit_truncates(caller):
-    with at_work(caller) as lab:
-        assert say(lab, tools=["calculator"], limit=3) == Said("then <call> calculator", IN + 2, 3, None, True)
 
 
 def test_a_conversation_that_does_not_fit_is_a_failure_of_a_hosted_model_too():
@@ -284,7 +262,7 @@ def test_other_failures_of_a_hosted_model_are_told_by_name(reply, kind):
 
 
 def test_the_exchange_of_a_hosted_model_names_the_call_that_is_answered():
-    speaker = Hosted(Client(lab_settings("any")), "hosted", 0.0, 1.0)
+    speaker = Hosted(Client(settings()), "mine", 0.0, 1.0)
     call = ("calculator", json.dumps({"expression": "4 * 8"}))
     said, told = speaker.exchange(Said("so", 1, 1, call), "32")
     (made,) = said["tool_calls"]

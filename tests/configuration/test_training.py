@@ -10,7 +10,7 @@ import torch
 
 from lib import store
 from lib.configuration import space
-from lib.configuration.learn import Batch, Rules
+from lib.configuration.learn import Rules, joined
 from lib.configuration.rewards import Weights
 from lib.configuration.space import Configuration
 from lib.configuration.system import Outcome
@@ -41,17 +41,13 @@ class Fake:
         return np.array([weights.alpha * o.right - weights.beta_s * o.calls for o in outcomes])
 
 
-def plan(updates: int = UPDATES, batch: int = BATCH, rate: float = 3e-3, **rules) -> Plan:
-    group = 4 if rules.get("grouped") else 1
-    return Plan(updates * batch, batch, (rate, rate), Rules(**rules), Weights(), group)
-
-
 def training(
     seed: int = 0, kind: str = "hierarchy", system: Fake | None = None, played: pd.DataFrame | None = None,
-    items: list[Item] = ITEMS, **planned,
+    items: list[Item] = ITEMS, updates: int = UPDATES, batch: int = BATCH, rate: float = 3e-3, grouped: bool = False,
 ) -> Training:  # fmt: skip
     policy = Policy(kind, STATES.shape[1], ATOMS, seed=seed)
-    return Training(policy, system or Fake(), items, STATES, plan(**planned), seed, played)
+    plan = Plan(updates * batch, batch, (rate, rate), Rules(grouped=grouped), Weights(), 4 if grouped else 1)
+    return Training(policy, system or Fake(), items, STATES, plan, seed, played)
 
 
 def done(**told) -> Training:
@@ -204,12 +200,20 @@ def test_a_training_that_goes_on_asks_nothing_twice_and_ends_with_the_same_weigh
     assert pd.concat(resumed.rows)[columns].equals(pd.concat(rows)[columns])
 
 
-def test_rows_of_other_questions_are_not_believed():
+@pytest.mark.parametrize(
+    "other, items, kept, asked",
+    [
+        (0, [LONG, CHAIN], UPDATES * BATCH, UPDATES * BATCH),
+        (1, ITEMS, UPDATES * BATCH, UPDATES * BATCH),
+        (0, ITEMS, BATCH + BATCH // 2, (UPDATES - 1) * BATCH),
+    ],
+    ids=["other questions", "another seed", "half an update"],
+)
+def test_rows_that_are_not_of_this_training_are_not_believed(other, items, kept, asked):
     """Two trainings of one seed first draw the same configurations where policies still know nothing."""
-    rows = pd.concat(fresh(updates=1).rows, ignore_index=True)
-    system = Fake()
-    fresh(updates=1, system=system, played=rows, items=[LONG, CHAIN])
-    assert len(system.asked) == BATCH
+    system, rows = Fake(), pd.concat(whole(seed=other).rows, ignore_index=True)[:kept]
+    made = fresh(system=system, played=rows, items=items)
+    assert len(system.asked) == asked and weights(made.policy) == weights(fresh(items=items).policy)
 
 
 # Refinements ---------------------------------------------------------------------------------------
@@ -217,21 +221,13 @@ def test_rows_of_other_questions_are_not_believed():
 
 def mean_logp(policy: Policy, made: Training) -> float:
     """Of the structures that were right and in the best three tenths."""
-    states = torch.cat([batch.states for batch, _ in made.buffer])
-    structures = torch.cat([batch.structures for batch, _ in made.buffer])
-    rewards = torch.cat([batch.rewards for batch, _ in made.buffer])
-    right = torch.from_numpy(np.concatenate([right for _, right in made.buffer]))
-    elite = right & (rewards >= np.quantile(rewards.numpy(), 0.7))
+    told, right = joined([batch for batch, _ in made.buffer]), np.concatenate([right for _, right in made.buffer])
+    elite = torch.from_numpy(right) & (told.rewards >= np.quantile(told.rewards.numpy(), 0.7))
     with torch.no_grad():
-        return float(policy.structure.judge(states[elite], structures[elite])[0].mean())
+        return float(policy.structure.judge(told.states[elite], told.structures[elite])[0].mean())
 
 
 SFT = Refining(epochs=4, batch=256, rates=(3e-3, 3e-3))
-
-
-@cache
-def refined(seed: int = 0) -> tuple[Policy, dict[str, float]]:
-    return refine(learnt(), SFT, seed)
 
 
 def test_refining_changes_a_copy_and_makes_the_elite_likelier():
@@ -247,7 +243,8 @@ def test_refining_changes_a_copy_and_makes_the_elite_likelier():
     elite = rows[(rows["right"] == 1) & (rows["reward"].astype(np.float32) >= tau)]
     assert about["tau"] == pytest.approx(tau) and about["elite"] == len(elite)
     assert about["reward"] == pytest.approx(elite["reward"].mean(), rel=1e-5)
-    assert weights(refined()[0]) == after != weights(refined(1)[0])
+    again, other = (refine(made, SFT, seed)[0] for seed in range(2))
+    assert weights(again) == after != weights(other)
 
 
 def buffer(*episodes: tuple[str, bool, float]) -> SimpleNamespace:
@@ -262,12 +259,15 @@ def buffer(*episodes: tuple[str, bool, float]) -> SimpleNamespace:
     return SimpleNamespace(buffer=batches, rows=rows)
 
 
-def test_pairs_are_of_one_question_a_good_right_answer_and_a_bad_wrong_one():
+def test_pairs_are_of_one_wording_of_a_question_a_good_right_answer_and_a_bad_wrong_one():
     told = buffer(
         ("a", True, 4.5), ("a", False, -0.1), ("b", True, 4.9), ("a", True, 3.9), ("c", False, 0.0), ("a", False, 2.1),
         ("b", False, 2.0), ("a", True, 4.0), ("a", False, 1.0), ("b", False, -1.0),
     )  # fmt: skip
     assert pairs(told, Refining()).tolist() == [[0, 1], [7, 8], [2, 6]]
+    told = buffer(("a", True, 4.5), ("b", False, -1.0), ("a", False, -1.0), ("b", True, 5.0))
+    told.rows[0]["prompt"], told.rows[1]["prompt"] = ["a A : x ?", "b ?"], ["a A : y ?", "b ?"]
+    assert pairs(told, Refining()).tolist() == [[3, 1]]
 
 
 DPO = Refining(epochs=2, batch=16, rates=(1e-3, 1e-3), entropy=0.05, beta=0.05)
@@ -277,23 +277,18 @@ def test_preferring_changes_a_copy_and_widens_the_gap_between_pairs():
     made = learnt()
     before, asked = weights(made.policy), len(made.system.asked)
     short = SimpleNamespace(policy=made.policy, buffer=made.buffer[:5], rows=made.rows[:5])
+    played, (better, worse) = joined([batch for batch, _ in short.buffer]), pairs(short, DPO).T
     policy, about = prefer_better(short, DPO, 0)
-    assert weights(made.policy) == before and about == {"pairs": len(pairs(short, DPO))} and about["pairs"] > 5
+    assert weights(made.policy) == before and about == {"pairs": len(better)} and about["pairs"] > 5
     assert len(made.system.asked) == asked
 
     def gap(judged: Policy) -> float:
-        batch = Batch(*(_joined(short, name) for name in ("states", "structures", "logp")), None, *[torch.zeros(1)] * 2)
         with torch.no_grad():
-            logp, _ = judged.structure.judge(batch.states, batch.structures)
-        better, worse = pairs(short, DPO).T
+            logp, _ = judged.structure.judge(played.states, played.structures)
         return float((logp[better] - logp[worse]).mean())
 
     assert gap(policy) > gap(made.policy) + 0.1
     assert weights(prefer_better(short, DPO, 0)[0]) == weights(policy)
-
-
-def _joined(made, name: str) -> torch.Tensor:
-    return torch.cat([getattr(batch, name) for batch, _ in made.buffer])
 
 
 def test_a_policy_without_masks_repairs_what_it_draws():
@@ -304,41 +299,16 @@ def test_a_policy_without_masks_repairs_what_it_draws():
     assert any(one.structure != row for one, row in zip(made.configurations, drawn, strict=True))
 
 
-def test_rows_of_another_seed_are_not_believed():
-    other = pd.concat(whole(seed=1).rows, ignore_index=True).assign(reward=99.0)
-    system = Fake()
-    made = fresh(system=system, played=other)
-    assert len(system.asked) == UPDATES * BATCH and weights(made.policy) == weights(whole().policy)
-
-
-def test_half_an_update_is_not_believed():
-    rows = pd.concat(whole().rows, ignore_index=True).iloc[: BATCH + BATCH // 2]
-    system = Fake()
-    fresh(system=system, played=rows)
-    assert len(system.asked) == (UPDATES - 1) * BATCH
-
-
-def test_without_an_elite_nothing_is_refined():
-    made = done(items=[LONG, LONG], updates=1)
+def test_without_an_elite_or_pairs_copies_are_as_they_were():
+    made = done(updates=1)
     made.buffer = [(batch, np.zeros_like(right)) for batch, right in made.buffer]
-    policy, about = refine(made, SFT, 0)
-    assert weights(policy) == weights(made.policy) and (about["elite"], about["reward"]) == (0, 0.0)
+    (refined, elite), (preferred, matched) = refine(made, SFT, 0), prefer_better(made, DPO, 0)
+    assert (elite["elite"], elite["reward"]) == (0, 0.0) and matched == {"pairs": 0}
+    for policy in (refined, preferred):
+        assert policy is not made.policy and weights(policy) == weights(made.policy)
 
 
 def test_a_flat_policy_can_be_refined():
     made = done(kind="bandit", updates=4, batch=40, rate=1e-2)
     policy, about = refine(made, SFT, 0)
     assert about["elite"] > 0 and mean_logp(policy, made) > mean_logp(made.policy, made)
-
-
-def test_pairs_are_of_one_wording():
-    told = buffer(("a", True, 4.5), ("b", False, -1.0), ("a", False, -1.0), ("b", True, 5.0))
-    told.rows[0]["prompt"], told.rows[1]["prompt"] = ["a A : x ?", "b ?"], ["a A : y ?", "b ?"]
-    assert pairs(told, Refining()).tolist() == [[3, 1]]
-
-
-def test_without_pairs_nothing_is_preferred():
-    made = done(updates=1)
-    made.buffer = [(batch, np.zeros_like(right)) for batch, right in made.buffer]
-    policy, about = prefer_better(made, DPO, 0)
-    assert about == {"pairs": 0} and policy is not made.policy and weights(policy) == weights(made.policy)
