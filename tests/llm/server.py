@@ -1,16 +1,11 @@
-"""A real server on loopback that answers as it is told, and what the tests of `lib.llm` ask it with.
-
-It speaks just enough HTTP/1.1 for a client with kept-alive connections. What it answers is scripted per
-request: status, headers, body, delay, a connection cut in the middle. It keeps what it received and how
-many requests were in flight at once.
-"""
+"""A real server on loopback that answers as it is told, and what the tests of `lib.llm` ask it with."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +22,12 @@ QUESTION = [{"role": "system", "content": "You choose."}, {"role": "user", "cont
 KEY_VARIABLE = "BENCH_TEST_KEY"
 KEY = "sk-planted-7f3a9c1e5b2d8f60"
 PRICE_IN, PRICE_OUT = 1.0e-3, 1.0e-2  # dollars per token
+BILL = 10 * PRICE_IN + 5 * PRICE_OUT  # of `completion()`
+NOBODY = "http://127.0.0.1:9/v1"
+INNER = {
+    "backend": "scripted", "price_in": 0.0, "price_out": 0.0, "kwh_per_token": 0.0, "temperature": 0.0,
+    "max_tokens": 50, "timeout": 5.0, "retries": 2, "concurrency": 2,
+}  # fmt: skip
 
 
 def completion(content: Any = "SO-d2", tokens_in: int = 10, tokens_out: int = 5, **choice: Any) -> dict[str, Any]:
@@ -72,7 +73,10 @@ Script = Callable[[Asked], Answer]
 
 
 class Server:
-    """Answers each request with the next of `answers`, the last one for good; or with what a function says."""
+    """Answers each request with the next of `answers`, the last one for good; or with what a function says.
+
+    It speaks just enough HTTP/1.1 for a client with kept-alive connections.
+    """
 
     def __init__(self, *answers: Answer | Script) -> None:
         self.answers = answers or (Answer(),)
@@ -140,7 +144,7 @@ class Server:
         return answer.cut is None
 
 
-def settings(url: str = "http://127.0.0.1:9/v1", models: dict[str, Any] | None = None, **changes: Any) -> LLMSettings:
+def settings(url: str = NOBODY, models: dict[str, Any] | None = None, **changes: Any) -> LLMSettings:
     """Settings with a paid endpoint `mine` at `url` that needs a key. models: others beside it; changes: of mine."""
     mine = {
         "backend": "endpoint", "base_url": url, "model": "served", "api_key_env": KEY_VARIABLE,
@@ -151,9 +155,19 @@ def settings(url: str = "http://127.0.0.1:9/v1", models: dict[str, Any] | None =
     return params.validate(llm, LLMSettings, "a test")
 
 
+def ask(settings: LLMSettings, model: str = "mine", parts=None, **chat: Any) -> Reply:
+    """One question to a model, wherever it is. parts: of the client; chat: of the call."""
+
+    async def play() -> Reply:
+        async with Client(settings, **(parts or {})) as client:
+            return await client.chat(model, **{"messages": QUESTION} | chat)
+
+    return asyncio.run(play())
+
+
 @dataclass
 class Outcome:
-    """What came of some calls, one after another: replies and errors in order, and who took part."""
+    """What came of some calls: replies and errors in order, and who took part."""
 
     results: list[Reply | LLMError]
     server: Server
@@ -178,6 +192,24 @@ def call(
                     results.append(await client.chat("mine", QUESTION, **(chat or {})))
                 except LLMError as error:
                     results.append(error)
+            return Outcome(results, server, client)
+
+    return asyncio.run(play())
+
+
+async def together(url: str, chats: Sequence[dict[str, Any]], parts=None, **changes) -> tuple[list, Client]:
+    """What `mine` at `url` says to calls that are all under way at once, and the client."""
+    async with Client(settings(url, **changes), **(parts or {})) as client:
+        asked = (client.chat("mine", **{"messages": QUESTION} | chat) for chat in chats)
+        return await asyncio.gather(*asked, return_exceptions=True), client
+
+
+def at_once(*answers: Answer | Script, chats: Sequence[dict[str, Any]], parts=None, **changes) -> Outcome:
+    """Like `call`, for many calls at once. chats: of each call; results: all that was raised among them."""
+
+    async def play() -> Outcome:
+        async with Server(*answers) as server:
+            results, client = await together(server.url, chats, parts, **changes)
             return Outcome(results, server, client)
 
     return asyncio.run(play())

@@ -19,14 +19,6 @@ async def place() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
     return asyncio.get_running_loop(), threading.current_thread()
 
 
-def test_a_coroutine_gives_its_result(loop):
-    async def doubled(n: int) -> int:
-        await asyncio.sleep(0)
-        return 2 * n
-
-    assert loop.run(doubled(21)) == 42
-
-
 def test_one_batch_after_another_has_the_same_loop_in_the_same_thread(loop):
     first, second = loop.run(place()), loop.run(place())
     assert first == second and first[1] is not threading.current_thread()
@@ -61,34 +53,14 @@ def test_what_was_opened_in_one_batch_can_be_used_in_the_next(loop):
     assert loop.run(used(*loop.run(opened()))) == "done"
 
 
-def test_two_loops_are_apart(loop):
-    other = Loop()
-    try:
-        assert loop.run(place())[0] is not other.run(place())[0]
-    finally:
-        other.close()
-
-
-def refuses(closed: Loop) -> bool:
-    """Whether a loop takes no more work."""
-    late = asyncio.sleep(0)
-    try:
-        closed.run(late)
-    except RuntimeError:
-        return True
-    finally:
-        late.close()
-    return False
-
-
-def test_closing_ends_the_loop_and_its_thread():
-    made = Loop()
-    inner, thread = made.run(place())
+@pytest.mark.parametrize("used", [True, False])
+def test_closing_ends_a_loop_and_its_thread_and_no_other(used, loop):
+    made, late = Loop(), asyncio.sleep(0)
+    inner, thread = made.run(place()) if used else (None, None)
+    assert loop.run(place())[0] is not inner
     made.close()
-    assert inner.is_closed() and not thread.is_alive() and refuses(made)
-
-
-def test_a_loop_that_was_never_used_can_be_closed():
-    made = Loop()
-    made.close()
-    assert refuses(made)
+    assert not used or (inner.is_closed() and not thread.is_alive())
+    with pytest.raises(RuntimeError):
+        made.run(late)
+    late.close()
+    assert loop.run(asyncio.sleep(0, "alive")) == "alive"

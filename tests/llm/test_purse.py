@@ -2,43 +2,40 @@
 
 import asyncio
 import json
-import os
-import signal
 import subprocess
 import sys
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.ledger import BudgetExceeded
 from lib.llm.cassette import Cassette
-from lib.llm.client import Client
 from lib.llm.errors import LLMError
 from lib.llm.purse import Purse
 from lib.llm.transport import InProcess, completion
 from lib.params import ROOT
 from tests.llm import server as scripted
-from tests.llm.server import PRICE_IN, PRICE_OUT, QUESTION, Answer, Server, call, certificate, key, waits
+from tests.llm.server import BILL, PRICE_IN, PRICE_OUT, QUESTION, Answer, Server, ask, at_once, call, together
 
-__all__ = ["certificate", "key", "waits"]
-
-BILL = 10 * PRICE_IN + 5 * PRICE_OUT  # what the scripted server's plain reply costs
 REQUEST = {"model": "served", "messages": QUESTION, "temperature": 0.5, "max_tokens": 100, "seed": 0}
 MOST = len(json.dumps(REQUEST, separators=(",", ":"))) * PRICE_IN + 100 * PRICE_OUT  # what an attempt may cost
+
+
+@pytest.fixture
+def purse(tmp_path) -> Purse:
+    return Purse(tmp_path / "spent.sqlite", 10.0)
 
 
 # The purse itself ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(
     limit=st.integers(0, 30),
     acts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.booleans()), max_size=8),
 )
-def test_what_is_booked_is_what_was_settled_or_reserved_and_no_reservation_passes_the_limit(
-    tmp_path_factory, limit, acts
-):
+def test_what_was_settled_or_reserved_is_booked_and_no_reservation_passes_the_limit(tmp_path_factory, limit, acts):
     purse = Purse(tmp_path_factory.mktemp("purse") / "spent.sqlite", limit)  # whole dollars, so sums are exact
     booked = 0
     for estimate, cost, settled in acts:
@@ -89,12 +86,9 @@ print(granted)
 """
 
 
-def started(script: str, *arguments) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
+def started(script: str, path) -> subprocess.Popen:
+    command = [sys.executable, "-c", script, str(path)]
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def test_processes_together_never_pass_the_limit(tmp_path):
@@ -122,7 +116,7 @@ time.sleep(60)
 def test_a_killed_process_leaves_its_estimate_booked(tmp_path):
     holder = started(HOLDER, tmp_path / "spent.sqlite")
     assert holder.stdout.readline() == "reserved\n"
-    holder.send_signal(signal.SIGKILL)
+    holder.kill()
     holder.communicate()
     assert Purse(tmp_path / "spent.sqlite", 5.0).spent == 2.25
 
@@ -130,8 +124,7 @@ def test_a_killed_process_leaves_its_estimate_booked(tmp_path):
 # The purse in the client --------------------------------------------------------------------------
 
 
-def test_a_call_is_settled_at_what_it_cost(tmp_path):
-    purse = Purse(tmp_path / "spent.sqlite", 10.0)
+def test_a_call_is_settled_at_what_it_cost(purse):
     seen = []
     call(lambda asked: seen.append(purse.spent) or Answer(), parts={"purse": purse})
     assert seen == [pytest.approx(MOST)]  # held while the server thinks
@@ -140,34 +133,20 @@ def test_a_call_is_settled_at_what_it_cost(tmp_path):
 
 def test_a_call_beyond_the_limit_is_not_sent_and_the_stop_arrives_unchanged(tmp_path):
     purse = Purse(tmp_path / "spent.sqlite", MOST + BILL)
-
-    async def play():
-        async with Server() as server, Client(scripted.settings(server.url), purse=purse) as client:
-            for _ in range(2):
-                await client.chat("mine", QUESTION)
-            with pytest.raises(BudgetExceeded) as caught:
-                await client.chat("mine", QUESTION, who="RO mine")
-            return caught.value, server.asked, client.ledger
-
-    error, asked, ledger = asyncio.run(play())
+    outcome = at_once(chats=[{"who": "RO mine"}] * 3, parts={"purse": purse}, concurrency=1)
+    (error,) = (result for result in outcome.results if isinstance(result, Exception))
     assert type(error) is BudgetExceeded and "RO mine (llm.max_dollars)" in str(error)
     assert error.next == pytest.approx(MOST) and error.spent == pytest.approx(2 * BILL)
-    assert len(asked) == 2 and ledger.spent == pytest.approx(purse.spent) == pytest.approx(2 * BILL)
+    assert len(outcome.server.asked) == 2
+    assert outcome.client.ledger.spent == pytest.approx(purse.spent) == pytest.approx(2 * BILL)
 
 
 def test_many_calls_at_once_stop_at_the_limit_with_all_replies_paid(tmp_path):
-    limit = 5 * MOST
-    purse = Purse(tmp_path / "spent.sqlite", limit)
-
-    async def play():
-        slow = Server(Answer(delay=0.05))
-        async with slow as server, Client(scripted.settings(server.url, concurrency=50), purse=purse) as client:
-            asked = (client.chat("mine", QUESTION, seed=seed) for seed in range(30))
-            return await asyncio.gather(*asked, return_exceptions=True), server.asked
-
-    results, asked = asyncio.run(play())
-    stopped = [result for result in results if isinstance(result, BudgetExceeded)]
-    assert len(asked) == 5 and len(stopped) == 25 and purse.spent == pytest.approx(5 * BILL)
+    purse = Purse(tmp_path / "spent.sqlite", 5 * MOST)
+    chats = [{"seed": seed} for seed in range(30)]
+    outcome = at_once(Answer(delay=0.05), chats=chats, parts={"purse": purse}, concurrency=50)
+    stopped = [result for result in outcome.results if isinstance(result, BudgetExceeded)]
+    assert len(outcome.server.asked) == 5 and len(stopped) == 25 and purse.spent == pytest.approx(5 * BILL)
 
 
 @pytest.mark.parametrize(
@@ -175,8 +154,7 @@ def test_many_calls_at_once_stop_at_the_limit_with_all_replies_paid(tmp_path):
     [Answer(status=500), Answer(status=400), Answer(status=401), Answer(""), Answer("<p>"), Answer({"error": "busy"})],
     ids=["500", "400", "401", "empty", "html", "error"],
 )
-def test_a_call_that_failed_costs_nothing(answer, tmp_path, waits):
-    purse = Purse(tmp_path / "spent.sqlite", 10.0)
+def test_a_call_that_failed_costs_nothing(answer, purse, waits):
     outcome = call(answer, parts={"purse": purse})
     assert isinstance(outcome.only, LLMError) and outcome.server.asked and purse.spent == 0.0
 
@@ -187,24 +165,11 @@ def test_a_call_that_failed_costs_nothing(answer, tmp_path, waits):
     ids=["mute", "broken off", "late", "half a reply"],
 )
 def test_an_attempt_of_which_nobody_knows_stays_booked_at_the_most_that_it_may_have_cost(
-    answer, attempts, tmp_path, waits
+    answer, attempts, purse, waits
 ):
-    purse = Purse(tmp_path / "spent.sqlite", 10.0)
     outcome = call(answer, parts={"purse": purse}, timeout=0.3)
     assert isinstance(outcome.only, LLMError) and len(outcome.server.asked) == attempts
     assert purse.spent == pytest.approx(attempts * MOST)
-
-
-def test_a_call_that_reaches_nobody_costs_nothing(tmp_path, waits):
-    purse = Purse(tmp_path / "spent.sqlite", 10.0)
-
-    async def play():
-        async with Client(scripted.settings("http://127.0.0.1:9/v1"), purse=purse) as client:
-            await client.chat("mine", QUESTION)
-
-    with pytest.raises(LLMError):
-        asyncio.run(play())
-    assert purse.spent == 0.0 and len(waits) == 2
 
 
 TOLD = {
@@ -218,22 +183,20 @@ TOLD = {
 
 
 @pytest.mark.parametrize("told", TOLD)
-def test_where_no_count_can_be_believed_the_bytes_are_booked(told, tmp_path):
-    purse, text = Purse(tmp_path / "spent.sqlite", 10.0), "Zug um Zug " * 9
-    reply = call(Answer(scripted.completion(text) | {"usage": TOLD[told]}), parts={"purse": purse}).only
+def test_where_no_count_can_be_believed_the_bytes_are_booked(told, purse):
+    body = scripted.completion("Zug um Zug " * 9) | {"usage": TOLD[told]}
+    reply = call(Answer(body), parts={"purse": purse}).only
     assert purse.spent == pytest.approx(MOST - PRICE_OUT)  # 99 bytes of 100 tokens
     assert (reply.tokens_in, reply.tokens_out) == (9, 25) or told == "one for a long text"
 
 
-def test_what_an_endpoint_wrote_beyond_max_tokens_is_booked_too(tmp_path):
-    purse = Purse(tmp_path / "spent.sqlite", 100.0)
+def test_what_an_endpoint_wrote_beyond_max_tokens_is_booked_too(purse):
     call(Answer(scripted.completion("thought unseen", 20, 5_000)), parts={"purse": purse})
     assert purse.spent == pytest.approx(20 * PRICE_IN + 5_000 * PRICE_OUT)
 
 
-def test_tools_and_letters_of_many_bytes_are_in_what_a_call_may_cost(tmp_path):
-    purse, seen = Purse(tmp_path / "spent.sqlite", 10.0), []
-    look = {"name": "look", "description": "\u770b" * 200}
+def test_tools_and_letters_of_many_bytes_are_in_what_a_call_may_cost(purse):
+    seen, look = [], {"name": "look", "description": "\u770b" * 200}
     chat = {"tools": [{"type": "function", "function": look}], "max_tokens": 1}
     outcome = call(lambda asked: seen.append(purse.spent) or Answer(), parts={"purse": purse}, chat=chat)
     sent = int(outcome.server.asked[0].headers["content-length"])
@@ -247,18 +210,16 @@ def test_a_broken_file_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("dollars", [float("nan"), -1.0])
-def test_what_is_no_amount_is_not_reserved(dollars, tmp_path):
+def test_what_is_no_amount_is_not_reserved(dollars, purse):
     with pytest.raises(ValueError, match="number of dollars"):
-        Purse(tmp_path / "spent.sqlite", 1.0).reserve("me", dollars)
+        purse.reserve("me", dollars)
 
 
-def test_a_call_that_is_cancelled_may_have_been_billed_and_stays_booked(tmp_path):
-    purse = Purse(tmp_path / "spent.sqlite", 10.0)
-
+def test_a_call_that_is_cancelled_may_have_been_billed_and_stays_booked(purse):
     async def play():
-        async with Server(Answer(delay=5.0)) as server, Client(scripted.settings(server.url), purse=purse) as client:
+        async with Server(Answer(delay=5.0)) as server:
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(client.chat("mine", QUESTION), 0.2)
+                await asyncio.wait_for(together(server.url, [{}], {"purse": purse}), 0.2)
             return len(server.asked)
 
     assert asyncio.run(play()) == 1 and purse.spent == pytest.approx(MOST)
@@ -276,12 +237,7 @@ def test_a_recorded_reply_needs_no_money(tmp_path):
 def test_free_and_in_process_models_need_no_money(tmp_path):
     purse = Purse(tmp_path / "spent.sqlite", 0.0)
     assert call(price_in=0.0, price_out=0.0, parts={"purse": purse}).only.dollars == 0.0
-    inner = scripted.settings().models["mine"].model_dump() | {"backend": "scripted"}
-
-    async def play():
-        transports = {"scripted": InProcess(lambda body: completion("inner", "SO-d1", 10, 5))}
-        async with Client(scripted.settings(models={"inner": inner}), transports, purse) as client:
-            return await client.chat("inner", QUESTION)
-
-    assert asyncio.run(play()).dollars == pytest.approx(BILL)  # on the ledger, at its price
-    assert purse.spent == 0.0
+    inner = scripted.INNER | {"price_in": PRICE_IN, "price_out": PRICE_OUT}
+    transports = {"scripted": InProcess(lambda body: completion("inner", "SO-d1", 10, 5))}
+    reply = ask(scripted.settings(models={"inner": inner}), "inner", {"transports": transports, "purse": purse})
+    assert reply.dollars == pytest.approx(BILL) and purse.spent == 0.0  # its price is for the ledger

@@ -1,6 +1,7 @@
 """The stand-in for a prompted policy: it goes by the look of a question, or by the nearest example that paid."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,7 @@ from lib import seeds
 from lib.configuration import prompted
 from lib.configuration.prompted import Example, messages
 from lib.configuration.space import Configuration
-from lib.llm.scripted import STRENGTHS, configuring, respond
+from lib.llm.scripted import STRENGTHS, respond
 from lib.llm.scripted.strength import Strength
 
 SURE = Strength(window=None, noise=0.0, breaks=0.0, tries=None, recalls=True)
@@ -21,10 +22,6 @@ def configured(question: str, *examples: Example, strength: Strength = SURE, see
     said, finish = respond(text, strength, seeds.rng("test", "configuring", seed=seed))
     assert finish == "stop"
     return json.loads(said)
-
-
-def test_the_stand_in_knows_the_prompt_by_its_first_sentence():
-    assert configuring.CONFIGURATION_ASKED == prompted.ASKED
 
 
 @pytest.mark.parametrize(
@@ -49,11 +46,12 @@ def test_without_examples_the_words_of_the_question_decide(question, workflow, t
     prompted.parse(json.dumps(told))
 
 
-def test_the_nearest_example_that_paid_is_followed():
-    near, far = "What is the pet of Bo ?", "3 + 4 = ?"
-    shown = [Example(far, OTHER, 4.9), Example(near, FOLLOWED, 4.0)]
-    assert configured("What is the pet of Ana ?", *shown) == prompted.written(FOLLOWED)
-    assert configured("3 + 9 = ?", *shown) == prompted.written(OTHER)
+def test_the_nearest_example_that_paid_is_followed_and_of_equally_near_ones_the_first():
+    near, far = Example("What is the pet of Bo ?", FOLLOWED, 4.0), Example("3 + 4 = ?", OTHER, 4.9)
+    assert configured("What is the pet of Ana ?", far, near) == prompted.written(FOLLOWED)
+    assert configured("3 + 9 = ?", far, near) == prompted.written(OTHER)
+    worse = Example(near.question, OTHER, 2.0)
+    assert configured(near.question, worse, near) == prompted.written(OTHER)
 
 
 @pytest.mark.parametrize("paid, followed", [(1.01, True), (1.0, False), (0.5, False), (-0.5, False)])
@@ -62,22 +60,10 @@ def test_an_example_that_did_not_pay_is_not_followed(paid, followed):
     assert (told == prompted.written(FOLLOWED)) == followed
 
 
-def test_of_equally_near_examples_the_first_is_followed():
-    question = "What is the pet of Bo ?"
-    assert configured(question, Example(question, OTHER, 2.0), Example(question, FOLLOWED, 5.0)) == prompted.written(
-        OTHER
-    )
-
-
 def test_noise_makes_all_budgets_medium_as_often_as_its_strength_says():
-    noisy = Strength(window=None, noise=0.3, breaks=0.0, tries=None, recalls=True)
+    noisy = replace(SURE, noise=0.3)
     spoilt = [configured("3 + 4 * 2 = ?", strength=noisy, seed=s)["budgets"] == ["medium"] * 3 for s in range(200)]
     assert 0.2 < sum(spoilt) / 200 < 0.4
-
-
-def test_equal_requests_get_equal_replies():
-    name = "scripted-large"
-    assert configured("3 + 4 = ?", strength=STRENGTHS[name]) == configured("3 + 4 = ?", strength=STRENGTHS[name])
 
 
 @pytest.mark.parametrize("name", ["scripted-small", "scripted-medium"])

@@ -10,7 +10,7 @@ from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.llm.transport import InProcess, completion
 from tests.llm import server as scripted
-from tests.llm.server import QUESTION
+from tests.llm.server import INNER, QUESTION, ask
 
 
 def echo(body):
@@ -56,29 +56,16 @@ def test_another_path_is_a_404_that_says_what_there_is(method, path):
     assert path in response.json()["error"]["message"] and "/v1/chat/completions" in response.json()["error"]["message"]
 
 
-def test_a_value_error_is_a_400_with_its_words():
-    response = sent(refuse, "POST", "/v1/chat/completions", json={"messages": QUESTION})
-    assert response.status_code == 400
-    assert response.json()["error"]["message"] == "no model here reads 2 messages"
-
-
 def test_a_body_that_is_not_json_is_a_400():
     assert sent(echo, "POST", "/v1/chat/completions", content=b"{").status_code == 400
 
 
-INNER = {
-    "backend": "scripted", "price_in": 0.0, "price_out": 0.0, "kwh_per_token": 0.0, "temperature": 0.0,
-    "max_tokens": 50, "timeout": 5.0, "retries": 2, "concurrency": 2,
-}  # fmt: skip
-
-
-def test_a_400_of_a_model_in_this_process_is_a_bad_request_of_the_client():
-    async def play():
-        async with Client(scripted.settings(models={"inner": INNER}), {"scripted": InProcess(refuse)}) as client:
-            await client.chat("inner", QUESTION)
-
+def test_a_value_error_is_a_400_with_its_words_and_a_bad_request_of_the_client():
+    response = sent(refuse, "POST", "/v1/chat/completions", json={"messages": QUESTION})
+    assert (response.status_code, response.json()["error"]["message"]) == (400, "no model here reads 2 messages")
+    parts = {"transports": {"scripted": InProcess(refuse)}}
     with pytest.raises(ReplyError, match="no model here reads 2 messages") as caught:
-        asyncio.run(play())
+        ask(scripted.settings(models={"inner": INNER}), "inner", parts)
     assert caught.value.kind == "bad_request"
 
 
