@@ -38,10 +38,6 @@ CHOICES = {  # by workflow
 }
 TOKENS = {"direct": 10, "reason": 20, "verify": 30, "voting": 40}
 RIGHT = {"direct": {"choice", "hops"}, "reason": {"chain", "passage"}, "verify": {"chain", "mixed"}, "voting": set()}
-WHY = {
-    "chain": "configuration", "passage": "arithmetic", "choice": "knowledge", "hops": "knowledge",
-    "mixed": "unclassified",
-}  # fmt: skip
 BEST = {"chain": "reason", "passage": "reason", "choice": "direct", "hops": "direct", "mixed": "verify"}  # 18 tokens
 ALWAYS = {workflow: dict.fromkeys(NAMES, workflow) for workflow in CHOICES}
 ACTS = {  # what is chosen for each kind
@@ -54,87 +50,68 @@ ACTS = {  # what is chosen for each kind
 ONCE = ("greedy", "zero_shot", "few_shot")  # have one run
 
 
-def row(item, kind: str, made: Configuration, right: float, **more) -> dict:
+def row(item, kind: str, workflow: str, **more) -> dict:
     """As of `system.table`."""
-    tokens = TOKENS[made.workflow]
-    used = min(1, made.allocated)
+    made, tokens, right = CHOICES[workflow], TOKENS[workflow], kind in RIGHT[workflow]
     return {
-        "key": item.key, "prompt": item.prompt, "kind": kind, "difficulty": item.difficulty, "workflow": made.workflow,
+        "key": item.key, "prompt": item.prompt, "kind": kind, "difficulty": item.difficulty, "workflow": workflow,
         **dict(zip(("w", *list(spaces.DIMENSIONS)[1:]), made.structure, strict=True)),
         "atoms": " | ".join(" , ".join(names) for names in made.atoms), "allocated": made.allocated,
         "digest": made.digest, "right": float(right), "reward": 5 * right - tokens / 100, "calls": tokens // 10,
         "turns": 1, "tokens": tokens, "tokens_in": 5, "dollars": tokens * 1e-5, "seconds": tokens * 1e-3,
-        "used": used, "cut": 0, "answered": 1.0, "answer": "x",
+        "used": min(1, made.allocated), "cut": 0, "answered": 1.0, "answer": "x",
     } | more  # fmt: skip
 
 
-def searched(right) -> pd.DataFrame:
+def searched() -> pd.DataFrame:
     """Two configurations of the grid and four sampled ones, which do the same in every try."""
     tried = [("grid", "voting"), ("grid", "reason"), *(("sampled", workflow) for workflow in CHOICES)]
-    rows = []
-    for number, (which, workflow) in enumerate(tried):
-        for split, items in (("train", TRAIN), ("test", TEST), ("again", TEST)):
-            rows += [
-                row(item, kind, CHOICES[workflow], kind in right[workflow], split=split, set=which, number=number)
-                for kind in NAMES
-                for item in items[kind]
-            ]
-    return pd.DataFrame(rows)
-
-
-def examined(arm: str, acts, right, seed: int, model: str, why) -> list[dict]:
-    return [
-        row(item, kind, CHOICES[acts[kind]], kind in right[acts[kind]], text="", seed=seed, arm=arm, model=model,
-            error="" if kind in right[acts[kind]] else why[kind], only=arm.removeprefix("only-") if "-" in arm else "",
-            failed=float(arm == "few_shot" and kind == "chain"))
-        for kind in NAMES
-        for item in TEST[kind]
-    ]  # fmt: skip
-
-
-def trained(arm: str, acts, right, seed: int, updates: int = 10, times: int = 1) -> tuple[list[dict], list[dict]]:
-    """In the first half all questions go to voting, then to what `acts` says; times: how often an update has each."""
-    rollouts, learning = [], []
-    for update in range(updates):
-        now = ALWAYS["voting"] if update < updates / 2 else acts
-        told = {"update": update, "arm": arm, "seed": seed, "only": ""}
-        rollouts += [
-            row(item, kind, CHOICES[now[kind]], kind in right[now[kind]]) | told
+    return pd.DataFrame(
+        [
+            row(item, kind, workflow, split=split, set=which, number=number)
+            for number, (which, workflow) in enumerate(tried)
+            for split, items in (("train", TRAIN), ("test", TEST), ("again", TEST))
             for kind in NAMES
-            for item in TRAIN[kind][:1] * times
+            for item in items[kind]
         ]
-        entropies = {"structure_entropy": 10.0 - update, "prompt_entropy": 2.0 if arm in ("arc", "grpo") else np.nan}
-        learning.append(told | entropies)
-    return rollouts, learning
+    )
 
 
-def study(acts=ACTS, right=RIGHT, large=RIGHT, runs: int = 2, why=WHY, end: str = "arc") -> Results:
-    """acts: by arm, what is chosen for each kind; right, large: on what each configuration is right, with the agents'
-    model and with the larger one; end: the arm as which all trainings end."""
-    tests, rollouts, learning = [], [], []
-    for arm, chosen in acts.items():
-        for seed in range(1 if arm in ONCE else runs):
-            tests += examined(arm, chosen, right, seed, OWN.model, why)
-            if arm == "arc":
-                tests += examined(arm, chosen, large, seed, OWN.larger, why)
-            if arm in ("arc", "bandit", "episodes", "grpo"):
-                played = trained(arm, acts[end], right, seed, *((5, 2) if arm == "grpo" else (10, 1)))
-                rollouts += played[0]
-                learning += played[1]
-    refined = [
-        {"arm": "arc", "seed": seed} | about
-        for seed in range(runs)
-        for about in ({"how": "sft", "tau": 4.8, "elite": 15, "reward": 4.85}, {"how": "dpo", "pairs": 7})
+def examined(arm: str, seed: int, model: str) -> list[dict]:
+    return [
+        row(item, kind, chosen, text="", error="", seed=seed, arm=arm, model=model)
+        for kind, chosen in ACTS[arm].items()
+        for item in TEST[kind]
     ]
-    return Results(
-        searched(right), pd.DataFrame({"tried": [1, 9, 17], "reward": [0.5, 1.0, 1.5]}), CHOICES["reason"],
-        pd.DataFrame(tests), pd.DataFrame(rollouts), pd.DataFrame(learning), pd.DataFrame(refined),
-    )  # fmt: skip
+
+
+def trained(arm: str, seed: int) -> tuple[list[dict], list[dict]]:
+    """In the first half all questions go to voting, then where ARC sends them; an update of GRPO has each twice."""
+    updates, times = (5, 2) if arm == "grpo" else (10, 1)
+    learning = [{"update": update, "arm": arm, "seed": seed} for update in range(updates)]
+    rollouts = [
+        row(item, kind, "voting" if told["update"] < updates / 2 else ACTS["arc"][kind], **told)
+        for told in learning
+        for kind in NAMES
+        for item in TRAIN[kind][:1] * times
+    ]
+    return rollouts, learning
 
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    return study()
+    tests, rollouts, learning = [], [], []
+    for arm in ACTS:
+        for seed in range(1 if arm in ONCE else 2):
+            for model in (OWN.model, OWN.larger) if arm == "arc" else (OWN.model,):
+                tests += examined(arm, seed, model)
+            if arm in ("arc", "bandit", "episodes", "grpo"):
+                played, learned = trained(arm, seed)
+                rollouts += played
+                learning += learned
+    greedy = pd.DataFrame({"tried": [1, 9, 17], "reward": [0.5, 1.0, 1.5]})
+    parts = (pd.DataFrame(rows) for rows in (tests, rollouts, learning, []))
+    return Results(searched(), greedy, CHOICES["reason"], *parts)
 
 
 @pytest.fixture(scope="module")
@@ -147,25 +124,19 @@ def exam(rows):
     return record.where(rows, style="exam")
 
 
-def test_everybody_sits_the_same_exam(exam):
+def test_everybody_sits_the_same_exam_and_nobody_is_above_the_oracle(exam):
     labels = [recorded.label(arm, PARAMS) for arm in TESTED]
     assert list(exam["arm"].unique()) == labels and "prompted, few-shot (scripted stand-in)" in labels
     assert exam.groupby("arm")["item"].nunique().eq(10).all()
-    found = {column: measure.mean(exam, column, "arm")["value"] for column in ("right", "tokens_out", "mille")}
-    assert (
-        found["right"]["ARC"] == 1 and found["tokens_out"]["ARC"] == 18 and found["mille"]["ARC"] == pytest.approx(0.18)
-    )
-    assert found["right"]["best constant"] == 0.4  # the base: as often right as two others, with fewer tokens
-    assert found["tokens_out"]["grid search"] == 20 and found["right"]["best constant per kind"] == 1
+    right, tokens, mille = (measure.mean(exam, each, "arm")["value"] for each in ("right", "tokens_out", "mille"))
+    assert right["ARC"] == 1 and tokens["ARC"] == 18 and mille["ARC"] == pytest.approx(0.18)
+    assert right["best constant"] == 0.4  # the base: as often right as two others, with fewer tokens
+    assert tokens["grid search"] == 20 and right["best constant per kind"] == 1
     assert measure.gap(exam, "right", {"arm": "ARC"}, {"arm": "ARC without SFT"})["value"].item() == pytest.approx(0.4)
     assert measure.gap(exam, "right", {"arm": "ARC"}, {"arm": "greedy search"})["value"].item() == pytest.approx(0.6)
-
-
-def test_nobody_is_above_the_oracle(exam):
-    bound = exam[exam["arm"] == "oracle"].set_index("item")["reward"]
-    assert (exam["reward"] <= exam["item"].map(bound)).all() and set(exam[exam["arm"] == "oracle"]["role"]) == {
-        "oracle"
-    }
+    oracle = exam[exam["arm"] == "oracle"]
+    assert (exam["reward"] <= exam["item"].map(oracle.set_index("item")["reward"])).all()
+    assert set(oracle["role"]) == {"oracle"}
 
 
 def test_who_learned_one_kind_alone_and_larger_agents_stand_apart(rows):
