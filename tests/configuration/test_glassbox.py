@@ -1,6 +1,8 @@
 """The glass box of configurations: exact bounds, stacked networks that equal each alone, elites, and a whole study."""
 
 import copy
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -23,6 +25,12 @@ WORLDS = Worlds.together(
 )
 
 
+def paid(run: int, structures: np.ndarray, told: np.ndarray) -> np.ndarray:
+    """What is expected of configurations in one world, (K, n)."""
+    shape = WORLDS.shape(structures)
+    return np.stack([WORLDS.reward(WORLDS.chance(run, k, shape, told), run, k, shape) for k in range(K)])
+
+
 def random_choices(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Valid structures (n, 6) and told (n, 3, ATOMS)."""
     rng = np.random.default_rng(seed)
@@ -39,16 +47,14 @@ def test_calls_are_those_of_the_workflows_and_made_by_agents_that_are_there():
 
 
 def test_a_logit_by_hand():
-    world = WORLDS
     structure = np.array([[1, 0b0101, 0, 2, 0, 1]])  # reason: first and third agent, tools 0 and 2
     told = np.zeros((1, 3, glass.ATOMS), bool)
     told[0, 0, 1] = told[0, 1, 0] = True  # the second agent is not there, and what it is told counts for nothing
     z = (
-        world.base + world.workflow[1, 3, 1] + world.tools[1, 3, 0] + world.tools[1, 3, 2]
-        + world.budgets[1, 3, 0, 2] + world.budgets[1, 3, 2, 1] + world.atoms[1, 3, 0, 1]
+        WORLDS.base + WORLDS.workflow[1, 3, 1] + WORLDS.tools[1, 3, 0] + WORLDS.tools[1, 3, 2]
+        + WORLDS.budgets[1, 3, 0, 2] + WORLDS.budgets[1, 3, 2, 1] + WORLDS.atoms[1, 3, 0, 1]
     )  # fmt: skip
-    chance = world.chance(1, 3, world.shape(structure), told)
-    assert chance == pytest.approx([1 / (1 + np.exp(-z))])
+    assert WORLDS.chance(1, 3, WORLDS.shape(structure), told) == pytest.approx([1 / (1 + np.exp(-z))])
 
 
 def test_without_interaction_all_kinds_are_alike_and_with_it_what_they_change_sums_to_nothing():
@@ -65,11 +71,15 @@ def test_the_reward_of_a_chance_is_its_expectation():
     assert WORLDS.reward(p, 1, 2, shape) == pytest.approx(p * right + (1 - p) * wrong)
 
 
-def test_pinned_parts_change_nothing():
+def test_pinned_parts_and_what_absent_agents_are_told_change_nothing():
     """What a mask saves a policy from choosing, nobody has."""
-    one = Shape.of(np.array([[5, 3, 0, 1, 0, 2]]), SETTINGS.tiers)
-    odd = Shape.of(np.array([[5, 3, 9, 1, 2, 2]]), SETTINGS.tiers)
+    one, odd = (Shape.of(np.array([[5, 3, *pinned]]), SETTINGS.tiers) for pinned in ((0, 1, 0, 2), (9, 1, 2, 2)))
     assert (one.tokens, one.allocated, one.steps) == (odd.tokens, odd.allocated, odd.steps)
+    zero, told, other = np.zeros(1, int), *np.zeros((2, 1, 3, glass.ATOMS), bool)
+    other[0, 1, 2] = True
+    direct, verify = np.zeros((1, 6), int), np.array([[2, 0, 0, 0, 0, 0]])
+    assert glass._names(zero, zero, direct, told) == glass._names(zero, zero, direct, other)
+    assert glass._names(zero, zero, verify, told) != glass._names(zero, zero, verify, other)
 
 
 # Bounds --------------------------------------------------------------------------------------------
@@ -82,20 +92,16 @@ def limits():
 
 @pytest.mark.parametrize("run", [0, 1])
 def test_nothing_that_anybody_tries_is_above_the_optimum_nor_above_the_constant_on_average(run, limits):
-    structures, told = random_choices(20_000, run)
-    shape = WORLDS.shape(structures)
-    paid = np.stack([WORLDS.reward(WORLDS.chance(run, k, shape, told), run, k, shape) for k in range(K)])
-    assert (paid.max(1) <= limits.optimum[run] + 1e-9).all()
-    assert paid.mean(0).max() <= limits.constant[run].mean() + 1e-9
+    tried = paid(run, *random_choices(20_000, run))
+    assert (tried.max(1) <= limits.optimum[run] + 1e-9).all()
+    assert tried.mean(0).max() <= limits.constant[run].mean() + 1e-9
 
 
-def test_no_neighbour_of_the_constant_is_better(limits):
-    """Every structure with the constant's atoms, and every set of atoms with its structure."""
+def test_no_structure_is_better_with_the_constants_atoms(limits):
     every = space.structures()
-    shape, told = WORLDS.shape(every), np.broadcast_to(limits.told[1], (len(every), 3, glass.ATOMS))
-    paid = np.mean([WORLDS.reward(WORLDS.chance(1, k, shape, told), 1, k, shape) for k in range(K)], axis=0)
-    assert paid.max() == pytest.approx(limits.constant[1].mean())
-    assert every[paid.argmax()].tolist() == limits.structure[1].tolist()
+    tried = paid(1, every, np.broadcast_to(limits.told[1], (len(every), 3, glass.ATOMS))).mean(0)
+    assert tried.max() == pytest.approx(limits.constant[1].mean())
+    assert every[tried.argmax()].tolist() == limits.structure[1].tolist()
 
 
 def test_where_kinds_are_alike_there_is_nothing_to_gain_by_choosing(limits):
@@ -106,20 +112,23 @@ def test_where_kinds_are_alike_there_is_nothing_to_gain_by_choosing(limits):
 # Networks side by side -----------------------------------------------------------------------------
 
 
-def rows_of(n: int, runs: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
-    """States (runs n, 1 + K) in order, and the same without the column in front."""
-    states = torch.randn(runs * n, K, generator=torch.Generator().manual_seed(1))
-    return torch.cat([torch.arange(runs).repeat_interleave(n)[:, None].float(), states], 1), states
+def rows_of(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """States of two trainings in order, (2 n, 1 + K), and the same without the column in front."""
+    states = torch.randn(2 * n, K, generator=torch.Generator().manual_seed(1))
+    return torch.cat([torch.arange(2).repeat_interleave(n)[:, None].float(), states], 1), states
 
 
-@pytest.mark.parametrize("kind", ["structure", "unmasked", "bandit", "stepwise"])
-def test_policies_side_by_side_are_what_each_is_alone(kind):
+@pytest.mark.parametrize(
+    "make, given",
+    [
+        (policies.structure_policy, (K, True, 8)), (policies.structure_policy, (K, False, 8)),
+        (policies.bandit, (K, 9, 8)), (policies.stepwise, (K, 9, 8)),
+    ],
+    ids=["structure", "unmasked", "bandit", "stepwise"],
+)  # fmt: skip
+def test_policies_side_by_side_are_what_each_is_alone(make, given):
     torch.manual_seed(0)
-    make = {
-        "structure": lambda: policies.structure_policy(K, True, 8), "bandit": lambda: policies.bandit(K, 9, 8),
-        "unmasked": lambda: policies.structure_policy(K, False, 8), "stepwise": lambda: policies.stepwise(K, 9, 8),
-    }[kind]  # fmt: skip
-    alone = [make() for _ in range(2)]
+    alone = [make(*given) for _ in range(2)]
     for one in alone:
         for head in one.heads:
             nn.init.normal_(head.weight)
@@ -197,15 +206,6 @@ def test_one_threshold_leaves_the_kind_that_is_paid_less_without_an_elite():
     assert each.tau[0, :2] == pytest.approx([5.75, 2.5])
 
 
-def test_what_absent_agents_are_told_makes_no_other_choice():
-    zero, told = np.zeros(1, int), np.zeros((1, 3, glass.ATOMS), bool)
-    other = told.copy()
-    other[0, 1, 2] = True
-    direct, verify = np.array([[0, 0, 0, 0, 0, 0]]), np.array([[2, 0, 0, 0, 0, 0]])
-    assert glass._names(zero, zero, direct, told) == glass._names(zero, zero, direct, other)
-    assert glass._names(zero, zero, verify, told) != glass._names(zero, zero, verify, other)
-
-
 # The study -----------------------------------------------------------------------------------------
 
 
@@ -226,9 +226,7 @@ def test_every_arm_and_both_imitations_are_held_against_the_optimum(record):
 
 def test_the_map_says_when_a_policy_stays_above_the_constant(record):
     rows, box = record.query("split == 'atlas'"), SETTINGS.glass
-    assert set(zip(rows["interaction"], rows["noise"], strict=True)) == {
-        (i, n) for i in box.interactions for n in box.noises
-    }
+    assert set(zip(rows["interaction"], rows["noise"], strict=True)) == {*product(box.interactions, box.noises)}
     looks = range(box.map_every, box.map_episodes + 1, box.map_every)
     assert rows["episodes"].isin(looks).all() and (rows["gap"] >= -1e-9).all()
     assert (rows.loc[rows["passed"] == 0, "episodes"] == box.map_episodes).all()
@@ -250,10 +248,6 @@ def test_training_finds_what_is_paid():
 
 
 def test_steps_of_several_batches_stay_with_their_episodes():
-    whole, _ = a_buffer()
-    own = Steps(torch.tensor([0, 3]), *(torch.zeros(2, 1) for _ in range(5)))
-    one = Batch(
-        *(getattr(whole, n) for n in ("states", "structures", "logp")), own, whole.rewards, whole.groups, whole.runs
-    )
+    one = replace(a_buffer()[0], steps=Steps(torch.tensor([0, 3]), *(torch.zeros(2, 1) for _ in range(5))))
     both = learn.joined([one, one])
     assert both.steps.episode.tolist() == [0, 3, 8, 11] and len(both) == 16 and len(both.runs) == 16

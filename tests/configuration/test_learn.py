@@ -1,6 +1,7 @@
 """How the policies learn: every loss by hand, and that a step goes where it should."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,21 +22,16 @@ def dice(*seed: int) -> torch.Generator:
     return seeds.torch_generator("test", "learn", *seed)
 
 
-def steps(episodes: list[int], places: list[int], logp: list[float] | None = None) -> Steps:
-    """Prompt decisions, of which only the episode, the place and the log-probability matter."""
+def steps(episodes: list[int], places: list[int]) -> Steps:
+    """Prompt decisions, of which only the episode and the place matter."""
     m = len(episodes)
-    return Steps(
-        torch.tensor(episodes), torch.tensor(places), torch.zeros(m, INPUTS), torch.ones(m, 2, dtype=torch.bool),
-        torch.zeros(m, dtype=torch.int64), torch.tensor(logp or [0.0] * m),
-    )  # fmt: skip
+    return Steps(torch.tensor(episodes), torch.tensor(places), *(torch.zeros(m) for _ in range(4)))
 
 
-def batch(rewards: list[float], told: Steps | None = None, groups: list[int] | None = None) -> Batch:
+def batch(rewards: list[float], told: Steps | None = None) -> Batch:
+    """Episodes of which only the rewards and the prompt decisions matter."""
     n = len(rewards)
-    return Batch(
-        torch.zeros(n, INPUTS), torch.zeros(n, 6, dtype=torch.int64), torch.zeros(n), told, torch.tensor(rewards),
-        torch.tensor(groups if groups is not None else list(range(n))),
-    )  # fmt: skip
+    return Batch(*torch.zeros(3, n, 6), told, torch.tensor(rewards), torch.arange(n))
 
 
 class Coin(nn.Module):
@@ -58,11 +54,18 @@ class Coin(nn.Module):
 
 
 def test_a_decision_is_paid_less_the_more_decisions_follow():
-    """Two and one prompt decisions: the structure is the first of three and of two."""
+    """Two and one prompt decisions: the structure is the first of three and of two; then none; then nine, with
+    appendix F's gamma."""
     told = batch([8.0, 4.0], steps([0, 1, 0], [0, 0, 1]))
     first, later = told.returns(0.5)
     assert told.lengths.tolist() == [2, 1]
     assert first.tolist() == [8 * 0.25, 4 * 0.5] and later.tolist() == [8 * 0.5, 4.0, 8.0]
+    told = batch([8.0, -4.0])
+    first, later = told.returns(0.5)
+    assert first.tolist() == [8.0, -4.0] and len(later) == 0 and told.lengths.tolist() == [0, 0]
+    first, later = batch([1.0], steps([0] * 9, list(range(9)))).returns(0.95)
+    assert float(first[0]) == pytest.approx(0.6302494)  # five eighths
+    assert later.tolist() == pytest.approx([0.95 ** (8 - place) for place in range(9)])
 
 
 # PPO -----------------------------------------------------------------------------------------------
@@ -105,7 +108,7 @@ def test_a_value_network_learns_what_episodes_are_paid():
     """Half of the states are worth 1, the others -1."""
     side, told = toy(64, False)
     worth = torch.arange(64) % 2 * 2.0 - 1
-    told = Batch(told.states * worth[:, None], told.structures, told.logp, None, worth, told.groups)
+    told = replace(told, states=told.states * worth[:, None], rewards=worth)
     fits = [learn.update(side, None, told, Rules(epochs=1))["structure_value"] for _ in range(60)]
     assert fits[0] > 0.5 and fits[-1] < 0.1
 
@@ -146,11 +149,15 @@ def test_gradients_are_cut_to_their_greatest_norm(scale):
 # The elite, and imitating it -----------------------------------------------------------------------
 
 
-def test_the_elite_is_right_and_among_the_best_three_tenths():
-    """Eleven rewards from 0 to 10: tau is 7, four are that good, two of them right."""
+def test_the_elite_is_right_and_among_the_best():
+    """Eleven rewards from 0 to 10: tau of three tenths is 7, four are that good, two of them right."""
     rewards, right = np.arange(11.0), np.array([1, 0, 1, 0, 1, 0, 1, 1, 0, 0, 1])
     chosen, tau = learn.elite(right, rewards, 0.3)
     assert tau == pytest.approx(7.0) and np.flatnonzero(chosen).tolist() == [7, 10]
+    chosen, tau = learn.elite(np.array([0, 1, 1]), np.array([3.0, 1.0, 2.0]), 1.0)
+    assert tau == 1.0 and chosen.tolist() == [False, True, True]
+    for n in (5, 0):
+        assert not learn.elite(np.zeros(n), np.arange(float(n)), 0.3)[0].any()
 
 
 def coin_side(first: float, rate: float = 0.2) -> tuple[Coin, Side]:
@@ -166,22 +173,19 @@ def test_the_loss_of_imitation_is_minus_log_p_minus_the_entropy_bonus():
     assert loss == pytest.approx(-math.log(0.8) - 0.5 * entropy, rel=1e-5)
 
 
-def test_an_entropy_bonus_leaves_the_imitator_less_certain():
-    """The opposite sign would leave it more certain. With weight 1 it ends where p log(p / (1 - p)) is 1."""
-    ends = {}
-    for weight in (0.0, 1.0):
-        coin, side = coin_side(0.5)
-        learn.imitate(side, [(torch.zeros(8, dtype=torch.int64),)] * 150, weight, 10.0)
-        ends[weight] = coin.first
-    assert ends[0.0] > 0.95 > ends[1.0]
-    assert ends[1.0] == pytest.approx(brentq(lambda p: p * math.log(p / (1 - p)) - 1, 0.5, 0.99), abs=1e-3)
-
-
-def test_imitation_moves_towards_the_shares_that_are_shown():
-    """Lemma 3.1: three of four shown are the first."""
+@pytest.mark.parametrize(
+    "shown, entropy, end",
+    [
+        ([0, 0, 1, 0], 0.0, pytest.approx(0.75, abs=1e-3)),  # lemma 3.1: the shares that are shown
+        ([0] * 8, 0.0, pytest.approx(1.0, abs=0.05)),
+        ([0] * 8, 1.0, pytest.approx(brentq(lambda p: p * math.log(p / (1 - p)) - 1, 0.5, 0.99), abs=1e-3)),
+    ],
+)
+def test_imitation_moves_towards_what_is_shown_and_an_entropy_bonus_leaves_it_less_certain(shown, entropy, end):
+    """The opposite sign would leave it more certain."""
     coin, side = coin_side(0.5)
-    learn.imitate(side, [(torch.tensor([0, 0, 1, 0]),)] * 120, 0.0, 10.0)
-    assert coin.first == pytest.approx(0.75, abs=1e-3)
+    learn.imitate(side, [(torch.tensor(shown),)] * 150, entropy, 10.0)
+    assert coin.first == end
 
 
 def test_masked_actions_stay_impossible_when_a_policy_imitates():
@@ -204,39 +208,13 @@ def test_the_preference_loss_is_that_of_the_difference_of_differences():
     assert float(loss) == pytest.approx((math.log(1 + math.exp(-1)) + math.log(2)) / 2, rel=1e-6)
 
 
-def test_with_appendix_fs_gamma_the_first_of_ten_decisions_gets_five_eighths():
-    told = batch([1.0], steps([0] * 9, list(range(9))))
-    first, later = told.returns(0.95)
-    assert float(first[0]) == pytest.approx(0.6302494) and float(later[-1]) == 1.0
-    assert later.tolist() == pytest.approx([0.95 ** (8 - place) for place in range(9)])
-
-
-def test_without_prompts_a_structure_is_paid_the_whole_reward():
-    first, later = batch([8.0, -4.0]).returns(0.5)
-    assert first.tolist() == [8.0, -4.0] and len(later) == 0 and batch([8.0, -4.0]).lengths.tolist() == [0, 0]
-
-
 def test_the_first_epochs_loss_is_that_of_the_entropy_alone():
     """All ratios are 1 and normalised advantages have mean 0, so -0.05 H is left."""
-    side, at = (
-        Side.of(policies.structure_policy(INPUTS, hidden=8), INPUTS, 1e-3),
-        torch.randn(40, INPUTS, generator=dice(1)),
-    )
-    drawn = side.policy.draw(at, dice(2))
-    told = Batch(at, drawn.actions, drawn.logp.detach(), None, torch.randn(40, generator=dice(3)), torch.arange(40))
+    side, told = toy(40, False)
+    told = replace(told, rewards=torch.randn(40, generator=dice(3)))
     said = learn.update(side, None, told, Rules(entropy=0.05, epochs=1))
     assert said["structure_loss"] == pytest.approx(-0.05 * said["structure_entropy"], abs=1e-6)
     assert said["structure_entropy"] > 5
-
-
-def test_a_share_of_one_keeps_all_that_is_right():
-    chosen, tau = learn.elite(np.array([0, 1, 1]), np.array([3.0, 1.0, 2.0]), 1.0)
-    assert tau == 1.0 and chosen.tolist() == [False, True, True]
-
-
-def test_where_nothing_was_right_there_is_no_elite():
-    assert not learn.elite(np.zeros(5), np.arange(5.0), 0.3)[0].any()
-    assert not learn.elite(np.zeros(0), np.zeros(0), 0.3)[0].any()
 
 
 def test_log_probabilities_of_an_episodes_decisions_are_added():

@@ -1,5 +1,7 @@
 """The policies: masked actions have no probability at all, whoever draws and learns, and atoms obey their rules."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,12 +12,12 @@ from lib import seeds
 from lib.configuration import learn, policies, space
 from lib.configuration.learn import Batch, Rules, Side
 from lib.configuration.policies import MOST, Parts, PromptPolicy
-from tests.configuration.small import ATOMS
 
 INPUTS, HIDDEN = 4, 8
 ALONE = torch.tensor([0, 1, 5])  # workflows without a second agent
 ROLES = np.array([[1, 1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 0, 1, 1]], bool)  # of small.ATOMS
 WORKFLOWS = torch.arange(9)
+EVERY = torch.cartesian_prod(*(torch.arange(size) for size in space.SIZES))  # structures, valid or not
 
 
 def opinionated(policy: torch.nn.Module, seed: int = 0, spread: float = 0.7) -> torch.nn.Module:
@@ -34,8 +36,8 @@ def states(n: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(n, INPUTS, generator=dice(seed, 99))
 
 
-def structure(seed: int = 0, masked: bool = True, spread: float = 0.7) -> Parts:
-    return opinionated(policies.structure_policy(INPUTS, masked, HIDDEN), seed, spread)
+def structure(masked: bool = True, spread: float = 0.7) -> Parts:
+    return opinionated(policies.structure_policy(INPUTS, masked, HIDDEN), spread=spread)
 
 
 def prompt(seed: int = 0, allowed: np.ndarray = ROLES) -> PromptPolicy:
@@ -45,12 +47,6 @@ def prompt(seed: int = 0, allowed: np.ndarray = ROLES) -> PromptPolicy:
 def pinned(drawn: torch.Tensor) -> torch.Tensor:
     """Rows of structures in which a part that the workflow lacks is not 0."""
     return torch.isin(drawn[:, 0], ALONE) & ((drawn[:, 2] != 0) | (drawn[:, 4] != 0))
-
-
-def wrong_structures() -> torch.Tensor:
-    """Structures of the workflows without a second agent, with all that is not valid there."""
-    every = torch.cartesian_prod(ALONE, *(torch.arange(size) for size in (2, 16, 2, 3, 3)))
-    return every[pinned(every)]
 
 
 # Masks of the structure policy ---------------------------------------------------------------------
@@ -81,23 +77,17 @@ def test_masked_actions_stay_impossible_after_gradients_and_gradients_stay_finit
     assert all(torch.isfinite(weight).all() for weight in policy.parameters())
     assert all((a != b).any() for a, b in zip(before, policy.parameters(), strict=True))
     assert not pinned(policy.draw(states(4_000), dice(4)).actions).any()
-    wrong = wrong_structures()
+    wrong = EVERY[pinned(EVERY)]
     assert torch.all(policy.judge(states(1).expand(len(wrong), -1), wrong)[0] == -torch.inf)
 
 
-def test_probabilities_of_all_valid_structures_sum_to_one():
-    valid = torch.from_numpy(space.structures())
+@pytest.mark.parametrize("masked", [True, False])
+def test_probabilities_sum_to_one_and_only_without_masks_a_part_lies_outside_the_valid_structures(masked):
     with torch.no_grad():
-        logp, _ = structure().judge(states(1).expand(len(valid), -1), valid)
-    assert len(valid) == 41_904 and float(logp.double().exp().sum()) == pytest.approx(1, abs=1e-5)
-
-
-def test_without_masks_a_part_of_the_probability_lies_outside_the_valid_structures():
-    every = torch.cartesian_prod(*(torch.arange(size) for size in space.SIZES))
-    with torch.no_grad():
-        logp, _ = structure(masked=False, spread=0.1).judge(states(1).expand(len(every), -1), every)
-    chances = logp.double().exp()
-    assert float(chances.sum()) == pytest.approx(1, abs=1e-5) and float(chances[pinned(every)].sum()) > 0.1
+        logp, _ = structure(masked).judge(states(1).expand(len(EVERY), -1), EVERY)
+    chances, outside = logp.double().exp(), pinned(EVERY)
+    assert (~outside).sum() == 41_904 and float(chances.sum()) == pytest.approx(1, abs=1e-5)
+    assert float(chances[outside].sum()) == 0 if masked else float(chances[outside].sum()) > 0.1
 
 
 # Drawing and judging -------------------------------------------------------------------------------
@@ -105,24 +95,17 @@ def test_without_masks_a_part_of_the_probability_lies_outside_the_valid_structur
 FLAT = {"bandit": policies.bandit, "stepwise": policies.stepwise}
 
 
-def parts(kind: str, seed: int = 0) -> Parts:
-    return structure(seed) if kind == "structure" else opinionated(FLAT[kind](INPUTS, 7, HIDDEN), seed)
+def parts(kind: str) -> Parts:
+    return structure() if kind == "structure" else opinionated(FLAT[kind](INPUTS, 7, HIDDEN))
 
 
 @pytest.mark.parametrize("kind", ["structure", "bandit", "stepwise"])
-def test_what_was_drawn_is_judged_as_it_was_drawn(kind):
+def test_what_was_drawn_is_judged_as_it_was_drawn_and_without_dice_every_part_is_the_likeliest(kind):
     policy = parts(kind)
     drawn = policy.draw(states(200), dice(5))
     assert torch.allclose(policy.judge(states(200), drawn.actions)[0], drawn.logp, atol=1e-5)
     assert len(drawn.actions.unique(dim=0)) > 100
-
-
-@pytest.mark.parametrize("kind", ["structure", "bandit", "stepwise"])
-def test_without_a_generator_every_part_is_the_likeliest(kind):
-    policy = parts(kind)
-    greedy = policy.draw(states(20), None).actions
-    assert torch.equal(greedy, policy.draw(states(20), None).actions)
-    hidden = policy.trunk(states(20))
+    greedy, hidden = policy.draw(states(20), None).actions, policy.trunk(states(20))
     for part in range(len(policy.sizes)):
         logits = policy.logits(hidden, part, greedy[:, :part])
         assert torch.all(logits.gather(1, greedy[:, part : part + 1]).squeeze(1) == logits.max(1).values)
@@ -130,8 +113,7 @@ def test_without_a_generator_every_part_is_the_likeliest(kind):
 
 def test_the_entropy_is_that_of_all_parts_given_what_was_drawn():
     """Of a policy that knows nothing: log 9 + 2 log 16 + 3 log 3, without the pinned parts where they are pinned."""
-    policy = opinionated(policies.structure_policy(INPUTS, True, HIDDEN), spread=0.0)
-    _, entropy = policy.judge(states(2), torch.tensor([[2, 0, 0, 0, 0, 0], [5, 0, 0, 0, 0, 0]]))
+    _, entropy = structure(spread=0.0).judge(states(2), torch.tensor([[2, 0, 0, 0, 0, 0], [5, 0, 0, 0, 0, 0]]))
     alone = np.log(9) + np.log(16) + 2 * np.log(3)
     assert entropy.tolist() == pytest.approx([alone + np.log(16) + np.log(3), alone], rel=1e-5)
 
@@ -166,41 +148,33 @@ def structures(n: int) -> torch.Tensor:
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**6))
-def test_atoms_are_of_the_agents_role_never_twice_the_same_and_three_at_the_most(seed):
-    n = 27
-    told, steps = prompt(seed).draw(states(n, seed), structures(n), dice(seed))
+def test_atoms_are_of_the_agents_role_never_twice_the_same_and_three_at_the_most_and_stop_ends_a_list(seed):
+    """A list of three needs no STOP; every agent that is there decides at least once, and nobody else."""
+    policy, n = prompt(seed), 27
+    told, steps = policy.draw(states(n, seed), structures(n), dice(seed))
     for row, agents in enumerate(told):
-        workflow = space.WORKFLOWS[row % 9]
+        expected = []
         for agent, atoms in enumerate(agents):
             assert len(atoms) <= MOST == 3 and len(set(atoms)) == len(atoms)
             assert all(ROLES[agent, atom] for atom in atoms)
-            assert not atoms or agent in space.agents(workflow)
-    assert steps.actions.max() <= len(ATOMS)
-
-
-@settings(deadline=None, max_examples=25)
-@given(st.integers(0, 10**6))
-def test_every_decision_is_a_step_and_stop_ends_a_list(seed):
-    """A list of three needs no STOP; every agent that is there decides at least once, and nobody else."""
-    policy, n = prompt(seed), 18
-    told, steps = policy.draw(states(n, seed), structures(n), dice(seed))
-    for row, agents in enumerate(told):
+            if agent in space.agents(space.WORKFLOWS[row % 9]):
+                expected += [*atoms, *([policy.stop] if len(atoms) < 3 else [])]
+            else:
+                assert not atoms
         own = steps.rows(steps.episode == row)
-        present = space.agents(space.WORKFLOWS[row % 9])
-        expected = []
-        for agent in present:
-            expected += [*agents[agent], *([policy.stop] if len(agents[agent]) < 3 else [])]
         assert own.actions.tolist() == expected and own.place.tolist() == list(range(len(expected)))
 
 
-def test_what_may_not_be_told_has_a_probability_of_exactly_zero():
+def test_decisions_are_judged_as_they_were_drawn_and_what_may_not_be_told_has_a_probability_of_exactly_zero():
     policy = prompt()
     _, steps = policy.draw(states(90), structures(90), dice(2))
+    logp, entropy = (each.detach() for each in policy.judge(steps))
+    assert torch.allclose(logp, steps.logp, atol=1e-6) and torch.all(logp <= 0) and float(logp.min()) < -0.5
+    assert torch.all(entropy <= steps.allowed.sum(1).log() + 1e-5)
     chances = policy.logits(steps.states, steps.allowed).softmax(-1)
     assert torch.all(chances[~steps.allowed] == 0.0) and torch.all(chances[steps.allowed] > 0.0)
-    wrong = steps.allowed.int().argmin(1)  # the first atom that is not allowed
-    judged = policies.Steps(steps.episode, steps.place, steps.states, steps.allowed, wrong, steps.logp)
-    assert not steps.allowed.all(1).any() and torch.all(policy.judge(judged)[0] == -torch.inf)
+    wrong = replace(steps, actions=steps.allowed.int().argmin(1))  # the first atom that is not allowed
+    assert not steps.allowed.all(1).any() and torch.all(policy.judge(wrong)[0] == -torch.inf)
 
 
 def test_a_prompt_decision_sees_question_structure_agent_and_what_was_told():
@@ -242,11 +216,3 @@ def test_who_has_no_more_atoms_can_only_stop():
     only = steps.rows(steps.allowed.sum(1) == 1)
     assert len(only.actions) > 0
     assert torch.all(only.actions == policy.stop) and torch.all(only.logp == 0.0)
-
-
-def test_decisions_are_judged_as_they_were_drawn():
-    policy = prompt()
-    _, steps = policy.draw(states(60), structures(60), dice(3))
-    logp, entropy = policy.judge(steps)
-    assert torch.allclose(logp, steps.logp, atol=1e-6) and torch.all(logp <= 0) and float(logp.detach().min()) < -0.5
-    assert torch.all(entropy.detach() <= steps.allowed.sum(1).log() + 1e-5)

@@ -110,7 +110,7 @@ def results() -> Results:
                 rollouts += played
                 learning += learned
     greedy = pd.DataFrame({"tried": [1, 9, 17], "reward": [0.5, 1.0, 1.5]})
-    parts = (pd.DataFrame(rows) for rows in (tests, rollouts, learning, []))
+    parts = (pd.DataFrame(each) for each in (tests, rollouts, learning, []))
     return Results(searched(), greedy, CHOICES["reason"], *parts)
 
 

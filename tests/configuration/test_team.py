@@ -9,61 +9,54 @@ from lib.configuration.team import MOST_TOOLS, Note, journal
 from lib.models.dialogue import called
 from tests.configuration.small import Asked, Voice, one_call, run, team, voiced
 
+TIERS = (8, 24, 64)
 SUM = "<call> calculator 4 * 8 </call>"
 DONE = "<answer> 32 </answer>"
-
-
-def note(steps: str = "s", answer: str | None = "a", at: float = 0.0) -> Note:
-    return Note("reasoner", 0, steps, answer, "", at)
 
 
 # Budgets -------------------------------------------------------------------------------------------
 
 
-def spender(*wanted: int, call: str = SUM):
+def spender(*wanted: int):
     """Who writes so many tokens a turn, or what is left, and calls a tool each time."""
     left = iter(wanted)
 
     def reply(asked: Asked) -> Said:
         wants = next(left)
-        cut = wants > asked.limit
-        return Said("" if cut else call, 1, min(wants, asked.limit), None if cut else called(call), cut)
+        if wants > asked.limit:
+            return Said("", 1, asked.limit, None, True)
+        return Said(SUM, 1, wants, called(SUM))
 
     return reply
 
 
-def test_what_is_left_of_a_budget_shrinks_from_turn_to_turn():
+def test_what_is_left_of_a_budget_shrinks_from_turn_to_turn_and_what_was_found_before_a_cut_is_kept():
     voice = Voice(spender(10, 10, 10))
-    last, made = one_call(voice, tiers=(8, 24, 64), budget=1)
+    last, made = one_call(voice, tiers=TIERS, budget=1)
     assert [asked.limit for asked in voice.heard] == [24, 14, 4]
     assert made.spent.tokens_out == 24 and made.spent.cut == 1 and last.cut and last.answer is None
-
-
-def test_a_call_that_was_cut_keeps_what_was_found_before():
-    last, made = one_call(Voice(spender(20, 20)), budget=1, tiers=(8, 24, 64))
-    assert last.steps == "4 * 8 : 32" and made.spent.tools == ["calculator"]
+    assert last.steps == "4 * 8 : 32 ; 4 * 8 : 32" and made.spent.tools == ["calculator"] * 2
 
 
 def test_a_budget_that_is_spent_on_a_tools_call_leaves_nothing_to_run_it_with():
     """The call is written, but there is no token left to read its result with."""
-    last, made = one_call(Voice(spender(8)), budget=0, tiers=(8, 24, 64))
+    last, made = one_call(Voice(spender(8)), budget=0, tiers=TIERS)
     assert made.spent.turns == 1 and made.spent.tools == [] and last.cut and last.steps == ""
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=7, max_size=7), st.integers(0, 2))
 def test_no_call_writes_more_than_its_budget_or_is_asked_without_any(wanted, budget):
-    tiers = (8, 24, 64)
     voice = Voice(spender(*wanted))
-    _, made = one_call(voice, budget=budget, tiers=tiers)
+    _, made = one_call(voice, budget=budget, tiers=TIERS)
     limits = [asked.limit for asked in voice.heard]
-    assert made.spent.tokens_out <= tiers[budget] and min(limits) >= 1
-    assert limits == [tiers[budget] - sum(wanted[:turn]) for turn in range(len(limits))]
+    assert made.spent.tokens_out <= TIERS[budget] and min(limits) >= 1
+    assert limits == [TIERS[budget] - sum(wanted[:turn]) for turn in range(len(limits))]
 
 
 @pytest.mark.parametrize("said, cut", [(Said("<think> 4 *", 1, 8, None, True), 1), (Said(DONE, 1, 8), 0)])
 def test_only_calls_that_were_truncated_count_as_cut(said, cut):
-    last, made = one_call(Voice(voiced(said)), budget=0, tiers=(8, 24, 64))
+    last, made = one_call(Voice(voiced(said)), budget=0, tiers=TIERS)
     assert made.spent.cut == cut and last.cut == bool(cut)
 
 
@@ -124,35 +117,32 @@ def test_a_note_holds_thoughts_and_answer_also_where_they_were_cut(text, steps, 
 # Costs ---------------------------------------------------------------------------------------------
 
 
-def timed(lengths: dict[str, list[int]], structure, pace: float = 0.5) -> tuple[Note, list[float]]:
-    """The last note and when each call was done, where replies of a role have these lengths in turn."""
+@pytest.mark.parametrize(
+    "structure, lengths, done",
+    [
+        ((2, 0, 0, 0, 0, 0), {"reasoner": [4], "verifier": [6], "answerer": [2]}, [2, 5, 6]),
+        ((3, 0, 0, 0, 0, 0), {"router": [2], "reasoner": [4], "answerer": [2]}, [1, 3, 4]),
+        ((6, 0, 0, 0, 0, 0), {"router": [2], "worker": [8, 4], "answerer": [2]}, [1, 5, 7, 8]),
+        ((5, 0, 0, 0, 0, 0), {"reasoner": [4, 10, 6], "answerer": [2]}, [2, 5, 3, 6]),
+        ((4, 0, 0, 0, 0, 0), {"router": [2], "worker": [8, 4], "answerer": [2]}, [1, 5, 3, 6]),
+    ],
+    ids=["verify", "routing", "orchestrator", "voting", "sectioning"],
+)
+def test_calls_take_the_sum_of_their_seconds_and_those_at_the_same_time_the_longest(structure, lengths, done):
+    """At half a second a token."""
 
     def reply(asked: Asked) -> Said:
         said = "<answer> first a then b </answer>" if asked.role == "router" else "<answer> x </answer>"
         return Said(said, 1, lengths[asked.role][asked.number - 1])
 
-    made = team(Voice(reply, pace=pace), structure, tiers=(100, 100, 100))
+    made = team(Voice(reply, pace=0.5), structure, tiers=(100, 100, 100))
     last = run(made)
-    return last, [note.at for note in made.spent.trail]
-
-
-def test_calls_one_after_another_take_the_sum_of_their_seconds():
-    last, done = timed({"reasoner": [4], "verifier": [6], "answerer": [2]}, (2, 0, 0, 0, 0, 0))
-    assert done == [2.0, 5.0, 6.0] and last.at == 6.0
-
-
-def test_workers_of_an_orchestrator_wait_for_one_another_and_a_reasoner_for_its_router():
-    assert timed({"router": [2], "worker": [8, 4], "answerer": [2]}, (6, 0, 0, 0, 0, 0))[1] == [1.0, 5.0, 7.0, 8.0]
-    assert timed({"router": [2], "reasoner": [4], "answerer": [2]}, (3, 0, 0, 0, 0, 0))[1] == [1.0, 3.0, 4.0]
+    assert [note.at for note in made.spent.trail] == done and last.at == done[-1]
 
 
 def test_failures_are_recorded_and_truncations_are_not_failures():
-    def reply(asked: Asked) -> Said:
-        return {"reasoner": Said("", 0, 0, failure="timeout"), "answerer": Said("x", 1, 1, None, True, "truncated")}[
-            asked.role
-        ]
-
-    made = team(Voice(reply), (1, 0, 0, 0, 0, 0))
+    said = [Said("", 0, 0, failure="timeout"), Said("x", 1, 1, None, True, "truncated")]
+    made = team(Voice(voiced(*said)), (1, 0, 0, 0, 0, 0))
     last = run(made)
     assert made.spent.failures == ["timeout"] and made.spent.cut == 1 and last.answer is None
     assert made.spent.trail[0].whole == "nothing"
@@ -177,23 +167,17 @@ def test_an_agent_calls_six_tools_at_the_most():
 
 
 def test_a_journal_is_all_steps_and_the_last_answer():
-    left = [note("one", "7"), note("", None), note("three", "9")]
+    told = (("one", "7"), ("", None), ("three", "9"))
+    left = [Note("reasoner", 0, steps, answer, "", 0.0) for steps, answer in told]
     (part,) = journal(left)
     assert part.text == "evidence one ; three answer 9" and part.of == tuple(left)
     assert journal(left[:2])[0].text == "evidence one" and journal([]) == ()
 
 
 def test_a_lab_model_is_told_its_role_and_its_hints():
-    heard = []
-
-    class Reader(Voice):
-        async def say(self, messages, tools, limit, key):
-            heard.append(messages)
-            return await super().say(messages, tools, limit, key)
-
-    voice = Reader(voiced("<answer> 7 </answer>", DONE))
+    voice = Voice(voiced("<answer> 7 </answer>", DONE))
     run(team(voice, (1, 0, 0, 0, 0, 0), prompts=(["be brief", "avoid error"], [], ["only the answer"])), "3 + 4 = ?")
-    assert heard == [
+    assert [asked.messages for asked in voice.heard] == [
         [{"role": "system", "content": "role reasoner be brief avoid error"}, {"role": "user", "content": "3 + 4 = ?"}],
         [
             {"role": "system", "content": "role answerer only the answer"},
@@ -202,22 +186,9 @@ def test_a_lab_model_is_told_its_role_and_its_hints():
     ]
 
 
-def test_tokens_and_dollars_add_up_over_all_turns():
+def test_tokens_dollars_and_seconds_add_up_over_all_turns():
     turns = [Said(SUM, 10, 5, ("calculator", "4 * 8")), Said("<answer> 32 </answer>", 20, 3), Said(DONE, 30, 2)]
-    made = team(Voice(voiced(*turns), prices=(0.001, 0.1)), (1, 1, 0, 2, 0, 2))
+    made = team(Voice(voiced(*turns), prices=(0.001, 0.1), pace=0.5), (1, 1, 0, 2, 0, 2))
     run(made)
     assert (made.spent.calls, made.spent.turns, made.spent.tokens_in, made.spent.tokens_out) == (2, 3, 60, 10)
-    assert made.spent.dollars == pytest.approx(0.06 + 1.0)
-
-
-def test_parallel_calls_take_as_long_as_the_longest():
-    last, done = timed({"reasoner": [4, 10, 6], "answerer": [2]}, (5, 0, 0, 0, 0, 0))
-    assert done == [2.0, 5.0, 3.0, 6.0] and last.at == 6.0
-    last, done = timed({"router": [2], "worker": [8, 4], "answerer": [2]}, (4, 0, 0, 0, 0, 0))
-    assert sorted(done) == [1.0, 3.0, 5.0, 6.0] and last.at == 6.0
-
-
-def test_turns_of_one_call_are_added_to_its_seconds():
-    turns = [Said(SUM, 10, 6, ("calculator", "4 * 8")), Said(DONE, 20, 4)]
-    last, _ = one_call(Voice(voiced(*turns), pace=0.5))
-    assert last.at == 5.0
+    assert made.spent.dollars == pytest.approx(0.06 + 1.0) and [note.at for note in made.spent.trail] == [4.0, 5.0]
