@@ -157,20 +157,25 @@ def test_worth_weighs_rewards_and_lava_by_the_query_and_nothing_else():
 EXAMPLE = "mastery {} 0.6 + failed questions open -> easy -> aptitude 0.00, gap 0.00, performance {:.2f}"
 CARDS = [
     {
-        "name": name, "optimized_objective": own, "normalized_reward": 0.5, "rubric": {},
+        "name": name,
+        "optimized_objective": own,
+        "normalized_reward": 0.5,
         "example_snippets": [EXAMPLE.format("<", low), EXAMPLE.format(">=", high)],
+        "rubric": {},
     }
     for name, own, low, high in (("left", "aptitude", 0.9, 0.1), ("right", "gap", 0.1, 0.9))
-]  # fmt: skip
+]
 
 
 def chosen(mastery: str, cards: list[dict], **changes) -> str:
     """What KO picks of left and right."""
-    changes = {
-        "names": ("left", "right"), "recent": (), "cards": components.knowledge_json(cards),
-        "state": {"mastery": f"{mastery} (the episode ends at 0.80)", "failed questions open": "4"}, **changes,
-    }  # fmt: skip
-    return said(prompt(situation("education", "KO"), **changes))["policy"]
+    now = replace(
+        situation("education", "KO"),
+        names=("left", "right"),
+        state={"mastery": f"{mastery} (the episode ends at 0.80)", "failed questions open": "4"},
+        cards=components.knowledge_json(cards),
+    )
+    return said(prompt(now, **{"recent": ()} | changes))["policy"]
 
 
 @pytest.mark.parametrize("mastery, best", [("0.40", "left"), ("0.60", "right")])

@@ -23,6 +23,11 @@ def refused(*attempts: str) -> tuple[Attack, ...]:
     return tuple(Attack(tried(attempt), ("",), "nothing") for attempt in attempts)
 
 
+def ending(kind: str, *codes: str) -> tuple[Attack, ...]:
+    """Attempts that end alike, an attack each."""
+    return tuple(Attack(code, (kind,)) for code in codes)
+
+
 PATHS = ("/etc/passwd", "/proc/self/environ", "/proc/1/environ", "/proc/self/maps", "/dev/zero", "~/.ssh/id_rsa")
 FRAMES = """
 try:
@@ -289,9 +294,18 @@ _KNOWN: dict[str, Attack | tuple[Attack, ...]] = {
     "control characters": Attack("print('\\x1b]0;owned\\x07\\x1b[2J\\x00')", ("",)),
     "the working folder": Attack("import os\nos.getcwd()", ("",), "'/'"),  # of a file system that is not there
     "the working folder as a path": Attack("from pathlib import Path\nstr(Path.cwd())", ("",), "'/'"),
-    "a limit that is forged": Attack("raise MemoryError('memory limit exceeded: 1 bytes > 1 bytes')", ("exception",)),
-    "a timeout that is forged": Attack("raise TimeoutError('feed time limit exceeded: 2s > 1s')", ("exception",)),
-    "brackets closed too early": Attack("1); print('x'); (2", ("syntax",)),
+    "a limit that is forged": ending(
+        "exception",
+        "raise MemoryError('memory limit exceeded: 1 bytes > 1 bytes')",
+        "raise MemoryError('memory limit exceeded: 100000000049 bytes > 33554432 bytes')",
+        "raise MemoryError('memory limit exceeded: 1 bytes > 1 bytes\\n~~~~\\n')",
+        "e = MemoryError('memory limit exceeded: 1 bytes > 1 bytes')\nraise e",
+        "raise RecursionError('maximum recursion depth exceeded')",
+        "raise TimeoutError('feed time limit exceeded: 2s > 1s')",
+    ),
+    "brackets closed too early": ending(
+        "syntax", "1); print('x'); (2", "1); x = (5", "1)+(2", "1] + [2", "print(1)) + (2", "x = 1\n1), (2", "1)\n(2"
+    ),
     "code behind a byte order mark": Attack("\ufeffimport os\nos.environ['SANDBOX_CANARY']", ("exception",)),
     "code of many lines": Attack("\n" * 16_000 + "1", ("",), "1"),
     "a name of many letters": Attack("x" * 16_000, ("exception", "syntax")),
