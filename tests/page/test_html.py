@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import nbformat
 import pytest
+from bs4 import BeautifulSoup
 from hypothesis import given
 from hypothesis import strategies as st
 from pygments.styles import get_style_by_name
@@ -41,31 +42,25 @@ def formulas(source: str) -> list[str]:
     return re.findall(r'alttext="([^"]*)"', prose(source))
 
 
-class Structure(HTMLParser):
-    """Which elements a page has; complains about one that is closed out of order."""
+class Nesting(HTMLParser):
+    """The elements that are open; complains about one that is closed out of order."""
 
     def __init__(self, markup: str) -> None:
         super().__init__()
-        self.open, self.seen, self.ids, self.targets = [], [], [], []
+        self.open: list[str] = []
         self.feed(markup)
 
     def handle_starttag(self, tag, attrs):
-        attributes = dict(attrs)
-        self.seen.append((tag, attributes))
-        self.ids += [attributes["id"]] if "id" in attributes else []
-        self.targets += [attributes["href"][1:]] if attributes.get("href", "").startswith("#") else []
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.seen.append((tag, dict(attrs)))
+        self.open += [] if tag in VOID else [tag]
 
     def handle_endtag(self, tag):
         assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
         self.open.pop()
 
-    def of(self, tag: str) -> list[dict]:
-        return [attributes for name, attributes in self.seen if name == tag]
+
+def elements(markup: str, wanted: str) -> list[dict]:
+    """The attributes of all elements that a CSS selector finds."""
+    return [element.attrs for element in BeautifulSoup(markup, "html.parser").select(wanted)]
 
 
 @pytest.mark.parametrize(
@@ -213,18 +208,18 @@ def test_what_loads_nothing_is_allowed(markup):
 def test_alt_text_comes_from_the_metadata_of_the_output():
     kinds = ["image/png", "image/gif", "image/jpeg"]
     outputs = [shown({kind: PIXEL + "\n"}, {kind: {"alt": 'A "line" & more'}}) for kind in kinds]
-    images = Structure(page(code("draw()", outputs=outputs))).of("img")
+    images = elements(page(code("draw()", outputs=outputs)), "img")
     assert [image["alt"] for image in images] == ['A "line" & more'] * 3
     assert [image["src"] for image in images] == [f"data:{kind};base64,{PIXEL}" for kind in kinds]
     svg = "<svg role='img' aria-label=\"A rising line\"></svg>"
-    (image,) = Structure(page(code("draw()", outputs=[shown({"image/svg+xml": svg})]))).of("img")
+    (image,) = elements(page(code("draw()", outputs=[shown({"image/svg+xml": svg})])), "img")
     assert image["alt"] == "A rising line"
 
 
 def test_images_of_markdown_cells_become_part_of_the_page(tmp_path):
     (tmp_path / "dot.svg").write_text("<svg/>")
     cell = text("![A dot](dot.svg) ![Another dot](attachment:b.png)", attachments={"b.png": {"image/png": PIXEL}})
-    images = Structure(html.page(notebook(cell), tmp_path)).of("img")
+    images = elements(html.page(notebook(cell), tmp_path), "img")
     assert [image["src"][:15] for image in images] == ["data:image/svg+", "data:image/png;"]
     with pytest.raises(ReportError, match=r"cell 1 .*missing\.png"):
         html.page(notebook(text("![A dot](missing.png)")), tmp_path)
@@ -237,13 +232,13 @@ def test_the_page_is_well_formed_and_its_parts_can_be_reached():
         text("## Results\n\n### Part $\\alpha$\n\n$$ \\frac{a}{b} $$"),
         code("print('<b>')", outputs=[nbformat.v4.new_output("stream", text="\x1b[31m<b>\x1b[0m & co\n")]),
     )
-    structure = Structure(made)
-    assert structure.open == []
-    assert structure.of("html") == [{"lang": "en"}] and "<title>What k costs</title>" in made
-    assert len(structure.of("main")) == len(structure.of("nav")) == len(structure.of("h1")) == 1
-    assert len(structure.ids) == len(set(structure.ids)) and set(structure.targets) <= set(structure.ids)
-    assert {"results", "results-2", "part-α", "content"} <= set(structure.ids)
-    assert all(cell["scope"] == "col" for cell in structure.of("th"))
+    assert Nesting(made).open == []
+    assert elements(made, "html") == [{"lang": "en"}] and "<title>What k costs</title>" in made
+    assert all(len(elements(made, tag)) == 1 for tag in ("main", "nav", "h1"))
+    ids = [element["id"] for element in elements(made, "[id]")]
+    assert len(ids) == len(set(ids)) and {"results", "results-2", "part-α", "content"} <= set(ids)
+    assert {element["href"][1:] for element in elements(made, "[href^='#']")} <= set(ids)
+    assert all(cell["scope"] == "col" for cell in elements(made, "th"))
     assert "&lt;b&gt; &amp; co</pre>" in made and "\x1b" not in made
     assert made.index('href="#content"') < made.index("<main")
 
@@ -256,13 +251,13 @@ def test_a_notebook_without_a_heading_gets_its_name_as_title():
 
 def test_code_is_open_unless_its_cell_is_tagged_hide():
     cells = [code("a = 1"), code("b = 2", metadata={"tags": ["hide"]}), code("  ")]
-    assert [("open" in d) for d in Structure(page(*cells)).of("details")] == [True, False]
+    assert [("open" in element) for element in elements(page(*cells), "details")] == [True, False]
 
 
 def test_tables_of_pandas_get_headers_that_say_what_they_head():
     head, body = "<tr><th></th><th>x</th></tr>", "<tr><th>0</th><td>1</td></tr>"
     markup = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
-    headers = Structure(page(code("frame", outputs=[shown({"text/html": markup})]))).of("th")
+    headers = elements(page(code("frame", outputs=[shown({"text/html": markup})])), "th")
     assert [header["scope"] for header in headers] == ["col", "row"]
 
 

@@ -19,11 +19,6 @@ def called(item) -> str:
     return f"{item.category}-{item.skin}-{item.difficulty}"
 
 
-def chain(answer: str = "7"):
-    """A chain with the given answer."""
-    return next(i for i in tasks.draw("chain", "train", 200, 2) if i.answer == answer)
-
-
 # Answers ------------------------------------------------------------------------------------------
 
 
@@ -77,10 +72,9 @@ def test_a_right_answer_in_the_wrong_place_is_no_answer(item, spoiled):
 def test_of_several_answers_the_last_one_counts(item):
     assert verify(item, f"<answer> zzz </answer> no , {item.solution}")
     assert verify(item, f"<answer> <answer> {item.answer} </answer>")
-    assert not verify(item, f"{item.solution} no , <answer> zzz </answer>")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(max_size=40), st.text(max_size=40), st.text(" \n\t", max_size=3))
 def test_what_is_in_the_last_tags_is_read_whatever_stands_before_them(before, inside, behind):
     inside = inside.replace("<answer>", "")
@@ -89,7 +83,7 @@ def test_what_is_in_the_last_tags_is_read_whatever_stands_before_them(before, in
     assert answered(f"{before}<answer>{inside}</answer>{behind}x") is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from(["<answer>", "</answer>", "<think>", "</think>", " ", "7", "a ", "\n"]), max_size=12))
 def test_no_jumble_of_tags_breaks_a_verifier(pieces):
     text = "".join(pieces)
@@ -157,6 +151,7 @@ def test_without_a_wish_all_difficulties_and_the_first_skin_are_drawn(name):
     assert {item.difficulty for item in items} == set(family.difficulties)
     assert {item.skin for item in items} == {family.skins[0]}
     assert {item.skin for item in tasks.draw(name, "train", 100, skin="any")} == set(family.skins)
+    assert tasks.draw(name, "train", 0) == []
 
 
 @pytest.mark.parametrize(
@@ -203,10 +198,6 @@ def test_unique_items_have_different_keys():
     assert len({item.key for item in many}) < 60  # otherwise the next line says nothing
     few = tasks.draw("chain", "dev", 20, 1, unique=True)
     assert len({item.key for item in few}) == 20
-
-
-def test_no_items_can_be_drawn_too():
-    assert tasks.draw("chain", "train", 0) == []
 
 
 def test_an_unknown_family_of_an_item_is_named_too():

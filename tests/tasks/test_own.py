@@ -64,11 +64,6 @@ def test_prompts_may_be_messages(name, tmp_path):
     assert rows(written(tmp_path / name, [{"prompt": prompt, "reference": "b"}]))["prompt"][0] == prompt
 
 
-@pytest.mark.parametrize("name", ["nothing.csv", "nothing"])
-def test_a_file_that_is_not_there_is_named(name, tmp_path):
-    refused(tmp_path / name, "does not exist", ".jsonl")
-
-
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet", "saved"])
 @pytest.mark.parametrize("column", ["prompt", "reference"])
 def test_a_missing_column_is_named_and_so_are_those_there_are(name, column, tmp_path):
@@ -76,10 +71,13 @@ def test_a_missing_column_is_named_and_so_are_those_there_are(name, column, tmp_
     refused(written(tmp_path / name, other), f"lacks the column {column!r}", "question", "category")
 
 
-@pytest.mark.parametrize("column", ["prompt", "reference"])
-@pytest.mark.parametrize("value", ["", "  ", None])
-def test_an_empty_row_is_named(column, value, tmp_path):
-    refused(written(tmp_path / "a.jsonl", [*ROWS, ROWS[0] | {column: value}]), "row 2", "empty")
+NO_PROMPTS = ["", "  ", None, 3, ["a"], [{"content": "a"}], [{"role": "user"}], [{"role": "user", "content": ""}]]
+
+
+@pytest.mark.parametrize("wrong", [{"prompt": p} for p in NO_PROMPTS] + [{"reference": r} for r in ("", "  ", None)])
+def test_a_row_without_a_prompt_or_a_reference_is_named(wrong, tmp_path):
+    """Else it is found by TRL, with words that help nobody."""
+    refused(written(tmp_path / "a.jsonl", [*ROWS, ROWS[0] | wrong]), "row 2", *wrong, "empty")
 
 
 @pytest.mark.parametrize(
@@ -100,8 +98,9 @@ def test_without_categories_all_is_one(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.xlsx", "a"])
-def test_a_kind_that_is_not_known_is_named(name, tmp_path):
+def test_a_kind_that_is_not_known_and_a_file_that_is_not_there_are_named(name, tmp_path):
     refused(text(tmp_path / name, GOOD), repr((tmp_path / name).suffix), ".parquet")
+    refused(tmp_path / "nothing" / name, "does not exist", ".jsonl")
 
 
 def test_a_file_without_rows_is_refused(tmp_path):
@@ -115,14 +114,6 @@ def test_a_folder_that_is_no_dataset_or_holds_several_is_named(tmp_path):
     refused(tmp_path / "empty")
     DatasetDict(train=Dataset.from_list(ROWS), test=Dataset.from_list(ROWS)).save_to_disk(tmp_path / "both")
     refused(tmp_path / "both", "several splits", "train", "test")
-
-
-@pytest.mark.parametrize(
-    "prompt", [3, ["a"], [{"content": "a"}], [{"role": "user"}], [{"role": "user", "content": ""}]]
-)
-def test_a_prompt_that_is_neither_text_nor_messages_is_named(prompt, tmp_path):
-    """Else it is found by TRL, with words that help nobody."""
-    refused(written(tmp_path / "a.jsonl", [{"prompt": prompt, "reference": "b"}]), "row 0", "prompt")
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.parquet", "saved"])

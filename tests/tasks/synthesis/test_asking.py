@@ -136,18 +136,17 @@ def test_what_does_not_validate_is_dropped_and_counted(step, reply, counted):
     assert all(each.difficulty == 1 for each in made.tasks) or step == "subjects"
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(sorted(GOOD)), st.recursive(
+JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["Alien", "films", "lookup"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=8,
-))  # fmt: skip
-def test_no_json_whatever_it_holds_ends_the_synthesis(step, reply):
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(sorted(GOOD)), JSON, st.text())
+def test_no_reply_whatever_it_holds_ends_the_synthesis(step, reply, text):
     corpus(**{step: json.dumps(reply)})
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.text())
-def test_no_text_whatever_it_holds_ends_the_synthesis(text):
     synthesize(Model(lambda prompt: text, ["cinema"]), databases=1)
 
 

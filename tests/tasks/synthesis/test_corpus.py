@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from contextlib import closing, suppress
+from itertools import chain
 
 import pytest
 
@@ -72,22 +73,23 @@ def test_a_harder_task_adds_one_to_its_parent_and_is_another_task():
     assert all((each.difficulty == 1) == (each.parent is None) for each in CORPUS.tasks)
 
 
-def test_equal_arguments_give_equal_corpora_and_another_seed_another():
-    again = synthesize(databases=40, tasks_per_database=9, seed=5)
-    assert again == CORPUS and again.statistics().to_csv() == CORPUS.statistics().to_csv()
+def test_equal_arguments_give_equal_corpora_also_from_a_file_and_another_seed_another(tmp_path):
+    path = CORPUS.save(tmp_path / "corpus with ? and #.sqlite")
+    again, back = synthesize(databases=40, tasks_per_database=9, seed=5), load(path)
+    assert again == back == CORPUS and steps(back.tasks[0]) == steps(CORPUS.tasks[0])
+    assert again.statistics().to_csv() == back.statistics().to_csv() == CORPUS.statistics().to_csv()
+    assert again.save(tmp_path / "b").read_bytes() == path.read_bytes()
     other = synthesize(databases=40, tasks_per_database=9, seed=6)
     assert not {s.id for s in other.sources} & {s.id for s in CORPUS.sources}
 
 
 def test_splits_are_by_database_and_share_no_content():
-    parts = {name: synthesize(databases=12, tasks_per_database=2, split=name) for name in ("train", "dev", "test")}
-    contents = {}
-    for name, corpus in parts.items():
+    contents = set()
+    for name in ("train", "dev", "test"):
+        corpus = synthesize(databases=12, tasks_per_database=2, split=name)
         assert len(corpus.sources) == 12 and {each.source.split for each in corpus.tasks} == {name}
-        contents[name] = {str(sorted(source.open().content())) for source in corpus.sources}
-        assert len(contents[name]) == 12
-    assert not contents["train"] & contents["dev"] and not contents["dev"] & contents["test"]
-    assert not contents["train"] & contents["test"]
+        contents |= {source.open().content() for source in corpus.sources}
+    assert len(contents) == 36
 
 
 def test_statistics_count_what_there_is():
@@ -108,30 +110,22 @@ def test_arguments_that_make_no_corpus_are_named(arguments):
         synthesize(**arguments)
 
 
-def test_a_corpus_comes_back_from_its_file_and_equal_corpora_are_equal_bytes(tmp_path):
-    path = CORPUS.save(tmp_path / "corpus with ? and #.sqlite")
-    back = load(path)
-    assert back == CORPUS and back.statistics().equals(CORPUS.statistics())
-    assert synthesize(databases=40, tasks_per_database=9, seed=5).save(tmp_path / "b").read_bytes() == path.read_bytes()
-    assert steps(back.tasks[0]) == steps(CORPUS.tasks[0])
-
-
 def test_a_file_that_is_cut_off_changed_or_another_is_refused(tmp_path):
     whole = synthesize(databases=4, tasks_per_database=2).save(tmp_path / "whole").read_bytes()
     cut, foreign, edited, text = (tmp_path / name for name in ("cut", "foreign", "edited", "text"))
     cut.write_bytes(whole[: len(whole) // 2])
-    with closing(sqlite3.connect(foreign)) as file:
-        file.execute("CREATE TABLE tasks (id TEXT)")
     edited.write_bytes(whole)
-    with closing(sqlite3.connect(edited)) as file:
-        file.execute("UPDATE tasks SET instruction = 'stop .' WHERE rowid = 1")
-        file.commit()
+    changes = {
+        foreign: "CREATE TABLE tasks (id TEXT)",
+        edited: "UPDATE tasks SET instruction = 'stop .' WHERE rowid = 1",
+    }
+    for path, change in changes.items():
+        with closing(sqlite3.connect(path, isolation_level=None)) as file:
+            file.execute(change)
     text.write_text("{}")
     for path in (cut, foreign, edited, text):
-        with pytest.raises(TaskError, match=path.name):
+        with pytest.raises(TaskError, match=f"{path.name}.*another program's" if path is foreign else path.name):
             load(path)
-    with pytest.raises(TaskError, match="another program's"):
-        load(foreign)
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "none")
 
@@ -146,27 +140,15 @@ def test_a_byte_changed_anywhere_is_noticed_or_changes_nothing(tmp_path):
             assert load(path) == corpus
 
 
-def _errors():
-    for source, line in (
-        (SHELF, "took Ana coins"), (SHELF, "took Ana friend"), (SHELF, "lookup pens Pia"), (SHELF, "route Ana Bo")
-    ):  # fmt: skip
+def test_the_lab_knows_every_word():
+    told = {part for each in CORPUS.tasks for part in (each.instruction, each.answer, *chain(*steps(each)))}
+    for line in ("took Ana coins", "took Ana friend", "lookup pens Pia", "route Ana Bo"):
         name, *arguments = line.split()
         with pytest.raises(CallError) as caught:
-            source.open().call(name, arguments)
-        yield caught.value
-
-
-def _flat(pairs):
-    return [part for pair in pairs for part in pair]
-
-
-def test_the_lab_knows_every_word():
+            SHELF.open().call(name, arguments)
+        told.add(str(caught.value))
     unknown = tokenizer().unk_token_id
-    errors = {str(each) for each in _errors()}
-    for text in {
-        part for each in CORPUS.tasks for part in (each.instruction, each.answer, *_flat(steps(each)))
-    } | errors:
-        assert unknown not in encode(text), text
+    assert [text for text in told if unknown in encode(text)] == []
 
 
 def test_instructions_and_traces_are_short():

@@ -93,16 +93,9 @@ def test_counting_ends_at_nought_and_nine():
         database.call("took", ["Ana", "coins"])
     with pytest.raises(CallError, match="wrong words"):
         database.call("took", ["Ana", "friend"])
-    town = Database(
-        TOWN,
-        {
-            "people": {
-                "Ana": {"home": "Loro", "friend": "Bo", "votes": "9"},
-                "Bo": {"home": "Loro", "friend": "Ana", "votes": "8"},
-            },
-            "towns": {"Loro": {"river": "Belt", "mayor": "Bo"}},
-        },
-    )
+    home = {"home": "Loro", "friend": "Bo", "votes": "9"}
+    people = {"Ana": home, "Bo": home | {"friend": "Ana", "votes": "8"}}
+    town = Database(TOWN, {"people": people, "towns": {"Loro": {"river": "Belt", "mayor": "Bo"}}})
     assert town.call("vote", ["Bo"]) == "done"
     with pytest.raises(CallError, match="number high"):
         town.call("vote", ["Ana"])

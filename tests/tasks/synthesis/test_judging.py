@@ -28,8 +28,10 @@ def lines(*calls: str) -> list:
     return [tuple(line.split()) for line in calls]
 
 
-def test_the_golden_calls_and_the_information_solve_a_task():
+def test_the_golden_calls_or_another_way_to_the_same_and_the_information_solve_a_task():
     assert verdict(TASK, list(TASK.calls), "the pet is cat .").solved
+    other = lines("lookup pet Ana", "lookup pet Cy", "draft Bo miner", "draft Bo nurse")
+    assert verdict(TASK, other, "it is cat").solved
     assert steps(TASK) == [
         ("lookup friend Bo", "Cy"), ("lookup job Cy", "nurse"), ("draft Bo nurse", "done"), ("lookup pet Ana", "cat")
     ]  # fmt: skip
@@ -55,27 +57,22 @@ def test_each_criterion_can_fail_alone(calls, said, failed):
     assert {name for name in ("execution", "fidelity", "completeness") if not getattr(found, name)} == {failed}
 
 
-@pytest.mark.parametrize(
-    "said, information, held",
-    [
-        ("the home is Loro .", "Loro", True),
-        ("Loro.", "Loro", True),
-        ("loro", "Loro", False),
-        ("Loros", "Loro", False),
-        ("lab-mini", "mini", False),
-        ("3", "3", True),
-        ("3 and 4", "4", True),
-        ("13", "3", False),
-        ("3.5", "3", False),
-        ("3.5", "5", False),
-        ("it is 3.", "3", True),
-        ("Ana  Bo", "Ana Bo", True),
-        ("Bo Ana", "Ana Bo", False),
-        ("a.b", "a+b", False),
-    ],
-)
-def test_what_counts_as_mentioned(said, information, held):
-    assert mentions(said, information) is held
+MENTIONED = {"Loro": ["the home is Loro .", "Loro."], "3": ["3", "it is 3."], "4": ["3 and 4"], "Ana Bo": ["Ana  Bo"]}
+NOT_MENTIONED = {
+    "Loro": ["loro", "Loros"],
+    "mini": ["lab-mini"],
+    "3": ["13", "3.5"],
+    "5": ["3.5"],
+    "Ana Bo": ["Bo Ana"],
+    "a+b": ["a.b"],
+}
+
+
+@pytest.mark.parametrize("told, held", [(MENTIONED, True), (NOT_MENTIONED, False)])
+def test_what_counts_as_mentioned(told, held):
+    for information, texts in told.items():
+        for said in texts:
+            assert mentions(said, information) is held, (said, information)
 
 
 def test_a_task_whose_golden_calls_fail_is_dropped_and_cannot_be_judged():
@@ -168,11 +165,6 @@ def test_all_of_the_information_has_to_be_mentioned():
     both = task("lookup job Ana", "lookup pet Ana", info="baker cat")
     assert both.answer == "baker and cat" and verdict(both, list(both.calls), both.answer).solved
     assert not verdict(both, list(both.calls), "baker").fidelity
-
-
-def test_another_way_to_the_same_entries_and_content_is_as_good():
-    calls = lines("lookup pet Ana", "lookup pet Cy", "draft Bo miner", "draft Bo nurse")
-    assert verdict(TASK, calls, "it is cat").solved
 
 
 def test_a_solver_that_judges_another_number_of_tasks_is_an_error():
