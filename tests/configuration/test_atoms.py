@@ -7,6 +7,7 @@ import pytest
 
 from lib.configuration import atoms
 from lib.configuration.atoms import Atom, library, measures, prompts
+from lib.configuration.questions import KINDS
 from lib.configuration.space import AGENTS
 from lib.models import team
 from lib.models.agent import BRIEF, CHECK, STEPS
@@ -18,29 +19,23 @@ LIBRARY = library()
 GOOD = "{strategy: verify, hint: be brief, text: Be quick.}"
 
 
-def atom(text: str, strategy: str = "verify", family: str = "base") -> Atom:
-    return Atom(strategy=strategy, hint="be brief", text=text, family=family, role="reasoner")
-
-
 # The library ---------------------------------------------------------------------------------------
 
 
 def test_the_library_loads_with_names_that_say_where_an_atom_stands():
     assert len({one.name for one in LIBRARY}) == len(LIBRARY) > 20
-    assert all(one.name.startswith(f"{one.family}/{one.role}/") and one.role in AGENTS for one in LIBRARY)
-    families = {"base", "chain", "passage", "choice", "hops", "mixed"}
-    assert {one.family for one in LIBRARY} == families and {one.role for one in LIBRARY} == set(AGENTS)
+    assert all(one.name.startswith(f"{one.family}/{one.role}/") for one in LIBRARY)
+    assert {one.family for one in LIBRARY} == {"base", *(kind.name for kind in KINDS)}
+    assert {one.role for one in LIBRARY} == set(AGENTS)
+    for role in AGENTS:  # no two say the same
+        own = [one for one in LIBRARY if one.role == role]
+        assert len({one.hint for one in own}) == len({one.text for one in own}) == len(own)
 
 
 @pytest.mark.parametrize("one", LIBRARY, ids=[one.name for one in LIBRARY])
-def test_a_hint_is_made_of_words_that_lab_models_know(one):
+def test_a_hint_is_of_words_that_lab_models_know_and_either_means_something_or_is_known_to_mean_nothing(one):
     assert tokenizer().convert_tokens_to_ids(UNK) not in encode(one.hint)
-
-
-@pytest.mark.parametrize("one", LIBRARY, ids=[one.name for one in LIBRARY])
-def test_a_hint_either_means_something_to_lab_models_or_is_known_to_mean_nothing(one):
-    meant = one.hint in {STEPS, BRIEF, CHECK, *team.USE.values()}
-    assert meant != (one.hint in team.DECOYS)
+    assert (one.hint in {STEPS, BRIEF, CHECK, *team.USE.values()}) != (one.hint in team.DECOYS)
 
 
 def test_every_decoy_is_told_by_some_atom():
@@ -51,14 +46,9 @@ def test_every_decoy_is_told_by_some_atom():
 # Files that are none -------------------------------------------------------------------------------
 
 
-def written(folder, text: str):
-    path = folder / "atoms.yaml"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 def test_a_library_keeps_the_order_of_its_file(tmp_path):
-    path = written(tmp_path, f"base: {{verifier: {{b: {GOOD}, a: {GOOD}}}}}\nchain: {{reasoner: {{c: {GOOD}}}}}")
+    path = tmp_path / "atoms.yaml"
+    path.write_text(f"base: {{verifier: {{b: {GOOD}, a: {GOOD}}}}}\nchain: {{reasoner: {{c: {GOOD}}}}}")
     made = library(path)
     assert [one.name for one in made] == ["base/verifier/b", "base/verifier/a", "chain/reasoner/c"]
     assert (made[0].hint, made[0].text, made[0].strategy) == ("be brief", "Be quick.", "verify")
@@ -67,6 +57,7 @@ def test_a_library_keeps_the_order_of_its_file(tmp_path):
 @pytest.mark.parametrize(
     "text, told",
     [
+        (None, "is no library"),
         ("base: {reasoner: {a: [", "is no library of atoms that can be read"),
         ("- base", "it must be a mapping with the family 'base'"),
         ("chain: {}", "it must be a mapping with the family 'base'"),
@@ -83,7 +74,9 @@ def test_a_library_keeps_the_order_of_its_file(tmp_path):
     ],
 )
 def test_a_library_that_is_none_is_refused_with_file_and_place(tmp_path, text, told):
-    path = written(tmp_path, text)
+    path = tmp_path / "atoms.yaml"
+    if text is not None:
+        path.write_text(text)
     with pytest.raises(ParamsError) as error:
         library(path)
     assert str(path) in str(error.value) and told in str(error.value)
@@ -110,9 +103,14 @@ def test_spread_is_large_for_clusters_and_unknown_for_few_atoms():
 def test_measures_of_a_family_are_those_of_its_own_atoms():
     places = {"e": EAST, "n": NORTH, "d": DIAGONAL}
     told = measures(
-        [atom("e"), atom("n", "tools"), atom("d", "tools", "chain"), atom("e", "tools", "chain")],
+        [
+            Atom(strategy=strategy, hint="be brief", text=text, family=family, role="reasoner")
+            for text, strategy, family in (
+                ("e", "verify", "base"), ("n", "tools", "base"), ("d", "tools", "chain"), ("e", "tools", "chain"),
+            )
+        ],
         lambda texts: np.array([places[text] for text in texts]),
-    )
+    )  # fmt: skip
     assert list(told) == ["base", "chain"]
     near = math.sqrt(0.5)
     base, chain = told["base"], told["chain"]
@@ -124,21 +122,11 @@ def test_measures_of_a_family_are_those_of_its_own_atoms():
     assert chain["diversity"] == pytest.approx((1 - near + 1 / 6) / 2)
 
 
-def test_within_a_role_no_two_atoms_say_the_same():
-    for role in AGENTS:
-        own = [one for one in LIBRARY if one.role == role]
-        assert len({one.hint for one in own}) == len({one.text for one in own}) == len(own)
-
-
 def test_lab_models_get_hints_and_others_sentences():
     assert prompts(ATOMS[:2], "lab") == {"base/reasoner/steps": "step by step", "base/reasoner/brief": "be brief"}
-    assert prompts(ATOMS[:1], "endpoint") == prompts(ATOMS[:1], "scripted") == {"base/reasoner/steps": "Go slowly."}
+    for backend in ("endpoint", "scripted"):
+        assert prompts(ATOMS[:1], backend) == {"base/reasoner/steps": "Go slowly."}
 
 
 def test_roles_say_which_agent_may_be_told_what():
     assert atoms.roles(ATOMS).astype(int).tolist() == [[1, 1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0, 0], [0] * 5 + [1, 1]]
-
-
-def test_a_library_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ParamsError, match="missing.yaml is no library"):
-        library(tmp_path / "missing.yaml")

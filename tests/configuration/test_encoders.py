@@ -19,43 +19,42 @@ QUESTIONS = [
 # Features ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "question, expected",
-    [
-        ("3 + 4 = ?", [0.09, 5 / 20, 2 / 9, 0, 0]),
-        ("3 + 4 * 2 = ?", [0.13, 7 / 20, 3 / 13, 1, 0]),
-        ("What is the pet of Ana ?", [0.24, 7 / 20, 0, 0, 1]),
-        ("What is the pet of the friend of Ana ?", [0.38, 10 / 20, 0, 1, 1]),
-        ("Find 120", [0.08, 2 / 20, 3 / 8, 0, 1]),
-        ("How many do Ana and Bo have together ?", [0.38, 9 / 20, 0, 1, 0]),
-        ("", [0, 0, 0, 0, 0]),
-    ],
-)
-def test_features_are_length_words_digits_steps_and_tools(question, expected):
-    told = features([question])
-    assert told.shape == (1, 5) and told.dtype == np.float32 and told[0] == pytest.approx(expected, abs=1e-6)
+FEATURES = {
+    "3 + 4 = ?": [0.09, 5 / 20, 2 / 9, 0, 0],
+    "3 + 4 * 2 = ?": [0.13, 7 / 20, 3 / 13, 1, 0],
+    "What is the pet of Ana ?": [0.24, 7 / 20, 0, 0, 1],
+    "What is the pet of the friend of Ana ?": [0.38, 10 / 20, 0, 1, 1],
+    "Find 120": [0.08, 2 / 20, 3 / 8, 0, 1],
+    "How many do Ana and Bo have together ?": [0.38, 9 / 20, 0, 1, 0],
+    "": [0, 0, 0, 0, 0],
+}
+
+
+@pytest.mark.parametrize("questions", [[], *([text] for text in FEATURES), list(FEATURES)])
+def test_features_are_length_words_digits_steps_and_tools(questions):
+    told = features(questions)
+    assert told.shape == (len(questions), 5) and told.dtype == np.float32
+    assert told == pytest.approx(np.array([FEATURES[text] for text in questions]).reshape(-1, 5), abs=1e-6)
 
 
 # Encoders ------------------------------------------------------------------------------------------
 
 
-def lab(folder) -> encoders.Encoder:
-    checkpoints.save(tiny.model(0), folder / "some")
-    return encoder("lab:some", folder)
-
-
 @pytest.fixture(scope="module")
 def every(tmp_path_factory) -> dict[str, encoders.Encoder]:
-    return {"hashing": encoder("hashing"), "lab": lab(tmp_path_factory.mktemp("models"))}
+    folder = tmp_path_factory.mktemp("models")
+    checkpoints.save(tiny.model(0), folder / "some")
+    return {"hashing": encoder("hashing"), "lab": encoder("lab:some", folder)}
 
 
 @pytest.mark.parametrize("name, width", [("hashing", HASHED), ("lab", 32)])
-def test_vectors_have_length_1_and_are_always_the_same(every, name, width):
+def test_vectors_have_length_1_are_always_the_same_and_stand_before_the_features_in_a_state(every, name, width):
     phi = every[name]
-    vectors = phi(QUESTIONS)
-    assert vectors.shape == (len(QUESTIONS), width) and vectors.dtype == np.float32
+    vectors, told = phi(QUESTIONS), states(QUESTIONS, phi)
+    assert vectors.shape == (len(QUESTIONS), width) and vectors.dtype == told.dtype == np.float32
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(len(QUESTIONS)), abs=1e-5)
     assert np.array_equal(vectors, phi(QUESTIONS)) and len(np.unique(vectors.round(4), axis=0)) == len(QUESTIONS)
+    assert np.array_equal(told, np.concatenate([vectors, features(QUESTIONS)], 1))
 
 
 @pytest.mark.parametrize("name", ["hashing", "lab"])
@@ -93,7 +92,7 @@ def test_sentence_models_need_an_extra(monkeypatch):
         encoder("sentence:all-MiniLM-L6-v2")
 
 
-def library(asked: list, wrong: Exception | None = None, packed: bool = True):
+def library(asked: list, wrong: Exception | None = None):
     """What stands in for sentence-transformers and the package with the weights."""
 
     class SentenceTransformer:
@@ -108,8 +107,6 @@ def library(asked: list, wrong: Exception | None = None, packed: bool = True):
     def found(name):
         if name == "sentence_transformers":
             return SimpleNamespace(SentenceTransformer=SentenceTransformer)
-        if not packed:
-            raise ImportError(name)
         return SimpleNamespace(__file__="/somewhere/weights/__init__.py")
 
     return found
@@ -129,20 +126,6 @@ def test_a_sentence_model_that_is_not_on_this_machine_is_named(monkeypatch, wron
     monkeypatch.setattr(encoders, "import_module", library([], wrong))
     with pytest.raises(EncoderError, match="sentence:some-model is not on this machine"):
         encoder("sentence:some-model")
-
-
-def test_features_of_several_questions_are_their_rows():
-    told = features(QUESTIONS)
-    assert np.array_equal(told, np.concatenate([features([question]) for question in QUESTIONS]))
-    assert features([]).shape == (0, 5)
-
-
-def test_a_state_is_the_vector_and_the_features(every):
-    for phi, width in ((every["hashing"], HASHED), (every["lab"], 32)):
-        told = states(QUESTIONS, phi)
-        assert told.shape == (len(QUESTIONS), width + 5) and told.dtype == np.float32
-        assert np.array_equal(told[:, :width], phi(QUESTIONS))
-        assert np.array_equal(told[:, width:], features(QUESTIONS))
 
 
 def test_a_lab_model_that_is_not_there_is_an_error_with_a_remedy(tmp_path):

@@ -100,36 +100,25 @@ def test_no_reply_breaks_the_reader(text):
 
 def chosen(reply, items, examples=()):
     """Configurations and failures from a model in this process."""
-    about = {
-        "backend": "scripted", "model": "scripted-large", "price_in": 0.0, "price_out": 0.0, "kwh_per_token": 0.0,
-        "temperature": 0.0, "max_tokens": 200, "timeout": 5.0, "retries": 0, "concurrency": 4,
-    }  # fmt: skip
 
     async def work():
-        async with Client(server.settings(models={"policy": about}), {"scripted": InProcess(reply)}) as client:
-            return await prompted.choose(client, "policy", items, examples)
+        told = server.settings(backend="scripted", model="scripted-large", max_tokens=200, retries=0)
+        async with Client(told, {"scripted": InProcess(reply)}) as client:
+            return await prompted.choose(client, "mine", items, examples)
 
     return asyncio.run(work())
 
 
-def test_every_question_gets_its_own_configuration_in_order():
-    asked = []
+def test_every_question_gets_its_own_configuration_in_order_and_the_base_where_a_reply_holds_none():
+    asked, replies = [], ["no idea", TEXT, "", json.dumps(written(BASE))]
+    items = [CHAIN, LONG, CHAIN, LONG]
 
     def reply(body):
         asked.append((body["seed"], body["messages"]))
-        told = TOLD if LONG.prompt in body["messages"][-1]["content"] else written(BASE)
-        return completion("m", json.dumps(told), 10, 10)
+        return completion("m", replies[body["seed"]], 10, 10)
 
-    assert chosen(reply, [CHAIN, LONG, CHAIN]) == ([BASE, VERIFY, BASE], [0.0, 0.0, 0.0])
-    assert sorted(asked, key=lambda pair: pair[0]) == [
-        (i, messages(item.prompt, [])) for i, item in enumerate([CHAIN, LONG, CHAIN])
-    ]
-
-
-def test_where_a_reply_holds_none_the_base_stands_in_and_that_is_counted():
-    replies = {0: "no idea", 1: TEXT, 2: ""}
-    made, failed = chosen(lambda body: completion("m", replies[body["seed"]], 10, 10), [CHAIN, LONG, CHAIN])
-    assert made == [BASE, VERIFY, BASE] and failed == [1.0, 0.0, 1.0]
+    assert chosen(reply, items) == ([BASE, VERIFY, BASE, BASE], [1.0, 0.0, 1.0, 0.0])
+    assert sorted(asked, key=lambda pair: pair[0]) == [(i, messages(item.prompt, [])) for i, item in enumerate(items)]
 
 
 @pytest.mark.parametrize("examples", [(), (Example(CHAIN.prompt, VERIFY, 4.5),)])
@@ -138,24 +127,17 @@ def test_the_scripted_stand_in_replies_with_a_configuration(examples):
     assert failed == [0.0, 0.0] and made[0] != BASE and (made[0] == VERIFY) == bool(examples)
 
 
-def test_what_a_workflow_lacks_is_ignored():
-    alone = TOLD | {"workflow": "voting"}
-    assert parse(json.dumps(alone)) == Configuration((5, 5, 0, 2, 0, 0))
-
-
-def test_tools_may_be_left_out():
+def test_what_a_workflow_lacks_is_ignored_and_tools_may_be_left_out():
+    assert parse(json.dumps(TOLD | {"workflow": "voting"})) == Configuration((5, 5, 0, 2, 0, 0))
     assert parse('{"workflow": "reason", "budgets": ["low", "low", "high"]}') == Configuration((1, 0, 0, 0, 0, 2))
 
 
-def test_the_model_is_told_all_that_there_is_to_choose_from():
+def test_the_model_is_told_all_that_there_is_to_choose_from_and_examples_with_their_reward():
     system, user = messages("3 + 4 = ?", [])
     assert (system["role"], user) == ("system", {"role": "user", "content": "Question: 3 + 4 = ?"})
     assert system["content"].startswith(prompted.ASKED) and "Example" not in system["content"]
     for word in (*space.WORKFLOWS, *space.TOOLS, *space.AGENTS, *space.TIERS, *TOLD):
         assert word in system["content"]
-
-
-def test_examples_come_with_their_configuration_and_reward():
     system, _ = messages("3 + 4 = ?", [Example("1 + 1 = ?", VERIFY, 4.25), Example("2 + 2 = ?", BASE, -0.5)])
     lines = system["content"].split("\n")[-4:]
     assert lines[0] == "Example. Question: 1 + 1 = ?" and lines[1] == f"Configuration: {TEXT} Reward: 4.25"
