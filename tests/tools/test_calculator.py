@@ -48,28 +48,18 @@ def test_it_agrees_with_pythons_own_arithmetic(expression):
     assert found == str(expected) if exact else math.isclose(float(found), expected, rel_tol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "expression, value",
-    [
-        ("47 * 38", "1786"),
-        (" 4 + 5 ", "9"),
-        ("7 / 2", "3.5"),
-        ("1 / 3", "0.3333333333"),
-        ("0.1 + 0.2", "0.3"),
-        ("2.50 * 2", "5"),
-        ("-7 // 2", "-4"),
-        ("-7 % 3", "2"),
-        ("-2 ** 2", "-4"),
-        ("2 ** 3 ** 2", "512"),
-        ("2 ** -1", "0.5"),
-        ("007 + 1", "8"),
-        (".5 + 5.", "5.5"),
-        ("123456789 * 987654321", "121932631112635269"),
-        ("0 * -1.0", "0"),
-        ("4\n+\t4", "8"),
-    ],
-)
-def test_worked_values(expression, value):
+WORKED = {
+    "whole": ["47 * 38 = 1786", " 4 + 5  = 9", "123456789 * 987654321 = 121932631112635269", "0 * -1.0 = 0"],
+    "fractions": ["7 / 2 = 3.5", "1 / 3 = 0.3333333333", "0.1 + 0.2 = 0.3", "2.50 * 2 = 5"],
+    "signs": ["-7 // 2 = -4", "-7 % 3 = 2", "-2 ** 2 = -4"],
+    "powers": ["2 ** 3 ** 2 = 512", "2 ** -1 = 0.5"],
+    "spelling": ["007 + 1 = 8", ".5 + 5. = 5.5", "4\n+\t4 = 8"],
+}
+
+
+@pytest.mark.parametrize("equation", [equation for equations in WORKED.values() for equation in equations])
+def test_worked_values(equation):
+    expression, value = equation.split(" = ")
     assert calculated(expression) == value
 
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lib.params import ROOT
 from lib.tools import Limits, Result, Sandbox, SandboxUnavailable, ToolError, python
 from lib.tools.cell import split
 from lib.tools.sandbox import MORE
@@ -22,8 +23,6 @@ from tests.tools.attacks import ATTACKS
 
 SECRET = "canary-5e1f0c3a"
 LONGEST = 5.0  # seconds that an attack may take, on a busy machine
-LINUX = sys.platform == "linux"
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +122,7 @@ def test_limits_that_are_none_are_refused_by_name(limits):
         Limits(**limits)
 
 
-SHOWN = {
+NOTEBOOK = {
     "": ["None", "", "# nothing", "\t", "print()"],
     "2": ["1 + 1", "(lambda x=2: x)()", "x = 1\r\nx + 1\r\n", "\ufeff1 + 1", "\ufeffx = 1\nx + 1"],
     "3": ["\ufeffprint(3)"],
@@ -150,7 +149,8 @@ BLOCKS = ["if True:\n    5", "if True: 5", "if False: 1; 2"]
 
 
 @pytest.mark.parametrize(
-    "text, code", [(text, code) for text in SHOWN for code in SHOWN[text]] + [("", c) for c in STATEMENTS + BLOCKS]
+    "text, code",
+    [(text, code) for text in NOTEBOOK for code in NOTEBOOK[text]] + [("", c) for c in STATEMENTS + BLOCKS],
 )
 def test_code_is_shown_as_in_a_notebook(sandbox, text, code):
     assert sandbox.run(code) == Result(text)
@@ -176,11 +176,6 @@ def test_what_goes_wrong_in_code_is_told(sandbox, code, kind, error):
     assert not result.ok and result.kind == kind and error in result.error and result.text == ""
 
 
-def test_what_was_printed_before_an_error_stays(sandbox):
-    assert sandbox.run("print('so far')\n1 / 0").text == "so far"
-    assert sandbox.run("print('so far')\nwhile True:\n    pass").text == "so far"
-
-
 def test_long_text_is_cut_with_a_note(folder):
     with Sandbox(Limits(output=10)) as sandbox:
         assert sandbox.run("print('x' * 10)").text == "x" * 10
@@ -194,8 +189,8 @@ def test_limits_hold(folder):
     limits = Limits(seconds=0.2, memory=4 << 20, recursion=50, code=100, flood=1_000)
     recursive = "def f(n):\n    return n and 1 + f(n - 1)\nf({})"
     with Sandbox(limits) as sandbox:
-        result, seconds = timed(sandbox, "while True:\n    pass")
-        assert result.error == "no end within 0.2 seconds" and seconds < 2
+        result, seconds = timed(sandbox, "print('so far')\nwhile True:\n    pass")
+        assert (result.text, result.error) == ("so far", "no end within 0.2 seconds") and seconds < 2
         assert sandbox.run("x = 'a' * (5 << 20)").kind == "memory" and sandbox.run("x = 'a' * (3 << 20)").ok
         assert sandbox.run(recursive.format(60)).kind == "recursion" and sandbox.run(recursive.format(40)).text == "40"
         assert sandbox.run("1" * 101) == Result("", False, "code of 101 characters; 100 are allowed", "refused")
@@ -235,7 +230,7 @@ def test_equal_code_has_equal_results(code, folder):
 
 
 @given(text=st.text(max_size=100))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_text_has_a_result(sandbox, text):
     result = sandbox.run(text)
     assert result.kind in ("", "syntax", "exception", "refused")
@@ -248,7 +243,7 @@ def test_cutting_code_loses_none_of_it(text):
     assert found is None or ("".join(found) == text and found[1].strip())
 
 
-@pytest.mark.skipif(not LINUX, reason="reads /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_worker_is_bare(sandbox):
     """Monty has no way to look at these; if it had, there would be nothing to see."""
     sandbox.run("1")
@@ -274,7 +269,7 @@ def test_a_worker_that_does_not_even_keep_time_is_killed_by_the_host(folder):
         assert sandbox.run("6 * 7").text == "42" and sandbox._worker.pid != process.pid
 
 
-def test_a_worker_that_dies_in_a_call_is_a_crash_and_between_two_calls_is_replaced(folder):
+def test_a_worker_that_dies_in_a_call_is_a_crash_and_a_dead_or_used_one_is_replaced_between_two_calls(folder):
     with Sandbox() as sandbox:
         sandbox.run("1")
         threading.Timer(0.1, worker(sandbox).kill).start()
@@ -283,14 +278,9 @@ def test_a_worker_that_dies_in_a_call_is_a_crash_and_between_two_calls_is_replac
         sandbox.run("1")
         worker(sandbox).kill()
         assert sandbox.run("6 * 7").text == "42"
-
-
-def test_a_worker_is_replaced_after_a_while(folder, monkeypatch):
-    with Sandbox() as sandbox:
-        sandbox.run("1")
-        first = worker(sandbox)
+        old = worker(sandbox)
         sandbox._worker.used = 10.0
-        assert sandbox.run("6 * 7").text == "42" and not first.is_running()
+        assert sandbox.run("6 * 7").text == "42" and not old.is_running()
 
 
 def test_an_interrupt_of_the_host_goes_through_and_leaves_nothing(folder):

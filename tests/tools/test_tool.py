@@ -104,12 +104,9 @@ def test_a_line_gives_words_in_order_and_the_rest_to_the_last():
 
 
 @pytest.mark.parametrize("line", ["", "  ", "a", "a 3 0.5 true", "a three 0.5 true fast", "a 3 nan true fast"])
-def test_a_line_that_lacks_a_word_or_has_a_wrong_one_is_refused(line):
+def test_a_line_that_lacks_a_word_has_a_wrong_one_or_one_too_many_is_refused(line):
     with pytest.raises(ToolError, match="^echo takes"):
         TOOL.line(line)
-
-
-def test_words_left_over_are_refused_where_nothing_is_wanted():
     with pytest.raises(ToolError, match="takes a line with nothing"):
         Tool("now", "", {}, lambda: "noon").line("please")
 
