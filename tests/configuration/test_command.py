@@ -9,7 +9,7 @@ import torch
 from lib import params
 from lib.configuration import __main__ as command
 from lib.configuration import explain, study
-from lib.configuration.space import DIMENSIONS, Configuration
+from lib.configuration.space import DIMENSIONS
 from lib.configuration.system import System
 from lib.ledger import BudgetExceeded
 from lib.tasks import Item
@@ -65,15 +65,6 @@ def played(monkeypatch):
     return kept
 
 
-def liked(place, question: str = KNOWN) -> tuple[Configuration, list[explain.Reason]]:
-    """What the policy likes best for a question, and why."""
-    with study.opened_place(study.means(settings())) as opened:
-        policy = study.published(place / "runs/policy", opened)
-        state = torch.from_numpy(opened.states([Item(question, "", "", "chain", 1, "any")]))
-        (chosen,) = policy.decide(state).configurations
-        return chosen, explain.reasons(policy, state)
-
-
 # It answers ---------------------------------------------------------------------------------------
 
 
@@ -81,7 +72,10 @@ def test_it_prints_what_the_policy_likes_best_how_sure_it_was_what_agents_left_a
     ask, place, played, capsys
 ):
     assert ask(KNOWN, "--seed", "7") == 0
-    chosen, reasons = liked(place)
+    with study.opened_place(study.means(settings())) as opened:
+        policy = study.published(place / "runs/policy", opened)
+        state = torch.from_numpy(opened.states([Item(KNOWN, "", "", "chain", 1, "any")]))
+        (chosen,), reasons = policy.decide(state).configurations, explain.reasons(policy, state)
     told = capsys.readouterr()
     first, sure, notes, end = told.out.split("\n\n")
     assert first == f"configuration: {chosen}" and told.err == ""

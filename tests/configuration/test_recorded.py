@@ -5,6 +5,8 @@ seeds that do the same, four configurations. Each is right on some kinds and wro
 40 tokens at a hundred-thousandth of a dollar, and is paid 5 if right minus a hundredth of its tokens.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -220,15 +222,6 @@ def test_encoders_are_ranked_beside_what_needs_none(results):
 # One episode --------------------------------------------------------------------------------------
 
 
-def outcome(trail: bool = True) -> Outcome:
-    notes = (
-        Note("reasoner", 0, "1 + 1 = 2 <b>", "2", "<answer> 2 </answer>", 0.01),
-        Note("verifier", 1, "", None, "<think> well", 0.02, cut=True),
-        Note("answerer", 2, "", "2", "<answer> 2 </answer>", 0.03),
-    )
-    return Outcome(True, "2", "", 3, 4, 9, 12, 2e-4, 0.03, 1, ("calculator",), 1, (), notes if trail else ())
-
-
 def test_an_episode_is_chosen_and_done_again_as_it_was(exam):
     told = agents.telling(record.where(exam, arm="ARC", seed=0))
     assert told["right"] == 1 and told["workflow"] == "verify"
@@ -241,10 +234,16 @@ def test_an_episode_is_chosen_and_done_again_as_it_was(exam):
 
 
 def test_calls_are_shown_one_by_one_and_escaped():
+    notes = (
+        Note("reasoner", 0, "1 + 1 = 2 <b>", "2", "<answer> 2 </answer>", 0.01),
+        Note("verifier", 1, "", None, "<think> well", 0.02, cut=True),
+        Note("answerer", 2, "", "2", "<answer> 2 </answer>", 0.03),
+    )
+    outcome = Outcome(True, "2", "", 3, 4, 9, 12, 2e-4, 0.03, 1, ("calculator",), 1, (), notes)
     job = Job(TEST["mixed"][0], CHOICES["verify"], 0)
-    markup, plain = agents.episode_html(job, outcome(), 'a "b" <c>')
+    markup, plain = agents.episode_html(job, outcome, 'a "b" <c>')
     assert "<c>" not in markup and "<b>" not in markup and "&lt;b&gt;" in markup
     assert markup.count("5px solid") == 2 and markup.count("5px dotted") == 1
     assert "cut by its budget" in plain and "it wrote: <think> well" in plain and PLAN in plain and "right: 2" in plain
     with pytest.raises(ValueError, match="no call"):
-        agents.episode_html(job, outcome(trail=False), "caption")
+        agents.episode_html(job, replace(outcome, trail=()), "caption")

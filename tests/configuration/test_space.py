@@ -58,6 +58,8 @@ def test_a_repaired_structure_is_valid_and_differs_only_where_it_was_pinned(stru
 def test_what_is_valid_passes_as_it_is_and_what_is_not_is_refused(structure):
     if structure in POSSIBLE:
         assert space.checked(structure) == structure == Configuration(structure).structure
+        checked = space.checked(np.array(structure))
+        assert checked == structure and {type(value) for value in checked} == {int}  # plain numbers
     else:
         with pytest.raises(SpaceError, match="has no second agent"):
             Configuration(structure)
@@ -98,11 +100,6 @@ def test_equal_configurations_have_one_digest_and_others_another():
     digests = [Configuration(structure, told).digest for told in (atoms, *others)]
     assert len({*digests, Configuration((2, 5, 8, 0, 1, 1), atoms).digest}) == 5
     assert Configuration(structure, atoms).digest == digests[0]
-
-
-def test_numbers_of_numpy_become_plain_ones():
-    checked = space.checked(np.array([2, 15, 3, 0, 1, 2]))
-    assert checked == (2, 15, 3, 0, 1, 2) and {type(value) for value in checked} == {int}
 
 
 def test_each_bit_is_a_tool_and_none_is_the_empty_set():

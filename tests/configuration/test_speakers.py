@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import contextmanager
+from unittest.mock import Mock
 
 import pytest
 
@@ -85,21 +86,14 @@ def test_random_numbers_hang_on_the_key_and_the_request():
     assert len({request_seed([1, 2], 5), request_seed([1, 3], 5), request_seed([1, 2], 6)}) == 3
 
 
-def counted(lab: Lab) -> list[int]:
-    """How many prompts were handed to the engine, by request."""
-    handed, submit = [], lab.asker.batcher.submit
-    lab.asker.batcher.submit = lambda prompts, *rest: (handed.append(len(prompts)), submit(prompts, *rest))[1]
-    return handed
-
-
 def test_equal_requests_at_the_same_time_are_answered_once():
-    async def both(lab):
+    async def thrice(lab):
         return await asyncio.gather(*(lab.say(TOLD, {}, 24, 0) for _ in range(3)))
 
     with at_work(random_model(), 1.0) as lab:
-        handed = counted(lab)
-        assert len({said.text for said in asyncio.run(both(lab))}) == 1
-        assert handed == [1]
+        lab.asker.batcher.submit = engine = Mock(wraps=lab.asker.batcher.submit)
+        assert len({said.text for said in asyncio.run(thrice(lab))}) == 1
+    assert [len(handed.args[0]) for handed in engine.call_args_list] == [1]
 
 
 def test_requests_side_by_side_get_what_they_get_alone():
@@ -243,22 +237,17 @@ def test_a_conversation_that_does_not_fit_is_a_failure_of_a_hosted_model_too():
     assert hosted(random_model(), asked) == Said("", 0, 0, failure="bad_request")
 
 
-def test_a_truncated_reply_of_a_hosted_model_is_kept():
-    said = answering(lambda body: completion("model", "3 + 4 = 7 and", 10, 40, "length"), plain)
-    assert said == Said("3 + 4 = 7 and", 10, 40, None, True, "truncated")
-
-
 @pytest.mark.parametrize(
-    "reply, kind",
+    "reply, said",
     [
-        (lambda body: completion("model", "", 10, 0), "null_content"),
-        (lambda body: completion("model", "no", 10, 1, "content_filter"), "content_filter"),
-        (lambda body: {"choices": []}, "no_choices"),
+        (completion("model", "3 + 4 = 7 a", 10, 40, "length"), Said("3 + 4 = 7 a", 10, 40, None, True, "truncated")),
+        (completion("model", "", 10, 0), Said("", 10, 0, failure="null_content")),
+        (completion("model", "no", 10, 1, "content_filter"), Said("no", 10, 1, failure="content_filter")),
+        ({"choices": []}, Said("", 0, 0, failure="no_choices")),
     ],
 )
-def test_other_failures_of_a_hosted_model_are_told_by_name(reply, kind):
-    said = answering(reply, plain)
-    assert said.failure == kind and not said.cut and said.call is None
+def test_what_was_truncated_is_kept_and_other_failures_of_a_hosted_model_are_told_by_name(reply, said):
+    assert answering(lambda body: reply, plain) == said
 
 
 def test_the_exchange_of_a_hosted_model_names_the_call_that_is_answered():

@@ -102,6 +102,9 @@ def test_the_table_has_a_row_per_job_with_its_parts(loop):
     }  # fmt: skip
     assert first == expected and list(told.columns) == list(expected)
     assert (second["key"], second["right"], second["reward"], second["answer"]) == (LONG.key, 0.0, -2.0, "7")
+    facts = Item("What is the pet of Ana ?", "cat", "the pet of Ana is cat", "facts", 1, "facts/pet/Ana", "choice")
+    jobs = [Job(facts, DIRECT)]
+    assert table(jobs, made.run(jobs), np.zeros(1))["kind"].tolist() == ["choice"]
 
 
 def test_slow_episodes_keep_their_place(loop):
@@ -123,10 +126,3 @@ def test_the_table_says_that_nothing_was_answered_and_needs_as_many_rewards_as_j
     assert told[["answered", "answer", "text"]].values.tolist() == [[0.0, "", "no"]]
     with pytest.raises(ValueError):
         table(jobs, outcomes, np.zeros(2))
-
-
-def test_the_kinds_of_a_table_are_those_of_the_questions(loop):
-    facts = Item("What is the pet of Ana ?", "cat", "the pet of Ana is cat", "facts", 1, "facts/pet/Ana", "choice")
-    jobs = [Job(CHAIN, DIRECT), Job(facts, DIRECT)]
-    told = table(jobs, system(Voice(echo), loop).run(jobs), np.zeros(2))
-    assert told["kind"].tolist() == ["chain", "choice"]

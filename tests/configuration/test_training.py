@@ -143,44 +143,30 @@ def test_what_a_flat_action_means():
     assert flat._flat([2, 0, 0, 0, 0, 0, 5, 6, 7, 1, 0, 0, 0, 0, 0]) == Configuration((2, 0, 0, 0, 0, 0))
 
 
+# Equal seeds ---------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_weights_travel_from_one_policy_to_another(kind):
-    one, other = Policy(kind, 3, ATOMS, seed=1), Policy(kind, 3, ATOMS, seed=2)
-    assert weights(one) != weights(other)
+def test_a_policys_first_weights_hang_on_its_seed_alone_and_travel_to_another(kind):
+    one = Policy(kind, 3, ATOMS, seed=3)
+    torch.rand(3)
+    before = torch.get_rng_state()
+    same, other = (Policy(kind, 3, ATOMS, seed=seed) for seed in (3, 4))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert weights(one) == weights(same) != weights(other)
     assert weights(other.take(one.arrays())) == weights(one)
     at = torch.from_numpy(STATES)
     assert one.decide(at).configurations == other.decide(at).configurations
 
 
-# Equal seeds ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_policys_first_weights_hang_on_its_seed_alone(kind):
-    one = Policy(kind, 3, ATOMS, seed=3)
-    before = torch.get_rng_state()
-    same = Policy(kind, 3, ATOMS, seed=3)
-    torch.rand(3)
-    assert weights(one) == weights(same) != weights(Policy(kind, 3, ATOMS, seed=4))
-    torch.set_rng_state(before)
-    Policy(kind, 3, ATOMS, seed=3)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def fresh(**told) -> Training:
-    """A training as in a process of its own, where nothing was drawn before."""
-    torch.manual_seed(0)
-    return done(**told)
-
-
 @cache
 def whole(kind: str = "hierarchy", seed: int = 0) -> Training:
     """A training that nobody interrupted. Change nothing about it."""
-    return fresh(kind=kind, seed=seed)
+    return done(kind=kind, seed=seed)
 
 
 def test_equal_seeds_give_equal_bytes():
-    once, again = whole(), fresh()
+    once, again = whole(), done()
     assert weights(once.policy) == weights(again.policy) != weights(whole(seed=1).policy)
     assert once.learned == again.learned and pd.concat(once.rows).equals(pd.concat(again.rows))
 
@@ -193,7 +179,7 @@ def test_a_training_that_goes_on_asks_nothing_twice_and_ends_with_the_same_weigh
     rows = whole(kind).rows
     path = store.write_parquet(tmp_path / "rollouts.parquet", pd.concat(rows[:kept], ignore_index=True))
     system = Fake()
-    resumed = fresh(kind=kind, system=system, played=store.read_parquet(path))
+    resumed = done(kind=kind, system=system, played=store.read_parquet(path))
     assert len(system.asked) == (UPDATES - kept) * BATCH
     assert weights(resumed.policy) == weights(whole(kind).policy) and resumed.learned == whole(kind).learned
     columns = list(rows[0].columns)
@@ -212,8 +198,8 @@ def test_a_training_that_goes_on_asks_nothing_twice_and_ends_with_the_same_weigh
 def test_rows_that_are_not_of_this_training_are_not_believed(other, items, kept, asked):
     """Two trainings of one seed first draw the same configurations where policies still know nothing."""
     system, rows = Fake(), pd.concat(whole(seed=other).rows, ignore_index=True)[:kept]
-    made = fresh(system=system, played=rows, items=items)
-    assert len(system.asked) == asked and weights(made.policy) == weights(fresh(items=items).policy)
+    made = done(system=system, played=rows, items=items)
+    assert len(system.asked) == asked and weights(made.policy) == weights(done(items=items).policy)
 
 
 # Refinements ---------------------------------------------------------------------------------------

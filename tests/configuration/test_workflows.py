@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.configuration.graph import graph
-from lib.configuration.space import WORKFLOWS
+from lib.configuration.space import WORKFLOWS, Structure, repaired
 from lib.configuration.workflows import CALLS, PROGRAMS
 from tests.configuration.small import Asked, Voice, run, team
 
 # Each agent is known by its budget, its tools and its prompt.
-ALONE = (0, 1, 5)
 PROMPTS = (("be brief",), ("check each step",), ("only the answer",))
 AGENTS = {1: (10, ("calculator",), "be brief"), 2: (20, ("search",), "check each step"), 3: (30, (), "only the answer")}
 # What agents leave: the first reasoner r1 and a1, and so on.
@@ -22,9 +21,8 @@ R = [f"r{i} answer a{i}" for i in range(5)]
 W = [f"w{i} answer b{i}" for i in range(5)]
 
 
-def structure(workflow: str) -> tuple[int, ...]:
-    number = WORKFLOWS.index(workflow)
-    return (number, 1, 0, 0, 0, 2) if number in ALONE else (number, 1, 2, 0, 1, 2)
+def structure(workflow: str) -> Structure:
+    return repaired((WORKFLOWS.index(workflow), 1, 2, 0, 1, 2))
 
 
 def says(answers=("a1", "a2", "a3", "a4"), verdicts=("wrong",) * 3, need="reason"):
