@@ -44,6 +44,7 @@ repro: $(STAMP) ## rebuild every report (PROFILE: one run of another scale; LESS
 
 replicate: $(STAMP) ## the lessons once more under another seed and class of processor, compared (LESSONS="05 08", SEED=2)
 	@$(RUN) PROFILE=$(PROFILE) python -m lib.claims.replicate $(LESSONS) $(if $(SEED),--seed $(SEED))
+	@$(DVC) repro --quiet --single-item --force 10_scoreboard index  # what they say of it
 
 lab: $(STAMP) ## step through the notebooks in JupyterLab
 	@$(RUN) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(AS_ROOT)

@@ -49,3 +49,10 @@ def test_make_refuses_a_folder_that_no_search_path_can_hold(tmp_path, name, goal
     done = made(folder, goal)
     assert done.returncode != 0 and "please rename it" in done.stderr
     assert not (folder / "told").exists() and not (folder / "ran").exists()
+
+
+def test_who_replicates_reads_what_came_of_it_on_the_pages(tmp_path):
+    assert made(tmp_path, "replicate", "LESSONS=05").returncode == 0
+    asked = [line.split("|")[-1] for line in (tmp_path / "told").read_text().splitlines()]
+    pages = "-m dvc repro --quiet --single-item --force 10_scoreboard index"
+    assert asked[-2:] == ["-m lib.claims.replicate 05", pages]
