@@ -39,37 +39,20 @@ IN_ORDER = {
 }
 SYSTEM = {"instr", "mem_l"}
 HEADING = {
-    "instr": "# Role",
-    "mem_l": "# Summary of the episode so far",
-    "query": "# Query",
-    "know": "# Policy cards",
-    "tools": "# Tools",
-    "state": "# State",
-    "reflect": "# Simulated rollouts",
-    "mem_s": "# Recent steps",
-}
+    "instr": "# Role", "mem_l": "# Summary of the episode so far", "query": "# Query", "know": "# Policy cards",
+    "tools": "# Tools", "state": "# State", "reflect": "# Simulated rollouts", "mem_s": "# Recent steps",
+}  # fmt: skip
 
 
 def situation(world, kind: str, **changes) -> Situation:
     """What an orchestrator shows of a world that it has looked at once."""
     common = {
-        "domain": world.words,
-        "kind": kind,
-        "topic": "Linear Algebra",
-        "names": world.menu.names,
-        "weights": WEIGHTS,
-        "step": world.t + 1,
-        "horizon": world.horizon,
-        "state": world.state(),
-        "recent": ("step 1: it went well", "step 2: it went on"),
-        "summary": "So far so good.",
-        "results": ("SO-d1: did something",),
-        "final": False,
-        "limit": 2,
-        "steps": 5,
-        "cards": knowledge_json(zoo.cards(world.domain)),
+        "domain": world.words, "kind": kind, "topic": "Linear Algebra", "names": world.menu.names, "weights": WEIGHTS,
+        "step": world.t + 1, "horizon": world.horizon, "state": world.state(), "summary": "So far so good.",
+        "recent": ("step 1: it went well", "step 2: it went on"), "results": ("SO-d1: did something",), "final": False,
+        "limit": 2, "steps": 5, "cards": knowledge_json(zoo.cards(world.domain)),
         "tools": tools_json(zoo.cards(world.domain), world.words),
-    }
+    }  # fmt: skip
     return Situation(**common | changes)
 
 
@@ -173,26 +156,16 @@ def all_situations(world) -> Iterator[Situation]:
 
 def test_every_branch_renders_without_holes(world):
     for now in all_situations(world):
-        texts = [
-            *shown(now).values(),
-            summary_request(now)[0]["content"],
-            correction("it is odd", now.names, now.final),
-        ]
-        for text in texts:
+        asked = [summary_request(now)[0]["content"], correction("it is odd", now.names, now.final)]
+        for text in [*shown(now).values(), *asked]:
             assert text == text.strip() and "\n\n\n" not in text
             assert not re.search(r"\{\{|\{%|\{#|None|Undefined|\S  |- \n|: \.", text)
 
 
 TRICKY = [
-    "{{ 7 * 7 }}",
-    "{% for a in b %}",
-    "{# gone #}",
-    "{topic} {0} {}",
-    "%s %(name)d 100%",
-    "<b> & 'quoted' \"twice\"",
-    "$HOME `ls` \\n \\u002d",
-    "# Query",
-]
+    "{{ 7 * 7 }}", "{% for a in b %}", "{# gone #}", "{topic} {0} {}", "%s %(name)d 100%", "<b> & 'quoted' \"twice\"",
+    "$HOME `ls` \\n \\u002d", "# Query",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", TRICKY)
@@ -298,11 +271,8 @@ def test_an_unknown_orchestrator_or_component_is_named(kind, without):
         components.components(kind, without)
 
 
-def test_every_field_of_a_situation_is_in_the_property_above_or_below():
+def test_every_field_of_a_situation_is_in_the_properties_and_every_template_has_a_use():
     assert {field.name for field in fields(Situation)} == set(OWN) | {"domain", "kind", "budget"}
-
-
-def test_every_template_has_a_use():
     used = {each.template for each in components.ORDER} | {"summary.md", "correction.md"}
     assert used == {path.name for path in TEXTS}
 

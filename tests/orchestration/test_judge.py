@@ -25,27 +25,12 @@ FAIR = dict.fromkeys(CRITERIA, 50.0)
 def log(*episodes, method: str = "RO scripted-large", **columns) -> pd.DataFrame:
     """A decision record. An episode is a list of (policy, levels, mastery, mastery after, share right)."""
     rows = [
-        {
-            "method": method,
-            "seed": 0,
-            "episode": number,
-            "step": step,
-            "choice": policy,
-            "action": 2,
-            "fallback": False,
-            "alternatives": "A;B;C",
-            "mastery": before,
-            "mastery_after": after,
-            "open_failed": 1,
-            "levels": levels,
-            "reward_0": 0.1,
-            "reward_1": 0.0,
-            "reward_2": right,
-            "done": step == len(episode) - 1,
-        }
+        {"method": method, "seed": 0, "episode": number, "step": step, "choice": policy, "action": 2, "fallback": False,
+         "alternatives": "A;B;C", "mastery": before, "mastery_after": after, "open_failed": 1, "levels": levels,
+         "reward_0": 0.1, "reward_1": 0.0, "reward_2": right, "done": step == len(episode) - 1}
         for number, episode in enumerate(episodes)
         for step, (policy, levels, before, after, right) in enumerate(episode)
-    ]
+    ]  # fmt: skip
     return pd.DataFrame(rows).assign(**columns)
 
 
@@ -125,15 +110,12 @@ def test_the_rubric_worked_by_hand(rule, episode, score):
     assert rule(record(episode)) == pytest.approx(score)
 
 
-def test_the_scripted_judge_scores_what_the_reply_asks_for():
-    assert tuple(rules.RUBRIC) == CRITERIA
-    assert set(CRITERIA) == set(Scores.model_fields) - {"reasoning"}
-
-
 # The prompt ---------------------------------------------------------------------------------------
 
 
-def test_every_step_that_is_shown_is_read_back():
+def test_every_step_that_is_shown_is_read_back_and_scored_by_what_the_reply_asks_for():
+    assert tuple(rules.RUBRIC) == CRITERIA
+    assert set(CRITERIA) == set(Scores.model_fields) - {"reasoning"}
     seen = record([("A", "12345", 0.4, 0.4, 0.2), *steps(("B", GOOD), ("C", POOR))])
     assert [step.policy for step in seen.steps] == ["A", "B", "C"]
     assert seen.policies == ("A", "B", "C") and (seen.horizon, seen.goal) == (EDUCATION.horizon, EDUCATION.goal)
@@ -169,7 +151,10 @@ def test_every_episode_is_scored_by_itself():
     assert ["1 | B |" in messages[1]["content"] for _, messages in bench.asked] == [False, True]
 
 
-def test_a_missing_score_is_asked_for_again_once():
+def test_a_missing_score_is_asked_for_again_once_and_never_invented():
+    rows, _ = scored("no", "no")
+    assert rows.loc[0, list(CRITERIA)].isna().all()
+    assert (rows.loc[0, "malformed"], rows.loc[0, "calls"]) == (2, 2)
     short = json.dumps({key: value for key, value in FAIR.items() if key != "effort"})
     rows, bench = scored(short, reply(effort=2))
     assert dict(rows.loc[0, list(CRITERIA)]) == FAIR | {"effort": 2}
@@ -178,12 +163,6 @@ def test_a_missing_score_is_asked_for_again_once():
     assert [turn["role"] for turn in sent_back] == ["system", "user", "assistant", "user"]
     assert sent_back[2]["content"] == short and "'effort'" in sent_back[3]["content"]
     assert bench.asked[0][0] != bench.asked[1][0]
-
-
-def test_scores_that_stay_useless_are_missing_and_not_invented():
-    rows, _ = scored("no", "no")
-    assert rows.loc[0, list(CRITERIA)].isna().all()
-    assert (rows.loc[0, "malformed"], rows.loc[0, "calls"]) == (2, 2)
 
 
 @pytest.mark.parametrize("kind, calls", [("refusal", 2), ("truncated", 2), ("timeout", 1), ("connection", 1)])
@@ -240,11 +219,7 @@ def test_small_judges_what_is_left_in_its_window():
 def test_scores_are_numbers_from_0_to_100(score):
     with pytest.raises(InvalidReply, match="frustration"):
         read(reply(frustration=score))
-
-
-def test_scores_in_a_fence_or_with_prose_are_read():
-    assert read(f"My verdict:\n```json\n{reply(gist='fine')}\n```").adaptivity == 50
-    assert read(reply(effort=4)).effort == 4.0
+    assert read(f"My verdict:\n```json\n{reply(effort=4, gist='fine')}\n```").effort == 4.0
 
 
 def test_scripted_breaks_of_a_verdict_are_noticed():

@@ -76,15 +76,9 @@ def test_a_slip_is_mended_and_counted(text):
 
 @pytest.mark.parametrize(
     "said",
-    [
-        "tags like <think> or </think> are no thoughts here",
-        "```SO-d1``` and ```SO-d3``` are code",
-        'braces } { in "quotes"',
-        "policy: SO-d1, policy: SO-d3",
-        "a\nb\\c\u2028d",
-        "é中😀",
-    ],
-)
+    ["tags like <think> or </think> are no thoughts here", "```SO-d1``` and ```SO-d3``` are code",
+     'braces } { in "quotes"', "policy: SO-d1, policy: SO-d3", "a\nb\\c\u2028d", "é中😀"],
+)  # fmt: skip
 def test_the_strings_of_a_clean_reply_may_hold_anything(said):
     assert read(json.dumps({"reasoning": said, "policy": "SO-d2"})) == Choice(reasoning=said, policy="SO-d2")
 
@@ -255,18 +249,15 @@ def mutated(draw):
     return text
 
 
-@given(
-    st.one_of(
-        st.text(st.characters()),  # lone surrogates included
-        st.lists(signs, max_size=40).map("".join),
-        mutated(),
-        values.map(json.dumps),
-        fields.map(json.dumps),
-        fields.map(repr),
-        st.binary(max_size=200).map(lambda raw: raw.decode(errors="replace")),
-        st.binary(max_size=200).map(lambda raw: raw.decode("latin-1")),
-    )
-)
+raw = st.binary(max_size=200)
+anything = st.one_of(
+    st.text(st.characters()), st.lists(signs, max_size=40).map("".join), mutated(), values.map(json.dumps),
+    fields.map(json.dumps), fields.map(repr), raw.map(lambda told: told.decode(errors="replace")),
+    raw.map(lambda told: told.decode("latin-1")),
+)  # lone surrogates included  # fmt: skip
+
+
+@given(anything)
 @settings(max_examples=800, deadline=None)
 @example(r'{"policy": "SO\u002dd1"}')
 @example("}" * 9_000 + "{" * 9_000)
