@@ -36,17 +36,8 @@ def test_the_file_is_as_it_would_be_written():
 
 
 def test_code_is_added_and_taken_away_and_everything_else_kept(tmp_path):
-    for name in (
-        "__init__",
-        "parent",
-        "zoo/__init__",
-        "zoo/a",
-        "zoo/b",
-        "envs/__init__",
-        "envs/c",
-        "run/__init__",
-        "run/__main__",
-    ):
+    modules = ("__init__", "parent", "zoo/__init__", "zoo/a", "zoo/b", "envs/__init__", "envs/c", "run/__init__")
+    for name in (*modules, "run/__main__"):
         (tmp_path / f"lib/{name}.py").parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / f"lib/{name}.py").touch()
     cell = {"cell_type": "code", "source": "from lib.zoo import a\nfrom lib.envs import c"}

@@ -46,39 +46,19 @@ def test_a_profile_scales_what_it_says():
 
 
 MISTAKES = {
-    "an unknown key": (
-        "  horizon: 50 ",
-        "  horizont: 50 ",
-        ["education.horizont: unknown key", "education.horizon: missing"],
-    ),
+    "an unknown key": ("  horizon: 50 ", "  horizont: 50 ", ["horizont: unknown key", "education.horizon: missing"]),
     "an unknown section": ("minigrid:  ", "mingrid:  ", ["mingrid: unknown key", "minigrid: missing"]),
     "a word for a number": ("  delta: 0.2 ", "  delta: wide ", ["education.delta", "valid number", "'wide'"]),
     "a quoted number": ("  delta: 0.2 ", '  delta: "0.2" ', ["education.delta", "valid number", "'0.2'"]),
     "too small": ("  horizon: 50 ", "  horizon: 0 ", ["education.horizon", "greater than or equal to 1", "got 0"]),
     "not a number": ("  discrimination: 4.0 ", "  discrimination: .nan ", ["education.discrimination", "nan"]),
-    "no such choice": (
-        "  warmup: measure ",
-        "  warmup: mesure ",
-        ["education.warmup", "'keep', 'measure' or 'ncc'", "'mesure'"],
-    ),
+    "no such choice": ("  warmup: measure ", "  warmup: mesure ", ["warmup", "'keep', 'measure' or 'ncc'", "'mesure'"]),
     "empty": ("  topic: Linear Algebra ", "  topic: ", ["education.topic", "valid string", "None"]),
-    "a misspelled profile": (
-        "{smoke: 60, laptop:",
-        "{smoke: 60, labtop:",
-        ["tour.students", "exactly the keys smoke, laptop, paper", "labtop"],
-    ),
+    "a misspelled profile": ("{smoke: 60, laptop:", "{smoke: 60, labtop:", ["exactly the keys smoke, laptop, paper"]),
     "an extra profile": ("{smoke: 60, ", "{smoke: 60, huge: 9, ", ["tour.students", "exactly the keys", "huge"]),
-    "goal below the start": (
-        "  initial: 0.4 ",
-        "  initial: 0.9 ",
-        ["education", "initial (0.9) must be below goal (0.8)"],
-    ),
+    "goal below the start": ("  initial: 0.4 ", "  initial: 0.9 ", ["education", "(0.9) must be below goal (0.8)"]),
     "calibration without answers": ("  difficulty: label ", "  difficulty: calibrated ", ["education", "answers"]),
-    "no such profile": (
-        "profile: laptop",
-        "profile: labtop",
-        ["profile: must be one of smoke, laptop, paper", "'labtop'"],
-    ),
+    "no such profile": ("profile: laptop", "profile: labtop", ["must be one of smoke, laptop, paper", "'labtop'"]),
 }
 
 
@@ -146,15 +126,8 @@ def test_a_missing_file_is_named_with_the_remedy(tmp_path):
 def test_the_file_is_read_as_yaml_1_2(tmp_path):
     path = tmp_path / "params.yaml"
     path.write_text("rate: 1e-4\nword: no\non: off\ncount: 2_048\nclock: 1:30\noctal: 010\nnothing: null\n")
-    assert params.read(path) == {
-        "rate": 1e-4,
-        "word": "no",
-        "on": "off",
-        "count": 2048,
-        "clock": "1:30",
-        "octal": 10,
-        "nothing": None,
-    }
+    told = {"rate": 1e-4, "word": "no", "on": "off", "count": 2048, "clock": "1:30", "octal": 10, "nothing": None}
+    assert params.read(path) == told
 
 
 def test_the_environment_chooses_the_profile_and_an_argument_overrules_it(monkeypatch):
