@@ -119,12 +119,7 @@ INCOMPLETE = {
     "nested beyond reason": Answer("[" * 100_000),
     "a list": Answer([completion()]),
     "204": Answer("", 204),
-    "201": Answer(status=201),
-    "400": Answer(status=400),
-    "401": Answer(status=401),
-    "404": Answer(status=404),
-    "429": Answer(status=429),
-    "500": Answer(status=500),
+    **{str(status): Answer(status=status) for status in (201, 400, 401, 404, 429, 500)},
 }
 
 

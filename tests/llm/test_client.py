@@ -99,6 +99,7 @@ def test_a_server_that_is_not_there_is_a_connection_error_that_costs_nothing(tmp
 
 # A 200 that is none -------------------------------------------------------------------------------
 
+NO_CHOICES = [[], None, {"0": completion()["choices"][0]}, [None], ["SO-d2"]]
 NO_REPLY = {
     "an empty body": ("", "empty_body"),
     "blanks": (" \n ", "empty_body"),
@@ -113,11 +114,7 @@ NO_REPLY = {
     "an error in words": ({"error": "overloaded"}, "error_in_reply"),
     "an error beside a reply": (completion() | {"error": {"message": "overloaded"}}, "error_in_reply"),
     "an empty object": ({}, "no_choices"),
-    "no choices": (completion() | {"choices": []}, "no_choices"),
-    "choices null": (completion() | {"choices": None}, "no_choices"),
-    "choices by name": (completion() | {"choices": {"0": completion()["choices"][0]}}, "no_choices"),
-    "a choice that is null": (completion() | {"choices": [None]}, "no_choices"),
-    "a choice that is text": (completion() | {"choices": ["SO-d2"]}, "no_choices"),
+    **{f"choices {odd}": (completion() | {"choices": odd}, "no_choices") for odd in NO_CHOICES},
 }
 
 
@@ -132,24 +129,17 @@ def test_a_200_without_a_reply_is_asked_once_more_and_is_then_a_typed_error_that
     assert (error.text, error.tokens_in, error.dollars) == ("", 0, 0.0)
 
 
-NOTHING_SAID = {
-    "null": completion(None),
-    "empty": completion(""),
-    "blanks": completion(" \n\t"),
-    "a number": completion(7),
-    "an object": completion({"text": "SO-d2"}),
-    "no parts": completion([]),
-    "parts without text": completion([{"type": "image_url"}, {"type": "text", "text": 3}, None, "SO-d2"]),
-    "message missing": completion(message=None) | {"choices": [{"index": 0, "finish_reason": "stop"}]},
-    "message null": completion(message=None),
-    "message a list": completion(message=["SO-d2"]),
-    "message text": completion(message="SO-d2"),
-}
+NO_TEXT = [{"type": "image_url"}, {"type": "text", "text": 3}, None, "SO-d2"]
+NOTHING_SAID = [
+    *(completion(content) for content in (None, "", " \n\t", 7, {"text": "SO-d2"}, [], NO_TEXT)),
+    *(completion(message=message) for message in (None, ["SO-d2"], "SO-d2")),
+    completion() | {"choices": [{"index": 0, "finish_reason": "stop"}]},
+]
 
 
-@pytest.mark.parametrize("odd", NOTHING_SAID)
-def test_a_reply_that_says_nothing_is_an_error_with_its_bill(odd):
-    outcome = call(Answer(NOTHING_SAID[odd]))
+@pytest.mark.parametrize("body", NOTHING_SAID)
+def test_a_reply_that_says_nothing_is_an_error_with_its_bill(body):
+    outcome = call(Answer(body))
     error = failed(outcome, "null_content")
     assert error.dollars == pytest.approx(BILL) and entries(outcome) == [(1, 10, 5)]
     assert len(outcome.server.asked) == 1  # it was billed; asking again is for the caller to decide
@@ -166,22 +156,14 @@ def test_a_call_of_a_tool_is_a_reply_without_text():
     assert (reply.text, reply.finish_reason) == ("", "tool_calls")
 
 
-USAGE = {
-    "null": None,
-    "a list": [10, 5],
-    "empty": {},
-    "negative": {"prompt_tokens": -10, "completion_tokens": -5},
-    "text": {"prompt_tokens": "10", "completion_tokens": "5"},
-    "fractions": {"prompt_tokens": 10.5, "completion_tokens": 5.5},
-    "yes and no": {"prompt_tokens": True, "completion_tokens": False},
-    "without end": {"prompt_tokens": float("inf"), "completion_tokens": float("nan")},
-    "beyond a float": {"prompt_tokens": 10**400, "completion_tokens": 10**400},
-}
+COUNTS = [(-10, -5), ("10", "5"), (10.5, 5.5), (True, False), (float("inf"), float("nan")), (10**400, 10**400)]
+USAGE = [None, [10, 5], {}, *({"prompt_tokens": read, "completion_tokens": wrote} for read, wrote in COUNTS)]
+MISSING = {"choices": completion()["choices"]}
 
 
-@pytest.mark.parametrize("odd", USAGE)
-def test_where_a_server_counts_no_tokens_characters_are_counted(odd):
-    reply = call(Answer(completion() | {"usage": USAGE[odd]})).only
+@pytest.mark.parametrize("body", [MISSING, *(completion() | {"usage": usage} for usage in USAGE)])
+def test_where_a_server_counts_no_tokens_characters_are_counted(body):
+    reply = call(Answer(body)).only
     assert (reply.tokens_in, reply.tokens_out) == (9, 2)  # 34 and 5 characters at 4 a token
     assert reply.dollars == pytest.approx(0.029)
 
@@ -260,30 +242,18 @@ def mostly(*usual):
     return st.sampled_from(usual) | ANY
 
 
-CHOICE = st.fixed_dictionaries(
-    {},
-    optional={
-        "finish_reason": mostly("stop", "length", "content_filter", "tool_calls"),
-        "message": ANY
-        | st.fixed_dictionaries(
-            {},
-            optional={
-                "content": mostly("SO-d2", "lone \ud800", [{"type": "text", "text": "SO-d2"}]),
-                "refusal": mostly(None, "no"),
-                "tool_calls": mostly(None, [{"id": "1"}]),
-            },
-        ),
-    },
+def some(**fields):
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+MESSAGE = some(
+    content=mostly("SO-d2", "lone \ud800", [{"type": "text", "text": "SO-d2"}]),
+    refusal=mostly(None, "no"),
+    tool_calls=mostly(None, [{"id": "1"}]),
 )
-NEARLY = st.fixed_dictionaries(
-    {},
-    optional={
-        "choices": ANY | st.lists(CHOICE | ANY, max_size=2),
-        "usage": ANY | st.fixed_dictionaries({}, optional={"prompt_tokens": ANY, "completion_tokens": ANY}),
-        "error": mostly(None),
-        "model": ANY,
-    },
-)
+CHOICE = some(finish_reason=mostly("stop", "length", "content_filter", "tool_calls"), message=ANY | MESSAGE)
+COUNTED = some(prompt_tokens=ANY, completion_tokens=ANY)
+NEARLY = some(choices=ANY | st.lists(CHOICE | ANY, max_size=2), usage=ANY | COUNTED, error=mostly(None), model=ANY)
 
 
 @settings(max_examples=40)

@@ -1,7 +1,6 @@
 """A headless Chromium that looks at a page as a reader would, and says what is wrong with it.
 
-It is spoken to over the DevTools protocol. No name resolves for it, so that nothing gets out, and every
-attempt is noted. Left out: other browsers, and everything that a screen reader says.
+It is spoken to over the DevTools protocol. Left out: other browsers, and everything that a screen reader says.
 """
 
 import base64
@@ -26,19 +25,10 @@ MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 PATIENCE = 60  # seconds for one answer, on a machine that is busy with other tests
 FEWEST_COLOURS, FEWEST_MARKS = 12, 0.01  # of a page with words: colours, and the share that is not ground
 
-FLAGS = [
-    "--headless",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-extensions",
-    "--disable-sync",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--hide-scrollbars",
-    "--remote-debugging-port=0",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
-]
+FLAGS = ["--headless", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-port=0"]
+FLAGS += ["--no-first-run", "--disable-extensions", "--disable-component-update"]
+# no name resolves, so that nothing gets out, and every attempt is noted
+FLAGS += ["--host-resolver-rules=MAP * ~NOTFOUND", "--disable-sync", "--disable-background-networking"]
 
 # What a reader can use and sees; nothing in a closed <details> counts.
 USABLE = """
@@ -170,29 +160,18 @@ class Browser:
         for domain in ("Page", "Network", "Runtime", "Log"):
             call(f"{domain}.enable")
         call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
-        features = [
-            {"name": "prefers-color-scheme", "value": scheme},
-            {"name": "prefers-reduced-motion", "value": "reduce"},
-        ]
+        media = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in media.items()]
         call("Emulation.setEmulatedMedia", features=features)
         call("Page.navigate", url=address)
         self._wait("Page.loadEventFired", session)
         content = self._value(session, "document.documentElement.scrollWidth")
         shot = call("Page.captureScreenshot", format="png")["data"]
         headings, faint = self._value(session, HEADINGS), self._value(session, FAINT)
-        missed, unseen, disordered = self._walk(session)
-        return Look(
-            picture=np.asarray(Image.open(io.BytesIO(base64.b64decode(shot))).convert("RGB")),
-            requests=self._requests(session, address),
-            complaints=self._complaints(session),
-            width=width,
-            content=content,
-            missed=missed,
-            unseen=unseen,
-            disordered=disordered,
-            headings=headings,
-            faint=faint,
-        )
+        walked = self._walk(session)
+        picture = np.asarray(Image.open(io.BytesIO(base64.b64decode(shot))).convert("RGB"))
+        requests, complaints = self._requests(session, address), self._complaints(session)
+        return Look(picture, requests, complaints, width, content, *walked, headings, faint)
 
     def _walk(self, session: str) -> tuple[list[str], list[str], bool]:
         """Press Tab until the page has been walked through: what was missed, what hid the focus, any disorder."""

@@ -21,9 +21,9 @@ from lib import store
 from lib.page import audit, html, lesson, markdown
 from lib.page.lesson import Lesson
 from lib.page.tables import interval_table, number, table_html, with_interval
+from lib.params import ROOT
 from lib.stats import Interval
 
-ROOT = Path(__file__).resolve().parents[2]
 ALT = "A line that rises from one to three and falls to two"
 
 
@@ -85,7 +85,7 @@ def test_two_figures_of_one_name_are_refused(zoo):
         zoo.figure(Figure(), "front", alt=ALT)
 
 
-def test_an_animation_loops_and_keeps_its_frames_and_colours(zoo, shown, tmp_path):
+def test_an_animation_loops_and_keeps_its_frames_and_is_a_film_strip_for_who_wants_no_motion(zoo, shown, tmp_path):
     zoo.animation(film(), "walk", alt=ALT, caption="By <epoch>.", fps=4)
     assert "<figcaption>By &lt;epoch&gt;.</figcaption>" in shown[0]
     movie = Image.open(tmp_path / "figures/01_policy_zoo/walk.gif")
@@ -93,10 +93,6 @@ def test_an_animation_loops_and_keeps_its_frames_and_colours(zoo, shown, tmp_pat
     for step, frame in enumerate(film()):
         movie.seek(step)
         assert np.array_equal(np.asarray(movie.convert("RGB")), frame)
-
-
-def test_who_wants_no_motion_gets_a_film_strip_with_first_and_last_frame(zoo, shown, tmp_path):
-    zoo.animation(film(), "walk", alt=ALT)
     content = (tmp_path / "figures/01_policy_zoo/walk.png").read_bytes()
     strip = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
     assert strip.shape == (24, 6 * 32 + 5 * lesson.GAP, 3)
@@ -115,14 +111,14 @@ def test_frames_of_another_kind_are_refused(zoo, frames):
         zoo.animation(frames, "walk", alt=ALT)
 
 
-def test_metrics_are_flat_numbers_with_their_intervals(zoo, tmp_path):
+def test_a_finished_lesson_leaves_flat_numbers_with_their_intervals_and_what_the_front_page_needs(zoo, tmp_path):
     zoo.metric("education.SO-d1.length", Interval(3.5, 3.0, 4.0))
     zoo.metric("one_run", Interval(1.0, math.nan, math.nan))
     zoo.metric("share", pd.Series({"value": 0.5, "lo": 0.4, "hi": 0.6, "runs": 3}))
     zoo.metrics({"backend": "lab", "n": np.int64(3), "holds": np.bool_(True), "x": np.float32(0.5)})
-    zoo.figure(Figure(), "front", alt=ALT)
+    zoo.figure(Figure(), "front", alt=f"  {ALT}\n ")
     zoo.finding("It works.")
-    zoo.finish("front", ["share", "backend"])
+    zoo.finish(key_figure="front", key_metrics=["share", "backend"])
     assert json.loads((tmp_path / "metrics/01_policy_zoo.json").read_text()) == {
         "education.SO-d1.length": 3.5,
         "education.SO-d1.length_lo": 3.0,
@@ -135,6 +131,16 @@ def test_metrics_are_flat_numbers_with_their_intervals(zoo, tmp_path):
         "n": 3,
         "holds": True,
         "x": 0.5,
+    }
+    assert json.loads((tmp_path / "lessons/01_policy_zoo.json").read_text()) == {
+        "lesson": "01_policy_zoo",
+        "title": "The zoo",
+        "finding": "It works.",
+        "key_figure": "figures/01_policy_zoo/front.png",
+        "key_figure_alt": ALT,
+        "key_metrics": ["share", "backend"],
+        "profile": "laptop",
+        "parameters": store.sha256_json({"steps": 3})[:12],
     }
 
 
@@ -169,27 +175,6 @@ def test_finish_names_everything_that_is_missing_and_writes_nothing(zoo, tmp_pat
     with pytest.raises(ValueError, match=r"no finding.*no figure 'front'.*no metric 'b'"):
         zoo.finish("front", ["a", "b"])
     assert not (tmp_path / "lessons").exists() and not (tmp_path / "metrics").exists()
-
-
-def test_finish_writes_what_the_front_page_needs(zoo, tmp_path):
-    zoo.figure(Figure(), "front", alt=f"  {ALT}\n ")
-    zoo.metric("a", 1)
-    zoo.finding("It works.")
-    zoo.finish(key_figure="front", key_metrics=["a"])
-    assert json.loads((tmp_path / "lessons/01_policy_zoo.json").read_text()) == {
-        "lesson": "01_policy_zoo",
-        "title": "The zoo",
-        "finding": "It works.",
-        "key_figure": "figures/01_policy_zoo/front.png",
-        "key_figure_alt": ALT,
-        "key_metrics": ["a"],
-        "profile": "laptop",
-        "parameters": store.sha256_json({"steps": 3})[:12],
-    }
-
-
-def test_a_lesson_writes_to_the_reports_of_the_repository_by_default():
-    assert Lesson("a", "A", "laptop", {}).root == ROOT / "reports"
 
 
 def test_what_was_timed_stays_out_of_the_notebook(zoo, shown, tmp_path, monkeypatch):

@@ -45,25 +45,17 @@ def test_the_answer_to_another_question_does_not_verify(item):
 ALIKE = {"lived", "wanted", "with", "sentences"}
 
 
+HALF = ["", "{answer}", "<answer> {answer}", "{answer} </answer>", "<answer> </answer>", "<answer></answer>"]
+MORE = [f"<answer> {{answer}} </answer> {more}" for more in ("and more", ".", "<answer> zzz </answer>", "</answer>")]
+WRONG = [
+    "<answer> zzz {answer} </answer>",
+    "<think> <answer> {answer} </answer> </think>",
+    "<ANSWER> {answer} </ANSWER>",
+]
+
+
 @pytest.mark.parametrize("item", SOME, ids=called)
-@pytest.mark.parametrize(
-    "spoiled",
-    [
-        "{answer}",
-        "<answer> {answer}",
-        "{answer} </answer>",
-        "<answer> {answer} </answer> and more",
-        "<answer> {answer} </answer> .",
-        "<answer> {answer} </answer> <answer> zzz </answer>",
-        "<answer> {answer} </answer> </answer>",
-        "<answer> </answer>",
-        "<answer></answer>",
-        "<answer> zzz {answer} </answer>",
-        "<think> <answer> {answer} </answer> </think>",
-        "<ANSWER> {answer} </ANSWER>",
-        "",
-    ],
-)
+@pytest.mark.parametrize("spoiled", HALF + MORE + WRONG)
 def test_a_right_answer_in_the_wrong_place_is_no_answer(item, spoiled):
     assert not verify(item, spoiled.format(answer=item.answer))
 
