@@ -122,12 +122,9 @@ def test_stage_and_notebook_must_name_the_same_parameters(tmp_path, sections, me
         run("00_tiny", project(tmp_path, sections=sections))
 
 
-def test_annotated_parameters_count_and_what_they_call_does_not():
+def test_annotated_parameters_count_what_they_call_does_not_and_without_their_cell_there_are_none():
     nb = new_notebook(cells=[new_code_cell("a: int = 1\nb = max(1, 2)\nprint(a)", metadata={"tags": ["parameters"]})])
     assert stage.assigned_names(nb) == ("a", "b")
-
-
-def test_a_notebook_without_a_parameters_cell_is_refused():
     with pytest.raises(RunError, match="exactly one code cell tagged `parameters`, this one has 0"):
         stage.assigned_names(new_notebook(cells=[new_code_cell("a = 1")]))
 
@@ -411,11 +408,8 @@ def notebook_with_traces(place: int = 0) -> nbformat.NotebookNode:
     return new_notebook(cells=cells, metadata=metadata)
 
 
-def test_running_and_saving_a_notebook_changes_nothing_in_its_clean_copy():
+def test_a_clean_copy_has_sources_tags_and_nothing_else_however_often_it_was_run_and_saved():
     assert clean.to_text(clean.clean(notebook_with_traces(0))) == clean.to_text(clean.clean(notebook_with_traces(5)))
-
-
-def test_a_clean_copy_has_sources_tags_and_nothing_else():
     nb = clean.clean(notebook_with_traces(3))
     assert [cell.source for cell in nb.cells] == ["# Title", "1 + 1"]
     assert nb.cells[1].outputs == [] and nb.cells[1].execution_count is None
@@ -451,15 +445,12 @@ def test_a_broken_notebook_is_named(tmp_path, content):
 # scrubbing
 
 
-def test_a_path_is_replaced_only_as_a_whole(tmp_path):
+def test_a_path_is_replaced_only_as_a_whole_and_no_embedded_image_is_touched(tmp_path):
     text = Scrubber(tmp_path).text
+    image = f"data:image/png;base64,AAAA{tmp_path.as_posix().replace('-', '').replace('_', '')}/tmp/BBBB="
+    assert text(f'<img src="{image}"> /tmp/x') == f'<img src="{image}"> <tmp>/x'
     assert text(f"{tmp_path}/lib/x.py in {tmp_path}, not {tmp_path}-2") == f"lib/x.py in ., not {text(f'{tmp_path}-2')}"
     assert text(f"{tmp_path}-2").endswith("-2") and text(f"{tmp_path}-2") != ".-2"
-
-
-def test_an_embedded_image_is_left_as_it_is(tmp_path):
-    image = f"data:image/png;base64,AAAA{tmp_path.as_posix().replace('-', '').replace('_', '')}/tmp/BBBB="
-    assert Scrubber(tmp_path).text(f'<img src="{image}"> /tmp/x') == f'<img src="{image}"> <tmp>/x'
 
 
 def test_scrubbing_keeps_the_order_of_displays_and_streams():
@@ -476,8 +467,7 @@ def test_scrubbing_keeps_the_order_of_displays_and_streams():
 class Clock:
     """A clock that a test turns."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    now = 0.0
 
     def __call__(self) -> float:
         return self.now

@@ -165,10 +165,8 @@ def test_code_is_shown_as_in_a_notebook(sandbox, text, code):
         ("raise ValueError('a\\nb')", "exception", "ValueError: a\nb"),
         ("assert 1 == 2", "exception", "AssertionError: assert 1 == 2"),
         ("(", "syntax", "unexpected EOF"),
-        ("x = = 1", "syntax", ""),
-        ("5 +", "syntax", ""),
         ("\ud800", "refused", "surrogate"),
-        ("\x00", "syntax", ""),
+        *((code, "syntax", "") for code in ("x = = 1", "5 +", "\x00")),
     ],
 )
 def test_what_goes_wrong_in_code_is_told(sandbox, code, kind, error):
@@ -399,14 +397,12 @@ def test_nothing_in_the_room_could_run_code_in_another_way():
     for path in sorted((ROOT / "lib/tools").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             called = getattr(node, "func", None)
-            names = {getattr(called, "id", None), getattr(called, "attr", None) if not is_pattern(called) else None}
+            names = {getattr(called, "id", None), getattr(called, "attr", None)}
+            if called and ast.unparse(called) == "re.compile":
+                continue
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names |= {alias.name for alias in node.names} | {getattr(node, "module", None)}
             assert not names & ways, f"{path.name}:{node.lineno}"
-
-
-def is_pattern(called: ast.expr | None) -> bool:
-    return isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "re"
 
 
 def test_the_tool_replies_with_text_or_the_kind_of_error(sandbox):

@@ -41,12 +41,9 @@ def test_right_arguments_arrive_in_the_tools_order(given):
 @pytest.mark.parametrize(
     "given, message",
     [
-        ("", "JSON object"),
-        ("{", "JSON object"),
-        ('{"word": "a"', "JSON object"),
-        ("[1]", "not a list"),
-        ("NaN", "no JSON number"),
-        ('{"share": Infinity}', "no JSON number"),
+        *((given, "JSON object") for given in ("", "{", '{"word": "a"')),
+        *((given, "not a list") for given in ("[1]", [("word", "a")])),
+        *((given, "no JSON number") for given in ("NaN", '{"share": Infinity}')),
         ('{"word": "a", "word": "b"}', "stands twice"),
         ("[" * 50_000, "echo takes"),
         ('{"a":' * 10_000 + "1" + "}" * 10_000, "echo takes"),
@@ -60,15 +57,11 @@ def test_right_arguments_arrive_in_the_tools_order(given):
         ({**RIGHT, "word": {"a": {}}}, "not a dict"),
         ({**RIGHT, "word": "x" * (LONGEST + 1)}, "at most 16_384"),
         ({**RIGHT, "word": "\ud800"}, "surrogate"),
-        ({**RIGHT, "count": "3"}, "'count' as integer"),
-        ({**RIGHT, "count": 3.5}, "'count' as integer"),
-        ({**RIGHT, "count": True}, "'count' as integer"),
-        ({**RIGHT, "share": float("nan")}, "'share' as number"),
-        ({**RIGHT, "share": False}, "'share' as number"),
+        *(({**RIGHT, "count": wrong}, "'count' as integer") for wrong in ("3", 3.5, True)),
+        *(({**RIGHT, "share": wrong}, "'share' as number") for wrong in (float("nan"), False)),
         ({**RIGHT, "loud": 1}, "'loud' as boolean"),
         ({**RIGHT, "mode": "medium"}, "one of 'fast', 'slow'"),
         (7, "not 7"),
-        ([("word", "a")], "not a list"),
     ],
 )
 def test_wrong_arguments_are_named(given, message):
