@@ -330,14 +330,13 @@ def test_another_400_is_one_bad_request_and_no_wrong_advice(said):
     assert said in error and "omit" not in error and len(outcome.server.asked) == 1
 
 
-def test_an_unknown_model_is_named_beside_those_there_are():
-    with pytest.raises(ConfigurationError, match=r"'yours'.*\['inner', 'mine'\]"):
-        ask(scripted.settings(models={"inner": INNER}), "yours")
-
-
-def test_a_model_without_its_transport_is_a_configuration_error():
-    with pytest.raises(ConfigurationError, match="inner: no transport for backend 'scripted'"):
-        ask(scripted.settings(models={"inner": INNER}), "inner")
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [("yours", r"'yours'.*\['inner', 'mine'\]"), ("inner", "inner: no transport for backend 'scripted'")],
+)
+def test_a_model_that_is_unknown_or_without_its_transport_is_named(model, said):
+    with pytest.raises(ConfigurationError, match=said):
+        ask(scripted.settings(models={"inner": INNER}), model)
 
 
 def test_a_model_in_this_process_answers_through_the_same_client():

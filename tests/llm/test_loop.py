@@ -19,9 +19,13 @@ async def place() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
     return asyncio.get_running_loop(), threading.current_thread()
 
 
-def test_one_batch_after_another_has_the_same_loop_in_the_same_thread(loop):
-    first, second = loop.run(place()), loop.run(place())
-    assert first == second and first[1] is not threading.current_thread()
+def test_one_batch_after_another_has_the_same_loop_in_the_same_thread_also_where_a_loop_runs_already(loop):
+    async def notebook():
+        return loop.run(place()), await place()
+
+    inside, outside = asyncio.run(notebook())
+    assert loop.run(place()) == loop.run(place()) == inside
+    assert inside[0] is not outside[0] and inside[1] is not outside[1]
 
 
 def test_what_a_coroutine_raises_comes_out_and_the_loop_lives_on(loop):
@@ -31,26 +35,6 @@ def test_what_a_coroutine_raises_comes_out_and_the_loop_lives_on(loop):
     with pytest.raises(KeyError, match="no such thing"):
         loop.run(wrong())
     assert loop.run(asyncio.sleep(0, "alive")) == "alive"
-
-
-def test_it_works_where_a_loop_runs_already(loop):
-    async def notebook():
-        return loop.run(place())[0] is not asyncio.get_running_loop()
-
-    assert asyncio.run(notebook())
-
-
-def test_what_was_opened_in_one_batch_can_be_used_in_the_next(loop):
-    async def opened():
-        return asyncio.Event(), asyncio.get_running_loop().create_future()
-
-    async def used(event, future):
-        event.set()
-        future.set_result("done")
-        await event.wait()
-        return await future
-
-    assert loop.run(used(*loop.run(opened()))) == "done"
 
 
 @pytest.mark.parametrize("used", [True, False])

@@ -339,16 +339,12 @@ def body(model: str = "scripted-small", kind: str = "RO", seed: int = 3, **more)
     return {"model": model, "messages": messages(situation("education", kind)), "seed": seed, **more}
 
 
-def test_the_same_request_has_the_same_reply_and_another_seed_may_have_another():
+def test_the_same_request_has_the_same_reply_and_another_seed_model_or_word_may_have_another():
     assert answer(body()) == answer(body(temperature=1.3, user="somebody"))
     assert len({text(body(seed=seed)) for seed in range(10)}) > 1
     assert len({text(body(model=model)) for model in STRENGTHS}) > 1
-
-
-def test_a_changed_word_draws_other_noise():
-    changed = body(kind="KO")
-    changed["messages"] = [changed["messages"][0], {"role": "user", "content": changed["messages"][1]["content"] + " "}]
-    assert text(body(kind="KO")) != text(changed)
+    system, user = messages(situation("education", "KO"))
+    assert text(body(kind="KO")) != text(body() | {"messages": [system, user | {"content": f"{user['content']} "}]})
 
 
 def test_a_canary_in_the_environment_cannot_matter(monkeypatch, tmp_path):

@@ -56,11 +56,8 @@ def test_another_path_is_a_404_that_says_what_there_is(method, path):
     assert path in response.json()["error"]["message"] and "/v1/chat/completions" in response.json()["error"]["message"]
 
 
-def test_a_body_that_is_not_json_is_a_400():
+def test_a_value_error_is_a_400_with_its_words_and_a_bad_request_of_the_client_and_no_json_a_400():
     assert sent(echo, "POST", "/v1/chat/completions", content=b"{").status_code == 400
-
-
-def test_a_value_error_is_a_400_with_its_words_and_a_bad_request_of_the_client():
     response = sent(refuse, "POST", "/v1/chat/completions", json={"messages": QUESTION})
     assert (response.status_code, response.json()["error"]["message"]) == (400, "no model here reads 2 messages")
     parts = {"transports": {"scripted": InProcess(refuse)}}

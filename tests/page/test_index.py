@@ -16,8 +16,6 @@ from lib.params import ROOT
 from lib.stats import Interval
 
 ALT = "A line that rises & then falls again"
-
-
 CLAIMS = {"claims.total": 33, "claims.holds": 11, "claims.fails": 8, "claims.undecided": 7, "claims.untestable": 4,
           "claims.equivalent": 2, "claims.closed": 1}  # fmt: skip
 KNOWN = {"known.glass.above": "CoRL, low budget (0.92)", "known.glass.below": "ARC (-0.37)",

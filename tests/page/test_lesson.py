@@ -73,16 +73,11 @@ def test_a_figure_that_says_nothing_is_refused_and_not_saved(zoo, alt, tmp_path)
     assert not (tmp_path / "figures").exists()
 
 
-@pytest.mark.parametrize("name", ["", "Front", "a/b", "../a", "a b", "a.png"])
-def test_a_figure_name_that_is_no_file_name_is_refused(zoo, name):
-    with pytest.raises(ValueError, match="figure name"):
-        zoo.figure(Figure(), name, alt=ALT)
-
-
-def test_two_figures_of_one_name_are_refused(zoo):
+@pytest.mark.parametrize("name", ["", "Front", "a/b", "../a", "a b", "a.png", "front"])
+def test_a_figure_name_that_is_no_file_name_or_another_figures_is_refused(zoo, name):
     zoo.figure(Figure(), "front", alt=ALT)
-    with pytest.raises(ValueError, match="two figures called 'front'"):
-        zoo.figure(Figure(), "front", alt=ALT)
+    with pytest.raises(ValueError, match="two figures called 'front'" if name == "front" else "figure name"):
+        zoo.figure(Figure(), name, alt=ALT)
 
 
 def test_an_animation_loops_and_keeps_its_frames_and_is_a_film_strip_for_who_wants_no_motion(zoo, shown, tmp_path):
@@ -274,9 +269,8 @@ lesson.metric("a", 2); lesson.finding("Again.")
 
 def execute(root: Path, again: bool) -> nbformat.NotebookNode:
     sources = NOTEBOOK.format(root=str(root), alt=ALT).strip().split("\n---\n")
-    cells = [
-        nbformat.v4.new_code_cell(source, id=f"c{n}") for n, source in enumerate(sources if again else sources[:-1])
-    ]
+    sources = sources if again else sources[:-1]
+    cells = [nbformat.v4.new_code_cell(source, id=f"c{n}") for n, source in enumerate(sources)]
     notebook = nbformat.v4.new_notebook(cells=cells)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "BENCH_RUN": "0" if again else "1"}
     NotebookClient(notebook, timeout=60, kernel_name="python3").execute(env=environment)

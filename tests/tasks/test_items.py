@@ -196,5 +196,3 @@ def test_an_unknown_family_of_an_item_is_named_too():
     item = tasks.Item("?", "1", "", "riddles", 1, "riddles/1")
     with pytest.raises(TaskError, match="riddles"):
         score(item, "<answer> 1 </answer>")
-    with pytest.raises(TaskError, match="riddles"):
-        tasks.family("riddles")

@@ -103,15 +103,12 @@ def test_a_kind_that_is_not_known_and_a_file_that_is_not_there_are_named(name, t
     refused(tmp_path / "nothing" / name, "does not exist", ".jsonl")
 
 
-def test_a_file_without_rows_is_refused(tmp_path):
+def test_a_file_or_folder_without_rows_or_with_several_datasets_is_named(tmp_path):
     refused(text(tmp_path / "a.csv", "prompt,reference\n"))
-    Dataset.from_dict({"prompt": [], "reference": []}).save_to_disk(tmp_path / "saved")
-    refused(tmp_path / "saved")
-
-
-def test_a_folder_that_is_no_dataset_or_holds_several_is_named(tmp_path):
     (tmp_path / "empty").mkdir()
     refused(tmp_path / "empty")
+    Dataset.from_dict({"prompt": [], "reference": []}).save_to_disk(tmp_path / "saved")
+    refused(tmp_path / "saved")
     DatasetDict(train=Dataset.from_list(ROWS), test=Dataset.from_list(ROWS)).save_to_disk(tmp_path / "both")
     refused(tmp_path / "both", "several splits", "train", "test")
 

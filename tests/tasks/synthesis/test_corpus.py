@@ -23,6 +23,12 @@ def told(database, words: str) -> str:
     return database.call("lookup", through.groups()) if through else words
 
 
+ORDERS = {
+    "route": r"route (.+) to (.+) \.", "vote": r"vote for (.+) \.", "moves": r"(.+) moves to (.+) \.",
+    "draft": r"draft (.+) to (.+) \.", "took": r"(.+) took 1 of the (\w+) \.",
+}  # fmt: skip
+
+
 def sentence_by_sentence(which) -> tuple[str, tuple[str, ...]]:
     """What an instruction leads to, read by someone who knows the phrases and nothing of the plan."""
     database, answers = which.open(), []
@@ -44,16 +50,9 @@ def sentence_by_sentence(which) -> tuple[str, tuple[str, ...]]:
             field, of = [part for part in question.groups() if part]
             answers.append(database.call("lookup", (field, told(database, of))))
             continue
-        for pattern, name in (
-            (r"route (.+) to (.+) \.", "route"), (r"vote for (.+) \.", "vote"), (r"(.+) moves to (.+) \.", "moves"),
-            (r"draft (.+) to (.+) \.", "draft"), (r"(.+) took 1 of the (\w+) \.", "took"),
-        ):  # fmt: skip
-            found = re.fullmatch(pattern, words)
-            if found:
-                assert database.call(name, [told(database, part) for part in found.groups()]) == "done"
-                break
-        else:
-            raise AssertionError(f"nobody would understand {words!r}")
+        found = {name: re.fullmatch(pattern, words) for name, pattern in ORDERS.items()}
+        (name,) = (name for name in found if found[name])  # else nobody would understand the sentence
+        assert database.call(name, [told(database, part) for part in found[name].groups()]) == "done"
     return database.content(), tuple(dict.fromkeys(answers))
 
 

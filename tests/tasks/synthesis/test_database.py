@@ -183,6 +183,8 @@ def test_a_function_is_an_openai_schema_with_closed_lists(domain):
         assert schema["type"] == "function" and inner["name"] == function.name
         assert inner["parameters"]["required"] == list(function.parameters) == list(inner["parameters"]["properties"])
         assert all(each["enum"] for each in inner["parameters"]["properties"].values())
+    fields, names = HARBOUR.schemas()[0]["function"]["parameters"]["properties"].values()  # of a lookup
+    assert fields["enum"] == ["river", "keys", "judge", "fish"] and {"fox", "Dorn"} <= set(names["enum"])
 
 
 def test_equal_contents_are_equal_texts():
@@ -192,8 +194,3 @@ def test_equal_contents_are_equal_texts():
     back.call("draft", ["Ana", "baker"])
     assert back.content() == SOURCE.open().content()
     assert Database(GUILD, {"people": dict(reversed(PEOPLE.items()))}).content() == SOURCE.open().content()
-
-
-def test_the_schema_of_a_lookup_lists_fields_and_keys():
-    fields, names = HARBOUR.schemas()[0]["function"]["parameters"]["properties"].values()
-    assert fields["enum"] == ["river", "keys", "judge", "fish"] and {"fox", "Dorn"} <= set(names["enum"])

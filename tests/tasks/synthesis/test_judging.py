@@ -36,6 +36,9 @@ def test_the_golden_calls_or_another_way_to_the_same_and_the_information_solve_a
         ("lookup friend Bo", "Cy"), ("lookup job Cy", "nurse"), ("draft Bo nurse", "done"), ("lookup pet Ana", "cat")
     ]  # fmt: skip
     assert TASK.answer == "cat" and task("draft Bo pilot").answer == "done"
+    both = task("lookup job Ana", "lookup pet Ana", info="baker cat")  # all of the information has to be mentioned
+    assert both.answer == "baker and cat" and verdict(both, list(both.calls), both.answer).solved
+    assert not verdict(both, list(both.calls), "baker").fidelity
 
 
 @pytest.mark.parametrize(
@@ -159,12 +162,6 @@ def test_one_change_too_many_hurts_unless_it_writes_what_is_there(which, data):
         assume(False)
     same = database.content() == before
     assert judge(which, database.content(), database.operated, which.answer).solved is same
-
-
-def test_all_of_the_information_has_to_be_mentioned():
-    both = task("lookup job Ana", "lookup pet Ana", info="baker cat")
-    assert both.answer == "baker and cat" and verdict(both, list(both.calls), both.answer).solved
-    assert not verdict(both, list(both.calls), "baker").fidelity
 
 
 def test_a_solver_that_judges_another_number_of_tasks_is_an_error():
