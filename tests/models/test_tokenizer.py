@@ -1,28 +1,18 @@
 """The tokenizer: text comes back, numbers are digits, tags are whole, and no text can write a special token."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from lib import seeds, tasks
-from lib.models import agent
+from lib import tasks
+from lib.models import tokenizer as words
 from lib.models.dialogue import conversation, token
-from lib.models.tokenizer import (
-    AGENT,
-    BOS,
-    EXPERTS,
-    MARKS,
-    ROLES,
-    SPECIAL,
-    TAGS,
-    TOOLS,
-    UNK,
-    decode,
-    encode,
-    tokenizer,
-    vocabulary,
-)
+from lib.models.tokenizer import BOS, EXPERTS, ROLES, SPECIAL, TAGS, TOOLS, UNK, decode, encode, tokenizer, vocabulary
 from lib.tasks import FAMILIES
 from lib.tasks.facts import documents
 
@@ -48,22 +38,18 @@ def normalised(draw) -> str:
 # Round trips --------------------------------------------------------------------------------------
 
 
-def test_what_families_write_comes_back_as_it_was():
+def test_what_families_write_is_known_and_comes_back_as_it_was():
     for text in every_text():
-        assert decode(encode(text)) == text
+        ids = encode(text)
+        assert token(UNK) not in ids and decode(ids) == text, text
 
 
 @settings(max_examples=300, deadline=None)
-@given(normalised())
-def test_any_normalised_text_of_known_words_comes_back_as_it_was(text):
+@given(normalised(), st.sampled_from(["  ", "\n", "\t ", " \r\n"]))
+def test_any_text_of_known_words_comes_back_with_white_space_as_single_blanks(text, blank):
     ids = encode(text)
     assert token(UNK) not in ids and decode(ids) == text
-
-
-@settings(max_examples=200, deadline=None)
-@given(normalised(), st.sampled_from(["  ", "\n", "\t ", " \r\n"]))
-def test_white_space_becomes_single_blanks(text, blank):
-    assert encode(blank + text.replace(" ", blank) + blank) == encode(text)
+    assert encode(blank + text.replace(" ", blank) + blank) == ids
 
 
 @settings(max_examples=200, deadline=None)
@@ -78,18 +64,6 @@ def test_any_text_at_all_has_tokens_and_comes_back_where_all_is_known(text):
 @given(st.lists(st.integers(0, len(tokenizer()) - 1), max_size=30))
 def test_decoding_is_that_of_the_fast_tokenizer(ids):
     assert decode(ids) == tokenizer().decode(ids, skip_special_tokens=True)
-
-
-# Pieces -------------------------------------------------------------------------------------------
-
-
-def test_families_and_agents_write_no_unknown_word():
-    for text in every_text():
-        assert token(UNK) not in encode(text), text
-    for name in ("chain", "big", "facts", "passage"):
-        for number, item in enumerate(tasks.draw(name, "train", 300, skin="any", seed=4)):
-            messages, tools = agent.trace(item, seeds.rng("test", "trace", seed=number))
-            assert not SPECIAL_IDS.intersection(encode(" ".join([*tools, *(m["content"] for m in messages)])))
 
 
 # Special tokens -----------------------------------------------------------------------------------
@@ -116,10 +90,7 @@ def saved(tmp_path_factory):
 
 CONVERSATIONS = [
     [{"role": "user", "content": "3 + 4 * 2 = ?"}],
-    [
-        {"role": "system", "content": "role worker be brief tools calculator"},
-        {"role": "user", "content": "47 * 38 = ?"},
-    ],
+    [{"role": "system", "content": "role worker be brief"}, {"role": "user", "content": "47 * 38 = ?"}],
     [
         {"role": "user", "content": "  What is the home of Ana ?\n"},
         {"role": "assistant", "content": "<call> lookup home Ana </call>"},
@@ -158,18 +129,10 @@ def test_no_token_is_there_twice_and_the_special_ones_are_first():
 
 def test_the_order_of_the_vocabulary_does_not_depend_on_hashing():
     """Sets are iterated in another order in every process; ids must not be."""
-    import os
-    import subprocess
-    import sys
-
     code = "from lib.models.tokenizer import vocabulary; print(*vocabulary(), sep='|')"
-    (other,) = {
-        subprocess.run(
-            [sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": "77"}, capture_output=True, text=True,
-            check=True,
-        ).stdout.strip()
-    }  # fmt: skip
-    assert other == "|".join(vocabulary())
+    hashing = os.environ | {"PYTHONHASHSEED": "77"}
+    other = subprocess.run([sys.executable, "-c", code], env=hashing, capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == "|".join(vocabulary())
 
 
 @settings(max_examples=50, deadline=None)
@@ -179,6 +142,6 @@ def test_a_number_is_one_token_per_digit(number):
     assert decode(encode(f"{number} + {number}")) == f"{number} + {number}"
 
 
-@pytest.mark.parametrize("word", [*TAGS, *EXPERTS, *TOOLS, *AGENT, *MARKS, *FAMILIES["belief"].words])
-def test_a_word_tag_or_sign_is_one_token(word):
-    assert len(encode(word)) == 1 and encode(word)[0] not in SPECIAL_IDS
+def test_a_word_tag_or_sign_is_one_token():
+    for word in [*TAGS, *EXPERTS, *TOOLS, *words.AGENT, *words.MARKS, *FAMILIES["belief"].words]:
+        assert len(encode(word)) == 1 and encode(word)[0] not in SPECIAL_IDS, word
