@@ -49,8 +49,10 @@ def models() -> dict[str, Model]:
     return tiny()
 
 
-@pytest.fixture(autouse=True)
-def torch_as_usual(one_thread):
-    """One thread; and a training in this process flushes denormal numbers to 0, which other tests would notice."""
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """For what is shared by the tests of a module as well."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
     yield
-    torch.set_flush_denormal(False)
+    torch.set_num_threads(before)
