@@ -1,4 +1,4 @@
-"""Write office tasks: `python -m lib.routing.toolorchestra --out offices.sqlite`.
+"""Write office tasks: `python -m lib.routing.toolorchestra --out offices.json`.
 
 By a procedure in the lab's words, or with --writer by any model of llm.models in params.yaml, about --topic after
 --topic: schema, records, functions, tasks, harder tasks, each checked by doing it in SQLite. What a model writes is

@@ -244,7 +244,7 @@ def _begin(place: Place, means: Means, folder: Path, progress) -> None:
     voice = place.voice(checkpoints.load(folder / "model"))
     kept, dropped = sift(corpus.tasks, partial(_solves, place, voice), tries=settings.tries)
     left = Corpus(corpus.sources, tuple(kept), (*corpus.dropped, *dropped))
-    left.save(folder / "offices.sqlite")
+    left.save(folder / "offices.json")
     store.write_parquet(folder / "statistics.parquet", left.statistics())
     store.write_json(folder / "begun.json", {"budget": _budget(place, voice, kept)})
 
@@ -306,7 +306,7 @@ class Run:
         self.settings, self.folder, self.progress, self.place = place.settings, folder, progress, place
         self.arm = Arm(**cell.settings["arm"]) if cell.settings["arm"] else None
         self.seed, start = cell.settings["seed"], Path(means.before[START])
-        self.offices = load(start / "offices.sqlite").tasks if self.arm else ()
+        self.offices = load(start / "offices.json").tasks if self.arm else ()
         self.budget = store.read_json(start / "begun.json")["budget"]
         self.model = checkpoints.load(start / "model")
         self.voice = place.voice(self.model)

@@ -1,14 +1,10 @@
-"""A corpus of synthesised tasks: its statistics, and one SQLite file to keep it in.
+"""A corpus of synthesised tasks: its statistics, and one JSON file to keep it in.
 
-The file holds databases, tasks and what was dropped as rows with JSON in them, and a hash of it all, so
-that a file which is cut off, changed or not one of these is refused with its name. No pickle.
+The file holds databases, tasks and what was dropped as rows, and a hash of them, so that a file which is
+cut off, changed or not one of these is refused with its name.
 """
 
-import json
-import sqlite3
-import tempfile
 from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,15 +18,6 @@ from lib.tasks.synthesis.domains import Domain
 from lib.tasks.synthesis.filters import ERROR, IDLE, UNSOLVED, Dropped
 from lib.tasks.synthesis.tasks import Source, Task
 
-_MARK = 0x70736B73  # SQLite's application_id of such a file
-_SCHEMA = {
-    "sources": "id TEXT PRIMARY KEY, domain TEXT NOT NULL, subject TEXT NOT NULL, records TEXT NOT NULL",
-    "tasks": "id TEXT PRIMARY KEY, source TEXT NOT NULL REFERENCES sources (id), intent TEXT NOT NULL,"
-    " instruction TEXT NOT NULL, calls TEXT NOT NULL, info TEXT NOT NULL, difficulty INTEGER NOT NULL, parent TEXT,"
-    " kept INTEGER NOT NULL",
-    "dropped": "step TEXT NOT NULL, reason TEXT NOT NULL, domain TEXT NOT NULL, detail TEXT NOT NULL,"
-    " task TEXT REFERENCES tasks (id)",
-}
 _Rows = dict[str, list[tuple[Any, ...]]]
 
 
@@ -50,28 +37,15 @@ class Corpus:
         return pd.DataFrame([self._row(name, levels, list(reasons)) for name in names])
 
     def save(self, path: str | Path) -> Path:
-        """Write the corpus as one SQLite file, atomically; equal corpora are equal bytes."""
+        """Write the corpus as one file, atomically; equal corpora are equal bytes."""
         rows = self._rows()
-        with tempfile.TemporaryDirectory() as folder:
-            made = Path(folder) / "corpus.sqlite"
-            with closing(sqlite3.connect(made, isolation_level=None)) as file:
-                file.execute(f"PRAGMA application_id = {_MARK}")
-                file.execute("BEGIN")
-                for name, columns in _SCHEMA.items():
-                    file.execute(f"CREATE TABLE {name} ({columns})")
-                    file.executemany(
-                        f"INSERT INTO {name} VALUES ({', '.join('?' * (columns.count(',') + 1))})", rows[name]
-                    )
-                file.execute("CREATE TABLE digest (sha256 TEXT NOT NULL)")
-                file.execute("INSERT INTO digest VALUES (?)", (store.sha256_json(rows),))
-                file.execute("COMMIT")
-            return store.write_bytes(path, made.read_bytes())
+        return store.write_json(path, rows | {"sha256": store.sha256_json(rows)})
 
     def _rows(self) -> _Rows:
         unfit = [each.task for each in self.dropped if each.task]
         return {
-            "sources": [(s.id, s.domain.model_dump_json(), s.subject, _line(s.records)) for s in self.sources],
-            "tasks": [_task_row(task, 1) for task in self.tasks] + [_task_row(task, 0) for task in unfit],
+            "sources": [(s.id, s.domain.model_dump(mode="json"), s.subject, s.records) for s in self.sources],
+            "tasks": [_task_row(task, True) for task in self.tasks] + [_task_row(task, False) for task in unfit],
             "dropped": [(d.step, d.reason, d.domain, d.detail, d.task.id if d.task else None) for d in self.dropped],
         }
 
@@ -96,46 +70,31 @@ class Corpus:
 
 def load(path: str | Path) -> Corpus:
     """The corpus in a file. Raises TaskError with the file's name where it is anything else, cut off or changed."""
-    path = Path(path)
-    if path.read_bytes()[:16] != b"SQLite format 3\0":
-        raise TaskError(f"{path} is not a corpus of tasks; make it again")
     try:
-        return _corpus(_read(path))
-    except (sqlite3.Error, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise TaskError(f"{path} is not a whole corpus of tasks ({error}); make it again") from error
-
-
-def _read(path: Path) -> _Rows:
-    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as file:
-        file.execute("PRAGMA trusted_schema = OFF")
-        if file.execute("PRAGMA application_id").fetchone() != (_MARK,):
-            raise ValueError("another program's database")
-        rows = {name: file.execute(f"SELECT * FROM {name} ORDER BY rowid").fetchall() for name in _SCHEMA}
-        if file.execute("SELECT sha256 FROM digest").fetchall() != [(store.sha256_json(rows),)]:
+        rows = store.read_json(path)
+        if rows.pop("sha256") != store.sha256_json(rows):
             raise ValueError("its content is not what was written")
-    return rows
+        return _corpus(rows)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise TaskError(f"{path} is not a whole corpus of tasks ({error}); make it again") from error
 
 
 def _corpus(rows: _Rows) -> Corpus:
     sources: dict[str, Source] = {}
     for name, domain, subject, records in rows["sources"]:
-        source = sources[name] = Source(Domain.model_validate_json(domain), json.loads(records), subject)
+        source = sources[name] = Source(Domain.model_validate(domain), records, subject)
         problems = check(source.domain, source.records)
         if problems or source.id != name:
             raise ValueError(f"database {name}: {'; '.join(problems) or 'its name is not its own'}")
     tasks, kept = {}, []
     for name, source, intent, instruction, calls, info, difficulty, parent, fit in rows["tasks"]:
-        told = tuple(map(tuple, json.loads(calls))), tuple(json.loads(info))
+        told = tuple(map(tuple, calls)), tuple(info)
         tasks[name] = Task(name, sources[source], intent, instruction, *told, difficulty, parent)
         kept += [tasks[name]] * fit
     dropped = (Dropped(*each, tasks[task] if task else None) for *each, task in rows["dropped"])
     return Corpus(tuple(sources.values()), tuple(kept), tuple(dropped))
 
 
-def _task_row(task: Task, kept: int) -> tuple[Any, ...]:
-    calls, info = _line(task.calls), _line(task.info)
-    return (task.id, task.database, task.intent, task.instruction, calls, info, task.difficulty, task.parent, kept)
-
-
-def _line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+def _task_row(task: Task, kept: bool) -> tuple[Any, ...]:
+    told = task.intent, task.instruction, task.calls, task.info, task.difficulty, task.parent
+    return (task.id, task.database, *told, kept)

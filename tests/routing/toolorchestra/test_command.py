@@ -7,7 +7,7 @@ from lib.tasks.synthesis import load
 
 
 def test_a_procedure_writes_a_corpus_that_can_be_opened(tmp_path, capsys):
-    out = tmp_path / "offices.sqlite"
+    out = tmp_path / "offices.json"
     assert command.main(["--out", str(out), "--databases", "4", "--tasks", "3"]) == 0
     corpus = load(out)
     assert f"{len(corpus.tasks)} tasks" in capsys.readouterr().out and len(corpus.sources) == 4
@@ -28,12 +28,12 @@ def test_equal_arguments_write_equal_bytes(tmp_path):
     ],
 )
 def test_a_mistake_ends_in_one_line_that_names_it_and_writes_nothing(tmp_path, capsys, given, said):
-    assert command.main(["--out", str(tmp_path / "o.sqlite"), *given]) == 2
+    assert command.main(["--out", str(tmp_path / "o.json"), *given]) == 2
     error = capsys.readouterr().err
-    assert said in error and error.count("\n") == 1 and not (tmp_path / "o.sqlite").exists()
+    assert said in error and error.count("\n") == 1 and not (tmp_path / "o.json").exists()
 
 
 def test_a_model_that_writes_nonsense_leaves_an_empty_corpus_and_no_crash(tmp_path, capsys):
-    out = tmp_path / "offices.sqlite"
+    out = tmp_path / "offices.json"
     assert command.main(["--out", str(out), "--writer", "scripted-small", "--topic", "library"]) == 0
     assert "0 tasks" in capsys.readouterr().out and load(out).tasks == ()

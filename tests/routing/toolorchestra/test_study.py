@@ -138,7 +138,7 @@ def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
 def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, models, runs, tmp_path):
     same(study.run(settings(), COMPARED, models, tmp_path), results)
     kept = [path.relative_to(runs) for path in runs.rglob("*") if path.suffix in (".parquet", ".safetensors")]
-    kept += [path.relative_to(runs) for path in runs.rglob("*.sqlite")]
+    kept += [path.relative_to(runs) for path in runs.rglob("offices.json")]
     assert len(kept) > 10
     for path in kept:
         assert (tmp_path / path).read_bytes() == (runs / path).read_bytes(), path
