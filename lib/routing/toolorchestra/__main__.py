@@ -30,7 +30,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--out", required=True, help="the SQLite file to write")
+    parser.add_argument("--out", required=True, help="the JSON file to write")
     parser.add_argument("--writer", help="a name of llm.models; default: a procedure")
     parser.add_argument("--topic", action="append", default=[], dest="topics", help="a domain for the writer to invent")
     parser.add_argument("--databases", type=int, default=8, help="of all domains together; default: %(default)s")
