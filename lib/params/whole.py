@@ -136,7 +136,8 @@ def _explain(error: ValidationError, profile: str) -> ParamsError:
         else:
             shown = not isinstance(problem["input"], dict) and "models" not in problem["loc"]  # by mistake a secret
             lines.append(f"{key}: {problem['msg']}" + (f", got {problem['input']!r}" if shown else ""))
-    return ParamsError(f"params.yaml (profile {profile}):\n  " + "\n  ".join(lines))
+    told = lines[0] if len(lines) == 1 else "".join(f"\n  {line}" for line in lines)
+    return ParamsError(f"params.yaml (profile {profile}): {told}")
 
 
 def validate(content: dict[str, Any], model: type[Section] = Params, where: str = "") -> Any:

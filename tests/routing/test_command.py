@@ -155,6 +155,7 @@ def test_experts_may_be_changed_on_the_command_line(place, monkeypatch, silence)
             ("--set", change, f"--set {re.escape(change.partition('=')[0])}")  # the value may be a secret
             for change in ("learn.klo=1", "learn.kl", "nothing.at.all=1", "=1", "batch.x=1")
         ),
+        ("--set", "batch=-1", "with --set.*routing.batch: .*greater than or equal to 2, got -1"),
         *(("--budget", one, f"--budget {one}") for one in ("huge=1", "low", "low=much", "low=-1", "low=nan", "=1")),
         ("--budget", "low=2000", "low, medium and high must rise"),
     ],
