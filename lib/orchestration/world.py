@@ -56,8 +56,8 @@ class Menu:
         return {name: torch.from_numpy(np.stack([each[name] for each in params])) for name in params[0]}
 
     def act(self, names: Sequence[str], observation: np.ndarray, draws: np.ndarray) -> np.ndarray:
-        """Actions (K, N) of the named policies for observations (K, N, ...) with draws (K, N) in [0, 1). A costly network
-        is asked policy by policy, for each remembers what it has seen."""
+        """Actions (K, N) of the named policies for observations (K, N, ...) with draws (K, N) in [0, 1). A costly
+        network is asked policy by policy, for each remembers what it has seen."""
         if self.network.costly:
             pairs = zip(names, observation, draws, strict=True)
             return np.stack([self.policies[name].act(seen, lots) for name, seen, lots in pairs])
