@@ -2,8 +2,8 @@
 
 Looks for what stops people: no or another Python, packages missing, a notebook kernel that cannot
 start, locks whose owner is dead, files of the pipeline that a crash or a merge has broken, kernels
-without a runner, a full disk. `--fix` applies the remedies that lose nothing. Uses the standard library
-alone and old syntax, because it must run where nothing else does.
+without a runner, a full disk; and for jobs of an earlier version. `--fix` applies the remedies that lose
+nothing. Uses the standard library alone and old syntax, because it must run where nothing else does.
 """
 
 from __future__ import annotations
@@ -28,16 +28,21 @@ _CONFLICT = re.compile(r"^(<{7} |>{7} |={7}$)", re.MULTILINE)
 _ALIAS = re.compile(
     r"^[^#'\"\n]*[\s\[{,:]\*\w+\s*[,\]}:]?\s*(#.*)?$", re.MULTILINE
 )  # nobody writes them; a few can mean gigabytes
+_EARLIER_NAME = re.compile(r".+-[0-9a-f]{16}")  # label and hash of code; a job is now named by its key alone
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)\s*$")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """problem and remedy in words; fix: what `--fix` does, where that is safe."""
+    """problem and remedy in words; fix: what `--fix` does, where that is safe.
+
+    harmless: nothing is broken; it is said in quiet runs too, and not counted.
+    """
 
     problem: str
     remedy: str
     fix: Optional[Callable[[], object]] = None  # noqa: UP045
+    harmless: bool = False
 
 
 def interpreter(root: Path) -> Iterator[Finding]:
@@ -252,6 +257,29 @@ def orphans(root: Path) -> Iterator[Finding]:
             yield Finding(f"kernel {pid} has lost its runner", f"kill -9 {pid}")
 
 
+def earlier_jobs(root: Path) -> Iterator[Finding]:
+    """Jobs that an earlier version of the project kept under names with a hash of its code, by folder of data/runs."""
+    for folder in sorted(path for path in (root / "data/runs").glob("*") if path.is_dir()):
+        sizes = [_size(Path(place)) for place, _, files in os.walk(folder) if _is_earlier_job(Path(place), files)]
+        if sizes:
+            name, megabytes = folder.relative_to(root).as_posix(), sum(sizes) / 1e6
+            yield Finding(
+                f"{name} has jobs under names of an earlier version: {len(sizes)} ({megabytes:.1f} MB)",
+                "they cannot be used any more and are made again; `make clean` removes them with all that was made",
+                harmless=True,
+            )
+
+
+def _is_earlier_job(folder: Path, files: list) -> bool:
+    finished = "done.json" in files and "job.json" not in files
+    return finished and _EARLIER_NAME.fullmatch(folder.name) is not None
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 def disk(root: Path) -> Iterator[Finding]:
     """Room for the installation and a run."""
     free = shutil.disk_usage(root).free / 1e9
@@ -259,7 +287,7 @@ def disk(root: Path) -> Iterator[Finding]:
         yield Finding(f"only {free:.1f} GB are free on this disk", f"make room: {FREE} GB are wanted")
 
 
-CHECKS = (interpreter, packages, locks, pipeline_files, version_control, orphans, disk)
+CHECKS = (interpreter, packages, locks, pipeline_files, version_control, orphans, earlier_jobs, disk)
 
 
 def examine(root: Path = ROOT) -> list:
@@ -271,15 +299,19 @@ def main(arguments: Optional[list] = None, root: Path = ROOT) -> int:  # noqa: U
     """Print what is wrong, with remedies; 0 if there is nothing (left), 1 otherwise."""
     parser = argparse.ArgumentParser(prog="make doctor", description=__doc__.splitlines()[0])
     parser.add_argument("--fix", action="store_true", help="apply the remedies that lose nothing, such as dead locks")
-    parser.add_argument("--quiet", action="store_true", help="tell only what was mended; exit 0 whatever is left")
+    parser.add_argument(
+        "--quiet", action="store_true", help="tell only what was mended or is harmless; exit 0 whatever is left"
+    )
     options = parser.parse_args(arguments)
     left = []
     for finding in examine(root):
-        if not (options.fix and finding.fix):
+        if finding.harmless:
+            print(f"{finding.problem}; {finding.remedy}")
+        elif options.fix and finding.fix:
+            finding.fix()
+            print(f"mended: {finding.problem}")
+        else:
             left.append(finding)
-            continue
-        finding.fix()
-        print(f"mended: {finding.problem}")
     if options.quiet:
         return 0
     for finding in left:

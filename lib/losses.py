@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+VERSION = 1  # of the losses and advantages here: raise it when one of these numbers changes
+
 
 def clipped(new: Tensor, old: Tensor, advantages: Tensor, clip: float | Tensor) -> Tensor:
     """The clipped objective of every decision, to be maximised (Schulman et al. 2017, eq. 7); shapes as given.

@@ -21,6 +21,7 @@ import moocore
 import numpy as np
 from scipy import stats as scipy_stats
 
+VERSION = 1  # of the statistics here: raise it when one of these numbers changes
 DRAWS = 2_000  # bootstrap resamples
 SUBSETS = 200  # random subsets of N episodes over which `hv_union` averages
 FEW = 30  # runs below which intervals of means are Student's

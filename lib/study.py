@@ -1,4 +1,4 @@
-"""What the studies of all systems share: the means that carry a sweep out, and the tables that its cells leave."""
+"""What the studies of all systems share: how a sweep is carried out, and the tables that its jobs leave."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,51 +9,70 @@ from typing import Any
 import pandas as pd
 
 from lib import store
-from lib.params import Params
-from lib.sweep import Cell
+from lib.params import LLMSettings, Params
+from lib.sweep import Job
 
 
 @dataclass(frozen=True)
-class Means:
-    """What carries a study out and changes none of its numbers, hence is in no cell's name.
+class RunContext:
+    """How a study is carried out: what changes none of its numbers, and so is in no job's key.
 
-    told: all parameters, as JSON; models, runs, cassettes: folders; before: those of finished cells that others stand
-    on, by name.
+    llm_json: settings of the language model clients, as JSON: addresses, names of keys, timeouts, the spending limit.
+        What of them decides a reply is in the settings of the jobs, see `lib.models.asked`.
+    models, runs, cassettes: folders.
+    workers: processes that share the client's concurrency; None is one per core.
+    inputs: folders of finished jobs that others build on, by name.
     """
 
-    told: str
+    llm_json: str
     models: str
     runs: str
     cassettes: str
-    before: Mapping[str, str] = field(default_factory=dict)
+    workers: int | None = None
+    inputs: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, params: Params, *folders: str | Path) -> "Means":
-        """folders: of models, runs and cassettes."""
-        return cls(params.model_dump_json(), *map(str, folders))
+    def of(
+        cls, params: Params, models: str | Path, runs: str | Path, cassettes: str | Path, workers: int | None = None
+    ) -> "RunContext":
+        """The context of a study with these parameters and folders."""
+        return cls(params.llm.model_dump_json(), str(models), str(runs), str(cassettes), workers)
 
     @property
-    def params(self) -> Params:
-        return _params(self.told)
+    def llm(self) -> LLMSettings:
+        return _parse_llm(self.llm_json)
 
 
 @cache
-def _params(told: str) -> Params:
+def _parse_llm(llm_json: str) -> LLMSettings:
     """Checked once per process."""
-    return Params.model_validate_json(told)
+    return LLMSettings.model_validate_json(llm_json)
 
 
-def table(todo: Sequence[Cell], runs: str | Path, name: str, nobody: str = "", whose: bool = True) -> pd.DataFrame:
-    """The table `name` of all cells that left one; empty where none did. whose: with the columns arm and seed, as the
-    cells' settings have them; nobody: what the arm of a cell without one is called."""
-    parts = []
-    for cell in todo:
-        path = cell.folder(Path(runs)) / f"{name}.parquet"
+def read_tables(
+    jobs: Sequence[Job], runs: str | Path, name: str, without_arm: str = "", identified: bool = True
+) -> pd.DataFrame:
+    """The table `name` of all jobs that left one, under one another.
+
+    Args:
+        jobs: Finished jobs.
+        runs: Folder of their folders.
+        name: Of the Parquet file, without its suffix.
+        without_arm: What the column arm says for a job whose settings name no arm.
+        identified: Whether to add the columns arm and seed from the jobs' settings.
+
+    Returns:
+        The rows in the order of the jobs; empty where no job left the table.
+    """
+    tables = []
+    for job in jobs:
+        path = job.folder(runs) / f"{name}.parquet"
         if path.exists():
-            parts.append(store.read_parquet(path).assign(**(_whose(cell, nobody) if whose else {})))
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+            columns = _identity(job, without_arm) if identified else {}
+            tables.append(store.read_parquet(path).assign(**columns))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def _whose(cell: Cell, nobody: str) -> dict[str, Any]:
-    arm = cell.settings["arm"]
-    return {"arm": arm["name"] if arm else nobody, "seed": cell.settings["seed"]}
+def _identity(job: Job, without_arm: str) -> dict[str, Any]:
+    arm = job.settings["arm"]
+    return {"arm": arm["name"] if arm else without_arm, "seed": job.settings["seed"]}

@@ -201,6 +201,29 @@ def test_a_full_disk_is_named(checkout, monkeypatch):
     assert "only 1.2 GB are free" in found(checkout)
 
 
+def keep_job(root: Path, folder: str, *files: str) -> None:
+    """Files of 500 kB under data/runs."""
+    place = root / "data/runs" / folder
+    place.mkdir(parents=True)
+    for name in files:
+        (place / name).write_bytes(bytes(500_000))
+
+
+def test_jobs_under_names_of_an_earlier_version_are_counted_and_left_alone(checkout, capsys):
+    keep_job(checkout, "zoo/education/PPO x seed-0-0123456789abcdef", "done.json", "weights.safetensors")
+    keep_job(checkout, "zoo/education/PPO x seed-1-fedcba9876543210", "done.json")
+    keep_job(checkout, "routing/CoRL-0123456789abcdef", "done.json")
+    keep_job(checkout, "routing/0123456789abcdef", "done.json", "job.json")
+    keep_job(checkout, "conductor/fedcba9876543210", "done.json", "job.json")
+    assert doctor.main(["--fix", "--quiet"], checkout) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("data/runs/routing has jobs under names of an earlier version: 1 (0.5 MB);")
+    assert second.startswith("data/runs/zoo has jobs under names of an earlier version: 2 (1.5 MB);")
+    assert all("are made again" in line and "make clean" in line for line in (first, second))
+    assert len(list((checkout / "data/runs").rglob("done.json"))) == 5
+    assert doctor.main([], checkout) == 0 and "nothing wrong was found" in capsys.readouterr().out
+
+
 def test_it_needs_nothing_but_the_standard_library():
     program = (
         "import sys; sys.path.insert(0, 'lib'); import doctor; print(sorted(m for m in sys.modules if m == 'lib'))"

@@ -1,21 +1,154 @@
-"""The pipeline's description: every stage depends on the code it runs, and names what it makes once."""
+"""The pipeline's description: every stage depends on the packages that it imports, and names what it makes once."""
 
+import ast
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from lib.run import deps, stage
+from lib.run import stage
 from tests.test_run import DRAWS, drawn, project
 
 ROOT = Path(__file__).resolve().parents[1]
 STAGES = YAML(typ="safe", pure=True).load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 LESSONS = sorted(stage.lessons(ROOT))
+# No result depends on them: they keep libraries off the network and let a child process die with its parent.
+WITHOUT_RESULTS = {"lib/__init__.py", "lib/parent.py"}
+
+
+# What a stage imports ------------------------------------------------------------------------------
+
+
+def imported_packages(command: str, root: Path = ROOT) -> set[str]:
+    """Packages of lib whose code a stage's command runs, directly or by way of others.
+
+    A package is a folder of lib, or a file that stands alone in it; of lib/checks it is a single file, because the
+    exercises of one lesson are no business of another.
+    """
+    todo, files = starting_files(command, root), set()
+    while todo:
+        path = todo.pop()
+        if path not in files:
+            files.add(path)
+            todo += imported_files(path, root)
+    places = [path.relative_to(root).parts for path in files if path.is_relative_to(root / "lib")]
+    packages = {"/".join(parts if parts[1] == "checks" else parts[:2]) for parts in places}
+    return packages - WITHOUT_RESULTS
+
+
+def starting_files(command: str, root: Path) -> list[Path]:
+    """What `python -m MODULE ...` runs first, and the notebook of a lesson."""
+    module, *arguments = command.removeprefix("python -m ").split()
+    files = [*module_files(module, root), *module_files(f"{module}.__main__", root)]
+    if module == "lib.run":
+        files.append(root / f"notebooks/{arguments[0]}.ipynb")
+    return files
+
+
+def imported_files(path: Path, root: Path) -> list[Path]:
+    """Files of lib that a module or notebook imports, wherever in it, or starts with `-m`."""
+    tree = parse_code(path)
+    names = [*imported_names(tree, path, root), *started_names(tree)]
+    return [file for name in names for file in module_files(name, root)]
+
+
+def parse_code(path: Path) -> ast.Module:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        cells = [cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        lines = [line for source in cells for line in "".join(source).splitlines()]
+        text = "\n".join(line for line in lines if not line.startswith(("%", "!")))  # magics are not Python
+    return ast.parse(text)
+
+
+def imported_names(tree: ast.Module, path: Path, root: Path) -> Iterator[str]:
+    """Dotted names such as lib.zoo.train; the last part may also be something in a module."""
+    package = path.parent.relative_to(root).parts
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) + 1 - node.level] if node.level else ()
+            yield from (".".join([*base, *filter(None, [node.module]), alias.name]) for alias in node.names)
+
+
+def started_names(tree: ast.Module) -> Iterator[str]:
+    """Strings such as "lib.kernel", which another process is started with."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("lib."):
+            yield node.value
+
+
+def module_files(name: str, root: Path) -> list[Path]:
+    """The module of a dotted name and the packages above it; nothing for names outside of lib."""
+    parts = name.split(".")
+    if parts[0] != "lib":
+        return []
+    bases = [root.joinpath(*parts[:length]) for length in range(1, len(parts) + 1)]
+    candidates = [path for base in bases for path in (base.with_suffix(".py"), base / "__init__.py")]
+    return [path for path in candidates if path.is_file()]
+
+
+@pytest.mark.parametrize("name", sorted(STAGES))
+def test_a_stage_depends_on_the_packages_that_it_imports_and_on_no_other(name):
+    declared = [dependency for dependency in STAGES[name]["deps"] if dependency.startswith("lib/")]
+    imported = imported_packages(STAGES[name]["cmd"])
+    assert set(declared) - imported == set(), "not imported: take it out of dvc.yaml"
+    assert imported - set(declared) == set(), "imported: put it into dvc.yaml"
+    assert len(declared) == len(set(declared))
+
+
+LIBRARY = {
+    "lib/__init__.py": "",
+    "lib/zoo/__init__.py": "from lib.envs import bank",
+    "lib/zoo/train.py": "from . import ppo\n\n\ndef f():\n    from lib import seeds\n    return seeds",
+    "lib/zoo/ppo.py": "from ..models.forward import Forward",
+    "lib/zoo/cards.py": "import lib.draw",
+    "lib/models/__init__.py": "",
+    "lib/models/forward.py": "COMMAND = ['-m', 'lib.worker']",
+    "lib/envs/__init__.py": "",
+    "lib/envs/bank.py": "import numpy.linalg",
+    "lib/draw/__init__.py": "",
+    "lib/seeds.py": "",
+    "lib/worker.py": "",
+    "lib/checks/__init__.py": "",
+    "lib/checks/lesson_00.py": "from lib.checks import Exercise",
+    "lib/checks/lesson_01.py": "",
+    "lib/run/__init__.py": "",
+    "lib/run/__main__.py": "import lib.run",
+}
+
+
+@pytest.fixture
+def library(tmp_path) -> Path:
+    """A small lib, and a notebook that imports some of it."""
+    for name, text in LIBRARY.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    cells = [
+        {"cell_type": "markdown", "source": ["import lib.draw"]},
+        {"cell_type": "code", "source": ["%matplotlib inline\n", "from lib.zoo import train"]},
+        {"cell_type": "code", "source": ["from lib.checks import lesson_00"]},
+    ]
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks/00_one.ipynb").write_text(json.dumps({"cells": cells}))
+    return tmp_path
+
+
+def test_imports_are_followed_wherever_they_stand_and_prose_imports_nothing(library):
+    lesson = {"lib/checks/__init__.py", "lib/checks/lesson_00.py", "lib/run"}
+    code = {"lib/zoo", "lib/envs", "lib/models", "lib/seeds.py", "lib/worker.py"}
+    assert imported_packages("python -m lib.run 00_one", library) == lesson | code
+    assert imported_packages("python -m lib.zoo.cards --out x", library) == {"lib/zoo", "lib/envs", "lib/draw"}
+
+
+# What a stage declares -----------------------------------------------------------------------------
 
 
 def outs(body: dict) -> list[str]:
@@ -23,37 +156,9 @@ def outs(body: dict) -> list[str]:
     return [item if isinstance(item, str) else next(iter(item)) for item in listed]
 
 
-@pytest.mark.parametrize("name", sorted(STAGES))
-def test_a_stage_depends_on_the_code_that_it_runs_and_on_no_other(name):
-    """After a change of imports: `python -m lib.run.deps --write`."""
-    declared = [dep for dep in STAGES[name]["deps"] if dep.startswith("lib/")]
-    assert sorted(declared) == deps.code(STAGES[name]["cmd"])
-
-
-def test_the_file_is_as_it_would_be_written():
-    text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
-    assert deps.updated(text) == text and all(len(line) <= 120 for line in text.splitlines())
-
-
-def test_code_is_added_and_taken_away_and_everything_else_kept(tmp_path):
-    modules = ("__init__", "parent", "zoo/__init__", "zoo/a", "zoo/b", "envs/__init__", "envs/c", "run/__init__")
-    for name in (*modules, "run/__main__"):
-        (tmp_path / f"lib/{name}.py").parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / f"lib/{name}.py").touch()
-    cell = {"cell_type": "code", "source": "from lib.zoo import a\nfrom lib.envs import c"}
-    (tmp_path / "notebooks").mkdir()
-    (tmp_path / "notebooks/one.ipynb").write_text(json.dumps({"cells": [cell]}))
-    before = (
-        "# Said.\nstages:\n  one:\n    cmd: python -m lib.run one\n    deps:\n      - lib/tools\n      - data/x\n"
-        "    outs:\n      - y: {cache: false}  # why\n"
-    )
-    after = deps.updated(before, tmp_path)
-    wanted = "    deps: [data/x, lib/envs, lib/run, lib/zoo/__init__.py, lib/zoo/a.py]\n"
-    assert after == before.replace(before[before.index("    deps") : before.index("    outs")], wanted)
-    (tmp_path / "dvc.yaml").write_text(before)
-    assert deps.main(["--root", str(tmp_path)]) == 1 and (tmp_path / "dvc.yaml").read_text() == before
-    assert deps.main(["--root", str(tmp_path), "--write"]) == 0 and (tmp_path / "dvc.yaml").read_text() == after
-    assert deps.main(["--root", str(tmp_path)]) == 0
+def test_no_line_is_long():
+    lines = (ROOT / "dvc.yaml").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if len(line) > 120] == []
 
 
 @pytest.mark.parametrize("name", sorted(STAGES))
@@ -99,7 +204,7 @@ def test_reports_persist(name):
 OUTS = ("reports/notebooks/00_tiny.ipynb", "reports/00_tiny.html", "reports/figures/00_tiny")
 
 
-def test_under_dvc_the_last_report_outlives_a_run_that_fails_and_no_figure_one_that_ends_well(tmp_path):
+def test_under_dvc_a_run_says_why_a_report_outlives_one_that_fails_and_no_figure_one_that_ends_well(tmp_path):
     """One test for all of it, because DVC takes seconds to start."""
     root = project(tmp_path / "p", "NAME = 'old.png'", DRAWS.replace("{name!r}", "NAME"))
     shutil.copytree(ROOT / "lib", root / "lib", ignore=shutil.ignore_patterns("__pycache__"))
@@ -114,16 +219,19 @@ def test_under_dvc_the_last_report_outlives_a_run_that_fails_and_no_figure_one_t
         command = [sys.executable, "-m", "dvc", *arguments]
         return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=120)
 
-    def repro(name: str) -> tuple[int, dict[str, bytes]]:
+    def repro(name: str) -> tuple[int, dict[str, bytes], list[str]]:
         text = notebook.read_text().replace("old.png", name)
         notebook.write_text(text)
         done = dvc("repro")
         notebook.write_text(text.replace(name, "old.png"))
-        return done.returncode, drawn(root)
+        said = [line for line in done.stdout.splitlines() if line.startswith("[00_tiny] runs")]
+        return done.returncode, drawn(root), said
 
     assert dvc("init", "--no-scm").returncode == 0
-    code, first = repro("old.png")
-    assert code == 0 and "figures/00_tiny/old.png" in first
-    assert repro("no/such/folder.png") == (255, first)
-    code, last = repro("new.png")
-    assert code == 0 and last.keys() == first.keys() - {"figures/00_tiny/old.png"} | {"figures/00_tiny/new.png"}
+    code, first, said = repro("old.png")
+    assert code == 0 and "figures/00_tiny/old.png" in first and said == ["[00_tiny] runs for the first time"]
+    again = ["[00_tiny] runs again: data/notebooks/00_tiny.ipynb changed"]
+    assert repro("no/such/folder.png") == (255, first, again)
+    code, last, said = repro("new.png")
+    assert last.keys() == first.keys() - {"figures/00_tiny/old.png"} | {"figures/00_tiny/new.png"}
+    assert code == 0 and said == again

@@ -16,8 +16,8 @@ FLOORS = {
     4: {"orchestration", "conductor", "routing", "configuration"},
     3: {"zoo", "models"},
     2: {"envs", "tasks", "llm", "tools", "outcomes"},
-    1: {"draw", "ledger", "losses", "measure", "params", "parent", "record", "seeds", "sources", "stats", "store",
-        "study", "sweep"},
+    1: {"draw", "ledger", "losses", "measure", "params", "parent", "record", "seeds", "stats", "store", "study",
+        "sweep"},
 }  # fmt: skip
 FLOOR = {room: floor for floor, rooms in FLOORS.items() for room in rooms}
 VAGUE = {"util", "utils", "helper", "helpers", "manager", "managers"}

@@ -19,6 +19,7 @@ from lib import store
 from lib.run import clean, engine, stage
 from lib.run.lesson import run
 from lib.run.progress import Progress
+from lib.run.reasons import explain_run
 from lib.run.scrub import Scrubber, scrub
 from lib.run.stage import RunError
 
@@ -369,12 +370,12 @@ import os, time
 from pathlib import Path
 from lib import sweep
 
-def nap(cell, folder, progress):
-    Path(cell.settings["mark"]).write_text(str(os.getpid()))
+def nap(job, folder, progress):
+    Path(job.settings["mark"]).write_text(str(os.getpid()))
     time.sleep(600)
 
-cells = [sweep.Cell(f"c{{n}}", {{"mark": {mark!r} + str(n)}}) for n in range(2)]
-sweep.run(nap, cells, {mark!r} + "-runs", jobs=2)
+jobs = [sweep.Job(f"nap {{n}}", {{"mark": {mark!r} + str(n)}}) for n in range(2)]
+sweep.run(nap, jobs, {mark!r} + "-runs", workers=2)
 """
 
 
@@ -509,3 +510,149 @@ def test_lines_appear_while_a_cell_runs(tmp_path, monkeypatch):
         progress.begin("a")
         time.sleep(0.2)
     assert stream.getvalue().count("[01_zoo] cell 1/1") >= 2 and "\r" not in stream.getvalue()
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal; `lines` is what somebody sees."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def lines(self) -> list[str]:
+        lines = []
+        for line in self.getvalue().split("\n"):
+            shown = ""
+            for text in line.split("\r"):
+                shown = text + shown[len(text) :]
+            lines.append(shown.rstrip())
+        return lines
+
+
+REASONS = ["training controllers: 4 of 12 jobs: versions.losses 1 -> 2", "judging: 1 of 1 jobs: model a -> b"]
+
+
+def test_why_a_sweep_runs_jobs_again_stands_above_the_progress_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("lib.run.progress.EVERY_TERMINAL", 0.02)
+    report, terminal = tmp_path / "progress.json", Terminal()
+    with Progress("05_routing", ["a"], {}, report, terminal) as progress:
+        progress.begin("a")
+        time.sleep(0.2)
+        Path(f"{report}.reasons").write_text(f"{REASONS[0]}\n{REASONS[1][:10]}")  # the second is still being written
+        time.sleep(0.2)
+        first, line = terminal.lines()
+        assert first == f"[05_routing] {REASONS[0]}" and line.startswith("[05_routing] cell 1/1, ")
+        Path(f"{report}.reasons").write_text("".join(f"{reason}\n" for reason in REASONS))
+        time.sleep(0.2)
+        assert terminal.lines()[:2] == [f"[05_routing] {reason}" for reason in REASONS]
+    assert terminal.lines() == [*(f"[05_routing] {reason}" for reason in REASONS), ""]
+
+
+def test_a_reason_is_printed_when_the_run_ends_before_the_next_line_would_come(tmp_path):
+    stream = io.StringIO()
+    with Progress("05_routing", ["a"], {}, tmp_path / "progress.json", stream):
+        (tmp_path / "progress.json.reasons").write_text(f"{REASONS[0]}\n")
+    assert stream.getvalue() == f"[05_routing] {REASONS[0]}\n"
+
+
+def test_a_sweep_hands_its_reasons_to_the_terminal(tmp_path, capsys):
+    again = f"""
+from pathlib import Path
+from lib import sweep
+
+def work(job, folder, progress):
+    return job.settings["rate"]
+
+for rate in (1, 2):
+    sweep.run(work, [sweep.Job("train", {{"rate": rate}})], {str(tmp_path / "runs")!r}, workers=1, label="training")
+"""
+    run("00_tiny", project(tmp_path / "p", again))
+    assert "[00_tiny] training: 1 of 1 jobs: rate 1 -> 2\n" in capsys.readouterr().err
+
+
+# why DVC runs a lesson
+
+
+TINY_PIPELINE = """
+stages:
+  00_tiny:
+    cmd: python -m lib.run 00_tiny
+    params: [data/settings.json: [profile, zoo]]
+    deps: [lib/zoo, lib/seeds.py]
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path, monkeypatch) -> Path:
+    """A pipeline without git, whose only stage never ran."""
+    from dvc.repo import Repo
+
+    store.write_text(tmp_path / "dvc.yaml", TINY_PIPELINE)
+    store.write_json(tmp_path / "data/settings.json", SETTINGS)
+    for name in ("lib/zoo/ppo.py", "lib/envs/bank.py", "lib/seeds.py"):
+        store.write_text(tmp_path / name, "")
+    Repo.init(str(tmp_path), no_scm=True).close()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def commit(root: Path) -> None:
+    """Write to dvc.lock what a run would that ended now."""
+    from dvc.repo import Repo
+
+    with Repo(str(root)) as repo:
+        repo.commit("00_tiny", force=True)
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_a_lesson_that_never_ran_runs_for_the_first_time(pipeline):
+    assert explain_run("00_tiny", pipeline) == "runs for the first time"
+
+
+def test_what_changed_since_the_last_run_is_named(pipeline):
+    commit(pipeline)
+    store.write_text(pipeline / "lib/zoo/ppo.py", "# a remark")
+    assert explain_run("00_tiny", pipeline) == "runs again: lib/zoo changed"
+    store.write_json(pipeline / "data/settings.json", SETTINGS | {"zoo": SETTINGS["zoo"] | {"seeds": 5}, "tour": {}})
+    assert explain_run("00_tiny", pipeline) == "runs again: lib/zoo changed; zoo.seeds 2 -> 5"
+    commit(pipeline)
+    replace(pipeline / "dvc.yaml", "[lib/zoo, lib/seeds.py]", "[lib/zoo, lib/envs]")
+    assert explain_run("00_tiny", pipeline) == "runs again: lib/envs is a new dependency"
+    commit(pipeline)
+    replace(pipeline / "dvc.yaml", "lib.run 00_tiny", "lib.run 00_tiny --timeout 60")
+    assert explain_run("00_tiny", pipeline) == "runs again: another command"
+
+
+def test_many_changes_are_counted(pipeline):
+    commit(pipeline)
+    store.write_json(pipeline / "data/settings.json", {"profile": "paper", "zoo": {"layers": "[64, 64]" * 9}})
+    changes = explain_run("00_tiny", pipeline)
+    assert changes.startswith("runs again: profile smoke -> paper, zoo.") and changes.endswith(" and 2 more")
+
+
+def test_where_nothing_changed_it_says_so(pipeline):
+    commit(pipeline)
+    assert "none of its dependencies changed" in explain_run("00_tiny", pipeline)
+
+
+def break_lock(root: Path) -> None:
+    (root / "dvc.lock").write_text("stages: [")
+
+
+def break_pipeline(root: Path) -> None:
+    (root / "dvc.yaml").write_text("stages: {00_tiny: {}}")
+
+
+def forget_dvc(root: Path) -> None:
+    (root / ".dvc").rename(root / "gone")
+
+
+@pytest.mark.parametrize("spoil", [break_lock, break_pipeline, forget_dvc])
+def test_what_cannot_be_found_out_is_no_error(pipeline, spoil):
+    commit(pipeline)
+    spoil(pipeline)
+    assert explain_run("00_tiny", pipeline) == ""

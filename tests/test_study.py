@@ -1,4 +1,4 @@
-"""What the studies share: means that carry their parameters along, and tables that say whose rows they hold."""
+"""What the studies share: a context that travels to processes, and tables that say whose rows they hold."""
 
 import pickle
 from dataclasses import replace
@@ -7,25 +7,26 @@ import pandas as pd
 import pytest
 
 from lib import params, store
-from lib.study import Means, table
-from lib.sweep import Cell
+from lib.study import RunContext, read_tables
+from lib.sweep import Job
 
 
-def test_means_travel_to_a_process_with_all_parameters_and_what_was_done_before(tmp_path):
-    own = params.load("smoke")
-    means = replace(Means.of(own, "models", tmp_path, "cassettes"), before={"start": "there"})
-    there = pickle.loads(pickle.dumps(means))
-    assert there == means and there.params == own and there.params is means.params  # checked once
-    assert (there.models, there.runs, there.before["start"]) == ("models", str(tmp_path), "there")
+def test_a_context_travels_to_a_process_with_the_clients_settings_and_the_folders_of_earlier_jobs(tmp_path):
+    settings = params.load("smoke")
+    context = replace(RunContext.of(settings, "models", tmp_path, "cassettes"), inputs={"start": "there"})
+    arrived = pickle.loads(pickle.dumps(context))
+    assert arrived == context and arrived.llm == settings.llm and arrived.llm is context.llm  # checked once
+    assert (arrived.models, arrived.runs, arrived.inputs["start"]) == ("models", str(tmp_path), "there")
 
 
-@pytest.mark.parametrize("whose", [True, False])
-def test_a_table_is_of_the_cells_that_left_one_and_says_whose_rows_they_are(whose, tmp_path):
-    cells = [Cell(f"{n}", {"arm": arm, "seed": n}) for n, arm in enumerate([{"name": "a"}, None, {"name": "b"}])]
-    for cell in cells[:2]:
-        rows = pd.DataFrame({"x": [cell.settings["seed"], 9]})
-        store.write_parquet(cell.folder(tmp_path) / "rows.parquet", rows)
-    found = table(cells, tmp_path, "rows", "nobody", whose)
-    assert found["x"].tolist() == [0, 9, 1, 9] and ("arm" in found) == ("seed" in found) == whose
-    assert not whose or found["arm"].tolist() == ["a", "a", "nobody", "nobody"]
-    assert table(cells, tmp_path, "others").empty
+@pytest.mark.parametrize("identified", [True, False])
+def test_a_table_is_of_the_jobs_that_left_one_and_says_whose_rows_they_are(identified, tmp_path):
+    arms = [{"name": "a"}, None, {"name": "b"}]
+    jobs = [Job(f"{seed}", {"arm": arm, "seed": seed}) for seed, arm in enumerate(arms)]
+    for job in jobs[:2]:
+        rows = pd.DataFrame({"x": [job.settings["seed"], 9]})
+        store.write_parquet(job.folder(tmp_path) / "rows.parquet", rows)
+    table = read_tables(jobs, tmp_path, "rows", "nobody", identified)
+    assert table["x"].tolist() == [0, 9, 1, 9] and ("arm" in table) == ("seed" in table) == identified
+    assert not identified or table["arm"].tolist() == ["a", "a", "nobody", "nobody"]
+    assert read_tables(jobs, tmp_path, "others").empty

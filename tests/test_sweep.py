@@ -19,32 +19,32 @@ from joblib.externals.loky import get_reusable_executor
 
 from lib import store, sweep
 from lib.params import ROOT
-from lib.sweep import Cell
+from lib.sweep import Job
 
-# The work of these cells is importable by name, so that processes can run it: see `run` in lib.sweep.
+# The work of these jobs is importable by name, so that processes can run it: see `run` in lib.sweep.
 WORK = """
 import os, time
 from pathlib import Path
 
-def count(cell, folder, progress):
-    with open(cell.settings["log"], "a") as log:
-        log.write(cell.name + "\\n")
+def count(job, folder, progress):
+    with open(job.settings["log"], "a") as log:
+        log.write(job.label + "\\n")
     progress(0.5)
-    if cell.settings.get("fails"):
-        raise RuntimeError(f"{cell.name} went wrong")
-    time.sleep(cell.settings.get("seconds", 0))
-    return {"square": cell.settings["n"] ** 2, "threads": os.environ.get("OMP_NUM_THREADS")}
+    if job.settings.get("fails"):
+        raise RuntimeError(f"{job.label} went wrong")
+    time.sleep(job.settings.get("seconds", 0))
+    return {"square": job.settings["n"] ** 2, "threads": os.environ.get("OMP_NUM_THREADS")}
 
-def draw(cell, folder, progress):
+def draw(job, folder, progress):
     import pandas as pd
     from lib import seeds, store
-    numbers = seeds.rng("swept", seed=cell.settings["seed"]).normal(size=(500, 3))
+    numbers = seeds.rng("swept", seed=job.settings["seed"]).normal(size=(500, 3))
     progress(0.5)
-    store.write_parquet(folder / "draws.parquet", pd.DataFrame(numbers, columns=list("abc")).assign(cell=cell.name))
+    store.write_parquet(folder / "draws.parquet", pd.DataFrame(numbers, columns=list("abc")).assign(job=job.label))
     store.write_json(folder / "sums.json", {"sums": numbers.sum(axis=0), "one": seeds.uniform(seeds.key("swept"), 7)})
     store.write_text(folder / "where.txt", f"{os.getpid()} {os.environ.get('OMP_NUM_THREADS')}")
-    if cell.settings.get("fails"):
-        raise RuntimeError(f"{cell.name} went wrong")
+    if job.settings.get("fails"):
+        raise RuntimeError(f"{job.label} went wrong")
     return {"mean": numbers.mean()}
 """
 
@@ -52,9 +52,9 @@ KILLED = """
 import sys
 from lib import sweep
 import swept
-cells = [sweep.Cell(f"c{n}", {"n": n, "log": sys.argv[2], "seconds": float(sys.argv[4])}) for n in range(6)]
+jobs = [sweep.Job(f"c{n}", {"n": n, "log": sys.argv[2], "seconds": float(sys.argv[4])}) for n in range(6)]
 print("ready", flush=True)
-sweep.run(swept.count, cells, sys.argv[1], jobs=int(sys.argv[3]))
+sweep.run(swept.count, jobs, sys.argv[1], workers=int(sys.argv[3]))
 """
 
 
@@ -70,8 +70,8 @@ def count(tmp_path, monkeypatch):
     del sys.modules["swept"]
 
 
-def cells(tmp_path, n: int = 3, **settings) -> list[Cell]:
-    return [Cell(f"arm/{i}", {"n": i, "log": str(tmp_path / "log"), **settings}) for i in range(n)]
+def make_jobs(tmp_path, n: int = 3, **settings) -> list[Job]:
+    return [Job(f"arm/{i}", {"n": i, "log": str(tmp_path / "log"), **settings}) for i in range(n)]
 
 
 def ran(tmp_path) -> list[str]:
@@ -83,51 +83,93 @@ def squares(receipts) -> list[int]:
     return [receipt["result"]["square"] for receipt in receipts]
 
 
-def test_finished_cells_are_not_run_again_new_ones_are_and_those_with_other_settings(tmp_path, count):
-    first = sweep.run(count, cells(tmp_path), tmp_path / "runs", jobs=1)
-    again = sweep.run(count, cells(tmp_path), tmp_path / "runs", jobs=1)
+def test_finished_jobs_are_not_run_again_new_ones_are_and_those_with_other_settings(tmp_path, count):
+    first = sweep.run(count, make_jobs(tmp_path), tmp_path / "runs", workers=1)
+    again = sweep.run(count, make_jobs(tmp_path), tmp_path / "runs", workers=1)
     assert first == again and squares(again) == [0, 1, 4]
     assert ran(tmp_path) == ["arm/0", "arm/1", "arm/2"]
-    assert squares(sweep.run(count, cells(tmp_path, 4), tmp_path / "runs", jobs=1)) == [0, 1, 4, 9]
-    sweep.run(count, cells(tmp_path, rate=0.1), tmp_path / "runs", jobs=1)
+    assert squares(sweep.run(count, make_jobs(tmp_path, 4), tmp_path / "runs", workers=1)) == [0, 1, 4, 9]
+    sweep.run(count, make_jobs(tmp_path, rate=0.1), tmp_path / "runs", workers=1)
     assert len(ran(tmp_path)) == 4 + 3 and sweep.run(count, [], tmp_path / "runs") == []
 
 
 def test_one_process_and_two_give_the_same_results_in_the_same_order_with_one_thread_each(tmp_path, count):
-    one = sweep.run(count, cells(tmp_path, 5), tmp_path / "one", jobs=1)
-    two = sweep.run(count, cells(tmp_path, 5), tmp_path / "two", jobs=2)
+    one = sweep.run(count, make_jobs(tmp_path, 5), tmp_path / "one", workers=1)
+    two = sweep.run(count, make_jobs(tmp_path, 5), tmp_path / "two", workers=2)
     assert squares(one) == squares(two) == [0, 1, 4, 9, 16]
     assert {receipt["result"]["threads"] for receipt in two} == {"1"}
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_an_error_in_a_cell_comes_out_and_what_was_finished_stays(tmp_path, count, jobs):
-    good, bad = cells(tmp_path, 2), Cell("arm/bad", {"n": 9, "log": str(tmp_path / "log"), "fails": True})
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_in_a_job_comes_out_and_what_was_finished_stays(tmp_path, count, workers):
+    good, bad = make_jobs(tmp_path, 2), Job("arm/bad", {"n": 9, "log": str(tmp_path / "log"), "fails": True})
     with pytest.raises(RuntimeError, match="arm/bad went wrong"):
-        sweep.run(count, [*good, bad], tmp_path / "runs", jobs=jobs)
-    sweep.run(count, good, tmp_path / "runs", jobs=1)
+        sweep.run(count, [*good, bad], tmp_path / "runs", workers=workers)
+    sweep.run(count, good, tmp_path / "runs", workers=1)
     assert [name for name in ran(tmp_path) if name != "arm/bad"] == ["arm/0", "arm/1"]
     assert sweep.finished(bad, tmp_path / "runs") is None
 
 
-def test_cells_of_one_name_are_refused_by_name(tmp_path, count):
-    with pytest.raises(ValueError, match="names must differ.*arm/0"):
-        sweep.run(count, [*cells(tmp_path), Cell("arm/0", {})], tmp_path / "runs")
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [(Job("arm/0", {}), "labels of jobs must differ.*arm/0"), (None, "settings of jobs must differ")],
+)
+def test_two_jobs_of_one_label_or_of_one_key_are_refused(tmp_path, count, job, message):
+    jobs = make_jobs(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        sweep.run(count, [*jobs, job or Job("another label", jobs[0].settings)], tmp_path / "runs")
     assert ran(tmp_path) == []
 
 
-def test_names_that_look_alike_on_disk_are_different_places(tmp_path):
-    assert Cell("a/b", {}).folder(tmp_path) != Cell("a-b", {}).folder(tmp_path)
+def test_a_job_of_another_label_is_the_same_job(tmp_path, count):
+    sweep.run(count, [Job("before", make_jobs(tmp_path)[0].settings)], tmp_path / "runs", workers=1)
+    sweep.run(count, [Job("after", make_jobs(tmp_path)[0].settings)], tmp_path / "runs", workers=1)
+    assert ran(tmp_path) == ["before"]
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_chain_is_run_in_order_in_one_process_and_what_is_finished_is_left_out(tmp_path, count, jobs):
+# Why a job is run again ---------------------------------------------------------------------------
+
+
+def test_the_first_run_of_a_job_needs_no_reason(tmp_path):
+    assert sweep.explain_reruns([Job("a", {"rate": 0.1})], tmp_path) == []
+
+
+def test_a_rerun_is_explained_by_the_settings_that_changed_since_the_last_finished_job(tmp_path, count):
+    def settings(n: int, **changes) -> dict:
+        versions = {"losses": 1, "rollouts": 3} | changes
+        return {"n": n, "log": str(tmp_path / "log"), "sizes": (1, 2), "versions": versions}
+
+    runs = tmp_path / "runs"
+    for rollouts in (2, 3):  # the last one counts
+        jobs = [Job(f"arm/{n}", settings(n, rollouts=rollouts)) for n in range(3)]
+        sweep.run(count, jobs, runs, workers=1)
+    later = [Job(f"arm/{n}", settings(n, losses=2)) for n in range(2)]
+    later += [Job("arm/2", settings(7)), Job("arm/3", settings(3))]
+    assert sweep.explain_reruns(later, runs) == ["2 of 4 jobs: versions.losses 1 -> 2", "1 of 4 jobs: n 2 -> 7"]
+
+
+def test_reasons_reach_the_runner_beside_its_progress_file_and_who_started_a_command_by_hand(
+    tmp_path, count, monkeypatch, capfd
+):
+    sweep.run(count, make_jobs(tmp_path, rate=0.1), tmp_path / "runs", workers=1)
+    monkeypatch.setenv("BENCH_PROGRESS", str(tmp_path / "report.json"))
+    sweep.run(count, make_jobs(tmp_path, rate=0.2), tmp_path / "runs", workers=1, label="counting")
+    reason = "counting: 3 of 3 jobs: rate 0.1 -> 0.2\n"
+    assert (tmp_path / "report.json.reasons").read_text() == reason
+    monkeypatch.setenv("BENCH_PROGRESS", sweep.STDERR)
+    sweep.run(count, make_jobs(tmp_path, rate=0.3), tmp_path / "runs", workers=1, label="counting")
+    assert "counting: 3 of 3 jobs: rate 0.2 -> 0.3\n" in capfd.readouterr().err
+
+
+# Chains -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_chain_is_run_in_order_in_one_process_and_what_is_finished_is_left_out(tmp_path, count, workers):
     log = tmp_path / "log"
-    a, b, c, d = (
-        Cell(name, {"n": n, "log": str(log), "seconds": 0.2 * (name == "a")}) for n, name in enumerate("abcd")
-    )
-    sweep.run(count, [b], tmp_path / "runs", jobs=1)
-    receipts = sweep.run_chains(count, [[a, b, c], [d]], tmp_path / "runs", jobs=jobs)
+    a, b, c, d = (Job(name, {"n": n, "log": str(log), "seconds": 0.2 * (name == "a")}) for n, name in enumerate("abcd"))
+    sweep.run(count, [b], tmp_path / "runs", workers=1)
+    receipts = sweep.run_chains(count, [[a, b, c], [d]], tmp_path / "runs", workers=workers)
     assert [receipt["result"]["square"] for receipt in receipts] == [0, 1, 4, 9]
     told = log.read_text().split()
     assert sorted(told) == ["a", "b", "c", "d"] and told.index("a") < told.index("c")
@@ -137,7 +179,7 @@ def test_a_chain_is_run_in_order_in_one_process_and_what_is_finished_is_left_out
 
 def test_who_starts_a_command_by_hand_reads_lines(tmp_path, count, monkeypatch, capfd):
     monkeypatch.setenv("BENCH_PROGRESS", sweep.STDERR)
-    sweep.run(count, cells(tmp_path, 2), tmp_path / "runs", jobs=1, label="counting")
+    sweep.run(count, make_jobs(tmp_path, 2), tmp_path / "runs", workers=1, label="counting")
     assert re.match(r"counting: \d\.\d of 2, 0 s\n", capfd.readouterr().err)
 
 
@@ -152,15 +194,15 @@ def test_the_runner_is_told_how_far_a_sweep_is(tmp_path, count, monkeypatch):
         return write(path, value)
 
     monkeypatch.setattr(store, "write_json", spy)
-    sweep.run(count, cells(tmp_path, 2, seconds=1.2), tmp_path / "runs", jobs=1, label="counting")
+    sweep.run(count, make_jobs(tmp_path, 2, seconds=1.2), tmp_path / "runs", workers=1, label="counting")
     assert {report["label"] for report in seen} == {"counting"}
     done = [report["done"] for report in seen]
     assert done == sorted(done) and 0.5 in done and done[-1] >= 1.0
     assert not (tmp_path / "report.json").exists()
 
 
-def start(tmp_path, jobs: int, seconds: float) -> subprocess.Popen:
-    arguments = [str(tmp_path / "runs"), str(tmp_path / "log"), str(jobs), str(seconds)]
+def start(tmp_path, workers: int, seconds: float) -> subprocess.Popen:
+    arguments = [str(tmp_path / "runs"), str(tmp_path / "log"), str(workers), str(seconds)]
     process = subprocess.Popen([sys.executable, "-c", KILLED, *arguments], cwd=tmp_path, stdout=subprocess.PIPE)
     process.stdout.readline()
     return process
@@ -193,15 +235,16 @@ def at_work(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_killed_sweep_goes_on_where_it_was(tmp_path, count, jobs):
-    process = start(tmp_path, jobs, 0.3)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path, count, workers):
+    process = start(tmp_path, workers, 0.3)
     assert wait_for(lambda: len(list((tmp_path / "runs").glob("*/done.json"))) >= 2)
     kill(process)
     assert wait_for(lambda: not at_work(tmp_path), 3)
-    finished = {path.parent.name.split("-")[0] for path in (tmp_path / "runs").glob("*/done.json")}
+    receipts = (tmp_path / "runs").glob("*/done.json")
+    finished = {store.read_json(receipt.with_name("job.json"))["label"] for receipt in receipts}
     (tmp_path / "log").unlink()
-    rest = start(tmp_path, jobs, 0.3)
+    rest = start(tmp_path, workers, 0.3)
     assert rest.wait(60) == 0
     assert set(ran(tmp_path)) == {f"c{n}" for n in range(6)} - finished
 
@@ -233,7 +276,7 @@ def cluster(count, monkeypatch):
 
 
 def files(root: Path) -> dict[str, bytes]:
-    """Everything that cells wrote, receipts without their seconds; who wrote it aside."""
+    """Everything that jobs wrote, receipts without their seconds; who wrote it aside."""
     found = {}
     for path in sorted(root.rglob("*")):
         if path.is_file() and path.name not in ("where.txt", "progress.json"):
@@ -246,25 +289,25 @@ def test_a_cluster_gives_the_same_bytes_as_processes_here(tmp_path, cluster, mon
     """One test for all that a cluster has to do, because starting one takes seconds."""
     import swept
 
-    todo = [Cell(f"arm/{i}", {"seed": i}) for i in range(5)]
+    todo = [Job(f"arm/{i}", {"seed": i}) for i in range(5)]
     receipts = sweep.run(swept.draw, todo, tmp_path / "dask", label="on a cluster")
     writers = {path.read_text() for path in (tmp_path / "dask").glob("*/where.txt")}
     assert str(os.getpid()) not in {writer.split()[0] for writer in writers}
     assert {writer.split()[1] for writer in writers} == {"1"}
-    resumed = sweep.run(swept.draw, [*todo, Cell("arm/5", {"seed": 5})], tmp_path / "dask")
-    assert resumed[:5] == receipts and len(resumed) == 6  # finished cells are not run again
+    resumed = sweep.run(swept.draw, [*todo, Job("arm/5", {"seed": 5})], tmp_path / "dask")
+    assert resumed[:5] == receipts and len(resumed) == 6  # finished jobs are not run again
 
-    bad = Cell("arm/bad", {"seed": 9, "fails": True})
+    bad = Job("arm/bad", {"seed": 9, "fails": True})
     with pytest.raises(RuntimeError, match="arm/bad went wrong"):
         sweep.run(swept.draw, [bad], tmp_path / "failing")
     assert sweep.finished(bad, tmp_path / "failing") is None
 
     monkeypatch.delenv("BENCH_DASK")
-    todo.append(Cell("arm/5", {"seed": 5}))
-    alone, two = (sweep.run(swept.draw, todo, tmp_path / str(jobs), jobs=jobs) for jobs in (1, 2))
+    todo.append(Job("arm/5", {"seed": 5}))
+    alone, two = (sweep.run(swept.draw, todo, tmp_path / str(workers), workers=workers) for workers in (1, 2))
     assert [r["result"] for r in alone] == [r["result"] for r in two] == [r["result"] for r in resumed]
     written = files(tmp_path / "1")
-    assert len(written) == 6 * 3
+    assert len(written) == 6 * 4  # the settings, the receipt and two files of the work
     assert files(tmp_path / "2") == written and files(tmp_path / "dask") == written
 
 
@@ -273,7 +316,7 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path, count, monkeypatch):
     for address in ("tcp://127.0.0.1:1", "nonsense", "tcp://nowhere.invalid:8786"):
         monkeypatch.setenv("BENCH_DASK", address)
         with pytest.raises(RuntimeError, match=f"BENCH_DASK.*{address}"):
-            sweep.run(count, cells(tmp_path), tmp_path / "runs")
+            sweep.run(count, make_jobs(tmp_path), tmp_path / "runs")
         gc.collect()  # a client that never connected may block the next one when it is collected meanwhile
     assert ran(tmp_path) == []
 
@@ -296,17 +339,17 @@ def test_what_listens_and_is_no_cluster_is_named_in_time(tmp_path, count, monkey
         monkeypatch.setenv("BENCH_DASK", address)
         began = time.monotonic()
         with pytest.raises(RuntimeError, match=f"BENCH_DASK.*{address}"):
-            sweep.run(count, cells(tmp_path), tmp_path / "runs")
+            sweep.run(count, make_jobs(tmp_path), tmp_path / "runs")
         assert time.monotonic() - began < 10 and ran(tmp_path) == []
         listening.shutdown(socket.SHUT_RDWR)
     for connection in taken:
         connection.close()
 
 
-def test_another_root_seed_finds_no_cell_of_an_ordinary_run(monkeypatch):
-    cell = Cell("a/b", {"seed": 1})
-    usual = cell.digest
+def test_another_root_seed_finds_no_job_of_an_ordinary_run(monkeypatch):
+    job = Job("a/b", {"seed": 1})
+    usual = job.key
     monkeypatch.setenv("BENCH_ROOT_SEED", "1")
-    assert cell.digest != usual
+    assert job.key != usual
     monkeypatch.setenv("BENCH_ROOT_SEED", "0")
-    assert cell.digest == usual
+    assert job.key == usual

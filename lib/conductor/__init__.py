@@ -7,7 +7,7 @@
     preference  the reward model behind one of them, trained on pairs
     judge       a language model as reward
     trainer     TRL's GRPO trainer with three overrides
-    data, arms, evaluation, study   what is compared, on what, how, and in which cells
+    data, arms, evaluation, study   what is compared, on what, how, and in which jobs
     sceptic     does the Conductor's advantage know anything about quality?
 
 `python -m lib.conductor --help` trains one arm on a model and a dataset of one's own.

@@ -14,6 +14,7 @@ from lib.conductor.rewards import COMPONENTS
 from lib.conductor.weighting import Dirichlet, Fixed, Weighting
 from lib.params import HeadSettings
 
+VERSION = 1  # of what weighs the rewards of an arm: raise it when one of these numbers changes
 EQUAL = dict.fromkeys(COMPONENTS, 1 / len(COMPONENTS))
 
 
@@ -39,6 +40,20 @@ class Arm:
     def conducted(self) -> bool:
         """Whether a Conductor learns in it."""
         return self.weights == "conductor"
+
+    @property
+    def decided_by(self) -> dict[str, Any]:
+        """What a job is handed of it, as plain values: its changes are in the head's settings, its label in tables."""
+        values = {"name": self.name, "kind": self.kind, "begin": self.begin}
+        if self.kind == "grpo":
+            values["weights"] = self.weights if isinstance(self.weights, str) else dict(self.weights)
+            values["aggregation"] = self.aggregation
+        return values
+
+    @classmethod
+    def from_settings(cls, values: Mapping[str, Any]) -> "Arm":
+        """The arm of a job, which needs no label."""
+        return cls(label="", **values)
 
 
 def weighting(arm: Arm, head: HeadSettings, width: int, group: int, seed: int) -> Weighting:

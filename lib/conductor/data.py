@@ -10,6 +10,8 @@ from lib import tasks
 from lib.models.corpus import question
 from lib.tasks import Item, own
 
+VERSION = 1  # of the items of each category: raise it when one of these numbers changes
+
 # category: family, skin and difficulties (decision)
 CATEGORIES: dict[str, tuple[str, str, tuple[int, ...]]] = {
     "reasoning": ("chain", "words", (1, 2, 3)),

@@ -26,6 +26,7 @@ from lib.models.tokenizer import EOS, decode, encode
 from lib.params import RewardSettings
 from lib.tasks import Item
 
+VERSION = 1  # of the scores of replies and what the rewards say of them: raise it when one of these numbers changes
 NOVEL = ("story",)  # categories in which saying the same again counts nothing
 
 

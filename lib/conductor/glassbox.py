@@ -15,20 +15,25 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
 from lib import losses, seeds, store, sweep
+from lib.conductor import arms, meta
+from lib.conductor import head as conductor_head
+from lib.conductor import rewards as five_rewards
+from lib.conductor import weighting as weightings
 from lib.conductor.arms import EQUAL
 from lib.conductor.head import sample
 from lib.conductor.meta import Anchored, Conducted, chosen, lots, stacked
 from lib.conductor.rewards import COMPONENTS, centred, normalised
 from lib.conductor.weighting import Dirichlet, Fixed, Weighting
-from lib.params import ROOT, GlassSettings, HeadSettings, validate
-from lib.sources import deciding
+from lib.params import ROOT, GlassSettings, HeadSettings
 
+VERSION = 1  # of the worlds, their policies and who plays in them: raise it when one of these numbers changes
 PROXIES = COMPONENTS[1:]  # the first reward is the easy one
 EXAM = 64  # prompts of a category on which a policy is judged
 WEIGHED = 8  # of them, on which its head's weights are looked at
@@ -39,6 +44,16 @@ SHARES = (0.0, 0.02, 0.1, 1.0)  # of prompts that are verified
 BEST, MEANS = "best static (dev)", "Conductor's mean weights"
 MAPPED = ("Equal", "best proxy per category", "Conductor", *(f"Anchored {share:.0%}" for share in SHARES[1:]))
 RUNS = ROOT / "data/runs/glass"
+
+# Fields of the settings that jobs are handed: of every arm, of arms with a head, and of the best static mix, which is
+# chosen in a quarter as many worlds as there are seeds.
+_READ_BY_ALL = ("steps", "categories", "candidates", "features", "prompts", "group", "learning_rate")
+_READ_WITH_A_HEAD = ("head_rate", "kappas", "pairwise")
+_READ_BY_BEST = ("seeds",)
+# Without the head's learning rate, which is `head_rate` here, and what it sees and who pays it, which arms differ in.
+_READ_OF_THE_HEAD = (
+    "kappa", "floor", "temperature", "every", "entropy", "pairwise", "joint", "homogeneous", "centred",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -380,7 +395,7 @@ def best_static(settings: GlassSettings, worlds: Sequence[World]) -> Player:
     return Player(BEST, _fixed(mixes[max(found, key=found.get)]))
 
 
-# Cells --------------------------------------------------------------------------------------------
+# Jobs ---------------------------------------------------------------------------------------------
 
 
 def centre(settings: GlassSettings) -> World:
@@ -397,43 +412,85 @@ def places(settings: GlassSettings) -> list[World]:
     )
 
 
-def cells(settings: GlassSettings, head: HeadSettings) -> list[sweep.Cell]:
-    """One cell for each arm at the centre, and for each mapped arm on the maps."""
-    common = {
-        "glass": settings.model_dump(), "head": head.model_dump(), "torch": torch.__version__,
-        "sources": deciding("lib.conductor.glassbox"),
-    }  # fmt: skip
-    stacks = {"map": (places(settings), settings.map_seeds, MAPPED)}
-    stacks["centre"] = [centre(settings)], settings.seeds, (BEST, MEANS, *players(settings, head))
-    return [
-        sweep.Cell(f"{place}/{arm}", common | {"arm": arm, "seeds": n, "worlds": [asdict(w) for w in worlds]})
-        for place, (worlds, n, arms) in stacks.items()
-        for arm in arms
+def versions() -> dict[str, int]:
+    """The VERSIONs of the code that decides what an arm reaches."""
+    return {
+        "random streams": seeds.VERSION,
+        "losses": losses.VERSION,
+        "arms": arms.VERSION,
+        "rewards": five_rewards.VERSION,
+        "weightings": weightings.VERSION,
+        "head": conductor_head.VERSION,
+        "learning of the head": meta.VERSION,
+        "synthetic benchmark": VERSION,
+    }
+
+
+def make_jobs(settings: GlassSettings, head: HeadSettings) -> list[sweep.Job]:
+    """One job for each arm at the centre, and for each mapped arm on the maps."""
+    central_arms = (BEST, MEANS, *players(settings, head))
+    map_jobs = [_make_job("map", arm, places(settings), settings.map_seeds, settings, head) for arm in MAPPED]
+    central_jobs = [
+        _make_job("centre", arm, [centre(settings)], settings.seeds, settings, head) for arm in central_arms
     ]
+    return [*map_jobs, *central_jobs]
 
 
-def work(cell: sweep.Cell, folder: Path, progress) -> int:
+def _make_job(
+    style: str, arm: str, worlds: Sequence[World], num_seeds: int, settings: GlassSettings, head: HeadSettings
+) -> sweep.Job:
+    with_head = arm == MEANS or arm in {player.name for player in heads(settings, head)}
+    fields = [*_READ_BY_ALL]
+    if with_head:
+        fields += _READ_WITH_A_HEAD
+    if arm == BEST:
+        fields += _READ_BY_BEST
+    decided_by = {
+        "job": "synthetic benchmark",
+        "style": style,
+        "arm": arm,
+        "seeds": num_seeds,
+        "worlds": [asdict(world) for world in worlds],
+        "glass": settings.handed(*fields),
+        "versions": versions(),
+        "libraries": {"torch": torch.__version__},
+    }
+    if with_head:
+        decided_by["head"] = head.handed(*_READ_OF_THE_HEAD)
+    return sweep.Job(f"{style}/{arm}", decided_by)
+
+
+def work(job: sweep.Job, folder: Path, progress) -> int:
     """Play one arm; leaves its rows in `folder`."""
     torch.set_num_threads(1)
-    settings = validate(cell.settings["glass"], GlassSettings)
-    head, arm = validate(cell.settings["head"], HeadSettings), cell.settings["arm"]
-    stack = Stack(settings, [World(**each) for each in cell.settings["worlds"]], cell.settings["seeds"])
-    if arm == BEST:
-        player = best_static(settings, stack.worlds)
-    elif arm == MEANS:
-        player = at_means(play(stack, players(settings, head)["Conductor"]))
-    else:
-        player = players(settings, head)[arm]
-    rows = play(stack, player).assign(style=cell.name.split("/")[0])
+    settings = GlassSettings.from_handed(job.settings["glass"])
+    worlds = [World(**knobs) for knobs in job.settings["worlds"]]
+    stack = Stack(settings, worlds, job.settings["seeds"])
+    player = _make_player(job.settings, stack)
+    rows = play(stack, player).assign(style=job.settings["style"])
     store.write_parquet(folder / "rows.parquet", rows)
     return len(rows)
 
 
+def _make_player(job_settings: Mapping[str, Any], stack: Stack) -> Player:
+    """The arm of a job, from no more settings than it was handed."""
+    arm = job_settings["arm"]
+    if arm == BEST:
+        return best_static(stack.settings, stack.worlds)
+    if "head" not in job_settings:
+        return {player.name: player for player in [*constants(), *direct()]}[arm]
+    head = HeadSettings.from_handed(job_settings["head"])
+    conductors = {player.name: player for player in heads(stack.settings, head)}
+    if arm == MEANS:
+        return at_means(play(stack, conductors["Conductor"]))
+    return conductors[arm]
+
+
 def study(
-    settings: GlassSettings, head: HeadSettings, jobs: int | None = None, runs: str | Path = RUNS
+    settings: GlassSettings, head: HeadSettings, workers: int | None = None, runs: str | Path = RUNS
 ) -> pd.DataFrame:
     """Rows of the record `conductor_glass`: all arms at the centre (style `centre`), some on the maps (style `map`)."""
-    todo = cells(settings, head)
-    sweep.run(work, todo, runs, jobs, "playing in the glass box")
-    rows = [store.read_parquet(cell.folder(Path(runs)) / "rows.parquet") for cell in todo]
+    jobs = make_jobs(settings, head)
+    sweep.run(work, jobs, runs, workers, "playing in the glass box")
+    rows = [store.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs]
     return pd.concat(rows, ignore_index=True).assign(backend="world")

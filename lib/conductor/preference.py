@@ -14,21 +14,24 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+import transformers
 from datasets import Dataset
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PrinterCallback
 
-from lib import seeds, store, tasks
-from lib.conductor import data
+from lib import seeds, store, sweep, tasks
+from lib.conductor import data, start
 from lib.conductor.quiet import quiet
 from lib.conductor.rewards import said
-from lib.models import checkpoints
+from lib.models import checkpoints, corpus, dialogue, forward, generation, tokenizer
 from lib.models.corpus import question
 from lib.models.dialogue import conversation, token
 from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
 from lib.models.tokenizer import EOS, decode
-from lib.params import PreferenceSettings
+from lib.params import ConductorSettings, PreferenceSettings
 from lib.tasks import Item
+
+VERSION = 1  # of the pairs, training and scores of the reward model: raise it when one of these numbers changes
 
 
 @dataclass(frozen=True)
@@ -113,13 +116,66 @@ def pairs(
     return out
 
 
+def versions() -> dict[str, int]:
+    """The VERSIONs of the code that decides the reward model: items, replies to them, and what is learned of those."""
+    return {
+        "random streams": seeds.VERSION,
+        "tasks": tasks.VERSION,
+        "tokenizer": tokenizer.VERSION,
+        "chat template": dialogue.VERSION,
+        "initial weights": checkpoints.VERSION,
+        "training batches": corpus.VERSION,
+        "forward pass": forward.VERSION,
+        "generation": generation.VERSION,
+        "categories": data.VERSION,
+        "reward model": VERSION,
+    }
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of the libraries that decide what a training with TRL results in."""
+    import trl  # imported here: it takes seconds
+
+    return {module.__name__: module.__version__ for module in (torch, transformers, trl)}
+
+
+def make_job(settings: ConductorSettings, policy: Path, seed: int) -> sweep.Job:
+    """The job of the reward model that judges, and is made from, a seed's start.
+
+    policy: folder of the model that the start is made from.
+    """
+    decided_by = {
+        "job": "reward model",
+        "preference": settings.preference.model_dump(),
+        "temperature": settings.grpo.temperature,
+        "seed": seed,
+        "start": start.make_job(settings.start, policy, seed).key,
+        "versions": versions(),
+        "libraries": library_versions(),
+    }
+    return sweep.Job("reward-model", decided_by)
+
+
+def work(job: sweep.Job, folder: Path, progress, policy: str) -> dict[str, int]:
+    """Train the reward model into `folder`/model; leaves its agreement with held-out pairs beside it.
+
+    policy: folder of the start.
+    """
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    settings = PreferenceSettings.from_handed(job.settings["preference"])
+    table = train(policy, settings, job.settings["temperature"], job.settings["seed"], folder / "model")
+    store.write_parquet(folder / "agreement.parquet", table)
+    return {"pairs": int(table["pairs"].sum())}
+
+
 def train(policy: str | Path, settings: PreferenceSettings, temperature: float, seed: int, out: Path) -> pd.DataFrame:
     """Train a reward model from the policy's own trunk into `out`; returns its held-out `agreement`."""
     with quiet():
-        forward = Forward(checkpoints.load(policy))
-        taught = pairs(forward, "train", settings.prompts, settings.replies, temperature, settings.mistakes, seed)
+        start_model = Forward(checkpoints.load(policy))
+        taught = pairs(start_model, "train", settings.prompts, settings.replies, temperature, settings.mistakes, seed)
         _fit(policy, taught, settings, seed, out)
-        held = pairs(forward, "dev", settings.prompts, settings.replies, temperature, 0.0, seed, "all")
+        held = pairs(start_model, "dev", settings.prompts, settings.replies, temperature, 0.0, seed, "all")
         return agreement(Preference(out), held, out / "scale.json")
 
 

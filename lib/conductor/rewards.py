@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 
 from lib.params import RewardSettings
 
+VERSION = 1  # of the five rewards and their normalisation: raise it when one of these numbers changes
 COMPONENTS = ("fmt", "ppl", "ent", "len", "pref")
 RANKED = ("ppl", "ent", "judge")  # the judge's scores too: appendix F
 _INSIDE = r"(?:(?!</?answer>|</?think>).)*"

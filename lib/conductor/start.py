@@ -16,33 +16,55 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import transformers
 from torch.nn.functional import cross_entropy
 from transformers import LlamaForCausalLM
 
-from lib import params as parameters
 from lib import seeds, store, sweep, tasks
 from lib.conductor import data
-from lib.models import checkpoints
+from lib.models import checkpoints, corpus, tokenizer
+from lib.models import dialogue as chat_template
 from lib.models.corpus import dialogue, question, tensors
 from lib.params import StartSettings
-from lib.sources import deciding
 from lib.tasks import Item, chain, story, translation
 
-
-def cell(settings: StartSettings, policy: Path, seed: int) -> sweep.Cell:
-    """The cell that makes the start of a seed from a policy's folder."""
-    held = {"start": settings.model_dump(), "seed": seed, "sources": deciding("lib.conductor.start")}
-    held["policy"] = store.sha256_file(policy / "model.safetensors")
-    return sweep.Cell(f"start/seed-{seed}", held | {"versions": {"torch": torch.__version__}})
+VERSION = 1  # of the mistakes that a start is taught, and how: raise it when one of these numbers changes
 
 
-def work(cell: sweep.Cell, folder: Path, progress, policy: str) -> dict[str, float]:
+def versions() -> dict[str, int]:
+    """The VERSIONs of the code that decides a start's weights."""
+    return {
+        "random streams": seeds.VERSION,
+        "tasks": tasks.VERSION,
+        "tokenizer": tokenizer.VERSION,
+        "chat template": chat_template.VERSION,
+        "initial weights": checkpoints.VERSION,
+        "training batches": corpus.VERSION,
+        "categories": data.VERSION,
+        "starts": VERSION,
+    }
+
+
+def make_job(settings: StartSettings, policy: Path, seed: int) -> sweep.Job:
+    """The job that makes the start of a seed from the policy in the folder `policy`."""
+    decided_by = {
+        "job": "start",
+        "start": settings.model_dump(),
+        "seed": seed,
+        "policy": store.sha256_file(policy / "model.safetensors"),
+        "versions": versions(),
+        "libraries": {module.__name__: module.__version__ for module in (torch, transformers)},
+    }
+    return sweep.Job(f"start/seed-{seed}", decided_by)
+
+
+def work(job: sweep.Job, folder: Path, progress, policy: str) -> dict[str, float]:
     """Teach the policy and leave it in `folder`/model; returns the loss of the last update, nats per token."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    settings = parameters.validate(cell.settings["start"], StartSettings)
+    settings = StartSettings.from_handed(job.settings["start"])
     model = checkpoints.load(policy)
-    loss = teach(model, lessons(settings, cell.settings["seed"]), settings)
+    loss = teach(model, lessons(settings, job.settings["seed"]), settings)
     checkpoints.save(model, folder / "model")
     return {"loss": loss}
 

@@ -1,26 +1,30 @@
-"""The experiment: every arm under every seed, from that seed's start, as cells of a sweep that resumes.
+"""The experiment: every arm under every seed, from that seed's start, as jobs of a sweep that resumes.
 
-First cells make the starts (`lib.conductor.start`) and the reward model. Then one cell per arm and seed trains a
+First jobs make the starts (`lib.conductor.start`) and the reward model. Then one job per arm and seed trains a
 policy, lets it answer the test items and keeps the numbers; of the Conductor itself the policy too. Working files lie
 under data/runs/conductor.
 """
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-import transformers
 from transformers import PrinterCallback, TrainerCallback
 
+from lib import losses, seeds, store, sweep, tasks
 from lib import params as parameters
-from lib import seeds, store, sweep, tasks
-from lib.conductor import arms, data, evaluation, preference, start
+from lib.conductor import arms, data, evaluation, meta, preference, start
+from lib.conductor import head as conductor_head
+from lib.conductor import judge as conductor_judge
+from lib.conductor import rewards as five_rewards
+from lib.conductor import rollouts as lab_rollouts
+from lib.conductor import weighting as weightings
 from lib.conductor.arms import ARMS, ROLES, SIDE, STATIC, Arm
 from lib.conductor.judge import Judge, majority
 from lib.conductor.meta import chosen, lots
@@ -29,38 +33,35 @@ from lib.conductor.quiet import quiet
 from lib.conductor.rewards import COMPONENTS, said
 from lib.conductor.rollouts import Rollouts
 from lib.conductor.weighting import Weighting
+from lib.llm import scripted
 from lib.llm.opening import export, opened
 from lib.models import checkpoints
-from lib.params import ROOT, ConductorSettings, HeadSettings, Params
-from lib.sources import deciding
-from lib.study import Means, table
+from lib.models.asked import describe_model
+from lib.params import ROOT, ConductorSettings, GRPOSettings, HeadSettings, LLMSettings, Params
+from lib.study import RunContext, read_tables
 from lib.tasks import Item
 
+VERSION = 1  # of how an arm is trained and tested: raise it when one of these numbers changes
 RUNS = ROOT / "data/runs/conductor"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "conductor"  # of the cassette and of the purse
-# Settings that change no arm's result stand in a cell with one value each.
-_NO_GLASS = {
-    "seeds": 2, "steps": 1, "map_seeds": 2, "categories": 1, "candidates": 2, "features": 2, "prompts": 1, "group": 2,
-    "learning_rate": 1.0, "head_rate": 1.0, "good": 0.0, "bad": 0.0, "kappas": [], "pairwise": 1.0,
-    "maps": {"bad": [0.0], "noise": [0.0], "easy": [0.0]},
-}  # fmt: skip
-_NEUTRAL = {
-    "policy": "-", "judge": "-", "seeds": 1, "jobs": None, "static_seeds": 1, "apart": "translation", "apart_seeds": 1,
-    "side_seeds": 1, "gate": 0.0, "margin": 1.0,
-    "glass": _NO_GLASS,
-}  # fmt: skip
 GATE = ("base", "oracle")  # judged on dev too
 REWARD = 0  # whose start the reward model judges, and is made from
 DEV = 1_000  # the first seed of trainings that only choose among static mixes: prompts and dice of their own
-_NO_HEAD = {
-    "layer": "last", "sees": "both", "kappa": 0.0, "floor": 0.0, "temperature": 1.0, "learning_rate": 1.0, "every": 1,
-    "entropy": 0.0,
-    "pairwise": 0.0, "joint": False, "homogeneous": False, "centred": False,
-    "anchor": "none", "verified": 0.0, "errs": 0.0,
-}  # what stands in a cell where nothing is conducted  # fmt: skip
-# Only the judge is asked through lib.llm; traces of agents made the policy, whose weights are in a cell's name.
-_ELSEWHERE = ("lib.llm", "lib.models.agent", "lib.models.team")
+
+# Fields of the settings that jobs are handed: for every exam; of the GRPO settings, by the kind of the arm; of the
+# head, where there is one, and where somebody verifies what it emphasised.
+_READ_FOR_EXAMS = ("categories", "test_items", "samples", "rewards")
+_READ_OF_GRPO = {
+    "prompt": ("max_tokens", "temperature"),
+    "sft": ("max_tokens", "temperature", "epochs", "prompts_per_step", "generations", "learning_rate"),
+    "grpo": tuple(GRPOSettings.model_fields),
+}
+_READ_OF_THE_HEAD = (
+    "layer", "sees", "kappa", "floor", "temperature", "learning_rate", "every", "entropy", "pairwise", "joint",
+    "homogeneous", "centred", "anchor",
+)  # fmt: skip
+_READ_OF_AN_ANCHOR = ("verified", "errs")
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Results:
 
     items: one row per test item (`evaluation.scores`); components: per reply (`evaluation.components`);
     rollouts: per training rollout (`ConductorTrainer.rollouts`); agreement: of the reward model with
-    held-out pairs; clock: seconds per cell, wall time, so not for a report's bytes.
+    held-out pairs; clock: seconds per job, wall time, so not for a report's bytes.
     """
 
     items: pd.DataFrame
@@ -97,35 +98,38 @@ def run(
     policy = Path(models) / settings.policy
     checkpoints.load(policy)  # says what is wrong before any process starts
     trainings = range(settings.seeds) if trainings is None else trainings
-    begun = {seed: start.cell(settings.start, policy, seed) for seed in sorted({REWARD, *trainings})}
+
+    # What the arms build on: a start for each seed, and one reward model for all.
+    start_jobs = {seed: start.make_job(settings.start, policy, seed) for seed in sorted({REWARD, *trainings})}
     teach = partial(start.work, policy=str(policy))
-    sweep.run(teach, list(begun.values()), runs, settings.jobs, "teaching the starts")
-    folders = {seed: str(cell.folder(runs) / "model") for seed, cell in begun.items()}
-    first = reward_cell(settings, policy)
-    sweep.run(partial(reward_work, policy=folders[REWARD]), [first], runs, 1, "training the reward model")
-    todo = cells(params, compared, policy, trainings, exam)
-    before = {f"start-{seed}": folder for seed, folder in folders.items()}
-    before |= {"reward": str(first.folder(runs) / "model")}
-    means = replace(Means.of(params, models, runs, CASSETTES), before=before)
+    sweep.run(teach, list(start_jobs.values()), runs, settings.jobs, "teaching the starts")
+    starts = {seed: str(job.folder(runs) / "model") for seed, job in start_jobs.items()}
+    reward_job = preference.make_job(settings, policy, REWARD)
+    train_reward_model = partial(preference.work, policy=starts[REWARD])
+    sweep.run(train_reward_model, [reward_job], runs, 1, "training the reward model")
+
+    # The arms.
+    jobs = make_jobs(params, compared, policy, trainings, exam)
+    inputs = {f"start-{seed}": folder for seed, folder in starts.items()}
+    inputs["reward"] = str(reward_job.folder(runs) / "model")
+    context = replace(RunContext.of(params, models, runs, CASSETTES, settings.jobs), inputs=inputs)
     try:
-        receipts = sweep.run(partial(work, means=means), todo, runs, settings.jobs, label)
+        receipts = sweep.run(partial(work, context=context), jobs, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
-    agreement = store.read_parquet(first.folder(runs) / "agreement.parquet")
-    items, components, rollouts = (table(todo, runs, name) for name in ("items", "components", "rollouts"))
+
     clock = [
-        {"arm": cell.settings["arm"]["name"], "seed": cell.settings["seed"], "seconds": receipt["seconds"]}
+        {"arm": job.settings["arm"]["name"], "seed": job.settings["seed"], "seconds": receipt["seconds"]}
         | receipt["result"]
-        for cell, receipt in zip(todo, receipts, strict=True)
+        for job, receipt in zip(jobs, receipts, strict=True)
     ]
-    return Results(items, components, rollouts, agreement, pd.DataFrame(clock))
-
-
-def reward_cell(settings: ConductorSettings, policy: Path) -> sweep.Cell:
-    """The cell of the reward model, which all seeds share."""
-    held = {"preference": settings.preference.model_dump(), "temperature": settings.grpo.temperature}
-    held["start"] = settings.start.model_dump()
-    return sweep.Cell("reward-model", held | _common(policy))
+    return Results(
+        items=read_tables(jobs, runs, "items"),
+        components=read_tables(jobs, runs, "components"),
+        rollouts=read_tables(jobs, runs, "rollouts"),
+        agreement=store.read_parquet(reward_job.folder(runs) / "agreement.parquet"),
+        clock=pd.DataFrame(clock),
+    )
 
 
 def best_static(params: Params, **where) -> tuple[Arm, pd.DataFrame]:
@@ -173,63 +177,113 @@ def recorded(results: Results, style: str = "mixed") -> pd.DataFrame:
     return both.assign(**words).drop(columns=["well_formed"])
 
 
-def cells(
+# Jobs ---------------------------------------------------------------------------------------------
+
+
+def versions(arm: Arm, head: HeadSettings | None, llm: LLMSettings, judge: str) -> dict[str, int]:
+    """The VERSIONs of the code that decides the numbers of an arm.
+
+    head: with the arm's changes, None where nothing is conducted; judge: its name in llm.models.
+    """
+    numbers = preference.versions() | {
+        "rewards": five_rewards.VERSION,
+        "exams": evaluation.VERSION,
+        "training of arms": VERSION,
+    }
+    if arm.kind == "grpo":
+        from lib.conductor import trainer  # imported here: TRL takes seconds
+
+        numbers["arms"] = arms.VERSION
+        numbers["weightings"] = weightings.VERSION
+        numbers["rollouts"] = lab_rollouts.VERSION
+        numbers["GRPO under weighted rewards"] = trainer.VERSION
+    if head is not None:
+        numbers["head"] = conductor_head.VERSION
+        numbers["learning of the head"] = meta.VERSION
+    if head is not None and head.anchor != "none":
+        numbers["losses"] = losses.VERSION
+    if _asks_judge(arm):
+        numbers["judge"] = conductor_judge.VERSION
+        if llm.models[judge].backend == "scripted":
+            numbers["scripted models"] = scripted.VERSION
+    return numbers
+
+
+def make_jobs(
     params: Params, compared: Sequence[Arm], policy: Path, trainings: Sequence[int] | None = None, exam: str = "test"
-) -> list[sweep.Cell]:
-    """One cell per arm and seed, the longest first; its settings are all that decides the result."""
+) -> list[sweep.Job]:
+    """One job per arm and seed, the longest first.
+
+    Args:
+        params: All settings; a job is handed those that it reads.
+        compared: The arms.
+        policy: Folder of the model that the starts are made from.
+        trainings: Seeds, the first `conductor.seeds` by default.
+        exam: The split whose items policies are judged on.
+
+    Raises:
+        ParamsError: An arm changes the head to something that cannot be.
+    """
     settings = params.conductor
-    common = _common(policy)
-    how = ("api_key_env", "timeout", "retries", "concurrency")  # changes no score
-    asked = {k: v for k, v in params.llm.models[settings.judge].model_dump().items() if k not in how}
-    judge = [settings.judge, asked, deciding("lib.llm.scripted") if asked["backend"] == "scripted" else None]
-    own = settings.model_dump() | _NEUTRAL
+    training_seeds = range(settings.seeds) if trainings is None else trainings
     order = sorted(compared, key=lambda arm: ("grpo", "sft", "prompt").index(arm.kind))
-    return [
-        sweep.Cell(
-            f"{arm.name}/seed-{seed}",
-            common
-            | {
-                "conductor": own if arm.conducted else own | {"head": _NO_HEAD},
-                "arm": asdict(arm) | {"label": ""},  # what tables call it
-                "seed": seed,
-                "exams": ["dev", "test"] if exam == "test" and arm.name in GATE else [exam],
-                "judge": judge if _judged(arm) else None,
-            },
-        )
-        for arm in order
-        for seed in (range(settings.seeds) if trainings is None else trainings)
-    ]
+    start_keys = {seed: start.make_job(settings.start, policy, seed).key for seed in training_seeds}
+    reward_key = preference.make_job(settings, policy, REWARD).key
+    shared = {"reward_model": reward_key, "libraries": preference.library_versions()}
+    jobs = []
+    for arm in order:
+        of_arm = shared | _arm_settings(params, arm)
+        of_arm["exams"] = ["dev", "test"] if exam == "test" and arm.name in GATE else [exam]
+        for seed in training_seeds:
+            label = f"{'+'.join(settings.categories)}/{arm.name}/seed-{seed}"
+            jobs.append(sweep.Job(label, of_arm | {"seed": seed, "start": start_keys[seed]}))
+    return jobs
 
 
-def _judged(arm: Arm) -> bool:
+def _arm_settings(params: Params, arm: Arm) -> dict[str, Any]:
+    """What a job is handed of an arm: its own settings, and of the parameters those that it reads."""
+    settings = params.conductor
+    fields = [*_READ_FOR_EXAMS]
+    if arm.kind != "prompt":
+        fields.append("prompts")
+    head = _change_head(settings.head, arm) if arm.conducted else None
+    decided_by = {
+        "job": "arm",
+        "arm": arm.decided_by,
+        "conductor": settings.handed(*fields),
+        "grpo": settings.grpo.handed(*_READ_OF_GRPO[arm.kind]),
+        "versions": versions(arm, head, params.llm, settings.judge),
+    }
+    if head is not None:
+        head_fields = [*_READ_OF_THE_HEAD]
+        if head.anchor != "none":
+            head_fields += _READ_OF_AN_ANCHOR
+        decided_by["head"] = head.handed(*head_fields)
+    if _asks_judge(arm):
+        decided_by["judge"] = {"name": settings.judge, "model": describe_model(params.llm, settings.judge)}
+    return decided_by
+
+
+def _change_head(head: HeadSettings, arm: Arm) -> HeadSettings:
+    """The settings of the head with the arm's changes. Raises ParamsError for one that cannot be."""
+    return parameters.validate(head.model_dump() | arm.changes, HeadSettings, f"the arm {arm.name}")
+
+
+def _asks_judge(arm: Arm) -> bool:
+    """Whether a judge pays its policy or its head."""
     paid = isinstance(arm.weights, Mapping) and "judge" in arm.weights
     return paid or arm.changes.get("anchor") == "judge"
 
 
-def _common(policy: Path) -> dict[str, Any]:
-    import trl
-
-    sources = deciding("lib.conductor.study", without=_ELSEWHERE)
-    versions = {module.__name__: module.__version__ for module in (torch, transformers, trl)}
-    return {"policy": store.sha256_file(policy / "model.safetensors"), "sources": sources, "versions": versions}
-
-
-def reward_work(cell: sweep.Cell, folder: Path, progress, policy: str) -> dict[str, int]:
-    """Train the reward model into `folder`/model; leaves its agreement with held-out pairs beside it."""
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
-    settings = parameters.validate(cell.settings["preference"], parameters.PreferenceSettings)
-    agreement = preference.train(policy, settings, cell.settings["temperature"], 0, folder / "model")
-    store.write_parquet(folder / "agreement.parquet", agreement)
-    return {"pairs": int(agreement["pairs"].sum())}
-
-
-def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, float]:
+def work(job: sweep.Job, folder: Path, progress, context: RunContext) -> dict[str, float]:
     """Train one arm under one seed and judge it; leaves items, components and rollouts in `folder`."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     with quiet():
-        return Run(cell, folder, progress, means).go()
+        return Run(job, folder, progress, context).go()
+
+
+# Afterwards ---------------------------------------------------------------------------------------
 
 
 def judged(params: Params, components: pd.DataFrame, arm: str, rival: str) -> pd.DataFrame:
@@ -262,27 +316,36 @@ def asked(
     (of the item), right, tokens (read and written). Trains what is not trained yet."""
     run(params, [arms.CONDUCTOR], models, runs)
     settings, parts = params.conductor, []
-    for cell in cells(params, [arms.CONDUCTOR], Path(models) / settings.policy):
-        model = checkpoints.load(cell.folder(Path(runs)) / "model")
-        given = evaluation.replies(model, items, 1, 0.0, settings.grpo.max_tokens, cell.settings["seed"])
+    for job in make_jobs(params, [arms.CONDUCTOR], Path(models) / settings.policy):
+        model, seed = checkpoints.load(job.folder(runs) / "model"), job.settings["seed"]
+        given = evaluation.replies(model, items, 1, 0.0, settings.grpo.max_tokens, seed)
         told = [(tasks.score(one.item, said(one.text)), len(one.prompt) + len(one.ids)) for one in given]
         table = pd.DataFrame(told, columns=["right", "tokens"])
-        parts.append(table.assign(seed=cell.settings["seed"], number=range(len(given))))
+        parts.append(table.assign(seed=seed, number=range(len(given))))
     return pd.concat(parts, ignore_index=True)
 
 
 class Run:
-    """One cell at work."""
+    """One job at work, by no more settings than it was handed."""
 
-    def __init__(self, cell: sweep.Cell, folder: Path, progress, means: Means) -> None:
-        self.settings = parameters.validate(cell.settings["conductor"], ConductorSettings, "a cell")
-        self.arm, self.seed = Arm(**cell.settings["arm"]), cell.settings["seed"]
-        self.head = parameters.validate(self.settings.head.model_dump() | self.arm.changes, HeadSettings, "a cell")
-        self.folder, self.progress, self.means = folder, progress, means
-        self.start = means.before[f"start-{self.seed}"]
-        self.preference = Preference(means.before["reward"])
-        self.exams = cell.settings["exams"]
-        self.taught = data.draw("train", self.settings.prompts, self.seed, self.settings.categories, "policy")
+    def __init__(self, job: sweep.Job, folder: Path, progress, context: RunContext) -> None:
+        self.settings = ConductorSettings.from_handed(job.settings["conductor"])
+        self.grpo = GRPOSettings.from_handed(job.settings["grpo"])
+        self.arm, self.seed = Arm.from_settings(job.settings["arm"]), job.settings["seed"]
+        self.judge_settings = job.settings.get("judge")
+        self.head, self.layer, self.sees = None, "last", "both"  # weights without a head read no state
+        if "head" in job.settings:
+            self.head = HeadSettings.from_handed(job.settings["head"])
+            self.layer, self.sees = self.head.layer, self.head.sees
+        self.folder, self.progress, self.context = folder, progress, context
+        self.start = context.inputs[f"start-{self.seed}"]
+        self.preference = Preference(context.inputs["reward"])
+        self.exams = job.settings["exams"]
+
+    @cached_property
+    def taught(self) -> list[Item]:
+        """The items that are learned from."""
+        return data.draw("train", self.settings.prompts, self.seed, self.settings.categories, "policy")
 
     def go(self) -> dict[str, float]:
         """Train, judge, keep the numbers."""
@@ -301,7 +364,7 @@ class Run:
         from transformers import AutoTokenizer
         from trl import SFTConfig, SFTTrainer
 
-        grpo = self.settings.grpo
+        grpo = self.grpo
         rows = [
             {"prompt": data.question(item), "completion": [{"role": "assistant", "content": item.solution}]}
             for item in self.taught
@@ -335,11 +398,11 @@ class Run:
 
         from lib.conductor.trainer import ConductorTrainer, configuration
 
-        grpo = self.settings.grpo
+        grpo = self.grpo
         width = checkpoints.load(self.start).config.hidden_size
         weighting = arms.weighting(self.arm, self.head, width, grpo.generations, self.seed)
-        extra, judge = {"quality": self._quality}, self._judge_of() if _judged(self.arm) else None
-        if self.head.anchor != "none" and self.arm.conducted:
+        extra, judge = {"quality": self._quality}, self._judge_of() if self.judge_settings else None
+        if self.head is not None and self.head.anchor != "none":
             extra["anchor"] = partial(self._anchor, judge)
             extra["anchor"].__name__ = "anchor"  # what TRL's logs call it
         elif judge is not None:
@@ -354,8 +417,8 @@ class Run:
             weighting,
             self.preference,
             self.settings.rewards,
-            self.head.layer,
-            self.head.sees,
+            self.layer,
+            self.sees,
             extra,
             Rollouts(self.seed, grpo.temperature, grpo.max_tokens),
             [_Told(self.progress)],
@@ -371,10 +434,10 @@ class Run:
         return [tasks.score(self.taught[i], said(each)) for i, each in zip(row, completions, strict=True)]
 
     def _judge_of(self) -> Judge:
-        told, means = self.means.params, self.means
-        share = sweep.at_once(told.conductor.jobs)
-        client = partial(opened, told.llm, NAME, means.runs, means.cassettes, share)
-        return Judge(client, told.conductor.judge, self.settings.rewards.think, self.seed)
+        context = self.context
+        share = sweep.count_workers(context.workers)
+        client = partial(opened, context.llm, NAME, context.runs, context.cassettes, share)
+        return Judge(client, self.judge_settings["name"], self.settings.rewards.think, self.seed)
 
     def _anchor(self, judge: Judge | None, prompts, completions, reference, row, **_) -> list[float]:
         """What a verifier that errs now and then, or a judge, says of replies to verified prompts; 0 of others, about
@@ -397,7 +460,7 @@ class Run:
         return 1 - right if wrong else right
 
     def _judge(self, model, weighting: Weighting | None) -> None:
-        settings, grpo = self.settings, self.settings.grpo
+        settings, grpo = self.settings, self.grpo
         scored, shown = [], []
         for split in self.exams:
             items = data.draw(split, len(settings.categories) * settings.test_items, categories=settings.categories)
@@ -406,13 +469,7 @@ class Run:
             )
             scored.append(evaluation.scores(given, settings.samples).assign(split=split))
             first = evaluation.components(
-                model,
-                given[:: settings.samples],
-                self.preference,
-                settings.rewards,
-                weighting,
-                self.head.layer,
-                self.head.sees,
+                model, given[:: settings.samples], self.preference, settings.rewards, weighting, self.layer, self.sees
             )
             shown.append(first.assign(split=split, item=range(len(first))))
         for name, parts in {"items": scored, "components": shown}.items():

@@ -37,6 +37,7 @@ from lib.conductor.rewards import (
 from lib.conductor.weighting import Weighting
 from lib.params import GRPOSettings, RewardSettings
 
+VERSION = 1  # of GRPO under weighted rewards: raise it when one of these numbers changes
 EXTRA = "conductor.safetensors"  # in a checkpoint: the weighting and the reference model
 ROLLOUTS = "rollouts.parquet"
 ANCHOR = "anchor"  # the extra reward that pays an anchored head and nobody else

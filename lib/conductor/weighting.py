@@ -12,6 +12,8 @@ import torch
 from lib import seeds
 from lib.conductor.rewards import COMPONENTS
 
+VERSION = 1  # of fixed and random weights: raise it when one of these numbers changes
+
 
 class Weighting:
     """The interface, and what a weighting does that does not learn."""

@@ -44,7 +44,7 @@ def asked(options: argparse.Namespace) -> tuple[list[explain.Reason], str, Outco
         raise ParamsError("the question is empty; write one, such as '3 + 4 * 2 - 5 = ?'")
     changed = everything.model_copy(update={"configuration": settings.model_copy(update={"model": model})})
     item = Item(options.question, "", "", "asked", 1, f"asked/{options.question}")
-    with study.opened_place(study.means(changed)) as place:
+    with study.opened_place(study.make_context(changed), changed.configuration) as place:
         policy = study.published(options.policy, place)
         states = torch.from_numpy(place.states([item]))
         (chosen,) = policy.decide(states).configurations

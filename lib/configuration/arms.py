@@ -1,8 +1,12 @@
 """What is trained: ARC, its flat rivals, its other objective, and ARC on one kind of question alone."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 from lib.configuration.questions import KINDS
+
+VERSION = 1  # of what follows the training of an arm: raise it when one of these numbers changes
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,20 @@ class Arm:
     def refined(self) -> bool:
         """Whether SFT and DPO are tried on it."""
         return self.kind == "hierarchy" and not self.grouped
+
+    @property
+    def tested_with_larger_model(self) -> bool:
+        """Whether its choices are tested with the larger model too."""
+        return self.name == "arc"
+
+    def handed(self) -> dict[str, Any]:
+        """What a job gets of it: everything but the label, by which tables call it."""
+        return {name: getattr(self, name) for name in ("name", "kind", "masked", "grouped", "only")}
+
+    @classmethod
+    def from_handed(cls, values: Mapping[str, Any]) -> Self:
+        """The arm as a job sees it."""
+        return cls(label="", **values)
 
 
 ARMS = (

@@ -18,6 +18,7 @@ from sklearn.metrics import silhouette_score
 from lib.configuration.space import AGENTS
 from lib.params import ROOT, ParamsError, from_yaml
 
+VERSION = 1  # of the order of prompt atoms, and what each says to whom: raise it when one of these numbers changes
 LIBRARY = ROOT / "data/atoms/atoms.yaml"
 BASE = "base"
 STRATEGIES = ("decompose", "stepwise", "verify", "tools", "brevity", "extraction")

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cache, partial
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from lib import params as parameters
-from lib import record, seeds, store, sweep
-from lib.configuration import learn, policies, rewards, space
+from lib import losses, record, seeds, store, sweep
+from lib.configuration import learn, policies, questions, rewards, space, stacked
 from lib.configuration.learn import Batch, Rules
 from lib.configuration.policies import PromptPolicy
 from lib.configuration.questions import KINDS
@@ -30,8 +30,8 @@ from lib.configuration.space import AGENTS, SUBSETS, TOOLS, WORKFLOWS
 from lib.configuration.stacked import ManyParts, ManySide
 from lib.configuration.stacked import prompts as stacked_prompts
 from lib.params import ROOT, ConfigurationGlassSettings, ConfigurationSettings
-from lib.sources import deciding
 
+VERSION = 1  # of the worlds, and how policies do in them: raise it when one of these numbers changes
 SYSTEM = "configuration_glass"  # of the record
 RUNS = ROOT / "data/runs/configuration_glass"
 ATOMS = 3  # of each agent; as many as it may be told, so that the best set is every atom that helps
@@ -62,8 +62,18 @@ ARMS = (
     Arm("RL bandit", kind="bandit"),
     Arm("RL episodes", kind="episodes"),
 )
-NAMED = {arm.name.replace(",", "").replace(" ", "-").lower(): arm for arm in ARMS}  # by the name of its cell
-ATLAS, ENUMERATED = "atlas", "enumerated"  # cells beside the arms
+NAMED = {arm.name.replace(",", "").replace(" ", "-").lower(): arm for arm in ARMS}  # by the label of its job
+
+# Kinds of jobs, and the fields of the settings `glass` that each reads.
+ATLAS, ENUMERATED, LOOKS = "map of worlds", "best constant and optimum", "training and evaluation"
+_CENTRAL_WORLDS = ("seeds", "interaction", "noise", "looks")
+_POLICIES = ("seeds", "batch", "hidden", "blur", "structure_rate", "prompt_rate", "states")
+_IMITATION = ("sft_after", "sft_rate", "sft_prompt_rate", "sft_batch")
+_FIELDS = {
+    ATLAS: (*_POLICIES, "interactions", "noises", "map_seeds", "map_episodes", "map_every"),
+    ENUMERATED: _CENTRAL_WORLDS,
+    LOOKS: (*_CENTRAL_WORLDS, *_POLICIES, "dice"),
+}
 
 
 # The world -----------------------------------------------------------------------------------------
@@ -255,7 +265,7 @@ def _repaired(structures: np.ndarray) -> np.ndarray:
 
 def _flat_atoms(picked: np.ndarray) -> np.ndarray:
     """What the last parts of a flat action tell whom, (n, 3, ATOMS) bool: 0 is none, others' atoms are ignored."""
-    slots = picked.reshape(-1, len(AGENTS), policies.MOST)
+    slots = picked.reshape(-1, len(AGENTS), space.MAX_ATOMS)
     named = (slots[..., None] == 1 + np.arange(ROLES.shape[1])).any(2)  # (n, agents, atoms)
     return (named & ROLES).reshape(-1, len(AGENTS), len(AGENTS), ATOMS).sum(2).astype(bool)
 
@@ -470,13 +480,9 @@ def run(settings: ConfigurationSettings, runs: str | Path = RUNS) -> pd.DataFram
     """Every arm in every world and the map, what is not done yet: a record. Split `test`: looks at the arms by step,
     which are episodes; imitation from ARC's buffer; the best constant and the optimum, and the regret against that.
     Split `atlas`: see `atlas`."""
-    told = settings.glass.model_dump() | {
-        name: getattr(settings, name).model_dump() for name in ("ppo", "sft", "reward")
-    }
-    held = {"glass": told, "tiers": list(settings.tiers), "sources": deciding("lib.configuration.glassbox")}
-    todo = [sweep.Cell(name, held) for name in (ATLAS, ENUMERATED, *NAMED)]
-    sweep.run(partial(work, settings=settings.model_dump()), todo, runs, settings.jobs, "a world of configurations")
-    rows = pd.concat([store.read_parquet(cell.folder(Path(runs)) / "rows.parquet") for cell in todo], ignore_index=True)
+    jobs = make_jobs(settings)
+    sweep.run(work, jobs, runs, settings.jobs, "a world of configurations")
+    rows = pd.concat([store.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs], ignore_index=True)
     best = rows[rows["arm"] == "optimum"].set_index(["seed", "item"])["reward"]
     test = rows["split"] == "test"
     places = pd.MultiIndex.from_frame(rows.loc[test, ["seed", "item"]])
@@ -484,17 +490,67 @@ def run(settings: ConfigurationSettings, runs: str | Path = RUNS) -> pd.DataFram
     return record.frame(SYSTEM, rows.assign(backend="policy"))
 
 
-def work(cell: sweep.Cell, folder: Path, progress: sweep.Progress, settings: dict) -> None:
-    """One cell: the map, the enumeration, or an arm by its name."""
+def make_jobs(settings: ConfigurationSettings) -> list[sweep.Job]:
+    """The map, the enumeration, and one job for each arm."""
+    jobs = [
+        sweep.Job("atlas", _make_settings(settings, ATLAS, _FIELDS[ATLAS], ("ppo",))),
+        sweep.Job("enumerated", _make_settings(settings, ENUMERATED, _FIELDS[ENUMERATED])),
+    ]
+    for label, arm in NAMED.items():
+        glass_fields, sections = _FIELDS[LOOKS], ("ppo",)
+        if arm == ARC:  # the only one that imitates its elite
+            glass_fields, sections = (*glass_fields, *_IMITATION), ("ppo", "sft")
+        decided_by = _make_settings(settings, LOOKS, glass_fields, sections)
+        jobs.append(sweep.Job(label, decided_by | {"arm": asdict(arm)}))
+    return jobs
+
+
+def _make_settings(
+    settings: ConfigurationSettings, kind: str, glass_fields: Sequence[str], sections: Sequence[str] = ()
+) -> dict[str, Any]:
+    return {
+        "job": kind,
+        "configuration": settings.handed("tiers", "reward", *sections),
+        "glass": settings.glass.handed(*glass_fields),
+        "versions": versions(kind),
+    }
+
+
+def versions(kind: str) -> dict[str, int]:
+    """The VERSIONs of the code that decides the result of a kind of job."""
+    decided_by = {
+        "random streams": seeds.VERSION,
+        "configuration space": space.VERSION,
+        "kinds of questions": questions.VERSION,
+        "configuration rewards": rewards.VERSION,
+        "worlds of configurations": VERSION,
+    }
+    if kind != ENUMERATED:
+        decided_by |= {
+            "losses": losses.VERSION,
+            "configuration policies": policies.VERSION,
+            "configuration learning": learn.VERSION,
+            "stacked policies": stacked.VERSION,
+        }
+    return decided_by
+
+
+def work(job: sweep.Job, folder: Path, progress: sweep.Progress) -> None:
+    """One job, by its kind."""
     torch.set_num_threads(1)
-    told = parameters.validate(settings, ConfigurationSettings, "a cell")
-    if cell.name == ATLAS:
-        rows = atlas(told, progress).assign(split="atlas")
+    kind = job.settings["job"]
+    glass = ConfigurationGlassSettings.from_handed(job.settings["glass"])
+    settings = ConfigurationSettings.from_handed(job.settings["configuration"]).model_copy(update={"glass": glass})
+    if kind == ATLAS:
+        rows = atlas(settings, progress).assign(split="atlas")
     else:
-        worlds = [Worlds.drawn(told, s, told.glass.interaction, told.glass.noise) for s in range(told.glass.seeds)]
-        worlds, last = Worlds.together(worlds), told.glass.looks[-1]
-        found = enumerated(worlds, last) if cell.name == ENUMERATED else looks(NAMED[cell.name], worlds, progress)
-        rows = found.assign(split="test")
+        worlds = [Worlds.drawn(settings, seed, glass.interaction, glass.noise) for seed in range(glass.seeds)]
+        worlds = Worlds.together(worlds)
+        if kind == ENUMERATED:
+            rows = enumerated(worlds, glass.looks[-1])
+        else:
+            rows = looks(Arm(**job.settings["arm"]), worlds, progress)
+        rows = rows.assign(split="test")
     store.write_parquet(folder / "rows.parquet", rows)
 
 
@@ -523,8 +579,8 @@ def atlas(settings: ConfigurationSettings, progress: Callable[[float], None] = l
     noise. episodes: the first look from which on it is above, the last one where it never is; passed: whether it is;
     gap: of the optimum to the constant."""
     box = settings.glass
-    cells = [(i, n, s) for i in box.interactions for n in box.noises for s in range(box.map_seeds)]
-    worlds = Worlds.together([Worlds.drawn(settings, s, i, n) for i, n, s in cells])
+    places = [(i, n, s) for i in box.interactions for n in box.noises for s in range(box.map_seeds)]  # on the map
+    worlds = Worlds.together([Worlds.drawn(settings, s, i, n) for i, n, s in places])
     judge, limits, found = Judge(worlds), bounds(worlds), {}
 
     def after(episodes: int, policy: Trained) -> None:
@@ -537,7 +593,7 @@ def atlas(settings: ConfigurationSettings, progress: Callable[[float], None] = l
     stays = np.logical_and.accumulate(above[::-1])[::-1]
     first = np.array(list(found))[np.where(stays.any(0), stays.argmax(0), -1)]
     gap = (limits.optimum - limits.constant).mean(1)
-    rows = pd.DataFrame(cells, columns=["interaction", "noise", "seed"])
+    rows = pd.DataFrame(places, columns=["interaction", "noise", "seed"])
     rows = rows.assign(episodes=first.astype(float), passed=stays.any(0).astype(float), gap=gap)
     item = "world " + rows["seed"].astype(str)
     return rows.assign(arm=UNDISCOUNTED.name, role="paper", item=item, condition="", step=record.AFTER)

@@ -19,6 +19,8 @@ from torch.nn import functional
 from lib import losses
 from lib.configuration.policies import Parts, Steps, Value
 
+VERSION = 1  # of the updates of policies: raise it when one of these numbers changes
+
 
 @dataclass(frozen=True)
 class Batch:

@@ -2,7 +2,8 @@
 
 Structure: one joint decision, drawn part by part - first the workflow, then tools and budgets, each given what was
 drawn before, and masked by the workflow. Prompt: for each agent of the workflow one atom after the other until STOP,
-at most `MOST`. Both use the same masks to draw and to learn, so the ratio of PPO compares like with like (ARC, 3.2).
+at most `space.MAX_ATOMS`. Both use the same masks to draw and to learn, so the ratio of PPO compares like with like
+(ARC, 3.2).
 
 The flat policies are ARC's baselines: `Bandit` draws all parts at once, independently and without a mask; `Stepwise`
 draws them one by one as steps of an episode, without a mask either.
@@ -20,7 +21,7 @@ from torch.distributions import Categorical
 
 from lib.configuration import space
 
-MOST = 3  # atoms of one agent (decision of the bench; ARC leaves it open)
+VERSION = 1  # of what policies of configurations choose: raise it when one of these numbers changes
 HIDDEN = 128
 
 
@@ -118,7 +119,7 @@ def structure_policy(inputs: int, masked: bool = True, hidden: int = HIDDEN) -> 
 
 
 def bandit(inputs: int, atoms: int, hidden: int = HIDDEN) -> Parts:
-    """The flat PPO bandit: structure and `MOST` atoms of every agent (0 is none), all at once."""
+    """The flat PPO bandit: structure and `space.MAX_ATOMS` atoms of every agent (0 is none), all at once."""
     return Parts(inputs, flat_sizes(atoms), chained=False, masked=False, hidden=hidden)
 
 
@@ -129,7 +130,7 @@ def stepwise(inputs: int, atoms: int, hidden: int = HIDDEN) -> Parts:
 
 def flat_sizes(atoms: int) -> tuple[int, ...]:
     """Choices of each part of a flat policy over a library of `atoms`."""
-    return (*space.SIZES, *[atoms + 1] * (MOST * len(space.AGENTS)))
+    return (*space.SIZES, *[atoms + 1] * (space.MAX_ATOMS * len(space.AGENTS)))
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ class PromptPolicy(nn.Module):
         present = torch.tensor([[a in space.agents(space.WORKFLOWS[w]) for a in range(3)] for w in structures[:, 0]])
         for agent in range(len(self.roles)):
             alive = present[:, agent].clone()
-            for _ in range(MOST):
+            for _ in range(space.MAX_ATOMS):
                 rows = alive.nonzero().squeeze(-1)
                 if not len(rows):
                     break

@@ -11,9 +11,9 @@ import numpy as np
 
 from lib import seeds
 from lib.configuration import space
-from lib.configuration.policies import MOST
 from lib.configuration.space import SUBSETS, TOOLS, WORKFLOWS, Configuration, repaired
 
+VERSION = 1  # of the configurations that are tried: raise it when one of these numbers changes
 GRID = 50  # configurations (ARC, 4.5)
 BASE = Configuration((0, SUBSETS - 1, 0, 2, 0, 2))  # the base model with all tools and the largest budgets
 Score = Callable[[Sequence[Configuration]], np.ndarray]  # mean reward of each, (n,)
@@ -83,7 +83,7 @@ def instructed(configuration: Configuration, agent: int, atoms: Sequence[str]) -
         return []
     told = configuration.atoms[agent]
     fewer = [tuple(atom for atom in told if atom != gone) for gone in told]
-    more = [(*told, atom) for atom in atoms if atom not in told] if len(told) < MOST else []
+    more = [(*told, atom) for atom in atoms if atom not in told] if len(told) < space.MAX_ATOMS else []
     every = configuration.atoms
     return [
         Configuration(configuration.structure, (*every[:agent], one, *every[agent + 1 :])) for one in (*fewer, *more)

@@ -13,6 +13,7 @@ import numpy as np
 
 from lib import store
 
+VERSION = 1  # of the configurations that there are: raise it when one of these numbers changes
 WORKFLOWS = (  # ARC, appendix A, by number
     "direct", "reason", "verify", "routing", "sectioning", "voting", "orchestrator", "evaluator", "autonomous",
 )  # fmt: skip
@@ -20,6 +21,7 @@ TOOLS = ("calculator", "search", "lookup", "python")
 AGENTS = ("reasoner", "verifier", "answerer")  # first, second and third agent, by what they are in "verify"
 TIERS = ("low", "medium", "high")
 SUBSETS = 2 ** len(TOOLS)
+MAX_ATOMS = 3  # of one agent (decision of the bench; ARC leaves it open)
 
 DIMENSIONS = {
     "workflow": len(WORKFLOWS),

@@ -16,6 +16,8 @@ from lib.models import dialogue
 from lib.models.asking import Asker, Said, request_seed
 from lib.tools.tool import Tool, ToolError
 
+VERSION = 1  # of how a model is asked for a turn: raise it when one of these numbers changes
+
 
 class Speaker(Protocol):
     """A model that takes turns. price_in, price_out: dollars per token; pace: seconds per token written, declared."""

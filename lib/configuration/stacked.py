@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from lib.configuration.learn import Side
 from lib.configuration.policies import Parts, PromptPolicy, Value
 
+VERSION = 1  # of stacked policies and their updates: raise it when one of these numbers changes
+
 
 class Stacked(nn.Module):
     """The same layers of R trainings, each as one product. Rows are (n, 1 + inputs), and column 0 says which training a

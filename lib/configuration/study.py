@@ -1,14 +1,14 @@
 """The experiment: configurations without learning, every training under every seed, the same test questions for all.
 
-One cell per part of the sampled set, one for the greedy climb, one per prompted policy; then one per training and
-seed, which refines its policy and tests it on every kind of question and on the larger model. All are cells of a sweep
-that resumes. Working files lie under data/runs/configuration.
+One job per part of the sampled set, one for the greedy climb, one for the prompted policies, one per seed of random
+configurations; and one per training and seed, which refines its policy and tests it on every kind of question and on
+the larger model. All are jobs of a sweep that resumes. Working files lie under data/runs/configuration.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from functools import cache, partial
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,30 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import seeds, store, sweep
-from lib.configuration import encoders, prompted, search, space
+from lib import losses, seeds, store, sweep, tools
+from lib.configuration import (
+    arms,
+    atoms,
+    encoders,
+    learn,
+    policies,
+    prompted,
+    questions,
+    rewards,
+    search,
+    space,
+    speakers,
+    system,
+    taxonomy,
+    team,
+    training,
+    workflows,
+)
 from lib.configuration.arms import ALONE, ARMS, NAMED, Arm
 from lib.configuration.atoms import Atom, library, prompts
 from lib.configuration.learn import Rules
 from lib.configuration.prompted import Example
-from lib.configuration.questions import KINDS, questions
+from lib.configuration.questions import KINDS
 from lib.configuration.rewards import Weights
 from lib.configuration.space import AGENTS, Configuration
 from lib.configuration.speakers import Hosted, Lab, Speaker
@@ -33,18 +50,21 @@ from lib.configuration.training import Plan, Policy, Refining, Training, prefer_
 from lib.llm.client import Client
 from lib.llm.loop import Loop
 from lib.llm.opening import export, opened
+from lib.models import agent as agent_traces
 from lib.models import checkpoints
-from lib.models.asked import fingerprint
+from lib.models import team as team_traces
+from lib.models.asked import describe_models
+from lib.models.asked import versions as versions_of_asking
 from lib.models.asking import asker
 from lib.models.asking import store as remembered
 from lib.models.transport import LabTransport, lab
 from lib.params import ROOT, ConfigurationSettings, LLMSettings, Params, ParamsError
-from lib.study import Means
-from lib.study import table as left
+from lib.study import RunContext, read_tables
 from lib.tasks import Item, mixed
 from lib.tools import Index, Sandbox, Tool, calculator, lookup, python
 from lib.tools import search as searching
 
+VERSION = 1  # of what each job of the study plays and tests: raise it when one of these numbers changes
 RUNS = ROOT / "data/runs/configuration"
 POLICY = RUNS / "policy"
 CASSETTES = ROOT / "data/cassettes"
@@ -52,9 +72,23 @@ NAME = "configuration"  # of the cassette and of the purse
 HOSTED = 50.0  # tokens per second of an endpoint, declared
 TEST_DRAW = 1_000  # tries of test questions, apart from those of training
 EXAMPLES = 10  # configurations that are tried for the examples of a prompt
-PARTS = 4  # cells that share the sampled set
+PARTS = 4  # jobs that share the sampled set
 AT_ONCE = 7  # configurations of the sampled set that are tried side by side
-_ALL = ("model", "tiers", "temperature", "reward", "test_items")  # settings that decide the result of every cell
+
+# Kinds of jobs, and the fields of the settings that each reads besides the common ones. What a training reads depends
+# on its arm, see `_list_training_fields`.
+SAMPLED_SET = "searched configurations"
+GREEDY_SEARCH = "greedy search"
+PROMPTED_POLICIES = "prompted policies"
+RANDOM_CHOICES = "random choices"
+TRAINING = "training"
+COMMON_FIELDS = ("model", "tiers", "temperature", "reward", "test_items")
+FIELDS = {
+    SAMPLED_SET: ("search_items", "grid", "sampled"),
+    GREEDY_SEARCH: ("search_items",),
+    PROMPTED_POLICIES: ("prompted", "grid"),
+    RANDOM_CHOICES: (),
+}
 
 
 @dataclass(frozen=True)
@@ -79,32 +113,58 @@ class Results:
 
 def toolbox(sandbox: Sandbox) -> dict[str, Tool]:
     """The four tools over the world of records that questions are about."""
-    tools = (calculator(), searching(Index(mixed.documents())), lookup(mixed.records()), python(sandbox))
-    return {tool.name: tool for tool in tools}
+    every = (calculator(), searching(Index(mixed.documents())), lookup(mixed.records()), python(sandbox))
+    return {tool.name: tool for tool in every}
 
 
 class Place:
-    """Everything that one cell works with: systems for the agents' model and for the larger one."""
+    """Everything that one job works with: agents of any model, their tools, prompts and rewards; `close` it."""
 
-    def __init__(
-        self, means: Means, speakers: Mapping[str, Speaker], tools: Mapping[str, Tool], loop: Loop, client: Client
-    ) -> None:
-        self.settings, self.speakers, self.tools = means.params.configuration, speakers, tools
-        self.loop, self.client = loop, client
-        self.models = means.models
-        self.atoms: list[Atom] = library(ROOT / self.settings.atoms)
-        self.weights = Weights(**self.settings.reward.model_dump())
-        self.phi = encoders.encoder(self.settings.encoder, means.models)
+    def __init__(self, settings: ConfigurationSettings, context: RunContext, tools: Mapping[str, Tool]) -> None:
+        """Raises ParamsError for a library of atoms that is none."""
+        self.settings, self.context, self.tools = settings, context, tools
+        self.models, self.atoms_file = context.models, context.inputs["atoms"]
+        self.atoms: list[Atom] = library(self.atoms_file)
+        self.weights = Weights(**settings.reward.model_dump())
+        self.loop = Loop()
+        self._client: Client | None = None
+
+    def open_client(self) -> Client:
+        """The client; it is opened only where somebody other than a lab model in this process is asked."""
+        if self._client is None:
+            context = self.context
+            llm, transports = _load_lab_models(context.models, context.llm_json)
+            processes = sweep.count_workers(context.workers)
+            self._client = opened(llm, NAME, context.runs, context.cassettes, processes, transports)
+        return self._client
+
+    def close(self) -> None:
+        """Write the replies that are to be remembered, and end client and event loop."""
+        remembered().flush()
+        if self._client is not None:
+            self.loop.run(self._client.__aexit__())
+        self.loop.close()
+
+    @cached_property
+    def phi(self) -> encoders.Encoder:
+        """The encoder of questions; only what has a policy reads it. Raises EncoderError for one that is not here."""
+        return encoders.encoder(self.settings.encoder, self.models)
 
     def system(self, model: str) -> System:
-        """The agents of a model of llm.models."""
-        speaker = self.speakers[model]
+        """The agents of a model of llm.models. Raises ModelError for a lab model that is not here."""
+        speaker = self._make_speaker(model)
         return System(speaker, self.tools, self.settings.tiers, prompts(self.atoms, speaker.backend), self.loop)
+
+    def _make_speaker(self, name: str) -> Speaker:
+        about, temperature = self.context.llm.models[name], self.settings.temperature
+        if about.backend == "lab":
+            return Lab(asker(about.model or name, self.models), temperature)
+        return Hosted(self.open_client(), name, temperature, 1 / HOSTED)
 
     def items(self, split: str, n: int, kinds: Sequence[str] = ()) -> list[Item]:
         """n questions of each kind, kind by kind."""
         wanted = kinds or [kind.name for kind in KINDS]
-        return [item for kind in wanted for item in questions(kind, split, n)]
+        return [item for kind in wanted for item in questions.questions(kind, split, n)]
 
     def states(self, items: Sequence[Item]) -> np.ndarray:
         return encoders.states([item.prompt for item in items], self.phi)
@@ -114,40 +174,31 @@ class Place:
         return [[a.name for a in self.atoms if a.role == role and a.family == "base"] for role in AGENTS]
 
     def play(self, model: str, jobs: Sequence[Job]) -> pd.DataFrame:
-        system = self.system(model)
-        outcomes = system.run(jobs)
-        return table(jobs, outcomes, system.rewards(jobs, outcomes, self.weights))
+        agents = self.system(model)
+        outcomes = agents.run(jobs)
+        return table(jobs, outcomes, agents.rewards(jobs, outcomes, self.weights))
 
 
 @contextmanager
-def opened_place(means: Means) -> Iterator[Place]:
-    """The agents of the parameters, and their tools, at work."""
-    settings, loop = means.params.configuration, Loop()
-    told = _llm(means.models, means.told)
-    client = opened(told[0], NAME, means.runs, means.cassettes, sweep.at_once(settings.jobs), told[1])
-    try:
-        with Sandbox() as sandbox:
-            names = (settings.model, settings.larger)
-            speakers = {name: _speaker(means.models, told[0], client, name, settings.temperature) for name in names}
-            yield Place(means, speakers, toolbox(sandbox), loop, client)
-    finally:
-        remembered().flush()
-        loop.run(client.__aexit__())
-        loop.close()
+def opened_place(context: RunContext, settings: ConfigurationSettings) -> Iterator[Place]:
+    """The agents of the settings, and their tools, at work.
+
+    Args:
+        context: See `make_context`.
+        settings: The section `configuration`, whole or with the fields that a job was handed.
+    """
+    with Sandbox() as sandbox:
+        place = Place(settings, context, toolbox(sandbox))
+        try:
+            yield place
+        finally:
+            place.close()
 
 
 @cache
-def _llm(models: str, told: str) -> tuple[LLMSettings, dict[str, LabTransport]]:
+def _load_lab_models(models: str, llm_json: str) -> tuple[LLMSettings, dict[str, LabTransport]]:
     """Settings with prices, and transports; once per process."""
-    return lab(Params.model_validate_json(told).llm, models)
-
-
-def _speaker(models: str, llm: LLMSettings, client: Client, name: str, temperature: float) -> Speaker:
-    """The model behind a name of llm.models."""
-    about = llm.models[name]
-    if about.backend == "lab":
-        return Lab(asker(about.model or name, models), temperature)
-    return Hosted(client, name, temperature, 1 / HOSTED)
+    return lab(LLMSettings.model_validate_json(llm_json), models)
 
 
 # The whole -----------------------------------------------------------------------------------------
@@ -163,16 +214,25 @@ def run(
     """Do what is not done yet. Raises ModelError without the lab models, ParamsError for a library of atoms that is
     none, SandboxUnavailable where no sandbox works."""
     settings, runs = params.configuration, Path(runs)
-    told = means(params, models, runs)
-    with opened_place(told):
-        pass  # what is wrong is said before any process starts
-    todo = cells(params, compared, Path(models))
+    context = make_context(params, models, runs)
+    _check(context, settings)
+    jobs = make_jobs(params, compared, Path(models))
     try:
-        receipts = sweep.run(partial(work, means=told), todo, runs, settings.jobs, label)
+        work_in_context = partial(work, context=context, save_every=settings.save_every)
+        receipts = sweep.run(work_in_context, jobs, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
-    _publish(todo, params, Path(models), runs)
-    return _collected(todo, receipts, runs)
+    _publish(jobs, params, Path(models), runs)
+    return _collected(jobs, receipts, runs)
+
+
+def _check(context: RunContext, settings: ConfigurationSettings) -> None:
+    """Raise what is wrong with models, atoms or the encoder before any process starts."""
+    with opened_place(context, settings) as place:
+        place.open_client()
+        for model in (settings.model, settings.larger):
+            place.system(model)
+        encoders.encoder(settings.encoder, context.models)
 
 
 def trained(
@@ -183,12 +243,14 @@ def trained(
     label: str = "training policies",
 ) -> pd.DataFrame:
     """The tests of some trainings alone, with nothing that is searched or prompted: `Results.tests`."""
-    todo = [cell for cell in cells(params, compared, Path(models)) if "arm" in cell.settings]
+    settings = params.configuration
+    jobs = _select_trainings(make_jobs(params, compared, Path(models)))
     try:
-        sweep.run(partial(work, means=means(params, models, runs)), todo, Path(runs), params.configuration.jobs, label)
+        work_in_context = partial(work, context=make_context(params, models, runs), save_every=settings.save_every)
+        sweep.run(work_in_context, jobs, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
-    return pd.concat([store.read_parquet(cell.folder(Path(runs)) / "tests.parquet") for cell in todo])
+    return pd.concat([store.read_parquet(job.folder(runs) / "tests.parquet") for job in jobs])
 
 
 def asked(
@@ -198,24 +260,25 @@ def asked(
     seed and number (of the question). Trains what is not trained yet."""
     arm = NAMED["arc"]
     trained(params, [arm], models, runs)
-    todo = [cell for cell in cells(params, [arm], Path(models)) if "arm" in cell.settings]
-    parts = []
-    with opened_place(means(params, models, runs)) as place:
+    training_jobs = _select_trainings(make_jobs(params, [arm], Path(models)))
+    tables = []
+    with opened_place(make_context(params, models, runs), params.configuration) as place:
         states = torch.from_numpy(place.states(items))
-        for cell in todo:
+        for training_job in training_jobs:
             policy = Policy(arm.kind, states.shape[1], place.atoms)
-            policy.take(store.read_tensors(cell.folder(Path(runs)) / "arc.safetensors"))
-            jobs = [Job(i, c, TEST_DRAW) for i, c in zip(items, policy.decide(states).configurations, strict=True)]
-            found = place.play(params.configuration.model, jobs)
-            parts.append(found.assign(seed=cell.settings["seed"], number=range(len(items))))
-    return pd.concat(parts, ignore_index=True)
+            policy.take(store.read_tensors(training_job.folder(runs) / "arc.safetensors"))
+            chosen = policy.decide(states).configurations
+            jobs = [Job(item, configuration, TEST_DRAW) for item, configuration in zip(items, chosen, strict=True)]
+            played = place.play(params.configuration.model, jobs)
+            tables.append(played.assign(seed=training_job.settings["seed"], number=range(len(items))))
+    return pd.concat(tables, ignore_index=True)
 
 
 def choices(params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> pd.DataFrame:
     """A dozen configurations on n dev and n test questions of each kind in independent tries: columns split, arm (a
     number), item, try, right, reward, as `measure.headroom` asks for them. Nothing learns from these."""
     parts = []
-    with opened_place(means(params, models, runs)) as place:
+    with opened_place(make_context(params, models, runs), params.configuration) as place:
         tried = [search.BASE, *search.sampled(11, place.told())]
         for split, attempt in product(("dev", "test"), range(2)):
             items = place.items(split, n)
@@ -229,101 +292,156 @@ def choices(params: Params, n: int, models: str | Path = checkpoints.MODELS, run
     return pd.concat(parts, ignore_index=True)
 
 
-def means(params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> Means:
-    """What carries out a study with these parameters."""
-    return Means.of(params, models, runs, CASSETTES)
+def make_context(params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> RunContext:
+    """How a study with these parameters is carried out: folders, processes, clients, and the file with the atoms."""
+    settings = params.configuration
+    context = RunContext.of(params, models, runs, CASSETTES, settings.jobs)
+    return replace(context, inputs={"atoms": str(ROOT / settings.atoms)})
 
 
-def _publish(todo: Sequence[sweep.Cell], params: Params, models: Path, runs: Path) -> None:
+def _publish(jobs: Sequence[sweep.Job], params: Params, models: Path, runs: Path) -> None:
     """Put ARC's policy of the first seed where the command line looks for it."""
-    for cell in todo:
-        if cell.name == "arc/seed-0":
-            arrays = store.read_tensors(cell.folder(runs) / "arc.safetensors")
+    settings = params.configuration
+    for job in _select_trainings(jobs):
+        if job.settings["arm"]["name"] == "arc" and job.settings["seed"] == 0:
+            arrays = store.read_tensors(job.folder(runs) / "arc.safetensors")
+            made_for = _made_for(settings.encoder, ROOT / settings.atoms, models)
             store.write_tensors(runs / POLICY.name / "arc.safetensors", arrays)
-            store.write_json(runs / POLICY.name / "policy.json", _made_for(params.configuration, models))
+            store.write_json(runs / POLICY.name / "policy.json", made_for)
 
 
-def _made_for(settings: ConfigurationSettings, models: str | Path) -> dict[str, str]:
+def _made_for(encoder: str, atoms_file: str | Path, models: str | Path) -> dict[str, str]:
     """What a policy reads and chooses from: it is worth nothing with another encoder or another library."""
-    return {"encoder": encoders.identity(settings.encoder, models), "atoms": store.sha256_file(ROOT / settings.atoms)}
+    return {"encoder": encoders.identity(encoder, models), "atoms": store.sha256_file(atoms_file)}
 
 
 def published(folder: str | Path, place: Place) -> Policy:
     """The policy in a folder. Raises ParamsError where there is none, or one that was made for another encoder or
     another library of atoms."""
-    folder, settings = Path(folder), place.settings
+    folder = Path(folder)
     if not (folder / "policy.json").is_file():
         raise ParamsError(f"there is no trained policy in {folder}; `make repro` trains one in lesson 07")
-    told = store.read_json(folder / "policy.json")
-    now = _made_for(settings, place.models)
-    wrong = [name for name in now if told.get(name) != now[name]]
+    made_for = store.read_json(folder / "policy.json")
+    now = _made_for(place.settings.encoder, place.atoms_file, place.models)
+    wrong = [name for name in now if made_for.get(name) != now[name]]
     if wrong:
         raise ParamsError(f"the policy in {folder} was trained with another {wrong[0]}; run `make repro` once more")
     inputs = place.states(place.items("train", 1)[:1]).shape[1]
     return Policy("hierarchy", inputs, place.atoms).take(store.read_tensors(folder / "arc.safetensors"))
 
 
-def cells(params: Params, compared: Sequence[Arm], models: Path) -> list[sweep.Cell]:
-    """Trainings first, for they take longest; then the searches and the prompted policies."""
-    settings = params.configuration
+# Jobs ----------------------------------------------------------------------------------------------
+
+
+def make_jobs(params: Params, compared: Sequence[Arm], models: Path) -> list[sweep.Job]:
+    """The sampled set and the trainings first, for they take longest; then random choices, climb, prompted policies."""
+    seed_range = range(params.configuration.seeds)
 
     @cache
-    def held(*kept: str) -> dict[str, Any]:
-        return _held(params, {*_ALL, *kept}, models)
+    def decided_by(kind: str, *fields: str) -> dict[str, Any]:
+        return _make_settings(params, models, kind, (*COMMON_FIELDS, *fields))
 
-    trained = [
-        sweep.Cell(
-            f"{arm.name}/seed-{seed}", held(*_needed(arm)) | {"arm": asdict(arm) | {"label": ""}, "seed": seed}
-        )  # the label is what tables call it
-        for arm in compared
-        for seed in range(settings.seeds)
-    ]
-    sampled = held("search_items", "grid", "sampled")
-    parts = [sweep.Cell(f"searched/{part}", sampled | {"part": part}) for part in range(PARTS)]
-    drawn = [sweep.Cell(f"random/seed-{seed}", held() | {"seed": seed}) for seed in range(settings.seeds)]
-    searched = [sweep.Cell("greedy", held("search_items")), sweep.Cell("prompted", held("prompted", "grid"))]
-    return [*parts, *trained, *drawn, *searched]
+    def make_job(label: str, kind: str, **settings: Any) -> sweep.Job:
+        return sweep.Job(label, decided_by(kind, *FIELDS[kind]) | settings)
 
-
-def _needed(arm: Arm) -> list[str]:
-    """The settings that decide what becomes of a training, beside those of all cells."""
-    refined = ["sft"] if arm.refined else []
-    refined += ["dpo"] if arm.refined and not arm.only else []
-    episodes, rules = "alone_episodes" if arm.only else "episodes", "grpo" if arm.grouped else "ppo"
-    larger = ["larger"] if arm.name == "arc" else []
-    return ["encoder", "train_items", "draws", episodes, rules, *refined, *larger]
+    searched = [make_job(f"searched/{part}", SAMPLED_SET, part=part, num_parts=PARTS) for part in range(PARTS)]
+    trainings = []
+    for arm in compared:
+        handed = decided_by(TRAINING, *_list_training_fields(arm))
+        for seed in seed_range:
+            trainings.append(sweep.Job(f"{arm.name}/seed-{seed}", handed | {"arm": arm.handed(), "seed": seed}))
+    random = [make_job(f"random/seed-{seed}", RANDOM_CHOICES, seed=seed) for seed in seed_range]
+    return [*searched, *trainings, *random, make_job("greedy", GREEDY_SEARCH), make_job("prompted", PROMPTED_POLICIES)]
 
 
-def _held(params: Params, kept: set[str], models: Path) -> dict[str, Any]:
-    """What the result of a cell that depends on the settings `kept` depends on; of a file, a model and an encoder it
-    is what they hold."""
-    settings = params.configuration
-    asked = {name: getattr(settings, name) for name in ("model", "larger", "prompted") if name in kept}
-    base = params.llm.models[settings.model].model or settings.model
-    encoder = {"encoder": encoders.identity(settings.encoder, models)} if "encoder" in kept else {}
-    return {
-        "configuration": settings.model_dump(include=kept),
+def _select_trainings(jobs: Sequence[sweep.Job]) -> list[sweep.Job]:
+    return [job for job in jobs if job.settings["job"] == TRAINING]
+
+
+def _list_training_fields(arm: Arm) -> list[str]:
+    """The settings that a training of an arm reads, besides those that all jobs read."""
+    fields = ["encoder", "train_items", "draws"]
+    fields.append("alone_episodes" if arm.only else "episodes")
+    fields.append("grpo" if arm.grouped else "ppo")
+    if arm.refined:
+        fields.append("sft")
+    if arm.refined and not arm.only:
+        fields.append("dpo")
+    if arm.tested_with_larger_model:
+        fields.append("larger")
+    return fields
+
+
+def _make_settings(params: Params, models: Path, kind: str, fields: Sequence[str]) -> dict[str, Any]:
+    """What decides the result of a job of a kind that reads these fields; files, models and encoder by content."""
+    settings, llm = params.configuration, params.llm
+    asks = [getattr(settings, field) for field in ("model", "larger", "prompted") if field in fields]
+    base = llm.models[settings.model].model or settings.model
+    decided_by = {
+        "job": kind,
+        "configuration": settings.handed(*fields),
         "atoms": store.sha256_file(ROOT / settings.atoms),
-        **encoder,
-        **fingerprint(params.llm, asked, base, models, "lib.configuration.study"),
+        **describe_models(llm, {name: name for name in asks}, base, models),
+        "versions": versions(kind, llm, asks),
     }
+    if "encoder" in fields:
+        decided_by["encoder"] = encoders.identity(settings.encoder, models)
+    return decided_by
 
 
-def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, Any]:
-    """One cell, by its name."""
+def versions(kind: str, llm: LLMSettings, asks: Iterable[str]) -> dict[str, int]:
+    """The VERSIONs of the code that decides the result of a kind of job. asks: names in llm.models that it asks."""
+    decided_by = versions_of_asking(llm, asks) | {
+        "tools": tools.VERSION,
+        "agent traces": agent_traces.VERSION,
+        "team traces": team_traces.VERSION,
+        "configuration space": space.VERSION,
+        "kinds of questions": questions.VERSION,
+        "prompt atoms": atoms.VERSION,
+        "turns of agents": speakers.VERSION,
+        "calls of agents": team.VERSION,
+        "workflows": workflows.VERSION,
+        "agent system": system.VERSION,
+        "configuration rewards": rewards.VERSION,
+        "configuration study": VERSION,
+    }
+    if kind in (SAMPLED_SET, GREEDY_SEARCH, PROMPTED_POLICIES):
+        decided_by["configuration searches"] = search.VERSION
+    if kind != SAMPLED_SET:
+        decided_by["kinds of errors"] = taxonomy.VERSION
+    if kind == PROMPTED_POLICIES:
+        decided_by["prompted configuration policies"] = prompted.VERSION
+    if kind == TRAINING:
+        decided_by |= {
+            "losses": losses.VERSION,
+            "question encoders": encoders.VERSION,
+            "configuration policies": policies.VERSION,
+            "configuration learning": learn.VERSION,
+            "configuration training": training.VERSION,
+            "trained arms": arms.VERSION,
+        }
+    return decided_by
+
+
+def work(
+    job: sweep.Job, folder: Path, progress: sweep.Progress, context: RunContext, save_every: int
+) -> dict[str, Any]:
+    """One job, by its kind. save_every: updates of a training after which its rollouts are saved, to resume from."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    kind, _, _ = cell.name.partition("/")
-    with opened_place(means) as place:
-        if kind == "searched":
-            return _search(place, folder, cell.settings["part"], progress)
-        if kind == "greedy":
+    kind = job.settings["job"]
+    settings = ConfigurationSettings.from_handed(job.settings["configuration"])
+    with opened_place(context, settings) as place:
+        if kind == SAMPLED_SET:
+            return _search(place, folder, job.settings["part"], job.settings["num_parts"], progress)
+        if kind == GREEDY_SEARCH:
             return _climb(place, folder)
-        if kind == "prompted":
+        if kind == PROMPTED_POLICIES:
             return _prompt(place, folder)
-        if kind == "random":
-            return _draw(place, folder, cell.settings["seed"])
-        return _train(place, folder, Arm(**cell.settings["arm"]), cell.settings["seed"], progress)
+        if kind == RANDOM_CHOICES:
+            return _draw(place, folder, job.settings["seed"])
+        arm = Arm.from_handed(job.settings["arm"])
+        return _train(place, folder, arm, job.settings["seed"], save_every, progress)
 
 
 # Without learning ----------------------------------------------------------------------------------
@@ -335,11 +453,11 @@ def candidates(settings: ConfigurationSettings, told: Sequence[Sequence[str]]) -
     return [*out, *(("sampled", one) for one in [search.BASE, *search.sampled(settings.sampled, told)])]
 
 
-def _search(place: Place, folder: Path, part: int, progress) -> dict[str, Any]:
-    """Every `PARTS`-th candidate on training questions, and twice on test questions: who picks the best of many
+def _search(place: Place, folder: Path, part: int, num_parts: int, progress) -> dict[str, Any]:
+    """Every `num_parts`-th candidate on training questions, and twice on test questions: who picks the best of many
     tries by what they gave flatters himself, so the oracle picks by one try and is paid for the other."""
     settings, tables = place.settings, []
-    every = list(enumerate(candidates(settings, place.told())))[part::PARTS]
+    every = list(enumerate(candidates(settings, place.told())))[part::num_parts]
     items = {"train": place.items("train", settings.search_items), "test": place.items("test", settings.test_items)}
     tries = [("train", 0, items["train"]), ("test", TEST_DRAW, items["test"]), ("again", TEST_DRAW + 1, items["test"])]
     for at in range(0, len(every), AT_ONCE):
@@ -376,11 +494,11 @@ def _climb(place: Place, folder: Path) -> dict[str, Any]:
 def _tested(place: Place, chosen: Sequence[Configuration], model: str) -> pd.DataFrame:
     """Test questions, each under the configuration chosen for it, with the kinds of error."""
     items = place.items("test", place.settings.test_items)
-    system = place.system(model)
+    agents = place.system(model)
     jobs = [Job(item, one, TEST_DRAW) for item, one in zip(items, chosen, strict=True)]
-    outcomes = system.run(jobs)
+    outcomes = agents.run(jobs)
     errors = ["" if o.right else classify(j.item, j.configuration, o) for j, o in zip(jobs, outcomes, strict=True)]
-    return table(jobs, outcomes, system.rewards(jobs, outcomes, place.weights)).assign(error=errors)
+    return table(jobs, outcomes, agents.rewards(jobs, outcomes, place.weights)).assign(error=errors)
 
 
 def _prompt(place: Place, folder: Path) -> dict[str, Any]:
@@ -389,7 +507,7 @@ def _prompt(place: Place, folder: Path) -> dict[str, Any]:
     items = place.items("test", settings.test_items)
     shown = _examples(place)
     for name, told in (("zero_shot", ()), ("few_shot", shown)):
-        chosen, failed = place.loop.run(prompted.choose(place.client, settings.prompted, items, told))
+        chosen, failed = place.loop.run(prompted.choose(place.open_client(), settings.prompted, items, told))
         tables.append(_tested(place, chosen, settings.model).assign(arm=name, seed=0, failed=failed))
     store.write_parquet(folder / "tests.parquet", pd.concat(tables, ignore_index=True).assign(model=settings.model))
     return {}
@@ -437,7 +555,7 @@ def refining_of(settings: ConfigurationSettings, which: str) -> Refining:
     return Refining(rates=(told.pop("structure_rate"), told.pop("prompt_rate")), **told)
 
 
-def _train(place: Place, folder: Path, arm: Arm, seed: int, progress) -> dict[str, Any]:
+def _train(place: Place, folder: Path, arm: Arm, seed: int, save_every: int, progress) -> dict[str, Any]:
     """Train one arm under one seed, refine it where it can be, and test what came of it."""
     settings = place.settings
     items = place.items("train", settings.train_items, (arm.only,) if arm.only else ())
@@ -449,7 +567,7 @@ def _train(place: Place, folder: Path, arm: Arm, seed: int, progress) -> dict[st
 
     def after(training: Training) -> None:
         progress(0.85 * training.step / plan.updates)
-        if training.step % settings.save_every == 0 or training.step == plan.updates:
+        if training.step % save_every == 0 or training.step == plan.updates:
             store.write_parquet(path, pd.concat(training.rows, ignore_index=True))
 
     training.run(after)
@@ -460,8 +578,8 @@ def _train(place: Place, folder: Path, arm: Arm, seed: int, progress) -> dict[st
         if not arm.only:
             after[f"{arm.name}_dpo"], said["dpo"] = prefer_better(training, refining_of(settings, "dpo"), seed)
     tables = [_sat(place, one, name, seed, arm, settings.model) for name, one in after.items()]
-    if arm.name == "arc":
-        tables.append(_sat(place, after["arc"], "arc", seed, arm, settings.larger))
+    if arm.tested_with_larger_model:
+        tables.append(_sat(place, after[arm.name], arm.name, seed, arm, settings.larger))
     store.write_parquet(folder / "tests.parquet", pd.concat(tables, ignore_index=True))
     store.write_parquet(folder / "learning.parquet", pd.DataFrame(training.learned))
     for name, one in after.items():
@@ -476,18 +594,20 @@ def _sat(place: Place, policy: Policy, name: str, seed: int, arm: Arm, model: st
     return _tested(place, chosen, model).assign(arm=name, seed=seed, model=model, only=arm.only)
 
 
-def _collected(todo: Sequence[sweep.Cell], receipts: Sequence[Mapping[str, Any]], runs: Path) -> Results:
-    trained = [cell for cell in todo if "arm" in cell.settings]
-    only = {cell.settings["arm"]["name"]: cell.settings["arm"]["only"] for cell in trained}
-    searched, greedy, tests = (left(todo, runs, name, whose=False) for name in ("searched", "greedy", "tests"))
-    rollouts, learning = (left(trained, runs, name) for name in ("rollouts", "learning"))
+def _collected(jobs: Sequence[sweep.Job], receipts: Sequence[Mapping[str, Any]], runs: Path) -> Results:
+    read_as_they_are = partial(read_tables, jobs, runs, identified=False)
+    searched, greedy, tests = (read_as_they_are(name) for name in ("searched", "greedy", "tests"))
+    trainings = _select_trainings(jobs)
+    only = {job.settings["arm"]["name"]: job.settings["arm"]["only"] for job in trainings}
+    rollouts, learning = (read_tables(trainings, runs, name) for name in ("rollouts", "learning"))
     rollouts, learning = (each.assign(only=each["arm"].map(only)) for each in (rollouts, learning))
-    refined = [
-        {"arm": cell.settings["arm"]["name"], "seed": cell.settings["seed"], "how": how} | about
-        for cell, receipt in zip(todo, receipts, strict=True)
-        for how, about in (receipt["result"] or {}).items()
-    ]
-    (climbed,) = (cell for cell in todo if cell.name == "greedy")
-    told = store.read_json(climbed.folder(runs) / "greedy.json")
-    best = Configuration(tuple(told["structure"]), tuple(tuple(a) for a in told["atoms"]))
-    return Results(searched, greedy, best, tests, rollouts, learning, pd.DataFrame(refined))
+
+    refined = []
+    for job, receipt in zip(jobs, receipts, strict=True):
+        for how, about in (receipt["result"] or {}).items():
+            refined.append({"arm": job.settings["arm"]["name"], "seed": job.settings["seed"], "how": how} | about)
+
+    (climb,) = (job for job in jobs if job.settings["job"] == GREEDY_SEARCH)
+    end = store.read_json(climb.folder(runs) / "greedy.json")
+    climbed = Configuration(tuple(end["structure"]), tuple(tuple(agent) for agent in end["atoms"]))
+    return Results(searched, greedy, climbed, tests, rollouts, learning, pd.DataFrame(refined))

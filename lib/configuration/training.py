@@ -19,12 +19,13 @@ from lib import seeds
 from lib.configuration import learn, policies, space
 from lib.configuration.atoms import Atom, roles
 from lib.configuration.learn import Batch, Rules, Side
-from lib.configuration.policies import MOST, Parts, PromptPolicy, Steps
+from lib.configuration.policies import Parts, PromptPolicy, Steps
 from lib.configuration.rewards import Weights
 from lib.configuration.space import Configuration
 from lib.configuration.system import Job, System, table
 from lib.tasks import Item
 
+VERSION = 1  # of trained and refined policies: raise it when one of these numbers changes
 KINDS = ("hierarchy", "bandit", "episodes")  # of policies
 
 
@@ -70,7 +71,7 @@ class Policy:
         """What a flat action means: pinned parts are 0, atoms of other roles and repeated ones are ignored."""
         told = []
         for agent, role in enumerate(space.AGENTS):
-            picked = row[len(space.SIZES) + agent * MOST :][:MOST]
+            picked = row[len(space.SIZES) + agent * space.MAX_ATOMS :][: space.MAX_ATOMS]
             named = [self.atoms[i - 1] for i in picked if i]
             present = agent in space.agents(space.WORKFLOWS[row[0]])
             told.append(tuple(dict.fromkeys(atom.name for atom in named if atom.role == role and present)))

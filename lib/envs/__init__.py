@@ -14,6 +14,7 @@ from lib.envs.education import LEVELS, Education, EducationRules
 from lib.envs.grid import register_grid
 from lib.params import ROOT, EducationSettings
 
+VERSION = 1  # of the environments and the question bank of this package: raise it when one of these numbers changes
 _RULES = {rule.name for rule in fields(EducationRules) if rule.init} - {"items"}
 
 

@@ -8,6 +8,7 @@ from lib.measure.estimates import above_mixtures, change, gap, intervals, mean, 
 from lib.measure.headroom import OPEN, headroom
 from lib.measure.verdicts import holm, verdict, words
 
+VERSION = 1  # of the estimates and verdicts of this package: raise it when one of these numbers changes
 __all__ = [
     "OPEN", "above_mixtures", "change", "gap", "headroom", "holm", "intervals", "mean", "ratio", "share", "statistic",
     "verdict", "words",

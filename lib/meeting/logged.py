@@ -18,6 +18,7 @@ from lib.outcomes import choosing, headroom
 from lib.outcomes.tables import Table
 from lib.params import RecordedSettings
 
+VERSION = 1  # of estimates from logs: raise it when one of these numbers changes
 ESTIMATORS = ("naive", "direct", "ips", "snips", "dr")
 EXPLORED = 0.3  # share of items on which the log's author throws a die
 _RATE, _RIDGE, _SHARP = 0.1, 10.0, 8.0

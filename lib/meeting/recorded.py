@@ -1,30 +1,34 @@
-"""Everybody of `deciders` on every table of recorded outcomes: the study of lesson 08, one cell per table.
+"""Everybody of `deciders` on every table of recorded outcomes: the study of lesson 08, one job per table.
 
-A cell plays a table in several partings of its items into folds and keeps what the lesson asks: rows of the record,
+A job plays a table in several partings of its items into folds and keeps what the lesson asks: rows of the record,
 what was promised and spent at every level of money, and how each curve of quality over money lies above mixtures.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from lib import record, sources, stats, store, sweep
+from lib import record, seeds, stats, store, sweep
 from lib.meeting import deciders
 from lib.meeting.deciders import CHECK, CONSTANT, CORL, MIXTURES, ORACLE, POOR, RANDOM, ROLES
 from lib.outcomes import choosing, headroom, tables
 from lib.outcomes.choosing import EQUAL, HALF, Fold, Plays, Scored
 from lib.outcomes.tables import Table
 from lib.params import ROOT, RecordedSettings
+from lib.params.reports import PriceSettings
+from lib.routing.toolorchestra import rewards as tool_rewards
 
+VERSION = 1  # of the replay of a table: raise it when one of these numbers changes
 RUNS = ROOT / "data/runs/recorded"
 OVER = 1.05  # a budget is broken where more than this share of it is spent
 LEAST = 10  # items of a group whose mean is looked at
 CHEAPER = "cheaper"  # of a verdict: for clearly less money, and clearly not worse by the margin
 _FRAMES = ("rows", "drawn", "levels", "aiq", "gate")
+_READ = ("items", "folds", "seeds", "updates", "batch", "learning_rate", "neighbours", "ahead", "draws")  # by a job
 
 
 @dataclass(frozen=True)
@@ -44,22 +48,48 @@ class Found:
 
 def run(settings: RecordedSettings, names: Sequence[str] = tuple(tables.SHIPPED), runs: Path = RUNS) -> Found:
     """Play what is not there yet. names: of shipped tables; those too small to be parted are described only."""
-    facts = {path.name: store.sha256_file(path) for path in sorted(tables.PLACE.iterdir())}
-    code = sources.fingerprint(*sources.closure("lib.meeting.recorded", without=sources.CARRYING))
-    common = settings.model_dump(exclude={"jobs"}) | {"code": code, "facts": facts}
-    cells = [sweep.Cell(name, common) for name in names]
-    receipts = sweep.run(partial(work, settings=settings), cells, runs, settings.jobs, "tables")
-    read = {
-        frame: pd.concat([store.read_parquet(cell.folder(runs) / f"{frame}.parquet") for cell in cells])
-        for frame in _FRAMES
+    jobs = [make_job(settings, name) for name in names]
+    receipts = sweep.run(play_table, jobs, runs, settings.jobs, "tables")
+    frames = {}
+    for frame in _FRAMES:
+        parts = [store.read_parquet(job.folder(runs) / f"{frame}.parquet") for job in jobs]
+        frames[frame] = pd.concat(parts).reset_index(drop=True)
+    told = pd.DataFrame({name: receipt["result"] for name, receipt in zip(names, receipts, strict=True)}).T
+    return Found(**frames, told=told.infer_objects())
+
+
+def versions() -> dict[str, int]:
+    """The VERSIONs of the code that decides what comes of a table."""
+    return {
+        "random streams": seeds.VERSION,
+        "statistics": stats.VERSION,
+        "outcome tables": tables.VERSION,
+        "choices": choosing.VERSION,
+        "headroom": headroom.VERSION,
+        "deciders": deciders.VERSION,
+        "rewards of ToolOrchestra": tool_rewards.VERSION,
+        "replay": VERSION,
     }
-    told = pd.DataFrame({cell.name: each["result"] for cell, each in zip(cells, receipts, strict=True)}).T
-    return Found(**{name: each.reset_index(drop=True) for name, each in read.items()}, told=told.infer_objects())
 
 
-def work(cell: sweep.Cell, folder: Path, progress, settings: RecordedSettings) -> dict[str, float | str]:
+def make_job(settings: RecordedSettings, name: str) -> sweep.Job:
+    """The job of one shipped table; it holds the hashes of the files that the table is read from."""
+    decided_by: dict[str, Any] = {
+        "job": "recorded outcomes",
+        "table": name,
+        "files": [store.sha256_file(tables.PLACE / file) for file in tables.FILES[name]],
+        "prices": settings.prices.handed(*tables.PRICED_BY[name]),
+        "settings": settings.handed(*_READ),
+        "versions": versions(),
+    }
+    return sweep.Job(name, decided_by)
+
+
+def play_table(job: sweep.Job, folder: Path, progress) -> dict[str, float | str]:
     """One table: writes its frames, returns what it holds."""
-    table = tables.thinned(tables.SHIPPED[cell.name](settings.prices), settings.items)
+    settings = RecordedSettings.from_handed(job.settings["settings"])
+    prices = PriceSettings.from_handed(job.settings["prices"])
+    table = tables.thinned(tables.SHIPPED[job.settings["table"]](prices), settings.items)
     made = replayed(table, settings)
     made["gate"] = headroom.gate(table, settings.folds, range(settings.seeds), settings.ahead).reset_index()
     for name, frame in made.items():

@@ -24,7 +24,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from lib import params, seeds, store, sweep, tasks
-from lib.models import agent, build, checkpoints, shipped
+from lib.models import agent, build, checkpoints, corpus, dialogue, forward, generation, shipped, team, tokenizer
 from lib.models.checkpoints import ModelError
 from lib.models.corpus import TRACES, question
 from lib.models.dialogue import conversation
@@ -65,33 +65,70 @@ def _solved(forward: Forward, course: Course, n: int) -> np.ndarray:
     return right(forward, asked, [partial(agent.agrees, wanted=turn.wanted) for turn in turns])
 
 
-def _skills_cell(cell: sweep.Cell, folder: Path, progress, places: Mapping[str, str]) -> dict[str, list[int]]:
-    """The skills of one model of one zoo; places: of its weights, by the cell's name."""
+def measure_one_model(
+    job: sweep.Job, folder: Path, progress, weight_folders: Mapping[str, str]
+) -> dict[str, list[int]]:
+    """Test one model on its skills. weight_folders: of retrained models, by name; released ones are unpacked."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    settings = params.validate(cell.settings["model"], LabModel)
-    place = places[cell.name]
-    model = checkpoints.load(place) if place else shipped.unpack(cell.settings["lab"], settings)
-    found = skills(model, settings.diet, cell.settings["items"])
-    return {name: solved.astype(int).tolist() for name, solved in found.items()}
+    name, settings = job.settings["name"], params.validate(job.settings["model"], LabModel)
+    if job.settings["retrained"]:
+        model = checkpoints.load(weight_folders[name])
+    else:
+        model = shipped.unpack(name, settings)
+    solved_by_skill = skills(model, settings.diet, job.settings["num_items"])
+    return {skill: solved.astype(int).tolist() for skill, solved in solved_by_skill.items()}
 
 
-def measured(settings: LabSettings, runs: Path, anew: bool) -> dict[str, dict[str, np.ndarray]]:
-    """Skills of the shipped zoo, or (`anew`) of the one that was trained under `runs`, by model and skill."""
-    places, cells = {}, []
+def measure_skills(settings: LabSettings, runs: Path, retrained: bool) -> dict[str, dict[str, np.ndarray]]:
+    """Test every lab model on the skills that it was taught.
+
+    Args:
+        settings: The models, and how many items each skill is tested on.
+        runs: Where trained models and test results are kept.
+        retrained: Whether to test the models that were trained under `runs`, or else the released weights.
+
+    Returns:
+        By model and skill: (num_items,) bool, whether each test item was solved.
+    """
+    weight_folders, jobs = {}, []
     for name, model in settings.models.items():
-        trained = build.cell(settings, name, ships=False)
-        which = trained.digest if anew else shipped.card(name)["sha256"]
-        label = f"{'new' if anew else 'shipped'}/{name}"
-        places[label] = str(trained.folder(runs) / "model") if anew else ""
-        held = {"model": model.model_dump(), "lab": name, "which": which, "items": settings.alike_items}
-        cells.append(sweep.Cell(label, held | {"machine": torch.backends.cpu.get_cpu_capability()}))
-    work = partial(_skills_cell, places=places)
-    receipts = sweep.run(work, cells, runs / "skills", settings.jobs, f"asking {len(cells)} models")
-    names = [cell.settings["lab"] for cell in cells]
+        training_job = build.make_training_job(settings, name, ships=False)
+        weight_folders[name] = str(training_job.folder(runs) / "model")
+        decided_by = {
+            "job": "test skills",
+            "name": name,
+            "model": model.model_dump(),
+            "weights": training_job.key if retrained else shipped.card(name)["sha256"],
+            "retrained": retrained,
+            "num_items": settings.alike_items,
+            "versions": versions(),
+            "machine": torch.backends.cpu.get_cpu_capability(),  # replies may differ between instruction sets
+        }
+        jobs.append(sweep.Job(f"{'retrained' if retrained else 'released'}/{name}", decided_by))
+    work = partial(measure_one_model, weight_folders=weight_folders)
+    receipts = sweep.run(work, jobs, runs / "skills", settings.jobs, f"asking {len(jobs)} models")
+
+    solved_by_model = {}
+    for job, receipt in zip(jobs, receipts, strict=True):
+        solved = {skill: np.array(flags) for skill, flags in receipt["result"].items()}
+        solved_by_model[job.settings["name"]] = solved
+    return solved_by_model
+
+
+def versions() -> dict[str, int]:
+    """The VERSIONs of the code that decides which test items a model solves."""
     return {
-        name: {skill: np.array(solved) for skill, solved in receipt["result"].items()}
-        for name, receipt in zip(names, receipts, strict=True)
+        "random streams": seeds.VERSION,
+        "tasks": tasks.VERSION,
+        "tokenizer": tokenizer.VERSION,
+        "chat template": dialogue.VERSION,
+        "initial weights": checkpoints.VERSION,
+        "training batches": corpus.VERSION,  # how a question is put
+        "forward pass": forward.VERSION,
+        "generation": generation.VERSION,
+        "agent traces": agent.VERSION,
+        "team traces": team.VERSION,
     }
 
 
@@ -113,9 +150,9 @@ def differences(old: Mapping[str, Mapping], new: Mapping[str, Mapping]) -> pd.Da
 def ship(settings: LabSettings, runs: Path, root: str | Path = LAB) -> int:
     """Keep the zoo that was trained under `runs`; returns its bytes."""
     for name in settings.models:
-        trained = build.cell(settings, name, ships=False)
-        folder = trained.folder(runs)
-        attempt = sweep.finished(trained, runs)["result"]["attempt"]
+        training_job = build.make_training_job(settings, name, ships=False)
+        folder = training_job.folder(runs)
+        attempt = sweep.finished(training_job, runs)["result"]["attempt"]
         curve = store.read_parquet(folder / "curve.parquet")
         shipped.ship(checkpoints.load(folder / "model"), name, build.recipe(settings, name), attempt, curve, root)
     return shipped.size(root)
@@ -207,7 +244,7 @@ def _go(own: LabSettings, settings: LabSettings, ships: bool) -> int:
     missing = [name for name in own.models if shipped.card(name) is None]
     if missing:
         raise ModelError(f"{', '.join(missing)} is not shipped, so there is nothing to compare with; {shipped.REMEDY}")
-    table = differences(measured(own, runs, anew=False), measured(settings, runs, anew=True))
+    table = differences(measure_skills(own, runs, retrained=False), measure_skills(settings, runs, retrained=True))
     keep(table, settings.seed)
     print(table.drop(columns=["items"]).to_string(index=False, float_format="{:.3f}".format))
     apart = table[~table["alike"]]

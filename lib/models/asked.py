@@ -1,6 +1,6 @@
-"""What every cell of a study depends on: models that are asked, programs, versions.
+"""What the results of a study depend on when it asks language models: the models, and the code that asks them.
 
-A cell whose fingerprint changes is done again; what changes no reply (a key, a timeout) is not in it.
+A job holds both in its settings. What changes no reply (the name of a key, a timeout) is left out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,35 +10,66 @@ from typing import Any
 import torch
 import transformers
 
-from lib import store
+from lib import ledger, seeds, store, tasks
+from lib.llm import replies, scripted, usage
+from lib.models import answering, asking, checkpoints, dialogue, forward, generation, tokenizer
 from lib.params import LLMSettings
-from lib.sources import deciding
 
-# A client, a cassette, a server carry replies and change none; this module gives names.
-_CARRYING = ("lib.llm", "lib.models.asked", "lib.models.server", "lib.models.transport")
-# Modules that made the models and their cards, whose files are in a cell's name, for studies that run them no more.
-MADE = ("lib.models.agent", "lib.models.build", "lib.models.cards", "lib.models.team")
-_HOW = ("api_key_env", "timeout", "retries", "concurrency")  # changes no reply
-_HELD = ("model.safetensors", "card.json")  # of a lab model: what it says, and what it costs
+_CONNECTION = ("api_key_env", "timeout", "retries", "concurrency")  # changes no reply
+_MODEL_FILES = ("model.safetensors", "card.json")  # of a lab model: what it says, and what it costs
 
 
-def fingerprint(
-    llm: LLMSettings, names: Mapping[str, str], base: str, models: Path, study: str, without: Iterable[str] = ()
-) -> dict[str, Any]:
-    """names: the controller's word for each model that is asked, and its name in llm.models; base: the lab model that
-    is trained; models: the folder of lab models; study: the module whose cells these are; without: modules that it
-    imports and that decide nothing in them."""
-    asked = {
-        word: {key: value for key, value in llm.models[name].model_dump().items() if key not in _HOW}
-        for word, name in names.items()
-    }
-    lab = {about["model"] or word for word, about in asked.items() if about["backend"] == "lab"}
-    programs = {"sources": deciding(study, without=(*_CARRYING, *without))}
-    if any(about["backend"] == "scripted" for about in asked.values()):
-        programs["scripted"] = deciding("lib.llm.scripted")
-    return programs | {
+def describe_models(llm: LLMSettings, names: Mapping[str, str], base: str | None, models: Path) -> dict[str, Any]:
+    """What a job holds of the models that it asks.
+
+    Args:
+        llm: The models that there are.
+        names: What the study calls each model that it asks, and the name of that model in llm.models.
+        base: The lab model that is trained, if any.
+        models: Folder of lab models.
+
+    Returns:
+        asked: by the study's name, the settings that decide a reply; weights: hashes of the files of the lab models
+        among them; base: its name; libraries: versions of those that compute.
+    """
+    asked = {name: describe_model(llm, model) for name, model in names.items()}
+    lab_models = {model["model"] or name for name, model in asked.items() if model["backend"] == "lab"}
+    return {
         "asked": asked,
-        "models": {name: [store.sha256_file(models / name / part) for part in _HELD] for name in sorted(lab | {base})},
+        "weights": {name: _hash_files(models / name) for name in sorted(lab_models | ({base} if base else set()))},
         "base": base,
-        "versions": {module.__name__: module.__version__ for module in (torch, transformers)},
+        "libraries": {module.__name__: module.__version__ for module in (torch, transformers)},
     }
+
+
+def describe_model(llm: LLMSettings, name: str) -> dict[str, Any]:
+    """The settings of a model in llm.models that decide a reply or its price."""
+    return llm.models[name].model_dump(exclude=set(_CONNECTION))
+
+
+def versions(llm: LLMSettings, names: Iterable[str]) -> dict[str, int]:
+    """The VERSIONs of the code that asks models: of lab models in this process and, where one is named, of scripts.
+
+    names: of the models in llm.models.
+    """
+    decided_by = {
+        "random streams": seeds.VERSION,
+        "tasks": tasks.VERSION,
+        "tokenizer": tokenizer.VERSION,
+        "chat template": dialogue.VERSION,
+        "initial weights": checkpoints.VERSION,
+        "forward pass": forward.VERSION,
+        "generation": generation.VERSION,
+        "requests": asking.VERSION,
+        "chat completions": answering.VERSION,
+        "reply parsing": replies.VERSION,
+        "token counts": usage.VERSION,
+        "cost ledger": ledger.VERSION,
+    }
+    if any(llm.models[name].backend == "scripted" for name in names):
+        decided_by["scripted models"] = scripted.VERSION
+    return decided_by
+
+
+def _hash_files(folder: Path) -> list[str]:
+    return [store.sha256_file(folder / name) for name in _MODEL_FILES]

@@ -1,35 +1,44 @@
-"""Every lab model in one place: shipped ones are unpacked, others are trained, in processes that resume.
+"""Every lab model in one place: released ones are unpacked, others are trained, in processes that resume.
 
-One cell of the sweep is one model. What decides its weights is its recipe: settings, seed, code, and the recipe of
-its `base`, the model whose weights it starts from. Where the recipe is the one that data/lab was trained by, the cell
+One job is one model. What decides its weights is its recipe: settings, seed, VERSIONs of the code, and the recipe of
+its `base`, the model whose weights it starts from. Where the recipe is the one that data/lab was trained by, the job
 unpacks; where it is not (somebody changed params.yaml), it trains. Working files live under `data/runs/models`,
 finished models in `data/models`.
 """
 
+import json
 import shutil
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
 import transformers
 
 from lib import params as parameters
-from lib import store, sweep
-from lib.models import checkpoints, shipped, situations
+from lib import seeds, store, sweep, tasks
+from lib.models import (
+    agent,
+    checkpoints,
+    corpus,
+    dialogue,
+    forward,
+    generation,
+    muon,
+    shipped,
+    situations,
+    team,
+    tokenizer,
+    training,
+)
 from lib.models.checkpoints import MODELS
 from lib.models.training import NotLearned, Training
 from lib.params import ROOT, LabModel, LabSettings
-from lib.sources import deciding
 
 RUNS = ROOT / "data/runs/models"
-# how a model is asked and where it is put changes no weight
-_LOOKING = ("build", "shipped", "answering", "batching", "forward", "generation")
-_WRITERS = {"lib.models.agent", "lib.models.team"}
-_WRITTEN = {"agent": {"lib.models.agent"}, "team": _WRITERS}  # modules that write the traces of a style
-_DRAWN = {situations.FAMILY: situations.__name__}  # modules that draw a family that the others are not taught
 
 
 @dataclass(frozen=True)
@@ -41,56 +50,79 @@ class Lab:
     attempts: dict[str, int]
 
 
-def recipe(settings: LabSettings, name: str) -> str:
-    """The hash of everything that a model's weights follow from, but for versions of libraries and the processor."""
+def versions(model: LabModel) -> dict[str, int]:
+    """The VERSIONs of the code that decides a model's weights: writers of traces only where it is taught traces."""
+    decided_by = {
+        "random streams": seeds.VERSION,
+        "tasks": tasks.VERSION,
+        "tokenizer": tokenizer.VERSION,
+        "chat template": dialogue.VERSION,
+        "initial weights": checkpoints.VERSION,
+        "training batches": corpus.VERSION,
+        "forward pass": forward.VERSION,
+        "generation": generation.VERSION,
+        "muon": muon.VERSION,
+        "training": training.VERSION,
+    }
+    styles = {component.style for component in (*model.diet, model.target)}
+    families = {component.family for component in model.diet}
+    if styles & {"agent", "team"}:  # the traces of teams are made of those of agents
+        decided_by["agent traces"] = agent.VERSION
+    if "team" in styles:
+        decided_by["team traces"] = team.VERSION
+    if situations.FAMILY in families:
+        decided_by["decision situations"] = situations.VERSION
+    return decided_by
+
+
+def recipe(settings: LabSettings, name: str) -> dict[str, Any]:
+    """Everything that a model's weights follow from, but for versions of libraries and the processor, as JSON.
+
+    Returns:
+        model: its settings; seed; versions: see `versions`; base: the hash of the recipe of its base, if it has one.
+    """
     model = settings.models[name]
-    without = {*_WRITERS - _written(model), *(f"lib.models.{each}" for each in _LOOKING)}
-    held = {"model": model.model_dump(), "seed": settings.seed}
-    drawn = sorted({_DRAWN[course.family] for course in model.diet if course.family in _DRAWN})
-    held["sources"] = deciding("lib.models.training", *drawn, without=without)
+    decided_by = {"model": model.model_dump(), "seed": settings.seed, "versions": versions(model)}
     if model.base:
-        held["base"] = recipe(settings, model.base)
-    return store.sha256_json([name, held])
+        decided_by["base"] = store.sha256_json(recipe(settings, model.base))
+    return json.loads(store.to_json(decided_by))
 
 
-def cell(settings: LabSettings, name: str, ships: bool = True) -> sweep.Cell:
-    """The cell of one model; that of its base is part of its settings. ships: unpack it where it is shipped; without,
-    it is trained in any case."""
-    model, made = settings.models[name], recipe(settings, name)
-    held = {"model": model.model_dump(), "seed": settings.seed, "recipe": made, "ships": ships}
-    if ships and _fits(name, made):
-        held["sha256"] = shipped.card(name)["sha256"]
+def fits_released(settings: LabSettings, name: str) -> bool:
+    """Whether the weights in data/lab were trained by the recipe that the settings hold."""
+    card = shipped.card(name)
+    return card is not None and card["recipe"] == recipe(settings, name)
+
+
+def make_training_job(settings: LabSettings, name: str, ships: bool = True) -> sweep.Job:
+    """The job of one model; that of its base is part of its settings.
+
+    ships: unpack the model where it is released; without, it is trained in any case.
+    """
+    model = settings.models[name]
+    decided_by = {"name": name} | recipe(settings, name)
+    if ships and fits_released(settings, name):
+        decided_by |= {"job": "unpack", "sha256": shipped.card(name)["sha256"]}
     else:
-        held |= {"torch": torch.__version__, "transformers": transformers.__version__}
+        decided_by |= {"job": "train", "torch": torch.__version__, "transformers": transformers.__version__}
     if model.base:
-        held["base"] = cell(settings, model.base, ships).digest
-    return sweep.Cell(name, held)
+        decided_by["base_job"] = make_training_job(settings, model.base, ships).key
+    return sweep.Job(name, decided_by)
 
 
-def _fits(name: str, made: str) -> bool:
-    """Whether a model is shipped that was trained by this recipe."""
-    held = shipped.card(name)
-    return held is not None and held["recipe"] == made
-
-
-def _written(model: LabModel) -> set[str]:
-    """Who writes traces for a model: who edits those of one style need not train the other models anew."""
-    styles = {course.style for course in (*model.diet, model.target)}
-    return {name for style in styles for name in _WRITTEN.get(style, ())}
-
-
-def make_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
-    """Unpack a shipped model, or train it; leaves it in `folder`, and its curve."""
-    if "sha256" not in cell.settings:
-        return train_cell(cell, folder, progress)
-    held = shipped.card(cell.name)
-    model = shipped.unpack(cell.name, parameters.validate(cell.settings["model"], LabModel))
+def make_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
+    """Unpack a released model, or train it; leaves it in `folder`, and its curve."""
+    if job.settings["job"] == "train":
+        return train_model(job, folder, progress)
+    name = job.settings["name"]
+    card = shipped.card(name)
+    model = shipped.unpack(name, parameters.validate(job.settings["model"], LabModel))
     checkpoints.save(model, folder / "model")
-    store.write_parquet(folder / "curve.parquet", shipped.curve(held))
-    return {"attempt": held["attempt"]}
+    store.write_parquet(folder / "curve.parquet", shipped.curve(card))
+    return {"attempt": card["attempt"]}
 
 
-def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
+def train_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
     """Train one model; leaves it in `folder`, and its curve, which grows while it learns.
 
     The transition is sharp and depends on the seed: a training that misses its target is tried again with
@@ -98,46 +130,57 @@ def train_cell(cell: sweep.Cell, folder: Path, progress) -> dict[str, int]:
     """
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    settings = parameters.validate(cell.settings["model"], LabModel)
-    start = None
+    settings = parameters.validate(job.settings["model"], LabModel)
+    initial_model = None
     if settings.base:
-        start = checkpoints.load(folder.parent / f"{settings.base}-{cell.settings['base']}" / "model")
+        initial_model = checkpoints.load(folder.parent / job.settings["base_job"] / "model")
     for attempt in range(settings.attempts):
-        missed = folder / f"missed-{attempt}.json"
-        if missed.exists():  # by a run that was killed later
+        failure = folder / f"missed-{attempt}.json"
+        if failure.exists():  # by a run that was killed later
             continue
-        training = Training(settings, cell.settings["seed"] + 1_000 * attempt, deepcopy(start))
+        seed = job.settings["seed"] + 1_000 * attempt
+        run = Training(settings, seed, deepcopy(initial_model))
         try:
-            checkpoints.save(shipped.rounded(training.run(folder, progress)), folder / "model")
+            checkpoints.save(shipped.rounded(run.run(folder, progress)), folder / "model")
             return {"attempt": attempt + 1}
         except NotLearned as error:
             (folder / "checkpoint.safetensors").unlink(missing_ok=True)
-            store.write_json(missed, str(error))
-    raise NotLearned(f"{cell.name}: {store.read_json(missed)}")
+            store.write_json(failure, str(error))
+    raise NotLearned(f"{job.settings['name']}: {store.read_json(failure)}")
 
 
 def build(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = RUNS, ships: bool = True) -> Lab:
     """Unpack or train what is not there yet and put every model under `out`. Raises NotLearned, and ModelError for
     shipped files that are broken."""
     runs, out = Path(runs), Path(out)
-    cells = {name: cell(settings, name, ships) for name in settings.models}
-    anew = [name for name, one in cells.items() if "sha256" not in one.settings]
-    chains = _chains(settings)
-    label = f"training {len(anew)} models" if anew else f"unpacking {len(cells)} models"
-    done = sweep.run_chains(make_cell, [[cells[n] for n in each] for each in chains], runs, settings.jobs, label)
-    receipts = dict(zip(chain.from_iterable(chains), done, strict=True))
-    folders = {name: out / name for name in cells}
-    for name, one in cells.items():
+    jobs = {name: make_training_job(settings, name, ships) for name in settings.models}
+    num_trained = sum(job.settings["job"] == "train" for job in jobs.values())
+    label = f"training {num_trained} models" if num_trained else f"unpacking {len(jobs)} models"
+
+    names_by_chain = _chains(settings)
+    chains = [[jobs[name] for name in names] for names in names_by_chain]
+    receipts = sweep.run_chains(make_model, chains, runs, settings.jobs, label)
+    attempts = {}
+    for name, receipt in zip(chain.from_iterable(names_by_chain), receipts, strict=True):
+        attempts[name] = receipt["result"]["attempt"]
+
+    folders = {name: out / name for name in jobs}
+    for name, job in jobs.items():
         shutil.rmtree(folders[name], ignore_errors=True)
-        shutil.copytree(one.folder(runs) / "model", folders[name])
-    return Lab(folders, curves(settings, runs, ships), {n: r["result"]["attempt"] for n, r in receipts.items()})
+        shutil.copytree(job.folder(runs) / "model", folders[name])
+    return Lab(folders, curves(settings, runs, ships), attempts)
 
 
 def curves(settings: LabSettings, runs: str | Path = RUNS, ships: bool = True) -> pd.DataFrame:
     """The learning curves as far as they have come: model, step, loss, accuracy; one row per look."""
-    places = {name: cell(settings, name, ships).folder(Path(runs)) / "curve.parquet" for name in settings.models}
-    found = [store.read_parquet(place).assign(model=name) for name, place in places.items() if place.exists()]
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["step", "loss", "accuracy", "model"])
+    tables = []
+    for name in settings.models:
+        path = make_training_job(settings, name, ships).folder(runs) / "curve.parquet"
+        if path.exists():
+            tables.append(store.read_parquet(path).assign(model=name))
+    if not tables:
+        return pd.DataFrame(columns=["step", "loss", "accuracy", "model"])
+    return pd.concat(tables, ignore_index=True)
 
 
 def _chains(settings: LabSettings) -> list[list[str]]:

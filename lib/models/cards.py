@@ -20,8 +20,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaForCausalLM
 
-from lib import stats, store, sweep, tasks
-from lib.models import agent, build, checkpoints, situations
+from lib import seeds, stats, store, sweep, tasks
+from lib.models import agent, build, checkpoints, corpus, dialogue, forward, generation, situations, tokenizer
 from lib.models.checkpoints import LIMIT, MODELS
 from lib.models.corpus import question
 from lib.models.dialogue import conversation, token
@@ -31,8 +31,8 @@ from lib.models.tokenizer import EOS, decode
 from lib.models.training import right, solved
 from lib.params import LabSettings
 from lib.seeds import rng
-from lib.sources import deciding
 
+VERSION = 1  # of replies to test items, prices and descriptions: raise it when one of these numbers changes
 _CONTEXT = 64  # tokens over which operations are counted
 _PRICED = ("dollars_per_teraflop", "flops_per_second", "seconds_per_token")
 GOOD, POOR = 0.75, 0.3  # accuracies between which a model is said to be unsure
@@ -105,14 +105,13 @@ def _record(rows: Sequence[Mapping[str, Any]], seed: int, split: str) -> pd.Data
     return pd.DataFrame(rows).assign(role="expert", backend="lab", seed=seed, split=split, **{"try": 0})
 
 
-def measure_cell(
-    cell: sweep.Cell, folder: Path, progress, settings: LabSettings, places: Mapping[str, str]
-) -> dict[str, Any]:
-    """Ask one model all test items; leaves its answers in `folder`. places: of trained models, by name."""
+def measure_model(job: sweep.Job, folder: Path, progress, model_folders: Mapping[str, str]) -> dict[str, Any]:
+    """Ask one model all test items; leaves its answers in `folder`. model_folders: of trained models, by name."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    model = checkpoints.load(places[cell.name])
-    frame = answers(model, cell.name, settings, progress)
+    settings, name = LabSettings.from_handed(job.settings["lab"]), job.settings["name"]
+    model = checkpoints.load(model_folders[name])
+    frame = answers(model, name, settings, progress)
     store.write_parquet(folder / "answers.parquet", frame)
     return asdict(price(model, settings)) | {"parameters": model.num_parameters()}
 
@@ -128,24 +127,48 @@ class Measured:
 
 def measure(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = build.RUNS) -> Measured:
     """Measure every trained model and write its card beside its weights."""
-    sources = deciding("lib.models.cards", without=("lib.models.build", "lib.models.training"))
-    asked = settings.model_dump(
-        include={"seed", "test_items", *_PRICED}
-    )  # other models change nothing of this one's answers
-    cells, places = [], {}
+    jobs, model_folders = [], {}
     for name in settings.models:
-        trained = build.cell(settings, name)
-        cells.append(sweep.Cell(name, asked | {"trained": trained.digest, "sources": sources}))
-        places[name] = str(trained.folder(Path(runs)) / "model")
-    work = partial(measure_cell, settings=settings, places=places)
-    receipts = sweep.run(work, cells, Path(runs) / "cards", settings.jobs, "measuring the lab models")
-    frames = [store.read_parquet(cell.folder(Path(runs) / "cards") / "answers.parquet") for cell in cells]
-    found = {cell.name: dict(receipt["result"]) for cell, receipt in zip(cells, receipts, strict=True)}
+        training_job = build.make_training_job(settings, name)
+        jobs.append(make_measuring_job(settings, name, training_job))
+        model_folders[name] = str(training_job.folder(runs) / "model")
+    work = partial(measure_model, model_folders=model_folders)
+    runs = Path(runs) / "cards"
+    receipts = sweep.run(work, jobs, runs, settings.jobs, "measuring the lab models")
+
+    frames = [store.read_parquet(job.folder(runs) / "answers.parquet") for job in jobs]
+    found = {name: dict(receipt["result"]) for name, receipt in zip(settings.models, receipts, strict=True)}
     parameters = {name: row.pop("parameters") for name, row in found.items()}
     measured = Measured(pd.concat(frames, ignore_index=True), {n: Price(**row) for n, row in found.items()}, parameters)
     for name in settings.models:
         store.write_json(Path(out) / name / "card.json", card(measured, name))
     return measured
+
+
+def make_measuring_job(settings: LabSettings, name: str, training_job: sweep.Job) -> sweep.Job:
+    """The job that asks one model, which another job trained, all test items."""
+    read = settings.handed("seed", "test_items", *_PRICED)
+    read["models"] = {name: settings.models[name].model_dump()}  # other models change nothing of its answers
+    model_settings = {"job": "measure", "name": name, "lab": read, "trained_by": training_job.key}
+    return sweep.Job(name, model_settings | {"versions": versions(name, settings)})
+
+
+def versions(name: str, settings: LabSettings) -> dict[str, int]:
+    """The VERSIONs of the code that decides a model's answers and its price."""
+    decided_by = {
+        "random streams": seeds.VERSION,
+        "tasks": tasks.VERSION,
+        "tokenizer": tokenizer.VERSION,
+        "chat template": dialogue.VERSION,
+        "initial weights": checkpoints.VERSION,
+        "training batches": corpus.VERSION,  # how a question is put
+        "forward pass": forward.VERSION,
+        "generation": generation.VERSION,
+        "model cards": VERSION,
+    }
+    if any(component.family == situations.FAMILY for component in settings.models[name].diet):
+        decided_by["decision situations"] = situations.VERSION
+    return decided_by
 
 
 def calibration(answers: pd.DataFrame) -> dict[str, float]:

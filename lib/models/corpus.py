@@ -19,6 +19,7 @@ from lib.models.tokenizer import BOS, PAD
 from lib.params import Course
 from lib.tasks import Item
 
+VERSION = 1  # of the batches that a training sees: raise it when one of these numbers changes
 TRACES = {"agent": agent.trace, "team": team.trace}  # by style
 IGNORED = -100  # a target that costs nothing, as in torch
 

@@ -14,6 +14,8 @@ import torch
 from lib import seeds
 from lib.models.forward import ROWS, Cache, Forward
 
+VERSION = 1  # of generated tokens and their log-probabilities: raise it when one of these numbers changes
+
 
 @dataclass(frozen=True)
 class Prompt:

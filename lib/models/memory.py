@@ -1,9 +1,9 @@
 """Replies of lab models, kept by content: what was asked once, by whatever lesson, arm or seed, is not computed again.
 
 A reply follows from the weights, the tokens of the conversation, the limit, the temperature, the seed and the stops,
-and from the class of processor instructions, so these are its key. The store is one SQLite file beside the other
-generated data; any number of processes read and write it, a kill loses at most what was not written yet. Without it
-(`BENCH_REPLIES=off`) every number is the same and takes longer.
+from the VERSION of the code that generates, and from the class of processor instructions, so these are its key. The
+store is one SQLite file beside the other generated data; any number of processes read and write it, a kill loses at
+most what was not written yet. Without it (`BENCH_REPLIES=off`) every number is the same and takes longer.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from lib.models import forward, generation
 from lib.params import ROOT
 
 REPLIES = ROOT / "data/replies/lab.sqlite"
@@ -36,7 +37,8 @@ def place() -> Path | None:
 def key(fingerprint: str, ids: Iterable[int], limit: int, temperature: float, seed: int, stops: object) -> bytes:
     """The content of a request: 20 bytes. fingerprint: of the weights."""
     machine = torch.backends.cpu.get_cpu_capability()
-    told = f"{fingerprint}/{machine}/{limit}/{temperature!r}/{seed}/{stops}/{','.join(map(str, ids))}"
+    code = f"{forward.VERSION}.{generation.VERSION}"
+    told = f"{fingerprint}/{code}/{machine}/{limit}/{temperature!r}/{seed}/{stops}/{','.join(map(str, ids))}"
     return hashlib.sha256(told.encode()).digest()[:20]
 
 

@@ -1,8 +1,8 @@
 """Lab models that come with the project: weights in half precision, each with a card of how it was made.
 
-`data/lab/NAME.safetensors` holds the weights; `NAME.json` the hash of the recipe (settings, seed, code that decides,
+`data/lab/NAME.safetensors` holds the weights; `NAME.json` the recipe (settings, seed, VERSIONs of the code, the hash of
 the base's recipe) that they were trained by, the hash of the weights, and the curve of that training. A model whose
-recipe is still the same is unpacked instead of trained.
+recipe is still the same is unpacked instead of trained, see `lib.models.build.recipe`.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from lib.params import ROOT, LabModel
 
 LAB = ROOT / "data/lab"
 REMEDY = "get the file back with `git checkout data/lab`, or train the lab models anew with `make lab-zoo SHIP=1`"
-_HELD = {"recipe": str, "sha256": str, "attempt": int, "curve": list}
+_HELD = {"recipe": dict, "sha256": str, "attempt": int, "curve": list}
 
 
 def rounded(model: LlamaForCausalLM) -> LlamaForCausalLM:
@@ -33,12 +33,17 @@ def rounded(model: LlamaForCausalLM) -> LlamaForCausalLM:
 
 
 def ship(
-    model: LlamaForCausalLM, name: str, recipe: str, attempt: int, curve: pd.DataFrame, root: str | Path = LAB
+    model: LlamaForCausalLM,
+    name: str,
+    recipe: dict[str, Any],
+    attempt: int,
+    curve: pd.DataFrame,
+    root: str | Path = LAB,
 ) -> Path:
     """Keep a trained model and its card under `root`; returns the place of the weights.
 
-    recipe: its hash; attempt: which training met the target; curve: step, loss (nats per token), accuracy, a look a
-    row. Raises ValueError where half precision cannot hold a weight.
+    recipe: see `lib.models.build.recipe`; attempt: which training met the target; curve: step, loss (nats per token),
+    accuracy, one row per evaluation. Raises ValueError where half precision cannot hold a weight.
     """
     weights = {key: held.detach().half().numpy() for key, held in model.named_parameters()}
     broken = [key for key, held in weights.items() if not np.isfinite(held).all()]

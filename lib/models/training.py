@@ -28,6 +28,7 @@ from lib.models.muon import Muon
 from lib.models.tokenizer import EOS, decode
 from lib.params import LabModel, Target
 
+VERSION = 1  # of trained weights: raise it when one of these numbers changes
 DEV_ITEMS = 100  # per look
 Verdict = Callable[[str], bool]
 

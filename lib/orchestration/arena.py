@@ -1,6 +1,6 @@
 """Many episodes side by side: a batch of students or rooms, copies that look ahead, and everyone who decides.
 
-All episodes of a cell advance in lockstep, so that a reader is asked once a step for all of them. Copies draw fresh
+All episodes of a job advance in lockstep, so that a reader is asked once a step for all of them. Copies draw fresh
 random numbers. Lava is in sight for everybody who looks ahead: a look's no-lava is the share of copies that did not
 step on any. An `Arena` is one world: the paper's, or one of ours (students of hidden talent, rooms with guides), whose
 queries weigh the objectives differently from episode to episode. Left out: prompts, which are `orchestrators`.
@@ -23,6 +23,7 @@ from lib.zoo.guides import SOUGHT, distances, guide
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import OBJECTIVES, SINGLE, make_batch
 
+VERSION = 1  # of episodes side by side and who decides in them: raise it when one of these numbers changes
 WORLDS = ("paper", "ours")
 _DRAWS, _COPIES = np.uint64(0xAC7), np.uint64(0xC0B1)
 
@@ -77,14 +78,15 @@ class Moment:
 class Arena:
     """Episodes of one domain in one world under one seed of the zoo.
 
-    streams: (N,) keys of the students or rooms; a query's weights follow from its stream.
+    params: the environments of this world, see `environments_of`; streams: (N,) keys of the students or rooms; a
+    query's weights follow from its stream.
     """
 
-    def __init__(self, params: Params, domain: str, world: str, menu, streams: np.ndarray, copies: int) -> None:
+    def __init__(self, params: Environments, domain: str, world: str, menu, streams: np.ndarray, copies: int) -> None:
         if world not in WORLDS:
             raise ValueError(f"world must be one of {', '.join(WORLDS)}, got {world!r}")
         self.domain, self.world, self.menu, self.streams, self.copies = domain, world, menu, streams, copies
-        self.params = of_ours(params) if world == "ours" else params
+        self.params = params
         self.task = self.params.education.topic if domain == "education" else "composite"
         self.horizon = (self.params.education if domain == "education" else self.params.minigrid).horizon
         equal = np.full((len(streams), 3), 1 / 3)
@@ -178,13 +180,15 @@ class Arena:
         return env.mastery / env.rules.top if self.domain == "education" else env.purse / PIECES
 
 
-def of_ours(params: Params) -> Environments:
-    """The paper's worlds with what `params.orchestration.ours` changes."""
-    changed = {
-        name: getattr(params, name).model_copy(update=getattr(params.orchestration.ours, name))
-        for name in ("education", "minigrid")
-    }
-    return Environments.model_construct(**changed)
+def environments_of(params: Params, world: str) -> Environments:
+    """The environments of a world: the paper's, or those with what `params.orchestration.ours` changes."""
+    if world != "ours":
+        return params
+    changes = params.orchestration.ours
+    return Environments.model_construct(
+        education=params.education.model_copy(update=changes.education),
+        minigrid=params.minigrid.model_copy(update=changes.minigrid),
+    )
 
 
 def dealt(streams: np.ndarray) -> np.ndarray:

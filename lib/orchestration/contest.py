@@ -1,11 +1,12 @@
 """Everyone who decides meets the same students and rooms: the record "orchestration", and the contrasts asked of it.
 
-A cell is a domain, a world and a seed of the zoo; in it every arm plays the same episodes with the same luck. What an
+A job is a domain, a world and a seed of the zoo; in it every arm plays the same episodes with the same luck. What an
 arm learns or is told of policies (cards, the bandit, the best policy) comes from students of training, apart from
 those that anyone is judged on. Controls look as deep as the orchestrators, with as many copies and the query's weights.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,59 +15,166 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import measure, record, seeds, store, sweep
-from lib import params as parameters
-from lib.orchestration.arena import Ahead, Always, Arena, Bandit, Guides, Lot, Read, Trained, Turns, cards
-from lib.orchestration.readers import identity, reader
-from lib.params import ROOT, OrchestrationSettings, Params
-from lib.sources import deciding
-from lib.zoo import train
+from lib import envs, measure, record, seeds, store, sweep
+from lib.orchestration import arena as arena_room
+from lib.orchestration import readers as reader_names
+from lib.orchestration.arena import (
+    Ahead,
+    Always,
+    Arena,
+    Bandit,
+    Guides,
+    Lot,
+    Read,
+    Trained,
+    Turns,
+    cards,
+    environments_of,
+)
+from lib.orchestration.briefs import Reader
+from lib.params import ROOT, Environments, LLMSettings, OrchestrationSettings, Params
+from lib.study import RunContext
+from lib.zoo import guides, networks, policies, recipes, train
 from lib.zoo.recipes import OBJECTIVES, REFERENCES, SINGLE
 
+VERSION = 1  # of episodes of the contest: raise it when one of these numbers changes
 RUNS = ROOT / "data/runs/orchestration"
+CASSETTES = ROOT / "data/cassettes"
 KINDS = ("KO", "TO", "RO")
 BEST, CEILING, HINDSIGHT = "best policy", "oracle look-ahead", "oracle"
 _ROLES = {"SO-": "expert", "MO-": "paper", "oracle": "oracle", "KO": "router", "TO": "router", "RO": "router",
           "LinUCB": "router", "look-ahead": "router"}  # fmt: skip
+_READ_EVERYWHERE = ("students", "training", "copies", "lookahead", "readers")  # fields of the settings
 
 
 def run(params: Params, places: Sequence[tuple[str, str]], zoo: str | Path = train.ZOO, runs: str | Path = RUNS):
     """The record "orchestration" of all arms in `places`, (domain, world) each: one row per arm, seed and episode, the
     arm "oracle" in hindsight among them. condition: the world; style: what its query weighs most; outcomes: what was
     reached by step. Its own columns: length, d1, d2, d3, malformed."""
-    todo = [cell for domain, world in places for cell in cells(params, domain, world, zoo)]
-    jobs = params.orchestration.jobs
-    sweep.run(partial(play_cell, zoo=str(zoo), params=params.model_dump()), todo, runs, jobs, "deciding")
-    rows = [store.read_parquet(cell.folder(Path(runs)) / "episodes.parquet") for cell in todo]
-    return record.write("orchestration", hindsight(pd.concat(rows, ignore_index=True)))
+    jobs = [job for domain, world in places for job in make_jobs(params, domain, world, zoo)]
+    context = RunContext.of(params, zoo, runs, CASSETTES, params.orchestration.jobs)
+    sweep.run(partial(play_contest, context=context), jobs, runs, params.orchestration.jobs, "deciding")
+    tables = [store.read_parquet(job.folder(runs) / "episodes.parquet") for job in jobs]
+    return record.write("orchestration", hindsight(pd.concat(tables, ignore_index=True)))
 
 
-def cells(params: Params, domain: str, world: str, zoo: str | Path = train.ZOO) -> list[sweep.Cell]:
-    """One cell per seed; its settings are all that decides its result."""
-    files = sorted(path for path in (Path(zoo) / domain).glob("*/seed-*") if path.suffix in (".json", ".safetensors"))
-    settings = {
-        "domain": domain, "world": world, "environment": getattr(params, domain).model_dump(),
-        "orchestration": params.orchestration.model_dump() | {"jobs": None},
-        "readers": {name: identity(name, params) for name in params.orchestration.readers},
-        "sources": deciding("lib.orchestration.contest"), "zoo": [store.sha256_file(path) for path in files],
-    }  # fmt: skip
-    return [sweep.Cell(f"{domain}/{world}/seed-{s}", settings | {"seed": s}) for s in range(params.zoo.seeds)]
+# Jobs ---------------------------------------------------------------------------------------------
 
 
-def play_cell(cell: sweep.Cell, folder: Path, progress, zoo: str, params: dict[str, Any]) -> dict[str, int]:
-    """All arms of one cell; leaves `episodes.parquet` in `folder`."""
+def versions(llm: LLMSettings, domain: str, world: str, readers: Sequence[str]) -> dict[str, int]:
+    """The VERSIONs of the code that decides the episodes of a contest. readers: their names."""
+    decided_by = {
+        "random streams": seeds.VERSION,
+        "environments": envs.VERSION,
+        "recipes": recipes.VERSION,
+        "arena": arena_room.VERSION,
+        "contest": VERSION,
+    }
+    if domain == "minigrid":  # where a room is described by its distances, whoever acts in it
+        decided_by["guides"] = guides.VERSION
+    if not _has_guides(domain, world):
+        decided_by["networks"] = networks.VERSION
+        decided_by["policies"] = policies.VERSION
+    for name in readers:
+        decided_by |= reader_names.versions(name, llm)
+    return decided_by
+
+
+def make_jobs(params: Params, domain: str, world: str, zoo: str | Path = train.ZOO) -> list[sweep.Job]:
+    """One job per seed.
+
+    Args:
+        params: All settings; a job is handed those that it reads.
+        domain: education or minigrid.
+        world: paper or ours.
+        zoo: Folder of the trained policies.
+
+    Raises:
+        PolicyError: A policy is missing.
+        ValueError: A name in `orchestration.readers` is no reader's.
+    """
+    settings = params.orchestration
+    shared = {
+        "job": "contest",
+        "domain": domain,
+        "world": world,
+        "environment": recipes.describe_environment(environments_of(params, world), domain),
+        "orchestration": _select_settings(settings, domain, world),
+        "readers": {name: reader_names.describe_reader(name, params.lab, params.llm) for name in settings.readers},
+        "versions": versions(params.llm, domain, world, settings.readers),
+    }
+    jobs = []
+    for seed in range(params.zoo.seeds):
+        menu = describe_menu(params, domain, world, seed, zoo)
+        jobs.append(sweep.Job(f"{domain}/{world}/seed-{seed}", shared | {"seed": seed, "menu": menu}))
+    return jobs
+
+
+def _select_settings(settings: OrchestrationSettings, domain: str, world: str) -> dict[str, Any]:
+    """The fields that a job reads; what of `ours` changes a world is in its environment and its menu."""
+    fields = [*_READ_EVERYWHERE]
+    if world == "ours":
+        fields.append("sparing")
+    elif domain == "education":
+        fields.append("depths")
+    handed = settings.handed(*fields)
+    if _has_far_ceiling(domain, world):
+        handed["ceiling"] = {domain: settings.ceiling[domain].model_dump()}
+    return handed
+
+
+def _has_guides(domain: str, world: str) -> bool:
+    return (domain, world) == ("minigrid", "ours")
+
+
+def _has_far_ceiling(domain: str, world: str) -> bool:
+    # In the paper's room 144 steps of all plans cost more than they tell.
+    return world == "ours" or domain == "education"
+
+
+def describe_menu(params: Params, domain: str, world: str, seed: int, zoo: str | Path) -> dict[str, Any]:
+    """What a job holds of its menu: the slip of the guides, or the hashes of the policies by name."""
+    if _has_guides(domain, world):
+        return {"slip": params.orchestration.ours.slip}
+    names = SINGLE if world == "ours" else (*SINGLE, *REFERENCES[domain])
+    return {"policies": {name: policies.hash_policy(_policy_path(zoo, domain, name, seed)) for name in names}}
+
+
+def make_menu(description: Mapping[str, Any], domain: str, seed: int, zoo: str | Path) -> Guides | Trained:
+    """The menu of a job, from what `describe_menu` told."""
+    if "slip" in description:
+        return Guides(description["slip"])
+    names = description["policies"]
+    return Trained({name: policies.load(_policy_path(zoo, domain, name, seed)) for name in names})
+
+
+def _policy_path(zoo: str | Path, domain: str, name: str, seed: int) -> Path:
+    return Path(zoo) / domain / name / f"seed-{seed}.json"
+
+
+def play_contest(job: sweep.Job, folder: Path, progress, context: RunContext) -> dict[str, int]:
+    """All arms of one job; leaves `episodes.parquet` in `folder`."""
     torch.set_num_threads(1)
-    told = parameters.validate(params, Params, "a cell")
-    domain, world, seed = (cell.settings[name] for name in ("domain", "world", "seed"))
-    arms, arena = contestants(told, domain, world, seed, zoo)
+    domain, world, seed = (job.settings[name] for name in ("domain", "world", "seed"))
+    environments = recipes.restore_environment(job.settings["environment"], domain)
+    settings = OrchestrationSettings.from_handed(job.settings["orchestration"])
+    menu = make_menu(job.settings["menu"], domain, seed, context.models)
+    arenas = make_arenas(environments, settings, domain, world, seed, menu)
+    readers = [
+        reader_names.make_reader(name, job.settings["readers"][name], context.llm, context.runs, context.cassettes)
+        for name in settings.readers
+    ]
+
+    arms, arena = make_contestants(arenas, settings, readers), arenas["test"]
     tables = []
-    for number, (arm, decider) in enumerate(arms.items()):
-        arena.copies = 1 if arm.endswith("one copy") else told.orchestration.copies
-        every = next((n for n in told.orchestration.sparing if arm.endswith(f", every {n}")), 1)
-        rows = arena.play(decider, every)
+    for number, (arm, contestant) in enumerate(arms.items()):
+        decider = contestant.decider
+        arena.copies = contestant.copies
+        rows = arena.play(decider, contestant.interval)
         backend = decider.reader.backend if isinstance(decider, Read) else "policy"
         tables.append(rows.assign(arm=arm, backend=backend, item=np.arange(len(rows))))
         progress((number + 1) / len(arms))
+
     rows = pd.concat(tables, ignore_index=True)
     rows["item"] = f"{seed}-" + rows["item"].astype(str)
     rows["role"] = [next((r for start, r in _ROLES.items() if a.startswith(start)), "constant") for a in rows["arm"]]
@@ -77,50 +185,81 @@ def play_cell(cell: sweep.Cell, folder: Path, progress, zoo: str, params: dict[s
     return {"episodes": len(rows)}
 
 
-def arenas(params: Params, domain: str, world: str, seed: int, zoo: str | Path = train.ZOO) -> dict[str, Arena]:
-    """The students or rooms of a seed, by what they are for: `test`, and three kinds of training apart from it."""
-    settings = params.orchestration
-    if world == "ours" and domain == "minigrid":
-        menu = Guides(settings.ours.slip)
-    else:
-        menu = Trained({name: by_seed[seed] for name, by_seed in train.load(domain, zoo).items()})
+# Who meets whom -----------------------------------------------------------------------------------
+
+
+def make_arenas(
+    environments: Environments,
+    settings: OrchestrationSettings,
+    domain: str,
+    world: str,
+    seed: int,
+    menu: Guides | Trained,
+) -> dict[str, Arena]:
+    """The students or rooms of a seed, by what they are for: `test`, and three kinds of training apart from it.
+
+    environments: of this world, see `arena.environments_of`.
+    """
     sizes = {"test": settings.students} | dict.fromkeys(("cards", "bandit", "dev"), settings.training)
     copies = {"cards": 1}  # a card averages over so many states that one copy of each is enough
-    return {
-        use: Arena(
-            params, domain, world, menu, seeds.keys("contest", use, domain, seed=seed * 10**6, n=n),
-            copies.get(use, settings.copies),
-        )
-        for use, n in sizes.items()
-    }  # fmt: skip
+    arenas = {}
+    for use, size in sizes.items():
+        streams = seeds.keys("contest", use, domain, seed=seed * 10**6, n=size)
+        arenas[use] = Arena(environments, domain, world, menu, streams, copies.get(use, settings.copies))
+    return arenas
 
 
-def contestants(params: Params, domain: str, world: str, seed: int, zoo: str | Path = train.ZOO) -> tuple[dict, Arena]:
-    """Every arm's decider by name, and the arena of the test."""
-    settings, many = params.orchestration, arenas(params, domain, world, seed, zoo)
-    test, steps = many["test"], settings.lookahead
-    told = cards(many["cards"], 1 if domain == "education" else test.horizon)
-    arms: dict[str, Any] = {name: Always(k) for k, name in enumerate(SINGLE)}
-    worth = {k: many["dev"].play(Always(k))["reward"].mean() for k in range(len(SINGLE))}
-    arms[BEST] = Always(max(worth, key=worth.get))
+@dataclass(frozen=True)
+class Contestant:
+    """Who plays as one arm. copies: of each plan that is looked at; interval: steps that a choice holds."""
+
+    decider: Any
+    copies: int
+    interval: int = 1
+
+
+def make_contestants(
+    arenas: Mapping[str, Arena], settings: OrchestrationSettings, readers: Sequence[Reader]
+) -> dict[str, Contestant]:
+    """Every arm by name. arenas: of `make_arenas`; the last of the readers is the one that contrasts ask of."""
+    test, steps = arenas["test"], settings.lookahead
+    domain, world = test.domain, test.world
+    as_many = settings.copies
+    pages = cards(arenas["cards"], 1 if domain == "education" else test.horizon)
+
+    # Constants, whoever looks at nothing, and whoever looks without reading.
+    deciders: dict[str, Any] = {name: Always(k) for k, name in enumerate(SINGLE)}
+    worth = {k: arenas["dev"].play(Always(k))["reward"].mean() for k in range(len(SINGLE))}
+    deciders[BEST] = Always(max(worth, key=worth.get))
     if world == "paper":
-        arms |= {name: Always(test.menu.names.index(name)) for name in REFERENCES[domain]}
-    arms |= {"random": Lot(), "round-robin": Turns(), "LinUCB": Bandit(many["bandit"], steps), "look-ahead 1": Ahead(1)}
-    arms |= {f"look-ahead {steps}{copies}": Ahead(steps) for copies in ("", ", one copy")}
-    readers = [reader(name, params) for name in settings.readers]
-    arms |= {f"{kind} {each.name}": Read(kind, each, told, steps) for each in readers for kind in KINDS}
-    last = {kind: arms[f"{kind} {readers[-1].name}"] for kind in KINDS}
-    arms[f"RO {readers[-1].name}, one copy"] = last["RO"]
+        deciders |= {name: Always(test.menu.names.index(name)) for name in REFERENCES[domain]}
+    deciders |= {"random": Lot(), "round-robin": Turns(), "LinUCB": Bandit(arenas["bandit"], steps)}
+    deciders |= {"look-ahead 1": Ahead(1), f"look-ahead {steps}": Ahead(steps)}
+    arms = {name: Contestant(decider, as_many) for name, decider in deciders.items()}
+    arms[f"look-ahead {steps}, one copy"] = Contestant(Ahead(steps), copies=1)
+
+    # Readers of briefs.
+    for reader in readers:
+        for kind in KINDS:
+            arms[f"{kind} {reader.name}"] = Contestant(Read(kind, reader, pages, steps), as_many)
+    last = readers[-1]
+    of_last = {kind: arms[f"{kind} {last.name}"].decider for kind in KINDS}
+    arms[f"RO {last.name}, one copy"] = Contestant(of_last["RO"], copies=1)
     if world == "ours":  # budgets of decisions
-        arms |= {f"{k} {readers[-1].name}, every {n}": last[k] for k in ("KO", "RO") for n in settings.sparing}
+        for kind in ("KO", "RO"):
+            for interval in settings.sparing:
+                arms[f"{kind} {last.name}, every {interval}"] = Contestant(of_last[kind], as_many, interval)
     elif domain == "education":
-        arms |= {f"RO {readers[-1].name}, {n} steps": Read("RO", readers[-1], told, n) for n in settings.depths}
-    if world == "ours" or domain == "education":  # in the paper's room 144 steps of all plans cost more than they tell
-        far, then = settings.ceiling[domain].steps, settings.ceiling[domain].then
-        arms[CEILING] = Ahead(min(far, test.horizon), then)
+        for depth in settings.depths:
+            arms[f"RO {last.name}, {depth} steps"] = Contestant(Read("RO", last, pages, depth), as_many)
+
+    # The bound.
+    if _has_far_ceiling(domain, world):
+        ceiling = settings.ceiling[domain]
+        arms[CEILING] = Contestant(Ahead(min(ceiling.steps, test.horizon), ceiling.then), as_many)
     else:
-        arms[CEILING] = Ahead(2 * steps, (steps,))
-    return arms, test
+        arms[CEILING] = Contestant(Ahead(2 * steps, (steps,)), as_many)
+    return arms
 
 
 def hindsight(rows: pd.DataFrame) -> pd.DataFrame:

@@ -7,6 +7,8 @@ from lib import seeds
 from lib.orchestration.decisions import Decision, Episode
 from lib.zoo.policies import Policy
 
+VERSION = 1  # of deciders without a model: raise it when one of these numbers changes
+
 
 class Random:
     """Every policy is as likely, at every step, by a number that belongs to this step and to nothing else."""

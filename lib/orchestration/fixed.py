@@ -27,6 +27,7 @@ from lib.orchestration.briefs import Brief, Rational, Reader
 from lib.orchestration.spoken import LETTERS, messages
 from lib.params import ROOT, Params
 
+VERSION = 1  # of the fixed situations and answers to them: raise it when one of these numbers changes
 FOLDER = ROOT / "data/situations"
 BRIEFS, REPLIES = FOLDER / "briefs.jsonl", FOLDER / "pretrained.json"
 MADE_UP, REAL = 160, 15  # briefs: made up in all, and of each kind in each of the real places
@@ -89,14 +90,14 @@ def real(told: Params, zoo: str | Path) -> list[Posed]:
     """Steps of students and rooms of training, in each place, as the rational reader met them."""
     from lib.orchestration import arena, contest  # they import readers; whoever replays needs neither
 
-    few = told.orchestration.model_copy(update={"training": _STUDENTS})
-    told, out = told.model_copy(update={"orchestration": few}), []
+    few, out = told.orchestration.model_copy(update={"training": _STUDENTS}), []
     for domain, world in PLACES:
-        many = contest.arenas(told, domain, world, 0, zoo)
-        cards = arena.cards(many["cards"], 1 if domain == "education" else many["dev"].horizon)
+        menu = contest.make_menu(contest.describe_menu(told, domain, world, 0, zoo), domain, 0, zoo)
+        arenas = contest.make_arenas(arena.environments_of(told, world), few, domain, world, 0, menu)
+        cards = arena.cards(arenas["cards"], 1 if domain == "education" else arenas["dev"].horizon)
         for kind in contest.KINDS:
             kept = _Kept()
-            many["dev"].play(arena.Read(kind, kept, cards, told.orchestration.lookahead))
+            arenas["dev"].play(arena.Read(kind, kept, cards, few.lookahead))
             usable = [brief for brief in kept.seen if _decides(brief)]
             rng = seeds.rng("orchestration", "fixed", domain, world, kind)
             chosen = rng.permutation(len(usable))[:REAL]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from lib.params import Params
 
+VERSION = 1  # of what a method is: raise it when one of these numbers changes
 KINDS = ("KO", "TO", "RO")
 
 

@@ -21,6 +21,7 @@ from lib.orchestration.decisions import Decision, Episode, Exchange
 from lib.orchestration.replies import Choice, parse
 from lib.params import OrchestrationSettings
 
+VERSION = 1  # of decisions of KO, TO and RO: raise it when one of these numbers changes
 ANSWERED = ("truncated", "refusal", "null_content", "content_filter")  # the model spoke, so it can be asked again
 _LEAST_REPLY = 60  # tokens; with money for less there is no point in asking
 _CHARACTERS = 3  # per token at the least: what a prompt may cost is never underestimated much

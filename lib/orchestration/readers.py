@@ -1,35 +1,90 @@
 """Readers of briefs by the names that `orchestration.readers` uses, and any model of `llm.models` beside them."""
 
-from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from lib import tasks
 from lib.llm.opening import opened
-from lib.models import shipped
-from lib.orchestration import spoken, taught
+from lib.models import checkpoints, dialogue, forward, shipped, situations, tokenizer
+from lib.models.asked import describe_model
+from lib.models.asked import versions as versions_of_asking
+from lib.orchestration import briefs, replies, spoken, taught
 from lib.orchestration.briefs import Rational, Reader
-from lib.params import ROOT, Params
+from lib.params import ROOT, LabSettings, LLMSettings, Params
 
-READERS: dict[str, Callable[[Params], Reader]] = {
-    "rational": lambda params: Rational(),
-    taught.NAME: lambda params: taught.Taught(params.lab),
-}
+VERSION = 1  # of which reader a name stands for: raise it when one of these numbers changes
+RATIONAL = "rational"
+RUNS, CASSETTES = ROOT / "data/runs/orchestration", ROOT / "data/cassettes"
 _NAME = "readers"  # of the cassette and of the purse of endpoints
 
 
-def reader(name: str, params: Params) -> Reader:
-    """A reader by its name. Raises ValueError for a name that is none."""
-    if name in READERS:
-        return READERS[name](params)
-    if name not in params.llm.models:
-        known = ", ".join((*READERS, *params.llm.models))
+def versions(name: str, llm: LLMSettings) -> dict[str, int]:
+    """The VERSIONs of the code that decides what a reader chooses."""
+    decided_by = {"briefs": briefs.VERSION, "readers": VERSION}
+    if name == taught.NAME:
+        decided_by["lab-orchestrator"] = taught.VERSION
+        decided_by["tasks"] = tasks.VERSION  # the names of policies in the words of the lab
+        decided_by["decision situations"] = situations.VERSION
+        decided_by["tokenizer"] = tokenizer.VERSION
+        decided_by["chat template"] = dialogue.VERSION
+        decided_by["initial weights"] = checkpoints.VERSION
+        decided_by["forward pass"] = forward.VERSION
+    elif name != RATIONAL:
+        decided_by["spoken briefs"] = spoken.VERSION
+        decided_by["choices in replies"] = replies.VERSION
+        decided_by |= versions_of_asking(llm, [name])
+    return decided_by
+
+
+def describe_reader(name: str, lab: LabSettings, llm: LLMSettings) -> dict[str, Any]:
+    """What a job holds of a reader, beside the VERSIONs of its code; `make_reader` takes it.
+
+    Raises:
+        ValueError: A name that is no reader's.
+    """
+    if name == RATIONAL:
+        return {}
+    if name == taught.NAME:
+        card = shipped.card(name)
+        return {"weights": card and card["sha256"], "lab": _select_lab_model(lab, name)}
+    if name not in llm.models:
+        known = ", ".join((RATIONAL, taught.NAME, *llm.models))
         raise ValueError(f"{name!r} in orchestration.readers is no reader; there are {known}")
-    places = (ROOT / "data/runs/orchestration", ROOT / "data/cassettes")
-    return spoken.Endpoint(name, partial(opened, params.llm, _NAME, *places))
+    return {"model": describe_model(llm, name)}
 
 
-def identity(name: str, params: Params) -> Any:
-    """What a reader's choices follow from beside code, to stand in the name of what is kept of them."""
-    if name in params.lab.models:
-        return (shipped.card(name) or {}).get("sha256")
-    return params.llm.models[name].model_dump() if name in params.llm.models else None
+def _select_lab_model(lab: LabSettings, name: str) -> dict[str, Any]:
+    """The settings of one lab model and of those that it starts from."""
+    models = {}
+    next_name: str | None = name
+    while next_name is not None:
+        models[next_name] = lab.models[next_name].model_dump()
+        next_name = lab.models[next_name].base
+    return lab.handed("seed") | {"models": models}
+
+
+def make_reader(
+    name: str, description: dict[str, Any], llm: LLMSettings, runs: str | Path = RUNS, cassettes: str | Path = CASSETTES
+) -> Reader:
+    """A reader by its name.
+
+    Args:
+        name: As in `orchestration.readers`.
+        description: What `describe_reader` returned.
+        llm: The models that may be asked, and how to reach them.
+        runs, cassettes: Folders of the purse and of the recorded replies of endpoints.
+
+    Raises:
+        ModelError: The released weights of lab-orchestrator were trained by another recipe.
+    """
+    if name == RATIONAL:
+        return Rational()
+    if name == taught.NAME:
+        return taught.Taught(LabSettings.from_handed(description["lab"]))
+    return spoken.Endpoint(name, partial(opened, llm, _NAME, runs, cassettes))
+
+
+def reader(name: str, params: Params) -> Reader:
+    """A reader by its name, for who has all parameters. Raises as `describe_reader` and `make_reader` do."""
+    return make_reader(name, describe_reader(name, params.lab, params.llm), params.llm)

@@ -1,14 +1,14 @@
 """The experiment: every method, every seed, the same students and rooms, one decision record.
 
-A cell of the sweep is one method under one seed. Its episodes run at once (async, so that calls to a
-model overlap), cells run in processes. Every finished episode is a file, every finished cell one
+A job of the sweep is one method under one seed. Its episodes run at once (async, so that calls to a
+model overlap), jobs run in processes. Every finished episode is a file, every finished job one
 table; a killed study resumes with what is missing, and a paid episode is never paid twice.
 """
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,37 +17,38 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import params as parameters
-from lib import store, sweep
+from lib import envs, ledger, seeds, store, sweep
 from lib.ledger import BudgetExceeded, Ledger, measured_energy
 from lib.llm.client import Client
 from lib.llm.estimate import Planned
 from lib.llm.opening import export, finish, opened
-from lib.orchestration.components import TEMPLATES, assemble, render
+from lib.models.asked import describe_model
+from lib.models.asked import versions as versions_of_asking
+from lib.orchestration import components, controls, decisions, domains, orchestrators, replies, world
+from lib.orchestration import methods as method_rows
+from lib.orchestration.components import assemble, render
 from lib.orchestration.controls import Always, Random
 from lib.orchestration.decisions import Decider, Decision, Episode
 from lib.orchestration.domains import WORLDS
 from lib.orchestration.judge import judge
-from lib.orchestration.methods import KINDS, Method, orchestrators
+from lib.orchestration.methods import KINDS, Method
 from lib.orchestration.orchestrators import Orchestrator
 from lib.orchestration.world import Menu, World
-from lib.params import ROOT, Environments, LLMSettings, OrchestrationSettings, Params
-from lib.sources import deciding
-from lib.study import Means
-from lib.zoo import train
+from lib.params import ROOT, LLMSettings, OrchestrationSettings, Params
+from lib.study import RunContext
+from lib.zoo import evaluate, networks, policies, recipes, train
 from lib.zoo.evaluate import evaluation_streams
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import SINGLE
 
+VERSION = 1  # of episodes of a method under a seed: raise it when one of these numbers changes
 RUNS = ROOT / "data/runs/orchestration"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "orchestration"  # of the cassette and of the purse
-_AFTERWARDS = (  # look at decisions; train policies, whose weights are in a cell's name; keep or announce calls
-    "lib.orchestration.judge", *(TEMPLATES / f"judge_{name}.md" for name in ("correction", "system", "user")),
-    "lib.stats", "lib.zoo.train", "lib.llm.cassette", "lib.llm.estimate", "lib.llm.opening", "lib.llm.purse",
-)  # fmt: skip
-# Settings that change no decision stand in a cell with one value each.
-_NEUTRAL = {"models": ["-"], "judge": "-", "episodes": 1, "jobs": None, "sparing": [], "depths": []}
+
+# Fields of the settings that an orchestrator of a kind reads: all, and beyond KO those of its look-ahead.
+_READ_BY_ALL = ("weights", "memory", "summarise_every", "fallback")
+_READ_FOR_LOOKING = {"KO": (), "TO": ("probes", "copies"), "RO": ("candidates", "lookahead", "copies")}
 
 
 def plan(params: Params, zoo: str | Path = train.ZOO) -> list[Planned]:
@@ -55,32 +56,35 @@ def plan(params: Params, zoo: str | Path = train.ZOO) -> list[Planned]:
 
     Tokens per call: a quarter of the characters of a first prompt, and 60 for a reply.
     """
-    out: dict[str, Planned] = {}
-    for domain, method in product(WORLDS, orchestrators(params)):
-        bench = Bench(cells(params, domain, [method], zoo)[0].settings, Means.of(params, zoo, RUNS, CASSETTES))
-        world = bench.begin(evaluation_streams(domain, 0, 1)[0])
+    planned: dict[str, Planned] = {}
+    for domain, method in product(WORLDS, method_rows.orchestrators(params)):
+        bench = Bench(make_jobs(params, domain, [method], zoo)[0].settings, _make_context(params, zoo, RUNS))
+        episode = bench.begin(evaluation_streams(domain, 0, 1)[0])
         orchestrator = bench.decider(bench.client())
-        prompt = sum(
-            len(m["content"]) for m in assemble(render(orchestrator.components, orchestrator.situation(world)))
-        )
+        messages = assemble(render(orchestrator.components, orchestrator.situation(episode)))
+        characters = sum(len(message["content"]) for message in messages)
         reach = orchestrator.reach
-        replies = 1 + -(-reach.limit // max(1, reach.at_once))
-        calls = params.zoo.seeds * params.orchestration.episodes * world.world.horizon * replies
-        before = out.get(method.model, Planned(method.model, 0, 0, 0))
-        out[method.model] = Planned(
-            method.model, before.calls + calls, before.tokens_in + calls * prompt // 4, before.tokens_out + calls * 60
+        replies_per_decision = 1 + -(-reach.limit // max(1, reach.at_once))
+        num_episodes = params.zoo.seeds * params.orchestration.episodes
+        calls = num_episodes * episode.world.horizon * replies_per_decision
+        before = planned.get(method.model, Planned(method.model, 0, 0, 0))
+        planned[method.model] = Planned(
+            method.model,
+            before.calls + calls,
+            before.tokens_in + calls * characters // 4,
+            before.tokens_out + calls * 60,
         )
-    return list(out.values())
+    return list(planned.values())
 
 
 def seconds(params: Params, domain: str, methods: Sequence[Method], runs: str | Path = RUNS) -> pd.DataFrame:
     """Core seconds that each method's episodes took, from the receipts of the sweep. Not for a report's bytes."""
-    todo = cells(params, domain, methods)
-    rows = [
-        {"method": cell.settings["method"]["name"], **receipt["result"], "seconds": receipt["seconds"]}
-        for cell in todo
-        if (receipt := sweep.finished(cell, Path(runs)))
-    ]
+    rows = []
+    for job in make_jobs(params, domain, methods):
+        receipt = sweep.finished(job, runs)
+        if receipt:
+            name = job.settings["method"]["name"]
+            rows.append({"method": name, **receipt["result"], "seconds": receipt["seconds"]})
     sums = pd.DataFrame(rows).groupby("method", sort=False)[["episodes", "decisions", "seconds"]].sum()
     sums["ms per decision"] = 1000 * sums["seconds"] / sums["decisions"]
     sums["kWh per episode"] = [measured_energy(s) / n for s, n in zip(sums["seconds"], sums["episodes"], strict=True)]
@@ -104,81 +108,142 @@ def run(
     `Decision.columns` and of `World.step`. Raises BudgetExceeded at llm.max_dollars (finished episodes
     stay), LLMError where no endpoint can be used.
     """
-    todo = cells(params, domain, methods, zoo)
-    means = Means.of(params, zoo, runs, CASSETTES)
+    jobs = make_jobs(params, domain, methods, zoo)
+    work = partial(decide_episodes, context=_make_context(params, zoo, runs))
     try:
-        sweep.run(partial(decide_cell, means=means), todo, runs, params.orchestration.jobs, f"{label} in {domain}")
+        sweep.run(work, jobs, runs, params.orchestration.jobs, f"{label} in {domain}")
     except BudgetExceeded as error:
-        kept = sum(len(list(cell.folder(Path(runs)).glob("episode-*.parquet"))) for cell in todo)
-        done = sum(sweep.finished(cell, Path(runs)) is not None for cell in todo)
+        num_finished = sum(sweep.finished(job, runs) is not None for job in jobs)
+        num_episodes = sum(len(list(job.folder(runs).glob("episode-*.parquet"))) for job in jobs)
         error.add_note(
-            f"llm.max_dollars is reached; {done} cells and {kept} more episodes are kept: raise it, run again"
+            f"llm.max_dollars is reached; {num_finished} jobs and {num_episodes} more episodes are kept: "
+            "raise it, run again"
         )
         raise
     finally:
         export(params.llm, NAME, CASSETTES)
-    return pd.concat(
-        [store.read_parquet(cell.folder(Path(runs)) / "record.parquet") for cell in todo], ignore_index=True
-    )
+    records = [store.read_parquet(job.folder(runs) / "record.parquet") for job in jobs]
+    return pd.concat(records, ignore_index=True)
 
 
-def cells(params: Params, domain: str, methods: Sequence[Method], zoo: str | Path = train.ZOO) -> list[sweep.Cell]:
-    """One cell per method and seed; its settings are all that decides the result."""
-    common = {
-        "domain": domain,
-        "education": params.education.model_dump(),
-        "minigrid": params.minigrid.model_dump(),
-        "orchestration": params.orchestration.model_dump() | _NEUTRAL,
-        "episodes": params.orchestration.episodes,
-        "sources": deciding("lib.orchestration.study", "lib.llm.scripted", without=_AFTERWARDS),
-        "zoo": _zoo_digest(domain, zoo),
+def _make_context(params: Params, zoo: str | Path, runs: str | Path) -> RunContext:
+    return RunContext.of(params, zoo, runs, CASSETTES, params.orchestration.jobs)
+
+
+def versions(llm: LLMSettings, method: Method) -> dict[str, int]:
+    """The VERSIONs of the code that decides a method's decisions and what comes of them."""
+    decided_by = {
+        "random streams": seeds.VERSION,
+        "environments": envs.VERSION,
+        "recipes": recipes.VERSION,
+        "networks": networks.VERSION,
+        "policies": policies.VERSION,
+        "evaluation": evaluate.VERSION,
+        "cost ledger": ledger.VERSION,
+        "worlds": world.VERSION,
+        "domains": domains.VERSION,
+        "decisions": decisions.VERSION,
+        "prompts": components.VERSION,
+        "methods": method_rows.VERSION,
+        "deciding": VERSION,
     }
-    return [
-        sweep.Cell(
-            f"{domain}/{method.name}/seed-{seed}",
-            common | {"method": asdict(method), "model": _model(params, method), "seed": seed},
-        )
-        for method in methods
-        for seed in range(params.zoo.seeds)
-    ]
+    if method.kind not in KINDS:
+        decided_by["controls"] = controls.VERSION
+        return decided_by
+    decided_by["orchestrators"] = orchestrators.VERSION
+    decided_by["choices in replies"] = replies.VERSION
+    return decided_by | versions_of_asking(llm, [method.model])
 
 
-def _model(params: Params, method: Method) -> dict[str, Any] | None:
-    """What of a model's settings can change a reply or its price."""
-    if not method.model:
-        return None
-    how = ("api_key_env", "timeout", "retries", "concurrency")
-    return {k: v for k, v in params.llm.models[method.model].model_dump().items() if k not in how}
+def make_jobs(params: Params, domain: str, methods: Sequence[Method], zoo: str | Path = train.ZOO) -> list[sweep.Job]:
+    """One job per method and seed.
+
+    Args:
+        params: All settings; a job is handed those that it reads.
+        domain: education or minigrid.
+        methods: Rows of the results table.
+        zoo: Folder of the trained policies and their cards.
+
+    Raises:
+        PolicyError: A policy or a card is missing.
+    """
+    shared = {
+        "job": "decisions of a method",
+        "domain": domain,
+        "environment": recipes.describe_environment(params, domain),
+        "episodes": params.orchestration.episodes,
+    }
+    jobs = []
+    for method in methods:
+        of_method = shared | _describe_method(params, domain, method, zoo)
+        for seed in range(params.zoo.seeds):
+            paths = {name: _policy_path(zoo, domain, name, seed) for name in _policy_names(method)}
+            hashes = {name: policies.hash_policy(path) for name, path in paths.items()}
+            settings = of_method | {"seed": seed, "policies": hashes}
+            jobs.append(sweep.Job(f"{domain}/{method.name}/seed-{seed}", settings))
+    return jobs
 
 
-def _zoo_digest(domain: str, zoo: str | Path) -> str:
-    files = sorted(path for path in (Path(zoo) / domain).glob("*/*") if path.suffix in (".json", ".safetensors"))
-    return store.sha256_json([[path.parent.name, path.name, store.sha256_file(path)] for path in files])
+def _describe_method(params: Params, domain: str, method: Method, zoo: str | Path) -> dict[str, Any]:
+    """What a job is handed of its method; orchestrators read settings, cards and a model."""
+    described = {"method": asdict(method), "model": None, "versions": versions(params.llm, method)}
+    if method.kind in KINDS:
+        fields = (*_READ_BY_ALL, *_READ_FOR_LOOKING[method.kind])
+        described["orchestration"] = params.orchestration.handed(*fields)
+        described["model"] = describe_model(params.llm, method.model)
+        described["cards"] = {name: _hash_card(_card_path(zoo, domain, name)) for name in SINGLE}
+    return described
 
 
-def decide_cell(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, int]:
+def _policy_names(method: Method) -> list[str]:
+    """The policies that a job loads: the menu, and one that acts alone."""
+    acts_alone = method.kind not in (*KINDS, "control")
+    return [*SINGLE, method.name] if acts_alone and method.name not in SINGLE else [*SINGLE]
+
+
+def _policy_path(zoo: str | Path, domain: str, name: str, seed: int) -> Path:
+    return Path(zoo) / domain / name / f"seed-{seed}.json"
+
+
+def _card_path(zoo: str | Path, domain: str, name: str) -> Path:
+    return Path(zoo) / domain / name / "card.json"
+
+
+def _hash_card(path: Path) -> str:
+    if not path.is_file():
+        raise policies.PolicyError(f"{path} is missing; train the zoo with `make repro`")
+    return store.sha256_file(path)
+
+
+def decide_episodes(job: sweep.Job, folder: Path, progress, context: RunContext) -> dict[str, int]:
     """Play one method's episodes under one seed; leaves `record.parquet` in `folder`."""
-    parts = finish(Bench(cell.settings, means).play(folder, progress))
-    record = pd.concat(parts, ignore_index=True)
+    episodes = finish(Bench(job.settings, context).play(folder, progress))
+    record = pd.concat(episodes, ignore_index=True)
     store.write_parquet(folder / "record.parquet", record)
     for path in folder.glob("episode-*.parquet"):
         path.unlink()
-    return {"episodes": len(parts), "decisions": len(record)}
+    return {"episodes": len(episodes), "decisions": len(record)}
 
 
 class Bench:
-    """One cell at work: the zoo of its seed, its decider, its worlds."""
+    """One job at work: the policies of its seed, its decider, its worlds."""
 
-    def __init__(self, settings: dict[str, Any], means: Means) -> None:
+    def __init__(self, settings: dict[str, Any], context: RunContext) -> None:
         torch.set_num_threads(1)  # the matrices are small: a second thread only waits
-        self.settings, self.means = settings, means
+        self.settings, self.context = settings, context
         self.domain, self.seed = settings["domain"], settings["seed"]
         self.method = Method(**settings["method"])
-        rooms = {name: settings[name] for name in Environments.model_fields}
-        self.params = parameters.validate(rooms, Environments, "a cell")
-        self.orchestration = parameters.validate(settings["orchestration"], OrchestrationSettings, "a cell")
-        self.policies = _policies(means.models, self.domain, self.seed)
+        self.environments = recipes.restore_environment(settings["environment"], self.domain)
+        self.policies: dict[str, Policy] = {}
+        for name, policy_hash in settings["policies"].items():
+            path = _policy_path(context.models, self.domain, name, self.seed)
+            self.policies[name] = _load_policy(path, policy_hash)
         self.menu = Menu({name: self.policies[name] for name in SINGLE})
+
+    @cached_property
+    def orchestration(self) -> OrchestrationSettings:
+        """What an orchestrator reads; other methods read none of it."""
+        return OrchestrationSettings.from_handed(self.settings["orchestration"])
 
     def begin(self, stream: np.uint64) -> Episode:
         """A new episode with its account."""
@@ -186,7 +251,7 @@ class Bench:
 
     def world(self, stream: np.uint64) -> World:
         """The world of a new episode."""
-        return WORLDS[self.domain](self.params, self.menu, stream)
+        return WORLDS[self.domain](self.environments, self.menu, stream)
 
     async def play(self, folder: Path, progress) -> list[pd.DataFrame]:
         """All episodes at once; those that are on disk already are read."""
@@ -226,25 +291,28 @@ class Bench:
 
     def client(self) -> Client:
         """The client of this process; endpoints get cassette and purse."""
-        means, share = self.means, sweep.at_once(self.means.params.orchestration.jobs)
-        return make_client(means.params.llm, share, means.runs, means.cassettes)
+        context, share = self.context, sweep.count_workers(self.context.workers)
+        return make_client(context.llm, share, context.runs, context.cassettes)
 
     def decider(self, client: Client, keep: bool = False) -> Decider:
-        """Who decides in this cell."""
-        settings, method = self.orchestration, self.method
-        if method.kind in KINDS:
-            cards = [store.read_json(Path(self.means.models) / self.domain / name / "card.json") for name in SINGLE]
-            topic = self.params.education.topic
-            return Orchestrator(method.kind, method.model, client, settings, cards, topic, method.without, keep)
-        return Random() if method.kind == "control" else Always(self.policies[method.name])
+        """Who decides in this job."""
+        method = self.method
+        if method.kind == "control":
+            return Random()
+        if method.kind not in KINDS:
+            return Always(self.policies[method.name])
+        cards = [store.read_json(_card_path(self.context.models, self.domain, name)) for name in SINGLE]
+        topic = self.environments.education.topic if self.domain == "education" else ""  # no topic stands in a room
+        settings = self.orchestration
+        return Orchestrator(method.kind, method.model, client, settings, cards, topic, method.without, keep)
 
 
 def watch(
     params: Params, domain: str, method: Method, seed: int = 0, number: int = 0, zoo: str | Path = train.ZOO
 ) -> list[tuple[Decision, dict[str, Any]]]:
     """One episode for a reader: every decision with its prompts and replies, and its row of the record."""
-    cell = next(each for each in cells(params, domain, [method], zoo) if each.settings["seed"] == seed)
-    bench = Bench(cell.settings, Means.of(params, zoo, RUNS, CASSETTES))
+    job = next(job for job in make_jobs(params, domain, [method], zoo) if job.settings["seed"] == seed)
+    bench = Bench(job.settings, _make_context(params, zoo, RUNS))
     stream = evaluation_streams(domain, seed, number + 1)[number]
 
     async def play() -> list[tuple[Decision, dict[str, Any]]]:
@@ -257,16 +325,17 @@ def watch(
 def try_out(params: Params, domain: str, decider: Decider, zoo: str | Path = train.ZOO) -> float:
     """Mean length of the episodes of all seeds with a decider of one's own."""
     lengths = []
-    for cell in cells(params, domain, [Method("own", "control")], zoo):
-        bench = Bench(cell.settings, Means.of(params, zoo, RUNS, CASSETTES))
-        streams = evaluation_streams(domain, cell.settings["seed"], cell.settings["episodes"])
+    for job in make_jobs(params, domain, [Method("own", "control")], zoo):
+        bench = Bench(job.settings, _make_context(params, zoo, RUNS))
+        streams = evaluation_streams(domain, job.settings["seed"], job.settings["episodes"])
         lengths += [len(finish(bench.steps(decider, stream))) for stream in streams]
     return float(np.mean(lengths))
 
 
 @cache
-def _policies(zoo: str, domain: str, seed: int) -> dict[str, Policy]:
-    return {name: by_seed[seed] for name, by_seed in train.load(domain, zoo).items()}
+def _load_policy(path: Path, policy_hash: str) -> Policy:
+    """Once per process, so that what a costly network remembers serves the jobs that follow as well."""
+    return policies.load(path)
 
 
 def make_client(

@@ -20,6 +20,7 @@ from lib.orchestration.briefs import Brief
 from lib.params import LabSettings
 from lib.tasks.words import PEOPLE
 
+VERSION = 1  # of what lab-orchestrator chooses: raise it when one of these numbers changes
 NAME = "lab-orchestrator"
 _ANSWERS = "<answer>"  # what a reply begins with
 
@@ -46,8 +47,7 @@ class Taught:
 
     def __init__(self, settings: LabSettings) -> None:
         """settings: of the lab. Raises ModelError where the shipped weights were trained by another recipe."""
-        held = shipped.card(NAME)
-        if held is None or held["recipe"] != build.recipe(settings, NAME):
+        if not build.fits_released(settings, NAME):
             raise ModelError(f"{NAME} is not shipped with the recipe that params.yaml holds; {shipped.REMEDY}")
         self.forward = Forward(shipped.unpack(NAME, settings.models[NAME]))
         self._known: dict[str, str] = {}

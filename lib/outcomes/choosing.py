@@ -16,6 +16,7 @@ import pandas as pd
 from lib import seeds, stats
 from lib.outcomes.tables import Table, TableError
 
+VERSION = 1  # of choices among plays and their scores: raise it when one of these numbers changes
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)  # of the best constant's dollars, above the cheapest's: money to promise
 EQUAL, HALF = "equal quality", "half the money"
 

@@ -23,6 +23,7 @@ from lib import seeds, stats
 from lib.outcomes.choosing import Fold, Plays, best, constants, over_partings, rotated, scored
 from lib.outcomes.tables import Table
 
+VERSION = 1  # of what could be won: raise it when one of these numbers changes
 QUESTIONS = {"accuracy": 0.05, "money": 0.10, "check": 0.10}  # the least that leaves something to ask
 CEILING = 0.95  # a constant above it leaves nothing to tell apart
 OPEN, CLOSED = "open", "closed"

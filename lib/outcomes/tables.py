@@ -20,6 +20,7 @@ import pandas as pd
 from lib import seeds, store
 from lib.params import ROOT
 
+VERSION = 1  # of tables of outcomes: raise it when one of these numbers changes
 PLACE = ROOT / "data/outcomes"
 RECORDED, LISTED, ASSUMED = "recorded", "listed", "assumed"
 AGENTS = {"swe-bench": "swe-bench", "swt-bench": "swt-bench", "gaia": "gaia",
@@ -171,6 +172,24 @@ SHIPPED: dict[str, Callable[[Any], Table]] = {
     "llmrouter-new": lambda prices: llmrouter(prices, known=False),
     **{name: (lambda prices, name=name: zeroeval(name, prices)) for name in ("gsm", "crux")},
     **{name: (lambda prices, name=name: routellm(name, prices)) for name in ("mmlu", "gsm8k")},
+}
+
+
+# What a shipped table is read from, and the fields of `recorded.prices` that it is priced by.
+FILES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(AGENTS, ("openhands.parquet",)),
+    **dict.fromkeys(
+        ("llmrouter", "llmrouter-new"), ("llmrouter.parquet", "llmrouter_embeddings.parquet", "prices.csv")
+    ),
+    **{name: (f"{name}.parquet", f"{name}_embeddings.parquet") for name in ("gsm", "crux")},
+    "mmlu": ("routellm.parquet", "routellm_embeddings.parquet"),
+    "gsm8k": ("routellm.parquet", "routellm_embeddings.parquet", "gsm.parquet"),
+}
+PRICED_BY: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(AGENTS, ()),
+    **dict.fromkeys(("llmrouter", "llmrouter-new"), ("reply_tokens",)),
+    **dict.fromkeys(("gsm", "crux"), ("per_billion", "exponent")),
+    **dict.fromkeys(("mmlu", "gsm8k"), ("reply_tokens", "routellm")),
 }
 
 

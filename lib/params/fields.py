@@ -1,9 +1,11 @@
 """What every section is made of: profiles, kinds of numbers and names, and the error of a mistake."""
 
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 PROFILES = ("smoke", "laptop", "paper")
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,4 +24,39 @@ class ParamsError(ValueError):
 
 
 class Section(BaseModel):
+    """One part of the parameters. A job gets only the fields that it reads: see `handed` and `from_handed`."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    def handed(self, *fields: str) -> dict[str, Any]:
+        """The named fields as plain values, to be handed to a job.
+
+        Raises:
+            KeyError: A name that is no field.
+        """
+        unknown = sorted(set(fields) - set(type(self).model_fields))
+        if unknown:
+            raise KeyError(f"{type(self).__name__} has no {unknown}; it has {sorted(type(self).model_fields)}")
+        return self.model_dump(include=set(fields))
+
+    @classmethod
+    def from_handed(cls, values: Mapping[str, Any]) -> Self:
+        """The section as a job sees it: with the fields that were handed to it and no others.
+
+        Reading another field raises AttributeError, so a job cannot depend on a setting that its key leaves out.
+        """
+        fields = {name: _adapter(cls, name).validate_python(value) for name, value in values.items()}
+        section = cls.model_construct(**fields)
+        for name in set(cls.model_fields) - set(fields):
+            section.__dict__.pop(name, None)  # defaults, which the job was not handed either
+        return section
+
+    def __getattr__(self, name: str) -> Any:
+        if name in type(self).model_fields:
+            raise AttributeError(f"the setting {name!r} of {type(self).__name__} was not handed to this job")
+        return super().__getattr__(name)
+
+
+@cache
+def _adapter(section: type[Section], field: str) -> TypeAdapter:
+    return TypeAdapter(section.model_fields[field].annotation, config=None)

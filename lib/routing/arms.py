@@ -13,6 +13,8 @@ from lib.routing.rollouts import Task
 from lib.routing.warm import NUMBERS
 from lib.tasks import Item
 
+VERSION = 1  # of the tasks that a training draws and a test asks: raise it when one of these numbers changes
+
 
 @dataclass(frozen=True)
 class Arm:
@@ -25,6 +27,16 @@ class Arm:
     label: str
     style: str
     changes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def decided_by(self) -> dict[str, str]:
+        """What a job is handed of it: its changes are in the trainer's settings, its label in tables."""
+        return {"name": self.name, "style": self.style}
+
+    @classmethod
+    def from_settings(cls, values: Mapping[str, str]) -> "Arm":
+        """The arm of a job, which needs no label."""
+        return cls(label="", **values)
 
 
 ARMS = (
@@ -44,11 +56,14 @@ def variant(label: str, base: str = "corl", **changes: Any) -> Arm:
 
 @dataclass(frozen=True)
 class Budgets:
-    """Dollars: of each word, of one call to each expert (cheapest first), and of one unit of a number."""
+    """Dollars: of each word, of one call to each expert (cheapest first), and of one unit of a number.
+
+    unit: None where no budget is a number.
+    """
 
     words: Mapping[str, float]
     calls: Mapping[str, float]
-    unit: float
+    unit: float | None
 
 
 def drawn(arm: Arm, items: list[Item], budgets: Budgets, rng: np.random.Generator) -> list[Task]:
@@ -71,8 +86,8 @@ def numbered(item: Item, unit: float, budgets: Budgets) -> Task:
     return Task(item, "number", protocol.digits(unit), unit * budgets.unit)
 
 
-def examined(arm: Arm, items: list[Item], budgets: Budgets, settings: RoutingSettings) -> list[Task]:
-    """Test questions, each under every budget of the arm."""
-    if arm.style == "number":
+def examined(style: str, items: list[Item], budgets: Budgets, settings: RoutingSettings) -> list[Task]:
+    """Test questions in a style of prompts, each under every budget of that style."""
+    if style == "number":
         return [numbered(item, unit, budgets) for unit in settings.numbers for item in items]
-    return [Task(item, arm.style, word, budgets.words[word]) for word in protocol.WORDS for item in items]
+    return [Task(item, style, word, budgets.words[word]) for word in protocol.WORDS for item in items]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +20,10 @@ from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError
 from lib.llm.loop import Loop
 from lib.models.asking import Asker, asker
+from lib.models.transport import LabTransport, lab
 from lib.params import LLMSettings, ModelSettings
+
+VERSION = 1  # of what experts are asked and what a reply costs: raise it when one of these numbers changes
 
 # What an expert that is no lab model has to be told about the questions of the bench.
 RULES = (
@@ -153,3 +157,12 @@ def askers(llm: LLMSettings, names: Collection[str], root: str | Path) -> dict[s
     """The lab models among some names of llm.models. Raises ModelError for one that is not under `root`."""
     models = {name: llm.models[name] for name in names}
     return {name: asker(about.model or name, root) for name, about in models.items() if about.backend == "lab"}
+
+
+@cache
+def load_lab_once(models: str, llm_json: str) -> tuple[LLMSettings, dict[str, LabTransport]]:
+    """`lib.models.transport.lab`, once per process, whose threads keep the models from one job to the next.
+
+    models: folder of the lab models; llm_json: the settings, as of `RunContext`.
+    """
+    return lab(LLMSettings.model_validate_json(llm_json), models)

@@ -25,6 +25,7 @@ from lib import losses, record, seeds
 from lib.params import LearnSettings, RoutingGlassSettings, RoutingSettings
 from lib.routing import learn, rewards
 
+VERSION = 1  # of the synthetic benchmark of budgeted routing: raise it when one of these numbers changes
 BUDGETS = ("low", "medium", "high")
 KNOBS = ("complementarity", "spread", "noise")
 SYSTEM = "corl_glass"  # of the record

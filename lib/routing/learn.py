@@ -21,6 +21,8 @@ from transformers import PreTrainedModel
 from lib import losses, seeds, store
 from lib.params import LearnSettings
 
+VERSION = 1  # of the updates of a controller: raise it when one of these numbers changes
+
 # Losses --------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,8 @@ from lib import store
 from lib.routing.episodes import Episode
 from lib.routing.learn import Learner
 
+VERSION = 1  # of the tables of a training and the parts of an episode: raise it when one of these numbers changes
+
 
 class Logs:
     """Tables that grow during a training, and are saved together with the learner."""

@@ -22,6 +22,7 @@ from lib.routing import protocol
 from lib.routing.experts import TRIES, Pool, Query, askers, drawn
 from lib.tasks import Item
 
+VERSION = 1  # of the trials of experts and the budgets that follow: raise it when one of these numbers changes
 RUNS = ROOT / "data/runs/routing"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "routing"  # of the cassette and of the purse

@@ -8,6 +8,8 @@ Nothing else: no reward for form, none for spending less than the budget. c is w
 the paper, whose controller's own tokens are free.
 """
 
+VERSION = 1  # of the reward of an episode: raise it when one of these numbers changes
+
 
 def cost_reward(dollars, budget):
     """r_c, eq. 5: 1 where the cost stays within the budget, the limit itself included. Numbers, arrays or tensors."""

@@ -1,48 +1,66 @@
 """The experiment: what experts can do, a controller that speaks the protocol, every training under every seed.
 
-First one cell tries the experts, and one of every seed teaches a controller the protocol. Then one cell per arm and
-seed trains and is tested, and one tests that seed's controller as it was before. All are cells of a sweep that
+First one job tries the experts, and one of every seed teaches a controller the protocol. Then one job per arm and
+seed trains and is tested, and one tests that seed's controller as it was before. All are jobs of a sweep that
 resumes; a training goes on from its last checkpoint. Working files lie under data/runs/routing.
 """
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
+import transformers
 
+from lib import losses, seeds, store, sweep, tasks
 from lib import params as parameters
-from lib import seeds, store, sweep, tasks
 from lib.llm.estimate import Planned, announcement
 from lib.llm.opening import export, opened
-from lib.models import cards, checkpoints
-from lib.models.asked import MADE, fingerprint
+from lib.models import asked as asked_models
+from lib.models import cards, checkpoints, corpus, dialogue, muon, tokenizer, training
 from lib.models.asking import asker
 from lib.models.dialogue import token
 from lib.models.tokenizer import EXPERTS, PAD
-from lib.models.transport import LabTransport, lab
-from lib.params import LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
-from lib.routing import arms, outcomes, protocol, warm
+from lib.models.transport import lab
+from lib.params import LabModel, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
+from lib.routing import arms, outcomes, protocol, rewards, warm
+from lib.routing import episodes as interleaved_episodes
+from lib.routing import experts as expert_pool
+from lib.routing import learn as controller_learning
+from lib.routing import logs as training_logs
+from lib.routing import rollouts as budgeted_episodes
+from lib.routing import voices as controller_voices
 from lib.routing.arms import ARMS, Arm, Budgets
-from lib.routing.experts import TRIES, Pool, askers
+from lib.routing.experts import TRIES, Pool, askers, load_lab_once
 from lib.routing.learn import Learner, Sample
 from lib.routing.logs import Logs, spoken
 from lib.routing.outcomes import CASSETTES, NAME, RUNS
 from lib.routing.rollouts import Episode, Task, roll
 from lib.routing.voices import Lab
-from lib.study import Means, table
+from lib.study import RunContext, read_tables
 from lib.tasks import Item
 
+VERSION = 1  # of how controllers are trained and tested: raise it when one of these numbers changes
 START = "start"  # the controller before it is trained
-_NEUTRAL = {"seeds", "other_seeds", "margin", "jobs", "save_every", "glass"}  # change no cell's result
-_TRAINING = {"learn", "batch", "updates"}  # nor that of the start
 GROUP = 8  # episodes of one question, for group advantages
 MAIN = "corl"  # the arm that has `seeds` seeds; the others have `other_seeds`
 DRAWN = (MAIN, "hard")  # arms that are tested with draws too
 _TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
+
+# Kinds of jobs, and the fields of the settings that each is handed.
+TRIAL, LESSONS, TRAINING, TESTS_OF_START = "trial of experts", "lessons in the protocol", "training", "tests of a start"
+_READ_BY_TRIAL = ("questions", "experts", "expert_temperature", "train_items", "test_items")
+_READ_BY_LESSONS = ("questions", "rounds", "warm")
+_READ_BY_TESTS = (
+    "questions", "experts", "expert_temperature", "test_items", "rounds", "turn_tokens", "response_tokens", "quantile",
+    "high",
+)  # fmt: skip
+_READ_BY_TESTS_WITH_NUMBERS = ("unit", "numbers")
+_READ_BY_TRAINING = ("temperature", "train_items", "batch")
 
 
 @dataclass(frozen=True)
@@ -78,18 +96,33 @@ def run(
     checkpoints.load(Path(models) / settings.base)  # these say what is wrong before any process starts
     lab(params.llm, models)
     price = cards.read(settings.base, models)["dollars_per_1k_tokens"] / 1000
-    means = Means.of(params, models, runs, CASSETTES)
-    first = first_cells(params, Path(models))
+
+    # The trial of the experts, and the controllers that the arms build on.
+    context = RunContext.of(params, models, runs, CASSETTES, settings.jobs)
+    first_jobs = make_first_jobs(params, Path(models))
+    jobs = make_jobs(params, compared, first_jobs)
     try:
-        sweep.run(partial(first_work, means=means), first, runs, settings.jobs, "experts and controllers")
-        means = replace(means, before={cell.name: str(cell.folder(runs)) for cell in first})
-        todo = cells(params, compared, first)
-        sweep.run(partial(work, means=means), todo, runs, settings.jobs, label)
+        prepare = partial(first_work, context=context)
+        sweep.run(prepare, first_jobs, runs, settings.jobs, "experts and controllers")
+
+        # The arms.
+        context = replace(context, inputs={job.key: str(job.folder(runs)) for job in first_jobs})
+        train_and_test = partial(work, context=context, save_every=settings.save_every)
+        sweep.run(train_and_test, jobs, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
-    experts, alone = (store.read_parquet(first[0].folder(runs) / f"{name}.parquet") for name in ("experts", "alone"))
-    episodes, rollouts, learning = (table(todo, runs, name, START) for name in ("episodes", "rollouts", "learning"))
-    return Results(experts, episodes, rollouts, alone, learning, known_budgets(experts, settings), price)
+
+    trial = first_jobs[0].folder(runs)
+    experts = store.read_parquet(trial / "experts.parquet")
+    return Results(
+        experts=experts,
+        episodes=read_tables(jobs, runs, "episodes", START),
+        rollouts=read_tables(jobs, runs, "rollouts", START),
+        alone=store.read_parquet(trial / "alone.parquet"),
+        learning=read_tables(jobs, runs, "learning", START),
+        budgets=known_budgets(experts, settings),
+        token_price=price,
+    )
 
 
 def two(params: Params) -> Params:
@@ -124,65 +157,180 @@ def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
     return announcement(params.llm, shares)
 
 
-def _common(params: Params, models: Path) -> dict[str, Any]:
-    """What every cell's result depends on: models, programs, settings of the experts."""
-    routing = params.routing
-    return fingerprint(params.llm, routing.experts, routing.base, models, "lib.routing.study", MADE)
-
-
 def _seeds(settings: RoutingSettings, arm: Arm) -> int:
     return settings.seeds if arm.name == MAIN else min(settings.seeds, settings.other_seeds)
 
 
-def first_cells(params: Params, models: Path) -> list[sweep.Cell]:
-    """The trial of the experts, and of every seed the controller that speaks the protocol."""
-    common, own = _common(params, models), params.routing.model_dump()
-    shared = ("questions", "rounds", "experts")
-    told = {name: own[name] for name in (*shared, "warm")} | {
-        "shape": params.lab.models[params.routing.base].model_dump()
+# Jobs ---------------------------------------------------------------------------------------------
+
+
+def versions(kind: str, llm: LLMSettings, names: Sequence[str] = ()) -> dict[str, int]:
+    """The VERSIONs of the code that decides the numbers of a kind of job.
+
+    Args:
+        kind: TRIAL, LESSONS, TRAINING or TESTS_OF_START.
+        llm: The models that there are.
+        names: Those of llm.models that the job asks.
+    """
+    if kind == LESSONS:
+        return {
+            "random streams": seeds.VERSION,
+            "tasks": tasks.VERSION,
+            "tokenizer": tokenizer.VERSION,
+            "chat template": dialogue.VERSION,
+            "initial weights": checkpoints.VERSION,
+            "training batches": corpus.VERSION,
+            "muon": muon.VERSION,
+            "training": training.VERSION,
+            "routing protocol": protocol.VERSION,
+            "lessons in the protocol": warm.VERSION,
+            "routing study": VERSION,
+        }
+    numbers = asked_models.versions(llm, names) | {
+        "calls to experts": expert_pool.VERSION,
+        "trials of experts": outcomes.VERSION,
+        "routing study": VERSION,
     }
-    tried = {name: own[name] for name in (*shared, "expert_temperature", "train_items", "test_items")}
-    seeded = ((f"controller/seed-{seed}", common | told | {"seed": seed}) for seed in range(own["seeds"]))
-    return [sweep.Cell("experts", common | tried), *(sweep.Cell(*each) for each in seeded)]
+    if kind == TRIAL:
+        return numbers
+    numbers |= {
+        "routing protocol": protocol.VERSION,
+        "turns of controllers": controller_voices.VERSION,
+        "episodes": interleaved_episodes.VERSION,
+        "episodes under a budget": budgeted_episodes.VERSION,
+        "reward within a budget": rewards.VERSION,
+        "routing arms": arms.VERSION,
+        "training logs": training_logs.VERSION,
+    }
+    if kind == TRAINING:
+        numbers["losses"] = losses.VERSION
+        numbers["token PPO"] = controller_learning.VERSION
+    return numbers
 
 
-def cells(params: Params, compared: Sequence[Arm], first: Sequence[sweep.Cell]) -> list[sweep.Cell]:
-    """One cell per arm and seed, and one for the start of every seed: short ones last, which run side by side."""
+def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
+    """The trial of the experts, and of every seed the lessons of a controller.
+
+    Args:
+        params: All settings; a job is handed those that it reads.
+        models: Folder of the lab models.
+    """
     settings = params.routing
-    experts, *controllers = (cell.digest for cell in first)
-
-    def cell(arm: Arm | None, seed: int) -> sweep.Cell:
-        held = {"before": [experts, controllers[seed]], "seed": seed}
-        return sweep.Cell(f"{arm.name if arm else START}/seed-{seed}", held | _told(settings, arm))
-
-    order = sorted(compared, key=lambda arm: -settings.updates[arm.style])
-    trained = [cell(arm, seed) for arm in order for seed in range(_seeds(settings, arm))]
-    return [*trained, *(cell(None, seed) for seed in range(settings.seeds))]
-
-
-def _told(settings: RoutingSettings, arm: Arm | None) -> dict[str, Any]:
-    """An arm (None: the start), without what tables call it, and the settings that decide what becomes of it."""
-    if arm is None:
-        return {"arm": None, "routing": settings.model_dump(exclude=_NEUTRAL | _TRAINING)}
-    spared = {"numbers"} if arm.style != "number" else set()
-    own = settings.model_dump(exclude=_NEUTRAL | spared) | {"updates": settings.updates[arm.style]}
-    return {"arm": asdict(arm) | {"label": ""}, "routing": own}
-
-
-def opened_pool(means: Means) -> Pool:
-    """The experts of the parameters, asked through the client. Use it as a context manager."""
-    settings = means.params.routing
-    llm, transports = _experts(means.models, means.told)
-    share = sweep.at_once(settings.jobs)
-    client = partial(opened, llm, NAME, means.runs, means.cassettes, share, transports)
-    asked = askers(llm, settings.experts.values(), means.models)
-    return Pool(client, settings.experts, settings.expert_temperature, askers=asked)
+    trial = {
+        "job": TRIAL,
+        "routing": settings.handed(*_READ_BY_TRIAL),
+        "order": _order(settings),
+        "models": asked_models.describe_models(params.llm, settings.experts, settings.base, models),
+        "versions": versions(TRIAL, params.llm, list(settings.experts.values())),
+    }
+    lessons = {
+        "job": LESSONS,
+        "routing": settings.handed(*_READ_BY_LESSONS),
+        "order": _order(settings),
+        "base": settings.base,
+        "weights": store.sha256_file(models / settings.base / "model.safetensors"),
+        "shape": params.lab.models[settings.base].handed(*warm.READ_OF_BASE),
+        "libraries": {module.__name__: module.__version__ for module in (torch, transformers)},
+        "versions": versions(LESSONS, params.llm),
+    }
+    words = "+".join(settings.experts)
+    jobs = [sweep.Job(f"{words}/experts", trial)]
+    for seed in range(settings.seeds):
+        jobs.append(sweep.Job(f"{words}/controller/seed-{seed}", lessons | {"seed": seed}))
+    return jobs
 
 
-@cache
-def _experts(models: str, told: str) -> tuple[LLMSettings, dict[str, LabTransport]]:
-    """Lab models are read once per process, whose threads keep them from one cell to the next."""
-    return lab(Params.model_validate_json(told).llm, models)
+def _order(settings: RoutingSettings) -> dict[str, list[str]]:
+    """The order of experts and of families of questions, which decides what is drawn: keys of jobs sort names."""
+    return {"experts": list(settings.experts), "questions": list(settings.questions)}
+
+
+def make_jobs(params: Params, compared: Sequence[Arm], first_jobs: Sequence[sweep.Job]) -> list[sweep.Job]:
+    """One job per arm and seed, and one for the start of every seed: short ones last, which run side by side.
+
+    The experts that they ask are in the key of the trial that they build on.
+
+    Args:
+        params: All settings; a job is handed those that it reads.
+        compared: The arms.
+        first_jobs: Of `make_first_jobs`.
+
+    Raises:
+        ParamsError: An arm changes the trainer to something that cannot be.
+    """
+    settings = params.routing
+    trial, *lessons = (job.key for job in first_jobs)
+    words = "+".join(settings.experts)
+    jobs = []
+    for arm in sorted(compared, key=lambda arm: -settings.updates[arm.style]):
+        trained = _training_settings(params, arm)
+        for seed in range(_seeds(settings, arm)):
+            inputs = {"trial": trial, "controller": lessons[seed]}
+            jobs.append(sweep.Job(f"{words}/{arm.name}/seed-{seed}", trained | {"seed": seed, "inputs": inputs}))
+    for seed in range(settings.seeds):
+        inputs = {"trial": trial, "controller": lessons[seed]}
+        tested = _start_settings(params, seed)
+        jobs.append(sweep.Job(f"{words}/{START}/seed-{seed}", tested | {"seed": seed, "inputs": inputs}))
+    return jobs
+
+
+def _training_settings(params: Params, arm: Arm) -> dict[str, Any]:
+    """What a job is handed of an arm and of the parameters."""
+    settings = params.routing
+    learn = parameters.validate(settings.learn.model_dump() | dict(arm.changes), LearnSettings, f"the arm {arm.name}")
+    fields = [*_READ_BY_TESTS, *_READ_BY_TRAINING]
+    if arm.style == "number":
+        fields += _READ_BY_TESTS_WITH_NUMBERS
+    return {
+        "job": TRAINING,
+        "arm": arm.decided_by,
+        "routing": settings.handed(*fields),
+        "order": _order(settings),
+        "learn": learn.model_dump(),
+        "updates": settings.updates[arm.style],
+        "tests": _plan_tests(settings, [arm]),
+        "versions": versions(TRAINING, params.llm, list(settings.experts.values())),
+    }
+
+
+def _start_settings(params: Params, seed: int) -> dict[str, Any]:
+    """What a job is handed that tests the start of a seed: as the main arm, and beside other arms as those are."""
+    settings = params.routing
+    tested_as = [MAIN, "hard", "number"] if seed < settings.other_seeds else [MAIN]
+    fields = [*_READ_BY_TESTS]
+    if "number" in tested_as:
+        fields += _READ_BY_TESTS_WITH_NUMBERS
+    return {
+        "job": TESTS_OF_START,
+        "arm": None,
+        "routing": settings.handed(*fields),
+        "order": _order(settings),
+        "tests": _plan_tests(settings, [arms.NAMED[name] for name in tested_as]),
+        "versions": versions(TESTS_OF_START, params.llm, list(settings.experts.values())),
+    }
+
+
+def _plan_tests(settings: RoutingSettings, tested: Sequence[Arm]) -> list[dict[str, Any]]:
+    """Style and temperature of every test: as in use, and of some arms as in training, beside what that leads to."""
+    tests = []
+    for arm in tested:
+        temperatures = [settings.test_temperature]
+        if arm.name in DRAWN:
+            temperatures.append(settings.temperature)
+        tests += [{"style": arm.style, "temperature": temperature} for temperature in dict.fromkeys(temperatures)]
+    return tests
+
+
+# First jobs ---------------------------------------------------------------------------------------
+
+
+def opened_pool(context: RunContext, settings: RoutingSettings) -> Pool:
+    """The experts of the settings, asked through the client. Use it as a context manager."""
+    llm, transports = load_lab_once(context.models, context.llm_json)
+    share = sweep.count_workers(context.workers)
+    client = partial(opened, llm, NAME, context.runs, context.cassettes, share, transports)
+    lab_experts = askers(llm, settings.experts.values(), context.models)
+    return Pool(client, settings.experts, settings.expert_temperature, askers=lab_experts)
 
 
 def test_items(settings: RoutingSettings) -> list[Item]:
@@ -200,103 +348,120 @@ def train_items(settings: RoutingSettings) -> list[Item]:
     return _train_items(json.dumps(settings.questions), settings.train_items)
 
 
-def first_work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, Any]:
+def first_work(job: sweep.Job, folder: Path, progress, context: RunContext) -> dict[str, Any]:
     """Teach a controller the protocol; or try the experts, and the base by itself, in every try that a training may
     hear and on the test questions."""
-    warm.quiet()
-    settings = means.params.routing
-    if cell.name != "experts":
-        shape, base = means.params.lab.models[settings.base], Path(means.models) / settings.base
-        warm.train(base, shape, settings, folder / "model", progress, cell.settings["seed"])
+    _use_one_thread()
+    settings = RoutingSettings.from_handed(job.settings["routing"])
+    if job.settings["job"] == LESSONS:
+        base = Path(context.models) / job.settings["base"]
+        shape = LabModel.from_handed(job.settings["shape"])
+        words = job.settings["order"]["experts"]
+        warm.train(base, shape, settings, words, folder / "model", progress, job.settings["seed"])
         return {"steps": settings.warm.steps}
-    asked = [(train_items(settings), "train", TRIES), (test_items(settings), "test", 1)]
-    with opened_pool(means) as experts:
-        tried = pd.concat([outcomes.tried(experts, *each) for each in asked], ignore_index=True)
-    alone = pd.concat([outcomes.alone(asker(settings.base, means.models), *each) for each in asked], ignore_index=True)
+    questions = [(train_items(settings), "train", TRIES), (test_items(settings), "test", 1)]
+    with opened_pool(context, settings) as pool:
+        tried = pd.concat([outcomes.tried(pool, *part) for part in questions], ignore_index=True)
+    base = asker(job.settings["models"]["base"], context.models)
+    alone = pd.concat([outcomes.alone(base, *part) for part in questions], ignore_index=True)
     store.write_parquet(folder / "experts.parquet", tried)
     store.write_parquet(folder / "alone.parquet", alone)
     return {"questions": settings.train_items + settings.test_items}
 
 
-def known_budgets(experts: pd.DataFrame, settings: RoutingSettings) -> Budgets:
-    """What the words mean, from what calls cost."""
+def _use_one_thread() -> None:
+    """And count numbers near zero as zero: as fast and the same in every process."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+
+
+def known_budgets(experts: pd.DataFrame, settings: RoutingSettings, with_numbers: bool = True) -> Budgets:
+    """What the words mean, from what calls cost.
+
+    experts: the table of the trial; with_numbers: whether a budget may be a number too.
+    """
     train = experts[experts["split"] == "train"]
     price = outcomes.prices(train, list(settings.experts), settings)
-    return Budgets(outcomes.budgets(price, settings), price, settings.unit)
+    unit = settings.unit if with_numbers else None
+    return Budgets(outcomes.budgets(price, settings), price, unit)
 
 
-def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> dict[str, float]:
-    """Train and test one arm under one seed, or test the start."""
-    warm.quiet()
-    with opened_pool(means) as experts:
-        return Run(cell, folder, progress, means, experts).go()
+# Trainings ----------------------------------------------------------------------------------------
+
+
+def work(job: sweep.Job, folder: Path, progress, context: RunContext, save_every: int) -> dict[str, float]:
+    """Train and test one arm under one seed, or test the start.
+
+    save_every: updates between checkpoints, which changes no result.
+    """
+    _use_one_thread()
+    with opened_pool(context, RoutingSettings.from_handed(job.settings["routing"])) as experts:
+        return Run(job, folder, progress, context, experts, save_every).go()
 
 
 class Run:
-    """One cell at work."""
+    """One job at work."""
 
-    def __init__(self, cell: sweep.Cell, folder: Path, progress, means: Means, experts: Pool) -> None:
-        self.settings, self.folder, self.progress, self.pool = means.params.routing, folder, progress, experts
-        self.arm = Arm(**cell.settings["arm"]) if cell.settings["arm"] else None
-        self.seed, self.others = cell.settings["seed"], self.settings.other_seeds
-        experts = store.read_parquet(Path(means.before["experts"]) / "experts.parquet")
-        self.budgets = known_budgets(experts, self.settings)
-        self.model = checkpoints.load(Path(means.before[f"controller/seed-{self.seed}"]) / "model")
+    def __init__(
+        self, job: sweep.Job, folder: Path, progress, context: RunContext, pool: Pool, save_every: int
+    ) -> None:
+        self.job, self.folder, self.progress, self.pool = job, folder, progress, pool
+        self.settings = RoutingSettings.from_handed(job.settings["routing"])
+        self.save_every = save_every
+        self.seed = job.settings["seed"]
+        trial, controller = (Path(context.inputs[job.settings["inputs"][name]]) for name in ("trial", "controller"))
+        with_numbers = any(test["style"] == "number" for test in job.settings["tests"])
+        self.budgets = known_budgets(store.read_parquet(trial / "experts.parquet"), self.settings, with_numbers)
+        self.model = checkpoints.load(controller / "model")
         self.voice = Lab(self.model, self.settings.turn_tokens, self.settings.response_tokens)
 
     def go(self) -> dict[str, float]:
         """Train, test, keep the numbers and, of one seed, the weights."""
-        before = [arms.NAMED[name] for name in (MAIN, "hard", "number")[: None if self.seed < self.others else 1]]
-        compared = [self.arm] if self.arm else before
-        if self.arm is not None:
-            self._train(self.arm)
-        drawn = [self.settings.temperature]  # what a training saw, beside what it leads to
-        tests = [
-            self._test(arm, heat)
-            for arm in compared
-            for heat in dict.fromkeys([self.settings.test_temperature, *(drawn if arm.name in DRAWN else [])])
-        ]
+        is_training = self.job.settings["job"] == TRAINING
+        if is_training:
+            self._train(Arm.from_settings(self.job.settings["arm"]))
+        tests = [self._test(test["style"], test["temperature"]) for test in self.job.settings["tests"]]
         store.write_parquet(self.folder / "episodes.parquet", pd.concat(tests, ignore_index=True))
-        if self.arm is not None and self.seed == 0:
+        if is_training and self.seed == 0:
             checkpoints.save(self.model, self.folder / "model")
         (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
         return {}
 
-    def _test(self, arm: Arm, temperature: float) -> pd.DataFrame:
-        """Every test question under every budget of the arm."""
+    def _test(self, style: str, temperature: float) -> pd.DataFrame:
+        """Every test question in a style of prompts, under every budget of that style."""
         items = test_items(self.settings)
-        asked = arms.examined(arm, items, self.budgets, self.settings)
+        asked = arms.examined(style, items, self.budgets, self.settings)
         episodes = roll(self.voice, self.pool, asked, self.settings.rounds, _TEST_KEY + self.seed, temperature)
-        return episode_rows(episodes, self.voice.decode, len(items)).assign(temperature=temperature, style=arm.style)
+        return episode_rows(episodes, self.voice.decode, len(items)).assign(temperature=temperature, style=style)
 
     def _train(self, arm: Arm) -> None:
         settings = self.settings
-        learn = parameters.validate(settings.learn.model_dump() | dict(arm.changes), LearnSettings, "a cell")
-        total = settings.updates[arm.style]
+        learn = LearnSettings.from_handed(self.job.settings["learn"])
+        total = self.job.settings["updates"]
         learner = Learner(self.model, learn, token(PAD), total, self.seed)
         logs = Logs(self.folder, learner)
         self.voice.refresh()  # it may go on from a checkpoint
         while learner.step < total:
-            asked = self._asked(arm, learner)
+            asked = self._draw_tasks(arm, learner)
             key = self.seed * 10**6 + learner.step
             episodes = roll(self.voice, self.pool, asked, settings.rounds, key, settings.temperature)
             logs.add("rollouts", episode_rows(episodes).assign(update=learner.step))
-            told = learner.update(samples(episodes, self._group(learn)))
+            means = learner.update(samples(episodes, self._group(learn)))
             self.voice.refresh()
-            logs.add("learning", pd.DataFrame([{"update": learner.step} | told]))
+            logs.add("learning", pd.DataFrame([{"update": learner.step} | means]))
             self.progress(0.9 * learner.step / total)
-            if learner.step % settings.save_every == 0:
+            if learner.step % self.save_every == 0:
                 logs.save()
         logs.save()
 
-    def _asked(self, arm: Arm, learner: Learner) -> list[Task]:
+    def _draw_tasks(self, arm: Arm, learner: Learner) -> list[Task]:
         """The questions of one update; with group advantages every one stands there several times."""
         settings, seed = self.settings, self.seed * 10**6 + learner.step
         group = self._group(learner.settings)
-        pool = train_items(settings)
-        drawn = seeds.rng("routing", "questions", seed=seed).choice(len(pool), -(-settings.batch // group))
-        items = [pool[i] for i in drawn]
-        asked = arms.drawn(arm, items, self.budgets, seeds.rng("routing", "budgets", seed=seed))
+        items = train_items(settings)
+        chosen = seeds.rng("routing", "questions", seed=seed).choice(len(items), -(-settings.batch // group))
+        budget_rng = seeds.rng("routing", "budgets", seed=seed)
+        asked = arms.drawn(arm, [items[i] for i in chosen], self.budgets, budget_rng)
         return [task for task in asked for _ in range(group)][: settings.batch]
 
     @staticmethod

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from lib import seeds, tasks
 from lib.models import checkpoints
@@ -19,43 +18,72 @@ from lib.models.corpus import IGNORED, Dialogue
 from lib.models.dialogue import conversation, token
 from lib.models.tokenizer import EOS, encode
 from lib.models.training import Training
-from lib.params import LabModel, RoutingSettings
-from lib.params.routing import WarmSettings
+from lib.params import LabModel, RoutingSettings, Target, WarmSettings
 from lib.routing import protocol
 from lib.tasks import Item
 from lib.tasks.chain import OPERATIONS
 
+VERSION = 1  # of the traces of the protocol and the lessons from them: raise it when one of these numbers changes
 SKILL = 2  # operations of a chain that the controller works out itself
 ITSELF = 0.3  # chance that it answers without a call
 AGAIN = 0.1  # and that it asks once more after a reply
 WRONG, MISSING = 0.08, 0.03  # shares of responses in the traces
 STYLES = {"soft": 0.4, "hard": 0.25, "number": 0.35}  # shares
 NUMBERS = (5.0, 160.0)  # budgets in numbers, in units, drawn evenly on a logarithmic scale
+READ_OF_BASE = ("muon", "adamw", "warmup")  # fields of the base's settings that its lessons read
+_NO_TARGET = Target(family="chain", difficulty=1, accuracy=0.0)  # traces are taught to the end, without looks at dev
 
 
-def train(base: Path, shape: LabModel, settings: RoutingSettings, folder: Path, progress, seed: int = 0) -> Path:
-    """Train a controller from a lab model into `folder`; shape: the base's settings, for its optimisers."""
-    told = settings.warm
-    items = tasks.spread(settings.questions, "train", told.items, seed=told.seed + seed)
-    dialogues = corpus(items, tuple(settings.experts), settings.rounds, told.seed + seed)
-    return taught(base, shape, told, dialogues, folder, progress, seed)
+def train(
+    base: Path,
+    shape: LabModel,
+    settings: RoutingSettings,
+    experts: Sequence[str],
+    folder: Path,
+    progress,
+    seed: int = 0,
+) -> Path:
+    """Train a controller from a lab model.
+
+    Args:
+        base: Folder of the lab model.
+        shape: Its settings, for its optimisers: READ_OF_BASE.
+        settings: questions, rounds and warm.
+        experts: The controller's words for them.
+        folder: Where the controller goes.
+        progress: progress(fraction) is called after every update.
+        seed: Of the traces and their order.
+
+    Returns:
+        `folder`.
+    """
+    lessons = settings.warm
+    items = tasks.spread(settings.questions, "train", lessons.items, seed=lessons.seed + seed)
+    dialogues = corpus(items, tuple(experts), settings.rounds, lessons.seed + seed)
+    return taught(base, shape, lessons, dialogues, folder, progress, seed)
 
 
 def taught(
     base: Path,
     shape: LabModel,
-    told: WarmSettings,
+    lessons: WarmSettings,
     dialogues: Sequence[Dialogue],
     folder: Path,
     progress,
     seed: int = 0,
 ) -> Path:
-    """Train a lab model on dialogues into `folder`; shape: its settings, for its optimisers."""
-    shape = shape.model_copy(update={"steps": told.steps, "batch": told.batch, "warmup": min(shape.warmup, told.steps)})
-    training = Training(shape, seed, checkpoints.load(base))
-    for step in range(told.steps):
+    """Train a lab model on dialogues into `folder`; shape: its settings, for its optimisers: READ_OF_BASE."""
+    changes = {
+        "steps": lessons.steps,
+        "batch": lessons.batch,
+        "warmup": min(shape.warmup, lessons.steps),
+        "target": _NO_TARGET,
+        "items": 1,
+    }
+    training = Training(shape.model_copy(update=changes), seed, checkpoints.load(base))
+    for step in range(lessons.steps):
         training.update(dialogues)
-        progress((step + 1) / told.steps)
+        progress((step + 1) / lessons.steps)
     return checkpoints.save(training.model.eval(), folder)
 
 
@@ -148,9 +176,3 @@ def _said(item: Item, answers: Mapping[str, Sequence[str]], rng: np.random.Gener
     if lot < MISSING:
         return protocol.ERROR
     return _guess(item, answers, rng) if lot < MISSING + WRONG else item.answer
-
-
-def quiet() -> None:
-    """One thread, and numbers near zero count as zero: as fast and the same in every process."""
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)

@@ -1,9 +1,9 @@
 """Execute one notebook as its pipeline stage declares it: `python -m lib.run 01_policy_zoo`.
 
 `stage` reads what the stage declares and holds it against the notebook, `clean` makes the copies that
-stages depend on, `engine` drives the kernel through papermill, `progress` talks to the terminal,
-`scrub` takes out whatever differs between two runs, and `lesson` ties them together. Left out:
-anything about what a notebook computes.
+stages depend on, `reasons` says why DVC runs the stage, `engine` drives the kernel through papermill,
+`progress` talks to the terminal, `scrub` takes out whatever differs between two runs, and `lesson` ties
+them together. Left out: anything about what a notebook computes.
 """
 
 import sys

@@ -7,6 +7,7 @@ notebook to `reports/failed`; no stage depends on either.
 """
 
 import contextlib
+import os
 import re
 import shutil
 import tempfile
@@ -19,6 +20,7 @@ from lib import store
 from lib.page.audit import ReportError
 from lib.run import clean, engine, stage
 from lib.run.progress import Progress, duration
+from lib.run.reasons import explain_run
 from lib.run.scrub import Scrubber, scrub
 from lib.run.stage import RunError, Stage
 
@@ -37,6 +39,10 @@ def run(name: str, root: Path, timeout: float = 3600.0) -> Path:
     parameters = stage.parameters(declared, root)
     notebook = stage.notebook(declared, root)
     stage.check(declared, notebook)
+    if "DVC_STAGE" in os.environ:  # somebody who typed `make repro` did not ask for this lesson by name
+        reason = explain_run(name, root)
+        if reason:
+            print(f"[{name}] {reason}", flush=True)
     staged = _staged(name, root)
     with tempfile.TemporaryDirectory(
         prefix="bench-", dir=engine.scratch_place(), ignore_cleanup_errors=True

@@ -2,7 +2,7 @@
 
 The estimate comes from the wall times of the last run of the same profile, or, inside a cell that
 reports its own progress, from that. On a terminal the line rewrites itself; in a log it is printed
-anew every few seconds.
+anew every few seconds. Why a sweep runs finished jobs again stands above it, a line for each reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Progress:
     """Follows the cells of one notebook and prints a line every few seconds from a thread.
 
     cells: ids of the code cells in order; known: seconds by cell id of an earlier run, for the estimate;
-    report: the file that a sweep writes {"label", "done", "total"} to.
+    report: the file that a sweep writes {"label", "done", "total"} to; beside it, with ".reasons" at the end of its
+    name, the file to which sweeps append why they run jobs again, one reason a line.
     """
 
     def __init__(
@@ -53,7 +54,8 @@ class Progress:
         self._sweep: tuple[str, float, float] | None = None  # label, when first seen, share done then
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True)
-        self._width = 0
+        self._width = 0  # characters of the longest line on the terminal so far
+        self._reasons_printed = 0
 
     def __enter__(self) -> Progress:
         self._thread.start()
@@ -62,9 +64,9 @@ class Progress:
     def __exit__(self, *exception) -> None:
         self._stop.set()
         self._thread.join()
-        if self._width:
-            self.stream.write("\r" + " " * self._width + "\r")
-            self.stream.flush()
+        self._print_reasons()  # those of a sweep that took less time than lines are apart
+        self._erase_line()
+        self.stream.flush()
 
     def begin(self, cell: str) -> None:
         """A cell starts."""
@@ -116,6 +118,7 @@ class Progress:
     def _loop(self) -> None:
         terminal = self.stream.isatty()
         while not self._stop.wait(EVERY_TERMINAL if terminal else EVERY_LOG):
+            self._print_reasons()
             text = self.line()
             if terminal:
                 self._width = max(self._width, len(text))
@@ -123,3 +126,23 @@ class Progress:
             else:
                 self.stream.write(text + "\n")
             self.stream.flush()
+
+    def _print_reasons(self) -> None:
+        """Print what sweeps have said since the last call, above the progress line."""
+        reasons = self._read_reasons()[self._reasons_printed :]
+        if reasons:
+            self._erase_line()
+            self.stream.writelines(f"[{self.name}] {reason}\n" for reason in reasons)
+        self._reasons_printed += len(reasons)
+
+    def _read_reasons(self) -> list[str]:
+        """All whole lines; one that is still being written comes later."""
+        try:
+            text = Path(f"{self.report}.reasons").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return []  # no sweep runs a job again
+        return text.split("\n")[:-1]
+
+    def _erase_line(self) -> None:
+        if self._width:
+            self.stream.write("\r" + " " * self._width + "\r")

@@ -162,7 +162,7 @@ def job_of(row: pd.Series, params: Params) -> Job:
 
 def played(job: Job, params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = study.RUNS) -> Outcome:
     """A job once more, by the agents' model. Hosted agents answer from the cassette."""
-    with opened_place(study.means(params, models, runs)) as place:
+    with opened_place(study.make_context(params, models, runs), params.configuration) as place:
         return place.system(params.configuration.model).run([job])[0]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from lib.envs.grid_batch import _FRONT, GridBatch
 from lib.envs.layouts import CELLS, FORWARD, GOAL, GOLD, HEADINGS, LAVA, LEFT, PICKUP, RIGHT
 
+VERSION = 1  # of what guides do: raise it when one of these numbers changes
 SOUGHT = {"SO-d1": GOAL, "SO-d2": None, "SO-d3": GOLD}  # None: away from lava, the cell that is farthest from any
 FAR = 99
 _CELL = np.arange(CELLS)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from lib import seeds
 
+VERSION = 1  # of first weights, outputs and sampled actions of networks: raise it when one of these numbers changes
 Params = Mapping[str, Tensor]
 
 
@@ -40,14 +41,28 @@ class Network(Protocol):
         ...
 
 
-def described(part: Any) -> dict[str, Any]:
-    """A network (or another frozen dataclass of plain values) as JSON: its type beside its fields."""
-    return {"type": type(part).__name__, **asdict(part)}
+def describe(part: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """A network (or another frozen dataclass of plain values) as JSON.
+
+    Args:
+        part: The object.
+        kinds: Classes by the names under which files and jobs know them, so that a class may be renamed.
+
+    Returns:
+        Its type, a name of `kinds`, beside its fields.
+
+    Raises:
+        ValueError: It is none of `kinds`.
+    """
+    for name, kind in kinds.items():
+        if type(part) is kind:
+            return {"type": name, **asdict(part)}
+    raise ValueError(f"{type(part).__name__} is none of the known kinds {sorted(kinds)}; add it to KINDS")
 
 
-def remade(facts: Mapping[str, Any], kinds: Mapping[str, type]) -> Any:
-    """The inverse of `described`. Raises ValueError for what is none of `kinds`, or has other fields."""
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in facts.items()}
+def restore(description: Mapping[str, Any], kinds: Mapping[str, type]) -> Any:
+    """The inverse of `describe`. Raises ValueError for what is none of `kinds`, or has other fields."""
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in description.items()}
     kind = fields.pop("type", None)
     try:
         return kinds[kind](**fields)
@@ -203,4 +218,13 @@ def _as_matrix(params: Params, name: str) -> dict[str, Tensor]:
     return {".weight": weight.permute(0, 1, 3, 4, 2).flatten(2), ".bias": params[f"{name}.bias"]}
 
 
-KINDS = {kind.__name__: kind for kind in (Mlp, Cnn)}  # by name, as files tell them
+def sample(log_probs: Tensor, draws: Tensor) -> Tensor:
+    """The action whose interval of the cumulative distribution holds the draw.
+
+    log_probs (..., A); draws (...) in [0, 1). Returns (...) int64.
+    """
+    cumulative = log_probs.double().exp().cumsum(-1)
+    return (draws.unsqueeze(-1) >= cumulative).sum(-1).clamp(max=log_probs.shape[-1] - 1)
+
+
+KINDS = {"Mlp": Mlp, "Cnn": Cnn}  # by the names that files and jobs know them by

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from lib import store
-from lib.zoo.networks import KINDS, Network, described, remade
-from lib.zoo.ppo import sample
+from lib.zoo.networks import KINDS, Network, describe, restore, sample
 
+VERSION = 1  # of how a policy is kept and what it does: raise it when one of these numbers changes
 FORMAT = 1
 _LARGEST = 2**16  # units of a layer
 
@@ -75,7 +75,7 @@ def save(policy: Policy, folder: str | Path, file: str | None = None) -> Path:
     """Write the policy's two files; returns the JSON's path. The tensors go first."""
     stem = Path(folder) / (file or policy.name)
     tensors = store.write_tensors(stem.with_name(stem.name + ".safetensors"), policy.params)
-    facts = {"format": FORMAT, "name": policy.name, "domain": policy.domain, "network": described(policy.network)}
+    facts = {"format": FORMAT, "name": policy.name, "domain": policy.domain, "network": describe(policy.network, KINDS)}
     facts |= {"about": policy.about, "sha256": store.sha256_file(tensors)}
     return store.write_json(stem.with_name(stem.name + ".json"), facts)
 
@@ -102,6 +102,16 @@ def load(path: str | Path) -> Policy:
     return Policy(facts["name"], facts["domain"], network, params, facts["about"])
 
 
+def hash_policy(path: str | Path) -> str:
+    """The hash of what decides the actions of a policy on disk: its network and its parameters.
+
+    path: as of `load`, which checks that the parameters are those that the JSON file describes. Raises PolicyError
+    where that file is missing or none of a policy.
+    """
+    facts = _facts(Path(path))
+    return store.sha256_json([facts["network"], facts["sha256"]])
+
+
 def _facts(path: Path) -> dict[str, Any]:
     if path.suffix != ".json":
         raise PolicyError(f"{path}: a policy is loaded from its .json file; pickles and zips are refused")
@@ -123,7 +133,7 @@ def _facts(path: Path) -> dict[str, Any]:
 
 def _network(path: Path, about: dict[str, Any]) -> Network:
     try:
-        network = remade(about, KINDS)
+        network = restore(about, KINDS)
         sizes = [size for value in vars(network).values() for size in (value if isinstance(value, tuple) else (value,))]
         if not all(type(size) is int and 1 <= size <= _LARGEST for size in sizes):
             raise ValueError(f"of other sizes than whole numbers from 1 to {_LARGEST}")

@@ -22,9 +22,10 @@ from lib import losses, seeds, store
 from lib.envs.batch import BatchedEnv
 from lib.params import PPOSettings
 from lib.zoo.mgda import min_norm_weights
-from lib.zoo.networks import Network, initial
+from lib.zoo.networks import Network, initial, sample
 from lib.zoo.objectives import Objective
 
+VERSION = 1  # of stacked PPO trainings: raise it when one of these numbers changes
 Batch = dict[str, Tensor]  # what is known of a minibatch, or of the arms, by name
 
 ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-5  # stable-baselines3's PPO
@@ -384,15 +385,6 @@ def curve(episodes: Sequence[tuple], arms: Sequence[tuple[str, int]], samples: i
     names, runs = (dict(enumerate(column)) for column in zip(*arms, strict=True))
     seed = frame["arm"].map(runs)
     return frame.assign(arm=frame["arm"].map(names), seed=seed, steps=(frame["update"] + 1) * samples)
-
-
-def sample(log_probs: Tensor, draws: Tensor) -> Tensor:
-    """The action whose interval of the cumulative distribution holds the draw.
-
-    log_probs (..., A); draws (...) in [0, 1). Returns (...) int64.
-    """
-    cumulative = log_probs.double().exp().cumsum(-1)
-    return (draws.unsqueeze(-1) >= cumulative).sum(-1).clamp(max=log_probs.shape[-1] - 1)
 
 
 def clip_norm(gradient: Tensor, limit: Tensor) -> Tensor:

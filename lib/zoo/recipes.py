@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lib import store
 from lib.envs import make_education_rules
 from lib.envs.batch import BatchedEnv
 from lib.envs.education import ACTIONS as EDUCATION_ACTIONS
@@ -17,11 +18,12 @@ from lib.envs.education import OBJECTIVES as EDUCATION_OBJECTIVES
 from lib.envs.education_batch import EducationBatch
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import ACTIONS as GRID_ACTIONS
-from lib.params import Environments, PPOSettings, ZooParams
-from lib.zoo.networks import KINDS, Cnn, Mlp, Network, described, remade
+from lib.params import ROOT, Environments, PPOSettings, ZooParams
+from lib.zoo.networks import KINDS, Cnn, Mlp, Network, describe, restore
 from lib.zoo.objectives import KINDS as OBJECTIVE_KINDS
 from lib.zoo.objectives import Linear, Objective, RewardMachine, Vector
 
+VERSION = 1  # of how a policy and its environment are made from settings: raise it when one of these numbers changes
 DOMAINS = ("education", "minigrid")
 ACTIONS = {"education": EDUCATION_ACTIONS, "minigrid": GRID_ACTIONS}
 OBJECTIVES = {"education": EDUCATION_OBJECTIVES, "minigrid": ("goal", "no-lava", "gold")}
@@ -44,13 +46,15 @@ class Recipe:
     def facts(self) -> dict[str, Any]:
         """All that decides a training but environment and seed, as JSON; with whom it is trained does not."""
         facts = {"name": self.name, "domain": self.domain, "task": self.task, "settings": self.settings.model_dump()}
-        return facts | {"objective": described(self.objective), "network": described(self.network)}
+        parts = {"objective": describe(self.objective, OBJECTIVE_KINDS), "network": describe(self.network, KINDS)}
+        return facts | parts
 
     @classmethod
     def of(cls, facts: dict[str, Any], stack: str = "") -> Recipe:
         """The recipe that `facts` tell. Raises ValueError for an objective or a network of an unknown kind."""
-        made = {"objective": remade(facts["objective"], OBJECTIVE_KINDS), "network": remade(facts["network"], KINDS)}
-        return cls(**facts | made | {"settings": PPOSettings(**facts["settings"]), "stack": stack})
+        objective = restore(facts["objective"], OBJECTIVE_KINDS)
+        parts = {"objective": objective, "network": restore(facts["network"], KINDS)}
+        return cls(**facts | parts | {"settings": PPOSettings(**facts["settings"]), "stack": stack})
 
 
 def recipes(params: ZooParams, domain: str) -> list[Recipe]:
@@ -90,3 +94,21 @@ def make_batch(params: Environments, domain: str, tasks: Sequence[str], seed: in
         return EducationBatch(make_education_rules(params.education), len(tasks), seed)
     room = params.minigrid
     return GridBatch(tasks, len(tasks), seed, lava=room.lava, horizon=room.horizon)
+
+
+def describe_environment(params: Environments, domain: str) -> dict[str, Any]:
+    """What a job holds of its environment: the settings of its domain, and hashes of the files that they name."""
+    section = getattr(params, domain)
+    paths: list[str] = []
+    if domain == "education":
+        paths = [section.bank]
+        if section.difficulty == "calibrated":
+            paths.append(section.answers)
+    files = [ROOT / path for path in paths]  # an absolute path stays as it is
+    hashes = [store.sha256_file(file) for file in files if file.is_file()]  # whoever reads one that is missing says so
+    return {"settings": section.model_dump(), "files": hashes}
+
+
+def restore_environment(description: dict[str, Any], domain: str) -> Environments:
+    """The environments as a job sees them: the one that `describe_environment` told of, and no other."""
+    return Environments.from_handed({domain: description["settings"]})

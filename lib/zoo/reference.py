@@ -22,9 +22,11 @@ from torch import nn
 
 from lib.envs.batch import BatchedEnv
 from lib.params import Environments
-from lib.zoo.networks import Cnn, initial
-from lib.zoo.ppo import booked, curve, sample, stream, streams
+from lib.zoo.networks import Cnn, initial, sample
+from lib.zoo.ppo import booked, curve, stream, streams
 from lib.zoo.recipes import Recipe, make_batch
+
+VERSION = 1  # of trainings by stable-baselines3: raise it when one of these numbers changes
 
 
 class SmallExtractor(BaseFeaturesExtractor):

@@ -13,6 +13,8 @@ from lib.envs.education import ACTIONS, LEVELS, OBJECTIVES, EducationRules
 from lib.envs.education_batch import EducationBatch
 from lib.zoo.evaluate import Act, mixture_policy, play
 
+VERSION = 1  # of the demonstrations of lesson 00: raise it when one of these numbers changes
+
 
 def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) -> pd.DataFrame:
     """Rewards of one step of each action (arm) on copies of one student after `warm_steps` random sets, as rows of a

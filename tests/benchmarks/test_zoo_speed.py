@@ -67,10 +67,10 @@ def our_rate(domain, folder):
     """Steps per second over all policies of a zoo through the lesson's own sweep, all policies included."""
     settings = shrunk(domain, SPEED_STEPS[domain], seed_count=2)
     small = shrunk(domain, 2_048, seed_count=2)
-    sweep.run(train.train_cell, train.cells(small, domain), folder / "warm")  # processes and imports
-    cells = train.cells(settings, domain)
+    sweep.run(train.train_policies, train.make_jobs(small, domain), folder / "warm")  # processes and imports
+    jobs = train.make_jobs(settings, domain)
     started = time.perf_counter()
-    sweep.run(train.train_cell, cells, folder / "timed")
+    sweep.run(train.train_policies, jobs, folder / "timed")
     return len(recipes(settings, domain)) * 2 * SPEED_STEPS[domain] / (time.perf_counter() - started)
 
 

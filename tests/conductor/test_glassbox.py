@@ -5,8 +5,11 @@ import pandas as pd
 import pytest
 import torch
 
-from lib import losses, params
-from lib.conductor import glassbox
+from lib import losses, params, seeds
+from lib.conductor import arms, glassbox, meta
+from lib.conductor import head as conductor_head
+from lib.conductor import rewards as five_rewards
+from lib.conductor import weighting as weightings
 from lib.conductor.glassbox import Player, Stack, World
 from lib.conductor.meta import Anchored, Conducted, chosen, lots, stacked
 from lib.conductor.rewards import COMPONENTS, centred
@@ -165,3 +168,62 @@ def test_a_study_holds_every_arm_and_is_not_made_twice(tmp_path, monkeypatch):
     assert len(centre) == len(set(centre["arm"])) * settings.seeds * settings.categories
     monkeypatch.setattr(glassbox, "work", lambda *_: pytest.fail("nothing is to be played"))
     pd.testing.assert_frame_equal(glassbox.study(settings, HEAD, 1, tmp_path), rows)
+
+
+# Jobs ---------------------------------------------------------------------------------------------
+
+
+def keys(settings=GLASS, head=HEAD) -> dict[str, str]:
+    """Keys of all jobs by label."""
+    return {job.label: job.key for job in glassbox.make_jobs(settings, head)}
+
+
+def changed(**changes) -> set[str]:
+    """Labels of jobs with other keys after changes to the settings."""
+    before, after = keys(), keys(GLASS.model_copy(update=changes))
+    return {label for label in before if before[label] != after.get(label)}
+
+
+def test_labels_and_keys_are_unique_and_a_key_holds_no_label():
+    jobs = glassbox.make_jobs(GLASS, HEAD)
+    assert len({job.label for job in jobs}) == len({job.key for job in jobs}) == len(jobs)
+    central_place = GLASS.maps.model_copy(update={"bad": [GLASS.bad], "noise": [0.0], "easy": [1.0]})
+    alike = GLASS.model_copy(update={"map_seeds": GLASS.seeds, "maps": central_place})
+    same_worlds = [job for job in glassbox.make_jobs(alike, HEAD) if job.settings["arm"] == "Equal"]
+    assert len(same_worlds) == 2 and same_worlds[0].key != same_worlds[1].key  # a map's rows, and the centre's
+
+
+def test_a_job_is_another_one_where_a_setting_that_it_reads_changes_and_nowhere_else():
+    everything = set(keys())
+    heads = {f"{style}/{name}" for style in ("map", "centre") for name in head_names()} & everything
+    assert changed(steps=41) == changed(learning_rate=0.2) == everything
+    assert changed(head_rate=0.5) == changed(pairwise=0.9) == heads | {f"centre/{glassbox.MEANS}"}
+    assert changed(good=0.8) == everything
+    assert changed(bad=0.2) == {label for label in everything if label.startswith("centre/")}
+    assert changed(map_seeds=3) == {label for label in everything if label.startswith("map/")}
+    assert "centre/Equal" not in changed(kappas=[0.0]) and "centre/kappa 1" in changed(kappas=[0.0])
+
+
+def head_names() -> list[str]:
+    return [player.name for player in glassbox.heads(GLASS, HEAD)]
+
+
+@pytest.mark.parametrize("field", ["layer", "sees", "learning_rate", "anchor", "verified", "errs"])
+def test_what_arms_decide_about_the_head_themselves_changes_no_job(field):
+    other = {"layer": "first", "sees": "prompt", "anchor": "verifier"}.get(field, 0.25)
+    assert keys(head=HEAD.model_copy(update={field: other})) == keys()
+
+
+def test_a_changed_head_changes_the_arms_that_have_one():
+    before, after = keys(), keys(head=HEAD.model_copy(update={"entropy": 0.5}))
+    different = {label for label in before if before[label] != after[label]}
+    assert {label.partition("/")[2] for label in different} == {*head_names(), glassbox.MEANS}
+
+
+@pytest.mark.parametrize("arm", ["Equal", "Conductor", "Anchored 10%, errs", "truth on 10% alone", glassbox.BEST])
+def test_a_raised_version_of_the_code_changes_every_job(arm, monkeypatch):
+    before = keys()[f"centre/{arm}"]
+    for module in (seeds, losses, arms, conductor_head, meta, five_rewards, weightings, glassbox):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "VERSION", module.VERSION + 1)
+            assert keys()[f"centre/{arm}"] != before, module.__name__

@@ -10,9 +10,11 @@ from torch.nn.functional import cross_entropy
 from lib import seeds, store, tasks
 from lib.conductor import data, start
 from lib.conductor.rewards import well_formed
+from lib.models import checkpoints
 from lib.models.corpus import dialogue, question, tensors
 from lib.params import StartSettings
 from lib.tasks import chain
+from tests.models import tiny
 
 
 def settings(**changes) -> StartSettings:
@@ -58,13 +60,25 @@ def test_no_exam_and_no_prompt_of_the_reward_model_is_seen(seed):
 
 
 def test_starts_of_two_seeds_differ_and_that_of_one_is_the_same_twice(place, tmp_path):
-    told = settings(items=48)
+    few_items = settings(items=48)
     weights = []
     for i, seed in enumerate([0, 0, 1]):
-        start.work(start.cell(told, place, seed), tmp_path / str(i), None, str(place))
+        start.work(start.make_job(few_items, place, seed), tmp_path / str(i), None, str(place))
         weights.append(store.sha256_file(tmp_path / str(i) / "model" / "model.safetensors"))
     assert weights[0] == weights[1] != weights[2]
-    assert start.cell(told, place, 0).digest != start.cell(told, place, 1).digest
+    assert start.make_job(few_items, place, 0).key != start.make_job(few_items, place, 1).key
+
+
+def test_a_start_is_another_one_where_its_settings_its_policy_or_the_code_change(place, tmp_path, monkeypatch):
+    key = start.make_job(settings(), place, 0).key
+    other_policy = checkpoints.save(tiny.model(1), tmp_path / "policy")
+    assert start.make_job(settings(mistakes=0.5), place, 0).key != key
+    assert start.make_job(settings(), other_policy, 0).key != key
+    for module in (start, data, tasks, seeds):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "VERSION", module.VERSION + 1)
+            assert start.make_job(settings(), place, 0).key != key, module.__name__
+    assert start.make_job(settings(), place, 0).key == key
 
 
 def test_a_policy_learns_what_it_is_taught_by_the_share_of_mistakes(policy):

@@ -1,4 +1,4 @@
-"""The experiment at its smallest: cells that are made once, tables with what was promised, names that differ."""
+"""The experiment at its smallest: jobs that are done once, tables with what was promised, keys that differ."""
 
 import dataclasses
 import os
@@ -10,15 +10,21 @@ import pytest
 import torch
 from pandas.testing import assert_frame_equal
 
-from lib import params, record
-from lib.conductor import arms, data, evaluation, preference, study, trainer
+from lib import losses, params, record, seeds, tasks
+from lib.conductor import arms, data, evaluation, meta, preference, rollouts, start, study, trainer
+from lib.conductor import head as conductor_head
+from lib.conductor import judge as conductor_judge
+from lib.conductor import rewards as five_rewards
+from lib.conductor import weighting as weightings
 from lib.conductor.arms import ARMS, NAMED, variant
 from lib.conductor.meta import chosen, lots
 from lib.conductor.rewards import COMPONENTS
-from lib.models import checkpoints
+from lib.llm import scripted
+from lib.models import checkpoints, corpus, dialogue, forward, generation, tokenizer
 from lib.models.checkpoints import ModelError
 from lib.models.forward import Forward
 from lib.page.lesson import _KEY
+from lib.study import RunContext
 from tests.studies import of, refuse, same
 
 TRAINED = [arm for arm in ARMS if arm.kind == "grpo"]
@@ -27,14 +33,16 @@ ALL = ITEMS * len(data.CATEGORIES)
 
 
 def settings(**conductor) -> params.Params:
-    """One seed, eight prompts, four steps."""
+    """One seed, eight prompts, four steps; `conductor`: changes, of a section those fields that are named."""
     grpo = {"prompts_per_step": 2, "generations": GROUP, "max_tokens": 11, "epochs": 1, "save_every": 2}
     base = {
         "seeds": 1, "jobs": 1, "prompts": PROMPTS, "test_items": ITEMS, "samples": SAMPLES, "grpo": grpo,
         "start": {"items": 240, "mistakes": 0.3, "learning_rate": 1e-2},
         "preference": {"prompts": 16, "replies": 2, "batch": 16}, "rewards": {"shortest": 4, "longest": 10},
     }  # fmt: skip
-    return params.settings(profile="smoke", conductor=base | conductor)
+    for name, change in conductor.items():
+        base[name] = base.get(name, {}) | change if isinstance(change, dict) else change
+    return params.settings(profile="smoke", conductor=base)
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +60,22 @@ def results(models, runs):
     return made
 
 
-def means(place, taught, seed: int = 0) -> study.Means:
-    """As after the first cells: a start and the reward model."""
-    before = {f"start-{seed}": str(place), "reward": str(taught[0])}
-    return dataclasses.replace(study.Means.of(settings(), place, place, place), before=before)
+def context_of(place, taught, seed: int = 0, workers: int | None = 1) -> RunContext:
+    """As after the first jobs: a start and the reward model."""
+    inputs = {f"start-{seed}": str(place), "reward": str(taught[0])}
+    return dataclasses.replace(RunContext.of(settings(), place, place, place, workers), inputs=inputs)
 
 
-def digests(own: params.Params, compared, place) -> dict[str, str]:
-    """Names and digests of the cells of arms."""
-    return {cell.name: cell.digest for cell in study.cells(own, compared, place)}
+def keys(place, compared=ARMS, own: params.Params | None = None, trainings=None) -> dict[tuple[str, int], str]:
+    """Keys of the jobs of arms, by arm and seed."""
+    jobs = study.make_jobs(own or settings(), compared, place, trainings)
+    return {(job.settings["arm"]["name"], job.settings["seed"]): job.key for job in jobs}
+
+
+def changed(place, **conductor) -> set[str]:
+    """Names of the arms whose jobs have other keys with other settings."""
+    before, after = keys(place), keys(place, own=settings(**conductor))
+    return {arm for arm, seed in before if before[arm, seed] != after[arm, seed]}
 
 
 # Results ------------------------------------------------------------------------------------------
@@ -129,8 +144,8 @@ def test_all_arms_start_from_the_same_rollouts(results):
 
 @pytest.fixture
 def all_is_done(monkeypatch):
-    for owner, name in ((study, "work"), (study, "reward_work"), (study.start, "work")):
-        monkeypatch.setattr(owner, name, refuse)
+    for module in (study, preference, start):
+        monkeypatch.setattr(module, "work", refuse)
 
 
 def test_what_was_made_is_not_made_again(results, models, runs, all_is_done):
@@ -140,7 +155,7 @@ def test_what_was_made_is_not_made_again(results, models, runs, all_is_done):
     assert set(part.items["arm"]) == {"base", "conductor"}
 
 
-def test_a_cell_that_was_killed_goes_on_to_the_same_result(results, models, tmp_path, monkeypatch):
+def test_a_job_that_was_killed_goes_on_to_the_same_result(results, models, tmp_path, monkeypatch):
     """After the training, before the numbers were kept."""
 
     def killed(*_):
@@ -155,25 +170,103 @@ def test_a_cell_that_was_killed_goes_on_to_the_same_result(results, models, tmp_
     assert made.clock["steps"].tolist() == [0]
 
 
-def test_cells_are_new_where_something_changes_their_result_and_nowhere_else(place):
-    """More seeds are more cells; the first ones stay."""
-    one, two = (digests(own, ARMS, place) for own in (settings(), settings(seeds=2, jobs=2)))
+def test_more_seeds_and_other_arms_beside_it_leave_a_job_alone(place):
+    one = keys(place)
+    two = keys(place, own=settings(seeds=2, jobs=2))
     assert len(two) == 2 * len(one) and one.items() <= two.items()
-    some = digests(settings(), ARMS[:3], place)
+    some = keys(place, ARMS[:3])
     assert len(some) == 3 and some.items() <= one.items()
+
+
+def test_labels_and_keys_are_unique_and_an_arm_may_be_called_otherwise_in_tables(place):
+    jobs = study.make_jobs(settings(seeds=2), ARMS, place)
+    assert len({job.label for job in jobs}) == len({job.key for job in jobs}) == len(jobs) == 2 * len(ARMS)
     renamed = [dataclasses.replace(arm, label="otherwise") for arm in ARMS]
-    assert digests(settings(), renamed, place) == one
-    before, after = (digests(settings(judge=f"scripted-{size}"), ARMS, place) for size in ("medium", "large"))
-    assert {name for name in before if before[name] != after[name]} == {"judge/seed-0"}
+    assert keys(place, renamed) == keys(place)
+
+
+def test_a_setting_changes_the_jobs_of_the_arms_that_read_it_and_no_others(place):
+    everybody = {arm.name for arm in ARMS}
+    trained = {arm.name for arm in ARMS if arm.kind != "prompt"}
+    by_grpo = {arm.name for arm in ARMS if arm.kind == "grpo"}
+    assert changed(place, samples=3) == changed(place, categories=["story"]) == everybody
+    assert changed(place, start={"mistakes": 0.5}) == changed(place, preference={"epochs": 1}) == everybody
+    assert changed(place, grpo={"temperature": 0.5}) == changed(place, rewards={"longest": 11}) == everybody
+    assert changed(place, prompts=9) == changed(place, grpo={"learning_rate": 0.5}) == trained
+    assert changed(place, grpo={"kl": 0.5}) == changed(place, grpo={"scale": "none"}) == by_grpo
+    assert changed(place, head={"kappa": 1.0}) == changed(place, head={"every": 7}) == {"conductor", "anchored"}
+    assert changed(place, head={"verified": 0.7}) == changed(place, head={"errs": 0.7}) == {"anchored"}
+    assert changed(place, judge="scripted-large") == {"judge"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"jobs": 2}, {"static_seeds": 2}, {"apart": "story"}, {"apart_seeds": 2}, {"side_seeds": 2}, {"gate": 0.5},
+     {"margin": 0.5}, {"glass": {"seeds": 9, "steps": 9, "good": 0.5}}],
+    ids=str,
+)  # fmt: skip
+def test_a_setting_that_no_arm_reads_changes_no_job(place, change):
+    assert changed(place, **change) == set()
+
+
+def versions_read(place, monkeypatch, arm: arms.Arm) -> set[str]:
+    """Names of the modules whose VERSION is in the key of an arm's job."""
+    before = keys(place, [arm])
+    modules = (
+        seeds, tasks, tokenizer, dialogue, corpus, forward, generation, scripted, losses, start, data, preference,
+        five_rewards, evaluation, study, arms, weightings, rollouts, trainer, conductor_head, meta, conductor_judge,
+    )  # fmt: skip
+    read = set()
+    for module in modules:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "VERSION", module.VERSION + 1)
+            if keys(place, [arm]) != before:
+                read.add(module.__name__.removeprefix("lib."))
+    return read
+
+
+def test_the_version_of_code_is_in_the_keys_of_the_jobs_that_run_it_and_of_no_others(place, monkeypatch):
+    start_and_exam = {"seeds", "tasks", "models.tokenizer", "models.dialogue", "models.corpus", "models.forward"}
+    start_and_exam |= {"models.generation", "conductor.start", "conductor.data", "conductor.preference"}
+    start_and_exam |= {"conductor.rewards", "conductor.evaluation", "conductor.study"}
+    grpo = {"conductor.arms", "conductor.weighting", "conductor.rollouts", "conductor.trainer"}
+    conducted = {"conductor.head", "conductor.meta"}
+    assert versions_read(place, monkeypatch, arms.BASE) == start_and_exam
+    assert versions_read(place, monkeypatch, NAMED["sft"]) == start_and_exam
+    assert versions_read(place, monkeypatch, NAMED["equal"]) == start_and_exam | grpo
+    assert versions_read(place, monkeypatch, arms.CONDUCTOR) == start_and_exam | grpo | conducted
+    assert versions_read(place, monkeypatch, arms.ANCHORED) == start_and_exam | grpo | conducted | {"losses"}
+    judged = start_and_exam | grpo | {"conductor.judge", "llm.scripted"}
+    assert versions_read(place, monkeypatch, NAMED["judge"]) == judged
+
+
+def test_the_scripted_models_are_in_the_key_only_where_the_judge_is_one(place, monkeypatch):
+    endpoint = {"backend": "endpoint", "base_url": "http://localhost:1/v1", "model": "m"}
+    own = params.settings(profile="smoke", llm={"models": {"scripted-medium": endpoint}})
+    assert own.llm.models["scripted-medium"].backend == "endpoint"
+    before = keys(place, [NAMED["judge"]], own)
+    monkeypatch.setattr(scripted, "VERSION", scripted.VERSION + 1)
+    assert keys(place, [NAMED["judge"]], own) == before
+    assert keys(place, [NAMED["judge"]]) != before
+
+
+def test_how_a_judge_is_reached_is_in_no_key_and_what_it_says_depends_on_is(place):
+    def keys_with(**changes) -> dict[tuple[str, int], str]:
+        return keys(place, own=params.settings(profile="smoke", llm={"models": {"scripted-medium": changes}}))
+
+    usual = keys_with()
+    assert keys_with(timeout=77.0) == usual
+    other = keys_with(price_in=0.5)
+    assert {arm for arm, seed in usual if usual[arm, seed] != other[arm, seed]} == {"judge"}
 
 
 def test_processes_share_the_limits_of_an_endpoint(place, taught, tmp_path, monkeypatch):
     """As many as there are: all cores where nobody says how many."""
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
-    for jobs, share in ((3, 3), (None, 7)):
-        (cell,) = study.cells(settings(jobs=jobs), [NAMED["judge"]], place)
-        told = dataclasses.replace(means(place, taught), told=settings(jobs=jobs).model_dump_json())
-        assert study.Run(cell, tmp_path, None, told)._judge_of().client.args[-1] == share
+    (job,) = study.make_jobs(settings(), [NAMED["judge"]], place)
+    for workers, share in ((3, 3), (None, 7)):
+        context = context_of(place, taught, workers=workers)
+        assert study.Run(job, tmp_path, None, context)._judge_of().client.args[-1] == share
 
 
 def test_policies_learn_where_the_labs_engine_writes(place, taught, tmp_path, monkeypatch):
@@ -187,9 +280,9 @@ def test_policies_learn_where_the_labs_engine_writes(place, taught, tmp_path, mo
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(trainer, "GRPOConfig", configured)
-    (cell,) = study.cells(settings(), [arms.CONDUCTOR], place)
+    (job,) = study.make_jobs(settings(), [arms.CONDUCTOR], place)
     with pytest.raises(Asked) as asked:
-        study.work(cell, tmp_path, None, means(place, taught, 0))
+        study.work(job, tmp_path, None, context_of(place, taught))
     fields = asked.value.args[0]
     assert fields["use_cpu"] and not fields["bf16"]
 
@@ -207,9 +300,11 @@ def test_items_of_ones_own_are_answered_by_the_trained_policy_without_dice(resul
     items = data.draw("dev", 4)
     table = study.asked(settings(), items, models, runs)
     assert table["number"].tolist() == [*range(len(items))] and set(table["seed"]) == {0}
-    (place,) = runs.glob("conductor-seed-0-*/model")
+    (job,) = study.make_jobs(settings(), [arms.CONDUCTOR], models / settings().conductor.policy)
     limit = settings().conductor.grpo.max_tokens
-    drawn = evaluation.replies(checkpoints.load(place), items, 2, 0.0, limit, 99)[::2]  # other seeds change nothing
+    drawn = evaluation.replies(checkpoints.load(job.folder(runs) / "model"), items, 2, 0.0, limit, 99)[
+        ::2
+    ]  # other seeds change nothing
     assert table["tokens"].tolist() == [len(reply.prompt) + len(reply.ids) for reply in drawn]
     assert table["right"].tolist() == evaluation.scores(drawn, 1)["right"].tolist()
     assert_frame_equal(study.asked(settings(), items[:1], models, runs), table[:1])
@@ -238,9 +333,8 @@ def test_the_best_static_mix_is_chosen_on_dev_by_other_seeds(models, tmp_path):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_reward_model_never_sees_what_a_policy_is_trained_on(place, taught, policy, tmp_path, seed):
-    told = settings(prompts=96)
-    cell = study.cells(told, [NAMED["equal"]], place, [seed])[0]
-    at_work = study.Run(cell, tmp_path, None, means(place, taught, seed))
+    (job,) = study.make_jobs(settings(prompts=96), [NAMED["equal"]], place, [seed])
+    at_work = study.Run(job, tmp_path, None, context_of(place, taught, seed))
     compared = preference.pairs(Forward(policy), "train", 200, 2, 1.0, 0.0, study.REWARD)
     assert len(at_work.taught) == 96 and compared
     assert not {item.key for item in at_work.taught} & {pair.item.key for pair in compared}
@@ -252,11 +346,10 @@ def test_every_seed_answers_as_its_own_start_before_training(models, tmp_path):
     made = study.run(told, [arms.BASE], models, tmp_path)
     items = data.draw("test", 12)
     for seed in range(2):
-        (place,) = tmp_path.glob(f"start-seed-{seed}-*/model")
+        job = start.make_job(told.conductor.start, models / told.conductor.policy, seed)
+        model = checkpoints.load(job.folder(tmp_path) / "model")
         limit = told.conductor.grpo.max_tokens
-        given = evaluation.replies(
-            checkpoints.load(place), items, SAMPLES, told.conductor.grpo.temperature, limit, seed
-        )
+        given = evaluation.replies(model, items, SAMPLES, told.conductor.grpo.temperature, limit, seed)
         mine = made.components[(made.components["seed"] == seed) & (made.components["split"] == "test")]
         assert mine["reply"].tolist() == [one.text for one in given[::SAMPLES]]
     assert made.components.groupby("seed")["reply"].agg(" / ".join).nunique() == 2
@@ -265,8 +358,8 @@ def test_every_seed_answers_as_its_own_start_before_training(models, tmp_path):
 @pytest.mark.parametrize("errs", [0.0, 1.0])
 def test_an_anchor_hears_the_verifier_on_verified_prompts_only(place, taught, tmp_path, errs):
     told = settings(head={"verified": 0.5, "errs": errs}, prompts=32)
-    (cell,) = study.cells(told, [arms.ANCHORED], place)
-    at_work = study.Run(cell, tmp_path, None, means(place, taught, 0))
+    (job,) = study.make_jobs(told, [arms.ANCHORED], place)
+    at_work = study.Run(job, tmp_path, None, context_of(place, taught))
     rows = list(range(32))
     heard = at_work._anchor(None, rows, [item.solution for item in at_work.taught], rows, rows)
     known = chosen(lots([0]), torch.arange(32), 0.5)
@@ -309,13 +402,13 @@ def test_nothing_but_numbers_is_left(results, runs):
     assert not list(runs.glob("*/training")) and not list(runs.glob("*/*/checkpoint-*"))
 
 
-def test_a_changed_head_is_another_conductor_with_the_same_reward_model(results, place):
-    before, after = settings(), settings(head={"kappa": 1.0})
-    assert study.reward_cell(before.conductor, place).digest == study.reward_cell(after.conductor, place).digest
-    first, second = (digests(own, [arms.CONDUCTOR], place) for own in (before, after))
-    assert first.keys() == second.keys() == {"conductor/seed-0"} and first != second
-    others = [arm for arm in ARMS if not arm.conducted]
-    assert digests(before, others, place) == digests(after, others, place)  # they are not trained again
+def test_the_reward_model_reads_the_start_and_one_temperature_of_the_trainings(place):
+    def key(**conductor) -> str:
+        return preference.make_job(settings(**conductor).conductor, place, study.REWARD).key
+
+    assert key(head={"kappa": 1.0}) == key(grpo={"kl": 0.5}) == key(samples=3) == key()
+    others = {key(grpo={"temperature": 0.5}), key(start={"mistakes": 0.5}), key(preference={"epochs": 1})}
+    assert len(others | {key()}) == 4
 
 
 def test_variants_have_names_of_their_own_which_can_be_names_of_metrics():
@@ -326,10 +419,18 @@ def test_variants_have_names_of_their_own_which_can_be_names_of_metrics():
         assert re.fullmatch(r"[\w-]+", name), name  # one part of a metric's name, and of a folder's
 
 
-def test_a_change_that_the_head_does_not_know_is_refused(place, taught):
-    cell = study.cells(settings(), [variant("Kappa 2", kappa=2.0)], place)[0]
+def test_a_change_that_the_head_does_not_know_is_refused(place):
     with pytest.raises(params.ParamsError, match="kappa"):
-        study.Run(cell, place, None, means(place, taught, 0))
+        study.make_jobs(settings(), [variant("Kappa 2", kappa=2.0)], place)
+
+
+def test_a_job_cannot_read_a_setting_that_it_was_not_handed(place, taught, tmp_path):
+    conductor_job, base_job = study.make_jobs(settings(), [arms.BASE, arms.CONDUCTOR], place)
+    base = study.Run(base_job, tmp_path, None, context_of(place, taught))
+    conductor = study.Run(conductor_job, tmp_path, None, context_of(place, taught))
+    for owner, name in ((base, "taught"), (base.grpo, "kl"), (conductor.head, "verified")):
+        with pytest.raises(AttributeError, match="was not handed"):
+            getattr(owner, name)
 
 
 def test_two_arms_are_judged_by_points_and_by_votes_between_their_replies(results, monkeypatch, tmp_path):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from lib.configuration.arms import ARMS, NAMED, TESTED, UNMASKED
+from lib.configuration.arms import ALONE, ARMS, NAMED, TESTED, UNMASKED, Arm
 
 
 def test_arc_without_masks_is_arc_but_for_its_masks_and_is_refined_as_well():
@@ -15,3 +15,12 @@ def test_all_baselines_of_the_paper_are_tested():
     assert trained | {"arc_no_sft", "arc_dpo"} <= set(TESTED)
     assert {"base", "grid", "greedy", "zero_shot", "few_shot", "best_constant", "oracle"} <= set(TESTED)
     assert len(set(TESTED.values())) == len(TESTED)
+
+
+def test_a_job_gets_all_of_an_arm_but_the_label():
+    for arm in (*ARMS, *ALONE, UNMASKED):
+        assert Arm.from_handed(arm.handed()) == replace(arm, label="")
+
+
+def test_only_arc_is_tested_with_the_larger_model():
+    assert [arm.name for arm in (*ARMS, *ALONE, UNMASKED) if arm.tested_with_larger_model] == ["arc"]

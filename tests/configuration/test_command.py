@@ -32,9 +32,9 @@ def place(apart, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def at_home(place, monkeypatch):
     """The parameters of the tests and the models of the folder."""
-    means = study.means
+    make_context = study.make_context
     monkeypatch.setattr(params, "load", lambda profile=None: settings())
-    monkeypatch.setattr(study, "means", lambda told: means(told, place / "models", place / "runs"))
+    monkeypatch.setattr(study, "make_context", lambda told: make_context(told, place / "models", place / "runs"))
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_it_prints_what_the_policy_likes_best_how_sure_it_was_what_agents_left_a
     ask, place, played, capsys
 ):
     assert ask(KNOWN, "--seed", "7") == 0
-    with study.opened_place(study.means(settings())) as opened:
+    with study.opened_place(study.make_context(settings()), settings().configuration) as opened:
         policy = study.published(place / "runs/policy", opened)
         state = torch.from_numpy(opened.states([Item(KNOWN, "", "", "chain", 1, "any")]))
         (chosen,), reasons = policy.decide(state).configurations, explain.reasons(policy, state)
@@ -188,7 +188,7 @@ def test_a_command_that_cannot_be_read_is_refused_by_the_parser(given, capsys):
 
 
 def test_without_lab_models_the_remedy_is_told(tmp_path, ask, capsys, monkeypatch):
-    means = study.means
-    monkeypatch.setattr(study, "means", lambda told: replace(means(told), models=str(tmp_path)))
+    make_context = study.make_context
+    monkeypatch.setattr(study, "make_context", lambda told: replace(make_context(told), models=str(tmp_path)))
     assert ask(KNOWN) == 2
     assert "make repro" in (told := complaint(capsys)) and str(tmp_path) in told

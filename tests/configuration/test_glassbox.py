@@ -251,3 +251,68 @@ def test_steps_of_several_batches_stay_with_their_episodes():
     one = replace(a_buffer()[0], steps=Steps(torch.tensor([0, 3]), *(torch.zeros(2, 1) for _ in range(5))))
     both = learn.joined([one, one])
     assert both.steps.episode.tolist() == [0, 3, 8, 11] and len(both) == 16 and len(both.runs) == 16
+
+
+# Keys ----------------------------------------------------------------------------------------------
+
+MAP, BOUNDS, IMITATED = {"atlas"}, {"enumerated"}, {"arc-without-sft"}
+TRAINED = {*glass.NAMED}
+GLASS_FIELDS = {  # jobs that depend on a setting of the small world
+    "seeds": MAP | BOUNDS | TRAINED,
+    **dict.fromkeys(("interaction", "noise", "looks"), BOUNDS | TRAINED),
+    **dict.fromkeys(("batch", "hidden", "blur", "structure_rate", "prompt_rate", "states"), MAP | TRAINED),
+    "dice": TRAINED,
+    **dict.fromkeys(("sft_after", "sft_rate", "sft_prompt_rate", "sft_batch"), IMITATED),
+    **dict.fromkeys(("interactions", "noises", "map_seeds", "map_episodes", "map_every"), MAP),
+}
+LEARNING = ("lib.losses", "lib.configuration.policies", "lib.configuration.learn", "lib.configuration.stacked")
+JOBS_BY_MODULE = {
+    "lib.seeds": MAP | BOUNDS | TRAINED,
+    "lib.configuration.space": MAP | BOUNDS | TRAINED,
+    "lib.configuration.questions": MAP | BOUNDS | TRAINED,
+    "lib.configuration.rewards": MAP | BOUNDS | TRAINED,
+    "lib.configuration.glassbox": MAP | BOUNDS | TRAINED,
+    **dict.fromkeys(LEARNING, MAP | TRAINED),
+    "lib.configuration.training": set(),
+}
+
+
+def changed_jobs(before: dict[str, str], settings=SETTINGS) -> set[str]:
+    """Labels of the jobs whose keys differ from those before."""
+    after = keys(settings)
+    return {label for label in before if before[label] != after[label]}
+
+
+def keys(settings=SETTINGS) -> dict[str, str]:
+    return {job.label: job.key for job in glass.make_jobs(settings)}
+
+
+def test_every_setting_of_the_small_world_is_read_by_some_job():
+    assert set(GLASS_FIELDS) == set(type(SETTINGS.glass).model_fields)
+
+
+@pytest.mark.parametrize("name", GLASS_FIELDS)
+def test_a_setting_of_the_small_world_makes_new_jobs_where_it_is_read(name):
+    value = getattr(SETTINGS.glass, name)
+    other = [*value, 2 * value[-1]] if isinstance(value, list) else 2 * value
+    box = SETTINGS.glass.model_copy(update={name: other})
+    assert changed_jobs(keys(), SETTINGS.model_copy(update={"glass": box})) == GLASS_FIELDS[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "jobs"),
+    [
+        ("tiers", MAP | BOUNDS | TRAINED), ("ppo", MAP | TRAINED), ("sft", IMITATED), ("grpo", set()),
+        ("episodes", set()), ("jobs", set()),
+    ],
+)  # fmt: skip
+def test_a_setting_of_the_lesson_makes_new_jobs_where_it_is_read(name, jobs):
+    other = {"tiers": [1, 2, 3], "ppo": SETTINGS.grpo, "sft": SETTINGS.dpo, "grpo": SETTINGS.ppo}.get(name, 7)
+    assert changed_jobs(keys(), SETTINGS.model_copy(update={name: other})) == jobs
+
+
+@pytest.mark.parametrize("module", JOBS_BY_MODULE)
+def test_another_version_of_the_code_makes_new_jobs_where_it_decides_a_result(module, monkeypatch):
+    before = keys()
+    monkeypatch.setattr(f"{module}.VERSION", 2)
+    assert changed_jobs(before) == JOBS_BY_MODULE[module]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lib import seeds
 from lib.configuration import learn, policies, space
 from lib.configuration.learn import Batch, Rules, Side
-from lib.configuration.policies import MOST, Parts, PromptPolicy
+from lib.configuration.policies import Parts, PromptPolicy
 
 INPUTS, HIDDEN = 4, 8
 ALONE = torch.tensor([0, 1, 5])  # workflows without a second agent
@@ -142,7 +142,7 @@ def test_atoms_are_of_the_agents_role_never_twice_the_same_and_three_at_the_most
     for row, agents in enumerate(told):
         expected = []
         for agent, atoms in enumerate(agents):
-            assert len(atoms) <= MOST == 3 and len(set(atoms)) == len(atoms)
+            assert len(atoms) <= space.MAX_ATOMS == 3 and len(set(atoms)) == len(atoms)
             assert all(ROLES[agent, atom] for atom in atoms)
             if agent in space.agents(space.WORKFLOWS[row % 9]):
                 expected += [*atoms, *([policy.stop] if len(atoms) < 3 else [])]

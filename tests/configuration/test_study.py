@@ -1,4 +1,4 @@
-"""The experiment at its smallest: every training, cells that are made once, tables with what was promised."""
+"""The experiment at its smallest: every training, jobs that are done once, tables with what was promised."""
 
 import dataclasses
 import shutil
@@ -38,7 +38,6 @@ NAMES = [kind.name for kind in KINDS]
 UPDATES, BATCH, GROUP, ITEMS, SAVE = 4, 8, 4, 2, 2
 ASKED = ITEMS * len(KINDS)  # questions of a test
 CANDIDATES = 9 + 1 + 9  # the grid, everything switched on, and the sampled ones
-TRAINING = ("only-", *(arm.name for arm in ARMS))  # how folders of trainings begin
 DERIVED = {"base", "grid", "best_constant", "by_kind", "oracle"}  # read off what was searched
 pytestmark = pytest.mark.usefixtures("apart")
 
@@ -126,12 +125,18 @@ def results(apart, models, runs, jobs):
 @pytest.fixture
 def place(elsewhere, runs):
     """Agents at work, with engines that remember nothing of the study."""
-    with study.opened_place(study.means(settings(), elsewhere, runs)) as opened:
+    context = study.make_context(settings(), elsewhere, runs)
+    with study.opened_place(context, settings().configuration) as opened:
         yield opened
 
 
+def folders(root: Path) -> dict[str, Path]:
+    """The folder of each job under `root`, by the job's label."""
+    return {store.read_json(path)["label"]: path.parent for path in root.glob("*/job.json")}
+
+
 def paths(root: Path) -> list[Path]:
-    """What cells and the published policy left, receipts aside: those tell the seconds."""
+    """What jobs and the published policy left, receipts aside: those hold the seconds."""
     found = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
     return [path for path in found if path.name not in ("done.json", "progress.json")]
 
@@ -214,7 +219,7 @@ def test_refinements_tell_what_they_started_from_and_change_it_where_there_was_s
         assert about["elite"] == len(elite)
         assert about["reward"] == pytest.approx(elite["reward"].mean() if len(elite) else 0.0, abs=1e-5)
         ends = ("_no_sft", "", "_dpo") if arm is ARC else ("_no_sft", "")
-        (folder,) = runs.glob(f"{arm.name}-seed-0-*")
+        folder = folders(runs)[f"{arm.name}/seed-0"]
         policies = {store.sha256_file(folder / f"{arm.name}{end}.safetensors") for end in ends}
         assert len(policies) == (len(ends) if len(elite) else 1)
     assert told.loc[("arc", "sft"), "elite"] > 0 and told.loc[("arc", "dpo"), "pairs"] > 0
@@ -325,8 +330,8 @@ def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, elsewh
     torch.rand(3), np.random.rand(3)  # whatever was drawn before
     compared = [ARC, ALONE[0]]
     study.run(settings(), compared, elsewhere, tmp_path)
-    folders = [cell.folder(runs).name for cell in study.cells(settings(), compared, elsewhere)]
-    kept = [path for path in paths(runs) if path.parts[0] in (*folders, "policy")]
+    keys = [job.key for job in study.make_jobs(settings(), compared, elsewhere)]
+    kept = [path for path in paths(runs) if path.parts[0] in (*keys, "policy")]
     assert paths(tmp_path) == kept
     ends = Counter(path.suffix for path in kept)
     assert ends[".parquet"] == study.PARTS + 3 * len(compared) + 4 and ends[".safetensors"] == 3 + 2 + 1
@@ -337,9 +342,9 @@ def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, elsewh
 
 def beginning(runs: Path, other: Path) -> None:
     """Everything but the trainings, so that only they are done again."""
-    for place in runs.iterdir():
-        if not place.name.startswith(TRAINING) and place.name != "policy":
-            (other / place.name).symlink_to(place)
+    for folder in folders(runs).values():
+        if store.read_json(folder / "job.json")["settings"]["job"] != study.TRAINING:
+            (other / folder.name).symlink_to(folder)
 
 
 @contextmanager
@@ -367,8 +372,9 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bytes_and_asks_nothing_t
     beginning(runs, tmp_path)
     with killed(what):
         study.run(settings(), [NAMED[arm]], elsewhere, tmp_path)
-    (cell,) = (cell for cell in study.cells(settings(), [NAMED[arm]], elsewhere) if cell.name == f"{arm}/seed-0")
-    folder, whole = cell.folder(tmp_path), cell.folder(runs)
+    jobs_by_label = {job.label: job for job in study.make_jobs(settings(), [NAMED[arm]], elsewhere)}
+    training_job = jobs_by_label[f"{arm}/seed-0"]
+    folder, whole = training_job.folder(tmp_path), training_job.folder(runs)
     assert not (folder / "done.json").exists() and (folder / "rollouts.parquet").exists() == (saved > 0)
     jobs: list[Job] = []
     monkeypatch.setattr(System, "run", listened(jobs))
@@ -383,7 +389,7 @@ def test_broken_rollouts_of_a_killed_training_are_named_with_a_remedy(results, m
     beginning(runs, tmp_path)
     with killed("between savings"):
         study.run(settings(), [ARC], models, tmp_path)
-    (path,) = tmp_path.glob("arc-*/rollouts.parquet")
+    path = folders(tmp_path)["arc/seed-0"] / "rollouts.parquet"
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(ValueError, match="rollouts.parquet .*; delete it and run again"):
         study.run(settings(), [ARC], models, tmp_path)
@@ -399,40 +405,55 @@ def test_another_seed_trains_and_draws_differently_and_leaves_the_first_alone(re
     assert of(both.rollouts, "bandit")["prompt"].tolist() != of(both.rollouts, "bandit", 1)["prompt"].tolist()
 
 
-# Names --------------------------------------------------------------------------------------------
+# Keys ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def named(models):
-    """Names and digests of all cells under changed parameters."""
+def keys(models):
+    """Keys of all jobs by label, under changed parameters."""
 
-    def digests(compared=EVERYBODY, where=models, **changes) -> dict[str, str]:
-        return {cell.name: cell.digest for cell in study.cells(settings(**changes), compared, where)}
+    def keys_by_label(compared=EVERYBODY, where=models, **changes) -> dict[str, str]:
+        return {job.label: job.key for job in study.make_jobs(settings(**changes), compared, where)}
 
-    return digests
+    return keys_by_label
 
 
-def test_what_changes_no_result_makes_no_new_cells(named):
-    before = named()
+def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    """Labels of the jobs that have another key."""
+    return {label for label in before if before[label] != after[label]}
+
+
+def test_what_changes_no_result_makes_no_new_jobs(keys, tmp_path):
+    same_atoms = tmp_path / "moved.yaml"
+    shutil.copy(LIBRARY, same_atoms)
+    before = keys()
     assert len(before) == study.PARTS + len(EVERYBODY) + 3
     for change in (
         {"jobs": 3},
         {"jobs": None},
         {"save_every": 5},
+        {"atoms": str(same_atoms)},
         {"encoders": ["hashing"]},  # of a table that is made afterwards
         {"llm": {"models": {"team": {"timeout": 5.0, "retries": 1, "concurrency": 3}}}},
         {"llm": {"max_dollars": 1.0, "cassette": "replay"}},
         {"llm": {"models": {"nano": {"max_tokens": 5}}}},  # no agent here
     ):
-        assert named(**change) == before, change
-    assert before.items() >= named([ARC]).items()
+        assert keys(**change) == before, change
+    assert before.items() >= keys([ARC]).items()
+
+
+def test_other_atoms_make_new_jobs(keys, tmp_path):
+    other_atoms = tmp_path / "atoms.yaml"
+    other_atoms.write_text(LIBRARY.read_text() + "# one remark more\n")
+    before = keys(SOME)
+    assert changed(before, keys(SOME, atoms=str(other_atoms))) == set(before)
 
 
 OTHERWISE = {"model": "control", "larger": "large", "prompted": "scripted-small", "encoder": "lab:lab-team"}
 PARTS = {f"searched/{part}" for part in range(study.PARTS)}
 SOME = [ARC, NAMED["bandit"], NAMED["grpo"], NAMED["only-hops"]]
 TRAINED = {f"{arm.name}/seed-0" for arm in SOME}
-WHERE = {  # cells that depend on a setting; all on every other
+WHERE = {  # jobs that depend on a setting; all on every other
     "larger": {"arc/seed-0"}, "prompted": {"prompted"}, "encoder": TRAINED, "train_items": TRAINED, "draws": TRAINED,
     "search_items": {*PARTS, "greedy"}, "grid": {*PARTS, "prompted"}, "sampled": PARTS,
     "ppo": TRAINED - {"grpo/seed-0"}, "grpo": {"grpo/seed-0"}, "episodes": TRAINED - {"only-hops/seed-0"},
@@ -453,16 +474,46 @@ def otherwise(name: str, value) -> list:
 
 
 @pytest.mark.parametrize("name", [name for name in ConfigurationSettings.model_fields if name not in ELSEWHERE])
-def test_a_setting_makes_new_cells_where_it_changes_a_result(name, named):
-    before = named(SOME)
+def test_a_setting_makes_new_jobs_where_it_changes_a_result(name, keys):
+    before = keys(SOME)
     for value in otherwise(name, settings().configuration.model_dump()[name]):
-        after = named(SOME, **{name: value})
-        assert {cell for cell in before if before[cell] != after[cell]} == WHERE.get(name, set(before)), value
+        after = keys(SOME, **{name: value})
+        assert changed(before, after) == WHERE.get(name, set(before)), value
 
 
-def test_an_arm_more_changes_no_other_nor_does_what_tables_call_it(named):
-    assert named([ARC]).items() <= named(SOME).items()
-    assert named([dataclasses.replace(ARC, label="otherwise")]) == named([ARC])
+def test_an_arm_more_changes_no_other_nor_does_what_tables_call_it(keys):
+    assert keys([ARC]).items() <= keys(SOME).items()
+    assert keys([dataclasses.replace(ARC, label="otherwise")]) == keys([ARC])
+
+
+EPISODES = (
+    "lib.seeds", "lib.tasks", "lib.tools", "lib.models.tokenizer", "lib.models.dialogue", "lib.models.forward",
+    "lib.models.generation", "lib.models.asking", "lib.models.answering", "lib.models.agent", "lib.models.team",
+    "lib.configuration.space", "lib.configuration.questions", "lib.configuration.atoms", "lib.configuration.speakers",
+    "lib.configuration.team", "lib.configuration.workflows", "lib.configuration.system", "lib.configuration.rewards",
+    "lib.configuration.study",
+)  # fmt: skip
+LEARNING = (
+    "lib.losses", "lib.configuration.arms", "lib.configuration.encoders", "lib.configuration.policies",
+    "lib.configuration.learn", "lib.configuration.training",
+)  # fmt: skip
+JOBS_BY_MODULE = dict.fromkeys(EPISODES) | dict.fromkeys(LEARNING, TRAINED)  # None is all jobs
+JOBS_BY_MODULE |= {
+    "lib.configuration.search": {*PARTS, "greedy", "prompted"},
+    "lib.configuration.taxonomy": {*TRAINED, "random/seed-0", "greedy", "prompted"},
+    "lib.configuration.prompted": {"prompted"},
+    "lib.llm.scripted": {"prompted"},
+    "lib.configuration.glassbox": set(),
+    "lib.configuration.stacked": set(),
+}
+
+
+@pytest.mark.parametrize("module", JOBS_BY_MODULE)
+def test_another_version_of_the_code_makes_new_jobs_where_it_decides_a_result(module, keys, monkeypatch):
+    before = keys(SOME)
+    monkeypatch.setattr(f"{module}.VERSION", 2)
+    jobs = JOBS_BY_MODULE[module]
+    assert changed(before, keys(SOME)) == (set(before) if jobs is None else jobs)
 
 
 @pytest.mark.parametrize(
@@ -471,23 +522,22 @@ def test_an_arm_more_changes_no_other_nor_does_what_tables_call_it(named):
 @pytest.mark.parametrize(
     ("name", "where"), [("team", None), ("team-large", {"arc/seed-0"}), ("scripted-large", {"prompted"})]
 )
-def test_another_model_behind_the_same_name_makes_new_cells(name, where, change, named):
-    before, after = named(), named(llm={"models": {name: change}})
-    assert {cell for cell in before if before[cell] != after[cell]} == (where or set(before))
+def test_another_model_behind_the_same_name_makes_new_jobs(name, where, change, keys):
+    before = keys()
+    assert changed(before, keys(llm={"models": {name: change}})) == (where or set(before))
 
 
 @pytest.mark.parametrize(
     ("name", "stale"), [("lab-team", None), ("lab-team-large", {"arc/seed-0"}), ("lab-nano", set())]
 )
 @pytest.mark.parametrize("file", ["model.safetensors", "card.json"])
-def test_other_weights_or_cards_of_agents_make_new_cells(name, stale, file, named, models, tmp_path):
+def test_other_weights_or_cards_of_agents_make_new_jobs(name, stale, file, keys, models, tmp_path):
     shutil.copytree(models, tmp_path, dirs_exist_ok=True)
-    before = named()
-    assert named(where=tmp_path) == before
+    before = keys()
+    assert keys(where=tmp_path) == before
     path = tmp_path / name / file
     path.write_bytes(path.read_bytes() + b" ")
-    after = named(where=tmp_path)
-    assert {cell for cell in before if before[cell] != after[cell]} == (set(before) if stale is None else stale)
+    assert changed(before, keys(where=tmp_path)) == (set(before) if stale is None else stale)
 
 
 # Before anything starts ---------------------------------------------------------------------------
@@ -513,7 +563,7 @@ def test_what_cannot_be_read_is_named(change, error, told, models, tmp_path):
 
 
 def test_the_published_policy_is_arc_of_the_first_seed(results, runs, place):
-    (folder,) = runs.glob("arc-seed-0-*")
+    folder = folders(runs)["arc/seed-0"]
     kept, own = (store.read_tensors(path / "arc.safetensors") for path in (folder, runs / "policy"))
     assert kept.keys() == own.keys() and all(np.array_equal(kept[name], own[name]) for name in own)
     arrays = study.published(runs / "policy", place).arrays()
@@ -527,8 +577,10 @@ def test_a_policy_of_another_encoder_or_another_library_of_atoms_is_refused_with
     path = tmp_path / "atoms.yaml"
     path.write_text(LIBRARY.read_text() + "# one remark more\n")
     change = {"encoder": "lab:lab-team"} if name == "encoder" else {"atoms": str(path)}
+    other_settings = settings(**change)
+    context = study.make_context(other_settings, models, runs)
     with (
-        study.opened_place(study.means(settings(**change), models, runs)) as other,
+        study.opened_place(context, other_settings.configuration) as other,
         pytest.raises(ParamsError, match=f"another {name}; run `make repro`"),
     ):
         study.published(runs / "policy", other)
@@ -557,7 +609,7 @@ def test_everybody_is_tested_under_the_same_dice_which_no_training_threw(results
 
 def test_a_study_without_arc_publishes_nothing(results, models, runs, tmp_path):
     beginning(runs, tmp_path)
-    (cell,) = runs.glob("only-chain-seed-0-*")
-    (tmp_path / cell.name).symlink_to(cell)
+    folder = folders(runs)["only-chain/seed-0"]
+    (tmp_path / folder.name).symlink_to(folder)
     study.run(settings(), [NAMED["only-chain"]], models, tmp_path)
     assert not (tmp_path / "policy").exists()

@@ -4,11 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import params, record
+from lib import params, record, seeds, stats, store
 from lib.meeting import deciders, recorded
 from lib.meeting.deciders import CHECK, CONSTANT, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR
 from lib.outcomes import choosing, headroom, tables
 from lib.outcomes.tables import TableError
+from lib.params.reports import PriceSettings
+from lib.routing.toolorchestra import rewards
 from lib.stats import Interval
 from tests.outcomes.small import made
 
@@ -92,7 +94,53 @@ def test_shares_of_strong_calls_begin_and_end_with_the_models_alone():
     assert recorded.threshold(falls.drop(index=2)) == pytest.approx(0.375)
 
 
-def test_a_cell_runs_once_and_its_name_knows_the_facts(tmp_path):
+def find_keys(settings=SETTINGS) -> dict[str, str]:
+    """The key of the job of each shipped table."""
+    return {name: recorded.make_job(settings, name).key for name in tables.SHIPPED}
+
+
+def find_changed_tables(settings) -> set[str]:
+    before, after = find_keys(), find_keys(settings)
+    return {name for name in before if before[name] != after[name]}
+
+
+def test_a_setting_changes_the_keys_of_the_tables_that_it_decides():
+    def priced(**prices):
+        return SETTINGS.model_copy(update={"prices": SETTINGS.prices.model_copy(update=prices)})
+
+    assert not find_changed_tables(SETTINGS.model_copy(update={"jobs": 7, "margin": 0.5}))
+    assert find_changed_tables(SETTINGS.model_copy(update={"updates": 7})) == set(tables.SHIPPED)
+    assert find_changed_tables(priced(exponent=2.0)) == {"gsm", "crux"}
+    assert find_changed_tables(priced(reply_tokens=7)) == {"llmrouter", "llmrouter-new", "mmlu", "gsm8k"}
+
+
+def test_a_table_whose_file_changed_is_played_again(monkeypatch):
+    before, hash_file = find_keys(), store.sha256_file
+    changed = tables.PLACE / "gsm.parquet"
+    monkeypatch.setattr(store, "sha256_file", lambda path: "-" if path == changed else hash_file(path))
+    assert {name for name, key in find_keys().items() if key != before[name]} == {"gsm", "gsm8k"}
+
+
+def test_a_shipped_table_reads_the_files_and_the_prices_that_its_job_holds(monkeypatch):
+    read = []
+    for module, reader in ((store, "read_parquet"), (pd, "read_csv")):
+        keep = getattr(module, reader)
+        monkeypatch.setattr(module, reader, lambda path, keep=keep: read.append(path.name) or keep(path))
+    for name, fields in tables.PRICED_BY.items():
+        read.clear()
+        tables.SHIPPED[name](PriceSettings.from_handed(SETTINGS.prices.handed(*fields)))
+        assert sorted(read) == sorted(tables.FILES[name])
+    assert list(tables.FILES) == list(tables.PRICED_BY) == list(tables.SHIPPED)
+
+
+@pytest.mark.parametrize("module", [choosing, deciders, headroom, recorded, rewards, seeds, stats, tables])
+def test_a_version_that_is_raised_plays_every_table_again(module, monkeypatch):
+    before = find_keys()
+    monkeypatch.setattr(module, "VERSION", 99)
+    assert not set(before.values()) & set(find_keys().values())
+
+
+def test_a_job_runs_once(tmp_path):
     brief = SETTINGS.model_copy(update={"items": 60, "updates": 2, "seeds": 1, "jobs": 1})
     first = recorded.run(brief, ["swe-multimodal"], tmp_path)
     marks = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("done.json")}

@@ -19,7 +19,7 @@ LESS = {"m": {"chain plain": np.array([1, 1, 0, 0] * 499 + [0] * 4, bool)}}
 
 @pytest.fixture
 def root(tmp_path):
-    shipped.ship(tiny.model(), "m", "a recipe", 0, CURVE, tmp_path)
+    shipped.ship(tiny.model(), "m", {"seed": 0}, 0, CURVE, tmp_path)
     return tmp_path
 
 
@@ -40,7 +40,7 @@ def test_a_comparison_is_kept_once_for_every_seed(root):
 
 def test_it_says_nothing_about_other_weights(root):
     alike.keep(alike.differences(SOLVED, LESS), 1, root)
-    shipped.ship(tiny.model(3), "m", "a recipe", 0, CURVE, root)
+    shipped.ship(tiny.model(3), "m", {"seed": 0}, 0, CURVE, root)
     assert alike.compared(root).empty
 
 

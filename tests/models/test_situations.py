@@ -71,6 +71,6 @@ def test_names_and_states_are_dealt_anew_and_preferences_of_the_test_are_unseen(
 def test_only_who_is_taught_situations_depends_on_how_they_are_drawn(monkeypatch):
     settings = params.load("smoke").lab
     before = {name: build.recipe(settings, name) for name in settings.models}
-    monkeypatch.setattr(build, "_DRAWN", {situations.FAMILY: "lib.models.muon"})  # another file in its place
+    monkeypatch.setattr(situations, "VERSION", situations.VERSION + 1)
     changed = {name for name in before if build.recipe(settings, name) != before[name]}
     assert changed == {"lab-orchestrator"}

@@ -328,9 +328,10 @@ def test_the_labs_own_models_can_all_be_trained():
 
 def test_a_model_is_another_one_if_its_base_is():
     one, again, other = (lab(child={"base": "large"}, large={"muon": muon}) for muon in (0.01, 0.01, 0.02))
-    assert build.cell(one, "child").digest == build.cell(again, "child").digest != build.cell(other, "child").digest
+    keys = [build.make_training_job(settings, "child").key for settings in (one, again, other)]
+    assert keys[0] == keys[1] != keys[2]
     alone = lab(small={}, large={"muon": 0.01})
-    assert build.cell(one, "large").digest == build.cell(alone, "large").digest
+    assert build.make_training_job(one, "large").key == build.make_training_job(alone, "large").key
 
 
 @pytest.mark.parametrize(
@@ -350,13 +351,16 @@ def test_a_base_that_cannot_be_is_named(models, said):
         lab(**models)
 
 
+def training_job(settings) -> sweep.Job:
+    return sweep.Job("m", {"name": "m", "model": settings.model_dump(), "seed": 5})
+
+
 def test_a_training_that_misses_its_target_is_tried_again_with_another_seed(tmp_path, monkeypatch):
     said = iter([0.1, 0.2, 0.3, 0.4, 0.4, 0.9])
     monkeypatch.setattr("lib.models.training.right", lambda *asked: np.array([next(said)]))
     target = Target(family="chain", difficulty=1, accuracy=0.5)
     settings = tiny.settings(target=target, attempts=2)  # three looks each
-    held = {"model": settings.model_dump(), "seed": 5}
-    result = build.train_cell(sweep.Cell("m", held), tmp_path, ignore)
+    result = build.train_model(training_job(settings), tmp_path, ignore)
     assert result == {"attempt": 2} and (tmp_path / "missed-0.json").exists()
     monkeypatch.setattr("lib.models.training.right", lambda *asked: np.array([0.9]))
     again = trained(tmp_path / "again", seed=1005, target=target)
@@ -368,8 +372,8 @@ def test_a_training_that_misses_its_target_is_tried_again_with_another_seed(tmp_
 def test_when_every_attempt_misses_the_last_excuse_is_raised(tmp_path, monkeypatch):
     monkeypatch.setattr("lib.models.training.right", lambda *asked: np.array([0.1]))
     settings = tiny.settings(target=Target(family="chain", difficulty=1, accuracy=0.5), attempts=2)
-    cell = sweep.Cell("m", {"model": settings.model_dump(), "seed": 5})
+    job = training_job(settings)
     for _ in range(2):  # the second time nothing is trained again
         with pytest.raises(NotLearned, match="10%"):
-            build.train_cell(cell, tmp_path, ignore)
+            build.train_model(job, tmp_path, ignore)
     assert len(list(tmp_path.glob("missed-*.json"))) == 2

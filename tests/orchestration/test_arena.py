@@ -9,7 +9,19 @@ from lib.envs.education import talents
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import CELLS
 from lib.orchestration import contest
-from lib.orchestration.arena import Ahead, Always, Arena, Guides, Lot, Read, Trained, Turns, cards, dealt
+from lib.orchestration.arena import (
+    Ahead,
+    Always,
+    Arena,
+    Guides,
+    Lot,
+    Read,
+    Trained,
+    Turns,
+    cards,
+    dealt,
+    environments_of,
+)
 from lib.orchestration.briefs import Brief, Rational
 from lib.zoo.guides import FAR, distances, guide
 from tests.orchestration import zoo
@@ -20,7 +32,8 @@ PLACES = [("education", "paper"), ("education", "ours"), ("minigrid", "ours")]
 
 def arena(domain: str, world: str, use: str = "test", n: int = 12, copies: int = 4) -> Arena:
     menu = Guides(0.1) if (domain, world) == ("minigrid", "ours") else Trained(zoo.policies(domain))
-    return Arena(SMOKE, domain, world, menu, seeds.keys("arena", use, domain, n=n), copies)
+    streams = seeds.keys("arena", use, domain, n=n)
+    return Arena(environments_of(SMOKE, world), domain, world, menu, streams, copies)
 
 
 @pytest.mark.parametrize(("domain", "world"), PLACES)

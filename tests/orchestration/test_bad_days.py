@@ -143,10 +143,10 @@ def test_the_hard_stop_keeps_finished_episodes_and_a_rerun_pays_only_for_the_res
     settings = small(zoo={"seeds": 2}, education={"horizon": 8}, orchestration={"episodes": 1})
     server = Server(completion(GOOD))
     monkeypatch.setattr(study, "make_client", lambda llm, *_: Broke(llm, {"scripted": server}))
-    Broke.asked = 30 - 12  # the first cell of about eight decisions ends, the second does not
+    Broke.asked = 30 - 12  # the first job of about eight decisions ends, the second does not
     with pytest.raises(BudgetExceeded) as caught:
         study.run(settings, "education", [method], tmp_path, trained)
-    assert "1 cells" in " ".join(caught.value.__notes__)
+    assert "1 jobs" in " ".join(caught.value.__notes__)
     before = server.asked
     record = study.run(settings, "education", [method], tmp_path, trained)
     assert record["done"].sum() == 2

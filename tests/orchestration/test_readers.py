@@ -9,6 +9,7 @@ import pytest
 
 from lib import params, store
 from lib.llm.client import Client
+from lib.models.checkpoints import ModelError
 from lib.models.situations import LOOK, STATES
 from lib.orchestration import fixed, readers, taught
 from lib.orchestration.briefs import Brief, Rational
@@ -91,11 +92,25 @@ def test_a_menu_of_more_policies_than_there_are_names_is_refused():
 
 def test_a_reader_is_made_by_its_name_and_known_by_what_decides_its_choices():
     assert readers.reader("rational", SMOKE).choose([TO]) == ["SO-d2"]
-    assert readers.identity("rational", SMOKE) is None
-    assert readers.identity("lab-orchestrator", SMOKE) == store.read_json("data/lab/lab-orchestrator.json")["sha256"]
+    assert readers.describe_reader("rational", SMOKE.lab, SMOKE.llm) == {}
+    released = store.read_json("data/lab/lab-orchestrator.json")["sha256"]
+    assert readers.describe_reader("lab-orchestrator", SMOKE.lab, SMOKE.llm)["weights"] == released
     assert readers.reader("scripted-small", SMOKE).backend == "endpoint"
     with pytest.raises(ValueError, match="no reader; there are rational"):
         readers.reader("nobody", SMOKE)
+
+
+def test_a_reader_of_the_lab_is_made_of_what_a_job_holds_of_it(lab):
+    described = json.loads(store.to_json(readers.describe_reader("lab-orchestrator", SMOKE.lab, SMOKE.llm)))
+    of_job = readers.make_reader("lab-orchestrator", described, SMOKE.llm)
+    assert of_job.choose(BRIEFS[:5]) == lab.choose(BRIEFS[:5])
+
+
+def test_released_weights_of_another_recipe_are_no_reader():
+    models = dict(SMOKE.lab.models)
+    models["lab-orchestrator"] = models["lab-orchestrator"].model_copy(update={"steps": 7})
+    with pytest.raises(ModelError, match="not shipped with the recipe"):
+        taught.Taught(SMOKE.lab.model_copy(update={"models": models}))
 
 
 # An endpoint ----------------------------------------------------------------------------------------

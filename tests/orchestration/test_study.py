@@ -1,6 +1,7 @@
 """The study: the same bytes however it is run, nothing lost when it is stopped, and what prompts may cost."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,11 +12,24 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lib import params, sources, store
-from lib.orchestration import methods, study
+from lib import envs, ledger, params, seeds
+from lib.llm import scripted
+from lib.orchestration import (
+    components,
+    controls,
+    decisions,
+    domains,
+    judge,
+    methods,
+    orchestrators,
+    replies,
+    study,
+    world,
+)
 from lib.orchestration.methods import Method
 from lib.params import ROOT
-from lib.zoo import policies as saved
+from lib.study import RunContext
+from lib.zoo import evaluate, networks, policies, recipes
 from tests.orchestration import zoo
 
 SCRIPTED = "scripted-medium"
@@ -26,13 +40,7 @@ def trained(tmp_path_factory) -> Path:
     """The tiny zoo on disk, as `lib.zoo.train` leaves one: two seeds, cards, references."""
     root = tmp_path_factory.mktemp("zoo")
     for domain in zoo.DOMAINS:
-        cards = {card["name"]: card for card in zoo.cards(domain)}
-        references = {"education": ("MO-S", "MO-RM", "MO-MGDA"), "minigrid": ("MO-pseudoS",)}[domain]
-        for name in (*cards, *references):
-            actor = zoo.policy(domain, name, (), 1.0) if name in references else zoo.policies(domain)[name]
-            for seed in range(2):
-                saved.save(actor, root / domain / name, f"seed-{seed}")
-            store.write_json(root / domain / name / "card.json", cards.get(name, {}))
+        zoo.write(root, domain, zoo.cards(domain))
     return root
 
 
@@ -91,32 +99,87 @@ def test_a_finished_study_is_read_and_not_run_again(trained, tmp_path, monkeypat
     pd.testing.assert_frame_equal(first, study.run(small(), "education", chosen, tmp_path, trained))
 
 
-def test_what_cannot_change_a_decision_is_in_no_cell_name(trained):
-    chosen = every("education")
-    base = study.cells(small(), "education", chosen, trained)
-    same = [
-        small(orchestration={"jobs": 2}),
-        small(orchestration={"sparing": [3]}),
-        small(llm={"max_dollars": 1.0, "cassette": "off"}),
-        small(llm={"models": {SCRIPTED: {"timeout": 3.0, "concurrency": 2}}}),
-        small(zoo={"episodes": 7}),
-    ]
-    assert all(study.cells(other, "education", chosen, trained) == base for other in same)
-    for other in (
-        small(orchestration={"memory": 1}),
-        small(education={"horizon": 11}),
-        small(llm={"models": {SCRIPTED: {"temperature": 0.1}}}),
-    ):
-        assert study.cells(other, "education", chosen, trained)[0] != base[0]
+def find_keys(settings, zoo_folder, domain="education") -> dict[str, str]:
+    """The keys of the jobs of every method, by label."""
+    return {job.label: job.key for job in study.make_jobs(settings, domain, every(domain), zoo_folder)}
 
 
-@pytest.mark.parametrize("place", ["llm/scripted/deciding.py", "orchestration/templates/state.md", "llm/client.py"])
-def test_an_edited_program_that_decides_makes_new_cells(place, trained, monkeypatch):
-    chosen, edited, kept = every("education"), (sources.ROOT / "lib" / place).read_bytes(), sources._hash
-    before = study.cells(small(), "education", chosen, trained)
-    monkeypatch.setattr(sources, "_hash", lambda kind, content: "-" if content == edited else kept(kind, content))
-    after = study.cells(small(), "education", chosen, trained)
-    assert all(one.digest != other.digest for one, other in zip(before, after, strict=True))
+def find_changed_labels(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    assert set(before) == set(after)
+    return {label for label, key in before.items() if after[label] != key}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"orchestration": {"jobs": 2}},
+        {"orchestration": {"sparing": [3], "depths": [], "students": 7, "judge": "scripted-small"}},
+        {"llm": {"max_dollars": 1.0, "cassette": "off"}},
+        {"llm": {"models": {SCRIPTED: {"timeout": 3.0, "concurrency": 2}}}},
+        {"zoo": {"episodes": 7}},
+        {"minigrid": {"horizon": 11}},
+    ],
+)
+def test_a_setting_that_no_decision_of_students_depends_on_leaves_all_keys_alone(changes, trained):
+    assert find_keys(small(**changes), trained) == find_keys(small(), trained)
+
+
+@pytest.mark.parametrize(
+    "changes, kinds",
+    [
+        ({"orchestration": {"memory": 1}}, ("KO", "TO", "RO")),
+        ({"orchestration": {"probes": 2}}, ("TO",)),
+        ({"orchestration": {"lookahead": 4}}, ("RO",)),
+        ({"orchestration": {"copies": 3}}, ("TO", "RO")),
+        ({"llm": {"models": {SCRIPTED: {"temperature": 0.1}}}}, ("KO", "TO", "RO")),
+        ({"education": {"horizon": 11}}, ("KO", "TO", "RO", "SO", "MO", "random")),
+    ],
+)
+def test_a_setting_changes_the_keys_of_the_jobs_that_read_it(changes, kinds, trained):
+    changed = find_changed_labels(find_keys(small(), trained), find_keys(small(**changes), trained))
+    expected = {label for label in find_keys(small(), trained) if label.split("/")[1].startswith(kinds)}
+    assert changed == expected
+
+
+def test_a_topic_of_students_changes_no_key_of_a_room(trained):
+    other = small(education={"topic": "Probability"})
+    assert find_keys(other, trained, "minigrid") == find_keys(small(), trained, "minigrid")
+    assert find_keys(other, trained) != find_keys(small(), trained)
+
+
+@pytest.mark.parametrize("name, seed", [("SO-d1", 0), ("MO-MGDA", 1)])
+def test_a_policy_that_is_trained_anew_changes_the_keys_of_the_jobs_in_which_it_acts(name, seed, trained, tmp_path):
+    before = find_keys(small(), trained)
+    shutil.copytree(trained, tmp_path / "zoo")
+    policy = zoo.policy("education", name, ("easy",), 2.0)
+    policies.save(policy, tmp_path / "zoo" / "education" / name, f"seed-{seed}")
+    changed = find_changed_labels(before, find_keys(small(), tmp_path / "zoo"))
+    of_seed = {label for label in before if label.endswith(f"seed-{seed}")}
+    assert changed == (of_seed if name == "SO-d1" else {label for label in of_seed if name in label})
+
+
+VERSIONED = {
+    "everybody": [components, decisions, domains, envs, evaluate, ledger, methods, networks, policies, recipes,
+                  seeds, study, world],
+    "who asks": [orchestrators, replies, scripted],
+    "who does not": [controls],
+    "nobody": [judge],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("whose", "module"), [(whose, each) for whose, group in VERSIONED.items() for each in group])
+def test_a_version_that_is_raised_changes_the_keys_of_the_jobs_that_run_its_code(whose, module, trained, monkeypatch):
+    before = find_keys(small(), trained)
+    monkeypatch.setattr(module, "VERSION", 99)
+    changed = find_changed_labels(before, find_keys(small(), trained))
+    asking = {label for label in before if label.split("/")[1][:2] in methods.KINDS}
+    expected = {"everybody": set(before), "who asks": asking, "who does not": set(before) - asking, "nobody": set()}
+    assert changed == expected[whose]
+
+
+def test_a_policy_that_is_missing_is_named_before_anything_runs(tmp_path):
+    with pytest.raises(policies.PolicyError, match="train the zoo"):
+        study.make_jobs(small(), "education", every("education"), tmp_path)
 
 
 KILLED = """
@@ -168,9 +231,9 @@ def test_a_budget_is_never_passed_and_unpaid_decisions_keep_the_last_policy(trai
 
 
 def decider(method: Method, trained: Path, **changes):
-    """Who decides in a method's cells."""
-    (cell, _) = study.cells(small(orchestration=changes), "education", [method], trained)
-    return study.Bench(cell.settings, study.Means.of(small(), trained, trained, trained)).decider(None)
+    """Who decides in a method's jobs."""
+    (job, _) = study.make_jobs(small(orchestration=changes), "education", [method], trained)
+    return study.Bench(job.settings, RunContext.of(small(), trained, trained, trained)).decider(None)
 
 
 def test_who_remembers_less_has_less_in_its_prompts(trained):

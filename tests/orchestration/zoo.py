@@ -7,21 +7,24 @@ each policy leans to actions of its own, so that the three differ as trained one
 import copy
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import torch
 
-from lib import params, seeds
+from lib import params, seeds, store
 from lib.envs import make_education_rules
 from lib.envs.education import Education
 from lib.envs.grid import GridRoom
 from lib.orchestration.domains import WORLDS
 from lib.orchestration.world import Menu, World
+from lib.params import Params
 from lib.zoo import evaluate
+from lib.zoo import policies as saved
 from lib.zoo.cards import make_card
 from lib.zoo.networks import Network, initial
 from lib.zoo.policies import Policy
-from lib.zoo.recipes import ACTIONS, SINGLE, recipes
+from lib.zoo.recipes import ACTIONS, REFERENCES, SINGLE, recipes
 
 torch.set_num_threads(1)  # networks as small as these only wait for a second thread
 
@@ -69,12 +72,27 @@ def menu(domain: str) -> Menu:
 
 @cache
 def cards(domain: str) -> list[dict]:
+    """The cards of the menu in the environments of smoke."""
+    return make_cards(SMOKE, domain)
+
+
+def make_cards(settings: Params, domain: str, episodes: int = 8) -> list[dict]:
     """The cards of the menu, made from episodes as a trained zoo's are."""
-    few = SMOKE.model_copy(update={"zoo": SMOKE.zoo.model_copy(update={"episodes": 8})})
+    few = settings.model_copy(update={"zoo": settings.zoo.model_copy(update={"episodes": episodes})})
     record = evaluate.evaluate(
         few, evaluate.actors({n: [p] for n, p in policies(domain).items()}), domain, TASK[domain]
     )
     return [make_card(record, domain, name).model_dump() for name in SINGLE]
+
+
+def write(root: Path, domain: str, cards_of_menu: Sequence[dict], seeds: int = 2) -> None:
+    """The tiny zoo of a domain on disk, as `lib.zoo.train` and lesson 01 leave one: policies, references, cards."""
+    card_of = {card["name"]: card for card in cards_of_menu}
+    for name in (*SINGLE, *REFERENCES[domain]):
+        actor = policies(domain)[name] if name in SINGLE else policy(domain, name, (), 1.0)
+        for seed in range(seeds):
+            saved.save(actor, root / domain / name, f"seed-{seed}")
+        store.write_json(root / domain / name / "card.json", card_of.get(name, {}))
 
 
 def world(domain: str, seed: int = 0, of: Sequence[Policy] | None = None) -> World:

@@ -14,7 +14,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from lib import store
 from lib.run import stage
+from lib.sweep import Job
 
 from .checkout import Checkout, files_at
 from .kills import INTERRUPTED, PROC
@@ -56,6 +58,14 @@ def test_a_second_run_runs_no_stage(first, say):
     assert ran(first.checkout.repro()) == []
     assert "up to date" in first.checkout.dvc("status")
     assert differences(first.hashes, first.checkout.hashes()) == []
+
+
+def test_every_job_is_kept_under_the_key_of_its_settings(first):
+    records = sorted((first.checkout.folder / "data/runs").rglob("done.json"))
+    assert len(records) > 20
+    for record in records:
+        job = Job(**store.read_json(record.parent / "job.json"))
+        assert job.label and record.parent.name == job.key
 
 
 def test_dvc_reads_the_metrics(first):
@@ -187,6 +197,19 @@ def test_ten_kills_at_random_moments_change_nothing_in_the_end(first, interrupte
     assert rubbish == [], "half-written files are left"
 
 
+@pytest.mark.skipif(not PROC.exists(), reason="uses the copy that was killed")
+def test_a_lesson_whose_code_changed_runs_again_says_why_and_trains_nothing(interrupted):
+    receipts = {path: path.stat().st_mtime_ns for path in (interrupted.folder / "data/runs").rglob("done.json")}
+    outs = made_by(interrupted, "01_policy_zoo")
+    before = interrupted.hashes(*outs)
+    code = interrupted.folder / "lib/zoo/ppo.py"
+    code.write_text(code.read_text(encoding="utf-8") + "\n\nANOTHER_NAME = 1\n", encoding="utf-8")
+    printed = interrupted.repro("01_policy_zoo")
+    assert "01_policy_zoo" in ran(printed) and "[01_policy_zoo] runs again: lib/zoo changed\n" in printed
+    after = {path: path.stat().st_mtime_ns for path in (interrupted.folder / "data/runs").rglob("done.json")}
+    assert after == receipts and differences(before, interrupted.hashes(*outs)) == []
+
+
 def made_by(checkout: Checkout, *names: str) -> list[str]:
     """What the stages of some lessons promise, and the two that all lessons stand on."""
     stages = stage.lessons(checkout.folder)
@@ -216,3 +239,30 @@ def test_what_the_readme_says_of_dvc_works_and_its_table_fits_a_screen(copy):
     drawn = {path.stem for path in (checkout.folder / "reports/figures/00_tour").glob("*.png")}
     assert drawn and all(any(name.endswith(f"00_tour_{stem}.png") for name in shown) for stem in drawn)
     assert "10_scoreboard" in graph and "11_bring_your_own" not in graph
+
+
+# What somebody types who has the environment activated and does not use the Makefile.
+WITHOUT_MAKE = """
+set -e
+PATH=${PATH#*:}  # the test's own way to the environment
+source .venv/bin/activate
+dvc repro 00_tour
+dvc exp run -S 'params.yaml:tour.weights=3' 00_tour
+rm reports/metrics/00_tour.json
+papermill --no-progress-bar notebooks/00_tour.ipynb out.ipynb -p profile smoke
+"""
+
+
+def test_dvc_and_papermill_work_in_an_activated_environment_without_make(copy):
+    checkout = copy("activated")
+    parameters = checkout.folder / "params.yaml"
+    parameters.write_text(parameters.read_text(encoding="utf-8").replace("\nprofile: laptop ", "\nprofile: smoke "))
+    checkout.run("git", "add", "--all")
+    checkout.run("git", *AUTHOR, "commit", "--quiet", "--allow-empty", "--message", "as it is")
+    printed = checkout.run("bash", "-c", WITHOUT_MAKE)
+    assert ran(printed).count("00_tour") == 2
+    assert re.search(r"^\[00_tour\] runs again: tour\.weights \d+ -> 3$", printed, re.M)
+    cells = nbformat.read(checkout.folder / "out.ipynb", 4).cells
+    injected = [cell.source for cell in cells if "injected-parameters" in cell.metadata.get("tags", [])]
+    assert len(injected) == 1 and 'profile = "smoke"' in injected[0]
+    assert (checkout.folder / "reports/metrics/00_tour.json").exists(), "papermill ran the code of another checkout"

@@ -1,4 +1,4 @@
-"""What the tests of both studies share: names of cells, models that may be changed, trainings that are killed."""
+"""What the tests of both studies share: keys of jobs, models that may be changed, trainings that are killed."""
 
 import shutil
 from pathlib import Path
@@ -6,16 +6,24 @@ from pathlib import Path
 import pytest
 from pandas.testing import assert_frame_equal
 
+from lib import store
 from lib.routing.logs import Logs
 from tests.studies import Killed, dying, of
 
 HOSTED = {"backend": "endpoint", "base_url": "http://localhost:1/v1", "model": "m", "price_in": 1e-6, "price_out": 1e-6}
 
 
-def digests(study, own, compared, models) -> dict[str, str]:
-    """Names and digests of all cells."""
-    first = study.first_cells(own, models)
-    return {cell.name: cell.digest for cell in [*first, *study.cells(own, compared, first)]}
+def keys_by_label(study, own, compared, models) -> dict[str, str]:
+    """The keys of all jobs."""
+    first_jobs = study.make_first_jobs(own, models)
+    jobs = [*first_jobs, *study.make_jobs(own, compared, first_jobs)]
+    return {job.label: job.key for job in jobs}
+
+
+def find_jobs(runs: Path, ending: str) -> list[Path]:
+    """The folders of finished jobs whose label ends so, in the order of labels."""
+    labels = {path.parent: store.read_json(path)["label"] for path in runs.glob("*/job.json")}
+    return sorted((folder for folder, label in labels.items() if label.endswith(ending)), key=labels.get)
 
 
 def apart(models: Path, elsewhere: Path, name: str) -> Path:
@@ -32,9 +40,10 @@ def resumed(study, own, arm, models, done, killed, elsewhere, monkeypatch) -> li
     done: results and folder of a study that nothing happened to; killed: what, by class and method, dies at which call.
     """
     (results, runs), (owner, method, at) = done, killed
-    for place in runs.glob("*"):
-        if not place.name.startswith(arm.name):  # only that is done again
-            (elsewhere / place.name).symlink_to(place)
+    again_folders = find_jobs(runs, f"{arm.name}/seed-0")
+    for folder in runs.glob("*"):
+        if folder not in again_folders:  # only that is done again
+            (elsewhere / folder.name).symlink_to(folder)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(owner, method, dying(getattr(owner, method), at))
         study.run(own, [arm], models, elsewhere)

@@ -32,7 +32,7 @@ def nothing_of_the_checkout(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Where the cells of a study lie."""
+    """Where the jobs of a study lie."""
     return tmp_path_factory.mktemp("runs")
 
 

@@ -63,7 +63,10 @@ def test_budgets_in_numbers_are_dollars_in_units_and_the_prompt_says_which():
 
 @pytest.mark.parametrize("name", ["corl", "hard", "number"])
 def test_every_question_is_asked_under_every_budget_in_order(name):
-    told, numbers = examined(NAMED[name], ITEMS[:3], BUDGETS, SMOKE), {f"{n:03.0f}": n * 1e-6 for n in SMOKE.numbers}
+    told, numbers = (
+        examined(NAMED[name].style, ITEMS[:3], BUDGETS, SMOKE),
+        {f"{n:03.0f}": n * 1e-6 for n in SMOKE.numbers},
+    )
     budgets = numbers if name == "number" else WORDS
     assert [(t.label, t.item) for t in told] == [(label, item) for label in budgets for item in ITEMS[:3]]
     assert all(t.budget == pytest.approx(budgets[t.label]) and t.style == NAMED[name].style for t in told)

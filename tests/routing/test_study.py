@@ -1,4 +1,4 @@
-"""The experiment at its smallest: cells that are made once, trainings that go on, tables with what was promised."""
+"""The experiment at its smallest: jobs that are done once, trainings that go on, tables with what was promised."""
 
 import dataclasses
 import json
@@ -8,19 +8,36 @@ import pytest
 import torch
 from pandas.testing import assert_frame_equal
 
-from lib import params, store, sweep
-from lib.models import checkpoints
+from lib import losses, params, seeds, store, sweep, tasks
+from lib.llm import scripted
+from lib.models import checkpoints, corpus, muon, training
 from lib.models import tokenizer as lab
 from lib.models.checkpoints import ModelError
 from lib.params import ParamsError
-from lib.routing import arms, outcomes, protocol, study
+from lib.routing import (
+    arms,
+    baselines,
+    glassbox,
+    learn,
+    logs,
+    outcomes,
+    protocol,
+    rewards,
+    rollouts,
+    study,
+    voices,
+    warm,
+)
+from lib.routing import episodes as interleaved_episodes
+from lib.routing import experts as expert_pool
 from lib.routing.arms import NAMED, variant
 from lib.routing.experts import TRIES, Heard
 from lib.routing.rollouts import roll
 from lib.routing.voices import Lab
+from lib.study import RunContext
 from tests.models import tiny
 from tests.routing import small
-from tests.routing.again import HOSTED, apart, digests, resumed
+from tests.routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
 from tests.routing.small import EXPERTS, PRICES, Choir, Scripted, answer, call, items, task
 from tests.studies import of, refuse, same
 
@@ -111,10 +128,11 @@ def test_the_text_of_every_test_episode_is_kept_by_who_wrote_it(results):
 
 def test_the_controller_that_was_tested_is_the_one_that_was_kept(results, models, runs):
     """Played again from the folder, it says the same: the engine knew the weights of the last update."""
-    own, model = settings(), checkpoints.load(next(runs.glob("corl-seed-0*/model")))
+    (trained,) = find_jobs(runs, "/corl/seed-0")
+    own, model = settings(), checkpoints.load(trained / "model")
     voice = Lab(model, own.routing.turn_tokens, own.routing.response_tokens)
-    asked = arms.examined(CORL, study.test_items(own.routing), results.budgets, own.routing)
-    with study.opened_pool(study.Means.of(own, models, runs, runs)) as pool:
+    asked = arms.examined(CORL.style, study.test_items(own.routing), results.budgets, own.routing)
+    with study.opened_pool(RunContext.of(own, models, runs, runs), own.routing) as pool:
         played = [roll(voice, pool, asked, own.routing.rounds, study._TEST_KEY, heat) for heat in (0.0, 1.0)]
     again = pd.concat([study.episode_rows(each, lab.decode, ITEMS) for each in played], ignore_index=True)
     assert_frame_equal(of(results.episodes, "corl")[list(again)], again, check_exact=True)
@@ -162,14 +180,22 @@ def test_another_seed_trains_and_tests_differently_and_leaves_the_first_alone(re
     assert warm[0] != warm[1]
 
 
-FIRST = {"controller/seed-0", "experts"}
+CONTROLLER, TRIAL = {"controller/seed-0"}, {"experts"}
+FIRST = CONTROLLER | TRIAL
 START, ALL = FIRST | {"start/seed-0"}, FIRST | {"start/seed-0", "corl/seed-0", "hard/seed-0"}
 OWN = settings().routing
 LEARN, UPDATED = OWN.learn.model_dump(), OWN.updates
 
 
-def named(where, compared=COMPARED, **changes) -> dict[str, str]:
-    return digests(study, settings(**changes), compared, where)
+def named(where, compared=COMPARED, own=None, **changes) -> dict[str, str]:
+    """Keys by label, without the experts that lead it."""
+    keys = keys_by_label(study, own or settings(**changes), compared, where)
+    return {label.split("/", 1)[1]: key for label, key in keys.items()}
+
+
+def unchanged(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    assert before.keys() == after.keys()
+    return {label for label in before if before[label] == after[label]}
 
 
 def experts(**changes) -> dict:
@@ -183,6 +209,7 @@ def experts(**changes) -> dict:
         ({"jobs": 3}, ALL),
         ({"jobs": None}, ALL),
         ({"save_every": 1}, ALL),
+        ({"margin": 0.5}, ALL),
         ({"llm": {"models": {"nano": {"timeout": 5.0, "retries": 1, "concurrency": 3}}}}, ALL),
         ({"llm": {"max_dollars": 1.0, "cassette": "replay"}}, ALL),
         ({"llm": {"models": {"agent": {"max_tokens": 5}}}}, ALL),  # no expert
@@ -191,42 +218,112 @@ def experts(**changes) -> dict:
         ({"updates": UPDATED | {"soft": 9}}, ALL - {"corl/seed-0"}),
         ({"updates": UPDATED | {"hard": 9}}, ALL - {"hard/seed-0"}),
         ({"numbers": [1, 41]}, ALL - {"start/seed-0"}),  # which alone is asked with numbers
+        ({"unit": 2e-6}, ALL - {"start/seed-0"}),
         ({"learn": LEARN | {"kl": 0.5}}, START),
         ({"learn": LEARN | {"advantages": "group"}}, START),
         ({"batch": 16}, START),
         ({"quantile": 0.5}, FIRST),
+        ({"high": 5.0}, FIRST),
         ({"temperature": 0.5}, FIRST),
-        ({"warm": {"items": 64, "steps": 2, "batch": 16, "seed": 0}}, {"experts"}),
-        ({"expert_temperature": 0.5}, {"controller/seed-0"}),
-        ({"train_items": 25}, {"controller/seed-0"}),
-        ({"rounds": 4}, set()),
-        (experts(max_tokens=50), set()),
-        (experts(price_in=1.0, price_out=1.0), set()),
-        (experts(omit=["seed"]), set()),
-        (experts(**HOSTED), set()),
+        ({"test_temperature": 0.5}, FIRST),
+        ({"turn_tokens": 23}, FIRST),
+        ({"warm": {"items": 64, "steps": 2, "batch": 16, "seed": 0}}, TRIAL),
+        ({"rounds": 4}, TRIAL),
+        ({"expert_temperature": 0.5}, CONTROLLER),
+        ({"train_items": 25}, CONTROLLER),
+        ({"test_items": 13}, CONTROLLER),
+        (experts(max_tokens=50), CONTROLLER),
+        (experts(price_in=1.0, price_out=1.0), CONTROLLER),
+        (experts(omit=["seed"]), CONTROLLER),
+        (experts(**HOSTED), CONTROLLER),
+        ({"questions": {"chain": [1, 2]}}, set()),
+        ({"experts": {"lab-mini": "mini", "lab-nano": "nano", "lab-large": "large"}}, set()),  # another order
     ],
     ids=lambda told: "-".join(told) if isinstance(told, dict) else "",
 )
-def test_what_changes_a_result_makes_new_cells_and_nothing_else_does(change, kept, models):
+def test_a_setting_changes_the_keys_of_the_jobs_that_read_it_and_of_no_others(change, kept, models):
     before, after = named(models), named(models, **change)
-    assert before.keys() == after.keys() == ALL
-    assert {name for name in before if before[name] == after[name]} == kept
+    assert before.keys() == ALL
+    assert unchanged(before, after) == kept
 
 
-def test_other_models_make_new_cells(models, tmp_path):
+@pytest.mark.parametrize(("change", "kept"), [({"muon": 0.5}, TRIAL), ({"steps": 9, "items": 99}, ALL)])
+def test_of_the_lab_only_the_optimisers_of_the_base_are_in_a_key(change, kept, models):
+    own = settings()
+    bases = own.lab.models | {OWN.base: own.lab.models[OWN.base].model_copy(update=change)}
+    other = own.model_copy(update={"lab": own.lab.model_copy(update={"models": bases})})
+    assert unchanged(named(models), named(models, own=other)) == kept
+
+
+def test_other_weights_or_prices_make_new_keys_where_they_are_used(models, tmp_path):
     place, before = apart(models, tmp_path, "lab-mini"), named(models)
     assert named(tmp_path) == before
     (place / "card.json").write_text("{}")  # another price
-    assert not named(tmp_path).items() & before.items()
+    assert unchanged(before, named(tmp_path)) == CONTROLLER
     hosted, other = (named(models, **experts(**HOSTED | {"model": name})) for name in ("m", "other"))
-    assert not hosted.items() & other.items()
+    assert unchanged(hosted, other) == CONTROLLER
 
 
-def test_more_arms_or_seeds_and_what_tables_call_an_arm_change_no_cell(models):
+def test_another_base_makes_all_keys_new(models, tmp_path):
+    weights = apart(models, tmp_path, OWN.base) / "model.safetensors"
+    weights.write_bytes(weights.read_bytes() + b" ")
+    assert unchanged(named(models), named(tmp_path)) == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "kept"),
+    [
+        (seeds, set()),
+        (tasks, set()),
+        (training, TRIAL),
+        (muon, TRIAL),
+        (corpus, TRIAL),
+        (warm, TRIAL),
+        (protocol, TRIAL),
+        (expert_pool, CONTROLLER),
+        (outcomes, CONTROLLER),
+        (study, set()),
+        (voices, FIRST),
+        (interleaved_episodes, FIRST),
+        (rollouts, FIRST),
+        (rewards, FIRST),
+        (arms, FIRST),
+        (logs, FIRST),
+        (learn, START),
+        (losses, START),
+        (glassbox, ALL),
+        (baselines, ALL),  # which every lesson computes anew
+        (scripted, ALL),  # no expert here is a script
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_raised_version_makes_the_jobs_new_whose_numbers_it_decides(module, kept, models, monkeypatch):
+    before = named(models)
+    monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
+    assert unchanged(before, named(models)) == kept
+
+
+def test_more_arms_or_seeds_and_what_tables_call_an_arm_change_no_key(models):
     before, more = named(models), named(models, seeds=3)
-    assert before.items() <= more.items() and len(more) == len(before) + 2 * 3  # start, warm start and the main arm
+    assert before.items() <= more.items() and len(more) == len(before) + 2 * 3  # start, controller and the main arm
     assert named(models, [CORL]).items() <= before.items() <= named(models, arms.ARMS).items()
     assert named(models, [dataclasses.replace(CORL, label="otherwise"), HARD]) == before
+    assert named(models, other_seeds=2) == before
+
+
+def test_a_start_beyond_the_seeds_of_other_arms_is_tested_as_the_main_arm_alone(models):
+    few, many = (named(models, seeds=2, other_seeds=n) for n in (1, 2))
+    assert {label for label in few if few[label] != many[label]} == {"start/seed-1"}
+    own = settings(seeds=2)
+    jobs = study.make_jobs(own, COMPARED, study.make_first_jobs(own, models))
+    styles = {job.label.split("/", 1)[1]: [test["style"] for test in job.settings["tests"]] for job in jobs}
+    assert styles["start/seed-0"] == ["soft", "soft", "hard", "hard", "number"]
+    assert styles["start/seed-1"] == ["soft", "soft"]
+
+
+def test_two_experts_are_jobs_of_their_own(models):
+    own, two = settings(), study.two(settings())
+    assert not keys_by_label(study, own, [CORL], models).keys() & keys_by_label(study, two, [CORL], models).keys()
 
 
 @pytest.mark.parametrize(("held", "lacking"), [([], "lab-control holds no model"), (["lab-control"], "lab-nano")])
@@ -245,8 +342,8 @@ def test_processes_share_the_limits_of_an_endpoint(models, runs, results, monkey
     monkeypatch.setattr(sweep.os, "cpu_count", lambda: 7)
     for jobs in (3, None):
         own = settings(jobs=jobs)
-        means = study.Means.of(own, models, runs, runs)
-        with study.opened_pool(means) as pool:
+        context = RunContext.of(own, models, runs, runs, jobs)
+        with study.opened_pool(context, own.routing) as pool:
             assert pool.experts == EXPERTS
     assert told == [3, 7]
 
@@ -311,7 +408,8 @@ def test_samples_are_the_episodes_with_their_rewards_in_groups():
 
 def test_one_controller_of_every_arm_is_kept_and_no_checkpoint(results, runs):
     assert not list(runs.glob("*/checkpoint*"))
-    told = [small.weights(checkpoints.load(place)) for place in sorted(runs.glob("*seed-0*/model"))]  # start included
+    kept = [folder / "model" for folder in find_jobs(runs, "/seed-0") if (folder / "model").exists()]
+    told = [small.weights(checkpoints.load(place)) for place in kept]  # that of the start included
     assert len(told) == 3 and not any(torch.equal(a, b) for a, b in zip(told, told[1:] + told[:1], strict=True))
 
 

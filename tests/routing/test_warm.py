@@ -12,7 +12,7 @@ from lib.models import checkpoints
 from lib.models.corpus import IGNORED, Dialogue, tensors
 from lib.models.dialogue import conversation, token
 from lib.models.tokenizer import EOS, decode
-from lib.params import WarmSettings
+from lib.params import LabModel, WarmSettings
 from lib.routing import protocol, warm
 from lib.routing.protocol import Answer, Call
 from lib.tasks import Item, answered
@@ -130,7 +130,11 @@ def test_training_makes_traces_likelier_and_is_the_same_every_time(tmp_path):
     base = checkpoints.save(tiny.model(0, spread=3.0), tmp_path / "base")
     told = SMOKE.model_copy(update={"warm": WarmSettings(items=200, steps=20, batch=16, seed=0)})
     done = []
-    folders = [warm.train(base, shape, told, tmp_path / name, done.append) for name in "ab"]
+    handed = LabModel.from_handed(shape.handed(*warm.READ_OF_BASE))  # as a job is
+    folders = [
+        warm.train(base, given, told, EXPERTS, tmp_path / name, done.append)
+        for name, given in zip("ab", (shape, handed), strict=True)
+    ]
     assert done[:20] == pytest.approx([(i + 1) / 20 for i in range(20)])
     ids, targets = tensors(warm.corpus(tasks.spread(QUESTIONS, "dev", 32), EXPERTS, ROUNDS, 1))
 
@@ -141,7 +145,7 @@ def test_training_makes_traces_likelier_and_is_the_same_every_time(tmp_path):
 
     assert loss(folders[0]) == loss(folders[1]) < 0.8 * loss(base)
     assert shape.steps == tiny.settings().steps  # the base's own settings stay
-    assert warm.train(base, shape, told, tmp_path / "c", done.append, seed=1)
+    assert warm.train(base, shape, told, EXPERTS, tmp_path / "c", done.append, seed=1)
     assert loss(tmp_path / "c") != loss(folders[0])  # a seed has a start of its own
 
 

@@ -145,7 +145,7 @@ def test_seeds_that_are_trained_together_are_those_that_are_trained_alone():
 def test_groups_of_seeds_hold_every_seed_once(seeds, domain):
     params = SMOKE.model_copy(update={"zoo": SMOKE.zoo.model_copy(update={"seeds": seeds})})
     for stack_of in train.stacks(params, domain).values():
-        groups = train.groups(params, stack_of)
+        groups = train.group_seeds(params, stack_of)
         assert [seed for group in groups for seed in group] == list(range(seeds))
         assert max(map(len, groups)) == (1 if domain == "minigrid" else min(seeds, train.TOGETHER))
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from lib import params, store, sweep
-from lib.zoo import policies, recipes, train
+from lib import envs, losses, params, seeds, sweep
+from lib.zoo import mgda, networks, objectives, policies, ppo, recipes, reference, train
 from lib.zoo.objectives import Linear
 
 SMOKE = params.load("smoke")
@@ -19,21 +19,25 @@ def changed(**zoo):
     return params.validate(content | {"zoo": params.overlay(content["zoo"], zoo)})
 
 
-def named(settings, domain):
-    """The policies of a domain's sweep by name and seed: the hashes that name them."""
-    return {
-        (facts["recipe"]["name"], facts["seed"]): store.sha256_json(facts)
-        for cell in train.cells(settings, domain)
-        for facts in cell.settings["policies"]
-    }
+def find_keys(settings, domain):
+    """The keys of the policies of a domain's sweep, by domain, name and seed."""
+    keys = {}
+    for job in train.make_jobs(settings, domain):
+        for policy, key in zip(job.settings["policies"], train.policy_keys(job.settings), strict=True):
+            keys[domain, policy["recipe"]["name"], policy["seed"]] = key
+    return keys
 
 
-def added(settings, domain):
+def find_all_keys(settings):
+    return find_keys(settings, "education") | find_keys(settings, "minigrid")
+
+
+def add_recipe(settings, domain):
     """The recipes, with one more in the stack of Table 6."""
-    told = ALL(settings, domain)
-    return (
-        [*told, replace(told[0], name="SO-new", objective=Linear((0.5, 0.5, 0.0)))] if domain == "education" else told
-    )
+    shipped = ALL(settings, domain)
+    if domain != "education":
+        return shipped
+    return [*shipped, replace(shipped[0], name="SO-new", objective=Linear((0.5, 0.5, 0.0)))]
 
 
 def files(out, domain="education"):
@@ -62,23 +66,74 @@ def test_a_recipe_comes_back_from_its_facts():
         recipes.Recipe.of(facts | {"objective": {"type": "Wish"}})
 
 
-def test_settings_name_only_the_policies_that_they_decide():
-    before = named(SMOKE, "education") | {("minigrid", *key): name for key, name in named(SMOKE, "minigrid").items()}
+def find_changed_keys(before, after):
+    """Policies whose keys differ; there may be more of them after a change."""
+    assert set(before) <= set(after)
+    return {policy for policy, key in before.items() if after[policy] != key}
 
-    def moved(settings):
-        after = named(settings, "education") | {
-            ("minigrid", *k): name for k, name in named(settings, "minigrid").items()
-        }
-        assert set(before) <= set(after)
-        return {key for key in before if before[key] != after[key]}
 
-    assert moved(changed(education={"mgda": {"clip": 0.3}})) == {("MO-MGDA", 0), ("MO-MGDA", 1)}
-    assert moved(changed(minigrid={"gold": {"entropy": 0.5}})) == {("minigrid", "SO-d3", seed) for seed in (0, 1)}
-    assert not moved(changed(seeds=7, jobs=3, episodes=9))
-    world = params.validate(SMOKE.model_dump() | {"minigrid": {"horizon": 30, "lava": 2}})
-    assert moved(world) == {key for key in before if key[0] == "minigrid"}
-    reference = moved(changed(learner="stable-baselines3"))
-    assert reference == {key for key in before if "MO-MGDA" not in key}
+def test_a_setting_changes_the_keys_of_the_policies_that_it_decides_and_of_no_others():
+    before = find_all_keys(SMOKE)
+
+    def keys_changed_by(settings):
+        return find_changed_keys(before, find_all_keys(settings))
+
+    assert keys_changed_by(changed(education={"mgda": {"clip": 0.3}})) == {
+        ("education", "MO-MGDA", seed) for seed in (0, 1)
+    }
+    assert keys_changed_by(changed(minigrid={"gold": {"entropy": 0.5}})) == {
+        ("minigrid", "SO-d3", seed) for seed in (0, 1)
+    }
+    assert not keys_changed_by(changed(seeds=7, jobs=3, episodes=9))
+    other_room = params.validate(SMOKE.model_dump() | {"minigrid": {"horizon": 30, "lava": 2}})
+    assert keys_changed_by(other_room) == {policy for policy in before if policy[0] == "minigrid"}
+    by_reference = keys_changed_by(changed(learner="stable-baselines3"))
+    assert by_reference == {policy for policy in before if "MO-MGDA" not in policy}
+
+
+@pytest.mark.parametrize(
+    "module", [envs, losses, mgda, networks, objectives, policies, ppo, recipes, reference, seeds, train]
+)
+def test_a_version_that_is_raised_changes_the_keys_of_the_policies_that_it_decides(module, monkeypatch):
+    by_learner = [SMOKE, changed(learner="stable-baselines3")]
+    before = [find_all_keys(settings) for settings in by_learner]
+    monkeypatch.setattr(module, "VERSION", 99)
+    stacked, by_reference = (
+        find_changed_keys(keys, find_all_keys(settings)) for keys, settings in zip(before, by_learner, strict=True)
+    )
+    everybody, several_critics = set(before[0]), {policy for policy in before[0] if "MO-MGDA" in policy}
+    if module is mgda:
+        assert stacked == by_reference == several_critics
+    elif module is losses:
+        assert stacked == everybody and by_reference == several_critics
+    elif module is reference:
+        assert not stacked and by_reference == everybody - several_critics
+    else:
+        assert stacked == by_reference == everybody
+
+
+def test_a_question_bank_with_another_content_trains_its_policies_again(tmp_path):
+    bank = tmp_path / "bank.csv"
+    bank.write_bytes((params.ROOT / SMOKE.education.bank).read_bytes())
+    education = SMOKE.education.model_copy(update={"bank": str(bank)})
+    settings = SMOKE.model_copy(update={"education": education})
+    before = find_keys(settings, "education")
+    bank.write_bytes(bank.read_bytes() + b"\n")
+    assert find_changed_keys(before, find_keys(settings, "education")) == set(before)
+
+
+def test_a_key_holds_no_name_of_a_class_or_a_module(monkeypatch):
+    class Renamed(Linear):
+        pass
+
+    before = find_keys(SMOKE, "education")
+    monkeypatch.setitem(objectives.KINDS, "Linear", Renamed)
+    renamed = [
+        replace(recipe, objective=Renamed(recipe.objective.weights)) if type(recipe.objective) is Linear else recipe
+        for recipe in ALL(SMOKE, "education")
+    ]
+    monkeypatch.setattr(recipes, "recipes", lambda settings, domain: renamed)
+    assert find_keys(SMOKE, "education") == before
 
 
 def test_a_recipe_that_is_added_is_trained_alone_and_to_the_bytes_of_a_full_training(
@@ -87,7 +142,7 @@ def test_a_recipe_that_is_added_is_trained_alone_and_to_the_bytes_of_a_full_trai
     zoo, out = built
     before, receipts = files(out / "zoo"), set((out / "runs").glob("*/done.json"))
     assert len(before) == 24 and len(receipts) == 2
-    monkeypatch.setattr(train, "recipes", added)
+    monkeypatch.setattr(recipes, "recipes", add_recipe)
     grown = train.build(short, "education", out / "zoo", out / "runs")
     (new,) = set((out / "runs").glob("*/done.json")) - receipts
     assert sorted(path.name for path in new.parent.glob("seed-*/*.json")) == ["SO-new.json"] * 2
@@ -103,11 +158,11 @@ def test_a_recipe_that_is_added_is_trained_alone_and_to_the_bytes_of_a_full_trai
 
 def test_a_policy_that_is_alone_has_the_bytes_that_it_has_in_company(built, short, tmp_path):
     _, out = built
-    whole = next(c for c in train.cells(short, "education") if "table-6" in c.name)
-    for facts in whole.settings["policies"][3:5]:
-        cell = sweep.Cell("alone", {"policies": [facts]})
-        train.train_cell(cell, tmp_path, lambda fraction: None)
-        name, seed = facts["recipe"]["name"], facts["seed"]
+    stack_job = next(job for job in train.make_jobs(short, "education") if len(job.settings["policies"]) > 3)
+    for policy in stack_job.settings["policies"][3:5]:
+        job = sweep.Job("alone", stack_job.settings | {"policies": [policy]})
+        train.train_policies(job, tmp_path, lambda fraction: None)
+        name, seed = policy["recipe"]["name"], policy["seed"]
         mine = policies.load(tmp_path / f"seed-{seed}" / f"{name}.json").params
         theirs = policies.load(out / "zoo/education" / name / f"seed-{seed}.json").params
         assert all((mine[key] == theirs[key]).all() for key in theirs)
@@ -115,7 +170,7 @@ def test_a_policy_that_is_alone_has_the_bytes_that_it_has_in_company(built, shor
 
 def test_what_is_trained_is_not_trained_again(built, short, monkeypatch):
     zoo, out = built
-    monkeypatch.setattr(train, "train_cell", None)
+    monkeypatch.setattr(train, "train_policies", None)
     again = train.build(short, "education", out / "zoo", out / "runs")
     pd.testing.assert_frame_equal(again.curves, zoo.curves)
     pd.testing.assert_frame_equal(again.seconds, zoo.seconds)

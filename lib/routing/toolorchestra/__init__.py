@@ -7,7 +7,7 @@
     strategies   every single tool used by a fixed procedure: baselines, and what traces are made of
     warm         what the orchestrator is taught first: the protocol
     arms         what is trained, and by which reward
-    study        everything, in cells of a sweep
+    study        everything, in jobs of a sweep
     benchmark    the preference benchmark, generalisation, the sweep over preferences
 
 The trainer, the voices and the episodes are those of the room around it.

@@ -18,6 +18,8 @@ from lib.routing.toolorchestra import desk, exams, rewards
 from lib.routing.toolorchestra.desk import Episode, Own
 from lib.routing.toolorchestra.rewards import Kept
 
+VERSION = 1  # of what an arm pays and learns from: raise it when one of these numbers changes
+
 
 @dataclass(frozen=True)
 class Arm:
@@ -32,6 +34,16 @@ class Arm:
     changes: Mapping[str, Any] = field(default_factory=dict)
     spread: float | None = None
     exams: tuple[str, ...] = exams.MAIN
+
+    @property
+    def decided_by(self) -> dict[str, Any]:
+        """What a job is handed of it: its changes are in the trainer's settings, its label in tables."""
+        return {"name": self.name, "reward": self.reward, "strict": self.strict, "spread": self.spread}
+
+    @classmethod
+    def from_settings(cls, values: Mapping[str, Any]) -> "Arm":
+        """The arm of a job, which needs no label."""
+        return cls(label="", **values)
 
 
 ARMS = (

@@ -21,6 +21,7 @@ from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.menu import FUNCTIONS, OFFICE, Menu, Offer, Preference, drawn_preference, seen
 from lib.tasks.synthesis import Task
 
+VERSION = 1  # of the assignments of exams: raise it when one of these numbers changes
 MAIN = ("test", "outage")
 _DRAWS = 8  # menus per question, among which one with two good tools is looked for
 FRUGAL = Preference(1.0, 1.0, 0.0)  # "achieve best results while maintaining lowest cost"
@@ -31,8 +32,17 @@ Offers = Mapping[str, Offer]
 
 
 def exam(name: str, offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
-    """The assignments of an exam; offers: at list prices, unseen: at those of the second list. Equal settings give
-    equal exams. Raises ValueError for an unknown one."""
+    """The assignments of an exam. Equal settings give equal exams.
+
+    Args:
+        name: One of ALL.
+        offers: At list prices.
+        unseen: At those of the second list, which AT_UNSEEN_PRICES alone reads.
+        settings: models, unseen, spread and test_items, and for the exam ON_GRID side.
+
+    Raises:
+        ValueError: There is no such exam.
+    """
     if name not in _EXAMS:
         raise ValueError(f"there is no exam {name!r}; there are {', '.join(ALL)}")
     return _EXAMS[name](offers, unseen, settings)
@@ -129,3 +139,4 @@ _EXAMS = {
     "outage": _outage, "simplex": _simplex,
 }  # fmt: skip
 ALL = tuple(_EXAMS)
+AT_UNSEEN_PRICES, ON_GRID = "unseen_prices", "simplex"

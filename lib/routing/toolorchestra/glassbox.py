@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,11 +21,10 @@ import torch
 from torch import Tensor
 
 from lib import losses, record, seeds, store, sweep
-from lib import params as parameters
 from lib.params import ROOT, ToolGlassSettings, ToolSettings
 from lib.routing.toolorchestra import menu, rewards
-from lib.sources import deciding
 
+VERSION = 1  # of the synthetic benchmark of tool orchestration: raise it when one of these numbers changes
 SYSTEM = "toolorchestra_glass"  # of the record
 RUNS = ROOT / "data/runs/toolorchestra_glass"
 KINDS = 4  # of questions
@@ -38,6 +38,14 @@ STEADY = {f"cost {w:g}": menu.Preference(1.0, w, 0.0) for w in GRID} | {
 }
 USUAL, NEWCOMER, DEAR = "usual menus", "a newcomer on the menu", "unseen prices"
 CONDITIONS = (USUAL, NEWCOMER, DEAR)
+
+# Splits of the record, each a job, and the fields of the settings that it is handed.
+TEST, ATLAS = "test", "atlas"
+_READ_BY_BOTH = (
+    "seeds", "updates", "groups", "rollouts", "epochs", "clip", "learning_rate", "menu", "spread", "blur", "careless",
+    "users", "menus", "least_deviation",
+)  # fmt: skip
+_READ = {TEST: (*_READ_BY_BOTH, "careless_updates", "prices", "test_users"), ATLAS: (*_READ_BY_BOTH, "spreads")}
 
 
 @dataclass(frozen=True)
@@ -362,23 +370,49 @@ def _sure(value: np.ndarray) -> np.ndarray:
 # The study -----------------------------------------------------------------------------------------
 
 
+def versions() -> dict[str, int]:
+    """The VERSIONs of the code that decides what policies reach."""
+    return {
+        "random streams": seeds.VERSION,
+        "losses": losses.VERSION,
+        "tool menus": menu.VERSION,
+        "preference rewards": rewards.VERSION,
+        "synthetic benchmark of tools": VERSION,
+    }
+
+
+def make_jobs(settings: ToolGlassSettings) -> list[sweep.Job]:
+    """One job for each split of the record."""
+    return [sweep.Job(split, _job_settings(split, settings)) for split in (TEST, ATLAS)]
+
+
+def _job_settings(split: str, settings: ToolGlassSettings) -> dict[str, Any]:
+    return {
+        "job": "synthetic benchmark",
+        "split": split,
+        "glass": settings.handed(*_READ[split]),
+        "libraries": {"torch": torch.__version__},
+        "versions": versions(),
+    }
+
+
 def run(settings: ToolSettings, runs: str | Path = RUNS) -> pd.DataFrame:
     """Every arm in every world, and the map, what is not done yet: a record. Split `test`: see `study`; `atlas`: see
     there. weight: of a user on a grid, on what `group` says."""
-    held = {"glass": settings.glass.model_dump(), "sources": deciding("lib.routing.toolorchestra.glassbox")}
-    todo = [sweep.Cell(name, held) for name in ("test", "atlas")]
-    sweep.run(partial(work, settings=settings.glass.model_dump()), todo, runs, settings.jobs, "a world of tools")
-    rows = pd.concat([store.read_parquet(cell.folder(Path(runs)) / "rows.parquet") for cell in todo])
-    told = rows["item"].str.split()
-    return record.frame(SYSTEM, rows.assign(backend="policy", group=told.str[0], weight=told.str[1].astype(float)))
+    jobs = make_jobs(settings.glass)
+    sweep.run(work, jobs, runs, settings.jobs, "a world of tools")
+    rows = pd.concat([store.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs])
+    words = rows["item"].str.split()
+    return record.frame(SYSTEM, rows.assign(backend="policy", group=words.str[0], weight=words.str[1].astype(float)))
 
 
-def work(cell: sweep.Cell, folder: Path, progress: sweep.Progress, settings: dict) -> None:
-    """One cell, by its name."""
+def work(job: sweep.Job, folder: Path, progress: sweep.Progress) -> None:
+    """One split of the record; leaves its rows in `folder`."""
     torch.set_num_threads(1)
-    told = parameters.validate(settings, ToolGlassSettings, "a cell")
-    rows = {"test": study, "atlas": atlas}[cell.name](told, progress)
-    store.write_parquet(folder / "rows.parquet", rows.assign(split=cell.name))
+    settings = ToolGlassSettings.from_handed(job.settings["glass"])
+    split = job.settings["split"]
+    rows = {TEST: study, ATLAS: atlas}[split](settings, progress)
+    store.write_parquet(folder / "rows.parquet", rows.assign(split=split))
 
 
 def study(settings: ToolGlassSettings, progress: sweep.Progress) -> pd.DataFrame:

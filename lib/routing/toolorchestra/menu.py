@@ -23,6 +23,7 @@ from lib.models.cards import GOOD
 from lib.params import ParamsError, ToolSettings, from_yaml
 from lib.params.fields import NotNegative, Section
 
+VERSION = 1  # of menus, prices and users: raise it when one of these numbers changes
 FUNCTIONS = ("calculator", "search", "lookup", "python")
 LOCAL = FUNCTIONS  # on the user's own machine: what confidential data may go to
 OFFICE = "office"  # the functions of an office together: one price, and no place in the vector of preferences

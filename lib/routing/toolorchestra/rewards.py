@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+VERSION = 1  # of the rewards and filters of rollouts: raise it when one of these numbers changes
 LEAST_DEVIATION = 0.1  # of a group's rewards; with less there is nothing to tell (ToolOrchestra, filters)
 MICRO = 1e6  # micro-dollars in a dollar
 MILLI = 1e3  # milliseconds in a second

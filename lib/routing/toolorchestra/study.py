@@ -1,7 +1,7 @@
 """The experiment: tools tried one by one, an orchestrator that speaks the protocol, every training under every seed.
 
-First, side by side, one cell tries every tool and one teaches the protocol and lets the start try the office tasks.
-Then one cell per arm and seed trains and is tested, and one tests the start. All are cells of a sweep that resumes;
+First, side by side, one job tries every tool and one teaches the protocol and lets the start try the office tasks.
+Then one job per arm and seed trains and is tested, and one tests the start. All are jobs of a sweep that resumes;
 a training goes on from its last checkpoint. Working files lie under data/runs/toolorchestra.
 """
 
@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,38 +18,67 @@ import numpy as np
 import pandas as pd
 import torch
 
+from lib import losses, seeds, store, sweep
 from lib import params as parameters
-from lib import seeds, store, sweep
+from lib import tools as local_tools
 from lib.llm.estimate import Planned, announcement
 from lib.llm.opening import export, opened
-from lib.models import cards, checkpoints
-from lib.models.asked import MADE, fingerprint
+from lib.models import asked as asked_models
+from lib.models import cards, checkpoints, muon, training
+from lib.models import corpus as training_batches
 from lib.models.dialogue import token
 from lib.models.tokenizer import PAD
-from lib.models.transport import LabTransport, lab
-from lib.params import ROOT, LearnSettings, LLMSettings, Params, ToolSettings
+from lib.params import ROOT, LabModel, LearnSettings, LLMSettings, Params, ToolSettings
+from lib.routing import episodes as interleaved_episodes
+from lib.routing import experts as expert_pool
+from lib.routing import learn as controller_learning
+from lib.routing import logs as training_logs
+from lib.routing import protocol
+from lib.routing import rewards as corl_rewards
+from lib.routing import voices as controller_voices
 from lib.routing import warm as corl_warm
-from lib.routing.experts import TRIES, Pool, askers
+from lib.routing.experts import TRIES, Pool, askers, load_lab_once
 from lib.routing.learn import Learner
 from lib.routing.logs import Logs, spoken
-from lib.routing.toolorchestra import arms, assignments, desk, exams, menu, prompted, warm
+from lib.routing.toolorchestra import arms, assignments, desk, exams, menu, prompted, rewards, strategies, warm
 from lib.routing.toolorchestra.arms import ARMS, Arm
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.desk import Desk, Episode, Own, roll
-from lib.routing.toolorchestra.menu import Menu, Offer, Preference, names, seen
+from lib.routing.toolorchestra.menu import Menu, Offer, Preference, PriceList, names, seen
 from lib.routing.voices import Lab
-from lib.study import Means, table
+from lib.study import RunContext, read_tables
+from lib.tasks import synthesis
 from lib.tasks.synthesis import Corpus, Task, load, sift
 
+VERSION = 1  # of how orchestrators are trained and tested: raise it when one of these numbers changes
 RUNS = ROOT / "data/runs/toolorchestra"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "toolorchestra"  # of the cassette and of the purse
 AGENT = "agent"  # a model of llm.models that is prompted with function schemas
 START = "start"  # the orchestrator before it is trained: prompted, and no more
-_NEUTRAL = {"seeds", "jobs", "save_every", "glass"}  # change no cell's result
-_TRAINING = {"learn", "updates", "groups", "rollouts", "outages", "least_deviation"}  # nor that of the start
 HOSTED = 50.0  # tokens per second of an endpoint, declared (decision): a stopwatch would make runs differ
 _TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
+
+# Kinds of jobs, and the fields of the settings that each is handed.
+LESSONS, TRIAL, TRAINING, TESTS_OF_START = (
+    "lessons and office tasks",
+    "trial of tools",
+    "training",
+    "tests of the start",
+)
+_READ_BY_LESSONS = (
+    "models", "unseen", "base", "spread", "rounds", "turn_tokens", "response_tokens", "temperature",
+    "model_temperature", "warm", "offices", "tries", "budget",
+)  # fmt: skip
+_READ_BY_TRIAL = (
+    "models", "unseen", "agent", "spread", "rounds", "test_temperature", "model_temperature", "outcome_items",
+    "test_items",
+)  # fmt: skip
+_READ_BY_EXAMS = (
+    "models", "unseen", "base", "spread", "rounds", "turn_tokens", "response_tokens", "test_temperature",
+    "model_temperature", "test_items",
+)  # fmt: skip
+_READ_BY_TRAINING = ("temperature", "groups", "rollouts", "updates", "outages", "least_deviation")
 
 
 @dataclass(frozen=True)
@@ -79,15 +108,30 @@ def met(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]
 
 
 class Place:
-    """Everything that one cell works with. offers: at list prices; unseen: at those of the second list."""
+    """Everything that one job works with.
 
-    def __init__(self, means: Means, desk: Desk, known: Mapping[str, Mapping[str, Any]]) -> None:
-        self.params, self.desk = means.params, desk
-        self.settings = self.params.tools
-        self.offers = menu.offers(menu.price_list(ROOT / self.settings.prices), known)
-        self.dear = menu.offers(menu.price_list(ROOT / self.settings.unseen_prices), known)
-        own = cards.read(self.settings.base, means.models)
-        self.own = Own(own["dollars_per_1k_tokens"] / 1000, 1 / own["tokens_per_second"])
+    offers: at list prices; unseen_offers: at those of the second list, empty where a job does without it.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        settings: ToolSettings,
+        desk: Desk,
+        model_cards: Mapping[str, Mapping[str, Any]],
+        prices: PriceList,
+        unseen_prices: PriceList | None = None,
+    ) -> None:
+        """model_cards: by the orchestrator's word for each model that is a tool."""
+        self.context, self.settings, self.desk = context, settings, desk
+        self.offers = menu.offers(prices, model_cards)
+        self.unseen_offers = menu.offers(unseen_prices, model_cards) if unseen_prices is not None else {}
+
+    @cached_property
+    def own(self) -> Own:
+        """What the orchestrator's own tokens cost, by the card of its base."""
+        card = cards.read(self.settings.base, self.context.models)
+        return Own(card["dollars_per_1k_tokens"] / 1000, 1 / card["tokens_per_second"])
 
     def voice(self, model: torch.nn.Module) -> Lab:
         return Lab(model, self.settings.turn_tokens, self.settings.response_tokens)
@@ -97,24 +141,35 @@ class Place:
 
 
 @contextmanager
-def opened_place(means: Means) -> Iterator[Place]:
-    """The tools of the parameters at work."""
-    settings, llm, transports, known = _models(means.models, means.told)
-    share = sweep.at_once(settings.jobs)
-    client = partial(opened, llm, NAME, means.runs, means.cassettes, share, transports)
-    clock = {name: 1 / card["tokens_per_second"] for name, card in known.items()}
-    asked = askers(llm, settings.models.values(), means.models)
-    with Pool(client, settings.models, settings.model_temperature, askers=asked) as pool, Desk(pool, clock) as desk:
-        yield Place(means, desk, known)
+def opened_place(
+    context: RunContext, settings: ToolSettings, prices: PriceList, unseen_prices: PriceList | None = None
+) -> Iterator[Place]:
+    """The tools of the settings at work."""
+    llm, transports = load_lab_once(context.models, context.llm_json)
+    model_cards = {word: _card(llm, name, context.models) for word, name in sorted(settings.models.items())}
+    clock = {word: 1 / card["tokens_per_second"] for word, card in model_cards.items()}
+    share = sweep.count_workers(context.workers)
+    client = partial(opened, llm, NAME, context.runs, context.cassettes, share, transports)
+    lab_models = askers(llm, settings.models.values(), context.models)
+    with (
+        Pool(client, settings.models, settings.model_temperature, askers=lab_models) as pool,
+        Desk(pool, clock) as desk,
+    ):
+        yield Place(context, settings, desk, model_cards, prices, unseen_prices)
 
 
-@cache
-def _models(models: str, told: str) -> tuple[ToolSettings, LLMSettings, dict[str, LabTransport], dict[str, dict]]:
-    """Settings with prices, transports, and cards by the orchestrator's words; once per process."""
-    params = Params.model_validate_json(told)
-    llm, transports = lab(params.llm, models)
-    known = {word: _card(llm, name, models) for word, name in sorted(params.tools.models.items())}
-    return params.tools, llm, transports, known
+def _open_place_of(job: sweep.Job, context: RunContext):
+    """The place that a job works in, from no more settings than it was handed."""
+    settings = ToolSettings.from_handed(job.settings["tools"])
+    lists = [
+        PriceList.model_validate(job.settings[name]) for name in ("prices", "unseen_prices") if name in job.settings
+    ]
+    return opened_place(context, settings, *lists)
+
+
+def _read_price_lists(settings: ToolSettings) -> tuple[PriceList, PriceList]:
+    """That of training, and that of the exam at unseen prices."""
+    return menu.price_list(ROOT / settings.prices), menu.price_list(ROOT / settings.unseen_prices)
 
 
 def _card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
@@ -137,23 +192,41 @@ def run(
     SandboxUnavailable where no sandbox works."""
     settings, runs = params.tools, Path(runs)
     checkpoints.load(Path(models) / settings.base)  # these say what is wrong before any process starts
-    told = means(params, models, runs)
-    with opened_place(told) as place:
+    context = make_context(params, models, runs)
+    with opened_place(context, settings, *_read_price_lists(settings)) as place:
         offers, own = place.offers, place.own
-    first = first_cells(params, Path(models))
+
+    # What the arms build on, and the trial of the tools.
+    first_jobs = make_first_jobs(params, Path(models))
+    jobs = make_jobs(params, compared, first_jobs)
     try:
-        sweep.run(partial(first_work, means=told), first, runs, settings.jobs, "protocol and tools")
-        told = replace(told, before={START: str(first[0].folder(runs))})
-        todo = cells(params, compared, first)
-        sweep.run(partial(work, means=told), todo, runs, settings.jobs, label)
+        sweep.run(partial(first_work, context=context), first_jobs, runs, settings.jobs, "protocol and tools")
+
+        # The arms.
+        context = replace(context, inputs={job.key: str(job.folder(runs)) for job in first_jobs})
+        train_and_test = partial(work, context=context, save_every=settings.save_every)
+        sweep.run(train_and_test, jobs, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
-    return _collected([*first, *todo], runs, tools=names(settings), own=own, offers=offers)
+
+    start, trial = (job.folder(runs) for job in first_jobs)
+    episodes, pilot = read_tables(jobs, runs, "episodes", START), store.read_parquet(trial / "pilot.parquet")
+    return Results(
+        tools=names(settings),
+        tried=store.read_parquet(trial / "tried.parquet"),
+        episodes=pd.concat([episodes, pilot], ignore_index=True),
+        rollouts=read_tables(jobs, runs, "rollouts", START),
+        learning=read_tables(jobs, runs, "learning", START),
+        corpus=store.read_parquet(start / "statistics.parquet"),
+        budget=store.read_json(start / "begun.json")["budget"],
+        own=own,
+        offers=offers,
+    )
 
 
-def means(params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> Means:
-    """What carries out a study with these parameters."""
-    return Means.of(params, models, runs, CASSETTES)
+def make_context(params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> RunContext:
+    """How a study with these parameters is carried out."""
+    return RunContext.of(params, models, runs, CASSETTES, params.tools.jobs)
 
 
 def choices(params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> pd.DataFrame:
@@ -161,7 +234,8 @@ def choices(params: Params, n: int, models: str | Path = checkpoints.MODELS, run
     item, try, right: what `measure.headroom` asks for. A tool that cannot be asked a question is wrong. Nothing learns
     from these."""
     parts = []
-    with opened_place(means(params, models, runs)) as place:
+    context = make_context(params, models, runs)
+    with opened_place(context, params.tools, *_read_price_lists(params.tools)) as place:
         tools = names(params.tools)
         for split, attempt in product(("dev", "test"), range(TRIES)):
             whole = Menu(tuple(place.offers[name] for name in tools))
@@ -185,62 +259,174 @@ def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
     return announcement(params.llm, shares)
 
 
-def _common(params: Params, models: Path) -> dict[str, Any]:
-    """What every cell's result depends on: models, programs, price lists, settings of the models that are tools."""
+# Jobs ---------------------------------------------------------------------------------------------
+
+
+def versions(kind: str, llm: LLMSettings, asked: Sequence[str], reward: str = "") -> dict[str, int]:
+    """The VERSIONs of the code that decides the numbers of a kind of job.
+
+    Args:
+        kind: LESSONS, TRIAL, TRAINING or TESTS_OF_START.
+        llm: The models that there are.
+        asked: The names in llm.models of those that the job asks.
+        reward: Of the arm that is trained.
+    """
+    numbers = asked_models.versions(llm, asked) | {
+        "office tasks": synthesis.VERSION,
+        "tools": local_tools.VERSION,
+        "routing protocol": protocol.VERSION,
+        "calls to experts": expert_pool.VERSION,
+        "episodes": interleaved_episodes.VERSION,
+        "model cards": cards.VERSION,  # which say what a tool is good at
+        "tool menus": menu.VERSION,
+        "assignments": assignments.VERSION,
+        "tools at work": desk.VERSION,
+        "tool study": VERSION,
+    }
+    if kind != TRIAL:
+        numbers["turns of controllers"] = controller_voices.VERSION
+    if kind != LESSONS:
+        numbers["exams"] = exams.VERSION
+        numbers["preference rewards"] = rewards.VERSION
+        numbers["arms of tool orchestration"] = arms.VERSION
+    if kind in (LESSONS, TRIAL):
+        numbers["tool strategies"] = strategies.VERSION
+    if kind == LESSONS:
+        numbers["training batches"] = training_batches.VERSION
+        numbers["muon"] = muon.VERSION
+        numbers["training"] = training.VERSION
+        numbers["lessons in the protocol"] = corl_warm.VERSION
+        numbers["lessons of orchestrators"] = warm.VERSION
+    if kind == TRIAL:
+        numbers["prompted orchestrator"] = prompted.VERSION
+    if kind in (TRAINING, TESTS_OF_START):
+        numbers["training logs"] = training_logs.VERSION
+    if kind == TRAINING:
+        numbers["losses"] = losses.VERSION
+        numbers["token PPO"] = controller_learning.VERSION
+    if reward == "corl":
+        numbers["reward within a budget"] = corl_rewards.VERSION
+    return numbers
+
+
+def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
+    """The lessons of the orchestrator, with its tries at office tasks, and the trial of the tools.
+
+    Args:
+        params: All settings; a job is handed those that it reads.
+        models: Folder of the lab models.
+
+    Raises:
+        ParamsError: A price list is none.
+    """
     settings = params.tools
-    prices = [store.sha256_file(ROOT / path) for path in (settings.prices, settings.unseen_prices)]
+    lessons = _shared_settings(params, LESSONS) | {
+        "tools": settings.handed(*_READ_BY_LESSONS),
+        "shape": params.lab.models[settings.base].handed(*corl_warm.READ_OF_BASE),
+        "models": asked_models.describe_models(params.llm, settings.models, settings.base, models),
+    }
     asked = {**settings.models, AGENT: settings.agent}
-    return {"prices": prices} | fingerprint(
-        params.llm, asked, settings.base, models, "lib.routing.toolorchestra.study", MADE
-    )
+    trial = _shared_settings(params, TRIAL) | {
+        "tools": settings.handed(*_READ_BY_TRIAL),
+        "models": asked_models.describe_models(params.llm, asked, None, models),
+    }
+    return [sweep.Job(START, lessons), sweep.Job("tools", trial)]
 
 
-def first_cells(params: Params, models: Path) -> list[sweep.Cell]:
-    """The orchestrator that speaks the protocol, and the trial of the tools."""
-    told = params.tools.model_dump(exclude=_NEUTRAL | _TRAINING | {"side"})  # nobody sits the exam of that yet
-    held = {"tools": told} | _common(params, models)
-    return [sweep.Cell(START, held), sweep.Cell("tools", held)]
+def make_jobs(params: Params, compared: Sequence[Arm], first_jobs: Sequence[sweep.Job]) -> list[sweep.Job]:
+    """One job per arm and seed, and one for the start.
+
+    The models that they ask are in the key of the lessons that they build on.
+
+    Args:
+        params: All settings; a job is handed those that it reads.
+        compared: The arms.
+        first_jobs: Of `make_first_jobs`.
+
+    Raises:
+        ParamsError: A price list is none, or an arm changes the trainer to something that cannot be.
+    """
+    settings = params.tools
+    inputs = {"start": first_jobs[0].key}
+    trained = []
+    for arm in compared:
+        changed = settings.learn.model_dump() | dict(arm.changes)
+        learn = parameters.validate(changed, LearnSettings, f"the arm {arm.name}")
+        of_arm = _shared_settings(params, TRAINING, arm.reward) | {
+            "arm": arm.decided_by,
+            "learn": learn.model_dump(),
+            **_exam_settings(settings, arm.exams, _READ_BY_TRAINING),
+            "inputs": inputs,
+        }
+        for seed in range(settings.seeds):
+            trained.append(sweep.Job(f"{arm.name}/seed-{seed}", of_arm | {"seed": seed}))
+    of_start = _shared_settings(params, TESTS_OF_START) | {
+        "arm": None,
+        **_exam_settings(settings, exams.ALL),
+        "inputs": inputs,
+        "seed": 0,
+    }
+    return [*trained[:1], sweep.Job("tests", of_start), *trained[1:]]
 
 
-def cells(params: Params, compared: Sequence[Arm], first: Sequence[sweep.Cell]) -> list[sweep.Cell]:
-    """One cell per arm and seed, and one for the start."""
-    held = {"before": [cell.digest for cell in first]}
-    start = held | {"tools": params.tools.model_dump(exclude=_NEUTRAL | _TRAINING), "arm": None, "seed": 0}
-    trained = [
-        sweep.Cell(f"{arm.name}/seed-{seed}", held | _told(params.tools, arm) | {"seed": seed})
-        for arm in compared
-        for seed in range(params.tools.seeds)
-    ]
-    return [*trained[:1], sweep.Cell("tests", start), *trained[1:]]
+def _shared_settings(params: Params, kind: str, reward: str = "") -> dict[str, Any]:
+    """What every kind of job is handed: the order of tools, list prices, and the VERSIONs of its code."""
+    settings = params.tools
+    asked = list(settings.models.values())
+    if kind == TRIAL:
+        asked.append(settings.agent)
+    prices, _ = _read_price_lists(settings)
+    return {
+        "job": kind,
+        "order": {"models": list(settings.models)},  # of preference vectors; keys of jobs sort names
+        "prices": prices.model_dump(),
+        "versions": versions(kind, params.llm, asked, reward),
+    }
 
 
-def _told(settings: ToolSettings, arm: Arm) -> dict[str, Any]:
-    """An arm, without what tables call it, and the settings that decide what becomes of it."""
-    spared = set() if "simplex" in arm.exams else {"side"}
-    return {"arm": asdict(arm) | {"label": ""}, "tools": settings.model_dump(exclude=_NEUTRAL | spared)}
+def _exam_settings(settings: ToolSettings, names: Sequence[str], also_read: Sequence[str] = ()) -> dict[str, Any]:
+    """What a job is handed that sits exams; also_read: fields that it reads beside those."""
+    fields = [*_READ_BY_EXAMS, *also_read]
+    if exams.ON_GRID in names:
+        fields.append("side")
+    handed = {"tools": settings.handed(*fields), "exams": list(names)}
+    if exams.AT_UNSEEN_PRICES in names:
+        _, unseen_prices = _read_price_lists(settings)
+        handed["unseen_prices"] = unseen_prices.model_dump()
+    return handed
 
 
-# First cells ---------------------------------------------------------------------------------------
+# First jobs ---------------------------------------------------------------------------------------
 
 
-def first_work(cell: sweep.Cell, folder: Path, progress, means: Means) -> None:
+def first_work(job: sweep.Job, folder: Path, progress, context: RunContext) -> None:
     """Teach the protocol and try the office tasks, or try the tools."""
-    corl_warm.quiet()
-    with opened_place(means) as place:
-        if cell.name == START:
-            _begin(place, means, folder, progress)
+    _use_one_thread()
+    with _open_place_of(job, context) as place:
+        if job.settings["job"] == LESSONS:
+            _begin(place, LabModel.from_handed(job.settings["shape"]), folder, progress)
         else:
             _try_tools(place, folder)
             _prompt(place, folder)
 
 
-def _begin(place: Place, means: Means, folder: Path, progress) -> None:
+def _use_one_thread() -> None:
+    """And count numbers near zero as zero: as fast and the same in every process."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+
+
+def _begin(place: Place, shape: LabModel, folder: Path, progress) -> None:
+    """Teach the orchestrator, and keep the office tasks that it solves now and then.
+
+    shape: settings of the base, for its optimisers.
+    """
     settings = place.settings
     corpus = assignments.office_corpus("train", settings.offices, 0)
-    shape, base = place.params.lab.models[settings.base], Path(means.models) / settings.base
-    own, offers = settings.warm, met(place.offers, settings)
-    traces = warm.corpus(own.items, offers, settings.spread, own.lean, corpus.tasks, own.seed)
-    corl_warm.taught(base, shape, own, traces, folder / "model", lambda x: progress(0.9 * x))
+    base = Path(place.context.models) / settings.base
+    lessons, offers = settings.warm, met(place.offers, settings)
+    traces = warm.corpus(lessons.items, offers, settings.spread, lessons.lean, corpus.tasks, lessons.seed)
+    corl_warm.taught(base, shape, lessons, traces, folder / "model", lambda x: progress(0.9 * x))
     voice = place.voice(checkpoints.load(folder / "model"))
     kept, dropped = sift(corpus.tasks, partial(_solves, place, voice), tries=settings.tries)
     left = Corpus(corpus.sources, tuple(kept), (*corpus.dropped, *dropped))
@@ -272,7 +458,10 @@ def _try_tools(place: Place, folder: Path) -> None:
     rng = seeds.rng("toolorchestra", "outcomes")
     works = assignments.even(settings.outcome_items, "train", 11, ())
     training = assignments.drawn(works, place.offers, seen(settings), settings.spread, rng)
-    for split, asked in (("train", training), ("test", exams.exam("test", place.offers, place.dear, settings))):
+    for split, asked in (
+        ("train", training),
+        ("test", exams.exam("test", place.offers, place.unseen_offers, settings)),
+    ):
         rows = desk.tried(place.desk, asked, seen(settings), split)
         about = [{"kind": a.kind, "difficulty": a.difficulty, "menu": " ".join(a.menu.names)} for a in asked]
         parts.append(pd.DataFrame([{"split": split} | about[row["item"]] | row for row in rows]))
@@ -282,7 +471,7 @@ def _try_tools(place: Place, folder: Path) -> None:
 def _prompt(place: Place, folder: Path) -> None:
     """The pilot study: an orchestrator that is only prompted, by function schemas."""
     settings = place.settings
-    asked = exams.exam("pilot", place.offers, place.dear, settings)
+    asked = exams.exam("pilot", place.offers, place.unseen_offers, settings)
     heat = settings.test_temperature
     episodes = prompted.roll(place.desk, settings.agent, asked, settings.rounds, _TEST_KEY - 50, heat)
     sat = rows(episodes, names(settings), Own(0.0, 0.0)).assign(exam="pilot", arm=AGENT, seed=0)
@@ -292,45 +481,50 @@ def _prompt(place: Place, folder: Path) -> None:
 # Trainings -----------------------------------------------------------------------------------------
 
 
-def work(cell: sweep.Cell, folder: Path, progress, means: Means) -> None:
-    """Train and test one arm under one seed, or test the start."""
-    corl_warm.quiet()
-    with opened_place(means) as place:
-        Run(cell, folder, progress, means, place).go()
+def work(job: sweep.Job, folder: Path, progress, context: RunContext, save_every: int) -> None:
+    """Train and test one arm under one seed, or test the start.
+
+    save_every: updates between checkpoints, which changes no result.
+    """
+    _use_one_thread()
+    with _open_place_of(job, context) as place:
+        Run(job, folder, progress, place, save_every).go()
 
 
 class Run:
-    """One cell at work."""
+    """One job at work."""
 
-    def __init__(self, cell: sweep.Cell, folder: Path, progress, means: Means, place: Place) -> None:
-        self.settings, self.folder, self.progress, self.place = place.settings, folder, progress, place
-        self.arm = Arm(**cell.settings["arm"]) if cell.settings["arm"] else None
-        self.seed, start = cell.settings["seed"], Path(means.before[START])
-        self.offices = load(start / "offices.json").tasks if self.arm else ()
-        self.budget = store.read_json(start / "begun.json")["budget"]
-        self.model = checkpoints.load(start / "model")
+    def __init__(self, job: sweep.Job, folder: Path, progress, place: Place, save_every: int) -> None:
+        self.job, self.folder, self.progress, self.place = job, folder, progress, place
+        self.settings, self.save_every = place.settings, save_every
+        self.seed = job.settings["seed"]
+        self.start = Path(place.context.inputs[job.settings["inputs"]["start"]])
+        self.model = checkpoints.load(self.start / "model")
         self.voice = place.voice(self.model)
 
     def go(self) -> None:
         """Train, sit the exams, keep the numbers and the weights."""
-        if self.arm is not None:
-            self._train(self.arm)
-        tests = [self._exam(name) for name in (self.arm.exams if self.arm else exams.ALL)]
+        is_training = self.job.settings["job"] == TRAINING
+        if is_training:
+            self._train(Arm.from_settings(self.job.settings["arm"]))
+        tests = [self._exam(name) for name in self.job.settings["exams"]]
         sat = [each for each in tests if len(each)]  # an exam may hold nothing, and its table then has no columns
         store.write_parquet(self.folder / "episodes.parquet", pd.concat(sat, ignore_index=True))
-        if self.arm is not None:
+        if is_training:
             checkpoints.save(self.model, self.folder / "model")
         (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
 
     def _exam(self, name: str) -> pd.DataFrame:
-        asked = exams.exam(name, self.place.offers, self.place.dear, self.settings)
+        asked = exams.exam(name, self.place.offers, self.place.unseen_offers, self.settings)
         episodes = self.place.roll(self.voice, asked, _TEST_KEY + self.seed, self.settings.test_temperature)
         decode = self.voice.decode if name == "test" else None
         return rows(episodes, names(self.settings), self.place.own, decode).assign(exam=name)
 
     def _train(self, arm: Arm) -> None:
         settings = self.settings
-        learn = parameters.validate(settings.learn.model_dump() | dict(arm.changes), LearnSettings, "a cell")
+        offices = load(self.start / "offices.json").tasks
+        budget = store.read_json(self.start / "begun.json")["budget"]
+        learn = LearnSettings.from_handed(self.job.settings["learn"])
         learner = Learner(self.model, learn, token(PAD), settings.updates, self.seed)
         logs = Logs(self.folder, learner)
         self.voice.refresh()  # it may go on from a checkpoint
@@ -338,28 +532,31 @@ class Run:
         groups = np.repeat(np.arange(settings.groups), settings.rollouts)
         while learner.step < settings.updates:
             step, key = learner.step, self.seed * 10**6 + learner.step
-            episodes = self.place.roll(self.voice, self._asked(key), key, settings.temperature)
-            told = arms.paid(arm, episodes, groups, tools, self.place.own, self.budget)
-            samples, kept = arms.learned(arm, episodes, groups, told, settings.least_deviation)
-            logs.add("rollouts", rows(episodes, tools, self.place.own).assign(update=step, group=groups, reward=told))
-            said = learner.update(samples) if len(samples) > 1 else learner.skip()
+            assigned = self._draw_assignments(arm, offices, key)
+            episodes = self.place.roll(self.voice, assigned, key, settings.temperature)
+            reward = arms.paid(arm, episodes, groups, tools, self.place.own, budget)
+            samples, kept = arms.learned(arm, episodes, groups, reward, settings.least_deviation)
+            rollouts = rows(episodes, tools, self.place.own)
+            logs.add("rollouts", rollouts.assign(update=step, group=groups, reward=reward))
+            means = learner.update(samples) if len(samples) > 1 else learner.skip()
             self.voice.refresh()
-            left = {"malformed": kept.malformed, "unanswered": kept.unanswered, "agreeing": kept.agreeing}
-            logs.add("learning", pd.DataFrame([{"update": learner.step, "kept": len(samples)} | left | said]))
+            left_out = {"malformed": kept.malformed, "unanswered": kept.unanswered, "agreeing": kept.agreeing}
+            counts = {"update": learner.step, "kept": len(samples)} | left_out
+            logs.add("learning", pd.DataFrame([counts | means]))
             self.progress(0.9 * learner.step / settings.updates)
-            if learner.step % settings.save_every == 0:
+            if learner.step % self.save_every == 0:
                 logs.save()
         logs.save()
 
-    def _asked(self, key: int) -> list[Assignment]:
+    def _draw_assignments(self, arm: Arm, offices: Sequence[Task], key: int) -> list[Assignment]:
         """The assignments of one update, each as often as a group has rollouts."""
         settings = self.settings
-        works = assignments.mixed(settings.groups, "train", key + 10**5, self.offices)
+        works = assignments.mixed(settings.groups, "train", key + 10**5, offices)
         rng = seeds.rng("toolorchestra", "assignments", seed=key)
-        spread = self.arm.spread or settings.spread
+        spread = arm.spread or settings.spread
         drawn = assignments.drawn(works, self.place.offers, seen(settings), spread, rng)
         struck = assignments.struck(drawn, settings.outages, rng)
-        return [one for one in struck for _ in range(settings.rollouts)]
+        return [assignment for assignment in struck for _ in range(settings.rollouts)]
 
 
 def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=None) -> pd.DataFrame:
@@ -386,17 +583,3 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
         } | ({} if e.verdict is None else {k: float(v) for k, v in asdict(e.verdict).items()})  # fmt: skip
         out.append(row | ({"spoken": json.dumps(spoken(e, decode))} if decode else {}))
     return pd.DataFrame(out)
-
-
-def _collected(todo: Sequence[sweep.Cell], runs: Path, **known: Any) -> Results:
-    start, tools = (cell.folder(runs) for cell in todo[:2])
-    episodes, rollouts, learning = (table(todo[2:], runs, name, START) for name in ("episodes", "rollouts", "learning"))
-    return Results(
-        tried=store.read_parquet(tools / "tried.parquet"),
-        episodes=pd.concat([episodes, store.read_parquet(tools / "pilot.parquet")], ignore_index=True),
-        rollouts=rollouts,
-        learning=learning,
-        corpus=store.read_parquet(start / "statistics.parquet"),
-        budget=store.read_json(start / "begun.json")["budget"],
-        **known,
-    )

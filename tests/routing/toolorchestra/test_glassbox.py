@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 import torch
 
-from lib import losses, params
+from lib import losses, params, seeds
+from lib.params import ToolGlassSettings
+from lib.routing.toolorchestra import desk, menu, rewards
 from lib.routing.toolorchestra import glassbox as glass
-from lib.routing.toolorchestra import rewards
 from lib.routing.toolorchestra.glassbox import Arm, Menus, Worlds
 
 TOOLS = params.settings(profile="smoke").tools
@@ -139,3 +140,34 @@ def test_the_same_world_is_met_by_all_arms_and_gives_the_same_record_twice(tmp_p
     assert one.equals(two)
     assert set(one["arm"]) >= {arm.name for arm in (*glass.ARMS, *glass.CARELESS)}
     assert set(one["split"]) == {"test", "atlas"} and set(one["seed"]) == set(range(SMALL.seeds))
+
+
+def keys(settings: ToolGlassSettings = SMALL) -> dict[str, str]:
+    return {job.label: job.key for job in glass.make_jobs(settings)}
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        ({"spreads": [3.0]}, {"test"}),
+        ({"prices": 9.0}, {"atlas"}),
+        ({"test_users": 5}, {"atlas"}),
+        ({"careless_updates": 7}, {"atlas"}),
+        ({"seeds": 5}, set()),
+        ({"careless": 0.3}, set()),
+        ({"least_deviation": 0.3}, set()),
+    ],
+    ids=str,
+)
+def test_a_setting_changes_the_keys_of_the_jobs_that_read_it_and_of_no_others(change, kept):
+    before, after = keys(), keys(SMALL.model_copy(update=change))
+    assert {label for label in before if before[label] == after[label]} == kept
+
+
+@pytest.mark.parametrize("module", [seeds, losses, menu, rewards, glass])
+def test_a_raised_version_makes_both_jobs_new(module, monkeypatch):
+    before = keys()
+    monkeypatch.setattr(desk, "VERSION", desk.VERSION + 1)  # which nothing here uses
+    assert keys() == before
+    monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
+    assert not keys().items() & before.items()

@@ -1,4 +1,4 @@
-"""The experiment at its smallest: cells that are made once, trainings that go on, tables with what was promised."""
+"""The experiment at its smallest: jobs that are done once, trainings that go on, tables with what was promised."""
 
 import dataclasses
 import json
@@ -8,18 +8,35 @@ import numpy as np
 import pytest
 import torch
 
-from lib import measure, params, store
-from lib.models import checkpoints
+from lib import losses, measure, params, seeds, store, tools
+from lib.models import checkpoints, corpus, muon, training
 from lib.models import tokenizer as lab
 from lib.params import ParamsError
-from lib.routing import protocol
-from lib.routing.toolorchestra import exams, rewards, study
+from lib.routing import episodes as interleaved_episodes
+from lib.routing import experts, learn, logs, protocol, voices
+from lib.routing import rewards as corl_rewards
+from lib.routing import warm as corl_warm
+from lib.routing.toolorchestra import (
+    arms,
+    assignments,
+    benchmark,
+    desk,
+    exams,
+    glassbox,
+    menu,
+    prompted,
+    rewards,
+    strategies,
+    study,
+    warm,
+)
 from lib.routing.toolorchestra.arms import LISTED, NAMED
 from lib.routing.toolorchestra.desk import Own
 from lib.routing.toolorchestra.menu import names
+from lib.tasks import synthesis
 from tests.models import tiny
 from tests.routing import small
-from tests.routing.again import HOSTED, apart, digests, resumed
+from tests.routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
 from tests.routing.toolorchestra import common
 from tests.routing.toolorchestra.common import NAMES, REACHES, TOOLS, answer, at_work, call, given, item, offers
 from tests.studies import of, refuse, same
@@ -162,8 +179,13 @@ FIRST = {study.START, "tools"}
 START, ALL = FIRST | {"tests"}, FIRST | {"tests", "paper/seed-0", "corl/seed-0"}
 
 
-def named(where, compared=COMPARED, **changes) -> dict[str, str]:
-    return digests(study, settings(**changes), compared, where)
+def named(where, compared=COMPARED, own=None, **changes) -> dict[str, str]:
+    return keys_by_label(study, own or settings(**changes), compared, where)
+
+
+def unchanged(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    assert before.keys() == after.keys()
+    return {label for label in before if before[label] == after[label]}
 
 
 @pytest.mark.parametrize(
@@ -174,40 +196,108 @@ def named(where, compared=COMPARED, **changes) -> dict[str, str]:
         ({"save_every": 1}, ALL),
         ({"llm": {"models": {"nano": {"timeout": 5.0, "retries": 1, "concurrency": 3}}}}, ALL),
         ({"llm": {"max_dollars": 1.0, "cassette": "replay"}}, ALL),
-        ({"side": TOOLS.side + 1}, ALL - {"tests", "paper/seed-0"}),  # who sit the exam of the simplex
+        ({"glass": TOOLS.glass.model_dump() | {"seeds": 9}}, ALL),
+        ({"llm": {"models": {"big": {"max_tokens": 5}}}}, ALL),  # no tool
+        ({"side": 3}, ALL - {"tests", "paper/seed-0"}),  # who sit the exam of the simplex
+        ({"unseen_prices": common.TRAINING}, ALL - {"tests", "paper/seed-0"}),  # and that at unseen prices
+        ({"agent": "mini"}, ALL - {"tools"}),  # who alone asks it
+        ({"outcome_items": 13}, ALL - {"tools"}),
         ({"updates": 4}, START),
         ({"groups": 5}, START),
         ({"outages": 0.5}, START),
         ({"least_deviation": 0.2}, START),
         ({"learn": TOOLS.learn.model_dump() | {"kl": 0.5}}, START),
+        ({"test_items": 13}, {study.START}),
+        ({"test_temperature": 0.5}, {study.START}),
+        ({"warm": {"items": 64, "steps": 2, "batch": 16, "lean": 0.5, "seed": 0}}, {"tools"}),
+        ({"turn_tokens": 23}, {"tools"}),
+        ({"temperature": 0.5}, {"tools"}),
+        ({"offices": 9}, {"tools"}),
+        ({"tries": 3}, {"tools"}),
+        ({"budget": 0.4}, {"tools"}),
         ({"spread": 2.0}, set()),
         ({"rounds": 4}, set()),
         ({"model_temperature": 0.5}, set()),
         ({"prices": common.UNSEEN}, set()),
-        ({"agent": "mini"}, set()),
         ({"llm": {"models": {"nano": {"max_tokens": 9}}}}, set()),
     ],
     ids=lambda told: "-".join(told) if isinstance(told, dict) else "",
 )
-def test_what_changes_a_result_makes_new_cells_and_nothing_else_does(change, kept, models):
+def test_a_setting_changes_the_keys_of_the_jobs_that_read_it_and_of_no_others(change, kept, models):
     before, after = named(models), named(models, **change)
-    assert before.keys() == after.keys() == ALL
-    assert {name for name in before if before[name] == after[name]} == kept
+    assert before.keys() == ALL
+    assert unchanged(before, after) == kept
 
 
-def test_more_arms_or_seeds_and_what_tables_call_an_arm_change_no_cell(models):
+def test_tools_in_another_order_make_all_keys_new(models):
+    """The order is that of preference vectors."""
+    own = settings()
+    turned = own.tools.model_copy(update={"models": dict(reversed(own.tools.models.items()))})
+    assert unchanged(named(models), named(models, own=own.model_copy(update={"tools": turned}))) == set()
+
+
+@pytest.mark.parametrize(("change", "kept"), [({"adamw": 0.5}, {"tools"}), ({"steps": 9, "items": 99}, ALL)])
+def test_of_the_lab_only_the_optimisers_of_the_base_are_in_a_key(change, kept, models):
+    own = settings()
+    bases = own.lab.models | {TOOLS.base: own.lab.models[TOOLS.base].model_copy(update=change)}
+    other = own.model_copy(update={"lab": own.lab.model_copy(update={"models": bases})})
+    assert unchanged(named(models), named(models, own=other)) == kept
+
+
+@pytest.mark.parametrize(
+    ("module", "kept"),
+    [
+        (seeds, set()),
+        (tools, set()),
+        (synthesis, set()),
+        (experts, set()),
+        (protocol, set()),
+        (interleaved_episodes, set()),
+        (menu, set()),
+        (assignments, set()),
+        (desk, set()),
+        (strategies, set()),
+        (study, set()),
+        (voices, {"tools"}),
+        (training, {"tools"}),
+        (muon, {"tools"}),
+        (corpus, {"tools"}),
+        (corl_warm, {"tools"}),
+        (warm, {"tools"}),
+        (exams, {study.START}),
+        (rewards, {study.START}),
+        (arms, {study.START}),
+        (prompted, ALL - {"tools"}),
+        (logs, FIRST),
+        (learn, START),
+        (losses, START),
+        (corl_rewards, ALL - {"corl/seed-0"}),  # who alone is paid by it
+        (glassbox, ALL),
+        (benchmark, ALL),  # which every lesson computes anew
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_raised_version_makes_the_jobs_new_whose_numbers_it_decides(module, kept, models, monkeypatch):
+    before = named(models)
+    monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
+    assert unchanged(before, named(models)) == kept
+
+
+def test_more_arms_or_seeds_and_what_tables_call_an_arm_change_no_key(models):
     before, more = named(models), named(models, seeds=2)
     assert before.items() <= more.items() and len(more) == len(before) + 2
     assert named(models, [PAPER]).items() <= before.items() <= named(models, [*COMPARED, LISTED]).items()
     assert named(models, [dataclasses.replace(arm, label="otherwise") for arm in COMPARED]) == before
 
 
-@pytest.mark.parametrize("name", ["lab-mini", "lab-agent"])
-def test_other_weights_make_new_cells(models, tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "kept"), [("lab-mini", set()), (TOOLS.base, {"tools"}), ("lab-agent", ALL - {"tools"})]
+)
+def test_other_weights_make_new_keys_where_they_are_used(models, tmp_path, name, kept):
     weights = apart(models, tmp_path, name) / "model.safetensors"
     assert named(tmp_path) == named(models)
     weights.write_bytes(weights.read_bytes() + b" ")
-    assert named(tmp_path)["tools"] != named(models)["tools"]
+    assert unchanged(named(models), named(tmp_path)) == kept
 
 
 def test_the_plan_says_what_endpoints_may_cost():
@@ -218,9 +308,9 @@ def test_the_plan_says_what_endpoints_may_cost():
 
 def test_an_arm_with_a_spread_of_its_own_is_trained_at_it():
     def asked(arm):
-        place = SimpleNamespace(offers=offers())
-        run = SimpleNamespace(settings=settings().tools, offices=common.offices(), arm=arm, place=place)
-        return [offer for one in study.Run._asked(run, 7) for offer in one.menu.offers]
+        run = SimpleNamespace(settings=settings().tools, place=SimpleNamespace(offers=offers()))
+        drawn = study.Run._draw_assignments(run, arm, common.offices(), 7)
+        return [offer for assignment in drawn for offer in assignment.menu.offers]
 
     listed, lot = asked(LISTED), asked(PAPER)
     assert listed and all(offer == offers()[offer.name] for offer in listed)
@@ -254,8 +344,9 @@ def test_rows_by_hand():
 
 def test_the_start_sits_its_exams_untrained(results, models, runs):
     """And the arms did not: their weights have moved."""
-    trained = [checkpoints.load(place) for place in sorted(runs.glob("*seed-0*/model"))]
-    start = checkpoints.load(next(runs.glob(f"{study.START}-*/model")))
+    trained = [checkpoints.load(folder / "model") for folder in find_jobs(runs, "/seed-0")]
+    (start_folder,) = find_jobs(runs, study.START)
+    start = checkpoints.load(start_folder / "model")
     told = [small.weights(model) for model in [*trained, start]]
     assert len(told) == 3 and not any(torch.equal(a, b) for a, b in zip(told, told[1:] + told[:1], strict=True))
     assert not list(runs.glob("*/checkpoint*"))

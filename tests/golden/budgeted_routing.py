@@ -1,0 +1,170 @@
+"""CoRL: a trial of experts, lessons in the protocol, a training and its tests, the tests of a start, and the synthetic
+benchmark. The models are released ones, whose weights are the same bytes everywhere."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib import losses, params, seeds, store, sweep
+from lib.models import checkpoints, shipped
+from lib.params import LLMSettings, Params, RoutingSettings
+from lib.routing import arms, glassbox, learn, rewards, study
+from lib.study import RunContext
+from tests.golden import SmallJob
+
+ARM = arms.NAMED["number"]  # whose prompts and budgets nothing else here has
+SHOWN = 8  # rollouts and tests whose numbers are kept one by one
+EXPERTS = {"lab-nano": "nano", "lab-mini": "mini", "lab-large": "large"}
+DOLLARS = {"lab-nano": 0.0002, "lab-mini": 0.0005, "lab-large": 0.002}  # per thousand tokens
+
+# All that the jobs read, so that a change to params.yaml is no change here.
+MODEL = {
+    "backend": "lab", "kwh_per_token": 0.0, "temperature": 1.0, "max_tokens": 40, "timeout": 60.0, "retries": 0,
+    "concurrency": 64,
+}  # fmt: skip
+BASE = {"muon": 0.02, "adamw": 3e-3, "warmup": 4}
+LEARN = {
+    "advantages": "gae", "learning_rate": 3e-3, "value_learning_rate": 1e-2, "value": "apart", "value_weight": 0.5,
+    "warmup": 1, "value_warmup": 2, "schedule": "linear", "epochs": 2, "minibatch": 8, "microbatch": 4, "clip": 0.2,
+    "kl": 0.05, "gamma": 0.99, "lam": 0.95, "average": "sequence", "whiten": True, "divide": True, "max_grad_norm": 1.0,
+}  # fmt: skip
+GLASS = {
+    "seeds": 2, "updates": 3, "batch": 24, "minibatch": 12, "epochs": 2, "learning_rate": 0.03, "kl": 1e-3,
+    "hidden": 8, "queries": 10, "kinds": 3, "alone": 0.35, "specialist": 0.55, "generalist": 0.8, "reach": 0.35,
+    "jitter": 0.05, "prices": [1.0, 1.5, 3.0], "budgets": {"low": 1.2, "medium": 3.5, "high": 1000.0}, "tells": 0.65,
+    "central": {"complementarity": 0.9, "spread": 1.0, "noise": 0.3},
+    "map": {"complementarity": [0.0], "spread": [1.0], "noise": [1.0]},
+}  # fmt: skip
+SETTINGS = {
+    "experts": EXPERTS, "base": "lab-nano", "seeds": 1, "other_seeds": 1, "margin": 0.03, "jobs": 1,
+    "questions": {"chain": [1, 2, 3], "facts": [1]}, "rounds": 3, "turn_tokens": 40, "response_tokens": 12,
+    "temperature": 1.0, "test_temperature": 0.0, "expert_temperature": 1.0, "unit": 1e-6, "quantile": 0.95,
+    "high": 1000.0, "train_items": 16, "test_items": 6, "numbers": [20, 300],
+    "warm": {"items": 400, "steps": 200, "batch": 16, "seed": 0}, "learn": LEARN, "batch": 16,
+    "updates": {"soft": 2, "hard": 2, "number": 2}, "save_every": 1, "glass": GLASS,
+}  # fmt: skip
+
+
+def small_jobs(folder: Path) -> list[SmallJob]:
+    """Every job can run by itself: the trial and the controller that others build on are made under `folder`."""
+    settings = make_settings()
+    models = folder / "models"
+    for name, dollars in DOLLARS.items():
+        checkpoints.save(shipped.unpack(name, params.load("smoke").lab.models[name]), models / name)
+        store.write_json(models / name / "card.json", {"dollars_per_1k_tokens": dollars})
+    context = RunContext.of(settings, models, folder, folder, workers=1)
+
+    first_jobs = study.make_first_jobs(settings, models)
+    prepare = partial(study.first_work, context=context)
+    sweep.run(prepare, first_jobs, folder / "runs", workers=1)
+    context = replace(context, inputs={job.key: str(job.folder(folder / "runs")) for job in first_jobs})
+
+    trial_job, lessons_job = first_jobs
+    training_job, start_job = study.make_jobs(settings, [ARM], first_jobs)
+    train_and_test = partial(study.work, context=context, save_every=settings.routing.save_every)
+    controller = lessons_job.folder(folder / "runs") / "model"
+    return [
+        SmallJob(trial_job, prepare, summarize_trial),
+        SmallJob(lessons_job, prepare, partial(summarize_lessons, models / settings.routing.base)),
+        SmallJob(training_job, train_and_test, partial(summarize_training, controller)),
+        SmallJob(start_job, train_and_test, summarize_tests),
+        SmallJob(make_benchmark_job(settings.routing), run_benchmark, summarize_benchmark),
+    ]
+
+
+def make_settings() -> Params:
+    whole = params.load("smoke")
+    models = {name: MODEL | {"model": word} for word, name in EXPERTS.items()}
+    base = whole.lab.models[SETTINGS["base"]].model_copy(update=BASE)
+    changes = {
+        "routing": params.validate(SETTINGS, RoutingSettings, "a golden job"),
+        "llm": params.validate({"cassette": "off", "max_dollars": 0.0, "models": models}, LLMSettings, "a golden job"),
+        "lab": whole.lab.model_copy(update={"models": whole.lab.models | {SETTINGS["base"]: base}}),
+    }
+    return whole.model_copy(update=changes)
+
+
+# The synthetic benchmark is no sweep: this is one of its pieces as a job.
+
+
+def make_benchmark_job(settings: RoutingSettings) -> sweep.Job:
+    versions = {
+        "random streams": seeds.VERSION,
+        "losses": losses.VERSION,
+        "reward within a budget": rewards.VERSION,
+        "token PPO": learn.VERSION,
+        "synthetic benchmark of budgets": glassbox.VERSION,
+    }
+    handed = settings.handed("glass", "learn")
+    return sweep.Job("synthetic benchmark", {"job": "synthetic benchmark", "routing": handed, "versions": versions})
+
+
+def run_benchmark(job: sweep.Job, folder: Path, progress) -> int:
+    settings = RoutingSettings.from_handed(job.settings["routing"])
+    rows = glassbox.study(settings, [settings.glass.central])
+    store.write_parquet(folder / "rows.parquet", rows)
+    return len(rows)
+
+
+# What is kept -------------------------------------------------------------------------------------
+
+
+def summarize_trial(folder: Path, result: dict[str, int]) -> dict[str, Any]:
+    experts, alone = (store.read_parquet(folder / f"{name}.parquet") for name in ("experts", "alone"))
+    by_expert = experts.groupby("strategy", sort=False)[["right", "dollars"]].mean()
+    return {
+        "questions": result["questions"],
+        "right": by_expert["right"].tolist(),
+        "dollars": by_expert["dollars"].tolist(),
+        "letters of replies": experts["reply"].str.len().tail(SHOWN).tolist(),
+        "right alone": alone["right"].mean(),
+        "tokens alone": alone["tokens"].head(SHOWN).tolist(),
+    }
+
+
+def summarize_lessons(base: Path, folder: Path, result: dict[str, int]) -> dict[str, Any]:
+    return {"steps": result["steps"], "distance from the base": measure_distance(base, folder / "model")}
+
+
+def summarize_training(controller: Path, folder: Path, result: dict[str, float]) -> dict[str, Any]:
+    rollouts, learning = (store.read_parquet(folder / f"{name}.parquet") for name in ("rollouts", "learning"))
+    means = rollouts[["right", "within", "reward", "dollars", "calls", "malformed", "written"]].mean()
+    return {
+        "distance from the controller": measure_distance(controller, folder / "model"),
+        "budgets of rollouts": rollouts["label"].head(SHOWN).tolist(),
+        "tokens of rollouts": rollouts["tokens"].head(SHOWN).tolist(),
+        "last rewards": rollouts["reward"].tail(SHOWN).tolist(),
+        "mean of rollouts": means.tolist(),
+        "learning": {name: learning[name].tolist() for name in ("loss", "kl", "clipped", "value_error")},
+        "tests": summarize_tests(folder, result),
+    }
+
+
+def summarize_tests(folder: Path, result: dict[str, float]) -> dict[str, Any]:
+    episodes = store.read_parquet(folder / "episodes.parquet")
+    by_test = episodes.groupby(["style", "temperature", "label"], sort=False)
+    return {
+        "episodes": len(episodes),
+        "reward": by_test["reward"].mean().tolist(),
+        "dollars": by_test["dollars"].mean().tolist(),
+        "budgets": by_test["budget"].first().tolist(),
+        "tokens": episodes["tokens"].tail(SHOWN).tolist(),
+        "letters": episodes["spoken"].str.len().tail(SHOWN).tolist(),
+    }
+
+
+def summarize_benchmark(folder: Path, result: int) -> dict[str, Any]:
+    rows = store.read_parquet(folder / "rows.parquet")
+    by_arm = rows.groupby(["arm", "heat"], sort=False)
+    columns = ("reward", "dollars", "asked")
+    return {"rows": result} | {name: by_arm[name].mean().tolist() for name in columns}
+
+
+def measure_distance(before: Path, after: Path) -> float:
+    """Between the weights of two models, in the Euclidean norm."""
+    first, second = (store.read_tensors(model / "model.safetensors") for model in (before, after))
+    squares = [np.square(second[name].astype(float) - first[name]).sum() for name in first]
+    return float(np.sqrt(sum(squares)))

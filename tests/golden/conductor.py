@@ -1,0 +1,141 @@
+"""MAESTRO: a start that errs, the reward model, the Conductor's training with its exam, and an arm of the synthetic
+benchmark. Models begin as the released policy, whose weights are the same bytes everywhere."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib import params, store, sweep
+from lib.conductor import arms, glassbox, preference, start, study
+from lib.conductor.rewards import COMPONENTS
+from lib.models import checkpoints, shipped
+from lib.params import Params
+from lib.study import RunContext
+from tests.golden import SmallJob
+
+POLICY = "lab-policy"
+BENCHMARK_ARM = "Anchored 100%, judge"  # the head that the training below has not: paid by what somebody verified
+SEED = 1  # of the training: every stream of random numbers that it names depends on it
+SHOWN = 8  # rollouts and items whose numbers are kept one by one
+
+# All that the jobs read, so that a change to params.yaml is no change here.
+SETTINGS = {
+    "policy": POLICY, "seeds": 1, "jobs": 1, "categories": ["reasoning", "story", "translation"],
+    "prompts": 8, "test_items": 4, "samples": 4,
+    "start": {"items": 24, "mistakes": 0.6, "batch": 8, "learning_rate": 2e-3},
+    "grpo": {
+        "epochs": 1, "prompts_per_step": 4, "generations": 4, "max_tokens": 24, "learning_rate": 2e-3,
+        "temperature": 1.0, "kl": 0.1, "sync_every": 1, "sync_mixup": 0.6, "top_entropy": 0.5,
+        "importance": "sequence", "scale": "group", "save_every": 1,
+    },
+    "head": {
+        "layer": "last", "sees": "both", "kappa": 0.5, "floor": 1e-4, "temperature": 1.0, "learning_rate": 3e-3,
+        "every": 1, "entropy": 0.1, "pairwise": 0.1, "joint": False, "homogeneous": False, "centred": True,
+        "anchor": "none", "verified": 0.1, "errs": 0.0,
+    },
+    "rewards": {"think": False, "shortest": 4, "longest": 24},
+    "preference": {
+        "prompts": 16, "replies": 2, "mistakes": 0.1, "epochs": 1, "batch": 16, "learning_rate": 1e-3,
+    },
+    "glass": {
+        "seeds": 2, "steps": 6, "map_seeds": 2, "categories": 4, "candidates": 4, "features": 4, "prompts": 8,
+        "group": 4, "learning_rate": 0.3, "head_rate": 0.02, "good": 0.9, "bad": 0.3, "kappas": [0.0, 1.0],
+        "pairwise": 0.1, "maps": {"bad": [0.3], "noise": [0.0], "easy": [1.0]},
+    },
+}  # fmt: skip
+
+
+def small_jobs(folder: Path) -> list[SmallJob]:
+    """Every job can run by itself: the start and the reward model that others build on are made under `folder`."""
+    settings = params.settings(profile="smoke", conductor=SETTINGS)
+    policy = checkpoints.save(shipped.unpack(POLICY, settings.lab.models[POLICY]), folder / POLICY)
+    make_start = partial(start.work, policy=str(policy))
+    start_jobs = {seed: start.make_job(settings.conductor.start, policy, seed) for seed in (study.REWARD, SEED)}
+    starts = {seed: _finish(make_start, job, folder) for seed, job in start_jobs.items()}
+    reward_job = preference.make_job(settings.conductor, policy, study.REWARD)
+    train_reward_model = partial(preference.work, policy=str(starts[study.REWARD]))
+    reward_model = _finish(train_reward_model, reward_job, folder)
+
+    context = replace(
+        RunContext.of(settings, folder, folder, folder, workers=1),
+        inputs={f"start-{SEED}": str(starts[SEED]), "reward": str(reward_model)},
+    )
+    (training_job,) = study.make_jobs(settings, [arms.CONDUCTOR], policy, [SEED])
+    train_arm = partial(study.work, context=context)
+    return [
+        SmallJob(start_jobs[SEED], make_start, partial(_summarize_start, policy)),
+        SmallJob(reward_job, train_reward_model, partial(_summarize_reward_model, starts[study.REWARD])),
+        SmallJob(training_job, train_arm, partial(_summarize_training, starts[SEED])),
+        SmallJob(_find_benchmark_job(settings), glassbox.work, _summarize_benchmark),
+    ]
+
+
+def _finish(work: Callable, job: sweep.Job, folder: Path) -> Path:
+    """Run a job that others build on; returns the folder of its model."""
+    sweep.run(work, [job], folder / "runs", workers=1)
+    return job.folder(folder / "runs") / "model"
+
+
+def _find_benchmark_job(settings: Params) -> sweep.Job:
+    jobs = glassbox.make_jobs(settings.conductor.glass, settings.conductor.head)
+    (job,) = [job for job in jobs if job.settings["arm"] == BENCHMARK_ARM]
+    return job
+
+
+def _summarize_start(policy: Path, folder: Path, result: dict[str, float]) -> dict[str, Any]:
+    return {"loss": result["loss"], "distance from the policy": _measure_distance(policy, folder / "model")}
+
+
+def _summarize_reward_model(start_model: Path, folder: Path, result: dict[str, int]) -> dict[str, Any]:
+    agreement = store.read_parquet(folder / "agreement.parquet")
+    scale = store.read_json(folder / "model" / "scale.json")
+    return {
+        "pairs": result["pairs"],
+        "categories": agreement["category"].tolist(),
+        "right": agreement["right"].tolist(),
+        "centre": scale["centre"],
+        "spread": scale["spread"],
+        "distance from the start": _measure_distance(start_model, folder / "model"),
+    }
+
+
+def _summarize_training(start_model: Path, folder: Path, result: dict[str, float]) -> dict[str, Any]:
+    items, components, rollouts = (
+        store.read_parquet(folder / f"{name}.parquet") for name in ("items", "components", "rollouts")
+    )
+    weights = [f"w_{name}" for name in COMPONENTS]
+    first = rollouts.head(SHOWN)
+    return {
+        "updates": result["steps"],
+        "distance from the start": _measure_distance(start_model, folder / "model"),
+        # The exam.
+        "scores": items["score"].tolist(),
+        "mean of the exam": items[["right", "novel", "tokens", "well_formed"]].mean().tolist(),
+        "mean of the rewards": components[list(COMPONENTS)].mean().tolist(),
+        "weights on the first items": components[weights].head(2).to_numpy().tolist(),
+        # The training.
+        "tokens of rollouts": first["tokens"].tolist(),
+        "emphases of rollouts": first["action"].tolist(),
+        "advantages of rollouts": first["advantage"].tolist(),
+        "last advantages": rollouts["advantage"].tail(SHOWN).tolist(),
+        "mean of rollouts": rollouts[["quality", *COMPONENTS]].mean().tolist(),
+        "mean of normalised rewards": rollouts[[f"r_{name}" for name in COMPONENTS]].mean().tolist(),
+        "last weights": rollouts[weights].tail(1).to_numpy()[0].tolist(),
+    }
+
+
+def _summarize_benchmark(folder: Path, result: int) -> dict[str, Any]:
+    rows = store.read_parquet(folder / "rows.parquet")
+    weights = [f"w_{name}" for name in COMPONENTS]
+    return {"rows": result, "quality": rows["reward"].tolist(), "mean weights": rows[weights].mean().tolist()}
+
+
+def _measure_distance(before: Path, after: Path) -> float:
+    """Between the weights that two models share by name, in the Euclidean norm."""
+    first, second = (store.read_tensors(model / "model.safetensors") for model in (before, after))
+    squares = [np.square(second[name].astype(float) - first[name]).sum() for name in first if name in second]
+    return float(np.sqrt(sum(squares)))

@@ -1,0 +1,72 @@
+"""Recorded outcomes: everybody on a small table of agents and on a few questions of two other sources, and what logs of
+the first table would have told."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lib import params, store, sweep
+from lib.meeting import logged, recorded
+from lib.outcomes import tables
+from lib.params import RecordedSettings
+from tests.golden import SmallJob
+
+# All that the jobs read, so that a change to params.yaml is no change here.
+SETTINGS = {
+    "items": 60, "jobs": 1, "folds": 3, "seeds": 2, "updates": 100, "batch": 32, "learning_rate": 0.05,
+    "neighbours": 10, "ahead": 0.01, "margin": 0.02, "draws": 20,
+    "prices": {
+        "reply_tokens": 100, "per_billion": 1e-8, "exponent": 1.0,
+        "routellm": {"mistralai/Mixtral-8x7B-Instruct-v0.1": 2.4e-7, "gpt-4-1106-preview": 2.47e-5},
+    },
+}  # fmt: skip
+LOGGED = "swe-multimodal"  # the table whose job estimates from logs too
+
+
+def small_jobs(folder: Path) -> list[SmallJob]:
+    """A table whose dollars are recorded, one whose are assumed by size, one whose are listed."""
+    settings = params.settings(profile="smoke", recorded=SETTINGS).recorded
+    agents, by_size, listed = (recorded.make_job(settings, name) for name in (LOGGED, "gsm", "gsm8k"))
+    versions = agents.settings["versions"] | {"estimates from logs": logged.VERSION}
+    agents = replace(agents, settings=agents.settings | {"versions": versions})
+    return [
+        SmallJob(agents, _play_and_estimate, _summarize_estimates),
+        SmallJob(by_size, recorded.play_table, _summarize_table),
+        SmallJob(listed, recorded.play_table, _summarize_table),
+    ]
+
+
+def _play_and_estimate(job: sweep.Job, folder: Path, progress: Callable) -> dict[str, Any]:
+    result = recorded.play_table(job, folder, progress)
+    settings = RecordedSettings.from_handed(job.settings["settings"])
+    table = tables.thinned(tables.SHIPPED[job.settings["table"]](None), settings.items)
+    store.write_parquet(folder / "estimates.parquet", logged.estimates(table, settings))
+    return result
+
+
+def _summarize_table(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
+    rows, levels, aiq, gate = (
+        store.read_parquet(folder / f"{name}.parquet") for name in ("rows", "levels", "aiq", "gate")
+    )
+    by_arm = rows.groupby(["arm", "condition"], sort=True)[["right", "dollars"]].mean()
+    return {
+        "table": result,
+        "right by arm": {" at ".join(arm): value for arm, value in by_arm["right"].items()},
+        "dollars by arm": {" at ".join(arm): value for arm, value in by_arm["dollars"].items()},
+        "right by level": levels.groupby("level", sort=True)["right"].mean().to_dict(),
+        "promised by level": levels.groupby("level", sort=True)["promised"].mean().to_dict(),
+        "budgets of items": levels.loc[levels["over_items"].notna(), "promised"].mean(),
+        "groups over budget": levels["over_groups"].mean(),
+        "items over budget": levels["over_items"].mean(),
+        "area above mixtures": dict(zip(aiq["arm"], aiq["value"], strict=True)),
+        "its lower ends": aiq["lo"].tolist(),
+        "what could be won": dict(zip(gate["question"], gate["value"], strict=True)),
+        "its lower ends by question": gate["lo"].tolist(),
+    }
+
+
+def _summarize_estimates(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
+    estimates = store.read_parquet(folder / "estimates.parquet")
+    by_estimator = estimates.groupby("estimator", sort=True)["value"].mean().to_dict()
+    return _summarize_table(folder, result) | {"estimates": by_estimator, "truth": estimates["truth"].mean()}

@@ -1,0 +1,209 @@
+"""Runs the small jobs of a system, compares them with the recorded ones, and says which functions to look at."""
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import torch
+
+from lib import store
+from lib.models import asking, memory
+from lib.params import ROOT
+from tests.golden import SmallJob
+
+FOLDER = Path(__file__).parent
+SIGNIFICANT_DIGITS = 4
+MAX_FUNCTIONS = 20  # named in a message
+LIB = str(ROOT / "lib")
+OPENING = {("lib/llm/scripted/__init__.py", "transport")}  # a client opens scripted models before any is asked
+
+
+def processor() -> str:
+    """The class of processor instructions, on which the last digits of a training depend."""
+    return torch.backends.cpu.get_cpu_capability()
+
+
+def make_small_jobs(system: str, folder: Path) -> list[SmallJob]:
+    """The small jobs of a system; `folder` is for their inputs."""
+    return importlib.import_module(f"tests.golden.{system}").small_jobs(folder)
+
+
+def run_system(system: str, folder: Path) -> list[tuple[dict[str, Any], set[CodeType]]]:
+    """Run every small job of a system.
+
+    Returns:
+        For each job what is recorded of it (label, settings, versions, results), and the code of lib that it ran.
+    """
+    (folder / "inputs").mkdir()
+    jobs = make_small_jobs(system, folder / "inputs")
+    return [run_small_job(small_job, folder / f"job-{number}") for number, small_job in enumerate(jobs)]
+
+
+def run_small_job(small_job: SmallJob, folder: Path) -> tuple[dict[str, Any], set[CodeType]]:
+    """One of `run_system`; the job writes into `folder`."""
+    folder.mkdir()
+    executed: set[CodeType] = set()
+
+    def note_call(frame, event: str, _) -> None:
+        path = frame.f_code.co_filename
+        if event == "call" and path.startswith(LIB) and path.endswith(".py"):  # templates are compiled too
+            executed.add(frame.f_code)
+
+    threads = torch.get_num_threads()
+    forget_replies()
+    sys.setprofile(note_call)
+    threading.setprofile(note_call)
+    try:
+        result = small_job.work(small_job.job, folder, lambda done: None)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+        torch.set_num_threads(threads)
+        torch.set_flush_denormal(False)  # jobs switch it on
+    settings = dict(small_job.job.settings)
+    measured = {
+        "label": small_job.job.label,
+        "versions": settings.pop("versions"),
+        "settings": settings,
+        "results": round_numbers(small_job.summarize(folder, result)),
+    }
+    return measured, executed
+
+
+def forget_replies() -> None:
+    """Have every reply of a language model computed: a remembered one would hide a changed number."""
+    os.environ[memory.SWITCH] = "off"
+    asking.store.cache_clear()
+    asking._models.cache_clear()
+
+
+def round_numbers(value: Any) -> Any:
+    """Plain values with numbers in four significant digits."""
+    if isinstance(value, dict):
+        return {str(name): round_numbers(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [round_numbers(inner) for inner in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float):
+        return float(f"{value:.{SIGNIFICANT_DIGITS}g}") if value == value else "nan"
+    return value
+
+
+def record(system: str, measured: Sequence[dict[str, Any]]) -> Path:
+    """Keep what the jobs of a system gave."""
+    content = {"processor": processor(), "jobs": list(measured)}
+    return store.write_json(FOLDER / f"{system}.json", content).relative_to(ROOT)
+
+
+def read(system: str) -> dict[str, Any]:
+    """What was kept of a system."""
+    return store.read_json(FOLDER / f"{system}.json")
+
+
+def compare(
+    system: str, measured: Sequence[dict[str, Any]], executed: Iterable[set[CodeType]] | None = None
+) -> list[str]:
+    """What differs from the record, in words; empty where nothing does.
+
+    executed: of each job the code that it ran, to name the functions to look at.
+    """
+    recorded = read(system)["jobs"]
+    again = f"then: python -m tests.golden --record {system}"
+    if len(recorded) != len(measured):
+        return [f"{system} has {len(measured)} small jobs, {len(recorded)} are recorded; {again}"]
+    problems = []
+    for before, now, code in zip(recorded, measured, executed or [set()] * len(measured), strict=True):
+        now = {"versions": now["versions"], "settings": _as_json(now["settings"]), "results": _as_json(now["results"])}
+        label = f"{system}, {before['label']}"
+        if now["settings"] != before["settings"]:
+            names = [name for name in now["settings"] if now["settings"][name] != before["settings"].get(name)]
+            problems.append(f"{label}: other settings ({', '.join(names) or 'fewer'}) than recorded; {again}")
+        elif now["results"] == before["results"] and now["versions"] != before["versions"]:
+            problems.append(f"{label}: a VERSION was raised and no number of the small job changed; {again}")
+        elif now["results"] != before["results"] and now["versions"] != before["versions"]:
+            problems.append(f"{label}: numbers changed and a VERSION was raised; {again}")
+        elif now["results"] != before["results"]:
+            problems.append(_explain_forgotten(system, label, before["results"], now["results"], code))
+    return problems
+
+
+def _as_json(value: Any) -> Any:
+    return json.loads(store.to_json(value))
+
+
+def _explain_forgotten(
+    system: str, label: str, before: dict[str, Any], now: dict[str, Any], executed: set[CodeType]
+) -> str:
+    changes = [f"{name} {before.get(name)} -> {now.get(name)}" for name in now if now.get(name) != before.get(name)]
+    functions = changed_functions(system, executed) or sorted(map(_describe, executed))
+    shown = "".join(f"\n    {function}" for function in functions[:MAX_FUNCTIONS])
+    if len(functions) > MAX_FUNCTIONS:
+        shown += f"\n    and {len(functions) - MAX_FUNCTIONS} more"
+    return (
+        f"{label}: numbers changed and no VERSION was raised: {'; '.join(changes[:5])}\n"
+        f"  Either undo the change, or raise the VERSION beside the function that changed a number, and record: "
+        f"python -m tests.golden --record {system}\n  Functions to look at:{shown}"
+    )
+
+
+def changed_functions(system: str, executed: set[CodeType]) -> list[str]:
+    """Of the code that a job ran the functions that were edited since its numbers were recorded, as git tells.
+
+    Empty where there is no git, or where nothing that ran was edited.
+    """
+    try:
+        recorded_at = _git("log", "-1", "--format=%H", "--", f"tests/golden/{system}.json").strip()
+        diff = _git("diff", "--unified=0", recorded_at, "--", "lib") if recorded_at else ""
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    edited: dict[str, set[int]] = {}
+    path = ""
+    for line in diff.splitlines():
+        if line.startswith("+++ b/"):
+            path = line.removeprefix("+++ b/")
+        elif match := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
+            first, count = int(match[1]), int(match[2] or 1)
+            edited.setdefault(path, set()).update(range(first, first + max(count, 1)))
+    return sorted(_describe(code) for code in executed if edited.get(_path(code), set()) & set(_line_numbers(code)))
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def _line_numbers(code: CodeType) -> set[int]:
+    return {line for _, _, line in code.co_lines() if line is not None}
+
+
+def _path(code: CodeType) -> str:
+    return Path(code.co_filename).relative_to(ROOT).as_posix()
+
+
+def _describe(code: CodeType) -> str:
+    return f"{_path(code)}:{code.co_firstlineno} {code.co_qualname if sys.version_info >= (3, 11) else code.co_name}"
+
+
+def executed_modules(executed: set[CodeType]) -> list[str]:
+    """Dotted names of the modules that the code stands in, but for functions that only open connections."""
+    paths = {Path(_path(code)) for code in executed if (_path(code), code.co_name) not in OPENING}
+    names = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths}
+    return sorted(names)
+
+
+def version_holder(module_name: str) -> str | None:
+    """The module whose VERSION stands for a module: itself or the nearest package that has one."""
+    while module_name != "lib":
+        if isinstance(getattr(importlib.import_module(module_name), "VERSION", None), int):
+            return module_name
+        module_name = module_name.rpartition(".")[0]
+    return None

@@ -1,0 +1,124 @@
+"""The jobs of the contest: each holds what it reads, and the same settings give the same episodes."""
+
+import pandas as pd
+import pytest
+
+from lib import envs, ledger, params, seeds, store
+from lib.models import forward, situations
+from lib.orchestration import arena, briefs, contest, readers, spoken, study, taught
+from lib.study import RunContext
+from lib.zoo import guides, networks, policies, ppo, recipes
+from tests.orchestration import zoo
+from tests.orchestration.test_study import trained
+
+__all__ = ["trained"]
+
+PLACES = [(domain, world) for domain in zoo.DOMAINS for world in ("paper", "ours")]
+CEILING = {"education": {"steps": 2, "then": [1]}, "minigrid": {"steps": 2, "then": [1]}}
+
+
+def small(**changes) -> params.Params:
+    """Smoke parameters with few, short episodes, two seeds, one process."""
+    base = {
+        "education": {"horizon": 6},
+        "minigrid": {"horizon": 6},
+        "zoo": {"seeds": 2},
+        "orchestration": {
+            "students": 2, "training": 2, "jobs": 1, "lookahead": 2, "readers": ["rational"], "sparing": [2],
+            "depths": [3], "ceiling": CEILING, "ours": {"minigrid": {"horizon": 7}},
+        },
+    }  # fmt: skip
+    return params.settings(profile="smoke", **params.overlay(base, changes))
+
+
+def find_keys(settings, folder) -> dict[tuple[str, str, int], str]:
+    """The key of the job of each domain, world and seed."""
+    keys = {}
+    for domain, world in PLACES:
+        for job in contest.make_jobs(settings, domain, world, folder):
+            keys[domain, world, job.settings["seed"]] = job.key
+    return keys
+
+
+def find_changed_places(before, after) -> set[tuple[str, str]]:
+    assert set(before) == set(after)
+    return {place[:2] for place, key in before.items() if after[place] != key}
+
+
+EDUCATION, MINIGRID = {PLACES[0], PLACES[1]}, {PLACES[2], PLACES[3]}
+OURS = {PLACES[1], PLACES[3]}
+
+
+@pytest.mark.parametrize(
+    "changes, places",
+    [
+        ({"orchestration": {"jobs": 3, "memory": 1, "probes": 1, "episodes": 7, "margin": 0.5}}, set()),
+        ({"llm": {"max_dollars": 1.0}}, set()),
+        ({"orchestration": {"students": 3}}, EDUCATION | MINIGRID),
+        ({"orchestration": {"sparing": [3]}}, OURS),
+        ({"orchestration": {"depths": [4]}}, {("education", "paper")}),
+        ({"orchestration": {"ceiling": {"minigrid": {"steps": 3}}}}, {("minigrid", "ours")}),
+        ({"orchestration": {"ours": {"slip": 0.2}}}, {("minigrid", "ours")}),
+        ({"orchestration": {"ours": {"education": {"spread": 0.3}}}}, {("education", "ours")}),
+        ({"education": {"delta": 0.1}}, EDUCATION),
+        ({"minigrid": {"lava": 1}}, {("minigrid", "paper")}),  # rooms of ours have as much lava as ours says
+    ],
+)
+def test_a_setting_changes_the_keys_of_the_places_that_read_it(changes, places, trained):
+    assert find_changed_places(find_keys(small(), trained), find_keys(small(**changes), trained)) == places
+
+
+@pytest.mark.parametrize("world", ["paper", "ours"])
+def test_a_place_holds_only_the_policies_that_act_in_it(world, trained):
+    (job, _) = contest.make_jobs(small(), "education", world, trained)
+    names = ["SO-d1", "SO-d2", "SO-d3"]
+    if world == "paper":
+        names += ["MO-S", "MO-RM", "MO-MGDA"]
+    assert list(job.settings["menu"]["policies"]) == names
+    (rooms, _) = contest.make_jobs(small(), "minigrid", "ours", trained)
+    assert list(rooms.settings["menu"]) == ["slip"]
+
+
+@pytest.mark.parametrize(
+    "module, places",
+    [
+        (arena, EDUCATION | MINIGRID), (briefs, EDUCATION | MINIGRID), (contest, EDUCATION | MINIGRID),
+        (envs, EDUCATION | MINIGRID), (readers, EDUCATION | MINIGRID), (recipes, EDUCATION | MINIGRID),
+        (seeds, EDUCATION | MINIGRID), (networks, EDUCATION | {PLACES[2]}), (policies, EDUCATION | {PLACES[2]}),
+        (guides, MINIGRID), (ppo, set()), (study, set()), (taught, set()), (spoken, set()),
+    ],
+)  # fmt: skip
+def test_a_version_that_is_raised_changes_the_keys_of_the_places_that_run_its_code(
+    module, places, trained, monkeypatch
+):
+    before = find_keys(small(), trained)
+    monkeypatch.setattr(module, "VERSION", 99)
+    assert find_changed_places(before, find_keys(small(), trained)) == places
+
+
+@pytest.mark.parametrize(
+    "reader, modules", [("lab-orchestrator", [taught, situations, forward]), ("scripted-small", [spoken, ledger])]
+)
+def test_the_versions_of_a_reader_stand_in_the_keys_of_those_who_ask_it(reader, modules, trained, monkeypatch):
+    settings = small(orchestration={"readers": ["rational", reader]})
+    before, without = find_keys(settings, trained), find_keys(small(), trained)
+    for module in modules:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "VERSION", 99)
+            assert find_changed_places(before, find_keys(settings, trained)) == EDUCATION | MINIGRID
+            assert find_keys(small(), trained) == without
+
+
+@pytest.mark.parametrize(("domain", "world"), PLACES)
+def test_a_job_that_knows_its_settings_alone_plays_every_arm(domain, world, trained, tmp_path):
+    job = contest.make_jobs(small(), domain, world, trained)[0]
+    context = RunContext.of(small(), trained, tmp_path, tmp_path, 1)
+    tables = []
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        contest.play_contest(job, folder, lambda done: None, context)
+        tables.append(store.read_parquet(folder / "episodes.parquet"))
+    pd.testing.assert_frame_equal(*tables)
+    episodes_by_arm = tables[0].groupby("arm").size()
+    assert (episodes_by_arm == 2).all() and {"RO rational", contest.CEILING} <= set(episodes_by_arm.index)
+    assert ("RO rational, every 2" in episodes_by_arm.index) == (world == "ours")
+    assert ("RO rational, 3 steps" in episodes_by_arm.index) == ((domain, world) == ("education", "paper"))

@@ -1,0 +1,61 @@
+"""A number that changed has a VERSION that was raised, and every VERSION that a job depends on is in its key."""
+
+import importlib
+
+import pytest
+
+from tests.golden import SYSTEMS, runner
+
+# Modules that carry settings, files and messages and decide no number of a job.
+CARRIERS = (
+    "lib.kernel", "lib.parent", "lib.params", "lib.record", "lib.store", "lib.study", "lib.sweep",
+    "lib.llm.cassette", "lib.llm.client", "lib.llm.errors", "lib.llm.loop", "lib.llm.opening", "lib.llm.purse",
+    "lib.llm.transport",
+    "lib.models.asked", "lib.models.batching", "lib.models.build", "lib.models.memory", "lib.models.server",
+    "lib.models.shipped", "lib.models.transport",
+    "lib.conductor.quiet",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=SYSTEMS)
+def system_run(request, tmp_path_factory):
+    system = request.param
+    return system, runner.run_system(system, tmp_path_factory.mktemp(system))
+
+
+def test_the_small_jobs_give_the_recorded_numbers(system_run):
+    system, runs = system_run
+    recorded_on = runner.read(system)["processor"]
+    if recorded_on != runner.processor():
+        pytest.skip(f"recorded on a processor of class {recorded_on}; this one is {runner.processor()}")
+    problems = runner.compare(system, [measured for measured, _ in runs], [executed for _, executed in runs])
+    assert not problems, "\n".join(problems)
+
+
+def test_every_module_that_decides_numbers_has_a_version_in_the_key_of_the_job(system_run, tmp_path, monkeypatch):
+    system, runs = system_run
+    modules = [runner.executed_modules(executed) for _, executed in runs]
+    holders = {module: runner.version_holder(module) for job_modules in modules for module in job_modules}
+    numbers = {holder: 1000 + number for number, holder in enumerate(sorted(filter(None, holders.values())))}
+    for holder, number in numbers.items():
+        monkeypatch.setattr(importlib.import_module(holder), "VERSION", number)
+    jobs = [small_job.job for small_job in runner.make_small_jobs(system, tmp_path)]
+    for job, job_modules in zip(jobs, modules, strict=True):
+        deciding = [module for module in job_modules if not module.startswith(CARRIERS)]
+        without = [module for module in deciding if holders[module] is None]
+        assert not without, f"{system}, {job.label}: no VERSION stands in {without}, nor in their packages"
+        in_key = set(job.settings["versions"].values())
+        absent = [module for module in deciding if numbers[holders[module]] not in in_key]
+        assert not absent, f"{system}, {job.label}: the job runs {absent}, whose VERSIONs are not in its key"
+
+
+def test_a_forgotten_version_is_reported_with_the_functions_to_look_at(system_run):
+    system, runs = system_run
+    executed = [executed for _, executed in runs]
+    changed = [measured | {"results": {name: "other" for name in measured["results"]}} for measured, _ in runs]
+    problems = runner.compare(system, changed, executed)
+    assert len(problems) == len(runs)
+    for problem in problems:
+        assert "no VERSION was raised" in problem and "Functions to look at:\n    lib/" in problem
+    raised = [measured | {"versions": dict.fromkeys(measured["versions"], 99)} for measured in changed]
+    assert all("a VERSION was raised" in problem for problem in runner.compare(system, raised, executed))
