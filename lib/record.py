@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from lib import store
-from lib.params import ROOT
+from lib.config import ROOT
 
 RECORDS = ROOT / "data/records"
 AFTER = -1  # the step of what was measured after training

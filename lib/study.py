@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from lib import store
-from lib.params import LLMSettings, Params
+from lib.config import LLMSettings, Params
 from lib.sweep import Job
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from lib import params, seeds, tasks
+from lib import config, seeds, tasks
 from lib.models import agent, shipped, situations
 from lib.models.corpus import TRACES, question
 from lib.models.dialogue import conversation, token
@@ -62,7 +62,7 @@ def hash_outputs(name: str, model_settings) -> list[str]:
 def record_outputs() -> dict[str, list[str]]:
     """The hashes of every released model's outputs."""
     torch.set_num_threads(1)
-    return {name: hash_outputs(name, settings) for name, settings in params.load("laptop").lab.models.items()}
+    return {name: hash_outputs(name, settings) for name, settings in config.load("laptop").lab.models.items()}
 
 
 def accept(recorded: dict[str, list[str]]) -> int:
@@ -70,7 +70,7 @@ def accept(recorded: dict[str, list[str]]) -> int:
     from lib import store
     from lib.models import build  # late: code before the change has no recipe of this form
 
-    settings = params.load("laptop").lab
+    settings = config.load("laptop").lab
     for name in settings.models:  # a recipe that was one hash fits nothing, but its card must be readable
         card_path = Path(shipped.LAB) / f"{name}.json"
         card = store.read_json(card_path)

@@ -17,7 +17,7 @@ LOCK = """\
 schema: '2.0'
 stages:
   settings:
-    cmd: python -m lib.params
+    cmd: python -m lib.config
     outs:
     - path: data/settings.json
       hash: md5

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lib.params import ROOT
+from lib.config import ROOT
 from tests.renaming import rename_in_every_package
 
 KEYS = """

@@ -89,7 +89,7 @@ def gone(pid: int, seconds: float = 10.0) -> bool:
 
 def another_stage(root: Path) -> None:
     with (root / "dvc.yaml").open("a") as file:
-        file.write("  settings:\n    cmd: python -m lib.params\n")
+        file.write("  settings:\n    cmd: python -m lib.config\n")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lib import seeds
-from lib.params import ROOT
+from lib.config import ROOT
 
 names = st.lists(st.one_of(st.text(min_size=1, max_size=8), st.integers(-5, 5)), min_size=1, max_size=3)
 MANY = 100_000

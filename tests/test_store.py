@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import store
-from lib.params import ROOT
+from lib.config import ROOT
 
 plain = st.recursive(
     st.none()

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from lib import params, store
+from lib import config, store
 from lib.study import RunContext, read_tables
 from lib.sweep import Job
 
 
 def test_a_context_travels_to_a_process_with_the_clients_settings_and_the_folders_of_earlier_jobs(tmp_path):
-    settings = params.load("smoke")
+    settings = config.load("smoke")
     context = replace(RunContext.of(settings, "models", tmp_path, "cassettes"), inputs={"start": "there"})
     arrived = pickle.loads(pickle.dumps(context))
     assert arrived == context and arrived.llm == settings.llm and arrived.llm is context.llm  # checked once

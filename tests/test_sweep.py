@@ -18,7 +18,7 @@ import pytest
 from joblib.externals.loky import get_reusable_executor
 
 from lib import store, sweep
-from lib.params import ROOT
+from lib.config import ROOT
 from lib.sweep import Job
 
 # The work of these jobs is importable by name, so that processes can run it: see `run` in lib.sweep.

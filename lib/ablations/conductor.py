@@ -14,7 +14,7 @@ from lib.ablations.comparison import Comparison, Measure
 from lib.conductor import glassbox
 from lib.conductor.meta import Conducted, meta_loss
 from lib.conductor.rewards import COMPONENTS
-from lib.params import Params
+from lib.config import Params
 
 SCORE = Measure("score", "quality")
 MOVED = Measure("moved", "weights moved from 1/K", "")

@@ -3,9 +3,9 @@
 import pandas as pd
 
 from lib.ablations.comparison import Comparison, Measure
+from lib.config import ConfigurationSettings, Params
 from lib.configuration import study
 from lib.configuration.arms import NAMED, UNMASKED
-from lib.params import ConfigurationSettings, Params
 
 REWARD = Measure("reward", "reward")
 RIGHT = Measure("right", "accuracy")

@@ -7,7 +7,7 @@ import pandas as pd
 
 from lib import record
 from lib.ablations.comparison import Comparison, Measure
-from lib.params import Params
+from lib.config import Params
 from lib.routing import glassbox
 from lib.routing import study as corl
 from lib.routing.arms import NAMED

@@ -4,9 +4,9 @@ import math
 
 from lib import ledger
 from lib.checks import Exercise, Exercises
+from lib.config import Params
 from lib.orchestration import controls, study
 from lib.orchestration.decisions import Decision, Episode
-from lib.params import Params
 from lib.zoo import train
 
 CLAUDE = ledger.PRICES["Claude 3.7 Sonnet"]

@@ -14,7 +14,7 @@ from lib.claims import expressions
 from lib.claims.errors import ClaimError
 from lib.claims.functions import FUNCTIONS
 from lib.claims.records import FUNCTIONS as ASKS
-from lib.params import ROOT, from_yaml
+from lib.config import ROOT, from_yaml
 
 PAPERS = {  # in the order of the lessons
     "po": "policy orchestration",

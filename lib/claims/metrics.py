@@ -13,7 +13,7 @@ from typing import Any
 from lib import store
 from lib.claims.errors import ClaimError
 from lib.claims.quantities import holding
-from lib.params import ROOT
+from lib.config import ROOT
 from lib.stats import Interval
 
 FOLDER = ROOT / "reports/metrics"

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from lib import store
 from lib.claims import replication
+from lib.config import ROOT, from_yaml
 from lib.page import metrics
-from lib.params import ROOT, from_yaml
 from lib.seeds import ROOT_SEED
 
 INSTRUCTIONS = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"}

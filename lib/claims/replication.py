@@ -23,7 +23,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from lib import store
-from lib.params import from_yaml
+from lib.config import from_yaml
 
 EXPECTED = 0.95  # of coverage
 _Z = float(norm.ppf(0.975))

@@ -29,7 +29,8 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from lib import params, store
+from lib import config as params
+from lib import store
 from lib.conductor import data
 from lib.conductor.arms import ARMS, weighting
 from lib.conductor.judge import Judge
@@ -38,8 +39,8 @@ from lib.conductor.preference import Preference
 from lib.conductor.quiet import quiet
 from lib.conductor.rewards import COMPONENTS, Measure, said
 from lib.conductor.study import CASSETTES
+from lib.config import ConductorSettings, HeadSettings, Params, ParamsError
 from lib.llm.opening import opened
-from lib.params import ConductorSettings, HeadSettings, Params, ParamsError
 from lib.tasks import own
 from lib.tasks.items import answered, same
 

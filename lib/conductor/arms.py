@@ -12,7 +12,7 @@ import pandas as pd
 from lib.conductor.meta import Anchored, Conducted
 from lib.conductor.rewards import COMPONENTS
 from lib.conductor.weighting import Dirichlet, Fixed, Weighting
-from lib.params import HeadSettings
+from lib.config import HeadSettings
 
 VERSION = 1  # of what weighs the rewards of an arm: raise it when one of these numbers changes
 EQUAL = dict.fromkeys(COMPONENTS, 1 / len(COMPONENTS))

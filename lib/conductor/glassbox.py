@@ -31,7 +31,7 @@ from lib.conductor.head import sample
 from lib.conductor.meta import Anchored, Conducted, chosen, lots, stacked
 from lib.conductor.rewards import COMPONENTS, centred, normalised
 from lib.conductor.weighting import Dirichlet, Fixed, Weighting
-from lib.params import ROOT, GlassSettings, HeadSettings
+from lib.config import ROOT, GlassSettings, HeadSettings
 
 VERSION = 1  # of the worlds, their policies and who plays in them: raise it when one of these numbers changes
 PROXIES = COMPONENTS[1:]  # the first reward is the easy one

@@ -20,7 +20,7 @@ from lib import losses, seeds
 from lib.conductor.head import Conductor, Heads, emphasis, entropy, sample
 from lib.conductor.rewards import COMPONENTS, centred
 from lib.conductor.weighting import Weighting
-from lib.params import HeadSettings
+from lib.config import HeadSettings
 
 VERSION = 1  # of how the Conductor learns: raise it when one of these numbers changes
 Triplet = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # h (B, d), action (B,), advantage (B,)

@@ -22,13 +22,13 @@ from lib import seeds, store, sweep, tasks
 from lib.conductor import data, start
 from lib.conductor.quiet import quiet
 from lib.conductor.rewards import said
+from lib.config import ConductorSettings, PreferenceSettings
 from lib.models import checkpoints, corpus, dialogue, forward, generation, tokenizer
 from lib.models.corpus import question
 from lib.models.dialogue import conversation, token
 from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
 from lib.models.tokenizer import EOS, decode
-from lib.params import ConductorSettings, PreferenceSettings
 from lib.tasks import Item
 
 VERSION = 1  # of the pairs, training and scores of the reward model: raise it when one of these numbers changes

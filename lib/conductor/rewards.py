@@ -19,7 +19,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
-from lib.params import RewardSettings
+from lib.config import RewardSettings
 
 VERSION = 1  # of the five rewards and their normalisation: raise it when one of these numbers changes
 COMPONENTS = ("fmt", "ppl", "ent", "len", "pref")

@@ -22,10 +22,10 @@ from transformers import LlamaForCausalLM
 
 from lib import seeds, store, sweep, tasks
 from lib.conductor import data
+from lib.config import StartSettings
 from lib.models import checkpoints, corpus, tokenizer
 from lib.models import dialogue as chat_template
 from lib.models.corpus import dialogue, question, tensors
-from lib.params import StartSettings
 from lib.tasks import Item, chain, story, translation
 
 VERSION = 1  # of the mistakes that a start is taught, and how: raise it when one of these numbers changes

@@ -17,8 +17,8 @@ import pandas as pd
 import torch
 from transformers import PrinterCallback, TrainerCallback
 
+from lib import config as parameters
 from lib import losses, seeds, store, sweep, tasks
-from lib import params as parameters
 from lib.conductor import arms, data, evaluation, meta, preference, start
 from lib.conductor import head as conductor_head
 from lib.conductor import judge as conductor_judge
@@ -33,11 +33,11 @@ from lib.conductor.quiet import quiet
 from lib.conductor.rewards import COMPONENTS, said
 from lib.conductor.rollouts import Rollouts
 from lib.conductor.weighting import Weighting
+from lib.config import ROOT, ConductorSettings, GRPOSettings, HeadSettings, LLMSettings, Params
 from lib.llm import scripted
 from lib.llm.opening import export, opened
 from lib.models import checkpoints
 from lib.models.asked import describe_model
-from lib.params import ROOT, ConductorSettings, GRPOSettings, HeadSettings, LLMSettings, Params
 from lib.study import RunContext, read_tables
 from lib.tasks import Item
 

@@ -35,7 +35,7 @@ from lib.conductor.rewards import (
     until_answer,
 )
 from lib.conductor.weighting import Weighting
-from lib.params import GRPOSettings, RewardSettings
+from lib.config import GRPOSettings, RewardSettings
 
 VERSION = 1  # of GRPO under weighted rewards: raise it when one of these numbers changes
 EXTRA = "conductor.safetensors"  # in a checkpoint: the weighting and the reference model

@@ -10,12 +10,12 @@ import sys
 
 import torch
 
-from lib import params
+from lib import config
+from lib.config import ParamsError
 from lib.configuration import explain, study
 from lib.configuration.system import Job, Outcome
 from lib.ledger import BudgetExceeded
 from lib.llm.errors import CassetteMiss, ConfigurationError
-from lib.params import ParamsError
 from lib.tasks import Item
 from lib.tools import SandboxUnavailable
 
@@ -29,13 +29,13 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--policy", default=str(study.POLICY), help="folder of a trained policy; default: of lesson 07")
     parser.add_argument("--model", help="a name of llm.models for all agents; default: configuration.model")
     parser.add_argument("--seed", type=int, default=0, help="of the agents' random numbers; default: %(default)s")
-    parser.add_argument("--profile", choices=params.PROFILES, default="laptop", help="default: %(default)s")
+    parser.add_argument("--profile", choices=config.PROFILES, default="laptop", help="default: %(default)s")
     return parser.parse_args(given)
 
 
 def asked(options: argparse.Namespace) -> tuple[list[explain.Reason], str, Outcome]:
     """Why, what, and what came of it. Raises ParamsError for an unknown model, or where there is no policy yet."""
-    everything = params.load(options.profile)
+    everything = config.load(options.profile)
     settings = everything.configuration
     model = options.model or settings.model
     if model not in everything.llm.models:

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
 
+from lib.config import ROOT, ParamsError, from_yaml
 from lib.configuration.space import AGENTS
-from lib.params import ROOT, ParamsError, from_yaml
 
 VERSION = 1  # of the order of prompt atoms, and what each says to whom: raise it when one of these numbers changes
 LIBRARY = ROOT / "data/atoms/atoms.yaml"

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from lib import losses, record, seeds, store, sweep
+from lib.config import ROOT, ConfigurationGlassSettings, ConfigurationSettings
 from lib.configuration import learn, policies, questions, rewards, space, stacked
 from lib.configuration.learn import Batch, Rules
 from lib.configuration.policies import PromptPolicy
@@ -29,7 +30,6 @@ from lib.configuration.questions import KINDS
 from lib.configuration.space import AGENTS, SUBSETS, TOOLS, WORKFLOWS
 from lib.configuration.stacked import ManyParts, ManySide
 from lib.configuration.stacked import prompts as stacked_prompts
-from lib.params import ROOT, ConfigurationGlassSettings, ConfigurationSettings
 
 VERSION = 1  # of the worlds, and how policies do in them: raise it when one of these numbers changes
 SYSTEM = "configuration_glass"  # of the record

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from lib import measure, seeds
+from lib.config import Params
 from lib.configuration import baselines
 from lib.configuration.arms import ALONE, ARMS, NAMED, TESTED
 from lib.configuration.search import BASE
 from lib.configuration.space import WORKFLOWS
 from lib.configuration.study import Results
 from lib.measure.verdicts import FAILS, HOLDS, UNDECIDED
-from lib.params import Params
 
 SYSTEM = "configuration"  # of the record
 PROMPTED = ("zero_shot", "few_shot")

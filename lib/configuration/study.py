@@ -18,6 +18,7 @@ import pandas as pd
 import torch
 
 from lib import losses, seeds, store, sweep, tools
+from lib.config import ROOT, ConfigurationSettings, LLMSettings, Params, ParamsError
 from lib.configuration import (
     arms,
     atoms,
@@ -58,7 +59,6 @@ from lib.models.asked import versions as versions_of_asking
 from lib.models.asking import asker
 from lib.models.asking import store as remembered
 from lib.models.transport import LabTransport, lab
-from lib.params import ROOT, ConfigurationSettings, LLMSettings, Params, ParamsError
 from lib.study import RunContext, read_tables
 from lib.tasks import Item, mixed
 from lib.tools import Index, Sandbox, Tool, calculator, lookup, python

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import gymnasium
 
+from lib.config import ROOT, EducationSettings
 from lib.envs.bank import Bank, calibrated_levels, load_bank
 from lib.envs.education import LEVELS, Education, EducationRules
 from lib.envs.grid import register_grid
-from lib.params import ROOT, EducationSettings
 
 VERSION = 1  # of the environments and the question bank of this package: raise it when one of these numbers changes
 _RULES = {rule.name for rule in fields(EducationRules) if rule.init} - {"items"}
@@ -46,7 +46,7 @@ def _rules(settings: EducationSettings, *_written: int) -> EducationRules:
 def make_education(settings: EducationSettings | None = None, **arguments) -> Education:
     """One student with the bank's own question ids; the parameters of `params.yaml` by default."""
     if settings is None:
-        from lib.params import load
+        from lib.config import load
 
         settings = load().education
     bank = topic_bank(settings)

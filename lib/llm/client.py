@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import httpx2
 import openai
 
+from lib.config import LLMSettings, ModelSettings
 from lib.ledger import Entry, Ledger
 from lib.llm import cassette as tape
 from lib.llm import usage
@@ -29,7 +30,6 @@ from lib.llm.errors import CassetteMiss, ConfigurationError, ReplyError
 from lib.llm.purse import ASKED, Paying, Purse
 from lib.llm.transport import Guarded
 from lib.llm.usage import Asked
-from lib.params import LLMSettings, ModelSettings
 
 IN_PROCESS = "http://in-process/v1"
 DENSEST = 64  # bytes of a token, on average, at the most: more were not asked for

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from lib.params import LLMSettings
+from lib.config import LLMSettings
 
 
 @dataclass(frozen=True)

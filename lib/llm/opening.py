@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import httpx2
 
+from lib.config import LLMSettings
 from lib.llm import scripted
 from lib.llm.cassette import Cassette
 from lib.llm.client import Client
 from lib.llm.purse import Purse
-from lib.params import LLMSettings
 
 Result = TypeVar("Result")
 

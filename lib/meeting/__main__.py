@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lib import draw, measure, params, record, store
+from lib import config, draw, measure, record, store
 from lib.meeting import recorded
 from lib.meeting.deciders import CHECK, MIXTURES, ORACLE, POOR, RANDOM, ROLES
 from lib.outcomes import headroom, tables
@@ -39,9 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, help="the picture; TABLE.png beside the table unless told otherwise")
     parser.add_argument("--partings", type=int, default=1, help="of the items into folds; more are surer and slower")
-    parser.add_argument("--profile", choices=params.PROFILES, default="laptop")
+    parser.add_argument("--profile", choices=config.PROFILES, default="laptop")
     options = parser.parse_args(arguments)
-    settings = params.load(options.profile).recorded
+    settings = config.load(options.profile).recorded
     settings = settings.model_copy(update={"seeds": options.partings, "items": sys.maxsize, "draws": 100})
     try:
         table = tables.read(options.table)

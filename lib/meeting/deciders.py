@@ -22,10 +22,10 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from lib import seeds
+from lib.config import RecordedSettings
 from lib.outcomes import choosing, headroom
 from lib.outcomes.choosing import Fold, Plays
 from lib.outcomes.tables import Table
-from lib.params import RecordedSettings
 from lib.routing.toolorchestra.rewards import normalised
 
 VERSION = 1  # of deciders on recorded outcomes: raise it when one of these numbers changes

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from lib import seeds
+from lib.config import RecordedSettings
 from lib.meeting import deciders
 from lib.outcomes import choosing, headroom
 from lib.outcomes.tables import Table
-from lib.params import RecordedSettings
 
 VERSION = 1  # of estimates from logs: raise it when one of these numbers changes
 ESTIMATORS = ("naive", "direct", "ips", "snips", "dr")

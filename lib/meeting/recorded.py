@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 
 from lib import record, seeds, stats, store, sweep
+from lib.config import ROOT, RecordedSettings
+from lib.config.recorded_outcomes import PriceSettings
 from lib.meeting import deciders
 from lib.meeting.deciders import CHECK, CONSTANT, CORL, MIXTURES, ORACLE, POOR, RANDOM, ROLES
 from lib.outcomes import choosing, headroom, tables
 from lib.outcomes.choosing import EQUAL, HALF, Fold, Plays, Scored
 from lib.outcomes.tables import Table
-from lib.params import ROOT, RecordedSettings
-from lib.params.reports import PriceSettings
 from lib.routing.toolorchestra import rewards as tool_rewards
 
 VERSION = 1  # of the replay of a table: raise it when one of these numbers changes

@@ -23,7 +23,8 @@ import pandas as pd
 import torch
 from transformers import LlamaForCausalLM
 
-from lib import params, seeds, store, sweep, tasks
+from lib import config, seeds, store, sweep, tasks
+from lib.config import ROOT, Course, LabModel, LabSettings
 from lib.models import agent, build, checkpoints, corpus, dialogue, forward, generation, shipped, team, tokenizer
 from lib.models.checkpoints import ModelError
 from lib.models.corpus import TRACES, question
@@ -31,7 +32,6 @@ from lib.models.dialogue import conversation
 from lib.models.forward import Forward
 from lib.models.shipped import LAB
 from lib.models.training import NotLearned, right
-from lib.params import ROOT, Course, LabModel, LabSettings
 
 RUNS = ROOT / "data/runs/lab-zoo"
 CARD = "alike.json"
@@ -71,7 +71,7 @@ def measure_one_model(
     """Test one model on its skills. weight_folders: of retrained models, by name; released ones are unpacked."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    name, settings = job.settings["name"], params.validate(job.settings["model"], LabModel)
+    name, settings = job.settings["name"], config.validate(job.settings["model"], LabModel)
     if job.settings["retrained"]:
         model = checkpoints.load(weight_folders[name])
     else:
@@ -219,7 +219,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None, help="of corpora and first weights; default: the shipped one")
     parser.add_argument("--ship", action="store_true", help="keep what was trained in data/lab")
     options = parser.parse_args(argv)
-    own = params.load().lab
+    own = config.load().lab
     if options.ship and options.seed not in (None, own.seed):
         parser.error("only the seed of params.yaml (lab.seed) can be shipped, or recipe and weights would disagree")
     seed = own.seed if options.seed is None else options.seed

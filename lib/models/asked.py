@@ -11,9 +11,9 @@ import torch
 import transformers
 
 from lib import ledger, seeds, store, tasks
+from lib.config import LLMSettings
 from lib.llm import replies, scripted, usage
 from lib.models import answering, asking, checkpoints, dialogue, forward, generation, tokenizer
-from lib.params import LLMSettings
 
 _CONNECTION = ("api_key_env", "timeout", "retries", "concurrency")  # changes no reply
 _MODEL_FILES = ("model.safetensors", "card.json")  # of a lab model: what it says, and what it costs

@@ -18,8 +18,9 @@ import pandas as pd
 import torch
 import transformers
 
-from lib import params as parameters
+from lib import config as parameters
 from lib import seeds, store, sweep, tasks
+from lib.config import ROOT, LabModel, LabSettings
 from lib.models import (
     agent,
     checkpoints,
@@ -36,7 +37,6 @@ from lib.models import (
 )
 from lib.models.checkpoints import MODELS
 from lib.models.training import NotLearned, Training
-from lib.params import ROOT, LabModel, LabSettings
 
 RUNS = ROOT / "data/runs/models"
 

@@ -21,6 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaForCausalLM
 
 from lib import seeds, stats, store, sweep, tasks
+from lib.config import LabSettings
 from lib.models import agent, build, checkpoints, corpus, dialogue, forward, generation, situations, tokenizer
 from lib.models.checkpoints import LIMIT, MODELS
 from lib.models.corpus import question
@@ -29,7 +30,6 @@ from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
 from lib.models.tokenizer import EOS, decode
 from lib.models.training import right, solved
-from lib.params import LabSettings
 from lib.seeds import rng
 
 VERSION = 1  # of replies to test items, prices and descriptions: raise it when one of these numbers changes

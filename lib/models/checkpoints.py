@@ -13,11 +13,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging
 
 from lib import store
+from lib.config import ROOT, LabModel
 from lib.models.answering import Model
 from lib.models.dialogue import token
 from lib.models.forward import Forward
 from lib.models.tokenizer import BOS, EOS, PAD, tokenizer
-from lib.params import ROOT, LabModel
 
 VERSION = 1  # of initial weights and the limit of replies: raise it when one of these numbers changes
 MODELS = ROOT / "data/models"

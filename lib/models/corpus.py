@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from lib import seeds, tasks
+from lib.config import Course
 from lib.models import agent, team
 from lib.models.dialogue import token, turn, with_tools
 from lib.models.tokenizer import BOS, PAD
-from lib.params import Course
 from lib.tasks import Item
 
 VERSION = 1  # of the batches that a training sees: raise it when one of these numbers changes

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import torch
 
+from lib.config import ROOT
 from lib.models import forward, generation
-from lib.params import ROOT
 
 REPLIES = ROOT / "data/replies/lab.sqlite"
 SWITCH = "BENCH_REPLIES"  # off, or the path of another file

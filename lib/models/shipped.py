@@ -15,9 +15,9 @@ import torch
 from transformers import LlamaForCausalLM
 
 from lib import store
+from lib.config import ROOT, LabModel
 from lib.models import checkpoints
 from lib.models.checkpoints import ModelError
-from lib.params import ROOT, LabModel
 
 LAB = ROOT / "data/lab"
 REMEDY = "get the file back with `git checkout data/lab`, or train the lab models anew with `make lab-zoo SHIP=1`"

@@ -19,6 +19,7 @@ from torch.nn.functional import cross_entropy
 from transformers import LlamaForCausalLM
 
 from lib import seeds, store, tasks
+from lib.config import LabModel, Target
 from lib.models import agent, checkpoints
 from lib.models.corpus import TRACES, Dialogue, batches, corpus, question, tensors
 from lib.models.dialogue import conversation, token
@@ -26,7 +27,6 @@ from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
 from lib.models.muon import Muon
 from lib.models.tokenizer import EOS, decode
-from lib.params import LabModel, Target
 
 VERSION = 1  # of trained weights: raise it when one of these numbers changes
 DEV_ITEMS = 100  # per look

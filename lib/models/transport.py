@@ -5,10 +5,10 @@ from pathlib import Path
 
 import httpx2
 
+from lib.config import LLMSettings
 from lib.models import checkpoints
 from lib.models.answering import Model
 from lib.models.server import app
-from lib.params import LLMSettings
 
 _WAITING = 2**16  # callers in this process have limits of their own
 

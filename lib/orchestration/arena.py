@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from lib import seeds
+from lib.config import Environments, Params
 from lib.envs.batch import BatchedEnv, Transition
 from lib.envs.layouts import CELLS, GOLD, LAVA, PIECES
 from lib.orchestration.briefs import Brief
-from lib.params import Environments, Params
 from lib.zoo.guides import SOUGHT, distances, guide
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import OBJECTIVES, SINGLE, make_batch

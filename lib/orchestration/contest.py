@@ -16,6 +16,7 @@ import pandas as pd
 import torch
 
 from lib import envs, measure, record, seeds, store, sweep
+from lib.config import ROOT, Environments, LLMSettings, OrchestrationSettings, Params
 from lib.orchestration import arena as arena_room
 from lib.orchestration import readers as reader_names
 from lib.orchestration.arena import (
@@ -32,7 +33,6 @@ from lib.orchestration.arena import (
     environments_of,
 )
 from lib.orchestration.briefs import Reader
-from lib.params import ROOT, Environments, LLMSettings, OrchestrationSettings, Params
 from lib.study import RunContext
 from lib.zoo import guides, networks, policies, recipes, train
 from lib.zoo.recipes import OBJECTIVES, REFERENCES, SINGLE

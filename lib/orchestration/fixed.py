@@ -22,10 +22,10 @@ import numpy as np
 import pandas as pd
 from pydantic import TypeAdapter
 
-from lib import params, seeds, store
+from lib import config, seeds, store
+from lib.config import ROOT, Params
 from lib.orchestration.briefs import Brief, Rational, Reader
 from lib.orchestration.spoken import LETTERS, messages
-from lib.params import ROOT, Params
 
 VERSION = 1  # of the fixed situations and answers to them: raise it when one of these numbers changes
 FOLDER = ROOT / "data/situations"
@@ -212,7 +212,7 @@ def main() -> int:
     if parser.parse_args().pose:
         from lib.zoo import train
 
-        write([*made_up(MADE_UP), *real(params.load(), train.ZOO)])
+        write([*made_up(MADE_UP), *real(config.load(), train.ZOO)])
         return 0
     from lib.models import pretrained
 

@@ -21,13 +21,13 @@ import pandas as pd
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from lib import seeds
+from lib.config import EducationSettings
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.llm.replies import InvalidReply, one_object
 from lib.orchestration.components import again, template
 from lib.orchestration.domains import STUDENT
 from lib.orchestration.orchestrators import ANSWERED
-from lib.params import EducationSettings
 
 VERSION = 1  # of what a judge is asked and how its scores are read: raise it when one of these numbers changes
 CRITERIA = (

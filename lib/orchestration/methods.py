@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lib.params import Params
+from lib.config import Params
 
 VERSION = 1  # of what a method is: raise it when one of these numbers changes
 KINDS = ("KO", "TO", "RO")

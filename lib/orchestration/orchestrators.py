@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lib import seeds, store
+from lib.config import OrchestrationSettings
 from lib.ledger import BudgetExceeded, Entry, Ledger
 from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError
@@ -19,7 +20,6 @@ from lib.orchestration import components
 from lib.orchestration.components import Budget, Situation
 from lib.orchestration.decisions import Decision, Episode, Exchange
 from lib.orchestration.replies import Choice, parse
-from lib.params import OrchestrationSettings
 
 VERSION = 1  # of decisions of KO, TO and RO: raise it when one of these numbers changes
 ANSWERED = ("truncated", "refusal", "null_content", "content_filter")  # the model spoke, so it can be asked again

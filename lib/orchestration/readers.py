@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from lib import tasks
+from lib.config import ROOT, LabSettings, LLMSettings, Params
 from lib.llm.opening import opened
 from lib.models import checkpoints, dialogue, forward, shipped, situations, tokenizer
 from lib.models.asked import describe_model
 from lib.models.asked import versions as versions_of_asking
 from lib.orchestration import briefs, replies, spoken, taught
 from lib.orchestration.briefs import Rational, Reader
-from lib.params import ROOT, LabSettings, LLMSettings, Params
 
 VERSION = 1  # of which reader a name stands for: raise it when one of these numbers changes
 RATIONAL = "rational"

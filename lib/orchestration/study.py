@@ -18,6 +18,7 @@ import pandas as pd
 import torch
 
 from lib import envs, ledger, seeds, store, sweep
+from lib.config import ROOT, LLMSettings, OrchestrationSettings, Params
 from lib.ledger import BudgetExceeded, Ledger, measured_energy
 from lib.llm.client import Client
 from lib.llm.estimate import Planned
@@ -34,7 +35,6 @@ from lib.orchestration.judge import judge
 from lib.orchestration.methods import KINDS, Method
 from lib.orchestration.orchestrators import Orchestrator
 from lib.orchestration.world import Menu, World
-from lib.params import ROOT, LLMSettings, OrchestrationSettings, Params
 from lib.study import RunContext
 from lib.zoo import evaluate, networks, policies, recipes, train
 from lib.zoo.evaluate import evaluation_streams

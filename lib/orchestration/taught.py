@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 
 from lib import seeds
+from lib.config import LabSettings
 from lib.models import build, shipped
 from lib.models.checkpoints import ModelError
 from lib.models.dialogue import conversation
@@ -17,7 +18,6 @@ from lib.models.forward import Forward
 from lib.models.situations import LOOK, STATES, Situation, told
 from lib.models.tokenizer import encode
 from lib.orchestration.briefs import Brief
-from lib.params import LabSettings
 from lib.tasks.words import PEOPLE
 
 VERSION = 1  # of what lab-orchestrator chooses: raise it when one of these numbers changes

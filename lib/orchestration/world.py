@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from lib import seeds
+from lib.config import Environments
 from lib.envs.batch import BatchedEnv, Transition
-from lib.params import Environments
 from lib.zoo.networks import sample
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import ACTIONS, make_batch

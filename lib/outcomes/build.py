@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from lib import store
-from lib.params import ROOT
+from lib.config import ROOT
 
 PLACE = ROOT / "data/outcomes"
 DIMS = 64  # principal axes that are kept

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from lib import seeds, store
-from lib.params import ROOT
+from lib.config import ROOT
 
 VERSION = 1  # of tables of outcomes: raise it when one of these numbers changes
 PLACE = ROOT / "data/outcomes"

@@ -18,12 +18,12 @@ from typing import Any
 from PIL import Image
 
 from lib import store
+from lib.config import ROOT
 from lib.page import audit
 from lib.page import metrics as measured
 from lib.page.audit import ReportError
 from lib.page.html import fill
 from lib.page.tables import listed, number
-from lib.params import ROOT
 
 CARD = {"lesson", "title", "finding", "key_figure", "key_figure_alt", "key_metrics", "profile", "parameters"}
 PAPERS = {  # whose idea a lesson rebuilds; as in the README

@@ -29,8 +29,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from lib import draw, store
+from lib.config import ROOT
 from lib.page.tables import estimates_shown, table_html
-from lib.params import ROOT
 from lib.stats import Interval
 
 SHORTEST_ALT = 20  # characters; less cannot say what a figure shows

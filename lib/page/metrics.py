@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lib import store
-from lib.params import ROOT
+from lib.config import ROOT
 
 FOLDER = ROOT / "reports/metrics"
 REPLICATION = "replication.json"

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping
 
+from lib.config import LLMSettings
 from lib.page.tables import NOTHING
-from lib.params import LLMSettings
 from lib.stats import Interval
 
 

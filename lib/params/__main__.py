@@ -3,13 +3,13 @@
 import argparse
 
 from lib import store
-from lib.params.fields import PROFILES, ParamsError
-from lib.params.whole import load
+from lib.config.load import load
+from lib.config.types import PROFILES, ParamsError
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Write the resolved parameters of a profile to a JSON file."""
-    parser = argparse.ArgumentParser(prog="python -m lib.params", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m lib.config", description=main.__doc__)
     parser.add_argument("--profile", choices=PROFILES, help="default: $PROFILE, then the file's own")
     parser.add_argument("--out", default="data/settings.json", help="default: %(default)s")
     options = parser.parse_args(arguments)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.params import RoutingSettings
+from lib.config import RoutingSettings
 from lib.routing import protocol
 from lib.routing.experts import TRIES
 from lib.routing.rollouts import Task

@@ -16,12 +16,12 @@ from types import MappingProxyType
 from typing import Any
 
 from lib import seeds
+from lib.config import LLMSettings, ModelSettings
 from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError
 from lib.llm.loop import Loop
 from lib.models.asking import Asker, asker
 from lib.models.transport import LabTransport, lab
-from lib.params import LLMSettings, ModelSettings
 
 VERSION = 1  # of what experts are asked and what a reply costs: raise it when one of these numbers changes
 

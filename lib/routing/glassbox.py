@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from lib import losses, record, seeds
-from lib.params import LearnSettings, RoutingGlassSettings, RoutingSettings
+from lib.config import LearnSettings, RoutingGlassSettings, RoutingSettings
 from lib.routing import learn, rewards
 
 VERSION = 1  # of the synthetic benchmark of budgeted routing: raise it when one of these numbers changes

@@ -19,7 +19,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from lib import losses, seeds, store
-from lib.params import LearnSettings
+from lib.config import LearnSettings
 
 VERSION = 1  # of the updates of a controller: raise it when one of these numbers changes
 

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from lib import measure, tasks
+from lib.config import ROOT, Params, RoutingSettings
 from lib.llm.opening import finish, opened
 from lib.models.asking import Asker, asker
 from lib.models.checkpoints import LIMIT, MODELS
 from lib.models.transport import lab
-from lib.params import ROOT, Params, RoutingSettings
 from lib.routing import protocol
 from lib.routing.experts import TRIES, Pool, Query, askers, drawn
 from lib.tasks import Item

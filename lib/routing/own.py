@@ -21,13 +21,13 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from lib import params, seeds, store, tasks
+from lib import config, seeds, store, tasks
+from lib.config import ParamsError
 from lib.ledger import BudgetExceeded
 from lib.llm.errors import CassetteMiss, ConfigurationError
 from lib.llm.estimate import Planned, announcement
 from lib.llm.opening import export, opened
 from lib.models.transport import lab
-from lib.params import ParamsError
 from lib.routing import protocol
 from lib.routing.experts import Pool
 from lib.routing.learn import Learner
@@ -51,7 +51,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--budget", action="append", default=[], metavar="WORD=DOLLARS", dest="budgets",
                         help="what low, medium or high is worth per question; default: as in the paper")  # fmt: skip
     parser.add_argument("--style", choices=("soft", "hard"), default="soft", help="of the prompt; default: %(default)s")
-    parser.add_argument("--profile", choices=params.PROFILES, default="paper", help="default: %(default)s")
+    parser.add_argument("--profile", choices=config.PROFILES, default="paper", help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes",
                         help="change a setting of routing, such as learn.kl=0.01; may be repeated")  # fmt: skip
@@ -73,11 +73,11 @@ def exact(item: Item, reply: str) -> float:
     return float(given is not None and " ".join(given.split()) == " ".join(item.answer.split()))
 
 
-def changed(everything: params.Params, changes: list[str]) -> params.Params:
+def changed(everything: config.Params, changes: list[str]) -> config.Params:
     """All parameters with changes to routing; all, because experts are named in another section."""
     content = everything.model_dump()
-    content["routing"] = params.changed("routing", content["routing"], changes)
-    return params.validate(content, params.Params, "with --set")
+    content["routing"] = config.changed("routing", content["routing"], changes)
+    return config.validate(content, config.Params, "with --set")
 
 
 def budgets(given: list[str]) -> dict[str, float]:
@@ -133,7 +133,7 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
 
     own.model(options.model)
     worth, items = budgets(options.budgets), questions(options.data)
-    everything = changed(params.load(options.profile), options.changes)
+    everything = changed(config.load(options.profile), options.changes)
     settings = everything.routing
     accelerator = Accelerator()
     share, rest = divmod(settings.batch, accelerator.num_processes)
@@ -197,7 +197,7 @@ def _writing(clock: Clock, doing: str, done: int, total: int) -> None:
     clock.doing = f"{doing}, {done} of {total} written"
 
 
-def _experts(everything: params.Params) -> tuple[params.LLMSettings, dict]:
+def _experts(everything: config.Params) -> tuple[config.LLMSettings, dict]:
     """Settings with prices, and transports: lab models need `make repro` first, and cost what their cards say."""
     llm = everything.llm
     if any(llm.models[name].backend == "lab" for name in everything.routing.experts.values()):

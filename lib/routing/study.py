@@ -16,8 +16,9 @@ import pandas as pd
 import torch
 import transformers
 
+from lib import config as parameters
 from lib import losses, seeds, store, sweep, tasks
-from lib import params as parameters
+from lib.config import LabModel, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
 from lib.llm.estimate import Planned, announcement
 from lib.llm.opening import export, opened
 from lib.models import asked as asked_models
@@ -26,7 +27,6 @@ from lib.models.asking import asker
 from lib.models.dialogue import token
 from lib.models.tokenizer import EXPERTS, PAD
 from lib.models.transport import lab
-from lib.params import LabModel, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
 from lib.routing import arms, outcomes, protocol, rewards, warm
 from lib.routing import episodes as interleaved_episodes
 from lib.routing import experts as expert_pool

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from lib import seeds, tasks
+from lib.config import LabModel, RoutingSettings, Target, WarmSettings
 from lib.models import checkpoints
 from lib.models.corpus import IGNORED, Dialogue
 from lib.models.dialogue import conversation, token
 from lib.models.tokenizer import EOS, encode
 from lib.models.training import Training
-from lib.params import LabModel, RoutingSettings, Target, WarmSettings
 from lib.routing import protocol
 from lib.tasks import Item
 from lib.tasks.chain import OPERATIONS

@@ -13,7 +13,7 @@ from typing import Any
 import nbformat
 
 from lib import store
-from lib.params import from_yaml
+from lib.config import from_yaml
 from lib.run import clean
 
 SETTINGS = "data/settings.json"

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib import draw
+from lib.config import Params
 from lib.configuration import study
 from lib.configuration.graph import Graph, graph
 from lib.configuration.questions import questions
@@ -21,7 +22,6 @@ from lib.configuration.study import TEST_DRAW, opened_place
 from lib.configuration.system import Job, Outcome
 from lib.configuration.team import Note
 from lib.models import checkpoints
-from lib.params import Params
 from lib.scenes import spoken
 
 draw.register({  # arms, workflows, kinds of questions, agents, errors, the theorem

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas as pd
 
 from lib import draw
+from lib.config import Params, ToolSettings
 from lib.models.tokenizer import encode
-from lib.params import Params, ToolSettings
 from lib.routing.toolorchestra import assignments, exams, menu, prompted
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.desk import Desk, Own

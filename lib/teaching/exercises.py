@@ -14,7 +14,7 @@ import nbformat
 
 from lib import checks, store
 from lib.checks import Exercises
-from lib.params import ROOT
+from lib.config import ROOT
 from lib.run import clean
 
 TAG = "exercise"

@@ -12,8 +12,8 @@ from pathlib import Path
 import nbformat
 
 from lib import store
+from lib.config import ROOT, from_yaml
 from lib.page import html
-from lib.params import ROOT, from_yaml
 
 SOURCE, TARGET = "data/glossary.yaml", "reports/glossary.html"
 

@@ -16,9 +16,9 @@ import nbformat
 from jinja2 import Environment, FileSystemLoader
 
 from lib import store
+from lib.config import ROOT
 from lib.page import audit, html, markdown
 from lib.page.audit import ReportError
-from lib.params import ROOT
 from lib.teaching.exercises import is_exercise
 
 TEMPLATES = Path(__file__).with_name("template")

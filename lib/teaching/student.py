@@ -16,7 +16,7 @@ from pathlib import Path
 import nbformat
 
 from lib import store
-from lib.params import ROOT
+from lib.config import ROOT
 from lib.run import clean
 from lib.teaching import exercises
 

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from lib import seeds, stats
+from lib.config import Params
 from lib.envs.batch import BatchedEnv, Transition
-from lib.params import Params
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import ACTIONS, OBJECTIVES, SINGLE, make_batch, recipes
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from lib import losses, seeds, store
+from lib.config import PPOSettings
 from lib.envs.batch import BatchedEnv
-from lib.params import PPOSettings
 from lib.zoo.mgda import min_norm_weights
 from lib.zoo.networks import Network, initial, sample
 from lib.zoo.objectives import Objective

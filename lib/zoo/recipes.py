@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lib import store
+from lib.config import ROOT, Environments, PPOSettings, ZooParams
 from lib.envs import make_education_rules
 from lib.envs.batch import BatchedEnv
 from lib.envs.education import ACTIONS as EDUCATION_ACTIONS
@@ -18,7 +19,6 @@ from lib.envs.education import OBJECTIVES as EDUCATION_OBJECTIVES
 from lib.envs.education_batch import EducationBatch
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import ACTIONS as GRID_ACTIONS
-from lib.params import ROOT, Environments, PPOSettings, ZooParams
 from lib.zoo.networks import KINDS, Cnn, Mlp, Network, describe, restore
 from lib.zoo.objectives import KINDS as OBJECTIVE_KINDS
 from lib.zoo.objectives import Linear, Objective, RewardMachine, Vector

@@ -20,8 +20,8 @@ from stable_baselines3.common.type_aliases import RolloutBufferSamples
 from stable_baselines3.common.vec_env import VecEnvWrapper
 from torch import nn
 
+from lib.config import Environments
 from lib.envs.batch import BatchedEnv
-from lib.params import Environments
 from lib.zoo.networks import Cnn, initial, sample
 from lib.zoo.ppo import booked, curve, stream, streams
 from lib.zoo.recipes import Recipe, make_batch

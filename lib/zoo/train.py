@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 
 from lib import envs, losses, seeds, store, sweep
-from lib.params import ROOT, Environments, ZooParams
+from lib.config import ROOT, Environments, ZooParams
 from lib.zoo import mgda, networks, objectives, policies, recipes, reference
 from lib.zoo import ppo as stacked_ppo
 from lib.zoo.networks import Network

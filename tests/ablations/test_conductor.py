@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from lib import params
+from lib import config
 from lib.ablations import conductor
 from lib.conductor.rewards import COMPONENTS
 
 GLASS = {"seeds": 3, "steps": 6, "map_seeds": 2, "maps": {"bad": [0.3], "noise": [0.0], "easy": [1.0]}}
-SETTINGS = params.settings(profile="smoke", conductor={"glass": GLASS, "jobs": 1})
+SETTINGS = config.settings(profile="smoke", conductor={"glass": GLASS, "jobs": 1})
 
 
 @pytest.fixture(scope="module")

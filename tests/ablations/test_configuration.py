@@ -3,11 +3,11 @@
 import pandas as pd
 import pytest
 
-from lib import params
+from lib import config
 from lib.ablations import configuration
 from lib.configuration import study
 
-SETTINGS = params.load("smoke")
+SETTINGS = config.load("smoke")
 OWN, OTHER = SETTINGS.configuration.encoder, SETTINGS.ablations.encoder
 PAID = {  # reward by policy
     "arc_no_sft": 1.0, "arc": 3.0, "arc_dpo": 2.0, "grpo": 0.5, "unmasked_no_sft": 1.5, "unmasked": 4.0,

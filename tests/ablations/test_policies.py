@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import params
+from lib import config
 from lib.ablations import policies
 from lib.ablations.policies import PROXY, SHOWN, SWITCHES, TABLE_2
+from lib.config import EducationSettings
 from lib.envs import make_education_rules
 from lib.orchestration import methods, study
 from lib.orchestration.components import components
-from lib.params import EducationSettings
 from lib.zoo import evaluate
 from tests.orchestration import zoo
 
@@ -20,9 +20,9 @@ MODEL = "scripted-medium"
 SEEDS, EPISODES = 2, 3
 
 
-def settings(**changes) -> params.Params:
+def settings(**changes) -> config.Params:
     base = {"ablations": {"model": MODEL, "students": 4}, "zoo": {"seeds": SEEDS}}
-    return params.settings(profile="smoke", **base | changes)
+    return config.settings(profile="smoke", **base | changes)
 
 
 def record(compared, domain: str) -> pd.DataFrame:

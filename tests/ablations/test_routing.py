@@ -3,14 +3,14 @@
 import pandas as pd
 import pytest
 
-from lib import params
+from lib import config
 from lib.ablations import routing
 from lib.routing import study as corl
 from lib.routing.arms import Budgets
 from lib.routing.toolorchestra import arms as orchestra
 from lib.routing.toolorchestra import study as tools
 
-SETTINGS = params.load("smoke")
+SETTINGS = config.load("smoke")
 SEEDS, ITEMS = 2, 4
 WORDS = ("low", "medium", "high")
 CALLS = {  # by arm, style and word: calls to the cheapest and to the dearest expert

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, PrinterCallback
 
-from lib import params
+from lib import config
 from lib.conductor import data
 from lib.conductor.meta import Conducted
 from lib.conductor.quiet import quiet
@@ -18,7 +18,7 @@ from lib.conductor.rollouts import Rollouts
 from lib.conductor.trainer import ConductorTrainer, configuration
 from lib.models import checkpoints
 
-SETTINGS = params.load("laptop")
+SETTINGS = config.load("laptop")
 STEPS = 8
 GOALS = {"lab-large": 2.0, "lab-policy": 0.5}  # seconds per step
 

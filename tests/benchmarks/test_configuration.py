@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from lib import params
+from lib import config
 from lib.configuration import atoms, search, study
 from lib.configuration.questions import KINDS, questions
 from lib.configuration.space import AGENTS, WORKFLOWS
@@ -26,7 +26,7 @@ from lib.tools import Sandbox
 from tests.benchmarks.clock import seconds
 
 GOAL = 3.0
-SETTINGS = params.load("laptop")
+SETTINGS = config.load("laptop")
 OWN = SETTINGS.configuration
 BATCH = OWN.ppo.batch
 EPISODES = 4_000  # of a training (ARC, appendix F)
@@ -57,7 +57,7 @@ def model():
 @pytest.fixture(scope="module")
 def play(model):
     """Plays batches of jobs one after another with a new engine, and gives the system and all outcomes."""
-    told = atoms.prompts(atoms.library(params.ROOT / OWN.atoms), "lab")
+    told = atoms.prompts(atoms.library(config.ROOT / OWN.atoms), "lab")
     loop = Loop()
     with Sandbox() as sandbox:
         tools = study.toolbox(sandbox)
@@ -77,7 +77,7 @@ def play(model):
 @pytest.fixture(scope="module")
 def jobs():
     """Questions of all kinds under configurations of all workflows."""
-    library = atoms.library(params.ROOT / OWN.atoms)
+    library = atoms.library(config.ROOT / OWN.atoms)
     names = [[a.name for a in library if a.role == role and a.family == atoms.BASE] for role in AGENTS]
     items = [questions(kind.name, "train", BATCH)[i] for i in range(BATCH) for kind in KINDS]
     return [Job(*told) for told in zip(items, search.sampled(BATCH, names), strict=False)]

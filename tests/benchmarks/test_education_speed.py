@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from lib.config import load
 from lib.envs import make_education_rules
 from lib.envs.education_batch import EducationBatch
-from lib.params import load
 
 GOAL = 100_000  # env steps per second
 

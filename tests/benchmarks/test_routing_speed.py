@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from lib import params, tasks
+from lib import config, tasks
 from lib.llm.client import Client
 from lib.models import checkpoints
 from lib.models.answering import Model
@@ -29,7 +29,7 @@ from lib.routing.voices import Lab
 from tests.benchmarks.clock import seconds
 
 GOAL = 5.0
-SETTINGS = params.load("laptop")
+SETTINGS = config.load("laptop")
 ROUTING = SETTINGS.routing
 SEEDS = 10
 ALONE = 8  # episodes that are really played one after another

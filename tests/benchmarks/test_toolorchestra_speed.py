@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from lib import params, seeds, tasks
+from lib import config, seeds, tasks
 from lib.llm.client import Client
 from lib.models import checkpoints
 from lib.models.answering import Model
@@ -28,7 +28,7 @@ from lib.routing.voices import Lab
 from tests.benchmarks.clock import seconds
 
 GOAL = 4.0
-SETTINGS = params.load("laptop")
+SETTINGS = config.load("laptop")
 TOOLS = SETTINGS.tools
 ALONE = 8  # episodes that are really played one after another
 WORDS = ("lab-nano", "calculator", "lab-mini", "search", "lab-large", "python")
@@ -73,7 +73,7 @@ def voice():
 def wanted(n: int) -> list[Assignment]:
     """Questions with all tools that are called on their menu."""
     card = {"dollars_per_1k_tokens": 1e-3, "tokens_per_second": 1e3, "accuracy": []}
-    prices = menu.price_list(params.ROOT / TOOLS.prices)
+    prices = menu.price_list(config.ROOT / TOOLS.prices)
     told = menu.offers(prices, {word: card for word in WORDS if word not in FUNCTIONS})
     questions = tasks.draw("chain", "train", n, assignments.DIFFICULTIES["chain"], seed=0)
     rng = seeds.rng("a benchmark")

@@ -14,7 +14,7 @@ from mo_gymnasium.wrappers import LinearReward
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from lib import params, sweep
+from lib import config, sweep
 from lib.envs import make_education
 from lib.envs.grid import GridRoom
 from lib.zoo import reference, train
@@ -35,10 +35,10 @@ def shrunk(domain, steps, seed_count=1):
             return {k: steps if k == "timesteps" else change(v) for k, v in value.items()}
         return value
 
-    base = params.load("laptop").model_dump()
+    base = config.load("laptop").model_dump()
     base["zoo"][domain] = change(base["zoo"][domain])
     base["zoo"]["seeds"] = seed_count
-    return params.validate(base)
+    return config.validate(base)
 
 
 def stock(recipe, envs, seed=0):
@@ -53,7 +53,7 @@ def stock(recipe, envs, seed=0):
 def stock_rate(domain, envs):
     """Steps per second over all policies of a zoo, one after another (MO-MGDA, which stock lacks, aside)."""
     steps, seconds = 0, 0.0
-    for recipe in recipes(params.load("laptop"), domain):
+    for recipe in recipes(config.load("laptop"), domain):
         if recipe.name == "MO-MGDA":
             continue
         model = stock(recipe, envs or recipe.settings.num_envs)

@@ -11,7 +11,7 @@ import pytest
 from lib import store
 from lib.claims import replicate, replication
 from lib.claims.replication import ReplicationError, Run, compared
-from lib.params import ROOT
+from lib.config import ROOT
 
 LESSON = "05_budgeted_routing"
 
@@ -126,7 +126,7 @@ def test_the_work_copy_is_a_project_of_its_own(tmp_path):
     replicate.work_copy(ROOT, place)
     assert kept.exists() and not (place / "lib/gone.py").exists() and not (place / "reports/metrics").exists()
     assert replication.read(place).zoo == replication.read(ROOT).zoo
-    code = "import lib.params; print(lib.params.ROOT)"
+    code = "import lib.config; print(lib.config.ROOT)"
     told = os.environ | {"PYTHONPATH": str(place)}
     found = subprocess.run([sys.executable, "-c", code], cwd=place, env=told, capture_output=True, text=True)
     assert found.stdout.strip() == str(place.resolve())

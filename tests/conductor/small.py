@@ -7,20 +7,20 @@ from pathlib import Path
 import torch
 from transformers import LlamaForCausalLM, PrinterCallback
 
-from lib import params
+from lib import config
 from lib.conductor import data
 from lib.conductor.quiet import quiet
 from lib.conductor.rewards import COMPONENTS, said
 from lib.conductor.rollouts import Rollouts
 from lib.conductor.trainer import ConductorTrainer, configuration
 from lib.conductor.weighting import Weighting
+from lib.config import Course, GRPOSettings, HeadSettings, PreferenceSettings, RewardSettings
 from lib.models.corpus import corpus, tensors
 from lib.models.tokenizer import tokenizer
-from lib.params import Course, GRPOSettings, HeadSettings, PreferenceSettings, RewardSettings
 from tests.models import tiny
 
 HIDDEN, K = 16, len(COMPONENTS)
-SMOKE = params.load("smoke").conductor
+SMOKE = config.load("smoke").conductor
 GRPO = GRPOSettings(
     epochs=1, prompts_per_step=2, generations=3, max_tokens=11, learning_rate=1e-2, temperature=1.0, kl=0.1,
     sync_every=2, sync_mixup=0.6, top_entropy=0.5, importance="sequence", scale="group", save_every=2,

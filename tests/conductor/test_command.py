@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from lib import params, store
+from lib import config, store
 from lib.conductor import __main__ as command
 from lib.conductor import data
 from lib.models import checkpoints
@@ -106,7 +106,7 @@ def test_what_is_missing_is_named(place, capsys):
 
 
 def test_the_paper_s_values_are_those_of_tables_7_and_8():
-    paper = params.load("paper").conductor
+    paper = config.load("paper").conductor
     grpo, head = paper.grpo, paper.head
     assert (grpo.learning_rate, grpo.epochs, grpo.prompts_per_step, grpo.generations) == (1e-5, 2, 15, 5)
     assert (grpo.temperature, grpo.kl, grpo.sync_every, grpo.sync_mixup, grpo.top_entropy) == (0.8, 0.1, 6, 0.6, 0.2)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from lib import losses, params, seeds
+from lib import config, losses, seeds
 from lib.conductor import arms, glassbox, meta
 from lib.conductor import head as conductor_head
 from lib.conductor import rewards as five_rewards
@@ -16,8 +16,8 @@ from lib.conductor.rewards import COMPONENTS, centred
 from tests.conductor import small
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-GLASS = params.load("laptop").conductor.glass.model_copy(update={"seeds": 3, "steps": 40, "map_seeds": 2})
-HEAD = params.load("laptop").conductor.head
+GLASS = config.load("laptop").conductor.glass.model_copy(update={"seeds": 3, "steps": 40, "map_seeds": 2})
+HEAD = config.load("laptop").conductor.head
 WORLD = World(0.9, 0.3)
 
 

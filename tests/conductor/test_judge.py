@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lib import params, seeds
+from lib import config, seeds
 from lib.conductor import data
 from lib.conductor.judge import NO_OPINION, TRIES, VOTES, Judge, majority, prompt, read, voted
 from lib.ledger import BudgetExceeded
@@ -18,7 +18,7 @@ from lib.llm.scripted import STRENGTHS, respond
 from lib.llm.scripted.grading import GRADE_ASKED, grade
 from lib.llm.transport import InProcess, completion
 
-LLM = params.load("smoke").llm
+LLM = config.load("smoke").llm
 EXACT = replace(STRENGTHS["scripted-large"], noise=0.0)
 
 

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from lib import params
+from lib import config
 from lib.llm.opening import export, finish, opened
 
-LLM = params.load("smoke").llm
+LLM = config.load("smoke").llm
 ENDPOINT = {
     "backend": "endpoint", "base_url": "http://localhost:1/v1", "model": "m", "price_in": 1e-6, "price_out": 1e-6
 }  # fmt: skip
@@ -17,7 +17,7 @@ ENDPOINT = {
 def with_endpoint(**changes):
     models = {name: model.model_dump() for name, model in LLM.models.items()}
     base = LLM.model_dump() | {"models": models | {"paid": models["scripted-large"] | ENDPOINT}}
-    return params.validate(base | changes, params.LLMSettings, "test")
+    return config.validate(base | changes, config.LLMSettings, "test")
 
 
 async def work() -> str:

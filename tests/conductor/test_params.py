@@ -2,17 +2,17 @@
 
 import pytest
 
-from lib import params
-from lib.params import ParamsError
+from lib import config
+from lib.config import ParamsError
 
 
 def changed(**conductor):
-    return params.settings(profile="smoke", conductor=conductor).conductor
+    return config.settings(profile="smoke", conductor=conductor).conductor
 
 
-@pytest.mark.parametrize("profile", params.PROFILES)
+@pytest.mark.parametrize("profile", config.PROFILES)
 def test_the_section_is_there_in_every_profile(profile):
-    section = params.load(profile).conductor
+    section = config.load(profile).conductor
     assert section.policy == "lab-policy" and section.seeds >= 2
     if profile == "paper":  # MAESTRO, Tables 7 and 8
         grpo, head = section.grpo, section.head
@@ -51,6 +51,6 @@ def test_what_cannot_be_is_refused_by_name(change, named):
 
 def test_what_is_not_changed_stays():
     section = changed(head={"kappa": 1.0}, rewards={"shortest": 0, "longest": 1})
-    before = params.load("smoke").conductor
+    before = config.load("smoke").conductor
     assert section.head == before.head.model_copy(update={"kappa": 1.0})
     assert (section.rewards.shortest, section.rewards.longest) == (0, 1) and section.grpo == before.grpo

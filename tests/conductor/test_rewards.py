@@ -19,7 +19,7 @@ from lib.conductor.rewards import (
     thought,
     well_formed,
 )
-from lib.params import RewardSettings
+from lib.config import RewardSettings
 from tests.models import tiny
 
 MODEL = tiny.model(2, hidden=16, layers=4, intermediate=16)

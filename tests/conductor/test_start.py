@@ -10,9 +10,9 @@ from torch.nn.functional import cross_entropy
 from lib import seeds, store, tasks
 from lib.conductor import data, start
 from lib.conductor.rewards import well_formed
+from lib.config import StartSettings
 from lib.models import checkpoints
 from lib.models.corpus import dialogue, question, tensors
-from lib.params import StartSettings
 from lib.tasks import chain
 from tests.models import tiny
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from pandas.testing import assert_frame_equal
 
-from lib import losses, params, record, seeds, tasks
+from lib import config, losses, record, seeds, tasks
 from lib.conductor import arms, data, evaluation, meta, preference, rollouts, start, study, trainer
 from lib.conductor import head as conductor_head
 from lib.conductor import judge as conductor_judge
@@ -32,7 +32,7 @@ ITEMS, SAMPLES, GROUP, PROMPTS = 4, 2, 3, 8
 ALL = ITEMS * len(data.CATEGORIES)
 
 
-def settings(**conductor) -> params.Params:
+def settings(**conductor) -> config.Params:
     """One seed, eight prompts, four steps; `conductor`: changes, of a section those fields that are named."""
     grpo = {"prompts_per_step": 2, "generations": GROUP, "max_tokens": 11, "epochs": 1, "save_every": 2}
     base = {
@@ -42,7 +42,7 @@ def settings(**conductor) -> params.Params:
     }  # fmt: skip
     for name, change in conductor.items():
         base[name] = base.get(name, {}) | change if isinstance(change, dict) else change
-    return params.settings(profile="smoke", conductor=base)
+    return config.settings(profile="smoke", conductor=base)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def context_of(place, taught, seed: int = 0, workers: int | None = 1) -> RunCont
     return dataclasses.replace(RunContext.of(settings(), place, place, place, workers), inputs=inputs)
 
 
-def keys(place, compared=ARMS, own: params.Params | None = None, trainings=None) -> dict[tuple[str, int], str]:
+def keys(place, compared=ARMS, own: config.Params | None = None, trainings=None) -> dict[tuple[str, int], str]:
     """Keys of the jobs of arms, by arm and seed."""
     jobs = study.make_jobs(own or settings(), compared, place, trainings)
     return {(job.settings["arm"]["name"], job.settings["seed"]): job.key for job in jobs}
@@ -242,7 +242,7 @@ def test_the_version_of_code_is_in_the_keys_of_the_jobs_that_run_it_and_of_no_ot
 
 def test_the_scripted_models_are_in_the_key_only_where_the_judge_is_one(place, monkeypatch):
     endpoint = {"backend": "endpoint", "base_url": "http://localhost:1/v1", "model": "m"}
-    own = params.settings(profile="smoke", llm={"models": {"scripted-medium": endpoint}})
+    own = config.settings(profile="smoke", llm={"models": {"scripted-medium": endpoint}})
     assert own.llm.models["scripted-medium"].backend == "endpoint"
     before = keys(place, [NAMED["judge"]], own)
     monkeypatch.setattr(scripted, "VERSION", scripted.VERSION + 1)
@@ -252,7 +252,7 @@ def test_the_scripted_models_are_in_the_key_only_where_the_judge_is_one(place, m
 
 def test_how_a_judge_is_reached_is_in_no_key_and_what_it_says_depends_on_is(place):
     def keys_with(**changes) -> dict[tuple[str, int], str]:
-        return keys(place, own=params.settings(profile="smoke", llm={"models": {"scripted-medium": changes}}))
+        return keys(place, own=config.settings(profile="smoke", llm={"models": {"scripted-medium": changes}}))
 
     usual = keys_with()
     assert keys_with(timeout=77.0) == usual
@@ -420,7 +420,7 @@ def test_variants_have_names_of_their_own_which_can_be_names_of_metrics():
 
 
 def test_a_change_that_the_head_does_not_know_is_refused(place):
-    with pytest.raises(params.ParamsError, match="kappa"):
+    with pytest.raises(config.ParamsError, match="kappa"):
         study.make_jobs(settings(), [variant("Kappa 2", kappa=2.0)], place)
 
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from lib.config import ParamsError
 from lib.configuration import atoms
 from lib.configuration.atoms import Atom, library, measures, prompts
 from lib.configuration.questions import KINDS
@@ -12,7 +13,6 @@ from lib.configuration.space import AGENTS
 from lib.models import team
 from lib.models.agent import BRIEF, CHECK, STEPS
 from lib.models.tokenizer import UNK, encode, tokenizer
-from lib.params import ParamsError
 from tests.configuration.small import ATOMS
 
 LIBRARY = library()

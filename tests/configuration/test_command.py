@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lib import params
+from lib import config
 from lib.configuration import __main__ as command
 from lib.configuration import explain, study
 from lib.configuration.space import DIMENSIONS
@@ -33,7 +33,7 @@ def place(apart, tmp_path_factory):
 def at_home(place, monkeypatch):
     """The parameters of the tests and the models of the folder."""
     make_context = study.make_context
-    monkeypatch.setattr(params, "load", lambda profile=None: settings())
+    monkeypatch.setattr(config, "load", lambda profile=None: settings())
     monkeypatch.setattr(study, "make_context", lambda told: make_context(told, place / "models", place / "runs"))
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from lib import params
+from lib import config
 from lib.configuration import glassbox as glass
 from lib.configuration import learn, policies, space, workflows
 from lib.configuration.glassbox import CALLS, PRESENT, ROLES, Shape, Worlds
@@ -18,7 +18,7 @@ from lib.configuration.policies import PromptPolicy, Steps
 from lib.configuration.questions import KINDS
 from lib.configuration.space import WORKFLOWS
 
-SETTINGS = params.settings(profile="smoke").configuration
+SETTINGS = config.settings(profile="smoke").configuration
 K = len(KINDS)
 WORLDS = Worlds.together(
     [Worlds.drawn(SETTINGS, seed, interaction, 1.0) for seed, interaction in enumerate((0.0, 1.5))]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import measure, params, record
+from lib import config, measure, record
 from lib.configuration import embeddings, recorded, theorem
 from lib.configuration import space as spaces
 from lib.configuration.arms import TESTED
@@ -26,7 +26,7 @@ from lib.configuration.team import Note
 from lib.measure.verdicts import FAILS, HOLDS, UNDECIDED
 from lib.scenes import agents
 
-PARAMS = params.load("smoke")
+PARAMS = config.load("smoke")
 OWN = PARAMS.configuration
 NAMES = [kind.name for kind in KINDS]
 TEST = {name: questions(name, "test", 2) for name in NAMES}

@@ -14,7 +14,8 @@ import torch
 from pandas.testing import assert_frame_equal
 from transformers import LlamaForCausalLM
 
-from lib import measure, params, seeds, store, sweep
+from lib import config, measure, seeds, store, sweep
+from lib.config import ConfigurationSettings, ParamsError
 from lib.configuration import study, taxonomy
 from lib.configuration.arms import ALONE, ARMS, NAMED, TESTED
 from lib.configuration.atoms import LIBRARY
@@ -26,7 +27,6 @@ from lib.configuration.system import Job, Outcome, System
 from lib.models import checkpoints, team
 from lib.models.checkpoints import ModelError
 from lib.models.corpus import dialogue
-from lib.params import ConfigurationSettings, ParamsError
 from tests.configuration import small as common
 from tests.models import tiny
 from tests.routing import small
@@ -42,7 +42,7 @@ DERIVED = {"base", "grid", "best_constant", "by_kind", "oracle"}  # read off wha
 pytestmark = pytest.mark.usefixtures("apart")
 
 
-def settings(llm=None, **changes) -> params.Params:
+def settings(llm=None, **changes) -> config.Params:
     """Four updates of eight episodes, two questions of each kind, one process; rates at which little is enough."""
     fast = {"structure_rate": 1e-2, "prompt_rate": 1e-2}
     base = {
@@ -51,7 +51,7 @@ def settings(llm=None, **changes) -> params.Params:
         "ppo": fast | {"batch": BATCH, "epochs": 2}, "grpo": fast | {"batch": BATCH, "group": GROUP, "epochs": 2},
         "sft": fast | {"batch": 4}, "dpo": fast | {"batch": 4, "good": 0.0, "bad": 2.0},
     }  # fmt: skip
-    return small.changed(llm=llm or {}, configuration=params.overlay(base, changes))
+    return small.changed(llm=llm or {}, configuration=config.overlay(base, changes))
 
 
 @cache

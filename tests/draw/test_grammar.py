@@ -18,10 +18,10 @@ import lib.scenes.agents  # its names are registered
 import lib.scenes.orchestra  # and these
 import lib.scenes.routing  # noqa: F401  and these
 from lib import draw
+from lib.config import ROOT
 from lib.draw import styles
 from lib.draw.plane import undominated, upper_hull
 from lib.draw.theme import spread
-from lib.params import ROOT
 from lib.seeds import rng
 from lib.stats import Interval
 from tests.draw import marks

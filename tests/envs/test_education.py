@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 import lib.envs  # noqa: F401 - registers the ids
 from lib import seeds
+from lib.config import load
 from lib.envs import make_education, make_education_rules
 from lib.envs.batch import LinearVecReward
 from lib.envs.education import CHALLENGE, EASY, FAILED, PENDING, UNSEEN, Education, EducationRules, answer_probability
 from lib.envs.education_batch import EducationBatch
-from lib.params import load
 
 ITEMS = (74, 67, 72, 81, 17, 0)  # linear algebra
 RULES = make_education_rules(load().education)

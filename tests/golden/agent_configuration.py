@@ -10,12 +10,12 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
-from lib import params, store, sweep
+from lib import config, store, sweep
+from lib.config import ConfigurationSettings, LLMSettings, Params
 from lib.configuration import glassbox, study
 from lib.configuration.arms import NAMED
 from lib.models import asking, checkpoints, shipped
 from lib.models.memory import Memory
-from lib.params import ConfigurationSettings, LLMSettings, Params
 from tests.golden import SmallJob
 
 SHOWN = 8  # episodes whose numbers are kept one by one
@@ -90,10 +90,10 @@ def make_params(folder: Path) -> Params:
     atoms_file.write_text(ATOMS, encoding="utf-8")
     llm = {"cassette": "off", "max_dollars": 0.0, "models": MODELS}
     changes = {
-        "configuration": params.validate(SETTINGS | {"atoms": str(atoms_file)}, ConfigurationSettings, "a golden job"),
-        "llm": params.validate(llm, LLMSettings, "a golden job"),
+        "configuration": config.validate(SETTINGS | {"atoms": str(atoms_file)}, ConfigurationSettings, "a golden job"),
+        "llm": config.validate(llm, LLMSettings, "a golden job"),
     }
-    return params.load("smoke").model_copy(update=changes)
+    return config.load("smoke").model_copy(update=changes)
 
 
 def ask_anew(work: Callable) -> Callable:

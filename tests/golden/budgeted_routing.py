@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from lib import losses, params, seeds, store, sweep
+from lib import config, losses, seeds, store, sweep
+from lib.config import LLMSettings, Params, RoutingSettings
 from lib.models import checkpoints, shipped
-from lib.params import LLMSettings, Params, RoutingSettings
 from lib.routing import arms, glassbox, learn, rewards, study
 from lib.study import RunContext
 from tests.golden import SmallJob
@@ -53,7 +53,7 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     settings = make_settings()
     models = folder / "models"
     for name, dollars in DOLLARS.items():
-        checkpoints.save(shipped.unpack(name, params.load("smoke").lab.models[name]), models / name)
+        checkpoints.save(shipped.unpack(name, config.load("smoke").lab.models[name]), models / name)
         store.write_json(models / name / "card.json", {"dollars_per_1k_tokens": dollars})
     context = RunContext.of(settings, models, folder, folder, workers=1)
 
@@ -76,12 +76,12 @@ def small_jobs(folder: Path) -> list[SmallJob]:
 
 
 def make_settings() -> Params:
-    whole = params.load("smoke")
+    whole = config.load("smoke")
     models = {name: MODEL | {"model": word} for word, name in EXPERTS.items()}
     base = whole.lab.models[SETTINGS["base"]].model_copy(update=BASE)
     changes = {
-        "routing": params.validate(SETTINGS, RoutingSettings, "a golden job"),
-        "llm": params.validate({"cassette": "off", "max_dollars": 0.0, "models": models}, LLMSettings, "a golden job"),
+        "routing": config.validate(SETTINGS, RoutingSettings, "a golden job"),
+        "llm": config.validate({"cassette": "off", "max_dollars": 0.0, "models": models}, LLMSettings, "a golden job"),
         "lab": whole.lab.model_copy(update={"models": whole.lab.models | {SETTINGS["base"]: base}}),
     }
     return whole.model_copy(update=changes)

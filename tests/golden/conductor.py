@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from lib import params, store, sweep
+from lib import config, store, sweep
 from lib.conductor import arms, glassbox, preference, start, study
 from lib.conductor.rewards import COMPONENTS
+from lib.config import Params
 from lib.models import checkpoints, shipped
-from lib.params import Params
 from lib.study import RunContext
 from tests.golden import SmallJob
 
@@ -51,7 +51,7 @@ SETTINGS = {
 
 def small_jobs(folder: Path) -> list[SmallJob]:
     """Every job can run by itself: the start and the reward model that others build on are made under `folder`."""
-    settings = params.settings(profile="smoke", conductor=SETTINGS)
+    settings = config.settings(profile="smoke", conductor=SETTINGS)
     policy = checkpoints.save(shipped.unpack(POLICY, settings.lab.models[POLICY]), folder / POLICY)
     make_start = partial(start.work, policy=str(policy))
     start_jobs = {seed: start.make_job(settings.conductor.start, policy, seed) for seed in (study.REWARD, SEED)}

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from lib import params, store, sweep
+from lib import config, store, sweep
 from lib.models import build, cards, situations
 from tests.golden import SmallJob
 from tests.models import tiny
 
 MIXTURE = [
-    params.Course(family="chain", difficulties=[1, 2], skin="plain"),
-    params.Course(family="chain", difficulties=[1, 2], style="brief"),
-    params.Course(family="facts", difficulties=[1, 2], skin="plain", style="agent"),
-    params.Course(family="mixed", difficulties=[1, 2], style="team"),
-    params.Course(family=situations.FAMILY, difficulties=[2, 3]),
+    config.Course(family="chain", difficulties=[1, 2], skin="plain"),
+    config.Course(family="chain", difficulties=[1, 2], style="brief"),
+    config.Course(family="facts", difficulties=[1, 2], skin="plain", style="agent"),
+    config.Course(family="mixed", difficulties=[1, 2], style="team"),
+    config.Course(family=situations.FAMILY, difficulties=[2, 3]),
 ]
 
 
@@ -34,12 +34,12 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     ]
 
 
-def make_settings() -> params.LabSettings:
+def make_settings() -> config.LabSettings:
     """The lab with one tiny model that is taught a little of everything."""
-    model = tiny.settings(diet=MIXTURE, window=512, target=params.Target(family="chain", difficulty=1, accuracy=0.0))
-    base = params.load("smoke").lab.model_dump()
+    model = tiny.settings(diet=MIXTURE, window=512, target=config.Target(family="chain", difficulty=1, accuracy=0.0))
+    base = config.load("smoke").lab.model_dump()
     content = base | {"models": {"m": model.model_dump()}, "live": "m", "jobs": 1, "test_items": 2}
-    return params.validate(content, params.LabSettings, "a golden job")
+    return config.validate(content, config.LabSettings, "a golden job")
 
 
 def summarize_training(folder: Path, result: Any) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from lib import params, store, sweep
+from lib import config, store, sweep
+from lib.config import Params
 from lib.llm.opening import finish
 from lib.orchestration import contest, fixed, judge, study
 from lib.orchestration.briefs import Rational
 from lib.orchestration.methods import Method
-from lib.params import Params
 from lib.study import RunContext
 from tests.golden import SmallJob
 from tests.golden.policy_zoo import EDUCATION, MINIGRID, ZOO
@@ -40,7 +40,7 @@ ORCHESTRATION = {
 
 def small_jobs(folder: Path) -> list[SmallJob]:
     """Prompted episodes in both domains, and a contest in each."""
-    settings = params.settings(
+    settings = config.settings(
         profile="smoke",
         education=EDUCATION | {"horizon": 10},
         minigrid=MINIGRID | {"horizon": 10},

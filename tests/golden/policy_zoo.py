@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lib import envs, params, seeds, stats, store, sweep
+from lib import config, envs, seeds, stats, store, sweep
+from lib.config import Params
 from lib.envs import make_education_rules
-from lib.params import Params
 from lib.zoo import cards, evaluate, networks, policies, recipes, switches, tour, train
 from lib.zoo.recipes import SINGLE
 from tests.golden import SmallJob
@@ -41,8 +41,8 @@ ZOO = {
 
 def small_jobs(folder: Path) -> list[SmallJob]:
     """A stack of education, MGDA, a room, a policy of stable-baselines3; and strategies without training."""
-    settings = params.settings(profile="smoke", education=EDUCATION, minigrid=MINIGRID, zoo=ZOO)
-    by_reference = params.settings(
+    settings = config.settings(profile="smoke", education=EDUCATION, minigrid=MINIGRID, zoo=ZOO)
+    by_reference = config.settings(
         profile="smoke", education=EDUCATION, minigrid=MINIGRID, zoo=ZOO | {"learner": "stable-baselines3"}
     )
     jobs = [

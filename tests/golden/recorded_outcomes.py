@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lib import params, store, sweep
+from lib import config, store, sweep
+from lib.config import RecordedSettings
 from lib.meeting import logged, recorded
 from lib.outcomes import tables
-from lib.params import RecordedSettings
 from tests.golden import SmallJob
 
 # All that the jobs read, so that a change to params.yaml is no change here.
@@ -26,7 +26,7 @@ LOGGED = "swe-multimodal"  # the table whose job estimates from logs too
 
 def small_jobs(folder: Path) -> list[SmallJob]:
     """A table whose dollars are recorded, one whose are assumed by size, one whose are listed."""
-    settings = params.settings(profile="smoke", recorded=SETTINGS).recorded
+    settings = config.settings(profile="smoke", recorded=SETTINGS).recorded
     agents, by_size, listed = (recorded.make_job(settings, name) for name in (LOGGED, "gsm", "gsm8k"))
     versions = agents.settings["versions"] | {"estimates from logs": logged.VERSION}
     agents = replace(agents, settings=agents.settings | {"versions": versions})

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from lib import store
+from lib.config import ROOT
 from lib.models import asking, memory
-from lib.params import ROOT
 from tests.golden import SmallJob
 
 FOLDER = Path(__file__).parent

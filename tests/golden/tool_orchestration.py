@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from lib import params, store, sweep
+from lib import config, store, sweep
+from lib.config import LLMSettings, Params, ToolSettings
 from lib.models import checkpoints, shipped
-from lib.params import LLMSettings, Params, ToolSettings
 from lib.routing.toolorchestra import arms, glassbox, study
 from lib.study import RunContext
 from tests.golden import SmallJob
@@ -65,7 +65,7 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     settings = make_settings(folder)
     models = folder / "models"
     for name, (dollars, tokens_per_second, reach) in CARDS.items():
-        checkpoints.save(shipped.unpack(name, params.load("smoke").lab.models[name]), models / name)
+        checkpoints.save(shipped.unpack(name, config.load("smoke").lab.models[name]), models / name)
         store.write_json(models / name / "card.json", make_card(dollars, tokens_per_second, reach))
     context = RunContext.of(settings, models, folder, folder, workers=1)
 
@@ -90,15 +90,15 @@ def make_settings(folder: Path) -> Params:
 
     folder: for the price lists.
     """
-    whole = params.load("smoke")
+    whole = config.load("smoke")
     paths = {"prices": str(folder / "prices.yaml"), "unseen_prices": str(folder / "unseen_prices.yaml")}
     store.write_json(paths["prices"], PRICES)  # JSON is YAML
     store.write_json(paths["unseen_prices"], UNSEEN_PRICES)
     models = {name: MODEL | {"model": file} for name, file in FILES.items()}
     base = whole.lab.models[BASE].model_copy(update=OPTIMISERS)
     changes = {
-        "tools": params.validate(SETTINGS | paths, ToolSettings, "a golden job"),
-        "llm": params.validate({"cassette": "off", "max_dollars": 0.0, "models": models}, LLMSettings, "a golden job"),
+        "tools": config.validate(SETTINGS | paths, ToolSettings, "a golden job"),
+        "llm": config.validate({"cassette": "off", "max_dollars": 0.0, "models": models}, LLMSettings, "a golden job"),
         "lab": whole.lab.model_copy(update={"models": whole.lab.models | {BASE: base}}),
     }
     return whole.model_copy(update=changes)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tests.hardening as package
 from lib import store
-from lib.params import ROOT
+from lib.config import ROOT
 
 FILE = ROOT / "reports/metrics/hardening.json"
 Measure = Callable[..., dict[str, int | float]]

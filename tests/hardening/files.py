@@ -17,14 +17,14 @@ import numpy as np
 import pandas as pd
 from transformers.utils import logging
 
-from lib import doctor, params, store, tasks
+from lib import config, doctor, store, tasks
 from lib.claims import entries
+from lib.config import ROOT
 from lib.envs import bank
 from lib.llm.cassette import Cassette
 from lib.models import checkpoints
 from lib.models.tokenizer import tokenizer
 from lib.outcomes import tables
-from lib.params import ROOT
 from lib.run import clean, stage
 from lib.zoo import policies
 from lib.zoo.networks import Mlp, initial
@@ -199,7 +199,7 @@ READERS = {
         "claims.yaml", lambda f: shutil.copy(ROOT / "data/claims/claims.yaml", f), lambda f: entries.read(f / "claims.yaml"), own=YAML_OWN
     ),
     "params": Reader(
-        "params.yaml", lambda f: shutil.copy(ROOT / "params.yaml", f), lambda f: params.load("smoke", f / "params.yaml"), own=YAML_OWN
+        "params.yaml", lambda f: shutil.copy(ROOT / "params.yaml", f), lambda f: config.load("smoke", f / "params.yaml"), own=YAML_OWN
     ),
     "notebook": Reader("00_x.ipynb", _notebook, lambda f: clean.clean_folder(f, f.parent / "cleaned"), own=NOTEBOOK_OWN),
     "settings": Reader(

@@ -27,6 +27,7 @@ from typing import Any
 import httpx2
 
 from lib.conductor.judge import Judge, majority
+from lib.config import LLMSettings
 from lib.configuration import prompted
 from lib.configuration.search import BASE
 from lib.configuration.speakers import Hosted, answer_of
@@ -36,7 +37,6 @@ from lib.llm.transport import LARGEST, InProcess, completion
 from lib.orchestration.decisions import Episode
 from lib.orchestration.judge import CRITERIA, _scored
 from lib.orchestration.orchestrators import Orchestrator
-from lib.params import LLMSettings
 from lib.routing import protocol
 from lib.routing.experts import Pool, Query
 from lib.tasks.synthesis import asking

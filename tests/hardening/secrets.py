@@ -22,12 +22,12 @@ from unittest import mock
 import httpx2
 import pandas as pd
 
-from lib import params, store
+from lib import config, store
+from lib.config import ROOT, ParamsError
 from lib.llm.cassette import Cassette
 from lib.llm.client import Client
 from lib.llm.purse import Purse
 from lib.page.lesson import Lesson
-from lib.params import ROOT, ParamsError
 from tests.hardening.endpoint import answer, served
 from tests.llm.server import KEY, KEY_VARIABLE, completion, settings
 from tests.llm.test_client import ECHOES, said_by
@@ -71,17 +71,17 @@ def refused() -> Iterator[tuple[str, str]]:
         (f"a: http://u:{KEY}@h: x", f"a: [{KEY}", f"{KEY}: 1\n{KEY}x", f"a: &k {KEY}\nb: *k")
     ):
         try:
-            params.from_yaml(text)
+            config.from_yaml(text)
         except ValueError as error:
             yield f"yaml {number}", said_by(error)
     try:
-        params.changed("llm", {}, [f"claude.key={KEY}"])
+        config.changed("llm", {}, [f"claude.key={KEY}"])
     except ParamsError as error:
         yield "--set", said_by(error)
 
 
 def commanded(folder: Path) -> Iterator[tuple[str, str]]:
-    """What `python -m lib.params` says and writes of a file with the key in an address."""
+    """What `python -m lib.config` says and writes of a file with the key in an address."""
     text = (ROOT / "params.yaml").read_text(encoding="utf-8")
     mine = f'    mine: {{backend: endpoint, base_url: "https://u:{KEY}@h/v1", model: m, price_in: 0, price_out: 0}}\n'
     (folder / "broken").mkdir()

@@ -13,10 +13,10 @@ from typing import Any
 import certifi
 import pytest
 
-from lib import params, store
+from lib import config, store
+from lib.config import LLMSettings
 from lib.llm.client import Client, Reply
 from lib.llm.errors import LLMError
-from lib.params import LLMSettings
 
 QUESTION = [{"role": "system", "content": "You choose."}, {"role": "user", "content": "Which policy acts next?"}]
 KEY_VARIABLE = "BENCH_TEST_KEY"
@@ -152,7 +152,7 @@ def settings(url: str = NOBODY, models: dict[str, Any] | None = None, **changes:
         "max_tokens": 100, "timeout": 5.0, "retries": 2, "concurrency": 4, **changes,
     }  # fmt: skip
     llm = {"cassette": "off", "max_dollars": 1_000.0, "models": {"mine": mine, **(models or {})}}
-    return params.validate(llm, LLMSettings, "a test")
+    return config.validate(llm, LLMSettings, "a test")
 
 
 def ask(settings: LLMSettings, model: str = "mine", parts=None, **chat: Any) -> Reply:

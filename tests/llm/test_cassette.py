@@ -15,12 +15,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from lib.config import ROOT
 from lib.llm import cassette as tape
 from lib.llm.cassette import Cassette
 from lib.llm.client import Reply
 from lib.llm.errors import CassetteMiss, LLMError, ReplyError
 from lib.llm.purse import Purse
-from lib.params import ROOT
 from tests.llm.server import KEY_VARIABLE, QUESTION, Answer, Asked, Outcome, Server, at_once, call, completion
 
 REPLY = {"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "SO-d2"}}], "model": "m"}

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lib.config import ROOT
 from lib.ledger import BudgetExceeded
 from lib.llm.cassette import Cassette
 from lib.llm.errors import LLMError
 from lib.llm.purse import Purse
 from lib.llm.transport import InProcess, completion
-from lib.params import ROOT
 from tests.llm import server as scripted
 from tests.llm.server import BILL, PRICE_IN, PRICE_OUT, QUESTION, Answer, Server, ask, at_once, call, together
 

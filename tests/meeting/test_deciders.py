@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lib import params
+from lib import config
 from lib.configuration.rewards import utility
 from lib.meeting import deciders
 from lib.meeting.deciders import CHECK, CORL, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR, STOP
@@ -16,7 +16,7 @@ from lib.routing.toolorchestra.rewards import normalised, vectors
 from lib.routing.toolorchestra.rewards import reward as preferred
 from tests.outcomes.small import made
 
-SETTINGS = params.load("smoke").recorded.model_copy(update={"updates": 60, "neighbours": 20})
+SETTINGS = config.load("smoke").recorded.model_copy(update={"updates": 60, "neighbours": 20})
 TABLE = made()
 FOLDS = choosing.rotated(choosing.parts(TABLE, 4, 0))
 ROWS = torch.arange(40)[None]

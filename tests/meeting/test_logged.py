@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib import params
+from lib import config
 from lib.meeting import logged
 from tests.outcomes.small import made
 
@@ -25,7 +25,7 @@ def test_a_perfect_guess_makes_the_doubly_robust_estimate_exact():
 
 
 def test_ips_and_dr_have_no_bias_and_the_naive_estimate_has():
-    settings = params.load("smoke").recorded.model_copy(update={"draws": 300})
+    settings = config.load("smoke").recorded.model_copy(update={"draws": 300})
     found = logged.estimates(made(600), settings)
     error = (found["value"] - found["truth"]).groupby(found["estimator"])
     mean, spread = error.mean(), error.std() / 300**0.5

@@ -4,17 +4,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import params, record, seeds, stats, store
+from lib import config, record, seeds, stats, store
+from lib.config.recorded_outcomes import PriceSettings
 from lib.meeting import deciders, recorded
 from lib.meeting.deciders import CHECK, CONSTANT, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR
 from lib.outcomes import choosing, headroom, tables
 from lib.outcomes.tables import TableError
-from lib.params.reports import PriceSettings
 from lib.routing.toolorchestra import rewards
 from lib.stats import Interval
 from tests.outcomes.small import made
 
-SETTINGS = params.load("smoke").recorded.model_copy(update={"updates": 20, "draws": 20, "seeds": 5})
+SETTINGS = config.load("smoke").recorded.model_copy(update={"updates": 20, "draws": 20, "seeds": 5})
 OPEN = pd.Series(dict.fromkeys(headroom.QUESTIONS, headroom.OPEN))
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import params
+from lib import config
 from lib.models import alike, shipped
 from lib.models.checkpoints import ModelError
 from tests.models import tiny
 
-LAB = params.load("smoke").lab
+LAB = config.load("smoke").lab
 CURVE = pd.DataFrame({"step": [1], "loss": [0.5], "accuracy": [0.9]})
 SOLVED = {"m": {"chain plain": np.array([1, 1, 0, 0] * 500, bool)}}
 LESS = {"m": {"chain plain": np.array([1, 1, 0, 0] * 499 + [0] * 4, bool)}}

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 import torch
 
-from lib import measure, params, record, tasks
+from lib import config, measure, record, tasks
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.models import agent, build, cards, checkpoints, probe, transport
 
-SETTINGS = params.load("smoke").lab
+SETTINGS = config.load("smoke").lab
 TINY = SETTINGS.models["lab-nano"]
 EASY = TINY.target.model_copy(update={"accuracy": 0.0})  # two updates reach nothing
 
@@ -96,7 +96,7 @@ def test_what_is_measured_is_not_measured_again(lab, monkeypatch):
 
 def test_our_client_asks_lab_models_at_their_measured_price(lab):
     root = lab[3]
-    llm = params.load("smoke").llm
+    llm = config.load("smoke").llm
     llm = llm.model_copy(update={"models": {"nano": llm.models["nano"]}})
     settings, transports = transport.lab(llm, root / "models")
 
@@ -119,7 +119,7 @@ def test_our_client_asks_lab_models_at_their_measured_price(lab):
 
 
 def test_a_lab_model_that_is_not_there_is_named(lab):
-    llm = params.load("smoke").llm
+    llm = config.load("smoke").llm
     with pytest.raises(checkpoints.ModelError, match="lab-agent|lab-large|lab-mini"):
         transport.lab(llm, lab[3] / "models")
 

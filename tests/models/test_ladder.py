@@ -3,10 +3,10 @@
 import pytest
 
 from lib import store, tasks
+from lib.config import ROOT
 from lib.models import checkpoints
 from lib.models.forward import Forward
 from lib.models.training import solved
-from lib.params import ROOT
 
 RUNGS = [
     ("nano", 2, ">=", 0.75),

@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from lib import params
+from lib import config as params
 from lib.models import pretrained, server
 from lib.models.checkpoints import ModelError
 

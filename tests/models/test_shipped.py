@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 import torch
 
-from lib import params, store
+from lib import config, store
 from lib.models import build, checkpoints, shipped
 from lib.models.checkpoints import ModelError
 from tests.models import tiny
 
 CURVE = pd.DataFrame({"step": [2, 4], "loss": [1.5, 0.25], "accuracy": [0.1, 0.9]})
-SETTINGS = params.load("smoke").lab
+SETTINGS = config.load("smoke").lab
 MEGABYTE = 1e6
 
 
@@ -50,9 +50,9 @@ def test_shipped_weights_are_small_and_nothing_else_lies_there():
     assert {file.name for file in files} <= expected
 
 
-@pytest.mark.parametrize("profile", params.PROFILES)
+@pytest.mark.parametrize("profile", config.PROFILES)
 def test_one_zoo_serves_every_profile(profile):
-    assert params.load(profile).lab.models == SETTINGS.models
+    assert config.load(profile).lab.models == SETTINGS.models
 
 
 # There and back -------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_a_file_that_is_not_the_models_is_refused_by_name_with_the_remedy(spoil,
 def lab(**changes):
     """A lab of one tiny model."""
     held = SETTINGS.model_dump() | {"models": {"m": tiny.settings(**changes).model_dump()}, "live": "m", "jobs": 1}
-    return params.validate(held, params.LabSettings, "a test")
+    return config.validate(held, config.LabSettings, "a test")
 
 
 @pytest.fixture

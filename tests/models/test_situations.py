@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import params, tasks
+from lib import config, tasks
 from lib.models import build, situations
 from lib.models.situations import LOOK, STATES, Situation, digits, relative, told
 from lib.models.tokenizer import decode, encode
@@ -69,7 +69,7 @@ def test_names_and_states_are_dealt_anew_and_preferences_of_the_test_are_unseen(
 
 
 def test_only_who_is_taught_situations_depends_on_how_they_are_drawn(monkeypatch):
-    settings = params.load("smoke").lab
+    settings = config.load("smoke").lab
     before = {name: build.recipe(settings, name) for name in settings.models}
     monkeypatch.setattr(situations, "VERSION", situations.VERSION + 1)
     changed = {name for name in before if build.recipe(settings, name) != before[name]}

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from lib import store, sweep
+from lib.config import PROFILES, Course, LabSettings, ParamsError, Target, load, validate
 from lib.models import build, checkpoints, shipped
 from lib.models.checkpoints import ModelError
 from lib.models.corpus import batches, corpus, question
 from lib.models.dialogue import conversation, token
 from lib.models.tokenizer import EOS, ROLES, decode
 from lib.models.training import DEV_ITEMS, NotLearned, Training
-from lib.params import PROFILES, Course, LabSettings, ParamsError, Target, load, validate
 from tests.models import tiny
 from tests.studies import Killed, dying
 

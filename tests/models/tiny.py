@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
+from lib.config import Course, LabModel, Target
 from lib.models import checkpoints
 from lib.models.tokenizer import SPECIAL, tokenizer
-from lib.params import Course, LabModel, Target
 
 TARGET = Target(family="chain", difficulty=1, accuracy=0.0)
 DIET = [Course(family="chain", difficulties=[1, 2], skin="plain")]

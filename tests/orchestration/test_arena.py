@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import params, seeds
+from lib import config, seeds
 from lib.envs.education import talents
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import CELLS
@@ -26,7 +26,7 @@ from lib.orchestration.briefs import Brief, Rational
 from lib.zoo.guides import FAR, distances, guide
 from tests.orchestration import zoo
 
-SMOKE = params.load("smoke")
+SMOKE = config.load("smoke")
 PLACES = [("education", "paper"), ("education", "ours"), ("minigrid", "ours")]
 
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from lib import envs, ledger, params, seeds, store
+from lib import config, envs, ledger, seeds, store
 from lib.models import forward, situations
 from lib.orchestration import arena, briefs, contest, readers, spoken, study, taught
 from lib.study import RunContext
@@ -17,7 +17,7 @@ PLACES = [(domain, world) for domain in zoo.DOMAINS for world in ("paper", "ours
 CEILING = {"education": {"steps": 2, "then": [1]}, "minigrid": {"steps": 2, "then": [1]}}
 
 
-def small(**changes) -> params.Params:
+def small(**changes) -> config.Params:
     """Smoke parameters with few, short episodes, two seeds, one process."""
     base = {
         "education": {"horizon": 6},
@@ -28,7 +28,7 @@ def small(**changes) -> params.Params:
             "depths": [3], "ceiling": CEILING, "ours": {"minigrid": {"horizon": 7}},
         },
     }  # fmt: skip
-    return params.settings(profile="smoke", **params.overlay(base, changes))
+    return config.settings(profile="smoke", **config.overlay(base, changes))
 
 
 def find_keys(settings, folder) -> dict[tuple[str, str, int], str]:

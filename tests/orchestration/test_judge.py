@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from lib import params, seeds
+from lib import config, seeds
 from lib.llm import scripted
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
@@ -17,7 +17,7 @@ from lib.llm.scripted import judging as rules
 from lib.orchestration.judge import CRITERIA, Scores, judge, prompt, read, step_line
 from lib.orchestration.replies import InvalidReply
 
-SMOKE = params.load("smoke")
+SMOKE = config.load("smoke")
 EDUCATION = SMOKE.education
 FAIR = dict.fromkeys(CRITERIA, 50.0)
 

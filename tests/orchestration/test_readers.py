@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib import params, store
+from lib import config, store
 from lib.llm.client import Client
 from lib.models.checkpoints import ModelError
 from lib.models.situations import LOOK, STATES
@@ -18,7 +18,7 @@ from tests.llm.server import Answer, Server, certificate, completion, key, setti
 
 __all__ = ["certificate", "key"]
 
-SMOKE = params.load("smoke")
+SMOKE = config.load("smoke")
 CARDS = {
     "SO-d1": {"calm": (0.5, 0.1), "dark": (0.0, 1.0), "wet": (0.3, 0.3)},
     "SO-d2": {"calm": (0.2, 0.9), "dark": (0.9, 0.0), "wet": (0.2, 0.2)},

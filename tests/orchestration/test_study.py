@@ -12,7 +12,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lib import envs, ledger, params, seeds
+from lib import config, envs, ledger, seeds
+from lib.config import ROOT
 from lib.llm import scripted
 from lib.orchestration import (
     components,
@@ -27,7 +28,6 @@ from lib.orchestration import (
     world,
 )
 from lib.orchestration.methods import Method
-from lib.params import ROOT
 from lib.study import RunContext
 from lib.zoo import evaluate, networks, policies, recipes
 from tests.orchestration import zoo
@@ -44,7 +44,7 @@ def trained(tmp_path_factory) -> Path:
     return root
 
 
-def small(**changes) -> params.Params:
+def small(**changes) -> config.Params:
     """Smoke parameters with short episodes, two seeds, one process unless said otherwise."""
     base = {
         "education": {"horizon": 12},
@@ -54,7 +54,7 @@ def small(**changes) -> params.Params:
     }
     for section, values in changes.items():
         base[section] = base.get(section, {}) | values
-    return params.settings(profile="smoke", **base)
+    return config.settings(profile="smoke", **base)
 
 
 def every(domain: str) -> list[Method]:

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from lib import params, seeds, store
+from lib import config, seeds, store
+from lib.config import Params
 from lib.envs import make_education_rules
 from lib.envs.education import Education
 from lib.envs.grid import GridRoom
 from lib.orchestration.domains import WORLDS
 from lib.orchestration.world import Menu, World
-from lib.params import Params
 from lib.zoo import evaluate
 from lib.zoo import policies as saved
 from lib.zoo.cards import make_card
@@ -28,8 +28,8 @@ from lib.zoo.recipes import ACTIONS, REFERENCES, SINGLE, recipes
 
 torch.set_num_threads(1)  # networks as small as these only wait for a second thread
 
-SMOKE = params.load("smoke")
-SMOKE = SMOKE.model_copy(update={"minigrid": params.load("paper").minigrid})  # rooms as long as the stock environment's
+SMOKE = config.load("smoke")
+SMOKE = SMOKE.model_copy(update={"minigrid": config.load("paper").minigrid})  # rooms as long as the stock environment's
 DOMAINS = ("education", "minigrid")
 TASK = {"education": "student", "minigrid": "composite"}
 STREAM = {"education": "education", "minigrid": "grid"}  # names of the single environments' random streams

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lib import params
+from lib import config
 from lib.outcomes import tables
 from lib.outcomes.tables import TableError
 from tests.outcomes.small import long, made
 
-PRICES = params.load("smoke").recorded.prices
+PRICES = config.load("smoke").recorded.prices
 
 
 def refused(rows: pd.DataFrame, *parts: str) -> None:

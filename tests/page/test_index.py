@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
+from lib.config import ROOT
 from lib.page import index, lesson
 from lib.page.audit import ReportError, problems
 from lib.page.index import commit, front_page
 from lib.page.lesson import Lesson
-from lib.params import ROOT
 from lib.stats import Interval
 
 ALT = "A line that rises & then falls again"

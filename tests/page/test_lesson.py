@@ -18,10 +18,10 @@ from nbclient import NotebookClient
 from PIL import Image
 
 from lib import store
+from lib.config import ROOT
 from lib.page import audit, html, lesson, markdown
 from lib.page.lesson import Lesson
 from lib.page.tables import interval_table, number, table_html, with_interval
-from lib.params import ROOT
 from lib.stats import Interval
 
 ALT = "A line that rises from one to three and falls to two"

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from lib import params, tasks
+from lib import config as params
+from lib import tasks
+from lib.config import LearnSettings, Params, RoutingSettings
 from lib.llm.client import Client
 from lib.llm.transport import InProcess
 from lib.models import tokenizer as lab
 from lib.models.corpus import tensors
 from lib.models.dialogue import conversation
-from lib.params import LearnSettings, Params, RoutingSettings
 from lib.routing import protocol, warm
 from lib.routing.experts import Heard, Pool, Query
 from lib.routing.learn import Learner, Sample

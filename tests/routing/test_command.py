@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import params, store
+from lib import config, store
+from lib.config import ParamsError
 from lib.ledger import BudgetExceeded
 from lib.llm.client import Client
 from lib.llm.transport import InProcess
 from lib.models import checkpoints
-from lib.params import ParamsError
 from lib.routing import own as command
 from lib.tasks import Item
 from tests.models import tiny
@@ -42,10 +42,10 @@ def place(tmp_path_factory) -> Path:
 @pytest.fixture
 def four(monkeypatch):
     """The parameters with scripted experts, and programs in this process that answer for them: always 4."""
-    told = params.settings(profile="smoke").model_dump()
+    told = config.settings(profile="smoke").model_dump()
     told["routing"]["experts"] = EXPERTS
-    everything, load = params.validate(told), params.load
-    monkeypatch.setattr(params, "load", lambda profile=None, **_: everything if profile == "smoke" else load(profile))
+    everything, load = config.validate(told), config.load
+    monkeypatch.setattr(config, "load", lambda profile=None, **_: everything if profile == "smoke" else load(profile))
 
     def answer(body):
         return {"choices": [{"message": {"content": "<answer> 4 </answer>"}, "finish_reason": "stop"}],
@@ -123,7 +123,7 @@ def test_calls_reach_the_experts_and_are_charged(place, four, talkative, silence
     assert run(place, "calls", "--budget", "low=0", "--style", "hard") == 0
     rollouts = store.read_parquet(place / "calls/rollouts.parquet")
     assert set(rollouts["called"]) == {"lab-large"} and rollouts["failures"].eq(0).all()
-    model = params.load("smoke").llm.models["scripted-large"]
+    model = config.load("smoke").llm.models["scripted-large"]
     assert rollouts["dollars"].to_numpy() == pytest.approx(9 * model.price_in + 3 * model.price_out)
     low = rollouts["label"] == "low"
     assert low.any() and rollouts[low]["within"].eq(0).all() and rollouts[low]["budget"].eq(0).all()
@@ -206,7 +206,7 @@ def test_the_first_line_stands_there_before_anything_large_is_read(tmp_path):
     (tmp_path / "torch.py").write_text("import sys\nsys.exit('torch is asked for')")
     asked = [sys.executable, "-m", "lib.routing", "model", "--data", "none.jsonl", "--out", "out"]
     done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True,
-                          env={"PYTHONPATH": f"{tmp_path}:{params.ROOT}", "PATH": "/usr/bin:/bin"})  # fmt: skip
+                          env={"PYTHONPATH": f"{tmp_path}:{config.ROOT}", "PATH": "/usr/bin:/bin"})  # fmt: skip
     assert "torch is asked for" in done.stderr and done.stdout == "reading programs ...\n"
 
 
@@ -239,7 +239,7 @@ def test_it_trains_on_what_the_model_itself_writes(place, four, silence):
 
 
 def test_changes_are_read_as_yaml_and_change_nothing_else():
-    everything = params.load("smoke")
+    everything = config.load("smoke")
     settings = everything.routing
     changes = ["learn.kl=0.5", "updates.soft=7", "learn.whiten=false", "learn.kl=0.25"]
     made = command.changed(everything, changes)

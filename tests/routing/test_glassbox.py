@@ -11,8 +11,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from lib import losses, measure, params, record, seeds
-from lib.params import ParamsError
+from lib import config, losses, measure, record, seeds
+from lib.config import ParamsError
 from lib.routing import glassbox
 from lib.routing.glassbox import BUDGETS, CORL, Strategy, World
 from tests.routing.small import SMOKE, changed
@@ -22,8 +22,8 @@ CENTRAL = SMOKE.glass.central
 
 def glass(**changes):
     """The settings at laptop with few controllers, and some changes."""
-    told = params.load("laptop").routing.glass.model_dump() | {"seeds": 3, "queries": 40} | changes
-    return params.validate(told, params.RoutingGlassSettings, "a test")
+    told = config.load("laptop").routing.glass.model_dump() | {"seeds": 3, "queries": 40} | changes
+    return config.validate(told, config.RoutingGlassSettings, "a test")
 
 
 def queries(world: World, own, name="test", n=40):
@@ -239,7 +239,7 @@ def test_a_controller_learns_the_same_alone_and_in_any_stack():
 @pytest.fixture(scope="module")
 def studied() -> pd.DataFrame:
     """Eight controllers, trained as at laptop at the central setting."""
-    own = changed(routing={"glass": params.load("laptop").routing.glass.model_dump() | {"seeds": 8}}).routing
+    own = changed(routing={"glass": config.load("laptop").routing.glass.model_dump() | {"seeds": 8}}).routing
     return record.frame(glassbox.SYSTEM, glassbox.study(own, [CENTRAL], looks=[0, 10]))
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from lib import params
-from lib.params import ParamsError
+from lib import config
+from lib.config import ParamsError
 from lib.routing import study
 from tests.routing.small import EVERYTHING, changed
 
 
-@pytest.mark.parametrize("profile", params.PROFILES)
+@pytest.mark.parametrize("profile", config.PROFILES)
 def test_the_section_is_there_in_every_profile(profile):
-    section = params.load(profile).routing
+    section = config.load(profile).routing
     assert list(section.experts) == ["lab-facts", "lab-passage", "lab-big", "lab-large"]
     assert section.seeds >= 2 and section.rounds >= 3
     assert (section.learn.advantages, section.learn.average, section.temperature) == ("gae", "sequence", 1.0)
@@ -58,4 +58,4 @@ def test_experts_that_a_lab_controller_has_no_word_for_are_refused_by_name(tmp_p
 def test_a_choice_needs_two_experts_and_every_kind_its_updates(change, named):
     content = EVERYTHING.model_dump()
     with pytest.raises(ParamsError, match=named):
-        params.validate(content | {"routing": content["routing"] | change})
+        config.validate(content | {"routing": content["routing"] | change})

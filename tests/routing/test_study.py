@@ -8,12 +8,12 @@ import pytest
 import torch
 from pandas.testing import assert_frame_equal
 
-from lib import losses, params, seeds, store, sweep, tasks
+from lib import config, losses, seeds, store, sweep, tasks
+from lib.config import ParamsError
 from lib.llm import scripted
 from lib.models import checkpoints, corpus, muon, training
 from lib.models import tokenizer as lab
 from lib.models.checkpoints import ModelError
-from lib.params import ParamsError
 from lib.routing import (
     arms,
     baselines,
@@ -46,7 +46,7 @@ COMPARED = [CORL, HARD]
 UPDATES, BATCH, ITEMS, SAVE = 4, 24, 12, 2  # some of so many are right by chance
 
 
-def settings(llm=None, **routing) -> params.Params:
+def settings(llm=None, **routing) -> config.Params:
     """Four updates of a few episodes, steps that are long enough to matter, one process, experts that are brief."""
     told = (llm or {}).get("models", {})
     brief = {name: {"max_tokens": 8} | told.get(name, {}) for name in ("nano", "mini", "large")}

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from lib import seeds, tasks
+from lib.config import LabModel, WarmSettings
 from lib.models import checkpoints
 from lib.models.corpus import IGNORED, Dialogue, tensors
 from lib.models.dialogue import conversation, token
 from lib.models.tokenizer import EOS, decode
-from lib.params import LabModel, WarmSettings
 from lib.routing import protocol, warm
 from lib.routing.protocol import Answer, Call
 from lib.tasks import Item, answered

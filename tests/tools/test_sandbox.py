@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lib.params import ROOT
+from lib.config import ROOT
 from lib.tools import Limits, Result, Sandbox, SandboxUnavailable, ToolError, python
 from lib.tools.cell import split
 from lib.tools.sandbox import MORE

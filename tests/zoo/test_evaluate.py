@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import measure, params, stats
+from lib import config, measure, stats
 from lib.record import frame
 from lib.zoo import cards, evaluate, switches, tour, train
 from lib.zoo.recipes import SINGLE, make_batch, recipes
 
-SMOKE = params.load("smoke")
+SMOKE = config.load("smoke")
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from lib.config import load
 from lib.envs.education import EducationRules
 from lib.envs.education_batch import EducationBatch
-from lib.params import load
 from lib.zoo import reference, train
 from lib.zoo.mgda import min_norm_weights
 from lib.zoo.networks import Mlp

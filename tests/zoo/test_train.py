@@ -5,18 +5,18 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from lib import envs, losses, params, seeds, sweep
+from lib import config, envs, losses, seeds, sweep
 from lib.zoo import mgda, networks, objectives, policies, ppo, recipes, reference, train
 from lib.zoo.objectives import Linear
 
-SMOKE = params.load("smoke")
+SMOKE = config.load("smoke")
 ALL = recipes.recipes
 
 
 def changed(**zoo):
     """Smoke with some changes to the zoo."""
     content = SMOKE.model_dump()
-    return params.validate(content | {"zoo": params.overlay(content["zoo"], zoo)})
+    return config.validate(content | {"zoo": config.overlay(content["zoo"], zoo)})
 
 
 def find_keys(settings, domain):
@@ -85,7 +85,7 @@ def test_a_setting_changes_the_keys_of_the_policies_that_it_decides_and_of_no_ot
         ("minigrid", "SO-d3", seed) for seed in (0, 1)
     }
     assert not keys_changed_by(changed(seeds=7, jobs=3, episodes=9))
-    other_room = params.validate(SMOKE.model_dump() | {"minigrid": {"horizon": 30, "lava": 2}})
+    other_room = config.validate(SMOKE.model_dump() | {"minigrid": {"horizon": 30, "lava": 2}})
     assert keys_changed_by(other_room) == {policy for policy in before if policy[0] == "minigrid"}
     by_reference = keys_changed_by(changed(learner="stable-baselines3"))
     assert by_reference == {policy for policy in before if "MO-MGDA" not in policy}
@@ -114,7 +114,7 @@ def test_a_version_that_is_raised_changes_the_keys_of_the_policies_that_it_decid
 
 def test_a_question_bank_with_another_content_trains_its_policies_again(tmp_path):
     bank = tmp_path / "bank.csv"
-    bank.write_bytes((params.ROOT / SMOKE.education.bank).read_bytes())
+    bank.write_bytes((config.ROOT / SMOKE.education.bank).read_bytes())
     education = SMOKE.education.model_copy(update={"bank": str(bank)})
     settings = SMOKE.model_copy(update={"education": education})
     before = find_keys(settings, "education")

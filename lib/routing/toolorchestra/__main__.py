@@ -10,17 +10,17 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from lib import params
+from lib import config
+from lib.config import ParamsError
 from lib.ledger import BudgetExceeded
 from lib.llm.errors import CassetteMiss, ConfigurationError, ReplyError
 from lib.llm.loop import Loop
 from lib.llm.opening import export, opened
 from lib.models.transport import lab
-from lib.params import ParamsError
 from lib.tasks.synthesis import DOMAINS, Corpus, Model, synthesize
 
 NAME = "offices"  # of the cassette and of the purse
-CASSETTES = params.ROOT / "data/cassettes"
+CASSETTES = config.ROOT / "data/cassettes"
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
@@ -36,7 +36,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--databases", type=int, default=8, help="of all domains together; default: %(default)s")
     parser.add_argument("--tasks", type=int, default=6, help="on each database; default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument("--profile", choices=params.PROFILES, default="laptop", help="default: %(default)s")
+    parser.add_argument("--profile", choices=config.PROFILES, default="laptop", help="default: %(default)s")
     return parser.parse_args(given)
 
 
@@ -52,7 +52,7 @@ def write(options: argparse.Namespace) -> Corpus:
 
 def _by_model(options: argparse.Namespace) -> Corpus:
     """A question at a time; equal ones are different askings. A reply that cannot be used is silence."""
-    llm, transports = params.load(options.profile).llm, {}
+    llm, transports = config.load(options.profile).llm, {}
     if options.writer not in llm.models:
         raise ParamsError(f"--writer {options.writer}: llm.models has {', '.join(llm.models)}")
     if not options.topics:

@@ -15,7 +15,7 @@ from functools import cache
 from itertools import product
 
 from lib import seeds
-from lib.params import ToolSettings
+from lib.config import ToolSettings
 from lib.routing.toolorchestra import assignments
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.menu import FUNCTIONS, OFFICE, Menu, Offer, Preference, drawn_preference, seen

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from lib import losses, record, seeds, store, sweep
-from lib.params import ROOT, ToolGlassSettings, ToolSettings
+from lib.config import ROOT, ToolGlassSettings, ToolSettings
 from lib.routing.toolorchestra import menu, rewards
 
 VERSION = 1  # of the synthetic benchmark of tool orchestration: raise it when one of these numbers changes

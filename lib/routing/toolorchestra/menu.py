@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError, model_validator
 
+from lib.config import ParamsError, ToolSettings, from_yaml
+from lib.config.types import NotNegative, Section
 from lib.models.cards import GOOD
-from lib.params import ParamsError, ToolSettings, from_yaml
-from lib.params.fields import NotNegative, Section
 
 VERSION = 1  # of menus, prices and users: raise it when one of these numbers changes
 FUNCTIONS = ("calculator", "search", "lookup", "python")

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 from lib import losses, measure, record, stats
-from lib.params import ROOT, Params, ToolSettings
+from lib.config import ROOT, Params, ToolSettings
 from lib.routing.toolorchestra import benchmark, menu, rewards
 from lib.routing.toolorchestra.arms import NAMED
 from lib.routing.toolorchestra.study import AGENT, START, Results

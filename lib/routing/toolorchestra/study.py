@@ -18,9 +18,10 @@ import numpy as np
 import pandas as pd
 import torch
 
+from lib import config as parameters
 from lib import losses, seeds, store, sweep
-from lib import params as parameters
 from lib import tools as local_tools
+from lib.config import ROOT, LabModel, LearnSettings, LLMSettings, Params, ToolSettings
 from lib.llm.estimate import Planned, announcement
 from lib.llm.opening import export, opened
 from lib.models import asked as asked_models
@@ -28,7 +29,6 @@ from lib.models import cards, checkpoints, muon, training
 from lib.models import corpus as training_batches
 from lib.models.dialogue import token
 from lib.models.tokenizer import PAD
-from lib.params import ROOT, LabModel, LearnSettings, LLMSettings, Params, ToolSettings
 from lib.routing import episodes as interleaved_episodes
 from lib.routing import experts as expert_pool
 from lib.routing import learn as controller_learning

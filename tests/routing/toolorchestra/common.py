@@ -8,9 +8,9 @@ from typing import Any
 from transformers import LlamaForCausalLM
 
 from lib import tasks
+from lib.config import ROOT
 from lib.models import tokenizer as lab
 from lib.models.dialogue import call as called
-from lib.params import ROOT
 from lib.routing.experts import Heard, Query
 from lib.routing.toolorchestra import assignments, menu, warm
 from lib.routing.toolorchestra.assignments import Assignment

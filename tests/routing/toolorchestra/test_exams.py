@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.params import ROOT, ToolSettings, validate
+from lib.config import ROOT, ToolSettings, validate
 from lib.routing.toolorchestra import exams, menu
 from lib.routing.toolorchestra.menu import OBJECTIVES
 from lib.tasks import Item

@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 import torch
 
-from lib import losses, params, seeds
-from lib.params import ToolGlassSettings
+from lib import config, losses, seeds
+from lib.config import ToolGlassSettings
 from lib.routing.toolorchestra import desk, menu, rewards
 from lib.routing.toolorchestra import glassbox as glass
 from lib.routing.toolorchestra.glassbox import Arm, Menus, Worlds
 
-TOOLS = params.settings(profile="smoke").tools
+TOOLS = config.settings(profile="smoke").tools
 SMALL = TOOLS.glass
 LARGER = SMALL.model_copy(update={"seeds": 6, "groups": 16, "menus": 40})
 NOBODY = np.zeros(len(glass.TOOLS) + 3)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lib.config import ROOT, ParamsError
 from lib.models import tokenizer as lab
-from lib.params import ROOT, ParamsError
 from lib.routing.toolorchestra import menu
 from lib.routing.toolorchestra.menu import FUNCTIONS, LOCAL, OBJECTIVES, OFFICE, Menu, Offer, Preference
 from tests.routing.toolorchestra.common import MODELS, NAMES, TRAINING, UNK, UNSEEN, card, offers

@@ -11,7 +11,7 @@ from itertools import product
 import pandas as pd
 import pytest
 
-from lib import measure, params, record
+from lib import config, measure, record
 from lib.routing.toolorchestra import recorded
 from lib.routing.toolorchestra.desk import Own
 from lib.routing.toolorchestra.menu import names
@@ -23,7 +23,7 @@ from tests.routing.toolorchestra.common import offers
 PAPER, LENIENT, CORL = "paper", "lenient", "corl"
 OURS = "ToolOrchestra"
 
-PARAMS = params.load("smoke")
+PARAMS = config.load("smoke")
 OWN = PARAMS.tools
 TOOLS = names(OWN)
 PRICE = {"calculator": 1, "search": 1, "lookup": 4, "python": 2, "draft": 1, "lab-nano": 5, "lab-mini": 10,

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from lib import losses, measure, params, seeds, store, tools
+from lib import config, losses, measure, seeds, store, tools
+from lib.config import ParamsError
 from lib.models import checkpoints, corpus, muon, training
 from lib.models import tokenizer as lab
-from lib.params import ParamsError
 from lib.routing import episodes as interleaved_episodes
 from lib.routing import experts, learn, logs, protocol, voices
 from lib.routing import rewards as corl_rewards
@@ -49,7 +49,7 @@ NOBODY = ("lab-passage", "lab-big")  # asked by no tool here
 WORDS = {"lab-control": "reasoner", "lab-facts": "answerer"}  # the orchestrator's, where it is not the model's name
 
 
-def settings(llm=None, **changes) -> params.Params:
+def settings(llm=None, **changes) -> config.Params:
     """Three updates, steps that are long enough to matter, one process, models that are brief."""
     told = (llm or {}).get("models", {})
     brief = {name: {"max_tokens": 8} | told.get(name, {}) for name in (*TOOLS.models.values(), TOOLS.agent)}

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from lib.params.fields import Correlation, Count, NotNegative, Positive, Section, Share
+from lib.config.types import Correlation, Count, NotNegative, Positive, Section, Share
 
 
 class GRPOSettings(Section):

@@ -13,13 +13,13 @@ from ruamel.yaml.composer import Composer, ComposerError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent
 
-from lib.params.conductor import ConductorSettings
-from lib.params.configuration import ConfigurationSettings
-from lib.params.fields import PROFILES, ROOT, ParamsError, Section
-from lib.params.language import LabSettings, LLMSettings
-from lib.params.policies import OrchestrationSettings, TourSettings, ZooParams
-from lib.params.reports import AblationSettings, RecordedSettings
-from lib.params.routing import RoutingSettings, ToolSettings
+from lib.config.agent_configuration import ConfigurationSettings
+from lib.config.budgeted_routing import RoutingSettings, ToolSettings
+from lib.config.conductor import ConductorSettings
+from lib.config.llm import LabSettings, LLMSettings
+from lib.config.policy_zoo import OrchestrationSettings, TourSettings, ZooParams
+from lib.config.recorded_outcomes import AblationSettings, RecordedSettings
+from lib.config.types import PROFILES, ROOT, ParamsError, Section
 
 
 class Params(ZooParams):

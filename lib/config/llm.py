@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from lib.params.fields import Count, Name, NotNegative, Positive, Section, Share
+from lib.config.types import Count, Name, NotNegative, Positive, Section, Share
 
 
 class ModelSettings(Section):

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from lib.params.fields import Count, NotNegative, Positive, Section, Share
+from lib.config.types import Count, NotNegative, Positive, Section, Share
 
 
 class EducationSettings(Section):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lib.params.fields import Count, NotNegative, Positive, Section
+from lib.config.types import Count, NotNegative, Positive, Section
 
 
 class PriceSettings(Section):

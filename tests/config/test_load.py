@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from lib import params
+from lib import config
+from lib.config import PROFILES, ROOT, ParamsError
 from lib.page.lesson import Lesson
-from lib.params import PROFILES, ROOT, ParamsError
 
 TEXT = (ROOT / "params.yaml").read_text(encoding="utf-8")
 
@@ -29,20 +29,20 @@ def changed(tmp_path, old: str, new: str):
 
 def message(path, profile=None) -> str:
     with pytest.raises(ParamsError) as caught:
-        params.load(profile, path)
+        config.load(profile, path)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_profile_is_valid(profile):
-    assert params.load(profile).profile == profile
+    assert config.load(profile).profile == profile
 
 
 def test_a_profile_scales_what_it_says():
-    steps = [params.load(profile).zoo.minigrid.gold.timesteps for profile in PROFILES]
+    steps = [config.load(profile).zoo.minigrid.gold.timesteps for profile in PROFILES]
     assert steps == sorted(steps) and len(set(steps)) == 3
-    assert params.load("paper").zoo.education.single.timesteps == 400_000  # Table 6
-    assert params.load("paper").zoo.minigrid.gold.timesteps == 200_000  # Table 7
+    assert config.load("paper").zoo.education.single.timesteps == 400_000  # Table 6
+    assert config.load("paper").zoo.minigrid.gold.timesteps == 200_000  # Table 7
 
 
 MISTAKES = {
@@ -72,9 +72,9 @@ def test_a_mistake_is_named_with_what_would_be_right(tmp_path, mistake):
 @pytest.mark.parametrize("name", ["single", "mgda"])
 def test_a_rollout_that_is_no_multiple_of_the_minibatch_is_refused(name):
     with pytest.raises(ParamsError, match=rf"zoo.education.{name}: .*rollout \(100\) must be a multiple of num_envs"):
-        params.settings(zoo={"education": {name: {"rollout": 100, "num_envs": 8}}})
+        config.settings(zoo={"education": {name: {"rollout": 100, "num_envs": 8}}})
     with pytest.raises(ParamsError, match=rf"zoo.education.{name}: .*rollout \(96\) must be a multiple of minibatch"):
-        params.settings(zoo={"education": {name: {"rollout": 96, "num_envs": 8, "minibatch": 64}}})
+        config.settings(zoo={"education": {name: {"rollout": 96, "num_envs": 8, "minibatch": 64}}})
 
 
 def test_a_mistake_of_a_profile_that_was_not_asked_for_is_found_too(tmp_path):
@@ -127,24 +127,24 @@ def test_the_file_is_read_as_yaml_1_2(tmp_path):
     path = tmp_path / "params.yaml"
     path.write_text("rate: 1e-4\nword: no\non: off\ncount: 2_048\nclock: 1:30\noctal: 010\nnothing: null\n")
     told = {"rate": 1e-4, "word": "no", "on": "off", "count": 2048, "clock": "1:30", "octal": 10, "nothing": None}
-    assert params.read(path) == told
+    assert config.read(path) == told
 
 
 def test_the_environment_chooses_the_profile_and_an_argument_overrules_it(monkeypatch):
-    assert params.load().profile == params.read()["profile"]
+    assert config.load().profile == config.read()["profile"]
     monkeypatch.setenv("PROFILE", "smoke")
-    assert params.load().profile == "smoke"
-    assert params.load("paper").profile == "paper"
+    assert config.load().profile == "smoke"
+    assert config.load("paper").profile == "paper"
     monkeypatch.setenv("PROFILE", "")  # `make repro` without PROFILE
-    assert params.load().profile == params.read()["profile"]
+    assert config.load().profile == config.read()["profile"]
     monkeypatch.setenv("PROFILE", "tiny")
     with pytest.raises(ParamsError, match="smoke, laptop, paper, got 'tiny'"):
-        params.load()
+        config.load()
 
 
 def test_settings_change_only_what_they_name():
-    base = params.load("smoke").model_dump()
-    changed = params.settings(profile="smoke", zoo={"seeds": 1, "education": {"single": {"clip": 0.3}}}, tour=None)
+    base = config.load("smoke").model_dump()
+    changed = config.settings(profile="smoke", zoo={"seeds": 1, "education": {"single": {"clip": 0.3}}}, tour=None)
     assert (changed.zoo.seeds, changed.zoo.education.single.clip) == (1, 0.3)
     base["zoo"]["seeds"], base["zoo"]["education"]["single"]["clip"] = 1, 0.3
     assert changed.model_dump() == base
@@ -156,9 +156,9 @@ ENDPOINT = {"backend": "endpoint", "base_url": "https://h/v1", "model": "m", "pr
 
 def endpoint(name: str = "mine", **changes) -> str:
     """What is said of settings with an endpoint; empty where nothing is wrong."""
-    about = params.load("smoke").llm.models["scripted-small"].model_dump() | ENDPOINT | changes
+    about = config.load("smoke").llm.models["scripted-small"].model_dump() | ENDPOINT | changes
     try:
-        params.settings(profile="smoke", llm={"models": {name: about}})
+        config.settings(profile="smoke", llm={"models": {name: about}})
     except ParamsError as error:
         assert error.__cause__ is None and error.__context__ is None  # pydantic's own errors hold all values
         return str(error)
@@ -205,13 +205,13 @@ def test_a_line_with_a_secret_is_not_repeated(tmp_path, monkeypatch):
     path.write_text(f"llm: {{a: http://u:{PLANTED}@h: x}}\n")
     assert "not valid YAML" in message(path) and PLANTED not in message(path)
     with pytest.raises(ParamsError) as caught:
-        params.changed("zoo", {"seeds": 1}, [f"wrong={PLANTED}"])
+        config.changed("zoo", {"seeds": 1}, [f"wrong={PLANTED}"])
     assert PLANTED not in str(caught.value)
 
 
 def test_settings_as_the_runner_hands_them_over_are_taken_as_they_are():
-    resolved = params.load("paper").model_dump()
-    assert params.settings(**resolved) == params.load("paper")
+    resolved = config.load("paper").model_dump()
+    assert config.settings(**resolved) == config.load("paper")
 
 
 @pytest.mark.parametrize(
@@ -227,19 +227,19 @@ def test_settings_as_the_runner_hands_them_over_are_taken_as_they_are():
 )
 def test_a_mistake_in_a_notebook_is_named_too(change, words):
     with pytest.raises(ParamsError) as caught:
-        params.settings(**change)
+        config.settings(**change)
     assert words in str(caught.value)
 
 
 def test_settings_cannot_be_changed_behind_the_pipelines_back():
     with pytest.raises(ValueError, match="frozen"):
-        params.load("smoke").zoo.seeds = 3
+        config.load("smoke").zoo.seeds = 3
 
 
 def command(*arguments: str, cwd=ROOT, **environment: str) -> subprocess.CompletedProcess:
     clean = {name: value for name, value in os.environ.items() if name != "PROFILE"}
     return subprocess.run(
-        [sys.executable, "-m", "lib.params", *arguments],
+        [sys.executable, "-m", "lib.config", *arguments],
         cwd=cwd, env={**clean, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True,
     )  # fmt: skip
 
@@ -247,7 +247,7 @@ def command(*arguments: str, cwd=ROOT, **environment: str) -> subprocess.Complet
 def test_the_command_writes_the_profile_of_the_environment(tmp_path):
     out = tmp_path / "made/settings.json"
     assert command("--out", str(out), PROFILE="smoke").returncode == 0
-    assert json.loads(out.read_text()) == json.loads(json.dumps(params.load("smoke").model_dump()))
+    assert json.loads(out.read_text()) == json.loads(json.dumps(config.load("smoke").model_dump()))
 
 
 def test_the_command_ends_with_a_sentence_not_a_traceback(tmp_path):

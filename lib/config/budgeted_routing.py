@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from lib.params.fields import Count, Name, NotNegative, Positive, Section, Share
+from lib.config.types import Count, Name, NotNegative, Positive, Section, Share
 
 
 class LearnSettings(Section):

@@ -1,0 +1,31 @@
+"""`params.yaml` as typed settings: units and bounds, and no silent mistakes.
+
+A knob that scales is a mapping {smoke, laptop, paper}; `resolve` picks the value of one profile. An
+unknown key, a wrong type or a value out of range stops the run with the key's path and what is
+allowed. `python -m lib.config` writes the resolved values of the chosen profile to a JSON file: the
+pipeline's stages depend on that file, so a change for one profile leaves the others up to date.
+"""
+
+from lib.config.agent_configuration import ConfigurationGlassSettings, ConfigurationSettings
+from lib.config.budgeted_routing import (
+    LearnSettings,
+    RoutingGlassSettings,
+    RoutingSettings,
+    ToolGlassSettings,
+    ToolSettings,
+    WarmSettings,
+)
+from lib.config.conductor import (
+    ConductorSettings,
+    GlassSettings,
+    GRPOSettings,
+    HeadSettings,
+    PreferenceSettings,
+    RewardSettings,
+    StartSettings,
+)
+from lib.config.llm import Course, LabModel, LabSettings, LLMSettings, ModelSettings, Target
+from lib.config.load import Params, changed, from_yaml, load, overlay, read, resolve, settings, validate
+from lib.config.policy_zoo import EducationSettings, Environments, OrchestrationSettings, PPOSettings, ZooParams
+from lib.config.recorded_outcomes import RecordedSettings
+from lib.config.types import PROFILES, ROOT, ParamsError
