@@ -28,7 +28,9 @@ _CONFLICT = re.compile(r"^(<{7} |>{7} |={7}$)", re.MULTILINE)
 _ALIAS = re.compile(
     r"^[^#'\"\n]*[\s\[{,:]\*\w+\s*[,\]}:]?\s*(#.*)?$", re.MULTILINE
 )  # nobody writes them; a few can mean gigabytes
-_EARLIER_NAME = re.compile(r".+-[0-9a-f]{16}")  # label and hash of code; a job is now named by its key alone
+_EARLIER_NAME = re.compile(
+    r".+-[0-9a-f]{16}"
+)  # label and hash of code; a job is now named by its key alone
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)\s*$")
 
 
@@ -64,13 +66,18 @@ def interpreter(root: Path) -> Iterator[Finding]:
     if version and version < OLDEST:
         shown = ".".join(map(str, version))
         yield Finding(
-            f".venv is Python {shown}, 3.11 or newer is needed", "rm -rf .venv && make repro PYTHON=python3.12"
+            f".venv is Python {shown}, 3.11 or newer is needed",
+            "rm -rf .venv && make repro PYTHON=python3.12",
         )
 
 
 def _venv_version(root: Path) -> tuple:
     config = root / ".venv/pyvenv.cfg"
-    found = re.search(r"^version(?:_info)?\s*=\s*(\d+)\.(\d+)", config.read_text(), re.M) if config.exists() else None
+    found = (
+        re.search(r"^version(?:_info)?\s*=\s*(\d+)\.(\d+)", config.read_text(), re.M)
+        if config.exists()
+        else None
+    )
     return tuple(map(int, found.groups())) if found else ()
 
 
@@ -81,9 +88,13 @@ def packages(root: Path) -> Iterator[Finding]:
     if not places or not lock.exists():
         return
     there = {
-        _canonical(d.metadata["Name"]): d.version for d in metadata.distributions(path=places) if d.metadata["Name"]
+        _canonical(d.metadata["Name"]): d.version
+        for d in metadata.distributions(path=places)
+        if d.metadata["Name"]
     }
-    pins = filter(None, map(_PIN.match, lock.read_text(encoding="utf-8").splitlines()))  # lines for all platforms
+    pins = filter(
+        None, map(_PIN.match, lock.read_text(encoding="utf-8").splitlines())
+    )  # lines for all platforms
     missing, other = [], []
     for name, version in (pin.groups() for pin in pins):
         found = there.get(_canonical(name))
@@ -97,7 +108,10 @@ def packages(root: Path) -> Iterator[Finding]:
     if other:
         yield Finding(f".venv has other versions than the lock: {_some(other)}", again)
     if not (root / ".venv/share/jupyter/kernels/python3/kernel.json").exists():
-        yield Finding("JupyterLab's kernel is missing in .venv", ".venv/bin/python -m ipykernel install --sys-prefix")
+        yield Finding(
+            "JupyterLab's kernel is missing in .venv",
+            ".venv/bin/python -m ipykernel install --sys-prefix",
+        )
 
 
 def _canonical(name: str) -> str:
@@ -129,9 +143,15 @@ def locks(root: Path) -> Iterator[Finding]:
     working = {pid for pid in owners if _is_dvc(pid)}
     if owners and not working:
         gone = ", ".join(map(str, sorted(owners)))
-        yield Finding(f".dvc/tmp/rwlock is held by processes that are gone ({gone})", "rm .dvc/tmp/rwlock", path.unlink)
+        yield Finding(
+            f".dvc/tmp/rwlock is held by processes that are gone ({gone})",
+            "rm .dvc/tmp/rwlock",
+            path.unlink,
+        )
     for pid in sorted(working):
-        yield Finding(f"process {pid} is running the pipeline", f"wait for it, or stop it: kill {pid}")
+        yield Finding(
+            f"process {pid} is running the pipeline", f"wait for it, or stop it: kill {pid}"
+        )
 
 
 def _owners(content: dict) -> set:
@@ -151,7 +171,10 @@ def _processes() -> list:
     """(pid, parent, command line) of all processes; empty where there is no `ps`."""
     try:
         listed = subprocess.run(
-            ["ps", "-axww", "-o", "pid=,ppid=,args="], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
+            ["ps", "-axww", "-o", "pid=,ppid=,args="],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=True,
         ).stdout.decode(errors="replace")
     except (OSError, subprocess.CalledProcessError):
         return _from_proc()
@@ -186,11 +209,20 @@ def pipeline_files(root: Path) -> Iterator[Finding]:
             yield Finding(f"{name} cannot be read ({error.strerror})", remedy)
             continue
         if _CONFLICT.search(text):
-            rebuild = " (or git rm --cached and rm it: everything is rebuilt)" if name == "dvc.lock" else ""
-            yield Finding(f"{name} holds marks of a merge conflict", f"settle the conflict, or {remedy}{rebuild}")
+            rebuild = (
+                " (or git rm --cached and rm it: everything is rebuilt)"
+                if name == "dvc.lock"
+                else ""
+            )
+            yield Finding(
+                f"{name} holds marks of a merge conflict",
+                f"settle the conflict, or {remedy}{rebuild}",
+            )
         elif wrong := _wrong(name, text):
             aside = root / "dvc.lock.broken"
-            fix = (lambda path=path, aside=aside: path.replace(aside)) if name == "dvc.lock" else None
+            fix = (
+                (lambda path=path, aside=aside: path.replace(aside)) if name == "dvc.lock" else None
+            )
             other = ", or mv dvc.lock dvc.lock.broken: what it knew is rebuilt" if fix else ""
             yield Finding(f"{name} is {wrong}", remedy + other, fix)
 
@@ -203,8 +235,14 @@ def _wrong(name: str, text: str) -> str:
     try:
         from ruamel.yaml import YAML
     except ImportError:
-        lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-        fine = text.endswith("\n") and all(re.match(r"\s*(- )?\s*[^\s].*", line) for line in lines) and ":" in lines[0]
+        lines = [
+            line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
+        ]
+        fine = (
+            text.endswith("\n")
+            and all(re.match(r"\s*(- )?\s*[^\s].*", line) for line in lines)
+            and ":" in lines[0]
+        )
         return "" if fine else broken
     try:
         content = YAML(typ="safe", pure=True).load(text)
@@ -235,9 +273,16 @@ def version_control(root: Path) -> Iterator[Finding]:
     git = (root / ".git").exists()
     if not git and not told:
         command = "dvc config --local core.no_scm true"
-        yield Finding("this folder is no git checkout, and DVC has not been told", command, lambda: _no_scm(local))
+        yield Finding(
+            "this folder is no git checkout, and DVC has not been told",
+            command,
+            lambda: _no_scm(local),
+        )
     if git and told:
-        yield Finding("DVC has been told that there is no git, but there is", "dvc config --local -u core.no_scm")
+        yield Finding(
+            "DVC has been told that there is no git, but there is",
+            "dvc config --local -u core.no_scm",
+        )
 
 
 def _no_scm(local: Path) -> None:
@@ -252,7 +297,9 @@ def orphans(root: Path) -> Iterator[Finding]:
     for pid, parent, command in listed:
         if "-m lib.kernel" not in command or "lib.run" in commands.get(parent, ""):
             continue
-        place = Path(f"/proc/{pid}/cwd")  # where there is /proc, other checkouts are their own business
+        place = Path(
+            f"/proc/{pid}/cwd"
+        )  # where there is /proc, other checkouts are their own business
         if not os.path.lexists(place) or os.path.realpath(place) == str(root):
             yield Finding(f"kernel {pid} has lost its runner", f"kill -9 {pid}")
 
@@ -260,7 +307,11 @@ def orphans(root: Path) -> Iterator[Finding]:
 def earlier_jobs(root: Path) -> Iterator[Finding]:
     """Jobs that an earlier version of the project kept under names with a hash of its code, by folder of data/runs."""
     for folder in sorted(path for path in (root / "data/runs").glob("*") if path.is_dir()):
-        sizes = [_size(Path(place)) for place, _, files in os.walk(folder) if _is_earlier_job(Path(place), files)]
+        sizes = [
+            _size(Path(place))
+            for place, _, files in os.walk(folder)
+            if _is_earlier_job(Path(place), files)
+        ]
         if sizes:
             name, megabytes = folder.relative_to(root).as_posix(), sum(sizes) / 1e6
             yield Finding(
@@ -284,10 +335,21 @@ def disk(root: Path) -> Iterator[Finding]:
     """Room for the installation and a run."""
     free = shutil.disk_usage(root).free / 1e9
     if free < FREE:
-        yield Finding(f"only {free:.1f} GB are free on this disk", f"make room: {FREE} GB are wanted")
+        yield Finding(
+            f"only {free:.1f} GB are free on this disk", f"make room: {FREE} GB are wanted"
+        )
 
 
-CHECKS = (interpreter, packages, locks, pipeline_files, version_control, orphans, earlier_jobs, disk)
+CHECKS = (
+    interpreter,
+    packages,
+    locks,
+    pipeline_files,
+    version_control,
+    orphans,
+    earlier_jobs,
+    disk,
+)
 
 
 def examine(root: Path = ROOT) -> list:
@@ -298,9 +360,15 @@ def examine(root: Path = ROOT) -> list:
 def main(arguments: Optional[list] = None, root: Path = ROOT) -> int:  # noqa: UP045
     """Print what is wrong, with remedies; 0 if there is nothing (left), 1 otherwise."""
     parser = argparse.ArgumentParser(prog="make doctor", description=__doc__.splitlines()[0])
-    parser.add_argument("--fix", action="store_true", help="apply the remedies that lose nothing, such as dead locks")
     parser.add_argument(
-        "--quiet", action="store_true", help="tell only what was mended or is harmless; exit 0 whatever is left"
+        "--fix",
+        action="store_true",
+        help="apply the remedies that lose nothing, such as dead locks",
+    )
+    parser.add_argument(
+        "--quiet",
+        action="store_true",
+        help="tell only what was mended or is harmless; exit 0 whatever is left",
     )
     options = parser.parse_args(arguments)
     left = []

@@ -22,13 +22,37 @@ ROLES = ("paper", "router", "expert", "constant", "start", "oracle")
 
 _WORD, _NUMBER, _COUNT, _NAMES = pa.string(), pa.float64(), pa.int64(), pa.list_(pa.string())
 _TYPES = {
-    "system": _WORD, "arm": _WORD, "role": _WORD, "backend": _WORD, "seed": _COUNT, "split": _WORD, "step": _COUNT,
-    "item": _WORD, "group": _WORD, "condition": _WORD, "style": _WORD, "heat": _NUMBER, "try": _COUNT,
-    "right": _NUMBER, "reward": _NUMBER, "dollars": _NUMBER, "own_dollars": _NUMBER, "seconds": _NUMBER,
-    "tokens_in": _COUNT, "tokens_out": _COUNT, "calls": _COUNT, "malformed": _COUNT, "failures": _COUNT,
-    "chosen": _NAMES, "offered": _NAMES, "context": _WORD, "outcomes": pa.list_(_NUMBER),
-}  # fmt: skip
-SCHEMA = pa.schema([pa.field(name, of, nullable=of == _NUMBER) for name, of in _TYPES.items()])  # NaN: not known
+    "system": _WORD,
+    "arm": _WORD,
+    "role": _WORD,
+    "backend": _WORD,
+    "seed": _COUNT,
+    "split": _WORD,
+    "step": _COUNT,
+    "item": _WORD,
+    "group": _WORD,
+    "condition": _WORD,
+    "style": _WORD,
+    "heat": _NUMBER,
+    "try": _COUNT,
+    "right": _NUMBER,
+    "reward": _NUMBER,
+    "dollars": _NUMBER,
+    "own_dollars": _NUMBER,
+    "seconds": _NUMBER,
+    "tokens_in": _COUNT,
+    "tokens_out": _COUNT,
+    "calls": _COUNT,
+    "malformed": _COUNT,
+    "failures": _COUNT,
+    "chosen": _NAMES,
+    "offered": _NAMES,
+    "context": _WORD,
+    "outcomes": pa.list_(_NUMBER),
+}
+SCHEMA = pa.schema(
+    [pa.field(name, of, nullable=of == _NUMBER) for name, of in _TYPES.items()]
+)  # NaN: not known
 _EMPTY = {_WORD: "", _NUMBER: float("nan"), _COUNT: 0}
 _ASKED = ("arm", "role", "item")  # what every row must have
 
@@ -45,14 +69,22 @@ def frame(system: str, rows: pd.DataFrame) -> pd.DataFrame:
     """
     missing = [name for name in _ASKED if name not in rows]
     if missing:
-        raise RecordError(f"a record of {system!r} needs the columns {', '.join(missing)}; it has {list(rows)}")
+        raise RecordError(
+            f"a record of {system!r} needs the columns {', '.join(missing)}; it has {list(rows)}"
+        )
     unknown = sorted(set(rows["role"]) - set(ROLES))
     if unknown:
         raise RecordError(f"roles {unknown} of {system!r} are none of {', '.join(ROLES)}")
     out = rows.assign(system=system).reset_index(drop=True)
     for name, of in _TYPES.items():
         if name not in out:
-            out[name] = AFTER if name == "step" else _EMPTY[of] if of in _EMPTY else [[] for _ in range(len(out))]
+            out[name] = (
+                AFTER
+                if name == "step"
+                else _EMPTY[of]
+                if of in _EMPTY
+                else [[] for _ in range(len(out))]
+            )
     out = out[[*_TYPES, *(name for name in rows if name not in _TYPES)]]
     try:
         return _table(out).to_pandas()
@@ -78,7 +110,9 @@ def read(system: str, root: str | Path = RECORDS, **wanted: Any) -> pd.DataFrame
     """
     path = place(system, root)
     if not path.is_file():
-        raise RecordError(f"{path} is missing; run the lesson that records {system!r} (`make repro`)")
+        raise RecordError(
+            f"{path} is missing; run the lesson that records {system!r} (`make repro`)"
+        )
     found = store.read_parquet(path)
     if not set(_TYPES) <= set(found) or set(found["system"]) - {system}:
         raise RecordError(f"{path} is no record of {system!r}; delete it and run its lesson again")
@@ -104,4 +138,6 @@ def place(system: str, root: str | Path = RECORDS) -> Path:
 def _table(rows: pd.DataFrame) -> pa.Table:
     """The rows under the schema; columns of a system's own have the type that their values have."""
     own = pa.Schema.from_pandas(rows.drop(columns=list(_TYPES)), preserve_index=False)
-    return pa.Table.from_pandas(rows, pa.schema([*SCHEMA, *own]).remove_metadata(), preserve_index=False)
+    return pa.Table.from_pandas(
+        rows, pa.schema([*SCHEMA, *own]).remove_metadata(), preserve_index=False
+    )

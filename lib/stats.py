@@ -86,7 +86,9 @@ def hypervolume(points: np.ndarray, reference: np.ndarray) -> float:
     """
     points, reference = _points(points), np.asarray(reference, dtype=float)
     if reference.shape != (k := points.shape[1],):
-        raise ValueError(f"the reference must have {k} objectives like the points, got shape {reference.shape}")
+        raise ValueError(
+            f"the reference must have {k} objectives like the points, got shape {reference.shape}"
+        )
     above = points[(points > reference).all(axis=1)]
     if len(above) == 0:
         return 0.0
@@ -94,7 +96,10 @@ def hypervolume(points: np.ndarray, reference: np.ndarray) -> float:
 
 
 def hv_union(
-    episodes: np.ndarray, reference: np.ndarray, n_fixed: int | None = None, rng: np.random.Generator | None = None
+    episodes: np.ndarray,
+    reference: np.ndarray,
+    n_fixed: int | None = None,
+    rng: np.random.Generator | None = None,
 ) -> float:
     """Hypervolume of the union of N single episodes: the paper's estimator, a best-of-N statistic.
 
@@ -177,7 +182,11 @@ def t_interval(values: np.ndarray) -> Interval:
     mean = float(values.mean())
     if len(values) == 1:
         return Interval(mean, float("nan"), float("nan"))
-    half = float(scipy_stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5)
+    half = float(
+        scipy_stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)
+        * values.std(ddof=1)
+        / len(values) ** 0.5
+    )
     return Interval(mean, mean - half, mean + half)
 
 
@@ -191,7 +200,9 @@ def grouped_interval(values: np.ndarray, groups: np.ndarray) -> Interval:
     """
     values, groups = np.asarray(values, dtype=float), np.asarray(groups)
     if values.ndim != 1 or values.shape != groups.shape or not len(values):
-        raise ValueError(f"values and groups must be equal (n,), n > 0, got {values.shape} and {groups.shape}")
+        raise ValueError(
+            f"values and groups must be equal (n,), n > 0, got {values.shape} and {groups.shape}"
+        )
     mean, at = float(values.mean()), np.unique(groups, return_inverse=True)[1]
     count = int(at.max()) + 1
     if count == 1:
@@ -219,9 +230,13 @@ def _curve(costs: np.ndarray, qualities: np.ndarray) -> tuple[np.ndarray, np.nda
     """Both as finite (n,) float arrays, n > 0. Raises ValueError for anything else."""
     costs, qualities = np.asarray(costs, dtype=float), np.asarray(qualities, dtype=float)
     if costs.ndim != 1 or costs.shape != qualities.shape or not len(costs):
-        raise ValueError(f"a curve needs two equal (n,) arrays, n > 0; got shapes {costs.shape} and {qualities.shape}")
+        raise ValueError(
+            f"a curve needs two equal (n,) arrays, n > 0; got shapes {costs.shape} and {qualities.shape}"
+        )
     if not (np.isfinite(costs).all() and np.isfinite(qualities).all()):
-        raise ValueError("a curve must be finite; drop the points that hold a nan or an infinite number")
+        raise ValueError(
+            "a curve must be finite; drop the points that hold a nan or an infinite number"
+        )
     return costs, qualities
 
 
@@ -296,7 +311,9 @@ def pgr(quality: np.ndarray | float, weak: float, strong: float) -> np.ndarray |
     quality: any shape; 0 is the weak model's, 1 the strong one's. Raises ValueError unless strong > weak.
     """
     if not strong > weak:
-        raise ValueError(f"there is no gap to recover: the strong model scores {strong:.4g}, the weak one {weak:.4g}")
+        raise ValueError(
+            f"there is no gap to recover: the strong model scores {strong:.4g}, the weak one {weak:.4g}"
+        )
     return (quality - weak) / (strong - weak)
 
 
@@ -306,7 +323,9 @@ def _by_share(shares: np.ndarray, qualities: np.ndarray) -> tuple[np.ndarray, np
     shares, qualities = _curve(shares, qualities)
     found, place = np.unique(shares, return_inverse=True)
     if found[0] < 0 or found[-1] > 1:
-        raise ValueError(f"shares of calls must lie in [0, 1], got {found[0]:.4g} to {found[-1]:.4g}")
+        raise ValueError(
+            f"shares of calls must lie in [0, 1], got {found[0]:.4g} to {found[-1]:.4g}"
+        )
     if found[0] > 0 or found[-1] < 1:
         raise ValueError(
             f"the curve must hold the shares 0 and 1, got {found[0]:.4g} to {found[-1]:.4g}; add the points of the "
@@ -325,7 +344,9 @@ def apgr(shares: np.ndarray, qualities: np.ndarray, weak: float, strong: float) 
     return float(np.trapezoid(pgr(qualities, weak, strong), shares))
 
 
-def cpt(shares: np.ndarray, qualities: np.ndarray, weak: float, strong: float, target: float) -> float:
+def cpt(
+    shares: np.ndarray, qualities: np.ndarray, weak: float, strong: float, target: float
+) -> float:
     """Call-performance threshold: the least share of strong calls with PGR >= target (RouteLLM).
 
     shares, qualities: (n,) in any order, with the shares 0 and 1; linear between them; target in [0, 1]. Where
@@ -346,7 +367,9 @@ def cpt(shares: np.ndarray, qualities: np.ndarray, weak: float, strong: float, t
     found = pgr(qualities, weak, strong)
     reached = np.flatnonzero(found >= target - _ROUNDING)
     if not len(reached):
-        raise ValueError(f"PGR ends at {found[-1]:.4g} and never reaches {target}; ask for less, or check `strong`")
+        raise ValueError(
+            f"PGR ends at {found[-1]:.4g} and never reaches {target}; ask for less, or check `strong`"
+        )
     after = int(reached[0])
     if after == 0:
         return float(shares[0])

@@ -50,7 +50,12 @@ def _plain(value: Any) -> Any:
 
 def to_json(value: Any) -> str:
     """Canonical JSON: sorted keys, two blanks of indent, a final newline; NaN is refused."""
-    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
+    return (
+        json.dumps(
+            value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False, default=_plain
+        )
+        + "\n"
+    )
 
 
 def write_json(path: str | Path, value: Any) -> Path:
@@ -63,7 +68,10 @@ def read_json(path: str | Path) -> Any:
     content = Path(path).read_bytes()
     try:
         return json.loads(content)
-    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a number or a nesting beyond all measure
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # no JSON, no UTF-8, a number or a nesting beyond all measure
         raise ValueError(f"{path} is not valid JSON ({error}); delete it and run again") from error
 
 
@@ -84,7 +92,9 @@ def write_tensors(path: str | Path, tensors: dict[str, np.ndarray]) -> Path:
     """Write named arrays as safetensors (no code can hide in such a file)."""
     from safetensors.numpy import save
 
-    return write_bytes(path, save({name: np.asarray(tensors[name], order="C") for name in sorted(tensors)}))
+    return write_bytes(
+        path, save({name: np.asarray(tensors[name], order="C") for name in sorted(tensors)})
+    )
 
 
 def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
@@ -94,8 +104,16 @@ def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
 
     try:
         return load(Path(path).read_bytes())
-    except (SafetensorError, TypeError, KeyError, ValueError, AttributeError) as error:  # also kinds that numpy lacks
-        raise ValueError(f"{path} is not a safetensors file ({error}); nothing else is loaded") from error
+    except (
+        SafetensorError,
+        TypeError,
+        KeyError,
+        ValueError,
+        AttributeError,
+    ) as error:  # also kinds that numpy lacks
+        raise ValueError(
+            f"{path} is not a safetensors file ({error}); nothing else is loaded"
+        ) from error
 
 
 def write_parquet(path: str | Path, frame: pd.DataFrame) -> Path:
@@ -111,4 +129,6 @@ def read_parquet(path: str | Path) -> pd.DataFrame:
     try:
         return pd.read_parquet(content, engine="pyarrow")
     except (ArrowException, OSError, ValueError) as error:  # a broken footer is an OSError
-        raise ValueError(f"{path} is not a Parquet file ({error}); delete it and run again") from error
+        raise ValueError(
+            f"{path} is not a Parquet file ({error}); delete it and run again"
+        ) from error

@@ -33,7 +33,12 @@ class RunContext:
 
     @classmethod
     def of(
-        cls, params: Params, models: str | Path, runs: str | Path, cassettes: str | Path, workers: int | None = None
+        cls,
+        params: Params,
+        models: str | Path,
+        runs: str | Path,
+        cassettes: str | Path,
+        workers: int | None = None,
     ) -> "RunContext":
         """The context of a study with these parameters and folders."""
         return cls(params.llm.model_dump_json(), str(models), str(runs), str(cassettes), workers)

@@ -91,7 +91,11 @@ def count_workers(workers: int | None) -> int:
 
 
 def run(
-    work: Work, jobs: Sequence[Job], root: str | Path, workers: int | None = None, label: str = "jobs"
+    work: Work,
+    jobs: Sequence[Job],
+    root: str | Path,
+    workers: int | None = None,
+    label: str = "jobs",
 ) -> list[dict[str, Any]]:
     """Run the jobs that are not finished yet.
 
@@ -114,7 +118,11 @@ def run(
 
 
 def run_chains(
-    work: Work, chains: Sequence[Sequence[Job]], root: str | Path, workers: int | None = None, label: str = "jobs"
+    work: Work,
+    chains: Sequence[Sequence[Job]],
+    root: str | Path,
+    workers: int | None = None,
+    label: str = "jobs",
 ) -> list[dict[str, Any]]:
     """`run`, where the jobs of a chain follow one another in one process: each finds what those before it wrote.
 
@@ -177,8 +185,12 @@ def describe_changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]
     At most MAX_REASONS differences are named, the rest is counted.
     """
     old, new = dict(_leaves(before)), dict(_leaves(after))
-    changed = [path for path in {**old, **new} if old.get(path, "absent") != new.get(path, "absent")]
-    lines = [f"{path} {_shorten(old, path)} -> {_shorten(new, path)}" for path in changed[:MAX_REASONS]]
+    changed = [
+        path for path in {**old, **new} if old.get(path, "absent") != new.get(path, "absent")
+    ]
+    lines = [
+        f"{path} {_shorten(old, path)} -> {_shorten(new, path)}" for path in changed[:MAX_REASONS]
+    ]
     if len(changed) > MAX_REASONS:
         lines.append(f"and {len(changed) - MAX_REASONS} more")
     return lines
@@ -219,7 +231,9 @@ def _in_worker(work: Work, chain: Sequence[Job], root: Path) -> None:
         store.write_json(folder / "job.json", {"label": job.label, "settings": job.settings})
         started = time.perf_counter()
         result = work(job, folder, Progress(folder / "progress.json", 1.0))
-        store.write_json(folder / "done.json", {"result": result, "seconds": time.perf_counter() - started})
+        store.write_json(
+            folder / "done.json", {"result": result, "seconds": time.perf_counter() - started}
+        )
 
 
 def _run_all(work, chains: list[list[Job]], root: Path, workers: int) -> None:
@@ -230,7 +244,11 @@ def _run_all(work, chains: list[list[Job]], root: Path, workers: int) -> None:
         for chain in chains:
             _in_worker(work, chain, root)
     else:
-        bond = {"initializer": die_with_parent, "initargs": (os.getpid(),), "inner_max_num_threads": 1}
+        bond = {
+            "initializer": die_with_parent,
+            "initargs": (os.getpid(),),
+            "inner_max_num_threads": 1,
+        }
         with joblib.parallel_config(backend="loky", n_jobs=workers, **bond):
             _in_parallel(work, chains, root)
 
@@ -241,9 +259,13 @@ def _run_on_dask(work, chains: list[list[Job]], root: Path, scheduler: str) -> N
     try:
         _greet(scheduler)
         cluster = Client(scheduler, timeout=_DASK_SECONDS, set_as_default=True)
-    except Exception as error:  # what is no scheduler may answer anything: 8 bytes of it are read as a size
+    except (
+        Exception
+    ) as error:  # what is no scheduler may answer anything: 8 bytes of it are read as a size
         told = str(error)[:200] or type(error).__name__
-        raise RuntimeError(f"BENCH_DASK: no dask scheduler answers at {scheduler!r} ({told})") from error
+        raise RuntimeError(
+            f"BENCH_DASK: no dask scheduler answers at {scheduler!r} ({told})"
+        ) from error
     with cluster, joblib.parallel_config(backend="dask", n_jobs=-1, wait_for_workers_timeout=60):
         _in_parallel(work, chains, root.resolve())
 
@@ -258,17 +280,25 @@ def _greet(scheduler: str) -> None:
     socket.create_connection(comm.get_address_host_port(scheduler), timeout=_DASK_SECONDS).close()
 
     async def greeted() -> None:
-        (await asyncio.wait_for(comm.connect(scheduler, timeout=_DASK_SECONDS), _DASK_SECONDS)).abort()
+        (
+            await asyncio.wait_for(comm.connect(scheduler, timeout=_DASK_SECONDS), _DASK_SECONDS)
+        ).abort()
 
     with ThreadPoolExecutor(1) as thread:  # a notebook's own thread has an event loop already
         thread.submit(asyncio.run, greeted()).result(2 * _DASK_SECONDS)
 
 
 def _in_parallel(work, chains: list[list[Job]], root: Path) -> None:
-    with warnings.catch_warnings():  # loky renews a worker whose memory grew, which changes no result
-        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor")
+    with (
+        warnings.catch_warnings()
+    ):  # loky renews a worker whose memory grew, which changes no result
+        warnings.filterwarnings(
+            "ignore", "A worker stopped while some jobs were given to the executor"
+        )
         run_chain = joblib.delayed(_in_worker)
-        joblib.Parallel(batch_size=1, pre_dispatch="all")(run_chain(work, chain, root) for chain in chains)
+        joblib.Parallel(batch_size=1, pre_dispatch="all")(
+            run_chain(work, chain, root) for chain in chains
+        )
 
 
 class _Watcher:
@@ -303,8 +333,12 @@ class _Watcher:
                 line = f"{self.label}: {done:.1f} of {len(self.jobs)}, {time.monotonic() - began:.0f} s"
                 print(line, file=sys.stderr, flush=True)
             else:
-                with contextlib.suppress(OSError):  # a disk that is full stops the jobs, not the line about them
-                    store.write_json(self.target, {"label": self.label, "done": done, "total": len(self.jobs)})
+                with contextlib.suppress(
+                    OSError
+                ):  # a disk that is full stops the jobs, not the line about them
+                    store.write_json(
+                        self.target, {"label": self.label, "done": done, "total": len(self.jobs)}
+                    )
             if self.stop.wait(pause):
                 return
 

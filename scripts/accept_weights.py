@@ -37,7 +37,9 @@ def make_prompts(model_settings) -> list[tuple[int, ...]]:
     num_each = -(-PROMPTS_PER_MODEL // len(components))
     prompts = []
     for component in components:
-        items = tasks.draw(component.family, "test", num_each, component.difficulties, component.skin, seed=31)
+        items = tasks.draw(
+            component.family, "test", num_each, component.difficulties, component.skin, seed=31
+        )
         if component.style == "plain":
             prompts += [tuple(conversation(question(item))) for item in items]
             continue
@@ -50,19 +52,26 @@ def make_prompts(model_settings) -> list[tuple[int, ...]]:
 def hash_outputs(name: str, model_settings) -> list[str]:
     """One hash per prompt: of the sampled tokens and the bytes of their log-probabilities."""
     model = shipped.unpack(name, model_settings)
-    prompts = [Prompt(ids, MAX_TOKENS, 1.0, seed) for seed, ids in enumerate(make_prompts(model_settings))]
+    prompts = [
+        Prompt(ids, MAX_TOKENS, 1.0, seed) for seed, ids in enumerate(make_prompts(model_settings))
+    ]
     replies = generate(Forward(model), prompts, token(EOS))
     hashes = []
     for reply in replies:
         log_probabilities = np.asarray(reply.logprobs, dtype=np.float64)
-        hashes.append(hashlib.sha256(str(list(reply.ids)).encode() + log_probabilities.tobytes()).hexdigest())
+        hashes.append(
+            hashlib.sha256(str(list(reply.ids)).encode() + log_probabilities.tobytes()).hexdigest()
+        )
     return hashes
 
 
 def record_outputs() -> dict[str, list[str]]:
     """The hashes of every released model's outputs."""
     torch.set_num_threads(1)
-    return {name: hash_outputs(name, settings) for name, settings in config.load("laptop").lab.models.items()}
+    return {
+        name: hash_outputs(name, settings)
+        for name, settings in config.load("laptop").lab.models.items()
+    }
 
 
 def accept(recorded: dict[str, list[str]]) -> int:
@@ -71,7 +80,9 @@ def accept(recorded: dict[str, list[str]]) -> int:
     from lib.models import build  # late: code before the change has no recipe of this form
 
     settings = config.load("laptop").lab
-    for name in settings.models:  # a recipe that was one hash fits nothing, but its card must be readable
+    for (
+        name
+    ) in settings.models:  # a recipe that was one hash fits nothing, but its card must be readable
         card_path = Path(shipped.LAB) / f"{name}.json"
         card = store.read_json(card_path)
         if isinstance(card["recipe"], str):
@@ -81,7 +92,9 @@ def accept(recorded: dict[str, list[str]]) -> int:
         before = recorded.get(name, [])
         num_equal = sum(old == new for old, new in zip(before, hashes, strict=False))
         same = num_equal == len(hashes) == len(before)
-        print(f"{name}: {num_equal} of {len(hashes)} outputs are the same bytes{'' if same else ': refused'}")
+        print(
+            f"{name}: {num_equal} of {len(hashes)} outputs are the same bytes{'' if same else ': refused'}"
+        )
         num_refused += not same
         if same:
             card_path = Path(shipped.LAB) / f"{name}.json"
@@ -91,7 +104,9 @@ def accept(recorded: dict[str, list[str]]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("action", choices=["record", "accept"])
     parser.add_argument("file", type=Path, help="outputs of the code before the change")
     options = parser.parse_args()

@@ -4,7 +4,9 @@ import hypothesis
 import pytest
 import torch
 
-hypothesis.settings.register_profile("bench", deadline=None)  # a machine under load is slow, not wrong
+hypothesis.settings.register_profile(
+    "bench", deadline=None
+)  # a machine under load is slow, not wrong
 hypothesis.settings.load_profile("bench")
 
 

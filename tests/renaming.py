@@ -15,10 +15,16 @@ def rename_in_every_package(root: Path) -> dict[str, list[str]]:
         By package what was renamed: a local variable, a function, a module.
     """
     renamed = {}
-    for package in sorted({path.parent for path in (root / "lib").rglob("__init__.py")} - {root / "lib"}):
+    for package in sorted(
+        {path.parent for path in (root / "lib").rglob("__init__.py")} - {root / "lib"}
+    ):
         modules = [path for path in sorted(package.glob("*.py")) if not path.stem.startswith("__")]
         if modules:
-            changes = [rename_local_variable(modules), rename_function(root, modules), rename_module(root, modules)]
+            changes = [
+                rename_local_variable(modules),
+                rename_function(root, modules),
+                rename_module(root, modules),
+            ]
             renamed[package.relative_to(root).as_posix()] = changes
     return renamed
 
@@ -30,19 +36,32 @@ def rename_local_variable(modules: list[Path]) -> str:
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
                 for name in _local_names(function):
-                    places = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name]
-                    _replace_at(path, [(node.lineno, node.col_offset) for node in places], name, name + SUFFIX)
+                    places = [
+                        node
+                        for node in ast.walk(function)
+                        if isinstance(node, ast.Name) and node.id == name
+                    ]
+                    _replace_at(
+                        path,
+                        [(node.lineno, node.col_offset) for node in places],
+                        name,
+                        name + SUFFIX,
+                    )
                     return f"variable {name} of {path.name}"
     return ""
 
 
 def _local_names(function: ast.FunctionDef) -> Iterator[str]:
     nodes = list(ast.walk(function))
-    bound_elsewhere = {argument.arg for node in nodes if isinstance(node, ast.arguments) for argument in _all(node)}
+    bound_elsewhere = {
+        argument.arg for node in nodes if isinstance(node, ast.arguments) for argument in _all(node)
+    }
     for node in nodes:
         if isinstance(node, (ast.Global, ast.Nonlocal)):
             bound_elsewhere |= set(node.names)
-        if isinstance(node, ast.JoinedStr):  # positions inside f-strings are not reliable before Python 3.12
+        if isinstance(
+            node, ast.JoinedStr
+        ):  # positions inside f-strings are not reliable before Python 3.12
             bound_elsewhere |= {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
         if isinstance(node, ast.ExceptHandler) and node.name:
             bound_elsewhere.add(node.name)

@@ -72,6 +72,11 @@ def test_a_reward_a_policy_and_a_router_are_added_in_three_files(copy):
         before = (copy / name).read_text()
         assert edit(before) != before, f"{name} has changed its shape"
         (copy / name).write_text(edit(before))
-    done = subprocess.run([sys.executable, "-c", TRY, str(copy / "made")], cwd=copy, capture_output=True, text=True,
-                          env={"PYTHONPATH": str(copy), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", TRY, str(copy / "made")],
+        cwd=copy,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(copy), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
+    )
     assert done.returncode == 0, done.stderr[-2000:]

@@ -26,9 +26,13 @@ def ci(tmp_path):
             (tools / name.replace("_", "-")).chmod(0o755)
         (tmp_path / ".ci").mkdir()
         shutil.copy(ROOT / ".ci/run", tmp_path / ".ci/run")
-        environment = {key: value for key, value in os.environ.items() if key != "CHROMIUM"} | {"PATH": str(tools)}
+        environment = {key: value for key, value in os.environ.items() if key != "CHROMIUM"} | {
+            "PATH": str(tools)
+        }
         command = [str(tmp_path / ".ci/run")]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=60, check=True
+        )
         log = tmp_path / "log"
         return done.stdout + done.stderr + (log.read_text() if log.exists() else "")
 
@@ -41,10 +45,15 @@ def test_a_browser_that_is_there_is_not_installed_again(ci, tmp_path):
 
 def test_a_missing_browser_is_installed_before_the_tests(ci, tmp_path):
     said = ci(apt_get=f"echo apt $* >> {tmp_path}/log")
-    assert said.startswith("make test\n") and "apt install -y -qq --no-install-recommends chromium" in said
+    assert (
+        said.startswith("make test\n")
+        and "apt install -y -qq --no-install-recommends chromium" in said
+    )
 
 
-@pytest.mark.parametrize("programs", [{"apt_get": "exit 100"}, {"apt_get": "exit 0", "id": "echo 1000"}])
+@pytest.mark.parametrize(
+    "programs", [{"apt_get": "exit 100"}, {"apt_get": "exit 0", "id": "echo 1000"}]
+)
 def test_a_browser_that_cannot_be_installed_fails_nothing_and_is_reported(ci, programs):
     said = ci(**programs)  # the second is no root and has no sudo
     assert "make test" in said and "Chromium could not be installed" in said

@@ -35,7 +35,9 @@ def checkout(tmp_path) -> Path:
     (tmp_path / ".venv/pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n")
     (tmp_path / ".venv/share/jupyter/kernels/python3/kernel.json").write_text("{}")
     install(tmp_path, "dvc", "3.67.1")
-    (tmp_path / "requirements.lock").write_text("dvc==3.67.1\nappnope==1.0.0 ; sys_platform == 'darwin'\n")
+    (tmp_path / "requirements.lock").write_text(
+        "dvc==3.67.1\nappnope==1.0.0 ; sys_platform == 'darwin'\n"
+    )
     (tmp_path / "dvc.lock").write_text(LOCK)
     for name in ("dvc.yaml", "params.yaml"):
         (tmp_path / name).write_text("stages: {}\n")
@@ -83,19 +85,28 @@ def gone_python(root: Path) -> None:
     [
         (lambda root: shutil.rmtree(root / ".venv"), "there is no .venv -> make repro"),
         (gone_python, "the Python that .venv was made with is gone -> rm -rf .venv"),
-        (lambda root: (root / ".venv/pyvenv.cfg").write_text("version_info = 3.9.18.final.0\n"),
-         ".venv is Python 3.9, 3.11 or newer is needed"),
-        (lambda root: shutil.rmtree(root / ".venv/share"),
-         "JupyterLab's kernel is missing in .venv -> .venv/bin/python -m ipykernel install"),
-        (lambda root: hold(root, os.getppid()), "held by processes that are gone"),  # its number is another program's
+        (
+            lambda root: (root / ".venv/pyvenv.cfg").write_text("version_info = 3.9.18.final.0\n"),
+            ".venv is Python 3.9, 3.11 or newer is needed",
+        ),
+        (
+            lambda root: shutil.rmtree(root / ".venv/share"),
+            "JupyterLab's kernel is missing in .venv -> .venv/bin/python -m ipykernel install",
+        ),
+        (
+            lambda root: hold(root, os.getppid()),
+            "held by processes that are gone",
+        ),  # its number is another program's
     ],
-)  # fmt: skip
+)
 def test_what_is_missing_or_too_old_is_named_with_its_remedy(checkout, spoil, told):
     spoil(checkout)
     assert told in found(checkout)
 
 
-def test_packages_that_are_missing_or_of_another_version_are_named_and_what_needs_no_mending_is_not(checkout):
+def test_packages_that_are_missing_or_of_another_version_are_named_and_what_needs_no_mending_is_not(
+    checkout,
+):
     """A package of another platform, another spelling of a name, a build tag."""
     install(checkout, "torch", "2.13.0+cpu")
     install(checkout, "numpy", "1.0")
@@ -108,7 +119,9 @@ def test_packages_that_are_missing_or_of_another_version_are_named_and_what_need
 
 def test_a_lock_whose_owner_is_dead_is_explained_and_mended(checkout, capsys):
     path = hold(checkout, dead_pid())
-    assert "held by processes that are gone" in found(checkout) and "rm .dvc/tmp/rwlock" in found(checkout)
+    assert "held by processes that are gone" in found(checkout) and "rm .dvc/tmp/rwlock" in found(
+        checkout
+    )
     assert doctor.main(["--fix"], checkout) == 0
     assert not path.exists() and "mended: .dvc/tmp/rwlock" in capsys.readouterr().out
 
@@ -124,7 +137,9 @@ def test_a_lock_whose_owner_works_is_left_alone(checkout):
         owner.wait()
 
 
-@pytest.mark.parametrize("content", ["", '{"write": {', "[]", '{"write": {"x": 3}}', '{"write": {"x": {"pid": "?"}}}'])
+@pytest.mark.parametrize(
+    "content", ["", '{"write": {', "[]", '{"write": {"x": 3}}', '{"write": {"x": {"pid": "?"}}}']
+)
 def test_a_rwlock_that_was_half_written_is_explained_and_mended(checkout, content):
     path = checkout / ".dvc/tmp/rwlock"
     path.write_text(content)
@@ -136,19 +151,25 @@ def test_a_rwlock_that_was_half_written_is_explained_and_mended(checkout, conten
 def test_a_merge_conflict_is_explained_and_never_mended_by_itself(checkout):
     text = "<<<<<<< HEAD\n" + LOCK + "=======\n" + LOCK + ">>>>>>> other\n"
     (checkout / "dvc.lock").write_text(text)
-    assert "dvc.lock holds marks of a merge conflict -> settle the conflict, or git checkout dvc.lock" in found(
-        checkout
+    assert (
+        "dvc.lock holds marks of a merge conflict -> settle the conflict, or git checkout dvc.lock"
+        in found(checkout)
     )
     assert doctor.main(["--fix"], checkout) == 1
     assert (checkout / "dvc.lock").read_text() == text
 
 
-@pytest.mark.parametrize("content", [b"", b"stages: [", b"\0\0\0", b"stages:\n  a:\n    cmd: 'x\n", b"- 1\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"stages: [", b"\0\0\0", b"stages:\n  a:\n    cmd: 'x\n", b"- 1\n"]
+)
 def test_a_broken_dvc_lock_is_set_aside(checkout, content):
     (checkout / "dvc.lock").write_bytes(content)
     assert "dvc.lock is not valid YAML" in found(checkout)
     assert doctor.main(["--fix"], checkout) == 0
-    assert not (checkout / "dvc.lock").exists() and (checkout / "dvc.lock.broken").read_bytes() == content
+    assert (
+        not (checkout / "dvc.lock").exists()
+        and (checkout / "dvc.lock.broken").read_bytes() == content
+    )
 
 
 @pytest.mark.parametrize("last", ["stages:", "  settings:", "    cmd:", "    - path:"])
@@ -157,7 +178,9 @@ def test_a_dvc_lock_that_was_cut_off_between_two_words_is_set_aside(checkout, la
     (checkout / "dvc.lock").write_text(kept)
     assert "dvc.lock is cut off" in found(checkout)
     assert doctor.main(["--fix"], checkout) == 0
-    assert not (checkout / "dvc.lock").exists() and (checkout / "dvc.lock.broken").read_text() == kept
+    assert (
+        not (checkout / "dvc.lock").exists() and (checkout / "dvc.lock.broken").read_text() == kept
+    )
 
 
 def test_broken_parameters_are_never_touched(checkout):
@@ -183,7 +206,9 @@ def test_a_downloaded_archive_is_told_that_there_is_no_git(checkout):
     assert "told that there is no git, but there is" in found(checkout)
 
 
-@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="tells checkouts apart through /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/cwd").exists(), reason="tells checkouts apart through /proc"
+)
 def test_a_kernel_without_a_runner_is_named(checkout):
     script = "import time; time.sleep(60)  # python -m lib.kernel -f x"
     kernel = subprocess.Popen([sys.executable, "-c", script], cwd=checkout)
@@ -197,7 +222,9 @@ def test_a_kernel_without_a_runner_is_named(checkout):
 
 
 def test_a_full_disk_is_named(checkout, monkeypatch):
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1_200_000_000})())
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1_200_000_000})()
+    )
     assert "only 1.2 GB are free" in found(checkout)
 
 
@@ -210,15 +237,21 @@ def keep_job(root: Path, folder: str, *files: str) -> None:
 
 
 def test_jobs_under_names_of_an_earlier_version_are_counted_and_left_alone(checkout, capsys):
-    keep_job(checkout, "zoo/education/PPO x seed-0-0123456789abcdef", "done.json", "weights.safetensors")
+    keep_job(
+        checkout, "zoo/education/PPO x seed-0-0123456789abcdef", "done.json", "weights.safetensors"
+    )
     keep_job(checkout, "zoo/education/PPO x seed-1-fedcba9876543210", "done.json")
     keep_job(checkout, "routing/CoRL-0123456789abcdef", "done.json")
     keep_job(checkout, "routing/0123456789abcdef", "done.json", "job.json")
     keep_job(checkout, "conductor/fedcba9876543210", "done.json", "job.json")
     assert doctor.main(["--fix", "--quiet"], checkout) == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("data/runs/routing has jobs under names of an earlier version: 1 (0.5 MB);")
-    assert second.startswith("data/runs/zoo has jobs under names of an earlier version: 2 (1.5 MB);")
+    assert first.startswith(
+        "data/runs/routing has jobs under names of an earlier version: 1 (0.5 MB);"
+    )
+    assert second.startswith(
+        "data/runs/zoo has jobs under names of an earlier version: 2 (1.5 MB);"
+    )
     assert all("are made again" in line and "make clean" in line for line in (first, second))
     assert len(list((checkout / "data/runs").rglob("done.json"))) == 5
     assert doctor.main([], checkout) == 0 and "nothing wrong was found" in capsys.readouterr().out
@@ -226,9 +259,12 @@ def test_jobs_under_names_of_an_earlier_version_are_counted_and_left_alone(check
 
 def test_it_needs_nothing_but_the_standard_library():
     program = (
-        "import sys; sys.path.insert(0, 'lib'); import doctor; print(sorted(m for m in sys.modules if m == 'lib'))"
+        "import sys; sys.path.insert(0, 'lib'); import doctor; "
+        "print(sorted(m for m in sys.modules if m == 'lib'))"
     )
-    done = subprocess.run([sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0 and done.stdout == "[]\n", done.stderr
 
 

@@ -61,9 +61,13 @@ def imported_files(path: Path, root: Path) -> list[Path]:
 def parse_code(path: Path) -> ast.Module:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
-        cells = [cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        cells = [
+            cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"
+        ]
         lines = [line for source in cells for line in "".join(source).splitlines()]
-        text = "\n".join(line for line in lines if not line.startswith(("%", "!")))  # magics are not Python
+        text = "\n".join(
+            line for line in lines if not line.startswith(("%", "!"))
+        )  # magics are not Python
     return ast.parse(text)
 
 
@@ -75,13 +79,19 @@ def imported_names(tree: ast.Module, path: Path, root: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) + 1 - node.level] if node.level else ()
-            yield from (".".join([*base, *filter(None, [node.module]), alias.name]) for alias in node.names)
+            yield from (
+                ".".join([*base, *filter(None, [node.module]), alias.name]) for alias in node.names
+            )
 
 
 def started_names(tree: ast.Module) -> Iterator[str]:
     """Strings such as "lib.kernel", which another process is started with."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("lib."):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value.startswith("lib.")
+        ):
             yield node.value
 
 
@@ -91,7 +101,9 @@ def module_files(name: str, root: Path) -> list[Path]:
     if parts[0] != "lib":
         return []
     bases = [root.joinpath(*parts[:length]) for length in range(1, len(parts) + 1)]
-    candidates = [path for base in bases for path in (base.with_suffix(".py"), base / "__init__.py")]
+    candidates = [
+        path for base in bases for path in (base.with_suffix(".py"), base / "__init__.py")
+    ]
     return [path for path in candidates if path.is_file()]
 
 
@@ -145,7 +157,11 @@ def test_imports_are_followed_wherever_they_stand_and_prose_imports_nothing(libr
     lesson = {"lib/checks/__init__.py", "lib/checks/lesson_00.py", "lib/run"}
     code = {"lib/zoo", "lib/envs", "lib/models", "lib/seeds.py", "lib/worker.py"}
     assert imported_packages("python -m lib.run 00_one", library) == lesson | code
-    assert imported_packages("python -m lib.zoo.cards --out x", library) == {"lib/zoo", "lib/envs", "lib/draw"}
+    assert imported_packages("python -m lib.zoo.cards --out x", library) == {
+        "lib/zoo",
+        "lib/envs",
+        "lib/draw",
+    }
 
 
 # What a stage declares -----------------------------------------------------------------------------
@@ -165,13 +181,19 @@ def test_no_line_is_long():
 def test_every_dependency_exists_or_is_made_by_a_stage(name):
     made = [out for body in STAGES.values() for out in outs(body)]
     for dep in STAGES[name].get("deps", []):
-        assert (ROOT / dep).exists() or any(dep == out or dep.startswith(f"{out}/") for out in made), dep
+        assert (ROOT / dep).exists() or any(
+            dep == out or dep.startswith(f"{out}/") for out in made
+        ), dep
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_every_lesson_has_a_notebook_a_page_and_metrics(lesson):
     assert (ROOT / f"notebooks/{lesson}.ipynb").exists()
-    promised = {f"reports/notebooks/{lesson}.ipynb", f"reports/{lesson}.html", f"reports/metrics/{lesson}.json"}
+    promised = {
+        f"reports/notebooks/{lesson}.ipynb",
+        f"reports/{lesson}.html",
+        f"reports/metrics/{lesson}.json",
+    }
     assert promised <= set(outs(STAGES[lesson]))
 
 
@@ -182,13 +204,19 @@ def test_every_notebook_is_a_lesson_of_the_pipeline():
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_the_front_page_waits_for_every_lesson(lesson):
     waited = STAGES["index"]["deps"]
-    for out in (f"reports/figures/{lesson}", f"reports/lessons/{lesson}.json", f"reports/metrics/{lesson}.json"):
+    for out in (
+        f"reports/figures/{lesson}",
+        f"reports/lessons/{lesson}.json",
+        f"reports/metrics/{lesson}.json",
+    ):
         assert any(out == dep or out.startswith(f"{dep}/") for dep in waited)
 
 
 def test_what_a_profile_or_a_commit_decides_is_never_taken_from_the_cache():
     for name, out in (("settings", "data/settings.json"), ("index", "reports/index.html")):
-        (options,) = [item[out] for item in STAGES[name]["outs"] if isinstance(item, dict) and out in item]
+        (options,) = [
+            item[out] for item in STAGES[name]["outs"] if isinstance(item, dict) and out in item
+        ]
         assert options["persist"] and not options["cache"]
 
 
@@ -197,14 +225,20 @@ def test_reports_persist(name):
     """DVC removes all others before a run, and then a lesson that fails would leave nothing to read."""
     body = STAGES[name]
     listed = [*body.get("outs", []), *body.get("metrics", [])]
-    about = dict(next(iter(item.items())) if isinstance(item, dict) else (item, {}) for item in listed)
-    assert [out for out, told in about.items() if out.startswith("reports/") and not told.get("persist")] == []
+    about = dict(
+        next(iter(item.items())) if isinstance(item, dict) else (item, {}) for item in listed
+    )
+    assert [
+        out for out, told in about.items() if out.startswith("reports/") and not told.get("persist")
+    ] == []
 
 
 OUTS = ("reports/notebooks/00_tiny.ipynb", "reports/00_tiny.html", "reports/figures/00_tiny")
 
 
-def test_under_dvc_a_run_says_why_a_report_outlives_one_that_fails_and_no_figure_one_that_ends_well(tmp_path):
+def test_under_dvc_a_run_says_why_a_report_outlives_one_that_fails_and_no_figure_one_that_ends_well(
+    tmp_path,
+):
     """One test for all of it, because DVC takes seconds to start."""
     root = project(tmp_path / "p", "NAME = 'old.png'", DRAWS.replace("{name!r}", "NAME"))
     shutil.copytree(ROOT / "lib", root / "lib", ignore=shutil.ignore_patterns("__pycache__"))
@@ -217,7 +251,9 @@ def test_under_dvc_a_run_says_why_a_report_outlives_one_that_fails_and_no_figure
 
     def dvc(*arguments: str) -> subprocess.CompletedProcess:
         command = [sys.executable, "-m", "dvc", *arguments]
-        return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=120)
+        return subprocess.run(
+            command, cwd=root, env=environment, capture_output=True, text=True, timeout=120
+        )
 
     def repro(name: str) -> tuple[int, dict[str, bytes], list[str]]:
         text = notebook.read_text().replace("old.png", name)
@@ -229,7 +265,11 @@ def test_under_dvc_a_run_says_why_a_report_outlives_one_that_fails_and_no_figure
 
     assert dvc("init", "--no-scm").returncode == 0
     code, first, said = repro("old.png")
-    assert code == 0 and "figures/00_tiny/old.png" in first and said == ["[00_tiny] runs for the first time"]
+    assert (
+        code == 0
+        and "figures/00_tiny/old.png" in first
+        and said == ["[00_tiny] runs for the first time"]
+    )
     again = ["[00_tiny] runs again: data/notebooks/00_tiny.ipynb changed"]
     assert repro("no/such/folder.png") == (255, first, again)
     code, last, said = repro("new.png")

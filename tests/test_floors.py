@@ -67,7 +67,9 @@ def violations(root: Path) -> list[str]:
     for path in modules(root):
         parts, place = dotted(path, root), path.relative_to(root)
         if len(parts) == 1:  # lib/__init__.py stands on no floor, so it imports no room
-            found += [f"{place}:{line} imports lib.{other}" for other, line in imported_rooms(path, root)]
+            found += [
+                f"{place}:{line} imports lib.{other}" for other, line in imported_rooms(path, root)
+            ]
             continue
         if parts[1] not in FLOOR:
             found.append(f"{place} has no floor: give {parts[1]!r} one in FLOORS and in the design")
@@ -76,7 +78,9 @@ def violations(root: Path) -> list[str]:
             if other not in FLOOR:
                 found.append(f"{place}:{line} imports lib.{other}, which has no floor")
             elif not may_import(parts[1], other):
-                found.append(f"{place}:{line} (floor {FLOOR[parts[1]]}) imports lib.{other} (floor {FLOOR[other]})")
+                found.append(
+                    f"{place}:{line} (floor {FLOOR[parts[1]]}) imports lib.{other} (floor {FLOOR[other]})"
+                )
     return found
 
 
@@ -104,12 +108,16 @@ def test_rooms_import_only_rooms_below():
 
 
 def test_every_module_says_what_it_is_for():
-    silent = [str(path.relative_to(ROOT)) for path in modules(ROOT) if not ast.get_docstring(parsed(path))]
+    silent = [
+        str(path.relative_to(ROOT)) for path in modules(ROOT) if not ast.get_docstring(parsed(path))
+    ]
     assert silent == []
 
 
 def test_no_module_has_a_name_that_could_hold_anything():
-    assert [str(path.relative_to(ROOT)) for path in modules(ROOT) if VAGUE & set(dotted(path, ROOT))] == []
+    assert [
+        str(path.relative_to(ROOT)) for path in modules(ROOT) if VAGUE & set(dotted(path, ROOT))
+    ] == []
 
 
 def test_every_function_is_short():

@@ -27,35 +27,57 @@ def test_the_small_jobs_give_the_recorded_numbers(system_run):
     system, runs = system_run
     recorded_on = runner.read(system)["processor"]
     if recorded_on != runner.processor():
-        pytest.skip(f"recorded on a processor of class {recorded_on}; this one is {runner.processor()}")
-    problems = runner.compare(system, [measured for measured, _ in runs], [executed for _, executed in runs])
+        pytest.skip(
+            f"recorded on a processor of class {recorded_on}; this one is {runner.processor()}"
+        )
+    problems = runner.compare(
+        system, [measured for measured, _ in runs], [executed for _, executed in runs]
+    )
     assert not problems, "\n".join(problems)
 
 
-def test_every_module_that_decides_numbers_has_a_version_in_the_key_of_the_job(system_run, tmp_path, monkeypatch):
+def test_every_module_that_decides_numbers_has_a_version_in_the_key_of_the_job(
+    system_run, tmp_path, monkeypatch
+):
     system, runs = system_run
     modules = [runner.executed_modules(executed) for _, executed in runs]
-    holders = {module: runner.version_holder(module) for job_modules in modules for module in job_modules}
-    numbers = {holder: 1000 + number for number, holder in enumerate(sorted(filter(None, holders.values())))}
+    holders = {
+        module: runner.version_holder(module) for job_modules in modules for module in job_modules
+    }
+    numbers = {
+        holder: 1000 + number
+        for number, holder in enumerate(sorted(filter(None, holders.values())))
+    }
     for holder, number in numbers.items():
         monkeypatch.setattr(importlib.import_module(holder), "VERSION", number)
     jobs = [small_job.job for small_job in runner.make_small_jobs(system, tmp_path)]
     for job, job_modules in zip(jobs, modules, strict=True):
         deciding = [module for module in job_modules if not module.startswith(CARRIERS)]
         without = [module for module in deciding if holders[module] is None]
-        assert not without, f"{system}, {job.label}: no VERSION stands in {without}, nor in their packages"
+        assert not without, (
+            f"{system}, {job.label}: no VERSION stands in {without}, nor in their packages"
+        )
         in_key = set(job.settings["versions"].values())
         absent = [module for module in deciding if numbers[holders[module]] not in in_key]
-        assert not absent, f"{system}, {job.label}: the job runs {absent}, whose VERSIONs are not in its key"
+        assert not absent, (
+            f"{system}, {job.label}: the job runs {absent}, whose VERSIONs are not in its key"
+        )
 
 
 def test_a_forgotten_version_is_reported_with_the_functions_to_look_at(system_run):
     system, runs = system_run
     executed = [executed for _, executed in runs]
-    changed = [measured | {"results": {name: "other" for name in measured["results"]}} for measured, _ in runs]
+    changed = [
+        measured | {"results": {name: "other" for name in measured["results"]}}
+        for measured, _ in runs
+    ]
     problems = runner.compare(system, changed, executed)
     assert len(problems) == len(runs)
     for problem in problems:
         assert "no VERSION was raised" in problem and "Functions to look at:\n    lib/" in problem
-    raised = [measured | {"versions": dict.fromkeys(measured["versions"], 99)} for measured in changed]
-    assert all("a VERSION was raised" in problem for problem in runner.compare(system, raised, executed))
+    raised = [
+        measured | {"versions": dict.fromkeys(measured["versions"], 99)} for measured in changed
+    ]
+    assert all(
+        "a VERSION was raised" in problem for problem in runner.compare(system, raised, executed)
+    )

@@ -27,10 +27,14 @@ def cells():
 @pytest.mark.parametrize("model, regime", cells())
 def test_every_cell_of_table_10_follows_from_its_formula(model, regime):
     tokens = ledger.REGIMES[regime]
-    dollars = ledger.llm_cost(ledger.HORIZON, tokens.tokens_in, tokens.tokens_out, ledger.PRICES[model])
+    dollars = ledger.llm_cost(
+        ledger.HORIZON, tokens.tokens_in, tokens.tokens_out, ledger.PRICES[model]
+    )
     kilograms = ledger.llm_co2e(ledger.HORIZON, tokens.tokens_in, tokens.tokens_out)
     assert dollars == pytest.approx(TABLE_10[model][regime], rel=1e-12)
-    assert kilograms == pytest.approx(KILOGRAMS[regime], abs=0.5e-4 + 1e-12)  # four decimals in print
+    assert kilograms == pytest.approx(
+        KILOGRAMS[regime], abs=0.5e-4 + 1e-12
+    )  # four decimals in print
 
 
 def test_both_amortisations_yield_what_the_formulas_say_and_not_what_one_text_says():
@@ -39,13 +43,17 @@ def test_both_amortisations_yield_what_the_formulas_say_and_not_what_one_text_sa
     assert ledger.rl_co2e(ledger.RUNS_SO) == pytest.approx(0.168035)
     assert ledger.rl_co2e(ledger.RUNS_MO) == pytest.approx(1.680035)
     printed = ledger.rl_amortisations().set_index("runs")
-    assert abs(printed.loc[10_000, "$/run"] - printed.loc[10_000, "printed $/run"]) > 0.02  # 1.002 is wrong
+    assert (
+        abs(printed.loc[10_000, "$/run"] - printed.loc[10_000, "printed $/run"]) > 0.02
+    )  # 1.002 is wrong
     assert abs(printed.loc[1_000, "$/run"] - printed.loc[1_000, "printed $/run"]) < 0.01
     assert (printed["kg/run"] - printed["printed kg/run"]).abs().max() < 1e-3
 
 
 def test_the_printed_1_002_dollars_come_from_a_training_of_10_000_dollars():
-    assert ledger.rl_cost(10_000, training=ledger.Training(train_dollars=10_000)) == pytest.approx(1.002)
+    assert ledger.rl_cost(10_000, training=ledger.Training(train_dollars=10_000)) == pytest.approx(
+        1.002
+    )
 
 
 def test_table_9_does_not_multiply_out():
@@ -55,7 +63,9 @@ def test_table_9_does_not_multiply_out():
 
 
 def test_at_equal_amortisation_no_orchestrator_of_table_3_is_cheaper_than_morl():
-    cheapest = ledger.TABLE_9.train_dollars / ledger.RUNS_SO  # one policy's training, inference at 0.00
+    cheapest = (
+        ledger.TABLE_9.train_dollars / ledger.RUNS_SO
+    )  # one policy's training, inference at 0.00
     assert ledger.rl_cost(ledger.RUNS_SO) - cheapest == pytest.approx(ledger.TABLE_9.serve_dollars)
     assert 3 * cheapest == pytest.approx(2.91)  # the zoo holds three
 
@@ -96,7 +106,9 @@ def test_the_budget_stops_the_act_that_would_pass_it():
         pytest.fail("the act must not begin")
     assert (error.value.budget, error.value.next) == (1.0, 0.05)
     assert error.value.spent == pytest.approx(1.0)
-    assert str(error.value).startswith("KO: budget $1, spent or held $1, the next act may cost $0.05")
+    assert str(error.value).startswith(
+        "KO: budget $1, spent or held $1, the next act may cost $0.05"
+    )
     assert len(book.entries) == 10
 
 

@@ -92,7 +92,8 @@ def naive(reward: float, values: list[float], gamma: float, lam: float) -> list[
     """A_t as the sum of (gamma lam)^l delta_{t+l}, in a double loop."""
     n = len(values)
     deltas = [
-        (reward if t == n - 1 else 0.0) + gamma * (values[t + 1] if t + 1 < n else 0.0) - values[t] for t in range(n)
+        (reward if t == n - 1 else 0.0) + gamma * (values[t + 1] if t + 1 < n else 0.0) - values[t]
+        for t in range(n)
     ]
     return [sum((gamma * lam) ** k * deltas[t + k] for k in range(n - t)) for t in range(n)]
 
@@ -124,7 +125,9 @@ def test_tokens_of_others_change_no_bit_wherever_they_stand(told, gamma, lam, pa
         longer.append(row)
     (v1, m1), (v2, m2) = tensors(bare), tensors(longer)
     for one, other in zip(
-        masked_gae(rewards, v1, m1, gamma, lam), masked_gae(rewards, v2, m2, gamma, lam), strict=True
+        masked_gae(rewards, v1, m1, gamma, lam),
+        masked_gae(rewards, v2, m2, gamma, lam),
+        strict=True,
     ):
         for a, b, own1, own2 in zip(one, other, m1, m2, strict=True):
             assert torch.equal(a[own1], b[own2])
@@ -144,19 +147,26 @@ def test_group_advantages_equal_a_case_by_hand():
     """Group 7: 1, 0, 0 with mean 1/3 and deviation 1/sqrt(3), of a sample as TRL's; group 3: 0.5 and 1.5."""
     told = group_advantages(torch.tensor([1.0, 0.5, 0.0, 1.5, 0.0]), [7, 3, 7, 3, 7])
     third, half = 3**-0.5 + 1e-4, 0.5**0.5 + 1e-4
-    assert told.tolist() == pytest.approx([2 / 3 / third, -0.5 / half, -1 / 3 / third, 0.5 / half, -1 / 3 / third])
+    assert told.tolist() == pytest.approx(
+        [2 / 3 / third, -0.5 / half, -1 / 3 / third, 0.5 / half, -1 / 3 / third]
+    )
     told = group_advantages(torch.tensor([1.0, 0.5, 0.0, 1.5, 0.0]), [7, 3, 7, 3, 7], divide=False)
     assert told.tolist() == pytest.approx([2 / 3, -0.5, -1 / 3, 0.5, -1 / 3])
 
 
 def test_groups_that_stand_beside_each_other_need_no_ids():
     rewards = torch.rand(12, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(group_advantages(rewards, 4), group_advantages(rewards, [i // 4 for i in range(12)]))
+    assert torch.equal(
+        group_advantages(rewards, 4), group_advantages(rewards, [i // 4 for i in range(12)])
+    )
 
 
 def test_arc_divides_squares_by_n():
     """Ids 4 and 9 are whole numbers; the third group has deviation sqrt(2/9) * 3 (ARC, appendix H)."""
-    rewards, groups = torch.tensor([1.0, 5.0, 3.0, 5.0, 0.0, 0.0, 3.0]), torch.tensor([4, 9, 4, 9, 7, 7, 7])
+    rewards, groups = (
+        torch.tensor([1.0, 5.0, 3.0, 5.0, 0.0, 0.0, 3.0]),
+        torch.tensor([4, 9, 4, 9, 7, 7, 7]),
+    )
     expected = [-1.0, 0.0, 1.0, 0.0, -(0.5**0.5), -(0.5**0.5), 2**0.5]
     told = group_advantages(rewards, groups, correction=0, least=1e-8)
     assert told.tolist() == pytest.approx(expected, abs=1e-6)
@@ -174,7 +184,9 @@ def test_groups_survive_any_order_of_the_rows(told, random, divide):
     rewards, groups = torch.tensor([r for r, _ in told]), [g for _, g in told]
     straight = group_advantages(rewards, groups, divide)
     mixed = group_advantages(rewards[order], [groups[i] for i in order], divide)
-    torch.testing.assert_close(mixed, straight[order], atol=1e-3, rtol=1e-3)  # sums in another order
+    torch.testing.assert_close(
+        mixed, straight[order], atol=1e-3, rtol=1e-3
+    )  # sums in another order
 
 
 @pytest.mark.parametrize("divide", [True, False])
@@ -189,7 +201,9 @@ def test_a_group_that_agrees_and_a_group_of_one_get_nothing(divide):
 def test_whitening_by_hand():
     """1, 3 and 5: mean 3, deviation sqrt(8/3)."""
     step = 2 / (8 / 3) ** 0.5
-    torch.testing.assert_close(whitened(torch.tensor([1.0, 5.0, 3.0])), torch.tensor([-step, step, 0]))
+    torch.testing.assert_close(
+        whitened(torch.tensor([1.0, 5.0, 3.0])), torch.tensor([-step, step, 0])
+    )
     assert not whitened(torch.full((3,), 2.0)).any()  # no deviation
 
 

@@ -22,13 +22,30 @@ def made(folder: Path, *goals: str) -> subprocess.CompletedProcess:
     python.chmod(0o755)
     (folder / "requirements.lock").touch()
     # `make test` runs this file: what it hands to a make inside it (level, flags) is not for a make of its own.
-    alone = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    alone = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))
+    }
     command = ["make", *goals, "--old-file=requirements.lock"]
-    return subprocess.run(command, cwd=folder, env=alone, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        command, cwd=folder, env=alone, capture_output=True, text=True, timeout=60
+    )
 
 
-NAMES = ("with  blanks", "it's", "\u00fcn\u00ef \u2192 \u6587", "&", "(a, b)",
-         "a*b?", "100%", "a=b", "-n", "#1", "~", "[x]", 250 * "x")  # fmt: skip
+NAMES = (
+    "with  blanks",
+    "it's",
+    "\u00fcn\u00ef \u2192 \u6587",
+    "&",
+    "(a, b)",
+    "a*b?",
+    "100%",
+    "a=b",
+    "-n",
+    "#1",
+    "~",
+    "[x]",
+    250 * "x",
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -42,7 +59,9 @@ def test_make_works_in_a_folder_of_any_name(tmp_path, name):
     assert done.stdout.splitlines()[-1] == f"reports: {folder}/reports/00_tour.html"
 
 
-@pytest.mark.parametrize("name", ["$(touch ran)", "`touch ran`", "$HOME", "a:b", 'a"b', "a\\b", "a;touch ran"])
+@pytest.mark.parametrize(
+    "name", ["$(touch ran)", "`touch ran`", "$HOME", "a:b", 'a"b', "a\\b", "a;touch ran"]
+)
 @pytest.mark.parametrize("goal", ["repro", "help"])
 def test_make_refuses_a_folder_that_no_search_path_can_hold(tmp_path, name, goal):
     folder = tmp_path / name

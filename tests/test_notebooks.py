@@ -23,6 +23,8 @@ def test_a_notebook_is_its_own_clean_copy(path):
 
 def test_code_cells_are_short_and_prose_is_not_outnumbered(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    code = ["".join(cell["source"]).count("\n") + 1 for cell in cells if cell["cell_type"] == "code"]
+    code = [
+        "".join(cell["source"]).count("\n") + 1 for cell in cells if cell["cell_type"] == "code"
+    ]
     assert max(code) <= LONGEST and statistics.median(code) <= USUAL
     assert sum(cell["cell_type"] == "markdown" for cell in cells) >= len(code)

@@ -52,7 +52,9 @@ def test_every_dependency_is_pinned_to_a_version_that_satisfies_it(line):
 def test_every_line_of_the_lock_is_one_exact_public_version(line):
     requirement = Requirement(line)
     assert requirement.url is None and not requirement.extras
-    assert re.fullmatch(r"==[0-9][0-9A-Za-z.]*", str(requirement.specifier)), "one ==, no local version such as +cpu"
+    assert re.fullmatch(r"==[0-9][0-9A-Za-z.]*", str(requirement.specifier)), (
+        "one ==, no local version such as +cpu"
+    )
 
 
 def test_the_lock_pulls_nothing_from_elsewhere_and_no_gpu_stack():
@@ -67,9 +69,19 @@ def test_the_lock_names_nothing_twice():
 
 def test_no_file_of_the_repository_is_large():
     # a virtual environment in the checkout is nobody's commit, ignored or not
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--exclude=.venv/"]
+    command = [
+        "git",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "--exclude=.venv/",
+    ]
     try:
-        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("not a git checkout")
     paths = [ROOT / name for name in listed.split("\0") if name]
@@ -79,11 +91,19 @@ def test_no_file_of_the_repository_is_large():
 
 def test_hugging_face_libraries_fetch_nothing_and_report_nothing():
     """They read their environment once, when they are imported: whoever comes by way of `lib` finds it set."""
-    told = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "DISABLE_TELEMETRY", "DO_NOT_TRACK")
+    told = (
+        "HF_HUB_OFFLINE",
+        "TRANSFORMERS_OFFLINE",
+        "HF_HUB_DISABLE_TELEMETRY",
+        "DISABLE_TELEMETRY",
+        "DO_NOT_TRACK",
+    )
     clean = {name: value for name, value in os.environ.items() if name not in told}
     ask = "from lib.conductor import trainer\nfrom huggingface_hub import constants as c\n"
     ask += "print(c.HF_HUB_OFFLINE, c.HF_HUB_DISABLE_TELEMETRY)"
-    done = subprocess.run([sys.executable, "-c", ask], cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", ask], cwd=ROOT, env=clean, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["True", "True"]
 
 
@@ -93,7 +113,10 @@ def test_conda_installs_the_same_lock_on_the_same_python():
     assert environment["channels"] == ["conda-forge"]
     python, pip, from_pip = environment["dependencies"]
     assert pip == "pip" and from_pip == {"pip": ["-r requirements.lock"]}
-    conda, declared = (Requirement(python).specifier, Requirement("python" + project()["requires-python"]).specifier)
+    conda, declared = (
+        Requirement(python).specifier,
+        Requirement("python" + project()["requires-python"]).specifier,
+    )
     for minor in range(8, 20):
         version = f"3.{minor}"
         assert not conda.contains(version) or declared.contains(version)
@@ -108,7 +131,13 @@ def test_the_citation_file_names_the_project_and_the_five_papers():
     assert citation["message"] and citation["authors"]
     assert len(citation["references"]) == 5
     titles = " ".join(reference["title"] for reference in citation["references"])
-    for word in ("KO, TO, RO", "MAESTRO", "Configure Agentic", "ToolOrchestra", "Performance and Budget"):
+    for word in (
+        "KO, TO, RO",
+        "MAESTRO",
+        "Configure Agentic",
+        "ToolOrchestra",
+        "Performance and Budget",
+    ):
         assert word in titles
 
 

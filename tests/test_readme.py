@@ -14,7 +14,9 @@ SESSION = 90  # minutes
 
 
 def section(heading: str) -> str:
-    return re.split(r"^## ", README.split(f"\n## {heading}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
+    return re.split(
+        r"^## ", README.split(f"\n## {heading}\n", 1)[1], maxsplit=1, flags=re.MULTILINE
+    )[0]
 
 
 def rows(text: str) -> list[list[str]]:
@@ -42,12 +44,19 @@ def test_exercises_of_a_session_belong_to_its_lessons_and_take_at_most_half_of_i
 def test_every_lesson_is_in_the_table_near_the_top():
     names = [path.stem for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))]
     assert re.findall(r"\(notebooks/(\w+)\.ipynb\)", section("Lessons")) == names
-    places = [README.index(part) for part in ("![", "make repro ", "make test ", "\n## Lessons", "\n## Plug in")]
+    places = [
+        README.index(part)
+        for part in ("![", "make repro ", "make test ", "\n## Lessons", "\n## Plug in")
+    ]
     assert places == sorted(places) and places[3] < 3_000
 
 
 def test_every_make_target_that_is_named_exists():
-    targets = set(re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(
+        re.findall(
+            r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
     named = set(re.findall(r"(?:^|`)make ([a-z]+)", README, re.MULTILINE))
     assert {"repro", "test", "student", "slides", "solutions"} <= named <= targets
 
@@ -60,13 +69,20 @@ def test_every_file_that_is_linked_exists():
 def test_the_papers_are_those_of_the_citation_file():
     citation = YAML(typ="safe").load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     text, papers = section("How to cite"), rows(section("How to cite"))
-    assert citation["title"] in text and citation["version"] in text and citation["authors"][0]["name"] in text
+    assert (
+        citation["title"] in text
+        and citation["version"] in text
+        and citation["authors"][0]["name"] in text
+    )
     assert len(papers) == len(citation["references"]) == 5
     for reference in citation["references"]:
         (row,) = [row for row in papers if reference["title"] in row[1]]
         authors = [author.get("family-names") or author["name"] for author in reference["authors"]]
         assert row[2] == ", ".join(authors) and int(row[3]) == reference["year"]
-        for where in (reference["url"], *(each["value"] for each in reference.get("identifiers", []))):
+        for where in (
+            reference["url"],
+            *(each["value"] for each in reference.get("identifiers", [])),
+        ):
             assert where in row[4], reference["title"]
 
 

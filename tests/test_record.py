@@ -16,14 +16,21 @@ def test_what_is_written_is_read_with_the_schema_s_columns_first(tmp_path):
     read = record.read("x", tmp_path)
     pd.testing.assert_frame_equal(written, read)
     assert list(read)[:-1] == record.SCHEMA.names and list(read)[-1] == "length"
-    assert np.isnan(read["dollars"]).all() and (read["step"] == record.AFTER).all() and (read["split"] == "").all()
+    assert (
+        np.isnan(read["dollars"]).all()
+        and (read["step"] == record.AFTER).all()
+        and (read["split"] == "").all()
+    )
     assert [list(each) for each in read["chosen"]] == [["p"], []]
 
 
 def test_the_same_rows_are_the_same_bytes(tmp_path):
     for folder in ("one", "two"):
         record.write("x", rows(), tmp_path / folder)
-    assert record.place("x", tmp_path / "one").read_bytes() == record.place("x", tmp_path / "two").read_bytes()
+    assert (
+        record.place("x", tmp_path / "one").read_bytes()
+        == record.place("x", tmp_path / "two").read_bytes()
+    )
 
 
 def test_rows_are_chosen_by_a_value_or_by_several(tmp_path):

@@ -33,7 +33,9 @@ def read_keys(tree: Path, folder: Path) -> tuple[dict[str, str], dict[str, bool]
     """The keys of every system's small jobs as the code under `tree` gives them, and which released weights fit."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", KEYS, str(folder)]
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        command, cwd=tree, env=environment, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -42,14 +44,18 @@ def test_renamed_code_finds_every_finished_job_and_every_released_model(tmp_path
     tree = tmp_path / "copy"
     for name in ("lib", "tests"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-    generated = shutil.ignore_patterns("runs", "models", "records", "replies", "zoo", "replica", "pretrained")
+    generated = shutil.ignore_patterns(
+        "runs", "models", "records", "replies", "zoo", "replica", "pretrained"
+    )
     shutil.copytree(ROOT / "data", tree / "data", ignore=generated)
     shutil.copy(ROOT / "params.yaml", tree)
     before, _ = read_keys(tree, tmp_path / "before")
 
     renamed = rename_in_every_package(tree)
     without = [f"{package}: {changes}" for package, changes in renamed.items() if not changes[2]]
-    assert not without and sum(bool(change) for changes in renamed.values() for change in changes) > 50
+    assert (
+        not without and sum(bool(change) for changes in renamed.values() for change in changes) > 50
+    )
     after, fits = read_keys(tree, tmp_path / "after")
     assert after == before and len(after) >= 10
     assert all(fits.values()) and len(fits) == 14

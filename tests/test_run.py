@@ -32,9 +32,14 @@ SETTINGS = {
 }
 
 
-def project(root: Path, *sources: str, sections: str = "profile, zoo", parameters: str = PARAMETERS) -> Path:
+def project(
+    root: Path, *sources: str, sections: str = "profile, zoo", parameters: str = PARAMETERS
+) -> Path:
     """A pipeline with one lesson, `00_tiny`, whose code cells are `sources`; already cleaned."""
-    cells = [new_markdown_cell("# A tiny lesson"), new_code_cell(parameters, metadata={"tags": ["parameters"]})]
+    cells = [
+        new_markdown_cell("# A tiny lesson"),
+        new_code_cell(parameters, metadata={"tags": ["parameters"]}),
+    ]
     cells += [new_code_cell(source) for source in sources]
     (root / "notebooks").mkdir(parents=True)
     nbformat.write(new_notebook(cells=cells), root / "notebooks/00_tiny.ipynb")
@@ -58,7 +63,9 @@ def outputs(root: Path) -> str:
 def start(root: Path, **options) -> subprocess.Popen:
     """The runner as a process of its own."""
     command = [sys.executable, "-m", "lib.run", "00_tiny", "--root", str(root)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
 
 
 def wait_for(path: Path, seconds: float = 60.0) -> str:
@@ -97,14 +104,23 @@ def another_stage(root: Path) -> None:
     [
         (lambda root: None, "07_nowhere", r"no lesson '07_nowhere'.*00_tiny"),
         (another_stage, "settings", "no lesson 'settings'"),
-        (lambda root: (root / "data/notebooks/00_tiny.ipynb").unlink(), "00_tiny",
-         r"data/notebooks/00_tiny.ipynb is missing.*dvc repro clean"),
-        (lambda root: (root / "data/settings.json").write_text('{"profile": '), "00_tiny",
-         r"settings.json is not valid JSON.*line 1"),
-        (lambda root: (root / "data/settings.json").write_text('{"profile": "smoke"}'), "00_tiny",
-         r"declares zoo, which data/settings.json does not hold.*profile"),
+        (
+            lambda root: (root / "data/notebooks/00_tiny.ipynb").unlink(),
+            "00_tiny",
+            r"data/notebooks/00_tiny.ipynb is missing.*dvc repro clean",
+        ),
+        (
+            lambda root: (root / "data/settings.json").write_text('{"profile": '),
+            "00_tiny",
+            r"settings.json is not valid JSON.*line 1",
+        ),
+        (
+            lambda root: (root / "data/settings.json").write_text('{"profile": "smoke"}'),
+            "00_tiny",
+            r"declares zoo, which data/settings.json does not hold.*profile",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_run_is_named_with_its_remedy(tmp_path, spoil, name, message):
     spoil(project(tmp_path))
     with pytest.raises((RunError, ValueError), match=message):
@@ -124,7 +140,11 @@ def test_stage_and_notebook_must_name_the_same_parameters(tmp_path, sections, me
 
 
 def test_annotated_parameters_count_what_they_call_does_not_and_without_their_cell_there_are_none():
-    nb = new_notebook(cells=[new_code_cell("a: int = 1\nb = max(1, 2)\nprint(a)", metadata={"tags": ["parameters"]})])
+    nb = new_notebook(
+        cells=[
+            new_code_cell("a: int = 1\nb = max(1, 2)\nprint(a)", metadata={"tags": ["parameters"]})
+        ]
+    )
     assert stage.assigned_names(nb) == ("a", "b")
     with pytest.raises(RunError, match="exactly one code cell tagged `parameters`, this one has 0"):
         stage.assigned_names(new_notebook(cells=[new_code_cell("a = 1")]))
@@ -160,27 +180,48 @@ def test_two_runs_in_two_places_give_the_same_bytes(twice):
         assert (twice[0] / name).read_bytes() == (twice[1] / name).read_bytes()
 
 
-def test_parameters_arrive_typed_in_a_pinned_kernel_and_nothing_of_the_machine_or_of_chance_is_left(twice):
+def test_parameters_arrive_typed_in_a_pinned_kernel_and_nothing_of_the_machine_or_of_chance_is_left(
+    twice,
+):
     text = outputs(twice[0])
-    assert "{'fast': False, 'jobs': None, 'rate': 0.0001, 'seeds': 2} str" in text and "'1', '1')" in text
-    assert str(twice[0]) not in text and sys.prefix not in text and str(Path.home()) + "/" not in text
+    assert (
+        "{'fast': False, 'jobs': None, 'rate': 0.0001, 'seeds': 2} str" in text
+        and "'1', '1')" in text
+    )
+    assert (
+        str(twice[0]) not in text and sys.prefix not in text and str(Path.home()) + "/" not in text
+    )
     assert "object at 0x..." in text and "<cell>:2: UserWarning: look here" in text
     assert "widget-view" not in text and "<p>reports</p>" in text
-    assert '"text": "0\\n1\\n2\\n"' in text and '"text": "e 0\\ne 1\\ne 2\\n"' in text  # arrived interleaved
+    assert (
+        '"text": "0\\n1\\n2\\n"' in text and '"text": "e 0\\ne 1\\ne 2\\n"' in text
+    )  # arrived interleaved
 
 
 def test_wall_times_go_beside_and_nothing_else_is_left(twice):
     times = store.read_json(twice[0] / "reports/timings/00_tiny.json")["smoke"]
     assert times["total"] > 0 and len(times["cells"]) == 10
-    made = {str(path.relative_to(twice[0])) for path in (twice[0] / "reports").rglob("*") if path.is_file()}
-    assert made == {"reports/notebooks/00_tiny.ipynb", "reports/00_tiny.html", "reports/timings/00_tiny.json"}
+    made = {
+        str(path.relative_to(twice[0]))
+        for path in (twice[0] / "reports").rglob("*")
+        if path.is_file()
+    }
+    assert made == {
+        "reports/notebooks/00_tiny.ipynb",
+        "reports/00_tiny.html",
+        "reports/timings/00_tiny.json",
+    }
 
 
 def drawn(root: Path) -> dict[str, bytes]:
     """The pages, figures and metrics there are."""
     found = (path for path in (root / "reports").rglob("*") if path.is_file())
     shown = {path.relative_to(root / "reports").as_posix(): path.read_bytes() for path in found}
-    return {name: content for name, content in shown.items() if not name.startswith(("failed", "timings"))}
+    return {
+        name: content
+        for name, content in shown.items()
+        if not name.startswith(("failed", "timings"))
+    }
 
 
 DRAWS = """
@@ -199,7 +240,9 @@ def redrawn(root: Path, *sources: str) -> Path:
     store.write_text(root / "data/kept/checkpoint", "kept")
     run("00_tiny", root)
     notebook = nbformat.read(root / "data/notebooks/00_tiny.ipynb", as_version=4)
-    notebook.cells[2:] = [new_code_cell(source, id=f"new-{place}") for place, source in enumerate(sources)]
+    notebook.cells[2:] = [
+        new_code_cell(source, id=f"new-{place}") for place, source in enumerate(sources)
+    ]
     nbformat.write(notebook, root / "data/notebooks/00_tiny.ipynb")
     assert "figures/00_tiny/old.png" in drawn(root)
     return root
@@ -209,12 +252,19 @@ def test_no_figure_of_an_earlier_run_outlives_one_that_ended_well(tmp_path):
     root = redrawn(tmp_path, DRAWS.format(name="new.png"))
     before = drawn(root)
     run("00_tiny", root)
-    assert drawn(root).keys() == before.keys() - {"figures/00_tiny/old.png"} | {"figures/00_tiny/new.png"}
-    assert drawn(root)["00_tiny.html"] != before["00_tiny.html"] and (root / "data/kept/checkpoint").exists()
+    assert drawn(root).keys() == before.keys() - {"figures/00_tiny/old.png"} | {
+        "figures/00_tiny/new.png"
+    }
+    assert (
+        drawn(root)["00_tiny.html"] != before["00_tiny.html"]
+        and (root / "data/kept/checkpoint").exists()
+    )
     assert list((root / "reports/failed").iterdir()) == []
 
 
-@pytest.mark.parametrize("source", ["1 / 0", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"])
+@pytest.mark.parametrize(
+    "source", ["1 / 0", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"]
+)
 def test_a_run_that_fails_leaves_the_last_report_as_it_was(tmp_path, source):
     root = redrawn(tmp_path, DRAWS.format(name="new.png"), source)
     before = drawn(root)
@@ -240,9 +290,15 @@ def test_a_run_that_finds_no_room_says_so_and_leaves_the_last_report_as_it_was(t
     """No file may grow beyond 8 kB, as on a full disk: the lesson's cells run, its page cannot be written."""
     root = redrawn(tmp_path, DRAWS.format(name="new.png"))
     before = drawn(root)
-    runner = start(root, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8_192, 8_192)))
+    runner = start(
+        root, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8_192, 8_192))
+    )
     output, _ = runner.communicate(timeout=120)
-    assert runner.returncode == 1 and "error: 00_tiny: " in output and "the last report is as it was" in output
+    assert (
+        runner.returncode == 1
+        and "error: 00_tiny: " in output
+        and "the last report is as it was" in output
+    )
     assert "Traceback" not in output and drawn(root) == before
 
 
@@ -254,7 +310,12 @@ def test_a_failing_cell_shows_its_source_its_error_and_the_half_executed_noteboo
     with pytest.raises(RunError) as caught:
         run("00_tiny", root)
     message = str(caught.value)
-    for part in ("code cell 4 failed", "ZeroDivisionError", "b = 0  # the culprit", "reports/failed/00_tiny.ipynb"):
+    for part in (
+        "code cell 4 failed",
+        "ZeroDivisionError",
+        "b = 0  # the culprit",
+        "reports/failed/00_tiny.ipynb",
+    ):
         assert part in message
     assert str(root) not in message and "\x1b[" not in message
     half = nbformat.read(root / "reports/failed/00_tiny.ipynb", as_version=4)
@@ -280,18 +341,25 @@ def test_a_kernel_that_is_killed_is_noticed_within_seconds(tmp_path):
 
 def test_a_page_that_is_refused_keeps_the_executed_notebook(tmp_path):
     root = project(
-        tmp_path, "from IPython.display import HTML\nHTML('<img src=\"data:image/gif;base64,R0lGODlhAQABAAAAACw=\">')"
+        tmp_path,
+        "from IPython.display import HTML\nHTML('<img src=\"data:image/gif;base64,R0lGODlhAQABAAAAACw=\">')",
     )
-    with pytest.raises(RunError, match=r"page was refused(.|\n)*cell 4(.|\n)*reports/failed/00_tiny.ipynb"):
+    with pytest.raises(
+        RunError, match=r"page was refused(.|\n)*cell 4(.|\n)*reports/failed/00_tiny.ipynb"
+    ):
         run("00_tiny", root)
-    assert (root / "reports/failed/00_tiny.ipynb").exists() and not (root / "reports/00_tiny.html").exists()
+    assert (root / "reports/failed/00_tiny.ipynb").exists() and not (
+        root / "reports/00_tiny.html"
+    ).exists()
 
 
 def test_a_notebook_that_makes_less_than_its_stage_promises_is_told_so(tmp_path):
     root = project(tmp_path, "1 + 1")
     with (root / "dvc.yaml").open("a") as file:
         file.write("    metrics: [reports/metrics/00_tiny.json]\n")
-    with pytest.raises(RunError, match=r"without making reports/metrics/00_tiny.json.*lesson.finish"):
+    with pytest.raises(
+        RunError, match=r"without making reports/metrics/00_tiny.json.*lesson.finish"
+    ):
         run("00_tiny", root)
 
 
@@ -315,16 +383,23 @@ def asleep(tmp_path: Path, **options) -> tuple[subprocess.Popen, list[int], Path
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_and_a_polite_kill_end_everything_and_leave_no_temporary_file(tmp_path, number, code):
+def test_an_interrupt_and_a_polite_kill_end_everything_and_leave_no_temporary_file(
+    tmp_path, number, code
+):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     runner, pids, mark = asleep(tmp_path, env={**os.environ, "TMPDIR": str(scratch)})
     runner.send_signal(number)
     output, _ = runner.communicate(timeout=120)
-    assert runner.returncode == code and "Traceback" not in output and all(gone(pid) for pid in pids)
+    assert (
+        runner.returncode == code and "Traceback" not in output and all(gone(pid) for pid in pids)
+    )
     assert list(scratch.iterdir()) == [] and not (tmp_path / "p/reports/00_tiny.html").exists()
     if number == signal.SIGINT:  # the cell may tidy up
-        assert "interrupted; finished work is kept" in output and wait_for(Path(f"{mark}.tidy")) == "tidied"
+        assert (
+            "interrupted; finished work is kept" in output
+            and wait_for(Path(f"{mark}.tidy")) == "tidied"
+        )
 
 
 @pytest.mark.parametrize("seconds", [1.0, 1.6])
@@ -347,7 +422,11 @@ def test_a_polite_kill_in_a_sweep_leaves_no_shared_memory(tmp_path):
     kernel = psutil.Process(workers[0]).ppid()
     runner.terminate()
     runner.communicate(timeout=120)
-    assert [path.name for path in Path("/dev/shm").iterdir() if f"-{kernel}-" in path.name.replace("_", "-")] == []
+    assert [
+        path.name
+        for path in Path("/dev/shm").iterdir()
+        if f"-{kernel}-" in path.name.replace("_", "-")
+    ] == []
 
 
 def test_a_folder_for_temporary_files_that_is_too_long_for_sockets_is_no_error(tmp_path):
@@ -399,22 +478,34 @@ def notebook_with_traces(place: int = 0) -> nbformat.NotebookNode:
             "1 + 1",
             id=f"other-{place}",
             execution_count=place,
-            metadata={"tags": ["b", "a"], "execution": {"started": str(place)}, "collapsed": bool(place)},
+            metadata={
+                "tags": ["b", "a"],
+                "execution": {"started": str(place)},
+                "collapsed": bool(place),
+            },
             outputs=[new_output("stream", text=f"run {place}")],
         ),
     ]
     if place:
         cells.append(new_code_cell("  \n"))  # JupyterLab's last cell
-    metadata = {"kernelspec": {"name": f"mine-{place}", "display_name": "x"}, "widgets": {"state": place}}
+    metadata = {
+        "kernelspec": {"name": f"mine-{place}", "display_name": "x"},
+        "widgets": {"state": place},
+    }
     return new_notebook(cells=cells, metadata=metadata)
 
 
 def test_a_clean_copy_has_sources_tags_and_nothing_else_however_often_it_was_run_and_saved():
-    assert clean.to_text(clean.clean(notebook_with_traces(0))) == clean.to_text(clean.clean(notebook_with_traces(5)))
+    assert clean.to_text(clean.clean(notebook_with_traces(0))) == clean.to_text(
+        clean.clean(notebook_with_traces(5))
+    )
     nb = clean.clean(notebook_with_traces(3))
     assert [cell.source for cell in nb.cells] == ["# Title", "1 + 1"]
     assert nb.cells[1].outputs == [] and nb.cells[1].execution_count is None
-    assert nb.cells[1].metadata == {"tags": ["a", "b"]} and set(nb.metadata) == {"kernelspec", "language_info"}
+    assert nb.cells[1].metadata == {"tags": ["a", "b"]} and set(nb.metadata) == {
+        "kernelspec",
+        "language_info",
+    }
     nbformat.validate(nb)
 
 
@@ -435,7 +526,8 @@ def test_copies_without_an_original_are_removed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", ["not json", "{}", '{"cells": 3, "nbformat": 4, "nbformat_minor": 5, "metadata": {}}']
+    "content",
+    ["not json", "{}", '{"cells": 3, "nbformat": 4, "nbformat_minor": 5, "metadata": {}}'],
 )
 def test_a_broken_notebook_is_named(tmp_path, content):
     (tmp_path / "05_broken.ipynb").write_text(content)
@@ -450,13 +542,19 @@ def test_a_path_is_replaced_only_as_a_whole_and_no_embedded_image_is_touched(tmp
     text = Scrubber(tmp_path).text
     image = f"data:image/png;base64,AAAA{tmp_path.as_posix().replace('-', '').replace('_', '')}/tmp/BBBB="
     assert text(f'<img src="{image}"> /tmp/x') == f'<img src="{image}"> <tmp>/x'
-    assert text(f"{tmp_path}/lib/x.py in {tmp_path}, not {tmp_path}-2") == f"lib/x.py in ., not {text(f'{tmp_path}-2')}"
+    assert (
+        text(f"{tmp_path}/lib/x.py in {tmp_path}, not {tmp_path}-2")
+        == f"lib/x.py in ., not {text(f'{tmp_path}-2')}"
+    )
     assert text(f"{tmp_path}-2").endswith("-2") and text(f"{tmp_path}-2") != ".-2"
 
 
 def test_scrubbing_keeps_the_order_of_displays_and_streams():
     shown = new_output("display_data", data={"text/plain": "figure"})
-    streams = [new_output("stream", name=name, text=text) for name, text in (("stderr", "e"), ("stdout", "o"))]
+    streams = [
+        new_output("stream", name=name, text=text)
+        for name, text in (("stderr", "e"), ("stdout", "o"))
+    ]
     nb = new_notebook(cells=[new_code_cell("x", outputs=[*streams, shown, streams[0]])])
     kinds = [output.get("name", "display") for output in scrub(nb, ROOT).cells[0].outputs]
     assert kinds == ["stdout", "stderr", "display", "stderr"]
@@ -476,7 +574,9 @@ class Clock:
 
 def test_the_line_names_the_cell_the_time_and_what_is_left_by_the_last_run(tmp_path):
     clock = Clock()
-    progress = Progress("01_zoo", ["a", "b", "c"], {"a": 1, "b": 60, "c": 30}, tmp_path / "no", io.StringIO(), clock)
+    progress = Progress(
+        "01_zoo", ["a", "b", "c"], {"a": 1, "b": 60, "c": 30}, tmp_path / "no", io.StringIO(), clock
+    )
     assert progress.line() == "[01_zoo] starting the kernel, 0 s"
     progress.begin("b")
     clock.now = 20
@@ -495,7 +595,9 @@ def test_a_sweep_in_the_cell_decides_the_estimate_even_when_it_resumed(tmp_path)
     assert progress.line() == "[01_zoo] cell 1/1, 1 min 40 s, training 80%, about 1 min 40 s left"
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"label": "x", "done": 1, "total": 0}', '{"done": 1}', "[1]"])
+@pytest.mark.parametrize(
+    "content", ["", "{", '{"label": "x", "done": 1, "total": 0}', '{"done": 1}', "[1]"]
+)
 def test_a_report_that_is_half_written_is_ignored(tmp_path, content):
     (tmp_path / "p").write_text(content)
     progress = Progress("01_zoo", ["a"], {}, tmp_path / "p", io.StringIO(), Clock())
@@ -528,7 +630,10 @@ class Terminal(io.StringIO):
         return lines
 
 
-REASONS = ["training controllers: 4 of 12 jobs: versions.losses 1 -> 2", "judging: 1 of 1 jobs: model a -> b"]
+REASONS = [
+    "training controllers: 4 of 12 jobs: versions.losses 1 -> 2",
+    "judging: 1 of 1 jobs: model a -> b",
+]
 
 
 def test_why_a_sweep_runs_jobs_again_stands_above_the_progress_line(tmp_path, monkeypatch):
@@ -537,7 +642,9 @@ def test_why_a_sweep_runs_jobs_again_stands_above_the_progress_line(tmp_path, mo
     with Progress("05_routing", ["a"], {}, report, terminal) as progress:
         progress.begin("a")
         time.sleep(0.2)
-        Path(f"{report}.reasons").write_text(f"{REASONS[0]}\n{REASONS[1][:10]}")  # the second is still being written
+        Path(f"{report}.reasons").write_text(
+            f"{REASONS[0]}\n{REASONS[1][:10]}"
+        )  # the second is still being written
         time.sleep(0.2)
         first, line = terminal.lines()
         assert first == f"[05_routing] {REASONS[0]}" and line.startswith("[05_routing] cell 1/1, ")
@@ -617,7 +724,10 @@ def test_what_changed_since_the_last_run_is_named(pipeline):
     commit(pipeline)
     store.write_text(pipeline / "lib/zoo/ppo.py", "# a remark")
     assert explain_run("00_tiny", pipeline) == "runs again: lib/zoo changed"
-    store.write_json(pipeline / "data/settings.json", SETTINGS | {"zoo": SETTINGS["zoo"] | {"seeds": 5}, "tour": {}})
+    store.write_json(
+        pipeline / "data/settings.json",
+        SETTINGS | {"zoo": SETTINGS["zoo"] | {"seeds": 5}, "tour": {}},
+    )
     assert explain_run("00_tiny", pipeline) == "runs again: lib/zoo changed; zoo.seeds 2 -> 5"
     commit(pipeline)
     replace(pipeline / "dvc.yaml", "[lib/zoo, lib/seeds.py]", "[lib/zoo, lib/envs]")
@@ -629,9 +739,13 @@ def test_what_changed_since_the_last_run_is_named(pipeline):
 
 def test_many_changes_are_counted(pipeline):
     commit(pipeline)
-    store.write_json(pipeline / "data/settings.json", {"profile": "paper", "zoo": {"layers": "[64, 64]" * 9}})
+    store.write_json(
+        pipeline / "data/settings.json", {"profile": "paper", "zoo": {"layers": "[64, 64]" * 9}}
+    )
     changes = explain_run("00_tiny", pipeline)
-    assert changes.startswith("runs again: profile smoke -> paper, zoo.") and changes.endswith(" and 2 more")
+    assert changes.startswith("runs again: profile smoke -> paper, zoo.") and changes.endswith(
+        " and 2 more"
+    )
 
 
 def test_where_nothing_changed_it_says_so(pipeline):

@@ -14,14 +14,18 @@ from scipy import stats
 from lib import seeds
 from lib.config import ROOT
 
-names = st.lists(st.one_of(st.text(min_size=1, max_size=8), st.integers(-5, 5)), min_size=1, max_size=3)
+names = st.lists(
+    st.one_of(st.text(min_size=1, max_size=8), st.integers(-5, 5)), min_size=1, max_size=3
+)
 MANY = 100_000
 
 
 def drawn(code: str, **environment: str) -> list[str]:
     """What a process prints with these variables; nothing where it fails."""
     told = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True).stdout.split()
+    return subprocess.run(
+        [sys.executable, "-c", code], env=told, capture_output=True, text=True
+    ).stdout.split()
 
 
 def sample(*name, n: int = MANY) -> np.ndarray:
@@ -120,7 +124,9 @@ def test_a_stream_without_a_name_is_refused(make):
 
 @given(names, st.integers(0, 2**31), st.integers(1, 5))
 def test_the_i_th_key_is_the_key_of_the_i_th_seed(name, seed, n):
-    assert list(seeds.keys(*name, seed=seed, n=n)) == [seeds.key(*name, seed=seed + i) for i in range(n)]
+    assert list(seeds.keys(*name, seed=seed, n=n)) == [
+        seeds.key(*name, seed=seed + i) for i in range(n)
+    ]
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**62))
@@ -131,6 +137,10 @@ def test_a_uniform_number_lies_in_the_half_open_unit_interval(key, counter):
 def test_another_root_seed_draws_everything_anew_but_the_world_that_models_know():
     code = "from lib import seeds; print(seeds.rng('a').random(), seeds.key('a'), seeds.world('a').random())"
     first, second = (drawn(code, BENCH_ROOT_SEED=root) for root in "01")
-    assert first == [str(seeds.rng("a").random()), str(seeds.key("a")), str(seeds.rng("a").random())]
+    assert first == [
+        str(seeds.rng("a").random()),
+        str(seeds.key("a")),
+        str(seeds.rng("a").random()),
+    ]
     assert first[0] != second[0] and first[1] != second[1] and first[2] == second[2]
     assert drawn(code, BENCH_ROOT_SEED="x") == []

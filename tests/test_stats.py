@@ -29,7 +29,9 @@ def inclusion_exclusion(points: np.ndarray, reference: np.ndarray) -> float:
     return total
 
 
-@pytest.mark.parametrize("points, expected", [([(1, 1, 0)], 4), ([(0, 1, 0.5)], 3), (TWO_POINT_FRONT, 7.91)])
+@pytest.mark.parametrize(
+    "points, expected", [([(1, 1, 0)], 4), ([(0, 1, 0.5)], 3), (TWO_POINT_FRONT, 7.91)]
+)
 def test_hypervolume_of_the_paper_s_minigrid_corners(points, expected):
     assert round(stats.hypervolume(points, BELOW), 2) == expected
 
@@ -56,7 +58,9 @@ def test_front_is_exactly_what_nothing_dominates(points):
 
 @given(grids())
 def test_hypervolume_equals_inclusion_exclusion(points):
-    assert stats.hypervolume(points, BELOW) == pytest.approx(inclusion_exclusion(points, BELOW), abs=1e-9)
+    assert stats.hypervolume(points, BELOW) == pytest.approx(
+        inclusion_exclusion(points, BELOW), abs=1e-9
+    )
 
 
 def test_one_objective_is_a_length():
@@ -66,7 +70,9 @@ def test_one_objective_is_a_length():
 
 def test_union_hypervolume_grows_with_the_number_of_episodes():
     episodes = rng("test", "union").random((200, 3))
-    values = [stats.hv_union(episodes, BELOW, n, rng("test", "subsets")) for n in (1, 5, 25, 100, 200)]
+    values = [
+        stats.hv_union(episodes, BELOW, n, rng("test", "subsets")) for n in (1, 5, 25, 100, 200)
+    ]
     assert values == sorted(values) and values[-1] > 1.3 * values[0]
     assert values[-1] == stats.hypervolume(episodes, BELOW)
 
@@ -81,13 +87,18 @@ def test_union_flatters_a_method_that_is_seldom_good():
     steady = np.full((50, 2), 0.5)
     lottery = np.where(np.arange(50)[:, None] % 10 == 0, 1.0, 0.0) * np.ones(2)
     assert stats.hv_union(lottery, (-1, -1)) > stats.hv_union(steady, (-1, -1))
-    assert stats.hv_by_seed([lottery.mean(0)], (-1, -1)) < stats.hv_by_seed([steady.mean(0)], (-1, -1))
+    assert stats.hv_by_seed([lottery.mean(0)], (-1, -1)) < stats.hv_by_seed(
+        [steady.mean(0)], (-1, -1)
+    )
 
 
 @pytest.mark.parametrize("runs", [3, 5, 40])
 def test_interval_of_a_mean_covers_the_truth_about_as_often_as_it_says(runs):
     source = rng("test", "coverage")
-    inside = [not stats.mean_interval(source.normal(1.0, 2.0, size=runs), source).excludes(1.0) for _ in range(400)]
+    inside = [
+        not stats.mean_interval(source.normal(1.0, 2.0, size=runs), source).excludes(1.0)
+        for _ in range(400)
+    ]
     assert 0.91 <= np.mean(inside) <= 0.98
 
 
@@ -134,7 +145,9 @@ COSTS, QUALITIES = [4.0, 1.0, 2.0, 3.0, 5.0], [0.8, 0.2, 0.6, 0.6, 0.7]  # hull:
 def curve(rows: int = 7):
     """Costs and qualities on a coarse grid, so that ties, duplicates and points on one line are common."""
     side = st.integers(0, 6).map(float)
-    return st.lists(st.tuples(side, side), min_size=1, max_size=rows).map(lambda points: np.array(points).T)
+    return st.lists(st.tuples(side, side), min_size=1, max_size=rows).map(
+        lambda points: np.array(points).T
+    )
 
 
 def best_mixture(costs: np.ndarray, qualities: np.ndarray, cost: float) -> float:
@@ -149,7 +162,10 @@ def best_mixture(costs: np.ndarray, qualities: np.ndarray, cost: float) -> float
 
 def test_hull_by_hand():
     assert stats.hull(COSTS, QUALITIES).tolist() == [1, 2, 0]
-    assert stats.hull([1, 2, 3], [0.25, 0.5, 0.75]).tolist() == [0, 2]  # what lies on a line adds nothing
+    assert stats.hull([1, 2, 3], [0.25, 0.5, 0.75]).tolist() == [
+        0,
+        2,
+    ]  # what lies on a line adds nothing
     assert stats.hull([1, 1, 1], [0.1, 0.3, 0.3]).tolist() == [1]
     assert stats.hull([2, 1], [0.5, 0.5]).tolist() == [1]
     assert stats.hull([1, 2, 3], [0.5, 0.1, 0.6]).tolist() == [0, 2]
@@ -186,14 +202,18 @@ def test_hull_is_the_best_that_any_mixture_of_two_reaches(points, cost):
         with pytest.raises(ValueError, match="cheapest point costs"):
             stats.hull_at(costs, qualities, cost)
     else:
-        assert stats.hull_at(costs, qualities, cost) == pytest.approx(best_mixture(costs, qualities, cost))
+        assert stats.hull_at(costs, qualities, cost) == pytest.approx(
+            best_mixture(costs, qualities, cost)
+        )
 
 
 @given(curve(), st.tuples(st.floats(0, 6), st.floats(0, 6)))
 def test_another_point_never_lowers_aiq_and_units_of_cost_do_not_matter(points, extra):
     costs, qualities = np.append(points[0], 0), np.append(points[1], 0)
     before = stats.aiq(costs, qualities, 0, 6)
-    assert stats.aiq(np.append(costs, extra[0]), np.append(qualities, extra[1]), 0, 6) >= before - 1e-9
+    assert (
+        stats.aiq(np.append(costs, extra[0]), np.append(qualities, extra[1]), 0, 6) >= before - 1e-9
+    )
     assert stats.aiq(costs * 1e-6, qualities, 0, 6e-6) == pytest.approx(before)
     assert qualities.min() - 1e-9 <= before <= qualities.max() + 1e-9
 
@@ -217,12 +237,16 @@ def test_calls_thrown_at_random_recover_half_of_the_gap():
 
 
 def test_points_with_one_share_count_with_their_mean():
-    assert stats.apgr([0, 0.5, 0.5, 1], [0, 0.4, 0.8, 1], 0, 1) == stats.apgr([0, 0.5, 1], [0, 0.6, 1], 0, 1)
+    assert stats.apgr([0, 0.5, 0.5, 1], [0, 0.4, 0.8, 1], 0, 1) == stats.apgr(
+        [0, 0.5, 1], [0, 0.6, 1], 0, 1
+    )
 
 
 def test_cpt_refuses_a_curve_that_falls_and_names_the_place():
     shares, qualities = [0, 0.25, 0.5, 0.75, 1], [0.6, 0.7, 0.65, 0.62, 0.8]
-    with pytest.raises(ValueError, match=r"falls by 0\.05 between the shares 0\.25 and 0\.5.*more prompts"):
+    with pytest.raises(
+        ValueError, match=r"falls by 0\.05 between the shares 0\.25 and 0\.5.*more prompts"
+    ):
         stats.cpt(shares, qualities, 0.6, 0.8, 0.5)
 
 
@@ -252,13 +276,25 @@ def test_cpt_is_the_least_share_that_recovers_the_target(steps, target):
         (lambda: stats.hull([], []), "n > 0"),
         (lambda: stats.hull([1.0, np.inf], [1.0, 2.0]), "infinite"),
         (lambda: stats.hull_at([2.0], [1.0], 1.5), "the cheapest point costs 2; ask for that much"),
-        (lambda: stats.aiq([2.0, 3.0], [1.0, 2.0], 1.5, 3), "begins at cost 2, above lo = 1.5; add the cheapest model"),
+        (
+            lambda: stats.aiq([2.0, 3.0], [1.0, 2.0], 1.5, 3),
+            "begins at cost 2, above lo = 1.5; add the cheapest model",
+        ),
         (lambda: stats.aiq([2.0, 3.0], [1.0, 2.0], 3, 3), "lo < hi, got 3 and 3"),
         (lambda: stats.pgr(0.7, 0.8, 0.8), "the strong model scores 0.8, the weak one 0.8"),
-        (lambda: stats.apgr([0.0, 0.9], [0.1, 0.2], 0.1, 0.2), "must hold the shares 0 and 1, got 0 to 0.9"),
+        (
+            lambda: stats.apgr([0.0, 0.9], [0.1, 0.2], 0.1, 0.2),
+            "must hold the shares 0 and 1, got 0 to 0.9",
+        ),
         (lambda: stats.apgr([0.0, 1.1], [0.1, 0.2], 0.1, 0.2), "lie in [0, 1], got 0 to 1.1"),
-        (lambda: stats.cpt([0.0, 1.0], [0.1, 0.2], 0.1, 0.2, 50), "target of a CPT must lie in [0, 1], got 50"),
-        (lambda: stats.cpt([0.0, 1.0], [0.1, 0.2], 0.1, 0.3, 0.8), "PGR ends at 0.5 and never reaches 0.8"),
+        (
+            lambda: stats.cpt([0.0, 1.0], [0.1, 0.2], 0.1, 0.2, 50),
+            "target of a CPT must lie in [0, 1], got 50",
+        ),
+        (
+            lambda: stats.cpt([0.0, 1.0], [0.1, 0.2], 0.1, 0.3, 0.8),
+            "PGR ends at 0.5 and never reaches 0.8",
+        ),
     ],
 )
 def test_errors_name_the_value_and_what_would_be_right(call, message):

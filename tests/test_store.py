@@ -41,9 +41,11 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path):
     target = tmp_path / "file.bin"
     for delay in (0.01, 0.04, 0.09):
         writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(target)], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+            [sys.executable, "-c", WRITER, str(target)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
-        )  # fmt: skip
+        )
         writer.stdout.readline()
         while not target.exists():
             time.sleep(0.005)
@@ -84,12 +86,25 @@ def test_equal_contents_are_equal_bytes(content):
 
 
 def test_numpy_and_paths_become_plain_json():
-    value = {"n": np.int64(3), "x": np.float32(0.5), "a": np.eye(2), "p": Path("a") / "b", "b": np.bool_(True)}
-    assert json.loads(store.to_json(value)) == {"n": 3, "x": 0.5, "a": [[1.0, 0.0], [0.0, 1.0]], "p": "a/b", "b": True}
+    value = {
+        "n": np.int64(3),
+        "x": np.float32(0.5),
+        "a": np.eye(2),
+        "p": Path("a") / "b",
+        "b": np.bool_(True),
+    }
+    assert json.loads(store.to_json(value)) == {
+        "n": 3,
+        "x": 0.5,
+        "a": [[1.0, 0.0], [0.0, 1.0]],
+        "p": "a/b",
+        "b": True,
+    }
 
 
 @pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), np.float64("nan"), np.array([np.inf]), [1, {"a": -np.inf}]]
+    "value",
+    [float("nan"), float("inf"), np.float64("nan"), np.array([np.inf]), [1, {"a": -np.inf}]],
 )
 def test_numbers_that_json_does_not_have_are_refused(value):
     with pytest.raises(ValueError):
@@ -103,10 +118,16 @@ def test_what_json_cannot_hold_is_named():
 
 def test_a_table_and_tensors_come_back_as_they_were(tmp_path):
     frame = pd.DataFrame({"policy": ["a", "b"], "x": [1.5, 2.5], "n": [1, 2]})
-    pd.testing.assert_frame_equal(store.read_parquet(store.write_parquet(tmp_path / "t.parquet", frame)), frame)
+    pd.testing.assert_frame_equal(
+        store.read_parquet(store.write_parquet(tmp_path / "t.parquet", frame)), frame
+    )
     tensors = {"w": np.arange(6, dtype=np.float32).reshape(2, 3).T, "b": np.zeros(0)}
     back = store.read_tensors(store.write_tensors(tmp_path / "t.safetensors", tensors))
-    assert set(back) == {"w", "b"} and (back["w"] == tensors["w"]).all() and back["w"].dtype == np.float32
+    assert (
+        set(back) == {"w", "b"}
+        and (back["w"] == tensors["w"]).all()
+        and back["w"].dtype == np.float32
+    )
 
 
 def test_equal_tensors_are_equal_bytes_in_whatever_order_they_are_given(tmp_path):
@@ -115,7 +136,11 @@ def test_equal_tensors_are_equal_bytes_in_whatever_order_they_are_given(tmp_path
     assert store.write_tensors(tmp_path / "2", {"b": b, "a": a}).read_bytes() == one
 
 
-READERS = {"json": store.read_json, "parquet": store.read_parquet, "safetensors": store.read_tensors}
+READERS = {
+    "json": store.read_json,
+    "parquet": store.read_parquet,
+    "safetensors": store.read_tensors,
+}
 
 
 def broken_files(tmp_path):

@@ -60,7 +60,9 @@ sweep.run(swept.count, jobs, sys.argv[1], workers=int(sys.argv[3]))
 
 @pytest.fixture
 def count(tmp_path, monkeypatch):
-    get_reusable_executor().shutdown(wait=True)  # workers of an earlier sweep do not know this folder
+    get_reusable_executor().shutdown(
+        wait=True
+    )  # workers of an earlier sweep do not know this folder
     (tmp_path / "swept.py").write_text(WORK)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
@@ -83,17 +85,26 @@ def squares(receipts) -> list[int]:
     return [receipt["result"]["square"] for receipt in receipts]
 
 
-def test_finished_jobs_are_not_run_again_new_ones_are_and_those_with_other_settings(tmp_path, count):
+def test_finished_jobs_are_not_run_again_new_ones_are_and_those_with_other_settings(
+    tmp_path, count
+):
     first = sweep.run(count, make_jobs(tmp_path), tmp_path / "runs", workers=1)
     again = sweep.run(count, make_jobs(tmp_path), tmp_path / "runs", workers=1)
     assert first == again and squares(again) == [0, 1, 4]
     assert ran(tmp_path) == ["arm/0", "arm/1", "arm/2"]
-    assert squares(sweep.run(count, make_jobs(tmp_path, 4), tmp_path / "runs", workers=1)) == [0, 1, 4, 9]
+    assert squares(sweep.run(count, make_jobs(tmp_path, 4), tmp_path / "runs", workers=1)) == [
+        0,
+        1,
+        4,
+        9,
+    ]
     sweep.run(count, make_jobs(tmp_path, rate=0.1), tmp_path / "runs", workers=1)
     assert len(ran(tmp_path)) == 4 + 3 and sweep.run(count, [], tmp_path / "runs") == []
 
 
-def test_one_process_and_two_give_the_same_results_in_the_same_order_with_one_thread_each(tmp_path, count):
+def test_one_process_and_two_give_the_same_results_in_the_same_order_with_one_thread_each(
+    tmp_path, count
+):
     one = sweep.run(count, make_jobs(tmp_path, 5), tmp_path / "one", workers=1)
     two = sweep.run(count, make_jobs(tmp_path, 5), tmp_path / "two", workers=2)
     assert squares(one) == squares(two) == [0, 1, 4, 9, 16]
@@ -102,7 +113,10 @@ def test_one_process_and_two_give_the_same_results_in_the_same_order_with_one_th
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_in_a_job_comes_out_and_what_was_finished_stays(tmp_path, count, workers):
-    good, bad = make_jobs(tmp_path, 2), Job("arm/bad", {"n": 9, "log": str(tmp_path / "log"), "fails": True})
+    good, bad = (
+        make_jobs(tmp_path, 2),
+        Job("arm/bad", {"n": 9, "log": str(tmp_path / "log"), "fails": True}),
+    )
     with pytest.raises(RuntimeError, match="arm/bad went wrong"):
         sweep.run(count, [*good, bad], tmp_path / "runs", workers=workers)
     sweep.run(count, good, tmp_path / "runs", workers=1)
@@ -112,7 +126,10 @@ def test_an_error_in_a_job_comes_out_and_what_was_finished_stays(tmp_path, count
 
 @pytest.mark.parametrize(
     ("job", "message"),
-    [(Job("arm/0", {}), "labels of jobs must differ.*arm/0"), (None, "settings of jobs must differ")],
+    [
+        (Job("arm/0", {}), "labels of jobs must differ.*arm/0"),
+        (None, "settings of jobs must differ"),
+    ],
 )
 def test_two_jobs_of_one_label_or_of_one_key_are_refused(tmp_path, count, job, message):
     jobs = make_jobs(tmp_path)
@@ -134,7 +151,9 @@ def test_the_first_run_of_a_job_needs_no_reason(tmp_path):
     assert sweep.explain_reruns([Job("a", {"rate": 0.1})], tmp_path) == []
 
 
-def test_a_rerun_is_explained_by_the_settings_that_changed_since_the_last_finished_job(tmp_path, count):
+def test_a_rerun_is_explained_by_the_settings_that_changed_since_the_last_finished_job(
+    tmp_path, count
+):
     def settings(n: int, **changes) -> dict:
         versions = {"losses": 1, "rollouts": 3} | changes
         return {"n": n, "log": str(tmp_path / "log"), "sizes": (1, 2), "versions": versions}
@@ -145,7 +164,10 @@ def test_a_rerun_is_explained_by_the_settings_that_changed_since_the_last_finish
         sweep.run(count, jobs, runs, workers=1)
     later = [Job(f"arm/{n}", settings(n, losses=2)) for n in range(2)]
     later += [Job("arm/2", settings(7)), Job("arm/3", settings(3))]
-    assert sweep.explain_reruns(later, runs) == ["2 of 4 jobs: versions.losses 1 -> 2", "1 of 4 jobs: n 2 -> 7"]
+    assert sweep.explain_reruns(later, runs) == [
+        "2 of 4 jobs: versions.losses 1 -> 2",
+        "1 of 4 jobs: n 2 -> 7",
+    ]
 
 
 def test_reasons_reach_the_runner_beside_its_progress_file_and_who_started_a_command_by_hand(
@@ -165,9 +187,14 @@ def test_reasons_reach_the_runner_beside_its_progress_file_and_who_started_a_com
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_chain_is_run_in_order_in_one_process_and_what_is_finished_is_left_out(tmp_path, count, workers):
+def test_a_chain_is_run_in_order_in_one_process_and_what_is_finished_is_left_out(
+    tmp_path, count, workers
+):
     log = tmp_path / "log"
-    a, b, c, d = (Job(name, {"n": n, "log": str(log), "seconds": 0.2 * (name == "a")}) for n, name in enumerate("abcd"))
+    a, b, c, d = (
+        Job(name, {"n": n, "log": str(log), "seconds": 0.2 * (name == "a")})
+        for n, name in enumerate("abcd")
+    )
     sweep.run(count, [b], tmp_path / "runs", workers=1)
     receipts = sweep.run_chains(count, [[a, b, c], [d]], tmp_path / "runs", workers=workers)
     assert [receipt["result"]["square"] for receipt in receipts] == [0, 1, 4, 9]
@@ -194,7 +221,9 @@ def test_the_runner_is_told_how_far_a_sweep_is(tmp_path, count, monkeypatch):
         return write(path, value)
 
     monkeypatch.setattr(store, "write_json", spy)
-    sweep.run(count, make_jobs(tmp_path, 2, seconds=1.2), tmp_path / "runs", workers=1, label="counting")
+    sweep.run(
+        count, make_jobs(tmp_path, 2, seconds=1.2), tmp_path / "runs", workers=1, label="counting"
+    )
     assert {report["label"] for report in seen} == {"counting"}
     done = [report["done"] for report in seen]
     assert done == sorted(done) and 0.5 in done and done[-1] >= 1.0
@@ -203,7 +232,9 @@ def test_the_runner_is_told_how_far_a_sweep_is(tmp_path, count, monkeypatch):
 
 def start(tmp_path, workers: int, seconds: float) -> subprocess.Popen:
     arguments = [str(tmp_path / "runs"), str(tmp_path / "log"), str(workers), str(seconds)]
-    process = subprocess.Popen([sys.executable, "-c", KILLED, *arguments], cwd=tmp_path, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, *arguments], cwd=tmp_path, stdout=subprocess.PIPE
+    )
     process.stdout.readline()
     return process
 
@@ -280,7 +311,9 @@ def files(root: Path) -> dict[str, bytes]:
     found = {}
     for path in sorted(root.rglob("*")):
         if path.is_file() and path.name not in ("where.txt", "progress.json"):
-            content = store.read_json(path)["result"] if path.name == "done.json" else path.read_bytes()
+            content = (
+                store.read_json(path)["result"] if path.name == "done.json" else path.read_bytes()
+            )
             found[str(path.relative_to(root))] = content
     return found
 
@@ -304,8 +337,12 @@ def test_a_cluster_gives_the_same_bytes_as_processes_here(tmp_path, cluster, mon
 
     monkeypatch.delenv("BENCH_DASK")
     todo.append(Job("arm/5", {"seed": 5}))
-    alone, two = (sweep.run(swept.draw, todo, tmp_path / str(workers), workers=workers) for workers in (1, 2))
-    assert [r["result"] for r in alone] == [r["result"] for r in two] == [r["result"] for r in resumed]
+    alone, two = (
+        sweep.run(swept.draw, todo, tmp_path / str(workers), workers=workers) for workers in (1, 2)
+    )
+    assert (
+        [r["result"] for r in alone] == [r["result"] for r in two] == [r["result"] for r in resumed]
+    )
     written = files(tmp_path / "1")
     assert len(written) == 6 * 4  # the settings, the receipt and two files of the work
     assert files(tmp_path / "2") == written and files(tmp_path / "dask") == written

@@ -29,7 +29,13 @@ class Measure:
         """What a gain is: clear where its interval leaves 0 out, and then for the better, the worse, or neither."""
         if not (gain["lo"] > 0 or gain["hi"] < 0):
             return UNCLEAR
-        return OTHER if not self.better else BETTER if (gain["value"] > 0) == (self.better == "higher") else WORSE
+        return (
+            OTHER
+            if not self.better
+            else BETTER
+            if (gain["value"] > 0) == (self.better == "higher")
+            else WORSE
+        )
 
 
 @dataclass(frozen=True)
@@ -77,8 +83,10 @@ class Comparison:
         return {m.column: self._gains(m) for m in self.measures} if self.against else {}
 
     def _gains(self, m: Measure) -> pd.DataFrame:
-        pairs = {new: measure.gap(self.rows, m.column, {"variant": new}, {"variant": old}).iloc[0]
-                 for new, old in self.against.items()}  # fmt: skip
+        pairs = {
+            new: measure.gap(self.rows, m.column, {"variant": new}, {"variant": old}).iloc[0]
+            for new, old in self.against.items()
+        }
         found = pd.DataFrame(pairs).T.rename_axis("variant")
         return found.assign(look=[m.look(row) for _, row in found.iterrows()])
 
@@ -86,9 +94,13 @@ class Comparison:
         """Gains in the first measure as shares of what they are held against, taken as known; without those whose
         reference is 0."""
         found = self.gains[self.main.column]
-        bases = self.levels[self.main.column]["value"].abs().loc[list(self.against.values())].to_numpy()
+        bases = (
+            self.levels[self.main.column]["value"].abs().loc[list(self.against.values())].to_numpy()
+        )
         ends = ["value", "lo", "hi"]
-        return found.assign(**(found[ends].div(np.where(bases > 1e-9, bases, np.nan), axis=0))).dropna(subset="value")
+        return found.assign(
+            **(found[ends].div(np.where(bases > 1e-9, bases, np.nan), axis=0))
+        ).dropna(subset="value")
 
 
 def slug(variant: str) -> str:
@@ -102,7 +114,9 @@ def metrics(compared: Comparison) -> dict[str, pd.Series | str]:
     `gain_column` of the others, and `name.backend`."""
     out: dict[str, pd.Series | str] = {f"{compared.name}.backend": compared.backend}
     for column, found in compared.levels.items():
-        out |= {f"{compared.name}.{slug(variant)}.{column}": row for variant, row in found.iterrows()}
+        out |= {
+            f"{compared.name}.{slug(variant)}.{column}": row for variant, row in found.iterrows()
+        }
     for column, found in compared.gains.items():
         last = "gain" if column == compared.main.column else f"gain_{column}"
         out |= {f"{compared.name}.{slug(variant)}.{last}": row for variant, row in found.iterrows()}

@@ -29,18 +29,28 @@ def trained(params: Params, **where) -> pd.DataFrame:
     weights = rows[[f"w_{name}" for name in COMPONENTS]].to_numpy()
     away = np.nan_to_num(np.abs(weights - 1 / len(COMPONENTS)).mean(axis=1))
     return pd.DataFrame(
-        {"variant": rows["arm"], "seed": rows["seed"], "unit": rows["item"], "score": rows["reward"], "moved": away}
+        {
+            "variant": rows["arm"],
+            "seed": rows["seed"],
+            "unit": rows["item"],
+            "score": rows["reward"],
+            "moved": away,
+        }
     )
 
 
 def table_4(params: Params, rows: pd.DataFrame) -> Comparison:
     """What the state holds: layers differ in how much of prompt and reply their last state tells."""
-    return _compared(rows, "maestro_layer", "what the Conductor reads", ["h: prompt", "h: reply", "h: shuffled"])
+    return _compared(
+        rows, "maestro_layer", "what the Conductor reads", ["h: prompt", "h: reply", "h: shuffled"]
+    )
 
 
 def table_5(params: Params, rows: pd.DataFrame) -> Comparison:
     """Without the entropy bonus, and with pairwise perturbations; beside weights that learn nothing."""
-    return _compared(rows, "maestro_loss", "the Conductor's loss", ["no entropy", "pairwise", *STATIC])
+    return _compared(
+        rows, "maestro_loss", "the Conductor's loss", ["no entropy", "pairwise", *STATIC]
+    )
 
 
 def table_6(params: Params, rows: pd.DataFrame) -> Comparison:
@@ -56,7 +66,9 @@ def kappa(params: Params, rows: pd.DataFrame) -> Comparison:
 
 def homogeneous(params: Params, rows: pd.DataFrame) -> Comparison:
     """One action and one context for a group: its advantages add up to zero, and with them the gradient."""
-    return _compared(rows, "maestro_homogeneous", "one action for a whole group", ["homogeneous"], (MOVED, SCORE))
+    return _compared(
+        rows, "maestro_homogeneous", "one action for a whole group", ["homogeneous"], (MOVED, SCORE)
+    )
 
 
 def gradients(params: Params, prompts: int = 12, width: int = 16) -> pd.DataFrame:
@@ -66,7 +78,10 @@ def gradients(params: Params, prompts: int = 12, width: int = 16) -> pd.DataFram
     rng = seeds.rng("ablations", "gradients")
     h = torch.from_numpy(rng.normal(size=(prompts * group, width)).astype(np.float32))
     rewards = torch.from_numpy(rng.random((prompts * group, len(COMPONENTS))).astype(np.float32))
-    modes = {"each rollout its own context and action": ("own", False), "one context and one action": ("one", True)}
+    modes = {
+        "each rollout its own context and action": ("own", False),
+        "one context and one action": ("one", True),
+    }
     rows = []
     for shown, (key, same) in modes.items():
         weighting = Conducted(width, head.model_copy(update={"homogeneous": same}), group, 0)
@@ -80,8 +95,12 @@ def gradients(params: Params, prompts: int = 12, width: int = 16) -> pd.DataFram
     return pd.DataFrame(rows)
 
 
-def _compared(rows: pd.DataFrame, name: str, about: str, variants: list[str], measures=(SCORE, MOVED)) -> Comparison:
+def _compared(
+    rows: pd.DataFrame, name: str, about: str, variants: list[str], measures=(SCORE, MOVED)
+) -> Comparison:
     wanted = ["START", "Conductor", *variants]  # the start is shown and is no variant
     frame = rows[rows["variant"].isin(wanted)]
     frame = frame.sort_values("variant", key=lambda column: column.map(wanted.index), kind="stable")
-    return Comparison(name, about, frame, dict.fromkeys(variants, "Conductor"), tuple(measures), "world")
+    return Comparison(
+        name, about, frame, dict.fromkeys(variants, "Conductor"), tuple(measures), "world"
+    )

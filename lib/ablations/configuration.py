@@ -31,18 +31,30 @@ def tests(params: Params, **where) -> pd.DataFrame:
 def _on(found: pd.DataFrame, model: str, encoder: str) -> pd.DataFrame:
     """The tests with a model's agents; unit: the question."""
     found = found[found["model"] == model]
-    return found.assign(encoder=encoder, unit=found["kind"].astype(str) + "/" + found["prompt"].astype(str))
+    return found.assign(
+        encoder=encoder, unit=found["kind"].astype(str) + "/" + found["prompt"].astype(str)
+    )
 
 
 def table_4(params: Params, found: pd.DataFrame) -> Comparison:
     """PPO or GRPO, and afterwards nothing, SFT on the elite, or DPO on pairs."""
-    named = {"arc_no_sft": "PPO", "grpo": "GRPO", "arc": "PPO, then SFT", "arc_dpo": "PPO, then DPO"}
+    named = {
+        "arc_no_sft": "PPO",
+        "grpo": "GRPO",
+        "arc": "PPO, then SFT",
+        "arc_dpo": "PPO, then DPO",
+    }
     return _compared(params, "arc_training", "the training objective", found, named, "PPO")
 
 
 def sft(params: Params, found: pd.DataFrame) -> Comparison:
     """Imitating the elite or not, from either encoder and with masks or without."""
-    named = {"arc_no_sft": "no SFT", "arc": "SFT", "unmasked_no_sft": "no masks, no SFT", "unmasked": "no masks, SFT"}
+    named = {
+        "arc_no_sft": "no SFT",
+        "arc": "SFT",
+        "unmasked_no_sft": "no masks, no SFT",
+        "unmasked": "no masks, SFT",
+    }
     against = {"SFT": "no SFT", "no masks, SFT": "no masks, no SFT"}
     return _compared(params, "arc_sft", "imitating the best episodes", found, named, against)
 
@@ -69,10 +81,16 @@ def encoders(params: Params, found: pd.DataFrame) -> Comparison:
     )
 
 
-def _compared(params: Params, name: str, about: str, found: pd.DataFrame, named, against) -> Comparison:
+def _compared(
+    params: Params, name: str, about: str, found: pd.DataFrame, named, against
+) -> Comparison:
     """Arms under the usual encoder; against: one variant for all others, or one for each."""
     rows = found[(found["encoder"] == params.configuration.encoder) & found["arm"].isin(named)]
-    frame = pd.concat([rows[rows["arm"] == arm].assign(variant=shown) for arm, shown in named.items()])
+    frame = pd.concat(
+        [rows[rows["arm"] == arm].assign(variant=shown) for arm, shown in named.items()]
+    )
     if isinstance(against, str):
         against = {shown: against for shown in named.values() if shown != against}
-    return Comparison(name, about, frame, against, MEASURES, params.llm.decided_by([params.configuration.model]))
+    return Comparison(
+        name, about, frame, against, MEASURES, params.llm.decided_by([params.configuration.model])
+    )

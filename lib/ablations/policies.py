@@ -46,15 +46,24 @@ def memory(params: Params, domain: str, **where) -> Comparison:
         fewer = min(params.zoo.seeds, params.ablations.room_seeds)
         params = params.model_copy(update={"zoo": params.zoo.model_copy(update={"seeds": fewer})})
     record = study.run(params, domain, compared, label="remembering less", **where)
-    against = {named[each.name]: named[group[0].name] for group in groups.values() for each in group[1:]}
+    against = {
+        named[each.name]: named[group[0].name] for group in groups.values() for each in group[1:]
+    }
     return Comparison(
-        f"memory_{domain}", f"memory in {domain}", _episodes(record, domain, named), against,
-        (UTILITY, *_objectives(domain), LENGTH, DOLLARS), params.llm.decided_by([model]),
-    )  # fmt: skip
+        f"memory_{domain}",
+        f"memory in {domain}",
+        _episodes(record, domain, named),
+        against,
+        (UTILITY, *_objectives(domain), LENGTH, DOLLARS),
+        params.llm.decided_by([model]),
+    )
 
 
 def _objectives(domain: str) -> list[Measure]:
-    return [Measure(c, name) for c, name in zip(evaluate.front_columns(domain), OBJECTIVES[domain], strict=True)]
+    return [
+        Measure(c, name)
+        for c, name in zip(evaluate.front_columns(domain), OBJECTIVES[domain], strict=True)
+    ]
 
 
 def _episodes(record: pd.DataFrame, domain: str, named: Mapping[str, str]) -> pd.DataFrame:
@@ -62,7 +71,9 @@ def _episodes(record: pd.DataFrame, domain: str, named: Mapping[str, str]) -> pd
     table = results.outcomes(record, domain)
     frame = table.assign(variant=table["method"].map(named), unit=_named(table))
     places = {variant: i for i, variant in enumerate(named.values())}
-    return frame.sort_values("variant", key=lambda names: names.map(places), kind="stable", ignore_index=True)
+    return frame.sort_values(
+        "variant", key=lambda names: names.map(places), kind="stable", ignore_index=True
+    )
 
 
 def _named(table: pd.DataFrame) -> pd.Series:
@@ -77,30 +88,48 @@ def rules(params: Params, zoo=train.ZOO) -> dict[str, Comparison]:
     """The zoo's policies, trained under the rules of params.yaml, with students of other rules: one comparison per
     policy, a variant per rule. Where `education.answers` is set, difficulties calibrated from answers too."""
     usual = params.education
-    changed = {f"{key} {value}": {key: value} for key, values in SWITCHES.items() for value in values
-               if getattr(usual, key) != value}  # fmt: skip
+    changed = {
+        f"{key} {value}": {key: value}
+        for key, values in SWITCHES.items()
+        for value in values
+        if getattr(usual, key) != value
+    }
     if usual.answers:
         other = "label" if usual.difficulty == "calibrated" else "calibrated"
         changed[f"difficulty {other}"] = {"difficulty": other}
     trained = {name: each for name, each in train.load("education", zoo).items() if name in SHOWN}
-    who = evaluate.actors(trained) | {"random": evaluate.baselines("education", params.zoo.seeds)["random"]}
-    parts = [_students(params, changes, who, variant) for variant, changes in ({"as it is": {}} | changed).items()]
+    who = evaluate.actors(trained) | {
+        "random": evaluate.baselines("education", params.zoo.seeds)["random"]
+    }
+    parts = [
+        _students(params, changes, who, variant)
+        for variant, changes in ({"as it is": {}} | changed).items()
+    ]
     frame = pd.concat(parts, ignore_index=True)
     return {
         name: Comparison(
-            f"education_switches.{name}", f"the student's rules, for {name}", frame[frame["method"] == name],
-            dict.fromkeys(changed, "as it is"), (LENGTH, UTILITY), "policy",
+            f"education_switches.{name}",
+            f"the student's rules, for {name}",
+            frame[frame["method"] == name],
+            dict.fromkeys(changed, "as it is"),
+            (LENGTH, UTILITY),
+            "policy",
         )
         for name in SHOWN
-    }  # fmt: skip
+    }
 
 
-def _students(params: Params, changes: Mapping[str, object], who: Mapping[str, Sequence[Act]], variant: str):
+def _students(
+    params: Params, changes: Mapping[str, object], who: Mapping[str, Sequence[Act]], variant: str
+):
     """Episodes of everybody under changed rules, one row each."""
     education = EducationSettings(**params.education.model_dump() | dict(changes))
     sized = params.zoo.model_copy(update={"episodes": params.ablations.students})
     record = evaluate.evaluate(
-        params.model_copy(update={"education": education, "zoo": sized}), who, "education", "student"
+        params.model_copy(update={"education": education, "zoo": sized}),
+        who,
+        "education",
+        "student",
     )
     table = evaluate.episodes(record, "education")
     utility = table[evaluate.front_columns("education")].mean(axis=1)
@@ -113,15 +142,27 @@ def search(params: Params) -> pd.DataFrame:
     of |log of the ratio|), ours. The strategies stand in for policies, which would have to be trained anew each time;
     no orchestrator is looked at."""
     keys = ("steps_per_level", "warmup", "repeats", "ncc_rule")
-    grid = product((1, 2), ("keep", "measure", "ncc"), ("everywhere", "not_easy", "failed_only"),
-                   ("at_or_above", "exact"))  # fmt: skip
+    grid = product(
+        (1, 2),
+        ("keep", "measure", "ncc"),
+        ("everywhere", "not_easy", "failed_only"),
+        ("at_or_above", "exact"),
+    )
     constant = evaluate.baselines("education", 1)
     who = {name: constant[proxy] for name, proxy in PROXY.items()}
     rows = []
     for values in grid:
         told = dict(zip(keys, values, strict=True))
-        lengths = _students(params, told, who, "")[["method", "length"]].groupby("method")["length"].mean()
+        lengths = (
+            _students(params, told, who, "")[["method", "length"]]
+            .groupby("method")["length"]
+            .mean()
+        )
         off = np.mean([abs(np.log(lengths[name] / paper)) for name, paper in TABLE_2.items()])
         ours = all(getattr(params.education, key) == value for key, value in told.items())
-        rows.append(told | {name: float(lengths[name]) for name in TABLE_2} | {"distance": float(off), "ours": ours})
+        rows.append(
+            told
+            | {name: float(lengths[name]) for name in TABLE_2}
+            | {"distance": float(off), "ours": ours}
+        )
     return pd.DataFrame(rows).sort_values("distance", kind="stable", ignore_index=True)

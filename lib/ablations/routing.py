@@ -28,15 +28,30 @@ SECONDS = Measure("milliseconds", "ms", "lower")
 def prompts(params: Params, results: corl.Results) -> Comparison:
     """Soft prompts name the budget, hard ones also say what to do under it. Each before and after training, on
     questions with the low budget: is it the words or the reward that saves?"""
-    arms = {("soft", "start"): corl.START, ("hard", "start"): corl.START, ("soft", "trained"): "corl",
-            ("hard", "trained"): "hard"}  # fmt: skip
+    arms = {
+        ("soft", "start"): corl.START,
+        ("hard", "start"): corl.START,
+        ("soft", "trained"): "corl",
+        ("hard", "trained"): "hard",
+    }
     parts = [
-        _tests(results, arm, style, "low").assign(variant=f"{style}, {when}") for (style, when), arm in arms.items()
+        _tests(results, arm, style, "low").assign(variant=f"{style}, {when}")
+        for (style, when), arm in arms.items()
     ]
-    against = {"hard, start": "soft, start", "soft, trained": "soft, start", "hard, trained": "hard, start"}
+    against = {
+        "hard, start": "soft, start",
+        "soft, trained": "soft, start",
+        "hard, trained": "hard, start",
+    }
     frame = pd.concat(parts, ignore_index=True)
-    return Comparison("corl_prompt", "how the low budget is put", frame, against, (CALLS, MONEY, REWARD, RIGHT),
-                      params.llm.decided_by(params.routing.experts.values()))  # fmt: skip
+    return Comparison(
+        "corl_prompt",
+        "how the low budget is put",
+        frame,
+        against,
+        (CALLS, MONEY, REWARD, RIGHT),
+        params.llm.decided_by(params.routing.experts.values()),
+    )
 
 
 def budgets(params: Params, results: corl.Results) -> Comparison:
@@ -49,8 +64,14 @@ def budgets(params: Params, results: corl.Results) -> Comparison:
     ]
     against = {f"{style}, high": f"{style}, low" for style in arms}
     frame = pd.concat(parts, ignore_index=True)
-    return Comparison("corl_budgets", "the budget, by prompt", frame, against, (CALLS, MONEY, RIGHT),
-                      params.llm.decided_by(params.routing.experts.values()))  # fmt: skip
+    return Comparison(
+        "corl_budgets",
+        "the budget, by prompt",
+        frame,
+        against,
+        (CALLS, MONEY, RIGHT),
+        params.llm.decided_by(params.routing.experts.values()),
+    )
 
 
 def fixed(rows: pd.DataFrame) -> dict[str, Comparison]:
@@ -61,12 +82,19 @@ def fixed(rows: pd.DataFrame) -> dict[str, Comparison]:
     """
     rows = rows[(rows["step"] == record.AFTER) & (rows["heat"] == 1.0)]
     start = rows[rows["role"] == "start"]
-    own = {arm.fixed: rows[(rows["arm"] == arm.name) & (rows["condition"] == arm.fixed)] for arm in glassbox.FIXED}
+    own = {
+        arm.fixed: rows[(rows["arm"] == arm.name) & (rows["condition"] == arm.fixed)]
+        for arm in glassbox.FIXED
+    }
     out = {
-        budget: _boxed(f"corl_fixed.{budget}", f"a {budget} budget that never changes",
-                       {"start": start[start["condition"] == budget], "trained": part}, {"trained": "start"})
+        budget: _boxed(
+            f"corl_fixed.{budget}",
+            f"a {budget} budget that never changes",
+            {"start": start[start["condition"] == budget], "trained": part},
+            {"trained": "start"},
+        )
         for budget, part in own.items()
-    }  # fmt: skip
+    }
     both = {f"{budget} budget": part for budget, part in own.items()}
     low, high = both
     return out | {"both": _boxed("corl_fixed", "which budget never changes", both, {high: low})}
@@ -79,13 +107,22 @@ def parts(rows: pd.DataFrame) -> Comparison:
     rows = rows[rows["arm"].isin([arm.name for arm in glassbox.PARTS])]
     changed = [arm.name for arm in glassbox.PARTS[1:]]
     kinds = {name: part for name, part in rows.groupby("arm", sort=False)}
-    return _boxed("corl_parts", "the budget in prompt, reward and advantages", kinds, dict.fromkeys(changed, "CoRL"))
+    return _boxed(
+        "corl_parts",
+        "the budget in prompt, reward and advantages",
+        kinds,
+        dict.fromkeys(changed, "CoRL"),
+    )
 
 
-def _boxed(name: str, about: str, variants: Mapping[str, pd.DataFrame], against: Mapping[str, str]) -> Comparison:
+def _boxed(
+    name: str, about: str, variants: Mapping[str, pd.DataFrame], against: Mapping[str, str]
+) -> Comparison:
     """Rows of the glass box by variant; a seed is a world of its own, of which every budget has a row."""
     parts = [
-        part.groupby("seed")[["reward", "right", "within", "dollars", "asked", "dear"]].mean().assign(variant=variant)
+        part.groupby("seed")[["reward", "right", "within", "dollars", "asked", "dear"]]
+        .mean()
+        .assign(variant=variant)
         for variant, part in variants.items()
     ]
     frame = pd.concat(parts).reset_index()
@@ -96,7 +133,9 @@ def _boxed(name: str, about: str, variants: Mapping[str, pd.DataFrame], against:
 def _tests(results: corl.Results, arm: str, style: str, word: str | None) -> pd.DataFrame:
     """Test episodes without dice, of the seeds that every arm has."""
     part = results.episodes[results.episodes["arm"] == arm]
-    part = part[part["seed"] <= results.episodes.loc[results.episodes["arm"] == "hard", "seed"].max()]
+    part = part[
+        part["seed"] <= results.episodes.loc[results.episodes["arm"] == "hard", "seed"].max()
+    ]
     part = part[(part["temperature"] == part["temperature"].min()) & (part["style"] == style)]
     if word is not None:
         part = part[part["label"] == word]
@@ -117,14 +156,26 @@ def _priced(params: Params, results: tools.Results, labels, exam: str) -> Compar
     rows = results.episodes[results.episodes["exam"] == exam]
     rows = rows[rows["arm"].isin(labels)]
     frame = rows.assign(
-        variant=rows["arm"].map(labels), unit=rows["item"],
-        dollars=rows["dollars"] * MILLION, milliseconds=rows["seconds"] * 1000,
-    )  # fmt: skip
+        variant=rows["arm"].map(labels),
+        unit=rows["item"],
+        dollars=rows["dollars"] * MILLION,
+        milliseconds=rows["seconds"] * 1000,
+    )
     usual = labels["paper"]
-    against = {shown: usual for shown in dict.fromkeys(frame["variant"]) if shown not in (usual, labels[tools.START])}
+    against = {
+        shown: usual
+        for shown in dict.fromkeys(frame["variant"])
+        if shown not in (usual, labels[tools.START])
+    }
     where = "prices by lot" if exam == "test" else "prices of another list"
-    return Comparison(f"tool_pricing.{exam}", f"prices in training, in the exam with {where}", frame, against,
-                      (MONEY, RIGHT, SECONDS), params.llm.decided_by(params.tools.models.values()))  # fmt: skip
+    return Comparison(
+        f"tool_pricing.{exam}",
+        f"prices in training, in the exam with {where}",
+        frame,
+        against,
+        (MONEY, RIGHT, SECONDS),
+        params.llm.decided_by(params.tools.models.values()),
+    )
 
 
 def controllers(params: Params, **where) -> corl.Results:

@@ -16,10 +16,15 @@ from lib.page.words import plain, signed
 
 STAND_IN = "scripted stand-in"
 KEY_METRICS = ("changes.total", "changes.clear", "changes.better", "changes.worse")
-draw.register({
-    BETTER: ("#0072B2", "^"), WORSE: ("#D55E00", "v"), OTHER: ("#444444", "s"), UNCLEAR: ("#8A8A8A", "o"),
-    "Equal": ("#56B4E9", "v"),
-})  # fmt: skip
+draw.register(
+    {
+        BETTER: ("#0072B2", "^"),
+        WORSE: ("#D55E00", "v"),
+        OTHER: ("#444444", "s"),
+        UNCLEAR: ("#8A8A8A", "o"),
+        "Equal": ("#56B4E9", "v"),
+    }
+)
 MARKS = "Triangles: clearly better or worse; squares: clear, and neither; dots: not clear."
 
 
@@ -35,11 +40,14 @@ def table(compared: Comparison) -> pd.DataFrame:
     out = pd.DataFrame(index=levels[main.column].index)
     if compared.against:
         gains = compared.gains[main.column]
-        out[f"gain in {main.label}"], out["could have told"] = measure.intervals(gains), gains["told"].astype(float)
+        out[f"gain in {main.label}"], out["could have told"] = (
+            measure.intervals(gains),
+            gains["told"].astype(float),
+        )
         out["beside"] = pd.Series(dict(compared.against))
-    return out.assign(**{m.label: measure.intervals(levels[m.column]) for m in compared.measures}).fillna(
-        {"beside": ""}
-    )
+    return out.assign(
+        **{m.label: measure.intervals(levels[m.column]) for m in compared.measures}
+    ).fillna({"beside": ""})
 
 
 def moved(gains: pd.DataFrame, what: str) -> str:
@@ -52,15 +60,27 @@ def figure(compared: Comparison) -> Figure:
     """A panel per measure, a row per change: its gain and interval around a line at no change. Upward and downward
     triangles are clear changes for the better and for the worse, squares clear ones that are neither, dots the rest."""
     against = sorted(set(compared.against.values()))
-    several = {v: f"{v}\nagainst {old}" for v, old in compared.against.items()} if len(against) > 1 else {}
-    found = pd.concat(compared.gains, names=["measure"]).rename(several, level="variant").swaplevel()
+    several = (
+        {v: f"{v}\nagainst {old}" for v, old in compared.against.items()}
+        if len(against) > 1
+        else {}
+    )
+    found = (
+        pd.concat(compared.gains, names=["measure"]).rename(several, level="variant").swaplevel()
+    )
     across = min(3, len(compared.measures))
     title = f"{label(compared)}: {moved(compared.gains[compared.main.column], compared.main.label)}"
     return draw.points(
-        found, title, {m.column: f"change in {m.label}" for m in compared.measures}, line=0,
-        like=found["look"].to_dict(), across=across, wide=4.2 + 2.6 * (across - 1) + 1.5, name=60,
+        found,
+        title,
+        {m.column: f"change in {m.label}" for m in compared.measures},
+        line=0,
+        like=found["look"].to_dict(),
+        across=across,
+        wide=4.2 + 2.6 * (across - 1) + 1.5,
+        name=60,
         note=MARKS + (f" 0: {against[0]}." if len(against) == 1 else ""),
-    )  # fmt: skip
+    )
 
 
 def present(lesson: Lesson, compared: Comparison) -> None:
@@ -78,13 +98,23 @@ def rules(every: Mapping[str, Comparison]) -> tuple[Figure, pd.DataFrame]:
     """A panel per policy and a row per rule, the change in the first measure; and the same as a table, on top the
     level as it is."""
     main = next(iter(every.values())).main
-    found = pd.concat({policy: c.gains[main.column] for policy, c in every.items()}, names=["policy"]).swaplevel()
+    found = pd.concat(
+        {policy: c.gains[main.column] for policy, c in every.items()}, names=["policy"]
+    ).swaplevel()
     sheet = draw.points(
-        found, f"Rules of the student that the paper leaves open: {moved(found, 'episode length')}",
-        f"change in {main.label}", line=0, like=found["look"].to_dict(), across=len(every), wide=11, name=60,
+        found,
+        f"Rules of the student that the paper leaves open: {moved(found, 'episode length')}",
+        f"change in {main.label}",
+        line=0,
+        like=found["look"].to_dict(),
+        across=len(every),
+        wide=11,
+        name=60,
         note="Over seeds. " + MARKS,
-    )  # fmt: skip
-    usual = {policy: measure.intervals(c.levels[main.column]).iloc[:1] for policy, c in every.items()}
+    )
+    usual = {
+        policy: measure.intervals(c.levels[main.column]).iloc[:1] for policy, c in every.items()
+    }
     changed = {policy: measure.intervals(c.gains[main.column]) for policy, c in every.items()}
     return sheet, pd.concat([pd.DataFrame(usual), pd.DataFrame(changed)]).rename_axis("rule")
 
@@ -92,7 +122,9 @@ def rules(every: Mapping[str, Comparison]) -> tuple[Figure, pd.DataFrame]:
 def order(every: Mapping[str, Comparison]) -> str:
     """Under how many rules the policies keep their order."""
     levels = pd.DataFrame({policy: c.levels[c.main.column]["value"] for policy, c in every.items()})
-    usual, *changed = (row.sort_values(kind="stable").index.tolist() for _, row in levels.iterrows())
+    usual, *changed = (
+        row.sort_values(kind="stable").index.tolist() for _, row in levels.iterrows()
+    )
     kept = sum(each == usual for each in changed)
     return f"The order of the policies by length, {' < '.join(usual)}, stays under {kept} of {len(changed)} rules."
 
@@ -102,10 +134,19 @@ def order(every: Mapping[str, Comparison]) -> str:
 
 def overview(every: Sequence[Comparison]) -> pd.DataFrame:
     """One row per ablation: what is changed, the measure, and how many changes are clearly better, worse, unclear."""
-    looks = [c.gains[c.main.column]["look"].value_counts() if c.against else pd.Series(dtype=int) for c in every]
-    counted = pd.DataFrame(looks).reindex(columns=[BETTER, WORSE, OTHER, UNCLEAR]).fillna(0).astype(int)
+    looks = [
+        c.gains[c.main.column]["look"].value_counts() if c.against else pd.Series(dtype=int)
+        for c in every
+    ]
+    counted = (
+        pd.DataFrame(looks).reindex(columns=[BETTER, WORSE, OTHER, UNCLEAR]).fillna(0).astype(int)
+    )
     about = {"ablation": [label(c) for c in every], "measure": [c.main.label for c in every]}
-    return pd.DataFrame(about).assign(changes=counted.sum(axis=1).tolist()).join(counted.reset_index(drop=True))
+    return (
+        pd.DataFrame(about)
+        .assign(changes=counted.sum(axis=1).tolist())
+        .join(counted.reset_index(drop=True))
+    )
 
 
 def counts(every: Sequence[Comparison]) -> dict[str, int]:
@@ -122,8 +163,13 @@ def overall(every: Sequence[Comparison]) -> str:
         f"Of {total} changes {clear} are clear ({worse} for the worse, {better} for the better), "
         f"about {plain(0.05 * total, 1)} would be by chance if none mattered"
     )
-    found = [(abs(row["value"]), c, variant, row["value"]) for c in every if c.against
-             for variant, row in c.relative().iterrows() if row["look"] != UNCLEAR]  # fmt: skip
+    found = [
+        (abs(row["value"]), c, variant, row["value"])
+        for c in every
+        if c.against
+        for variant, row in c.relative().iterrows()
+        if row["look"] != UNCLEAR
+    ]
     if not found:
         return sentence
     _, most, variant, gain = max(found, key=lambda each: each[0])
@@ -142,12 +188,20 @@ def side_by_side(every: Sequence[Comparison]) -> Figure:
         return draw.sheet(overall(every), 10.5, 1.4, note)
     found = pd.concat(parts, names=["about"])
     about = found.index.get_level_values("about")
-    found = found.set_axis([f"{part}: {variant}" for part, variant in found.index]).rename_axis("change")
+    found = found.set_axis([f"{part}: {variant}" for part, variant in found.index]).rename_axis(
+        "change"
+    )
     shares = found.assign(**(100 * found[["value", "lo", "hi"]]))
     sheet = draw.points(
-        shares, overall(every), "change of the first measure, % of what it is held against", line=0,
-        like=found["look"].to_dict(), wide=10.5, name=90, note=note,
-    )  # fmt: skip
+        shares,
+        overall(every),
+        "change of the first measure, % of what it is held against",
+        line=0,
+        like=found["look"].to_dict(),
+        wide=10.5,
+        name=90,
+        note=note,
+    )
     (axes,) = sheet.axes
     axes.set_xscale("symlog", linthresh=20)
     axes.xaxis.set_major_formatter("{x:g}")

@@ -62,7 +62,9 @@ class Exercise:
         if isinstance(self.answer, str):
             return str(answer).strip().lower() == self.answer
         told, known = np.asarray(answer, dtype=float), np.asarray(self.answer, dtype=float)
-        return told.shape == known.shape and bool(np.allclose(told, known, rtol=0, atol=self.tolerance))
+        return told.shape == known.shape and bool(
+            np.allclose(told, known, rtol=0, atol=self.tolerance)
+        )
 
     def solution(self) -> str:
         """The worked solution: the text, and the value or the source of the answer."""
@@ -85,7 +87,9 @@ class Exercises:
 
     def __getitem__(self, id: str) -> Exercise:
         if id not in self.by_id:
-            raise KeyError(f"there is no exercise {id!r} in this lesson; there are {', '.join(self.by_id)}")
+            raise KeyError(
+                f"there is no exercise {id!r} in this lesson; there are {', '.join(self.by_id)}"
+            )
         return self.by_id[id]
 
     def check(self, id: str, answer: Any, **lesson: Any) -> None:
@@ -97,7 +101,9 @@ class Exercises:
         try:
             verdict = exercise.verdict(answer, **lesson)
         except Exception as error:  # the answer may be the reader's own code, which may do anything
-            print(f"That cannot be checked ({type(error).__name__}: {error}). Hint: {exercise.hint}.")
+            print(
+                f"That cannot be checked ({type(error).__name__}: {error}). Hint: {exercise.hint}."
+            )
             return
         if verdict is True:
             print("Right.")

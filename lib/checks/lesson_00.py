@@ -32,49 +32,65 @@ def _is_front(answer) -> bool | str:
             return f"{n} points need {n} truths, got shape {told.shape} of {told.dtype}"
         if (told != known).any():
             at = int(np.flatnonzero(told != known)[0])
-            return f"of {n} points, {points[at].tolist()} is {'' if known[at] else 'not '}on the front"
+            return (
+                f"of {n} points, {points[at].tolist()} is {'' if known[at] else 'not '}on the front"
+            )
     return True
 
 
 EXERCISES = Exercises(
     Exercise(
-        "00.1", "easy", 3,
+        "00.1",
+        "easy",
+        3,
         "How many tokens may a prompt have, with 150 tokens out, before a decision of Claude 3.7 Sonnet costs one "
         "cent? It charges 3 dollars per million tokens in and 15 per million out.",
         hint="solve n * 3e-6 + 150 * 15e-6 = 0.01",
         answer=(0.01 - 150 * CLAUDE.per_token_out) / CLAUDE.per_token_in,
         worked="150 tokens out cost 0.00225 dollars. What is left of a cent, 0.00775, pays for 0.00775 / 3e-6 tokens "
         "in.",
-        wrong=0.01 / 3e-6, important=True, tolerance=5,
+        wrong=0.01 / 3e-6,
+        important=True,
+        tolerance=5,
     ),
     Exercise(
-        "00.2", "medium", 5,
+        "00.2",
+        "medium",
+        5,
         "A front of one point has a sparsity of 0, the best value there is. What is the sparsity of {(0, 1), (1, 0)}?",
         hint="sum the squared gaps of both objectives",
         answer=stats.sparsity(CORNERS),
         worked="Each objective is sorted on its own: gaps of 1 and 1. Their squares add up to 2, over |S| - 1 = 1.",
-        wrong=0.0, important=True,
+        wrong=0.0,
+        important=True,
     ),
     Exercise(
-        "00.3", "medium", 8,
+        "00.3",
+        "medium",
+        8,
         "Change the reference. With reference (-1, -1), by how much does the hypervolume of {(0, 1), (1, 0)} grow if "
         "(0.6, 0.6) joins? `stats.hypervolume(points, reference)` computes it. Then try (0, 0) and say why both "
         "corners count for nothing there.",
         hint="stats.hypervolume of three points minus that of two",
-        answer=stats.hypervolume(np.vstack([CORNERS, [0.6, 0.6]]), BELOW) - stats.hypervolume(CORNERS, BELOW),
+        answer=stats.hypervolume(np.vstack([CORNERS, [0.6, 0.6]]), BELOW)
+        - stats.hypervolume(CORNERS, BELOW),
         worked="The corners fill 2 + 2 - 1 = 3. The third point adds the square from (0, 0) to (0.6, 0.6), whatever "
         "the reference. With (0, 0) a corner is not above the reference in every objective, so its box is flat: the "
         "choice of the reference decides whether extremes count.",
         wrong=1.6**2,
     ),
     Exercise(
-        "00.4", "hard", 15,
+        "00.4",
+        "hard",
+        15,
         "Write a function that takes points, an array (n, k) with every objective maximised, and returns (n,) truths: "
         "which points no other point dominates. It is run on random points.",
         hint="i dominates j where i is nowhere lower and somewhere higher; compare points[:, None] with points[None]",
         answer=front,
         worked="A point is dominated if another one is at least as good in all objectives and better in one.",
-        wrong=everything, judge=_is_front, start="answer = None  # a function of points (n, k)",
+        wrong=everything,
+        judge=_is_front,
+        start="answer = None  # a function of points (n, k)",
     ),
-)  # fmt: skip
+)
 check = EXERCISES.check

@@ -35,15 +35,20 @@ def _forgets_none(answer) -> bool | str:
 
 EXERCISES = Exercises(
     Exercise(
-        "01.1", "easy", 4,
+        "01.1",
+        "easy",
+        4,
         "With reference (-1, -1, -1), what is the hypervolume of the single point (1, 1, 0)?",
         hint="a box has three sides",
         answer=stats.hypervolume(np.array([[1.0, 1.0, 0.0]]), np.full(3, -1.0)),
         worked="From -1 to 1, to 1 and to 0: 2 x 2 x 1.",
-        wrong=0.0, important=True,
+        wrong=0.0,
+        important=True,
     ),
     Exercise(
-        "01.2", "medium", 6,
+        "01.2",
+        "medium",
+        6,
         "Two gradients (1, 0) and (0, 2): which weight of the first gives the min-norm combination that MGDA takes?",
         hint="minimise a^2 + 4 (1 - a)^2",
         answer=0.8,
@@ -51,25 +56,31 @@ EXERCISES = Exercises(
         wrong=0.5,
     ),
     Exercise(
-        "01.3", "medium", 6,
+        "01.3",
+        "medium",
+        6,
         "PPO maximises min(r A, clip(r, 0.8, 1.2) A). An action has become 1.5 times as likely (r = 1.5) and its "
         "advantage is -1. What is the term, and does its gradient vanish? Answer with the term, then try A = +1.",
         hint="the minimum of -1.5 and -1.2",
         answer=min(1.5 * -1, 1.2 * -1),
         worked="min(-1.5, -1.2) = -1.5: the clip does not protect a bad action that became likelier, so the gradient "
         "is there. With A = +1 the term is 1.2, constant in r, and the gradient vanishes.",
-        wrong=-1.2, important=True,
+        wrong=-1.2,
+        important=True,
     ),
     Exercise(
-        "01.4", "hard", 15,
+        "01.4",
+        "hard",
+        15,
         "Write a reward of your own: a function of rewards (E, 3), each in [0, 1], and observations (E, 13) that "
         "returns (E,). More of an objective is never paid less, a step with none of one objective is paid 0, and (a, "
         "a, a) is paid a. Lesson 11 trains a policy on such a reward.",
         hint="the mean pays for (1, 1, 0); what does not?",
         answer=worst_first,
         worked="The minimum does it, and so does the geometric mean.",
-        wrong=plain_mean, judge=_forgets_none,
+        wrong=plain_mean,
+        judge=_forgets_none,
         start="answer = None  # a function of reward (E, 3) and observation (E, 13)",
     ),
-)  # fmt: skip
+)
 check = EXERCISES.check

@@ -20,22 +20,30 @@ class FailedFirst:
 
 
 def _needs_fewer_steps(answer, settings: Params, zoo=train.ZOO) -> bool | str:
-    length, random = (study.try_out(settings, "education", each, zoo) for each in (answer, controls.Random()))
+    length, random = (
+        study.try_out(settings, "education", each, zoo) for each in (answer, controls.Random())
+    )
     return length < random or f"{length:.1f} steps, random needs {random:.1f}"
 
 
 EXERCISES = Exercises(
     Exercise(
-        "02.1", "easy", 5,
+        "02.1",
+        "easy",
+        5,
         "RO, `scripted-large`: 20 decisions a run, two replies each, 700 tokens in and 60 out per reply, at Claude's "
         "price of Table 8. Dollars per run?",
         hint="40 replies, each with its tokens in and out",
         answer=ledger.llm_cost(40, 700, 60, CLAUDE),
         worked="40 x (700 x 3e-6 + 60 x 15e-6): the look-ahead doubles the bill, because its result is a second reply.",
-        wrong=ledger.llm_cost(20, 700, 60, CLAUDE), important=True, tolerance=0.001,
+        wrong=ledger.llm_cost(20, 700, 60, CLAUDE),
+        important=True,
+        tolerance=0.001,
     ),
     Exercise(
-        "02.2", "medium", 10,
+        "02.2",
+        "medium",
+        10,
         "How many decisions of an episode of 30 steps can KO pay for, with \\$0.03 and 1,100 tokens in and 50 out per "
         "reply, at the same price?",
         hint="what is left after the last affordable one pays for no other",
@@ -44,7 +52,9 @@ EXERCISES = Exercises(
         wrong=0.03 / ledger.llm_cost(1, 1_100, 50, CLAUDE),
     ),
     Exercise(
-        "02.3", "medium", 8,
+        "02.3",
+        "medium",
+        8,
         "Two policies are equally good. A look-ahead on fresh random numbers shows each of them a number from a "
         "standard normal distribution, and you pick the higher one. What do you expect of the number that you picked, "
         "and what will the step really bring above the mean? Answer with a pair; a few lines of NumPy will do.",
@@ -53,10 +63,14 @@ EXERCISES = Exercises(
         worked="The larger of two standard normals has the mean 1 / sqrt(pi). None of it comes true: with fresh "
         "numbers the choice is as good as a coin. Had the look-ahead shared the environment's numbers, all of it "
         "would.",
-        wrong=(0.0, 0.0), important=True, tolerance=0.02,
+        wrong=(0.0, 0.0),
+        important=True,
+        tolerance=0.02,
     ),
     Exercise(
-        "02.4", "hard", 20,
+        "02.4",
+        "hard",
+        20,
         "Write a decider that needs fewer steps than *random* on the students of this lesson: a class with `async def "
         "decide(self, episode)` that returns `Decision(name)`, from `lib.orchestration.decisions`. Names are SO-d1 "
         "(aptitude), SO-d2 (gap), SO-d3 (performance); `episode.world.facts()` is the state; "
@@ -64,8 +78,10 @@ EXERCISES = Exercises(
         hint="look at open_failed: what has been failed must be answered before what is hard pays off",
         answer=FailedFirst(),
         worked="A failed question may come back, so that reviewing it is a sure way up. With nothing open, aim high.",
-        wrong=controls.RoundRobin(), judge=_needs_fewer_steps, needs=("settings",),
+        wrong=controls.RoundRobin(),
+        judge=_needs_fewer_steps,
+        needs=("settings",),
         start="answer = None  # your decider, such as controls.RoundRobin()",
     ),
-)  # fmt: skip
+)
 check = EXERCISES.check

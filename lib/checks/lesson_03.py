@@ -4,7 +4,11 @@ from lib import tasks
 from lib.checks import Exercise, Exercises
 from lib.tasks import Item
 
-REACH = {"nano": 2, "mini": 4, "large": 8}  # operations up to which a model is right, in this exercise
+REACH = {
+    "nano": 2,
+    "mini": 4,
+    "large": 8,
+}  # operations up to which a model is right, in this exercise
 PRICE = {"nano": 1.0, "mini": 3.0, "large": 9.0}
 
 
@@ -21,7 +25,11 @@ def always_large(prompt: str) -> str:
 
 def questions() -> list[Item]:
     """Chains of one to eight operations."""
-    return [item for difficulty in range(1, 9) for item in tasks.draw("chain", "test", 10, difficulty=difficulty)]
+    return [
+        item
+        for difficulty in range(1, 9)
+        for item in tasks.draw("chain", "test", 10, difficulty=difficulty)
+    ]
 
 
 def _routes_well(answer) -> bool | str:
@@ -38,15 +46,21 @@ def _routes_well(answer) -> bool | str:
 
 EXERCISES = Exercises(
     Exercise(
-        "03.1", "easy", 3,
+        "03.1",
+        "easy",
+        3,
         "A model is right with 0.95 per step. How often is a chain of 8 operations right?",
         hint="every step must be right",
         answer=0.95**8,
         worked="0.95 to the power of 8: small weaknesses multiply, which is why accuracy jumps while loss glides.",
-        wrong=0.95, important=True, tolerance=0.005,
+        wrong=0.95,
+        important=True,
+        tolerance=0.005,
     ),
     Exercise(
-        "03.2", "medium", 5,
+        "03.2",
+        "medium",
+        5,
         "A cheap model costs 1 and is right half of the time, a dear one costs 9 and is always right. At what mean "
         "cost does mixing them by lot reach 0.75?",
         hint="half of the questions go to either",
@@ -56,25 +70,32 @@ EXERCISES = Exercises(
         wrong=0.75 * 9,
     ),
     Exercise(
-        "03.3", "medium", 6,
+        "03.3",
+        "medium",
+        6,
         "A model is right with probability 0.6 and you ask it three times, independently; the majority counts. How "
         "often is it right, if wrong answers agree with each other? And at how many times the price? Answer with a "
         "pair.",
         hint="all three, or exactly two of three",
         answer=(0.6**3 + 3 * 0.6**2 * 0.4, 3.0),
         worked="0.216 + 0.432 = 0.648, for three times the price. Compare with what a better model costs.",
-        wrong=(1 - 0.4**3, 3.0), tolerance=0.002,
+        wrong=(1 - 0.4**3, 3.0),
+        tolerance=0.002,
     ),
     Exercise(
-        "03.4", "hard", 15,
+        "03.4",
+        "hard",
+        15,
         "Write a router: a function from a prompt such as `3 + 4 * 2 = ?` to `nano`, `mini` or `large`. Suppose they "
         "do chains of up to 2, 4 and 8 operations and cost 1, 3 and 9. It is run on 80 test questions of 1 to 8 "
         "operations; all must be right, at a mean cost below 6.",
         hint="count the signs among prompt.split()",
         answer=by_length,
         worked="How many operations there are stands in the prompt, so that nobody needs to be asked to know.",
-        wrong=always_large, important=True, judge=_routes_well,
+        wrong=always_large,
+        important=True,
+        judge=_routes_well,
         start="answer = None  # a function of a prompt",
     ),
-)  # fmt: skip
+)
 check = EXERCISES.check

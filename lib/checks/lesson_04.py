@@ -16,7 +16,9 @@ SLOPPY = ("7", "<answer> 7", "<answer> 7 </answer> <answer> 8 </answer>", "")
 
 def terse(completions: list[str], **_) -> list[float]:
     """A form reward that is the higher the shorter the thought is, and 0 without the form."""
-    return [rewards.well_formed(text) / (1 + len(rewards.thought(text).split())) for text in completions]
+    return [
+        rewards.well_formed(text) / (1 + len(rewards.thought(text).split())) for text in completions
+    ]
 
 
 def shorter(completions: list[str], **_) -> list[float]:
@@ -34,22 +36,28 @@ def _pays_form_then_brevity(answer) -> bool | str:
         at = int(np.flatnonzero(told[2:])[0])
         return f"{SLOPPY[at]!r} has not the form and was paid"
     return (
-        told[0] > told[1] > 0 or "of two replies in form, the one that thinks shorter is paid more, the other a little"
+        told[0] > told[1] > 0
+        or "of two replies in form, the one that thinks shorter is paid more, the other a little"
     )
 
 
 EXERCISES = Exercises(
     Exercise(
-        "04.1", "easy", 3,
+        "04.1",
+        "easy",
+        3,
         r"Five rollouts; all have the format ($r_\text{fmt} = 1$), and `ppl` ranks are 0, ¼, ½, ¾, 1. Weights are "
         "one-hot. What is the expected reward of a rollout that draws `fmt`, minus that of one that draws `ppl`?",
         hint="what is the mean of the ranks?",
         answer=0.5,
         worked="Everybody gets 1 for the format; ranks average one half. Drawing what all have pays.",
-        wrong=0.0, important=True,
+        wrong=0.0,
+        important=True,
     ),
     Exercise(
-        "04.2", "medium", 5,
+        "04.2",
+        "medium",
+        5,
         "In homogeneous mode all five rollouts of a prompt have one action $a$, one context $h$, and advantages that "
         "sum "
         r"to 0. What is the sum of their REINFORCE terms $A_j \nabla \log \pi(a \mid h)$?",
@@ -59,7 +67,9 @@ EXERCISES = Exercises(
         wrong=1.0,
     ),
     Exercise(
-        "04.3", "medium", 6,
+        "04.3",
+        "medium",
+        6,
         "Rewards of a group are 1, 0, 0, 0, 0. What is the advantage of the first rollout (mean and standard "
         "deviation of the group, the latter with n - 1)? Now make it 1, 1, 1, 1, 0 and see who stands out. "
         "`lib.losses.group_advantages(torch.tensor(...), 5)` computes it.",
@@ -67,17 +77,23 @@ EXERCISES = Exercises(
         answer=float(losses.group_advantages(torch.tensor([1.0, 0, 0, 0, 0]), 5)[0]),
         worked="0.8 / 0.447 = 1.79, and -0.45 for the others. Turned round, the one failure gets -1.79: a rare "
         "outcome moves a policy most, and a group in which all are equal not at all.",
-        wrong=0.8, important=True, tolerance=0.01,
+        wrong=0.8,
+        important=True,
+        tolerance=0.01,
     ),
     Exercise(
-        "04.4", "hard", 15,
+        "04.4",
+        "hard",
+        15,
         "Write a reward function as TRL calls them: `f(completions, **others)` returns one number in [0, 1] per "
         "completion (plain strings here). A reply without the form is paid 0 (`lib.conductor.rewards.well_formed` "
         "knows it); of two in form the one with the shorter thought is paid more, and both something.",
         hint="multiply the form by something that falls with the thought's length; what would an empty reply get?",
         answer=terse,
         worked="Brevity alone pays the empty reply most. As a factor behind the form it cannot be gamed that way.",
-        wrong=shorter, judge=_pays_form_then_brevity, start="answer = None  # a function of completions and **others",
+        wrong=shorter,
+        judge=_pays_form_then_brevity,
+        start="answer = None  # a function of completions and **others",
     ),
-)  # fmt: skip
+)
 check = EXERCISES.check

@@ -24,7 +24,9 @@ def squandered(costs: np.ndarray) -> np.ndarray:
 def fahrenheit(factor: float) -> Tool:
     """A thermometer for agents; with the factor 1 it is wrong."""
     about = {"celsius": {"type": "number"}}
-    return Tool("fahrenheit", "Converts degrees.", about, lambda celsius: f"{celsius * factor + 32:.2f}")
+    return Tool(
+        "fahrenheit", "Converts degrees.", about, lambda celsius: f"{celsius * factor + 32:.2f}"
+    )
 
 
 def _rewards_saving(answer) -> bool | str:
@@ -40,7 +42,9 @@ def _rewards_saving(answer) -> bool | str:
         if not np.allclose(answer(100 * costs), told):
             return "in cents instead of dollars the scores change"
     same = np.asarray(answer(np.ones(3)), dtype=float)
-    return bool(np.allclose(same, 0)) or "where all cost the same there is nothing to tell: 0 for all"
+    return (
+        bool(np.allclose(same, 0)) or "where all cost the same there is nothing to tell: 0 for all"
+    )
 
 
 def _is_a_tool(answer) -> bool | str:
@@ -57,24 +61,32 @@ def _is_a_tool(answer) -> bool | str:
 
 EXERCISES = Exercises(
     Exercise(
-        "06.1", "easy", 3,
+        "06.1",
+        "easy",
+        3,
         "Three right rollouts cost 1, 2 and 5 micro-dollars; the user weighs cost with 1 and nothing else. What is "
         "$R$ of the second one under the paper's formula?",
         hint="the least of -1, -2, -5 is -5, and the most is -1",
         answer=float(rewards.normalised(GROUP, [0] * 3)[1, -2]),
         worked="(-2 + 5) / (-1 + 5) = 0.75.",
-        wrong=0.25, important=True,
+        wrong=0.25,
+        important=True,
     ),
     Exercise(
-        "06.2", "medium", 5,
+        "06.2",
+        "medium",
+        5,
         "And under the published formula?",
         hint="(c + c_max) / (c_max - c_min)",
         answer=float(rewards.published(GROUP, [0] * 3)[1, -2]),
         worked="(2 + 5) / (5 - 1) = 1.75: above 1, and the dearest gets 2.5. It pays for spending.",
-        wrong=0.75, important=True,
+        wrong=0.75,
+        important=True,
     ),
     Exercise(
-        "06.3", "medium", 5,
+        "06.3",
+        "medium",
+        5,
         "In the evaluation the start spent 0.00004 dollars on an example and the trained orchestrator 0.00002. By how "
         r"much does $M_{\text{norm}}$ of cost rise if amounts are in dollars and the trained one spends nothing at "
         r"all?",
@@ -84,24 +96,31 @@ EXERCISES = Exercises(
         wrong=1.0,
     ),
     Exercise(
-        "06.4", "medium", 10,
+        "06.4",
+        "medium",
+        10,
         "Make a tool: `from lib.tools import Tool`, then a `Tool(name, description, parameters, run)` that takes one "
         "number, `celsius`, and returns degrees Fahrenheit as text. It is called with JSON, as a model would.",
         hint='parameters are {"celsius": {"type": "number"}}, and run is a function of celsius that returns a text',
         answer=fahrenheit(1.8),
         worked='Tool("fahrenheit", "...", {"celsius": {"type": "number"}}, lambda celsius: f"{celsius * 1.8 + 32}")',
         wrong=fahrenheit(1.0),
-        judge=_is_a_tool, start="answer = None  # a Tool",
+        judge=_is_a_tool,
+        start="answer = None  # a Tool",
     ),
     Exercise(
-        "06.5", "hard", 15,
+        "06.5",
+        "hard",
+        15,
         "Write the normalisation of cost without a sign error: a function from the costs of a group (n,) to scores "
         "(n,). The cheapest scores 1, the dearest 0, a dearer one never more than a cheaper one; dollars or cents "
         "make no difference; where all cost the same, all score 0.",
         hint="(most - cost) / (most - least), and mind a gap of 0",
         answer=saved,
         worked="Bounds and values must have the same sign. Properties like these find the error that a look does not.",
-        wrong=squandered, judge=_rewards_saving, start="answer = None  # a function of costs (n,)",
+        wrong=squandered,
+        judge=_rewards_saving,
+        start="answer = None  # a function of costs (n,)",
     ),
-)  # fmt: skip
+)
 check = EXERCISES.check

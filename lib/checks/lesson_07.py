@@ -42,26 +42,34 @@ def _is_masked(answer) -> bool | str:
 
 EXERCISES = Exercises(
     Exercise(
-        "07.1", "easy", 3,
+        "07.1",
+        "easy",
+        3,
         r"An episode is right after 3 calls. The agents wrote 96 tokens, $T_{\max}$ is 192, and tools were called "
         r"twice. With $\alpha = 5$, $\beta_s = 0.02$, $\beta_t = 0.03$, $\eta = 1$, $\delta_1 = 0.1$, $\delta_2 = "
         r"0.2$, $\delta_3 = 0.3$: what is $R$?",
         hint="eq. 3, and eq. 4 with n > 0",
         answer=float(reward(1, 3, 96, 2, 2, 192, Weights())),
         worked="5 - 0.06 - 0.015 + (0.2 + 0.2): the two calls earn five times what steps and tokens cost.",
-        wrong=5.0, important=True,
+        wrong=5.0,
+        important=True,
     ),
     Exercise(
-        "07.2", "medium", 5,
+        "07.2",
+        "medium",
+        5,
         "Suppose `routing` lost its second reasoner, so that the mask pinned the second agent's tools and budget for "
         "it as well. How many structures would be valid?",
         hint="one workflow fewer has both, one more has neither",
         answer=LEFT,
         worked="Five workflows with 16^2 x 3^3 structures and four with 16 x 3^2.",
-        wrong=41_904, important=True,
+        wrong=41_904,
+        important=True,
     ),
     Exercise(
-        "07.3", "medium", 5,
+        "07.3",
+        "medium",
+        5,
         "A configuration is right in 6 of 10 tries, by luck alone, and is paid 5 if right and 0 if not. The elite "
         "are its "
         r"right episodes. What is the mean reward of the policy that imitates them, on new tries, and what is $\tau$? "
@@ -73,14 +81,18 @@ EXERCISES = Exercises(
         wrong=(5.0, 5.0),
     ),
     Exercise(
-        "07.4", "hard", 15,
+        "07.4",
+        "hard",
+        15,
         "Write the masked choice of a structure policy: a function of logits (n,) and truths (n,) that returns "
         "probabilities (n,). What is not allowed has probability exactly 0, what is allowed keeps its ratios, and "
         "logits of thousands do no harm.",
         hint="set what is not allowed to minus infinity, and take the largest allowed logit away before exp",
         answer=masked,
         worked="Masking before the softmax leaves a distribution; masking after it leaves a hole.",
-        wrong=scaled, judge=_is_masked, start="answer = None  # a function of logits and allowed",
+        wrong=scaled,
+        judge=_is_masked,
+        start="answer = None  # a function of logits and allowed",
     ),
-)  # fmt: skip
+)
 check = EXERCISES.check

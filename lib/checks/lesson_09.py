@@ -34,33 +34,45 @@ def _is_holm(answer) -> bool | str:
 
 EXERCISES = Exercises(
     Exercise(
-        "09.1", "easy", 3,
+        "09.1",
+        "easy",
+        3,
         "Twelve switches change nothing, and each is tested with a 95 % interval of its own. How many false alarms do "
         "you expect?",
         hint="each of twelve with probability 0.05",
         answer=12 * 0.05,
         worked="12 x 0.05 = 0.6, and the chance of at least one is 1 - 0.95^12 = 0.46.",
-        wrong=0.05, important=True, tolerance=0.001,
+        wrong=0.05,
+        important=True,
+        tolerance=0.001,
     ),
     Exercise(
-        "09.2", "medium", 6,
+        "09.2",
+        "medium",
+        6,
         "Both arms of an ablation vary from seed to seed with a standard deviation of 0.2, and seeds that they share "
         "make their results correlate with 0.9. How many times more seeds would arms that share no seeds need for an "
         "interval of the same width?",
         hint="Var(a - b) = Var a + Var b - 2 Cov(a, b)",
         answer=10.0,
         worked="Unpaired 0.04 + 0.04 = 0.08, paired 0.08 - 2 x 0.9 x 0.04 = 0.008.",
-        wrong=0.9, important=True, tolerance=0.01,
+        wrong=0.9,
+        important=True,
+        tolerance=0.01,
     ),
     Exercise(
-        "09.3", "hard", 15,
+        "09.3",
+        "hard",
+        15,
         "Write Holm's correction: a function of p-values (m,) that returns truths (m,): which stay significant at "
         "0.05 over all. The smallest must be at most 0.05 / m, the next at most 0.05 / (m - 1), and so on; the first "
         "that fails ends it for all larger ones.",
         hint="sort, compare with 0.05 / (m, m - 1, ..., 1), and np.logical_and.accumulate",
         answer=holm,
         worked="Step down through the sorted values, and carry the first failure on.",
-        wrong=each_alone, judge=_is_holm, start="answer = None  # a function of p-values (m,)",
+        wrong=each_alone,
+        judge=_is_holm,
+        start="answer = None  # a function of p-values (m,)",
     ),
-)  # fmt: skip
+)
 check = EXERCISES.check

@@ -29,17 +29,22 @@ def _is_careful(answer) -> bool | str:
 
 EXERCISES = Exercises(
     Exercise(
-        "10.1", "easy", 3,
+        "10.1",
+        "easy",
+        3,
         "One arm scores 0.70 [0.66, 0.74], another, independent of it, 0.62 [0.59, 0.65]. What is the lower end of "
         "the interval of their difference?",
         hint="which end of each points towards the other? Their distances add up as squares",
         answer=0.08 - (0.04**2 + 0.03**2) ** 0.5,
         worked="The difference is 0.08. The ends that point towards each other are 0.04 and 0.03 away: sqrt(0.0025) = "
         "0.05.",
-        wrong=0.66 - 0.65, important=True,
+        wrong=0.66 - 0.65,
+        important=True,
     ),
     Exercise(
-        "10.2", "easy", 3,
+        "10.2",
+        "easy",
+        3,
         "A claim has three tests, of which two must hold. One holds, one is undecided, one fails. What is its "
         "verdict? Answer with a word of `verdicts.NAMES`, in quotes.",
         hint="the weakest of the two best decides",
@@ -48,17 +53,22 @@ EXERCISES = Exercises(
         wrong="fails",
     ),
     Exercise(
-        "10.3", "medium", 4,
+        "10.3",
+        "medium",
+        4,
         "Forty directions are tested, and none is true. How many are expected to hold, with intervals of 95 %? And "
         "below which $p$ must the clearest be for Holm to keep it? Answer with a pair.",
         hint="one side of the interval; forty claims are left",
         answer=(40 * 0.025, 0.025 / 40),
         worked="Only one of the two sides makes a direction hold: 40 x 0.025 = 1. Holm asks the clearest of forty for "
         "0.025 / 40.",
-        wrong=(2.0, 0.05 / 40), important=True,
+        wrong=(2.0, 0.05 / 40),
+        important=True,
     ),
     Exercise(
-        "10.4", "hard", 12,
+        "10.4",
+        "hard",
+        12,
         "Write a judge: a function of low, high and margin, where [low, high] is the interval of a paired difference "
         "and the claim is that the difference is more than the margin. It returns `holds` where all of the interval "
         "agrees, `fails` where none of it does, and otherwise `undecided`.",
@@ -66,7 +76,10 @@ EXERCISES = Exercises(
         answer=careful,
         worked="An interval that holds the margin settles nothing; to call that a failure is as wrong as to call it a "
         "success.",
-        wrong=hasty, important=True, judge=_is_careful, start="answer = None  # a function of low, high and margin",
+        wrong=hasty,
+        important=True,
+        judge=_is_careful,
+        start="answer = None  # a function of low, high and margin",
     ),
-)  # fmt: skip
+)
 check = EXERCISES.check

@@ -10,7 +10,9 @@ from lib.checks import Exercise, Exercises
 RATE = 10.0  # right answers that a dollar is worth
 
 
-def router(words: np.ndarray, right: np.ndarray, dollars: np.ndarray, asked: np.ndarray, rate: float) -> np.ndarray:
+def router(
+    words: np.ndarray, right: np.ndarray, dollars: np.ndarray, asked: np.ndarray, rate: float
+) -> np.ndarray:
     """Whom to ask (k,) by the first words (k,) of new items: the largest chance of being right less rate x dollars.
 
     words (n,), right (n, m): items to learn from; dollars (m,) of a call. An unknown word has the chances of all items.
@@ -20,7 +22,9 @@ def router(words: np.ndarray, right: np.ndarray, dollars: np.ndarray, asked: np.
     return (chances - rate * dollars).argmax(1)
 
 
-def dearest(words: np.ndarray, right: np.ndarray, dollars: np.ndarray, asked: np.ndarray, rate: float) -> np.ndarray:
+def dearest(
+    words: np.ndarray, right: np.ndarray, dollars: np.ndarray, asked: np.ndarray, rate: float
+) -> np.ndarray:
     """The mistake: whoever is right most often, whatever is asked and whatever it costs."""
     return np.full(len(asked), right.mean(0).argmax())
 
@@ -31,7 +35,10 @@ def _routes(answer: Callable) -> bool | str:
     words = np.where(draw.random(60) < 0.5, "prove", "add")
     right = np.stack([words == "add", draw.random(60) < 0.9], axis=1).astype(float)
     for asked in (np.array(["add", "prove", "add"]), np.array(["draw"]), words[:20]):
-        told, known = np.asarray(answer(words, right, dollars, asked, RATE)), router(words, right, dollars, asked, RATE)
+        told, known = (
+            np.asarray(answer(words, right, dollars, asked, RATE)),
+            router(words, right, dollars, asked, RATE),
+        )
         if told.shape != known.shape:
             return f"{len(asked)} items need {len(asked)} places of models, got shape {told.shape}"
         if (told != known).any():
@@ -42,7 +49,9 @@ def _routes(answer: Callable) -> bool | str:
 
 EXERCISES = Exercises(
     Exercise(
-        "11.1", "easy", 3,
+        "11.1",
+        "easy",
+        3,
         "In the mine, how many steps lasts an episode of somebody who digs for gold at every step?",
         hint="the roof begins at 1, every dig takes 0.2, and at 0 the episode is over",
         answer=round(1 / 0.2),
@@ -51,7 +60,9 @@ EXERCISES = Exercises(
         wrong=10,
     ),
     Exercise(
-        "11.2", "medium", 5,
+        "11.2",
+        "medium",
+        5,
         "Half of the items are proofs. The small model (0.001 dollars) is right on all but proofs, the large one "
         "(0.02 dollars) on nine in ten items. A router sends proofs to the large model, the rest to the small "
         "one. Give its share of right answers and its dollars per item, as [right, dollars].",
@@ -59,17 +70,22 @@ EXERCISES = Exercises(
         answer=[(0.9 + 1) / 2, (0.02 + 0.001) / 2],
         worked="Proofs: .9 right for .02 dollars. The rest: 1 for .001. It is right more often than the large model "
         "alone, for little more than half of the money.",
-        wrong=[0.9, 0.0105], important=True,
+        wrong=[0.9, 0.0105],
+        important=True,
     ),
     Exercise(
-        "11.3", "hard", 15,
+        "11.3",
+        "hard",
+        15,
         "Write a router: a function of first words (n,) and outcomes (n, m) of items to learn from, dollars (m,) of a "
         "call, the first words (k,) of new items, and a rate, that returns (k,) places of models: the largest chance "
         "of being right less rate x dollars. A word that was never seen has the chances of all items together.",
         hint="right[words == word].mean(0) are the chances at a word; argmax(axis=1) of chances - rate * dollars",
         answer=router,
         worked="Chances by word, less what a call costs in right answers; with a rate of 0 only quality counts.",
-        wrong=dearest, judge=_routes, start="answer = None  # a function of words, right, dollars, asked, rate",
+        wrong=dearest,
+        judge=_routes,
+        start="answer = None  # a function of words, right, dollars, asked, rate",
     ),
-)  # fmt: skip
+)
 check = EXERCISES.check

@@ -24,9 +24,21 @@ from lib.claims.verdicts import (
     Verdict,
 )
 
-SIGNS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "?", COMPARED: "≈", UNTESTABLE: "–", EQUIVALENT: "=", CLOSED: "×"}
+SIGNS = {
+    HOLDS: "✓",
+    FAILS: "✗",
+    UNDECIDED: "?",
+    COMPARED: "≈",
+    UNTESTABLE: "–",
+    EQUIVALENT: "=",
+    CLOSED: "×",
+}
 SHOWN = 3  # tests of a claim whose numbers stand on its card
-_BLAME = {"paper": "An error of the paper", "ours": "A bug of ours", "nobody yet": "Not explained yet"}
+_BLAME = {
+    "paper": "An error of the paper",
+    "ours": "A bug of ours",
+    "nobody yet": "Not explained yet",
+}
 
 _PLACE = Path(__file__).parent / "cards"
 
@@ -35,13 +47,17 @@ def markup(verdicts: Sequence[Verdict]) -> tuple[str, str]:
     """The board as HTML, and as plain text where there is no browser."""
     survivors = chance.survivors(verdicts)
     cards = "\n".join(_card(v, v.claim.id in survivors) for v in verdicts)
-    style, script = ((_PLACE / name).read_text(encoding="utf-8") for name in ("board.css", "board.js"))
+    style, script = (
+        (_PLACE / name).read_text(encoding="utf-8") for name in ("board.css", "board.js")
+    )
     html = (
         f'<div class="verdicts"><style>\n{style}</style>\n{_form(verdicts)}\n'
         f'<ul class="cards" aria-label="Claims and their verdicts">\n{cards}\n</ul>\n'
         f"<script>\n{script}</script></div>\n"
     )
-    plain = "\n".join(f"{SIGNS[v.verdict]} {v.claim.id}: {v.words}. {v.claim.statement}" for v in verdicts)
+    plain = "\n".join(
+        f"{SIGNS[v.verdict]} {v.claim.id}: {v.words}. {v.claim.statement}" for v in verdicts
+    )
     return html, plain
 
 
@@ -54,7 +70,9 @@ def _form(verdicts: Sequence[Verdict]) -> str:
         _menu("rung", "Rung", RUNGS),
         _menu("by", "Decided by", {"scripted": f"a {STAND_IN}", "other": "anything else"}),
     ]
-    search = '<label>Words <input type="search" name="words" placeholder="such as: hypervolume"></label>'
+    search = (
+        '<label>Words <input type="search" name="words" placeholder="such as: hypervolume"></label>'
+    )
     return (
         f'<form hidden role="search" aria-label="Narrow the list of claims">{"".join(menus)}{search}'
         '<button type="reset">Show all</button><p class="count" role="status" aria-live="polite"></p></form>'
@@ -62,7 +80,9 @@ def _form(verdicts: Sequence[Verdict]) -> str:
 
 
 def _menu(name: str, label: str, options: Mapping[str, str]) -> str:
-    listed = "".join(f'<option value="{escape(key)}">{escape(text)}</option>' for key, text in options.items())
+    listed = "".join(
+        f'<option value="{escape(key)}">{escape(text)}</option>' for key, text in options.items()
+    )
     return f'<label>{label} <select name="{name}"><option value="">all</option>{listed}</select></label>'
 
 
@@ -119,7 +139,11 @@ def _tests(v: Verdict) -> str:
         return ""
     claim = v.claim
     whose = f"metrics of {claim.lesson}" if claim.lesson else "no metrics"
-    need = "" if len(v.parts) == 1 else f", {'all' if claim.need == 'all' else f'at least {claim.need}'} needed"
+    need = (
+        ""
+        if len(v.parts) == 1
+        else f", {'all' if claim.need == 'all' else f'at least {claim.need}'} needed"
+    )
     quoted = ", ".join(f"{name} = {value:g}" for name, value in claim.quotes.items())
     lines = "".join(
         f"<li><code>{escape(part.test)}</code><br>{SIGNS[part.verdict]} {escape(NAMES[part.verdict])}: "

@@ -25,8 +25,14 @@ REACH = float(norm.ppf(1 - ALPHA))
 
 def asked(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """The directions that a sampled difference with an interval could decide: the family of tests."""
-    return [v for v in verdicts if v.claim.kind == "direction" and v.verdict not in (UNTESTABLE, COMPARED)
-            and any(part.sampled for part in v.parts) and all(part.margin.known for part in v.parts)]  # fmt: skip
+    return [
+        v
+        for v in verdicts
+        if v.claim.kind == "direction"
+        and v.verdict not in (UNTESTABLE, COMPARED)
+        and any(part.sampled for part in v.parts)
+        and all(part.margin.known for part in v.parts)
+    ]
 
 
 def expected(verdicts: Sequence[Verdict]) -> float:

@@ -31,26 +31,37 @@ def assumed(record: pd.DataFrame) -> pd.DataFrame:
                 "infer $": number(infer),
                 "total $": f"{train + infer:.3f}",
                 "share of MO": f"{(train + infer) / rival:.0%}",
-                "kg CO2e, inference": ledger.llm_co2e(ledger.HORIZON, each["tokens_in"], each["tokens_out"]),
+                "kg CO2e, inference": ledger.llm_co2e(
+                    ledger.HORIZON, each["tokens_in"], each["tokens_out"]
+                ),
             }
         )
     lines.append(
         {
-            "method": "a trained MO policy", "backend": "policy", "train $": f"{rival:.3f}", "infer $": "0",
-            "total $": f"{rival:.3f}", "share of MO": "100%",
+            "method": "a trained MO policy",
+            "backend": "policy",
+            "train $": f"{rival:.3f}",
+            "infer $": "0",
+            "total $": f"{rival:.3f}",
+            "share of MO": "100%",
         }
-    )  # fmt: skip
+    )
     return pd.DataFrame(lines)
 
 
 def measured(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
     """What an episode really took: calls, tokens, dollars with intervals over seeds, kg CO2e of its tokens."""
     asked = list(record.loc[record["model"] != "", "method"].unique())
-    parts = [interval_table({m: {name: rows[m][name]} for m in asked}, _DIGITS[name]) for name in results.PRICE]
+    parts = [
+        interval_table({m: {name: rows[m][name]} for m in asked}, _DIGITS[name])
+        for name in results.PRICE
+    ]
     table = pd.concat(parts, axis=1).rename(columns=lambda name: name.replace("_", " "))
     tokens = [rows[m]["tokens_in"].value + rows[m]["tokens_out"].value for m in asked]
     table["kg CO2e"] = [ledger.co2e(ledger.token_energy(count)) for count in tokens]
-    table.insert(0, "backend", [record.loc[record["method"] == m, "backend"].iloc[0] for m in asked])
+    table.insert(
+        0, "backend", [record.loc[record["method"] == m, "backend"].iloc[0] for m in asked]
+    )
     return table
 
 
@@ -75,7 +86,10 @@ def break_even(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
 
 def _when(dollars: float, rival_train: float) -> str:
     """The runs at which training costs less in all: Train + N serve < rival_train + N dollars."""
-    ahead, saved = rival_train - ledger.TABLE_9.train_dollars, dollars - ledger.TABLE_9.serve_dollars
+    ahead, saved = (
+        rival_train - ledger.TABLE_9.train_dollars,
+        dollars - ledger.TABLE_9.serve_dollars,
+    )
     if ahead >= 0:
         return "always" if saved >= 0 else f"up to {ahead / -saved:,.0f} runs"
     return "never" if saved <= 0 else f"from {-ahead / saved:,.0f} runs on"

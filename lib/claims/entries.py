@@ -99,7 +99,9 @@ class Claim(BaseModel):
         if not self.id.startswith(f"{self.paper}-"):
             raise ValueError(f"its id must begin with {self.paper}-, the paper's short name")
         if sum(map(bool, (self.test, self.judged, self.untestable))) != 1:
-            raise ValueError("give one of these: a test, a verdict under `judged`, or the reason under `untestable`")
+            raise ValueError(
+                "give one of these: a test, a verdict under `judged`, or the reason under `untestable`"
+            )
         if self.judged and (self.kind != "direction" or not self.lesson):
             raise ValueError("judged is for a direction, and needs the `lesson` that judged it")
         if self.need != "all" and self.need > len(self.test):
@@ -122,13 +124,25 @@ class Claim(BaseModel):
         parsed = expressions.parse(text, set(self.quotes), FUNCTIONS)
         allowed = _COMPARED[self.kind]
         if parsed.sign not in allowed:
-            wanted = "no comparison" if allowed == (None,) else f"a comparison by {', '.join(map(str, allowed))}"
+            wanted = (
+                "no comparison"
+                if allowed == (None,)
+                else f"a comparison by {', '.join(map(str, allowed))}"
+            )
             raise ValueError(f"a {self.kind} needs {wanted}, got {text!r}")
         loose = [key for lesson, key in parsed.keys if not lesson and not self.lesson]
         if loose:
-            raise ValueError(f"{{{loose[0]}}} names no lesson; write {{05_some_lesson: {loose[0]}}} or set `lesson`")
-        if self.kind == "direction" and not parsed.keys and not any(f"{name}(" in text for name in ASKS):
-            raise ValueError(f"{text!r} measures nothing, so that it cannot fail; as arithmetic it is a formula")
+            raise ValueError(
+                f"{{{loose[0]}}} names no lesson; write {{05_some_lesson: {loose[0]}}} or set `lesson`"
+            )
+        if (
+            self.kind == "direction"
+            and not parsed.keys
+            and not any(f"{name}(" in text for name in ASKS)
+        ):
+            raise ValueError(
+                f"{text!r} measures nothing, so that it cannot fail; as arithmetic it is a formula"
+            )
 
     @property
     def arithmetic(self) -> bool:
@@ -156,8 +170,14 @@ def read(path: str | Path = FILE) -> list[Claim]:
     except (OSError, ValueError) as error:
         raise ClaimError(f"{path} cannot be read: {error}") from error
     if not text.rstrip().endswith(f"\n{END}"):  # half a list may be a whole one of fewer claims
-        raise ClaimError(f"{path} was cut off, its last line is not `{END}`; get it back with `git checkout` of it")
-    if not isinstance(content, dict) or set(content) != {"claims"} or not isinstance(content["claims"], list):
+        raise ClaimError(
+            f"{path} was cut off, its last line is not `{END}`; get it back with `git checkout` of it"
+        )
+    if (
+        not isinstance(content, dict)
+        or set(content) != {"claims"}
+        or not isinstance(content["claims"], list)
+    ):
         raise ClaimError(f"{path} must hold one list under the key `claims`, and nothing else")
     claims, wrong = [], []
     for place, entry in enumerate(content["claims"], start=1):

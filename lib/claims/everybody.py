@@ -23,9 +23,17 @@ from lib.stats import Interval
 PANELS = {  # rung: its title, what 0 is, and what 1 is
     "glass": ("Glass box: the optimum is known", "best constant", "optimum"),
     "lab": ("Lab: small models and policies that are trained here", "best constant", "oracle"),
-    "recorded": ("Recorded: real models and agents, at half the money", "best mixture of constants", "oracle"),
+    "recorded": (
+        "Recorded: real models and agents, at half the money",
+        "best mixture of constants",
+        "oracle",
+    ),
 }
-_ORCHESTRATION, _ROUTING, _RECORDED = "02_orchestration", "05_budgeted_routing", "08_recorded_outcomes"
+_ORCHESTRATION, _ROUTING, _RECORDED = (
+    "02_orchestration",
+    "05_budgeted_routing",
+    "08_recorded_outcomes",
+)
 CASCADE = "checked cascade"  # ask the cheap one, see whether it was right, ask the dear one; nothing is learned
 _SHORTEST = -1.5  # share; what is worse is drawn there
 
@@ -46,14 +54,24 @@ class Row:
 
 def _orchestrators() -> list[Row]:
     rows = []
-    for domain, where, gate in (("education", "students", "education"), ("minigrid", "rooms", "rooms")):
+    for domain, where, gate in (
+        ("education", "students", "education"),
+        ("minigrid", "rooms", "rooms"),
+    ):
         key, top = f"contrast.{domain}", f"gate.{gate}.headroom"
         rival = f"{key}.KO_best-policy.utility - {key}.KO_LinUCB.utility"
         rows += [
-            Row("lab", f"{who}, {where}", _ORCHESTRATION, f"{key}.{who}_best-policy.utility", top, rival,
-                (_ORCHESTRATION, top))
+            Row(
+                "lab",
+                f"{who}, {where}",
+                _ORCHESTRATION,
+                f"{key}.{who}_best-policy.utility",
+                top,
+                rival,
+                (_ORCHESTRATION, top),
+            )
             for who in ("KO", "TO", "RO")
-        ]  # fmt: skip
+        ]
     return rows
 
 
@@ -61,23 +79,55 @@ def _routers() -> list[Row]:
     rows = []
     for money in ("low", "medium", "high"):
         who, glass, lab = f"CoRL, {money} budget", f"glass.{money}", f"corl.{money}.minus"
-        rows.append(Row("glass", who, _ROUTING, f"{glass}.minus_best_blind", f"{glass}.headroom",
-                        gate=(_ROUTING, f"{glass}.headroom")))  # fmt: skip
+        rows.append(
+            Row(
+                "glass",
+                who,
+                _ROUTING,
+                f"{glass}.minus_best_blind",
+                f"{glass}.headroom",
+                gate=(_ROUTING, f"{glass}.headroom"),
+            )
+        )
         constant = f"{lab}_best_constant"
-        rows.append(Row("lab", who, _ROUTING, constant, f"{constant} - {lab}_oracle", f"{constant} - {lab}_logistic",
-                        (_ROUTING, f"gate.routing.{money}.headroom")))  # fmt: skip
+        rows.append(
+            Row(
+                "lab",
+                who,
+                _ROUTING,
+                constant,
+                f"{constant} - {lab}_oracle",
+                f"{constant} - {lab}_logistic",
+                (_ROUTING, f"gate.routing.{money}.headroom"),
+            )
+        )
     return rows
 
 
 def _replayed() -> list[Row]:
-    places = (("llmrouter", "known tasks"), ("llmrouter-new", "new tasks"), ("swe-multimodal", "agents on bugs"))
+    places = (
+        ("llmrouter", "known tasks"),
+        ("llmrouter-new", "new tasks"),
+        ("swe-multimodal", "agents on bugs"),
+    )
     return [
-        Row("recorded", f"{who}, {where}", _RECORDED, f"{table}.{arm}.half_gap", f"{table}.oracle.half_gap",
-            f"{table}.knn.half_gap", (_RECORDED, f"gate.{table}.{'check' if arm == 'check' else 'money'}.is"))
+        Row(
+            "recorded",
+            f"{who}, {where}",
+            _RECORDED,
+            f"{table}.{arm}.half_gap",
+            f"{table}.oracle.half_gap",
+            f"{table}.knn.half_gap",
+            (_RECORDED, f"gate.{table}.{'check' if arm == 'check' else 'money'}.is"),
+        )
         for table, where in places
-        for who, arm in (("CoRL", "corl"), ("ToolOrchestra", "toolorchestra"), ("ARC", "arc"),
-                         (CASCADE, "check"))
-    ]  # fmt: skip
+        for who, arm in (
+            ("CoRL", "corl"),
+            ("ToolOrchestra", "toolorchestra"),
+            ("ARC", "arc"),
+            (CASCADE, "check"),
+        )
+    ]
 
 
 def _others() -> list[Row]:
@@ -86,8 +136,22 @@ def _others() -> list[Row]:
     top = f"{static} - glass.conductor_minus_oracle"
     return [
         Row("glass", "MAESTRO's Conductor", maestro, static, top),
-        Row("glass", "ToolOrchestra", tools, "glass.above_constant", "glass.headroom", gate=(tools, "glass.headroom")),
-        Row("glass", "ARC", arc, "glass.above_constant", "glass.headroom", gate=(arc, "glass.headroom")),
+        Row(
+            "glass",
+            "ToolOrchestra",
+            tools,
+            "glass.above_constant",
+            "glass.headroom",
+            gate=(tools, "glass.headroom"),
+        ),
+        Row(
+            "glass",
+            "ARC",
+            arc,
+            "glass.above_constant",
+            "glass.headroom",
+            gate=(arc, "glass.headroom"),
+        ),
     ]
 
 
@@ -123,12 +187,19 @@ def places(metrics: Metrics, rows: Sequence[Row] = ROWS) -> list[Place]:
 def _sum(metrics: Metrics, lesson: str, text: str) -> Interval:
     """Keys joined by ` - `; of several only the value counts."""
     parts = [metrics.estimate(lesson, key) for key in text.split(" - ")]
-    return parts[0] if len(parts) == 1 else quantities.exact(parts[0].value - sum(part.value for part in parts[1:]))
+    return (
+        parts[0]
+        if len(parts) == 1
+        else quantities.exact(parts[0].value - sum(part.value for part in parts[1:]))
+    )
 
 
 def figure(found: Sequence[Place]) -> Figure:
     """A panel a rung, one above the other."""
-    told, shut = [each for each in found if not each.closed], [each.row.who for each in found if each.closed]
+    told, shut = (
+        [each for each in found if not each.closed],
+        [each.row.who for each in found if each.closed],
+    )
     rungs = {rung: [each for each in told if each.row.rung == rung] for rung in PANELS}
     rungs = {rung: mine for rung, mine in rungs.items() if mine}
     note = "Bars: intervals of 95 %. Hollow square: a plain router, or LinUCB, on the same items. "
@@ -139,7 +210,9 @@ def figure(found: Sequence[Place]) -> Figure:
         sheet = draw.sheet(message(found), draw.WIDTH, 0.27 * sum(heights) + 0.6, note)
         if not rungs:
             return sheet
-        panels = sheet.subplots(len(rungs), 1, sharex=True, squeeze=False, height_ratios=heights).ravel()
+        panels = sheet.subplots(
+            len(rungs), 1, sharex=True, squeeze=False, height_ratios=heights
+        ).ravel()
         for axes, (rung, mine) in zip(panels, rungs.items(), strict=True):
             _panel(axes, rung, mine)
         panels[-1].set_xlim(_SHORTEST - 0.05, 1.15)
@@ -151,7 +224,9 @@ def _panel(axes, rung: str, mine: Sequence[Place]) -> None:
     title, *ends = PANELS[rung]
     for x, text in enumerate(ends):
         axes.axvline(x, color=draw.GREY, linewidth=1, linestyle="-" if x else "--")
-        axes.text(x, len(mine) - 0.1, f"{text} ", ha="right", va="center", fontsize=9, color=draw.GREY)
+        axes.text(
+            x, len(mine) - 0.1, f"{text} ", ha="right", va="center", fontsize=9, color=draw.GREY
+        )
     for y, place in enumerate(mine):
         who = place.row.who.split(",")[0]
         shade = draw.GREY if who == CASCADE else draw.colour(who.removeprefix("MAESTRO's "))
@@ -159,7 +234,14 @@ def _panel(axes, rung: str, mine: Sequence[Place]) -> None:
         axes.plot(ends[[0, 2]], [y, y], color=shade, linewidth=2.2, solid_capstyle="butt")
         axes.plot(ends[1], y, "o", color=shade, markersize=7)
         if np.isfinite(place.rival):
-            axes.plot(max(place.rival, _SHORTEST), y, "s", color="none", markeredgecolor=draw.GREY, markersize=8)
+            axes.plot(
+                max(place.rival, _SHORTEST),
+                y,
+                "s",
+                color="none",
+                markeredgecolor=draw.GREY,
+                markersize=8,
+            )
     rows_of_names(axes, [place.row.who for place in mine], 30)
     axes.set_ylim(len(mine) + 0.3, -0.6)
     axes.set_title(title, fontsize=10, loc="left", x=0.0)
@@ -170,7 +252,11 @@ def message(found: Sequence[Place]) -> str:
     told = [each for each in found if not each.closed and not each.row.who.startswith(CASCADE)]
     said = [
         f"{sum(each.share.lo > 0 for each in mine)} of {len(mine)} {where}"
-        for rung, where in (("glass", "in the glass box"), ("lab", "in the lab"), ("recorded", "on recorded outcomes"))
+        for rung, where in (
+            ("glass", "in the glass box"),
+            ("lab", "in the lab"),
+            ("recorded", "on recorded outcomes"),
+        )
         if (mine := [each for each in told if each.row.rung == rung])
     ]
     return f"Who beats the best constant clearly: {listed(said, 'nobody was measured')}"
@@ -183,8 +269,10 @@ def known(found: Sequence[Place]) -> dict[str, str]:
     out = {}
     for rung in PANELS:
         mine = [each for each in found if each.row.rung == rung]
-        lots = {word: [f"{each.row.who} ({each.share.value:.2f})" for each in mine if _up(each) == sign]
-                for word, sign in (("above", 1), ("level", 0), ("below", -1))}  # fmt: skip
+        lots = {
+            word: [f"{each.row.who} ({each.share.value:.2f})" for each in mine if _up(each) == sign]
+            for word, sign in (("above", 1), ("level", 0), ("below", -1))
+        }
         lots["closed"] = [each.row.who for each in mine if each.closed]
         out |= {f"{rung}.{word}": "; ".join(who) for word, who in lots.items() if who}
     return out

@@ -28,7 +28,12 @@ _BRACES = re.compile(r"\{\s*(?:(?P<lesson>\d{2}_\w+)\s*:\s*)?(?P<key>[\w.+-]+)\s
 _METRIC = re.compile(r"metric_\d")  # what braces become
 LONGEST = 500  # characters of a test; ast walks each as deep as it is
 _SIGNS = {ast.Gt: ">", ast.Lt: "<", ast.GtE: ">=", ast.LtE: "<=", ast.Eq: "=="}
-_STEPS = {ast.Add: quantities.plus, ast.Sub: quantities.minus, ast.Mult: quantities.times, ast.Div: quantities.over}
+_STEPS = {
+    ast.Add: quantities.plus,
+    ast.Sub: quantities.minus,
+    ast.Mult: quantities.times,
+    ast.Div: quantities.over,
+}
 _BUILT_IN = {"min": quantities.least, "max": quantities.most, "abs": quantities.size}
 _EXACT = "exact"
 
@@ -48,10 +53,16 @@ def parse(text: str, quotes: Collection[str] = (), functions: Collection[str] = 
     """Read a test. Raises ClaimError for what is not of the language, and for a metric that stands in it twice,
     because intervals are combined as those of independent estimates."""
     if len(text) > LONGEST:
-        raise ClaimError(f"{text[:60]!r}... has {len(text):,} characters; a test has at most {LONGEST}")
-    plain = unicodedata.normalize("NFKC", " ".join([_BRACES.sub("", text), *quotes]))  # as Python reads names
+        raise ClaimError(
+            f"{text[:60]!r}... has {len(text):,} characters; a test has at most {LONGEST}"
+        )
+    plain = unicodedata.normalize(
+        "NFKC", " ".join([_BRACES.sub("", text), *quotes])
+    )  # as Python reads names
     if taken := _METRIC.search(plain):
-        raise ClaimError(f"{text!r}: the name {taken[0]!r} stands for a metric in braces; choose another")
+        raise ClaimError(
+            f"{text!r}: the name {taken[0]!r} stands for a metric in braces; choose another"
+        )
     keys: list[Key] = []
 
     def named(match: re.Match[str]) -> str:
@@ -60,11 +71,15 @@ def parse(text: str, quotes: Collection[str] = (), functions: Collection[str] = 
 
     source = _BRACES.sub(named, text)
     if len(set(keys)) < len(keys):
-        raise ClaimError(f"{text!r} reads a metric twice, but its interval is that of independent ones")
+        raise ClaimError(
+            f"{text!r} reads a metric twice, but its interval is that of independent ones"
+        )
     try:
         body = ast.parse(source.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ClaimError(f"{text!r} cannot be read: {error.args[0] if error.args else 'too deep'}") from error
+        raise ClaimError(
+            f"{text!r} cannot be read: {error.args[0] if error.args else 'too deep'}"
+        ) from error
     known = {*quotes, *(f"metric_{place}" for place in range(len(keys)))}
     left, right, sign = body, None, None
     if isinstance(body, ast.Compare):
@@ -94,7 +109,9 @@ def _check(node: ast.AST, text: str, names: set[str], functions: Collection[str]
     elif isinstance(node, ast.Call):
         _check_call(node, text, names, functions)
     else:
-        raise ClaimError(f"{text!r} holds a {type(node).__name__}, which tests of claims do not have")
+        raise ClaimError(
+            f"{text!r} holds a {type(node).__name__}, which tests of claims do not have"
+        )
 
 
 def _check_call(node: ast.Call, text: str, names: set[str], functions: Collection[str]) -> None:
@@ -102,7 +119,9 @@ def _check_call(node: ast.Call, text: str, names: set[str], functions: Collectio
     if not isinstance(node.func, ast.Name) or node.func.id not in known:
         raise ClaimError(f"{text!r} calls {ast.unparse(node.func)!r}; there are {', '.join(known)}")
     if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
-        raise ClaimError(f"{text!r}: arguments of {node.func.id} stand in their order, without names or stars")
+        raise ClaimError(
+            f"{text!r}: arguments of {node.func.id} stand in their order, without names or stars"
+        )
     if node.func.id == _EXACT:
         metric = [a for a in node.args if isinstance(a, ast.Name) and a.id.startswith("metric_")]
         if len(node.args) != 1 or not metric:
@@ -122,7 +141,9 @@ def _literal(node: ast.AST, text: str) -> Any:
     except (ValueError, TypeError):
         found = None
     if not _plain(found):
-        raise ClaimError(f"{text!r}: a function takes numbers, names and lists, got {ast.unparse(node)!r}")
+        raise ClaimError(
+            f"{text!r}: a function takes numbers, names and lists, got {ast.unparse(node)!r}"
+        )
     return found
 
 
@@ -155,7 +176,9 @@ class Evaluator:
                 operand = self.side(node.operand, keys)
                 return quantities.negative(operand) if isinstance(node.op, ast.USub) else operand
             case ast.BinOp():
-                return _STEPS[type(node.op)](self.side(node.left, keys), self.side(node.right, keys))
+                return _STEPS[type(node.op)](
+                    self.side(node.left, keys), self.side(node.right, keys)
+                )
             case ast.Call():
                 return self._call(node, keys)
         raise ClaimError(f"a test holds a {type(node).__name__}")  # cannot be: `parse` refused it

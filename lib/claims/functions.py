@@ -34,7 +34,9 @@ def sparsity(points: Sequence[Sequence[float]]) -> float:
 def llm_dollars(model: str, regime: str) -> float:
     """Dollars per run of a language model in a token regime S, M or L (policy orchestration, Table 10)."""
     tokens = ledger.REGIMES[regime]
-    return ledger.llm_cost(ledger.HORIZON, tokens.tokens_in, tokens.tokens_out, ledger.PRICES[model])
+    return ledger.llm_cost(
+        ledger.HORIZON, tokens.tokens_in, tokens.tokens_out, ledger.PRICES[model]
+    )
 
 
 def llm_kg(regime: str) -> float:
@@ -57,7 +59,9 @@ def cost_entry(before: float, after: float, per_dollar: float) -> float:
     """What a checkpoint that spends `after` dollars gets for cost where its start spent `before` (ToolOrchestra's
     evaluation). per_dollar: units in a dollar; -1 enters cost as the paper defines it, as -dollars."""
     none, one = np.zeros((1, 1)), np.ones(1)
-    checkpoint, start = (rewards.vectors(none, one, np.array([spent]), one) for spent in (after, before))
+    checkpoint, start = (
+        rewards.vectors(none, one, np.array([spent]), one) for spent in (after, before)
+    )
     only_cost = np.array([[0.0, 0.0, 1.0, 0.0]])
     return float(rewards.score(checkpoint, start, only_cost, (per_dollar, 1.0))[0])
 

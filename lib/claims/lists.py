@@ -29,7 +29,10 @@ def rungs(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     for paper, name in PAPERS.items():
         mine = [v for v in verdicts if v.claim.kind == "direction" and v.claim.paper == paper]
         on = {RUNGS[rung]: [v for v in mine if v.claim.rung == rung] for rung in RUNGS}
-        rows.append({"paper": name} | {rung: tally.outcome(some) if some else "not asked" for rung, some in on.items()})
+        rows.append(
+            {"paper": name}
+            | {rung: tally.outcome(some) if some else "not asked" for rung, some in on.items()}
+        )
     return _table(rows, ("paper", *RUNGS.values()))
 
 
@@ -37,12 +40,17 @@ def directions(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Every direction that is tested: its rung, whether the question was open, the verdict, and the smallest effect
     that could have been told."""
     rows = [
-        {"claim": v.claim.id, "rung": v.claim.rung, "question": v.question or "not measured", "verdict": v.words,
-         "could have told": number(v.told) if math.isfinite(v.told) else None}
+        {
+            "claim": v.claim.id,
+            "rung": v.claim.rung,
+            "question": v.question or "not measured",
+            "verdict": v.words,
+            "could have told": number(v.told) if math.isfinite(v.told) else None,
+        }
         for rung in RUNGS
         for v in verdicts
         if v.claim.kind == "direction" and v.claim.rung == rung and v.verdict != UNTESTABLE
-    ]  # fmt: skip
+    ]
     return _table(rows, ("claim", "rung", "question", "verdict", "could have told"))
 
 
@@ -122,5 +130,9 @@ def by_chance(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 def limits(verdicts: Sequence[Verdict]) -> str:
     """Which claims could not be decided because a single run gives no interval."""
-    unknown = [v.claim.id for v in verdicts if v.verdict == UNDECIDED and any(part.bare for part in v.parts)]
+    unknown = [
+        v.claim.id
+        for v in verdicts
+        if v.verdict == UNDECIDED and any(part.bare for part in v.parts)
+    ]
     return f"Undecided for want of an interval: {listed(unknown, 'none')}."

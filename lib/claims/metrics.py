@@ -40,7 +40,9 @@ class Metrics:
         if isinstance(value, bool):
             return Interval(float(value), float(value), float(value))
         if not isinstance(value, (int, float)):
-            raise ClaimError(f"metric {key!r} of lesson {lesson} is {value!r}; a test needs a number")
+            raise ClaimError(
+                f"metric {key!r} of lesson {lesson} is {value!r}; a test needs a number"
+            )
         if f"{key}_lo" in held and f"{key}_hi" in held:
             return holding(float(value), float(held[f"{key}_lo"]), float(held[f"{key}_hi"]))
         return Interval(float(value), math.nan, math.nan)
@@ -68,7 +70,9 @@ class Metrics:
         if key not in self.lessons[lesson]:
             near = self._meant(lesson, key)
             if near:
-                raise ClaimError(f"lesson {lesson} has no metric {key!r}; the nearest one is {near!r}")
+                raise ClaimError(
+                    f"lesson {lesson} has no metric {key!r}; the nearest one is {near!r}"
+                )
             raise Missing(f"this run of lesson {lesson[:2]} left no metric {key}")
         return self.lessons[lesson][key]
 
@@ -99,5 +103,7 @@ def read(folder: str | Path = FOLDER) -> Metrics:
         try:
             found[path.stem] = store.read_json(path)
         except (OSError, ValueError) as error:
-            raise ClaimError(f"{path} cannot be read ({error}); run lesson {path.stem} again") from error
+            raise ClaimError(
+                f"{path} cannot be read ({error}); run lesson {path.stem} again"
+            ) from error
     return Metrics(found)

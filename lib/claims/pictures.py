@@ -9,10 +9,26 @@ from lib import draw
 from lib.claims import chance, tally
 from lib.claims.board import SIGNS
 from lib.claims.entries import PAPERS
-from lib.claims.verdicts import CLOSED, COMPARED, EQUIVALENT, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
+from lib.claims.verdicts import (
+    CLOSED,
+    COMPARED,
+    EQUIVALENT,
+    FAILS,
+    HOLDS,
+    NAMES,
+    UNDECIDED,
+    UNTESTABLE,
+    Verdict,
+)
 
-_SHADES = {HOLDS: "#0072B2", FAILS: "#D55E00", UNDECIDED: "#E8D9A0", UNTESTABLE: "#DDDDDD", EQUIVALENT: "#009E73",
-           CLOSED: "#AAAAAA"}  # fmt: skip
+_SHADES = {
+    HOLDS: "#0072B2",
+    FAILS: "#D55E00",
+    UNDECIDED: "#E8D9A0",
+    UNTESTABLE: "#DDDDDD",
+    EQUIVALENT: "#009E73",
+    CLOSED: "#AAAAAA",
+}
 draw.register({f"{SIGNS[key]} {NAMES[key]}": (shade, "o") for key, shade in _SHADES.items()})
 _SHADES_DARK = {
     HOLDS: "#0072B2",
@@ -27,11 +43,19 @@ _FURTHEST = 10.0  # standard errors; what is clearer is drawn there
 def tally_figure(verdicts: Sequence[Verdict]) -> Figure:
     """Verdicts by paper, one panel for formulas and one for directions."""
     there = {key: f"{SIGNS[key]} {NAMES[key]}" for key in NAMES if key != COMPARED}
-    counts = {(f"{kind}s", PAPERS[paper]): {there[key]: row[key] for key in there}
-              for kind in ("formula", "direction") for paper, row in tally.counts(verdicts, kind).items()}  # fmt: skip
+    counts = {
+        (f"{kind}s", PAPERS[paper]): {there[key]: row[key] for key in there}
+        for kind in ("formula", "direction")
+        for paper, row in tally.counts(verdicts, kind).items()
+    }
     table = pd.DataFrame.from_dict(counts, orient="index").rename_axis(["kind", "paper"])
     return draw.shares(
-        table, tally.message(verdicts), "claims", panels="kind", unit="", note="Magnitudes are not judged."
+        table,
+        tally.message(verdicts),
+        "claims",
+        panels="kind",
+        unit="",
+        note="Magnitudes are not judged.",
     )
 
 
@@ -44,11 +68,15 @@ def clearness_figure(verdicts: Sequence[Verdict]) -> Figure:
         figure = draw.sheet(clearness_message(verdicts), draw.WIDTH, 3.2, note)
         axes = figure.subplots()
         for place, paper in enumerate(PAPERS):
-            mine = sorted((v for v in chance.asked(verdicts) if v.claim.paper == paper), key=chance.clearness)
+            mine = sorted(
+                (v for v in chance.asked(verdicts) if v.claim.paper == paper), key=chance.clearness
+            )
             for rank, v in enumerate(mine):
                 x = max(-_FURTHEST, min(_FURTHEST, chance.clearness(v)))
                 y = place + 0.5 * ((rank % 5) - 2) / 5
-                axes.plot(x, y, "D" if v.stand_in else "o", color=_SHADES_DARK[v.verdict], markersize=6)
+                axes.plot(
+                    x, y, "D" if v.stand_in else "o", color=_SHADES_DARK[v.verdict], markersize=6
+                )
                 if v.claim.id in kept:
                     axes.plot(x, y, "o", color="none", markeredgecolor="black", markersize=11)
         reach = chance.REACH
@@ -59,7 +87,9 @@ def clearness_figure(verdicts: Sequence[Verdict]) -> Figure:
             axes.text(x, -0.75, text, ha=side, va="center", color=draw.GREY, fontsize=9)
         axes.set_yticks(range(len(PAPERS)), list(PAPERS.values()))
         axes.set(xlim=(-_FURTHEST - 0.6, _FURTHEST + 0.6), ylim=(len(PAPERS) - 0.4, -1))
-        axes.set_xlabel("distance from 0, in standard errors (diamond: decided by a scripted stand-in)")
+        axes.set_xlabel(
+            "distance from 0, in standard errors (diamond: decided by a scripted stand-in)"
+        )
     return figure
 
 

@@ -34,7 +34,10 @@ def holding(value: float, lo: float, hi: float) -> Interval:
 def plus(a: Interval, b: Interval) -> Interval:
     """a + b."""
     value = a.value + b.value
-    below, above = math.hypot(a.value - a.lo, b.value - b.lo), math.hypot(a.hi - a.value, b.hi - b.value)
+    below, above = (
+        math.hypot(a.value - a.lo, b.value - b.lo),
+        math.hypot(a.hi - a.value, b.hi - b.value),
+    )
     return Interval(value, value - below, value + above)
 
 
@@ -52,7 +55,9 @@ def times(a: Interval, b: Interval) -> Interval:
     """a * b; no interval where neither is known and one of them is not clearly positive."""
     if is_exact(a) or is_exact(b):
         factor, other = (a.value, b) if is_exact(a) else (b.value, a)
-        ends = sorted((other.lo * factor, other.hi * factor)) if other.known else [math.nan, math.nan]
+        ends = (
+            sorted((other.lo * factor, other.hi * factor)) if other.known else [math.nan, math.nan]
+        )
         return Interval(other.value * factor, *ends)
     return _by_logarithms(a, b, plus, a.value * b.value)
 
@@ -88,7 +93,9 @@ def _chosen(choose: Callable[..., float], several: tuple[Interval, ...]) -> Inte
     return Interval(value, choose(each.lo for each in several), choose(each.hi for each in several))
 
 
-def _by_logarithms(a: Interval, b: Interval, combine: Callable[..., Interval], value: float) -> Interval:
+def _by_logarithms(
+    a: Interval, b: Interval, combine: Callable[..., Interval], value: float
+) -> Interval:
     if not (a.known and b.known and a.lo > 0 and b.lo > 0):
         return Interval(value, math.nan, math.nan)
     found = combine(*(Interval(*(math.log(end) for end in (x.value, x.lo, x.hi))) for x in (a, b)))

@@ -23,7 +23,9 @@ def conditions(text: str, rows: pd.DataFrame) -> dict[str, list[Any]]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         column, equals, values = part.partition("=")
         if not equals or column.strip() not in rows:
-            raise ClaimError(f"{part!r} is no condition; write column=value with a column of the record")
+            raise ClaimError(
+                f"{part!r} is no condition; write column=value with a column of the record"
+            )
         column = column.strip()
         numeric = pd.api.types.is_numeric_dtype(rows[column])
         out[column] = [float(each) if numeric else each.strip() for each in values.split("|")]
@@ -36,7 +38,9 @@ def _asked(estimate: Callable[..., pd.DataFrame], count: int) -> Callable[..., I
     def asked(place: str, *selections: str) -> Interval:
         system, _, column = place.partition(".")
         if len(selections) not in (count, count + 1):
-            raise ClaimError(f"{estimate.__name__} of {place!r} takes {count} selections of rows, and one for all")
+            raise ClaimError(
+                f"{estimate.__name__} of {place!r} takes {count} selections of rows, and one for all"
+            )
         try:
             rows = record.read(system, record.RECORDS)
         except record.RecordError as error:
@@ -60,7 +64,10 @@ def _same_menu(rows: pd.DataFrame, chosen: list[dict[str, list[Any]]]) -> None:
     offered one thing, or nothing that was written down, chooses nothing."""
     if "offered" not in rows or len(chosen) != 2:
         return
-    menus = [{frozenset(each) for each in record.where(rows, **who)["offered"] if len(each) > 1} for who in chosen]
+    menus = [
+        {frozenset(each) for each in record.where(rows, **who)["offered"] if len(each) > 1}
+        for who in chosen
+    ]
     if all(menus) and menus[0] != menus[1]:
         raise Missing("one of the two had another menu")
 

@@ -20,7 +20,11 @@ from lib.config import ROOT, from_yaml
 from lib.page import metrics
 from lib.seeds import ROOT_SEED
 
-INSTRUCTIONS = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"}
+INSTRUCTIONS = {
+    "ATEN_CPU_CAPABILITY": "default",
+    "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+}
 SKIPPED = ("11_bring_your_own",)  # one's own parts: nothing is claimed there
 REPLACED = ("lib", "notebooks")  # whole folders; of data/ only what is there takes its place
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "*.sqlite*")
@@ -33,13 +37,19 @@ def lessons(root: Path, wanted: list[str]) -> list[str]:
     known = [name for name in stages if name[:2].isdigit() and (wanted or name not in SKIPPED)]
     wrong = [start for start in wanted if not any(name.startswith(start) for name in known)]
     if wrong:
-        raise replication.ReplicationError(f"no lesson {', '.join(wrong)}; there are: {', '.join(known)}")
+        raise replication.ReplicationError(
+            f"no lesson {', '.join(wrong)}; there are: {', '.join(known)}"
+        )
     return [name for name in known if not wanted or name.startswith(tuple(wanted))]
 
 
 def work_copy(root: Path, place: Path) -> Path:
     """Everything that the pipeline reads, in a project of its own; what was made there already stays."""
-    made = {line[len("/data/") :] for line in (root / ".gitignore").read_text().split() if line.startswith("/data/")}
+    made = {
+        line[len("/data/") :]
+        for line in (root / ".gitignore").read_text().split()
+        if line.startswith("/data/")
+    }
     for name in REPLACED:
         shutil.rmtree(place / name, ignore_errors=True)
     inputs = [path.relative_to(root) for path in (root / "data").iterdir() if path.name not in made]
@@ -79,8 +89,14 @@ def replicate(root: Path, wanted: list[str], seed: int) -> dict:
 
 def line(told: dict, name: str) -> str:
     """What the comparison of one lesson found."""
-    held = {key.removesuffix(f".{name}"): value for key, value in told.items() if key.endswith(f".{name}")}
-    shares = [f"{key} {held[key]:.3f}" for key in ("coverage", "disjoint", "captured") if key in held]
+    held = {
+        key.removesuffix(f".{name}"): value
+        for key, value in told.items()
+        if key.endswith(f".{name}")
+    }
+    shares = [
+        f"{key} {held[key]:.3f}" for key in ("coverage", "disjoint", "captured") if key in held
+    ]
     counts = [f"{held[key]} {key}" for key in ("pairs", "verdicts", "changed", "contradictions")]
     return f"{name}: {', '.join(shares + counts)}"
 
@@ -89,7 +105,11 @@ def _left(root: Path, profile: str, names: list[str]) -> str:
     """How long lessons took in the first run, where it is known."""
     files = [root / "reports/timings" / f"{name}.json" for name in names]
     known = [store.read_json(file).get(profile, {}).get("total") for file in files if file.exists()]
-    return f", about {sum(known) / 60:.0f} min left" if len(known) == len(names) and None not in known else ""
+    return (
+        f", about {sum(known) / 60:.0f} min left"
+        if len(known) == len(names) and None not in known
+        else ""
+    )
 
 
 def _dvc(place: Path, seed: int, *arguments: str) -> None:
@@ -103,14 +123,22 @@ def _dvc(place: Path, seed: int, *arguments: str) -> None:
         process.wait()  # it heard Ctrl-C too, and gives its locks back
         raise
     if code:
-        raise replication.ReplicationError(f"dvc {arguments[-1]} failed in {place}; what is done is kept, run again")
+        raise replication.ReplicationError(
+            f"dvc {arguments[-1]} failed in {place}; what is done is kept, run again"
+        )
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the lessons once more under another root seed, and compare."""
-    parser = argparse.ArgumentParser(prog="python -m lib.claims.replicate", description=main.__doc__)
-    parser.add_argument("lessons", nargs="*", help="beginnings of lessons' names, such as 05 08; default all")
-    parser.add_argument("--seed", type=int, default=1, help="the other root seed, default %(default)s")
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.claims.replicate", description=main.__doc__
+    )
+    parser.add_argument(
+        "lessons", nargs="*", help="beginnings of lessons' names, such as 05 08; default all"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="the other root seed, default %(default)s"
+    )
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.seed < 1:

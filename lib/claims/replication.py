@@ -52,15 +52,22 @@ class Run:
 def read(root: Path) -> Run:
     """The run that a project's folder holds. Raises ReplicationError naming a file that cannot be read."""
     lessons, profiles = {}, {}
-    usual = from_yaml((root / "params.yaml").read_text(encoding="utf-8"))["profile"]  # of metrics that git holds
+    usual = from_yaml((root / "params.yaml").read_text(encoding="utf-8"))[
+        "profile"
+    ]  # of metrics that git holds
     for path in sorted((root / "reports/metrics").glob("[0-9]*.json")):
         try:
             lessons[path.stem] = store.read_json(path)
             card = root / "reports/lessons" / path.name
             profiles[path.stem] = store.read_json(card)["profile"] if card.exists() else usual
         except (OSError, ValueError, KeyError) as error:
-            raise ReplicationError(f"what lesson {path.stem} left in {root} cannot be read: {error}") from error
-    zoo = [(path.name, store.sha256_file(path)) for path in sorted((root / "data/lab").glob("*.safetensors"))]
+            raise ReplicationError(
+                f"what lesson {path.stem} left in {root} cannot be read: {error}"
+            ) from error
+    zoo = [
+        (path.name, store.sha256_file(path))
+        for path in sorted((root / "data/lab").glob("*.safetensors"))
+    ]
     return Run(lessons, profiles, store.sha256_json(zoo))
 
 
@@ -71,15 +78,21 @@ def compared(first: Run, second: Run) -> dict[str, Any]:
     """
     comparable(first, second.profiles)
     if first.zoo != second.zoo:
-        raise ReplicationError("the runs have different lab zoos (data/lab): a replication keeps the zoo")
+        raise ReplicationError(
+            "the runs have different lab zoos (data/lab): a replication keeps the zoo"
+        )
     names = sorted(second.lessons)
     pairs = pd.concat([_pairs(first.lessons[n], second.lessons[n]).assign(lesson=n) for n in names])
     words = pd.concat([_words(first.lessons[n], second.lessons[n]).assign(lesson=n) for n in names])
     told = {"profile": second.profiles[names[0]], "lessons": len(names)} | _summary(pairs, words)
     for name in names:
         part = _summary(pairs[pairs["lesson"] == name], words[words["lesson"] == name])
-        told |= {f"{key}.{name}": value for key, value in part.items() if not key.endswith("_expected")}
-        told[f"unpaired.{name}"] = len(set(_sampled(first.lessons[name])) ^ set(_sampled(second.lessons[name])))
+        told |= {
+            f"{key}.{name}": value for key, value in part.items() if not key.endswith("_expected")
+        }
+        told[f"unpaired.{name}"] = len(
+            set(_sampled(first.lessons[name])) ^ set(_sampled(second.lessons[name]))
+        )
     turned = words[words["one"] != words["two"]]
     told |= {f"changed.{w.lesson}.{w.key}": f"{w.one} -> {w.two}" for w in turned.itertuples()}
     worst = pairs[pairs["apart"] > 1].nlargest(_WORST, "apart")
@@ -95,17 +108,25 @@ def comparable(first: Run, profiles: Mapping[str, str]) -> None:
         )
     for name, profile in sorted(profiles.items()):
         if first.profiles[name] != profile:
-            raise ReplicationError(f"lesson {name}: the first run is of profile {first.profiles[name]}, not {profile}")
+            raise ReplicationError(
+                f"lesson {name}: the first run is of profile {first.profiles[name]}, not {profile}"
+            )
 
 
 def _sampled(metrics: Metrics) -> list[str]:
     """Keys of numbers that stand between their ends."""
-    ends = [[key, f"{key}_lo", f"{key}_hi"] for key in metrics if f"{key}_lo" in metrics and f"{key}_hi" in metrics]
+    ends = [
+        [key, f"{key}_lo", f"{key}_hi"]
+        for key in metrics
+        if f"{key}_lo" in metrics and f"{key}_hi" in metrics
+    ]
     return [names[0] for names in ends if all(_finite(metrics[name]) for name in names)]
 
 
 def _finite(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and bool(np.isfinite(value))
+    return (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and bool(np.isfinite(value))
+    )
 
 
 def _pairs(first: Metrics, second: Metrics) -> pd.DataFrame:
@@ -120,17 +141,29 @@ def _pairs(first: Metrics, second: Metrics) -> pd.DataFrame:
             gap, both = abs(second[key] - first[key]), float(np.hypot(one, two))
             apart = gap / both if both else _FAR if gap > _ROUNDING * width else 0.0
             rows.append((key, one, two, gap, min(apart, _FAR)))
-    return pd.DataFrame(rows, columns=["key", "one", "two", "gap", "apart"]).astype({"apart": float})
+    return pd.DataFrame(rows, columns=["key", "one", "two", "gap", "apart"]).astype(
+        {"apart": float}
+    )
 
 
-def _facing(first: Metrics, second: Metrics, up: bool) -> tuple[tuple[Metrics, str], tuple[Metrics, str]]:
+def _facing(
+    first: Metrics, second: Metrics, up: bool
+) -> tuple[tuple[Metrics, str], tuple[Metrics, str]]:
     return ((first, "_hi"), (second, "_lo")) if up else ((first, "_lo"), (second, "_hi"))
 
 
 def _words(first: Metrics, second: Metrics) -> pd.DataFrame:
     """Verdicts of two runs of a lesson: key, one, two."""
-    keys = [key for key in first if key.endswith(("_verdict", ".verdict")) or key.startswith("claims.by_id.")]
-    rows = [(key, *(_OLD.get(run[key], run[key]) for run in (first, second))) for key in keys if key in second]
+    keys = [
+        key
+        for key in first
+        if key.endswith(("_verdict", ".verdict")) or key.startswith("claims.by_id.")
+    ]
+    rows = [
+        (key, *(_OLD.get(run[key], run[key]) for run in (first, second)))
+        for key in keys
+        if key in second
+    ]
     return pd.DataFrame(rows, columns=["key", "one", "two"])
 
 
@@ -142,12 +175,17 @@ def _summary(pairs: pd.DataFrame, words: pd.DataFrame) -> dict[str, Any]:
     if len(pairs):
         spread = np.where(both > 0, both / _Z, 1.0)  # deviation of the difference
         told |= {
-            "coverage": float((gap <= both + slack).mean()), "coverage_expected": EXPECTED,
+            "coverage": float((gap <= both + slack).mean()),
+            "coverage_expected": EXPECTED,
             "disjoint": float((gap > one + two + slack).mean()),
             "disjoint_expected": float((2 * norm.sf((one + two) / spread)).mean()),
             "captured": float((gap <= one + slack).mean()),
             "captured_expected": float((1 - 2 * norm.sf(one / spread)).mean()),
-        }  # fmt: skip
+        }
     turned = words["one"].map(_OPPOSITE) == words["two"]
     changed = words["one"] != words["two"]
-    return told | {"verdicts": len(words), "changed": int(changed.sum()), "contradictions": int(turned.sum())}
+    return told | {
+        "verdicts": len(words),
+        "changed": int(changed.sum()),
+        "contradictions": int(turned.sum()),
+    }

@@ -4,7 +4,17 @@ from collections.abc import Sequence
 
 from lib.claims import chance
 from lib.claims.entries import KINDS, PAPERS, RUNGS
-from lib.claims.verdicts import CLOSED, COMPARED, EQUIVALENT, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
+from lib.claims.verdicts import (
+    CLOSED,
+    COMPARED,
+    EQUIVALENT,
+    FAILS,
+    HOLDS,
+    NAMES,
+    UNDECIDED,
+    UNTESTABLE,
+    Verdict,
+)
 from lib.page.tables import listed
 
 WORDS = {  # of one claim, and of several
@@ -17,7 +27,10 @@ WORDS = {  # of one claim, and of several
 def counts(verdicts: Sequence[Verdict], kind: str | None = None) -> dict[str, dict[str, int]]:
     """{paper: {verdict: claims}} of one kind or of all, with every paper and verdict present."""
     mine = [v for v in verdicts if kind in (None, v.claim.kind)]
-    return {p: {key: sum(v.claim.paper == p and v.verdict == key for v in mine) for key in NAMES} for p in PAPERS}
+    return {
+        p: {key: sum(v.claim.paper == p and v.verdict == key for v in mine) for key in NAMES}
+        for p in PAPERS
+    }
 
 
 def of(verdicts: Sequence[Verdict], verdict: str, kind: str | None = None) -> int:
@@ -35,7 +48,9 @@ def outcome(verdicts: Sequence[Verdict]) -> str:
 
 def message(verdicts: Sequence[Verdict]) -> str:
     """The tally as a title."""
-    directions, formulas = ([v for v in verdicts if v.claim.kind == kind] for kind in ("direction", "formula"))
+    directions, formulas = (
+        [v for v in verdicts if v.claim.kind == kind] for kind in ("direction", "formula")
+    )
     return f"Directions: {outcome(directions)}. Formulas: {outcome(formulas)}"
 
 
@@ -84,7 +99,9 @@ def finding(verdicts: Sequence[Verdict]) -> str:
     """The lesson in a sentence or two."""
     papers, ours = (sum(v.whose == who for v in verdicts) for who in ("paper", "ours"))
     open_ = sum(v.whose == "nobody yet" for v in verdicts)
-    faults = f"{papers} by an error of the paper, {ours} by one of ours" + (f", {open_} unexplained" if open_ else "")
+    faults = f"{papers} by an error of the paper, {ours} by one of ours" + (
+        f", {open_} unexplained" if open_ else ""
+    )
     directions = [v for v in verdicts if v.claim.kind == "direction"]
     kept = len(chance.survivors(verdicts))
     return (

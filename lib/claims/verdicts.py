@@ -25,7 +25,13 @@ from lib.claims.metrics import Metrics, Missing
 from lib.measure.variance import read_off
 from lib.stats import Interval
 
-HOLDS, FAILS, UNDECIDED, COMPARED, UNTESTABLE = "holds", "fails", "undecided", "compared", "untestable"
+HOLDS, FAILS, UNDECIDED, COMPARED, UNTESTABLE = (
+    "holds",
+    "fails",
+    "undecided",
+    "compared",
+    "untestable",
+)
 EQUIVALENT, CLOSED = "equivalent", "closed"
 NAMES = {
     HOLDS: "holds",
@@ -127,7 +133,11 @@ def _judge(claim: Claim, metrics: Metrics) -> Verdict:
     if claim.untestable:
         return Verdict(claim, UNTESTABLE, (), (), claim.untestable)
     try:
-        parts = (_adopted(claim, metrics),) if claim.judged else tuple(_part(claim, t, metrics) for t in claim.test)
+        parts = (
+            (_adopted(claim, metrics),)
+            if claim.judged
+            else tuple(_part(claim, t, metrics) for t in claim.test)
+        )
     except ClaimError as error:
         raise ClaimError(f"claim {claim.id}: {error}") from error
     backends = tuple(sorted({metrics.backend(*key) for key in claim.reads()} - {""}))
@@ -137,7 +147,9 @@ def _judge(claim: Claim, metrics: Metrics) -> Verdict:
     if verdict == HOLDS and claim.start and _part(claim, claim.start, metrics).verdict == HOLDS:
         verdict, reasons = UNTESTABLE, ["the start does so before any training"]
     if verdict in (HOLDS, FAILS, UNDECIDED, EQUIVALENT):
-        verdict, reasons = (CLOSED, why_closed[:1]) if why_closed else (verdict, reasons + _weak(claim, metrics))
+        verdict, reasons = (
+            (CLOSED, why_closed[:1]) if why_closed else (verdict, reasons + _weak(claim, metrics))
+        )
     question = "" if not claim.gate else CLOSED if why_closed else "open"
     return Verdict(claim, verdict, parts, backends, "; ".join(dict.fromkeys(reasons)), question)
 
@@ -146,7 +158,11 @@ def shut(metrics: Metrics, lesson: str, key: str) -> str:
     """Why a question is closed; empty where it is open. A lesson's own word goes before the number."""
     try:
         if key.endswith(".is"):
-            return "" if metrics.word(lesson, key) == "open" else f"lesson {lesson[:2]} measured too little to win"
+            return (
+                ""
+                if metrics.word(lesson, key) == "open"
+                else f"lesson {lesson[:2]} measured too little to win"
+            )
         found = metrics.estimate(lesson, key)
     except Missing as missing:
         return str(missing)  # what nobody measured is not open
@@ -158,7 +174,9 @@ def shut(metrics: Metrics, lesson: str, key: str) -> str:
 def _weak(claim: Claim, metrics: Metrics) -> list[str]:
     """Why little can be read off the lab runs of a lesson, and whether their training gained anything."""
     said = []
-    for lesson in sorted({lesson for lesson, _ in claim.reads()} & set(_WEAK)) if claim.rung == "lab" else ():
+    for lesson in (
+        sorted({lesson for lesson, _ in claim.reads()} & set(_WEAK)) if claim.rung == "lab" else ()
+    ):
         why = _WEAK[lesson]
         with contextlib.suppress(Missing, KeyError):  # not measured, or no start to hold against
             gain = metrics.estimate(lesson, _SIGNAL[lesson])
@@ -179,7 +197,9 @@ def together(verdicts: Sequence[str], need: int | str = "all") -> str:
 def _part(claim: Claim, text: str, metrics: Metrics) -> Part:
     parsed = expressions.parse(text, set(claim.quotes), FUNCTIONS)
     evaluator = expressions.Evaluator(
-        lambda lesson, key: _known(claim, metrics.estimate(lesson or claim.lesson or "", key)), claim.quotes, FUNCTIONS
+        lambda lesson, key: _known(claim, metrics.estimate(lesson or claim.lesson or "", key)),
+        claim.quotes,
+        FUNCTIONS,
     )
     try:
         left = evaluator.side(parsed.left, parsed.keys)
@@ -190,10 +210,17 @@ def _part(claim: Claim, text: str, metrics: Metrics) -> Part:
         return Part(text, UNTESTABLE, reason="a quantity that it divides by is 0 in this run")
     if right is None:
         return Part(text, COMPARED, left, None, left)
-    margin = quantities.minus(right, left) if parsed.sign in ("<", "<=") else quantities.minus(left, right)
+    margin = (
+        quantities.minus(right, left)
+        if parsed.sign in ("<", "<=")
+        else quantities.minus(left, right)
+    )
     verdict, reason = decide(margin, parsed.sign or "", claim.tolerance)
     if claim.kind == "direction" and quantities.is_exact(margin):
-        verdict, reason = UNTESTABLE, "its interval has no width, so that nothing in it can have varied"
+        verdict, reason = (
+            UNTESTABLE,
+            "its interval has no width, so that nothing in it can have varied",
+        )
     if claim.kind == "formula" and verdict == UNDECIDED and quantities.is_exact(margin):
         verdict, reason = FAILS, "both sides are equal"
     return Part(text, verdict, left, right, margin, reason)
@@ -208,7 +235,9 @@ def _adopted(claim: Claim, metrics: Metrics) -> Part:
     except Missing as missing:
         return Part(text, UNTESTABLE, reason=str(missing))
     if word not in _ADOPTED:
-        raise ClaimError(f"metric {key!r} of lesson {lesson} says {word!r}; a verdict is one of {sorted(_ADOPTED)}")
+        raise ClaimError(
+            f"metric {key!r} of lesson {lesson} says {word!r}; a verdict is one of {sorted(_ADOPTED)}"
+        )
     return Part(text, _ADOPTED[word], reason=f"lesson {lesson[:2]} judges this: {word}")
 
 
@@ -220,7 +249,9 @@ def _known(claim: Claim, found: Interval) -> Interval:
 def decide(margin: Interval, sign: str, tolerance: float = 0.0) -> tuple[str, str]:
     """Verdict and reason of one comparison. margin: left - right, or right - left where `sign` is < or <=."""
     if sign == "==":
-        return (HOLDS if abs(margin.value) <= tolerance * (1 + _ROUNDING) + _ROUNDING else FAILS), ""
+        return (
+            HOLDS if abs(margin.value) <= tolerance * (1 + _ROUNDING) + _ROUNDING else FAILS
+        ), ""
     if not margin.known:
         return UNDECIDED, "not everything in it has an interval"
     slack = _ROUNDING if "=" in sign else 0.0
@@ -228,4 +259,6 @@ def decide(margin: Interval, sign: str, tolerance: float = 0.0) -> tuple[str, st
         return HOLDS, ""
     if margin.hi < -slack:
         return FAILS, ""
-    return UNDECIDED, "no difference at all" if quantities.is_exact(margin) else "the interval holds 0"
+    return UNDECIDED, "no difference at all" if quantities.is_exact(
+        margin
+    ) else "the interval holds 0"

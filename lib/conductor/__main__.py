@@ -51,19 +51,41 @@ KNOWN = {arm.name: arm for arm in ARMS if arm.kind == "grpo" and arm.name != "or
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.conductor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m lib.conductor",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", help="folder of a Hugging Face causal language model with its tokenizer")
-    parser.add_argument("--data", required=True, help="file or saved dataset with columns prompt and reference")
-    parser.add_argument("--out", required=True, help="where the policy, its rollouts and checkpoints go")
-    parser.add_argument("--reward-model", required=True, help="folder of a sequence classification model, one output")
+    parser.add_argument(
+        "model", help="folder of a Hugging Face causal language model with its tokenizer"
+    )
+    parser.add_argument(
+        "--data", required=True, help="file or saved dataset with columns prompt and reference"
+    )
+    parser.add_argument(
+        "--out", required=True, help="where the policy, its rollouts and checkpoints go"
+    )
+    parser.add_argument(
+        "--reward-model",
+        required=True,
+        help="folder of a sequence classification model, one output",
+    )
     parser.add_argument("--arm", choices=KNOWN, default="conductor", help="default: %(default)s")
     parser.add_argument("--judge", help="name of llm.models in params.yaml; for --arm judge")
-    parser.add_argument("--profile", choices=params.PROFILES, default="paper", help="default: %(default)s")
+    parser.add_argument(
+        "--profile", choices=params.PROFILES, default="paper", help="default: %(default)s"
+    )
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes",
-                        help="change a setting, such as grpo.epochs=1 or head.kappa=1.0; may be repeated")  # fmt: skip
-    parser.add_argument("--vllm", action="store_true", help="generate with a vLLM server (trl vllm-serve)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="changes",
+        help="change a setting, such as grpo.epochs=1 or head.kappa=1.0; may be repeated",
+    )
+    parser.add_argument(
+        "--vllm", action="store_true", help="generate with a vLLM server (trl vllm-serve)"
+    )
     return parser.parse_args(given)
 
 
@@ -93,11 +115,18 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         tokenizer.pad_token = tokenizer.eos_token
     chats = tokenizer.chat_template is not None
     if chats and any(isinstance(prompt, str) for prompt in dataset["prompt"]):
-        print("prompts are text: each becomes one user message of the model's chat template", file=sys.stderr)
+        print(
+            "prompts are text: each becomes one user message of the model's chat template",
+            file=sys.stderr,
+        )
     dataset = data.asked(dataset, chats)
     config = AutoConfig.from_pretrained(options.model, local_files_only=True)
     other = {"per_device_train_batch_size": rollouts // processes}
-    other |= {"logging_strategy": "steps", "logging_steps": 5, "disable_tqdm": False}  # somebody is waiting
+    other |= {
+        "logging_strategy": "steps",
+        "logging_steps": 5,
+        "disable_tqdm": False,
+    }  # somebody is waiting
     if options.vllm:
         other |= {"use_vllm": True, "vllm_mode": "server"}
     trainer = ConductorTrainer(
@@ -105,7 +134,9 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         configuration(settings.grpo, out, options.seed, arm.aggregation, **other),
         dataset,
         tokenizer,
-        weighting(arm, head, config.get_text_config().hidden_size, settings.grpo.generations, options.seed),
+        weighting(
+            arm, head, config.get_text_config().hidden_size, settings.grpo.generations, options.seed
+        ),
         Preference(options.reward_model, _device()),
         settings.rewards,
         settings.head.layer,
@@ -126,9 +157,13 @@ def _device() -> str:
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
 
 
-def _extra(options, all_of: Params, settings: ConductorSettings, head: HeadSettings, out: Path) -> dict[str, Measure]:
+def _extra(
+    options, all_of: Params, settings: ConductorSettings, head: HeadSettings, out: Path
+) -> dict[str, Measure]:
     """The reward that an arm has beside the five: a judge's, or what an anchored head is paid by."""
-    judge = _judge(options, all_of, settings, out) if "judge" in (options.arm, head.anchor) else None
+    judge = (
+        _judge(options, all_of, settings, out) if "judge" in (options.arm, head.anchor) else None
+    )
     if options.arm == "judge":
         return {"judge": judge}
     if head.anchor == "none":
@@ -140,7 +175,11 @@ def _extra(options, all_of: Params, settings: ConductorSettings, head: HeadSetti
         if judge is None:
             found = [float(same(reference[i], answered(said(completions[i])) or "")) for i in rows]
         else:
-            found = judge(*([part[i] for i in rows] for part in (prompts, completions, reference))) if rows else []
+            found = (
+                judge(*([part[i] for i in rows] for part in (prompts, completions, reference)))
+                if rows
+                else []
+            )
         for i, score in zip(rows, found, strict=True):
             told[i] = score
         return told
@@ -148,9 +187,13 @@ def _extra(options, all_of: Params, settings: ConductorSettings, head: HeadSetti
     return {"anchor": anchor}
 
 
-def _judge(options: argparse.Namespace, all_of: Params, settings: ConductorSettings, out: Path) -> Judge:
+def _judge(
+    options: argparse.Namespace, all_of: Params, settings: ConductorSettings, out: Path
+) -> Judge:
     if options.judge not in all_of.llm.models:
-        raise ParamsError(f"--judge {options.judge}: llm.models in params.yaml has {sorted(all_of.llm.models)}")
+        raise ParamsError(
+            f"--judge {options.judge}: llm.models in params.yaml has {sorted(all_of.llm.models)}"
+        )
     client = partial(opened, all_of.llm, "conductor", out, CASSETTES)
     return Judge(client, options.judge, settings.rewards.think, options.seed)
 
@@ -158,9 +201,14 @@ def _judge(options: argparse.Namespace, all_of: Params, settings: ConductorSetti
 def summary(rollouts: pd.DataFrame) -> pd.DataFrame:
     """Means of what was measured, and of the weights, over the first and the last fifth of the steps, by category."""
     steps = rollouts["step"].max() + 1
-    ends = {"first fifth": rollouts["step"] < max(1, steps / 5), "last fifth": rollouts["step"] >= steps * 4 / 5}
+    ends = {
+        "first fifth": rollouts["step"] < max(1, steps / 5),
+        "last fifth": rollouts["step"] >= steps * 4 / 5,
+    }
     columns = ["tokens", *COMPONENTS, *(f"w_{name}" for name in COMPONENTS)]
-    parts = {name: rollouts[where].groupby("category")[columns].mean() for name, where in ends.items()}
+    parts = {
+        name: rollouts[where].groupby("category")[columns].mean() for name, where in ends.items()
+    }
     return pd.concat(parts, names=["steps"])
 
 
@@ -174,7 +222,10 @@ def main(given: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"stopped; run the same command to go on from the last checkpoint in {options.out}", file=sys.stderr)
+        print(
+            f"stopped; run the same command to go on from the last checkpoint in {options.out}",
+            file=sys.stderr,
+        )
         return 130
     if int(os.environ.get("RANK", "0")) == 0:
         print(summary(rollouts).round(3).to_string())

@@ -46,7 +46,9 @@ class Arm:
         """What a job is handed of it, as plain values: its changes are in the head's settings, its label in tables."""
         values = {"name": self.name, "kind": self.kind, "begin": self.begin}
         if self.kind == "grpo":
-            values["weights"] = self.weights if isinstance(self.weights, str) else dict(self.weights)
+            values["weights"] = (
+                self.weights if isinstance(self.weights, str) else dict(self.weights)
+            )
             values["aggregation"] = self.aggregation
         return values
 
@@ -66,12 +68,18 @@ def weighting(arm: Arm, head: HeadSettings, width: int, group: int, seed: int) -
 def constant(name: str, rows: pd.DataFrame) -> Arm:
     """Fixed weights, the mean of those that the Conductor ended with; rows: of the record (arm, step, w_...)."""
     ended = rows[rows["arm"].eq(CONDUCTOR.label) & rows["step"].eq(-1)]
-    return Arm(name, "Conductor's mean weights", weights={k: float(ended[f"w_{k}"].mean()) for k in COMPONENTS})
+    return Arm(
+        name,
+        "Conductor's mean weights",
+        weights={k: float(ended[f"w_{k}"].mean()) for k in COMPONENTS},
+    )
 
 
 def variant(label: str, **changes) -> Arm:
     """The Conductor with changes to conductor.head, such as kappa=1.0, layer="first" or joint=True."""
-    name = "_".join(["conductor", *(f"{key}_{value}".replace(".", "p") for key, value in changes.items())])
+    name = "_".join(
+        ["conductor", *(f"{key}_{value}".replace(".", "p") for key, value in changes.items())]
+    )
     return Arm(name, label, weights="conductor", changes=changes)
 
 
@@ -103,5 +111,13 @@ SIDE = (  # the Conductor without its context, or with less of it
     variant("h: another rollout's", sees="shuffled"),
     variant("h: first layer", layer="first"),
 )
-STATIC = tuple(NAMED[name] for name in ("nover", "em", "len", "pref"))  # compete on dev for the best static mix
-ROLES = {"base": "start", "cot": "start", "conductor": "paper", "anchored": "router", "oracle": "oracle"}
+STATIC = tuple(
+    NAMED[name] for name in ("nover", "em", "len", "pref")
+)  # compete on dev for the best static mix
+ROLES = {
+    "base": "start",
+    "cot": "start",
+    "conductor": "paper",
+    "anchored": "router",
+    "oracle": "oracle",
+}

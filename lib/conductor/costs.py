@@ -20,13 +20,22 @@ def operations(rollouts: pd.DataFrame, weights: int, width: int) -> pd.DataFrame
     width: of its states. Thought and reference are counted as long as the completion.
     """
     head = (width + 1) * len(COMPONENTS)
-    per_rollout = head * (2 * FORWARD + FORWARD + BACKWARD)  # drawn from, looked at, and one update (once each)
+    per_rollout = head * (
+        2 * FORWARD + FORWARD + BACKWARD
+    )  # drawn from, looked at, and one update (once each)
     rows = []
     for (arm, seed), part in rollouts.groupby(["arm", "seed"], sort=False):
         tokens = part["asked"].sum() + part["tokens"].sum()
         grpo = weights * (PASSES + FORWARD) * tokens
         conducted = (part["action"] >= 0).sum()
-        rows.append({"arm": arm, "seed": seed, "grpo": float(grpo), "conductor": float(per_rollout * conducted)})
+        rows.append(
+            {
+                "arm": arm,
+                "seed": seed,
+                "grpo": float(grpo),
+                "conductor": float(per_rollout * conducted),
+            }
+        )
     return pd.DataFrame(rows)
 
 

@@ -23,7 +23,11 @@ OF_FAMILY = {family: category for category, (family, _, _) in CATEGORIES.items()
 
 
 def draw(
-    split: str, n: int, seed: int = 0, categories: Sequence[str] = tuple(CATEGORIES), part: str = "all"
+    split: str,
+    n: int,
+    seed: int = 0,
+    categories: Sequence[str] = tuple(CATEGORIES),
+    part: str = "all",
 ) -> list[Item]:
     """n items of a split, the categories taking turns.
 
@@ -39,7 +43,11 @@ def _column(name: str, split: str, n: int, seed: int, part: str) -> list[Item]:
     family, skin, levels = CATEGORIES[name]
     drawn = n
     while True:
-        found = [i for i in tasks.draw(family, split, drawn, levels, skin, seed) if part in ("all", _part(i))]
+        found = [
+            i
+            for i in tasks.draw(family, split, drawn, levels, skin, seed)
+            if part in ("all", _part(i))
+        ]
         if len(found) >= n:
             return found[:n]
         drawn *= 2
@@ -70,7 +78,10 @@ def asked(found: Dataset, chats: bool) -> Dataset:
     for something to go on with and ends at once."""
     prompts = list(found["prompt"])
     if chats:
-        prompts = [[{"role": "user", "content": each}] if isinstance(each, str) else each for each in prompts]
+        prompts = [
+            [{"role": "user", "content": each}] if isinstance(each, str) else each
+            for each in prompts
+        ]
     rest = {name: list(found[name]) for name in found.column_names if name not in ("prompt", "row")}
     return Dataset.from_dict({"prompt": prompts, **rest, "row": list(range(len(prompts)))})
 

@@ -41,12 +41,19 @@ class Reply:
 
 
 def replies(
-    model: PreTrainedModel, items: Sequence[Item], samples: int, temperature: float, limit: int, seed: int,
+    model: PreTrainedModel,
+    items: Sequence[Item],
+    samples: int,
+    temperature: float,
+    limit: int,
+    seed: int,
     begin: str = "",
-) -> list[Reply]:  # fmt: skip
+) -> list[Reply]:
     """`samples` replies to each item, one after another; begin: what each is made to begin with, where thoughts were
     taught."""
-    starts = [tuple(encode(begin)) if begin and category(item) in THOUGHTFUL else () for item in items]
+    starts = [
+        tuple(encode(begin)) if begin and category(item) in THOUGHTFUL else () for item in items
+    ]
     asked = [tuple(conversation(question(item))) for item in items]
     first = seed * len(items) * samples
     wanted = [
@@ -101,21 +108,29 @@ def components(
     """
     told = [encode(until_answer(reply.text)) for reply in given]
     wanted = [encode(after_answer(reply.item.answer)) for reply in given]
-    reading = read(model, [r.prompt for r in given], [r.ids for r in given], told, wanted, layer, sees)
+    reading = read(
+        model, [r.prompt for r in given], [r.ids for r in given], told, wanted, layer, sees
+    )
     columns = {
         "fmt": [float(well_formed(reply.text, settings.think)) for reply in given],
         "ppl": reading.likelihood.tolist(),
         "ent": reading.entropy.tolist(),
         "len": [brevity(len(reply.ids), settings.shortest, settings.longest) for reply in given],
-        "pref": preference([question(reply.item) for reply in given], [reply.text for reply in given]),
+        "pref": preference(
+            [question(reply.item) for reply in given], [reply.text for reply in given]
+        ),
     }
     frame = pd.DataFrame({"category": [category(reply.item) for reply in given]} | columns)
-    frame[["prompt", "reference", "reply"]] = [(r.item.prompt, r.item.answer, r.text) for r in given]
+    frame[["prompt", "reference", "reply"]] = [
+        (r.item.prompt, r.item.answer, r.text) for r in given
+    ]
     frame["right"] = [tasks.score(reply.item, reply.text) for reply in given]
     frame["thinks"] = ["<think>" in reply.text for reply in given]
     if weighting is not None:
         with torch.no_grad():
-            given_to = dict(zip(weighting.names, weighting.settled(reading.h).T.numpy(), strict=True))
+            given_to = dict(
+                zip(weighting.names, weighting.settled(reading.h).T.numpy(), strict=True)
+            )
         frame[[f"w_{name}" for name in COMPONENTS]] = np.stack(
             [given_to.get(name, np.zeros(len(frame), np.float32)) for name in COMPONENTS], 1
         )

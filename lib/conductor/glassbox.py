@@ -42,12 +42,25 @@ JUDGE = 0.7  # agreement of the judge with quality, mistaken about the same repl
 NAME = "glass"
 SHARES = (0.0, 0.02, 0.1, 1.0)  # of prompts that are verified
 BEST, MEANS = "best static (dev)", "Conductor's mean weights"
-MAPPED = ("Equal", "best proxy per category", "Conductor", *(f"Anchored {share:.0%}" for share in SHARES[1:]))
+MAPPED = (
+    "Equal",
+    "best proxy per category",
+    "Conductor",
+    *(f"Anchored {share:.0%}" for share in SHARES[1:]),
+)
 RUNS = ROOT / "data/runs/glass"
 
 # Fields of the settings that jobs are handed: of every arm, of arms with a head, and of the best static mix, which is
 # chosen in a quarter as many worlds as there are seeds.
-_READ_BY_ALL = ("steps", "categories", "candidates", "features", "prompts", "group", "learning_rate")
+_READ_BY_ALL = (
+    "steps",
+    "categories",
+    "candidates",
+    "features",
+    "prompts",
+    "group",
+    "learning_rate",
+)
 _READ_WITH_A_HEAD = ("head_rate", "kappas", "pairwise")
 _READ_BY_BEST = ("seeds",)
 # Without the head's learning rate, which is `head_rate` here, and what it sees and who pays it, which arms differ in.
@@ -115,7 +128,9 @@ class PaidByOthers(Anchored):
 class Stack:
     """Worlds times seeds side by side. Seed s has the same directions, prompts and dice in every world and arm."""
 
-    def __init__(self, settings: GlassSettings, worlds: Sequence[World], n: int, split: str = "test") -> None:
+    def __init__(
+        self, settings: GlassSettings, worlds: Sequence[World], n: int, split: str = "test"
+    ) -> None:
         """n: seeds; split: `dev` has other worlds than `test`."""
         self.settings, self.worlds, self.n, self.split = settings, list(worlds), n, split
         self.names = [seed for _ in worlds for seed in range(n)]  # of the W * S rows
@@ -123,14 +138,23 @@ class Stack:
         shape = settings.categories, settings.features
         self.u = _unit(self._drawn("quality", n, *shape))
         across = self._drawn("proxies", n, settings.categories, len(PROXIES) + 1, settings.features)
-        across = _unit(across - (across * self.u[:, :, None]).sum(-1, keepdim=True) * self.u[:, :, None])
-        rho = torch.stack([_agreement(world, settings.categories) for world in worlds])[:, None, :, :, None]
-        proxies = rho * self.u[None, :, :, None] + (1 - rho**2).sqrt() * across[None, :, :, : len(PROXIES)]
+        across = _unit(
+            across - (across * self.u[:, :, None]).sum(-1, keepdim=True) * self.u[:, :, None]
+        )
+        rho = torch.stack([_agreement(world, settings.categories) for world in worlds])[
+            :, None, :, :, None
+        ]
+        proxies = (
+            rho * self.u[None, :, :, None]
+            + (1 - rho**2).sqrt() * across[None, :, :, : len(PROXIES)]
+        )
         self.proxies = proxies.flatten(0, 1)  # (W * S, C, 4, D)
         self.judge = self._every(JUDGE * self.u + (1 - JUDGE**2) ** 0.5 * across[:, :, -1])
         self.quality = self._every(self.u)
         self.noise, self.easy = (
-            torch.tensor([getattr(world, knob) for world in worlds for _ in range(n)])[:, None, None]
+            torch.tensor([getattr(world, knob) for world in worlds for _ in range(n)])[
+                :, None, None
+            ]
             for knob in ("noise", "easy")
         )
 
@@ -144,7 +168,9 @@ class Stack:
     def draws(self, step: int) -> dict[str, torch.Tensor]:
         """Everything that is drawn at a step: category (W S, N), x (W S, N, K, D), and numbers for the rollouts."""
         s = self.settings
-        held = _draws(self.split, step, self.n, s.prompts, s.candidates, s.features, s.group, s.categories)
+        held = _draws(
+            self.split, step, self.n, s.prompts, s.candidates, s.features, s.group, s.categories
+        )
         return {name: self._every(values) for name, values in held.items()}
 
 
@@ -160,7 +186,16 @@ def _agreement(world: World, categories: int) -> torch.Tensor:
 
 
 @lru_cache(maxsize=1024)
-def _draws(split: str, step: int, n: int, prompts: int, candidates: int, features: int, group: int, categories: int):
+def _draws(
+    split: str,
+    step: int,
+    n: int,
+    prompts: int,
+    candidates: int,
+    features: int,
+    group: int,
+    categories: int,
+):
     """Draws of one step for n seeds; those of a seed do not depend on how many there are."""
 
     def stream(what: str) -> np.random.Generator:
@@ -169,7 +204,9 @@ def _draws(split: str, step: int, n: int, prompts: int, candidates: int, feature
     rolls = n, prompts, group
     made = {
         "category": stream("categories").integers(categories, size=(n, prompts)),
-        "x": stream("replies").standard_normal((n, prompts, candidates, features), dtype=np.float32),
+        "x": stream("replies").standard_normal(
+            (n, prompts, candidates, features), dtype=np.float32
+        ),
         "pick": stream("picks").random(rolls),
         "easy": stream("easy").random(rolls, dtype=np.float32),
         "noise": stream("noise").standard_normal((*rolls, len(PROXIES)), dtype=np.float32),
@@ -207,7 +244,9 @@ def play(stack: Stack, player: Player) -> pd.DataFrame:
         advantage = losses.group_advantages(paid.flatten(), settings.group).view_as(paid)
         weighting.learn(advantage, made.rewards, made.checked, made.prompt)
         gain = losses.clipped(made.log_p, made.log_p.detach(), advantage, CLIP)
-        (-settings.categories * gain.mean(-1).sum()).backward()  # worlds do not share parameters: losses add up
+        (
+            -settings.categories * gain.mean(-1).sum()
+        ).backward()  # worlds do not share parameters: losses add up
         optimiser.step()
         optimiser.zero_grad()
         weighting.after_step()
@@ -224,24 +263,38 @@ def _rollouts(stack: Stack, player: Player, theta: torch.Tensor, step: int) -> R
     x = drawn["x"].gather(2, pick[..., None].expand(-1, -1, -1, s.features))  # (W S, N, G, D)
     quality = torch.einsum("sngd,snd->sng", x, stack.quality[row, category])
     proxies = torch.einsum("sngd,snkd->sngk", x, stack.proxies[row, category])
-    noisy = (proxies + stack.noise[..., None] * drawn["noise"]) / (1 + stack.noise[..., None] ** 2).sqrt()
+    noisy = (proxies + stack.noise[..., None] * drawn["noise"]) / (
+        1 + stack.noise[..., None] ** 2
+    ).sqrt()
     easy = (drawn["easy"] < stack.easy).float()[..., None]
     raw = torch.cat([easy, noisy[..., :2], noisy[..., 2:].sigmoid()], -1)
     rewards = normalised(raw.flatten(0, 2), COMPONENTS, s.group).view_as(raw)
     checked = quality
     if player.checker == "judge":
         checked = torch.einsum("sngd,snd->sng", x, stack.judge[row, category])
-    elif player.checker == "erring":  # what it says of such a reply is what it should have said of another one
+    elif (
+        player.checker == "erring"
+    ):  # what it says of such a reply is what it should have said of another one
         checked = torch.where(drawn["errs"] < 0.2, quality.roll(1, -1), quality)
     h = _states(s.categories, player.sees, category, x, drawn["order"])
-    prompt = (step * s.prompts + torch.arange(s.prompts)).repeat_interleave(s.group).expand(len(theta), -1)
+    prompt = (
+        (step * s.prompts + torch.arange(s.prompts))
+        .repeat_interleave(s.group)
+        .expand(len(theta), -1)
+    )
     flat = [part.flatten(1, 2) for part in (log_p.gather(2, pick), h, rewards, quality, checked)]
     return Rollouts(*flat, prompt)
 
 
-def _states(categories: int, sees: str, category: torch.Tensor, x: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+def _states(
+    categories: int, sees: str, category: torch.Tensor, x: torch.Tensor, order: torch.Tensor
+) -> torch.Tensor:
     """h of every rollout, (W S, N, G, C + D): the category of its prompt and the features of its reply, or less."""
-    told = torch.nn.functional.one_hot(category, categories).float()[:, :, None].expand(*x.shape[:-1], -1)
+    told = (
+        torch.nn.functional.one_hot(category, categories)
+        .float()[:, :, None]
+        .expand(*x.shape[:-1], -1)
+    )
     h = torch.cat([told * (sees != "reply"), x * (sees != "prompt")], -1)
     if sees != "shuffled":
         return h
@@ -249,7 +302,9 @@ def _states(categories: int, sees: str, category: torch.Tensor, x: torch.Tensor,
     return flat.gather(1, mixed[..., None].expand_as(flat)).view_as(h)
 
 
-def _paid(stack: Stack, player: Player, weighting: Weighting, weights, made: Rollouts) -> torch.Tensor:
+def _paid(
+    stack: Stack, player: Player, weighting: Weighting, weights, made: Rollouts
+) -> torch.Tensor:
     """R of every rollout, (W S, N G)."""
     known = dict(zip(COMPONENTS, made.rewards.unbind(-1), strict=True)) | {"quality": made.quality}
     rewards = torch.stack([known[name] for name in weighting.names], -1)
@@ -261,33 +316,55 @@ def _paid(stack: Stack, player: Player, weighting: Weighting, weights, made: Rol
     return torch.where(chosen(lots(stack.names), made.prompt, player.truth), made.checked, paid)
 
 
-def _judged(stack: Stack, player: Player, weighting: Weighting, theta: torch.Tensor) -> pd.DataFrame:
+def _judged(
+    stack: Stack, player: Player, weighting: Weighting, theta: torch.Tensor
+) -> pd.DataFrame:
     s = stack.settings
     shape = stack.n, s.categories, EXAM, s.candidates, s.features
-    x = stack._every(torch.from_numpy(seeds.rng(NAME, stack.split, "exam").standard_normal(shape, dtype=np.float32)))
+    x = stack._every(
+        torch.from_numpy(
+            seeds.rng(NAME, stack.split, "exam").standard_normal(shape, dtype=np.float32)
+        )
+    )
     quality = torch.einsum("scekd,scd->scek", x, stack.quality)
     p = torch.einsum("scekd,scd->scek", x, theta).softmax(-1)
     if player.name == "optimum":
         p = torch.nn.functional.one_hot(quality.argmax(-1), s.candidates).float()
     value = (p * quality).sum(-1).mean(-1)  # (W S, C)
     rows = pd.DataFrame(
-        [(world.condition, world.good, world.bad, world.noise, world.easy, seed, str(c))
-         for world in stack.worlds for seed in range(stack.n) for c in range(s.categories)],
+        [
+            (world.condition, world.good, world.bad, world.noise, world.easy, seed, str(c))
+            for world in stack.worlds
+            for seed in range(stack.n)
+            for c in range(s.categories)
+        ],
         columns=["condition", "good", "bad", "noise", "easy", "seed", "group"],
-    )  # fmt: skip
-    rows = rows.assign(arm=player.name, role=player.role, reward=value.flatten().numpy(), split=stack.split)
-    rows["item"] = [f"{seed}-{group}" for seed, group in zip(rows["seed"], rows["group"], strict=True)]
+    )
+    rows = rows.assign(
+        arm=player.name, role=player.role, reward=value.flatten().numpy(), split=stack.split
+    )
+    rows["item"] = [
+        f"{seed}-{group}" for seed, group in zip(rows["seed"], rows["group"], strict=True)
+    ]
     if tuple(weighting.names) == COMPONENTS:
-        rows[[f"w_{name}" for name in COMPONENTS]] = _weights(stack, player, weighting, x, p).flatten(0, 1).numpy()
+        rows[[f"w_{name}" for name in COMPONENTS]] = (
+            _weights(stack, player, weighting, x, p).flatten(0, 1).numpy()
+        )
     return rows
 
 
-def _weights(stack: Stack, player: Player, weighting: Weighting, x: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+def _weights(
+    stack: Stack, player: Player, weighting: Weighting, x: torch.Tensor, p: torch.Tensor
+) -> torch.Tensor:
     """Mean settled weights by category, (W S, C, K), of candidates x that are chosen with probabilities p."""
     x, p = x[:, :, :WEIGHED], p[:, :, :WEIGHED]
     category = torch.arange(stack.settings.categories)[:, None].expand(p.shape[:3])
     order = torch.from_numpy(seeds.rng(NAME, stack.split, "exam order").random(p.shape))
-    h = _states(stack.settings.categories, player.sees, *(part.flatten(1, 2) for part in (category, x, order)))
+    h = _states(
+        stack.settings.categories,
+        player.sees,
+        *(part.flatten(1, 2) for part in (category, x, order)),
+    )
     settled = weighting.settled(h.flatten(1, 2)).view(*p.shape, -1)
     return (settled * p[..., None]).sum(3).mean(2)
 
@@ -309,7 +386,9 @@ def _headed(kind: type[Conducted], head: HeadSettings, **changes) -> Callable[[S
 
 def _random(stack: Stack) -> Weighting:
     weighting = Dirichlet(0)
-    weighting.stream = np.array([seeds.key("conductor", "random weights", seed=s) for s in stack.names])[:, None, None]
+    weighting.stream = np.array(
+        [seeds.key("conductor", "random weights", seed=s) for s in stack.names]
+    )[:, None, None]
     return weighting
 
 
@@ -320,11 +399,21 @@ def _own(stack: Stack) -> Weighting:
 
 def conducted(name: str, head: HeadSettings, sees: str = "both", **changes) -> Player:
     """The published Conductor, with changes to its settings or to what it sees."""
-    return Player(name, _headed(Conducted, head, **changes), "paper" if name == "Conductor" else "router", sees)
+    return Player(
+        name,
+        _headed(Conducted, head, **changes),
+        "paper" if name == "Conductor" else "router",
+        sees,
+    )
 
 
 def anchored(
-    name: str, head: HeadSettings, share: float, checker: str = "verifier", sees: str = "both", **changes
+    name: str,
+    head: HeadSettings,
+    share: float,
+    checker: str = "verifier",
+    sees: str = "both",
+    **changes,
 ) -> Player:
     """The anchored Conductor, whose head is paid by quality on a share of the prompts."""
     return Player(name, _headed(Anchored, head, verified=share, **changes), "router", sees, checker)
@@ -366,8 +455,14 @@ def heads(settings: GlassSettings, head: HeadSettings) -> list[Player]:
 def direct() -> list[Player]:
     """Who is given the verified quality that an anchored head is given, and pays the policy with it at once."""
     return [
-        *(Player(f"truth on {share:.0%} alone", _fixed({"fmt": 0.0}), truth=share) for share in SHARES[1:3]),
-        *(Player(f"truth on {share:.0%}, else Equal", _fixed(EQUAL), truth=share) for share in SHARES[1:3]),
+        *(
+            Player(f"truth on {share:.0%} alone", _fixed({"fmt": 0.0}), truth=share)
+            for share in SHARES[1:3]
+        ),
+        *(
+            Player(f"truth on {share:.0%}, else Equal", _fixed(EQUAL), truth=share)
+            for share in SHARES[1:3]
+        ),
         Player("truth on 10% alone, errs", _fixed({"fmt": 0.0}), checker="erring", truth=0.1),
         Player("judge on 100% alone", _fixed({"fmt": 0.0}), checker="judge", truth=1.0),
     ]
@@ -380,7 +475,9 @@ def players(settings: GlassSettings, head: HeadSettings) -> dict[str, Player]:
 
 def at_means(found: pd.DataFrame) -> Player:
     """Constants at the mean weights that a head ended with, seed by seed: what is left of it without the context."""
-    means = found.groupby(["condition", "seed"], sort=False)[[f"w_{name}" for name in COMPONENTS]].mean()
+    means = found.groupby(["condition", "seed"], sort=False)[
+        [f"w_{name}" for name in COMPONENTS]
+    ].mean()
     weights = torch.from_numpy(means.to_numpy(dtype=np.float32))[:, None]
     return Player(MEANS, lambda stack: Given(weights))
 
@@ -388,10 +485,14 @@ def at_means(found: pd.DataFrame) -> Player:
 def best_static(settings: GlassSettings, worlds: Sequence[World]) -> Player:
     """The best fixed mix: every subset of the proxies in equal parts, and Equal, compete on dev worlds, which share
     nothing with the test."""
-    subsets = [c for size in range(1, len(PROXIES) + 1) for c in combinations(PROXIES, size)] + [COMPONENTS]
+    subsets = [c for size in range(1, len(PROXIES) + 1) for c in combinations(PROXIES, size)] + [
+        COMPONENTS
+    ]
     mixes = {"+".join(names): dict.fromkeys(names, 1 / len(names)) for names in subsets}
     stack = Stack(settings, worlds, max(2, settings.seeds // 4), "dev")
-    found = {name: play(stack, Player(name, _fixed(mix)))["reward"].mean() for name, mix in mixes.items()}
+    found = {
+        name: play(stack, Player(name, _fixed(mix)))["reward"].mean() for name, mix in mixes.items()
+    }
     return Player(BEST, _fixed(mixes[max(found, key=found.get)]))
 
 
@@ -408,7 +509,12 @@ def places(settings: GlassSettings) -> list[World]:
     maps = settings.maps
     noisy = [World(settings.good, bad, noise) for bad in maps.bad for noise in maps.noise]
     return list(
-        dict.fromkeys([*noisy, *(World(settings.good, bad, 0.0, easy) for bad in maps.bad for easy in maps.easy)])
+        dict.fromkeys(
+            [
+                *noisy,
+                *(World(settings.good, bad, 0.0, easy) for bad in maps.bad for easy in maps.easy),
+            ]
+        )
     )
 
 
@@ -429,15 +535,24 @@ def versions() -> dict[str, int]:
 def make_jobs(settings: GlassSettings, head: HeadSettings) -> list[sweep.Job]:
     """One job for each arm at the centre, and for each mapped arm on the maps."""
     central_arms = (BEST, MEANS, *players(settings, head))
-    map_jobs = [_make_job("map", arm, places(settings), settings.map_seeds, settings, head) for arm in MAPPED]
+    map_jobs = [
+        _make_job("map", arm, places(settings), settings.map_seeds, settings, head)
+        for arm in MAPPED
+    ]
     central_jobs = [
-        _make_job("centre", arm, [centre(settings)], settings.seeds, settings, head) for arm in central_arms
+        _make_job("centre", arm, [centre(settings)], settings.seeds, settings, head)
+        for arm in central_arms
     ]
     return [*map_jobs, *central_jobs]
 
 
 def _make_job(
-    style: str, arm: str, worlds: Sequence[World], num_seeds: int, settings: GlassSettings, head: HeadSettings
+    style: str,
+    arm: str,
+    worlds: Sequence[World],
+    num_seeds: int,
+    settings: GlassSettings,
+    head: HeadSettings,
 ) -> sweep.Job:
     with_head = arm == MEANS or arm in {player.name for player in heads(settings, head)}
     fields = [*_READ_BY_ALL]

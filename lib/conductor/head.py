@@ -21,7 +21,9 @@ FLOOR = 1e-4  # eps, Table 8
 class Conductor(nn.Module):
     """A meta-policy over K reward components, given hidden states of width d."""
 
-    def __init__(self, width: int, components: int, floor: float = FLOOR, temperature: float = 1.0) -> None:
+    def __init__(
+        self, width: int, components: int, floor: float = FLOOR, temperature: float = 1.0
+    ) -> None:
         """Starts uniform: W and b are zero, so no component is preferred before anything was seen.
 
         floor: the least probability of an action; temperature: where tau starts. Raises ValueError for a
@@ -29,7 +31,9 @@ class Conductor(nn.Module):
         """
         super().__init__()
         if not 0 <= floor * components < 1:
-            raise ValueError(f"{components} actions cannot all have a probability of at least {floor}")
+            raise ValueError(
+                f"{components} actions cannot all have a probability of at least {floor}"
+            )
         if temperature <= 0:
             raise ValueError(f"temperature must be positive, got {temperature}")
         self.floor = floor
@@ -57,7 +61,10 @@ class Heads(nn.Module):
 
     def __init__(self, one: Conductor, stack: int) -> None:
         super().__init__()
-        held = {name.replace(".", "_"): p.detach().expand(stack, *p.shape) for name, p in one.named_parameters()}
+        held = {
+            name.replace(".", "_"): p.detach().expand(stack, *p.shape)
+            for name, p in one.named_parameters()
+        }
         self.each = nn.ParameterDict({name: nn.Parameter(p.clone()) for name, p in held.items()})
         self.names = {name: name.replace(".", "_") for name, _ in one.named_parameters()}
         self.one = [one]  # in a list: its own parameters are none of these
@@ -75,7 +82,9 @@ def floored(p: torch.Tensor, floor: float) -> torch.Tensor:
 def sample(p: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
     """Actions drawn from distributions p (..., K) with uniform numbers (...,) in [0, 1)."""
     cumulative = p.double().cumsum(-1)
-    return (cumulative <= uniform[..., None] * cumulative[..., -1:]).sum(-1).clamp(max=p.shape[-1] - 1)
+    return (
+        (cumulative <= uniform[..., None] * cumulative[..., -1:]).sum(-1).clamp(max=p.shape[-1] - 1)
+    )
 
 
 def emphasis(p: torch.Tensor, action: torch.Tensor, kappa: float) -> torch.Tensor:

@@ -64,7 +64,9 @@ _PARTS = """# Question
 """
 
 
-def prompt(question: str, reference: str, answer: str, verdict: bool = False) -> list[dict[str, str]]:
+def prompt(
+    question: str, reference: str, answer: str, verdict: bool = False
+) -> list[dict[str, str]]:
     """The messages of one grading, or of one vote."""
     parts = _PARTS.format(question=question, reference=reference, answer=answer)
     frame, asked = (_VERDICT, VERDICT_ASKED) if verdict else (_GRADE, GRADE_ASKED)
@@ -73,7 +75,9 @@ def prompt(question: str, reference: str, answer: str, verdict: bool = False) ->
 
 def pair(question: str, reference: str, first: str, second: str) -> list[dict[str, str]]:
     """The messages of one vote between two answers."""
-    text = _PAIR.format(question=question, reference=reference, first=first, second=second, asked=PAIR_ASKED)
+    text = _PAIR.format(
+        question=question, reference=reference, first=first, second=second, asked=PAIR_ASKED
+    )
     return [{"role": "user", "content": text}]
 
 
@@ -100,11 +104,15 @@ class Judge:
 
     __name__ = "judge"
 
-    def __init__(self, client: Callable[[], Client], model: str, think: bool = False, seed: int = 0) -> None:
+    def __init__(
+        self, client: Callable[[], Client], model: str, think: bool = False, seed: int = 0
+    ) -> None:
         """client: opens one; every batch has its own, as a batch has its own event loop."""
         self.client, self.model, self.think, self.seed, self.lost = client, model, think, seed, 0
 
-    def __call__(self, prompts: Sequence, completions: Sequence, reference: Sequence[str], **_) -> list[float]:
+    def __call__(
+        self, prompts: Sequence, completions: Sequence, reference: Sequence[str], **_
+    ) -> list[float]:
         """Scores in [0, 1]. Lets through what stops a run (BudgetExceeded, ConfigurationError)."""
 
         async def grade_all() -> list[float]:
@@ -117,7 +125,9 @@ class Judge:
     async def _grade(self, client: Client, asked, reply: str, reference: str) -> float:
         if not well_formed(reply, self.think):
             return 0.0
-        messages = prompt(asked if isinstance(asked, str) else asked[-1]["content"], reference, reply)
+        messages = prompt(
+            asked if isinstance(asked, str) else asked[-1]["content"], reference, reply
+        )
         for sample in range(TRIES):
             score = read(await _said(client, self.model, messages, self.seed, sample))
             if score is not None:
@@ -139,15 +149,21 @@ def majority(
 
     async def good(opened: Client, *row: str) -> bool | None:
         messages = prompt(*row, verdict=True)
-        return _most([voted(await _said(opened, model, messages, 0, sample)) for sample in range(VOTES)])
+        return _most(
+            [voted(await _said(opened, model, messages, 0, sample)) for sample in range(VOTES)]
+        )
 
-    async def better(opened: Client, question: str, reference: str, answer: str, rival: str) -> bool | None:
+    async def better(
+        opened: Client, question: str, reference: str, answer: str, rival: str
+    ) -> bool | None:
         if answer == rival:
             return None
         votes = []
         for sample in range(VOTES):
             ours, shown = ("A", (answer, rival)) if sample % 2 == 0 else ("B", (rival, answer))
-            said = preferred(await _said(opened, model, pair(question, reference, *shown), 0, sample))
+            said = preferred(
+                await _said(opened, model, pair(question, reference, *shown), 0, sample)
+            )
             votes.append(None if said is None else said == ours)
         return _most(votes)
 
@@ -165,7 +181,9 @@ def _most(votes: Sequence[bool | None]) -> bool | None:
     return None if yes == no else yes > no
 
 
-async def _said(client: Client, model: str, messages: list[dict[str, str]], seed: int, sample: int) -> str:
+async def _said(
+    client: Client, model: str, messages: list[dict[str, str]], seed: int, sample: int
+) -> str:
     """A judge's words; none where no reply could be used."""
     drawn = int(seeds.key("conductor judge", sample, seed=seed) % 2**31)
     try:

@@ -44,7 +44,9 @@ def meta_loss(
     chosen = p.gather(-1, action[..., None])[..., 0].log()
     loss = -(advantage * chosen).mean(-1) - entropy_coefficient * entropy(p).mean(-1)
     if pairwise:
-        loss = loss + pairwise * pairwise_loss(chosen.unflatten(-1, (-1, group)), advantage.unflatten(-1, (-1, group)))
+        loss = loss + pairwise * pairwise_loss(
+            chosen.unflatten(-1, (-1, group)), advantage.unflatten(-1, (-1, group))
+        )
     return loss.sum()
 
 
@@ -88,7 +90,9 @@ class Conducted(Weighting):
             action = self._draw(p.detach(), step)
             self.pending = h, action
             weights = emphasis(p, action, self.settings.kappa)
-        if weights.requires_grad:  # the deviation that advantages are divided by has no slope where all are paid alike
+        if (
+            weights.requires_grad
+        ):  # the deviation that advantages are divided by has no slope where all are paid alike
             weights.register_hook(lambda slope: slope.nan_to_num(0.0, 0.0, 0.0))
         return weights, action
 
@@ -98,9 +102,12 @@ class Conducted(Weighting):
         return self.conductor(h.float())
 
     def learn(
-        self, advantage: torch.Tensor, rewards: torch.Tensor | None = None, quality: torch.Tensor | None = None,
+        self,
+        advantage: torch.Tensor,
+        rewards: torch.Tensor | None = None,
+        quality: torch.Tensor | None = None,
         prompt: torch.Tensor | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Keep the step's triplets; update if `every` steps are held."""
         if self.pending is None or self.settings.joint:
             return
@@ -109,9 +116,19 @@ class Conducted(Weighting):
         self.held.append((h.detach(), action, pay))
         self.pending = None
         if len(self.held) == self.settings.every:
-            h, action, advantage = (torch.cat(part, dim=pay.ndim - 1) for part in zip(*self.held, strict=True))
+            h, action, advantage = (
+                torch.cat(part, dim=pay.ndim - 1) for part in zip(*self.held, strict=True)
+            )
             settings = self.settings
-            meta_loss(self.conductor, h, action, advantage, settings.entropy, settings.pairwise, self.group).backward()
+            meta_loss(
+                self.conductor,
+                h,
+                action,
+                advantage,
+                settings.entropy,
+                settings.pairwise,
+                self.group,
+            ).backward()
             self.held = []
             self._update()
 
@@ -134,7 +151,9 @@ class Conducted(Weighting):
         if next(self.conductor.parameters()).device != device:
             self.conductor.to(device)
             for state in self.optimiser.state.values():
-                state |= {name: tensor.to(device) for name, tensor in state.items() if name != "step"}
+                state |= {
+                    name: tensor.to(device) for name, tensor in state.items() if name != "step"
+                }
         self.held = [tuple(tensor.to(device) for tensor in triplet) for triplet in self.held]
 
     def _contexts(self, h: torch.Tensor) -> torch.Tensor:
@@ -148,14 +167,22 @@ class Conducted(Weighting):
         numbers = np.arange(p.shape[-2])
         if self.settings.homogeneous:
             numbers = numbers // self.group * self.group  # one number per group
-        return sample(p, torch.from_numpy(seeds.uniform(self.stream, step * p.shape[-2] + numbers)).to(p.device))
+        return sample(
+            p,
+            torch.from_numpy(seeds.uniform(self.stream, step * p.shape[-2] + numbers)).to(p.device),
+        )
 
     def state(self) -> dict[str, np.ndarray]:
         out = {f"conductor.{name}": t for name, t in self.conductor.state_dict().items()}
         for i, state in self.optimiser.state_dict()["state"].items():
-            out |= {f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in state.items()}
+            out |= {
+                f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in state.items()
+            }
         for i, triplet in enumerate(self.held):
-            out |= {f"held.{i}.{name}": t for name, t in zip(("h", "action", "advantage"), triplet, strict=True)}
+            out |= {
+                f"held.{i}.{name}": t
+                for name, t in zip(("h", "action", "advantage"), triplet, strict=True)
+            }
         out["updates"] = torch.tensor(self.updates)
         return {name: tensor.detach().cpu().numpy().copy() for name, tensor in out.items()}
 
@@ -174,7 +201,10 @@ class Conducted(Weighting):
             whole["state"].setdefault(int(i), {})[key] = tensor
         self.optimiser.load_state_dict(whole)
         steps = sorted({int(name.split(".")[0]) for name in parts["held"]})
-        self.held = [tuple(parts["held"][f"{i}.{name}"] for name in ("h", "action", "advantage")) for i in steps]
+        self.held = [
+            tuple(parts["held"][f"{i}.{name}"] for name in ("h", "action", "advantage"))
+            for i in steps
+        ]
         self.updates = int(arrays["updates"])
 
 
@@ -194,8 +224,12 @@ class Anchored(Conducted):
 
     def _pay(self, advantage, action, rewards, quality, prompt) -> torch.Tensor:
         if rewards is None or quality is None or prompt is None:
-            raise ValueError("an anchored Conductor must be told rewards, verified quality and prompts")
-        own = centred(rewards.detach().flatten(0, -2), self.group).gather(-1, action.flatten()[:, None])[:, 0]
+            raise ValueError(
+                "an anchored Conductor must be told rewards, verified quality and prompts"
+            )
+        own = centred(rewards.detach().flatten(0, -2), self.group).gather(
+            -1, action.flatten()[:, None]
+        )[:, 0]
         z = losses.group_advantages(quality.to(own).flatten(), self.group)
         known = chosen(self.lot, prompt, self.settings.verified).to(own)
         return (own * z).view_as(advantage) * known / max(self.settings.verified, 1e-9)

@@ -102,8 +102,11 @@ def pairs(
     """Every two replies to a prompt that the verifier tells apart, among `replies` sampled ones and the reference."""
     items = data.draw(split, prompts, seed=seed, part=part)
     asked = [tuple(conversation(question(item))) for item in items]
-    wanted = [Prompt(ids, checkpoints.LIMIT, temperature, i * replies + j) for i, ids in enumerate(asked)
-              for j in range(replies)]  # fmt: skip
+    wanted = [
+        Prompt(ids, checkpoints.LIMIT, temperature, i * replies + j)
+        for i, ids in enumerate(asked)
+        for j in range(replies)
+    ]
     written = [decode(made.written) for made in generate(policy, wanted, token(EOS))]
     rng = seeds.rng("conductor", "preferences", split, seed=seed)
     out = []
@@ -164,23 +167,42 @@ def work(job: sweep.Job, folder: Path, progress, policy: str) -> dict[str, int]:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     settings = PreferenceSettings.from_handed(job.settings["preference"])
-    table = train(policy, settings, job.settings["temperature"], job.settings["seed"], folder / "model")
+    table = train(
+        policy, settings, job.settings["temperature"], job.settings["seed"], folder / "model"
+    )
     store.write_parquet(folder / "agreement.parquet", table)
     return {"pairs": int(table["pairs"].sum())}
 
 
-def train(policy: str | Path, settings: PreferenceSettings, temperature: float, seed: int, out: Path) -> pd.DataFrame:
+def train(
+    policy: str | Path, settings: PreferenceSettings, temperature: float, seed: int, out: Path
+) -> pd.DataFrame:
     """Train a reward model from the policy's own trunk into `out`; returns its held-out `agreement`."""
     with quiet():
         start_model = Forward(checkpoints.load(policy))
-        taught = pairs(start_model, "train", settings.prompts, settings.replies, temperature, settings.mistakes, seed)
+        taught = pairs(
+            start_model,
+            "train",
+            settings.prompts,
+            settings.replies,
+            temperature,
+            settings.mistakes,
+            seed,
+        )
         _fit(policy, taught, settings, seed, out)
-        held = pairs(start_model, "dev", settings.prompts, settings.replies, temperature, 0.0, seed, "all")
+        held = pairs(
+            start_model, "dev", settings.prompts, settings.replies, temperature, 0.0, seed, "all"
+        )
         return agreement(Preference(out), held, out / "scale.json")
 
 
-def _fit(policy: str | Path, taught: Sequence[Pair], settings: PreferenceSettings, seed: int, out: Path) -> None:
-    from trl import RewardConfig, RewardTrainer  # imported here: seconds, and only a training needs it
+def _fit(
+    policy: str | Path, taught: Sequence[Pair], settings: PreferenceSettings, seed: int, out: Path
+) -> None:
+    from trl import (
+        RewardConfig,
+        RewardTrainer,
+    )  # imported here: seconds, and only a training needs it
 
     arguments = RewardConfig(
         output_dir=str(out / "training"),
@@ -198,7 +220,9 @@ def _fit(policy: str | Path, taught: Sequence[Pair], settings: PreferenceSetting
         max_length=None,
     )
     tokenizer = AutoTokenizer.from_pretrained(str(policy), local_files_only=True)
-    trainer = RewardTrainer(str(policy), arguments, train_dataset=_rows(taught), processing_class=tokenizer)
+    trainer = RewardTrainer(
+        str(policy), arguments, train_dataset=_rows(taught), processing_class=tokenizer
+    )
     trainer.remove_callback(PrinterCallback)
     trainer.train()
     trainer.save_model(str(out))
@@ -209,15 +233,25 @@ def agreement(model: Preference, held: Sequence[Pair], scale: Path) -> pd.DataFr
     prompt are not independent. Writes centre and spread of all scores to `scale`."""
     if not held:  # so few prompts may hold no pair that the verifier tells apart
         store.write_json(scale, {"centre": 0.0, "spread": 1.0})
-        return pd.DataFrame({"category": [], "right": [], "pairs": []}).astype({"right": int, "pairs": int})
+        return pd.DataFrame({"category": [], "right": [], "pairs": []}).astype(
+            {"right": int, "pairs": int}
+        )
     held = list({pair.item.key: pair for pair in reversed(held)}.values())
     prompts = [question(pair.item) for pair in held]
-    better, worse = (model.raw(prompts, [getattr(p, side) for p in held]) for side in ("better", "worse"))
+    better, worse = (
+        model.raw(prompts, [getattr(p, side) for p in held]) for side in ("better", "worse")
+    )
     every = torch.cat([better, worse])
-    store.write_json(scale, {"centre": float(every.mean()), "spread": max(float(every.std()), 1e-3)})
-    found = pd.DataFrame({"category": [data.category(p.item) for p in held], "right": (better > worse).numpy()})
+    store.write_json(
+        scale, {"centre": float(every.mean()), "spread": max(float(every.std()), 1e-3)}
+    )
+    found = pd.DataFrame(
+        {"category": [data.category(p.item) for p in held], "right": (better > worse).numpy()}
+    )
     counts = found.groupby("category")["right"].agg(right="sum", pairs="size").reset_index()
-    return counts.sort_values("category", key=lambda c: c.map(list(data.CATEGORIES).index), ignore_index=True)
+    return counts.sort_values(
+        "category", key=lambda c: c.map(list(data.CATEGORIES).index), ignore_index=True
+    )
 
 
 def _rows(taught: Sequence[Pair]) -> Dataset:

@@ -16,7 +16,11 @@ def quiet() -> Iterator[None]:
     import transformers
 
     said = transformers.utils.logging
-    level, loading, bars = said.get_verbosity(), said.is_progress_bar_enabled(), datasets.is_progress_bar_enabled()
+    level, loading, bars = (
+        said.get_verbosity(),
+        said.is_progress_bar_enabled(),
+        datasets.is_progress_bar_enabled(),
+    )
     levels = {name: logging.getLogger(name).level for name in ("trl", "accelerate")}
     said.set_verbosity_error()
     said.disable_progress_bar()

@@ -21,7 +21,9 @@ from transformers import PreTrainedModel
 
 from lib.config import RewardSettings
 
-VERSION = 1  # of the five rewards and their normalisation: raise it when one of these numbers changes
+VERSION = (
+    1  # of the five rewards and their normalisation: raise it when one of these numbers changes
+)
 COMPONENTS = ("fmt", "ppl", "ent", "len", "pref")
 RANKED = ("ppl", "ent", "judge")  # the judge's scores too: appendix F
 _INSIDE = r"(?:(?!</?answer>|</?think>).)*"
@@ -76,7 +78,9 @@ def ranked(values: torch.Tensor, group: int) -> torch.Tensor:
     values: groups of `group` beside each other. Raises ValueError where they do not divide.
     """
     if group < 2 or len(values) % group:
-        raise ValueError(f"{len(values)} values do not make groups of {group}, or the groups are too small")
+        raise ValueError(
+            f"{len(values)} values do not make groups of {group}, or the groups are too small"
+        )
     v = values.view(-1, group)
     below = (v[:, :, None] > v[:, None, :]).sum(-1)
     level = (v[:, :, None] == v[:, None, :]).sum(-1) - 1
@@ -85,7 +89,10 @@ def ranked(values: torch.Tensor, group: int) -> torch.Tensor:
 
 def normalised(measured: torch.Tensor, names: Sequence[str], group: int) -> torch.Tensor:
     """Rewards (B, K) in [0, 1] from what was measured: the columns of RANKED become ranks."""
-    columns = [ranked(c, group) if n in RANKED else c for n, c in zip(names, measured.unbind(1), strict=True)]
+    columns = [
+        ranked(c, group) if n in RANKED else c
+        for n, c in zip(names, measured.unbind(1), strict=True)
+    ]
     return torch.stack(columns, 1)
 
 
@@ -110,7 +117,9 @@ def said(completion) -> str:
     return completion if isinstance(completion, str) else completion[-1]["content"]
 
 
-def measures(settings: RewardSettings, preference: Measure, reading: Callable[[], Reading]) -> dict[str, Measure]:
+def measures(
+    settings: RewardSettings, preference: Measure, reading: Callable[[], Reading]
+) -> dict[str, Measure]:
     """The five as TRL's reward functions, by name in the order of COMPONENTS.
 
     preference: (prompts=, completions=) -> scores in [0, 1]; reading: what the policy says of the batch
@@ -158,10 +167,14 @@ def read(
         model.train(training)
 
 
-def _read(model: PreTrainedModel, prompts, completions, thoughts, references, layer: str, sees: str) -> Reading:
+def _read(
+    model: PreTrainedModel, prompts, completions, thoughts, references, layer: str, sees: str
+) -> Reading:
     whole = [[*p, *c] for p, c in zip(prompts, completions, strict=True)]
     states, logits = _passed(model, whole, layer)
-    h = states[torch.arange(len(whole)), [len(ids) - 1 for ids in (prompts if sees == "prompt" else whole)]]
+    h = states[
+        torch.arange(len(whole)), [len(ids) - 1 for ids in (prompts if sees == "prompt" else whole)]
+    ]
     if sees == "shuffled":  # half a batch on: never of the same prompt
         h = h.roll(len(h) // 2, 0)
     entropy = _per_token(logits, whole, completions, _entropy)
@@ -174,9 +187,13 @@ def _read(model: PreTrainedModel, prompts, completions, thoughts, references, la
 def _passed(model: PreTrainedModel, sequences: list[list[int]], layer: str | None):
     """States (B, T, d) of a layer and a function from rows and columns to the logits there."""
     ids = pad_sequence([torch.tensor(s) for s in sequences], batch_first=True).to(model.device)
-    mask = torch.arange(ids.shape[1], device=ids.device) < torch.tensor([len(s) for s in sequences])[:, None].to(ids)
+    mask = torch.arange(ids.shape[1], device=ids.device) < torch.tensor(
+        [len(s) for s in sequences]
+    )[:, None].to(ids)
     body, head = model.base_model, model.get_output_embeddings()
-    out = body(input_ids=ids, attention_mask=mask.long(), output_hidden_states=layer not in (None, "last"))
+    out = body(
+        input_ids=ids, attention_mask=mask.long(), output_hidden_states=layer not in (None, "last")
+    )
     last = out.last_hidden_state
     if layer in (None, "last"):
         states = last
@@ -186,10 +203,14 @@ def _passed(model: PreTrainedModel, sequences: list[list[int]], layer: str | Non
     return states, lambda rows, columns: head(last[rows, columns]).float()
 
 
-def _per_token(logits, whole: list[list[int]], tails: Sequence[Sequence[int]], measure) -> torch.Tensor:
+def _per_token(
+    logits, whole: list[list[int]], tails: Sequence[Sequence[int]], measure
+) -> torch.Tensor:
     """Mean over each sequence's last tokens, `tails`, of measure(logits before a token, token): (B,)."""
     rows = torch.tensor([i for i, tail in enumerate(tails) for _ in tail])
-    columns = torch.tensor([len(w) - len(t) + j - 1 for w, t in zip(whole, tails, strict=True) for j in range(len(t))])
+    columns = torch.tensor(
+        [len(w) - len(t) + j - 1 for w, t in zip(whole, tails, strict=True) for j in range(len(t))]
+    )
     tokens = torch.tensor([token for tail in tails for token in tail])
     probe = logits(rows[:1], columns[:1])
     size = max(1, _AT_ONCE // probe.shape[-1])

@@ -25,7 +25,9 @@ class Rollouts:
         asked = [tuple(conversation(prompt)) for prompt in prompts]
         first = self.first + trainer.state.global_step * len(asked)
         made = generate(
-            forward, [Prompt(ids, self.limit, self.temperature, first + i) for i, ids in enumerate(asked)], token(EOS)
+            forward,
+            [Prompt(ids, self.limit, self.temperature, first + i) for i, ids in enumerate(asked)],
+            token(EOS),
         )
         return {
             "prompt_ids": [list(ids) for ids in asked],

@@ -21,7 +21,11 @@ def observed(rollouts: pd.DataFrame, group: int) -> pd.DataFrame:
     rows, names = [], [f"r_{name}" for name in COMPONENTS]
     for (arm, seed), part in rollouts.groupby(["arm", "seed"], sort=False):
         advantage = part["reward"].to_numpy(dtype=float)
-        row = {"arm": arm, "seed": seed, "quality": within(advantage, part["right"].to_numpy(dtype=float), group)}
+        row = {
+            "arm": arm,
+            "seed": seed,
+            "quality": within(advantage, part["right"].to_numpy(dtype=float), group),
+        }
         if (part["action"] != "").all():
             here = np.arange(len(part)), [COMPONENTS.index(name) for name in part["action"]]
             level = part.groupby("step")[names].transform("mean").to_numpy(dtype=float)[here]

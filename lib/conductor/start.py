@@ -28,7 +28,9 @@ from lib.models import dialogue as chat_template
 from lib.models.corpus import dialogue, question, tensors
 from lib.tasks import Item, chain, story, translation
 
-VERSION = 1  # of the mistakes that a start is taught, and how: raise it when one of these numbers changes
+VERSION = (
+    1  # of the mistakes that a start is taught, and how: raise it when one of these numbers changes
+)
 
 
 def versions() -> dict[str, int]:
@@ -81,15 +83,21 @@ def lessons(settings: StartSettings, seed: int) -> list[tuple[Item, str]]:
     return taught
 
 
-def teach(model: LlamaForCausalLM, taught: list[tuple[Item, str]], settings: StartSettings) -> float:
+def teach(
+    model: LlamaForCausalLM, taught: list[tuple[Item, str]], settings: StartSettings
+) -> float:
     """One pass of supervised updates, at a rate that falls to 0; changes the model and returns its last loss."""
-    rows = [dialogue([*question(item), {"role": "assistant", "content": text}]) for item, text in taught]
+    rows = [
+        dialogue([*question(item), {"role": "assistant", "content": text}]) for item, text in taught
+    ]
     optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate)
     for first in range(0, len(rows), settings.batch):
         ids, targets = tensors(rows[first : first + settings.batch])
         hidden = model.model(input_ids=ids).last_hidden_state[:, :-1]
         wanted = targets[:, 1:]
-        loss = cross_entropy(model.lm_head(hidden[wanted >= 0]), wanted[wanted >= 0])  # what the assistant says
+        loss = cross_entropy(
+            model.lm_head(hidden[wanted >= 0]), wanted[wanted >= 0]
+        )  # what the assistant says
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.param_groups[0]["lr"] = settings.learning_rate * (1 - first / len(rows))
@@ -107,7 +115,11 @@ def _misread(item: Item, rng: np.random.Generator) -> tuple[str, str]:
     """One operation is taken for another, wherever that changes the answer (+ 0 and - 0 are the same)."""
     first, *rest = item.key.removeprefix("chain/").split()
     signs, digits = rest[::2], [int(digit) for digit in rest[1::2]]
-    others = [[*signs[:i], other, *signs[i + 1 :]] for i in range(len(signs)) for other in chain.OPERATIONS]
+    others = [
+        [*signs[:i], other, *signs[i + 1 :]]
+        for i in range(len(signs))
+        for other in chain.OPERATIONS
+    ]
     followed = [_followed(int(first), told, digits) for told in others]
     wrong = [each for each in followed if each[1] != item.answer]
     return _one(rng, wrong or followed[:1])
@@ -124,8 +136,13 @@ def _followed(total: int, signs: Iterable[str], digits: Iterable[int]) -> tuple[
 
 def _end_first(item: Item, rng: np.random.Generator) -> tuple[str, str]:
     """Its sentences in the wrong order; one that is alone is no end."""
-    hero, sentences = item.prompt.split()[2], [f"{each.strip()} ." for each in item.answer.split(" .") if each]
-    return "", " ".join(sentences[::-1]) if len(sentences) > 1 else story.ATTEMPT[-1].format(hero=hero)
+    hero, sentences = (
+        item.prompt.split()[2],
+        [f"{each.strip()} ." for each in item.answer.split(" .") if each],
+    )
+    return "", " ".join(sentences[::-1]) if len(sentences) > 1 else story.ATTEMPT[-1].format(
+        hero=hero
+    )
 
 
 def _word_for_word(item: Item, rng: np.random.Generator) -> tuple[str, str]:

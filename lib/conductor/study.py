@@ -54,7 +54,14 @@ DEV = 1_000  # the first seed of trainings that only choose among static mixes: 
 _READ_FOR_EXAMS = ("categories", "test_items", "samples", "rewards")
 _READ_OF_GRPO = {
     "prompt": ("max_tokens", "temperature"),
-    "sft": ("max_tokens", "temperature", "epochs", "prompts_per_step", "generations", "learning_rate"),
+    "sft": (
+        "max_tokens",
+        "temperature",
+        "epochs",
+        "prompts_per_step",
+        "generations",
+        "learning_rate",
+    ),
     "grpo": tuple(GRPOSettings.model_fields),
 }
 _READ_OF_THE_HEAD = (
@@ -100,7 +107,9 @@ def run(
     trainings = range(settings.seeds) if trainings is None else trainings
 
     # What the arms build on: a start for each seed, and one reward model for all.
-    start_jobs = {seed: start.make_job(settings.start, policy, seed) for seed in sorted({REWARD, *trainings})}
+    start_jobs = {
+        seed: start.make_job(settings.start, policy, seed) for seed in sorted({REWARD, *trainings})
+    }
     teach = partial(start.work, policy=str(policy))
     sweep.run(teach, list(start_jobs.values()), runs, settings.jobs, "teaching the starts")
     starts = {seed: str(job.folder(runs) / "model") for seed, job in start_jobs.items()}
@@ -119,7 +128,11 @@ def run(
         export(params.llm, NAME, CASSETTES)
 
     clock = [
-        {"arm": job.settings["arm"]["name"], "seed": job.settings["seed"], "seconds": receipt["seconds"]}
+        {
+            "arm": job.settings["arm"]["name"],
+            "seed": job.settings["seed"],
+            "seconds": receipt["seconds"],
+        }
         | receipt["result"]
         for job, receipt in zip(jobs, receipts, strict=True)
     ]
@@ -136,7 +149,9 @@ def best_static(params: Params, **where) -> tuple[Arm, pd.DataFrame]:
     """The best fixed reward, chosen on dev items by trainings of their own seeds, as an arm; and their scores: arm,
     seed, item, group, right. Equal weights stand in the comparison anyway. where: of `run`."""
     seeds_ = range(DEV, DEV + params.conductor.static_seeds)
-    tried = run(params, STATIC, label="choosing a static mix", trainings=seeds_, exam="dev", **where)
+    tried = run(
+        params, STATIC, label="choosing a static mix", trainings=seeds_, exam="dev", **where
+    )
     rows = recorded(tried)
     best = rows[rows["split"] == "dev"].groupby("arm", sort=False)["right"].mean().idxmax()
     won = next(arm for arm in STATIC if arm.label == best)
@@ -159,15 +174,25 @@ def recorded(results: Results, style: str = "mixed") -> pd.DataFrame:
     key = ["arm", "seed", "split", "item"]
     shown = results.components[[*key, *(name for name in held if name in results.components)]]
     exam = results.items.merge(shown, on=key, validate="one_to_one")
-    exam = exam.rename(columns={"right": "truth", "score": "right", "category": "group", "tokens": "tokens_out"})
+    exam = exam.rename(
+        columns={"right": "truth", "score": "right", "category": "group", "tokens": "tokens_out"}
+    )
     exam = exam.assign(calls=1, reward=exam["right"])
     trained = results.rollouts
     if len(trained):
-        trained = trained.rename(columns={"quality": "right", "category": "group", "tokens": "tokens_out"})
-        trained = trained.rename(columns={"advantage": "reward", "asked": "tokens_in", "prompt": "item"})
+        trained = trained.rename(
+            columns={"quality": "right", "category": "group", "tokens": "tokens_out"}
+        )
+        trained = trained.rename(
+            columns={"advantage": "reward", "asked": "tokens_in", "prompt": "item"}
+        )
         trained["action"] = [COMPONENTS[a] if a >= 0 else "" for a in trained["action"]]
-        trained = trained.assign(split="train", calls=1, **{"try": trained.groupby(["arm", "seed", "step"]).cumcount()})
-    both = pd.concat([exam.assign(step=-1, tokens_in=0, action="", **{"try": 0}), trained], ignore_index=True)
+        trained = trained.assign(
+            split="train", calls=1, **{"try": trained.groupby(["arm", "seed", "step"]).cumcount()}
+        )
+    both = pd.concat(
+        [exam.assign(step=-1, tokens_in=0, action="", **{"try": 0}), trained], ignore_index=True
+    )
     both["role"] = both["arm"].map(ROLES).fillna("constant")
     both["malformed"] = 0 if "well_formed" not in both else (both["well_formed"] < 1).astype(int)
     counts = ["tokens_in", "tokens_out", "step", "try", "calls"]
@@ -210,7 +235,11 @@ def versions(arm: Arm, head: HeadSettings | None, llm: LLMSettings, judge: str) 
 
 
 def make_jobs(
-    params: Params, compared: Sequence[Arm], policy: Path, trainings: Sequence[int] | None = None, exam: str = "test"
+    params: Params,
+    compared: Sequence[Arm],
+    policy: Path,
+    trainings: Sequence[int] | None = None,
+    exam: str = "test",
 ) -> list[sweep.Job]:
     """One job per arm and seed, the longest first.
 
@@ -260,7 +289,10 @@ def _arm_settings(params: Params, arm: Arm) -> dict[str, Any]:
             head_fields += _READ_OF_AN_ANCHOR
         decided_by["head"] = head.handed(*head_fields)
     if _asks_judge(arm):
-        decided_by["judge"] = {"name": settings.judge, "model": describe_model(params.llm, settings.judge)}
+        decided_by["judge"] = {
+            "name": settings.judge,
+            "model": describe_model(params.llm, settings.judge),
+        }
     return decided_by
 
 
@@ -294,9 +326,17 @@ def judged(params: Params, components: pd.DataFrame, arm: str, rival: str) -> pd
     """
     rows = components[components["split"] == "test"]
     keys = ["seed", "category", "item", "prompt", "reference"]
-    both = rows[rows["arm"] == arm].merge(rows[rows["arm"] == rival], on=keys, suffixes=("", "_rival"))
+    both = rows[rows["arm"] == arm].merge(
+        rows[rows["arm"] == rival], on=keys, suffixes=("", "_rival")
+    )
     client = partial(opened, params.llm, NAME, RUNS, CASSETTES)
-    ask = partial(majority, client, params.conductor.judge, both["prompt"].tolist(), both["reference"].tolist())
+    ask = partial(
+        majority,
+        client,
+        params.conductor.judge,
+        both["prompt"].tolist(),
+        both["reference"].tolist(),
+    )
     ours, theirs = both["reply"].tolist(), both["reply_rival"].tolist()
     try:
         points, against, votes = ask(ours), ask(theirs), ask(ours, theirs)
@@ -305,12 +345,18 @@ def judged(params: Params, components: pd.DataFrame, arm: str, rival: str) -> pd
     won = np.array([0.5 if vote is None else float(vote) for vote in votes])
     seen = both[["seed", "category", "item"]].rename(columns={"category": "group"})
     sides = ((arm, points, won), (rival, against, 1 - won))
-    told = [seen.assign(arm=name, points=[float(p is True) for p in good], votes=v) for name, good, v in sides]
+    told = [
+        seen.assign(arm=name, points=[float(p is True) for p in good], votes=v)
+        for name, good, v in sides
+    ]
     return pd.concat(told, ignore_index=True)
 
 
 def asked(
-    params: Params, items: Sequence[Item], models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
+    params: Params,
+    items: Sequence[Item],
+    models: str | Path = checkpoints.MODELS,
+    runs: str | Path = RUNS,
 ) -> pd.DataFrame:
     """What the policies that a Conductor trained, one per seed, reply to items of one's own, without dice: seed, number
     (of the item), right, tokens (read and written). Trains what is not trained yet."""
@@ -319,7 +365,9 @@ def asked(
     for job in make_jobs(params, [arms.CONDUCTOR], Path(models) / settings.policy):
         model, seed = checkpoints.load(job.folder(runs) / "model"), job.settings["seed"]
         given = evaluation.replies(model, items, 1, 0.0, settings.grpo.max_tokens, seed)
-        told = [(tasks.score(one.item, said(one.text)), len(one.prompt) + len(one.ids)) for one in given]
+        told = [
+            (tasks.score(one.item, said(one.text)), len(one.prompt) + len(one.ids)) for one in given
+        ]
         table = pd.DataFrame(told, columns=["right", "tokens"])
         parts.append(table.assign(seed=seed, number=range(len(given))))
     return pd.concat(parts, ignore_index=True)
@@ -333,7 +381,11 @@ class Run:
         self.grpo = GRPOSettings.from_handed(job.settings["grpo"])
         self.arm, self.seed = Arm.from_settings(job.settings["arm"]), job.settings["seed"]
         self.judge_settings = job.settings.get("judge")
-        self.head, self.layer, self.sees = None, "last", "both"  # weights without a head read no state
+        self.head, self.layer, self.sees = (
+            None,
+            "last",
+            "both",
+        )  # weights without a head read no state
         if "head" in job.settings:
             self.head = HeadSettings.from_handed(job.settings["head"])
             self.layer, self.sees = self.head.layer, self.head.sees
@@ -345,11 +397,15 @@ class Run:
     @cached_property
     def taught(self) -> list[Item]:
         """The items that are learned from."""
-        return data.draw("train", self.settings.prompts, self.seed, self.settings.categories, "policy")
+        return data.draw(
+            "train", self.settings.prompts, self.seed, self.settings.categories, "policy"
+        )
 
     def go(self) -> dict[str, float]:
         """Train, judge, keep the numbers."""
-        model, weighting, clock = {"prompt": self._start, "sft": self._sft, "grpo": self._grpo}[self.arm.kind]()
+        model, weighting, clock = {"prompt": self._start, "sft": self._sft, "grpo": self._grpo}[
+            self.arm.kind
+        ]()
         self._judge(model.eval(), weighting)
         if self.arm.name == arms.CONDUCTOR.name:
             checkpoints.save(model, self.folder / "model")
@@ -366,7 +422,10 @@ class Run:
 
         grpo = self.grpo
         rows = [
-            {"prompt": data.question(item), "completion": [{"role": "assistant", "content": item.solution}]}
+            {
+                "prompt": data.question(item),
+                "completion": [{"role": "assistant", "content": item.solution}],
+            }
             for item in self.taught
         ]
         arguments = SFTConfig(
@@ -385,10 +444,12 @@ class Run:
             max_length=None,
         )
         trainer = SFTTrainer(
-            self.start, arguments, train_dataset=data.Dataset.from_list(rows),
+            self.start,
+            arguments,
+            train_dataset=data.Dataset.from_list(rows),
             processing_class=AutoTokenizer.from_pretrained(self.start, local_files_only=True),
             callbacks=[_Told(self.progress)],
-        )  # fmt: skip
+        )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
         return trainer.model, None, {}
@@ -410,7 +471,12 @@ class Run:
         trainer = ConductorTrainer(
             self.start,
             configuration(
-                grpo, self.folder / "training", self.seed, self.arm.aggregation, use_cpu=True, bf16=False
+                grpo,
+                self.folder / "training",
+                self.seed,
+                self.arm.aggregation,
+                use_cpu=True,
+                bf16=False,
             ),  # where the lab's engine writes
             data.dataset(self.taught),
             AutoTokenizer.from_pretrained(self.start, local_files_only=True),
@@ -431,7 +497,10 @@ class Run:
 
     def _quality(self, completions, row, **_) -> list[float]:
         """What the verifier thinks: logged in every arm, paid in none but the oracle."""
-        return [tasks.score(self.taught[i], said(each)) for i, each in zip(row, completions, strict=True)]
+        return [
+            tasks.score(self.taught[i], said(each))
+            for i, each in zip(row, completions, strict=True)
+        ]
 
     def _judge_of(self) -> Judge:
         context = self.context
@@ -439,14 +508,20 @@ class Run:
         client = partial(opened, context.llm, NAME, context.runs, context.cassettes, share)
         return Judge(client, self.judge_settings["name"], self.settings.rewards.think, self.seed)
 
-    def _anchor(self, judge: Judge | None, prompts, completions, reference, row, **_) -> list[float]:
+    def _anchor(
+        self, judge: Judge | None, prompts, completions, reference, row, **_
+    ) -> list[float]:
         """What a verifier that errs now and then, or a judge, says of replies to verified prompts; 0 of others, about
         which nobody is asked."""
         known = chosen(lots([self.seed]), torch.tensor(row), self.head.verified).tolist()
         asked = [i for i, mine in enumerate(known) if mine]
         told = [0.0] * len(known)
         if judge is not None:
-            found = judge(*([part[i] for i in asked] for part in (prompts, completions, reference))) if asked else []
+            found = (
+                judge(*([part[i] for i in asked] for part in (prompts, completions, reference)))
+                if asked
+                else []
+            )
         else:
             found = [self._erring(row[i], said(completions[i])) for i in asked]
         for i, score in zip(asked, found, strict=True):
@@ -456,24 +531,45 @@ class Run:
     def _erring(self, row: int, reply: str) -> float:
         """The verifier's word, turned round for a share of replies, always the same ones."""
         right = tasks.score(self.taught[row], reply)
-        wrong = seeds.uniform(seeds.key("conductor", "errs", row, reply, seed=self.seed), 0) < self.head.errs
+        wrong = (
+            seeds.uniform(seeds.key("conductor", "errs", row, reply, seed=self.seed), 0)
+            < self.head.errs
+        )
         return 1 - right if wrong else right
 
     def _judge(self, model, weighting: Weighting | None) -> None:
         settings, grpo = self.settings, self.grpo
         scored, shown = [], []
         for split in self.exams:
-            items = data.draw(split, len(settings.categories) * settings.test_items, categories=settings.categories)
+            items = data.draw(
+                split,
+                len(settings.categories) * settings.test_items,
+                categories=settings.categories,
+            )
             given = evaluation.replies(
-                model, items, settings.samples, grpo.temperature, grpo.max_tokens, self.seed, self.arm.begin
+                model,
+                items,
+                settings.samples,
+                grpo.temperature,
+                grpo.max_tokens,
+                self.seed,
+                self.arm.begin,
             )
             scored.append(evaluation.scores(given, settings.samples).assign(split=split))
             first = evaluation.components(
-                model, given[:: settings.samples], self.preference, settings.rewards, weighting, self.layer, self.sees
+                model,
+                given[:: settings.samples],
+                self.preference,
+                settings.rewards,
+                weighting,
+                self.layer,
+                self.sees,
             )
             shown.append(first.assign(split=split, item=range(len(first))))
         for name, parts in {"items": scored, "components": shown}.items():
-            store.write_parquet(self.folder / f"{name}.parquet", pd.concat(parts, ignore_index=True))
+            store.write_parquet(
+                self.folder / f"{name}.parquet", pd.concat(parts, ignore_index=True)
+            )
 
 
 class _Told(TrainerCallback):

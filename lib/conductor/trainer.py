@@ -43,7 +43,9 @@ ROLLOUTS = "rollouts.parquet"
 ANCHOR = "anchor"  # the extra reward that pays an anchored head and nobody else
 
 
-def configuration(settings: GRPOSettings, out: str | Path, seed: int, aggregation: str, **other) -> GRPOConfig:
+def configuration(
+    settings: GRPOSettings, out: str | Path, seed: int, aggregation: str, **other
+) -> GRPOConfig:
     """Table 7 as TRL's configuration.
 
     aggregation: `sum_then_normalize`, or `normalize_then_sum` (GDPO); other: further fields of GRPOConfig,
@@ -118,9 +120,14 @@ class ConductorTrainer(GRPOTrainer):
         self.pending: dict[str, np.ndarray] = {}
         self.told: dict[str, torch.Tensor] = {}
         super().__init__(
-            model=model, reward_funcs=list(named.values()), args=args, train_dataset=dataset,
-            processing_class=tokenizer, rollout_func=generate, callbacks=[*callbacks, _Keeper(self)],
-        )  # fmt: skip
+            model=model,
+            reward_funcs=list(named.values()),
+            args=args,
+            train_dataset=dataset,
+            processing_class=tokenizer,
+            rollout_func=generate,
+            callbacks=[*callbacks, _Keeper(self)],
+        )
 
     @property
     def rollouts(self) -> pd.DataFrame:
@@ -130,7 +137,11 @@ class ConductorTrainer(GRPOTrainer):
     @property
     def clock(self) -> dict[str, float]:
         """Wall time: seconds of training since it was (re)started, its steps, and seconds of the weighting in them."""
-        return {"training": self.trained, "steps": self.state.global_step - self.began, "weighing": self.weighing}
+        return {
+            "training": self.trained,
+            "steps": self.state.global_step - self.began,
+            "weighing": self.weighing,
+        }
 
     def _generate(self, prompts: list):
         out = super()._generate(prompts)
@@ -145,7 +156,9 @@ class ConductorTrainer(GRPOTrainer):
         h = self.accelerator.gather(self.reading.h)
         started = time.perf_counter()
         settled = self.weighting.settled(h)
-        weights, action = self.weighting(h, self.state.global_step) if self.model.training else (settled, None)
+        weights, action = (
+            self.weighting(h, self.state.global_step) if self.model.training else (settled, None)
+        )
         self.weighing += time.perf_counter() - started
         self._note(inputs, measured, rewards, self._by_name(settled), action)
         self.told = {"prompt": torch.as_tensor(self.pending["prompt"])}
@@ -176,7 +189,9 @@ class ConductorTrainer(GRPOTrainer):
         prompts, written = self.tokens
         told = self._encoded([until_answer(said(each)) for each in completions])
         wanted = self._encoded([after_answer(reference) for reference in references])
-        return read(self.accelerator.unwrap_model(self.model), prompts, written, told, wanted, *self.reads)
+        return read(
+            self.accelerator.unwrap_model(self.model), prompts, written, told, wanted, *self.reads
+        )
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
         return self.processing_class(list(texts), add_special_tokens=False)["input_ids"]
@@ -198,7 +213,9 @@ class ConductorTrainer(GRPOTrainer):
         }
         columns |= {name: measured[:, i].cpu().numpy() for i, name in enumerate(self.names)}
         columns |= {f"r_{name}": rewards[:, i].cpu().numpy() for i, name in enumerate(self.names)}
-        columns |= {f"w_{name}": settled[:, i].cpu().numpy() for i, name in enumerate(COMPONENTS)}  # the first five
+        columns |= {
+            f"w_{name}": settled[:, i].cpu().numpy() for i, name in enumerate(COMPONENTS)
+        }  # the first five
         self.pending = columns
         for i, name in enumerate(self.names):  # TRL's own means are of weighted rewards
             self._metrics["train" if self.model.training else "eval"][f"raw/{name}"].append(
@@ -212,7 +229,10 @@ class ConductorTrainer(GRPOTrainer):
         arrays = {f"weighting.{name}": array for name, array in self.weighting.state().items()}
         if self.ref_model is not None:
             reference = self.accelerator.unwrap_model(self.ref_model).state_dict()
-            arrays |= {f"reference.{name}": t.detach().float().cpu().numpy() for name, t in reference.items()}
+            arrays |= {
+                f"reference.{name}": t.detach().float().cpu().numpy()
+                for name, t in reference.items()
+            }
         store.write_parquet(checkpoint / ROLLOUTS, self.rollouts)
         store.write_tensors(checkpoint / EXTRA, arrays | {"step": np.array(self.state.global_step)})
 
@@ -229,11 +249,17 @@ class ConductorTrainer(GRPOTrainer):
         arrays = store.read_tensors(checkpoint / EXTRA)
 
         def part(name: str) -> dict[str, np.ndarray]:
-            return {key.partition(".")[2]: array for key, array in arrays.items() if key.startswith(f"{name}.")}
+            return {
+                key.partition(".")[2]: array
+                for key, array in arrays.items()
+                if key.startswith(f"{name}.")
+            }
 
         self.weighting.restore(part("weighting"))
         if self.ref_model is not None:
-            tensors = {name: torch.from_numpy(array.copy()) for name, array in part("reference").items()}
+            tensors = {
+                name: torch.from_numpy(array.copy()) for name, array in part("reference").items()
+            }
             self.accelerator.unwrap_model(self.ref_model).load_state_dict(tensors)
         self.log_of = [store.read_parquet(checkpoint / ROLLOUTS)]
         self.began = int(arrays["step"])

@@ -30,9 +30,12 @@ class Weighting:
         raise NotImplementedError
 
     def learn(
-        self, advantage: torch.Tensor, rewards: torch.Tensor | None = None, quality: torch.Tensor | None = None,
+        self,
+        advantage: torch.Tensor,
+        rewards: torch.Tensor | None = None,
+        quality: torch.Tensor | None = None,
         prompt: torch.Tensor | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """What came of the last call, for those who learn: advantage (B,); rewards (B, K), normalised, in the order of
         `names`; quality (B,), what a verifier or judge says; prompt (B,), the numbers of the prompts."""
 
@@ -70,7 +73,9 @@ class Dirichlet(Weighting):
     def __call__(self, h: torch.Tensor, step: int) -> tuple[torch.Tensor, None]:
         numbers = h.shape[-2] * len(self.names)
         counter = step * numbers + np.arange(numbers).reshape(h.shape[-2], -1)
-        spacing = -np.log1p(-seeds.uniform(self.stream, counter))  # exponential; normalised it is Dirichlet(1, ..., 1)
+        spacing = -np.log1p(
+            -seeds.uniform(self.stream, counter)
+        )  # exponential; normalised it is Dirichlet(1, ..., 1)
         return torch.from_numpy(spacing / spacing.sum(-1, keepdims=True)).to(h), None
 
     def settled(self, h: torch.Tensor) -> torch.Tensor:

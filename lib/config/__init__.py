@@ -25,7 +25,23 @@ from lib.config.conductor import (
     StartSettings,
 )
 from lib.config.llm import Course, LabModel, LabSettings, LLMSettings, ModelSettings, Target
-from lib.config.load import Params, changed, from_yaml, load, overlay, read, resolve, settings, validate
-from lib.config.policy_zoo import EducationSettings, Environments, OrchestrationSettings, PPOSettings, ZooParams
+from lib.config.load import (
+    Params,
+    changed,
+    from_yaml,
+    load,
+    overlay,
+    read,
+    resolve,
+    settings,
+    validate,
+)
+from lib.config.policy_zoo import (
+    EducationSettings,
+    Environments,
+    OrchestrationSettings,
+    PPOSettings,
+    ZooParams,
+)
 from lib.config.recorded_outcomes import RecordedSettings
 from lib.config.types import PROFILES, ROOT, ParamsError

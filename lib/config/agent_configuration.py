@@ -90,9 +90,15 @@ class ConfigurationGlassSettings(Section):
     def _fits(self):
         if sorted(set(self.looks)) != self.looks:
             raise ValueError(f"looks must rise, got {self.looks}")
-        odd = [n for n in (*self.looks, *self.sft_after, self.map_every, self.map_episodes) if n % self.batch]
+        odd = [
+            n
+            for n in (*self.looks, *self.sft_after, self.map_every, self.map_episodes)
+            if n % self.batch
+        ]
         if odd or set(self.sft_after) - set(self.looks):
-            raise ValueError(f"looks are after whole updates of {self.batch} episodes, and SFT after a look; got {odd}")
+            raise ValueError(
+                f"looks are after whole updates of {self.batch} episodes, and SFT after a look; got {odd}"
+            )
         if self.interaction not in self.interactions or self.noise not in self.noises:
             raise ValueError(
                 "interaction and noise, the central setting, must be on the map: in interactions and noises"
@@ -140,5 +146,7 @@ class ConfigurationSettings(Section):
     @model_validator(mode="after")
     def _rises(self):
         if not self.tiers[0] < self.tiers[1] < self.tiers[2]:
-            raise ValueError(f"tiers are low, medium and high, each above the one before, not {self.tiers}")
+            raise ValueError(
+                f"tiers are low, medium and high, each above the one before, not {self.tiers}"
+            )
         return self

@@ -85,13 +85,22 @@ class RoutingGlassSettings(Section):
     budgets: dict[Literal["low", "medium", "high"], Positive]
     tells: Annotated[float, Field(ge=0.5, le=1)]
     central: dict[Literal["complementarity", "spread", "noise"], NotNegative]
-    map: dict[Literal["complementarity", "spread", "noise"], Annotated[list[NotNegative], Field(min_length=1)]]
+    map: dict[
+        Literal["complementarity", "spread", "noise"],
+        Annotated[list[NotNegative], Field(min_length=1)],
+    ]
 
     @model_validator(mode="after")
     def _whole(self):
         knobs = {"complementarity", "spread", "noise"}
-        if set(self.central) != knobs or set(self.map) != knobs or set(self.budgets) != {"low", "medium", "high"}:
-            raise ValueError(f"central and map need the knobs {sorted(knobs)}, budgets low, medium and high")
+        if (
+            set(self.central) != knobs
+            or set(self.map) != knobs
+            or set(self.budgets) != {"low", "medium", "high"}
+        ):
+            raise ValueError(
+                f"central and map need the knobs {sorted(knobs)}, budgets low, medium and high"
+            )
         if min(self.central["noise"], *self.map["noise"]) <= 0:
             raise ValueError("noise must be above 0: the optimum weighs kinds by Bayes' rule")
         if max(self.central["complementarity"], *self.map["complementarity"]) > 1:
@@ -144,7 +153,9 @@ class RoutingSettings(Section):
         if len(self.experts) < 2:
             raise ValueError(f"a choice needs two experts or more, got {sorted(self.experts)}")
         if set(self.updates) != {"soft", "hard", "number"}:
-            raise ValueError(f"updates must be given for soft, hard and number, got {sorted(self.updates)}")
+            raise ValueError(
+                f"updates must be given for soft, hard and number, got {sorted(self.updates)}"
+            )
         return self
 
 
@@ -231,7 +242,9 @@ class ToolSettings(Section):
     def _fits(self):
         unknown = sorted(set(self.unseen) - set(self.models))
         if unknown:
-            raise ValueError(f"unseen names {unknown}, which are not among models ({sorted(self.models)})")
+            raise ValueError(
+                f"unseen names {unknown}, which are not among models ({sorted(self.models)})"
+            )
         if len(set(self.models) - set(self.unseen)) < 1:
             raise ValueError("every model is unseen; leave one to learn from")
         return self

@@ -47,7 +47,9 @@ class ModelSettings(Section):
     @classmethod
     def _names_a_variable(cls, value: str | None) -> str | None:
         if value is not None and not re.fullmatch("[A-Z_][A-Z0-9_]{0,63}", value):
-            raise ValueError("must be the name of an environment variable, in capitals such as MY_API_KEY, not the key")
+            raise ValueError(
+                "must be the name of an environment variable, in capitals such as MY_API_KEY, not the key"
+            )
         return value
 
     @model_validator(mode="after")
@@ -55,7 +57,9 @@ class ModelSettings(Section):
         if self.backend == "endpoint" and not (self.base_url and self.model):
             raise ValueError("a model of backend endpoint needs base_url and model")
         if self.backend != "lab" and (self.price_in is None or self.price_out is None):
-            raise ValueError("price_in and price_out are needed; only lab models have prices measured here")
+            raise ValueError(
+                "price_in and price_out are needed; only lab models have prices measured here"
+            )
         return self
 
 
@@ -67,7 +71,9 @@ def _address(url: str) -> bool:
     except ValueError:
         return False
     plain = re.fullmatch("[!-~]+", url) and not set('@?#\\"<>^`{|}') & set(url)
-    named = re.fullmatch(r"(?!.*\.\.)[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?|[0-9a-f:.]*:[0-9a-f:.]*", host)
+    named = re.fullmatch(
+        r"(?!.*\.\.)[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?|[0-9a-f:.]*:[0-9a-f:.]*", host
+    )
     return bool(plain and named) and parts.scheme in ("http", "https") and port != 0
 
 
@@ -83,7 +89,10 @@ class Models(Section):
         if not isinstance(common, dict) or not isinstance(models, dict):
             raise ValueError("common and models must be mappings")
         rest = {name: part for name, part in value.items() if name != "common"}
-        filled = {name: {**common, **part} if isinstance(part, dict) else part for name, part in models.items()}
+        filled = {
+            name: {**common, **part} if isinstance(part, dict) else part
+            for name, part in models.items()
+        }
         return rest | {"models": filled}
 
 
@@ -150,7 +159,9 @@ class LabModel(Section):
     @model_validator(mode="after")
     def _divides(self):
         if self.hidden % (2 * self.heads):
-            raise ValueError(f"hidden ({self.hidden}) must be a multiple of twice the heads ({self.heads})")
+            raise ValueError(
+                f"hidden ({self.hidden}) must be a multiple of twice the heads ({self.heads})"
+            )
         return self
 
 
@@ -181,7 +192,9 @@ class LabSettings(Models):
         if self.live not in self.models:
             raise ValueError(f"live is {self.live!r}, which is none of {sorted(self.models)}")
         if self.models[self.live].base:
-            raise ValueError(f"live is {self.live!r}, which starts from another model; take one that starts from none")
+            raise ValueError(
+                f"live is {self.live!r}, which starts from another model; take one that starts from none"
+            )
         return self
 
     def _check_base(self, name: str, model: LabModel) -> None:
@@ -194,6 +207,8 @@ class LabSettings(Models):
                 )
             size = ("hidden", "layers", "heads", "intermediate", "window")
             if any(getattr(base, part) != getattr(model, part) for part in size):
-                raise ValueError(f"{seen[-1]} starts from {model.base}, so they must have the same {', '.join(size)}")
+                raise ValueError(
+                    f"{seen[-1]} starts from {model.base}, so they must have the same {', '.join(size)}"
+                )
             seen.append(model.base)
             model = base

@@ -49,7 +49,9 @@ class Params(ZooParams):
         for section, names in named.items():
             unknown = sorted(set(names) - set(self.llm.models))
             if unknown:
-                raise ValueError(f"{section} names the models {unknown}; llm.models has {sorted(self.llm.models)}")
+                raise ValueError(
+                    f"{section} names the models {unknown}; llm.models has {sorted(self.llm.models)}"
+                )
         bases = {
             "conductor.policy": self.conductor.policy,
             "routing.base": self.routing.base,
@@ -82,7 +84,12 @@ class _Plain(Composer):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.parser.check_event(AliasEvent):
-            raise ComposerError(None, None, "an alias, which nothing here needs", self.parser.peek_event().start_mark)
+            raise ComposerError(
+                None,
+                None,
+                "an alias, which nothing here needs",
+                self.parser.peek_event().start_mark,
+            )
         return super().compose_node(parent, index)
 
 
@@ -104,7 +111,9 @@ def from_yaml(text: str) -> Any:
     raise ValueError(why)  # out here nothing is chained to it
 
 
-_parsed = lru_cache(maxsize=2)(from_yaml)  # a third of a second for this file, which is read again and again
+_parsed = lru_cache(maxsize=2)(
+    from_yaml
+)  # a third of a second for this file, which is read again and again
 
 
 def resolve(content: Any, profile: str, path: str = "") -> Any:
@@ -119,7 +128,9 @@ def resolve(content: Any, profile: str, path: str = "") -> Any:
         )
     if present:
         return content[profile]
-    return {key: resolve(value, profile, f"{path}.{key}".lstrip(".")) for key, value in content.items()}
+    return {
+        key: resolve(value, profile, f"{path}.{key}".lstrip(".")) for key, value in content.items()
+    }
 
 
 def _explain(error: ValidationError, profile: str) -> ParamsError:
@@ -134,8 +145,12 @@ def _explain(error: ValidationError, profile: str) -> ParamsError:
             rule = "has letters, digits, _ + - and single dots; an endpoint's own, as org/model:4, stands in `model`"
             lines.append(f"{key.removesuffix('.[key]')}: a name {rule}")
         else:
-            shown = not isinstance(problem["input"], dict) and "models" not in problem["loc"]  # by mistake a secret
-            lines.append(f"{key}: {problem['msg']}" + (f", got {problem['input']!r}" if shown else ""))
+            shown = (
+                not isinstance(problem["input"], dict) and "models" not in problem["loc"]
+            )  # by mistake a secret
+            lines.append(
+                f"{key}: {problem['msg']}" + (f", got {problem['input']!r}" if shown else "")
+            )
     told = lines[0] if len(lines) == 1 else "".join(f"\n  {line}" for line in lines)
     return ParamsError(f"params.yaml (profile {profile}): {told}")
 
@@ -176,7 +191,9 @@ def changed(section: str, content: dict[str, Any], changes: Sequence[str]) -> di
         for room in rooms:
             place = place.get(room) if isinstance(place, dict) else None
         if not sign or not isinstance(place, dict) or last not in place:
-            raise ParamsError(f"--set {key}: write KEY=VALUE with a key of `{section}` in params.yaml")
+            raise ParamsError(
+                f"--set {key}: write KEY=VALUE with a key of `{section}` in params.yaml"
+            )
         try:
             place[last] = from_yaml(value)
         except ValueError as error:
@@ -194,7 +211,9 @@ def settings(**sections: dict[str, Any] | None) -> Params:
     base = load(profile).model_dump()
     known = set(base) - {"profile"}
     if set(sections) - known:
-        raise ParamsError(f"unknown section {sorted(set(sections) - known)}; there are {sorted(known)}")
+        raise ParamsError(
+            f"unknown section {sorted(set(sections) - known)}; there are {sorted(known)}"
+        )
     for name, section in sections.items():
         base[name] = overlay(base[name], section or {})
     return validate(base, where=f"{base['profile']}, with the notebook's changes")

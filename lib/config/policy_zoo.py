@@ -33,7 +33,9 @@ class EducationSettings(Section):
         if self.initial >= self.goal:
             raise ValueError(f"initial ({self.initial}) must be below goal ({self.goal})")
         if self.difficulty == "calibrated" and self.answers is None:
-            raise ValueError("difficulty: calibrated needs the path of the answers file in `answers`")
+            raise ValueError(
+                "difficulty: calibrated needs the path of the answers file in `answers`"
+            )
         return self
 
 
@@ -74,9 +76,13 @@ class PPOSettings(Section):
     @model_validator(mode="after")
     def _divides(self):
         if self.rollout % self.num_envs:
-            raise ValueError(f"rollout ({self.rollout}) must be a multiple of num_envs ({self.num_envs})")
+            raise ValueError(
+                f"rollout ({self.rollout}) must be a multiple of num_envs ({self.num_envs})"
+            )
         if self.rollout % self.minibatch:
-            raise ValueError(f"rollout ({self.rollout}) must be a multiple of minibatch ({self.minibatch})")
+            raise ValueError(
+                f"rollout ({self.rollout}) must be a multiple of minibatch ({self.minibatch})"
+            )
         return self
 
 
@@ -104,7 +110,10 @@ class MinigridZoo(Section):
         if not isinstance(common, dict):
             raise ValueError(f"common must hold the settings that all four share, got {common!r}")
         rest = {name: part for name, part in value.items() if name != "common"}
-        return {name: {**common, **part} if isinstance(part, dict) else part for name, part in rest.items()}
+        return {
+            name: {**common, **part} if isinstance(part, dict) else part
+            for name, part in rest.items()
+        }
 
 
 class ZooSettings(Section):

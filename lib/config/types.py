@@ -16,7 +16,10 @@ Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Correlation = Annotated[float, Field(ge=-1, le=1)]
 # What names metrics, files and curves: an endpoint's own name, such as anthropic/claude, stands under `model`.
-Name = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]*(\.[A-Za-z0-9][A-Za-z0-9_+-]*)*$")]
+Name = Annotated[
+    str,
+    Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]*(\.[A-Za-z0-9][A-Za-z0-9_+-]*)*$"),
+]
 
 
 class ParamsError(ValueError):
@@ -36,7 +39,9 @@ class Section(BaseModel):
         """
         unknown = sorted(set(fields) - set(type(self).model_fields))
         if unknown:
-            raise KeyError(f"{type(self).__name__} has no {unknown}; it has {sorted(type(self).model_fields)}")
+            raise KeyError(
+                f"{type(self).__name__} has no {unknown}; it has {sorted(type(self).model_fields)}"
+            )
         return self.model_dump(include=set(fields))
 
     @classmethod
@@ -45,7 +50,9 @@ class Section(BaseModel):
 
         Reading another field raises AttributeError, so a job cannot depend on a setting that its key leaves out.
         """
-        fields = {name: _adapter(cls, name).validate_python(value) for name, value in values.items()}
+        fields = {
+            name: _adapter(cls, name).validate_python(value) for name, value in values.items()
+        }
         section = cls.model_construct(**fields)
         for name in set(cls.model_fields) - set(fields):
             section.__dict__.pop(name, None)  # defaults, which the job was not handed either
@@ -53,7 +60,9 @@ class Section(BaseModel):
 
     def __getattr__(self, name: str) -> Any:
         if name in type(self).model_fields:
-            raise AttributeError(f"the setting {name!r} of {type(self).__name__} was not handed to this job")
+            raise AttributeError(
+                f"the setting {name!r} of {type(self).__name__} was not handed to this job"
+            )
         return super().__getattr__(name)
 
 

@@ -23,13 +23,27 @@ from lib.tools import SandboxUnavailable
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.configuration", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m lib.configuration",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("question", help='such as "3 + 4 * 2 - 5 = ?" or "What is the home of the friend of Ana ?"')
-    parser.add_argument("--policy", default=str(study.POLICY), help="folder of a trained policy; default: of lesson 07")
-    parser.add_argument("--model", help="a name of llm.models for all agents; default: configuration.model")
-    parser.add_argument("--seed", type=int, default=0, help="of the agents' random numbers; default: %(default)s")
-    parser.add_argument("--profile", choices=config.PROFILES, default="laptop", help="default: %(default)s")
+    parser.add_argument(
+        "question", help='such as "3 + 4 * 2 - 5 = ?" or "What is the home of the friend of Ana ?"'
+    )
+    parser.add_argument(
+        "--policy",
+        default=str(study.POLICY),
+        help="folder of a trained policy; default: of lesson 07",
+    )
+    parser.add_argument(
+        "--model", help="a name of llm.models for all agents; default: configuration.model"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the agents' random numbers; default: %(default)s"
+    )
+    parser.add_argument(
+        "--profile", choices=config.PROFILES, default="laptop", help="default: %(default)s"
+    )
     return parser.parse_args(given)
 
 
@@ -42,7 +56,9 @@ def asked(options: argparse.Namespace) -> tuple[list[explain.Reason], str, Outco
         raise ParamsError(f"--model {model}: llm.models has {', '.join(everything.llm.models)}")
     if not options.question.strip():
         raise ParamsError("the question is empty; write one, such as '3 + 4 * 2 - 5 = ?'")
-    changed = everything.model_copy(update={"configuration": settings.model_copy(update={"model": model})})
+    changed = everything.model_copy(
+        update={"configuration": settings.model_copy(update={"model": model})}
+    )
     item = Item(options.question, "", "", "asked", 1, f"asked/{options.question}")
     with study.opened_place(study.make_context(changed), changed.configuration) as place:
         policy = study.published(options.policy, place)
@@ -57,7 +73,14 @@ def main(given: list[str] | None = None) -> int:
     options = arguments(given)
     try:
         why, chosen, outcome = asked(options)
-    except (BudgetExceeded, CassetteMiss, ConfigurationError, SandboxUnavailable, OSError, ValueError) as error:
+    except (
+        BudgetExceeded,
+        CassetteMiss,
+        ConfigurationError,
+        SandboxUnavailable,
+        OSError,
+        ValueError,
+    ) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -47,7 +47,10 @@ ARMS = (
     Arm("episodes", "RL episodes", "episodes"),
     Arm("grpo", "ARC by GRPO", "hierarchy", grouped=True),
 )
-ALONE = tuple(Arm(f"only-{kind.name}", f"ARC on {kind.name} alone", "hierarchy", only=kind.name) for kind in KINDS)
+ALONE = tuple(
+    Arm(f"only-{kind.name}", f"ARC on {kind.name} alone", "hierarchy", only=kind.name)
+    for kind in KINDS
+)
 UNMASKED = Arm("unmasked", "ARC without masks", "hierarchy", masked=False)
 NAMED = {arm.name: arm for arm in (*ARMS, *ALONE)}
 

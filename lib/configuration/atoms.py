@@ -43,7 +43,9 @@ def library(path: str | Path = LIBRARY) -> list[Atom]:
     except (OSError, ValueError) as error:
         raise ParamsError(f"{path} is no library of atoms that can be read ({error})") from error
     if not isinstance(told, dict) or BASE not in told:
-        raise ParamsError(f"{path} is no library of atoms: it must be a mapping with the family {BASE!r}")
+        raise ParamsError(
+            f"{path} is no library of atoms: it must be a mapping with the family {BASE!r}"
+        )
     return [atom for family, roles in told.items() for atom in _family(path, family, roles)]
 
 
@@ -51,7 +53,9 @@ def _family(path: str | Path, family: str, roles: object) -> list[Atom]:
     out = []
     for role, held in _mapping(path, family, roles).items():
         if role not in AGENTS:
-            raise ParamsError(f"{path}, {family}: there is no role {role!r}; there are {', '.join(AGENTS)}")
+            raise ParamsError(
+                f"{path}, {family}: there is no role {role!r}; there are {', '.join(AGENTS)}"
+            )
         for key, about in _mapping(path, f"{family}.{role}", held).items():
             place = f"{family}.{role}.{key}"
             named = {"name": f"{family}/{role}/{key}", "family": family, "role": role}
@@ -60,7 +64,9 @@ def _family(path: str | Path, family: str, roles: object) -> list[Atom]:
             except ValidationError as error:
                 first = error.errors()[0]
                 where = ".".join([place, *map(str, first["loc"])])
-                raise ParamsError(f"{path}, {where}: {first['msg']}, got {first['input']!r}") from error
+                raise ParamsError(
+                    f"{path}, {where}: {first['msg']}, got {first['input']!r}"
+                ) from error
     return out
 
 
@@ -112,15 +118,26 @@ def specificity(vectors: np.ndarray, base: np.ndarray) -> float:
     return float((1 - (vectors @ base.T).max(1)).mean())
 
 
-def measures(atoms: Sequence[Atom], phi: Callable[[Sequence[str]], np.ndarray]) -> dict[str, dict[str, float]]:
+def measures(
+    atoms: Sequence[Atom], phi: Callable[[Sequence[str]], np.ndarray]
+) -> dict[str, dict[str, float]]:
     """Appendix E per family: atoms, uniqueness, coverage, semantic, specificity, and diversity, their mean."""
     base = phi([atom.text for atom in atoms if atom.family == BASE])
     out = {}
     for family in dict.fromkeys(atom.family for atom in atoms):
         own = [atom for atom in atoms if atom.family == family]
         vectors = phi([atom.text for atom in own])
-        told = {"uniqueness": uniqueness(vectors), "coverage": coverage(own), "semantic": spread(vectors)}
+        told = {
+            "uniqueness": uniqueness(vectors),
+            "coverage": coverage(own),
+            "semantic": spread(vectors),
+        }
         known = [value for value in told.values() if np.isfinite(value)]
         far = float("nan") if family == BASE else specificity(vectors, base)
-        out[family] = {"atoms": len(own), **told, "specificity": far, "diversity": float(np.mean(known))}
+        out[family] = {
+            "atoms": len(own),
+            **told,
+            "specificity": far,
+            "diversity": float(np.mean(known)),
+        }
     return out

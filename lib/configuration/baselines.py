@@ -20,7 +20,9 @@ def constant(searched: pd.DataFrame, which: str = "") -> pd.DataFrame:
 def by_kind(searched: pd.DataFrame) -> pd.DataFrame:
     """Test rows of the best configuration of each kind of question, chosen on training questions: a rule from labels
     that no policy is told."""
-    return pd.concat([constant(rows) for _, rows in searched.groupby("kind", sort=False)], ignore_index=True)
+    return pd.concat(
+        [constant(rows) for _, rows in searched.groupby("kind", sort=False)], ignore_index=True
+    )
 
 
 def best_constant(searched: pd.DataFrame, climbed: pd.DataFrame, paid: float) -> pd.DataFrame:
@@ -29,7 +31,11 @@ def best_constant(searched: pd.DataFrame, climbed: pd.DataFrame, paid: float) ->
     climbed: test rows of that end; paid: its mean reward on the same training questions, in the same try.
     """
     train = searched[searched["split"] == "train"]
-    return climbed if len(climbed) and paid > train.groupby("number")["reward"].mean().max() else constant(searched)
+    return (
+        climbed
+        if len(climbed) and paid > train.groupby("number")["reward"].mean().max()
+        else constant(searched)
+    )
 
 
 def oracle(*tested: pd.DataFrame) -> pd.DataFrame:
@@ -52,4 +58,6 @@ def foreseen(searched: pd.DataFrame) -> pd.DataFrame:
 def _by_question(searched: pd.DataFrame, split: str) -> pd.DataFrame:
     """Rewards, (questions, configurations)."""
     rows = searched[searched["split"] == split]
-    return rows.pivot_table(index=["key", "prompt"], columns="number", values="reward", aggfunc="first", sort=False)
+    return rows.pivot_table(
+        index=["key", "prompt"], columns="number", values="reward", aggfunc="first", sort=False
+    )

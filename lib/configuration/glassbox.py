@@ -31,17 +31,33 @@ from lib.configuration.space import AGENTS, SUBSETS, TOOLS, WORKFLOWS
 from lib.configuration.stacked import ManyParts, ManySide
 from lib.configuration.stacked import prompts as stacked_prompts
 
-VERSION = 1  # of the worlds, and how policies do in them: raise it when one of these numbers changes
+VERSION = (
+    1  # of the worlds, and how policies do in them: raise it when one of these numbers changes
+)
 SYSTEM = "configuration_glass"  # of the record
 RUNS = ROOT / "data/runs/configuration_glass"
 ATOMS = 3  # of each agent; as many as it may be told, so that the best set is every atom that helps
 CALLS = np.array(  # of each agent, (workflows, 3): the least of `workflows.CALLS`, by who makes them there
-    [[1, 0, 0], [1, 0, 1], [1, 1, 1], [0.5, 0.5, 2], [1, 1, 2], [3, 0, 1], [0, 2, 2], [2, 1, 1], [1, 2, 1]]
+    [
+        [1, 0, 0],
+        [1, 0, 1],
+        [1, 1, 1],
+        [0.5, 0.5, 2],
+        [1, 1, 2],
+        [3, 0, 1],
+        [0, 2, 2],
+        [2, 1, 1],
+        [1, 2, 1],
+    ]
 )
 WRITTEN = 0.5  # of a budget that a call uses up
-PRESENT = np.array([[agent in space.agents(name) for agent in range(len(AGENTS))] for name in WORKFLOWS])
+PRESENT = np.array(
+    [[agent in space.agents(name) for agent in range(len(AGENTS))] for name in WORKFLOWS]
+)
 BITS = np.array([[bits >> i & 1 for i in range(len(TOOLS))] for bits in range(SUBSETS)], bool)
-ROLES = np.kron(np.eye(len(AGENTS), dtype=bool), np.ones((1, ATOMS), bool))  # which agent may be told which atom
+ROLES = np.kron(
+    np.eye(len(AGENTS), dtype=bool), np.ones((1, ATOMS), bool)
+)  # which agent may be told which atom
 
 
 @dataclass(frozen=True)
@@ -62,7 +78,9 @@ ARMS = (
     Arm("RL bandit", kind="bandit"),
     Arm("RL episodes", kind="episodes"),
 )
-NAMED = {arm.name.replace(",", "").replace(" ", "-").lower(): arm for arm in ARMS}  # by the label of its job
+NAMED = {
+    arm.name.replace(",", "").replace(" ", "-").lower(): arm for arm in ARMS
+}  # by the label of its job
 
 # Kinds of jobs, and the fields of the settings `glass` that each reads.
 ATLAS, ENUMERATED, LOOKS = "map of worlds", "best constant and optimum", "training and evaluation"
@@ -98,7 +116,15 @@ class Shape:
         workflow, tiers = structures[:, 0], structures[:, 3:6]
         tools = BITS[structures[:, 1:3]] & PRESENT[workflow][:, :2, None]
         tokens = WRITTEN * (CALLS[workflow] * np.asarray(budgets)[tiers]).sum(1)
-        return cls(workflow, PRESENT[workflow], tools, tiers, CALLS[workflow].sum(1), tokens, tools.sum((1, 2)))
+        return cls(
+            workflow,
+            PRESENT[workflow],
+            tools,
+            tiers,
+            CALLS[workflow].sum(1),
+            tokens,
+            tools.sum((1, 2)),
+        )
 
     def rows(self, at: np.ndarray) -> Shape:
         return Shape(*(getattr(self, field.name)[at] for field in fields(self)))
@@ -121,7 +147,9 @@ class Worlds:
         return len(self.noise)
 
     @classmethod
-    def drawn(cls, settings: ConfigurationSettings, seed: int, interaction: float, noise: float) -> Worlds:
+    def drawn(
+        cls, settings: ConfigurationSettings, seed: int, interaction: float, noise: float
+    ) -> Worlds:
         """One world by lot. Main effects have deviation .7 for workflows and .5 for the rest; what the kind changes has
         as much times `interaction`, and sums to nothing over the kinds. More tokens help, less and less."""
         rng, kinds = seeds.rng("configuration", "glass", "world", seed=seed), len(KINDS)
@@ -132,15 +160,22 @@ class Worlds:
 
         budgets = effects(0.3, 3, 3) + np.array([0.0, 0.4, 0.5])
         return cls(
-            effects(0.7, len(WORKFLOWS)), effects(0.5, len(TOOLS)), budgets, effects(0.5, 3, ATOMS),
-            np.array([noise]), settings,
-        )  # fmt: skip
+            effects(0.7, len(WORKFLOWS)),
+            effects(0.5, len(TOOLS)),
+            budgets,
+            effects(0.5, 3, ATOMS),
+            np.array([noise]),
+            settings,
+        )
 
     @classmethod
     def together(cls, worlds: Sequence[Worlds]) -> Worlds:
         """Several as one, in order."""
         names = ("workflow", "tools", "budgets", "atoms", "noise")
-        return replace(worlds[0], **{name: np.concatenate([getattr(w, name) for w in worlds]) for name in names})
+        return replace(
+            worlds[0],
+            **{name: np.concatenate([getattr(w, name) for w in worlds]) for name in names},
+        )
 
     def shape(self, structures: np.ndarray) -> Shape:
         return Shape.of(structures, self.settings.tiers)
@@ -154,16 +189,23 @@ class Worlds:
         workflow = workflow[np.arange(len(shape.workflow)), shape.workflow]
         return self.base + workflow + tools + (shape.present * budgets).sum(-1)
 
-    def chance(self, run: np.ndarray, kind: np.ndarray, shape: Shape, told: np.ndarray) -> np.ndarray:
+    def chance(
+        self, run: np.ndarray, kind: np.ndarray, shape: Shape, told: np.ndarray
+    ) -> np.ndarray:
         """p, (n,): of a right answer. told: (n, 3, ATOMS) bool."""
         atoms = (shape.present[..., None] * told * self.atoms[run, kind]).sum((1, 2))
         return 1 / (1 + np.exp(-(self.logit(run, kind, shape) + atoms) / self.noise[run]))
 
-    def reward(self, right: np.ndarray, run: np.ndarray, kind: np.ndarray, shape: Shape) -> np.ndarray:
+    def reward(
+        self, right: np.ndarray, run: np.ndarray, kind: np.ndarray, shape: Shape
+    ) -> np.ndarray:
         """R of eq. 3, the lesson's; of a chance its expectation, since R is linear in being right. Tools that help
         with the kind are the ones that agents use."""
         used = (shape.tools * (self.tools[run, kind] > 0)[..., None, :]).sum((-1, -2))
-        most, told = 3.0 * max(self.settings.tiers), rewards.Weights(**self.settings.reward.model_dump())
+        most, told = (
+            3.0 * max(self.settings.tiers),
+            rewards.Weights(**self.settings.reward.model_dump()),
+        )
         return rewards.reward(right, shape.steps, shape.tokens, used, shape.allocated, most, told)
 
 
@@ -215,7 +257,12 @@ def _bounded(worlds: Worlds, run: int) -> tuple[np.ndarray, ...]:
         shape, total = every.rows(rows), 0.0
         for k in kinds:
             a, b, c = (shape.present[:, i, None] * worth[k, i] for i in range(3))
-            logit = z[k, rows, None, None, None] + a[:, :, None, None] + b[:, None, :, None] + c[:, None, None, :]
+            logit = (
+                z[k, rows, None, None, None]
+                + a[:, :, None, None]
+                + b[:, None, :, None]
+                + c[:, None, None, :]
+            )
             fixed, slope = (worlds.reward(np.full(len(rows), x), run, k, shape) for x in (0.0, 1.0))
             p = 1 / (1 + np.exp(-logit / noise))
             total = total + fixed[:, None, None, None] + (slope - fixed)[:, None, None, None] * p
@@ -224,7 +271,9 @@ def _bounded(worlds: Worlds, run: int) -> tuple[np.ndarray, ...]:
             best, found = total.max() / len(KINDS), (rows[place[0]], *place[1:])
     structure, told = space.structures()[found[0]], sets[list(found[1:])]
     chosen = Shape.of(structure[None], worlds.settings.tiers)
-    constant = [worlds.reward(worlds.chance(run, k, chosen, told[None]), run, k, chosen)[0] for k in kinds]
+    constant = [
+        worlds.reward(worlds.chance(run, k, chosen, told[None]), run, k, chosen)[0] for k in kinds
+    ]
     return own.max(1), np.array(constant), structure, told, every.workflow[own.argmax(1)]
 
 
@@ -240,7 +289,9 @@ class Trained:
     buffer: list[tuple[Batch, np.ndarray]]
 
     @torch.no_grad()
-    def decide(self, states: Tensor, dice: torch.Generator | None) -> tuple[np.ndarray, np.ndarray, Batch]:
+    def decide(
+        self, states: Tensor, dice: torch.Generator | None
+    ) -> tuple[np.ndarray, np.ndarray, Batch]:
         """Structures (n, 6), told (n, 3, ATOMS) bool, and what is needed to learn from them; without dice the
         likeliest."""
         drawn = self.structure.draw(states, dice)
@@ -254,12 +305,19 @@ class Trained:
         else:
             told = _flat_atoms(drawn.actions.numpy()[:, 6:])
         empty = torch.zeros(len(states))
-        return _repaired(structures), told, Batch(states, drawn.actions, drawn.logp, steps, empty, empty)
+        return (
+            _repaired(structures),
+            told,
+            Batch(states, drawn.actions, drawn.logp, steps, empty, empty),
+        )
 
 
 def _repaired(structures: np.ndarray) -> np.ndarray:
     """`space.repaired` of many, (n, 6): pinned parts are 0."""
-    allowed = [space.mask()[name][structures[:, 0], structures[:, i]] for i, name in enumerate(space.DIMENSIONS)]
+    allowed = [
+        space.mask()[name][structures[:, 0], structures[:, i]]
+        for i, name in enumerate(space.DIMENSIONS)
+    ]
     return np.where(np.stack(allowed, 1), structures, 0)
 
 
@@ -275,7 +333,9 @@ def untrained(arm: Arm, runs: int, settings: ConfigurationGlassSettings) -> Trai
     inputs, structures, prompts = len(KINDS), [], []
     for run in range(runs):
         with torch.random.fork_rng():
-            torch.manual_seed(int(seeds.key("configuration", "weights", seed=run % settings.seeds) >> 1))
+            torch.manual_seed(
+                int(seeds.key("configuration", "weights", seed=run % settings.seeds) >> 1)
+            )
             if arm.kind == "hierarchy":
                 structures.append(policies.structure_policy(inputs, arm.masked, settings.hidden))
                 prompts.append(PromptPolicy(inputs, ROLES, settings.hidden))
@@ -292,7 +352,10 @@ def _states(run: np.ndarray, kind: np.ndarray, blur: np.ndarray) -> Tensor:
 
 
 def trained(
-    arm: Arm, worlds: Worlds, episodes: int, after: Callable[[int, Trained], None] = lambda episode, policy: None
+    arm: Arm,
+    worlds: Worlds,
+    episodes: int,
+    after: Callable[[int, Trained], None] = lambda episode, policy: None,
 ) -> Trained:
     """Train one arm in every world; after(episodes so far, policies) is called at the start and after each update. All
     arms meet the same questions by the same dice."""
@@ -314,7 +377,10 @@ def trained(
     after(0, found)
     for update in range(episodes // box.batch):
         rng = seeds.rng("configuration", "glass", "questions", seed=update)
-        share = rng.integers(len(KINDS), size=box.batch), box.blur * rng.standard_normal((box.batch, len(KINDS)))
+        share = (
+            rng.integers(len(KINDS), size=box.batch),
+            box.blur * rng.standard_normal((box.batch, len(KINDS))),
+        )
         lots = rng.random(box.batch)
         kind, blur, lot = (np.concatenate([part] * runs) for part in (*share, lots))
         dice = seeds.torch_generator("configuration", "glass", "choices", seed=update)
@@ -322,7 +388,9 @@ def trained(
         shape = worlds.shape(structures)
         right = lot < worlds.chance(run, kind, shape, told)
         paid = torch.from_numpy(worlds.reward(right, run, kind, shape).astype(np.float32))
-        batch = replace(batch, rewards=paid, groups=torch.from_numpy(kind), runs=torch.from_numpy(run))
+        batch = replace(
+            batch, rewards=paid, groups=torch.from_numpy(kind), runs=torch.from_numpy(run)
+        )
         learn.update(sides[0], sides[1] if found.prompt else None, batch, rules)
         found.buffer.append((batch, right))
         after((update + 1) * box.batch, found)
@@ -352,25 +420,39 @@ def elite(whole: Batch, right: np.ndarray, share: float, by_kind: bool) -> Elite
     return Elite(chosen, tau)
 
 
-def imitated(found: Trained, whole: Batch, chosen: np.ndarray, settings: ConfigurationSettings) -> Trained:
+def imitated(
+    found: Trained, whole: Batch, chosen: np.ndarray, settings: ConfigurationSettings
+) -> Trained:
     """SFT of all trainings on their elites, structures and prompts each on its own decisions (ARC, eq. 6)."""
     box = settings.glass
     runs = int(whole.runs.max()) + 1
-    arrays = [{k: v.clone() for k, v in module.state_dict().items()} for module in (found.structure, found.prompt)]
+    arrays = [
+        {k: v.clone() for k, v in module.state_dict().items()}
+        for module in (found.structure, found.prompt)
+    ]
     twin = untrained(ARC, runs, box)
     for module, held in zip((twin.structure, twin.prompt), arrays, strict=True):
         module.load_state_dict(held)
     rows = np.flatnonzero(chosen)
     side = ManySide.made(twin.structure, len(KINDS), box.sft_rate, runs, box.hidden, valued=False)
-    _epochs(side, whole.runs.numpy()[rows], settings, lambda at: (whole.states[rows[at]], whole.structures[rows[at]]))
+    _epochs(
+        side,
+        whole.runs.numpy()[rows],
+        settings,
+        lambda at: (whole.states[rows[at]], whole.structures[rows[at]]),
+    )
     steps = whole.steps.rows(torch.from_numpy(chosen)[whole.steps.episode])
-    side = ManySide.made(twin.prompt, twin.prompt.inputs, box.sft_prompt_rate, runs, box.hidden, valued=False)
+    side = ManySide.made(
+        twin.prompt, twin.prompt.inputs, box.sft_prompt_rate, runs, box.hidden, valued=False
+    )
     whose = whole.runs[steps.episode].numpy()
     _epochs(side, whose, settings, lambda at: (steps.rows(torch.from_numpy(at)),))
     return twin
 
 
-def _epochs(side: ManySide, whose: np.ndarray, settings: ConfigurationSettings, judged: Callable) -> None:
+def _epochs(
+    side: ManySide, whose: np.ndarray, settings: ConfigurationSettings, judged: Callable
+) -> None:
     """Every training goes through its own rows in an order by lot; their batches are put together."""
     box, sft = settings.glass, settings.sft
     for epoch in range(sft.epochs):
@@ -378,7 +460,9 @@ def _epochs(side: ManySide, whose: np.ndarray, settings: ConfigurationSettings, 
         order = order[np.argsort(whose[order], kind="stable")]
         counts = np.bincount(whose)
         rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        parts = [order[rank // box.sft_batch == i] for i in range(-(-counts.max() // box.sft_batch))]
+        parts = [
+            order[rank // box.sft_batch == i] for i in range(-(-counts.max() // box.sft_batch))
+        ]
         learn.imitate(side, [judged(part) for part in parts], sft.entropy, sft.max_grad_norm)
 
 
@@ -410,7 +494,9 @@ class Judge:
     def _by_kind(self, values: np.ndarray) -> np.ndarray:
         return values.reshape(len(self.worlds), len(KINDS), -1).mean(-1)
 
-    def rows(self, arm: str, found: Trained, step: int, kept: Elite | None = None, whole=None) -> pd.DataFrame:
+    def rows(
+        self, arm: str, found: Trained, step: int, kept: Elite | None = None, whole=None
+    ) -> pd.DataFrame:
         """One row for each training and kind of question: reward, right, asked (calls) and instructions of the
         likeliest choices, the workflow chosen most; drawn: the reward under dice. Of an imitating policy also `margin`,
         drawn less the threshold tau, and `outside`, the share of its draws that no elite episode has."""
@@ -419,9 +505,12 @@ class Judge:
         present, asked = PRESENT[structures[:, 0]], CALLS[structures[:, 0]].sum(1)
         drawn, outside = self._drawn(found, None if kept is None else _known(whole, kept))
         held = {
-            "reward": self._by_kind(reward), "right": self._by_kind(right), "drawn": drawn,
-            "asked": self._by_kind(asked), "instructions": self._by_kind((told.sum(-1) * present).sum(-1)),
-        } | ({} if kept is None else {"margin": drawn - kept.tau, "outside": outside})  # fmt: skip
+            "reward": self._by_kind(reward),
+            "right": self._by_kind(right),
+            "drawn": drawn,
+            "asked": self._by_kind(asked),
+            "instructions": self._by_kind((told.sum(-1) * present).sum(-1)),
+        } | ({} if kept is None else {"margin": drawn - kept.tau, "outside": outside})
         by_kind = structures[:, 0].reshape(len(self.worlds) * len(KINDS), -1)
         chosen = np.array([np.bincount(each).argmax() for each in by_kind])
         return _framed(held, chosen).assign(arm=arm, role="paper" if step else "start", step=step)
@@ -442,9 +531,13 @@ def _framed(held: dict[str, np.ndarray], workflow: np.ndarray) -> pd.DataFrame:
     """Numbers by training and kind, (R, kinds) each, as rows."""
     runs, kinds = np.indices(next(iter(held.values())).shape).reshape(2, -1)
     rows = pd.DataFrame({name: np.asarray(value, float).ravel() for name, value in held.items()})
-    kind = [KINDS[k].name for k in kinds]  # of its own world: what a kind asks for is drawn anew in each
+    kind = [
+        KINDS[k].name for k in kinds
+    ]  # of its own world: what a kind asks for is drawn anew in each
     item = [f"world {r}, {name}" for r, name in zip(runs, kind, strict=True)]
-    return rows.assign(seed=runs, item=item, condition=kind, workflow=[WORKFLOWS[w] for w in workflow])
+    return rows.assign(
+        seed=runs, item=item, condition=kind, workflow=[WORKFLOWS[w] for w in workflow]
+    )
 
 
 def enumerated(worlds: Worlds, step: int) -> pd.DataFrame:
@@ -452,11 +545,15 @@ def enumerated(worlds: Worlds, step: int) -> pd.DataFrame:
     found = bounds(worlds)
     one = np.repeat(found.structure[:, 0], len(KINDS))
     constant = _framed({"reward": found.constant}, one).assign(arm="best constant", role="constant")
-    optimum = _framed({"reward": found.optimum}, found.best.ravel()).assign(arm="optimum", role="oracle")
+    optimum = _framed({"reward": found.optimum}, found.best.ravel()).assign(
+        arm="optimum", role="oracle"
+    )
     return pd.concat([constant, optimum], ignore_index=True).assign(step=step)
 
 
-def _names(run: np.ndarray, kind: np.ndarray, structures: np.ndarray, told: np.ndarray) -> list[bytes]:
+def _names(
+    run: np.ndarray, kind: np.ndarray, structures: np.ndarray, told: np.ndarray
+) -> list[bytes]:
     """Every choice in its world and kind, as bytes."""
     told = told.reshape(len(told), -1) & np.repeat(PRESENT[structures[:, 0]], ATOMS, axis=1)
     rows = np.concatenate([run[:, None], kind[:, None], structures, told], 1).astype(np.int16)
@@ -470,7 +567,9 @@ def _known(whole: Batch, kept: Elite) -> set[bytes]:
     going = whole.steps.actions < ROLES.shape[1]
     told[whole.steps.episode[going].numpy(), whole.steps.actions[going].numpy()] = True
     structures = _repaired(whole.structures.numpy()[:, :6])
-    return set(_names(*(x[rows] for x in (whole.runs.numpy(), whole.groups.numpy(), structures, told))))
+    return set(
+        _names(*(x[rows] for x in (whole.runs.numpy(), whole.groups.numpy(), structures, told)))
+    )
 
 
 # The study -----------------------------------------------------------------------------------------
@@ -482,7 +581,9 @@ def run(settings: ConfigurationSettings, runs: str | Path = RUNS) -> pd.DataFram
     Split `atlas`: see `atlas`."""
     jobs = make_jobs(settings)
     sweep.run(work, jobs, runs, settings.jobs, "a world of configurations")
-    rows = pd.concat([store.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs], ignore_index=True)
+    rows = pd.concat(
+        [store.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs], ignore_index=True
+    )
     best = rows[rows["arm"] == "optimum"].set_index(["seed", "item"])["reward"]
     test = rows["split"] == "test"
     places = pd.MultiIndex.from_frame(rows.loc[test, ["seed", "item"]])
@@ -506,7 +607,10 @@ def make_jobs(settings: ConfigurationSettings) -> list[sweep.Job]:
 
 
 def _make_settings(
-    settings: ConfigurationSettings, kind: str, glass_fields: Sequence[str], sections: Sequence[str] = ()
+    settings: ConfigurationSettings,
+    kind: str,
+    glass_fields: Sequence[str],
+    sections: Sequence[str] = (),
 ) -> dict[str, Any]:
     return {
         "job": kind,
@@ -540,11 +644,16 @@ def work(job: sweep.Job, folder: Path, progress: sweep.Progress) -> None:
     torch.set_num_threads(1)
     kind = job.settings["job"]
     glass = ConfigurationGlassSettings.from_handed(job.settings["glass"])
-    settings = ConfigurationSettings.from_handed(job.settings["configuration"]).model_copy(update={"glass": glass})
+    settings = ConfigurationSettings.from_handed(job.settings["configuration"]).model_copy(
+        update={"glass": glass}
+    )
     if kind == ATLAS:
         rows = atlas(settings, progress).assign(split="atlas")
     else:
-        worlds = [Worlds.drawn(settings, seed, glass.interaction, glass.noise) for seed in range(glass.seeds)]
+        worlds = [
+            Worlds.drawn(settings, seed, glass.interaction, glass.noise)
+            for seed in range(glass.seeds)
+        ]
         worlds = Worlds.together(worlds)
         if kind == ENUMERATED:
             rows = enumerated(worlds, glass.looks[-1])
@@ -554,7 +663,9 @@ def work(job: sweep.Job, folder: Path, progress: sweep.Progress) -> None:
     store.write_parquet(folder / "rows.parquet", rows)
 
 
-def looks(arm: Arm, worlds: Worlds, progress: Callable[[float], None] = lambda share: None) -> pd.DataFrame:
+def looks(
+    arm: Arm, worlds: Worlds, progress: Callable[[float], None] = lambda share: None
+) -> pd.DataFrame:
     """One arm trained in every world, judged on its way, and imitation where it is ARC."""
     box, judge, parts = worlds.settings.glass, Judge(worlds), []
 
@@ -568,18 +679,30 @@ def looks(arm: Arm, worlds: Worlds, progress: Callable[[float], None] = lambda s
         right = np.concatenate([right for _, right in found.buffer])
         for name, by_kind in (("SFT, one tau", False), ("SFT, tau per kind", True)):
             kept = elite(whole, right, worlds.settings.sft.share, by_kind)
-            parts.append(judge.rows(name, imitated(found, whole, kept.chosen, worlds.settings), episodes, kept, whole))
+            parts.append(
+                judge.rows(
+                    name,
+                    imitated(found, whole, kept.chosen, worlds.settings),
+                    episodes,
+                    kept,
+                    whole,
+                )
+            )
 
     trained(arm, worlds, box.looks[-1], after)
     return pd.concat(parts, ignore_index=True)
 
 
-def atlas(settings: ConfigurationSettings, progress: Callable[[float], None] = lambda share: None) -> pd.DataFrame:
+def atlas(
+    settings: ConfigurationSettings, progress: Callable[[float], None] = lambda share: None
+) -> pd.DataFrame:
     """After how many episodes ARC without a discount passes the best constant: one row for each seed, interaction and
     noise. episodes: the first look from which on it is above, the last one where it never is; passed: whether it is;
     gap: of the optimum to the constant."""
     box = settings.glass
-    places = [(i, n, s) for i in box.interactions for n in box.noises for s in range(box.map_seeds)]  # on the map
+    places = [
+        (i, n, s) for i in box.interactions for n in box.noises for s in range(box.map_seeds)
+    ]  # on the map
     worlds = Worlds.together([Worlds.drawn(settings, s, i, n) for i, n, s in places])
     judge, limits, found = Judge(worlds), bounds(worlds), {}
 
@@ -596,4 +719,6 @@ def atlas(settings: ConfigurationSettings, progress: Callable[[float], None] = l
     rows = pd.DataFrame(places, columns=["interaction", "noise", "seed"])
     rows = rows.assign(episodes=first.astype(float), passed=stays.any(0).astype(float), gap=gap)
     item = "world " + rows["seed"].astype(str)
-    return rows.assign(arm=UNDISCOUNTED.name, role="paper", item=item, condition="", step=record.AFTER)
+    return rows.assign(
+        arm=UNDISCOUNTED.name, role="paper", item=item, condition="", step=record.AFTER
+    )

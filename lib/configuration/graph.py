@@ -61,7 +61,14 @@ def _runs(workflow: str, loop: Loop) -> Iterator[tuple[list[tuple[str, int]], li
         for need in ("reason", "search"):
             for agree in (False, True):
                 scribe = _Scribe(verdicts, need, agree)
-                team = Team(scribe, dict.fromkeys(TOOLS), Configuration(structure), [(), (), ()], (1, 2, 10**6), 0)
+                team = Team(
+                    scribe,
+                    dict.fromkeys(TOOLS),
+                    Configuration(structure),
+                    [(), (), ()],
+                    (1, 2, 10**6),
+                    0,
+                )
                 loop.run(PROGRAMS[workflow](team, "question"))
                 yield [(note.role, note.agent) for note in team.spent.trail], scribe.shown
 
@@ -84,9 +91,16 @@ def _drawn(runs: Sequence[tuple[list[tuple[str, int]], list[set[int]]]]) -> Grap
     counts = []
     for roles, shown in runs:
         counts.append(len(roles))
-        ids = [nodes.setdefault((*role, roles[:i].count(role)), len(nodes)) for i, role in enumerate(roles)]
+        ids = [
+            nodes.setdefault((*role, roles[:i].count(role)), len(nodes))
+            for i, role in enumerate(roles)
+        ]
         for i, sources in enumerate(shown):
             edges |= {(ids[source], ids[i], True) for source in sources}
             if i and not sources and roles[i - 1][0] == "router":
                 edges.add((ids[i - 1], ids[i], False))
-    return Graph(tuple((role, agent) for role, agent, _ in nodes), frozenset(edges), (min(counts), max(counts)))
+    return Graph(
+        tuple((role, agent) for role, agent, _ in nodes),
+        frozenset(edges),
+        (min(counts), max(counts)),
+    )

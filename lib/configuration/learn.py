@@ -76,7 +76,9 @@ class Side:
     def step(self, loss: torch.Tensor, max_grad_norm: float) -> None:
         self.optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_([w for g in self.optimizer.param_groups for w in g["params"]], max_grad_norm)
+        nn.utils.clip_grad_norm_(
+            [w for g in self.optimizer.param_groups for w in g["params"]], max_grad_norm
+        )
         self.optimizer.step()
 
 
@@ -101,23 +103,37 @@ def update(structure: Side, prompt: Side | None, batch: Batch, rules: Rules) -> 
     first, later = batch.returns(rules.gamma)
     steps = batch.steps
     if rules.grouped:
-        told = losses.group_advantages(batch.rewards, batch.groups, correction=0, least=1e-8)  # as appendix H has it
+        told = losses.group_advantages(
+            batch.rewards, batch.groups, correction=0, least=1e-8
+        )  # as appendix H has it
         advantages = (told, told[steps.episode] if steps is not None else None)
     else:
         with torch.no_grad():
             advantages = (
                 _whitened(first - structure.value(batch.states), batch.runs),
-                _whitened(later - prompt.value(steps.states), None if batch.runs is None else batch.runs[steps.episode])
+                _whitened(
+                    later - prompt.value(steps.states),
+                    None if batch.runs is None else batch.runs[steps.episode],
+                )
                 if prompt and steps is not None
                 else None,
             )
     said: dict[str, float] = {}
     for _ in range(rules.epochs):
         said = _epoch(
-            structure, batch.states, (batch.structures,), batch.logp, advantages[0], first, rules, "structure"
+            structure,
+            batch.states,
+            (batch.structures,),
+            batch.logp,
+            advantages[0],
+            first,
+            rules,
+            "structure",
         )
         if prompt is not None and steps is not None and len(steps.actions):
-            said |= _epoch(prompt, steps.states, (steps,), steps.logp, advantages[1], later, rules, "prompt")
+            said |= _epoch(
+                prompt, steps.states, (steps,), steps.logp, advantages[1], later, rules, "prompt"
+            )
     return said
 
 
@@ -134,10 +150,15 @@ def joined(batches: Sequence[Batch]) -> Batch:
     steps = None
     if batches[0].steps is not None:
         moved = [
-            Steps(b.steps.episode + int(o), *(getattr(b.steps, n) for n in list(Steps.__dataclass_fields__)[1:]))
+            Steps(
+                b.steps.episode + int(o),
+                *(getattr(b.steps, n) for n in list(Steps.__dataclass_fields__)[1:]),
+            )
             for b, o in zip(batches, offsets, strict=False)
         ]
-        steps = Steps(*(torch.cat([getattr(s, name) for s in moved]) for name in Steps.__dataclass_fields__))
+        steps = Steps(
+            *(torch.cat([getattr(s, name) for s in moved]) for name in Steps.__dataclass_fields__)
+        )
     whole = {
         name: torch.cat([getattr(b, name) for b in batches])
         for name in Batch.__dataclass_fields__
@@ -146,7 +167,9 @@ def joined(batches: Sequence[Batch]) -> Batch:
     return Batch(**whole, steps=steps)
 
 
-def _epoch(side: Side, states, decided, old, advantages, returns, rules: Rules, name: str) -> dict[str, float]:
+def _epoch(
+    side: Side, states, decided, old, advantages, returns, rules: Rules, name: str
+) -> dict[str, float]:
     """One pass over all decisions of one policy."""
     judged = (states, *decided) if isinstance(side.policy, Parts) else decided
     new, entropy = side.policy.judge(*judged)
@@ -155,8 +178,11 @@ def _epoch(side: Side, states, decided, old, advantages, returns, rules: Rules, 
     if side.value is not None:
         fit = functional.mse_loss(side.value(states), returns)
     side.step(loss + rules.value * fit, rules.max_grad_norm)
-    return {f"{name}_loss": float(loss.detach()), f"{name}_entropy": float(entropy.mean().detach()),
-            f"{name}_value": float(fit.detach())}  # fmt: skip
+    return {
+        f"{name}_loss": float(loss.detach()),
+        f"{name}_entropy": float(entropy.mean().detach()),
+        f"{name}_value": float(fit.detach()),
+    }
 
 
 # Refinement ----------------------------------------------------------------------------------------
@@ -168,7 +194,9 @@ def elite(correct: np.ndarray, rewards: np.ndarray, share: float) -> tuple[np.nd
     return np.asarray(correct, bool) & (np.asarray(rewards) >= tau), tau
 
 
-def imitate(side: Side, batches: Sequence[tuple], entropy: float, max_grad_norm: float) -> list[float]:
+def imitate(
+    side: Side, batches: Sequence[tuple], entropy: float, max_grad_norm: float
+) -> list[float]:
     """SFT: max E[log pi(a* | s)] plus an entropy *bonus*, over batches of what `judge` takes (ARC, eq. 6).
 
     The loss is -log pi - c H: with the opposite sign the policy would be pushed towards certainty twice.
@@ -183,7 +211,11 @@ def imitate(side: Side, batches: Sequence[tuple], entropy: float, max_grad_norm:
 
 
 def prefer(
-    better: torch.Tensor, worse: torch.Tensor, better_start: torch.Tensor, worse_start: torch.Tensor, beta: float
+    better: torch.Tensor,
+    worse: torch.Tensor,
+    better_start: torch.Tensor,
+    worse_start: torch.Tensor,
+    beta: float,
 ) -> torch.Tensor:
     """DPO's loss, -log sigma(beta [(log pi - log pi_0)(better) - (log pi - log pi_0)(worse)]), a scalar.
 

@@ -54,14 +54,21 @@ class Parts(nn.Module):
     the workflow lacks are pinned; sizes: choices of each part, the workflow first."""
 
     def __init__(
-        self, inputs: int, sizes: Sequence[int], chained: bool = True, masked: bool = True, hidden: int = HIDDEN
+        self,
+        inputs: int,
+        sizes: Sequence[int],
+        chained: bool = True,
+        masked: bool = True,
+        hidden: int = HIDDEN,
     ) -> None:
         super().__init__()
         self.sizes, self.chained, self.masked = tuple(sizes), chained, masked
         self.trunk = trunk(inputs, hidden)
         self.heads = nn.ModuleList(nn.Linear(hidden, size) for size in sizes)
         self.seen = nn.ModuleList(nn.Embedding(size, hidden) for size in sizes[:-1])
-        for head in self.heads:  # start near uniform, so that nothing is ruled out before it was tried
+        for (
+            head
+        ) in self.heads:  # start near uniform, so that nothing is ruled out before it was tried
             nn.init.normal_(head.weight, std=0.01)
             nn.init.zeros_(head.bias)
         for embedding in self.seen:
@@ -80,7 +87,9 @@ class Parts(nn.Module):
         """What the next part reads once this one was drawn, (n, hidden). drawn: (n,)."""
         return hidden + self.seen[part](drawn) if self.chained and part < len(self.seen) else hidden
 
-    def _scored(self, hidden: torch.Tensor, part: int, workflow: torch.Tensor | None) -> torch.Tensor:
+    def _scored(
+        self, hidden: torch.Tensor, part: int, workflow: torch.Tensor | None
+    ) -> torch.Tensor:
         raw = self.heads[part](hidden)
         if not self.masked or workflow is None or not hasattr(self, f"mask{part}"):
             return raw
@@ -96,9 +105,15 @@ class Parts(nn.Module):
             hidden = self.after(hidden, part, drawn[part])
         return Drawn(torch.stack(drawn, 1), logp)
 
-    def judge(self, states: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def judge(
+        self, states: torch.Tensor, actions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probability and entropy of decisions, (n,) each: entropy is the sum over parts, given what was drawn."""
-        hidden, logp, entropy = self.trunk(states), torch.zeros(len(states)), torch.zeros(len(states))
+        hidden, logp, entropy = (
+            self.trunk(states),
+            torch.zeros(len(states)),
+            torch.zeros(len(states)),
+        )
         for part in range(len(self.sizes)):
             over = Categorical(logits=self._scored(hidden, part, actions[:, 0] if part else None))
             logp, entropy = logp + over.log_prob(actions[:, part]), entropy + over.entropy()
@@ -189,7 +204,9 @@ class PromptPolicy(nn.Module):
         chosen = torch.zeros(n, len(self.roles), self.atoms, dtype=torch.bool)
         order: list[list[list[int]]] = [[[] for _ in self.roles] for _ in range(n)]
         places, kept = torch.zeros(n, dtype=torch.int64), []
-        present = torch.tensor([[a in space.agents(space.WORKFLOWS[w]) for a in range(3)] for w in structures[:, 0]])
+        present = torch.tensor(
+            [[a in space.agents(space.WORKFLOWS[w]) for a in range(3)] for w in structures[:, 0]]
+        )
         for agent in range(len(self.roles)):
             alive = present[:, agent].clone()
             for _ in range(space.MAX_ATOMS):
@@ -208,7 +225,9 @@ class PromptPolicy(nn.Module):
                 chosen[rows[going], agent, picked[going]] = True
                 for row, atom in zip(rows[going].tolist(), picked[going].tolist(), strict=True):
                     order[row][agent].append(atom)
-        steps = Steps(*(torch.cat([getattr(s, name) for s in kept]) for name in Steps.__dataclass_fields__))
+        steps = Steps(
+            *(torch.cat([getattr(s, name) for s in kept]) for name in Steps.__dataclass_fields__)
+        )
         return [tuple(tuple(atoms) for atoms in agents) for agents in order], steps
 
     def judge(self, steps: Steps) -> tuple[torch.Tensor, torch.Tensor]:
@@ -216,13 +235,19 @@ class PromptPolicy(nn.Module):
         over = Categorical(logits=self.logits(steps.states, steps.allowed))
         return over.log_prob(steps.actions), over.entropy()
 
-    def state(self, states: torch.Tensor, structures: torch.Tensor, agent: int, chosen: torch.Tensor) -> torch.Tensor:
+    def state(
+        self, states: torch.Tensor, structures: torch.Tensor, agent: int, chosen: torch.Tensor
+    ) -> torch.Tensor:
         """[s_q ; one-hot structure ; agent ; atoms so far], (n, self.inputs)."""
-        parts = [nn.functional.one_hot(structures[:, i], size) for i, size in enumerate(space.SIZES)]
+        parts = [
+            nn.functional.one_hot(structures[:, i], size) for i, size in enumerate(space.SIZES)
+        ]
         whose = torch.zeros(len(states), len(self.roles))
         whose[:, agent] = 1
         return torch.cat([states, *(part.float() for part in parts), whose, chosen.float()], 1)
 
     def allowed(self, agent: int, chosen: torch.Tensor) -> torch.Tensor:
         """Atoms of the agent's role that it was not told yet, and STOP."""
-        return torch.cat([self.roles[agent] & ~chosen, torch.ones(len(chosen), 1, dtype=torch.bool)], 1)
+        return torch.cat(
+            [self.roles[agent] & ~chosen, torch.ones(len(chosen), 1, dtype=torch.bool)], 1
+        )

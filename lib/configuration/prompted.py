@@ -13,7 +13,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lib.configuration import space
 from lib.configuration.search import BASE
-from lib.configuration.space import AGENTS, TIERS, TOOLS, WORKFLOWS, Configuration, SpaceError, repaired
+from lib.configuration.space import (
+    AGENTS,
+    TIERS,
+    TOOLS,
+    WORKFLOWS,
+    Configuration,
+    SpaceError,
+    repaired,
+)
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.llm.replies import InvalidReply, one_object
@@ -59,8 +67,13 @@ def messages(question: str, examples: Sequence[Example]) -> list[dict[str, str]]
     ]
     for example in examples:
         lines.append(f"Example. Question: {example.question}")
-        lines.append(f"Configuration: {json.dumps(written(example.configuration))} Reward: {example.reward:.2f}")
-    return [{"role": "system", "content": "\n".join(lines)}, {"role": "user", "content": f"Question: {question}"}]
+        lines.append(
+            f"Configuration: {json.dumps(written(example.configuration))} Reward: {example.reward:.2f}"
+        )
+    return [
+        {"role": "system", "content": "\n".join(lines)},
+        {"role": "user", "content": f"Question: {question}"},
+    ]
 
 
 def written(configuration: Configuration) -> dict[str, object]:
@@ -81,7 +94,9 @@ def parse(text: str) -> Configuration:
         first = error.errors()[0]
         raise SpaceError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     if fields.workflow not in WORKFLOWS:
-        raise SpaceError(f"there is no workflow {fields.workflow!r}; there are {', '.join(WORKFLOWS)}")
+        raise SpaceError(
+            f"there is no workflow {fields.workflow!r}; there are {', '.join(WORKFLOWS)}"
+        )
     unknown = [tier for tier in fields.budgets if tier not in TIERS]
     if unknown or len(fields.budgets) != len(AGENTS):
         raise SpaceError(f"budgets are three of {', '.join(TIERS)}, not {fields.budgets}")
@@ -97,7 +112,9 @@ async def choose(
 
     async def one(number: int, item: Item) -> tuple[Configuration, float]:
         try:
-            reply = await client.chat(model, messages(item.prompt, examples), seed=number, who="policy")
+            reply = await client.chat(
+                model, messages(item.prompt, examples), seed=number, who="policy"
+            )
             return parse(reply.text), 0.0
         except (ReplyError, InvalidReply, SpaceError):
             return BASE, 1.0

@@ -54,7 +54,9 @@ def kind_of(item: Item) -> str:
     for kind in KINDS:
         if (item.category, item.skin) == (kind.family, kind.skin):
             return kind.name
-    raise TaskError(f"{item.category}, {item.skin}: no kind of question here; there are {', '.join(NAMED)}")
+    raise TaskError(
+        f"{item.category}, {item.skin}: no kind of question here; there are {', '.join(NAMED)}"
+    )
 
 
 def solved(item: Item, text: str) -> bool:

@@ -20,14 +20,18 @@ from lib.measure.verdicts import FAILS, HOLDS, UNDECIDED
 
 SYSTEM = "configuration"  # of the record
 PROMPTED = ("zero_shot", "few_shot")
-_ROLES = dict.fromkeys(("arc", "arc_no_sft", "arc_dpo", "grpo", *(arm.name for arm in ALONE)), "paper")
+_ROLES = dict.fromkeys(
+    ("arc", "arc_no_sft", "arc_dpo", "grpo", *(arm.name for arm in ALONE)), "paper"
+)
 _ROLES |= dict.fromkeys(("bandit", "episodes", *PROMPTED), "router") | {"oracle": "oracle"}
 
 
 def label(arm: str, params: Params) -> str:
     """How an arm is called; a prompted policy that is a program is called a stand-in."""
     name = TESTED[arm] if arm in TESTED else NAMED[arm].label
-    scripted = arm in PROMPTED and params.llm.models[params.configuration.prompted].backend == "scripted"
+    scripted = (
+        arm in PROMPTED and params.llm.models[params.configuration.prompted].backend == "scripted"
+    )
     return f"{name} (scripted stand-in)" if scripted else name
 
 
@@ -46,32 +50,51 @@ def rows(results: Results, params: Params) -> pd.DataFrame:
     1,000 questions) and error."""
     tests, larger = results.tests, params.configuration.larger
     parts = {
-        "exam": everybody(results, params), "alone": tests[tests["arm"].isin([arm.name for arm in ALONE])],
+        "exam": everybody(results, params),
+        "alone": tests[tests["arm"].isin([arm.name for arm in ALONE])],
         "larger": tests[(tests["arm"] == "arc") & (tests["model"] == larger)],
-        "sampled": sampled(results), "best": best_of_each(results),
-    }  # fmt: skip
-    every = pd.concat([part.assign(style=style) for style, part in parts.items()], ignore_index=True)
+        "sampled": sampled(results),
+        "best": best_of_each(results),
+    }
+    every = pd.concat(
+        [part.assign(style=style) for style, part in parts.items()], ignore_index=True
+    )
     arms = {arm: arm if arm in WORKFLOWS else label(arm, params) for arm in every["arm"].unique()}
     every = every.rename(columns={"kind": "group", "tokens": "tokens_out"})
     return every.assign(
-        arm=every["arm"].map(arms), role=every["arm"].map(_ROLES).fillna("constant"), split="test",
-        item=every["group"].astype(str) + "/" + every["prompt"].astype(str), mille=1e3 * every["dollars"],
-        backend=backend(params), error=every["error"].fillna(""),
-    )  # fmt: skip
+        arm=every["arm"].map(arms),
+        role=every["arm"].map(_ROLES).fillna("constant"),
+        split="test",
+        item=every["group"].astype(str) + "/" + every["prompt"].astype(str),
+        mille=1e3 * every["dollars"],
+        backend=backend(params),
+        error=every["error"].fillna(""),
+    )
 
 
 def everybody(results: Results, params: Params) -> pd.DataFrame:
     """Test rows of all of `arms.TESTED` under the agents' model, with arm and seed. The best constant, and the best of
     each kind, are chosen on training questions; the oracle takes, afterwards, the best of all that anybody tried."""
-    tried, tests = results.searched, results.tests[results.tests["model"] == params.configuration.model]
-    base = (tried["digest"] == BASE.digest) & (tried["set"] == "sampled") & (tried["split"] == "test")
+    tried, tests = (
+        results.searched,
+        results.tests[results.tests["model"] == params.configuration.model],
+    )
+    base = (
+        (tried["digest"] == BASE.digest) & (tried["set"] == "sampled") & (tried["split"] == "test")
+    )
     climbed = tests[tests["arm"] == "greedy"]
     found = {arm: part for arm, part in tests.groupby("arm", sort=False) if arm in TESTED}
     found |= {
-        "base": tried[base], "grid": baselines.constant(tried, "grid"), "by_kind": baselines.by_kind(tried),
-        "best_constant": baselines.best_constant(tried, climbed, float(results.greedy["reward"].iloc[-1])),
-    }  # fmt: skip
-    found["oracle"] = baselines.oracle(tried[tried["split"] == "test"], *found.values()).assign(seed=0)
+        "base": tried[base],
+        "grid": baselines.constant(tried, "grid"),
+        "by_kind": baselines.by_kind(tried),
+        "best_constant": baselines.best_constant(
+            tried, climbed, float(results.greedy["reward"].iloc[-1])
+        ),
+    }
+    found["oracle"] = baselines.oracle(tried[tried["split"] == "test"], *found.values()).assign(
+        seed=0
+    )
     parts = [found[arm].assign(arm=arm) for arm in TESTED if arm in found]
     every = pd.concat(parts, ignore_index=True)
     return every.assign(seed=every["seed"].fillna(0).astype(int))
@@ -86,7 +109,9 @@ def sampled(results: Results, split: str = "test") -> pd.DataFrame:
 
 def best_of_each(results: Results) -> pd.DataFrame:
     """Test rows, by workflow, of its configuration that was paid best on training questions."""
-    found = [baselines.constant(part) for _, part in results.searched.groupby("workflow", sort=False)]
+    found = [
+        baselines.constant(part) for _, part in results.searched.groupby("workflow", sort=False)
+    ]
     every = pd.concat(found, ignore_index=True)
     return every.assign(arm=every["workflow"], seed=0)
 
@@ -96,7 +121,9 @@ def episodes(results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
     many episodes were played until then. Updates of group-relative training are larger, hence fewer."""
     labels = {arm.name: arm.label for arm in ARMS}
     key = ["arm", "seed", "update"]
-    played, learned = (part[part["arm"].isin(list(labels))] for part in (results.rollouts, results.learning))
+    played, learned = (
+        part[part["arm"].isin(list(labels))] for part in (results.rollouts, results.learning)
+    )
     until = played.groupby(key).size().groupby(level=key[:2]).cumsum().rename("episodes")
     return tuple(part.join(until, on=key).replace({"arm": labels}) for part in (played, learned))
 
@@ -110,7 +137,12 @@ def leads(found: pd.DataFrame) -> pd.DataFrame:
     that are shown, so a lead is told with its interval, and leads are not corrected for how many are looked at."""
     out = {}
     for kind, part in found.groupby("group", sort=False):
-        means = part.groupby("arm")["right"].mean().round(12).reindex([w for w in WORKFLOWS if w in set(part["arm"])])
+        means = (
+            part.groupby("arm")["right"]
+            .mean()
+            .round(12)
+            .reindex([w for w in WORKFLOWS if w in set(part["arm"])])
+        )
         for other in means.sort_values(ascending=False, kind="stable").index[1:]:
             pair = {"arm": means.idxmax()}, {"arm": other}
             out[kind, means.idxmax(), other] = measure.gap(part, "right", *pair).iloc[0]
@@ -151,7 +183,10 @@ def gini(choices: np.ndarray) -> float:
 def told(choices: np.ndarray) -> float:
     """Bits that the kind of question tells of the workflow: entropy over all less mean entropy within a kind. Diversity
     alone is no merit, random choices have most of it; this is what adapts."""
-    inside = [(choices[:, 1] == kind).mean() * entropy(choices[choices[:, 1] == kind]) for kind in set(choices[:, 1])]
+    inside = [
+        (choices[:, 1] == kind).mean() * entropy(choices[choices[:, 1] == kind])
+        for kind in set(choices[:, 1])
+    ]
     return max(0.0, entropy(choices) - sum(inside))
 
 
@@ -161,7 +196,11 @@ def by_chance(found: pd.DataFrame, deals: int = 50) -> pd.Series:
     for arm, part in found.groupby("arm", sort=False):
         rng = seeds.rng("configuration", "by chance", arm)
         runs = [run[["choice", "kind"]].to_numpy(float) for _, run in part.groupby("seed")]
-        shuffled = [np.column_stack([run[:, 0], rng.permutation(run[:, 1])]) for run in runs for _ in range(deals)]
+        shuffled = [
+            np.column_stack([run[:, 0], rng.permutation(run[:, 1])])
+            for run in runs
+            for _ in range(deals)
+        ]
         out[arm] = float(np.mean([told(each) for each in shuffled]))
     return pd.Series(out, name="by chance")
 
@@ -169,9 +208,23 @@ def by_chance(found: pd.DataFrame, deals: int = 50) -> pd.Series:
 def adapts(found: pd.DataFrame) -> pd.DataFrame:
     """Table 2 of ARC by arm, intervals over seeds: workflows, entropy, Gini, what the kind tells, and that by chance.
     found: exam rows of the record."""
-    numbered = found.assign(choice=pd.factorize(found["workflow"])[0], kind=pd.factorize(found["group"])[0])
-    columns = {"workflows": unique, "entropy, bits": entropy, "Gini": gini, "told by the kind, bits": told}
-    parts = {name: measure.statistic(numbered, ["choice", "kind"], each, "arm") for name, each in columns.items()}
-    for part in parts.values():  # who has one run has no interval: resampled questions have fewer workflows
+    numbered = found.assign(
+        choice=pd.factorize(found["workflow"])[0], kind=pd.factorize(found["group"])[0]
+    )
+    columns = {
+        "workflows": unique,
+        "entropy, bits": entropy,
+        "Gini": gini,
+        "told by the kind, bits": told,
+    }
+    parts = {
+        name: measure.statistic(numbered, ["choice", "kind"], each, "arm")
+        for name, each in columns.items()
+    }
+    for part in (
+        parts.values()
+    ):  # who has one run has no interval: resampled questions have fewer workflows
         part.loc[part["runs"] == 1, ["lo", "hi"]] = np.nan
-    return pd.DataFrame({name: measure.intervals(part) for name, part in parts.items()}).join(by_chance(numbered))
+    return pd.DataFrame({name: measure.intervals(part) for name, part in parts.items()}).join(
+        by_chance(numbered)
+    )

@@ -30,7 +30,9 @@ class Weights:
     delta_3: float = 0.3
 
 
-def tool_shaping(correct: np.ndarray, used: np.ndarray, allocated: np.ndarray, weights: Weights) -> np.ndarray:
+def tool_shaping(
+    correct: np.ndarray, used: np.ndarray, allocated: np.ndarray, weights: Weights
+) -> np.ndarray:
     """R_tool of eq. 4, (n,). correct: bool or 0/1; used, allocated: numbers of tools, (n,) each."""
     paid = weights.delta_1 * np.asarray(used) + weights.delta_2 * np.asarray(correct)
     return np.where(np.asarray(used) > 0, paid, -weights.delta_3 * np.asarray(allocated))

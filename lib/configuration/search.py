@@ -15,7 +15,9 @@ from lib.configuration.space import SUBSETS, TOOLS, WORKFLOWS, Configuration, re
 
 VERSION = 1  # of the configurations that are tried: raise it when one of these numbers changes
 GRID = 50  # configurations (ARC, 4.5)
-BASE = Configuration((0, SUBSETS - 1, 0, 2, 0, 2))  # the base model with all tools and the largest budgets
+BASE = Configuration(
+    (0, SUBSETS - 1, 0, 2, 0, 2)
+)  # the base model with all tools and the largest budgets
 Score = Callable[[Sequence[Configuration]], np.ndarray]  # mean reward of each, (n,)
 
 
@@ -44,7 +46,9 @@ def sampled(n: int, atoms: Sequence[Sequence[str]], seed: int = 0) -> list[Confi
         tools = [_tools(rng) for _ in range(2)]
         budgets = rng.choice(3, size=3, p=[0.2, 0.3, 0.5]).tolist()
         structure = repaired((workflow, *tools, *budgets))
-        told = tuple(_some(atoms[a], rng) if a in space.agents(WORKFLOWS[workflow]) else () for a in range(3))
+        told = tuple(
+            _some(atoms[a], rng) if a in space.agents(WORKFLOWS[workflow]) else () for a in range(3)
+        )
         out.setdefault(Configuration(structure, told))
     return list(out)
 
@@ -66,9 +70,16 @@ def neighbours(configuration: Configuration, dimension: str) -> list[Configurati
         values = [now ^ (1 << i) for i in range(len(TOOLS))]
     else:
         values = [value for value in range(space.SIZES[at]) if value != now]
-    changed = [(*configuration.structure[:at], value, *configuration.structure[at + 1 :]) for value in values]
+    changed = [
+        (*configuration.structure[:at], value, *configuration.structure[at + 1 :])
+        for value in values
+    ]
     found = {repaired(structure): None for structure in changed}
-    return [Configuration(s, _kept(s, configuration.atoms)) for s in found if s != configuration.structure]
+    return [
+        Configuration(s, _kept(s, configuration.atoms))
+        for s in found
+        if s != configuration.structure
+    ]
 
 
 def _kept(structure: space.Structure, atoms: tuple) -> tuple:
@@ -77,16 +88,21 @@ def _kept(structure: space.Structure, atoms: tuple) -> tuple:
     return tuple(told if agent in present else () for agent, told in enumerate(atoms))
 
 
-def instructed(configuration: Configuration, agent: int, atoms: Sequence[str]) -> list[Configuration]:
+def instructed(
+    configuration: Configuration, agent: int, atoms: Sequence[str]
+) -> list[Configuration]:
     """The configurations that tell one agent one atom more or one fewer; none where the workflow has no such agent."""
     if agent not in space.agents(configuration.workflow):
         return []
     told = configuration.atoms[agent]
     fewer = [tuple(atom for atom in told if atom != gone) for gone in told]
-    more = [(*told, atom) for atom in atoms if atom not in told] if len(told) < space.MAX_ATOMS else []
+    more = (
+        [(*told, atom) for atom in atoms if atom not in told] if len(told) < space.MAX_ATOMS else []
+    )
     every = configuration.atoms
     return [
-        Configuration(configuration.structure, (*every[:agent], one, *every[agent + 1 :])) for one in (*fewer, *more)
+        Configuration(configuration.structure, (*every[:agent], one, *every[agent + 1 :]))
+        for one in (*fewer, *more)
     ]
 
 

@@ -18,7 +18,11 @@ WORKFLOWS = (  # ARC, appendix A, by number
     "direct", "reason", "verify", "routing", "sectioning", "voting", "orchestrator", "evaluator", "autonomous",
 )  # fmt: skip
 TOOLS = ("calculator", "search", "lookup", "python")
-AGENTS = ("reasoner", "verifier", "answerer")  # first, second and third agent, by what they are in "verify"
+AGENTS = (
+    "reasoner",
+    "verifier",
+    "answerer",
+)  # first, second and third agent, by what they are in "verify"
 TIERS = ("low", "medium", "high")
 SUBSETS = 2 ** len(TOOLS)
 MAX_ATOMS = 3  # of one agent (decision of the bench; ARC leaves it open)
@@ -77,7 +81,11 @@ class Configuration:
     def __str__(self) -> str:
         parts = [self.workflow]
         for agent in agents(self.workflow):
-            given = [TIERS[self.tier(agent)], *self.tools(agent), *(f"'{atom}'" for atom in self.atoms[agent])]
+            given = [
+                TIERS[self.tier(agent)],
+                *self.tools(agent),
+                *(f"'{atom}'" for atom in self.atoms[agent]),
+            ]
             parts.append(f"{AGENTS[agent]}({', '.join(given)})")
         return " ".join(parts)
 
@@ -105,13 +113,17 @@ def bits(tools: Sequence[str]) -> int:
 def checked(structure: Sequence[int]) -> Structure:
     """A structure as it is. Raises SpaceError where a number is missing, out of range, or pinned and not 0."""
     if len(structure) != len(SIZES):
-        raise SpaceError(f"a structure has the {len(SIZES)} numbers {', '.join(DIMENSIONS)}, not {len(structure)}")
+        raise SpaceError(
+            f"a structure has the {len(SIZES)} numbers {', '.join(DIMENSIONS)}, not {len(structure)}"
+        )
     workflow = structure[0]
     for (name, size), value in zip(DIMENSIONS.items(), structure, strict=True):
         if not 0 <= value < size:
             raise SpaceError(f"{name} lies in 0 to {size - 1}, not {value}")
         if not mask()[name][workflow, value]:
-            raise SpaceError(f"{WORKFLOWS[workflow]} has no second agent: {name} must be 0, not {value}")
+            raise SpaceError(
+                f"{WORKFLOWS[workflow]} has no second agent: {name} must be 0, not {value}"
+            )
     return tuple(int(value) for value in structure)
 
 

@@ -28,7 +28,9 @@ class Speaker(Protocol):
     price_out: float
     pace: float
 
-    async def say(self, messages: Sequence[Mapping[str, Any]], tools: Mapping[str, Tool], limit: int, key: int) -> Said:
+    async def say(
+        self, messages: Sequence[Mapping[str, Any]], tools: Mapping[str, Tool], limit: int, key: int
+    ) -> Said:
         """The next turn; `limit` tokens at the most, key: seed of its random numbers."""
 
     def called(self, tool: Tool, argument: str) -> str:
@@ -54,7 +56,9 @@ class Lab:
 
     async def say(self, messages, tools, limit, key) -> Said:
         ids = dialogue.conversation(messages, tuple(tools))
-        return await self.asker.go_on(ids, limit, self.temperature, request_seed(ids, key), bool(tools))
+        return await self.asker.go_on(
+            ids, limit, self.temperature, request_seed(ids, key), bool(tools)
+        )
 
     def called(self, tool: Tool, argument: str) -> str:
         return tool(tool.line(argument))
@@ -79,11 +83,23 @@ class Hosted:
         offered = [tool.schema for tool in tools.values()] or None
         try:
             reply = await self.client.chat(
-                self.name, messages, seed=key, temperature=self.temperature, max_tokens=limit, tools=offered,
+                self.name,
+                messages,
+                seed=key,
+                temperature=self.temperature,
+                max_tokens=limit,
+                tools=offered,
                 who=self.name,
-            )  # fmt: skip
+            )
         except ReplyError as error:
-            return Said(error.text, error.tokens_in, error.tokens_out, None, error.kind == "truncated", error.kind)
+            return Said(
+                error.text,
+                error.tokens_in,
+                error.tokens_out,
+                None,
+                error.kind == "truncated",
+                error.kind,
+            )
         call = reply.calls[0] if reply.calls else None
         return Said(reply.text, reply.tokens_in, reply.tokens_out, call)
 
@@ -94,7 +110,9 @@ class Hosted:
             told = list((arguments(argument) or {}).values())
             if len(told) != 1 or not isinstance(told[0], str) or len(tool.parameters) < 2:
                 raise
-            return tool(tool.line(told[0]))  # a lab model behind a server writes a line, whatever the schema
+            return tool(
+                tool.line(told[0])
+            )  # a lab model behind a server writes a line, whatever the schema
 
     def worded(self, argument: str) -> str:
         told = arguments(argument)

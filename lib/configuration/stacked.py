@@ -23,8 +23,12 @@ class Stacked(nn.Module):
     def __init__(self, layers: Sequence[Sequence[nn.Linear]], trunk: bool) -> None:
         """layers: by place, then by training."""
         super().__init__()
-        self.weights = nn.ParameterList(torch.stack([one.weight.detach().T for one in place]) for place in layers)
-        self.biases = nn.ParameterList(torch.stack([one.bias.detach()[None] for one in place]) for place in layers)
+        self.weights = nn.ParameterList(
+            torch.stack([one.weight.detach().T for one in place]) for place in layers
+        )
+        self.biases = nn.ParameterList(
+            torch.stack([one.bias.detach()[None] for one in place]) for place in layers
+        )
         self.trunk = trunk
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -72,10 +76,20 @@ class ManyParts(Parts):
     def of(cls, alone: Sequence[Parts]) -> ManyParts:
         """alone: the policies of the trainings, of one shape."""
         first = alone[0]
-        many = cls(first.trunk[0].in_features, first.sizes, first.chained, first.masked, first.trunk[0].out_features)
+        many = cls(
+            first.trunk[0].in_features,
+            first.sizes,
+            first.chained,
+            first.masked,
+            first.trunk[0].out_features,
+        )
         many.trunk = _trunk([one.trunk for one in alone])
-        many.heads = nn.ModuleList(Stacked([[one.heads[i] for one in alone]], False) for i in range(len(first.sizes)))
-        many.seen = nn.ModuleList(Embedded([one.seen[i] for one in alone]) for i in range(len(first.sizes) - 1))
+        many.heads = nn.ModuleList(
+            Stacked([[one.heads[i] for one in alone]], False) for i in range(len(first.sizes))
+        )
+        many.seen = nn.ModuleList(
+            Embedded([one.seen[i] for one in alone]) for i in range(len(first.sizes) - 1)
+        )
         return many
 
     def after(self, hidden: Tensor, part: int, drawn: Tensor) -> Tensor:
@@ -85,13 +99,19 @@ class ManyParts(Parts):
 
 
 def _trunk(trunks: Sequence[nn.Sequential]) -> Stacked:
-    return Stacked([list(place) for place in zip(*trunks, strict=True) if isinstance(place[0], nn.Linear)], True)
+    return Stacked(
+        [list(place) for place in zip(*trunks, strict=True) if isinstance(place[0], nn.Linear)],
+        True,
+    )
 
 
 def prompts(alone: Sequence[PromptPolicy]) -> PromptPolicy:
     """Prompt policies of R trainings as one; a column more in front, which says whose."""
     many = alone[0]
-    many.trunk, many.head = _trunk([one.trunk for one in alone]), Stacked([[one.head for one in alone]], False)
+    many.trunk, many.head = (
+        _trunk([one.trunk for one in alone]),
+        Stacked([[one.head for one in alone]], False),
+    )
     return many
 
 
@@ -99,22 +119,41 @@ class ManySide(Side):
     """`Side` of R trainings: one loss, gradients clipped for each training by itself."""
 
     @classmethod
-    def made(cls, policy: nn.Module, inputs: int, rate: float, runs: int, hidden: int, valued: bool = True) -> ManySide:
+    def made(
+        cls,
+        policy: nn.Module,
+        inputs: int,
+        rate: float,
+        runs: int,
+        hidden: int,
+        valued: bool = True,
+    ) -> ManySide:
         value = None
         if valued:
             alone = [Value(inputs, hidden) for _ in range(runs)]
             value, places = alone[0], zip(*(one.layers for one in alone), strict=True)
-            value.layers = Stacked([list(place) for place in places if isinstance(place[0], nn.Linear)], False)
+            value.layers = Stacked(
+                [list(place) for place in places if isinstance(place[0], nn.Linear)], False
+            )
         weights = [*policy.parameters(), *(value.parameters() if value else ())]
         return cls(policy, value, torch.optim.Adam(weights, lr=rate))
 
     def step(self, loss: Tensor, max_grad_norm: float) -> None:
         self.optimizer.zero_grad()
         loss.backward()
-        held = [w.grad for group in self.optimizer.param_groups for w in group["params"] if w.grad is not None]
+        held = [
+            w.grad
+            for group in self.optimizer.param_groups
+            for w in group["params"]
+            if w.grad is not None
+        ]
         runs = max(len(gradient) for gradient in held)
-        own = [gradient.view(runs, -1) for gradient in held]  # embeddings of trainings stand below each other
-        norms = runs * sum(gradient.pow(2).sum(1) for gradient in own).sqrt()  # a mean over all, as a mean over each
+        own = [
+            gradient.view(runs, -1) for gradient in held
+        ]  # embeddings of trainings stand below each other
+        norms = (
+            runs * sum(gradient.pow(2).sum(1) for gradient in own).sqrt()
+        )  # a mean over all, as a mean over each
         scale = runs * (max_grad_norm / (norms + 1e-6)).clamp(max=1.0)
         for gradient in own:
             gradient.mul_(scale[:, None])

@@ -64,7 +64,9 @@ from lib.tasks import Item, mixed
 from lib.tools import Index, Sandbox, Tool, calculator, lookup, python
 from lib.tools import search as searching
 
-VERSION = 1  # of what each job of the study plays and tests: raise it when one of these numbers changes
+VERSION = (
+    1  # of what each job of the study plays and tests: raise it when one of these numbers changes
+)
 RUNS = ROOT / "data/runs/configuration"
 POLICY = RUNS / "policy"
 CASSETTES = ROOT / "data/cassettes"
@@ -113,14 +115,21 @@ class Results:
 
 def toolbox(sandbox: Sandbox) -> dict[str, Tool]:
     """The four tools over the world of records that questions are about."""
-    every = (calculator(), searching(Index(mixed.documents())), lookup(mixed.records()), python(sandbox))
+    every = (
+        calculator(),
+        searching(Index(mixed.documents())),
+        lookup(mixed.records()),
+        python(sandbox),
+    )
     return {tool.name: tool for tool in every}
 
 
 class Place:
     """Everything that one job works with: agents of any model, their tools, prompts and rewards; `close` it."""
 
-    def __init__(self, settings: ConfigurationSettings, context: RunContext, tools: Mapping[str, Tool]) -> None:
+    def __init__(
+        self, settings: ConfigurationSettings, context: RunContext, tools: Mapping[str, Tool]
+    ) -> None:
         """Raises ParamsError for a library of atoms that is none."""
         self.settings, self.context, self.tools = settings, context, tools
         self.models, self.atoms_file = context.models, context.inputs["atoms"]
@@ -153,7 +162,13 @@ class Place:
     def system(self, model: str) -> System:
         """The agents of a model of llm.models. Raises ModelError for a lab model that is not here."""
         speaker = self._make_speaker(model)
-        return System(speaker, self.tools, self.settings.tiers, prompts(self.atoms, speaker.backend), self.loop)
+        return System(
+            speaker,
+            self.tools,
+            self.settings.tiers,
+            prompts(self.atoms, speaker.backend),
+            self.loop,
+        )
 
     def _make_speaker(self, name: str) -> Speaker:
         about, temperature = self.context.llm.models[name], self.settings.temperature
@@ -171,7 +186,9 @@ class Place:
 
     def told(self) -> list[list[str]]:
         """Names of base atoms that each agent may be told."""
-        return [[a.name for a in self.atoms if a.role == role and a.family == "base"] for role in AGENTS]
+        return [
+            [a.name for a in self.atoms if a.role == role and a.family == "base"] for role in AGENTS
+        ]
 
     def play(self, model: str, jobs: Sequence[Job]) -> pd.DataFrame:
         agents = self.system(model)
@@ -246,7 +263,9 @@ def trained(
     settings = params.configuration
     jobs = _select_trainings(make_jobs(params, compared, Path(models)))
     try:
-        work_in_context = partial(work, context=make_context(params, models, runs), save_every=settings.save_every)
+        work_in_context = partial(
+            work, context=make_context(params, models, runs), save_every=settings.save_every
+        )
         sweep.run(work_in_context, jobs, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
@@ -254,7 +273,10 @@ def trained(
 
 
 def asked(
-    params: Params, items: Sequence[Item], models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
+    params: Params,
+    items: Sequence[Item],
+    models: str | Path = checkpoints.MODELS,
+    runs: str | Path = RUNS,
 ) -> pd.DataFrame:
     """What agents make of questions of one's own when ARC's policy of each seed configures them: `system.table` with
     seed and number (of the question). Trains what is not trained yet."""
@@ -268,13 +290,20 @@ def asked(
             policy = Policy(arm.kind, states.shape[1], place.atoms)
             policy.take(store.read_tensors(training_job.folder(runs) / "arc.safetensors"))
             chosen = policy.decide(states).configurations
-            jobs = [Job(item, configuration, TEST_DRAW) for item, configuration in zip(items, chosen, strict=True)]
+            jobs = [
+                Job(item, configuration, TEST_DRAW)
+                for item, configuration in zip(items, chosen, strict=True)
+            ]
             played = place.play(params.configuration.model, jobs)
-            tables.append(played.assign(seed=training_job.settings["seed"], number=range(len(items))))
+            tables.append(
+                played.assign(seed=training_job.settings["seed"], number=range(len(items)))
+            )
     return pd.concat(tables, ignore_index=True)
 
 
-def choices(params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> pd.DataFrame:
+def choices(
+    params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
+) -> pd.DataFrame:
     """A dozen configurations on n dev and n test questions of each kind in independent tries: columns split, arm (a
     number), item, try, right, reward, as `measure.headroom` asks for them. Nothing learns from these."""
     parts = []
@@ -292,7 +321,9 @@ def choices(params: Params, n: int, models: str | Path = checkpoints.MODELS, run
     return pd.concat(parts, ignore_index=True)
 
 
-def make_context(params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> RunContext:
+def make_context(
+    params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
+) -> RunContext:
     """How a study with these parameters is carried out: folders, processes, clients, and the file with the atoms."""
     settings = params.configuration
     context = RunContext.of(params, models, runs, CASSETTES, settings.jobs)
@@ -320,14 +351,20 @@ def published(folder: str | Path, place: Place) -> Policy:
     another library of atoms."""
     folder = Path(folder)
     if not (folder / "policy.json").is_file():
-        raise ParamsError(f"there is no trained policy in {folder}; `make repro` trains one in lesson 07")
+        raise ParamsError(
+            f"there is no trained policy in {folder}; `make repro` trains one in lesson 07"
+        )
     made_for = store.read_json(folder / "policy.json")
     now = _made_for(place.settings.encoder, place.atoms_file, place.models)
     wrong = [name for name in now if made_for.get(name) != now[name]]
     if wrong:
-        raise ParamsError(f"the policy in {folder} was trained with another {wrong[0]}; run `make repro` once more")
+        raise ParamsError(
+            f"the policy in {folder} was trained with another {wrong[0]}; run `make repro` once more"
+        )
     inputs = place.states(place.items("train", 1)[:1]).shape[1]
-    return Policy("hierarchy", inputs, place.atoms).take(store.read_tensors(folder / "arc.safetensors"))
+    return Policy("hierarchy", inputs, place.atoms).take(
+        store.read_tensors(folder / "arc.safetensors")
+    )
 
 
 # Jobs ----------------------------------------------------------------------------------------------
@@ -344,14 +381,25 @@ def make_jobs(params: Params, compared: Sequence[Arm], models: Path) -> list[swe
     def make_job(label: str, kind: str, **settings: Any) -> sweep.Job:
         return sweep.Job(label, decided_by(kind, *FIELDS[kind]) | settings)
 
-    searched = [make_job(f"searched/{part}", SAMPLED_SET, part=part, num_parts=PARTS) for part in range(PARTS)]
+    searched = [
+        make_job(f"searched/{part}", SAMPLED_SET, part=part, num_parts=PARTS)
+        for part in range(PARTS)
+    ]
     trainings = []
     for arm in compared:
         handed = decided_by(TRAINING, *_list_training_fields(arm))
         for seed in seed_range:
-            trainings.append(sweep.Job(f"{arm.name}/seed-{seed}", handed | {"arm": arm.handed(), "seed": seed}))
+            trainings.append(
+                sweep.Job(f"{arm.name}/seed-{seed}", handed | {"arm": arm.handed(), "seed": seed})
+            )
     random = [make_job(f"random/seed-{seed}", RANDOM_CHOICES, seed=seed) for seed in seed_range]
-    return [*searched, *trainings, *random, make_job("greedy", GREEDY_SEARCH), make_job("prompted", PROMPTED_POLICIES)]
+    return [
+        *searched,
+        *trainings,
+        *random,
+        make_job("greedy", GREEDY_SEARCH),
+        make_job("prompted", PROMPTED_POLICIES),
+    ]
 
 
 def _select_trainings(jobs: Sequence[sweep.Job]) -> list[sweep.Job]:
@@ -372,10 +420,14 @@ def _list_training_fields(arm: Arm) -> list[str]:
     return fields
 
 
-def _make_settings(params: Params, models: Path, kind: str, fields: Sequence[str]) -> dict[str, Any]:
+def _make_settings(
+    params: Params, models: Path, kind: str, fields: Sequence[str]
+) -> dict[str, Any]:
     """What decides the result of a job of a kind that reads these fields; files, models and encoder by content."""
     settings, llm = params.configuration, params.llm
-    asks = [getattr(settings, field) for field in ("model", "larger", "prompted") if field in fields]
+    asks = [
+        getattr(settings, field) for field in ("model", "larger", "prompted") if field in fields
+    ]
     base = llm.models[settings.model].model or settings.model
     decided_by = {
         "job": kind,
@@ -447,10 +499,15 @@ def work(
 # Without learning ----------------------------------------------------------------------------------
 
 
-def candidates(settings: ConfigurationSettings, told: Sequence[Sequence[str]]) -> list[tuple[str, Configuration]]:
+def candidates(
+    settings: ConfigurationSettings, told: Sequence[Sequence[str]]
+) -> list[tuple[str, Configuration]]:
     """The configurations that are tried on every question: the grid, then the sampled ones."""
     out = [("grid", one) for one in search.grid(settings.grid)]
-    return [*out, *(("sampled", one) for one in [search.BASE, *search.sampled(settings.sampled, told)])]
+    return [
+        *out,
+        *(("sampled", one) for one in [search.BASE, *search.sampled(settings.sampled, told)]),
+    ]
 
 
 def _search(place: Place, folder: Path, part: int, num_parts: int, progress) -> dict[str, Any]:
@@ -458,8 +515,15 @@ def _search(place: Place, folder: Path, part: int, num_parts: int, progress) -> 
     tries by what they gave flatters himself, so the oracle picks by one try and is paid for the other."""
     settings, tables = place.settings, []
     every = list(enumerate(candidates(settings, place.told())))[part::num_parts]
-    items = {"train": place.items("train", settings.search_items), "test": place.items("test", settings.test_items)}
-    tries = [("train", 0, items["train"]), ("test", TEST_DRAW, items["test"]), ("again", TEST_DRAW + 1, items["test"])]
+    items = {
+        "train": place.items("train", settings.search_items),
+        "test": place.items("test", settings.test_items),
+    }
+    tries = [
+        ("train", 0, items["train"]),
+        ("test", TEST_DRAW, items["test"]),
+        ("again", TEST_DRAW + 1, items["test"]),
+    ]
     for at in range(0, len(every), AT_ONCE):
         asked = [
             (Job(item, candidate, draw), {"split": split, "set": kind, "number": number})
@@ -487,7 +551,9 @@ def _climb(place: Place, folder: Path) -> dict[str, Any]:
     store.write_parquet(folder / "greedy.parquet", pd.DataFrame(path, columns=["tried", "reward"]))
     store.write_json(folder / "greedy.json", {"structure": best.structure, "atoms": best.atoms})
     tests = _tested(place, [best] * len(place.items("test", settings.test_items)), settings.model)
-    store.write_parquet(folder / "tests.parquet", tests.assign(arm="greedy", seed=0, model=settings.model))
+    store.write_parquet(
+        folder / "tests.parquet", tests.assign(arm="greedy", seed=0, model=settings.model)
+    )
     return {}
 
 
@@ -497,7 +563,10 @@ def _tested(place: Place, chosen: Sequence[Configuration], model: str) -> pd.Dat
     agents = place.system(model)
     jobs = [Job(item, one, TEST_DRAW) for item, one in zip(items, chosen, strict=True)]
     outcomes = agents.run(jobs)
-    errors = ["" if o.right else classify(j.item, j.configuration, o) for j, o in zip(jobs, outcomes, strict=True)]
+    errors = [
+        "" if o.right else classify(j.item, j.configuration, o)
+        for j, o in zip(jobs, outcomes, strict=True)
+    ]
     return table(jobs, outcomes, agents.rewards(jobs, outcomes, place.weights)).assign(error=errors)
 
 
@@ -507,9 +576,15 @@ def _prompt(place: Place, folder: Path) -> dict[str, Any]:
     items = place.items("test", settings.test_items)
     shown = _examples(place)
     for name, told in (("zero_shot", ()), ("few_shot", shown)):
-        chosen, failed = place.loop.run(prompted.choose(place.open_client(), settings.prompted, items, told))
-        tables.append(_tested(place, chosen, settings.model).assign(arm=name, seed=0, failed=failed))
-    store.write_parquet(folder / "tests.parquet", pd.concat(tables, ignore_index=True).assign(model=settings.model))
+        chosen, failed = place.loop.run(
+            prompted.choose(place.open_client(), settings.prompted, items, told)
+        )
+        tables.append(
+            _tested(place, chosen, settings.model).assign(arm=name, seed=0, failed=failed)
+        )
+    store.write_parquet(
+        folder / "tests.parquet", pd.concat(tables, ignore_index=True).assign(model=settings.model)
+    )
     return {}
 
 
@@ -518,7 +593,10 @@ def _draw(place: Place, folder: Path, seed: int) -> dict[str, Any]:
     model, every = place.settings.model, space.structures()
     items = place.items("test", place.settings.test_items)
     rng = seeds.rng("configuration", "random", seed=seed)
-    chosen = [Configuration(space.checked(every[i].tolist())) for i in rng.integers(len(every), size=len(items))]
+    chosen = [
+        Configuration(space.checked(every[i].tolist()))
+        for i in rng.integers(len(every), size=len(items))
+    ]
     tests = _tested(place, chosen, model).assign(arm="random", seed=seed, failed=0.0, model=model)
     store.write_parquet(folder / "tests.parquet", tests)
     return {}
@@ -531,7 +609,10 @@ def _examples(place: Place) -> list[Example]:
         item = place.items("train", 1, (kind.name,))[0]
         tried = search.grid(settings.grid)[:: max(1, settings.grid // EXAMPLES)]
         paid = place.play(settings.model, [Job(item, one) for one in tried])["reward"].to_numpy()
-        out += [Example(item.prompt, tried[i], float(paid[i])) for i in (int(paid.argmax()), int(paid.argmin()))]
+        out += [
+            Example(item.prompt, tried[i], float(paid[i]))
+            for i in (int(paid.argmax()), int(paid.argmin()))
+        ]
     return out
 
 
@@ -543,10 +624,22 @@ def plan_of(settings: ConfigurationSettings, arm: Arm) -> Plan:
     rules = settings.grpo if arm.grouped else settings.ppo
     episodes = settings.alone_episodes if arm.only else settings.episodes
     return Plan(
-        episodes, rules.batch, (rules.structure_rate, rules.prompt_rate),
-        Rules(rules.clip, rules.gamma, rules.entropy, rules.value, rules.max_grad_norm, rules.epochs, arm.grouped),
-        Weights(**settings.reward.model_dump()), rules.group, settings.draws,
-    )  # fmt: skip
+        episodes,
+        rules.batch,
+        (rules.structure_rate, rules.prompt_rate),
+        Rules(
+            rules.clip,
+            rules.gamma,
+            rules.entropy,
+            rules.value,
+            rules.max_grad_norm,
+            rules.epochs,
+            arm.grouped,
+        ),
+        Weights(**settings.reward.model_dump()),
+        rules.group,
+        settings.draws,
+    )
 
 
 def refining_of(settings: ConfigurationSettings, which: str) -> Refining:
@@ -555,7 +648,9 @@ def refining_of(settings: ConfigurationSettings, which: str) -> Refining:
     return Refining(rates=(told.pop("structure_rate"), told.pop("prompt_rate")), **told)
 
 
-def _train(place: Place, folder: Path, arm: Arm, seed: int, save_every: int, progress) -> dict[str, Any]:
+def _train(
+    place: Place, folder: Path, arm: Arm, seed: int, save_every: int, progress
+) -> dict[str, Any]:
     """Train one arm under one seed, refine it where it can be, and test what came of it."""
     settings = place.settings
     items = place.items("train", settings.train_items, (arm.only,) if arm.only else ())
@@ -576,7 +671,9 @@ def _train(place: Place, folder: Path, arm: Arm, seed: int, save_every: int, pro
         sft, said["sft"] = refine(training, refining_of(settings, "sft"), seed)
         after = {f"{arm.name}_no_sft": policy, arm.name: sft}
         if not arm.only:
-            after[f"{arm.name}_dpo"], said["dpo"] = prefer_better(training, refining_of(settings, "dpo"), seed)
+            after[f"{arm.name}_dpo"], said["dpo"] = prefer_better(
+                training, refining_of(settings, "dpo"), seed
+            )
     tables = [_sat(place, one, name, seed, arm, settings.model) for name, one in after.items()]
     if arm.tested_with_larger_model:
         tables.append(_sat(place, after[arm.name], arm.name, seed, arm, settings.larger))
@@ -594,7 +691,9 @@ def _sat(place: Place, policy: Policy, name: str, seed: int, arm: Arm, model: st
     return _tested(place, chosen, model).assign(arm=name, seed=seed, model=model, only=arm.only)
 
 
-def _collected(jobs: Sequence[sweep.Job], receipts: Sequence[Mapping[str, Any]], runs: Path) -> Results:
+def _collected(
+    jobs: Sequence[sweep.Job], receipts: Sequence[Mapping[str, Any]], runs: Path
+) -> Results:
     read_as_they_are = partial(read_tables, jobs, runs, identified=False)
     searched, greedy, tests = (read_as_they_are(name) for name in ("searched", "greedy", "tests"))
     trainings = _select_trainings(jobs)
@@ -605,7 +704,10 @@ def _collected(jobs: Sequence[sweep.Job], receipts: Sequence[Mapping[str, Any]],
     refined = []
     for job, receipt in zip(jobs, receipts, strict=True):
         for how, about in (receipt["result"] or {}).items():
-            refined.append({"arm": job.settings["arm"]["name"], "seed": job.settings["seed"], "how": how} | about)
+            refined.append(
+                {"arm": job.settings["arm"]["name"], "seed": job.settings["seed"], "how": how}
+                | about
+            )
 
     (climb,) = (job for job in jobs if job.settings["job"] == GREEDY_SEARCH)
     end = store.read_json(climb.folder(runs) / "greedy.json")

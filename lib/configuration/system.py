@@ -60,9 +60,19 @@ class System:
     atom by name, as the speaker is to read it; loop: where calls are awaited."""
 
     def __init__(
-        self, speaker: Speaker, tools: Mapping[str, Tool], tiers: Sequence[int], prompts: Mapping[str, str], loop: Loop
+        self,
+        speaker: Speaker,
+        tools: Mapping[str, Tool],
+        tiers: Sequence[int],
+        prompts: Mapping[str, str],
+        loop: Loop,
     ) -> None:
-        self.speaker, self.tools, self.tiers, self.prompts = speaker, dict(tools), tuple(tiers), dict(prompts)
+        self.speaker, self.tools, self.tiers, self.prompts = (
+            speaker,
+            dict(tools),
+            tuple(tiers),
+            dict(prompts),
+        )
         self.loop = loop
 
     @property
@@ -77,7 +87,11 @@ class System:
     async def all(self, jobs: Sequence[Job]) -> list[Outcome]:
         """The same, for who is on an event loop already."""
         once = {self._name(job): job for job in jobs}
-        done = dict(zip(once, await asyncio.gather(*(self.solve(job) for job in once.values())), strict=True))
+        done = dict(
+            zip(
+                once, await asyncio.gather(*(self.solve(job) for job in once.values())), strict=True
+            )
+        )
         return [done[self._name(job)] for job in jobs]
 
     async def solve(self, job: Job) -> Outcome:
@@ -89,14 +103,29 @@ class System:
         last = await PROGRAMS[configuration.workflow](team, job.item.prompt)
         spent = team.spent
         return Outcome(
-            solved(job.item, last.text), last.answer, last.text, spent.calls, spent.turns, spent.tokens_in,
-            spent.tokens_out, spent.dollars, last.at, len(spent.tools), tuple(spent.tools), spent.cut,
-            tuple(spent.failures), tuple(spent.trail),
-        )  # fmt: skip
+            solved(job.item, last.text),
+            last.answer,
+            last.text,
+            spent.calls,
+            spent.turns,
+            spent.tokens_in,
+            spent.tokens_out,
+            spent.dollars,
+            last.at,
+            len(spent.tools),
+            tuple(spent.tools),
+            spent.cut,
+            tuple(spent.failures),
+            tuple(spent.trail),
+        )
 
-    def rewards(self, jobs: Sequence[Job], outcomes: Sequence[Outcome], weights: Weights) -> np.ndarray:
+    def rewards(
+        self, jobs: Sequence[Job], outcomes: Sequence[Outcome], weights: Weights
+    ) -> np.ndarray:
         """R of eq. 3 for each, (n,)."""
-        held = np.array([[o.right, o.calls, o.tokens_out, o.used] for o in outcomes], float).reshape(-1, 4)
+        held = np.array(
+            [[o.right, o.calls, o.tokens_out, o.used] for o in outcomes], float
+        ).reshape(-1, 4)
         allocated = np.array([job.configuration.allocated for job in jobs])
         return reward(held[:, 0], held[:, 1], held[:, 2], held[:, 3], allocated, self.most, weights)
 
@@ -112,14 +141,35 @@ def table(jobs: Sequence[Job], outcomes: Sequence[Outcome], rewards: np.ndarray)
         c = job.configuration
         rows.append(
             {
-                "key": job.item.key, "prompt": job.item.prompt, "kind": kind_of(job.item),
-                "difficulty": job.item.difficulty, "workflow": c.workflow,
-                **dict(zip(("w", "tools1", "tools2", "budget1", "budget2", "budget3"), c.structure, strict=True)),
-                "atoms": " | ".join(" , ".join(a) for a in c.atoms), "allocated": c.allocated, "digest": c.digest,
-                "right": float(outcome.right), "reward": float(paid), "calls": outcome.calls, "turns": outcome.turns,
-                "tokens": outcome.tokens_out, "tokens_in": outcome.tokens_in, "dollars": outcome.dollars,
-                "seconds": outcome.seconds, "used": outcome.used, "cut": outcome.cut, "failures": len(outcome.failures),
-                "answered": float(outcome.answer is not None), "answer": outcome.answer or "", "text": outcome.text,
+                "key": job.item.key,
+                "prompt": job.item.prompt,
+                "kind": kind_of(job.item),
+                "difficulty": job.item.difficulty,
+                "workflow": c.workflow,
+                **dict(
+                    zip(
+                        ("w", "tools1", "tools2", "budget1", "budget2", "budget3"),
+                        c.structure,
+                        strict=True,
+                    )
+                ),
+                "atoms": " | ".join(" , ".join(a) for a in c.atoms),
+                "allocated": c.allocated,
+                "digest": c.digest,
+                "right": float(outcome.right),
+                "reward": float(paid),
+                "calls": outcome.calls,
+                "turns": outcome.turns,
+                "tokens": outcome.tokens_out,
+                "tokens_in": outcome.tokens_in,
+                "dollars": outcome.dollars,
+                "seconds": outcome.seconds,
+                "used": outcome.used,
+                "cut": outcome.cut,
+                "failures": len(outcome.failures),
+                "answered": float(outcome.answer is not None),
+                "answer": outcome.answer or "",
+                "text": outcome.text,
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(rows)

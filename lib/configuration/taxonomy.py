@@ -24,7 +24,9 @@ _FACTS = {"facts", "mixed"}
 def classify(item: Item, configuration: Configuration, outcome: Outcome) -> str:
     """One of `KINDS` for a wrong answer. Raises ValueError for a right one."""
     if outcome.right:
-        raise ValueError(f"the answer {outcome.answer!r} is right; only wrong ones have a kind of error")
+        raise ValueError(
+            f"the answer {outcome.answer!r} is right; only wrong ones have a kind of error"
+        )
     steps = item.reference.split(" ; ")
     said = " ; ".join(note.steps for note in outcome.trail)
     if _misconfigured(item, configuration, len(steps)):
@@ -32,7 +34,9 @@ def classify(item: Item, configuration: Configuration, outcome: Outcome) -> str:
     right = {item.answer, worded(item).answer}
     if any(note.answer in right for note in outcome.trail) or _ends_in(said, right):
         return "extraction"  # the right answer was there, and another one was given
-    if (not said and len(steps) >= _REASONED) or (_wrong_operation(steps, said) and not _given_to_a_tool(item, said)):
+    if (not said and len(steps) >= _REASONED) or (
+        _wrong_operation(steps, said) and not _given_to_a_tool(item, said)
+    ):
         return "reasoning"
     if _slipped(steps, said):
         return "arithmetic"
@@ -47,7 +51,12 @@ def _misconfigured(item: Item, configuration: Configuration, steps: int) -> bool
     needs_reckoning = item.category == "mixed" and not _ARITHMETIC & tools
     needs_records = item.category in _FACTS and not {"search", "lookup"} & tools
     simple = configuration.workflow == "direct" and steps >= _REASONED
-    return needs_reckoning or needs_records or simple or (configuration.tier(0) == 0 and steps >= _REASONED)
+    return (
+        needs_reckoning
+        or needs_records
+        or simple
+        or (configuration.tier(0) == 0 and steps >= _REASONED)
+    )
 
 
 def _ends_in(said: str, right: set[str]) -> bool:
@@ -70,10 +79,14 @@ def _wrong_operation(steps: list[str], said: str) -> bool:
 def _given_to_a_tool(item: Item, said: str) -> bool:
     """Whether a tool was asked for the question's own sum or product, with whatever first number."""
     sums = [step.partition(" : ")[0].split() for step in said.split(" ; ") if " : " in step]
-    return item.category == "mixed" and any(words[1:] == item.prompt.split()[-3:-1] for words in sums)
+    return item.category == "mixed" and any(
+        words[1:] == item.prompt.split()[-3:-1] for words in sums
+    )
 
 
 def _slipped(steps: list[str], said: str) -> bool:
     """I.4: the right operations with another result."""
     wanted, found = _operations(steps), _operations(said.split(" ; "))
-    return bool(wanted) and any(a[:2] == b[:2] and a[2] != b[2] for a, b in zip(wanted, found, strict=False))
+    return bool(wanted) and any(
+        a[:2] == b[:2] and a[2] != b[2] for a, b in zip(wanted, found, strict=False)
+    )

@@ -117,8 +117,15 @@ class Team:
         tiers: Sequence[int],
         key: int,
     ) -> None:
-        self.speaker, self.configuration, self.prompts, self.key = speaker, configuration, prompts, key
-        self.tools = [{name: tools[name] for name in configuration.tools(agent)} for agent in range(3)]
+        self.speaker, self.configuration, self.prompts, self.key = (
+            speaker,
+            configuration,
+            prompts,
+            key,
+        )
+        self.tools = [
+            {name: tools[name] for name in configuration.tools(agent)} for agent in range(3)
+        ]
         self.limits = [tiers[configuration.tier(agent)] for agent in range(3)]
         self.begun: list[Spent] = []
 
@@ -134,7 +141,12 @@ class Team:
         return await self._call("answerer", agent, question, shown)
 
     async def reason(
-        self, question: str, *shown: Part, agent: int = FIRST, attempt: int = 0, after: Note | None = None
+        self,
+        question: str,
+        *shown: Part,
+        agent: int = FIRST,
+        attempt: int = 0,
+        after: Note | None = None,
     ) -> Note:
         """Who works it out, from what is shown on. attempt: of several on the same; after: whom it waits for."""
         return await self._call("reasoner", agent, question, shown, attempt=attempt, after=after)
@@ -153,15 +165,26 @@ class Team:
 
     async def work(self, question: str, part: str, *shown: Part, agent: int, after: Note) -> Note:
         """Who does a part of the work, which stems from a plan."""
-        return await self._call("worker", agent, question, (Part(f"subtask {part}", (after,)), *shown))
+        return await self._call(
+            "worker", agent, question, (Part(f"subtask {part}", (after,)), *shown)
+        )
 
     # How a call goes --------------------------------------------------------------------------------
 
     async def _call(
-        self, role: str, agent: int, question: str, shown: Sequence[Part], attempt: int = 0, hint: str = "",
+        self,
+        role: str,
+        agent: int,
+        question: str,
+        shown: Sequence[Part],
+        attempt: int = 0,
+        hint: str = "",
         after: Note | None = None,
-    ) -> Note:  # fmt: skip
-        messages = [self._system(role, agent, hint), asked(question, *(part.text for part in shown))]
+    ) -> Note:
+        messages = [
+            self._system(role, agent, hint),
+            asked(question, *(part.text for part in shown)),
+        ]
         waited = [*(note for part in shown for note in part.of), *([after] if after else [])]
         began = max((note.at for note in waited), default=0.0)
         tools = self.tools[agent] if agent != THIRD else {}
@@ -173,7 +196,12 @@ class Team:
             self._pay(spent, said)
             written += said.tokens_out
             thoughts += _thoughts(said.text)
-            if said.call is None or said.call[0] not in tools or turn == MOST_TOOLS or written >= left:
+            if (
+                said.call is None
+                or said.call[0] not in tools
+                or turn == MOST_TOOLS
+                or written >= left
+            ):
                 break
             name, argument = said.call
             wrong = ERROR if self.speaker.backend == "lab" else ""
@@ -181,11 +209,18 @@ class Team:
             spent.tools.append(name)
             results.append((self.speaker.worded(argument), result))
             messages = [*messages, *self.speaker.exchange(said, result)]
-        cut = said.cut or (said.call is not None and written >= left)  # no room to read what the tool would say
+        cut = said.cut or (
+            said.call is not None and written >= left
+        )  # no room to read what the tool would say
         note = Note(
-            role, agent, notes(results, " ; ".join(thoughts), None) if results or thoughts else "",
-            tasks.answered(said.text), said.text, began + written * self.speaker.pace, cut,
-        )  # fmt: skip
+            role,
+            agent,
+            notes(results, " ; ".join(thoughts), None) if results or thoughts else "",
+            tasks.answered(said.text),
+            said.text,
+            began + written * self.speaker.pace,
+            cut,
+        )
         spent.cut += cut
         spent.trail.append(note)
         return note
@@ -201,7 +236,9 @@ class Team:
         spent.turns += 1
         spent.tokens_in += said.tokens_in
         spent.tokens_out += said.tokens_out
-        spent.dollars += said.tokens_in * self.speaker.price_in + said.tokens_out * self.speaker.price_out
+        spent.dollars += (
+            said.tokens_in * self.speaker.price_in + said.tokens_out * self.speaker.price_out
+        )
         if said.failure and said.failure != "truncated":
             spent.failures.append(said.failure)
 

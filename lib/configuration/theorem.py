@@ -36,18 +36,30 @@ class Checked:
     kept: float
 
 
-def refined(questions: np.ndarray, actions: np.ndarray, elite: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+def refined(
+    questions: np.ndarray, actions: np.ndarray, elite: np.ndarray, shape: tuple[int, int]
+) -> np.ndarray:
     """pi_SFT = n(s, a) / n(s), (questions, actions): what maximum likelihood on the elite gives (lemma 3.1).
 
     Rows without an elite are all 0. questions, actions: (n,) int of the buffer; elite: (n,) bool.
     """
     counts = np.zeros(shape)
     np.add.at(counts, (questions[elite], actions[elite]), 1)
-    return np.divide(counts, counts.sum(1, keepdims=True), out=np.zeros(shape), where=counts.sum(1, keepdims=True) > 0)
+    return np.divide(
+        counts,
+        counts.sum(1, keepdims=True),
+        out=np.zeros(shape),
+        where=counts.sum(1, keepdims=True) > 0,
+    )
 
 
 def check(
-    mean: np.ndarray, correct: np.ndarray, noise: float, share: float, rows: int, rng: np.random.Generator
+    mean: np.ndarray,
+    correct: np.ndarray,
+    noise: float,
+    share: float,
+    rows: int,
+    rng: np.random.Generator,
 ) -> Checked:
     """A buffer of random choices, its elite, and the policy that imitates it.
 
@@ -68,9 +80,14 @@ def check(
     again = (correct >= 0.5) * (1 - noise) + correct * noise
     fresh = (policy * (mean + TASK * again)).sum(1)[covered]
     return Checked(
-        tau, float(covered.mean()), float(policy[~seen].max(initial=0.0)), float(paid.mean()),
-        float(paid[elite].mean()), float(fresh.mean()), float((fresh >= tau - 1e-9).mean()),
-    )  # fmt: skip
+        tau,
+        float(covered.mean()),
+        float(policy[~seen].max(initial=0.0)),
+        float(paid.mean()),
+        float(paid[elite].mean()),
+        float(fresh.mean()),
+        float((fresh >= tau - 1e-9).mean()),
+    )
 
 
 def _drawn(chance: np.ndarray, noise: float, rng: np.random.Generator) -> np.ndarray:
@@ -86,8 +103,12 @@ def tried(searched: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     rows = searched[searched["split"].isin(("test", "again"))]
     near = rows.groupby(["kind", "number"])["right"].transform("mean")
     rows = rows.assign(rest=rows["reward"] - TASK * rows["right"], near=near, tries=1.0)
-    sums = rows.pivot_table(index=["kind", "prompt"], columns="number", values=["right", "tries", "rest", "near"],
-                            aggfunc="sum")  # fmt: skip
+    sums = rows.pivot_table(
+        index=["kind", "prompt"],
+        columns="number",
+        values=["right", "tries", "rest", "near"],
+        aggfunc="sum",
+    )
     tries = sums["tries"].to_numpy()
     chance = (sums["right"].to_numpy() + sums["near"].to_numpy() / tries) / (tries + 1)
     return sums["rest"].to_numpy() / tries, chance
@@ -104,5 +125,8 @@ def checks(searched: pd.DataFrame, share: float, rows: int) -> pd.DataFrame:
                 warnings.simplefilter("ignore", RuntimeWarning)  # means of an elite of nobody
                 found = check(mean, chance, noise, share, rows, rng)
             if found.covered:
-                out.append({"noise": noise, "seed": seed, "item": 0, "margin": found.fresh - found.tau} | asdict(found))
+                out.append(
+                    {"noise": noise, "seed": seed, "item": 0, "margin": found.fresh - found.tau}
+                    | asdict(found)
+                )
     return pd.DataFrame(out).round(12)

@@ -42,7 +42,9 @@ class Decision:
 class Policy:
     """What chooses a configuration from a state. kind: of `KINDS`; masked: whether the hierarchy masks."""
 
-    def __init__(self, kind: str, inputs: int, atoms: Sequence[Atom], masked: bool = True, seed: int = 0) -> None:
+    def __init__(
+        self, kind: str, inputs: int, atoms: Sequence[Atom], masked: bool = True, seed: int = 0
+    ) -> None:
         self.kind, self.inputs, self.atoms, self.masked = kind, inputs, list(atoms), masked
         with torch.random.fork_rng():
             torch.manual_seed(int(seeds.key("configuration", "weights", seed=seed) >> 1))
@@ -58,11 +60,15 @@ class Policy:
         """Configurations for states, (n, inputs); without a generator the likeliest."""
         drawn = self.structure.draw(states, generator)
         if self.prompt is None:
-            return Decision([self._flat(row) for row in drawn.actions.tolist()], drawn.actions, drawn.logp, None)
+            return Decision(
+                [self._flat(row) for row in drawn.actions.tolist()], drawn.actions, drawn.logp, None
+            )
         chosen, steps = self.prompt.draw(states, drawn.actions, generator)
         names = [atom.name for atom in self.atoms]
         made = [
-            Configuration(space.repaired(row), tuple(tuple(names[i] for i in agent) for agent in told))
+            Configuration(
+                space.repaired(row), tuple(tuple(names[i] for i in agent) for agent in told)
+            )
             for row, told in zip(drawn.actions.tolist(), chosen, strict=True)
         ]
         return Decision(made, drawn.actions, drawn.logp, steps)
@@ -74,11 +80,15 @@ class Policy:
             picked = row[len(space.SIZES) + agent * space.MAX_ATOMS :][: space.MAX_ATOMS]
             named = [self.atoms[i - 1] for i in picked if i]
             present = agent in space.agents(space.WORKFLOWS[row[0]])
-            told.append(tuple(dict.fromkeys(atom.name for atom in named if atom.role == role and present)))
+            told.append(
+                tuple(dict.fromkeys(atom.name for atom in named if atom.role == role and present))
+            )
         return Configuration(space.repaired(row[: len(space.SIZES)]), tuple(told))
 
     def modules(self) -> dict[str, torch.nn.Module]:
-        return {"structure": self.structure} | ({"prompt": self.prompt} if self.prompt is not None else {})
+        return {"structure": self.structure} | (
+            {"prompt": self.prompt} if self.prompt is not None else {}
+        )
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All weights, for safetensors."""
@@ -92,7 +102,9 @@ class Policy:
         """Weights from `arrays`. Raises KeyError or RuntimeError for those of another policy."""
         for side, module in self.modules().items():
             own = {
-                k.removeprefix(f"{side}."): torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith(side)
+                k.removeprefix(f"{side}."): torch.from_numpy(v.copy())
+                for k, v in arrays.items()
+                if k.startswith(side)
             }
             module.load_state_dict(own)
         return self
@@ -141,10 +153,18 @@ class Training:
 
     def __post_init__(self) -> None:
         valued, prompt = not self.plan.rules.grouped, self.policy.prompt
-        with torch.random.fork_rng():  # value networks draw their first weights from torch's own generator
+        with (
+            torch.random.fork_rng()
+        ):  # value networks draw their first weights from torch's own generator
             torch.manual_seed(int(seeds.key("configuration", "values", seed=self.seed) >> 1))
-            self.structure = Side.of(self.policy.structure, self.policy.inputs, self.plan.rates[0], valued)
-            self.prompt = None if prompt is None else Side.of(prompt, prompt.inputs, self.plan.rates[1], valued)
+            self.structure = Side.of(
+                self.policy.structure, self.policy.inputs, self.plan.rates[0], valued
+            )
+            self.prompt = (
+                None
+                if prompt is None
+                else Side.of(prompt, prompt.inputs, self.plan.rates[1], valued)
+            )
 
     def run(self, after: Callable[[Training], None] = lambda training: None) -> None:
         """All updates that are not done; `after` each one, whoever wants may look."""
@@ -154,7 +174,9 @@ class Training:
 
     def update(self) -> None:
         """One batch: choose, play, be paid, learn."""
-        rng = seeds.rng("configuration", "questions", self.policy.kind, seed=self.seed * 10**6 + self.step)
+        rng = seeds.rng(
+            "configuration", "questions", self.policy.kind, seed=self.seed * 10**6 + self.step
+        )
         different = self.plan.batch // self.plan.group
         picked = np.repeat(rng.integers(len(self.items), size=different), self.plan.group)
         draws = rng.integers(self.plan.draws, size=len(picked))
@@ -171,7 +193,10 @@ class Training:
         batch = Batch(states, decision.structures, decision.logp, decision.steps, rewards, groups)
         self.rows.append(rows)
         self.buffer.append((batch, rows["right"].to_numpy() == 1.0))
-        self.learned.append({"update": self.step} | learn.update(self.structure, self.prompt, batch, self.plan.rules))
+        self.learned.append(
+            {"update": self.step}
+            | learn.update(self.structure, self.prompt, batch, self.plan.rules)
+        )
         self.step += 1
 
     def _played(self, jobs: Sequence[Job]) -> pd.DataFrame:
@@ -212,13 +237,23 @@ def refine(training: Training, refining: Refining, seed: int) -> tuple[Policy, d
     policy = _copied(training.policy)
     rewards, right = _told(training)
     chosen, tau = learn.elite(right, rewards, refining.share)
-    about = {"tau": tau, "elite": int(chosen.sum()), "reward": float(rewards[chosen].mean()) if chosen.any() else 0.0}
+    about = {
+        "tau": tau,
+        "elite": int(chosen.sum()),
+        "reward": float(rewards[chosen].mean()) if chosen.any() else 0.0,
+    }
     if not chosen.any():
         return policy, about
     whole = learn.joined([batch for batch, _ in training.buffer])
     rows = torch.from_numpy(np.flatnonzero(chosen))
     side = Side.of(policy.structure, policy.inputs, refining.rates[0], valued=False)
-    _epochs(side, len(rows), refining, seed, lambda at: (whole.states[rows[at]], whole.structures[rows[at]]))
+    _epochs(
+        side,
+        len(rows),
+        refining,
+        seed,
+        lambda at: (whole.states[rows[at]], whole.structures[rows[at]]),
+    )
     if policy.prompt is not None and whole.steps is not None:
         steps = whole.steps.rows(torch.from_numpy(chosen)[whole.steps.episode])
         prompt = Side.of(policy.prompt, policy.prompt.inputs, refining.rates[1], valued=False)
@@ -226,11 +261,17 @@ def refine(training: Training, refining: Refining, seed: int) -> tuple[Policy, d
     return policy, about
 
 
-def _epochs(side: Side, n: int, refining: Refining, seed: int, judged: Callable[[torch.Tensor], tuple]) -> None:
+def _epochs(
+    side: Side, n: int, refining: Refining, seed: int, judged: Callable[[torch.Tensor], tuple]
+) -> None:
     for epoch in range(refining.epochs):
         order = seeds.rng("configuration", "sft", epoch, seed=seed).permutation(n)
-        parts = [torch.from_numpy(order[at : at + refining.batch]) for at in range(0, n, refining.batch)]
-        learn.imitate(side, [judged(part) for part in parts], refining.entropy, refining.max_grad_norm)
+        parts = [
+            torch.from_numpy(order[at : at + refining.batch]) for at in range(0, n, refining.batch)
+        ]
+        learn.imitate(
+            side, [judged(part) for part in parts], refining.entropy, refining.max_grad_norm
+        )
 
 
 def pairs(training: Training, refining: Refining) -> np.ndarray:
@@ -241,12 +282,18 @@ def pairs(training: Training, refining: Refining) -> np.ndarray:
     found = [
         (i, j)
         for key in dict.fromkeys(keys[better].tolist())
-        for i, j in zip(np.flatnonzero(better & (keys == key)), np.flatnonzero(worse & (keys == key)), strict=False)
+        for i, j in zip(
+            np.flatnonzero(better & (keys == key)),
+            np.flatnonzero(worse & (keys == key)),
+            strict=False,
+        )
     ]
     return np.array(found, dtype=int).reshape(-1, 2)
 
 
-def prefer_better(training: Training, refining: Refining, seed: int) -> tuple[Policy, dict[str, float]]:
+def prefer_better(
+    training: Training, refining: Refining, seed: int
+) -> tuple[Policy, dict[str, float]]:
     """DPO from the trained policy, on pairs of its buffer (ARC, appendix H). Returns another policy, and the pairs."""
     policy, matched = _copied(training.policy), pairs(training, refining)
     if not len(matched):
@@ -262,7 +309,13 @@ def prefer_better(training: Training, refining: Refining, seed: int) -> tuple[Po
         for at in range(0, len(order), refining.batch):
             rows = torch.from_numpy(matched[order[at : at + refining.batch]])
             now, spread = _judged(policy, whole)
-            lost = learn.prefer(now[rows[:, 0]], now[rows[:, 1]], start[rows[:, 0]], start[rows[:, 1]], refining.beta)
+            lost = learn.prefer(
+                now[rows[:, 0]],
+                now[rows[:, 1]],
+                start[rows[:, 0]],
+                start[rows[:, 1]],
+                refining.beta,
+            )
             loss = lost - refining.entropy * spread
             for side in sides:
                 side.optimizer.zero_grad()

@@ -47,7 +47,8 @@ async def sectioning(team: Team, question: str) -> Note:
     plan = await team.divide(question, SPLIT)
     first, then = parts(plan.answer or "")
     one, two = await gather(
-        team.work(question, first, agent=SECOND, after=plan), team.work(question, then, agent=FIRST, after=plan)
+        team.work(question, first, agent=SECOND, after=plan),
+        team.work(question, then, agent=FIRST, after=plan),
     )
     return await team.answer(question, evidence(one), evidence(two))
 
@@ -92,7 +93,17 @@ async def autonomous(team: Team, question: str) -> Note:
 
 PROGRAMS: dict[str, Workflow] = {
     program.__name__: program
-    for program in (direct, reason, verify, routing, sectioning, voting, orchestrator, evaluator, autonomous)
+    for program in (
+        direct,
+        reason,
+        verify,
+        routing,
+        sectioning,
+        voting,
+        orchestrator,
+        evaluator,
+        autonomous,
+    )
 }
 CALLS = {  # least and most of appendix A
     "direct": (1, 1), "reason": (2, 2), "verify": (3, 3), "routing": (3, 3), "sectioning": (4, 4), "voting": (4, 4),

@@ -23,7 +23,9 @@ def table(given: Estimates, by: Sequence[str] | None = None) -> pd.DataFrame:
     frame = given.copy() if isinstance(given, pd.DataFrame) else _from_mapping(given)
     columns(frame, ENDS[:1])
     plain = frame.index.names == [None] and isinstance(frame.index, pd.RangeIndex)
-    groups = [c for c in frame.columns if c not in ENDS and not pd.api.types.is_numeric_dtype(frame[c])]
+    groups = [
+        c for c in frame.columns if c not in ENDS and not pd.api.types.is_numeric_dtype(frame[c])
+    ]
     if by is not None or plain:
         frame = frame.reset_index(drop=plain)
         by = list(by) if by is not None else groups
@@ -36,7 +38,9 @@ def table(given: Estimates, by: Sequence[str] | None = None) -> pd.DataFrame:
             raise ValueError(f"{told_key(key)} has half an interval: lo {row.lo}, hi {row.hi}")
     if out.index.has_duplicates:
         twice = told_key(out.index[out.index.duplicated()][0])
-        raise ValueError(f"there are two estimates of {twice}; group by more, or choose one of them")
+        raise ValueError(
+            f"there are two estimates of {twice}; group by more, or choose one of them"
+        )
     return out
 
 
@@ -44,11 +48,21 @@ def _from_mapping(given: Mapping) -> pd.DataFrame:
     flat: dict[tuple, Interval] = {}
     for name, found in given.items():
         name = name if isinstance(name, tuple) else (name,)
-        flat |= {(*name, key): each for key, each in found.items()} if isinstance(found, Mapping) else {name: found}
+        flat |= (
+            {(*name, key): each for key, each in found.items()}
+            if isinstance(found, Mapping)
+            else {name: found}
+        )
     if not flat:
         raise ValueError("there are no estimates; there is nothing to draw")
-    index = pd.MultiIndex.from_tuples(flat) if len(next(iter(flat))) > 1 else pd.Index([key[0] for key in flat])
-    return pd.DataFrame([(each.value, each.lo, each.hi) for each in flat.values()], index=index, columns=ENDS)
+    index = (
+        pd.MultiIndex.from_tuples(flat)
+        if len(next(iter(flat))) > 1
+        else pd.Index([key[0] for key in flat])
+    )
+    return pd.DataFrame(
+        [(each.value, each.lo, each.hi) for each in flat.values()], index=index, columns=ENDS
+    )
 
 
 def keys(frame: pd.DataFrame) -> list[tuple]:
@@ -81,7 +95,9 @@ def columns(frame: pd.DataFrame, names: Iterable[str | None]) -> None:
     """Raises ValueError for a column that the frame lacks, and for a frame without rows."""
     missing = [name for name in names if name is not None and name not in frame.columns]
     if missing:
-        raise ValueError(f"the frame has no column {missing}; it has {sorted(map(str, frame.columns))}")
+        raise ValueError(
+            f"the frame has no column {missing}; it has {sorted(map(str, frame.columns))}"
+        )
     if frame.empty:
         raise ValueError("the frame has no rows; there is nothing to draw")
 
@@ -91,14 +107,19 @@ def note(*parts: pd.DataFrame) -> str:
     known = pd.concat(parts)["lo"].notna()
     if known.all():
         return "Lines: 95% intervals."
-    return "Lines: 95% intervals; what has none is one run." if known.any() else "No intervals are known."
+    return (
+        "Lines: 95% intervals; what has none is one run."
+        if known.any()
+        else "No intervals are known."
+    )
 
 
 def alt(estimates: Estimates, message: str = "") -> str:
     """Estimates in words, for someone who does not see the figure; three digits that count."""
     found = table(estimates)
     told = [
-        f"{told_key(key)} {row.value:.3g}" + (f" [{row.lo:.3g}, {row.hi:.3g}]" if np.isfinite(row.lo) else "")
+        f"{told_key(key)} {row.value:.3g}"
+        + (f" [{row.lo:.3g}, {row.hi:.3g}]" if np.isfinite(row.lo) else "")
         for key, row in zip(keys(found), found.itertuples(index=False), strict=True)
     ]
     return (f"{message}. " if message else "") + "; ".join(told) + "."

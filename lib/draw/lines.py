@@ -21,11 +21,24 @@ from lib.draw.theme import WIDTH, end_labels, folded, literal, rows_of_names, sh
 
 @theme()
 def lines(
-    frame: pd.DataFrame, x: str, y: str, by: str, title: str, xlabel: str = "", ylabel: str = "", *,
-    seed: str | None = "seed", panels: str | None = None, bins: int = 25, rng: np.random.Generator | None = None,
-    same_scale: bool = True, dashed: Collection[str] = (), like: Mapping[str, str] | None = None,
-    roles: Mapping[str, str] | None = None, note: str = "",
-) -> Figure:  # fmt: skip
+    frame: pd.DataFrame,
+    x: str,
+    y: str,
+    by: str,
+    title: str,
+    xlabel: str = "",
+    ylabel: str = "",
+    *,
+    seed: str | None = "seed",
+    panels: str | None = None,
+    bins: int = 25,
+    rng: np.random.Generator | None = None,
+    same_scale: bool = True,
+    dashed: Collection[str] = (),
+    like: Mapping[str, str] | None = None,
+    roles: Mapping[str, str] | None = None,
+    note: str = "",
+) -> Figure:
     """Means over seeds along x, one line for each value of column `by`, with a band over the seeds.
 
     frame: one row for each measurement, with columns x, y, by, seed and, for small multiples, `panels`; or, with
@@ -43,50 +56,88 @@ def lines(
     keys = [key for key in dict.fromkeys([panels, by]) if key]
     if seed is None:  # both ends and the value, of which it is the median
         told = interval_note(frame.reindex(columns=["lo"])).replace("Lines", "Bands")
-        rows = frame.reindex(columns=[*keys, x, "lo", "value", "hi"]).melt([*keys, x], value_name="end").dropna()
+        rows = (
+            frame.reindex(columns=[*keys, x, "lo", "value", "hi"])
+            .melt([*keys, x], value_name="end")
+            .dropna()
+        )
         y = "end"
         names = {who: who for who in frame[by]}
     else:
         told = _band_note(frame.groupby(keys, sort=False)[seed].nunique(), rng)
         frame[x] = binned(frame[x].to_numpy(dtype=float), bins)
-        rows = frame.groupby([*keys, x, seed], sort=False)[y].mean().reset_index().sort_values(seed, kind="stable")
-        names = {who: who + " (1 seed)" * (n == 1) for who, n in frame.groupby(by, sort=False)[seed].nunique().items()}
+        rows = (
+            frame.groupby([*keys, x, seed], sort=False)[y]
+            .mean()
+            .reset_index()
+            .sort_values(seed, kind="stable")
+        )
+        names = {
+            who: who + " (1 seed)" * (n == 1)
+            for who, n in frame.groupby(by, sort=False)[seed].nunique().items()
+        }
     kind = "median" if seed is None else "mean"
-    band = ("pi", 100) if rng is None else lambda seeds: astuple(stats.mean_interval(np.asarray(seeds, float), rng))[1:]
+    band = (
+        ("pi", 100)
+        if rng is None
+        else lambda seeds: astuple(stats.mean_interval(np.asarray(seeds, float), rng))[1:]
+    )
     every = [""] if panels is None else list(dict.fromkeys(frame[panels]))
     alone, count = panels == by, len(every)
     across = 3 if alone or count % 3 == 0 else 2
     high = max(4.0, 0.24 * len(names) + 1.4) if count == 1 else 2.4 * -(-count // across) + 0.9
-    figure = sheet(title, WIDTH + 2.0 * (min(count, across) - 1) * (not alone), high, f"{told} {note}".strip())
+    figure = sheet(
+        title, WIDTH + 2.0 * (min(count, across) - 1) * (not alone), high, f"{told} {note}".strip()
+    )
     colours = {name: shade for name, (shade, _) in looks(names, like, roles).items()}
     grid, ends = tiles(figure, count, across, sharex=True, sharey=same_scale), []
     for place, (axes, panel) in enumerate(zip(grid, every, strict=True)):
         part = rows if panels is None else rows[rows[panels] == panel]
         sns.lineplot(
-            part, x=x, y=y, hue=by, style=by, palette=colours, estimator=kind, errorbar=band, legend=False, ax=axes,
-            dashes={name: (4, 2) if name in dashed else "" for name in names}, err_kws={"alpha": 0.16, "linewidth": 0},
-        )  # fmt: skip
+            part,
+            x=x,
+            y=y,
+            hue=by,
+            style=by,
+            palette=colours,
+            estimator=kind,
+            errorbar=band,
+            legend=False,
+            ax=axes,
+            dashes={name: (4, 2) if name in dashed else "" for name in names},
+            err_kws={"alpha": 0.16, "linewidth": 0},
+        )
         ends.append(_ends(part, x, y, by, kind))
         for name, row in ends[-1].iterrows():
             if row["x"] == row["x_first"]:  # a line of one point is invisible
                 axes.plot(row["x"], row["y"], "o", color=colours[name])
-        axes.set_title(literal(names.get(panel, panel)), color=ink(colours[panel]) if alone else "black")
+        axes.set_title(
+            literal(names.get(panel, panel)), color=ink(colours[panel]) if alone else "black"
+        )
         axes.set_xlabel(literal(xlabel) if place + across >= count else "")
         axes.set_ylabel(literal(ylabel) if place % across == 0 else "")
         _readable_steps(axes)
     if not alone:  # otherwise a panel's title names its only line
         figure.draw_without_rendering()
         for axes, found in zip(grid, ends, strict=True):
-            end_labels(axes, [folded(names[n]) for n in found.index], found[["x", "y"]].to_numpy(),
-                       [colours[n] for n in found.index])  # fmt: skip
+            end_labels(
+                axes,
+                [folded(names[n]) for n in found.index],
+                found[["x", "y"]].to_numpy(),
+                [colours[n] for n in found.index],
+            )
     figure.alt_text = _alt(title, dict(zip(every, ends, strict=True)), xlabel or x)
     return figure
 
 
 def _ends(part: pd.DataFrame, x: str, y: str, by: str, kind: str) -> pd.DataFrame:
     """Where each line begins and ends: x_first, y_first, x, y."""
-    middle = part.groupby([by, x], sort=False)[y].agg(kind).reset_index().sort_values(x, kind="stable")
-    first, last = (middle.drop_duplicates(by, keep=which).set_index(by)[[x, y]] for which in ("first", "last"))
+    middle = (
+        part.groupby([by, x], sort=False)[y].agg(kind).reset_index().sort_values(x, kind="stable")
+    )
+    first, last = (
+        middle.drop_duplicates(by, keep=which).set_index(by)[[x, y]] for which in ("first", "last")
+    )
     last.columns, first.columns = ["x", "y"], ["x_first", "y_first"]
     return last.join(first).loc[part[by].unique()]
 
@@ -95,8 +146,9 @@ def _alt(title: str, ends: Mapping[str, pd.DataFrame], xlabel: str) -> str:
     told = [
         f"{name if panel in ('', name) else f'{panel}, {name}'}: {row['y_first']:.3g} at {xlabel} "
         f"{row['x_first']:.4g}, {row['y']:.3g} at {row['x']:.4g}"
-        for panel, found in ends.items() for name, row in found.iterrows()
-    ]  # fmt: skip
+        for panel, found in ends.items()
+        for name, row in found.iterrows()
+    ]
     return f"{title}. {'; '.join(told)}."
 
 
@@ -123,22 +175,33 @@ def _band_note(seeds: pd.Series, rng: np.random.Generator | None) -> str:
         return "One seed each: no interval can be drawn."
     count = f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
     band = "from the worst seed to the best" if rng is None else "95% interval of the mean"
-    return f"Line: mean over {count}. Band: {band}" + ("; one seed has none." if fewest == 1 else ".")
+    return f"Line: mean over {count}. Band: {band}" + (
+        "; one seed has none." if fewest == 1 else "."
+    )
 
 
 def _readable_steps(axes: Axes) -> None:
     lo, hi = axes.dataLim.intervalx
     axes.margins(x=0 if hi > lo else None)
-    axes.xaxis.set_major_locator(MaxNLocator(5 if len(axes.figure.axes) == 1 else 3, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_locator(
+        MaxNLocator(5 if len(axes.figure.axes) == 1 else 3, steps=[1, 2, 5, 10])
+    )
     if hi >= 10_000:
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
 @theme()
 def shares(
-    frame: pd.DataFrame, title: str, xlabel: str = "", ylabel: str = "share, %", *, panels: str | None = None,
-    beside: Mapping[str, str] | None = None, unit: str = "%", note: str = "",
-) -> Figure:  # fmt: skip
+    frame: pd.DataFrame,
+    title: str,
+    xlabel: str = "",
+    ylabel: str = "share, %",
+    *,
+    panels: str | None = None,
+    beside: Mapping[str, str] | None = None,
+    unit: str = "%",
+    note: str = "",
+) -> Figure:
     """Parts of a whole, stacked: upright along numbers such as steps, lying where the rows are names.
 
     frame: rows by parts, shares in [0, 1] or, with another unit than "%", counts; e.g. `pd.crosstab(step, choice,
@@ -148,12 +211,21 @@ def shares(
     """
     if (finite(frame.to_numpy(), "the table of shares") < 0).any():
         raise ValueError(f"shares cannot be negative, got {frame.to_numpy().min():g}")
-    parts = {"": frame} if panels is None else {key: part.droplevel(panels)
-                                                for key, part in frame.groupby(level=panels, sort=False)}  # fmt: skip
+    parts = (
+        {"": frame}
+        if panels is None
+        else {key: part.droplevel(panels) for key, part in frame.groupby(level=panels, sort=False)}
+    )
     upright = all(pd.api.types.is_numeric_dtype(part.index) for part in parts.values())
     scale = 100 if unit == "%" else 1
-    across, colours = min(len(parts), 3), {n: c for n, (c, _) in looks(map(str, frame.columns)).items()}
-    down, every = -(-len(parts) // across), list(dict.fromkeys(row for part in parts.values() for row in part.index))
+    across, colours = (
+        min(len(parts), 3),
+        {n: c for n, (c, _) in looks(map(str, frame.columns)).items()},
+    )
+    down, every = (
+        -(-len(parts) // across),
+        list(dict.fromkeys(row for part in parts.values() for row in part.index)),
+    )
     every = sorted(every) if upright else every
     high = 2.8 * down + 0.7 if upright else down * (0.42 * len(every) + 0.9) + 0.7
     figure = sheet(title, WIDTH + 0.9 * (across - 1), high, note)
@@ -175,26 +247,51 @@ def shares(
             _numbers(axes, part, colours, unit, beside or {})
     _name_parts(figure, grid[across - 1 :: across], tables[across - 1 :: across], colours, upright)
     means = frame.groupby(level=panels, sort=False).mean() if panels else frame
-    figure.alt_text = f"{title}. " + "; ".join(
-        f"{row}: " + (", ".join(f"{part} {scale * value:.3g}" for part, value in values.items() if value) or "none")
-        for row, values in means.iterrows()
-    ) + "."  # fmt: skip
+    figure.alt_text = (
+        f"{title}. "
+        + "; ".join(
+            f"{row}: "
+            + (
+                ", ".join(f"{part} {scale * value:.3g}" for part, value in values.items() if value)
+                or "none"
+            )
+            for row, values in means.iterrows()
+        )
+        + "."
+    )
     return figure
 
 
 def _stack(axes: Axes, part: pd.DataFrame, colours: Mapping[str, str], upright: bool) -> None:
     """The bars of one panel, rows at 0, 1, ..., the first column lowest or leftmost."""
-    long = part.fillna(0.0).reset_index(drop=True).melt(ignore_index=False, var_name="part", value_name="share")
+    long = (
+        part.fillna(0.0)
+        .reset_index(drop=True)
+        .melt(ignore_index=False, var_name="part", value_name="share")
+    )
     sns.histplot(
-        long.reset_index(names="row"), **{"x" if upright else "y": "row"}, hue="part", hue_order=list(colours)[::-1],
-        weights="share", multiple="stack", discrete=True, shrink=0.92 if upright else 0.66, palette=colours,
-        alpha=1, edgecolor="white", linewidth=0.6, legend=False, ax=axes,
-    )  # fmt: skip
+        long.reset_index(names="row"),
+        **{"x" if upright else "y": "row"},
+        hue="part",
+        hue_order=list(colours)[::-1],
+        weights="share",
+        multiple="stack",
+        discrete=True,
+        shrink=0.92 if upright else 0.66,
+        palette=colours,
+        alpha=1,
+        edgecolor="white",
+        linewidth=0.6,
+        legend=False,
+        ax=axes,
+    )
     axes.grid(False, axis="x" if upright else "y")
     axes.set(xlabel="", ylabel="")
 
 
-def _numbers(axes: Axes, part: pd.DataFrame, colours: Mapping[str, str], unit: str, beside: Mapping[str, str]) -> None:
+def _numbers(
+    axes: Axes, part: pd.DataFrame, colours: Mapping[str, str], unit: str, beside: Mapping[str, str]
+) -> None:
     """What each lying bar is, where there is room, and a word to its right."""
     top = axes.get_xlim()[1]
     for row, (name, values) in enumerate(part.fillna(0.0).iterrows()):
@@ -204,12 +301,21 @@ def _numbers(axes: Axes, part: pd.DataFrame, colours: Mapping[str, str], unit: s
                 shade = "white" if contrast(np.array(to_rgb(colours[who]))) > 4.5 else "black"
                 place = {"ha": "center", "va": "center", "fontsize": 9, "color": shade}
                 axes.text(middles[who], row, f"{value:.0f}{unit}", **place)
-        axes.annotate(literal(beside.get(name, "")), (1.01, row), xycoords=axes.get_yaxis_transform(), va="center",
-                      fontsize=9)  # fmt: skip
+        axes.annotate(
+            literal(beside.get(name, "")),
+            (1.01, row),
+            xycoords=axes.get_yaxis_transform(),
+            va="center",
+            fontsize=9,
+        )
 
 
 def _name_parts(
-    figure: Figure, grid: list[Axes], tables: list[pd.DataFrame], colours: Mapping[str, str], upright: bool
+    figure: Figure,
+    grid: list[Axes],
+    tables: list[pd.DataFrame],
+    colours: Mapping[str, str],
+    upright: bool,
 ) -> None:
     """The names of the parts: beside the last bar of each row of panels, or as a key above lying bars."""
     if not upright:

@@ -23,7 +23,9 @@ def live() -> bool:
     return os.environ.get("BENCH_RUN") != "1"
 
 
-def play(make: Callable[..., Figure], slider: Mapping[str, Sequence[Any]], strip: Callable[[], Figure]) -> Figure:
+def play(
+    make: Callable[..., Figure], slider: Mapping[str, Sequence[Any]], strip: Callable[[], Figure]
+) -> Figure:
     """Show one slider for each name in a live session; return the still figure in either case.
 
     make: called with one keyword for each slider, returns the figure of that position. slider: the
@@ -63,7 +65,9 @@ def controls(make: Callable[..., Figure], slider: Mapping[str, Sequence[Any]]):
 
     @lru_cache(maxsize=KEPT)
     def drawn(*places: int) -> bytes:
-        chosen = {name: positions[name][place] for name, place in zip(positions, places, strict=True)}
+        chosen = {
+            name: positions[name][place] for name, place in zip(positions, places, strict=True)
+        }
         return png(make(**chosen))
 
     def current() -> bytes:

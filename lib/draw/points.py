@@ -16,12 +16,23 @@ from lib.draw.theme import NAME, WIDTH, folded, literal, rows_of_names, sheet, s
 
 @theme()
 def points(
-    est: Estimates, title: str, xlabel: str | Mapping[str, str] = "", *, rows: str | None = None,
-    panels: str | None = None, beside: tuple[str, Estimates] | None = None, line: float | None = None,
-    smaller: Collection[str] = (), limits: tuple[float, float] | None = None, like: Mapping | None = None,
-    roles: Mapping[str, str] | None = None, across: int = 3, wide: float | None = None, name: int = NAME,
+    est: Estimates,
+    title: str,
+    xlabel: str | Mapping[str, str] = "",
+    *,
+    rows: str | None = None,
+    panels: str | None = None,
+    beside: tuple[str, Estimates] | None = None,
+    line: float | None = None,
+    smaller: Collection[str] = (),
+    limits: tuple[float, float] | None = None,
+    like: Mapping | None = None,
+    roles: Mapping[str, str] | None = None,
+    across: int = 3,
+    wide: float | None = None,
+    name: int = NAME,
     note: str = "",
-) -> Figure:  # fmt: skip
+) -> Figure:
     """A dot with its interval for each row, and a panel for each value of a second group.
 
     est: by rows, or by rows and panels (see `table`); what is missing is shown as not measured. xlabel: the axis with
@@ -34,11 +45,17 @@ def points(
     """
     found = _two_levels(est, rows, panels)
     names, parts = (list(dict.fromkeys(found.index.get_level_values(level))) for level in (0, 1))
-    labels = dict(xlabel) if isinstance(xlabel, Mapping) else {part: xlabel or str(part) for part in parts}
+    labels = (
+        dict(xlabel)
+        if isinstance(xlabel, Mapping)
+        else {part: xlabel or str(part) for part in parts}
+    )
     other = None if beside is None else _two_levels(beside[1], rows, panels)
-    best = {} if other is not None or line is not None else {
-        part: _clearly_best(found.xs(part, level=1), part in smaller) for part in labels
-    }  # fmt: skip
+    best = (
+        {}
+        if other is not None or line is not None
+        else {part: _clearly_best(found.xs(part, level=1), part in smaller) for part in labels}
+    )
     told = [interval_note(found) if other is None else interval_note(found, other)]
     told += ["Ring: beyond every other interval."] * any(b is not None for b in best.values())
     told += [f"Hollow: {beside[0]}."] if beside else []
@@ -47,10 +64,14 @@ def points(
     high = -(-len(labels) // across) * (0.3 * deep + 0.9) + 0.7
     figure = sheet(title, wide or WIDTH + 0.8 * (across - 1), high, " ".join([*told, note]).strip())
     styles = looks(names, like, roles)
-    for place, (axes, (part, label)) in enumerate(zip(tiles(figure, len(labels), across), labels.items(), strict=True)):
+    for place, (axes, (part, label)) in enumerate(
+        zip(tiles(figure, len(labels), across), labels.items(), strict=True)
+    ):
         own = looks([like[row, part] for row in names if (row, part) in like]) if like else {}
         shown = {row: own.get((like or {}).get((row, part)), styles[row]) for row in names}
-        drawn = [each.xs(part, level=1).reindex(names) for each in (found, other) if each is not None]
+        drawn = [
+            each.xs(part, level=1).reindex(names) for each in (found, other) if each is not None
+        ]
         _panel(axes, drawn, shown, line, best.get(part))
         axes.set_xlabel(literal(label))
         axes.set_xlim(limits)
@@ -66,12 +87,18 @@ def _two_levels(est: Estimates, rows: str | None, panels: str | None) -> pd.Data
     if found.index.nlevels == 1:
         found = pd.concat({"": found}).swaplevel()
     if found.index.nlevels != 2:
-        raise ValueError(f"points takes rows and panels, got groups {list(found.index.names)}; name two")
+        raise ValueError(
+            f"points takes rows and panels, got groups {list(found.index.names)}; name two"
+        )
     return found
 
 
 def _panel(
-    axes: Axes, drawn: list[pd.DataFrame], styles: Mapping[str, Style], line: float | None, best: str | None
+    axes: Axes,
+    drawn: list[pd.DataFrame],
+    styles: Mapping[str, Style],
+    line: float | None,
+    best: str | None,
 ) -> None:
     """One panel: filled the first estimates, hollow the second; rows from top to bottom."""
     colours, shapes = ({row: style[i] for row, style in styles.items()} for i in (0, 1))
@@ -79,25 +106,67 @@ def _panel(
         axes.axvline(line, color="black", linewidth=0.8, zorder=1)
     for hollow, part in reversed(list(enumerate(drawn))):
         for row, (lo, hi) in enumerate(zip(part["lo"], part["hi"], strict=True)):
-            if np.isfinite(lo):  # ends that stay visible above and below a mark that is wider than the interval
+            if np.isfinite(
+                lo
+            ):  # ends that stay visible above and below a mark that is wider than the interval
                 axes.plot(
-                    [lo, hi], [row, row], color=colours[part.index[row]], marker="|", markersize=11,
-                    markeredgewidth=1.5, linewidth=2, gid="interval", solid_capstyle="butt", zorder=3,
-                )  # fmt: skip
+                    [lo, hi],
+                    [row, row],
+                    color=colours[part.index[row]],
+                    marker="|",
+                    markersize=11,
+                    markeredgewidth=1.5,
+                    linewidth=2,
+                    gid="interval",
+                    solid_capstyle="butt",
+                    zorder=3,
+                )
         flat = part.assign(row=range(len(part)), name=list(part.index)).dropna(subset="value")
-        sizes = {row: 130 if shape == "*" else 62 for row, shape in shapes.items()}  # a star is mostly gaps
+        sizes = {
+            row: 130 if shape == "*" else 62 for row, shape in shapes.items()
+        }  # a star is mostly gaps
         sns.scatterplot(
-            flat, x="value", y="row", hue="name", style="name", size="name", sizes=sizes, palette=colours,
-            markers=shapes, legend=False, ax=axes, zorder=4, clip_on=False, linewidth=0.8,
-        )  # fmt: skip
+            flat,
+            x="value",
+            y="row",
+            hue="name",
+            style="name",
+            size="name",
+            sizes=sizes,
+            palette=colours,
+            markers=shapes,
+            legend=False,
+            ax=axes,
+            zorder=4,
+            clip_on=False,
+            linewidth=0.8,
+        )
         marks = axes.collections[-1]
         if hollow:
-            marks.set(edgecolor=[colours[row] for row in flat["name"]], facecolor="white", linewidth=1.5)
+            marks.set(
+                edgecolor=[colours[row] for row in flat["name"]], facecolor="white", linewidth=1.5
+            )
     for row in np.flatnonzero(drawn[0]["value"].isna()):
-        axes.annotate("not measured", (0.02, row), xycoords=axes.get_yaxis_transform(), va="center", color=GREY)
+        axes.annotate(
+            "not measured",
+            (0.02, row),
+            xycoords=axes.get_yaxis_transform(),
+            va="center",
+            color=GREY,
+        )
     if best is not None:
         at = [drawn[0].loc[best, "value"]], [list(drawn[0].index).index(best)]
-        axes.plot(*at, "o", markersize=15, mfc="none", mec="black", mew=1.2, clip_on=False, zorder=5, gid="ring")
+        axes.plot(
+            *at,
+            "o",
+            markersize=15,
+            mfc="none",
+            mec="black",
+            mew=1.2,
+            clip_on=False,
+            zorder=5,
+            gid="ring",
+        )
     inked = np.concatenate([ends(part.dropna(subset="value")).to_numpy().ravel() for part in drawn])
     if len(inked):
         span(axes, inked if line is None else np.append(inked, line))

@@ -15,7 +15,9 @@ GREY = "#595959"  # notes, and marks of no method
 FAINT = "#b5b5b5"
 Style = tuple[str, str]  # colour "#rrggbb", marker
 
-ROLES: dict[str, tuple[str, tuple[str, ...]]] = {  # role: its marker, and colours for names that have none of their own
+ROLES: dict[
+    str, tuple[str, tuple[str, ...]]
+] = {  # role: its marker, and colours for names that have none of their own
     "paper": ("o", ("#332288", "#AA2255", "#0072B2", "#882E72", "#4477AA")),
     "router": ("s", ("#117733", "#44AA99", "#B997E5", "#A3B92B", "#004D66")),
     "expert": ("D", ("#E69F00", "#56B4E9", "#CC79A7", "#D55E00", "#009E73")),
@@ -24,29 +26,64 @@ ROLES: dict[str, tuple[str, tuple[str, ...]]] = {  # role: its marker, and colou
     "oracle": ("*", ("#000000",)),
     "reference": ("X", (GREY,)),
 }
-_OTHERS = ("#117733", "#EE6677", "#66657A", "#B997E5", "#A3B92B", "#004D66", "#44AA99")  # for names without a role
+_OTHERS = (
+    "#117733",
+    "#EE6677",
+    "#66657A",
+    "#B997E5",
+    "#A3B92B",
+    "#004D66",
+    "#44AA99",
+)  # for names without a role
 _MARKERS = ("d", "H", "8", "X", "o", "s", "^", "v")
 
 _STYLES: dict[str, Style] = {
     **{role: (colours[0], mark) for role, (mark, colours) in ROLES.items()},
     # papers
-    "KO": ("#332288", "<"), "TO": ("#999933", ">"), "RO": ("#AA2255", "h"), "Conductor": ("#332288", "P"),
-    "CoRL": ("#332288", "P"), "ToolOrchestra": ("#332288", "P"), "ARC": ("#332288", "P"),
+    "KO": ("#332288", "<"),
+    "TO": ("#999933", ">"),
+    "RO": ("#AA2255", "h"),
+    "Conductor": ("#332288", "P"),
+    "CoRL": ("#332288", "P"),
+    "ToolOrchestra": ("#332288", "P"),
+    "ARC": ("#332288", "P"),
     # experts: policies and language models
-    "SO-d1": ("#0072B2", "o"), "SO-d2": ("#E69F00", "s"), "SO-d3": ("#009E73", "^"), "MO-S": ("#56B4E9", "D"),
-    "MO-RM": ("#D55E00", "v"), "MO-MGDA": ("#CC79A7", "P"), "MO-pseudoS": ("#8C6239", "p"),
-    "lab-nano": ("#56B4E9", "o"), "lab-mini": ("#E69F00", "s"), "lab-large": ("#AA2255", "^"),
-    "lab-control": ("#8C6239", "v"), "lab-facts": ("#CC79A7", "p"), "lab-caller": ("#44AA99", "X"),
-    "lab-policy": ("#009E73", "D"), "lab-agent": ("#332288", "P"),
+    "SO-d1": ("#0072B2", "o"),
+    "SO-d2": ("#E69F00", "s"),
+    "SO-d3": ("#009E73", "^"),
+    "MO-S": ("#56B4E9", "D"),
+    "MO-RM": ("#D55E00", "v"),
+    "MO-MGDA": ("#CC79A7", "P"),
+    "MO-pseudoS": ("#8C6239", "p"),
+    "lab-nano": ("#56B4E9", "o"),
+    "lab-mini": ("#E69F00", "s"),
+    "lab-large": ("#AA2255", "^"),
+    "lab-control": ("#8C6239", "v"),
+    "lab-facts": ("#CC79A7", "p"),
+    "lab-caller": ("#44AA99", "X"),
+    "lab-policy": ("#009E73", "D"),
+    "lab-agent": ("#332288", "P"),
     # routers and constants
-    "greedy look-ahead": ("#117733", "d"), "LinUCB": ("#B997E5", "H"), "round-robin": ("#C2A878", "X"),
-    "nearest neighbours": ("#117733", "<"), "logistic": ("#009E73", ">"), "cascade": ("#999933", "h"),
-    "best constant": ("#C2A878", "p"), "random": ("#8A8A8A", "X"), "oracle look-ahead": ("#000000", "*"),
+    "greedy look-ahead": ("#117733", "d"),
+    "LinUCB": ("#B997E5", "H"),
+    "round-robin": ("#C2A878", "X"),
+    "nearest neighbours": ("#117733", "<"),
+    "logistic": ("#009E73", ">"),
+    "cascade": ("#999933", "h"),
+    "best constant": ("#C2A878", "p"),
+    "random": ("#8A8A8A", "X"),
+    "oracle look-ahead": ("#000000", "*"),
     # objectives, and actions that serve one
-    "aptitude": ("#0072B2", "o"), "gap": ("#E69F00", "s"), "performance": ("#009E73", "^"),
-    "goal": ("#0072B2", "o"), "no-lava": ("#E69F00", "s"), "gold": ("#009E73", "^"),
-    "failed": ("#8C6239", "X"), "easy": ("#44AA99", "8"), "challenge": ("#5B3A8E", "d"),
-}  # fmt: skip
+    "aptitude": ("#0072B2", "o"),
+    "gap": ("#E69F00", "s"),
+    "performance": ("#009E73", "^"),
+    "goal": ("#0072B2", "o"),
+    "no-lava": ("#E69F00", "s"),
+    "gold": ("#009E73", "^"),
+    "failed": ("#8C6239", "X"),
+    "easy": ("#44AA99", "8"),
+    "challenge": ("#5B3A8E", "d"),
+}
 
 
 def register(styles: Mapping[str, Style]) -> None:
@@ -72,7 +109,11 @@ def marker(name: str) -> str:
     return _style(name, None)[1]
 
 
-def looks(names: Iterable[str], given: Mapping[str, str] | None = None, roles: Mapping[str, str] | None = None):
+def looks(
+    names: Iterable[str],
+    given: Mapping[str, str] | None = None,
+    roles: Mapping[str, str] | None = None,
+):
     """{name: (colour, marker)}; a name without a style steps aside where another one of the figure has its colour.
 
     given: {name: the name whose look it takes}; roles: {name: role}.
@@ -96,7 +137,9 @@ def _style(name: str, role: str | None) -> Style:
         return _STYLES[name]
     if role is not None and role not in ROLES:
         raise ValueError(f"{role!r} is no role; roles are {', '.join(ROLES)}")
-    digest = hashlib.sha256(str(name).encode()).digest()  # hash() of a string differs between processes
+    digest = hashlib.sha256(
+        str(name).encode()
+    ).digest()  # hash() of a string differs between processes
     if role is None:
         return _OTHERS[digest[0] % len(_OTHERS)], _MARKERS[digest[1] % len(_MARKERS)]
     mark, colours = ROLES[role]

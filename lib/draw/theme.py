@@ -71,10 +71,14 @@ def sheet(title: str, width: float = WIDTH, height: float = 4.0, note: str = "")
     figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)  # text can be measured before anything is saved
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.07)
-    message = figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", parse_math=False)
+    message = figure.suptitle(
+        title, x=0.01, ha="left", fontsize=12, fontweight="bold", parse_math=False
+    )
     lines = _wrapped(message)
     if note:
-        lines += _wrapped(figure.supxlabel(note, x=0.01, ha="left", fontsize=9, color=GREY, parse_math=False))
+        lines += _wrapped(
+            figure.supxlabel(note, x=0.01, ha="left", fontsize=9, color=GREY, parse_math=False)
+        )
     figure.set_size_inches(width, height + 0.18 * lines)
     figure.alt_text = title
     return figure
@@ -155,17 +159,34 @@ def end_labels(axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Sequenc
     heights = axes.transData.transform(np.asarray(xy, dtype=float))[:, 1]
     placed = (spread(heights, tall, box.y0 + tall / 2, box.y1 - tall / 2) - box.y0) / box.height
     for name, point, shade, height in zip(names, xy, shades, placed, strict=True):
-        line = {"arrowstyle": "-", "color": shade, "lw": 0.9, "shrinkA": 1, "shrinkB": 1, "relpos": (0, 0.5)}
+        line = {
+            "arrowstyle": "-",
+            "color": shade,
+            "lw": 0.9,
+            "shrinkA": 1,
+            "shrinkB": 1,
+            "relpos": (0, 0.5),
+        }
         axes.annotate(
-            literal(name), point, xytext=(1.06, height), textcoords="axes fraction", va="center", fontsize=10,
-            color=ink(shade), zorder=6, annotation_clip=False, arrowprops=line,
-        )  # fmt: skip
+            literal(name),
+            point,
+            xytext=(1.06, height),
+            textcoords="axes fraction",
+            va="center",
+            fontsize=10,
+            color=ink(shade),
+            zorder=6,
+            annotation_clip=False,
+            arrowprops=line,
+        )
 
 
 _AROUND = ((1, 0), (0.8, 0.8), (0.8, -0.8), (0, 1), (0, -1), (-0.8, 0.8), (-0.8, -0.8), (-1, 0))
 
 
-def point_labels(axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Sequence[str], drawn: np.ndarray) -> None:
+def point_labels(
+    axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Sequence[str], drawn: np.ndarray
+) -> None:
     """A name close to each point of xy (n, 2), where it covers no other label, no mark and no edge.
 
     drawn: (m, 2) in data units, what else is there. The figure must be laid out already. Greedy from right to left:
@@ -178,13 +199,30 @@ def point_labels(axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Seque
     taken: list[Bbox] = []
     for row in np.argsort(-points[:, 0], kind="stable"):
         text = axes.annotate(
-            literal(names[row]), xy[row], xytext=(0, 0), textcoords="offset pixels", va="center", ha="center",
-            fontsize=9.5, color=ink(shades[row]), zorder=6,
+            literal(names[row]),
+            xy[row],
+            xytext=(0, 0),
+            textcoords="offset pixels",
+            va="center",
+            ha="center",
+            fontsize=9.5,
+            color=ink(shades[row]),
+            zorder=6,
             path_effects=[withStroke(linewidth=2.5, foreground="white")],
-            arrowprops={"arrowstyle": "-", "color": shades[row], "lw": 0.8, "shrinkA": 0, "shrinkB": 3},
-        )  # fmt: skip
-        text.set_in_layout(False)  # it lies inside the axes; otherwise it would move what it was placed by
-        width, height, _ = renderer.get_text_width_height_descent(str(names[row]), text.get_fontproperties(), False)
+            arrowprops={
+                "arrowstyle": "-",
+                "color": shades[row],
+                "lw": 0.8,
+                "shrinkA": 0,
+                "shrinkB": 3,
+            },
+        )
+        text.set_in_layout(
+            False
+        )  # it lies inside the axes; otherwise it would move what it was placed by
+        width, height, _ = renderer.get_text_width_height_descent(
+            str(names[row]), text.get_fontproperties(), False
+        )
         others = [ring for place, ring in enumerate(rings) if place != row]
         best, box = _best_place(points[row], width, height, frame, marks, taken + others)
         text.set_position(tuple(best))
@@ -194,7 +232,12 @@ def point_labels(axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Seque
 
 
 def _best_place(
-    point: np.ndarray, width: float, height: float, frame: Bbox, marks: np.ndarray, taken: list[Bbox]
+    point: np.ndarray,
+    width: float,
+    height: float,
+    frame: Bbox,
+    marks: np.ndarray,
+    taken: list[Bbox],
 ) -> tuple[np.ndarray, Bbox]:
     """Offset (2,) in pixels of a label's centre from its point, and the box it fills there."""
     choices = []
@@ -206,7 +249,9 @@ def _best_place(
             box = Bbox.from_bounds(x - width / 2 - 2, y - height / 2 - 1, width + 4, height + 2)
             cost = distance * 0.02 + place * 0.01 + 3 * sum(box.overlaps(other) for other in taken)
             cost += 0.4 * min(box.count_contains(marks), 4)
-            cost += 12.0 * (box.x0 < frame.x0 or box.x1 > frame.x1 or box.y0 < frame.y0 or box.y1 > frame.y1)
+            cost += 12.0 * (
+                box.x0 < frame.x0 or box.x1 > frame.x1 or box.y0 < frame.y0 or box.y1 > frame.y1
+            )
             choices.append((cost, len(choices), offset, box))
     _, _, offset, box = min(choices, key=lambda choice: choice[:2])
     return offset, box

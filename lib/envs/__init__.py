@@ -56,6 +56,8 @@ def make_education(settings: EducationSettings | None = None, **arguments) -> Ed
 
 if "orchestration/Education-v0" not in gymnasium.registry:
     gymnasium.register(
-        "orchestration/Education-v0", entry_point="lib.envs:make_education", disable_env_checker=True
+        "orchestration/Education-v0",
+        entry_point="lib.envs:make_education",
+        disable_env_checker=True,
     )  # the checker expects scalar rewards
 register_grid()

@@ -27,7 +27,9 @@ from lib.envs.education import LEVELS
 
 COLUMNS = ("id", "difficulty_level", "topic_name")
 ANSWER_COLUMNS = ("Student ID", "Question ID", "Type of Answer")
-PRIOR_ANSWERS = 10.0  # answers that the label's mean counts for, K: enough to tame a single answer (decision)
+PRIOR_ANSWERS = (
+    10.0  # answers that the label's mean counts for, K: enough to tame a single answer (decision)
+)
 TOPICS = (
     "Analytic Geometry",
     "Complex Numbers",
@@ -89,12 +91,16 @@ def load_bank(path: str | Path) -> Bank:
         place = f"{path}, line {line}"
         item = _integer(row["id"], f"{place}: id")
         if item in first_line:
-            raise BankError(f"{place}: id {item} stands already in line {first_line[item]}; ids must be unique")
+            raise BankError(
+                f"{place}: id {item} stands already in line {first_line[item]}; ids must be unique"
+            )
         first_line[item] = line
         ids.append(item)
         levels.append(row["difficulty_level"])
         if levels[-1] not in map(str, range(1, LEVELS + 1)):
-            raise BankError(f"{place}: difficulty_level must be an integer from 1 to {LEVELS}, got {levels[-1][:60]!r}")
+            raise BankError(
+                f"{place}: difficulty_level must be an integer from 1 to {LEVELS}, got {levels[-1][:60]!r}"
+            )
         topics.append(_known_topic(row["topic_name"], f"{place}: there is no"))
     order = np.argsort(ids)  # the order of lines must not matter
     return Bank(np.array(ids)[order], np.array(levels, dtype=int)[order], np.array(topics)[order])
@@ -126,7 +132,9 @@ def calibrated(bank: Bank, answers_path: str | Path) -> tuple[np.ndarray, np.nda
         place = f"{path}, line {line}"
         right = row["Type of Answer"]
         if right not in ("0", "1"):
-            raise BankError(f"{place}: Type of Answer must be 0 (wrong) or 1 (right), got {right[:60]!r}")
+            raise BankError(
+                f"{place}: Type of Answer must be 0 (wrong) or 1 (right), got {right[:60]!r}"
+            )
         _integer(row["Student ID"], f"{place}: Student ID")
         questions.append(_integer(row["Question ID"], f"{place}: Question ID"))
         failed.append(1 - int(right))
@@ -156,12 +164,16 @@ def _label_means(bank: Bank, failures: np.ndarray, answers: np.ndarray) -> np.nd
     return means
 
 
-def _rows(path: Path, wanted: tuple[str, ...], encoding: str = "utf-8-sig") -> list[tuple[int, dict[str, str]]]:
+def _rows(
+    path: Path, wanted: tuple[str, ...], encoding: str = "utf-8-sig"
+) -> list[tuple[int, dict[str, str]]]:
     """The line where each row ends, and the wanted columns, stripped."""
     try:
         text = path.read_bytes().decode(encoding)
     except UnicodeDecodeError as error:
-        raise BankError(f"{path}: not UTF-8 at byte {error.start} ({error.reason}); save it as UTF-8") from error
+        raise BankError(
+            f"{path}: not UTF-8 at byte {error.start} ({error.reason}); save it as UTF-8"
+        ) from error
     except OSError as error:
         told = "check education.bank and education.answers"
         raise BankError(f"{path}: cannot be read ({error.strerror}); {told}") from error

@@ -107,7 +107,9 @@ class BatchedEnv(VecEnv):
         if actions.shape != (self.num_envs,):
             raise ValueError(f"expected {self.num_envs} actions, got shape {actions.shape}")
         if actions.min() < 0 or actions.max() >= self.action_space.n:
-            raise ValueError(f"actions must lie in 0..{self.action_space.n - 1}, got {actions.min()}..{actions.max()}")
+            raise ValueError(
+                f"actions must lie in 0..{self.action_space.n - 1}, got {actions.min()}..{actions.max()}"
+            )
         reward, terminated, truncated = self._advance(actions)
         observation = final = self._observe()
         ended = np.flatnonzero(terminated | truncated)
@@ -130,7 +132,9 @@ class BatchedEnv(VecEnv):
         for name in ("key", *self.fields):
             array = state[name].copy() if rows is None else state[name][rows]
             if len(array) != self.num_envs:
-                raise ValueError(f"{name}: a state of {len(array)} rows for {self.num_envs} environments")
+                raise ValueError(
+                    f"{name}: a state of {len(array)} rows for {self.num_envs} environments"
+                )
             setattr(self, name, array)
         self._fresh_keys = None
 
@@ -144,7 +148,9 @@ class BatchedEnv(VecEnv):
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for row in np.flatnonzero(step.done):
             infos[row]["terminal_observation"] = step.final_observation[row]
-            infos[row]["TimeLimit.truncated"] = bool(step.truncated[row] and not step.terminated[row])
+            infos[row]["TimeLimit.truncated"] = bool(
+                step.truncated[row] and not step.terminated[row]
+            )
         return step.observation, step.reward, step.done, infos
 
     def close(self) -> None:
@@ -154,7 +160,9 @@ class BatchedEnv(VecEnv):
         return [getattr(self, attr_name)] * len(self._get_indices(indices))
 
     def set_attr(self, attr_name: str, value: Any, indices=None) -> None:
-        raise AttributeError(f"{attr_name}: the rows of a batched environment share their attributes")
+        raise AttributeError(
+            f"{attr_name}: the rows of a batched environment share their attributes"
+        )
 
     def env_method(self, method_name: str, *args, indices=None, **kwargs) -> list[Any]:
         return [getattr(self, method_name)(*args, **kwargs)] * len(self._get_indices(indices))
@@ -170,7 +178,9 @@ class LinearVecReward(VecEnvWrapper):
         super().__init__(venv)
         self.weight = np.asarray(weight, dtype=np.float64)
         if self.weight.shape != (venv.reward_dim,):
-            raise ValueError(f"weight must have {venv.reward_dim} entries, got shape {self.weight.shape}")
+            raise ValueError(
+                f"weight must have {venv.reward_dim} entries, got shape {self.weight.shape}"
+            )
 
     def reset(self) -> np.ndarray:
         return self.venv.reset()

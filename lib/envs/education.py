@@ -63,7 +63,9 @@ class EducationRules:
 
     def __post_init__(self) -> None:
         if len(self.items) != LEVELS or min(self.items) < 0 or sum(self.items) < self.questions:
-            raise ValueError(f"items must give {LEVELS} counts >= 0 with a full set among them, got {self.items}")
+            raise ValueError(
+                f"items must give {LEVELS} counts >= 0 with a full set among them, got {self.items}"
+            )
         if self.questions > SLOTS // 2:
             raise ValueError(f"questions must be <= {SLOTS // 2}, got {self.questions}")
         top = (LEVELS - 1) * self.steps_per_level
@@ -79,7 +81,9 @@ class EducationRules:
     @property
     def without_repeats(self) -> tuple[int, ...]:
         """The actions whose pool leaves failed questions out (until nothing else is left)."""
-        return {"everywhere": (), "not_easy": (EASY,), "failed_only": (EASY, CHALLENGE)}[self.repeats]
+        return {"everywhere": (), "not_easy": (EASY,), "failed_only": (EASY, CHALLENGE)}[
+            self.repeats
+        ]
 
     @property
     def warmup_levels(self) -> list[int]:
@@ -89,7 +93,9 @@ class EducationRules:
         return [present[int(place + 0.5)] for place in places]
 
 
-def answer_probability(ability: np.ndarray, difficulty: np.ndarray, discrimination: float) -> np.ndarray:
+def answer_probability(
+    ability: np.ndarray, difficulty: np.ndarray, discrimination: float
+) -> np.ndarray:
     """Item response theory, two parameters: P = 1 / (1 + exp(-a (theta - d))) (A.4)."""
     return 1.0 / (1.0 + np.exp(-discrimination * (np.asarray(ability) - np.asarray(difficulty))))
 
@@ -132,7 +138,12 @@ class Education(gym.Env):
 
     metadata = {"render_modes": ["ansi"], "render_fps": 1}
 
-    def __init__(self, rules: EducationRules, ids: list[list[int]] | None = None, render_mode: str | None = None):
+    def __init__(
+        self,
+        rules: EducationRules,
+        ids: list[list[int]] | None = None,
+        render_mode: str | None = None,
+    ):
         self.rules, self.render_mode = rules, render_mode
         self.ids = ids or _numbered(rules.items)
         if [len(level) for level in self.ids] != list(rules.items):
@@ -215,7 +226,10 @@ class Education(gym.Env):
         """The set: (source, level, id), taken from the pools in the action's order of preference."""
         pools = {(UNSEEN, level): self.unseen[level] for level in range(LEVELS)}
         pools |= {(PENDING, level): self.pending[level] for level in range(LEVELS)}
-        order = sorted((pool for pool in pools if pools[pool]), key=lambda pool: self._preference(action, *pool))
+        order = sorted(
+            (pool for pool in pools if pools[pool]),
+            key=lambda pool: self._preference(action, *pool),
+        )
         chosen: list[tuple[int, int, int]] = []
         for source, level in order:
             take = pools[source, level][: self.rules.questions - len(chosen)]
@@ -231,12 +245,21 @@ class Education(gym.Env):
             if source == PENDING:
                 return (0 if near_mastery <= self.rules.delta_steps else 2, near_mastery, level)
             counts = [len(pool) for pool in self.pending]
-            return (1, self._distance(level, sum(i * c for i, c in enumerate(counts)), sum(counts)), level)
+            return (
+                1,
+                self._distance(level, sum(i * c for i, c in enumerate(counts)), sum(counts)),
+                level,
+            )
         if source == PENDING and action in self.rules.without_repeats:
             return (9, near_mastery, level)
         if action == EASY:
             if place <= mastery:
-                return (0, self._distance(level, self.last_right_sum, self.last_right_count), level, source)
+                return (
+                    0,
+                    self._distance(level, self.last_right_sum, self.last_right_count),
+                    level,
+                    source,
+                )
             return (1, place, level, source)
         return (0 if place > mastery + self.rules.delta_steps else 1, -place, level, source)
 
@@ -250,7 +273,9 @@ class Education(gym.Env):
         """The student's answers; theta is mastery at the start of the set, plus talent."""
         right = []
         for slot, (_, level, identity) in enumerate(chosen):
-            p = answer_probability(self.mastery + self.talent / 1000, level / (LEVELS - 1), self.rules.discrimination)
+            p = answer_probability(
+                self.mastery + self.talent / 1000, level / (LEVELS - 1), self.rules.discrimination
+            )
             correct = bool(seeds.uniform(self._key, self.t * SLOTS + slot) < p)
             self.asked[level] += 1
             self.right_count[level] += correct
@@ -259,7 +284,9 @@ class Education(gym.Env):
             right.append(correct)
         if any(right):
             self.last_right_count = sum(right)
-            self.last_right_sum = sum(level for (_, level, _), r in zip(chosen, right, strict=True) if r)
+            self.last_right_sum = sum(
+                level for (_, level, _), r in zip(chosen, right, strict=True) if r
+            )
         return right
 
     def _learn(self, chosen: list[tuple[int, int, int]], right: list[bool]) -> None:
@@ -273,7 +300,9 @@ class Education(gym.Env):
         for (_, level, _), correct in zip(chosen, right, strict=True):
             place = level * self.rules.steps_per_level
             exact = self.rules.ncc_rule == "exact"
-            if place < self.mastery_steps or (exact and place >= self.mastery_steps + self.rules.steps_per_level):
+            if place < self.mastery_steps or (
+                exact and place >= self.mastery_steps + self.rules.steps_per_level
+            ):
                 continue
             self.run = self.run + 1 if correct else 0
             if self.run >= self.rules.consecutive:
@@ -290,7 +319,9 @@ class Education(gym.Env):
         return np.array([aptitude, gap, sum(right)]) / len(chosen)
 
     def _observation(self) -> np.ndarray:
-        seen = [total - len(pool) for total, pool in zip(self.rules.items, self.unseen, strict=True)]
+        seen = [
+            total - len(pool) for total, pool in zip(self.rules.items, self.unseen, strict=True)
+        ]
         accuracy = [r / max(1, n) for r, n in zip(self.right_count, self.asked, strict=True)]
         failed = [len(pool) / max(1, n) for pool, n in zip(self.pending, seen, strict=True)]
         return np.array([self.mastery, *accuracy, *failed], dtype=np.float32)

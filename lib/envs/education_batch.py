@@ -38,9 +38,17 @@ class EducationBatch(BatchedEnv):
 
     name = STREAM
     fields = (
-        "t", "mastery", "talent", "run", "last_right_sum", "last_right_count",
-        "unseen", "pending", "asked", "right_count",
-    )  # fmt: skip
+        "t",
+        "mastery",
+        "talent",
+        "run",
+        "last_right_sum",
+        "last_right_count",
+        "unseen",
+        "pending",
+        "asked",
+        "right_count",
+    )
 
     def __init__(self, rules: EducationRules, num_envs: int, seed: int = 0) -> None:
         self.rules = rules
@@ -48,7 +56,9 @@ class EducationBatch(BatchedEnv):
         for name in self.fields:
             shape = (num_envs, LEVELS) if name in self.fields[6:] else (num_envs,)
             setattr(self, name, np.zeros(shape, dtype=np.int64))
-        self.levels = np.zeros((num_envs, rules.questions), dtype=np.int64)  # of the last set, for display
+        self.levels = np.zeros(
+            (num_envs, rules.questions), dtype=np.int64
+        )  # of the last set, for display
         super().__init__(
             num_envs,
             spaces.Box(0.0, 1.0, (1 + 2 * LEVELS,), np.float32),
@@ -65,7 +75,9 @@ class EducationBatch(BatchedEnv):
         self.unseen[rows] = self.rules.items
         level = np.tile(self.rules.warmup_levels, (rows.size, 1))
         right = self._answer(rows, level, np.ones(level.shape, dtype=bool))
-        self._count(rows, level, right, np.zeros(level.shape, dtype=bool), np.ones(level.shape, dtype=bool))
+        self._count(
+            rows, level, right, np.zeros(level.shape, dtype=bool), np.ones(level.shape, dtype=bool)
+        )
         if self.rules.warmup == "ncc":
             self._apply_ncc(rows, level, right, np.ones(level.shape, dtype=bool))
         elif self.rules.warmup == "measure":
@@ -96,7 +108,9 @@ class EducationBatch(BatchedEnv):
         order = np.argsort(self._preference(actions), axis=1, kind="stable")
         filled = np.take_along_axis(pools, order, axis=1).cumsum(axis=1)
         slots = np.arange(self.rules.questions)
-        place = (filled[:, None, :] <= slots[None, :, None]).sum(axis=2)  # (B, q) first pool not used up
+        place = (filled[:, None, :] <= slots[None, :, None]).sum(
+            axis=2
+        )  # (B, q) first pool not used up
         asked = place < _NONE
         pool = np.take_along_axis(order, np.minimum(place, _NONE - 1), axis=1)
         return pool % LEVELS, (pool >= LEVELS) & asked, asked
@@ -108,7 +122,11 @@ class EducationBatch(BatchedEnv):
         near = np.abs(place - mastery)
         keys = np.empty((self.num_envs, 2, LEVELS), dtype=np.int64)
 
-        easy = np.where(place <= mastery, self._distance(self.last_right_sum, self.last_right_count), _TIER + place)
+        easy = np.where(
+            place <= mastery,
+            self._distance(self.last_right_sum, self.last_right_count),
+            _TIER + place,
+        )
         hard = np.where(place > mastery + self.rules.delta_steps, -place, _TIER - place)
         count = self.pending.sum(axis=1)
         similar = _TIER + self._distance(self.pending @ _LEVEL, count)
@@ -151,7 +169,9 @@ class EducationBatch(BatchedEnv):
 
     @staticmethod
     def _add(array: np.ndarray, rows, cell, which, sign: int = 1) -> None:
-        array[rows] += sign * np.bincount(cell[which], minlength=rows.size * LEVELS).reshape(-1, LEVELS)
+        array[rows] += sign * np.bincount(cell[which], minlength=rows.size * LEVELS).reshape(
+            -1, LEVELS
+        )
 
     def _apply_ncc(self, rows, level, right, asked) -> None:
         """N consecutive correct, question by question; mastery may rise within a set."""

@@ -9,7 +9,9 @@ import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # minigrid imports pygame, which greets on stdout
+os.environ.setdefault(
+    "PYGAME_HIDE_SUPPORT_PROMPT", "1"
+)  # minigrid imports pygame, which greets on stdout
 
 import gymnasium as gym
 import numpy as np
@@ -109,7 +111,9 @@ class GridRoom(MiniGridEnv):
     ):
         check_arguments(task, lava, horizon)
         mission = MissionSpace(mission_func=lambda: _MISSIONS[task])
-        super().__init__(mission, grid_size=SIZE, max_steps=horizon, render_mode=render_mode, tile_size=tile_size)
+        super().__init__(
+            mission, grid_size=SIZE, max_steps=horizon, render_mode=render_mode, tile_size=tile_size
+        )
         self.task, self.lava = task, lava
         self.observation_space = spaces.Box(0, 255, (VIEW, VIEW, 3), np.uint8)
         self.action_space = spaces.Discrete(len(ACTIONS))  # minigrid's seventh, "done", is left out
@@ -133,7 +137,9 @@ class GridRoom(MiniGridEnv):
 
     def step(self, action: int):
         if not self.action_space.contains(action):
-            raise ValueError(f"action must lie in 0..{len(ACTIONS) - 1} ({', '.join(ACTIONS)}), got {action!r}")
+            raise ValueError(
+                f"action must lie in 0..{len(ACTIONS) - 1} ({', '.join(ACTIONS)}), got {action!r}"
+            )
         observation, _, terminated, timeout, _ = super().step(action)
         picked = self.carrying is not None
         if picked:
@@ -195,4 +201,6 @@ def register_grid() -> None:
     """
     for task, identity in IDS.items():
         if identity not in gym.registry:
-            gym.register(identity, f"{__name__}:GridRoom", kwargs={"task": task}, disable_env_checker=True)
+            gym.register(
+                identity, f"{__name__}:GridRoom", kwargs={"task": task}, disable_env_checker=True
+            )

@@ -74,7 +74,9 @@ def _views() -> np.ndarray:
     """The board column behind each pixel of the view, (64, 49); pixel [i, j] is number 7 i + j."""
     i, j = np.divmod(np.arange(VIEW * VIEW), VIEW)
     views = _place(VIEW - 1 - j, i - VIEW // 2)
-    views[:, VIEW * (VIEW // 2) + VIEW - 1] = _SELF  # minigrid shows what the agent carries here: nothing
+    views[:, VIEW * (VIEW // 2) + VIEW - 1] = (
+        _SELF  # minigrid shows what the agent carries here: nothing
+    )
     return views
 
 
@@ -107,11 +109,18 @@ class GridBatch(BatchedEnv):
     fields = ("task", "pose", "t", "purse", "board")
 
     def __init__(
-        self, task: str | Sequence[str], num_envs: int, seed: int = 0, lava: int = 2, horizon: int = HORIZON
+        self,
+        task: str | Sequence[str],
+        num_envs: int,
+        seed: int = 0,
+        lava: int = 2,
+        horizon: int = HORIZON,
     ) -> None:
         tasks = [task] * num_envs if isinstance(task, str) else list(task)
         if len(tasks) != num_envs:
-            raise ValueError(f"expected a task for each of {num_envs} environments, got {len(tasks)}")
+            raise ValueError(
+                f"expected a task for each of {num_envs} environments, got {len(tasks)}"
+            )
         for one in set(tasks):
             check_arguments(one, lava, horizon)
         self.lava, self.horizon = lava, horizon
@@ -150,7 +159,9 @@ class GridBatch(BatchedEnv):
         moves = (actions == FORWARD) & _ENTERABLE[ahead]
         picks = (actions == PICKUP) & (ahead == GOLD)
         pose = _TURN[self.pose, actions]
-        self.pose = np.where(moves, len(HEADINGS) * _FRONT[self.pose] + self.pose % len(HEADINGS), pose)
+        self.pose = np.where(
+            moves, len(HEADINGS) * _FRONT[self.pose] + self.pose % len(HEADINGS), pose
+        )
         self.board.put(front[picks], EMPTY)
         self.purse += picks
         self.t += 1
@@ -166,5 +177,7 @@ class GridBatch(BatchedEnv):
         return np.stack([success, no_lava, picks / PIECES], axis=1), terminated, truncated
 
     def _observe(self) -> np.ndarray:
-        codes = self.board.take(_VIEW[self.pose] + _COLUMNS * np.arange(self.num_envs)[:, None])  # (B, 49)
+        codes = self.board.take(
+            _VIEW[self.pose] + _COLUMNS * np.arange(self.num_envs)[:, None]
+        )  # (B, 49)
         return _PALETTE.take(codes, axis=0).reshape(self.num_envs, VIEW, VIEW, 3)

@@ -19,7 +19,12 @@ from lib import seeds
 TASKS = ("composite", "empty", "lava_gap", "gold_room")
 OBJECTIVES = ("goal", "no_lava", "gold")  # d1, d2, d3
 ACTIONS = ("left", "right", "forward", "pickup", "drop", "toggle")
-HEADINGS = ("east", "south", "west", "north")  # in minigrid's order; x grows to the east, y to the south
+HEADINGS = (
+    "east",
+    "south",
+    "west",
+    "north",
+)  # in minigrid's order; x grows to the east, y to the south
 LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE = range(6)
 UNSEEN, EMPTY, WALL, GOLD, GOAL, LAVA = 0, 1, 2, 6, 8, 9  # minigrid's object codes; gold is a ball
 NAMES = {UNSEEN: "unseen", EMPTY: "empty", WALL: "wall", GOLD: "gold", GOAL: "goal", LAVA: "lava"}
@@ -108,13 +113,22 @@ def in_view(image: np.ndarray) -> list[dict[str, int | str]]:
     """
     columns, rows = np.nonzero(np.isin(image[..., 0], (GOLD, GOAL, LAVA)))
     seen = [
-        {"what": NAMES[int(image[i, j, 0])], "ahead": VIEW - 1 - int(j), "right": int(i) - VIEW // 2}
+        {
+            "what": NAMES[int(image[i, j, 0])],
+            "ahead": VIEW - 1 - int(j),
+            "right": int(i) - VIEW // 2,
+        }
         for i, j in zip(columns, rows, strict=True)
     ]
-    return sorted(seen, key=lambda thing: (thing["ahead"] + abs(thing["right"]), thing["ahead"], thing["right"]))
+    return sorted(
+        seen,
+        key=lambda thing: (thing["ahead"] + abs(thing["right"]), thing["ahead"], thing["right"]),
+    )
 
 
-def describe_view(image: np.ndarray, cell: int, heading: int, gold_left: int, steps_left: int) -> dict:
+def describe_view(
+    image: np.ndarray, cell: int, heading: int, gold_left: int, steps_left: int
+) -> dict:
     """A state in words: position (x, y) from the north-west corner, heading, what is seen, what is left.
 
     image: (7, 7, 3) uint8, the only source of `in_front` and `in_view`: nothing hidden gets in.
@@ -139,7 +153,9 @@ def _corner_to_corner(n: int) -> Layouts:
 def _lava_gap(keys: np.ndarray) -> Layouts:
     """A column of lava at x = 2 or 3 with one gap, each of the 8 gaps as likely (LavaGapEnv)."""
     layouts = _corner_to_corner(keys.size)
-    column = 1 + (seeds.uniform(keys, 0) * (INNER - 2)).astype(np.int64)  # from 0: neither first nor last
+    column = 1 + (seeds.uniform(keys, 0) * (INNER - 2)).astype(
+        np.int64
+    )  # from 0: neither first nor last
     row = (seeds.uniform(keys, 1) * INNER).astype(np.int64)
     square = layouts.board.reshape(-1, INNER, INNER)  # (n, y, x)
     square[np.arange(keys.size), :, column] = LAVA

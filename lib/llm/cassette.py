@@ -20,17 +20,28 @@ import httpx2
 from lib import store
 from lib.llm.transport import whole
 
-SAMPLE: ContextVar[int] = ContextVar("sample", default=0)  # which asking of an equal request this is
+SAMPLE: ContextVar[int] = ContextVar(
+    "sample", default=0
+)  # which asking of an equal request this is
 HIT = "x-cassette-hit"
 MISS = "x-cassette-miss"
-_LEFT_OUT = ("user", "stream", "stream_options", "metadata", "service_tier", "store")  # change no reply
+_LEFT_OUT = (
+    "user",
+    "stream",
+    "stream_options",
+    "metadata",
+    "service_tier",
+    "store",
+)  # change no reply
 _PATIENCE = 30.0  # seconds to wait for another process's write
 _SECRET = 6  # characters; shorter keys are placeholders such as `none`, and words of any reply
 
 
 def key(body: dict[str, Any], sample: int = 0, path: str = "chat/completions") -> str:
     """The sha256 of the canonical request. Order of fields and 1 against 1.0 make no difference."""
-    asked = {name: value for name, value in body.items() if name not in _LEFT_OUT and value is not None}
+    asked = {
+        name: value for name, value in body.items() if name not in _LEFT_OUT and value is not None
+    }
     return store.sha256_json({"path": path, "sample": sample, "request": _canonical(asked)})
 
 
@@ -68,7 +79,9 @@ class Cassette:
         if mode == "record":
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self._rows() as rows:
-                rows.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, line TEXT NOT NULL)")
+                rows.execute(
+                    "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, line TEXT NOT NULL)"
+                )
 
     def get(self, digest: str) -> dict[str, Any] | None:
         """The recorded reply to a request, or None."""
@@ -80,12 +93,18 @@ class Cassette:
             found = rows.execute("SELECT line FROM replies WHERE key = ?", (digest,)).fetchone()
         return json.loads(found[0])["response"] if found else None
 
-    def put(self, digest: str, body: dict[str, Any], response: dict[str, Any], secret: str = "") -> dict[str, Any]:
+    def put(
+        self, digest: str, body: dict[str, Any], response: dict[str, Any], secret: str = ""
+    ) -> dict[str, Any]:
         """Keep a reply; returns what is kept, which is another's where one was there before.
 
         secret: a key that must not be in it, whatever the server echoes.
         """
-        request = {name: value for name, value in body.items() if name not in _LEFT_OUT and value is not None}
+        request = {
+            name: value
+            for name, value in body.items()
+            if name not in _LEFT_OUT and value is not None
+        }
         entry = {"key": digest, "request": _canonical(request), "response": response}
         line = clean(_line(entry), json.dumps(secret)[1:-1])
         with self._rows() as rows:
@@ -99,9 +118,13 @@ class Cassette:
             with self._rows() as rows:
                 lines = dict(rows.execute("SELECT key, line FROM replies"))
         told = _read_lines(self.export_path)
-        lines |= {digest: clean(_line(entry), "") for digest, entry in told.items()}  # as `get` does
+        lines |= {
+            digest: clean(_line(entry), "") for digest, entry in told.items()
+        }  # as `get` does
         text = "".join(f"{lines[digest]}\n" for digest in sorted(lines))
-        if lines and (not self.export_path.exists() or self.export_path.read_text(encoding="utf-8") != text):
+        if lines and (
+            not self.export_path.exists() or self.export_path.read_text(encoding="utf-8") != text
+        ):
             store.write_text(self.export_path, text)
         return self.export_path
 
@@ -109,8 +132,12 @@ class Cassette:
     def _rows(self) -> Iterator[sqlite3.Connection]:
         """The recording. Raises ValueError, naming the file, where it cannot be used."""
         try:
-            with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as connection:
-                connection.execute("PRAGMA synchronous=OFF")  # a kill loses nothing; the disk would hold up all calls
+            with closing(
+                sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+            ) as connection:
+                connection.execute(
+                    "PRAGMA synchronous=OFF"
+                )  # a kill loses nothing; the disk would hold up all calls
                 yield connection
         except sqlite3.Error as error:
             raise ValueError(f"{self.path} is no recording that can be used: {error}") from None
@@ -124,13 +151,21 @@ def _read_lines(path: Path) -> dict[str, dict[str, Any]]:
     if not path.exists():
         return {}
     out = {}
-    lines = path.read_bytes().removesuffix(b"\n").split(b"\n")  # str.splitlines also cuts inside of replies
+    lines = (
+        path.read_bytes().removesuffix(b"\n").split(b"\n")
+    )  # str.splitlines also cuts inside of replies
     for number, line in enumerate(lines, start=1):
         try:
             entry = json.loads(line)
-            out[entry["key"]] = {"key": entry["key"], "request": entry["request"], "response": entry["response"]}
+            out[entry["key"]] = {
+                "key": entry["key"],
+                "request": entry["request"],
+                "response": entry["response"],
+            }
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ValueError(f"{path}, line {number}: not a recorded reply ({error}); remove the line") from None
+            raise ValueError(
+                f"{path}, line {number}: not a recorded reply ({error}); remove the line"
+            ) from None
     return out
 
 
@@ -152,7 +187,9 @@ def complete(response: httpx2.Response) -> dict[str, Any] | None:
     kept = {name: body[name] for name in ("choices", "model") if name in body}
     usage = body.get("usage")
     if isinstance(usage, dict):  # some servers put their timings beside the counts
-        kept["usage"] = {name: usage[name] for name in ("prompt_tokens", "completion_tokens") if name in usage}
+        kept["usage"] = {
+            name: usage[name] for name in ("prompt_tokens", "completion_tokens") if name in usage
+        }
     return kept
 
 
@@ -163,7 +200,9 @@ class CassetteTransport(httpx2.AsyncBaseTransport):
     of it that names the request.
     """
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, cassette: Cassette, secret: str = "") -> None:
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, cassette: Cassette, secret: str = ""
+    ) -> None:
         self.inner, self.cassette, self.secret = inner, cassette, secret
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -177,7 +216,9 @@ class CassetteTransport(httpx2.AsyncBaseTransport):
         response = await self.inner.handle_async_request(request)
         content = await response.aread()  # a reply that breaks off raises here, and is not kept
         if (reply := complete(response)) is not None:
-            content = json.dumps(self.cassette.put(digest, body, reply, self.secret))  # a replay gives no other
+            content = json.dumps(
+                self.cassette.put(digest, body, reply, self.secret)
+            )  # a replay gives no other
         return whole(response, content)
 
     async def aclose(self) -> None:

@@ -34,7 +34,12 @@ from lib.llm.usage import Asked
 IN_PROCESS = "http://in-process/v1"
 DENSEST = 64  # bytes of a token, on average, at the most: more were not asked for
 _SHOWN = 300  # characters of a server's words in an error
-_ODD = ("empty_body", "not_json", "error_in_reply", "no_choices")  # a 200 that is none: ask once more
+_ODD = (
+    "empty_body",
+    "not_json",
+    "error_in_reply",
+    "no_choices",
+)  # a 200 that is none: ask once more
 _HOPELESS = {  # what no second try mends, and where to look
     301: "check base_url, the server has moved",
     307: "check base_url, the server has moved",
@@ -44,7 +49,9 @@ _HOPELESS = {  # what no second try mends, and where to look
     404: "check base_url and model",
     405: "check base_url",
 }
-_UNSUPPORTED = re.compile("unsupported|not support|unrecognized|unexpected|unknown|extra|not permitted", re.IGNORECASE)
+_UNSUPPORTED = re.compile(
+    "unsupported|not support|unrecognized|unexpected|unknown|extra|not permitted", re.IGNORECASE
+)
 _OPTIONAL = ("seed", "temperature", "max_tokens")  # some endpoints refuse some of them
 
 Messages = Sequence[Mapping[str, str]]
@@ -117,19 +124,27 @@ class Client:
             "model": about.model or model,
             "messages": [dict(message) for message in messages],
             "temperature": about.temperature if temperature is None else temperature,
-            "max_tokens": about.max_tokens if max_tokens is None else min(max_tokens, about.max_tokens),
+            "max_tokens": about.max_tokens
+            if max_tokens is None
+            else min(max_tokens, about.max_tokens),
             "seed": seed,
             "response_format": response_format,
             "tools": tools,
         }
-        body = {name: value for name, value in body.items() if value is not None and name not in about.omit}
+        body = {
+            name: value
+            for name, value in body.items()
+            if value is not None and name not in about.omit
+        }
         tape.SAMPLE.set(sample)
         prompt = sum(usage.size(str(message.get("content", ""))) for message in body["messages"])
         ASKED.set(Asked(prompt, body.get("max_tokens", about.max_tokens), who or model))
         async with self._limit(model, about):
             return await self._twice(model, about, body, who or model)
 
-    async def _twice(self, model: str, about: ModelSettings, body: dict[str, Any], who: str) -> Reply:
+    async def _twice(
+        self, model: str, about: ModelSettings, body: dict[str, Any], who: str
+    ) -> Reply:
         """Ask, and ask once more after a 200 that holds no reply."""
         for last in (False, True):
             try:
@@ -139,22 +154,32 @@ class Client:
                     raise
         raise AssertionError("unreachable")
 
-    async def _booked(self, model: str, about: ModelSettings, body: dict[str, Any], who: str) -> Reply:
+    async def _booked(
+        self, model: str, about: ModelSettings, body: dict[str, Any], who: str
+    ) -> Reply:
         """One call, booked in the ledger."""
         try:
             reply = _read(await self._post(model, about, body), model, about, self._secret(about))
         except ReplyError as error:
             if error.tokens_in:
-                self.ledger.add(Entry(who, 1, error.tokens_in, error.tokens_out, error.dollars, kwh=error.kwh))
+                self.ledger.add(
+                    Entry(who, 1, error.tokens_in, error.tokens_out, error.dollars, kwh=error.kwh)
+                )
             raise
-        self.ledger.add(Entry(who, 1, reply.tokens_in, reply.tokens_out, reply.dollars, kwh=reply.kwh))
+        self.ledger.add(
+            Entry(who, 1, reply.tokens_in, reply.tokens_out, reply.dollars, kwh=reply.kwh)
+        )
         return reply
 
-    async def _post(self, model: str, about: ModelSettings, body: dict[str, Any]) -> httpx2.Response:
+    async def _post(
+        self, model: str, about: ModelSettings, body: dict[str, Any]
+    ) -> httpx2.Response:
         """The raw 200 response of the endpoint; every other outcome as one of our errors."""
         try:
             # The raw response: the typed call would read the body before we can, and takes three times as long.
-            return await self._client(model, about).post("/chat/completions", body=body, cast_to=httpx2.Response)
+            return await self._client(model, about).post(
+                "/chat/completions", body=body, cast_to=httpx2.Response
+            )
         except openai.APIStatusError as error:
             trouble = self._status(error, model, about, body)
         except openai.APITimeoutError:
@@ -167,7 +192,9 @@ class Client:
             return await self._post(model, about, body)
         raise trouble  # out here nothing is chained to it: openai's errors hold all that the server said
 
-    def _status(self, error: openai.APIStatusError, model: str, about: ModelSettings, body) -> Exception:
+    def _status(
+        self, error: openai.APIStatusError, model: str, about: ModelSettings, body
+    ) -> Exception:
         miss = error.response.headers.get(tape.MISS)
         if miss:
             last = body["messages"][-1]["content"][:80]
@@ -179,11 +206,15 @@ class Client:
         refused = next((name for name in _OPTIONAL if name in body and name in said), None)
         host = urlsplit(about.base_url or IN_PROCESS).hostname
         if code in (400, 422) and refused and _UNSUPPORTED.search(said):
-            return ConfigurationError(f"{model} refuses {refused}: add `omit: [{refused}]` to it. It says: {said}")
+            return ConfigurationError(
+                f"{model} refuses {refused}: add `omit: [{refused}]` to it. It says: {said}"
+            )
         if code in _HOPELESS or "insufficient_quota" in error.response.text:
             remedy = _HOPELESS.get(code, _HOPELESS[402])
             variable = f" ({about.api_key_env})" if about.api_key_env else ""
-            return ConfigurationError(f"{model} at {host} answers {code}: {remedy}{variable}. It says: {said}")
+            return ConfigurationError(
+                f"{model} at {host} answers {code}: {remedy}{variable}. It says: {said}"
+            )
         kind = "rate_limit" if code == 429 else "server_error" if code >= 500 else "bad_request"
         return ReplyError(kind, f"{model} at {host}: {said}")
 
@@ -191,7 +222,9 @@ class Client:
         """The endpoint's key, from the environment and from nowhere else; empty where none is needed."""
         if about.backend != "endpoint" or about.api_key_env is None or self._replays:
             return ""
-        secret = os.environ.get(about.api_key_env, "").strip()  # a key read from a file may end in a line end
+        secret = os.environ.get(
+            about.api_key_env, ""
+        ).strip()  # a key read from a file may end in a line end
         if not secret:
             raise ConfigurationError(
                 f"the environment variable {about.api_key_env} is not set; it must hold the key of "
@@ -225,7 +258,9 @@ class Client:
                 api_key="none",  # the endpoint's own is added on the way, and nobody else sees it
                 base_url=about.base_url if about.backend == "endpoint" else IN_PROCESS,
                 max_retries=about.retries,
-                timeout=httpx2.Timeout(about.timeout, connect=0.9 * about.timeout),  # what was not sent is not billed
+                timeout=httpx2.Timeout(
+                    about.timeout, connect=0.9 * about.timeout
+                ),  # what was not sent is not billed
                 http_client=httpx2.AsyncClient(transport=self._transport(name, about)),
             )
         return self._clients[name]
@@ -251,7 +286,9 @@ def _read(response: httpx2.Response, model: str, about: ModelSettings, secret: s
     """A 200 response as a reply. Raises ReplyError for everything that is none."""
     content = _json(response, secret)
     if content.get("error"):
-        raise ReplyError("error_in_reply", f"{model}: {tape.clean(str(content['error']), secret)[:_SHOWN]}")
+        raise ReplyError(
+            "error_in_reply", f"{model}: {tape.clean(str(content['error']), secret)[:_SHOWN]}"
+        )
     choices = content.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise ReplyError("no_choices", f"{model}: a reply without choices")
@@ -272,8 +309,19 @@ def _read(response: httpx2.Response, model: str, about: ModelSettings, secret: s
     if wrong:
         raise ReplyError(wrong, f"{model}: {wrong.replace('_', ' ')}", text=text, **bill)
     cached = tape.HIT in response.headers
-    calls = tuple((tape.clean(name, secret), tape.clean(given, secret)) for name, given in usage.calls_of(message))
-    return Reply(text, **bill, finish_reason=finish, model=model, backend=about.backend, cached=cached, calls=calls)
+    calls = tuple(
+        (tape.clean(name, secret), tape.clean(given, secret))
+        for name, given in usage.calls_of(message)
+    )
+    return Reply(
+        text,
+        **bill,
+        finish_reason=finish,
+        model=model,
+        backend=about.backend,
+        cached=cached,
+        calls=calls,
+    )
 
 
 def _json(response: httpx2.Response, secret: str) -> dict[str, Any]:
@@ -283,7 +331,9 @@ def _json(response: httpx2.Response, secret: str) -> dict[str, Any]:
     try:
         content = json.loads(raw)
     except (ValueError, RecursionError):
-        content = None  # raised from here, our error would be chained to one that holds all of the body
+        content = (
+            None  # raised from here, our error would be chained to one that holds all of the body
+        )
     if not isinstance(content, dict):
         shown = tape.clean(raw.decode("utf-8", "replace"), secret)[:80]
         raise ReplyError("not_json", f"a body that is no JSON object: {shown!r}")

@@ -32,9 +32,16 @@ class ReplyError(LLMError):
     ) -> None:
         if kind not in KINDS:
             raise ValueError(f"unknown kind of reply error {kind!r}; there are {', '.join(KINDS)}")
-        super().__init__(kind, message, text, tokens_in, tokens_out, dollars, kwh)  # so it travels between processes
+        super().__init__(
+            kind, message, text, tokens_in, tokens_out, dollars, kwh
+        )  # so it travels between processes
         self.kind, self.text = kind, text
-        self.tokens_in, self.tokens_out, self.dollars, self.kwh = tokens_in, tokens_out, dollars, kwh
+        self.tokens_in, self.tokens_out, self.dollars, self.kwh = (
+            tokens_in,
+            tokens_out,
+            dollars,
+            kwh,
+        )
 
     def __str__(self) -> str:
         return self.args[1]

@@ -24,12 +24,21 @@ def estimate(settings: LLMSettings, plan: Sequence[Planned]) -> pd.DataFrame:
     rows = []
     for each in plan:
         model = settings.models[each.model]
-        dollars = each.tokens_in * (model.price_in or 0.0) + each.tokens_out * (model.price_out or 0.0)
-        rows.append([each.model, model.backend, each.calls, each.tokens_in, each.tokens_out, dollars])
-    table = pd.DataFrame(rows, columns=["model", "backend", "calls", "tokens in", "tokens out", "dollars"])
+        dollars = each.tokens_in * (model.price_in or 0.0) + each.tokens_out * (
+            model.price_out or 0.0
+        )
+        rows.append(
+            [each.model, model.backend, each.calls, each.tokens_in, each.tokens_out, dollars]
+        )
+    table = pd.DataFrame(
+        rows, columns=["model", "backend", "calls", "tokens in", "tokens out", "dollars"]
+    )
     paid = table[table["backend"] == "endpoint"]
     sums = {name: paid[name].sum() for name in ("calls", "tokens in", "tokens out", "dollars")}
-    return pd.concat([table, pd.DataFrame([{"model": "paid to endpoints", "backend": "", **sums}])], ignore_index=True)
+    return pd.concat(
+        [table, pd.DataFrame([{"model": "paid to endpoints", "backend": "", **sums}])],
+        ignore_index=True,
+    )
 
 
 def announcement(settings: LLMSettings, plan: Sequence[Planned]) -> str:

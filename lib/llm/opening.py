@@ -32,13 +32,21 @@ def opened(
     """
     paid = any(model.backend == "endpoint" for model in settings.models.values())
     purse = Purse(Path(runs) / f"{name}-spent.sqlite", settings.max_dollars) if paid else None
-    tape = Cassette(Path(cassettes), name, settings.cassette) if paid and settings.cassette != "off" else None
-    return Client(settings, {"scripted": scripted.transport(), **(transports or {})}, purse, tape, share)
+    tape = (
+        Cassette(Path(cassettes), name, settings.cassette)
+        if paid and settings.cassette != "off"
+        else None
+    )
+    return Client(
+        settings, {"scripted": scripted.transport(), **(transports or {})}, purse, tape, share
+    )
 
 
 def export(settings: LLMSettings, name: str, cassettes: str | Path) -> None:
     """Write what was recorded as a file that can be handed on."""
-    if settings.cassette == "record" and any(m.backend == "endpoint" for m in settings.models.values()):
+    if settings.cassette == "record" and any(
+        m.backend == "endpoint" for m in settings.models.values()
+    ):
         Cassette(Path(cassettes), name, "record").export()
 
 

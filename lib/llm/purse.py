@@ -33,7 +33,9 @@ class Purse:
         self.path, self.max_dollars = Path(path), max_dollars
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._transaction() as rows:
-            rows.execute("CREATE TABLE IF NOT EXISTS spent (ticket INTEGER PRIMARY KEY, who TEXT, dollars REAL)")
+            rows.execute(
+                "CREATE TABLE IF NOT EXISTS spent (ticket INTEGER PRIMARY KEY, who TEXT, dollars REAL)"
+            )
 
     @property
     def spent(self) -> float:
@@ -53,7 +55,9 @@ class Purse:
             spent = self._total(rows)
             if spent + dollars > self.max_dollars:
                 raise BudgetExceeded(f"{who} (llm.max_dollars)", self.max_dollars, spent, dollars)
-            return rows.execute("INSERT INTO spent (who, dollars) VALUES (?, ?)", (who, dollars)).lastrowid
+            return rows.execute(
+                "INSERT INTO spent (who, dollars) VALUES (?, ?)", (who, dollars)
+            ).lastrowid
 
     def settle(self, ticket: int, dollars: float) -> None:
         """Replace a ticket's estimate by what the call really cost, 0 for one that was not billed."""
@@ -67,8 +71,12 @@ class Purse:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         try:
-            with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as connection:
-                connection.execute("PRAGMA synchronous=OFF")  # a kill loses nothing; the disk would hold up all calls
+            with closing(
+                sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+            ) as connection:
+                connection.execute(
+                    "PRAGMA synchronous=OFF"
+                )  # a kill loses nothing; the disk would hold up all calls
                 connection.execute("BEGIN IMMEDIATE")  # readers that become writers could deadlock
                 try:
                     yield connection
@@ -77,7 +85,9 @@ class Purse:
                     raise
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise ValueError(f"{self.path} holds what was spent, and cannot be used: {error}") from None
+            raise ValueError(
+                f"{self.path} holds what was spent, and cannot be used: {error}"
+            ) from None
 
 
 class Paying(httpx2.AsyncBaseTransport):
@@ -87,12 +97,16 @@ class Paying(httpx2.AsyncBaseTransport):
     max_tokens back.
     """
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, purse: Purse, price_in: float, price_out: float) -> None:
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, purse: Purse, price_in: float, price_out: float
+    ) -> None:
         self.inner, self.purse, self.price_in, self.price_out = inner, purse, price_in, price_out
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         asked, sent = ASKED.get(), len(await request.aread())
-        ticket = self.purse.reserve(asked.who, sent * self.price_in + asked.max_tokens * self.price_out)
+        ticket = self.purse.reserve(
+            asked.who, sent * self.price_in + asked.max_tokens * self.price_out
+        )
         try:
             response = await self.inner.handle_async_request(request)
         except _NOT_SENT:

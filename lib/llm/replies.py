@@ -67,7 +67,9 @@ def _levels(value: Any) -> int:
     while within:
         levels += 1
         open_ = [each for each in within if isinstance(each, dict | list)]
-        within = [inner for each in open_ for inner in (each.values() if isinstance(each, dict) else each)]
+        within = [
+            inner for each in open_ for inner in (each.values() if isinstance(each, dict) else each)
+        ]
     return levels
 
 
@@ -93,7 +95,9 @@ def _load(text: str, fields: Collection[str]) -> tuple[Any, bool]:
 def _strict(body: str) -> Any:
     """The value of a JSON text. Raises JSONDecodeError where it is none, InvalidReply where it is refused."""
     try:
-        return json.loads(body, object_pairs_hook=_unique, parse_int=float)  # int() refuses very long numbers
+        return json.loads(
+            body, object_pairs_hook=_unique, parse_int=float
+        )  # int() refuses very long numbers
     except RecursionError:
         raise InvalidReply("not_json", "the reply is nested too deep") from None
 
@@ -160,6 +164,10 @@ def _mended(body: str, fields: Collection[str]) -> Any:
 
 
 def _what(content: Any) -> str:
-    return {list: "a list", str: "text", int: "a number", float: "a number", type(None): "null"}.get(
-        type(content), type(content).__name__
-    )
+    return {
+        list: "a list",
+        str: "text",
+        int: "a number",
+        float: "a number",
+        type(None): "null",
+    }.get(type(content), type(content).__name__)

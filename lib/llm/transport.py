@@ -16,24 +16,42 @@ import httpx2
 from lib.llm.errors import ReplyError
 
 LARGEST = 2**23  # bytes of a body; the longest replies of models have a tenth of it
-_OURS = ("host", "accept", "content-type", "content-length", "transfer-encoding", "user-agent", "connection")
+_OURS = (
+    "host",
+    "accept",
+    "content-type",
+    "content-length",
+    "transfer-encoding",
+    "user-agent",
+    "connection",
+)
 _THEIRS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")
-logging.getLogger("httpcore2").setLevel(logging.INFO)  # its debug lines repeat headers, and what a server echoes there
+logging.getLogger("httpcore2").setLevel(
+    logging.INFO
+)  # its debug lines repeat headers, and what a server echoes there
 
 Answer = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
 
 
-def completion(model: str, text: str, tokens_in: int, tokens_out: int, finish_reason: str = "stop") -> dict[str, Any]:
+def completion(
+    model: str, text: str, tokens_in: int, tokens_out: int, finish_reason: str = "stop"
+) -> dict[str, Any]:
     """A chat completion as OpenAI's API returns it, without id and time, which differ between runs."""
     message = {"role": "assistant", "content": text}
-    usage = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+    usage = {
+        "prompt_tokens": tokens_in,
+        "completion_tokens": tokens_out,
+        "total_tokens": tokens_in + tokens_out,
+    }
     choice = {"index": 0, "message": message, "finish_reason": finish_reason}
     return {"object": "chat.completion", "model": model, "choices": [choice], "usage": usage}
 
 
 def problem(status: int, message: str) -> httpx2.Response:
     """An error as OpenAI's API words it."""
-    return httpx2.Response(status, json={"error": {"message": message, "type": "invalid_request_error"}})
+    return httpx2.Response(
+        status, json={"error": {"message": message, "type": "invalid_request_error"}}
+    )
 
 
 class InProcess(httpx2.AsyncBaseTransport):
@@ -44,7 +62,10 @@ class InProcess(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method != "POST" or not request.url.path.endswith("/chat/completions"):
-            return problem(404, f"there is no {request.method} {request.url.path} here; POST /v1/chat/completions")
+            return problem(
+                404,
+                f"there is no {request.method} {request.url.path} here; POST /v1/chat/completions",
+            )
         try:
             reply = self.answer(json.loads(await request.aread()))
             if inspect.isawaitable(reply):
@@ -71,7 +92,11 @@ class Guarded(httpx2.AsyncBaseTransport):
         if self._secret:
             headers["authorization"] = f"Bearer {self._secret}"
         asked = httpx2.Request(
-            request.method, request.url, headers=headers, stream=request.stream, extensions=request.extensions
+            request.method,
+            request.url,
+            headers=headers,
+            stream=request.stream,
+            extensions=request.extensions,
         )
         try:
             async with asyncio.timeout(self.seconds):
@@ -81,7 +106,9 @@ class Guarded(httpx2.AsyncBaseTransport):
                 finally:
                     await response.aclose()
         except TimeoutError:
-            raise httpx2.ReadTimeout(f"no whole reply within {self.seconds:g} s", request=request) from None
+            raise httpx2.ReadTimeout(
+                f"no whole reply within {self.seconds:g} s", request=request
+            ) from None
         return whole(response, content)
 
     async def aclose(self) -> None:
@@ -92,13 +119,17 @@ async def _content(response: httpx2.Response, request: httpx2.Request) -> bytes:
     """The body, plain. Raises ReplyError for more than LARGEST bytes, packed or not, and DecodingError."""
     packing = response.headers.get("content-encoding", "identity").strip().lower()
     if packing not in ("identity", "", "gzip"):
-        raise httpx2.DecodingError(f"a body in {packing[:20]!r}, though identity was asked for", request=request)
+        raise httpx2.DecodingError(
+            f"a body in {packing[:20]!r}, though identity was asked for", request=request
+        )
     unpack, parts, taken = zlib.decompressobj(31) if packing == "gzip" else None, [], 0
     async for part in response.aiter_raw():
         try:
             part = unpack.decompress(part, LARGEST + 1 - taken) if unpack else part
         except zlib.error:
-            raise httpx2.DecodingError("a body that is not packed as it says", request=request) from None
+            raise httpx2.DecodingError(
+                "a body that is not packed as it says", request=request
+            ) from None
         parts.append(part)
         taken += len(part)
         if taken > LARGEST:

@@ -43,7 +43,11 @@ def calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     told = message.get("tool_calls")
     for one in told if isinstance(told, list) else ():
         function = one.get("function") if isinstance(one, dict) else None
-        pair = (function.get("name"), function.get("arguments")) if isinstance(function, dict) else (None, None)
+        pair = (
+            (function.get("name"), function.get("arguments"))
+            if isinstance(function, dict)
+            else (None, None)
+        )
         if all(isinstance(part, str) for part in pair):
             yield pair
 
@@ -51,7 +55,9 @@ def calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def written(content: Mapping[str, Any]) -> int:
     """Bytes that a model wrote in a reply: text, and calls of tools."""
     message = message_of(content)
-    return size(text_of(message.get("content"))) + sum(size(name + given) for name, given in calls_of(message))
+    return size(text_of(message.get("content"))) + sum(
+        size(name + given) for name, given in calls_of(message)
+    )
 
 
 @dataclass(frozen=True)
@@ -63,17 +69,24 @@ class Asked:
     who: str = ""
 
 
-def told(content: Mapping[str, Any], asked: Asked, sparse: float = SPARSE) -> tuple[int | None, int | None]:
+def told(
+    content: Mapping[str, Any], asked: Asked, sparse: float = SPARSE
+) -> tuple[int | None, int | None]:
     """Tokens in and out as a server counts them; None for a count that cannot be. sparse: bytes of a token."""
     usage = content.get("usage")
     counts = usage if isinstance(usage, dict) else {}
     tokens_in = _possible(counts.get("prompt_tokens"), max(asked.prompt, 1), WINDOW, sparse)
-    return tokens_in, _possible(counts.get("completion_tokens"), written(content), LONGEST_REPLY, sparse)
+    return tokens_in, _possible(
+        counts.get("completion_tokens"), written(content), LONGEST_REPLY, sparse
+    )
 
 
 def estimated(content: Mapping[str, Any], asked: Asked, sent: int) -> tuple[int, int]:
     """Tokens in and out: the server's counts, however low, else by bytes. sent: bytes of the whole request."""
-    guesses = math.ceil(asked.prompt / BYTES_PER_TOKEN), math.ceil(written(content) / BYTES_PER_TOKEN)
+    guesses = (
+        math.ceil(asked.prompt / BYTES_PER_TOKEN),
+        math.ceil(written(content) / BYTES_PER_TOKEN),
+    )
     return _filled(told(content, asked, math.inf), guesses, sent)
 
 
@@ -87,8 +100,12 @@ def bounded(content: Mapping[str, Any], asked: Asked, sent: int) -> tuple[int, i
     return _filled(told(content, replace(asked, prompt=sent)), (sent, most), sent)
 
 
-def _filled(counts: tuple[int | None, int | None], otherwise: tuple[int, int], sent: int) -> tuple[int, int]:
-    tokens_in, tokens_out = (other if count is None else count for count, other in zip(counts, otherwise, strict=True))
+def _filled(
+    counts: tuple[int | None, int | None], otherwise: tuple[int, int], sent: int
+) -> tuple[int, int]:
+    tokens_in, tokens_out = (
+        other if count is None else count for count, other in zip(counts, otherwise, strict=True)
+    )
     return min(tokens_in, sent), tokens_out
 
 

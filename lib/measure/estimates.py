@@ -32,17 +32,26 @@ def mean(rows: pd.DataFrame, column: str, by: By = (), pool: bool = False) -> pd
     spreads = [_spread(units, column) for _, units in parts]
     if pool and len(spreads) > 1:
         spreads = variance.pooled(spreads)
-    found = [_bounded(spread.row(), units) for (_, units), spread in zip(parts, spreads, strict=True)]
+    found = [
+        _bounded(spread.row(), units) for (_, units), spread in zip(parts, spreads, strict=True)
+    ]
     return _frame([name for name, _ in parts], found, by)
 
 
-def gap(rows: pd.DataFrame, column: str, of: Mapping, against: Mapping, by: By = ()) -> pd.DataFrame:
+def gap(
+    rows: pd.DataFrame, column: str, of: Mapping, against: Mapping, by: By = ()
+) -> pd.DataFrame:
     """Means of (of - against) inside pairs. of, against: conditions such as {"arm": "RO"}."""
     return _paired(rows, by, lambda part: _difference(part, column, of, against), column)
 
 
 def change(
-    rows: pd.DataFrame, column: str, before: Mapping, after: Mapping, by: By = (), against: Mapping | None = None
+    rows: pd.DataFrame,
+    column: str,
+    before: Mapping,
+    after: Mapping,
+    by: By = (),
+    against: Mapping | None = None,
 ) -> pd.DataFrame:
     """What training changed, (after - before) inside pairs; with `against` less what it changed there: a difference in
     differences, in which what the start already did is subtracted.
@@ -61,7 +70,9 @@ def change(
     return _paired(rows, by, one, column)
 
 
-def ratio(rows: pd.DataFrame, column: str, of: Mapping, against: Mapping, by: By = ()) -> pd.DataFrame:
+def ratio(
+    rows: pd.DataFrame, column: str, of: Mapping, against: Mapping, by: By = ()
+) -> pd.DataFrame:
     """Ratios r = mean(of) / mean(against) of a positive column, by the delta method on logarithms:
 
         log r is estimated with the spread of (of / mean(of) - against / mean(against)), taken inside pairs.
@@ -73,7 +84,9 @@ def ratio(rows: pd.DataFrame, column: str, of: Mapping, against: Mapping, by: By
         top, bottom = (_units(where(part, **condition), column) for condition in (of, against))
         sizes = [_spread(units, column).value for units in (top, bottom)]
         if min(sizes) <= 0:
-            raise ValueError(f"a ratio of {column!r} needs means above 0, got {sizes[0]:g} and {sizes[1]:g}")
+            raise ValueError(
+                f"a ratio of {column!r} needs means above 0, got {sizes[0]:g} and {sizes[1]:g}"
+            )
         relative = _spread(_aligned(top / sizes[0], bottom / sizes[1], column), column)
         log = replace(relative, value=float(np.log(sizes[0] / sizes[1]))).row()
         names.append(name)
@@ -99,26 +112,34 @@ def above_mixtures(
         shares, slope = _mixture(own, others, quality, cost)
         net = _units(own.assign(net=own[quality] - slope * own[cost]), "net")
         for arm, weight in shares.items():
-            paid = others[others["arm"] == arm].assign(net=lambda rest: rest[quality] - slope * rest[cost])
+            paid = others[others["arm"] == arm].assign(
+                net=lambda rest: rest[quality] - slope * rest[cost]
+            )
             net = _aligned(net, weight * _units(paid, "net"), quality)
         return net
 
     return _paired(rows, by, one, quality)
 
 
-def _mixture(own: pd.DataFrame, others: pd.DataFrame, quality: str, cost: str) -> tuple[dict[str, float], float]:
+def _mixture(
+    own: pd.DataFrame, others: pd.DataFrame, quality: str, cost: str
+) -> tuple[dict[str, float], float]:
     """The arms of the hull between which the cost of `own` lies, with their weights, and the hull's slope there."""
     means = others.groupby("arm", sort=False)[[cost, quality]].mean()
     corners = means.iloc[stats.hull(means[cost].to_numpy(), means[quality].to_numpy())]
     at = float(own[cost].mean())
     if at < corners[cost].iloc[0]:
-        raise ValueError(f"{cost} {at:g} is below that of every arm of the mixtures ({corners[cost].iloc[0]:g})")
+        raise ValueError(
+            f"{cost} {at:g} is below that of every arm of the mixtures ({corners[cost].iloc[0]:g})"
+        )
     place = int(np.searchsorted(corners[cost].to_numpy(), at, side="right"))
     if place == len(corners):  # dearer than all: the best alone
         return {corners.index[-1]: 1.0}, 0.0
     (c_a, q_a), (c_b, q_b) = corners.iloc[place - 1], corners.iloc[place]
     weight = (c_b - at) / (c_b - c_a)
-    return {corners.index[place - 1]: weight, corners.index[place]: 1 - weight}, (q_b - q_a) / (c_b - c_a)
+    return {corners.index[place - 1]: weight, corners.index[place]: 1 - weight}, (q_b - q_a) / (
+        c_b - c_a
+    )
 
 
 def share(rows: pd.DataFrame, column: str, least: float, by: By = ()) -> pd.DataFrame:
@@ -130,7 +151,11 @@ def share(rows: pd.DataFrame, column: str, least: float, by: By = ()) -> pd.Data
         hits = int((means >= least).sum())
         lo, hi = variance.exact_share(hits, len(means))
         names.append(name)
-        found.append(variance._row(hits / len(means), lo, hi, len(means), part["item"].nunique(), np.nan, np.nan))
+        found.append(
+            variance._row(
+                hits / len(means), lo, hi, len(means), part["item"].nunique(), np.nan, np.nan
+            )
+        )
     return _frame(names, found, by)
 
 
@@ -145,10 +170,17 @@ def statistic(
         values = np.array([function(points) for points in by_seed])
         row = variance.sample(values, "runs", len(values), part["item"].nunique()).row()
         if len(values) == 1:
-            rng = seeds.rng("measure", getattr(function, "__name__", "statistic"), *columns, *map(str, name))
+            rng = seeds.rng(
+                "measure", getattr(function, "__name__", "statistic"), *columns, *map(str, name)
+            )
             points = by_seed[0]
-            drawn = [function(points[rng.integers(len(points), size=len(points))]) for _ in range(stats.DRAWS // 4)]
-            row |= dict(zip(("lo", "hi"), map(float, np.quantile(drawn, [0.025, 0.975])), strict=True))
+            drawn = [
+                function(points[rng.integers(len(points), size=len(points))])
+                for _ in range(stats.DRAWS // 4)
+            ]
+            row |= dict(
+                zip(("lo", "hi"), map(float, np.quantile(drawn, [0.025, 0.975])), strict=True)
+            )
         names.append(name)
         found.append(row)
     return _frame(names, found, by)
@@ -156,7 +188,10 @@ def statistic(
 
 def intervals(estimates: pd.DataFrame) -> pd.Series:
     """Estimates as one column of `stats.Interval`, to stand beside others in a table."""
-    held = [stats.Interval(*map(float, ends)) for ends in estimates[["value", "lo", "hi"]].itertuples(index=False)]
+    held = [
+        stats.Interval(*map(float, ends))
+        for ends in estimates[["value", "lo", "hi"]].itertuples(index=False)
+    ]
     return pd.Series(held, index=estimates.index, dtype=object)
 
 
@@ -185,12 +220,16 @@ def _units(rows: pd.DataFrame, column: str) -> pd.Series:
         raise ValueError(f"{column!r} is missing in {int(units.isna().sum())} of {len(units)} rows")
     if units.index.has_duplicates:
         twice = units.index[units.index.duplicated()][0]
-        raise ValueError(f"{column!r}: seed, item, try {twice} stands there twice; choose an arm or group by it")
+        raise ValueError(
+            f"{column!r}: seed, item, try {twice} stands there twice; choose an arm or group by it"
+        )
     return units
 
 
 def _difference(rows: pd.DataFrame, column: str, of: Mapping, against: Mapping) -> pd.Series:
-    return _aligned(*(_units(where(rows, **conditions), column) for conditions in (of, against)), column)
+    return _aligned(
+        *(_units(where(rows, **conditions), column) for conditions in (of, against)), column
+    )
 
 
 def _aligned(a: pd.Series, b: pd.Series, column: str) -> pd.Series:
@@ -204,7 +243,9 @@ def _aligned(a: pd.Series, b: pd.Series, column: str) -> pd.Series:
     elif len(seeds_a) == 1 < len(seeds_b):
         return -_aligned(b, a, column)
     if set(a.index) - set(b.index) or b.isna().any():
-        raise ValueError(f"{column!r}: {len(set(a.index) - set(b.index)) or int(b.isna().sum())} units have no partner")
+        raise ValueError(
+            f"{column!r}: {len(set(a.index) - set(b.index)) or int(b.isna().sum())} units have no partner"
+        )
     return a - b.reindex(a.index)
 
 
@@ -223,7 +264,9 @@ def _spread(units: pd.Series, column: str) -> variance.Spread:
     if held.all() and items > 1:
         return variance.crossed(grid)
     if items > 1 and (held.sum(0) > 1).any():
-        raise ValueError(f"{column!r}: some runs share items, others do not; take all of them, or name items by run")
+        raise ValueError(
+            f"{column!r}: some runs share items, others do not; take all of them, or name items by run"
+        )
     return variance.sample(grid.sum(1) / held.sum(1), "runs", runs, items)
 
 
@@ -235,7 +278,9 @@ def _bounded(row: dict[str, float], units: pd.Series) -> dict[str, float]:
     return row
 
 
-def _paired(rows: pd.DataFrame, by: By, one: Callable[[pd.DataFrame], pd.Series], column: str) -> pd.DataFrame:
+def _paired(
+    rows: pd.DataFrame, by: By, one: Callable[[pd.DataFrame], pd.Series], column: str
+) -> pd.DataFrame:
     names, found = [], []
     for name, part in _groups(rows, by):
         names.append(name)
@@ -249,5 +294,8 @@ def _frame(names: Sequence[Any], found: Sequence[dict[str, float]], by: By) -> p
     if not by:
         return frame
     names = [name if isinstance(name, tuple) else (name,) for name in names]
-    return frame.set_axis(pd.MultiIndex.from_tuples(names, names=by) if len(by) > 1 else
-                          pd.Index([name[0] for name in names], name=by[0]))  # fmt: skip
+    return frame.set_axis(
+        pd.MultiIndex.from_tuples(names, names=by)
+        if len(by) > 1
+        else pd.Index([name[0] for name in names], name=by[0])
+    )

@@ -23,15 +23,25 @@ def headroom(dev: pd.DataFrame, test: pd.DataFrame, column: str) -> pd.DataFrame
     for seen, scored in ((first, second), (second, first)):
         won = scored.to_numpy()[np.arange(len(scored)), _chosen(seen, best)]
         for arm, values in (("chosen", won), ("constant", scored[best].to_numpy())):
-            rows.append(pd.DataFrame({"arm": arm, "item": scored.index, "try": len(rows) // 2, column: values}))
+            rows.append(
+                pd.DataFrame(
+                    {"arm": arm, "item": scored.index, "try": len(rows) // 2, column: values}
+                )
+            )
     return gap(pd.concat(rows), column, {"arm": "chosen"}, {"arm": "constant"})
 
 
 def _tries(rows: pd.DataFrame, column: str) -> list[pd.DataFrame]:
     """(items, arms) of each try."""
-    tries = [part.pivot(index="item", columns="arm", values=column) for _, part in rows.groupby("try")]
-    if len(tries) != 2 or any(table.isna().any(axis=None) or table.shape != tries[0].shape for table in tries):
-        raise ValueError(f"headroom of {column!r} needs every arm on every item in two tries, got {len(tries)} tries")
+    tries = [
+        part.pivot(index="item", columns="arm", values=column) for _, part in rows.groupby("try")
+    ]
+    if len(tries) != 2 or any(
+        table.isna().any(axis=None) or table.shape != tries[0].shape for table in tries
+    ):
+        raise ValueError(
+            f"headroom of {column!r} needs every arm on every item in two tries, got {len(tries)} tries"
+        )
     return tries
 
 

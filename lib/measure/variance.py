@@ -15,7 +15,9 @@ from scipy.special import ndtri, stdtr, stdtrit  # Student's distribution and it
 
 LEVEL = 0.95
 POWER = 0.8  # chance to tell an effect of the size that an estimate is said to be able to tell
-_HALF_WIDTHS = 1 + float(ndtri(POWER) / ndtri((1 + LEVEL) / 2))  # that such an effect is long, if all is normal
+_HALF_WIDTHS = 1 + float(
+    ndtri(POWER) / ndtri((1 + LEVEL) / 2)
+)  # that such an effect is long, if all is normal
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,9 @@ class Spread:
     def variance(self) -> tuple[float, float]:
         """Variance of the mean, and its degrees of freedom; nan where one number gives none."""
         if self.kind != "crossed":
-            return float(self.squares[0]) / self.size if self.freedom[0] > 0 else np.nan, float(self.freedom[0])
+            return float(self.squares[0]) / self.size if self.freedom[0] > 0 else np.nan, float(
+                self.freedom[0]
+            )
         square, freedom = _combined(self.squares, self.freedom)
         return square / self.size, freedom
 
@@ -51,7 +55,15 @@ class Spread:
         reach = float(stdtrit(freedom, (1 + LEVEL) / 2))
         p = 2 * float(stdtr(freedom, -abs(self.value) / error)) if error else float(self.value == 0)
         told = (reach + float(stdtrit(freedom, POWER))) * error
-        return _row(self.value, self.value - reach * error, self.value + reach * error, self.runs, self.items, p, told)
+        return _row(
+            self.value,
+            self.value - reach * error,
+            self.value + reach * error,
+            self.runs,
+            self.items,
+            p,
+            told,
+        )
 
 
 def read_off(lo: float, hi: float) -> float:
@@ -59,7 +71,9 @@ def read_off(lo: float, hi: float) -> float:
     return (hi - lo) / 2 * _HALF_WIDTHS
 
 
-def _row(value: float, lo: float, hi: float, runs: int, items: int, p: float, told: float) -> dict[str, float]:
+def _row(
+    value: float, lo: float, hi: float, runs: int, items: int, p: float, told: float
+) -> dict[str, float]:
     return {"value": value, "lo": lo, "hi": hi, "runs": runs, "items": items, "p": p, "told": told}
 
 
@@ -72,7 +86,9 @@ def crossed(grid: np.ndarray) -> Spread:
     larger stands alone. Covers 0.93 to 0.98 for three runs whichever effect rules.
     """
     squares, freedom = _mean_squares(grid)
-    return Spread("crossed", float(grid.mean()), squares, freedom.astype(float), grid.size, *grid.shape)
+    return Spread(
+        "crossed", float(grid.mean()), squares, freedom.astype(float), grid.size, *grid.shape
+    )
 
 
 def _combined(squares: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
@@ -99,7 +115,13 @@ def sample(values: np.ndarray, kind: str, runs: int, items: int) -> Spread:
     """Independent numbers (m,): means of runs with items of their own, or the items of one run."""
     square = values.var(ddof=1) if len(values) > 1 else np.nan
     return Spread(
-        kind, float(values.mean()), np.array([square]), np.array([len(values) - 1.0]), len(values), runs, items
+        kind,
+        float(values.mean()),
+        np.array([square]),
+        np.array([len(values) - 1.0]),
+        len(values),
+        runs,
+        items,
     )
 
 

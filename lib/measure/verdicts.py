@@ -12,8 +12,19 @@ Left out: claims of the papers, which are `lib.claims`.
 import numpy as np
 import pandas as pd
 
-HOLDS, FAILS, EQUIVALENT, UNDECIDED, UNTESTABLE = ("holds", "does not hold", "equivalent", "undecided", "untestable")
-_WORDS = {HOLDS: "clearly above 0", FAILS: "clearly below", EQUIVALENT: "equivalent", UNDECIDED: "not told apart"}
+HOLDS, FAILS, EQUIVALENT, UNDECIDED, UNTESTABLE = (
+    "holds",
+    "does not hold",
+    "equivalent",
+    "undecided",
+    "untestable",
+)
+_WORDS = {
+    HOLDS: "clearly above 0",
+    FAILS: "clearly below",
+    EQUIVALENT: "equivalent",
+    UNDECIDED: "not told apart",
+}
 
 
 def verdict(estimates: pd.DataFrame, margin: float | None = None) -> pd.Series:
@@ -21,7 +32,11 @@ def verdict(estimates: pd.DataFrame, margin: float | None = None) -> pd.Series:
     if margin is not None and margin <= 0:
         raise ValueError(f"a margin of equivalence must be above 0, got {margin:g}")
     lo, hi = estimates["lo"], estimates["hi"]
-    alike = (lo > -margin) & (hi < margin) if margin is not None else pd.Series(False, index=estimates.index)
+    alike = (
+        (lo > -margin) & (hi < margin)
+        if margin is not None
+        else pd.Series(False, index=estimates.index)
+    )
     cases = [lo == hi, lo > 0, hi < 0, alike]
     found = np.select(cases, [UNTESTABLE, HOLDS, FAILS, EQUIVALENT], UNDECIDED)
     return pd.Series(found, index=estimates.index, name="verdict")
@@ -33,13 +48,21 @@ def holm(estimates: pd.DataFrame, level: float = 0.05) -> pd.Series:
     p = estimates["p"].fillna(1.0)
     order = p.sort_values(kind="stable").index
     bounds = level / np.arange(len(order), 0, -1)
-    kept = np.cumprod(p.loc[order].to_numpy() <= bounds).astype(bool)  # all up to the first that fails
+    kept = np.cumprod(p.loc[order].to_numpy() <= bounds).astype(
+        bool
+    )  # all up to the first that fails
     return pd.Series(kept, index=order, name="kept").reindex(estimates.index)
 
 
 def words(estimates: pd.DataFrame, margin: float | None = None) -> str:
     """Which of several estimates are clear, as one sentence: `clearly above 0: a, b; not told apart: c.`"""
     found = verdict(estimates, margin)
-    names = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in estimates.index]
-    said = {word: [n for n, v in zip(names, found, strict=True) if v == key] for key, word in _WORDS.items()}
+    names = [
+        " ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+        for name in estimates.index
+    ]
+    said = {
+        word: [n for n, v in zip(names, found, strict=True) if v == key]
+        for key, word in _WORDS.items()
+    }
     return "; ".join(f"{word}: {', '.join(them)}" for word, them in said.items() if them) + "."

@@ -18,7 +18,13 @@ from lib.meeting.deciders import CHECK, MIXTURES, ORACLE, POOR, RANDOM, ROLES
 from lib.outcomes import headroom, tables
 from lib.outcomes.choosing import EQUAL
 
-FREE = (CHECK, POOR, ORACLE, RANDOM, MIXTURES)  # no routers: a check is assumed, an oracle knows, a die does not look
+FREE = (
+    CHECK,
+    POOR,
+    ORACLE,
+    RANDOM,
+    MIXTURES,
+)  # no routers: a check is assumed, an oracle knows, a die does not look
 
 
 def plane(rows: pd.DataFrame, name: str):
@@ -28,21 +34,33 @@ def plane(rows: pd.DataFrame, name: str):
     x, y = (measure.mean(shown, column, "arm") for column in ("dollars", "right"))
     roles = {arm: ROLES[arm] for arm in x.index}
     title = f"{name}: who is as right as the best constant, and for how much"
-    return draw.plane(x, y, title, "dollars for a thousand items", "share right", roles=roles, size=(8.5, 5))
+    return draw.plane(
+        x, y, title, "dollars for a thousand items", "share right", roles=roles, size=(8.5, 5)
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read a table, let everybody meet on it, say what came of it; 2 where the table cannot be used."""
-    parser = argparse.ArgumentParser(prog="python -m lib.meeting", description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "table", type=Path, help=".csv or .parquet: item, group, model, correct, dollars [, e0 ... | prompt]"
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.meeting", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("--out", type=Path, help="the picture; TABLE.png beside the table unless told otherwise")
-    parser.add_argument("--partings", type=int, default=1, help="of the items into folds; more are surer and slower")
+    parser.add_argument(
+        "table",
+        type=Path,
+        help=".csv or .parquet: item, group, model, correct, dollars [, e0 ... | prompt]",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="the picture; TABLE.png beside the table unless told otherwise"
+    )
+    parser.add_argument(
+        "--partings", type=int, default=1, help="of the items into folds; more are surer and slower"
+    )
     parser.add_argument("--profile", choices=config.PROFILES, default="laptop")
     options = parser.parse_args(arguments)
     settings = config.load(options.profile).recorded
-    settings = settings.model_copy(update={"seeds": options.partings, "items": sys.maxsize, "draws": 100})
+    settings = settings.model_copy(
+        update={"seeds": options.partings, "items": sys.maxsize, "draws": 100}
+    )
     try:
         table = tables.read(options.table)
         folds = min(settings.folds, len(set(table.groups)))
@@ -53,7 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     rows = record.frame("recorded", rows)
-    report(table, gate, recorded.compared(rows, made["drawn"], settings.margin, gate["question is"]))
+    report(
+        table, gate, recorded.compared(rows, made["drawn"], settings.margin, gate["question is"])
+    )
     out = options.out or options.table.with_suffix(".png")
     store.write_bytes(out, draw.png(plane(rows, table.name)))
     print(f"\npicture: {out}")
@@ -63,26 +83,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def report(table: tables.Table, gate: pd.DataFrame, found: pd.DataFrame) -> None:
     """Print what there is to win, who won what, and the answer."""
     told = headroom.described(table)
-    print(f"{told['items']} items in {told['groups']} groups, {told['models']} models; best constant: "
-          f"{headroom.constant(table)}, right {told['constant']:.3f}, ${told['constant_dollars']:.4g} an item; one try "
-          f"each, so the oracle's {told['oracle']:.3f} counts luck as skill")  # fmt: skip
+    print(
+        f"{told['items']} items in {told['groups']} groups, {told['models']} models; best constant: "
+        f"{headroom.constant(table)}, right {told['constant']:.3f}, ${told['constant_dollars']:.4g} an item; one try "
+        f"each, so the oracle's {told['oracle']:.3f} counts luck as skill"
+    )
     print("\nWhat a choice could win (cross-fitted, by who sees more than any router):")
     print(gate.round(3).to_string())
     print(
         "\nEverybody, less the best constant, with intervals over groups. quality, ratio: right answers and dollars at"
     )
-    print("equal quality; half, half_quality: right answers at half the money, less mixtures and less the constant:")
+    print(
+        "equal quality; half, half_quality: right answers at half the money, less mixtures and less the constant:"
+    )
     print(found.to_string())
     won = [arm for arm in found.index[found["verdict"] == recorded.CHEAPER] if arm not in FREE]
     asked = {name: gate.loc[name, "question is"] for name in gate.index}
     if won:
         print(f"\nYes: {', '.join(won)} cost less than the best constant at equal quality.")
     elif asked["money"] == headroom.CLOSED and asked["accuracy"] == headroom.CLOSED:
-        print("\nNo, and no router is likely to: what could be won without a check is too little to ask for.")
+        print(
+            "\nNo, and no router is likely to: what could be won without a check is too little to ask for."
+        )
     else:
         print("\nNot these routers, though there is something to win.")
     checked = [arm for arm in (CHECK, POOR) if found.loc[arm, "verdict"] == recorded.CHEAPER]
-    print(f"With a check between a cheap and a dear model: {', '.join(checked) or 'none'} would be cheaper.")
+    print(
+        f"With a check between a cheap and a dear model: {', '.join(checked) or 'none'} would be cheaper."
+    )
 
 
 if __name__ == "__main__":

@@ -41,15 +41,31 @@ KEYS = {  # in the names of metrics
     MIXTURES: "mixtures", NEAREST: "knn", LOGISTIC: "logistic", CORL: "corl", ORCHESTRA: "toolorchestra", ARC: "arc",
     STOP: "stop", POOR: "poor_check", CHECK: "check", ORACLE: "oracle", RANDOM: "random", CONSTANT: "constant",
 }  # fmt: skip
-MISS, ALARM = 0.2, 0.1  # of the poor check: wrong answers that it lets pass, right ones that it refuses (assumed)
+MISS, ALARM = (
+    0.2,
+    0.1,
+)  # of the poor check: wrong answers that it lets pass, right ones that it refuses (assumed)
 _KNOBS = 9
 _HIDDEN = 48
-_ENTROPY = (0.1, 0.003)  # weight in the first and in the last update: a softmax learns nothing in a corner
-_STOPS = (0.3, 0.5, 0.7, 0.85, 0.95)  # quantiles of what the first agent spends, at which it is stopped
+_ENTROPY = (
+    0.1,
+    0.003,
+)  # weight in the first and in the last update: a softmax learns nothing in a corner
+_STOPS = (
+    0.3,
+    0.5,
+    0.7,
+    0.85,
+    0.95,
+)  # quantiles of what the first agent spends, at which it is stopped
 
 
 def plays_of(
-    table: Table, settings: RecordedSettings, seed: int, folds: Sequence[Fold], arms: Sequence[str] = tuple(ROLES)
+    table: Table,
+    settings: RecordedSettings,
+    seed: int,
+    folds: Sequence[Fold],
+    arms: Sequence[str] = tuple(ROLES),
 ) -> dict[str, list[Plays]]:
     """What each of `arms` would do at each knob; one `Plays` per fold. Who predicts is left out where there is nothing
     to see, who stops where dollars do not tell how long a model worked."""
@@ -59,7 +75,12 @@ def plays_of(
 
 
 def _plays(
-    table: Table, arm: str, settings: RecordedSettings, seed: int, folds: Sequence[Fold], seen: Sequence[np.ndarray]
+    table: Table,
+    arm: str,
+    settings: RecordedSettings,
+    seed: int,
+    folds: Sequence[Fold],
+    seen: Sequence[np.ndarray],
 ) -> list[Plays]:
     if arm in REWARDS:
         return learned(table, folds, seen, REWARDS[arm](table), settings, (arm, seed))
@@ -68,8 +89,10 @@ def _plays(
             return []
         nearest = partial(headroom.nearest, k=settings.neighbours)
         chances = nearest if arm == NEAREST else logistic
-        return [by_chance(table, fold, chances(x, table.right, fold.train))
-                for x, fold in zip(seen, folds, strict=True)]  # fmt: skip
+        return [
+            by_chance(table, fold, chances(x, table.right, fold.train))
+            for x, fold in zip(seen, folds, strict=True)
+        ]
     if arm == STOP:
         return [stopped(table, fold) for fold in folds] if table.spent else []
     return [PLAYERS[arm](table)] * len(folds)
@@ -91,12 +114,16 @@ def logistic(seen: np.ndarray, right: np.ndarray, train: np.ndarray) -> np.ndarr
 
 def by_chance(table: Table, fold: Fold, chances: np.ndarray) -> Plays:
     """argmax of chance - rate x expected dollars, over all models."""
-    return headroom.choices(table, chances, np.arange(len(table.models)), table.dollars[fold.train].mean(0))
+    return headroom.choices(
+        table, chances, np.arange(len(table.models)), table.dollars[fold.train].mean(0)
+    )
 
 
 # Networks under the papers' rewards ----------------------------------------------------------------
 
-Reward = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # rows (f, b), knobs (f, b, 1) in [0, 1] -> (f, b, m)
+Reward = Callable[
+    [torch.Tensor, torch.Tensor], torch.Tensor
+]  # rows (f, b), knobs (f, b, 1) in [0, 1] -> (f, b, m)
 
 
 @dataclass(frozen=True)
@@ -109,7 +136,9 @@ class Paid:
 
 def corl(table: Table) -> Paid:
     """right . 1[dollars <= B], B between the cheapest and the dearest calls, log-uniform (CoRL, eq. 5 to 7)."""
-    right, dollars = (torch.tensor(each, dtype=torch.float32) for each in (table.right, table.dollars))
+    right, dollars = (
+        torch.tensor(each, dtype=torch.float32) for each in (table.right, table.dollars)
+    )
     priced = table.dollars[table.dollars > 0]
     low, high = np.log(np.quantile(priced, [0.02, 0.98]) * [0.8, 1.25])
 
@@ -126,7 +155,8 @@ def toolorchestra(table: Table) -> Paid:
     vectors = np.column_stack([table.right.ravel(), -table.dollars.ravel()])
     norm = normalised(vectors, np.repeat(np.arange(n), m)).reshape(n, m, 2)
     right, outcome, saving = (
-        torch.tensor(each, dtype=torch.float32) for each in (table.right, norm[:, :, 0], norm[:, :, 1])
+        torch.tensor(each, dtype=torch.float32)
+        for each in (table.right, norm[:, :, 0], norm[:, :, 1])
     )
 
     def reward(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
@@ -138,7 +168,9 @@ def toolorchestra(table: Table) -> Paid:
 def arc(table: Table) -> Paid:
     """right - lambda . dollars / unit (ARC, eq. 1); the unit is what the mean call costs, lambda log-uniform."""
     unit = float(table.dollars.mean()) or 1.0
-    right, cost = (torch.tensor(each, dtype=torch.float32) for each in (table.right, table.dollars / unit))
+    right, cost = (
+        torch.tensor(each, dtype=torch.float32) for each in (table.right, table.dollars / unit)
+    )
     low, high = np.log([1e-2, 3.0])
 
     def reward(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
@@ -158,7 +190,9 @@ class Policies(nn.Module):
         super().__init__()
         self.centres = torch.linspace(0, 1, 7)
         inputs = features + 1 + len(self.centres)
-        self.inner = nn.Parameter(torch.randn(folds, inputs, _HIDDEN, generator=generator) / inputs**0.5)
+        self.inner = nn.Parameter(
+            torch.randn(folds, inputs, _HIDDEN, generator=generator) / inputs**0.5
+        )
         self.outer = nn.Parameter(torch.zeros(folds, _HIDDEN, models))
         self.shift = nn.Parameter(torch.zeros(folds, 1, _HIDDEN))
         self.lean = nn.Parameter(torch.zeros(folds, 1, models))
@@ -166,14 +200,20 @@ class Policies(nn.Module):
     def forward(self, features: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
         """Log probabilities (f, b, m) from features (f, b, d) and knobs (f, b, 1) in [0, 1]."""
         near = torch.tanh((knobs - self.centres) * 8)
-        hidden = torch.tanh(torch.cat([features, 2 * knobs - 1, near], dim=2) @ self.inner + self.shift)
+        hidden = torch.tanh(
+            torch.cat([features, 2 * knobs - 1, near], dim=2) @ self.inner + self.shift
+        )
         return (hidden @ self.outer + self.lean).log_softmax(2)
 
 
 def learned(
-    table: Table, folds: Sequence[Fold], seen: Sequence[np.ndarray], paid: Paid, settings: RecordedSettings,
+    table: Table,
+    folds: Sequence[Fold],
+    seen: Sequence[np.ndarray],
+    paid: Paid,
+    settings: RecordedSettings,
     name: tuple[str, int],
-) -> list[Plays]:  # fmt: skip
+) -> list[Plays]:
     """What a network plays that climbs its expected reward, by fold. seen: features of all items, (n, d), by fold;
     name: of its random numbers, and their seed."""
     generator = seeds.torch_generator("meeting", "recorded", table.name, name[0], seed=name[1])
@@ -184,10 +224,14 @@ def learned(
     every, own = torch.arange(len(folds))[:, None], [torch.as_tensor(fold.train) for fold in folds]
     for entropy in np.geomspace(*_ENTROPY, settings.updates):
         places = torch.rand(len(folds), settings.batch, generator=generator)
-        rows = torch.stack([train[(place * len(train)).long()] for train, place in zip(own, places, strict=True)])
+        rows = torch.stack(
+            [train[(place * len(train)).long()] for train, place in zip(own, places, strict=True)]
+        )
         knobs = torch.rand(len(folds), settings.batch, 1, generator=generator)
         logs = net(features[every, rows], knobs)
-        loss = -(logs.exp() * (paid.reward(rows, knobs) - float(entropy) * logs)).sum(2).mean(1).sum()
+        loss = (
+            -(logs.exp() * (paid.reward(rows, knobs) - float(entropy) * logs)).sum(2).mean(1).sum()
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -200,12 +244,22 @@ def learned(
 def _asked(net: Policies, features: torch.Tensor) -> list[np.ndarray]:
     """The likeliest model of every item at each knob: (f, n) each."""
     shape = (*features.shape[:2], 1)
-    return [net(features, torch.full(shape, float(knob))).argmax(2).numpy() for knob in np.linspace(0, 1, _KNOBS)]
+    return [
+        net(features, torch.full(shape, float(knob))).argmax(2).numpy()
+        for knob in np.linspace(0, 1, _KNOBS)
+    ]
 
 
 def _played(table: Table, asked: Sequence[np.ndarray], paid: Paid) -> Plays:
-    at, names = np.arange(len(table)), tuple(f"{paid.value(knob):.6g}" for knob in np.linspace(0, 1, _KNOBS))
-    return Plays(*(np.stack([each[at, who] for who in asked]) for each in (table.right, table.dollars)), names, True)
+    at, names = (
+        np.arange(len(table)),
+        tuple(f"{paid.value(knob):.6g}" for knob in np.linspace(0, 1, _KNOBS)),
+    )
+    return Plays(
+        *(np.stack([each[at, who] for who in asked]) for each in (table.right, table.dollars)),
+        names,
+        True,
+    )
 
 
 # Who looks at what the first one did ---------------------------------------------------------------
@@ -218,24 +272,39 @@ def stopped(table: Table, fold: Fold) -> Plays:
     means = table.dollars[fold.known].mean(0)
     right, dollars, names = [], [], []
     for a in order:
-        for share, limit in zip(_STOPS, np.quantile(table.dollars[fold.known, a], _STOPS), strict=True):
+        for share, limit in zip(
+            _STOPS, np.quantile(table.dollars[fold.known, a], _STOPS), strict=True
+        ):
             done = table.dollars[:, a] <= limit
             for b in (b for b in order if means[b] > means[a]):
                 right.append(np.where(done, table.right[:, a], table.right[:, b]))
                 dollars.append(np.where(done, table.dollars[:, a], limit + table.dollars[:, b]))
                 names.append(f"{table.models[a]} up to its {share:.0%} > {table.models[b]}")
-    return Plays(np.array(right), np.array(dollars), tuple(names)) if names else choosing.alone(table)
+    return (
+        Plays(np.array(right), np.array(dollars), tuple(names)) if names else choosing.alone(table)
+    )
 
 
 def oracle(table: Table) -> Plays:
     """Who knows every outcome: the best of right - rate x dollars, and at the least rate the cheapest that is right."""
     at, unit = np.arange(len(table)), float(table.dollars.mean()) or 1.0
-    asked = [(table.right - rate * table.dollars / unit).argmax(1) for rate in [1e-9, *headroom.RATES[1:]]]
-    return Plays(*(np.stack([each[at, who] for who in asked]) for each in (table.right, table.dollars)),
-                 tuple(f"rate {rate:.3g}" for rate in headroom.RATES))  # fmt: skip
+    asked = [
+        (table.right - rate * table.dollars / unit).argmax(1)
+        for rate in [1e-9, *headroom.RATES[1:]]
+    ]
+    return Plays(
+        *(np.stack([each[at, who] for who in asked]) for each in (table.right, table.dollars)),
+        tuple(f"rate {rate:.3g}" for rate in headroom.RATES),
+    )
 
 
 PLAYERS: Mapping[str, Callable | None] = {  # who chooses; None: needs more than the table
-    MIXTURES: choosing.alone, NEAREST: None, LOGISTIC: None, **dict.fromkeys(REWARDS), STOP: None,
-    POOR: lambda table: headroom.checked(table, MISS, ALARM), CHECK: headroom.checked, ORACLE: oracle,
-}  # fmt: skip
+    MIXTURES: choosing.alone,
+    NEAREST: None,
+    LOGISTIC: None,
+    **dict.fromkeys(REWARDS),
+    STOP: None,
+    POOR: lambda table: headroom.checked(table, MISS, ALARM),
+    CHECK: headroom.checked,
+    ORACLE: oracle,
+}

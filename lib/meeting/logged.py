@@ -34,7 +34,9 @@ def estimates(table: Table, settings: RecordedSettings) -> pd.DataFrame:
     seen = headroom.standardised(table.seen, fold.known)
     cost = _RATE * table.dollars[fold.known].mean(0) / table.dollars.mean()
     policy = (deciders.logistic(seen, table.right, fold.known) - cost).argmax(1)
-    author = probabilities(headroom.nearest(seen, table.right, fold.known, settings.neighbours) - cost)
+    author = probabilities(
+        headroom.nearest(seen, table.right, fold.known, settings.neighbours) - cost
+    )
     at, truth = np.arange(len(table)), table.right[fold.test, policy[fold.test]].mean()
     rng, made = seeds.rng("meeting", "logged", table.name), []
     for log in range(settings.draws):
@@ -52,7 +54,9 @@ def probabilities(scores: np.ndarray) -> np.ndarray:
     return (1 - EXPLORED) * soft / soft.sum(1, keepdims=True) + EXPLORED / scores.shape[1]
 
 
-def outcomes(seen: np.ndarray, asked: np.ndarray, reward: np.ndarray, rows: np.ndarray, models: int) -> np.ndarray:
+def outcomes(
+    seen: np.ndarray, asked: np.ndarray, reward: np.ndarray, rows: np.ndarray, models: int
+) -> np.ndarray:
     """q (n, m): ridge regression of each model's outcome on the items of the log where it was asked."""
     features = np.column_stack([seen, np.ones(len(seen))])
     penalty = _RIDGE * np.eye(features.shape[1])
@@ -62,12 +66,19 @@ def outcomes(seen: np.ndarray, asked: np.ndarray, reward: np.ndarray, rows: np.n
         own = rows[asked[rows] == model]
         if len(own) > 1:
             known = features[own]
-            out[:, model] = features @ np.linalg.solve(known.T @ known + penalty, known.T @ reward[own])
+            out[:, model] = features @ np.linalg.solve(
+                known.T @ known + penalty, known.T @ reward[own]
+            )
     return np.clip(out, 0, 1)
 
 
 def estimated(
-    policy: np.ndarray, asked: np.ndarray, chance: np.ndarray, reward: np.ndarray, guess: np.ndarray, rows: np.ndarray
+    policy: np.ndarray,
+    asked: np.ndarray,
+    chance: np.ndarray,
+    reward: np.ndarray,
+    guess: np.ndarray,
+    rows: np.ndarray,
 ) -> dict[str, float]:
     """Every estimate of a policy's mean reward on `rows`. policy, asked: (n,) models; chance: (n,) of what was asked;
     reward: (n,) of it; guess: (n, m)."""
@@ -75,7 +86,9 @@ def estimated(
     reward, direct = reward[rows], guess[rows, policy[rows]]
     ips = (weight * reward).mean()
     return {
-        "naive": float(reward.mean()), "direct": float(direct.mean()), "ips": float(ips),
+        "naive": float(reward.mean()),
+        "direct": float(direct.mean()),
+        "ips": float(ips),
         "snips": float(ips / weight.mean()) if weight.any() else float(reward.mean()),
         "dr": float((direct + weight * (reward - guess[rows, asked[rows]])).mean()),
-    }  # fmt: skip
+    }

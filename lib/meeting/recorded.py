@@ -28,7 +28,17 @@ OVER = 1.05  # a budget is broken where more than this share of it is spent
 LEAST = 10  # items of a group whose mean is looked at
 CHEAPER = "cheaper"  # of a verdict: for clearly less money, and clearly not worse by the margin
 _FRAMES = ("rows", "drawn", "levels", "aiq", "gate")
-_READ = ("items", "folds", "seeds", "updates", "batch", "learning_rate", "neighbours", "ahead", "draws")  # by a job
+_READ = (
+    "items",
+    "folds",
+    "seeds",
+    "updates",
+    "batch",
+    "learning_rate",
+    "neighbours",
+    "ahead",
+    "draws",
+)  # by a job
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,9 @@ class Found:
     told: pd.DataFrame
 
 
-def run(settings: RecordedSettings, names: Sequence[str] = tuple(tables.SHIPPED), runs: Path = RUNS) -> Found:
+def run(
+    settings: RecordedSettings, names: Sequence[str] = tuple(tables.SHIPPED), runs: Path = RUNS
+) -> Found:
     """Play what is not there yet. names: of shipped tables; those too small to be parted are described only."""
     jobs = [make_job(settings, name) for name in names]
     receipts = sweep.run(play_table, jobs, runs, settings.jobs, "tables")
@@ -54,7 +66,9 @@ def run(settings: RecordedSettings, names: Sequence[str] = tuple(tables.SHIPPED)
     for frame in _FRAMES:
         parts = [store.read_parquet(job.folder(runs) / f"{frame}.parquet") for job in jobs]
         frames[frame] = pd.concat(parts).reset_index(drop=True)
-    told = pd.DataFrame({name: receipt["result"] for name, receipt in zip(names, receipts, strict=True)}).T
+    told = pd.DataFrame(
+        {name: receipt["result"] for name, receipt in zip(names, receipts, strict=True)}
+    ).T
     return Found(**frames, told=told.infer_objects())
 
 
@@ -91,7 +105,9 @@ def play_table(job: sweep.Job, folder: Path, progress) -> dict[str, float | str]
     prices = PriceSettings.from_handed(job.settings["prices"])
     table = tables.thinned(tables.SHIPPED[job.settings["table"]](prices), settings.items)
     made = replayed(table, settings)
-    made["gate"] = headroom.gate(table, settings.folds, range(settings.seeds), settings.ahead).reset_index()
+    made["gate"] = headroom.gate(
+        table, settings.folds, range(settings.seeds), settings.ahead
+    ).reset_index()
     for name, frame in made.items():
         store.write_parquet(folder / f"{name}.parquet", frame.assign(table=table.name))
     progress(1.0)
@@ -99,33 +115,50 @@ def play_table(job: sweep.Job, folder: Path, progress) -> dict[str, float | str]
 
 
 def replayed(
-    table: Table, settings: RecordedSettings, arms: Sequence[str] = tuple(ROLES), folds: Sequence[Fold] | None = None
+    table: Table,
+    settings: RecordedSettings,
+    arms: Sequence[str] = tuple(ROLES),
+    folds: Sequence[Fold] | None = None,
 ) -> dict[str, pd.DataFrame]:
     """rows, drawn, levels and aiq of a table. folds: of its items, instead of settings.seeds partings by group."""
     rows, levels, met = [], [], []
     for parting in range(1 if folds else settings.seeds):
         parted = folds or choosing.rotated(choosing.parts(table, settings.folds, parting))
         plays = deciders.plays_of(table, settings, parting, parted, arms)
-        found = {arm: choosing.scored(table, parted, own, settings.ahead) for arm, own in plays.items()}
+        found = {
+            arm: choosing.scored(table, parted, own, settings.ahead) for arm, own in plays.items()
+        }
         every = found | simple(table, parted)
-        rows.append(pd.concat([choosing.frame(table, each, arm, ROLES[arm]) for arm, each in every.items()]))
+        rows.append(
+            pd.concat([choosing.frame(table, each, arm, ROLES[arm]) for arm, each in every.items()])
+        )
         levels.append(promised(table, found, parted).assign(parting=parting))
         if CORL in plays:
             levels.append(by_item(table, plays[CORL], parted).assign(parting=parting))
         met.append(found)
     scored = np.unique(np.concatenate([fold.test for fold in parted]))
-    aiq = {arm: choosing.aiq_gap(table, [each[arm] for each in met], [each[MIXTURES] for each in met], settings.draws)
-           for arm in met[0] if arm != MIXTURES and len(scored) == len(table)}  # fmt: skip
+    aiq = {
+        arm: choosing.aiq_gap(
+            table, [each[arm] for each in met], [each[MIXTURES] for each in met], settings.draws
+        )
+        for arm in met[0]
+        if arm != MIXTURES and len(scored) == len(table)
+    }
     # all partings share the items and their one recorded outcome in one order, and are no runs
     mean = {name: np.mean([each[name] for each in rows], axis=0) for name in ("right", "dollars")}
-    by_parting = {parting: each.groupby(["arm", "condition"], sort=False)[["right", "dollars"]].mean()
-                  for parting, each in enumerate(rows)}  # fmt: skip
+    by_parting = {
+        parting: each.groupby(["arm", "condition"], sort=False)[["right", "dollars"]].mean()
+        for parting, each in enumerate(rows)
+    }
     return {
         "rows": rows[0].assign(**mean).dropna(subset="right").reset_index(drop=True),
-        "drawn": pd.concat([each.reset_index().assign(parting=parting) for parting, each in by_parting.items()]),
+        "drawn": pd.concat(
+            [each.reset_index().assign(parting=parting) for parting, each in by_parting.items()]
+        ),
         "levels": pd.concat(levels, ignore_index=True),
         "aiq": pd.DataFrame(
-            [{"arm": arm} | vars(gap) for arm, gap in aiq.items()], columns=["arm", "value", "lo", "hi"]
+            [{"arm": arm} | vars(gap) for arm, gap in aiq.items()],
+            columns=["arm", "value", "lo", "hi"],
         ),
     }
 
@@ -139,8 +172,10 @@ def simple(table: Table, folds: Sequence[Fold]) -> dict[str, Scored]:
         RANDOM: [table.right.mean(1) + held, table.dollars.mean(1) + held],
     }
     levels = len(choosing.LEVELS)
-    return {arm: Scored(*(np.tile(each, (levels, 1)) for each in (q, c, c)), np.stack([q, c]), ())
-            for arm, (q, c) in made.items()}  # fmt: skip
+    return {
+        arm: Scored(*(np.tile(each, (levels, 1)) for each in (q, c, c)), np.stack([q, c]), ())
+        for arm, (q, c) in made.items()
+    }
 
 
 def promised(table: Table, found: Mapping[str, Scored], folds: Sequence[Fold]) -> pd.DataFrame:
@@ -153,13 +188,22 @@ def promised(table: Table, found: Mapping[str, Scored], folds: Sequence[Fold]) -
         for level, share in enumerate(choosing.LEVELS):
             paid, kept = each.dollars[level, test], each.promised[level, test]
             by_group = (
-                pd.DataFrame({"paid": paid, "kept": kept})[large.to_numpy()].groupby(groups[large].to_numpy()).mean()
+                pd.DataFrame({"paid": paid, "kept": kept})[large.to_numpy()]
+                .groupby(groups[large].to_numpy())
+                .mean()
             )
-            made.append({
-                "arm": arm, "level": share, "promised": kept.mean(), "dollars": paid.mean(),
-                "right": each.right[level, test].mean(),
-                "over_groups": (by_group["paid"] > OVER * by_group["kept"]).mean() if len(by_group) else np.nan,
-            })  # fmt: skip
+            made.append(
+                {
+                    "arm": arm,
+                    "level": share,
+                    "promised": kept.mean(),
+                    "dollars": paid.mean(),
+                    "right": each.right[level, test].mean(),
+                    "over_groups": (by_group["paid"] > OVER * by_group["kept"]).mean()
+                    if len(by_group)
+                    else np.nan,
+                }
+            )
     return pd.DataFrame(made)
 
 
@@ -170,7 +214,12 @@ def by_item(table: Table, plays: Sequence[Plays], folds: Sequence[Fold]) -> pd.D
         for knob, budget in enumerate(map(float, own.names)):
             over = (own.dollars[knob, fold.test] > budget).mean()
             made.append(
-                {"arm": CORL, "promised": budget, "over_items": over, "right": own.right[knob, fold.test].mean()}
+                {
+                    "arm": CORL,
+                    "promised": budget,
+                    "over_items": over,
+                    "right": own.right[knob, fold.test].mean(),
+                }
             )
     return pd.DataFrame(made)
 
@@ -181,20 +230,34 @@ def shifted(here: Table, there: Table) -> tuple[Table, list[Fold]]:
     of the second. Raises TableError where fewer than two models are common, or features differ."""
     models = [name for name in here.models if name in there.models]
     if len(models) < 2 or here.seen.shape[1] != there.seen.shape[1]:
-        raise tables.TableError(f"{here.name} and {there.name} share {len(models)} models, and their items are seen as "
-                                f"{here.seen.shape[1]} and {there.seen.shape[1]} numbers")  # fmt: skip
+        raise tables.TableError(
+            f"{here.name} and {there.name} share {len(models)} models, and their items are seen as "
+            f"{here.seen.shape[1]} and {there.seen.shape[1]} numbers"
+        )
     both = [here.among(models), there.among(models).take(~np.isin(there.items, here.items))]
-    stacked = {name: np.concatenate([getattr(each, name) for each in both])
-               for name in ("items", "groups", "right", "dollars", "seen")}  # fmt: skip
-    table = Table(f"{here.name}_to_{there.name}", models=tuple(models), money=here.money, spent=here.spent, **stacked)
+    stacked = {
+        name: np.concatenate([getattr(each, name) for each in both])
+        for name in ("items", "groups", "right", "dollars", "seen")
+    }
+    table = Table(
+        f"{here.name}_to_{there.name}",
+        models=tuple(models),
+        money=here.money,
+        spent=here.spent,
+        **stacked,
+    )
     part, n = choosing.parts(here, 3, 0), len(here)
-    return table, [Fold(np.flatnonzero(part > 0), np.flatnonzero(part == 0), np.arange(n, len(table)))]
+    return table, [
+        Fold(np.flatnonzero(part > 0), np.flatnonzero(part == 0), np.arange(n, len(table)))
+    ]
 
 
 # What came of it -----------------------------------------------------------------------------------
 
 
-def compared(rows: pd.DataFrame, drawn: pd.DataFrame, margin: float, gate: pd.Series) -> pd.DataFrame:
+def compared(
+    rows: pd.DataFrame, drawn: pd.DataFrame, margin: float, gate: pd.Series
+) -> pd.DataFrame:
     """Everybody on one table against the best constant, with intervals over groups of items and partings.
 
     By arm: `quality`, right answers less the best constant's, and `ratio`, dollars over its dollars, both at equal
@@ -203,21 +266,30 @@ def compared(rows: pd.DataFrame, drawn: pd.DataFrame, margin: float, gate: pd.Se
     look, added after a first run at equal quality, so that two chances stand behind that word. gate: open or closed by
     question, whose arms get no verdict where it is closed.
     """
-    equal, half = ((record.where(rows, condition=name), drawn[drawn["condition"] == name]) for name in (EQUAL, HALF))
+    equal, half = (
+        (record.where(rows, condition=name), drawn[drawn["condition"] == name])
+        for name in (EQUAL, HALF)
+    )
     made = {}
     for arm in dict.fromkeys(rows["arm"]):
         if arm != CONSTANT:
-            told = against(*equal, arm, CONSTANT) | {"half": against(*half, arm, MIXTURES)["quality"]}
+            told = against(*equal, arm, CONSTANT) | {
+                "half": against(*half, arm, MIXTURES)["quality"]
+            }
             later = against(*half, arm, CONSTANT)
             found = [verdict(each["quality"], each["ratio"], margin) for each in (told, later)]
             told["half_quality"] = later["quality"]
             question = "check" if arm in (CHECK, POOR) else "money"
             closed = gate[question] == headroom.CLOSED and arm != ORACLE
-            made[arm] = told | {"verdict": headroom.CLOSED if closed else CHEAPER if CHEAPER in found else found[0]}
+            made[arm] = told | {
+                "verdict": headroom.CLOSED if closed else CHEAPER if CHEAPER in found else found[0]
+            }
     return pd.DataFrame(made).T.rename_axis("arm")
 
 
-def against(rows: pd.DataFrame, drawn: pd.DataFrame, arm: str, other: str) -> dict[str, stats.Interval]:
+def against(
+    rows: pd.DataFrame, drawn: pd.DataFrame, arm: str, other: str
+) -> dict[str, stats.Interval]:
     """Right answers of an arm less another's, and its dollars over the other's (delta method on the logarithm), inside
     items. Intervals are over groups of items (`context`), for what is held out whole varies whole, and over partings
     (`drawn`, those of one condition), for another lot lets dev choose others."""
@@ -227,7 +299,10 @@ def against(rows: pd.DataFrame, drawn: pd.DataFrame, arm: str, other: str) -> di
     groups, means = one["context"].to_numpy(), [each["dollars"].mean() for each in (one, two)]
     relative = one["dollars"].to_numpy() / means[0] - two["dollars"].to_numpy() / means[1]
     ratio, spread = means[0] / means[1], stats.grouped_interval(relative, groups)
-    mine, others = (drawn[drawn["arm"] == name].set_index("parting")[["right", "dollars"]] for name in (arm, other))
+    mine, others = (
+        drawn[drawn["arm"] == name].set_index("parting")[["right", "dollars"]]
+        for name in (arm, other)
+    )
     quality = stats.grouped_interval((one["right"] - two["right"]).to_numpy(), groups)
     half = choosing.over_partings(spread, np.log(mine["dollars"] / others["dollars"])).hi
     return {
@@ -260,7 +335,9 @@ def shares(table: Table, plays: Sequence[Plays], folds: Sequence[Fold]) -> pd.Da
     ends = [(0.0, table.right[:, 1 - strong].mean()), (1.0, table.right[:, strong].mean())]
     made = [*ends, *zip(share.mean(1), right.mean(1), strict=True)]
     return (
-        pd.DataFrame(made, columns=["share", "right"]).drop_duplicates("share").sort_values("share", ignore_index=True)
+        pd.DataFrame(made, columns=["share", "right"])
+        .drop_duplicates("share")
+        .sort_values("share", ignore_index=True)
     )
 
 

@@ -37,7 +37,9 @@ def trace(item: Item, rng: np.random.Generator) -> Trace:
     Raises TaskError for a family without traces.
     """
     if item.category not in FAMILIES:
-        raise TaskError(f"agents are taught {', '.join(FAMILIES)}; there are no traces for {item.category!r}")
+        raise TaskError(
+            f"agents are taught {', '.join(FAMILIES)}; there are no traces for {item.category!r}"
+        )
     roles = ("reasoner", "reasoner", "worker", "verifier", "answerer", "router")
     role = roles[int(rng.integers(len(roles)))]
     if role == "verifier" and item.category == "big":
@@ -93,7 +95,9 @@ def tool_steps(item: Item, tools: list[str]) -> list[Message]:
         if "lookup" in tools:
             steps += _step("lookup", f"{relation} {subject}", value)
         else:
-            steps += _step("search", f"{relation} of {subject}", RELATIONS[relation][2].format(subject, value))
+            steps += _step(
+                "search", f"{relation} of {subject}", RELATIONS[relation][2].format(subject, value)
+            )
     return steps
 
 
@@ -119,12 +123,17 @@ def _says(text: str) -> Message:
 def _verifier(item: Item, rng: np.random.Generator, role: str) -> Trace:
     steps = item.reference.split(" ; ")
     slipped = int(rng.integers(len(steps))) if rng.random() < 0.5 else None
-    drafted = steps if slipped is None else slip(steps, slipped, rng, follow=item.category == "chain")
+    drafted = (
+        steps if slipped is None else slip(steps, slipped, rng, follow=item.category == "chain")
+    )
     concludes = steps[-1].split()[-1] == item.answer  # else the answer is another word: a letter
     given = drafted[-1].split()[-1] if concludes else item.answer
     careful = bool(rng.random() < 0.7)
     checked = steps if slipped is None else steps[: slipped + 1]
-    start = [system(role, *[CHECK] * careful), {"role": "user", "content": draft(item.prompt, drafted, given)}]
+    start = [
+        system(role, *[CHECK] * careful),
+        {"role": "user", "content": draft(item.prompt, drafted, given)},
+    ]
     verdict = "right" if slipped is None else "wrong"
     return [*start, _says(reply(verdict, " ; ".join(checked) if careful else ""))], []
 
@@ -163,7 +172,11 @@ def _answerer(item: Item, rng: np.random.Generator, role: str) -> Trace:
         shown = "votes " + " ".join(votes[i] for i in rng.permutation(3))
     else:
         shown = f"evidence {item.reference}"
-    return [system(role), {"role": "user", "content": f"question {item.prompt} {shown}"}, _says(reply(item.answer))], []
+    return [
+        system(role),
+        {"role": "user", "content": f"question {item.prompt} {shown}"},
+        _says(reply(item.answer)),
+    ], []
 
 
 def need(item: Item) -> str:

@@ -25,7 +25,18 @@ from transformers import LlamaForCausalLM
 
 from lib import config, seeds, store, sweep, tasks
 from lib.config import ROOT, Course, LabModel, LabSettings
-from lib.models import agent, build, checkpoints, corpus, dialogue, forward, generation, shipped, team, tokenizer
+from lib.models import (
+    agent,
+    build,
+    checkpoints,
+    corpus,
+    dialogue,
+    forward,
+    generation,
+    shipped,
+    team,
+    tokenizer,
+)
 from lib.models.checkpoints import ModelError
 from lib.models.corpus import TRACES, question
 from lib.models.dialogue import conversation
@@ -35,7 +46,19 @@ from lib.models.training import NotLearned, right
 
 RUNS = ROOT / "data/runs/lab-zoo"
 CARD = "alike.json"
-COLUMNS = ["model", "seed", "machine", "skill", "items", "shipped", "anew", "value", "lo", "hi", "alike"]
+COLUMNS = [
+    "model",
+    "seed",
+    "machine",
+    "skill",
+    "items",
+    "shipped",
+    "anew",
+    "value",
+    "lo",
+    "hi",
+    "alike",
+]
 MARGIN = 0.05  # of accuracy, within which two zoos behave alike
 _Z = 1.96  # of a 95 % interval
 
@@ -80,7 +103,9 @@ def measure_one_model(
     return {skill: solved.astype(int).tolist() for skill, solved in solved_by_skill.items()}
 
 
-def measure_skills(settings: LabSettings, runs: Path, retrained: bool) -> dict[str, dict[str, np.ndarray]]:
+def measure_skills(
+    settings: LabSettings, runs: Path, retrained: bool
+) -> dict[str, dict[str, np.ndarray]]:
     """Test every lab model on the skills that it was taught.
 
     Args:
@@ -141,8 +166,18 @@ def differences(old: Mapping[str, Mapping], new: Mapping[str, Mapping]) -> pd.Da
             gap = new[name][skill].astype(float) - solved
             half = _Z * float(gap.std(ddof=1)) / len(gap) ** 0.5
             value = float(gap.mean())
-            row = {"model": name, "skill": skill, "items": len(gap), "shipped": float(solved.mean())}
-            row |= {"anew": float(new[name][skill].mean()), "value": value, "lo": value - half, "hi": value + half}
+            row = {
+                "model": name,
+                "skill": skill,
+                "items": len(gap),
+                "shipped": float(solved.mean()),
+            }
+            row |= {
+                "anew": float(new[name][skill].mean()),
+                "value": value,
+                "lo": value - half,
+                "hi": value + half,
+            }
             rows.append(row | {"alike": max(half - value, value + half) <= MARGIN})
     return pd.DataFrame(rows)
 
@@ -154,7 +189,14 @@ def ship(settings: LabSettings, runs: Path, root: str | Path = LAB) -> int:
         folder = training_job.folder(runs)
         attempt = sweep.finished(training_job, runs)["result"]["attempt"]
         curve = store.read_parquet(folder / "curve.parquet")
-        shipped.ship(checkpoints.load(folder / "model"), name, build.recipe(settings, name), attempt, curve, root)
+        shipped.ship(
+            checkpoints.load(folder / "model"),
+            name,
+            build.recipe(settings, name),
+            attempt,
+            curve,
+            root,
+        )
     return shipped.size(root)
 
 
@@ -167,9 +209,13 @@ def compared(root: str | Path = LAB) -> pd.DataFrame:
         return pd.DataFrame(columns=COLUMNS)
     try:
         held = pd.DataFrame(store.read_json(place), columns=["weights", *COLUMNS])
-        return held[held["weights"].eq(held["model"].map(lambda name: _weights(name, root)))][COLUMNS]
+        return held[held["weights"].eq(held["model"].map(lambda name: _weights(name, root)))][
+            COLUMNS
+        ]
     except (OSError, ValueError, TypeError) as error:
-        raise ModelError(f"{place} is no card of comparisons ({error}); {shipped.REMEDY}") from error
+        raise ModelError(
+            f"{place} is no card of comparisons ({error}); {shipped.REMEDY}"
+        ) from error
 
 
 def _weights(name: str, root: str | Path) -> str:
@@ -194,7 +240,9 @@ def alone(settings: LabSettings) -> LabSettings:
     model = settings.models[settings.live]
     if settings.live_steps is not None:  # too few to reach anything
         short = {"steps": settings.live_steps, "warmup": min(model.warmup, settings.live_steps)}
-        model = model.model_copy(update=short | {"target": model.target.model_copy(update={"accuracy": 0.0})})
+        model = model.model_copy(
+            update=short | {"target": model.target.model_copy(update={"accuracy": 0.0})}
+        )
     return settings.model_copy(update={"models": {settings.live: model}})
 
 
@@ -203,25 +251,38 @@ def only(settings: LabSettings, names: Sequence[str]) -> LabSettings:
     that is none."""
     unknown = sorted(set(names) - set(settings.models))
     if unknown:
-        raise ModelError(f"{unknown[0]} is no lab model; params.yaml (lab.models) has {', '.join(settings.models)}")
+        raise ModelError(
+            f"{unknown[0]} is no lab model; params.yaml (lab.models) has {', '.join(settings.models)}"
+        )
     wanted = set()
     for name in names or settings.models:
         while name is not None and name not in wanted:
             wanted.add(name)
             name = settings.models[name].base
-    return settings.model_copy(update={"models": {name: m for name, m in settings.models.items() if name in wanted}})
+    return settings.model_copy(
+        update={"models": {name: m for name, m in settings.models.items() if name in wanted}}
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command. Returns 1 where a training misses its target or the zoos are not alike."""
-    parser = argparse.ArgumentParser(prog="python -m lib.models.alike", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.models.alike", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("models", nargs="*", help="which; default: all")
-    parser.add_argument("--seed", type=int, default=None, help="of corpora and first weights; default: the shipped one")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=None,
+        help="of corpora and first weights; default: the shipped one",
+    )
     parser.add_argument("--ship", action="store_true", help="keep what was trained in data/lab")
     options = parser.parse_args(argv)
     own = config.load().lab
     if options.ship and options.seed not in (None, own.seed):
-        parser.error("only the seed of params.yaml (lab.seed) can be shipped, or recipe and weights would disagree")
+        parser.error(
+            "only the seed of params.yaml (lab.seed) can be shipped, or recipe and weights would disagree"
+        )
     seed = own.seed if options.seed is None else options.seed
     began = time.monotonic()
     os.environ.setdefault("BENCH_PROGRESS", sweep.STDERR)
@@ -236,20 +297,28 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _go(own: LabSettings, settings: LabSettings, ships: bool) -> int:
-    runs = RUNS / torch.backends.cpu.get_cpu_capability()  # what another class of processor trained is another zoo
+    runs = (
+        RUNS / torch.backends.cpu.get_cpu_capability()
+    )  # what another class of processor trained is another zoo
     build.build(settings, runs / "models", runs, ships=False)
     if ships:
         print(f"{ship(settings, runs):_} bytes of weights are in {LAB.relative_to(ROOT)}")
         return 0
     missing = [name for name in own.models if shipped.card(name) is None]
     if missing:
-        raise ModelError(f"{', '.join(missing)} is not shipped, so there is nothing to compare with; {shipped.REMEDY}")
-    table = differences(measure_skills(own, runs, retrained=False), measure_skills(settings, runs, retrained=True))
+        raise ModelError(
+            f"{', '.join(missing)} is not shipped, so there is nothing to compare with; {shipped.REMEDY}"
+        )
+    table = differences(
+        measure_skills(own, runs, retrained=False), measure_skills(settings, runs, retrained=True)
+    )
     keep(table, settings.seed)
     print(table.drop(columns=["items"]).to_string(index=False, float_format="{:.3f}".format))
     apart = table[~table["alike"]]
     largest = table["value"].abs().max()
-    print(f"largest difference {largest:.3f}; {len(apart)} of {len(table)} skills are not within {MARGIN}")
+    print(
+        f"largest difference {largest:.3f}; {len(apart)} of {len(table)} skills are not within {MARGIN}"
+    )
     return int(len(apart) > 0)
 
 

@@ -32,7 +32,9 @@ from lib.models.forward import Forward
 from lib.models.generation import ContextTooLong, Generation, Prompt, check
 from lib.models.tokenizer import EOS, decode, encode, pieces
 
-VERSION = 1  # of the seeds and limits of chat completions: raise it when one of these numbers changes
+VERSION = (
+    1  # of the seeds and limits of chat completions: raise it when one of these numbers changes
+)
 MOST_CHOICES, MOST_STOPS, MOST_MESSAGES = 8, 4, 1024
 _CALL, _CALLED = "<call>", "</call>"
 _WORDS = re.compile(r"</?[a-z]+>|[A-Za-z]+(?:-[a-z]+)*|[^\sA-Za-z]")  # each at least one token
@@ -61,7 +63,9 @@ class Model:
 class Refused(ValueError):
     """A request that cannot be honoured; status, code and param as OpenAI's API has them."""
 
-    def __init__(self, message: str, status: int = 400, code: str | None = None, param: str | None = None) -> None:
+    def __init__(
+        self, message: str, status: int = 400, code: str | None = None, param: str | None = None
+    ) -> None:
         super().__init__(message)
         self.status, self.code, self.param = status, code, param
 
@@ -73,9 +77,15 @@ def _joined(content: Any) -> Any:
     """Text of a list of parts."""
     if not isinstance(content, list):
         return content
-    parts = [p for p in content if isinstance(p, dict) and p.keys() == {"type", "text"} and p["type"] == "text"]
+    parts = [
+        p
+        for p in content
+        if isinstance(p, dict) and p.keys() == {"type", "text"} and p["type"] == "text"
+    ]
     if len(parts) < len(content) or not all(isinstance(part["text"], str) for part in parts):
-        raise ValueError('content is text, or a list of parts {"type": "text", "text": ...}; nothing else is supported')
+        raise ValueError(
+            'content is text, or a list of parts {"type": "text", "text": ...}; nothing else is supported'
+        )
     return "\n".join(part["text"] for part in parts)
 
 
@@ -92,12 +102,20 @@ def _parameter(schema: Any) -> Any:
     """Name of the parameter that takes a call's one argument: the first required one, or the first."""
     if not isinstance(schema, dict | None):
         raise ValueError("parameters is a JSON schema")
-    names = [*_names((schema or {}).get("required")), *_names((schema or {}).get("properties")), "argument"]
+    names = [
+        *_names((schema or {}).get("required")),
+        *_names((schema or {}).get("properties")),
+        "argument",
+    ]
     return names[0]
 
 
 def _names(listed: Any) -> list[str]:
-    return [name for name in listed if isinstance(name, str)] if isinstance(listed, list | dict) else []
+    return (
+        [name for name in listed if isinstance(name, str)]
+        if isinstance(listed, list | dict)
+        else []
+    )
 
 
 def _listed(stop: Any) -> Any:
@@ -113,7 +131,9 @@ class _Strict(BaseModel):
         """An object with more names than there are has an unknown one; to report them all would take its time."""
         if isinstance(given, dict) and len(given) > len(cls.model_fields):
             unknown = next(name for name in given if name not in cls.model_fields)
-            raise ValueError(f"{unknown[:80]!r} is not supported here; supported are {', '.join(cls.model_fields)}")
+            raise ValueError(
+                f"{unknown[:80]!r} is not supported here; supported are {', '.join(cls.model_fields)}"
+            )
         return given
 
 
@@ -211,7 +231,9 @@ class ChatRequest(_Strict):
         if self.max_tokens is not None and self.max_completion_tokens is not None:
             raise ValueError("max_tokens and max_completion_tokens are the same: give one of them")
         if self.top_logprobs:
-            raise ValueError("top_logprobs must be 0: only the log-probability of the token itself is supported")
+            raise ValueError(
+                "top_logprobs must be 0: only the log-probability of the token itself is supported"
+            )
         if self.stream_options is not None and not self.stream:
             raise ValueError("stream_options needs stream: true")
         if len({tool.function.name for tool in self.tools or ()}) < len(self.tools or ()):
@@ -252,7 +274,11 @@ def validated(body: Any, shape: type[Shape]) -> Shape:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     if first["type"] == "too_long" and first["loc"] == ("messages",):  # each is a token and more
         raise _too_long(f"there may be {MOST_MESSAGES} messages", "messages")
-    path = [str(part) for i, part in enumerate(first["loc"]) if not (i == 2 and first["loc"][0] == "messages")]
+    path = [
+        str(part)
+        for i, part in enumerate(first["loc"])
+        if not (i == 2 and first["loc"][0] == "messages")
+    ]
     where, said = ".".join(path), first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         supported = f"; supported are {', '.join(shape.model_fields)}" if len(path) == 1 else ""
@@ -271,7 +297,11 @@ def found(text: str, stops: Sequence[str]) -> int | None:
 def settled(text: str, marks: Sequence[str]) -> str:
     """As much of an unfinished text as no mark can still take back: it ends where one begins, or may begin."""
     reach = max(map(len, marks), default=1) - 1
-    begun = (at for at in range(max(0, len(text) - reach), len(text)) if any(m.startswith(text[at:]) for m in marks))
+    begun = (
+        at
+        for at in range(max(0, len(text) - reach), len(text))
+        if any(m.startswith(text[at:]) for m in marks)
+    )
     ends = (found(text, marks), next(begun, None))
     return text[: min((at for at in ends if at is not None), default=None)]
 
@@ -282,7 +312,9 @@ def _fits(texts: Sequence[str], window: int, param: str) -> None:
     for text in texts:
         letters -= len(text)
         if letters < 0:
-            raise _too_long(f"the window has {window} tokens, and room for {_LONGEST} characters each", param)
+            raise _too_long(
+                f"the window has {window} tokens, and room for {_LONGEST} characters each", param
+            )
         room -= 1 + sum(1 for _ in islice(_WORDS.finditer(text), max(0, room)))
         if room < 0:
             raise _too_long(f"the window has {window} tokens; {param} has more", param)
@@ -317,7 +349,10 @@ class Reply:
         """The completion. Raises what Ticket.result raises."""
         generations = await self.ticket.result()
         choices = [self._choice(index, generation) for index, generation in enumerate(generations)]
-        return self._head("chat.completion") | {"choices": choices, "usage": self._usage(generations)}
+        return self._head("chat.completion") | {
+            "choices": choices,
+            "usage": self._usage(generations),
+        }
 
     async def chunks(self) -> AsyncIterator[dict[str, Any]]:
         """The completion piece by piece: a role, texts, how it ended; the usage last if it was asked for."""
@@ -358,7 +393,14 @@ class Reply:
             if at >= length:
                 break
             at += len(piece)
-            entries.append({"token": piece, "logprob": logprob, "bytes": list(piece.encode()), "top_logprobs": []})
+            entries.append(
+                {
+                    "token": piece,
+                    "logprob": logprob,
+                    "bytes": list(piece.encode()),
+                    "top_logprobs": [],
+                }
+            )
         return entries
 
     def _prompts(self) -> list[Prompt]:
@@ -367,7 +409,9 @@ class Reply:
         limit = request.limit or max(1, min(self.model.max_tokens, window - len(ids)))
         seed = int(request.digest[:12], 16) if request.seed is None else request.seed
         stops = (tuple(encode(_CALLED)),) if self.tools else ()
-        prompts = [Prompt(tuple(ids), limit, request.heat, seed + i, stops) for i in range(request.n or 1)]
+        prompts = [
+            Prompt(tuple(ids), limit, request.heat, seed + i, stops) for i in range(request.n or 1)
+        ]
         try:
             check(prompts[0], window)
         except ContextTooLong as error:
@@ -381,7 +425,11 @@ class Reply:
     def _choice(self, index: int, generation: Generation) -> dict[str, Any]:
         text = self.text(generation.ids)
         message = self.message(index, text)
-        logprobs = {"content": self.logprobs(generation, len(text)), "refusal": None} if self.request.logprobs else None
+        logprobs = (
+            {"content": self.logprobs(generation, len(text)), "refusal": None}
+            if self.request.logprobs
+            else None
+        )
         finish = "tool_calls" if "tool_calls" in message else generation.finish
         return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": finish}
 
@@ -408,9 +456,15 @@ class _Streamed:
         text = text.rstrip() if self.reply.tools else text
         return [self.chunk(self._more(text), text)] if len(text) > self.shown else []
 
-    def chunk(self, delta: dict[str, Any], text: str = "", finish: str | None = None) -> dict[str, Any]:
+    def chunk(
+        self, delta: dict[str, Any], text: str = "", finish: str | None = None
+    ) -> dict[str, Any]:
         """A choice of a chunk. text: all that is written up to here, for its log-probabilities."""
-        entries = self.reply.logprobs(self.so_far, len(text))[self.told :] if self.reply.request.logprobs else []
+        entries = (
+            self.reply.logprobs(self.so_far, len(text))[self.told :]
+            if self.reply.request.logprobs
+            else []
+        )
         self.told += len(entries)
         logprobs = {"content": entries, "refusal": None} if entries else None
         return {"index": self.index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
@@ -449,7 +503,9 @@ def _argument(arguments: str) -> str:
         (value,) = json.loads(arguments).values()
         return _writable(value if isinstance(value, str) else json.dumps(value))
     except (ValueError, AttributeError, RecursionError):
-        raise Refused("arguments of a tool call is a JSON object with one value here", param="messages") from None
+        raise Refused(
+            "arguments of a tool call is a JSON object with one value here", param="messages"
+        ) from None
 
 
 def _usage(tokens_in: int, tokens_out: int | None = None) -> dict[str, int]:
@@ -463,10 +519,13 @@ def _usage(tokens_in: int, tokens_out: int | None = None) -> dict[str, int]:
 class Answering:
     """Models by name, each with its batcher. waiting: requests that may wait for a model; at_once: sequences."""
 
-    def __init__(self, models: Mapping[str, Model], waiting: int = WAITING, at_once: int = AT_ONCE) -> None:
+    def __init__(
+        self, models: Mapping[str, Model], waiting: int = WAITING, at_once: int = AT_ONCE
+    ) -> None:
         self.models = dict(models)
         self.batchers = {
-            name: Batcher(model.forward, dialogue.token(EOS), waiting, at_once) for name, model in models.items()
+            name: Batcher(model.forward, dialogue.token(EOS), waiting, at_once)
+            for name, model in models.items()
         }
 
     def chat(self, body: Any) -> Reply:
@@ -489,7 +548,12 @@ class Answering:
         """A model by name. Raises Refused with status 404."""
         if name not in self.models:
             have = ", ".join(self.models)
-            raise Refused(f"there is no model {name[:80]!r}; there are {have}", 404, "model_not_found", "model")
+            raise Refused(
+                f"there is no model {name[:80]!r}; there are {have}",
+                404,
+                "model_not_found",
+                "model",
+            )
         return self.models[name]
 
     async def aclose(self) -> None:

@@ -19,7 +19,9 @@ _CONNECTION = ("api_key_env", "timeout", "retries", "concurrency")  # changes no
 _MODEL_FILES = ("model.safetensors", "card.json")  # of a lab model: what it says, and what it costs
 
 
-def describe_models(llm: LLMSettings, names: Mapping[str, str], base: str | None, models: Path) -> dict[str, Any]:
+def describe_models(
+    llm: LLMSettings, names: Mapping[str, str], base: str | None, models: Path
+) -> dict[str, Any]:
     """What a job holds of the models that it asks.
 
     Args:
@@ -33,10 +35,15 @@ def describe_models(llm: LLMSettings, names: Mapping[str, str], base: str | None
         among them; base: its name; libraries: versions of those that compute.
     """
     asked = {name: describe_model(llm, model) for name, model in names.items()}
-    lab_models = {model["model"] or name for name, model in asked.items() if model["backend"] == "lab"}
+    lab_models = {
+        model["model"] or name for name, model in asked.items() if model["backend"] == "lab"
+    }
     return {
         "asked": asked,
-        "weights": {name: _hash_files(models / name) for name in sorted(lab_models | ({base} if base else set()))},
+        "weights": {
+            name: _hash_files(models / name)
+            for name in sorted(lab_models | ({base} if base else set()))
+        },
         "base": base,
         "libraries": {module.__name__: module.__version__ for module in (torch, transformers)},
     }

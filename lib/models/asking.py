@@ -59,7 +59,9 @@ class Asker:
     def price(self) -> float:
         """Dollars per token, read or written. Raises ModelError for a model that was never measured."""
         if "dollars_per_1k_tokens" not in self.model.card:
-            raise checkpoints.ModelError(f"{self.name} has no card, hence no price; measure it with `make repro`")
+            raise checkpoints.ModelError(
+                f"{self.name} has no card, hence no price; measure it with `make repro`"
+            )
         return self.model.card["dollars_per_1k_tokens"] / 1000
 
     async def say(
@@ -71,13 +73,19 @@ class Asker:
         tools: Sequence[str] = (),
     ) -> Said:
         """The next turn. limit: tokens at the most; seed: of its draws; tools: names on offer."""
-        return await self.go_on(dialogue.conversation(messages, tuple(tools)), limit, temperature, seed, bool(tools))
+        return await self.go_on(
+            dialogue.conversation(messages, tuple(tools)), limit, temperature, seed, bool(tools)
+        )
 
-    async def go_on(self, ids: Sequence[int], limit: int, temperature: float, seed: int, tools: bool = False) -> Said:
+    async def go_on(
+        self, ids: Sequence[int], limit: int, temperature: float, seed: int, tools: bool = False
+    ) -> Said:
         """The next turn of a conversation in tokens; tools: whether it may call one, which ends the turn."""
         stops = self._stop * tools
         asked = memory.key(self.model.fingerprint, ids, limit, temperature, seed, stops)
-        known = self.memory.get([asked]).get(asked) or await self._once(asked, ids, limit, temperature, seed, stops)
+        known = self.memory.get([asked]).get(asked) or await self._once(
+            asked, ids, limit, temperature, seed, stops
+        )
         written, finish = json.loads(known)
         if finish == "context_too_long":
             return Said("", 0, 0, failure=finish)
@@ -129,10 +137,15 @@ def asker(name: str, root: str | Path = checkpoints.MODELS) -> Asker:
     """A lab model under `root`, one per process. Raises ModelError where there is none of that name."""
     known = _models(str(root))
     if name not in known:
-        raise checkpoints.ModelError(f"there is no lab model {name!r} in {root}; it has {sorted(known)}")
+        raise checkpoints.ModelError(
+            f"there is no lab model {name!r} in {root}; it has {sorted(known)}"
+        )
     return known[name]
 
 
 def request_seed(ids: Sequence[int], key: int) -> int:
     """The seed of a request: equal requests of one key draw the same numbers, others are independent."""
-    return int(seeds.key("configuration", "say", hashlib.sha256(str(ids).encode()).hexdigest(), seed=key) >> 1)
+    return int(
+        seeds.key("configuration", "say", hashlib.sha256(str(ids).encode()).hexdigest(), seed=key)
+        >> 1
+    )

@@ -54,7 +54,9 @@ class Token:
 class Ticket:
     """A request under way. `async for tokens in ticket` gives the tokens of each step, `result` the whole."""
 
-    def __init__(self, batcher: Batcher, prompts: Sequence[Prompt], until: Until | None, each: bool) -> None:
+    def __init__(
+        self, batcher: Batcher, prompts: Sequence[Prompt], until: Until | None, each: bool
+    ) -> None:
         self.batcher, self.prompts, self.until, self.each = batcher, list(prompts), until, each
         self.generations: list[Generation] = []
         self.open = list(range(len(self.prompts)))  # those that are not finished
@@ -94,7 +96,9 @@ class Ticket:
             if self.until is not None and self.until(generation.ids):
                 generation.finish = "stop"  # so it leaves the batch
             if self.each:
-                tokens.append(Token(index, generation.ids[-1], generation.logprobs[-1], generation.finish))
+                tokens.append(
+                    Token(index, generation.ids[-1], generation.logprobs[-1], generation.finish)
+                )
         self.open = [index for index in self.open if not self.generations[index].finish]
         return [*([tokens] if tokens else []), *([] if self.open else [_END])]
 
@@ -105,7 +109,9 @@ class Batcher:
     end: the token that ends a turn; limit: requests that may wait; at_once: sequences side by side.
     """
 
-    def __init__(self, forward: Forward, end: int, limit: int = WAITING, at_once: int = AT_ONCE) -> None:
+    def __init__(
+        self, forward: Forward, end: int, limit: int = WAITING, at_once: int = AT_ONCE
+    ) -> None:
         self.forward, self.end, self.limit, self.at_once = forward, end, limit, at_once
         self._running = Running(forward, end)
         self._changed = threading.Condition()
@@ -115,7 +121,9 @@ class Batcher:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def submit(self, prompts: Sequence[Prompt], until: Until | None = None, each: bool = False) -> Ticket:
+    def submit(
+        self, prompts: Sequence[Prompt], until: Until | None = None, each: bool = False
+    ) -> Ticket:
         """Queue sequences that are to start together. Call it on the event loop that will wait for them.
 
         until(ids): called on the worker after every token, True ends that sequence; each: tell every token.
@@ -147,7 +155,9 @@ class Batcher:
             if self._closed:
                 raise Closed("the batcher is closed")
             if len(self._waiting) >= self.limit:
-                raise Busy(f"{self.limit} requests wait already, which is as many as may; ask again later")
+                raise Busy(
+                    f"{self.limit} requests wait already, which is as many as may; ask again later"
+                )
             self._waiting.append(ticket)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
@@ -177,12 +187,19 @@ class Batcher:
                 arrived = self._admit()
             self._tell(self._turn(arrived))
         everyone = [*self._under_way, *self._waiting]
-        self._tell([(ticket, Closed("the batcher was closed before the reply was there")) for ticket in everyone])
+        self._tell(
+            [
+                (ticket, Closed("the batcher was closed before the reply was there"))
+                for ticket in everyone
+            ]
+        )
 
     def _admit(self) -> list[Ticket]:
         """Those at the head of the queue for whom there is room; a request alone always has it."""
         arrived, free = [], self.at_once - len(self._running)
-        while self._waiting and (len(self._waiting[0].prompts) <= free or not (arrived or self._under_way)):
+        while self._waiting and (
+            len(self._waiting[0].prompts) <= free or not (arrived or self._under_way)
+        ):
             arrived.append(self._waiting.popleft())
             free -= len(arrived[-1].prompts)
         return arrived
@@ -203,7 +220,9 @@ class Batcher:
 
     def _add(self, tickets: list[Ticket]) -> None:
         if tickets:
-            generations = iter(self._running.add([prompt for ticket in tickets for prompt in ticket.prompts]))
+            generations = iter(
+                self._running.add([prompt for ticket in tickets for prompt in ticket.prompts])
+            )
             for ticket in tickets:
                 ticket.generations = [next(generations) for _ in ticket.prompts]
 

@@ -104,7 +104,11 @@ def make_training_job(settings: LabSettings, name: str, ships: bool = True) -> s
     if ships and fits_released(settings, name):
         decided_by |= {"job": "unpack", "sha256": shipped.card(name)["sha256"]}
     else:
-        decided_by |= {"job": "train", "torch": torch.__version__, "transformers": transformers.__version__}
+        decided_by |= {
+            "job": "train",
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        }
     if model.base:
         decided_by["base_job"] = make_training_job(settings, model.base, ships).key
     return sweep.Job(name, decided_by)
@@ -149,7 +153,9 @@ def train_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
     raise NotLearned(f"{job.settings['name']}: {store.read_json(failure)}")
 
 
-def build(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = RUNS, ships: bool = True) -> Lab:
+def build(
+    settings: LabSettings, out: str | Path = MODELS, runs: str | Path = RUNS, ships: bool = True
+) -> Lab:
     """Unpack or train what is not there yet and put every model under `out`. Raises NotLearned, and ModelError for
     shipped files that are broken."""
     runs, out = Path(runs), Path(out)
@@ -189,7 +195,10 @@ def _chains(settings: LabSettings) -> list[list[str]]:
     models = settings.models
 
     def following(name: str) -> list[str]:
-        return [name, *(n for other in models if models[other].base == name for n in following(other))]
+        return [
+            name,
+            *(n for other in models if models[other].base == name for n in following(other)),
+        ]
 
     chains = [following(name) for name in models if models[name].base is None]
     return sorted(chains, key=lambda each: -sum(_weight(models[name]) for name in each))
@@ -197,4 +206,10 @@ def _chains(settings: LabSettings) -> list[list[str]]:
 
 def _weight(model: LabModel) -> int:
     """About how long its training takes: updates times dialogues times weights."""
-    return model.steps * model.batch * model.layers * model.hidden * (4 * model.hidden + 3 * model.intermediate)
+    return (
+        model.steps
+        * model.batch
+        * model.layers
+        * model.hidden
+        * (4 * model.hidden + 3 * model.intermediate)
+    )

@@ -22,7 +22,17 @@ from transformers import LlamaForCausalLM
 
 from lib import seeds, stats, store, sweep, tasks
 from lib.config import LabSettings
-from lib.models import agent, build, checkpoints, corpus, dialogue, forward, generation, situations, tokenizer
+from lib.models import (
+    agent,
+    build,
+    checkpoints,
+    corpus,
+    dialogue,
+    forward,
+    generation,
+    situations,
+    tokenizer,
+)
 from lib.models.checkpoints import LIMIT, MODELS
 from lib.models.corpus import question
 from lib.models.dialogue import conversation, token
@@ -62,11 +72,17 @@ def exam(settings: LabSettings, model: str) -> list[tasks.Item]:
     situations only of a model that is taught them."""
     items: dict[str, tasks.Item] = {}
     taught = {course.family for course in settings.models[model].diet}
-    families = {name: each for name, each in tasks.FAMILIES.items() if name != situations.FAMILY or name in taught}
+    families = {
+        name: each
+        for name, each in tasks.FAMILIES.items()
+        if name != situations.FAMILY or name in taught
+    }
     for name, family in families.items():
         for skin in family.skins:
             for difficulty in family.difficulties:
-                drawn = tasks.draw(name, "test", settings.test_items, difficulty, skin, seed=settings.seed)
+                drawn = tasks.draw(
+                    name, "test", settings.test_items, difficulty, skin, seed=settings.seed
+                )
                 items |= {item.prompt: item for item in drawn}
     return list(items.values())
 
@@ -82,30 +98,48 @@ def answers(
     """
     items, cost = exam(settings, name), price(model, settings)
     prompts = [Prompt(tuple(conversation(question(item))), LIMIT) for item in items]
-    replies = generate(Forward(model), prompts, token(EOS), progress=lambda done: progress(done / len(items)))
+    replies = generate(
+        Forward(model), prompts, token(EOS), progress=lambda done: progress(done / len(items))
+    )
     rows = []
     for item, prompt, reply in zip(items, prompts, replies, strict=True):
         text = decode(reply.written)
         used = len(prompt.ids) + len(reply.ids)
         rows.append(
             {
-                "arm": name, "item": item.prompt, "group": item.category, "style": item.skin, "heat": 0.0,
-                "right": float(tasks.verify(item, text)), "reward": tasks.score(item, text),
-                "dollars": used * cost.dollars, "seconds": len(reply.ids) * cost.seconds,
-                "tokens_in": len(prompt.ids), "tokens_out": len(reply.ids), "calls": 1, "difficulty": item.difficulty,
-                "prompt": item.prompt, "answer": item.answer, "reply": text, "finish": reply.finish,
+                "arm": name,
+                "item": item.prompt,
+                "group": item.category,
+                "style": item.skin,
+                "heat": 0.0,
+                "right": float(tasks.verify(item, text)),
+                "reward": tasks.score(item, text),
+                "dollars": used * cost.dollars,
+                "seconds": len(reply.ids) * cost.seconds,
+                "tokens_in": len(prompt.ids),
+                "tokens_out": len(reply.ids),
+                "calls": 1,
+                "difficulty": item.difficulty,
+                "prompt": item.prompt,
+                "answer": item.answer,
+                "reply": text,
+                "finish": reply.finish,
                 "confidence": float(np.exp(np.sum(reply.logprobs))),
             }
-        )  # fmt: skip
+        )
     return _record(rows, settings.seed, "test")
 
 
 def _record(rows: Sequence[Mapping[str, Any]], seed: int, split: str) -> pd.DataFrame:
     """Rows with what all that lab models say has in common: one training each, every item tried once."""
-    return pd.DataFrame(rows).assign(role="expert", backend="lab", seed=seed, split=split, **{"try": 0})
+    return pd.DataFrame(rows).assign(
+        role="expert", backend="lab", seed=seed, split=split, **{"try": 0}
+    )
 
 
-def measure_model(job: sweep.Job, folder: Path, progress, model_folders: Mapping[str, str]) -> dict[str, Any]:
+def measure_model(
+    job: sweep.Job, folder: Path, progress, model_folders: Mapping[str, str]
+) -> dict[str, Any]:
     """Ask one model all test items; leaves its answers in `folder`. model_folders: of trained models, by name."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
@@ -125,7 +159,9 @@ class Measured:
     parameters: dict[str, int]
 
 
-def measure(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = build.RUNS) -> Measured:
+def measure(
+    settings: LabSettings, out: str | Path = MODELS, runs: str | Path = build.RUNS
+) -> Measured:
     """Measure every trained model and write its card beside its weights."""
     jobs, model_folders = [], {}
     for name in settings.models:
@@ -137,9 +173,16 @@ def measure(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = 
     receipts = sweep.run(work, jobs, runs, settings.jobs, "measuring the lab models")
 
     frames = [store.read_parquet(job.folder(runs) / "answers.parquet") for job in jobs]
-    found = {name: dict(receipt["result"]) for name, receipt in zip(settings.models, receipts, strict=True)}
+    found = {
+        name: dict(receipt["result"])
+        for name, receipt in zip(settings.models, receipts, strict=True)
+    }
     parameters = {name: row.pop("parameters") for name, row in found.items()}
-    measured = Measured(pd.concat(frames, ignore_index=True), {n: Price(**row) for n, row in found.items()}, parameters)
+    measured = Measured(
+        pd.concat(frames, ignore_index=True),
+        {n: Price(**row) for n, row in found.items()},
+        parameters,
+    )
     for name in settings.models:
         store.write_json(Path(out) / name / "card.json", card(measured, name))
     return measured
@@ -148,7 +191,9 @@ def measure(settings: LabSettings, out: str | Path = MODELS, runs: str | Path = 
 def make_measuring_job(settings: LabSettings, name: str, training_job: sweep.Job) -> sweep.Job:
     """The job that asks one model, which another job trained, all test items."""
     read = settings.handed("seed", "test_items", *_PRICED)
-    read["models"] = {name: settings.models[name].model_dump()}  # other models change nothing of its answers
+    read["models"] = {
+        name: settings.models[name].model_dump()
+    }  # other models change nothing of its answers
     model_settings = {"job": "measure", "name": name, "lab": read, "trained_by": training_job.key}
     return sweep.Job(name, model_settings | {"versions": versions(name, settings)})
 
@@ -179,16 +224,28 @@ def calibration(answers: pd.DataFrame) -> dict[str, float]:
     """
     sure, right = answers["confidence"].to_numpy(), answers["right"].to_numpy(dtype=float)
     bins = np.minimum((sure * 10).astype(int), 9)
-    gaps = [abs(sure[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)]
+    gaps = [
+        abs(sure[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean()
+        for b in np.unique(bins)
+    ]
     brier = float(np.mean((sure - right) ** 2))
-    return {"confidence": float(sure.mean()), "accuracy": float(right.mean()), "ece": float(sum(gaps)), "brier": brier}
+    return {
+        "confidence": float(sure.mean()),
+        "accuracy": float(right.mean()),
+        "ece": float(sum(gaps)),
+        "brier": brier,
+    }
 
 
 def card(measured: Measured, name: str) -> dict[str, Any]:
     """Everything that was measured of a model, and its description, ready for JSON."""
     mine, table = measured.answers[measured.answers["arm"] == name], []
-    for (category, skin, difficulty), rows in mine.groupby(["group", "style", "difficulty"], sort=False):
-        share = stats.share_interval(int(rows["right"].sum()), len(rows))  # Wilson's: cells are named by these bytes
+    for (category, skin, difficulty), rows in mine.groupby(
+        ["group", "style", "difficulty"], sort=False
+    ):
+        share = stats.share_interval(
+            int(rows["right"].sum()), len(rows)
+        )  # Wilson's: cells are named by these bytes
         place = {"category": category, "skin": skin, "difficulty": difficulty, "n": len(rows)}
         table.append(place | {"accuracy": share.value, "lo": share.lo, "hi": share.hi})
     cost = measured.prices[name]
@@ -210,7 +267,11 @@ def describe(answers: pd.DataFrame, cost: Price) -> str:
     for (category, skin), group in answers.groupby(["group", "style"], sort=False):
         name = category if skin == "plain" else f"{category} ({skin})"
         by_difficulty = group.groupby("difficulty")["right"].mean()
-        held = [d for d in by_difficulty.index if (by_difficulty[by_difficulty.index <= d] >= GOOD).all()]
+        held = [
+            d
+            for d in by_difficulty.index
+            if (by_difficulty[by_difficulty.index <= d] >= GOOD).all()
+        ]
         if held:
             full = max(held) == by_difficulty.index.max()
             said["good at"].append(name if full else f"{name} up to difficulty {max(held)}")
@@ -229,7 +290,10 @@ def read(name: str, root: str | Path = MODELS) -> dict[str, Any]:
 
 
 def heated(
-    models: Mapping[str, LlamaForCausalLM], difficulty: Mapping[str, int], heats: Sequence[float], settings: LabSettings
+    models: Mapping[str, LlamaForCausalLM],
+    difficulty: Mapping[str, int],
+    heats: Sequence[float],
+    settings: LabSettings,
 ) -> pd.DataFrame:
     """Each model on chains of its difficulty at several temperatures, one sample per item, as record rows (right)."""
     rows = []
@@ -238,7 +302,9 @@ def heated(
         for heat in heats:
             given = solved(Forward(models[name]), items, heat)
             asked = {"arm": name, "group": "chain", "style": "plain", "heat": heat}
-            rows += [asked | {"item": str(i), "right": float(right)} for i, right in enumerate(given)]
+            rows += [
+                asked | {"item": str(i), "right": float(right)} for i, right in enumerate(given)
+            ]
     return _record(rows, settings.seed, "test")
 
 
@@ -248,17 +314,28 @@ def skills(model: LlamaForCausalLM, name: str, settings: LabSettings) -> pd.Data
     forward, rows = Forward(model), []
     for family in agent.FAMILIES:
         difficulties = tasks.family(family).difficulties[:5]
-        items = tasks.draw(family, "dev", 5 * settings.test_items, difficulties, "any", seed=settings.seed)
+        items = tasks.draw(
+            family, "dev", 5 * settings.test_items, difficulties, "any", seed=settings.seed
+        )
         turns = [
-            agent.first_turn(*agent.trace(item, rng("cards", "skills", family, seed=i))) for i, item in enumerate(items)
+            agent.first_turn(*agent.trace(item, rng("cards", "skills", family, seed=i)))
+            for i, item in enumerate(items)
         ]
         asked = [conversation(turn.messages, turn.tools) for turn in turns]
-        agrees = right(forward, asked, [partial(agent.agrees, wanted=turn.wanted) for turn in turns])
+        agrees = right(
+            forward, asked, [partial(agent.agrees, wanted=turn.wanted) for turn in turns]
+        )
         rows += [
-            {"arm": name, "item": f"{family} {i}", "group": family, "heat": 0.0, "turn": turn.kind,
-             "right": float(agreed)}
+            {
+                "arm": name,
+                "item": f"{family} {i}",
+                "group": family,
+                "heat": 0.0,
+                "turn": turn.kind,
+                "right": float(agreed),
+            }
             for i, (turn, agreed) in enumerate(zip(turns, agrees, strict=True))
-        ]  # fmt: skip
+        ]
     return _record(rows, settings.seed, "dev")
 
 

@@ -19,7 +19,9 @@ from lib.models.dialogue import token
 from lib.models.forward import Forward
 from lib.models.tokenizer import BOS, EOS, PAD, tokenizer
 
-VERSION = 1  # of initial weights and the limit of replies: raise it when one of these numbers changes
+VERSION = (
+    1  # of initial weights and the limit of replies: raise it when one of these numbers changes
+)
 MODELS = ROOT / "data/models"
 _LARGEST = 2**20  # units, layers, tokens
 LIMIT = 96  # tokens of a reply where nobody says another number; the longest solution has about 60
@@ -79,14 +81,22 @@ def load(folder: str | Path) -> LlamaForCausalLM:
         _check_sizes(folder)
         with _no_bars():
             model, found = LlamaForCausalLM.from_pretrained(
-                folder, use_safetensors=True, local_files_only=True, dtype=torch.float32, output_loading_info=True,
+                folder,
+                use_safetensors=True,
+                local_files_only=True,
+                dtype=torch.float32,
+                output_loading_info=True,
                 attn_implementation="sdpa",
-            )  # fmt: skip
+            )
         wrong = sorted({*found["missing_keys"], *found["unexpected_keys"]})
         if wrong:  # transformers would fill them with random numbers, or leave them out
             raise ValueError(f"config.json does not fit the weights, see {wrong[0]}")
-    except Exception as error:  # transformers raises a dozen unrelated types for a wrong config.json
-        raise ModelError(f"{folder} cannot be read ({error}); delete it and run `make repro` again") from error
+    except (
+        Exception
+    ) as error:  # transformers raises a dozen unrelated types for a wrong config.json
+        raise ModelError(
+            f"{folder} cannot be read ({error}); delete it and run `make repro` again"
+        ) from error
     return model.eval()
 
 
@@ -106,7 +116,9 @@ def _forward(place: Path) -> Forward:
     try:
         return Forward(model)
     except (ValueError, KeyError, AttributeError, RuntimeError) as error:
-        raise ModelError(f"{place} cannot be asked ({error}); delete it and run `make repro` again") from error
+        raise ModelError(
+            f"{place} cannot be asked ({error}); delete it and run `make repro` again"
+        ) from error
 
 
 def _card(place: Path) -> dict[str, Any]:
@@ -117,22 +129,34 @@ def _card(place: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} is no card ({error})") from error
     if not isinstance(card, dict):
-        raise ModelError(f"{path} is no card, but a {type(card).__name__}; delete it and run `make repro` again")
+        raise ModelError(
+            f"{path} is no card, but a {type(card).__name__}; delete it and run `make repro` again"
+        )
     return card
 
 
 def _check_sizes(folder: Path) -> None:
     """Refuse a config.json that describes more weights than there are, before room is made for them."""
     config = store.read_json(folder / "config.json")
-    names = ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "vocab_size")
+    names = (
+        "hidden_size",
+        "intermediate_size",
+        "num_attention_heads",
+        "num_hidden_layers",
+        "vocab_size",
+    )
     for name in (*names, "max_position_embeddings"):
         value = config.get(name) if isinstance(config, dict) else None
         if type(value) is not int or not 1 <= value <= _LARGEST:
-            raise ValueError(f"config.json: {name} must be a whole number from 1 to {_LARGEST}, not {str(value)[:60]}")
+            raise ValueError(
+                f"config.json: {name} must be a whole number from 1 to {_LARGEST}, not {str(value)[:60]}"
+            )
     width, inner, _, layers, words = (config[name] for name in names)
     wanted, found = (
         width * (words + layers * (width + 3 * inner)),
         sum(f.stat().st_size for f in folder.glob("*.safetensors")),
     )
     if wanted > found:
-        raise ValueError(f"config.json describes at least {wanted:_} weights, its files have {found:_} bytes")
+        raise ValueError(
+            f"config.json describes at least {wanted:_} weights, its files have {found:_} bytes"
+        )

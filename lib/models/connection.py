@@ -98,7 +98,9 @@ class Connection(H11Protocol):
         self.halved = self.standing == 3
         if self.halved:
             if self.conn.our_state is h11.SEND_RESPONSE and self.scope["http_version"] != "1.0":
-                self.transport.write(self.conn.send(h11.InformationalResponse(status_code=100, headers=[])))
+                self.transport.write(
+                    self.conn.send(h11.InformationalResponse(status_code=100, headers=[]))
+                )
             self._look_for_a_reset()
         return self.halved
 

@@ -54,7 +54,12 @@ def corpus(diet: Sequence[Course], n: int, seed: int) -> list[Dialogue]:
     for i, course in enumerate(diet):
         rng = seeds.rng("corpus", course.family, course.style, seed=seed * 100 + i)
         for item in tasks.draw(
-            course.family, "train", round(n * course.share / total), course.difficulties, course.skin, seed * 100 + i
+            course.family,
+            "train",
+            round(n * course.share / total),
+            course.difficulties,
+            course.skin,
+            seed * 100 + i,
         ):
             out.append(_taught(item, course.style, rng))
     return [out[i] for i in seeds.rng("corpus", "order", seed=seed).permutation(len(out))]

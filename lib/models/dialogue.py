@@ -17,7 +17,9 @@ from lib.models.tokenizer import BOS, EOS, ROLES, encode, tokenizer
 
 VERSION = 1  # of the tokens of a conversation, and the calls in a reply: raise it when one of these numbers changes
 _END = "</call>"
-_CALL = re.compile(r"<call>\s*+((?!<call>)\S++)\s*+((?:(?!<call>).)*+)\Z", re.DOTALL)  # nothing is read twice
+_CALL = re.compile(
+    r"<call>\s*+((?!<call>)\S++)\s*+((?:(?!<call>).)*+)\Z", re.DOTALL
+)  # nothing is read twice
 
 
 @cache

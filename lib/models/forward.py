@@ -40,7 +40,9 @@ class Cache:
     `lengths` (B,): how many columns of a row are filled; what stands behind them is never seen.
     """
 
-    def __init__(self, keys: list[torch.Tensor], values: list[torch.Tensor], lengths: torch.Tensor) -> None:
+    def __init__(
+        self, keys: list[torch.Tensor], values: list[torch.Tensor], lengths: torch.Tensor
+    ) -> None:
         self.keys, self.values, self.lengths = keys, values, lengths
 
     @property
@@ -73,16 +75,26 @@ class Forward:
 
     def __init__(self, model: LlamaForCausalLM) -> None:
         config = model.config
-        if config.num_key_value_heads != config.num_attention_heads or config.attention_bias or config.mlp_bias:
-            raise ValueError("this forward pass knows Llama models with as many key heads as query heads and no biases")
+        if (
+            config.num_key_value_heads != config.num_attention_heads
+            or config.attention_bias
+            or config.mlp_bias
+        ):
+            raise ValueError(
+                "this forward pass knows Llama models with as many key heads as query heads and no biases"
+            )
         self.heads, self.epsilon = config.num_attention_heads, config.rms_norm_eps
         self.size = config.hidden_size // config.num_attention_heads
         self.window, self.depth = config.max_position_embeddings, config.num_hidden_layers
-        weights = {name: tensor.detach().float().clone() for name, tensor in model.named_parameters()}
+        weights = {
+            name: tensor.detach().float().clone() for name, tensor in model.named_parameters()
+        }
         self.embedding = weights["model.embed_tokens.weight"]
         self.norm = weights["model.norm.weight"]
         self.head = weights.get("lm_head.weight", self.embedding)
-        self.layers = [self._layer(weights, f"model.layers.{i}.", self.size**-0.5) for i in range(self.depth)]
+        self.layers = [
+            self._layer(weights, f"model.layers.{i}.", self.size**-0.5) for i in range(self.depth)
+        ]
         theta = config.rope_parameters["rope_theta"]
         frequency = 1.0 / theta ** (torch.arange(0, self.size, 2).float() / self.size)
         angles = torch.outer(torch.arange(self.window).float(), torch.cat([frequency, frequency]))
@@ -94,7 +106,9 @@ class Forward:
         def fused(*names: str) -> torch.Tensor:
             return torch.cat([weights[f"{at}{name}.weight"] for name in names])
 
-        weights[f"{at}self_attn.q_proj.weight"] *= scale  # 1 / sqrt(size), once instead of in every step
+        weights[f"{at}self_attn.q_proj.weight"] *= (
+            scale  # 1 / sqrt(size), once instead of in every step
+        )
 
         return _Layer(
             fused("input_layernorm"),
@@ -111,7 +125,9 @@ class Forward:
         empty = [[torch.zeros(shape) for _ in self.layers] for _ in range(2)]
         return Cache(*empty, torch.zeros(rows, dtype=torch.long))
 
-    def read(self, prompts: Sequence[Sequence[int]], cache: Cache, layers: bool = False) -> list[torch.Tensor]:
+    def read(
+        self, prompts: Sequence[Sequence[int]], cache: Cache, layers: bool = False
+    ) -> list[torch.Tensor]:
         """Takes whole prompts into an empty cache; returns the states at each one's last token, (B, d) each.
 
         In blocks of a fixed width, so that a row meets the same shapes whatever its neighbours' lengths are.
@@ -125,7 +141,9 @@ class Forward:
             here = (lengths - 1 - begin).clamp(0, BLOCK - 1)
             ends = ((lengths - 1) // BLOCK == begin // BLOCK)[:, None]
             now = [state[torch.arange(len(here)), here] for state in states]
-            last = [torch.where(ends, n, l) for n, l in zip(now, last, strict=True)] if last else now
+            last = (
+                [torch.where(ends, n, l) for n, l in zip(now, last, strict=True)] if last else now
+            )
         cache.lengths = lengths
         return last
 
@@ -148,13 +166,18 @@ class Forward:
         cache.reserve(columns)
         at = torch.arange(rows)[:, None], slice(None), positions
         rope = positions.clamp(max=self.window - 1)
-        cos, sin = self.cos[rope][:, :, None, None], self.sin[rope][:, :, None, None]  # (B, T, 1, 1, size)
+        cos, sin = (
+            self.cos[rope][:, :, None, None],
+            self.sin[rope][:, :, None, None],
+        )  # (B, T, 1, 1, size)
         later = torch.arange(columns) > positions[:, :, None]
         bias = torch.where(later, _NEVER, 0.0)[:, None]  # (B, 1, T, columns)
         x = self.embedding[ids]
         states = [x]
         for layer, keys, values in zip(self.layers, cache.keys, cache.values, strict=True):
-            qkv = linear(self._normed(x, layer.before), layer.qkv).view(rows, width, 3, self.heads, self.size)
+            qkv = linear(self._normed(x, layer.before), layer.qkv).view(
+                rows, width, 3, self.heads, self.size
+            )
             q, k = self._rotated(qkv[:, :, :2], cos, sin).unbind(2)  # each (B, T, heads, size)
             keys[at], values[at] = k, qkv[:, :, 2]
             scores = q.transpose(1, 2) @ keys[:, :, :columns].transpose(2, 3) + bias

@@ -14,7 +14,9 @@ import torch
 from lib import seeds
 from lib.models.forward import ROWS, Cache, Forward
 
-VERSION = 1  # of generated tokens and their log-probabilities: raise it when one of these numbers changes
+VERSION = (
+    1  # of generated tokens and their log-probabilities: raise it when one of these numbers changes
+)
 
 
 @dataclass(frozen=True)
@@ -104,11 +106,15 @@ class Running:
     def __init__(self, forward: Forward, end: int, layer: int | None = None) -> None:
         """end: the token that ends a turn; layer: whose hidden states to keep (0 is the embedding)."""
         if layer is not None and not -forward.depth - 1 <= layer <= forward.depth:
-            raise ValueError(f"the model has layers 0 (the embedding) to {forward.depth}, not {layer}")
+            raise ValueError(
+                f"the model has layers 0 (the embedding) to {forward.depth}, not {layer}"
+            )
         self.forward, self.end, self.layer = forward, end, layer
         self.rows: list[_Row] = []
         self.cache: Cache | None = None
-        self.last: torch.Tensor | None = None  # (rows, d): the states that the next tokens are drawn from
+        self.last: torch.Tensor | None = (
+            None  # (rows, d): the states that the next tokens are drawn from
+        )
         self.kept: torch.Tensor | None = None  # (rows, d): the same of `layer`
 
     def __len__(self) -> int:
@@ -120,9 +126,14 @@ class Running:
         for prompt in prompts:
             check(prompt, self.forward.window)
         rows = [_Row(p, Generation(), seeds.key("generation", seed=p.seed)) for p in prompts]
-        fill = [_Row(prompts[0], Generation(finish="filling"), np.uint64(0)) for _ in range(ROWS - len(prompts))]
+        fill = [
+            _Row(prompts[0], Generation(finish="filling"), np.uint64(0))
+            for _ in range(ROWS - len(prompts))
+        ]
         cache = self.forward.start(len(rows + fill), max(len(p.ids) + p.limit for p in prompts))
-        last, kept = self._read(self.forward.read([row.prompt.ids for row in rows + fill], cache, self._all_layers))
+        last, kept = self._read(
+            self.forward.read([row.prompt.ids for row in rows + fill], cache, self._all_layers)
+        )
         self._leave()
         if self.rows:
             self.cache.join(cache)
@@ -139,7 +150,9 @@ class Running:
             return []
         tokens, logprobs, entropies = self._draw()
         states = self.kept if self.kept is not None else [None] * len(self.rows)
-        drawn = zip(self.rows, tokens.tolist(), logprobs.tolist(), entropies.tolist(), states, strict=True)
+        drawn = zip(
+            self.rows, tokens.tolist(), logprobs.tolist(), entropies.tolist(), states, strict=True
+        )
         done = []
         for row, token, logprob, entropy, state in drawn:
             if not row.result.finish:
@@ -162,18 +175,28 @@ class Running:
         return self.layer is not None and self.layer not in (-1, self.forward.depth)
 
     def _read(self, states: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor | None]:
-        return states[-1], None if self.layer is None else states[self.layer if self._all_layers else -1]
+        return states[-1], None if self.layer is None else states[
+            self.layer if self._all_layers else -1
+        ]
 
     def _draw(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Tokens, their log-probabilities and entropies, (rows,) each; those that are finished draw in vain."""
         logp = self.forward.logits(self.last).double().log_softmax(1)
         probabilities = logp.exp()
-        temperature = torch.tensor([row.prompt.temperature for row in self.rows], dtype=torch.double)
+        temperature = torch.tensor(
+            [row.prompt.temperature for row in self.rows], dtype=torch.double
+        )
         flat = torch.where(temperature == 0, 1.0, temperature.clamp(min=1e-9))[:, None]
         cumulative = (logp / flat).softmax(1).cumsum(1)
         streams = np.array([row.stream for row in self.rows])
-        numbers = torch.from_numpy(seeds.uniform(streams, np.array([len(row.result.ids) for row in self.rows])))
-        drawn = (cumulative <= numbers[:, None] * cumulative[:, -1:]).sum(1).clamp(max=logp.shape[1] - 1)
+        numbers = torch.from_numpy(
+            seeds.uniform(streams, np.array([len(row.result.ids) for row in self.rows]))
+        )
+        drawn = (
+            (cumulative <= numbers[:, None] * cumulative[:, -1:])
+            .sum(1)
+            .clamp(max=logp.shape[1] - 1)
+        )
         tokens = torch.where(temperature == 0, logp.argmax(1), drawn)
         return tokens, logp.gather(1, tokens[:, None])[:, 0], -(probabilities * logp).sum(1)
 
@@ -209,7 +232,9 @@ def generate(
     if at_once < 1:
         raise ValueError(f"at_once must be at least 1, got {at_once}")
     running = Running(forward, end, layer)
-    waiting = sorted(range(len(prompts)), key=lambda i: len(prompts[i].ids), reverse=True)  # like lengths together
+    waiting = sorted(
+        range(len(prompts)), key=lambda i: len(prompts[i].ids), reverse=True
+    )  # like lengths together
     results: dict[int, Generation] = {}
     finished = 0
     while finished < len(prompts):

@@ -34,7 +34,9 @@ def place() -> Path | None:
     return Path(told) if told else REPLIES
 
 
-def key(fingerprint: str, ids: Iterable[int], limit: int, temperature: float, seed: int, stops: object) -> bytes:
+def key(
+    fingerprint: str, ids: Iterable[int], limit: int, temperature: float, seed: int, stops: object
+) -> bytes:
     """The content of a request: 20 bytes. fingerprint: of the weights."""
     machine = torch.backends.cpu.get_cpu_capability()
     code = f"{forward.VERSION}.{generation.VERSION}"
@@ -97,16 +99,27 @@ class Memory:
         for begin in range(0, len(keys), _AT_ONCE):
             now = keys[begin : begin + _AT_ONCE]
             marks = ",".join("?" * len(now))
-            out |= dict(self._connection.execute(f"SELECT key, reply FROM replies WHERE key IN ({marks})", now))
+            out |= dict(
+                self._connection.execute(
+                    f"SELECT key, reply FROM replies WHERE key IN ({marks})", now
+                )
+            )
         return out
 
     def _write(self) -> None:
         if self._connection is not None and self._new:
             try:
                 with self._connection:
-                    self._connection.executemany("INSERT OR IGNORE INTO replies VALUES (?, ?)", self._new.items())
-            except sqlite3.OperationalError as error:  # a full disk, a folder that went away: replies are only a saving
-                print(f"{self.file}: replies are not remembered from here on ({error})", file=sys.stderr)
+                    self._connection.executemany(
+                        "INSERT OR IGNORE INTO replies VALUES (?, ?)", self._new.items()
+                    )
+            except (
+                sqlite3.OperationalError
+            ) as error:  # a full disk, a folder that went away: replies are only a saving
+                print(
+                    f"{self.file}: replies are not remembered from here on ({error})",
+                    file=sys.stderr,
+                )
                 self._connection = None
         self._new = {}
 
@@ -117,10 +130,16 @@ def _opened(file: Path) -> sqlite3.Connection | None:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(file, timeout=_PATIENCE, check_same_thread=False)
-            connection.execute("CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply BLOB) WITHOUT ROWID")
-            connection.execute("SELECT key, reply FROM replies LIMIT 1").fetchall()  # before a foreign file is touched
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply BLOB) WITHOUT ROWID"
+            )
+            connection.execute(
+                "SELECT key, reply FROM replies LIMIT 1"
+            ).fetchall()  # before a foreign file is touched
             connection.execute("PRAGMA journal_mode = WAL")  # readers do not wait for writers
-            connection.execute("PRAGMA synchronous = NORMAL")  # a kill may lose the last replies, not the file
+            connection.execute(
+                "PRAGMA synchronous = NORMAL"
+            )  # a kill may lose the last replies, not the file
             return connection
         except sqlite3.OperationalError as error:  # no place to write
             print(f"{file}: replies are not remembered ({error})", file=sys.stderr)
@@ -130,7 +149,10 @@ def _opened(file: Path) -> sqlite3.Connection | None:
                 print(f"{file}: replies are not remembered ({error})", file=sys.stderr)
                 return None
             aside = file.with_suffix(f"{file.suffix}.broken")
-            print(f"{file} is no store of replies ({error}); it is set aside as {aside.name}", file=sys.stderr)
+            print(
+                f"{file} is no store of replies ({error}); it is set aside as {aside.name}",
+                file=sys.stderr,
+            )
             os.replace(file, aside)
             for beside in (f"{file}-wal", f"{file}-shm"):
                 Path(beside).unlink(missing_ok=True)

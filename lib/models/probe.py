@@ -44,19 +44,29 @@ def fit(known: np.ndarray, labels: np.ndarray, new: np.ndarray) -> np.ndarray:
     return classes[np.argmax(np.c_[(new - mean) / scale, np.ones(len(new))] @ weights, axis=1)]
 
 
-def probe(model: LlamaForCausalLM, name: str, families: Sequence[str], n: int, seed: int = 0) -> pd.DataFrame:
+def probe(
+    model: LlamaForCausalLM, name: str, families: Sequence[str], n: int, seed: int = 0
+) -> pd.DataFrame:
     """What probes of a model tell of test items, layer by layer, as record rows (right): its category (group
     "category"), and its difficulty within each family (group: the family).
 
     n: items per family and split. Own columns: layer, 0 is the embedding; constant, whether the best constant guess of
     the dev split is right.
     """
-    drawn = {split: [i for f in families for i in tasks.draw(f, split, n, seed=seed)] for split in ("dev", "test")}
+    drawn = {
+        split: [i for f in families for i in tasks.draw(f, split, n, seed=seed)]
+        for split in ("dev", "test")
+    }
     found = {split: states(model, items) for split, items in drawn.items()}
-    about = {split: pd.DataFrame(items)[["category", "difficulty"]] for split, items in drawn.items()}
+    about = {
+        split: pd.DataFrame(items)[["category", "difficulty"]] for split, items in drawn.items()
+    }
     parts = []
     for what in ("category", *families):
-        chosen = {split: (table["category"] == what) | (what == "category") for split, table in about.items()}
+        chosen = {
+            split: (table["category"] == what) | (what == "category")
+            for split, table in about.items()
+        }
         label = "category" if what == "category" else "difficulty"
         known, wanted = (about[split].loc[chosen[split], label] for split in ("dev", "test"))
         part = pd.DataFrame({"item": wanted.index.astype(str), "group": what})
@@ -64,5 +74,12 @@ def probe(model: LlamaForCausalLM, name: str, families: Sequence[str], n: int, s
         for layer, (dev, test) in enumerate(zip(found["dev"], found["test"], strict=True)):
             guessed = fit(dev[chosen["dev"]], known.to_numpy(), test[chosen["test"]])
             parts.append(part.assign(layer=layer, right=(guessed == wanted).to_numpy(dtype=float)))
-    common = {"arm": name, "role": "expert", "backend": "lab", "seed": seed, "split": "test", "try": 0}
+    common = {
+        "arm": name,
+        "role": "expert",
+        "backend": "lab",
+        "seed": seed,
+        "split": "test",
+        "try": 0,
+    }
     return pd.concat(parts, ignore_index=True).assign(**common)

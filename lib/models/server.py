@@ -43,7 +43,9 @@ from lib.models.connection import Connection, room
 
 KEY_VARIABLE = "LAB_API_KEY"
 MOST_BYTES = 2**20  # of a body
-_READ_ON = 16 * MOST_BYTES  # a body that is too long is read so far, or its sender would not read the answer
+_READ_ON = (
+    16 * MOST_BYTES
+)  # a body that is too long is read so far, or its sender would not read the answer
 _BODY_SECONDS = 30.0
 _GRACE_SECONDS = 5
 _RETRY_SECONDS = 1
@@ -74,7 +76,9 @@ def failure(
 ) -> Json:
     """An error as OpenAI's API words it."""
     kind = "server_error" if status >= 500 else "invalid_request_error"
-    return Json({"error": {"message": message, "type": kind, "param": param, "code": code}}, status, headers)
+    return Json(
+        {"error": {"message": message, "type": kind, "param": param, "code": code}}, status, headers
+    )
 
 
 class Events(Response):
@@ -87,9 +91,21 @@ class Events(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with _while_connected(receive, self.reply):
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": self.status_code,
+                    "headers": self.raw_headers,
+                }
+            )
             async for data in self._lines():
-                await send({"type": "http.response.body", "body": b"data: " + data + b"\n\n", "more_body": True})
+                await send(
+                    {
+                        "type": "http.response.body",
+                        "body": b"data: " + data + b"\n\n",
+                        "more_body": True,
+                    }
+                )
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _lines(self) -> AsyncIterator[bytes]:
@@ -155,7 +171,9 @@ async def _body(request: Request) -> Any:
     except TimeoutError:
         raise HTTPException(408, f"the body did not arrive within {_BODY_SECONDS:g} s") from None
     if kind != "application/json":
-        raise HTTPException(400, f"the body must be JSON, with content-type application/json, not {kind[:80]!r}")
+        raise HTTPException(
+            400, f"the body must be JSON, with content-type application/json, not {kind[:80]!r}"
+        )
     try:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -183,7 +201,9 @@ async def _refused(request: Request, error: Refused) -> Json:
 
 
 async def _busy(request: Request, error: Busy) -> Json:
-    return failure(429, str(error), "rate_limit_exceeded", headers={"retry-after": str(_RETRY_SECONDS)})
+    return failure(
+        429, str(error), "rate_limit_exceeded", headers={"retry-after": str(_RETRY_SECONDS)}
+    )
 
 
 async def _closed(request: Request, error: Closed) -> Json:
@@ -195,9 +215,14 @@ async def _gone(request: Request, error: Exception) -> Json:
 
 
 async def _http(request: Request, error: HTTPException) -> Json:
-    says = {404: f"there is no {request.method} {request.url.path[:80]} here", 405: "that method is not allowed here"}
+    says = {
+        404: f"there is no {request.method} {request.url.path[:80]} here",
+        405: "that method is not allowed here",
+    }
     plain = error.status_code in says
-    return failure(error.status_code, says[error.status_code] if plain else error.detail, headers=error.headers)
+    return failure(
+        error.status_code, says[error.status_code] if plain else error.detail, headers=error.headers
+    )
 
 
 async def _broken(request: Request, error: Exception) -> Json:
@@ -237,8 +262,12 @@ class _Named:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self.app
         for name, value in scope.get("headers", ()):
-            if name in (b"host", b"origin") and not self._knows(value.decode("latin-1"), name == b"host"):
-                said = f"{name.decode().title()} {value[:80].decode('latin-1')!r} is not this server's"
+            if name in (b"host", b"origin") and not self._knows(
+                value.decode("latin-1"), name == b"host"
+            ):
+                said = (
+                    f"{name.decode().title()} {value[:80].decode('latin-1')!r} is not this server's"
+                )
                 app = failure(403, f"{said}; --allow-host NAME lets a name pass", "foreign_host")
         await app(scope, receive, send)
 
@@ -269,7 +298,9 @@ class _Seldom(logging.Filter):
 _SELDOM = _Seldom()
 
 
-def app(models: Mapping[str, Model], key: str = "", waiting: int = WAITING, at_once: int = AT_ONCE) -> Starlette:
+def app(
+    models: Mapping[str, Model], key: str = "", waiting: int = WAITING, at_once: int = AT_ONCE
+) -> Starlette:
     """The server's application. key: what requests must show, if any; waiting: requests that may wait for a
     model, more are told 429; at_once: sequences side by side."""
     answering = Answering(models, waiting, at_once)
@@ -288,11 +319,16 @@ def app(models: Mapping[str, Model], key: str = "", waiting: int = WAITING, at_o
         ],
         middleware=[Middleware(_Guard, key=key)] if key else [],
         exception_handlers={
-            Refused: _refused, Busy: _busy, Closed: _closed, Left: _gone, ClientDisconnect: _gone,
-            HTTPException: _http, Exception: _broken,
+            Refused: _refused,
+            Busy: _busy,
+            Closed: _closed,
+            Left: _gone,
+            ClientDisconnect: _gone,
+            HTTPException: _http,
+            Exception: _broken,
         },
         lifespan=lifespan,
-    )  # fmt: skip
+    )
     application.router.redirect_slashes = False
     application.state.answering = answering
     return application
@@ -335,7 +371,9 @@ def serve(
     Connection.most, backlog = room()
     listening = _listening(host, port, backlog)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)  # uvicorn raises what it caught once more when it is done
+        signal.signal(
+            number, lambda *_: None
+        )  # uvicorn raises what it caught once more when it is done
     names = ", ".join(application.state.answering.models)
     url = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/v1"
     print(f"lab models at {url}: {names}; Ctrl-C ends it", file=sys.stderr, flush=True)
@@ -351,10 +389,18 @@ def _server(
     backlog: int = 64,
 ) -> _Server:
     config = uvicorn.Config(
-        _Named(application, host, allowed), log_level=log_level, timeout_graceful_shutdown=2 * _GRACE_SECONDS,
-        timeout_keep_alive=Connection.patience, backlog=backlog, http=Connection, ws="none", loop="asyncio",
-        lifespan="on", server_header=False, access_log=log_level != "warning",
-    )  # fmt: skip
+        _Named(application, host, allowed),
+        log_level=log_level,
+        timeout_graceful_shutdown=2 * _GRACE_SECONDS,
+        timeout_keep_alive=Connection.patience,
+        backlog=backlog,
+        http=Connection,
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        server_header=False,
+        access_log=log_level != "warning",
+    )
     for name in ("uvicorn.error", "asyncio"):
         logging.getLogger(name).addFilter(_SELDOM)
     return _Server(config, application.state.answering)
@@ -393,20 +439,40 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         prog="python -m lib.models.server",
         description=f"Serve the lab models at OpenAI's API. {KEY_VARIABLE} holds the key that clients must show.",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="default %(default)s: this machine only")
-    parser.add_argument("--port", type=int, default=8000, help="default %(default)s; 0 takes a free one")
     parser.add_argument(
-        "--allow-host", action="append", default=[], metavar="NAME",
-        help="a name that requests and pages may address this server by, besides localhost and addresses; repeatable",
-    )  # fmt: skip
-    parser.add_argument("--models", type=Path, default=Path("data/models"), help="folder, default %(default)s")
-    parser.add_argument(
-        "--model", type=Path, help="instead: one Hugging Face folder of any model, such as a pretrained one"
+        "--host", default="127.0.0.1", help="default %(default)s: this machine only"
     )
-    parser.add_argument("--queue", type=int, default=WAITING, help="requests that may wait, default %(default)s")
-    parser.add_argument("--threads", type=int, default=1, help="of torch, default %(default)s; 1 is bit-reproducible")
+    parser.add_argument(
+        "--port", type=int, default=8000, help="default %(default)s; 0 takes a free one"
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name that requests and pages may address this server by, besides localhost and addresses; repeatable",
+    )
+    parser.add_argument(
+        "--models", type=Path, default=Path("data/models"), help="folder, default %(default)s"
+    )
+    parser.add_argument(
+        "--model",
+        type=Path,
+        help="instead: one Hugging Face folder of any model, such as a pretrained one",
+    )
+    parser.add_argument(
+        "--queue", type=int, default=WAITING, help="requests that may wait, default %(default)s"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        help="of torch, default %(default)s; 1 is bit-reproducible",
+    )
     levels = ["critical", "error", "warning", "info", "debug"]
-    parser.add_argument("--log-level", choices=levels, default="warning", help="default %(default)s")
+    parser.add_argument(
+        "--log-level", choices=levels, default="warning", help="default %(default)s"
+    )
     options = parser.parse_args(arguments)
     if options.queue < 1 or options.threads < 1 or not 0 <= options.port < 2**16:
         parser.error("--queue and --threads are at least 1, --port is from 0 to 65535")
@@ -429,14 +495,20 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     torch.set_num_threads(options.threads)
     if not key and not _loopback(options.host):
-        print(f"warning: anyone who reaches {options.host} can ask; set {KEY_VARIABLE} to a key", file=sys.stderr)
+        print(
+            f"warning: anyone who reaches {options.host} can ask; set {KEY_VARIABLE} to a key",
+            file=sys.stderr,
+        )
     try:
         served = app(models, key, options.queue)
         if hosted is not None:
             served.state.answering = hosted
         return serve(served, options.host, options.port, options.log_level, options.allow_host)
     except OSError as error:
-        print(f"error: {options.host}:{options.port} cannot be listened at: {error.strerror}", file=sys.stderr)
+        print(
+            f"error: {options.host}:{options.port} cannot be listened at: {error.strerror}",
+            file=sys.stderr,
+        )
         return 1
 
 

@@ -48,10 +48,19 @@ def ship(
     weights = {key: held.detach().half().numpy() for key, held in model.named_parameters()}
     broken = [key for key, held in weights.items() if not np.isfinite(held).all()]
     if broken:
-        raise ValueError(f"{name} cannot be shipped: {broken[0]} holds weights beyond half precision")
+        raise ValueError(
+            f"{name} cannot be shipped: {broken[0]} holds weights beyond half precision"
+        )
     place = store.write_tensors(Path(root) / f"{name}.safetensors", weights)
-    looks = [[int(step), round(float(loss), 4), float(right)] for step, loss, right in _looks(curve)]
-    held = {"recipe": recipe, "sha256": store.sha256_file(place), "attempt": attempt, "curve": looks}
+    looks = [
+        [int(step), round(float(loss), 4), float(right)] for step, loss, right in _looks(curve)
+    ]
+    held = {
+        "recipe": recipe,
+        "sha256": store.sha256_file(place),
+        "attempt": attempt,
+        "curve": looks,
+    }
     store.write_json(place.with_suffix(".json"), held)
     return place
 
@@ -77,7 +86,9 @@ def card(name: str, root: str | Path = LAB) -> dict[str, Any] | None:
 def curve(held: dict[str, Any]) -> pd.DataFrame:
     """The curve on a card: step, loss, accuracy; one row per look. Raises ModelError for rows that are none."""
     try:
-        return pd.DataFrame(held["curve"], columns=["step", "loss", "accuracy"]).astype({"step": int})
+        return pd.DataFrame(held["curve"], columns=["step", "loss", "accuracy"]).astype(
+            {"step": int}
+        )
     except (ValueError, TypeError) as error:
         raise ModelError(f"a shipped model's card holds no curve ({error}); {REMEDY}") from error
 
@@ -92,7 +103,9 @@ def unpack(name: str, settings: LabModel, root: str | Path = LAB) -> LlamaForCau
     if held is None or not place.is_file():
         raise ModelError(f"{place} or its card is missing; {REMEDY}")
     if store.sha256_file(place) != held["sha256"]:
-        raise ModelError(f"{place} is cut off or foreign: its bytes are not those that {name}.json names; {REMEDY}")
+        raise ModelError(
+            f"{place} is cut off or foreign: its bytes are not those that {name}.json names; {REMEDY}"
+        )
     try:
         weights = store.read_tensors(place)
     except ValueError as error:

@@ -83,7 +83,9 @@ def relative(values: np.ndarray) -> np.ndarray:
 def told(weights: Sequence[float], when: str, rewards: Mapping[str, Sequence[float]]) -> Situation:
     """A situation from preferences and a table of rewards, by policy. Raises ValueError as `digits` does."""
     values = relative(np.array(list(rewards.values()), dtype=float)).tolist()
-    return Situation(digits(weights), when, {name: tuple(row) for name, row in zip(rewards, values, strict=True)})
+    return Situation(
+        digits(weights), when, {name: tuple(row) for name, row in zip(rewards, values, strict=True)}
+    )
 
 
 # The family ----------------------------------------------------------------------------------------

@@ -24,7 +24,10 @@ from lib.tasks.facts import LETTERS, RELATIONS
 VERSION = 1  # of the traces of teams: raise it when one of these numbers changes
 FAMILIES = ("chain", "passage", "facts", "mixed")
 NOTHING = "nothing"  # what an agent answers that cannot do its part
-SPLIT, PLAN = "split", "plan"  # how a coordinator divides the work: parts at once, or one after the other
+SPLIT, PLAN = (
+    "split",
+    "plan",
+)  # how a coordinator divides the work: parts at once, or one after the other
 USE = {tool: f"use the {tool}" for tool in TOOLS if tool != "python"}
 DECOYS = (  # hints that mean nothing to these models, as most instructions mean nothing
     "avoid error", "only the answer", "name the evidence", "first plan then answer", "evaluate again",
@@ -53,13 +56,19 @@ class Move:
 
 def asked(question: str, *parts: str) -> Message:
     """The user's message: a question, and what others left."""
-    return {"role": "user", "content": " ".join(["question", question, *parts]) if parts else question}
+    return {
+        "role": "user",
+        "content": " ".join(["question", question, *parts]) if parts else question,
+    }
 
 
 def notes(results: Sequence[tuple[str, str]], thought: str, answer: str | None) -> str:
     """What an agent leaves for others. results: (argument, reply) of its calls."""
     steps = [f"{argument} : {told}" for argument, told in results] + ([thought] if thought else [])
-    return " ".join([" ; ".join(steps)] * bool(steps) + [f"answer {answer}"] * (answer is not None)) or NOTHING
+    return (
+        " ".join([" ; ".join(steps)] * bool(steps) + [f"answer {answer}"] * (answer is not None))
+        or NOTHING
+    )
 
 
 def parts(planned: str) -> tuple[str, str]:
@@ -75,7 +84,9 @@ def parts(planned: str) -> tuple[str, str]:
 def moves(item: Item) -> list[Move]:
     """The way to an item's answer. Raises TaskError for a family without traces."""
     if item.category not in FAMILIES:
-        raise TaskError(f"teams are taught {', '.join(FAMILIES)}; there are no traces for {item.category!r}")
+        raise TaskError(
+            f"teams are taught {', '.join(FAMILIES)}; there are no traces for {item.category!r}"
+        )
     steps = item.reference.split(" ; ")
     if item.category in ("chain", "passage"):
         return [Move(step) for step in steps]
@@ -85,7 +96,10 @@ def moves(item: Item) -> list[Move]:
         return known
     sign, other = item.prompt.split()[-3:-1]
     sum_ = f"{found[-1][2]} {sign} {other}"
-    return [*known, Move(" ; ".join(steps[len(found) :]), _either(("calculator", "python"), sum_, item.answer))]
+    return [
+        *known,
+        Move(" ; ".join(steps[len(found) :]), _either(("calculator", "python"), sum_, item.answer)),
+    ]
 
 
 def worded(item: Item) -> Item:
@@ -94,7 +108,9 @@ def worded(item: Item) -> Item:
     if not item.choices:
         return item
     steps = item.reference.split(" ; ")[:-1]
-    return replace(item, answer=item.choices[LETTERS.index(item.answer)], reference=" ; ".join(steps))
+    return replace(
+        item, answer=item.choices[LETTERS.index(item.answer)], reference=" ; ".join(steps)
+    )
 
 
 def hops(item: Item) -> list[tuple[str, str, str]]:
@@ -131,13 +147,19 @@ def _big(move: Move) -> bool:
     return any(tool == "calculator" for tool, _, _ in move.calls)
 
 
-def carried_out(way: Sequence[Move], answer: str, tools: Sequence[str], brief: bool) -> list[Message]:
+def carried_out(
+    way: Sequence[Move], answer: str, tools: Sequence[str], brief: bool
+) -> list[Message]:
     """The turns of an agent that takes a way with the tools that it uses, and says an answer.
 
     Big sums are beyond it where it may neither reckon with a tool nor write its steps down: it says `NOTHING`.
     """
     out: list[Message] = []
-    if brief and any(_big(move) and not helpful(tools, [move]) for move in way) and answer.isdigit():
+    if (
+        brief
+        and any(_big(move) and not helpful(tools, [move]) for move in way)
+        and answer.isdigit()
+    ):
         answer = NOTHING
     thoughts: list[str] = []
     for move in way:
@@ -193,7 +215,10 @@ def _offer(rng: np.random.Generator, way: Sequence[Move]) -> tuple[list[str], li
     offered = [tool for tool in TOOLS if rng.random() < 0.5]
     use = sorted(helpful(offered, way))
     hinted = [tool for tool in use if tool in USE and rng.random() < _HINTED]
-    use = [*hinted, *(tool for tool in use if tool not in hinted)]  # the one that is meant comes first
+    use = [
+        *hinted,
+        *(tool for tool in use if tool not in hinted),
+    ]  # the one that is meant comes first
     used = use if hinted or rng.random() < _USED else []
     return offered, used, [USE[tool] for tool in hinted]
 
@@ -220,7 +245,10 @@ def _onward(item: Item, way: list[Move], rng: np.random.Generator) -> Trace:
     shown = _left_behind(way, done, item.answer, rng)
     brief, style = _style(rng)
     offered, used, hinted = _offer(rng, way[done:])
-    start = [_told("reasoner", rng, *style, *hinted, offered=offered), asked(item.prompt, f"evidence {shown}")]
+    start = [
+        _told("reasoner", rng, *style, *hinted, offered=offered),
+        asked(item.prompt, f"evidence {shown}"),
+    ]
     return [*start, *carried_out(way[done:], item.answer, used, brief)], offered
 
 
@@ -228,7 +256,9 @@ def _left_behind(way: Sequence[Move], done: int, answer: str, rng: np.random.Gen
     """Notes of one who came some way: at times no more than the answer, at times cut off within a step."""
     tools = [tool for tool in TOOLS if rng.random() < 0.5]
     if done == len(way):
-        return noted(way, answer if rng.random() < 0.8 else None, tools, brief=bool(rng.random() < 0.3))
+        return noted(
+            way, answer if rng.random() < 0.8 else None, tools, brief=bool(rng.random() < 0.3)
+        )
     text = noted(way[:done], None, tools, brief=False)
     begun = way[done].text.split()
     cut = begun[: int(rng.integers(1, len(begun)))] if rng.random() < 0.5 else []
@@ -247,7 +277,10 @@ def _verifier(item: Item, way: list[Move], rng: np.random.Generator) -> Trace:
     shown, verdict = _drafted(item, way, rng)
     careful = bool(rng.random() < 0.6)
     offered, used, hinted = _offer(rng, way)
-    start = [_told("verifier", rng, *[CHECK] * careful, *hinted, offered=offered), asked(item.prompt, f"draft {shown}")]
+    start = [
+        _told("verifier", rng, *[CHECK] * careful, *hinted, offered=offered),
+        asked(item.prompt, f"draft {shown}"),
+    ]
     return [*start, *carried_out(way, verdict, used, brief=not careful)], offered
 
 
@@ -292,7 +325,9 @@ def _answerer(item: Item, way: list[Move], rng: np.random.Generator) -> Trace:
     kind = int(rng.integers(4))
     tools = [tool for tool in TOOLS if rng.random() < 0.5]
     if kind == 0:
-        shown = [f"evidence {_left_behind(way, len(way) - int(rng.random() < 0.2), item.answer, rng)}"]
+        shown = [
+            f"evidence {_left_behind(way, len(way) - int(rng.random() < 0.2), item.answer, rng)}"
+        ]
     elif kind == 1:
         draft, check = _checked(item, way, rng)
         shown = [f"draft {draft}", f"evidence {check}"]
@@ -369,7 +404,9 @@ def _by_people(item: Item, way: Sequence[Move]) -> tuple[Half, Half]:
     out = []
     for group in (people[:cut], people[cut:]):
         steps, answer = _read(item, dict(group))
-        out.append(Half(" ".join(who for who, _ in group), tuple(Move(step) for step in steps), answer))
+        out.append(
+            Half(" ".join(who for who, _ in group), tuple(Move(step) for step in steps), answer)
+        )
     return out[0], out[1]
 
 
@@ -378,15 +415,23 @@ def _read(item: Item, people: dict[str, str]) -> tuple[list[str], str]:
     words = item.prompt.split(" . ")[-1].split()
     if "most" in words:
         best = max(people, key=lambda who: int(people[who]), default="")
-        return [f"{who} {n}" for who, n in people.items()], f"{best} {people[best]}" if best else NOTHING
+        return [
+            f"{who} {n}" for who, n in people.items()
+        ], f"{best} {people[best]}" if best else NOTHING
     if words[2] == "people":
         limit = int(words[-3])
-        return [f"{who} {n}" for who, n in people.items()], str(sum(int(n) > limit for n in people.values()))
+        return [f"{who} {n}" for who, n in people.items()], str(
+            sum(int(n) > limit for n in people.values())
+        )
     wanted = [who for who in people if who in words]
-    return [f"{who} {people[who]}" for who in wanted], " ".join(people[who] for who in wanted) or NOTHING
+    return [f"{who} {people[who]}" for who in wanted], " ".join(
+        people[who] for who in wanted
+    ) or NOTHING
 
 
-def _shared(item: Item, way: Sequence[Move], tools: Sequence[str], rng: np.random.Generator) -> list[str]:
+def _shared(
+    item: Item, way: Sequence[Move], tools: Sequence[str], rng: np.random.Generator
+) -> list[str]:
     """The notes of two who shared the work, at once or one after the other."""
     first, then = halves(item)
     at_once = bool(rng.random() < 0.5)
@@ -414,7 +459,9 @@ def _worker(item: Item, way: list[Move], rng: np.random.Generator) -> Trace:
     informed = second and bool(rng.random() < 0.6)
     if informed:
         tools = [tool for tool in TOOLS if rng.random() < 0.5]
-        shown.append(f"evidence {noted(first.way, first.answer, tools, brief=bool(rng.random() < 0.4))}")
+        shown.append(
+            f"evidence {noted(first.way, first.answer, tools, brief=bool(rng.random() < 0.4))}"
+        )
     stuck = second and not informed and not then.alone
     way, answer = ((), NOTHING) if stuck else (half.way, half.answer)
     brief, style = _style(rng)

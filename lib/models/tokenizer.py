@@ -19,16 +19,29 @@ PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<bos>", "<eos>"
 ROLES = {"system": "<system>", "user": "<user>", "assistant": "<assistant>", "tool": "<tool>"}
 SPECIAL = (PAD, UNK, BOS, EOS, *ROLES.values())
 # what CoRL's and the agents' protocols write (lesson 05 to 07); paired tags
-TAGS = tuple(f"{side}{tag}>" for tag in ("think", "answer", "call", "t", "response") for side in ("<", "</"))
+TAGS = tuple(
+    f"{side}{tag}>" for tag in ("think", "answer", "call", "t", "response") for side in ("<", "</")
+)
 EXPERTS = ("lab-nano", "lab-mini", "lab-facts", "lab-passage", "lab-big", "lab-large")
 TOOLS = ("calculator", "search", "lookup", "python")
 ROLE_WORDS = ("role", "reasoner", "verifier", "worker", "router", "answerer")  # of an agent system
-HINTS = ("step by step", "be brief", "check each step", "use the calculator", "use the search", "use the lookup")
+HINTS = (
+    "step by step",
+    "be brief",
+    "check each step",
+    "use the calculator",
+    "use the search",
+    "use the lookup",
+)
 AGENT = (
     *ROLE_WORDS,
     *dict.fromkeys(word for hint in HINTS for word in hint.split()),
-    *words("tools budget low medium high fast cheap best draft votes right wrong subtask evidence plan done stop"),
-    *words("direct reason verify route split vote evaluate again first then only if needed it and to a cost"),
+    *words(
+        "tools budget low medium high fast cheap best draft votes right wrong subtask evidence plan done stop"
+    ),
+    *words(
+        "direct reason verify route split vote evaluate again first then only if needed it and to a cost"
+    ),
     *words("confidential data avoid question answer number words name letter nothing found error"),
 )
 MARKS = ("|", "(", ")", "/", "-", "+", "*", "'", '"', "%", "$", "!")
@@ -66,7 +79,9 @@ def pieces() -> list[str]:
     """What each token adds to a text, by id: special ones nothing."""
     fast = tokenizer()
     special = set(fast.all_special_tokens)
-    return ["" if piece in special else piece for piece in fast.convert_ids_to_tokens(range(len(fast)))]
+    return [
+        "" if piece in special else piece for piece in fast.convert_ids_to_tokens(range(len(fast)))
+    ]
 
 
 @cache
@@ -77,21 +92,30 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 @cache
 def _text_only() -> Tokenizer:
-    core = _make().backend_tokenizer  # without the wrapper, which takes most of the time of a short text
+    core = (
+        _make().backend_tokenizer
+    )  # without the wrapper, which takes most of the time of a short text
     core.encode_special_tokens = True
     return core
 
 
 def _make() -> PreTrainedTokenizerFast:
-    core = Tokenizer(models.WordLevel({token: i for i, token in enumerate(vocabulary())}, unk_token=UNK))
+    core = Tokenizer(
+        models.WordLevel({token: i for i, token in enumerate(vocabulary())}, unk_token=UNK)
+    )
     core.normalizer = normalizers.Sequence(
         [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip(), normalizers.Prepend(" ")]
     )
     core.pre_tokenizer = pre_tokenizers.Split(Regex(_PIECES), "isolated")
     core.decoder = decoders.Sequence([decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=core, pad_token=PAD, unk_token=UNK, bos_token=BOS, eos_token=EOS,
-        additional_special_tokens=list(ROLES.values()), padding_side="left",
-    )  # fmt: skip
+        tokenizer_object=core,
+        pad_token=PAD,
+        unk_token=UNK,
+        bos_token=BOS,
+        eos_token=EOS,
+        additional_special_tokens=list(ROLES.values()),
+        padding_side="left",
+    )
     fast.chat_template = _TEMPLATE
     return fast

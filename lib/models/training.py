@@ -50,29 +50,42 @@ def exam(target: Target, seed: int, n: int = DEV_ITEMS) -> list[tuple[list[int],
         return [(conversation(question(item)), partial(tasks.verify, item)) for item in items]
     rng = seeds.rng("training", "exam", seed=seed)
     turns = [agent.first_turn(*TRACES[target.style](item, rng)) for item in items]
-    return [(conversation(t.messages, t.tools), partial(agent.agrees, wanted=t.wanted)) for t in turns]
+    return [
+        (conversation(t.messages, t.tools), partial(agent.agrees, wanted=t.wanted)) for t in turns
+    ]
 
 
 def right(
-    forward: Forward, asked: Sequence[list[int]], verdicts: Sequence[Verdict], temperature: float = 0.0
+    forward: Forward,
+    asked: Sequence[list[int]],
+    verdicts: Sequence[Verdict],
+    temperature: float = 0.0,
 ) -> np.ndarray:
     """Which replies to conversations (tokens) their verdicts accept, (n,) bool."""
-    prompts = [Prompt(tuple(ids), checkpoints.LIMIT, temperature, seed) for seed, ids in enumerate(asked)]
+    prompts = [
+        Prompt(tuple(ids), checkpoints.LIMIT, temperature, seed) for seed, ids in enumerate(asked)
+    ]
     replies = generate(forward, prompts, token(EOS))
-    return np.array([verdict(decode(reply.written)) for verdict, reply in zip(verdicts, replies, strict=True)])
+    return np.array(
+        [verdict(decode(reply.written)) for verdict, reply in zip(verdicts, replies, strict=True)]
+    )
 
 
 class Training:
     """A model on its way: weights, both optimisers, the curve so far."""
 
-    def __init__(self, settings: LabModel, seed: int, start: LlamaForCausalLM | None = None) -> None:
+    def __init__(
+        self, settings: LabModel, seed: int, start: LlamaForCausalLM | None = None
+    ) -> None:
         """start: a model to go on from, of the same size; None draws first weights."""
         self.settings, self.seed = settings, seed
         self.model = (start or checkpoints.fresh(settings, seed)).train()
         matrices = [p for n, p in self.model.named_parameters() if p.ndim == 2 and "embed" not in n]
         others = [p for n, p in self.model.named_parameters() if p.ndim != 2 or "embed" in n]
         self.muon = Muon(matrices, lr=settings.muon)
-        self.adamw = torch.optim.AdamW(others, lr=settings.adamw, betas=(0.9, 0.98), weight_decay=0.01)
+        self.adamw = torch.optim.AdamW(
+            others, lr=settings.adamw, betas=(0.9, 0.98), weight_decay=0.01
+        )
         self.step = 0
         self.rows: list[dict[str, float]] = []
         self.dev = exam(settings.target, seed, min(DEV_ITEMS, settings.items))
@@ -107,7 +120,9 @@ class Training:
         hidden = self.model.model(input_ids=ids).last_hidden_state[:, :-1]
         wanted = targets[:, 1:]
         learned = wanted >= 0
-        loss = cross_entropy(self.model.lm_head(hidden[learned]), wanted[learned])  # only where the assistant speaks
+        loss = cross_entropy(
+            self.model.lm_head(hidden[learned]), wanted[learned]
+        )  # only where the assistant speaks
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimiser, rate in ((self.muon, self.settings.muon), (self.adamw, self.settings.adamw)):
@@ -152,9 +167,13 @@ class Training:
         held = {f"model.{name}": tensor for name, tensor in self.model.named_parameters()}
         for label, optimiser in (("muon", self.muon), ("adamw", self.adamw)):
             for i, state in optimiser.state_dict()["state"].items():
-                held |= {f"{label}.{i}.{name}": torch.as_tensor(value) for name, value in state.items()}
+                held |= {
+                    f"{label}.{i}.{name}": torch.as_tensor(value) for name, value in state.items()
+                }
         arrays = {name: tensor.detach().float().numpy() for name, tensor in held.items()}
-        arrays["rows"] = np.array([[row["step"], row["loss"], row["accuracy"]] for row in self.rows])
+        arrays["rows"] = np.array(
+            [[row["step"], row["loss"], row["accuracy"]] for row in self.rows]
+        )
         store.write_tensors(path, arrays)
 
     def restore(self, path: Path) -> None:
@@ -163,11 +182,14 @@ class Training:
         try:
             self._take(arrays)
         except (KeyError, IndexError, ValueError, RuntimeError) as error:
-            raise ValueError(f"{path} is no checkpoint of this model ({error}); delete it and run again") from error
+            raise ValueError(
+                f"{path} is no checkpoint of this model ({error}); delete it and run again"
+            ) from error
 
     def _take(self, arrays: dict[str, np.ndarray]) -> None:
         self.rows = [
-            {"step": int(step), "loss": loss, "accuracy": score} for step, loss, score in arrays["rows"].tolist()
+            {"step": int(step), "loss": loss, "accuracy": score}
+            for step, loss, score in arrays["rows"].tolist()
         ]
         self.step = int(self.rows[-1]["step"])
         with torch.no_grad():

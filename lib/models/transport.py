@@ -31,7 +31,9 @@ class LabTransport(httpx2.ASGITransport):
             batcher.close()
 
 
-def lab(settings: LLMSettings, root: str | Path = checkpoints.MODELS) -> tuple[LLMSettings, dict[str, LabTransport]]:
+def lab(
+    settings: LLMSettings, root: str | Path = checkpoints.MODELS
+) -> tuple[LLMSettings, dict[str, LabTransport]]:
     """What `lib.llm.Client` needs to ask the lab models under `root`: settings with prices, and the transport.
 
     A lab model without prices in `params.yaml` is charged what its card measured. Raises ModelError for a
@@ -45,15 +47,21 @@ def lab(settings: LLMSettings, root: str | Path = checkpoints.MODELS) -> tuple[L
                 raise checkpoints.ModelError(
                     f"llm.models.{name}: there is no {wanted!r} in {root}; it has {sorted(models)}"
                 )
-            filled[name] = about.model_copy(update=_prices(models[wanted], about.price_in, about.price_out))
-    return settings.model_copy(update={"models": settings.models | filled}), {"lab": LabTransport(models)}
+            filled[name] = about.model_copy(
+                update=_prices(models[wanted], about.price_in, about.price_out)
+            )
+    return settings.model_copy(update={"models": settings.models | filled}), {
+        "lab": LabTransport(models)
+    }
 
 
 def _prices(model: Model, price_in: float | None, price_out: float | None) -> dict[str, float]:
     if price_in is not None and price_out is not None:
         return {}
     if "dollars_per_1k_tokens" not in model.card:
-        raise checkpoints.ModelError(f"{model.name} has no card, hence no price; measure it with `make repro`")
+        raise checkpoints.ModelError(
+            f"{model.name} has no card, hence no price; measure it with `make repro`"
+        )
     measured = model.card["dollars_per_1k_tokens"] / 1000
     return {
         "price_in": measured if price_in is None else price_in,

@@ -36,7 +36,9 @@ class Trained:
         self.names = (*SINGLE, *others)
         self.policies = [policies[name] for name in self.names]
 
-    def act(self, env: BatchedEnv, which: np.ndarray, observation: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    def act(
+        self, env: BatchedEnv, which: np.ndarray, observation: np.ndarray, draws: np.ndarray
+    ) -> np.ndarray:
         """Actions (B,) of policy which[i] in row i, (B,) each."""
         actions = np.zeros(len(which), dtype=np.int64)
         for k in np.unique(which):
@@ -53,7 +55,9 @@ class Guides:
     def __init__(self, slip: float) -> None:
         self.slip = slip
 
-    def act(self, env: BatchedEnv, which: np.ndarray, observation: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    def act(
+        self, env: BatchedEnv, which: np.ndarray, observation: np.ndarray, draws: np.ndarray
+    ) -> np.ndarray:
         """Actions (B,) of guide which[i] in row i, (B,) each."""
         return guide(env, np.array(self.names)[which], draws, self.slip)
 
@@ -82,13 +86,23 @@ class Arena:
     query's weights follow from its stream.
     """
 
-    def __init__(self, params: Environments, domain: str, world: str, menu, streams: np.ndarray, copies: int) -> None:
+    def __init__(
+        self, params: Environments, domain: str, world: str, menu, streams: np.ndarray, copies: int
+    ) -> None:
         if world not in WORLDS:
             raise ValueError(f"world must be one of {', '.join(WORLDS)}, got {world!r}")
-        self.domain, self.world, self.menu, self.streams, self.copies = domain, world, menu, streams, copies
+        self.domain, self.world, self.menu, self.streams, self.copies = (
+            domain,
+            world,
+            menu,
+            streams,
+            copies,
+        )
         self.params = params
         self.task = self.params.education.topic if domain == "education" else "composite"
-        self.horizon = (self.params.education if domain == "education" else self.params.minigrid).horizon
+        self.horizon = (
+            self.params.education if domain == "education" else self.params.minigrid
+        ).horizon
         equal = np.full((len(streams), 3), 1 / 3)
         self.weights = dealt(streams) if world == "ours" else equal
         self.names = menu.names[: len(SINGLE)]
@@ -104,8 +118,15 @@ class Arena:
         n = len(self.streams)
         env = make_batch(self.params, self.domain, [self.task] * n)
         env.seed_with(self.streams)
-        observation, rows, t = env.reset(), np.arange(n), 0  # rows: the episodes under way, which are those of env
-        draws, luck = seeds.next_key(self.streams ^ _DRAWS), seeds.next_key(self.streams + np.uint64(1))
+        observation, rows, t = (
+            env.reset(),
+            np.arange(n),
+            0,
+        )  # rows: the episodes under way, which are those of env
+        draws, luck = (
+            seeds.next_key(self.streams ^ _DRAWS),
+            seeds.next_key(self.streams + np.uint64(1)),
+        )
         total, (length, held, calls, malformed) = np.zeros((n, 3)), np.zeros((4, n), dtype=np.int64)
         self.recent: list[list] = [[] for _ in range(n)]
         chosen, course = [[] for _ in range(n)], [[] for _ in range(n)]
@@ -113,7 +134,9 @@ class Arena:
             if t % every == 0:
                 plans = decider.plans(self)
                 looks = None if plans is None else self.look(env, observation, rows, t, plans)
-                said = decider.choose(self._moment(env, rows, t, looks, seeds.uniform(luck[rows], t)))
+                said = decider.choose(
+                    self._moment(env, rows, t, looks, seeds.uniform(luck[rows], t))
+                )
                 held[rows] = np.maximum(said, 0)
                 malformed[rows] += said < 0
                 calls[rows] += 1
@@ -126,16 +149,30 @@ class Arena:
                 chosen[row].append(name)
                 course[row].append(float(reached))
                 self.recent[row] = [*self.recent[row][-2:], (name, _short(reward))]
-            rows, observation, t = _going(env, result, rows), result.observation[~result.done], t + 1
+            rows, observation, t = (
+                _going(env, result, rows),
+                result.observation[~result.done],
+                t + 1,
+            )
         vectors = total / length[:, None] if self.domain == "education" else total
         own = dict(zip(("d1", "d2", "d3"), vectors.T, strict=True))
         right = total[:, 0] if self.domain == "minigrid" else np.nan
-        return pd.DataFrame({
-            "length": length, **own, "reward": (vectors * self.weights).sum(1), "right": right, "chosen": chosen,
-            "outcomes": course, "malformed": malformed, "calls": calls,
-        })  # fmt: skip
+        return pd.DataFrame(
+            {
+                "length": length,
+                **own,
+                "reward": (vectors * self.weights).sum(1),
+                "right": right,
+                "chosen": chosen,
+                "outcomes": course,
+                "malformed": malformed,
+                "calls": calls,
+            }
+        )
 
-    def look(self, env: BatchedEnv, observation: np.ndarray, rows: np.ndarray, t: int, plans: np.ndarray) -> np.ndarray:
+    def look(
+        self, env: BatchedEnv, observation: np.ndarray, rows: np.ndarray, t: int, plans: np.ndarray
+    ) -> np.ndarray:
         """Rewards (n, P, 3) of plans (P, T), which policy acts at each step, on copies with fresh random numbers.
 
         rows: (n,) the episodes that the rows of env are. All plans of an episode meet the same numbers. A copy that has
@@ -154,7 +191,9 @@ class Arena:
         total, length, dead = np.zeros((size, 3)), np.zeros(size), np.zeros(size, dtype=bool)
         for step in range(steps):
             which = np.tile(np.repeat(plans[:, step], copies), len(rows))[going]
-            result = twin.advance(self.menu.act(twin, which, seen, seeds.uniform(draws[going], step)), restart=False)
+            result = twin.advance(
+                self.menu.act(twin, which, seen, seeds.uniform(draws[going], step)), restart=False
+            )
             total[going] += result.reward
             length[going] += 1
             if self.domain == "minigrid":
@@ -171,10 +210,15 @@ class Arena:
     def _moment(self, env, rows, t, looks, luck) -> Moment:
         state, situations = (_student if self.domain == "education" else _room)(env)
         state["steps left"] = np.full(len(rows), self.horizon - t)
-        scaled = [np.minimum(values, 50) / (1 if name == "mastery" else 50) for name, values in state.items()]
+        scaled = [
+            np.minimum(values, 50) / (1 if name == "mastery" else 50)
+            for name, values in state.items()
+        ]
         features = np.stack([np.ones(len(rows)), *scaled, *self.weights[rows].T], axis=1)
         recent = [self.recent[row] for row in rows]
-        return Moment(self, rows, t, self.weights[rows], looks, state, situations, features, luck, recent)
+        return Moment(
+            self, rows, t, self.weights[rows], looks, state, situations, features, luck, recent
+        )
 
     def _reached(self, env: BatchedEnv) -> np.ndarray:
         return env.mastery / env.rules.top if self.domain == "education" else env.purse / PIECES
@@ -193,7 +237,10 @@ def environments_of(params: Params, world: str) -> Environments:
 
 def dealt(streams: np.ndarray) -> np.ndarray:
     """Weights (N, 3) of the queries: shares of squared exponential numbers: most favour one objective."""
-    drawn = np.log(1 - seeds.uniform(seeds.next_key(streams + np.uint64(7))[:, None], np.arange(3))) ** 2
+    drawn = (
+        np.log(1 - seeds.uniform(seeds.next_key(streams + np.uint64(7))[:, None], np.arange(3)))
+        ** 2
+    )
     return drawn / drawn.sum(1, keepdims=True)
 
 
@@ -208,7 +255,10 @@ def _going(env: BatchedEnv, result: Transition, rows: np.ndarray) -> np.ndarray:
 
 def _student(env) -> tuple[dict[str, np.ndarray], list[str]]:
     mastery, open_ = env.mastery / env.rules.top, env.pending.sum(1)
-    words = [f"{'high' if m >= 0.6 else 'low'}, {'open' if o else 'none'}" for m, o in zip(mastery, open_, strict=True)]
+    words = [
+        f"{'high' if m >= 0.6 else 'low'}, {'open' if o else 'none'}"
+        for m, o in zip(mastery, open_, strict=True)
+    ]
     return {"mastery": mastery, "open failed": open_}, words
 
 
@@ -216,7 +266,9 @@ def _room(env) -> tuple[dict[str, np.ndarray], list[str]]:
     board, cell = env.board[:, :CELLS], env.pose // 4
     gold = (board == GOLD).sum(1)
     lava = distances(board == LAVA, np.ones(board.shape, dtype=bool))[np.arange(len(cell)), cell]
-    words = [f"gold {g}, lava {'near' if d <= 1 else 'far'}" for g, d in zip(gold, lava, strict=True)]
+    words = [
+        f"gold {g}, lava {'near' if d <= 1 else 'far'}" for g, d in zip(gold, lava, strict=True)
+    ]
     return {"gold left": gold, "lava distance": lava}, words
 
 
@@ -269,7 +321,12 @@ class Ahead:
         k = len(arena.names)
         rows = [np.full(self.steps, first) for first in range(k)]
         for at in self.then:
-            rows += [np.where(np.arange(self.steps) < at, a, b) for a in range(k) for b in range(k) if a != b]
+            rows += [
+                np.where(np.arange(self.steps) < at, a, b)
+                for a in range(k)
+                for b in range(k)
+                if a != b
+            ]
         return np.array(rows)
 
     def choose(self, moment: Moment) -> np.ndarray:
@@ -301,7 +358,9 @@ class Bandit(Always):
 class Read:
     """KO, TO or RO: a reader of briefs decides. cards: name -> situation -> rewards, for KO."""
 
-    def __init__(self, kind: str, reader, cards: Mapping[str, Mapping[str, tuple]], steps: int) -> None:
+    def __init__(
+        self, kind: str, reader, cards: Mapping[str, Mapping[str, tuple]], steps: int
+    ) -> None:
         self.kind, self.reader, self.cards = kind, reader, cards if kind == "KO" else {}
         self.steps = {"KO": 0, "TO": 1, "RO": steps}[kind]
 
@@ -316,12 +375,22 @@ class Read:
     def brief(self, moment: Moment, i: int) -> Brief:
         """What stands in the context of episode i of the moment; look-aheads have two digits, as in a prompt."""
         names = moment.arena.names
-        looks = {name: _short(moment.looks[i, k]) for k, name in enumerate(names)} if self.steps else {}
+        looks = (
+            {name: _short(moment.looks[i, k]) for k, name in enumerate(names)} if self.steps else {}
+        )
         state = {name: round(float(values[i]), 2) for name, values in moment.state.items()}
         return Brief(
-            self.kind, tuple(OBJECTIVES[moment.arena.domain]), _short(moment.weights[i]), names, state,
-            moment.situations[i], self.cards, looks, self.steps, tuple(moment.recent[i]),
-        )  # fmt: skip
+            self.kind,
+            tuple(OBJECTIVES[moment.arena.domain]),
+            _short(moment.weights[i]),
+            names,
+            state,
+            moment.situations[i],
+            self.cards,
+            looks,
+            self.steps,
+            tuple(moment.recent[i]),
+        )
 
 
 def _watched(arena: Arena, steps: int) -> list[Moment]:
@@ -348,7 +417,10 @@ def cards(arena: Arena, steps: int) -> dict[str, dict[str, tuple[float, ...]]]:
     looks = np.concatenate([moment.looks for moment in seen])
     every = _every_situation(arena.domain)
     held = {word: looks[words == word] if (words == word).any() else looks for word in every}
-    return {name: {w: _short(held[w][:, k].mean(0)) for w in every} for k, name in enumerate(arena.names)}
+    return {
+        name: {w: _short(held[w][:, k].mean(0)) for w in every}
+        for k, name in enumerate(arena.names)
+    }
 
 
 def _every_situation(domain: str) -> list[str]:

@@ -38,7 +38,10 @@ class Brief:
     @property
     def told(self) -> dict[str, Rewards]:
         """What is told of each policy here: its look, or the page of its card for this situation."""
-        return {name: self.looks[name] if self.looks else self.cards[name][self.situation] for name in self.names}
+        return {
+            name: self.looks[name] if self.looks else self.cards[name][self.situation]
+            for name in self.names
+        }
 
     def worth(self) -> np.ndarray:
         """What each policy comes to, (K,): weights times the rewards that its look, or its card, tells."""

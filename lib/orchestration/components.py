@@ -74,15 +74,23 @@ QUERY = Component("query", "user", "query.md", "the request of this step")
 STATE = Component("state", "user", "state.md", "how things stand")
 INSTRUCTIONS = Component("instr", "system", "instructions.md", "role, rules, reply format")
 SHORT_MEMORY = Component("mem_s", "user", "short_memory.md", "the last interactions")
-LONG_MEMORY = Component("mem_l", "system", "long_memory.md", "a running summary, written by the model")
+LONG_MEMORY = Component(
+    "mem_l", "system", "long_memory.md", "a running summary, written by the model"
+)
 KNOWLEDGE = Component("know", "user", "knowledge.md", "cards that describe the policies")
-TOOLS = Component("tools", "user", "tools.md", "signatures of the policies, and what trying them gave")
+TOOLS = Component(
+    "tools", "user", "tools.md", "signatures of the policies, and what trying them gave"
+)
 REFLECTION = Component("reflect", "user", "reflection.md", "simulated rollouts")
 
 # Order within a message: A.2, Figures 7, 8 and 14 to 17.
 ORDER = (INSTRUCTIONS, LONG_MEMORY, QUERY, KNOWLEDGE, TOOLS, STATE, REFLECTION, SHORT_MEMORY)
 _ALWAYS = {"query", "state", "instr", "mem_s", "mem_l"}
-TABLE_1 = {"KO": _ALWAYS | {"know"}, "TO": _ALWAYS | {"tools"}, "RO": _ALWAYS | {"tools", "reflect"}}
+TABLE_1 = {
+    "KO": _ALWAYS | {"know"},
+    "TO": _ALWAYS | {"tools"},
+    "RO": _ALWAYS | {"tools", "reflect"},
+}
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,9 @@ def components(kind: str, without: Sequence[str] = ()) -> tuple[Component, ...]:
         raise ValueError(f"unknown orchestrator {kind!r}; there are {', '.join(TABLE_1)}")
     unknown = set(without) - TABLE_1[kind]
     if unknown:
-        raise ValueError(f"{kind} has no component {sorted(unknown)}; it has {sorted(TABLE_1[kind])}")
+        raise ValueError(
+            f"{kind} has no component {sorted(unknown)}; it has {sorted(TABLE_1[kind])}"
+        )
     return tuple(each for each in ORDER if each.name in TABLE_1[kind] - set(without))
 
 
@@ -115,7 +125,9 @@ def render(parts_of: Sequence[Component], situation: Situation) -> list[Part]:
 
 def assemble(parts: Sequence[Part]) -> list[dict[str, str]]:
     """The assembly function A: sections joined into one system and one user message."""
-    roles = {role: [part.text for part in parts if part.role == role] for role in ("system", "user")}
+    roles = {
+        role: [part.text for part in parts if part.role == role] for role in ("system", "user")
+    }
     return [{"role": role, "content": "\n\n".join(texts)} for role, texts in roles.items() if texts]
 
 
@@ -129,16 +141,26 @@ def correction(problem: str, names: Sequence[str], final: bool) -> str:
     return template("correction.md").render(problem=problem, names=names, final=final).strip()
 
 
-def again(messages: Sequence[Mapping[str, str]], said: str, complaint: str) -> list[Mapping[str, str]]:
+def again(
+    messages: Sequence[Mapping[str, str]], said: str, complaint: str
+) -> list[Mapping[str, str]]:
     """The messages that send a reply back."""
-    turns = [{"role": "assistant", "content": said or "(nothing)"}, {"role": "user", "content": complaint}]
+    turns = [
+        {"role": "assistant", "content": said or "(nothing)"},
+        {"role": "user", "content": complaint},
+    ]
     return [*messages, *turns]
 
 
 def knowledge_json(cards: Sequence[Mapping[str, Any]]) -> str:
     """The cards of the menu as JSON (A.2, Figure 12): the rubric once, numbers with three digits."""
-    shown = [{key: _short(card[key]) for key in card if key not in ("rubric", "domain")} for card in cards]
-    return json.dumps({"policies": shown, "rubric": cards[0]["rubric"]}, indent=1, ensure_ascii=False)
+    shown = [
+        {key: _short(card[key]) for key in card if key not in ("rubric", "domain")}
+        for card in cards
+    ]
+    return json.dumps(
+        {"policies": shown, "rubric": cards[0]["rubric"]}, indent=1, ensure_ascii=False
+    )
 
 
 def tools_json(cards: Sequence[Mapping[str, Any]], domain: Domain) -> str:
@@ -158,8 +180,14 @@ def tools_json(cards: Sequence[Mapping[str, Any]], domain: Domain) -> str:
 
 def result_line(seen: Foresight, domain: Domain) -> str:
     """A look-ahead as one line of a prompt, e.g. `SO-d1: did challenge; ...; rewards aptitude 0.67, ...`."""
-    what = f"did {seen.actions[0]}" if seen.steps == 1 else f"{seen.steps} steps: {', '.join(seen.actions)}"
-    rewards = ", ".join(f"{name} {value:.2f}" for name, value in zip(domain.objectives, seen.rewards, strict=True))
+    what = (
+        f"did {seen.actions[0]}"
+        if seen.steps == 1
+        else f"{seen.steps} steps: {', '.join(seen.actions)}"
+    )
+    rewards = ", ".join(
+        f"{name} {value:.2f}" for name, value in zip(domain.objectives, seen.rewards, strict=True)
+    )
     told = f"{seen.told}; " if seen.told else ""
     copies = "one copy" if seen.copies == 1 else f"mean of {seen.copies} copies"
     return f"{seen.policy}: {what}; {told}rewards {rewards}; {seen.change} ({copies})"
@@ -171,7 +199,9 @@ def interaction_line(
     """A past step as one line of a prompt."""
     before = ", ".join(f"{name} {value.split(' (')[0]}" for name, value in list(state.items())[:2])
     did = list(domain.actions)[int(row["action"])]
-    rewards = ", ".join(f"{name} {row[f'reward_{i}']:.2f}" for i, name in enumerate(domain.objectives))
+    rewards = ", ".join(
+        f"{name} {row[f'reward_{i}']:.2f}" for i, name in enumerate(domain.objectives)
+    )
     return f"step {step}: {before}; picked {policy}; did {did}; rewards {rewards}; {change}"
 
 
@@ -183,4 +213,6 @@ def _short(value: Any) -> Any:
 def template(name: str) -> Template:
     """A template of this room by file name; one that asks for what it is not given fails."""
     loader = FileSystemLoader(TEMPLATES)
-    return Environment(loader=loader, undefined=StrictUndefined, autoescape=False).get_template(name)
+    return Environment(loader=loader, undefined=StrictUndefined, autoescape=False).get_template(
+        name
+    )

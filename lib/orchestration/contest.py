@@ -42,18 +42,39 @@ RUNS = ROOT / "data/runs/orchestration"
 CASSETTES = ROOT / "data/cassettes"
 KINDS = ("KO", "TO", "RO")
 BEST, CEILING, HINDSIGHT = "best policy", "oracle look-ahead", "oracle"
-_ROLES = {"SO-": "expert", "MO-": "paper", "oracle": "oracle", "KO": "router", "TO": "router", "RO": "router",
-          "LinUCB": "router", "look-ahead": "router"}  # fmt: skip
-_READ_EVERYWHERE = ("students", "training", "copies", "lookahead", "readers")  # fields of the settings
+_ROLES = {
+    "SO-": "expert",
+    "MO-": "paper",
+    "oracle": "oracle",
+    "KO": "router",
+    "TO": "router",
+    "RO": "router",
+    "LinUCB": "router",
+    "look-ahead": "router",
+}
+_READ_EVERYWHERE = (
+    "students",
+    "training",
+    "copies",
+    "lookahead",
+    "readers",
+)  # fields of the settings
 
 
-def run(params: Params, places: Sequence[tuple[str, str]], zoo: str | Path = train.ZOO, runs: str | Path = RUNS):
+def run(
+    params: Params,
+    places: Sequence[tuple[str, str]],
+    zoo: str | Path = train.ZOO,
+    runs: str | Path = RUNS,
+):
     """The record "orchestration" of all arms in `places`, (domain, world) each: one row per arm, seed and episode, the
     arm "oracle" in hindsight among them. condition: the world; style: what its query weighs most; outcomes: what was
     reached by step. Its own columns: length, d1, d2, d3, malformed."""
     jobs = [job for domain, world in places for job in make_jobs(params, domain, world, zoo)]
     context = RunContext.of(params, zoo, runs, CASSETTES, params.orchestration.jobs)
-    sweep.run(partial(play_contest, context=context), jobs, runs, params.orchestration.jobs, "deciding")
+    sweep.run(
+        partial(play_contest, context=context), jobs, runs, params.orchestration.jobs, "deciding"
+    )
     tables = [store.read_parquet(job.folder(runs) / "episodes.parquet") for job in jobs]
     return record.write("orchestration", hindsight(pd.concat(tables, ignore_index=True)))
 
@@ -80,7 +101,9 @@ def versions(llm: LLMSettings, domain: str, world: str, readers: Sequence[str]) 
     return decided_by
 
 
-def make_jobs(params: Params, domain: str, world: str, zoo: str | Path = train.ZOO) -> list[sweep.Job]:
+def make_jobs(
+    params: Params, domain: str, world: str, zoo: str | Path = train.ZOO
+) -> list[sweep.Job]:
     """One job per seed.
 
     Args:
@@ -100,13 +123,18 @@ def make_jobs(params: Params, domain: str, world: str, zoo: str | Path = train.Z
         "world": world,
         "environment": recipes.describe_environment(environments_of(params, world), domain),
         "orchestration": _select_settings(settings, domain, world),
-        "readers": {name: reader_names.describe_reader(name, params.lab, params.llm) for name in settings.readers},
+        "readers": {
+            name: reader_names.describe_reader(name, params.lab, params.llm)
+            for name in settings.readers
+        },
         "versions": versions(params.llm, domain, world, settings.readers),
     }
     jobs = []
     for seed in range(params.zoo.seeds):
         menu = describe_menu(params, domain, world, seed, zoo)
-        jobs.append(sweep.Job(f"{domain}/{world}/seed-{seed}", shared | {"seed": seed, "menu": menu}))
+        jobs.append(
+            sweep.Job(f"{domain}/{world}/seed-{seed}", shared | {"seed": seed, "menu": menu})
+        )
     return jobs
 
 
@@ -132,15 +160,23 @@ def _has_far_ceiling(domain: str, world: str) -> bool:
     return world == "ours" or domain == "education"
 
 
-def describe_menu(params: Params, domain: str, world: str, seed: int, zoo: str | Path) -> dict[str, Any]:
+def describe_menu(
+    params: Params, domain: str, world: str, seed: int, zoo: str | Path
+) -> dict[str, Any]:
     """What a job holds of its menu: the slip of the guides, or the hashes of the policies by name."""
     if _has_guides(domain, world):
         return {"slip": params.orchestration.ours.slip}
     names = SINGLE if world == "ours" else (*SINGLE, *REFERENCES[domain])
-    return {"policies": {name: policies.hash_policy(_policy_path(zoo, domain, name, seed)) for name in names}}
+    return {
+        "policies": {
+            name: policies.hash_policy(_policy_path(zoo, domain, name, seed)) for name in names
+        }
+    }
 
 
-def make_menu(description: Mapping[str, Any], domain: str, seed: int, zoo: str | Path) -> Guides | Trained:
+def make_menu(
+    description: Mapping[str, Any], domain: str, seed: int, zoo: str | Path
+) -> Guides | Trained:
     """The menu of a job, from what `describe_menu` told."""
     if "slip" in description:
         return Guides(description["slip"])
@@ -161,7 +197,9 @@ def play_contest(job: sweep.Job, folder: Path, progress, context: RunContext) ->
     menu = make_menu(job.settings["menu"], domain, seed, context.models)
     arenas = make_arenas(environments, settings, domain, world, seed, menu)
     readers = [
-        reader_names.make_reader(name, job.settings["readers"][name], context.llm, context.runs, context.cassettes)
+        reader_names.make_reader(
+            name, job.settings["readers"][name], context.llm, context.runs, context.cassettes
+        )
         for name in settings.readers
     ]
 
@@ -177,7 +215,10 @@ def play_contest(job: sweep.Job, folder: Path, progress, context: RunContext) ->
 
     rows = pd.concat(tables, ignore_index=True)
     rows["item"] = f"{seed}-" + rows["item"].astype(str)
-    rows["role"] = [next((r for start, r in _ROLES.items() if a.startswith(start)), "constant") for a in rows["arm"]]
+    rows["role"] = [
+        next((r for start, r in _ROLES.items() if a.startswith(start)), "constant")
+        for a in rows["arm"]
+    ]
     most = np.array(OBJECTIVES[domain])[arena.weights.argmax(1)]  # in the query of each episode
     style = np.tile(most if world == "ours" else np.full(len(most), "all"), len(arms))
     rows = rows.assign(seed=seed, group=domain, condition=world, split="test", style=style)
@@ -200,12 +241,16 @@ def make_arenas(
 
     environments: of this world, see `arena.environments_of`.
     """
-    sizes = {"test": settings.students} | dict.fromkeys(("cards", "bandit", "dev"), settings.training)
+    sizes = {"test": settings.students} | dict.fromkeys(
+        ("cards", "bandit", "dev"), settings.training
+    )
     copies = {"cards": 1}  # a card averages over so many states that one copy of each is enough
     arenas = {}
     for use, size in sizes.items():
         streams = seeds.keys("contest", use, domain, seed=seed * 10**6, n=size)
-        arenas[use] = Arena(environments, domain, world, menu, streams, copies.get(use, settings.copies))
+        arenas[use] = Arena(
+            environments, domain, world, menu, streams, copies.get(use, settings.copies)
+        )
     return arenas
 
 
@@ -248,10 +293,14 @@ def make_contestants(
     if world == "ours":  # budgets of decisions
         for kind in ("KO", "RO"):
             for interval in settings.sparing:
-                arms[f"{kind} {last.name}, every {interval}"] = Contestant(of_last[kind], as_many, interval)
+                arms[f"{kind} {last.name}, every {interval}"] = Contestant(
+                    of_last[kind], as_many, interval
+                )
     elif domain == "education":
         for depth in settings.depths:
-            arms[f"RO {last.name}, {depth} steps"] = Contestant(Read("RO", last, pages, depth), as_many)
+            arms[f"RO {last.name}, {depth} steps"] = Contestant(
+                Read("RO", last, pages, depth), as_many
+            )
 
     # The bound.
     if _has_far_ceiling(domain, world):
@@ -266,7 +315,9 @@ def hindsight(rows: pd.DataFrame) -> pd.DataFrame:
     """`rows` and the arm "oracle": of each episode the best that any arm made of it. An upper bound by construction,
     and no method: it has seen the dice."""
     best = rows.loc[rows.groupby(["group", "condition", "seed", "item"])["reward"].idxmax()]
-    return pd.concat([rows, best.assign(arm=HINDSIGHT, role="oracle", backend="policy")], ignore_index=True)
+    return pd.concat(
+        [rows, best.assign(arm=HINDSIGHT, role="oracle", backend="policy")], ignore_index=True
+    )
 
 
 # What is asked of the record ------------------------------------------------------------------------
@@ -288,10 +339,18 @@ def contrasts(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFra
     for domain in rows["group"].unique():
         mine = record.where(rows, group=domain, condition="ours")
         for a, b in settings.contrasts:
-            pair = mine.assign(seed=0)  # pairs are students; what the seeds share is named beside the table
-            one = measure.gap(pair, "reward", {"arm": _arm(a, settings)}, {"arm": _arm(b, settings)})
+            pair = mine.assign(
+                seed=0
+            )  # pairs are students; what the seeds share is named beside the table
+            one = measure.gap(
+                pair, "reward", {"arm": _arm(a, settings)}, {"arm": _arm(b, settings)}
+            )
             found[domain, f"{a}_{b.replace(' ', '-')}"] = one.iloc[0].astype(float)
-    frame = pd.DataFrame(found).T.rename_axis(["domain", "contrast"]).astype({"runs": int, "items": int})
+    frame = (
+        pd.DataFrame(found)
+        .T.rename_axis(["domain", "contrast"])
+        .astype({"runs": int, "items": int})
+    )
     return frame.assign(verdict=measure.verdict(frame, settings.margin))
 
 

@@ -54,7 +54,16 @@ class Decision:
 
     def columns(self) -> dict:
         """The decider's columns of the decision record."""
-        plain = ("context", "calls", "tokens_in", "tokens_out", "dollars", "kwh", "invalid", "repaired")
+        plain = (
+            "context",
+            "calls",
+            "tokens_in",
+            "tokens_out",
+            "dollars",
+            "kwh",
+            "invalid",
+            "repaired",
+        )
         return {
             "choice": self.policy,
             **{name: getattr(self, name) for name in plain},
@@ -81,7 +90,9 @@ class Episode:
         world, state = self.world, self.world.state()
         step = world.t + 1
         row = world.step(decision.actor or decision.policy)
-        self.lines.append(interaction_line(step, state, decision.policy, row, world.change(row), world.words))
+        self.lines.append(
+            interaction_line(step, state, decision.policy, row, world.change(row), world.words)
+        )
         self.last = decision.policy
         return row
 

@@ -43,7 +43,10 @@ class StudentWorld(World):
     env: EducationBatch
 
     def facts(self) -> dict[str, float | str]:
-        return {"mastery": int(self.env.mastery[0]) / self.env.rules.top, "open_failed": int(self.env.pending[0].sum())}
+        return {
+            "mastery": int(self.env.mastery[0]) / self.env.rules.top,
+            "open_failed": int(self.env.pending[0].sum()),
+        }
 
     def state(self) -> dict[str, str]:
         facts = self.facts()
@@ -53,17 +56,26 @@ class StudentWorld(World):
         }
 
     def outcome(self, env: BatchedEnv, result: Transition) -> dict[str, np.ndarray]:
-        mastery = result.final_observation[:, 0].astype(np.float64).round(6)  # observations are float32
+        mastery = (
+            result.final_observation[:, 0].astype(np.float64).round(6)
+        )  # observations are float32
         return {"mastery_after": mastery, "levels": env.levels}
 
     def tell(self, rollout: Rollout, candidate: int) -> tuple[str, str]:
-        alive, mastery = rollout.alive[:, candidate], rollout.outcome["mastery_after"][:, candidate].copy()  # (T, C)
+        alive, mastery = (
+            rollout.alive[:, candidate],
+            rollout.outcome["mastery_after"][:, candidate].copy(),
+        )  # (T, C)
         for step in range(1, len(mastery)):  # a copy that has ended keeps the mastery it ended with
             mastery[step] = np.where(alive[step], mastery[step], mastery[step - 1])
         first = rollout.outcome["levels"][0, candidate, 0]
         asked = " ".join(f"{level / (LEVELS - 1):.1f}" for level in first if level >= 0)
         course = " ".join(f"{value:.2f}" for value in mastery.mean(axis=1))
-        told = f"difficulties {asked}" if len(mastery) == 1 else f"first difficulties {asked}; mastery by step {course}"
+        told = (
+            f"difficulties {asked}"
+            if len(mastery) == 1
+            else f"first difficulties {asked}; mastery by step {course}"
+        )
         return told, f"mastery {mastery[-1].mean() - self.facts()['mastery']:+.3f}"
 
     def change(self, row: Mapping[str, float | str]) -> str:
@@ -111,7 +123,8 @@ class RoomWorld(World):
         return {
             "position": f"column {column}, row {row} of 4 x 4, heading {seen['heading']}",
             "in front": seen["in_front"],
-            "in view": "; ".join(_place(thing) for thing in seen["in_view"]) or "nothing but floor and walls",
+            "in view": "; ".join(_place(thing) for thing in seen["in_view"])
+            or "nothing but floor and walls",
             "gold left": str(seen["gold_left"]),
             "steps left": str(seen["steps_left"]),
         }
@@ -121,7 +134,10 @@ class RoomWorld(World):
 
     def tell(self, rollout: Rollout, candidate: int) -> tuple[str, str]:
         alive = rollout.alive[:, candidate]
-        goal, lava = ((rollout.outcome[n][:, candidate] & alive).any(axis=0).mean() for n in ("success", "lava"))
+        goal, lava = (
+            (rollout.outcome[n][:, candidate] & alive).any(axis=0).mean()
+            for n in ("success", "lava")
+        )
         return "", f"goal in {goal:.0%} and lava in {lava:.0%} of copies"
 
     def change(self, row: Mapping[str, float | str]) -> str:

@@ -27,11 +27,17 @@ from lib.config import ROOT, Params
 from lib.orchestration.briefs import Brief, Rational, Reader
 from lib.orchestration.spoken import LETTERS, messages
 
-VERSION = 1  # of the fixed situations and answers to them: raise it when one of these numbers changes
+VERSION = (
+    1  # of the fixed situations and answers to them: raise it when one of these numbers changes
+)
 FOLDER = ROOT / "data/situations"
 BRIEFS, REPLIES = FOLDER / "briefs.jsonl", FOLDER / "pretrained.json"
 MADE_UP, REAL = 160, 15  # briefs: made up in all, and of each kind in each of the real places
-PLACES = (("education", "paper"), ("education", "ours"), ("minigrid", "ours"))  # in the paper's room little is decided
+PLACES = (
+    ("education", "paper"),
+    ("education", "ours"),
+    ("minigrid", "ours"),
+)  # in the paper's room little is decided
 _STUDENTS = 8  # or rooms, that the real ones are steps of
 _NAMES = ("amber", "birch", "cedar", "dune", "ember", "fjord")
 _WHAT = ("pace", "care", "yield")
@@ -58,9 +64,21 @@ def made_up(n: int) -> list[Posed]:
         names = tuple(_NAMES[i] for i in rng.permutation(len(_NAMES))[:size])
         weights = tuple(np.round(rng.dirichlet(np.ones(count)), 2).tolist())
         kind = ("KO", "TO")[len(out) % 2]
-        told = {name: {label: _rewards(rng, count) for label in ("calm", "rough")} for name in names}
+        told = {
+            name: {label: _rewards(rng, count) for label in ("calm", "rough")} for name in names
+        }
         looks = {name: told[name]["calm"] for name in names} if kind == "TO" else {}
-        brief = Brief(kind, _WHAT[:count], weights, names, {}, "calm", {} if looks else told, looks, int(bool(looks)))
+        brief = Brief(
+            kind,
+            _WHAT[:count],
+            weights,
+            names,
+            {},
+            "calm",
+            {} if looks else told,
+            looks,
+            int(bool(looks)),
+        )
         if _decides(brief):
             out.append(Posed("made up", brief))
     return out
@@ -88,12 +106,17 @@ class _Kept(Rational):
 
 def real(told: Params, zoo: str | Path) -> list[Posed]:
     """Steps of students and rooms of training, in each place, as the rational reader met them."""
-    from lib.orchestration import arena, contest  # they import readers; whoever replays needs neither
+    from lib.orchestration import (
+        arena,
+        contest,
+    )  # they import readers; whoever replays needs neither
 
     few, out = told.orchestration.model_copy(update={"training": _STUDENTS}), []
     for domain, world in PLACES:
         menu = contest.make_menu(contest.describe_menu(told, domain, world, 0, zoo), domain, 0, zoo)
-        arenas = contest.make_arenas(arena.environments_of(told, world), few, domain, world, 0, menu)
+        arenas = contest.make_arenas(
+            arena.environments_of(told, world), few, domain, world, 0, menu
+        )
         cards = arena.cards(arenas["cards"], 1 if domain == "education" else arenas["dev"].horizon)
         for kind in contest.KINDS:
             kept = _Kept()
@@ -107,13 +130,17 @@ def real(told: Params, zoo: str | Path) -> list[Posed]:
 
 def _shuffled(brief: Brief, rng: np.random.Generator) -> Brief:
     """The same brief with its menu in random order, without what no reader here is shown."""
-    held = asdict(brief) | {"names": tuple(brief.names[i] for i in rng.permutation(len(brief.names)))}
+    held = asdict(brief) | {
+        "names": tuple(brief.names[i] for i in rng.permutation(len(brief.names)))
+    }
     return _BRIEF.validate_python(held | {"recent": (), "state": {}})
 
 
 def write(posed: Sequence[Posed], place: Path = BRIEFS) -> None:
     """Keep situations, one a line."""
-    lines = [json.dumps({"source": p.source, **asdict(p.brief)}, separators=(",", ":")) for p in posed]
+    lines = [
+        json.dumps({"source": p.source, **asdict(p.brief)}, separators=(",", ":")) for p in posed
+    ]
     store.write_bytes(place, ("\n".join(lines) + "\n").encode())
 
 
@@ -141,9 +168,16 @@ def record(hosted, posed: Sequence[Posed]) -> dict[str, Any]:
     for each in posed:
         mine = options[: len(each.brief.names)]
         with torch.inference_mode():
-            scores = hosted.net(hosted.ids(messages(each.brief)), logits_to_keep=1).logits[0, -1].log_softmax(-1)
+            scores = (
+                hosted.net(hosted.ids(messages(each.brief)), logits_to_keep=1)
+                .logits[0, -1]
+                .log_softmax(-1)
+            )
         replies.append(
-            {"logprobs": [round(float(scores[token]), 3) for token in mine], "valid": int(scores.argmax()) in mine}
+            {
+                "logprobs": [round(float(scores[token]), 3) for token in mine],
+                "valid": int(scores.argmax()) in mine,
+            }
         )
     return {"model": hosted.name, "asked": asked(posed), "replies": replies}
 
@@ -172,11 +206,15 @@ class Recorded:
                 f"{place} holds replies to other situations; record them: python -m lib.orchestration.fixed"
             )
         self.model = held["model"]
-        self.replies = {str(p.brief): reply for p, reply in zip(posed, held["replies"], strict=True)}
+        self.replies = {
+            str(p.brief): reply for p, reply in zip(posed, held["replies"], strict=True)
+        }
 
     def choose(self, briefs: Sequence[Brief]) -> list[str]:
         """The likeliest option. Raises KeyError for a brief that was never asked."""
-        return [brief.names[int(np.argmax(self.replies[str(brief)]["logprobs"]))] for brief in briefs]
+        return [
+            brief.names[int(np.argmax(self.replies[str(brief)]["logprobs"]))] for brief in briefs
+        ]
 
 
 # Who answers what -----------------------------------------------------------------------------------
@@ -194,19 +232,36 @@ def answers(readers: Sequence[Reader], posed: Sequence[Posed]) -> pd.DataFrame:
             worth = each.brief.worth()
             given = worth[each.brief.names.index(name)] if name in each.brief.names else worth.min()
             loss = float(worth.max() - given)
-            wrong = name not in each.brief.names or not spoken.get(str(each.brief), {"valid": True})["valid"]
-            rows.append({
-                "arm": reader.name, "role": "router", "backend": reader.backend, "split": "test", "item": str(i),
-                "group": each.source, "condition": each.brief.kind, "right": float(loss <= _TIED), "reward": -loss,
-                "calls": 1, "malformed": int(wrong), "chosen": [name], "offered": list(each.brief.names),
-            })  # fmt: skip
+            wrong = (
+                name not in each.brief.names
+                or not spoken.get(str(each.brief), {"valid": True})["valid"]
+            )
+            rows.append(
+                {
+                    "arm": reader.name,
+                    "role": "router",
+                    "backend": reader.backend,
+                    "split": "test",
+                    "item": str(i),
+                    "group": each.source,
+                    "condition": each.brief.kind,
+                    "right": float(loss <= _TIED),
+                    "reward": -loss,
+                    "calls": 1,
+                    "malformed": int(wrong),
+                    "chosen": [name],
+                    "offered": list(each.brief.names),
+                }
+            )
     return pd.DataFrame(rows)
 
 
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.orchestration.fixed", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="python -m lib.orchestration.fixed",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument("--pose", action="store_true", help="make the situations anew")
     if parser.parse_args().pose:
@@ -216,7 +271,10 @@ def main() -> int:
         return 0
     from lib.models import pretrained
 
-    about = {"sha256": pretrained.SHA256, "licence": pretrained.LICENCE}  # of the weights that were asked
+    about = {
+        "sha256": pretrained.SHA256,
+        "licence": pretrained.LICENCE,
+    }  # of the weights that were asked
     store.write_json(REPLIES, about | record(pretrained.Hosted(pretrained.FOLDER), load()))
     return 0
 

@@ -34,7 +34,17 @@ CRITERIA = (
     "adaptivity", "progression", "exploration", "diversity",  # Table 12: how an orchestrator chose
     "mental", "temporal", "performance", "effort", "frustration",  # Table 4: what it was like for the student
 )  # fmt: skip
-COLUMNS = ("method", "seed", "episode", "step", "choice", "action", "fallback", "mastery", "mastery_after")
+COLUMNS = (
+    "method",
+    "seed",
+    "episode",
+    "step",
+    "choice",
+    "action",
+    "fallback",
+    "mastery",
+    "mastery_after",
+)
 _SPENT = ("tokens_in", "tokens_out", "dollars")
 
 Score = Annotated[float, Field(ge=0, le=100)]
@@ -42,11 +52,15 @@ Score = Annotated[float, Field(ge=0, le=100)]
 
 # A judge's reply; numbers from 0 to 100, none missing. Further fields are ignored.
 Scores = create_model(
-    "Scores", __config__=ConfigDict(extra="ignore", strict=True), **dict.fromkeys(CRITERIA, (Score, ...))
+    "Scores",
+    __config__=ConfigDict(extra="ignore", strict=True),
+    **dict.fromkeys(CRITERIA, (Score, ...)),
 )
 
 
-async def judge(client: Client, model: str, log: pd.DataFrame, education: EducationSettings) -> pd.DataFrame:
+async def judge(
+    client: Client, model: str, log: pd.DataFrame, education: EducationSettings
+) -> pd.DataFrame:
     """What `model` makes of every episode of a decision record in education, one row each: arm, seed, item, backend,
     the criteria (nan where no reply could be used), calls, malformed, tokens_in, tokens_out, dollars.
 
@@ -54,7 +68,9 @@ async def judge(client: Client, model: str, log: pd.DataFrame, education: Educat
     through what stops a run (BudgetExceeded, LLMError other than ReplyError).
     """
     held = _episodes(log)
-    scored = await asyncio.gather(*(_scored(client, model, prompt(each, education)) for each in held.values()))
+    scored = await asyncio.gather(
+        *(_scored(client, model, prompt(each, education)) for each in held.values())
+    )
     about = [{"arm": arm, "seed": seed, "item": f"{seed}-{number}"} for arm, seed, number in held]
     rows = pd.DataFrame([one | other for one, other in zip(about, scored, strict=True)])
     return rows.assign(backend=client.settings.models[model].backend)
@@ -77,7 +93,8 @@ def prompt(log: pd.DataFrame, education: EducationSettings) -> list[dict[str, st
         "fallbacks": steps["fallback"].any(),
     }
     return [
-        {"role": role, "content": template(f"judge_{role}.md").render(context).strip()} for role in ("system", "user")
+        {"role": role, "content": template(f"judge_{role}.md").render(context).strip()}
+        for role in ("system", "user")
     ]
 
 
@@ -98,7 +115,12 @@ def _menu(log: pd.DataFrame) -> list[str]:
 
 def _episodes(log: pd.DataFrame) -> dict[tuple[str, int, int], pd.DataFrame]:
     """The steps of each episode, by method, seed and number."""
-    needed = [*COLUMNS, "open_failed", "levels", *(f"reward_{i}" for i in range(len(STUDENT.objectives)))]
+    needed = [
+        *COLUMNS,
+        "open_failed",
+        "levels",
+        *(f"reward_{i}" for i in range(len(STUDENT.objectives))),
+    ]
     missing = [name for name in needed if name not in log]
     if missing or log.empty:
         what = f"lacks {', '.join(missing)}" if missing else "is empty"
@@ -110,7 +132,9 @@ def _episodes(log: pd.DataFrame) -> dict[tuple[str, int, int], pd.DataFrame]:
 # Scores -------------------------------------------------------------------------------------------
 
 
-async def _scored(client: Client, model: str, messages: Sequence[Mapping[str, str]]) -> dict[str, float]:
+async def _scored(
+    client: Client, model: str, messages: Sequence[Mapping[str, str]]
+) -> dict[str, float]:
     """The scores of one episode and what they took, asked for again once if the reply is of no use."""
     out = dict.fromkeys(CRITERIA, float("nan")) | dict.fromkeys(("calls", "malformed", *_SPENT), 0)
     for attempt in range(2):
@@ -131,7 +155,9 @@ async def _scored(client: Client, model: str, messages: Sequence[Mapping[str, st
         out["malformed"] += 1
         if not answered:
             break
-        sent_back = template("judge_correction.md").render(problem=complaint, names=CRITERIA).strip()
+        sent_back = (
+            template("judge_correction.md").render(problem=complaint, names=CRITERIA).strip()
+        )
         messages = again(messages, said, sent_back)
     return out
 
@@ -142,5 +168,7 @@ def read(text: str) -> Scores:
     try:
         return Scores.model_validate(content)
     except ValidationError as error:
-        said = "; ".join(f"field {'.'.join(map(str, each['loc']))!r}: {each['msg']}" for each in error.errors())
+        said = "; ".join(
+            f"field {'.'.join(map(str, each['loc']))!r}: {each['msg']}" for each in error.errors()
+        )
         raise InvalidReply("wrong_fields", said) from None

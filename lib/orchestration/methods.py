@@ -28,7 +28,11 @@ class Method:
 
 def orchestrators(params: Params) -> list[Method]:
     """KO, TO and RO with each of the models named in the parameters."""
-    return [Method(f"{kind} {model}", kind, model) for kind in KINDS for model in params.orchestration.models]
+    return [
+        Method(f"{kind} {model}", kind, model)
+        for kind in KINDS
+        for model in params.orchestration.models
+    ]
 
 
 def rivals() -> list[Method]:
@@ -38,8 +42,16 @@ def rivals() -> list[Method]:
 
 def forgetful(model: str) -> dict[str, list[Method]]:
     """Each orchestrator whole, without short-term memory, without long-term memory, and without both (PO, Table 5)."""
-    without = {"": (), ", no short-term": ("mem_s",), ", no long-term": ("mem_l",), ", no memory": ("mem_s", "mem_l")}
+    without = {
+        "": (),
+        ", no short-term": ("mem_s",),
+        ", no long-term": ("mem_l",),
+        ", no memory": ("mem_s", "mem_l"),
+    }
     return {
-        kind: [Method(f"{kind} {model}{what}", kind, model, without=parts) for what, parts in without.items()]
+        kind: [
+            Method(f"{kind} {model}{what}", kind, model, without=parts)
+            for what, parts in without.items()
+        ]
         for kind in KINDS
     }

@@ -22,7 +22,12 @@ from lib.orchestration.decisions import Decision, Episode, Exchange
 from lib.orchestration.replies import Choice, parse
 
 VERSION = 1  # of decisions of KO, TO and RO: raise it when one of these numbers changes
-ANSWERED = ("truncated", "refusal", "null_content", "content_filter")  # the model spoke, so it can be asked again
+ANSWERED = (
+    "truncated",
+    "refusal",
+    "null_content",
+    "content_filter",
+)  # the model spoke, so it can be asked again
 _LEAST_REPLY = 60  # tokens; with money for less there is no point in asking
 _CHARACTERS = 3  # per token at the least: what a prompt may cost is never underestimated much
 
@@ -89,7 +94,9 @@ class Orchestrator:
             decision.policy, decision.reasoning = choice.policy, choice.reasoning
         return decision
 
-    def situation(self, episode: Episode, looked: Sequence[str] = (), results: Sequence[str] = ()) -> Situation:
+    def situation(
+        self, episode: Episode, looked: Sequence[str] = (), results: Sequence[str] = ()
+    ) -> Situation:
         """What the prompt of the next call may show."""
         world, reach = episode.world, self.reach
         names = world.menu.names
@@ -135,7 +142,9 @@ class Orchestrator:
             results += lines
             decision.looked += choice.calls
 
-    async def _ask(self, episode, decision: Decision, situation: Situation, untried, room: int) -> Choice | None:
+    async def _ask(
+        self, episode, decision: Decision, situation: Situation, untried, room: int
+    ) -> Choice | None:
         """One question, asked again once if the reply is of no use."""
         parts = components.render(self.components, situation)
         messages = components.assemble(parts)
@@ -148,31 +157,45 @@ class Orchestrator:
             except InvalidReply as problem:
                 kind, complaint, answered = problem.kind, str(problem), True
             except ReplyError as problem:
-                kind, complaint, said = problem.kind, f"the reply is unusable ({problem.kind})", problem.text or ""
+                kind, complaint, said = (
+                    problem.kind,
+                    f"the reply is unusable ({problem.kind})",
+                    problem.text or "",
+                )
                 answered = kind in ANSWERED
             else:
                 decision.repaired += choice.repaired
-                self._keep(decision, parts, said, f"picked {choice.policy}" if choice.policy else "")
+                self._keep(
+                    decision, parts, said, f"picked {choice.policy}" if choice.policy else ""
+                )
                 return choice
             decision.invalid += 1
             decision.trouble.append(kind)
             self._keep(decision, parts, said, f"cannot be used: {complaint}")
-            if attempt or not answered:  # a server that did not answer was asked again by the client already
+            if (
+                attempt or not answered
+            ):  # a server that did not answer was asked again by the client already
                 break
             sent_back = components.correction(complaint, situation.names, situation.final)
             messages = components.again(messages, said, sent_back)
         return None
 
-    async def _call(self, episode: Episode, decision: Decision, messages: Sequence[Mapping[str, str]]) -> Reply:
+    async def _call(
+        self, episode: Episode, decision: Decision, messages: Sequence[Mapping[str, str]]
+    ) -> Reply:
         """One call, within the episode's budget. Raises ReplyError, or Unfunded without money for it."""
         world = episode.world
-        seed = int(seeds.key("reply", self.kind, int(world.stream), world.t, decision.calls) % 2**31)
+        seed = int(
+            seeds.key("reply", self.kind, int(world.stream), world.t, decision.calls) % 2**31
+        )
         who = f"{self.kind} {self.model}"
         decision.calls += 1
         try:
             estimate, most = self._affordable(episode.account, messages)
             with episode.account.hold(who, estimate):
-                reply = await self.client.chat(self.model, messages, seed=seed, who=who, max_tokens=most)
+                reply = await self.client.chat(
+                    self.model, messages, seed=seed, who=who, max_tokens=most
+                )
         except BudgetExceeded as error:
             decision.calls -= 1
             if error.who == who and episode.account.budget is not None:
@@ -184,7 +207,9 @@ class Orchestrator:
         self._account(episode, decision, reply)
         return reply
 
-    def _affordable(self, account: Ledger, messages: Sequence[Mapping[str, str]]) -> tuple[float, int | None]:
+    def _affordable(
+        self, account: Ledger, messages: Sequence[Mapping[str, str]]
+    ) -> tuple[float, int | None]:
         """Dollars to set aside and the longest reply that they pay for (None: no limit but the model's)."""
         if account.budget is None:
             return 0.0, None
@@ -192,14 +217,20 @@ class Orchestrator:
         characters = sum(len(message["content"]) for message in messages)
         asking = characters / _CHARACTERS * model.price_in
         left = account.left - asking
-        most = model.max_tokens if model.price_out == 0 else min(model.max_tokens, int(left / model.price_out))
+        most = (
+            model.max_tokens
+            if model.price_out == 0
+            else min(model.max_tokens, int(left / model.price_out))
+        )
         return asking + max(most, _LEAST_REPLY) * model.price_out, max(most, _LEAST_REPLY)
 
     @staticmethod
     def _account(episode: Episode, decision: Decision, said: Reply | ReplyError) -> None:
         for name in ("tokens_in", "tokens_out", "dollars", "kwh"):
             setattr(decision, name, getattr(decision, name) + getattr(said, name))
-        episode.account.add(Entry("orchestrator", 1, said.tokens_in, said.tokens_out, said.dollars, kwh=said.kwh))
+        episode.account.add(
+            Entry("orchestrator", 1, said.tokens_in, said.tokens_out, said.dollars, kwh=said.kwh)
+        )
 
     # Long-term memory --------------------------------------------------------------------------
 

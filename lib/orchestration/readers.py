@@ -65,7 +65,11 @@ def _select_lab_model(lab: LabSettings, name: str) -> dict[str, Any]:
 
 
 def make_reader(
-    name: str, description: dict[str, Any], llm: LLMSettings, runs: str | Path = RUNS, cassettes: str | Path = CASSETTES
+    name: str,
+    description: dict[str, Any],
+    llm: LLMSettings,
+    runs: str | Path = RUNS,
+    cassettes: str | Path = CASSETTES,
 ) -> Reader:
     """A reader by its name.
 

@@ -57,17 +57,25 @@ def parse(text: str, names: Sequence[str], untried: Sequence[str] = (), limit: i
     else:
         named = {"policy": _known(fields.policy, names)}
     if repaired and not all(name in text for name in named.get("calls", (fields.policy,))):
-        raise InvalidReply("unknown_policy", "the reply is not valid JSON, and holds no name written out")
-    said = (fields.reasoning or "").encode(errors="replace").decode()  # half a surrogate pair fits no file
+        raise InvalidReply(
+            "unknown_policy", "the reply is not valid JSON, and holds no name written out"
+        )
+    said = (
+        (fields.reasoning or "").encode(errors="replace").decode()
+    )  # half a surrogate pair fits no file
     return Choice(reasoning=said, repaired=repaired, **named)
 
 
-def _calls(call: str | list[str], names: Sequence[str], untried: Sequence[str], limit: int) -> tuple[str, ...]:
+def _calls(
+    call: str | list[str], names: Sequence[str], untried: Sequence[str], limit: int
+) -> tuple[str, ...]:
     wanted = [call] if isinstance(call, str) else call
     if limit == 0:
         raise InvalidReply("must_decide", "nothing is left to try; decide")
     if not 1 <= len(wanted) <= limit:
-        raise InvalidReply("wrong_fields", f'"call" must hold 1 to {limit} names, got {len(wanted)}')
+        raise InvalidReply(
+            "wrong_fields", f'"call" must hold 1 to {limit} names, got {len(wanted)}'
+        )
     wanted = [_known(name, names) for name in wanted]
     again = sorted({name for name in wanted if name not in untried or wanted.count(name) > 1})
     if again:

@@ -21,9 +21,14 @@ Rows = dict[str, dict[str, stats.Interval]]
 def results(record: pd.DataFrame) -> Rows:
     """The price per episode of every method and the shares of its decisions that went wrong, {method: {measure:
     interval over seeds}}, in the order of the record."""
-    by_seed = {method: part.groupby("seed") for method, part in record.groupby("method", sort=False)}
+    by_seed = {
+        method: part.groupby("seed") for method, part in record.groupby("method", sort=False)
+    }
     return {
-        method: {name: stats.t_interval(values.to_numpy(dtype=float)) for name, values in _spent(parts).items()}
+        method: {
+            name: stats.t_interval(values.to_numpy(dtype=float))
+            for name, values in _spent(parts).items()
+        }
         for method, parts in by_seed.items()
     }
 
@@ -37,7 +42,12 @@ def _spent(by_seed) -> dict[str, pd.Series]:
 def outcomes(record: pd.DataFrame, domain: str) -> pd.DataFrame:
     """`evaluate.episodes` with dollars, and with utility, the mean of the front columns."""
     table = evaluate.episodes(record, domain)
-    dollars = record.groupby(["method", "seed", "episode"])["dollars"].sum().rename("dollars").reset_index()
+    dollars = (
+        record.groupby(["method", "seed", "episode"])["dollars"]
+        .sum()
+        .rename("dollars")
+        .reset_index()
+    )
     table = table.merge(dollars, on=["method", "seed", "episode"])
     return table.assign(utility=table[evaluate.front_columns(domain)].mean(axis=1))
 
@@ -73,7 +83,9 @@ def hypervolume_gaps(record: pd.DataFrame, domain: str) -> dict[str, stats.Inter
     for method in record["method"].unique():
         kind, _, model = method.partition(" ")
         if kind in KINDS:
-            reached[kind, model] = stats.hv_by_seed(means.loc[method].to_numpy(), evaluate.REFERENCE_POINT)
+            reached[kind, model] = stats.hv_by_seed(
+                means.loc[method].to_numpy(), evaluate.REFERENCE_POINT
+            )
     return {
         f"{key(' '.join(one))}.hv_mean_minus.{next(a for a, b in zip(other, one, strict=True) if a != b)}": (
             stats.t_interval(reached[one] - reached[other])

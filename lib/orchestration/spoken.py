@@ -30,21 +30,32 @@ def messages(brief: Brief, letter: bool = True) -> list[dict[str, str]]:
     if not brief.looks:
         lines.append(f"State: {brief.situation}. Rewards are those seen in this state.")
     lines += [
-        f"{sign}) {name}: {_told(brief, row)}" for sign, (name, row) in zip(LETTERS, brief.told.items(), strict=False)
+        f"{sign}) {name}: {_told(brief, row)}"
+        for sign, (name, row) in zip(LETTERS, brief.told.items(), strict=False)
     ]
     content = "\n".join([*lines, _LETTER if letter else _JSON])
     return [{"role": "system", "content": _TASK}, {"role": "user", "content": content}]
 
 
 def _told(brief: Brief, row: Sequence[float]) -> str:
-    return ", ".join(f"{what} {value:.2f}" for what, value in zip(brief.objectives, row, strict=True))
+    return ", ".join(
+        f"{what} {value:.2f}" for what, value in zip(brief.objectives, row, strict=True)
+    )
 
 
 def schema(names: Sequence[str]) -> dict[str, Any]:
     """The `response_format` of a reply that names one of a menu."""
     fields = {"reasoning": {"type": "string"}, "policy": {"type": "string", "enum": list(names)}}
-    shape = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
-    return {"type": "json_schema", "json_schema": {"name": "choice", "strict": True, "schema": shape}}
+    shape = {
+        "type": "object",
+        "properties": fields,
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "choice", "strict": True, "schema": shape},
+    }
 
 
 class Endpoint:
@@ -63,7 +74,10 @@ class Endpoint:
     async def _all(self, briefs: Sequence[Brief]) -> list[str]:
         async with self._client() as client:
             first = [await self._one(client, brief) for brief in briefs[:1]]
-            return [*first, *await asyncio.gather(*(self._one(client, brief) for brief in briefs[1:]))]
+            return [
+                *first,
+                *await asyncio.gather(*(self._one(client, brief) for brief in briefs[1:])),
+            ]
 
     async def _one(self, client: Client, brief: Brief) -> str:
         asked = messages(brief, letter=False)
@@ -73,13 +87,17 @@ class Endpoint:
         except (ReplyError, InvalidReply):
             return ""
 
-    async def _said(self, client: Client, asked: list[dict[str, str]], wanted: Mapping[str, Any]) -> str:
+    async def _said(
+        self, client: Client, asked: list[dict[str, str]], wanted: Mapping[str, Any]
+    ) -> str:
         """The reply to a schema, or without one where the endpoint takes none. Raises ReplyError."""
         if self.formats:
             try:
                 return (await client.chat(self.name, asked, response_format=wanted)).text
             except ReplyError as error:
-                if error.kind != "bad_request" or not any(w in str(error) for w in ("response_format", "json_schema")):
+                if error.kind != "bad_request" or not any(
+                    w in str(error) for w in ("response_format", "json_schema")
+                ):
                     raise
                 self.formats = False
         return (await client.chat(self.name, asked)).text

@@ -25,7 +25,15 @@ from lib.llm.estimate import Planned
 from lib.llm.opening import export, finish, opened
 from lib.models.asked import describe_model
 from lib.models.asked import versions as versions_of_asking
-from lib.orchestration import components, controls, decisions, domains, orchestrators, replies, world
+from lib.orchestration import (
+    components,
+    controls,
+    decisions,
+    domains,
+    orchestrators,
+    replies,
+    world,
+)
 from lib.orchestration import methods as method_rows
 from lib.orchestration.components import assemble, render
 from lib.orchestration.controls import Always, Random
@@ -48,7 +56,11 @@ NAME = "orchestration"  # of the cassette and of the purse
 
 # Fields of the settings that an orchestrator of a kind reads: all, and beyond KO those of its look-ahead.
 _READ_BY_ALL = ("weights", "memory", "summarise_every", "fallback")
-_READ_FOR_LOOKING = {"KO": (), "TO": ("probes", "copies"), "RO": ("candidates", "lookahead", "copies")}
+_READ_FOR_LOOKING = {
+    "KO": (),
+    "TO": ("probes", "copies"),
+    "RO": ("candidates", "lookahead", "copies"),
+}
 
 
 def plan(params: Params, zoo: str | Path = train.ZOO) -> list[Planned]:
@@ -58,7 +70,9 @@ def plan(params: Params, zoo: str | Path = train.ZOO) -> list[Planned]:
     """
     planned: dict[str, Planned] = {}
     for domain, method in product(WORLDS, method_rows.orchestrators(params)):
-        bench = Bench(make_jobs(params, domain, [method], zoo)[0].settings, _make_context(params, zoo, RUNS))
+        bench = Bench(
+            make_jobs(params, domain, [method], zoo)[0].settings, _make_context(params, zoo, RUNS)
+        )
         episode = bench.begin(evaluation_streams(domain, 0, 1)[0])
         orchestrator = bench.decider(bench.client())
         messages = assemble(render(orchestrator.components, orchestrator.situation(episode)))
@@ -77,7 +91,9 @@ def plan(params: Params, zoo: str | Path = train.ZOO) -> list[Planned]:
     return list(planned.values())
 
 
-def seconds(params: Params, domain: str, methods: Sequence[Method], runs: str | Path = RUNS) -> pd.DataFrame:
+def seconds(
+    params: Params, domain: str, methods: Sequence[Method], runs: str | Path = RUNS
+) -> pd.DataFrame:
     """Core seconds that each method's episodes took, from the receipts of the sweep. Not for a report's bytes."""
     rows = []
     for job in make_jobs(params, domain, methods):
@@ -85,9 +101,13 @@ def seconds(params: Params, domain: str, methods: Sequence[Method], runs: str | 
         if receipt:
             name = job.settings["method"]["name"]
             rows.append({"method": name, **receipt["result"], "seconds": receipt["seconds"]})
-    sums = pd.DataFrame(rows).groupby("method", sort=False)[["episodes", "decisions", "seconds"]].sum()
+    sums = (
+        pd.DataFrame(rows).groupby("method", sort=False)[["episodes", "decisions", "seconds"]].sum()
+    )
     sums["ms per decision"] = 1000 * sums["seconds"] / sums["decisions"]
-    sums["kWh per episode"] = [measured_energy(s) / n for s, n in zip(sums["seconds"], sums["episodes"], strict=True)]
+    sums["kWh per episode"] = [
+        measured_energy(s) / n for s, n in zip(sums["seconds"], sums["episodes"], strict=True)
+    ]
     return sums.reset_index()
 
 
@@ -155,7 +175,9 @@ def versions(llm: LLMSettings, method: Method) -> dict[str, int]:
     return decided_by | versions_of_asking(llm, [method.model])
 
 
-def make_jobs(params: Params, domain: str, methods: Sequence[Method], zoo: str | Path = train.ZOO) -> list[sweep.Job]:
+def make_jobs(
+    params: Params, domain: str, methods: Sequence[Method], zoo: str | Path = train.ZOO
+) -> list[sweep.Job]:
     """One job per method and seed.
 
     Args:
@@ -184,7 +206,9 @@ def make_jobs(params: Params, domain: str, methods: Sequence[Method], zoo: str |
     return jobs
 
 
-def _describe_method(params: Params, domain: str, method: Method, zoo: str | Path) -> dict[str, Any]:
+def _describe_method(
+    params: Params, domain: str, method: Method, zoo: str | Path
+) -> dict[str, Any]:
     """What a job is handed of its method; orchestrators read settings, cards and a model."""
     described = {"method": asdict(method), "model": None, "versions": versions(params.llm, method)}
     if method.kind in KINDS:
@@ -274,14 +298,23 @@ class Bench:
     async def episode(self, decider: Decider, number: int, stream: np.uint64) -> pd.DataFrame:
         """The decision record of one episode."""
         about = {
-            "method": self.method.name, "kind": self.method.kind, "model": self.method.model,
+            "method": self.method.name,
+            "kind": self.method.kind,
+            "model": self.method.model,
             "backend": self.settings["model"]["backend"] if self.settings["model"] else "policy",
-            "domain": self.domain, "seed": self.seed, "alternatives": ";".join(self.menu.names), "episode": number,
-        }  # fmt: skip
+            "domain": self.domain,
+            "seed": self.seed,
+            "alternatives": ";".join(self.menu.names),
+            "episode": number,
+        }
         seen = enumerate(await self.steps(decider, stream))
-        return pd.DataFrame([about | {"step": t} | decision.columns() | outcome for t, (decision, outcome) in seen])
+        return pd.DataFrame(
+            [about | {"step": t} | decision.columns() | outcome for t, (decision, outcome) in seen]
+        )
 
-    async def steps(self, decider: Decider, stream: np.uint64) -> list[tuple[Decision, dict[str, Any]]]:
+    async def steps(
+        self, decider: Decider, stream: np.uint64
+    ) -> list[tuple[Decision, dict[str, Any]]]:
         """Every decision of an episode and the environment's columns of the record."""
         episode, seen = self.begin(stream), []
         while not episode.world.done:
@@ -301,17 +334,30 @@ class Bench:
             return Random()
         if method.kind not in KINDS:
             return Always(self.policies[method.name])
-        cards = [store.read_json(_card_path(self.context.models, self.domain, name)) for name in SINGLE]
-        topic = self.environments.education.topic if self.domain == "education" else ""  # no topic stands in a room
+        cards = [
+            store.read_json(_card_path(self.context.models, self.domain, name)) for name in SINGLE
+        ]
+        topic = (
+            self.environments.education.topic if self.domain == "education" else ""
+        )  # no topic stands in a room
         settings = self.orchestration
-        return Orchestrator(method.kind, method.model, client, settings, cards, topic, method.without, keep)
+        return Orchestrator(
+            method.kind, method.model, client, settings, cards, topic, method.without, keep
+        )
 
 
 def watch(
-    params: Params, domain: str, method: Method, seed: int = 0, number: int = 0, zoo: str | Path = train.ZOO
+    params: Params,
+    domain: str,
+    method: Method,
+    seed: int = 0,
+    number: int = 0,
+    zoo: str | Path = train.ZOO,
 ) -> list[tuple[Decision, dict[str, Any]]]:
     """One episode for a reader: every decision with its prompts and replies, and its row of the record."""
-    job = next(job for job in make_jobs(params, domain, [method], zoo) if job.settings["seed"] == seed)
+    job = next(
+        job for job in make_jobs(params, domain, [method], zoo) if job.settings["seed"] == seed
+    )
     bench = Bench(job.settings, _make_context(params, zoo, RUNS))
     stream = evaluation_streams(domain, seed, number + 1)[number]
 
@@ -339,7 +385,10 @@ def _load_policy(path: Path, policy_hash: str) -> Policy:
 
 
 def make_client(
-    settings: LLMSettings, share: int = 1, runs: str | Path = RUNS, cassettes: str | Path = CASSETTES
+    settings: LLMSettings,
+    share: int = 1,
+    runs: str | Path = RUNS,
+    cassettes: str | Path = CASSETTES,
 ) -> Client:
     """The client with its in-process transports; where an endpoint is named, with cassette and purse too."""
     return opened(settings, NAME, runs, cassettes, share)

@@ -48,14 +48,18 @@ class Taught:
     def __init__(self, settings: LabSettings) -> None:
         """settings: of the lab. Raises ModelError where the shipped weights were trained by another recipe."""
         if not build.fits_released(settings, NAME):
-            raise ModelError(f"{NAME} is not shipped with the recipe that params.yaml holds; {shipped.REMEDY}")
+            raise ModelError(
+                f"{NAME} is not shipped with the recipe that params.yaml holds; {shipped.REMEDY}"
+            )
         self.forward = Forward(shipped.unpack(NAME, settings.models[NAME]))
         self._known: dict[str, str] = {}
 
     def choose(self, briefs: Sequence[Brief]) -> list[str]:
         """The policy that the model names for each brief. Raises ValueError as `situation` does."""
         asked = [situation(brief) for brief in briefs]
-        new = {each.prompt: tuple(behind) for each, behind in asked if each.prompt not in self._known}
+        new = {
+            each.prompt: tuple(behind) for each, behind in asked if each.prompt not in self._known
+        }
         if new:
             self._known |= dict(zip(new, self._picked(list(new), list(new.values())), strict=True))
         return [behind[self._known[each.prompt]] for each, behind in asked]
@@ -68,4 +72,7 @@ class Taught:
         (hidden,) = self.forward.last(ids)
         scores = self.forward.logits(hidden)
         tokens = [[encode(name)[0] for name in menu] for menu in names]
-        return [menu[int(row[ids].argmax())] for menu, row, ids in zip(names, scores, tokens, strict=True)]
+        return [
+            menu[int(row[ids].argmax())]
+            for menu, row, ids in zip(names, scores, tokens, strict=True)
+        ]

@@ -22,7 +22,9 @@ from lib.zoo.policies import Policy
 from lib.zoo.recipes import ACTIONS, make_batch
 
 VERSION = 1  # of episodes and look-aheads: raise it when one of these numbers changes
-_DRAWS = np.uint64(0xAC7)  # as in lib.zoo.evaluate.play: the same student meets the same luck there and here
+_DRAWS = np.uint64(
+    0xAC7
+)  # as in lib.zoo.evaluate.play: the same student meets the same luck there and here
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,17 @@ class Menu:
         self.names = tuple(self.policies)
         kinds = {policy.network for policy in self.policies.values()}
         if len(kinds) > 1:
-            raise ValueError(f"the policies of a menu must share one network, got {sorted(map(str, kinds))}")
+            raise ValueError(
+                f"the policies of a menu must share one network, got {sorted(map(str, kinds))}"
+            )
         self.network = kinds.pop()
 
     @cached_property
     def _stacked(self) -> dict[str, torch.Tensor]:
         params = [policy.params for policy in self.policies.values()]
-        return {name: torch.from_numpy(np.stack([each[name] for each in params])) for name in params[0]}
+        return {
+            name: torch.from_numpy(np.stack([each[name] for each in params])) for name in params[0]
+        }
 
     def act(self, names: Sequence[str], observation: np.ndarray, draws: np.ndarray) -> np.ndarray:
         """Actions (K, N) of the named policies for observations (K, N, ...) with draws (K, N) in [0, 1). A costly
@@ -63,7 +69,9 @@ class Menu:
             pairs = zip(names, observation, draws, strict=True)
             return np.stack([self.policies[name].act(seen, lots) for name, seen, lots in pairs])
         chosen = [self.names.index(name) for name in names]
-        params = self._stacked if chosen == list(range(len(self.names))) else self._some(tuple(chosen))
+        params = (
+            self._stacked if chosen == list(range(len(self.names))) else self._some(tuple(chosen))
+        )
         with torch.no_grad():
             logits = self.network.forward(params, self.network.prepare(observation))[0]
         return sample(logits.log_softmax(-1), torch.from_numpy(draws)).numpy()
@@ -176,7 +184,9 @@ class World(ABC):
         rollout = self._roll(env, names, steps, draws)
         return [self._foresight(rollout, i, name) for i, name in enumerate(names)]
 
-    def _roll(self, env: BatchedEnv, names: Sequence[str], steps: int, draws: np.ndarray) -> Rollout:
+    def _roll(
+        self, env: BatchedEnv, names: Sequence[str], steps: int, draws: np.ndarray
+    ) -> Rollout:
         """Advance all copies; draws: (T, C). A copy that has ended counts no further."""
         grid = (len(names), draws.shape[1])
         observation = np.repeat(self.observation, env.num_envs, axis=0)
@@ -194,7 +204,9 @@ class World(ABC):
             return together.reshape(steps, *grid, *together.shape[2:])
 
         columns = [stacked(line[i] for line in log) for i in range(3)]
-        return Rollout(*columns, {name: stacked(line[3][name] for line in log) for name in log[0][3]})
+        return Rollout(
+            *columns, {name: stacked(line[3][name] for line in log) for name in log[0][3]}
+        )
 
     def _foresight(self, rollout: Rollout, i: int, name: str) -> Foresight:
         alive = rollout.alive[:, i]  # (T, C)
@@ -204,9 +216,15 @@ class World(ABC):
         own = rollout.action[:, i, 0][alive[:, 0]]
         actions = tuple(ACTIONS[self.domain][int(action)] for action in own)
         told, change = self.tell(rollout, i)
-        return Foresight(name, len(alive), alive.shape[1], rewards.mean(axis=0), actions, told, change)
+        return Foresight(
+            name, len(alive), alive.shape[1], rewards.mean(axis=0), actions, told, change
+        )
 
 
 def _plain(value: np.ndarray) -> float | str:
     """A number, or the levels of a set as digits from 1 on."""
-    return float(value) if value.ndim == 0 else "".join(str(level + 1) for level in value if level >= 0)
+    return (
+        float(value)
+        if value.ndim == 0
+        else "".join(str(level + 1) for level in value if level >= 0)
+    )

@@ -65,7 +65,11 @@ def routellm(source: Path) -> pd.DataFrame:
 
 def facts(source: Path) -> dict[str, pd.DataFrame]:
     """Every table, by name, sorted, with words as categories."""
-    made = {"openhands": openhands(source), "llmrouter": llmrouter(source), "routellm": routellm(source)}
+    made = {
+        "openhands": openhands(source),
+        "llmrouter": llmrouter(source),
+        "routellm": routellm(source),
+    }
     made |= {name: zeroeval(source, name) for name in ("gsm", "crux")}
     return {name: _tidy(rows) for name, rows in made.items()}
 
@@ -82,7 +86,10 @@ def embed(prompts: Sequence[str], folder: Path) -> np.ndarray:
     import torch  # imported here: facts need neither
     from transformers import AutoModel, AutoTokenizer
 
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(folder),
+        AutoModel.from_pretrained(folder).eval(),
+    )
     out = np.zeros((len(prompts), model.config.hidden_size), dtype=np.float32)
     order = np.argsort([len(prompt) for prompt in prompts], kind="stable")  # little padding
     for rows in np.array_split(order, -(-len(order) // _AT_ONCE)):
@@ -101,7 +108,10 @@ def reduced(vectors: np.ndarray, dims: int = DIMS) -> tuple[np.ndarray, float]:
     variance that they hold. An axis points to where its largest entry is positive."""
     centred = vectors.astype(float) - vectors.mean(0)
     _, spread, axes = np.linalg.svd(centred, full_matrices=False)
-    axes = axes[:dims] * np.sign(axes[np.arange(min(dims, len(axes))), np.abs(axes[:dims]).argmax(1)])[:, None]
+    axes = (
+        axes[:dims]
+        * np.sign(axes[np.arange(min(dims, len(axes))), np.abs(axes[:dims]).argmax(1)])[:, None]
+    )
     found = centred @ axes.T
     kept = float((spread[:dims] ** 2).sum() / (spread**2).sum())
     return np.round(found * (STEPS / np.abs(found).max())).astype(np.int8), kept
@@ -113,7 +123,9 @@ def embeddings(source: Path, table: str, folder: Path, kept: pd.Series) -> pd.Da
         prompts = {row["item"]: row["prompt"] for row in map(json.loads, lines)}
     items = sorted(set(kept.astype(str)))
     numbers, share = reduced(embed([prompts[item] for item in items], folder))
-    print(f"{table}: {len(items)} prompts, {share:.0%} of the variance in {numbers.shape[1]} numbers")
+    print(
+        f"{table}: {len(items)} prompts, {share:.0%} of the variance in {numbers.shape[1]} numbers"
+    )
     named = {f"e{i:02d}": numbers[:, i] for i in range(numbers.shape[1])}
     return pd.DataFrame({"item": items} | named)
 
@@ -121,8 +133,14 @@ def embeddings(source: Path, table: str, folder: Path, kept: pd.Series) -> pd.Da
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the tables and, with --model, the embeddings."""
     parser = argparse.ArgumentParser(prog="python -m lib.outcomes.build", description=main.__doc__)
-    parser.add_argument("source", type=Path, help="folder with the tables of facts and *_prompts.jsonl")
-    parser.add_argument("--model", type=Path, help="folder of all-MiniLM-L6-v2 (config, tokenizer, model.safetensors)")
+    parser.add_argument(
+        "source", type=Path, help="folder with the tables of facts and *_prompts.jsonl"
+    )
+    parser.add_argument(
+        "--model",
+        type=Path,
+        help="folder of all-MiniLM-L6-v2 (config, tokenizer, model.safetensors)",
+    )
     parser.add_argument("--out", type=Path, default=PLACE)
     options = parser.parse_args(arguments)
     made = facts(options.source)

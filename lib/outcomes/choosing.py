@@ -17,7 +17,14 @@ from lib import seeds, stats
 from lib.outcomes.tables import Table, TableError
 
 VERSION = 1  # of choices among plays and their scores: raise it when one of these numbers changes
-LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)  # of the best constant's dollars, above the cheapest's: money to promise
+LEVELS = (
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    0.75,
+    1.0,
+)  # of the best constant's dollars, above the cheapest's: money to promise
 EQUAL, HALF = "equal quality", "half the money"
 
 
@@ -64,11 +71,17 @@ def parts(table: Table, folds: int, seed: int) -> np.ndarray:
     """
     names, at = np.unique(table.groups, return_inverse=True)
     if len(names) < 3:
-        raise TableError(f"{len(names)} groups cannot be parted into items to learn from, to choose on and to score; "
-                         "three are the least, more are better")  # fmt: skip
+        raise TableError(
+            f"{len(names)} groups cannot be parted into items to learn from, to choose on and to score; "
+            "three are the least, more are better"
+        )
     if folds < 3:
         raise TableError(f"folds must be at least 3, got {folds}")
-    sizes, filled, out = np.bincount(at), np.zeros(min(folds, len(names))), np.zeros(len(names), dtype=int)
+    sizes, filled, out = (
+        np.bincount(at),
+        np.zeros(min(folds, len(names))),
+        np.zeros(len(names), dtype=int),
+    )
     for group in seeds.rng("outcomes", "parts", table.name, seed=seed).permutation(len(names)):
         out[group] = filled.argmin()
         filled[out[group]] += sizes[group]
@@ -144,7 +157,10 @@ def scored(table: Table, folds: Sequence[Fold], plays: Sequence[Plays], margin: 
 
 
 def _joined(own: Plays, constants: Plays) -> Plays:
-    stacked = (np.vstack([a, b]) for a, b in ((own.right, constants.right), (own.dollars, constants.dollars)))
+    stacked = (
+        np.vstack([a, b])
+        for a, b in ((own.right, constants.right), (own.dollars, constants.dollars))
+    )
     return Plays(*stacked, (*own.names, *constants.names))
 
 
@@ -169,7 +185,9 @@ class Corners:
         after = int(np.searchsorted(self.right, quality - 1e-12))
         if after == 0:
             return {int(self.knobs[0]): 1.0}
-        return self._two(after, (self.right[after] - quality) / (self.right[after] - self.right[after - 1]))
+        return self._two(
+            after, (self.right[after] - quality) / (self.right[after] - self.right[after - 1])
+        )
 
     def _two(self, after: int, share: float) -> dict[int, float]:
         weights = {int(self.knobs[after - 1]): share, int(self.knobs[after]): 1 - share}
@@ -182,10 +200,13 @@ def _corners(menu: Plays, rows: np.ndarray) -> Corners:
     return Corners(knobs, dollars[knobs], right[knobs])
 
 
-def _mixed(menu: Plays, weights: dict[int, float], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _mixed(
+    menu: Plays, weights: dict[int, float], rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Expected right and dollars of a mixture on `rows`, (k,) each: the coin is averaged over."""
     return tuple(
-        sum(weight * values[knob, rows] for knob, weight in weights.items()) for values in (menu.right, menu.dollars)
+        sum(weight * values[knob, rows] for knob, weight in weights.items())
+        for values in (menu.right, menu.dollars)
     )
 
 
@@ -194,10 +215,22 @@ def frame(table: Table, found: Scored, arm: str, role: str) -> pd.DataFrame:
     a coin's outcomes."""
     half = LEVELS.index(0.5)
     made = {EQUAL: found.equal, HALF: np.stack([found.right[half], found.dollars[half]])}
-    common = {"arm": arm, "role": role, "backend": "replay", "split": "test", "item": table.items,
-              "group": table.name, "context": table.groups}  # fmt: skip
-    return pd.concat([pd.DataFrame(common | {"condition": name, "right": right, "dollars": dollars})
-                      for name, (right, dollars) in made.items()], ignore_index=True)  # fmt: skip
+    common = {
+        "arm": arm,
+        "role": role,
+        "backend": "replay",
+        "split": "test",
+        "item": table.items,
+        "group": table.name,
+        "context": table.groups,
+    }
+    return pd.concat(
+        [
+            pd.DataFrame(common | {"condition": name, "right": right, "dollars": dollars})
+            for name, (right, dollars) in made.items()
+        ],
+        ignore_index=True,
+    )
 
 
 def over_partings(found: stats.Interval, values: Sequence[float] | np.ndarray) -> stats.Interval:
@@ -229,21 +262,28 @@ def curve_height(right: np.ndarray, dollars: np.ndarray, low: float, high: float
     return np.array(heights)
 
 
-def aiq_gap(table: Table, ours: Sequence[Scored], theirs: Sequence[Scored], draws: int) -> stats.Interval:
+def aiq_gap(
+    table: Table, ours: Sequence[Scored], theirs: Sequence[Scored], draws: int
+) -> stats.Interval:
     """AIQ of a method less that of another, both between the dollars of the cheapest and of the best constant, with an
     interval over groups of items (bootstrap of whole groups) and partings, which are averaged inside an item."""
-    means = [[np.mean([getattr(each, name) for each in side], axis=0) for name in ("right", "dollars")]
-             for side in (ours, theirs)]  # fmt: skip
+    means = [
+        [np.mean([getattr(each, name) for each in side], axis=0) for name in ("right", "dollars")]
+        for side in (ours, theirs)
+    ]
     n, every = len(table), np.arange(len(table))
     low, high = promises(table, every)[0], promises(table, every)[-1]
     names, at = np.unique(table.groups, return_inverse=True)
     rng, count = seeds.rng("outcomes", "aiq", table.name), len(names)
-    weights = np.vstack([np.ones(n), rng.multinomial(count, np.full(count, 1 / count), size=draws)[:, at]])
+    weights = np.vstack(
+        [np.ones(n), rng.multinomial(count, np.full(count, 1 / count), size=draws)[:, at]]
+    )
     weights = weights / weights.sum(1, keepdims=True)
     own, other = (curve_height(weights @ q.T, weights @ c.T, low, high) for q, c in means)
     gaps = own - other
     found = stats.Interval(float(gaps[0]), *map(float, np.quantile(gaps[1:], [0.025, 0.975])))
     heights = (
-        [curve_height(e.right.mean(1), e.dollars.mean(1), low, high)[0] for e in side] for side in (ours, theirs)
+        [curve_height(e.right.mean(1), e.dollars.mean(1), low, high)[0] for e in side]
+        for side in (ours, theirs)
     )
     return over_partings(found, np.subtract(*heights))

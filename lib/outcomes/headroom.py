@@ -24,11 +24,17 @@ from lib.outcomes.choosing import Fold, Plays, best, constants, over_partings, r
 from lib.outcomes.tables import Table
 
 VERSION = 1  # of what could be won: raise it when one of these numbers changes
-QUESTIONS = {"accuracy": 0.05, "money": 0.10, "check": 0.10}  # the least that leaves something to ask
+QUESTIONS = {
+    "accuracy": 0.05,
+    "money": 0.10,
+    "check": 0.10,
+}  # the least that leaves something to ask
 CEILING = 0.95  # a constant above it leaves nothing to tell apart
 OPEN, CLOSED = "open", "closed"
 POOL = 5  # best models on the items that are learned from, among which the gate's router chooses
-RATES = np.concatenate([[0.0], np.geomspace(2e-3, 3, 20)])  # right answers that the mean model's dollars are worth
+RATES = np.concatenate(
+    [[0.0], np.geomspace(2e-3, 3, 20)]
+)  # right answers that the mean model's dollars are worth
 _RIDGE, _NEAREST = 30.0, 30
 _FAR = 3.0  # standard deviations
 
@@ -43,13 +49,21 @@ def described(table: Table) -> dict[str, float]:
     top = best(table, np.arange(len(table)))
     wins = right >= right.max(1, keepdims=True) - 1e-9
     varied = right[:, right.std(0) > 0]
-    phi = np.corrcoef(varied.T)[np.triu_indices(varied.shape[1], 1)] if varied.shape[1] > 1 else np.array([np.nan])
+    phi = (
+        np.corrcoef(varied.T)[np.triu_indices(varied.shape[1], 1)]
+        if varied.shape[1] > 1
+        else np.array([np.nan])
+    )
     return {
-        "items": len(table), "groups": len(np.unique(table.groups)), "models": len(table.models),
-        "constant": float(right[:, top].mean()), "constant_dollars": float(dollars[:, top].mean()),
-        "oracle": float(right.max(1).mean()), "oracle_dollars": float(np.where(wins, dollars, np.inf).min(1).mean()),
+        "items": len(table),
+        "groups": len(np.unique(table.groups)),
+        "models": len(table.models),
+        "constant": float(right[:, top].mean()),
+        "constant_dollars": float(dollars[:, top].mean()),
+        "oracle": float(right.max(1).mean()),
+        "oracle_dollars": float(np.where(wins, dollars, np.inf).min(1).mean()),
         "phi": float(phi.mean()),
-    }  # fmt: skip
+    }
 
 
 def constant(table: Table) -> str:
@@ -75,10 +89,17 @@ def informed(table: Table, fold: Fold) -> Informed:
     """
     means = table.right[fold.train].mean(0)
     by_price = np.argsort(table.dollars[fold.train].mean(0), kind="stable")
-    front = [i for place, i in enumerate(by_price) if means[i] > means[by_price[:place]].max(initial=-1.0)]
+    front = [
+        i
+        for place, i in enumerate(by_price)
+        if means[i] > means[by_price[:place]].max(initial=-1.0)
+    ]
     pool = np.unique([*np.argsort(-means, kind="stable")[:POOL], *front[-POOL:]])
     features, known = _features(table, fold, pool), table.right[:, pool]
-    guesses = [_ridge(features, known[fold.train], fold.train), nearest(features, known, fold.train, _NEAREST)]
+    guesses = [
+        _ridge(features, known[fold.train], fold.train),
+        nearest(features, known, fold.train, _NEAREST),
+    ]
     rows = fold.dev[:, None], pool[np.stack([guess[fold.dev].argmax(1) for guess in guesses], 1)]
     chances = np.zeros_like(table.right)
     chances[:, pool] = guesses[int(table.right[rows].mean(0).argmax())]
@@ -88,7 +109,12 @@ def informed(table: Table, fold: Fold) -> Informed:
 def _features(table: Table, fold: Fold, pool: np.ndarray) -> np.ndarray:
     """Outcomes and dollars of the models outside the pool, and all that there is to see, standardised on train."""
     others = np.setdiff1d(np.arange(len(table.models)), pool)
-    seen = [table.right[:, others], table.dollars[:, others], table.seen, *([table.more] if len(table.more) else [])]
+    seen = [
+        table.right[:, others],
+        table.dollars[:, others],
+        table.seen,
+        *([table.more] if len(table.more) else []),
+    ]
     return standardised(np.column_stack(seen).astype(float), fold.train)
 
 
@@ -101,7 +127,9 @@ def standardised(seen: np.ndarray, train: np.ndarray) -> np.ndarray:
 def _ridge(features: np.ndarray, target: np.ndarray, train: np.ndarray) -> np.ndarray:
     known = features[train]
     penalty = _RIDGE * np.eye(known.shape[1])
-    return features @ np.linalg.solve(known.T @ known + penalty, known.T @ (target - target.mean(0))) + target.mean(0)
+    return features @ np.linalg.solve(
+        known.T @ known + penalty, known.T @ (target - target.mean(0))
+    ) + target.mean(0)
 
 
 def nearest(features: np.ndarray, right: np.ndarray, train: np.ndarray, k: int) -> np.ndarray:
@@ -119,7 +147,9 @@ def choices(table: Table, chances: np.ndarray, pool: np.ndarray, dollars: np.nda
     asked = [pool[(chances[:, pool] - rate * dollars[pool] / unit).argmax(1)] for rate in RATES]
     names = tuple(f"rate {rate:.3g}" for rate in RATES)
     return Plays(
-        *(np.stack([values[at, who] for who in asked]) for values in (table.right, table.dollars)), names, True
+        *(np.stack([values[at, who] for who in asked]) for values in (table.right, table.dollars)),
+        names,
+        True,
     )
 
 
@@ -132,14 +162,20 @@ def checked(table: Table, miss: float = 0.0, alarm: float = 0.0, most: int = 24)
     """
     order = front_first(table)[:most]
     pairs = [
-        (a, b) for a in order for b in order if a != b and table.dollars[:, a].mean() <= table.dollars[:, b].mean()
+        (a, b)
+        for a in order
+        for b in order
+        if a != b and table.dollars[:, a].mean() <= table.dollars[:, b].mean()
     ]
     first, second = (np.array(side, dtype=int) for side in zip(*pairs, strict=True))
     right, dollars = table.right.T, table.dollars.T
     passed = right[first] * (1 - alarm) + (1 - right[first]) * miss
     names = tuple(f"{table.models[a]} > {table.models[b]}" for a, b in pairs)
-    return Plays(right[first] * (1 - alarm) + (1 - passed) * right[second],
-                 dollars[first] + (1 - passed) * dollars[second], names)  # fmt: skip
+    return Plays(
+        right[first] * (1 - alarm) + (1 - passed) * right[second],
+        dollars[first] + (1 - passed) * dollars[second],
+        names,
+    )
 
 
 def front_first(table: Table) -> list[int]:
@@ -159,13 +195,17 @@ def gate(table: Table, folds: int, runs: Sequence[int], margin: float) -> pd.Dat
         told = [informed(table, fold) for fold in parted]
         against.append(constants(table, parted))
         wins.append(_right(table, parted, told) - against[-1][0])
-        plays = [choices(table, each.chances, each.pool, table.dollars[fold.train].mean(0))
-                 for each, fold in zip(told, parted, strict=True)]  # fmt: skip
+        plays = [
+            choices(table, each.chances, each.pool, table.dollars[fold.train].mean(0))
+            for each, fold in zip(told, parted, strict=True)
+        ]
         saved["money"].append(scored(table, parted, plays, margin).equal)
         saved["check"].append(scored(table, parted, [checked(table)] * folds, margin).equal)
     won = over_partings(stats.t_interval(np.mean(wins, axis=0)), np.mean(wins, axis=1))
     rows = {"accuracy": [won.value, won.lo, won.hi, 0.0]}
-    rows |= {question: _saving(np.array(found), np.array(against)) for question, found in saved.items()}
+    rows |= {
+        question: _saving(np.array(found), np.array(against)) for question, found in saved.items()
+    }
     out = pd.DataFrame(rows, index=["value", "lo", "hi", "quality_hi"]).T.rename_axis("question")
     still = (out["lo"] >= pd.Series(QUESTIONS)) & (out["quality_hi"] >= 0)
     out["question is"] = np.where(still & (table.right.mean(0).max() <= CEILING), OPEN, CLOSED)

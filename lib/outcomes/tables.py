@@ -23,16 +23,32 @@ from lib.config import ROOT
 VERSION = 1  # of tables of outcomes: raise it when one of these numbers changes
 PLACE = ROOT / "data/outcomes"
 RECORDED, LISTED, ASSUMED = "recorded", "listed", "assumed"
-AGENTS = {"swe-bench": "swe-bench", "swt-bench": "swt-bench", "gaia": "gaia",
-          "swe-multimodal": "swe-bench-multimodal", "commit0": "commit0"}  # fmt: skip
+AGENTS = {
+    "swe-bench": "swe-bench",
+    "swt-bench": "swt-bench",
+    "gaia": "gaia",
+    "swe-multimodal": "swe-bench-multimodal",
+    "commit0": "commit0",
+}
 VARIANTS = ("measured", "rebuilt", "all")  # of the agents; see `agents`
 CHARACTERS = 4  # of a token, about
-_COMPLETE, _PRICED = 0.97, 0.8  # shares of items that a run must have met, and whose dollars must be known
+_COMPLETE, _PRICED = (
+    0.97,
+    0.8,
+)  # shares of items that a run must have met, and whose dollars must be known
 _AWAY = "not available"  # says the source's own list of a model that stands far above its other benchmarks
 _BROKEN = "looks broken|resolved unknown"  # what PROVENANCE says of outcomes that are none
 _UNPRICED = "all 0|constant|x the published"  # and of dollars that are none
-_READ = {"item": str, "group": str, "model": str, "correct": str, "prompt": str}  # an id 007 is no number
-_SIZE = re.compile(r"-(\d+(?:\.\d+)?)[Bb](?![A-Za-z0-9])")  # billions of parameters, where a name tells them
+_READ = {
+    "item": str,
+    "group": str,
+    "model": str,
+    "correct": str,
+    "prompt": str,
+}  # an id 007 is no number
+_SIZE = re.compile(
+    r"-(\d+(?:\.\d+)?)[Bb](?![A-Za-z0-9])"
+)  # billions of parameters, where a name tells them
 _HOSTS = ("fp8@together", "@sambanova")  # of a model that a third host serves in full precision
 
 
@@ -68,7 +84,9 @@ class Table:
     def among(self, models: Sequence[str]) -> Table:
         """The same items with these models only, in this order."""
         at = [self.models.index(name) for name in models]
-        return replace(self, models=tuple(models), right=self.right[:, at], dollars=self.dollars[:, at])
+        return replace(
+            self, models=tuple(models), right=self.right[:, at], dollars=self.dollars[:, at]
+        )
 
     def repriced(self, factors: dict[str, float]) -> Table:
         """The same outcomes with some models' dollars multiplied."""
@@ -89,11 +107,17 @@ def agents(benchmark: str, variant: str = "measured", root: Path = PLACE) -> Tab
     """
     rows = store.read_parquet(root / "openhands.parquet")
     away = rows["model"][rows["suspect"].astype(str).str.contains(_AWAY)].unique()
-    rows = rows[(rows["benchmark"] == AGENTS[benchmark]) & ((variant == "all") | ~rows["model"].isin(away))]
+    rows = rows[
+        (rows["benchmark"] == AGENTS[benchmark]) & ((variant == "all") | ~rows["model"].isin(away))
+    ]
     rows = rows.assign(run=rows["harness"].astype(str) + " / " + rows["model"].astype(str))
-    right, dollars = (rows.pivot(index="item", columns="run", values=name) for name in ("resolved", "usd"))
-    state, doubt = (rows.groupby("run")[name].agg(lambda x: " ".join(sorted(set(x.astype(str)))))
-                    for name in ("usd_state", "suspect"))  # fmt: skip
+    right, dollars = (
+        rows.pivot(index="item", columns="run", values=name) for name in ("resolved", "usd")
+    )
+    state, doubt = (
+        rows.groupby("run")[name].agg(lambda x: " ".join(sorted(set(x.astype(str)))))
+        for name in ("usd_state", "suspect")
+    )
     fine = (right.notna().mean() >= _COMPLETE) & ~doubt.str.contains(_BROKEN)
     fine &= (dollars.notna().mean() >= _PRICED) & ~doubt.str.contains(_UNPRICED)
     if variant == "measured":
@@ -102,8 +126,16 @@ def agents(benchmark: str, variant: str = "measured", root: Path = PLACE) -> Tab
     items = right.index.to_numpy(dtype=str)
     number = pd.Series(items).str.extract(r"-(\d+)$")[0].astype(float).fillna(0.0).to_numpy()
     groups = np.array([item.split("__")[0] for item in items])
-    return Table(benchmark, items, groups, tuple(right.columns), right.to_numpy(float),
-                 dollars.fillna(dollars.mean()).to_numpy(float), np.log1p(number)[:, None], spent=True)  # fmt: skip
+    return Table(
+        benchmark,
+        items,
+        groups,
+        tuple(right.columns),
+        right.to_numpy(float),
+        dollars.fillna(dollars.mean()).to_numpy(float),
+        np.log1p(number)[:, None],
+        spent=True,
+    )
 
 
 def llmrouter(prices: Any, known: bool = True, root: Path = PLACE) -> Table:
@@ -119,9 +151,16 @@ def llmrouter(prices: Any, known: bool = True, root: Path = PLACE) -> Table:
     tasks, seen = about["task"].to_numpy(dtype=str), embedded("llmrouter", right.index, root)
     seen = np.column_stack([seen, pd.get_dummies(tasks)]) if known else seen
     items = right.index.to_numpy(dtype=str)
-    return Table("llmrouter" if known else "llmrouter-new", items, items if known else tasks, tuple(right.columns),
-                 right.to_numpy(float), tokens[:, None] * listed[list(right.columns)].to_numpy(), seen.astype(float),
-                 LISTED)  # fmt: skip
+    return Table(
+        "llmrouter" if known else "llmrouter-new",
+        items,
+        items if known else tasks,
+        tuple(right.columns),
+        right.to_numpy(float),
+        tokens[:, None] * listed[list(right.columns)].to_numpy(),
+        seen.astype(float),
+        LISTED,
+    )
 
 
 def zeroeval(name: str, prices: Any, root: Path = PLACE) -> Table:
@@ -132,14 +171,26 @@ def zeroeval(name: str, prices: Any, root: Path = PLACE) -> Table:
     Models whose name tells no size are no choice; their outcomes are what the gate alone sees.
     """
     rows = store.read_parquet(root / f"{name}.parquet")
-    right, length = (rows.pivot(index="item", columns="model", values=column) for column in ("correct", "reply_chars"))
+    right, length = (
+        rows.pivot(index="item", columns="model", values=column)
+        for column in ("correct", "reply_chars")
+    )
     sizes = {model: float(found[1]) for model in right if (found := _SIZE.search(model))}
     menu = [model for model in sizes if not any(host in model for host in _HOSTS)]
     price = np.array([prices.per_billion * sizes[model] ** prices.exponent for model in menu])
     items, others = right.index.to_numpy(dtype=str), right.drop(columns=list(sizes))
-    return Table(name, items, items, tuple(menu), right[menu].to_numpy(float),
-                 length[menu].to_numpy(float) / CHARACTERS * price, embedded(name, right.index, root), ASSUMED, True,
-                 others.to_numpy(float))  # fmt: skip
+    return Table(
+        name,
+        items,
+        items,
+        tuple(menu),
+        right[menu].to_numpy(float),
+        length[menu].to_numpy(float) / CHARACTERS * price,
+        embedded(name, right.index, root),
+        ASSUMED,
+        True,
+        others.to_numpy(float),
+    )
 
 
 def routellm(name: str, prices: Any, root: Path = PLACE) -> Table:
@@ -152,12 +203,23 @@ def routellm(name: str, prices: Any, root: Path = PLACE) -> Table:
     price = np.array([prices.routellm[model] for model in right.columns])
     items, groups = right.index.to_numpy(dtype=str), about["group"].to_numpy(dtype=str)
     if name == "gsm8k":
-        others = store.read_parquet(root / "gsm.parquet").pivot(index="item", columns="model", values="correct")
+        others = store.read_parquet(root / "gsm.parquet").pivot(
+            index="item", columns="model", values="correct"
+        )
         groups, more = items, others.reindex(items).to_numpy(float)
     else:
         more = pd.get_dummies(groups).to_numpy(float)
-    return Table(name, items, groups, tuple(right.columns), right.to_numpy(float), tokens[:, None] * price,
-                 embedded("routellm", right.index, root), LISTED, more=more)  # fmt: skip
+    return Table(
+        name,
+        items,
+        groups,
+        tuple(right.columns),
+        right.to_numpy(float),
+        tokens[:, None] * price,
+        embedded("routellm", right.index, root),
+        LISTED,
+        more=more,
+    )
 
 
 def embedded(table: str, items: Sequence[str], root: Path = PLACE) -> np.ndarray:
@@ -179,7 +241,8 @@ SHIPPED: dict[str, Callable[[Any], Table]] = {
 FILES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(AGENTS, ("openhands.parquet",)),
     **dict.fromkeys(
-        ("llmrouter", "llmrouter-new"), ("llmrouter.parquet", "llmrouter_embeddings.parquet", "prices.csv")
+        ("llmrouter", "llmrouter-new"),
+        ("llmrouter.parquet", "llmrouter_embeddings.parquet", "prices.csv"),
     ),
     **{name: (f"{name}.parquet", f"{name}_embeddings.parquet") for name in ("gsm", "crux")},
     "mmlu": ("routellm.parquet", "routellm_embeddings.parquet"),
@@ -202,7 +265,9 @@ def thinned(table: Table, most: int) -> Table:
     if groups.nunique() == size:
         return table.take(np.sort(order[:most]))
     place, total = groups.groupby(groups).cumcount(), groups.groupby(groups).transform("size")
-    return table.take(np.sort(order[(place < np.maximum(2, np.floor(total * most / size))).to_numpy()]))
+    return table.take(
+        np.sort(order[(place < np.maximum(2, np.floor(total * most / size))).to_numpy()])
+    )
 
 
 # Anybody's table -----------------------------------------------------------------------------------
@@ -223,7 +288,10 @@ def read(path: str | Path) -> Table:
             if path.suffix == ".parquet"
             else pd.read_csv(path, dtype=_READ, encoding_errors="strict")
         )
-    except (ValueError, OSError) as error:  # what pandas raises of an empty, ragged or undecodable file is a ValueError
+    except (
+        ValueError,
+        OSError,
+    ) as error:  # what pandas raises of an empty, ragged or undecodable file is a ValueError
         raise TableError(f"{path} cannot be read as a table: {_short(error)}") from error
     try:
         return of(rows, path.stem)
@@ -235,36 +303,58 @@ def of(rows: pd.DataFrame, name: str) -> Table:
     """The table of rows in long form; see `read`."""
     rows = _checked(rows)
     one = rows.drop_duplicates("item").set_index("item").sort_index()
-    right, dollars = (rows.pivot(index="item", columns="model", values=column) for column in ("correct", "dollars"))
+    right, dollars = (
+        rows.pivot(index="item", columns="model", values=column)
+        for column in ("correct", "dollars")
+    )
     if right.shape[1] < 2:
         raise TableError(f"there is one model, {right.columns[0]!r}; a choice needs two")
     if (missing := int(right.isna().to_numpy().sum())) or dollars.isna().to_numpy().any():
         least = right.isna().sum().idxmax()
-        raise TableError(f"{missing} of {right.size} outcomes are missing, most of {least!r}: every model must have "
-                         "met every item; drop the items or the models that lack them")  # fmt: skip
+        raise TableError(
+            f"{missing} of {right.size} outcomes are missing, most of {least!r}: every model must have "
+            "met every item; drop the items or the models that lack them"
+        )
     seen, prompts = [each for each in rows if re.fullmatch(r"e\d+", str(each))], "prompt" in rows
     numbers = _words(one["prompt"]) if prompts and not seen else one[seen].to_numpy(float)
     if not np.isfinite(numbers).all():
-        raise TableError("embeddings e0, e1, ... must be finite numbers, the same in every row of an item")
+        raise TableError(
+            "embeddings e0, e1, ... must be finite numbers, the same in every row of an item"
+        )
     spent = bool((dollars.std() > 0).any())
     items, groups = right.index.to_numpy(dtype=str), one["group"].to_numpy(dtype=str)
-    return Table(name, items, groups, tuple(map(str, right.columns)), right.to_numpy(float), dollars.to_numpy(float),
-                 numbers.reshape(len(right), -1), "as given", spent)  # fmt: skip
+    return Table(
+        name,
+        items,
+        groups,
+        tuple(map(str, right.columns)),
+        right.to_numpy(float),
+        dollars.to_numpy(float),
+        numbers.reshape(len(right), -1),
+        "as given",
+        spent,
+    )
 
 
 def _checked(rows: pd.DataFrame) -> pd.DataFrame:
     wanted = ["item", "group", "model", "correct", "dollars"]
     if missing := [name for name in wanted if name not in rows]:
-        raise TableError(f"no column {', '.join(missing)}; a table needs {', '.join(wanted)}, this one has "
-                         f"{_short(', '.join(map(str, rows.columns)))}")  # fmt: skip
+        raise TableError(
+            f"no column {', '.join(missing)}; a table needs {', '.join(wanted)}, this one has "
+            f"{_short(', '.join(map(str, rows.columns)))}"
+        )
     if rows.empty:
         raise TableError("the table has no rows")
     rows = rows.copy()
     for name in ("correct", "dollars"):
-        numbers = pd.to_numeric(rows[name].replace({"True": 1, "False": 0, "true": 1, "false": 0}), errors="coerce")
+        numbers = pd.to_numeric(
+            rows[name].replace({"True": 1, "False": 0, "true": 1, "false": 0}), errors="coerce"
+        )
         if bad := np.flatnonzero(~np.isfinite(numbers.to_numpy(float))).tolist():
-            raise TableError(f"{name} of row {bad[0] + 1} is {rows[name].iloc[bad[0]]!r}, of {len(bad)} rows in all; "
-                             "it must be a number in every row")  # fmt: skip
+            raise TableError(
+                f"{name} of row {bad[0] + 1} is {rows[name].iloc[bad[0]]!r}, of {len(bad)} rows in all; "
+                "it must be a number in every row"
+            )
         rows[name] = numbers.astype(float)
     for name in ("item", "group", "model"):
         if rows[name].isna().any():
@@ -279,11 +369,15 @@ def _checked(rows: pd.DataFrame) -> pd.DataFrame:
             f"correct must lie in 0 to 1, got {rows['correct'][outside].iloc[0]:g} of {_where(rows, outside)}"
         )
     if (twice := rows.duplicated(["item", "model"])).any():
-        raise TableError(f"{_where(rows, twice)} stands there twice; average the tries, or name them apart")
+        raise TableError(
+            f"{_where(rows, twice)} stands there twice; average the tries, or name them apart"
+        )
     for name in ("item", "prompt") if "prompt" in rows else ("item",):
         if (leaks := rows.groupby(name)["group"].nunique() > 1).any():
-            raise TableError(f"groups leak: the {name} {str(leaks.idxmax())[:60]!r} and {int(leaks.sum()) - 1} more "
-                             "stand in two groups: a split would train and test on one; mend the groups")  # fmt: skip
+            raise TableError(
+                f"groups leak: the {name} {str(leaks.idxmax())[:60]!r} and {int(leaks.sum()) - 1} more "
+                "stand in two groups: a split would train and test on one; mend the groups"
+            )
     return rows
 
 
@@ -300,10 +394,14 @@ def _where(rows: pd.DataFrame, bad: pd.Series) -> str:
 
 def _words(prompts: pd.Series, dims: int = 32) -> np.ndarray:
     """Prompts as numbers (n, dims): tf-idf of words and signs, truncated SVD."""
-    from sklearn.decomposition import TruncatedSVD  # imported here: tables with numbers need neither
+    from sklearn.decomposition import (
+        TruncatedSVD,
+    )  # imported here: tables with numbers need neither
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     words = TfidfVectorizer(sublinear_tf=True, max_features=20_000, token_pattern=r"\w+|[^\w\s]")
     matrix = words.fit_transform(prompts.astype(str))
     draw = int(seeds.rng("outcomes", "words").integers(2**31))
-    return TruncatedSVD(min(dims, *(size - 1 for size in matrix.shape)) or 1, random_state=draw).fit_transform(matrix)
+    return TruncatedSVD(
+        min(dims, *(size - 1 for size in matrix.shape)) or 1, random_state=draw
+    ).fit_transform(matrix)

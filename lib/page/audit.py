@@ -10,11 +10,23 @@ import re
 from html.parser import HTMLParser
 
 LINKS = {"a", "area"}  # the elements whose href is followed by a reader, not by the browser
-LOADING = {"src", "srcset", "href", "xlink:href", "poster", "data", "background", "imagesrcset", "manifest"}
+LOADING = {
+    "src",
+    "srcset",
+    "href",
+    "xlink:href",
+    "poster",
+    "data",
+    "background",
+    "imagesrcset",
+    "manifest",
+}
 SIDE_PAGES = re.compile(r"timings/[\w.-]+\.html")  # the only files that a page may frame
 
 _SCHEME = re.compile(r"\s*(?:(?:https?|ftp|wss?|file):|//|\\\\)", re.IGNORECASE)
-_IN_CSS = re.compile(r"@import\b[^;]*|url\(\s*[\"']?\s*(?:(?:https?|ftp|file):|//)[^)]*", re.IGNORECASE)
+_IN_CSS = re.compile(
+    r"@import\b[^;]*|url\(\s*[\"']?\s*(?:(?:https?|ftp|file):|//)[^)]*", re.IGNORECASE
+)
 _IN_SCRIPT = re.compile(r"(?:https?:|wss?:|[\"'`])//[^\s\"'`]*", re.IGNORECASE)
 
 
@@ -49,7 +61,9 @@ class _Reader(HTMLParser):
         self._pictures(tag, attributes)
         self._frames(tag, attributes)
         if tag == "script" and "src" in attributes:
-            self.found.append(f"<script src={_short(attributes['src'])}> loads a script; reports have none")
+            self.found.append(
+                f"<script src={_short(attributes['src'])}> loads a script; reports have none"
+            )
         for name, value in attributes.items():
             self._attribute(tag, name, value)
 
@@ -74,7 +88,9 @@ class _Reader(HTMLParser):
         elif tag == "svg":
             spoken = attributes.get("role") == "img" and attributes.get("aria-label", "").strip()
             if not spoken:
-                self.found.append("an <svg> has no role='img' with an aria-label that says what it shows")
+                self.found.append(
+                    "an <svg> has no role='img' with an aria-label that says what it shows"
+                )
 
     def _frames(self, tag: str, attributes: dict[str, str]) -> None:
         if tag not in ("iframe", "frame", "embed", "object"):
@@ -93,7 +109,9 @@ class _Reader(HTMLParser):
             return
         for address in _addresses(name, value):
             if _SCHEME.match(address):
-                self.found.append(f"<{tag} {name}> loads {_short(address)} over the network; put it into the page")
+                self.found.append(
+                    f"<{tag} {name}> loads {_short(address)} over the network; put it into the page"
+                )
             elif not _inside_page(tag, address):
                 self.found.append(
                     f"<{tag} {name}> needs the file {_short(address)} beside the page; put it into the page"

@@ -25,14 +25,19 @@ if TYPE_CHECKING:  # a kernel that writes a side page or the front page needs no
     from nbformat import NotebookNode
 
 TEMPLATES = Path(__file__).with_name("template")
-LIGHT, DARK = "xcode", "lightbulb"  # palettes with a contrast of 4.5 and more on our grounds for code
+LIGHT, DARK = (
+    "xcode",
+    "lightbulb",
+)  # palettes with a contrast of 4.5 and more on our grounds for code
 IMAGES = ("image/svg+xml", "image/png", "image/gif", "image/jpeg", "image/webp")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def page(notebook: NotebookNode, folder: str | Path = ".", name: str = "", title: str | None = None) -> str:
+def page(
+    notebook: NotebookNode, folder: str | Path = ".", name: str = "", title: str | None = None
+) -> str:
     """The page of a notebook in memory.
 
     folder: where images that its Markdown names lie; they become part of the page. name: of the
@@ -92,7 +97,9 @@ class Cells:
     def prose(self, cell: NotebookNode, number: int) -> str:
         """A Markdown cell as HTML."""
         return self._checked(
-            cell, number, lambda: markdown.to_html(cell.source, self.document, cell.get("attachments"))
+            cell,
+            number,
+            lambda: markdown.to_html(cell.source, self.document, cell.get("attachments")),
         )
 
     def source(self, cell: NotebookNode) -> str:
@@ -117,7 +124,9 @@ class Cells:
         if output.output_type == "stream":
             return _text(output.text, f"stream {output.name}")
         if output.output_type == "error":
-            return _text("\n".join(output.traceback) or f"{output.ename}: {output.evalue}", "stream stderr")
+            return _text(
+                "\n".join(output.traceback) or f"{output.ename}: {output.evalue}", "stream stderr"
+            )
         data = output.data
         if WIDGET in data:
             return '<p class="note">A control that moves once the notebook is open in JupyterLab.</p>\n'
@@ -139,7 +148,9 @@ def _text(text: str, kind: str) -> str:
 
 def _with_headers(markup: str) -> str:
     """HTML whose tables say what each header heads; those of pandas do not."""
-    if "<th" not in markup or all("scope" in header for header in re.findall(r"<th\b[^>]*>", markup)):
+    if "<th" not in markup or all(
+        "scope" in header for header in re.findall(r"<th\b[^>]*>", markup)
+    ):
         return markup
     soup = BeautifulSoup(markup, "html.parser")
     for header in soup.find_all("th"):

@@ -25,7 +25,16 @@ from lib.page.audit import ReportError
 from lib.page.html import fill
 from lib.page.tables import listed, number
 
-CARD = {"lesson", "title", "finding", "key_figure", "key_figure_alt", "key_metrics", "profile", "parameters"}
+CARD = {
+    "lesson",
+    "title",
+    "finding",
+    "key_figure",
+    "key_figure_alt",
+    "key_metrics",
+    "profile",
+    "parameters",
+}
 PAPERS = {  # whose idea a lesson rebuilds; as in the README
     "00_tour": "policy orchestration",
     "01_policy_zoo": "policy orchestration",
@@ -58,7 +67,10 @@ RUNGS = {  # how near to reality a claim was tested: its title, and what it is
 READERS = {  # who reads: lessons to begin with, the first that is there; and why
     "Researcher": ((SCOREBOARD, "07_agent_configuration"), "for verdicts, baselines and intervals"),
     "Student": (("00_tour",), "from nothing, with exercises that check themselves"),
-    "Teacher": (("02_orchestration", "05_budgeted_routing", "01_policy_zoo"), "for a class without keys or network"),
+    "Teacher": (
+        ("02_orchestration", "05_budgeted_routing", "01_policy_zoo"),
+        "for a class without keys or network",
+    ),
 }
 GLOSSARY = "glossary.html"
 CUT = "smoke"  # the profile that only shows that everything runs
@@ -124,7 +136,10 @@ def front_page(reports: str | Path, repository: str | Path = ROOT) -> str:
         rungs=rungs(counted),
         replicated=measured.replicated(reports / "metrics").replace("`", ""),
         profiles=profiles(lessons),
-        first=[(reader, _first(names, by_name, lessons), why) for reader, (names, why) in READERS.items()],
+        first=[
+            (reader, _first(names, by_name, lessons), why)
+            for reader, (names, why) in READERS.items()
+        ],
         glossary=GLOSSARY if (reports / GLOSSARY).is_file() else None,
         commit=commit(repository),
     )
@@ -135,7 +150,11 @@ def front_page(reports: str | Path, repository: str | Path = ROOT) -> str:
 def minute(lessons: list[Entry]) -> list[str]:
     """What was done, in a few sentences; what became of the claims stands beside them."""
     papers = list(dict.fromkeys(lesson.paper for lesson in lessons if lesson.paper))
-    whose = f" rebuild the decision makers of {_count(len(papers), 'paper')} ({listed(papers)})" if papers else ""
+    whose = (
+        f" rebuild the decision makers of {_count(len(papers), 'paper')} ({listed(papers)})"
+        if papers
+        else ""
+    )
     told = [
         f"{_count(len(lessons), 'lesson')}{whose}. Each trains or runs them here, beside chance, fixed choices and "
         "oracles, and keeps one ledger of what they cost.",
@@ -165,8 +184,14 @@ def rungs(metrics: dict[str, Any]) -> list[dict[str, Any]]:
     """What is known on each rung, as the scoreboard says it, and what became of the directions claimed there."""
     out = []
     for rung, (title, what) in RUNGS.items():
-        known = [(words, metrics[key]) for word, words in KNOWN.items() if (key := f"known.{rung}.{word}") in metrics]
-        counts = [(words, metrics.get(f"claims.rung.{rung}.{key}", 0)) for key, words in VERDICTS.items()]
+        known = [
+            (words, metrics[key])
+            for word, words in KNOWN.items()
+            if (key := f"known.{rung}.{word}") in metrics
+        ]
+        counts = [
+            (words, metrics.get(f"claims.rung.{rung}.{key}", 0)) for key, words in VERDICTS.items()
+        ]
         claimed = ", ".join(f"{n} {words}" for words, n in counts if n)
         out += [{"title": title, "what": what, "known": known, "claimed": claimed}] if known else []
     return out
@@ -176,7 +201,9 @@ def _notes(metrics: dict[str, Any]) -> list[str]:
     """What a reader of the four counts should know."""
     told = []
     if own := metrics.get("claims.formula.blame_paper"):
-        told.append(f"{own} of those that do not hold are numbers in which a paper parts from itself")
+        told.append(
+            f"{own} of those that do not hold are numbers in which a paper parts from itself"
+        )
     if compared := metrics.get("claims.compared"):
         told.append(f"{compared} more are magnitudes, only set beside ours")
     return told
@@ -185,7 +212,10 @@ def _notes(metrics: dict[str, Any]) -> list[str]:
 def profiles(lessons: list[Entry]) -> list[tuple[str, str]]:
     """Each profile that a lesson was run at, with the lessons."""
     found = dict.fromkeys(lesson.profile for lesson in lessons)
-    return [(name, _lessons([each.number for each in lessons if each.profile == name])) for name in found]
+    return [
+        (name, _lessons([each.number for each in lessons if each.profile == name]))
+        for name in found
+    ]
 
 
 def commit(repository: str | Path) -> str:
@@ -194,7 +224,9 @@ def commit(repository: str | Path) -> str:
         short = _git(repository, "rev-parse", "--short", "HEAD")
         # what the pipeline itself writes says nothing about the code that made the page
         made = (":(exclude)dvc.lock", ":(exclude)reports")
-        changed = _git(repository, "status", "--porcelain", "--untracked-files=no", "--", ".", *made)
+        changed = _git(
+            repository, "status", "--porcelain", "--untracked-files=no", "--", ".", *made
+        )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return f"{short} + changes" if changed else short
@@ -230,10 +262,14 @@ def _lesson(path: Path, reports: Path) -> Entry:
     metrics = _read(reports / "metrics" / f"{card['lesson']}.json")
     unknown = [key for key in card["key_metrics"] if key not in metrics]
     if unknown:
-        raise ReportError(f"{path} names the metrics {unknown}, which its metrics file does not have")
+        raise ReportError(
+            f"{path} names the metrics {unknown}, which its metrics file does not have"
+        )
     figure = reports / card["key_figure"]
     if not figure.is_file():
-        raise ReportError(f"{path} names the figure {card['key_figure']}, which is missing; run the lesson again")
+        raise ReportError(
+            f"{path} names the figure {card['key_figure']}, which is missing; run the lesson again"
+        )
     return Entry(
         name=card["lesson"],
         title=card["title"],
@@ -273,8 +309,12 @@ def _git(repository: str | Path, *arguments: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the front page; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m lib.page.index", description="Write the front page.")
-    parser.add_argument("--out", type=Path, default=ROOT / "reports/index.html", help="where it goes")
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.page.index", description="Write the front page."
+    )
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "reports/index.html", help="where it goes"
+    )
     out = parser.parse_args(arguments).out
     try:
         store.write_text(out, front_page(out.parent))

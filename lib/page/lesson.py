@@ -43,12 +43,16 @@ _KEY = re.compile(r"[A-Za-z0-9][\w+-]*(?:\.[A-Za-z0-9][\w+-]*)*")
 class Lesson:
     """The record of one lesson; its files lie under `root`, by default where the runner says or in `reports`."""
 
-    def __init__(self, name: str, title: str, profile: str, parameters: Any, root: str | Path | None = None) -> None:
+    def __init__(
+        self, name: str, title: str, profile: str, parameters: Any, root: str | Path | None = None
+    ) -> None:
         """parameters: anything that goes into JSON; only its hash is kept."""
         _check_name(name, "lesson")
         self.name, self.title, self.profile = name, title, profile
         self.parameters = store.sha256_json(parameters)[:12]
-        self.root = Path(root if root is not None else os.environ.get("BENCH_REPORTS", ROOT / "reports"))
+        self.root = Path(
+            root if root is not None else os.environ.get("BENCH_REPORTS", ROOT / "reports")
+        )
         self._alts: dict[str, str] = {}
         self._files: dict[str, Path] = {}
         self._metrics: dict[str, Any] = {}
@@ -69,14 +73,18 @@ class Lesson:
         picture = f'<img src="{_data_uri("image/png", content)}" alt="{escape(alt)}">'
         _show(f"<figure>{picture}</figure>\n", f"figure {name}: {alt}")
 
-    def animation(self, frames: np.ndarray, name: str, alt: str, caption: str | None = None, fps: float = 4) -> None:
+    def animation(
+        self, frames: np.ndarray, name: str, alt: str, caption: str | None = None, fps: float = 4
+    ) -> None:
         """Save and show a looping GIF, and beside it a film strip for readers who want no motion.
 
         frames: (T, H, W, 3) uint8. The strip also stands in for the animation in print.
         """
         frames = np.asarray(frames)
         if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8 or not len(frames):
-            raise ValueError(f"frames must be (T, H, W, 3) uint8, got {frames.shape} {frames.dtype}")
+            raise ValueError(
+                f"frames must be (T, H, W, 3) uint8, got {frames.shape} {frames.dtype}"
+            )
         self._claim(name, alt)
         moving, still = _gif(frames, fps), _film_strip(frames)
         store.write_bytes(self._place(f"{name}.gif"), moving)
@@ -107,9 +115,13 @@ class Lesson:
         equation: what the code computes, in LaTeX, shown above it. Raises TypeError for what has no code of its own,
         FormulaError for an equation that cannot be shown.
         """
-        from lib.page import markdown  # imported late: few cells need the reader of formulas and code
+        from lib.page import (
+            markdown,
+        )  # imported late: few cells need the reader of formulas and code
 
-        colour = markdown.code_block if _running() else _coloured  # a page has a style sheet, JupyterLab none of ours
+        colour = (
+            markdown.code_block if _running() else _coloured
+        )  # a page has a style sheet, JupyterLab none of ours
         formula = markdown.mathml(equation, display=True) if equation else ""
         shown = [f'<span class="formula" tabindex="0">{formula}</span>\n'] if equation else []
         plain = [f"$$ {equation} $$"] if equation else []
@@ -127,13 +139,17 @@ class Lesson:
         ValueError, naming the key, for nan or infinity, for ends the wrong way round, and for a key that is taken.
         """
         if not _KEY.fullmatch(key):
-            raise ValueError(f"metric key {key!r}: letters, digits, _ + - in parts joined by dots, please")
+            raise ValueError(
+                f"metric key {key!r}: letters, digits, _ + - in parts joined by dots, please"
+            )
         if isinstance(value, pd.Series):
             value = Interval(*(float(value[end]) for end in ("value", "lo", "hi")))
         entries = value.as_metrics(key) if isinstance(value, Interval) else {key: value}
         entries = {name: _plain(name, item) for name, item in entries.items()}
         if f"{key}_lo" in entries and entries[f"{key}_lo"] > entries[f"{key}_hi"]:
-            raise ValueError(f"metric {key}: lo {entries[f'{key}_lo']} is above hi {entries[f'{key}_hi']}")
+            raise ValueError(
+                f"metric {key}: lo {entries[f'{key}_lo']} is above hi {entries[f'{key}_hi']}"
+            )
         taken = sorted(set(entries) & set(self._metrics))
         if taken and not _live():
             raise ValueError(f"metric {taken[0]} is recorded twice")
@@ -176,7 +192,10 @@ class Lesson:
             return
         height = f"height:{min(8 + 2.4 * len(df), 32):.1f}rem"
         label = escape(caption)
-        _show(f'<iframe src="{address}" title="{label}" style="{height}"></iframe>\n', f"{caption}: {address}")
+        _show(
+            f'<iframe src="{address}" title="{label}" style="{height}"></iframe>\n',
+            f"{caption}: {address}",
+        )
 
     def finish(self, key_figure: str, key_metrics: Sequence[str]) -> None:
         """Write the lesson's metrics and what the front page shows of it.
@@ -222,8 +241,14 @@ def _read(of: Callable | type) -> tuple[str, str, str]:
     try:
         (lines, first), file = inspect.getsourcelines(of), Path(inspect.getfile(of))
     except (TypeError, OSError) as error:
-        raise TypeError(f"{of!r} has no source to show; name a function, a method or a class") from error
-    place = f"{file.relative_to(ROOT).as_posix()}:{first}" if file.is_relative_to(ROOT) else "this notebook"
+        raise TypeError(
+            f"{of!r} has no source to show; name a function, a method or a class"
+        ) from error
+    place = (
+        f"{file.relative_to(ROOT).as_posix()}:{first}"
+        if file.is_relative_to(ROOT)
+        else "this notebook"
+    )
     return of.__qualname__, place, textwrap.dedent("".join(lines)).rstrip()
 
 
@@ -255,7 +280,9 @@ def _show(markup: str, plain: str) -> None:
 
 def _check_name(name: str, what: str) -> None:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{what} name {name!r}: small letters, digits, _ and - only, please; it names files")
+        raise ValueError(
+            f"{what} name {name!r}: small letters, digits, _ and - only, please; it names files"
+        )
 
 
 def _plain(key: str, value: Any) -> Any:
@@ -276,10 +303,19 @@ def _data_uri(kind: str, content: bytes) -> str:
 def _gif(frames: np.ndarray, fps: float) -> bytes:
     """A looping GIF; all frames share one palette, so that colours do not flicker."""
     steps, height, width, _ = frames.shape
-    tall = Image.fromarray(frames.reshape(steps * height, width, 3)).quantize(256, dither=Image.Dither.NONE)
+    tall = Image.fromarray(frames.reshape(steps * height, width, 3)).quantize(
+        256, dither=Image.Dither.NONE
+    )
     images = [tall.crop((0, step * height, width, (step + 1) * height)) for step in range(steps)]
     buffer = io.BytesIO()
-    images[0].save(buffer, format="GIF", save_all=True, append_images=images[1:], loop=0, duration=round(1000 / fps))
+    images[0].save(
+        buffer,
+        format="GIF",
+        save_all=True,
+        append_images=images[1:],
+        loop=0,
+        duration=round(1000 / fps),
+    )
     return buffer.getvalue()
 
 

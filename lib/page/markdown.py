@@ -101,7 +101,12 @@ def _tidy(element: ElementTree.Element, shown: str) -> None:
 
 def _letter(character: str, alphabet: str) -> str:
     """The letter in another alphabet, R as ℝ in double-struck; unchanged where Unicode has none."""
-    name = unicodedata.name(character, "").removeprefix("LATIN ").removeprefix("GREEK ").replace("LETTER ", "")
+    name = (
+        unicodedata.name(character, "")
+        .removeprefix("LATIN ")
+        .removeprefix("GREEK ")
+        .replace("LETTER ", "")
+    )
     for candidate in (f"MATHEMATICAL {alphabet} {name}", f"{alphabet} {name}"):
         try:
             return unicodedata.lookup(candidate)
@@ -168,7 +173,11 @@ class Document:
         text = html.unescape(re.sub(r"<[^>]+>", "", markup))
         base = re.sub(r"[^\w]+", "-", text.lower()).strip("-") or "section"
         taken = {entry.slug for entry in self.headings}
-        slug = next(s for n in range(1, len(taken) + 2) if (s := base if n == 1 else f"{base}-{n}") not in taken)
+        slug = next(
+            s
+            for n in range(1, len(taken) + 2)
+            if (s := base if n == 1 else f"{base}-{n}") not in taken
+        )
         self.headings.append(Heading(level, slug, markup))
         return self.headings[-1]
 
@@ -184,7 +193,9 @@ def code_block(source: str, language: str = "python") -> str:
 
 class _Renderer(mistune.HTMLRenderer):
     def __init__(self, document: Document, attachments: dict) -> None:
-        super().__init__(escape=False, allow_harmful_protocols=True)  # the audit reads every address
+        super().__init__(
+            escape=False, allow_harmful_protocols=True
+        )  # the audit reads every address
         self.document, self.attachments = document, attachments
 
     def formula(self, tex: str, display: bool) -> str:
@@ -193,7 +204,9 @@ class _Renderer(mistune.HTMLRenderer):
 
     def text(self, text: str) -> str:
         if "$$" in text or "\\begin{" in text:
-            raise FormulaError(f"formula without its two pairs of $$: {' '.join(text.split())[:80]}")
+            raise FormulaError(
+                f"formula without its two pairs of $$: {' '.join(text.split())[:80]}"
+            )
         return super().text(text)
 
     def table(self, text: str) -> str:
@@ -212,7 +225,11 @@ class _Renderer(mistune.HTMLRenderer):
     def heading(self, text: str, level: int, **attrs) -> str:
         entry = self.document.heading(level, text)
         label = html.escape(html.unescape(re.sub(r"<[^>]+>", "", text)))
-        link = f'<a class="anchor" href="#{entry.slug}" aria-label="Link to {label}">#</a>' if level > 1 else ""
+        link = (
+            f'<a class="anchor" href="#{entry.slug}" aria-label="Link to {label}">#</a>'
+            if level > 1
+            else ""
+        )
         return f'<h{level} id="{entry.slug}">{text}{link}</h{level}>\n'
 
     def image(self, text: str, url: str, title: str | None = None) -> str:

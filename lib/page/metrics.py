@@ -22,7 +22,9 @@ Metric = dict[str, Any]
 
 def collected(metrics: Mapping[str, Any]) -> dict[str, Metric]:
     """Metrics by key: {"value"}, with "lo" and "hi" where `key_lo` and `key_hi` stand beside it."""
-    halves = {key + end for key in metrics for end in _ENDS if all(key + e in metrics for e in _ENDS)}
+    halves = {
+        key + end for key in metrics for end in _ENDS if all(key + e in metrics for e in _ENDS)
+    }
     out: dict[str, Metric] = {key: {"value": metrics[key]} for key in sorted(set(metrics) - halves)}
     for key, metric in out.items():
         metric |= {end[1:]: metrics[key + end] for end in _ENDS if key + end in halves}
@@ -34,7 +36,9 @@ def read(folder: str | Path = FOLDER, lesson: str = "") -> dict[str, dict[str, M
     names = sorted(path.stem for path in Path(folder).glob("*.json"))
     wanted = [name for name in names if name.startswith(lesson)]
     if not wanted:
-        raise ValueError(f"no lesson {lesson!r} has metrics; there are: {', '.join(names) or 'none, run `make repro`'}")
+        raise ValueError(
+            f"no lesson {lesson!r} has metrics; there are: {', '.join(names) or 'none, run `make repro`'}"
+        )
     return {name: collected(store.read_json(Path(folder) / f"{name}.json")) for name in wanted}
 
 
@@ -61,7 +65,9 @@ def lines(lessons: Mapping[str, Mapping[str, Metric]]) -> list[str]:
     for name, metrics in lessons.items():
         width = max((len(key) for key in metrics), default=0)
         values = {key: _shown(metric["value"]) for key, metric in metrics.items()}
-        broad = max((len(values[key]) for key, metric in metrics.items() if "lo" in metric), default=0)
+        broad = max(
+            (len(values[key]) for key, metric in metrics.items() if "lo" in metric), default=0
+        )
         out += ["", name] if out else [name]
         for key, metric in metrics.items():
             span = f"  [{_shown(metric['lo'])}, {_shown(metric['hi'])}]" if "lo" in metric else ""
@@ -77,8 +83,12 @@ def _shown(value: Any) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Print what the lessons measured, one metric a line."""
     parser = argparse.ArgumentParser(prog="python -m lib.page.metrics", description=main.__doc__)
-    parser.add_argument("--lesson", default="", help="only lessons whose names begin so, such as 05")
-    parser.add_argument("--json", action="store_true", help="for a program: {lesson: {key: {value, lo, hi}}}")
+    parser.add_argument(
+        "--lesson", default="", help="only lessons whose names begin so, such as 05"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="for a program: {lesson: {key: {value, lo, hi}}}"
+    )
     parser.add_argument("--folder", type=Path, default=FOLDER, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     try:

@@ -33,7 +33,9 @@ def with_interval(value: float, lo: float, hi: float, digits: int = 2) -> str:
     return f"{value:.{digits}f} [{lo:.{digits}f}, {hi:.{digits}f}]"  # equal decimals: a column is read downwards
 
 
-def interval_table(rows: Mapping[str, Mapping[str, Interval]], digits: int | None = None) -> pd.DataFrame:
+def interval_table(
+    rows: Mapping[str, Mapping[str, Interval]], digits: int | None = None
+) -> pd.DataFrame:
     """One row per method and one column per quantity, each cell a string made by `with_interval`.
 
     A method that lacks a column gets a dash there. The order is that of first appearance. digits: decimals
@@ -43,8 +45,16 @@ def interval_table(rows: Mapping[str, Mapping[str, Interval]], digits: int | Non
     cells = {}
     for column in columns:
         present = [row[column] for row in rows.values() if column in row]
-        decimals = digits if digits is not None else 3 if all(abs(each.value) < 1.5 for each in present) else 2
-        cells[column] = [_interval(row[column], decimals) if column in row else NOTHING for row in rows.values()]
+        decimals = (
+            digits
+            if digits is not None
+            else 3
+            if all(abs(each.value) < 1.5 for each in present)
+            else 2
+        )
+        cells[column] = [
+            _interval(row[column], decimals) if column in row else NOTHING for row in rows.values()
+        ]
     return pd.DataFrame(cells, index=pd.Index(list(rows), name="method", dtype=object))
 
 
@@ -72,13 +82,18 @@ def table_html(frame: pd.DataFrame, caption: str, digits: int | None = None) -> 
     right = [_is_numeric(flat.iloc[:, place], texts[place]) for place in range(len(texts))]
     headed = not right[0]
     label = escape(caption, quote=True)
-    lines = [f'<div class="scroll" role="group" aria-label="{label}" tabindex="0" style="overflow-x:auto">']
+    lines = [
+        f'<div class="scroll" role="group" aria-label="{label}" tabindex="0" style="overflow-x:auto">'
+    ]
     lines += ["<table>", f"<caption>{escape(caption, quote=False)}</caption>", "<thead><tr>"]
-    lines += [_cell("th", str(name), right[place], "col") for place, name in enumerate(flat.columns)]
+    lines += [
+        _cell("th", str(name), right[place], "col") for place, name in enumerate(flat.columns)
+    ]
     lines += ["</tr></thead>", "<tbody>"]
     for row in zip(*texts, strict=True):
         cells = [
-            _cell("th" if place == 0 and headed else "td", text, right[place], "row") for place, text in enumerate(row)
+            _cell("th" if place == 0 and headed else "td", text, right[place], "row")
+            for place, text in enumerate(row)
         ]
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return "\n".join([*lines, "</tbody>", "</table>", "</div>"]) + "\n"
@@ -123,7 +138,9 @@ def _decimals(values: list[float]) -> int:
     sizes = sorted(abs(value) for value in values if value and math.isfinite(value))
     if not sizes:
         return 2
-    typical, smallest = (math.floor(math.log10(size)) for size in (sizes[len(sizes) // 2], sizes[0]))
+    typical, smallest = (
+        math.floor(math.log10(size)) for size in (sizes[len(sizes) // 2], sizes[0])
+    )
     return min(max(2 - typical, min(1 - smallest, 4), 0), 6)
 
 
@@ -131,7 +148,9 @@ def _flat(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with its index as columns (unless it only counts) and one level of column names."""
     flat = frame.copy()
     if isinstance(flat.columns, pd.MultiIndex):
-        flat.columns = [" / ".join(str(part) for part in name if str(part)) for name in flat.columns]
+        flat.columns = [
+            " / ".join(str(part) for part in name if str(part)) for name in flat.columns
+        ]
     counts = isinstance(flat.index, pd.RangeIndex) and flat.index.name is None
     if counts:
         return flat
@@ -142,9 +161,23 @@ def _flat(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _column(values: pd.Series, digits: int | None) -> list[str]:
     values = [v.value if isinstance(v, Interval) and not v.known else v for v in values]
-    if any(isinstance(v, Interval) for v in values) and digits is None:  # shares to three decimals, others to two
-        digits = 2 if any(abs(getattr(v, "value", v)) >= 1.5 for v in values if isinstance(v, (Interval, float))) else 3
-    floats = [float(v) for v in values if isinstance(v, numbers.Real) and not isinstance(v, numbers.Integral)]
+    if (
+        any(isinstance(v, Interval) for v in values) and digits is None
+    ):  # shares to three decimals, others to two
+        digits = (
+            2
+            if any(
+                abs(getattr(v, "value", v)) >= 1.5
+                for v in values
+                if isinstance(v, (Interval, float))
+            )
+            else 3
+        )
+    floats = [
+        float(v)
+        for v in values
+        if isinstance(v, numbers.Real) and not isinstance(v, numbers.Integral)
+    ]
     decimals = _decimals(floats) if digits is None else digits
     return [number(value, decimals) for value in values]
 
@@ -152,7 +185,9 @@ def _column(values: pd.Series, digits: int | None) -> list[str]:
 def _is_numeric(values: pd.Series, texts: list[str]) -> bool:
     if pd.api.types.is_bool_dtype(values):
         return False
-    return pd.api.types.is_numeric_dtype(values) or (len(texts) > 0 and all(_NUMBER.fullmatch(text) for text in texts))
+    return pd.api.types.is_numeric_dtype(values) or (
+        len(texts) > 0 and all(_NUMBER.fullmatch(text) for text in texts)
+    )
 
 
 def _cell(tag: str, text: str, right: bool, scope: str) -> str:
@@ -161,6 +196,8 @@ def _cell(tag: str, text: str, right: bool, scope: str) -> str:
     # numbers with their intervals, and names, stay on one line; a table that gets too wide scrolls
     whole = right or (scope == "row" and tag == "th" and len(text) <= LONGEST_NAME)
     # and a longer text has room for a few words in a line
-    width = ";white-space:nowrap" if whole else ";min-width:11em" if len(text) > LONGEST_WORDS else ""
+    width = (
+        ";white-space:nowrap" if whole else ";min-width:11em" if len(text) > LONGEST_WORDS else ""
+    )
     style = f'style="text-align:{"right" if right else "left"}{width}"'
     return f"<{tag}{scoped} {style}>{escape(text, quote=False)}</{tag}>"

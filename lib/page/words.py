@@ -17,7 +17,9 @@ def number(found: Interval, digits: int = 2, sign: bool = False) -> str:
     """A value with its interval, as far as there is one; a dash for none."""
     if not math.isfinite(found.value):
         return NOTHING
-    told = [signed(x, digits) if sign else plain(x, digits) for x in (found.value, found.lo, found.hi)]
+    told = [
+        signed(x, digits) if sign else plain(x, digits) for x in (found.value, found.lo, found.hi)
+    ]
     return told[0] + (f" [{told[1]}, {told[2]}]" if found.known else "")
 
 

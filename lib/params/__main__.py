@@ -10,7 +10,9 @@ from lib.config.types import PROFILES, ParamsError
 def main(arguments: list[str] | None = None) -> None:
     """Write the resolved parameters of a profile to a JSON file."""
     parser = argparse.ArgumentParser(prog="python -m lib.config", description=main.__doc__)
-    parser.add_argument("--profile", choices=PROFILES, help="default: $PROFILE, then the file's own")
+    parser.add_argument(
+        "--profile", choices=PROFILES, help="default: $PROFILE, then the file's own"
+    )
     parser.add_argument("--out", default="data/settings.json", help="default: %(default)s")
     options = parser.parse_args(arguments)
     try:

@@ -73,12 +73,20 @@ def drawn(arm: Arm, items: list[Item], budgets: Budgets, rng: np.random.Generato
     return [replace(task, attempt=attempt) for task, attempt in zip(asked, tries, strict=True)]
 
 
-def _budgeted(arm: Arm, items: list[Item], budgets: Budgets, rng: np.random.Generator) -> list[Task]:
+def _budgeted(
+    arm: Arm, items: list[Item], budgets: Budgets, rng: np.random.Generator
+) -> list[Task]:
     if arm.style == "number":
-        units = [int(protocol.digits(unit)) for unit in np.exp(rng.uniform(*np.log(NUMBERS), size=len(items)))]
+        units = [
+            int(protocol.digits(unit))
+            for unit in np.exp(rng.uniform(*np.log(NUMBERS), size=len(items)))
+        ]
         return [numbered(item, unit, budgets) for item, unit in zip(items, units, strict=True)]
     words = [protocol.WORDS[i] for i in rng.integers(len(protocol.WORDS), size=len(items))]
-    return [Task(item, arm.style, word, budgets.words[word]) for item, word in zip(items, words, strict=True)]
+    return [
+        Task(item, arm.style, word, budgets.words[word])
+        for item, word in zip(items, words, strict=True)
+    ]
 
 
 def numbered(item: Item, unit: float, budgets: Budgets) -> Task:
@@ -86,8 +94,12 @@ def numbered(item: Item, unit: float, budgets: Budgets) -> Task:
     return Task(item, "number", protocol.digits(unit), unit * budgets.unit)
 
 
-def examined(style: str, items: list[Item], budgets: Budgets, settings: RoutingSettings) -> list[Task]:
+def examined(
+    style: str, items: list[Item], budgets: Budgets, settings: RoutingSettings
+) -> list[Task]:
     """Test questions in a style of prompts, each under every budget of that style."""
     if style == "number":
         return [numbered(item, unit, budgets) for unit in settings.numbers for item in items]
-    return [Task(item, style, word, budgets.words[word]) for word in protocol.WORDS for item in items]
+    return [
+        Task(item, style, word, budgets.words[word]) for word in protocol.WORDS for item in items
+    ]

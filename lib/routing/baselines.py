@@ -103,7 +103,8 @@ def tried_on(tried: pd.DataFrame, alone: pd.DataFrame, split: str, experts: Sequ
         for column in ("right", "dollars", "reply")
     }
     right, dollars = (
-        np.column_stack([own[column], wide[column][list(names[1:])]]).astype(float) for column in ("right", "dollars")
+        np.column_stack([own[column], wide[column][list(names[1:])]]).astype(float)
+        for column in ("right", "dollars")
     )
     prompts = tuple(mine.drop_duplicates(["item", "try"]).sort_values(["item", "try"])["prompt"])
     columns = tuple(names.index(expert) for expert in experts)
@@ -126,16 +127,25 @@ def compare(train: Tried, test: Tried, budgets: Mapping[str, float], seed: int =
 
 def _rows(found: Outcome, name: str, label: str, budget: float) -> pd.DataFrame:
     within = (found.dollars <= budget).astype(float)
-    columns = {"right": found.right, "dollars": found.dollars, "within": within, "reward": found.right * within}
+    columns = {
+        "right": found.right,
+        "dollars": found.dollars,
+        "within": within,
+        "reward": found.right * within,
+    }
     columns |= {"chosen": found.chosen}
-    return pd.DataFrame({"router": name, "label": label, "item": np.arange(len(found.right))} | columns)
+    return pd.DataFrame(
+        {"router": name, "label": label, "item": np.arange(len(found.right))} | columns
+    )
 
 
 @router("random")
 def _random(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
     """Among experts, as the paper's random assignment."""
     rng = seeds.rng("routing", "baselines", "random", seed=seed)
-    return asked(test, np.array(test.experts)[rng.integers(len(test.experts), size=len(test.prompts))])
+    return asked(
+        test, np.array(test.experts)[rng.integers(len(test.experts), size=len(test.prompts))]
+    )
 
 
 @router("best constant")
@@ -169,7 +179,8 @@ def features(train: Sequence[str], test: Sequence[str]) -> tuple[np.ndarray, np.
     (k, d + 1). How long a question is says how hard it is, so it weighs as much as all d counts together: as one of
     many it would be lost in a distance."""
     words = make_pipeline(
-        CountVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), max_features=512), StandardScaler(with_mean=False)
+        CountVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), max_features=512),
+        StandardScaler(with_mean=False),
     )
     counts = words.fit_transform(train).toarray(), words.transform(test).toarray()
     scaler = StandardScaler().fit(_lengths(train))
@@ -186,7 +197,9 @@ def _lengths(texts: Sequence[str]) -> np.ndarray:
     return np.array([[float(len(text.split()))] for text in texts])
 
 
-def neighbours(learn: np.ndarray, wanted: np.ndarray, asked: np.ndarray, k: int = NEIGHBOURS) -> np.ndarray:
+def neighbours(
+    learn: np.ndarray, wanted: np.ndarray, asked: np.ndarray, k: int = NEIGHBOURS
+) -> np.ndarray:
     """Mean of wanted (n, m) over the k training questions most similar to each asked, (questions asked, m)."""
     near = NearestNeighbors(n_neighbors=min(k, len(learn))).fit(learn)
     return wanted[near.kneighbors(asked, return_distance=False)].mean(1)
@@ -214,7 +227,8 @@ def _trust(train: Tried, test: Tried) -> tuple[np.ndarray, np.ndarray]:
     held, applied = [], []
     for e, m in enumerate(train.stages):
         texts, others = (
-            [f"{p} {r}" for p, r in zip(part.prompts, part.replies[:, e], strict=True)] for part in (train, test)
+            [f"{p} {r}" for p, r in zip(part.prompts, part.replies[:, e], strict=True)]
+            for part in (train, test)
         )
         learn, new = features(texts, others)
         out = np.zeros(len(texts))
@@ -238,10 +252,17 @@ def _cascade(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
     return Outcome(right, dollars, last)
 
 
-def _escalated(part: Tried, trust: np.ndarray, stages: Sequence[int], threshold: float, budget: float):
+def _escalated(
+    part: Tried, trust: np.ndarray, stages: Sequence[int], threshold: float, budget: float
+):
     """Ask some stages in order until trust (stages, n) reaches the threshold: right, dollars, reward, last asked."""
     n = len(part.prompts)
-    asking, right, dollars, last = np.ones(n, bool), np.zeros(n), np.zeros(n), np.full(n, "", dtype=object)
+    asking, right, dollars, last = (
+        np.ones(n, bool),
+        np.zeros(n),
+        np.zeros(n),
+        np.full(n, "", dtype=object),
+    )
     for e in stages:
         m = part.stages[e]
         dollars += asking * part.dollars[:, m]
@@ -256,4 +277,6 @@ def _oracle(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
     """The cheapest strategy that is paid, for every question; the cheapest of all where none is."""
     paid, order = test.reward(budget), test.cheap_first
     rows = zip(paid, test.dollars, strict=True)
-    return asked(test, np.array([min(order, key=lambda m: (-row[m], cost[m])) for row, cost in rows]))
+    return asked(
+        test, np.array([min(order, key=lambda m: (-row[m], cost[m])) for row, cost in rows])
+    )

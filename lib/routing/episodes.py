@@ -86,7 +86,12 @@ class Others(Protocol):
 
 
 def play(
-    voice: Voice, others: Others, episodes: Sequence[Episode], rounds: int, key: int, temperature: float = 1.0
+    voice: Voice,
+    others: Others,
+    episodes: Sequence[Episode],
+    rounds: int,
+    key: int,
+    temperature: float = 1.0,
 ) -> None:
     """Carry episodes on to their ends. key: seed of this batch.
 
@@ -103,7 +108,9 @@ def play(
 
 def draws(key: int, place: int, turn: int) -> int:
     """The seed of one turn of one episode of a batch."""
-    return int(seeds.key("routing", "turn", place, turn, seed=key) >> 1)  # seeds of OpenAI's API are signed
+    return int(
+        seeds.key("routing", "turn", place, turn, seed=key) >> 1
+    )  # seeds of OpenAI's API are signed
 
 
 def _exchange(
@@ -125,7 +132,9 @@ def _exchange(
             asked.append((episode, text, turn, key))
             continue
         why = turn.why if isinstance(turn, protocol.Malformed) else ""
-        episode.exchanges.append(Exchange(text, turn if isinstance(turn, protocol.Call) else None, None, why))
+        episode.exchanges.append(
+            Exchange(text, turn if isinstance(turn, protocol.Call) else None, None, why)
+        )
         if not episode.done:  # malformed: it is told so
             episode.add(_response(voice, protocol.ERROR), False)
     replies = others.reply([(episode, call, key) for episode, _, call, key in asked])

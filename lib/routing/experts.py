@@ -38,7 +38,9 @@ TRIES = 2  # independent replies of an expert to one question; more would be rem
 def drawn(text: str, attempt: int = 0) -> int:
     """The seed of the experts' replies to a question: whoever asks it in one try hears the same, so that arms, seeds
     and constants meet the same draws."""
-    return int(seeds.key("routing", "reply", text, seed=attempt) >> 1)  # seeds of OpenAI's API are signed
+    return int(
+        seeds.key("routing", "reply", text, seed=attempt) >> 1
+    )  # seeds of OpenAI's API are signed
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,9 @@ class Pool:
                 return error
 
         async def together() -> list[Reply | ReplyError]:
-            return await asyncio.gather(*(one(*each) for each in zip(conversations, tools, keys, strict=True)))
+            return await asyncio.gather(
+                *(one(*each) for each in zip(conversations, tools, keys, strict=True))
+            )
 
         return self._loop.run(together())
 
@@ -137,7 +141,9 @@ class Pool:
         if self.rules and self.client.settings.models[name].backend != "lab":
             told.insert(0, {"role": "system", "content": self.rules})
         try:
-            reply = await self.client.chat(name, told, seed=query.key, temperature=self.temperature, who=query.expert)
+            reply = await self.client.chat(
+                name, told, seed=query.key, temperature=self.temperature, who=query.expert
+            )
         except ReplyError as error:  # a truncated reply has a text, and a bill
             return Heard(error.text, error.dollars, error.tokens_in, error.tokens_out, error.kind)
         return Heard(reply.text, reply.dollars, reply.tokens_in, reply.tokens_out)
@@ -146,9 +152,17 @@ class Pool:
         """What the server would reply and the client would make of it."""
         told = [{"role": "user", "content": query.text}]
         said = await model.say(told, about.max_tokens, self.temperature, query.key)
-        dollars = said.tokens_in * (about.price_in or 0.0) + said.tokens_out * (about.price_out or 0.0)
+        dollars = said.tokens_in * (about.price_in or 0.0) + said.tokens_out * (
+            about.price_out or 0.0
+        )
         failure = (
-            "bad_request" if said.failure else "truncated" if said.cut else "" if said.text.strip() else "null_content"
+            "bad_request"
+            if said.failure
+            else "truncated"
+            if said.cut
+            else ""
+            if said.text.strip()
+            else "null_content"
         )
         return Heard(said.text, dollars, said.tokens_in, said.tokens_out, failure)
 
@@ -156,7 +170,11 @@ class Pool:
 def askers(llm: LLMSettings, names: Collection[str], root: str | Path) -> dict[str, Asker]:
     """The lab models among some names of llm.models. Raises ModelError for one that is not under `root`."""
     models = {name: llm.models[name] for name in names}
-    return {name: asker(about.model or name, root) for name, about in models.items() if about.backend == "lab"}
+    return {
+        name: asker(about.model or name, root)
+        for name, about in models.items()
+        if about.backend == "lab"
+    }
 
 
 @cache

@@ -25,7 +25,9 @@ from lib import losses, record, seeds
 from lib.config import LearnSettings, RoutingGlassSettings, RoutingSettings
 from lib.routing import learn, rewards
 
-VERSION = 1  # of the synthetic benchmark of budgeted routing: raise it when one of these numbers changes
+VERSION = (
+    1  # of the synthetic benchmark of budgeted routing: raise it when one of these numbers changes
+)
 BUDGETS = ("low", "medium", "high")
 KNOBS = ("complementarity", "spread", "noise")
 SYSTEM = "corl_glass"  # of the record
@@ -47,8 +49,15 @@ class World:
     tells: float
 
     def __post_init__(self):
-        if not 0.5 <= self.tells <= 1 or (self.right < 0).any() or (self.right > 1).any() or (self.price < 0).any():
-            raise ValueError("chances must lie in [0, 1], `tells` in [0.5, 1], and prices must not be negative")
+        if (
+            not 0.5 <= self.tells <= 1
+            or (self.right < 0).any()
+            or (self.right > 1).any()
+            or (self.price < 0).any()
+        ):
+            raise ValueError(
+                "chances must lie in [0, 1], `tells` in [0.5, 1], and prices must not be negative"
+            )
         if (self.noise <= 0).any():
             raise ValueError(f"noise must be above 0, got {float(self.noise.min()):g}")
 
@@ -73,13 +82,18 @@ def worlds(glass: RoutingGlassSettings, cells: Sequence[Mapping[str, float]]) ->
     spread: the power that prices are raised to, 0 for equal prices; noise: of what is seen of a kind.
     """
     shape = (glass.kinds, 1 + len(glass.prices))
-    jitter = [seeds.rng("routing", "glass", "world", seed=s).standard_normal(shape) for s in range(glass.seeds)]
+    jitter = [
+        seeds.rng("routing", "glass", "world", seed=s).standard_normal(shape)
+        for s in range(glass.seeds)
+    ]
     right, price, noise = [], [], []
     for cell in cells:
         chance = np.full(shape, glass.specialist - glass.reach * cell["complementarity"])
         chance[:, 0], chance[:, -1] = glass.alone, glass.generalist
         for expert in range(len(glass.prices) - 1):
-            chance[expert % glass.kinds, 1 + expert] = glass.specialist + glass.reach * cell["complementarity"]
+            chance[expert % glass.kinds, 1 + expert] = (
+                glass.specialist + glass.reach * cell["complementarity"]
+            )
         right += [np.clip(chance + glass.jitter * each, 0.02, 0.98) for each in jitter]
         price += [[0.0, *(np.array(glass.prices) ** cell["spread"])]] * glass.seeds
         noise += [cell["noise"]] * glass.seeds
@@ -103,7 +117,12 @@ class Strategy:
     def likeliest(self) -> Strategy:
         """The same without dice: the likeliest choice each time."""
         options = self.first.shape[-1]
-        return Strategy(*(nn.functional.one_hot(p.argmax(-1), options).float() for p in (self.first, self.second)))
+        return Strategy(
+            *(
+                nn.functional.one_hot(p.argmax(-1), options).float()
+                for p in (self.first, self.second)
+            )
+        )
 
 
 def paths(world: World, belief: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -112,7 +131,9 @@ def paths(world: World, belief: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     looks = world.looks
     seen = torch.einsum("gnk,gkaos->gnas", belief, looks)
     handed = torch.einsum("gnk,gkas->gnas", belief, looks[..., 1, :])[..., None]
-    called = torch.einsum("gkas,gkb->gkasb", looks.sum(3), world.right[..., 1:])  # small, so it goes first
+    called = torch.einsum(
+        "gkas,gkb->gkasb", looks.sum(3), world.right[..., 1:]
+    )  # small, so it goes first
     again = torch.einsum("gnk,gkasb->gnasb", belief, called)
     return seen, torch.cat([handed, again], -1), world.price[:, :, None] + world.price[:, None, :]
 
@@ -131,7 +152,9 @@ def value(world: World, belief: Tensor, strategy: Strategy) -> dict[str, Tensor]
         "reward": (taken * paid).sum((3, 4, 5)),
         "dollars": torch.einsum("gbnac,gac->gbn", walked, dollars),
         "within": torch.einsum(
-            "gbnac,gbac->gbn", walked, rewards.cost_reward(dollars[:, None], world.limit[:, None, None])
+            "gbnac,gbac->gbn",
+            walked,
+            rewards.cost_reward(dollars[:, None], world.limit[:, None, None]),
         ),
         "asked": torch.einsum("gbnac,ac->gbn", walked, called[:, None] + called * called[:, None]),
         "dear": torch.einsum("gbnac,ac->gbn", walked, dear[:, None] + dear * called[:, None]),
@@ -140,7 +163,9 @@ def value(world: World, belief: Tensor, strategy: Strategy) -> dict[str, Tensor]
 
 def paid_paths(world: World, right: Tensor, dollars: Tensor) -> Tensor:
     """What every path adds to the reward under every budget, (G, B, n, 1 + E, 2, 1 + E)."""
-    return rewards.reward(right[:, None], dollars[:, None, None, :, None, :], world.limit[:, None, None, None, None])
+    return rewards.reward(
+        right[:, None], dollars[:, None, None, :, None, :], world.limit[:, None, None, None, None]
+    )
 
 
 def optimum(world: World, belief: Tensor) -> Strategy:
@@ -155,7 +180,10 @@ def optimum(world: World, belief: Tensor) -> Strategy:
     best, second = paid.max(-1)
     first = best.sum(-1).argmax(-1)
     options = paid.shape[-1]
-    return Strategy(nn.functional.one_hot(first, options).float(), nn.functional.one_hot(second, options).float())
+    return Strategy(
+        nn.functional.one_hot(first, options).float(),
+        nn.functional.one_hot(second, options).float(),
+    )
 
 
 def always(world: World, option: Tensor | int) -> Strategy:
@@ -163,7 +191,10 @@ def always(world: World, option: Tensor | int) -> Strategy:
     groups, options = world.price.shape
     first = torch.as_tensor(option).expand(groups, len(world.limit))[:, :, None]
     second = torch.zeros(groups, len(world.limit), 1, options, 2, dtype=torch.long)
-    return Strategy(nn.functional.one_hot(first, options).float(), nn.functional.one_hot(second, options).float())
+    return Strategy(
+        nn.functional.one_hot(first, options).float(),
+        nn.functional.one_hot(second, options).float(),
+    )
 
 
 def rivals(world: World, belief: Tensor) -> dict[str, Strategy]:
@@ -213,7 +244,9 @@ class Controllers(nn.Module):
         """Logarithms of chances (G, r, 1 + E) and V (G, r) of inputs (G, r, reads)."""
         hidden = torch.tanh(torch.baddbmm(self.shift, read, self.trunk))
         scores = torch.baddbmm(self.levels[0], hidden, self.actor)
-        logs = scores - scores.logsumexp(-1, keepdim=True)  # three times as fast as log_softmax over a few options
+        logs = scores - scores.logsumexp(
+            -1, keepdim=True
+        )  # three times as fast as log_softmax over a few options
         return logs, torch.baddbmm(self.levels[1], hidden, self.critic)[..., 0]
 
     def reading(self, seen: Tensor, budget: Tensor, called: Tensor, looks: Tensor) -> Tensor:
@@ -231,12 +264,19 @@ class Controllers(nn.Module):
         shape = (groups, len(BUDGETS), n, len(states))
         budget = torch.arange(1, 1 + len(BUDGETS))[None, :, None, None] * told
         read = self.reading(
-            seen[:, None, :, None].expand(*shape, -1), budget.expand(shape), states[:, 0].long().expand(shape),
+            seen[:, None, :, None].expand(*shape, -1),
+            budget.expand(shape),
+            states[:, 0].long().expand(shape),
             states[:, 1].expand(shape),
-        )  # fmt: skip
+        )
         chances = self(read.flatten(1, 3))[0].exp().view(*shape, -1)
-        first, second = chances[:, :, :, 0], chances[:, :, :, 1:].unflatten(3, (self.options, 2)).clone()
-        second[:, :, :, 0] = nn.functional.one_hot(torch.tensor(0), self.options).float()  # has answered
+        first, second = (
+            chances[:, :, :, 0],
+            chances[:, :, :, 1:].unflatten(3, (self.options, 2)).clone(),
+        )
+        second[:, :, :, 0] = nn.functional.one_hot(
+            torch.tensor(0), self.options
+        ).float()  # has answered
         return Strategy(first, second)
 
 
@@ -263,7 +303,9 @@ PARTS = (
     Arm("budget not told", told=False),
     Arm("budget not in the reward", bound=False),
 )
-FIXED = tuple(Arm(f"{name} budget alone", told=False, whiten="batch", fixed=name) for name in ("low", "high"))
+FIXED = tuple(
+    Arm(f"{name} budget alone", told=False, whiten="batch", fixed=name) for name in ("low", "high")
+)
 
 
 @dataclass
@@ -284,9 +326,9 @@ def draws(glass: RoutingGlassSettings, name: str, n: int, number: int = 0) -> Te
     """Uniform numbers (seeds, n, K + 6): the same for every arm and cell, so that all are compared in pairs."""
     width = glass.kinds + _DRAWS
     keys = seeds.keys("routing", "glass", name, number, n=glass.seeds)
-    return torch.tensor(seeds.uniform(keys[:, None], np.arange(n * width)), dtype=torch.float32).view(
-        glass.seeds, n, width
-    )
+    return torch.tensor(
+        seeds.uniform(keys[:, None], np.arange(n * width)), dtype=torch.float32
+    ).view(glass.seeds, n, width)
 
 
 def queries(world: World, kinds: int, drawn: Tensor) -> tuple[Tensor, Tensor]:
@@ -362,25 +404,39 @@ def train(
 
 
 def step(
-    controllers: Controllers, optimiser: torch.optim.Optimizer, episodes: Episodes, glass: RoutingGlassSettings,
-    settings: LearnSettings, arm: Arm,
-) -> None:  # fmt: skip
+    controllers: Controllers,
+    optimiser: torch.optim.Optimizer,
+    episodes: Episodes,
+    glass: RoutingGlassSettings,
+    settings: LearnSettings,
+    arm: Arm,
+) -> None:
     """One update, some passes over its episodes in parts: eq. 4, the penalty for leaving the start, and V's error."""
     mask, by = episodes.mask, settings.average
     estimated = losses.masked_gae(
-        episodes.reward.flatten(), episodes.values.flatten(0, 1), mask.flatten(0, 1), settings.gamma, settings.lam
+        episodes.reward.flatten(),
+        episodes.values.flatten(0, 1),
+        mask.flatten(0, 1),
+        settings.gamma,
+        settings.lam,
     )
     advantages, returns = (each.view(mask.shape) for each in estimated)
     if arm.whiten:
         advantages = whitened(advantages, mask, len(BUDGETS) if arm.whiten == "budget" else 1)
-    held = [each.split(glass.minibatch, 1) for each in (
-        episodes.read, episodes.did, mask.float(), episodes.old, advantages, returns)]  # fmt: skip
+    held = [
+        each.split(glass.minibatch, 1)
+        for each in (episodes.read, episodes.did, mask.float(), episodes.old, advantages, returns)
+    ]
     start = -torch.tensor(float(controllers.options)).log()  # where all choices were alike
     for _ in range(glass.epochs):
-        for read, did, own, old, wanted, paid in zip(*held, strict=True):  # drawn alike: there is nothing to shuffle
+        for read, did, own, old, wanted, paid in zip(
+            *held, strict=True
+        ):  # drawn alike: there is nothing to shuffle
             logs, values = controllers(read.flatten(1, 2))
             chosen = torch.gather(logs, 2, did.flatten(1, 2)[..., None])
-            new, values = (placed(each.view(did.shape), own).flatten(0, 1) for each in (chosen, values))
+            new, values = (
+                placed(each.view(did.shape), own).flatten(0, 1) for each in (chosen, values)
+            )
             own, old, wanted, paid = (each.flatten(0, 1) for each in (own, old, wanted, paid))
             loss = learn.policy_loss(new, old, wanted, own, settings.clip, by)
             loss = loss + glass.kl * learn.averaged(learn.divergence(new, start), own, by)
@@ -414,7 +470,12 @@ def bounded(controllers: Controllers, most: float) -> None:
 
 # Records -------------------------------------------------------------------------------------------
 
-_ROLES = {"itself": "constant", "best constant": "constant", "best without a look": "constant", "optimum": "oracle"}
+_ROLES = {
+    "itself": "constant",
+    "best constant": "constant",
+    "best without a look": "constant",
+    "optimum": "oracle",
+}
 _TOGETHER = 6  # cells in one stack
 
 
@@ -427,12 +488,19 @@ def run(settings: RoutingSettings) -> pd.DataFrame:
     looks = sorted({0, *np.geomspace(1, glass.updates, 10).round().astype(int).tolist()})
     todo = [([glass.central], arm, looks * (arm in (CORL, *FIXED))) for arm in (*PARTS, *FIXED)]
     todo += [(grid[at : at + _TOGETHER], CORL, []) for at in range(0, len(grid), _TOGETHER)]
-    with ThreadPoolExecutor(os.cpu_count()) as threads:  # torch lets go of the lock while it computes
-        return pd.concat(list(threads.map(lambda each: study(settings, *each), todo)), ignore_index=True)
+    with ThreadPoolExecutor(
+        os.cpu_count()
+    ) as threads:  # torch lets go of the lock while it computes
+        return pd.concat(
+            list(threads.map(lambda each: study(settings, *each), todo)), ignore_index=True
+        )
 
 
 def study(
-    settings: RoutingSettings, cells: Sequence[Mapping[str, float]], arm: Arm = CORL, looks: Sequence[int] = ()
+    settings: RoutingSettings,
+    cells: Sequence[Mapping[str, float]],
+    arm: Arm = CORL,
+    looks: Sequence[int] = (),
 ) -> pd.DataFrame:
     """Train one controller for every seed and cell, and judge it exactly on queries of its own: rows of a record.
 
@@ -445,7 +513,13 @@ def study(
     seen = queries(world, glass.kinds, drawn)[1]
     belief, found = world.belief(seen), []
 
-    def add(name: str, role: str, told: Mapping[str, Tensor], heat: float = 0.0, step: int = record.AFTER) -> None:
+    def add(
+        name: str,
+        role: str,
+        told: Mapping[str, Tensor],
+        heat: float = 0.0,
+        step: int = record.AFTER,
+    ) -> None:
         found.append(_rows(glass, cells, told).assign(arm=name, role=role, heat=heat, step=step))
 
     def look(update: int, controllers: Controllers) -> None:

@@ -34,7 +34,12 @@ def averaged(values: torch.Tensor, mask: torch.Tensor, by: str) -> torch.Tensor:
 
 
 def policy_loss(
-    new: torch.Tensor, old: torch.Tensor, advantages: torch.Tensor, mask: torch.Tensor, clip: float, by: str
+    new: torch.Tensor,
+    old: torch.Tensor,
+    advantages: torch.Tensor,
+    mask: torch.Tensor,
+    clip: float,
+    by: str,
 ) -> torch.Tensor:
     """The negative of eq. 4, J = mean over own tokens of min(r A, clip(r, 1 - eps, 1 + eps) A), r = exp(new - old)."""
     return -averaged(losses.clipped(new, old, advantages, clip), mask, by)
@@ -49,7 +54,9 @@ def divergence(new: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
     return torch.exp(d) - d - 1
 
 
-def value_loss(values: torch.Tensor, returns: torch.Tensor, mask: torch.Tensor, by: str) -> torch.Tensor:
+def value_loss(
+    values: torch.Tensor, returns: torch.Tensor, mask: torch.Tensor, by: str
+) -> torch.Tensor:
     """Half the mean squared error of V."""
     return 0.5 * averaged((values - returns) ** 2, mask, by)
 
@@ -89,11 +96,15 @@ def batch(samples: Sequence[Sample], pad: int, device: torch.device | str = "cpu
     """Samples as tensors. Raises ValueError for one in which the controller wrote nothing."""
     for sample in samples:
         if not any(sample.mask) or sample.mask[0] or len(sample.mask) != len(sample.ids):
-            raise ValueError("a sample needs a prompt, tokens of the controller, and a mask for every token")
+            raise ValueError(
+                "a sample needs a prompt, tokens of the controller, and a mask for every token"
+            )
     width = max(len(s.ids) for s in samples)
     ids = torch.tensor([[*s.ids, *[pad] * (width - len(s.ids))] for s in samples], device=device)
     own = torch.tensor([[*s.mask, *[False] * (width - len(s.ids))] for s in samples], device=device)
-    seen = torch.tensor([[1] * len(s.ids) + [0] * (width - len(s.ids)) for s in samples], device=device)
+    seen = torch.tensor(
+        [[1] * len(s.ids) + [0] * (width - len(s.ids)) for s in samples], device=device
+    )
     rewards = torch.tensor([s.reward for s in samples], dtype=torch.float32, device=device)
     strata = torch.tensor([s.stratum for s in samples], device=device)
     return Batch(ids, seen, own[:, 1:], rewards, [s.group for s in samples], strata)
@@ -112,7 +123,9 @@ class Critic(nn.Module):
     def forward(self, batch: Batch, hidden: torch.Tensor) -> torch.Tensor:
         """V before every next token, (B, T - 1); hidden: the policy's states."""
         if self.trunk is not None:
-            hidden = self.trunk(input_ids=batch.ids, attention_mask=batch.seen).last_hidden_state[:, :-1]
+            hidden = self.trunk(input_ids=batch.ids, attention_mask=batch.seen).last_hidden_state[
+                :, :-1
+            ]
         return self.head(hidden)[..., 0]
 
 
@@ -124,16 +137,32 @@ class Learner:
     """
 
     def __init__(
-        self, policy: PreTrainedModel, settings: LearnSettings, pad: int, total: int, seed: int = 0, accelerator=None
+        self,
+        policy: PreTrainedModel,
+        settings: LearnSettings,
+        pad: int,
+        total: int,
+        seed: int = 0,
+        accelerator=None,
     ) -> None:
         """pad: a token that fills rows; total: updates to come, over which the learning rate may fall."""
-        self.policy, self.settings, self.pad, self.seed, self.accelerator = policy, settings, pad, seed, accelerator
+        self.policy, self.settings, self.pad, self.seed, self.accelerator = (
+            policy,
+            settings,
+            pad,
+            seed,
+            accelerator,
+        )
         self.total = total
         self.reference = copy.deepcopy(policy).eval().requires_grad_(False)
-        self.critic = Critic(policy, settings.value == "apart") if settings.advantages == "gae" else None
+        self.critic = (
+            Critic(policy, settings.value == "apart") if settings.advantages == "gae" else None
+        )
         groups = [{"params": list(policy.parameters()), "lr": settings.learning_rate}]
         if self.critic is not None:
-            groups.append({"params": list(self.critic.parameters()), "lr": settings.value_learning_rate})
+            groups.append(
+                {"params": list(self.critic.parameters()), "lr": settings.value_learning_rate}
+            )
         self.optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)
         for group in self.optimiser.param_groups:
             group["full"] = group["lr"]
@@ -158,7 +187,9 @@ class Learner:
             rows += [self._descend(minibatches[int(i)]) for i in rng.permutation(len(minibatches))]
         self.step += 1
         first = rows[0]["ratio"]
-        return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]} | {"ratio": first}
+        return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]} | {
+            "ratio": first
+        }
 
     def skip(self) -> dict[str, float]:
         """An update that nothing was left to learn from: the schedule goes on, the weights stay."""
@@ -174,7 +205,10 @@ class Learner:
             return [rows[at : at + size] for at in range(0, len(rows), size)]
 
         return [
-            [batch([samples[i] for i in part], self.pad, self.device) for part in cut(rows, self.settings.microbatch)]
+            [
+                batch([samples[i] for i in part], self.pad, self.device)
+                for part in cut(rows, self.settings.microbatch)
+            ]
             for rows in cut(order, self.settings.minibatch)
         ]
 
@@ -194,21 +228,31 @@ class Learner:
         """Over all parts of an update: whitened in each stratum (GAE), or by group (GRPO)."""
         rewards = torch.cat([part.rewards for part in parts])
         if self.critic is None:
-            told = losses.group_advantages(rewards, [g for part in parts for g in part.groups], self.settings.divide)
-            for part, some in zip(parts, told.split([len(part.rewards) for part in parts]), strict=True):
+            told = losses.group_advantages(
+                rewards, [g for part in parts for g in part.groups], self.settings.divide
+            )
+            for part, some in zip(
+                parts, told.split([len(part.rewards) for part in parts]), strict=True
+            ):
                 part.advantages = some[:, None] * part.mask
         elif self.settings.whiten:
             own = torch.cat([part.advantages[part.mask] for part in parts])
-            strata = torch.cat([part.strata[:, None].expand_as(part.mask)[part.mask] for part in parts])
+            strata = torch.cat(
+                [part.strata[:, None].expand_as(part.mask)[part.mask] for part in parts]
+            )
             for stratum in strata.unique():
                 own[strata == stratum] = losses.whitened(own[strata == stratum])
-            for part, some in zip(parts, own.split([int(part.mask.sum()) for part in parts]), strict=True):
+            for part, some in zip(
+                parts, own.split([int(part.mask.sum()) for part in parts]), strict=True
+            ):
                 part.advantages[part.mask] = some
 
     def _descend(self, minibatch: Sequence[Batch]) -> dict[str, float]:
         """One step on one minibatch, its parts one after another: gradients add up to those of the whole."""
         by_sequence = self.settings.average == "sequence"
-        counts = np.array([float(len(p.rewards) if by_sequence else p.mask.sum()) for p in minibatch])
+        counts = np.array(
+            [float(len(p.rewards) if by_sequence else p.mask.sum()) for p in minibatch]
+        )
         shares = counts / counts.sum()
         rows: list[dict[str, float]] = []
         for part, share in zip(minibatch, shares.tolist(), strict=True):
@@ -224,7 +268,9 @@ class Learner:
         settings = self.settings
         new, hidden = self._read(self.policy, part)
         kl = averaged(divergence(new, part.reference), part.mask, settings.average)
-        loss = policy_loss(new, part.old, part.advantages, part.mask, settings.clip, settings.average)
+        loss = policy_loss(
+            new, part.old, part.advantages, part.mask, settings.clip, settings.average
+        )
         loss = loss + settings.kl * kl
         error = new.new_zeros(())
         if self.critic is not None:
@@ -252,7 +298,10 @@ class Learner:
         self.optimiser.zero_grad()
 
     def _parameters(self) -> list[nn.Parameter]:
-        return [*self.policy.parameters(), *(self.critic.parameters() if self.critic is not None else ())]
+        return [
+            *self.policy.parameters(),
+            *(self.critic.parameters() if self.critic is not None else ()),
+        ]
 
     def _schedule(self, warmup: int) -> float:
         """Share of the full learning rate: a rise, then all of it, or a straight fall to 0 after the last update."""
@@ -263,21 +312,33 @@ class Learner:
         """Log-probabilities of the next tokens (B, T - 1), 0 where they are not the controller's; and the states.
 
         At temperature 1, and from the head as it is: a model that caps its logits after it (Gemma 2) is not served."""
-        hidden = model.base_model(input_ids=part.ids, attention_mask=part.seen).last_hidden_state[:, :-1]
-        logits = model.get_output_embeddings()(hidden[part.mask]).float()  # (own tokens, V): no others are scored
+        hidden = model.base_model(input_ids=part.ids, attention_mask=part.seen).last_hidden_state[
+            :, :-1
+        ]
+        logits = model.get_output_embeddings()(
+            hidden[part.mask]
+        ).float()  # (own tokens, V): no others are scored
         chosen = logits.log_softmax(-1).gather(1, part.ids[:, 1:][part.mask][:, None])[:, 0]
-        return hidden.new_zeros(part.mask.shape, dtype=chosen.dtype).masked_scatter(part.mask, chosen), hidden
+        return hidden.new_zeros(part.mask.shape, dtype=chosen.dtype).masked_scatter(
+            part.mask, chosen
+        ), hidden
 
     def save(self, path: str | Path) -> None:
         """Everything that the next update depends on, as safetensors; for training in one process."""
         held = {f"policy.{name}": tensor for name, tensor in self.policy.state_dict().items()}
-        held |= {f"reference.{name}": tensor for name, tensor in self.reference.state_dict().items()}
+        held |= {
+            f"reference.{name}": tensor for name, tensor in self.reference.state_dict().items()
+        }
         if self.critic is not None:
             held |= {f"critic.{name}": tensor for name, tensor in self.critic.state_dict().items()}
         for i, state in self.optimiser.state_dict()["state"].items():
-            held |= {f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in state.items()}
+            held |= {
+                f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in state.items()
+            }
         arrays = {name: tensor.detach().float().cpu().numpy() for name, tensor in held.items()}
-        store.write_tensors(path, arrays | {"step": np.array(self.step), "tensors": np.array(len(arrays))})
+        store.write_tensors(
+            path, arrays | {"step": np.array(self.step), "tensors": np.array(len(arrays))}
+        )
 
     def restore(self, path: str | Path) -> None:
         """Go on from `save`, with the same result as without a break. Raises ValueError for a broken file."""
@@ -289,7 +350,11 @@ class Learner:
             for prefix in ("policy", "reference", "critic"):
                 model = getattr(self, prefix)
                 if model is not None:
-                    own = {n.removeprefix(f"{prefix}."): t for n, t in tensors.items() if n.startswith(f"{prefix}.")}
+                    own = {
+                        n.removeprefix(f"{prefix}."): t
+                        for n, t in tensors.items()
+                        if n.startswith(f"{prefix}.")
+                    }
                     model.load_state_dict(own)
             whole = self.optimiser.state_dict()
             for name in (name for name in tensors if name.startswith("optimiser.")):
@@ -298,4 +363,6 @@ class Learner:
             self.optimiser.load_state_dict(whole)
             self.step = int(arrays["step"])
         except (KeyError, ValueError, RuntimeError) as error:
-            raise ValueError(f"{path} is no checkpoint of this training ({error}); delete it and run again") from error
+            raise ValueError(
+                f"{path} is no checkpoint of this training ({error}); delete it and run again"
+            ) from error

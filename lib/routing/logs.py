@@ -33,11 +33,15 @@ class Logs:
     def save(self) -> None:
         """Tables first: rows of updates beyond the checkpoint are left out when it is read."""
         for name, parts in self.tables.items():
-            store.write_parquet(self.folder / f"{name}.parquet", pd.concat(parts, ignore_index=True))
+            store.write_parquet(
+                self.folder / f"{name}.parquet", pd.concat(parts, ignore_index=True)
+            )
         self.learner.save(self.checkpoint)
 
 
-def spoken(episode: Episode, decode: Callable[[Sequence[int]], str]) -> list[tuple[str, str, float]]:
+def spoken(
+    episode: Episode, decode: Callable[[Sequence[int]], str]
+) -> list[tuple[str, str, float]]:
     """An episode in parts, by who wrote the tokens (the mask says it): prompt, controller, an expert, or nobody (the
     response to a malformed turn); the part's text; and what it cost in dollars."""
     hearings = iter([x for x in episode.exchanges if x.heard or x.malformed])

@@ -33,28 +33,50 @@ ITSELF = "controller alone"  # as it comes from the lab, before any protocol
 def tried(pool: Pool, items: Sequence[Item], split: str, tries: int = 1) -> pd.DataFrame:
     """Every expert on every item: columns split, item (number), kind (family), difficulty, prompt, strategy, try,
     right (0 or 1), dollars, calls, reply."""
-    asked = [(expert, i, t) for expert in pool.experts for t in range(tries) for i in range(len(items))]
-    replies = pool.ask([Query(expert, items[i].prompt, drawn(items[i].prompt, t)) for expert, i, t in asked])
+    asked = [
+        (expert, i, t) for expert in pool.experts for t in range(tries) for i in range(len(items))
+    ]
+    replies = pool.ask(
+        [Query(expert, items[i].prompt, drawn(items[i].prompt, t)) for expert, i, t in asked]
+    )
     told = [
-        {"strategy": expert, "try": t, "right": tasks.score(items[i], heard.text), "dollars": heard.dollars,
-         "calls": 1, "reply": heard.text}
+        {
+            "strategy": expert,
+            "try": t,
+            "right": tasks.score(items[i], heard.text),
+            "dollars": heard.dollars,
+            "calls": 1,
+            "reply": heard.text,
+        }
         for (expert, i, t), heard in zip(asked, replies, strict=True)
-    ]  # fmt: skip
-    return pd.DataFrame([_about(items[i], i, split) | row for (_, i, _), row in zip(asked, told, strict=True)])
+    ]
+    return pd.DataFrame(
+        [_about(items[i], i, split) | row for (_, i, _), row in zip(asked, told, strict=True)]
+    )
 
 
 def _about(item: Item, number: int, split: str) -> dict[str, object]:
-    return {"split": split, "item": number, "kind": item.category, "difficulty": item.difficulty, "prompt": item.prompt}
+    return {
+        "split": split,
+        "item": number,
+        "kind": item.category,
+        "difficulty": item.difficulty,
+        "prompt": item.prompt,
+    }
 
 
-def prices(table: pd.DataFrame, experts: Sequence[str], settings: RoutingSettings) -> dict[str, float]:
+def prices(
+    table: pd.DataFrame, experts: Sequence[str], settings: RoutingSettings
+) -> dict[str, float]:
     """Dollars that one call costs at most where it helps, by expert: `settings.quantile` of its price over the
     questions that it answers right (over all, where there are none). table: of the questions that are learned from."""
     found = {}
     for expert in experts:
         rows = table[table["strategy"] == expert]
         useful = rows[rows["right"] == 1]
-        found[expert] = float(np.quantile((useful if len(useful) else rows)["dollars"], settings.quantile))
+        found[expert] = float(
+            np.quantile((useful if len(useful) else rows)["dollars"], settings.quantile)
+        )
     return found
 
 
@@ -70,7 +92,11 @@ def budgets(price: Mapping[str, float], settings: RoutingSettings) -> dict[str, 
 
 
 def choices(
-    params: Params, n: int, models: str | Path = MODELS, runs: str | Path = RUNS, cassettes: str | Path = CASSETTES
+    params: Params,
+    n: int,
+    models: str | Path = MODELS,
+    runs: str | Path = RUNS,
+    cassettes: str | Path = CASSETTES,
 ) -> pd.DataFrame:
     """Every expert, and the controller's base as it is, on n dev and n test questions in independent tries: the columns
     of `tried`. Nothing learns from these; `measure.headroom` says what choosing per question could win."""
@@ -82,7 +108,10 @@ def choices(
     with Pool(client, settings.experts, settings.expert_temperature, askers=known) as pool:
         for split in ("dev", "test"):
             items = tasks.spread(settings.questions, split, n, seed=17)
-            parts += [tried(pool, items, split, TRIES), alone(asker(settings.base, models), items, split, TRIES)]
+            parts += [
+                tried(pool, items, split, TRIES),
+                alone(asker(settings.base, models), items, split, TRIES),
+            ]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -94,7 +123,9 @@ def headrooms(rows: pd.DataFrame, worth: Mapping[str, float]) -> pd.DataFrame:
     for word, budget in {FREE: np.inf, **worth}.items():
         paid = rows.assign(arm=rows["strategy"], paid=rows["right"] * (rows["dollars"] <= budget))
         dev, test = (paid[paid["split"] == split] for split in ("dev", "test"))
-        found[word] = measure.headroom(dev, test, "paid").assign(constant=dev.groupby("arm")["paid"].mean().idxmax())
+        found[word] = measure.headroom(dev, test, "paid").assign(
+            constant=dev.groupby("arm")["paid"].mean().idxmax()
+        )
     return pd.concat(found, names=["question"]).droplevel(1)
 
 

@@ -43,18 +43,45 @@ BUDGETS = {"low": 0.001, "medium": 0.006, "high": 1000.0}  # dollars per questio
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.routing", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m lib.routing",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", help="folder of a Hugging Face causal language model with its tokenizer")
-    parser.add_argument("--data", required=True, help=".jsonl, .csv or .parquet with columns prompt and reference")
-    parser.add_argument("--out", required=True, help="where the controller, its rollouts and checkpoints go")
-    parser.add_argument("--budget", action="append", default=[], metavar="WORD=DOLLARS", dest="budgets",
-                        help="what low, medium or high is worth per question; default: as in the paper")  # fmt: skip
-    parser.add_argument("--style", choices=("soft", "hard"), default="soft", help="of the prompt; default: %(default)s")
-    parser.add_argument("--profile", choices=config.PROFILES, default="paper", help="default: %(default)s")
+    parser.add_argument(
+        "model", help="folder of a Hugging Face causal language model with its tokenizer"
+    )
+    parser.add_argument(
+        "--data", required=True, help=".jsonl, .csv or .parquet with columns prompt and reference"
+    )
+    parser.add_argument(
+        "--out", required=True, help="where the controller, its rollouts and checkpoints go"
+    )
+    parser.add_argument(
+        "--budget",
+        action="append",
+        default=[],
+        metavar="WORD=DOLLARS",
+        dest="budgets",
+        help="what low, medium or high is worth per question; default: as in the paper",
+    )
+    parser.add_argument(
+        "--style",
+        choices=("soft", "hard"),
+        default="soft",
+        help="of the prompt; default: %(default)s",
+    )
+    parser.add_argument(
+        "--profile", choices=config.PROFILES, default="paper", help="default: %(default)s"
+    )
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes",
-                        help="change a setting of routing, such as learn.kl=0.01; may be repeated")  # fmt: skip
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="changes",
+        help="change a setting of routing, such as learn.kl=0.01; may be repeated",
+    )
     return parser.parse_args(given)
 
 
@@ -63,8 +90,12 @@ def questions(path: str | Path) -> list[Item]:
     table = own.rows(path)
     texts = table["prompt"].map(lambda prompt: isinstance(prompt, str))
     if not texts.all():
-        raise TaskError(f"{path}, row {int(texts.to_numpy().argmin())}: the prompt is to be text here, not messages")
-    return [Item(row.prompt, row.reference, "", "data", 1, row.prompt) for row in table.itertuples()]
+        raise TaskError(
+            f"{path}, row {int(texts.to_numpy().argmin())}: the prompt is to be text here, not messages"
+        )
+    return [
+        Item(row.prompt, row.reference, "", "data", 1, row.prompt) for row in table.itertuples()
+    ]
 
 
 def exact(item: Item, reply: str) -> float:
@@ -90,7 +121,9 @@ def budgets(given: list[str]) -> dict[str, float]:
         except ValueError:
             out[word] = float("nan")
         if not out[word] >= 0:
-            raise ParamsError(f"--budget {one}: write low, medium or high, =, and dollars per question")
+            raise ParamsError(
+                f"--budget {one}: write low, medium or high, =, and dollars per question"
+            )
     if list(out.values()) != sorted(out.values()):
         raise ParamsError(f"--budget: low, medium and high must rise, got {out}")
     return out
@@ -138,20 +171,34 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
     accelerator = Accelerator()
     share, rest = divmod(settings.batch, accelerator.num_processes)
     if rest:
-        raise ParamsError(f"{settings.batch} episodes cannot be shared by {accelerator.num_processes}; --set batch=...")
+        raise ParamsError(
+            f"{settings.batch} episodes cannot be shared by {accelerator.num_processes}; --set batch=..."
+        )
     llm, transports = _experts(everything)
     tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
-    given = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32}  # halves lose small steps
+    given = {
+        "local_files_only": True,
+        "use_safetensors": True,
+        "dtype": torch.float32,
+    }  # halves lose small steps
     model = AutoModelForCausalLM.from_pretrained(options.model, **given)
     asked = {word: llm.models[name] for word, name in settings.experts.items()}
-    prices = {word: max(about.price_in or 0.0, about.price_out or 0.0) for word, about in asked.items()}
-    voice = Hub(model, tokenizer, settings.turn_tokens, settings.response_tokens, protocol.explained(prices))
+    prices = {
+        word: max(about.price_in or 0.0, about.price_out or 0.0) for word, about in asked.items()
+    }
+    voice = Hub(
+        model, tokenizer, settings.turn_tokens, settings.response_tokens, protocol.explained(prices)
+    )
     total, rank, out = settings.updates["soft"], accelerator.process_index, Path(options.out)
-    learner = Learner(model, settings.learn, tokenizer.pad_token_id, total, options.seed, accelerator)
+    learner = Learner(
+        model, settings.learn, tokenizer.pad_token_id, total, options.seed, accelerator
+    )
     checkpoint, tables = out / "checkpoint.safetensors", []
     if checkpoint.exists():
         if accelerator.num_processes > 1:
-            raise ParamsError(f"{checkpoint} can be gone on from by one process only; choose another --out")
+            raise ParamsError(
+                f"{checkpoint} can be gone on from by one process only; choose another --out"
+            )
         learner.restore(checkpoint)
         known = store.read_parquet(out / "rollouts.parquet")
         tables.append(known[known["update"] < learner.step])  # it is written before the checkpoint
@@ -159,7 +206,15 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
     if rank == 0:  # every call may go to the same expert
         calls = (total - learner.step) * settings.batch * (settings.rounds - 1)
         tokens = {name: calls * llm.models[name].max_tokens for name in settings.experts.values()}
-        print(announcement(llm, [Planned(n, calls, calls * settings.turn_tokens, most) for n, most in tokens.items()]))
+        print(
+            announcement(
+                llm,
+                [
+                    Planned(n, calls, calls * settings.turn_tokens, most)
+                    for n, most in tokens.items()
+                ],
+            )
+        )
 
     def save() -> None:
         if rank == 0:
@@ -178,8 +233,12 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
                 rng = seeds.rng("routing", "own data", seed=key)
                 words = [protocol.WORDS[i] for i in rng.integers(3, size=share)]
                 chosen = [items[i] for i in rng.integers(len(items), size=share)]
-                asked = [Task(i, options.style, w, worth[w]) for i, w in zip(chosen, words, strict=True)]
-                episodes = roll(voice, pool, asked, settings.rounds, key, settings.temperature, exact)
+                asked = [
+                    Task(i, options.style, w, worth[w]) for i, w in zip(chosen, words, strict=True)
+                ]
+                episodes = roll(
+                    voice, pool, asked, settings.rounds, key, settings.temperature, exact
+                )
                 tables.append(episode_rows(episodes).assign(update=learner.step))
                 clock.doing = f"{now}: learning from {share} episodes"
                 learner.update(samples(episodes))
@@ -208,7 +267,10 @@ def _experts(everything: config.Params) -> tuple[config.LLMSettings, dict]:
 def told(rows: pd.DataFrame) -> str:
     """One update in a line."""
     means = rows[["reward", "right", "within", "calls", "malformed"]].mean()
-    return ", ".join(f"{name} {value:.2f}" for name, value in means.items()) + f", ${rows['dollars'].mean():.2g}"
+    return (
+        ", ".join(f"{name} {value:.2f}" for name, value in means.items())
+        + f", ${rows['dollars'].mean():.2g}"
+    )
 
 
 def main(given: list[str] | None = None) -> int:
@@ -220,10 +282,15 @@ def main(given: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"stopped; run the same command to go on from the last checkpoint in {options.out}", file=sys.stderr)
+        print(
+            f"stopped; run the same command to go on from the last checkpoint in {options.out}",
+            file=sys.stderr,
+        )
         return 130
     if int(os.environ.get("RANK", "0")) == 0:
-        by_word = rollouts.groupby("label")[["reward", "right", "within", "calls", "dollars"]].mean()
+        by_word = rollouts.groupby("label")[
+            ["reward", "right", "within", "calls", "dollars"]
+        ].mean()
         print(by_word.round(4).to_string())
         print(f"controller: {Path(options.out) / 'controller'}")
     return 0

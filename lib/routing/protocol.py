@@ -31,9 +31,14 @@ ERROR = "error"  # what stands in the response where no expert spoke
 RESPONSE = ("<response>", "</response>")
 AS_IT_STANDS = "question"  # instead of a question: the one that the user asked
 AS_HEARD = "it"  # instead of an answer: the last response
-STOPS = ("</call>", "</answer>")  # with the end of turn, where a controller's turn ends (algorithm 1, line 10)
+STOPS = (
+    "</call>",
+    "</answer>",
+)  # with the end of turn, where a controller's turn ends (algorithm 1, line 10)
 _CALL = re.compile(r"<call>\s*(\S+)\s*<t>((?:(?!</?(?:t|call)>).)*)</t>\s*</call>\s*$", re.DOTALL)
-_TAG = re.compile(r"</?(?:think|answer|call|t|response)>")  # an expert must not speak for the controller
+_TAG = re.compile(
+    r"</?(?:think|answer|call|t|response)>"
+)  # an expert must not speak for the controller
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|$)", re.DOTALL)
 
 
@@ -71,7 +76,9 @@ def instruction(style: str, budget: str) -> str:
 
 def explained(prices: Mapping[str, float]) -> str:
     """The protocol for a model that follows instructions; prices: dollars per token of every expert, cheapest first."""
-    experts = ", ".join(f"{name} (${price * 1e6:g} per million tokens)" for name, price in prices.items())
+    experts = ", ".join(
+        f"{name} (${price * 1e6:g} per million tokens)" for name, price in prices.items()
+    )
     return (
         "You answer questions, and may pay experts to help. First think inside <think> </think> about how hard the "
         "question is and what the budget allows. Then either answer with <answer> final answer </answer>, or ask one "
@@ -89,7 +96,10 @@ def digits(units: float) -> str:
 
 def messages(style: str, budget: str, question: str) -> list[dict[str, str]]:
     """What the controller is asked."""
-    return [{"role": "system", "content": instruction(style, budget)}, {"role": "user", "content": question}]
+    return [
+        {"role": "system", "content": instruction(style, budget)},
+        {"role": "user", "content": question},
+    ]
 
 
 def size(budget: str) -> str:

@@ -57,13 +57,25 @@ def _trainings(results: Results) -> pd.DataFrame:
 def _rivals(results: Results) -> pd.DataFrame:
     """Every constant, every router and the oracle under every budget word."""
     experts = list(results.budgets.calls)
-    known = {split: baselines.tried_on(results.experts, results.alone, split, experts) for split in ("train", "test")}
+    known = {
+        split: baselines.tried_on(results.experts, results.alone, split, experts)
+        for split in ("train", "test")
+    }
     table = baselines.compare(known["train"], known["test"], results.budgets.words)
-    about = results.experts[results.experts["split"] == "test"].drop_duplicates("item").set_index("item")
-    own = results.alone[results.alone["split"] == "test"].set_index("item")["tokens"] * results.token_price
+    about = (
+        results.experts[results.experts["split"] == "test"]
+        .drop_duplicates("item")
+        .set_index("item")
+    )
+    own = (
+        results.alone[results.alone["split"] == "test"].set_index("item")["tokens"]
+        * results.token_price
+    )
     roles = dict.fromkeys(experts, "expert") | dict.fromkeys(ROUTERS, "router")
     roles |= {ITSELF: "constant", "best constant": "constant", "oracle": "oracle"}
-    works = (table["chosen"] == ITSELF) | (table["router"] == "cascade")  # the cascade asks itself first
+    works = (table["chosen"] == ITSELF) | (
+        table["router"] == "cascade"
+    )  # the cascade asks itself first
     return table[["right", "within", "reward", "dollars"]].assign(
         arm=table["router"],
         role=table["router"].map(roles).fillna("router"),
@@ -89,6 +101,8 @@ def oracle_dominates(record_rows: pd.DataFrame) -> bool:
     the oracle. What asks several, the cascade and the controllers, may hear the right reply second."""
     tests = record_rows[(record_rows["split"] == "test") & (record_rows["heat"] == 0)]
     best = tests[tests["role"] == "oracle"].set_index(["item", "condition"])["reward"]
-    others = tests[tests["role"].isin(["expert", "constant", "router"]) & (tests["arm"] != "cascade")]
+    others = tests[
+        tests["role"].isin(["expert", "constant", "router"]) & (tests["arm"] != "cascade")
+    ]
     most = others.groupby(["item", "condition"])["reward"].max()
     return bool((most <= best.reindex(most.index)).all())

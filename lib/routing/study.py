@@ -52,7 +52,12 @@ DRAWN = (MAIN, "hard")  # arms that are tested with draws too
 _TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
 
 # Kinds of jobs, and the fields of the settings that each is handed.
-TRIAL, LESSONS, TRAINING, TESTS_OF_START = "trial of experts", "lessons in the protocol", "training", "tests of a start"
+TRIAL, LESSONS, TRAINING, TESTS_OF_START = (
+    "trial of experts",
+    "lessons in the protocol",
+    "training",
+    "tests of a start",
+)
 _READ_BY_TRIAL = ("questions", "experts", "expert_temperature", "train_items", "test_items")
 _READ_BY_LESSONS = ("questions", "rounds", "warm")
 _READ_BY_TESTS = (
@@ -93,7 +98,9 @@ def run(
     controller cannot name."""
     settings, runs = params.routing, Path(runs)
     _check(settings)
-    checkpoints.load(Path(models) / settings.base)  # these say what is wrong before any process starts
+    checkpoints.load(
+        Path(models) / settings.base
+    )  # these say what is wrong before any process starts
     lab(params.llm, models)
     price = cards.read(settings.base, models)["dollars_per_1k_tokens"] / 1000
 
@@ -129,21 +136,27 @@ def two(params: Params) -> Params:
     """The same with two experts, the cheapest and the dearest, and with the seeds of other arms (CoRL, 4.3)."""
     names = list(params.routing.experts)
     kept = {name: params.routing.experts[name] for name in (names[0], names[-1])}
-    routing = params.routing.model_copy(update={"experts": kept, "seeds": params.routing.other_seeds})
+    routing = params.routing.model_copy(
+        update={"experts": kept, "seeds": params.routing.other_seeds}
+    )
     return params.model_copy(update={"routing": routing})
 
 
 def _check(settings: RoutingSettings) -> None:
     unknown = sorted(set(settings.experts) - set(EXPERTS))
     if unknown:
-        raise ParamsError(f"routing.experts names {unknown}; the words of a lab controller are {list(EXPERTS)}")
+        raise ParamsError(
+            f"routing.experts names {unknown}; the words of a lab controller are {list(EXPERTS)}"
+        )
 
 
 def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
     """How many calls the study makes at most, and what endpoints among the experts may cost: a sentence."""
     settings = params.routing
     times = {arm.name: _seeds(settings, arm) for arm in compared}
-    trained = sum(settings.updates[arm.style] * times[arm.name] for arm in compared) * settings.batch
+    trained = (
+        sum(settings.updates[arm.style] * times[arm.name] for arm in compared) * settings.batch
+    )
     numbers = len(settings.numbers)
     tested = sum(times[arm.name] * (2 * 3 + numbers * (arm.style == "number")) for arm in compared)
     start = settings.seeds * (4 * 3 + numbers)
@@ -245,7 +258,9 @@ def _order(settings: RoutingSettings) -> dict[str, list[str]]:
     return {"experts": list(settings.experts), "questions": list(settings.questions)}
 
 
-def make_jobs(params: Params, compared: Sequence[Arm], first_jobs: Sequence[sweep.Job]) -> list[sweep.Job]:
+def make_jobs(
+    params: Params, compared: Sequence[Arm], first_jobs: Sequence[sweep.Job]
+) -> list[sweep.Job]:
     """One job per arm and seed, and one for the start of every seed: short ones last, which run side by side.
 
     The experts that they ask are in the key of the trial that they build on.
@@ -266,18 +281,26 @@ def make_jobs(params: Params, compared: Sequence[Arm], first_jobs: Sequence[swee
         trained = _training_settings(params, arm)
         for seed in range(_seeds(settings, arm)):
             inputs = {"trial": trial, "controller": lessons[seed]}
-            jobs.append(sweep.Job(f"{words}/{arm.name}/seed-{seed}", trained | {"seed": seed, "inputs": inputs}))
+            jobs.append(
+                sweep.Job(
+                    f"{words}/{arm.name}/seed-{seed}", trained | {"seed": seed, "inputs": inputs}
+                )
+            )
     for seed in range(settings.seeds):
         inputs = {"trial": trial, "controller": lessons[seed]}
         tested = _start_settings(params, seed)
-        jobs.append(sweep.Job(f"{words}/{START}/seed-{seed}", tested | {"seed": seed, "inputs": inputs}))
+        jobs.append(
+            sweep.Job(f"{words}/{START}/seed-{seed}", tested | {"seed": seed, "inputs": inputs})
+        )
     return jobs
 
 
 def _training_settings(params: Params, arm: Arm) -> dict[str, Any]:
     """What a job is handed of an arm and of the parameters."""
     settings = params.routing
-    learn = parameters.validate(settings.learn.model_dump() | dict(arm.changes), LearnSettings, f"the arm {arm.name}")
+    learn = parameters.validate(
+        settings.learn.model_dump() | dict(arm.changes), LearnSettings, f"the arm {arm.name}"
+    )
     fields = [*_READ_BY_TESTS, *_READ_BY_TRAINING]
     if arm.style == "number":
         fields += _READ_BY_TESTS_WITH_NUMBERS
@@ -317,7 +340,10 @@ def _plan_tests(settings: RoutingSettings, tested: Sequence[Arm]) -> list[dict[s
         temperatures = [settings.test_temperature]
         if arm.name in DRAWN:
             temperatures.append(settings.temperature)
-        tests += [{"style": arm.style, "temperature": temperature} for temperature in dict.fromkeys(temperatures)]
+        tests += [
+            {"style": arm.style, "temperature": temperature}
+            for temperature in dict.fromkeys(temperatures)
+        ]
     return tests
 
 
@@ -375,7 +401,9 @@ def _use_one_thread() -> None:
     torch.set_flush_denormal(True)
 
 
-def known_budgets(experts: pd.DataFrame, settings: RoutingSettings, with_numbers: bool = True) -> Budgets:
+def known_budgets(
+    experts: pd.DataFrame, settings: RoutingSettings, with_numbers: bool = True
+) -> Budgets:
     """What the words mean, from what calls cost.
 
     experts: the table of the trial; with_numbers: whether a budget may be a number too.
@@ -389,7 +417,9 @@ def known_budgets(experts: pd.DataFrame, settings: RoutingSettings, with_numbers
 # Trainings ----------------------------------------------------------------------------------------
 
 
-def work(job: sweep.Job, folder: Path, progress, context: RunContext, save_every: int) -> dict[str, float]:
+def work(
+    job: sweep.Job, folder: Path, progress, context: RunContext, save_every: int
+) -> dict[str, float]:
     """Train and test one arm under one seed, or test the start.
 
     save_every: updates between checkpoints, which changes no result.
@@ -403,15 +433,25 @@ class Run:
     """One job at work."""
 
     def __init__(
-        self, job: sweep.Job, folder: Path, progress, context: RunContext, pool: Pool, save_every: int
+        self,
+        job: sweep.Job,
+        folder: Path,
+        progress,
+        context: RunContext,
+        pool: Pool,
+        save_every: int,
     ) -> None:
         self.job, self.folder, self.progress, self.pool = job, folder, progress, pool
         self.settings = RoutingSettings.from_handed(job.settings["routing"])
         self.save_every = save_every
         self.seed = job.settings["seed"]
-        trial, controller = (Path(context.inputs[job.settings["inputs"][name]]) for name in ("trial", "controller"))
+        trial, controller = (
+            Path(context.inputs[job.settings["inputs"][name]]) for name in ("trial", "controller")
+        )
         with_numbers = any(test["style"] == "number" for test in job.settings["tests"])
-        self.budgets = known_budgets(store.read_parquet(trial / "experts.parquet"), self.settings, with_numbers)
+        self.budgets = known_budgets(
+            store.read_parquet(trial / "experts.parquet"), self.settings, with_numbers
+        )
         self.model = checkpoints.load(controller / "model")
         self.voice = Lab(self.model, self.settings.turn_tokens, self.settings.response_tokens)
 
@@ -420,7 +460,9 @@ class Run:
         is_training = self.job.settings["job"] == TRAINING
         if is_training:
             self._train(Arm.from_settings(self.job.settings["arm"]))
-        tests = [self._test(test["style"], test["temperature"]) for test in self.job.settings["tests"]]
+        tests = [
+            self._test(test["style"], test["temperature"]) for test in self.job.settings["tests"]
+        ]
         store.write_parquet(self.folder / "episodes.parquet", pd.concat(tests, ignore_index=True))
         if is_training and self.seed == 0:
             checkpoints.save(self.model, self.folder / "model")
@@ -431,8 +473,12 @@ class Run:
         """Every test question in a style of prompts, under every budget of that style."""
         items = test_items(self.settings)
         asked = arms.examined(style, items, self.budgets, self.settings)
-        episodes = roll(self.voice, self.pool, asked, self.settings.rounds, _TEST_KEY + self.seed, temperature)
-        return episode_rows(episodes, self.voice.decode, len(items)).assign(temperature=temperature, style=style)
+        episodes = roll(
+            self.voice, self.pool, asked, self.settings.rounds, _TEST_KEY + self.seed, temperature
+        )
+        return episode_rows(episodes, self.voice.decode, len(items)).assign(
+            temperature=temperature, style=style
+        )
 
     def _train(self, arm: Arm) -> None:
         settings = self.settings
@@ -444,7 +490,9 @@ class Run:
         while learner.step < total:
             asked = self._draw_tasks(arm, learner)
             key = self.seed * 10**6 + learner.step
-            episodes = roll(self.voice, self.pool, asked, settings.rounds, key, settings.temperature)
+            episodes = roll(
+                self.voice, self.pool, asked, settings.rounds, key, settings.temperature
+            )
             logs.add("rollouts", episode_rows(episodes).assign(update=learner.step))
             means = learner.update(samples(episodes, self._group(learn)))
             self.voice.refresh()
@@ -459,7 +507,9 @@ class Run:
         settings, seed = self.settings, self.seed * 10**6 + learner.step
         group = self._group(learner.settings)
         items = train_items(settings)
-        chosen = seeds.rng("routing", "questions", seed=seed).choice(len(items), -(-settings.batch // group))
+        chosen = seeds.rng("routing", "questions", seed=seed).choice(
+            len(items), -(-settings.batch // group)
+        )
         budget_rng = seeds.rng("routing", "budgets", seed=seed)
         asked = arms.drawn(arm, [items[i] for i in chosen], self.budgets, budget_rng)
         return [task for task in asked for _ in range(group)][: settings.batch]
@@ -473,13 +523,21 @@ def samples(episodes: Sequence[Episode], group: int = 1) -> list[Sample]:
     """Episodes as the trainer takes them; `group` in a row answer the same question. One whose question leaves no
     room for a turn teaches nothing and is left out. Advantages are whitened under each budget word by itself: where
     little can be won, little is learned from otherwise."""
-    told = ((i, e, protocol.WORDS.index(e.task.label) if e.task.label in protocol.WORDS else 0)
-            for i, e in enumerate(episodes))  # fmt: skip
-    return [Sample(e.ids, e.mask, e.reward, i // group, stratum) for i, e, stratum in told if any(e.mask)]
+    told = (
+        (i, e, protocol.WORDS.index(e.task.label) if e.task.label in protocol.WORDS else 0)
+        for i, e in enumerate(episodes)
+    )
+    return [
+        Sample(e.ids, e.mask, e.reward, i // group, stratum)
+        for i, e, stratum in told
+        if any(e.mask)
+    ]
 
 
 def episode_rows(
-    episodes: Sequence[Episode], decode: Callable[[Sequence[int]], str] | None = None, questions: int | None = None
+    episodes: Sequence[Episode],
+    decode: Callable[[Sequence[int]], str] | None = None,
+    questions: int | None = None,
 ) -> pd.DataFrame:
     """One row per episode.
 

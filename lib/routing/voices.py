@@ -39,7 +39,9 @@ class Voice(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """The text of tokens."""
 
-    def write(self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float) -> list[list[int]]:
+    def write(
+        self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float
+    ) -> list[list[int]]:
         """The next turn in each context, up to and with what ends it; keys: one seed per context."""
 
 
@@ -68,7 +70,9 @@ class Lab:
     def decode(self, ids: Sequence[int]) -> str:
         return lab.decode(ids)
 
-    def write(self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float) -> list[list[int]]:
+    def write(
+        self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float
+    ) -> list[list[int]]:
         prompts = [
             Prompt(tuple(ids), self.limit, temperature, key, self.stops)
             for ids, key in zip(contexts, keys, strict=True)
@@ -80,12 +84,19 @@ class Hub:
     """Any causal language model of transformers, with its own tokenizer and chat template."""
 
     def __init__(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, limit: int, response: int, preface: str = ""
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        limit: int,
+        response: int,
+        preface: str = "",
     ) -> None:
         """limit, response: as for `Lab`; preface: what the system message explains before it names the budget."""
         self.model, self.tokenizer, self.preface = model, tokenizer, preface
         self.limit, self.response = limit, response
-        self.watch: Callable[[int, int], None] = lambda done, total: None  # told how many turns of a batch are written
+        self.watch: Callable[[int, int], None] = lambda done, total: (
+            None
+        )  # told how many turns of a batch are written
         self.tokenizer.padding_side = "left"
         if self.tokenizer.pad_token is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
@@ -105,7 +116,9 @@ class Hub:
     def decode(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=True)
 
-    def write(self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float) -> list[list[int]]:
+    def write(
+        self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float
+    ) -> list[list[int]]:
         written: list[list[int]] = []
         while len(written) < len(contexts):
             self.watch(len(written), len(contexts))
@@ -114,17 +127,26 @@ class Hub:
         return written
 
     @torch.inference_mode()
-    def _write(self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float) -> list[list[int]]:
+    def _write(
+        self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float
+    ) -> list[list[int]]:
         batch = self.tokenizer.pad({"input_ids": [list(c) for c in contexts]}, return_tensors="pt")
         batch = batch.to(self.model.device)
         width = batch["input_ids"].shape[1]
-        sampling = {"do_sample": True, "temperature": temperature} if temperature else {"do_sample": False}
+        sampling = (
+            {"do_sample": True, "temperature": temperature} if temperature else {"do_sample": False}
+        )
         with torch.random.fork_rng():  # transformers draws from torch's own generator
             torch.manual_seed(int(seeds.key("routing", "hub", seed=int(sum(keys) % 2**31)) >> 1))
             out = self.model.generate(
-                **batch, max_new_tokens=self.limit, top_p=1.0, top_k=0, **sampling,
-                pad_token_id=self.tokenizer.pad_token_id, stopping_criteria=[_Stops(self.tokenizer, width)],
-            )  # fmt: skip
+                **batch,
+                max_new_tokens=self.limit,
+                top_p=1.0,
+                top_k=0,
+                **sampling,
+                pad_token_id=self.tokenizer.pad_token_id,
+                stopping_criteria=[_Stops(self.tokenizer, width)],
+            )
         return [self._ended(row[width:].tolist()) for row in out]
 
     def _ended(self, ids: list[int]) -> list[int]:
@@ -144,4 +166,6 @@ class _Stops(StoppingCriteria):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_) -> torch.Tensor:
         tails = self.tokenizer.batch_decode(input_ids[:, self.width :][:, -_TAIL:])
-        return torch.tensor([tail.rstrip().endswith(STOPS) for tail in tails], device=input_ids.device)
+        return torch.tensor(
+            [tail.rstrip().endswith(STOPS) for tail in tails], device=input_ids.device
+        )

@@ -31,7 +31,9 @@ WRONG, MISSING = 0.08, 0.03  # shares of responses in the traces
 STYLES = {"soft": 0.4, "hard": 0.25, "number": 0.35}  # shares
 NUMBERS = (5.0, 160.0)  # budgets in numbers, in units, drawn evenly on a logarithmic scale
 READ_OF_BASE = ("muon", "adamw", "warmup")  # fields of the base's settings that its lessons read
-_NO_TARGET = Target(family="chain", difficulty=1, accuracy=0.0)  # traces are taught to the end, without looks at dev
+_NO_TARGET = Target(
+    family="chain", difficulty=1, accuracy=0.0
+)  # traces are taught to the end, without looks at dev
 
 
 def train(
@@ -141,7 +143,9 @@ def trace(
     return Dialogue((*ids, token(EOS)), (*targets, IGNORED))
 
 
-def _itself(item: Item, answers: Mapping[str, Sequence[str]], rng: np.random.Generator) -> tuple[list[str], str]:
+def _itself(
+    item: Item, answers: Mapping[str, Sequence[str]], rng: np.random.Generator
+) -> tuple[list[str], str]:
     """The steps and the answer of a controller that asks nobody."""
     if item.category != "chain" or item.difficulty > SKILL:
         return [], _guess(item, answers, rng)

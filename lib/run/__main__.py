@@ -20,7 +20,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Execute one lesson with the parameters that its stage in dvc.yaml declares."""
     parser = argparse.ArgumentParser(prog="python -m lib.run", description=main.__doc__)
     parser.add_argument("lesson", help="name of a stage in dvc.yaml, such as 01_policy_zoo")
-    parser.add_argument("--timeout", type=float, default=3600.0, help="seconds per cell, default %(default)g")
+    parser.add_argument(
+        "--timeout", type=float, default=3600.0, help="seconds per cell, default %(default)g"
+    )
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if "DVC_STAGE" in os.environ:  # under the pipeline: a killed dvc leaves no runner behind

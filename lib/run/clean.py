@@ -23,13 +23,17 @@ def read(path: Path) -> nbformat.NotebookNode:
         return notebook
     except Exception as error:  # nbformat raises half a dozen unrelated types here
         reason = (str(error) or type(error).__name__).splitlines()[0][:200]
-        raise ValueError(f"{path.name} is not a notebook ({reason}); restore it with `git checkout`") from error
+        raise ValueError(
+            f"{path.name} is not a notebook ({reason}); restore it with `git checkout`"
+        ) from error
 
 
 def clean(nb: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """A copy with nothing in it that running or opening the notebook changes."""
     cells = [cell for cell in nb.cells if cell.source.strip()]
-    out = nbformat.v4.new_notebook(metadata={"kernelspec": KERNEL, "language_info": {"name": "python"}})
+    out = nbformat.v4.new_notebook(
+        metadata={"kernelspec": KERNEL, "language_info": {"name": "python"}}
+    )
     out.cells = [_clean_cell(cell, place) for place, cell in enumerate(cells)]
     return out
 
@@ -65,8 +69,12 @@ def clean_folder(source: Path, target: Path) -> list[Path]:
 def main(arguments: list[str] | None = None) -> None:
     """Write clean copies of the notebooks."""
     parser = argparse.ArgumentParser(prog="python -m lib.run.clean", description=main.__doc__)
-    parser.add_argument("--source", type=Path, default=Path("notebooks"), help="default: %(default)s")
-    parser.add_argument("--target", type=Path, default=Path("data/notebooks"), help="default: %(default)s")
+    parser.add_argument(
+        "--source", type=Path, default=Path("notebooks"), help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--target", type=Path, default=Path("data/notebooks"), help="default: %(default)s"
+    )
     options = parser.parse_args(arguments)
     try:
         clean_folder(options.source, options.target)

@@ -57,11 +57,13 @@ def scratch_place() -> str:
     """
     usual = tempfile.gettempdir()
     for place in (usual, "/tmp"):
-        if len(os.fsencode(f"{place}/bench-xxxxxxxx/pymp-xxxxxxxx/listener-xxxxxxxx")) <= LONGEST and os.access(
-            place, os.W_OK
-        ):
+        if len(
+            os.fsencode(f"{place}/bench-xxxxxxxx/pymp-xxxxxxxx/listener-xxxxxxxx")
+        ) <= LONGEST and os.access(place, os.W_OK):
             return place
-    raise OSError(f"the path of the folder for temporary files is too long for a socket, {usual}; set TMPDIR")
+    raise OSError(
+        f"the path of the folder for temporary files is too long for a socket, {usual}; set TMPDIR"
+    )
 
 
 class KernelStartError(Exception):
@@ -98,7 +100,9 @@ class _ThisInterpreter(KernelSpecManager):
         argv = [sys.executable, "-m", "lib.kernel", "-f", "{connection_file}"]
         # output of child processes goes to the terminal: in a notebook its order would be chance
         return KernelSpec(
-            argv=[*argv, "--IPKernelApp.capture_fd_output=False"], display_name="Python 3", language="python"
+            argv=[*argv, "--IPKernelApp.capture_fd_output=False"],
+            display_name="Python 3",
+            language="python",
         )
 
 
@@ -121,13 +125,19 @@ class _Client(NotebookClient):
     def run(self) -> None:
         """Start the kernel, run all code cells, stop the kernel whatever happens."""
         with contextlib.ExitStack() as stack:
-            stack.callback(self._end_kernel)  # runs last, after the polite shutdown, and where the start is cut off
+            stack.callback(
+                self._end_kernel
+            )  # runs last, after the polite shutdown, and where the start is cut off
             try:
-                stack.enter_context(self.setup_kernel(env=self.session.environment, cwd=str(self.session.root)))
+                stack.enter_context(
+                    self.setup_kernel(env=self.session.environment, cwd=str(self.session.root))
+                )
             except RuntimeError as error:
                 reason = f"the kernel did not start ({error}); `make doctor` looks for reasons"
                 raise KernelStartError(reason) from error
-            self._process = self.km.provisioner.process  # provisioners forget it when they shut down
+            self._process = (
+                self.km.provisioner.process
+            )  # provisioners forget it when they shut down
             self._run_cells(self._process)
 
     def _end_kernel(self) -> None:
@@ -143,9 +153,13 @@ class _Client(NotebookClient):
             try:
                 self.execute_cell(cell, place)
             except CellExecutionError as error:
-                raise CellFailure(place, f"{error.ename}: {error.evalue}", error.traceback) from None
+                raise CellFailure(
+                    place, f"{error.ename}: {error.evalue}", error.traceback
+                ) from None
             except CellTimeoutError:
-                raise CellFailure(place, f"no result after {self.session.timeout:g} s (--timeout)") from None
+                raise CellFailure(
+                    place, f"no result after {self.session.timeout:g} s (--timeout)"
+                ) from None
             except DeadKernelError:
                 raise CellFailure(place, _death(process)) from None
             except (KeyboardInterrupt, SystemExit):
@@ -157,7 +171,9 @@ class _Client(NotebookClient):
 
 def _let_go(process) -> None:
     """Interrupt the cell and give its `finally` blocks a moment before the kernel is killed."""
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it would report the cell that nobody awaits now
+    logging.getLogger("asyncio").setLevel(
+        logging.CRITICAL
+    )  # it would report the cell that nobody awaits now
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(process.pid, signal.SIGINT)
         time.sleep(GRACE)
@@ -208,7 +224,9 @@ class BenchEngine(Engine):
     """papermill's hook: run the parameterised notebook in our client."""
 
     @classmethod
-    def execute_managed_notebook(cls, nb_man, kernel_name, session: Session, **ignored: Any) -> None:
+    def execute_managed_notebook(
+        cls, nb_man, kernel_name, session: Session, **ignored: Any
+    ) -> None:
         """Run all cells of `nb_man.nb`. Raises CellFailure or KernelStartError."""
         session.notebook = nb_man.nb
         for cell in session.notebook.cells:
@@ -232,7 +250,10 @@ class _Readable(PythonTranslator):
 
     @classmethod
     def codify(cls, parameters: dict[str, Any], comment: str = "Parameters") -> str:
-        lines = [f"{name} = {pprint.pformat(value, width=100)}" for name, value in sorted(parameters.items())]
+        lines = [
+            f"{name} = {pprint.pformat(value, width=100)}"
+            for name, value in sorted(parameters.items())
+        ]
         return "\n".join(["# set by the pipeline, from params.yaml", *lines]) + "\n"
 
 

@@ -39,7 +39,9 @@ def run(name: str, root: Path, timeout: float = 3600.0) -> Path:
     parameters = stage.parameters(declared, root)
     notebook = stage.notebook(declared, root)
     stage.check(declared, notebook)
-    if "DVC_STAGE" in os.environ:  # somebody who typed `make repro` did not ask for this lesson by name
+    if (
+        "DVC_STAGE" in os.environ
+    ):  # somebody who typed `make repro` did not ask for this lesson by name
         reason = explain_run(name, root)
         if reason:
             print(f"[{name}] {reason}", flush=True)
@@ -50,20 +52,28 @@ def run(name: str, root: Path, timeout: float = 3600.0) -> Path:
         session = _session(name, notebook, parameters, root, timeout, Path(scratch))
         try:
             with session.progress:
-                executed = engine.execute(root / stage.SOURCES / f"{name}.ipynb", parameters, session)
+                executed = engine.execute(
+                    root / stage.SOURCES / f"{name}.ipynb", parameters, session
+                )
         except engine.CellFailure as failure:
             raise RunError(_explain(failure, session, name, root)) from None
         except engine.KernelStartError as error:
             raise RunError(f"{name}: {error}") from error
     page = _publish(declared, scrub(executed, root), staged, root)
     _remember(name, parameters, session.progress, root)
-    print(f"[{name}] done in {duration(session.progress.total)}: {page.relative_to(root)}", flush=True)
+    print(
+        f"[{name}] done in {duration(session.progress.total)}: {page.relative_to(root)}", flush=True
+    )
     return page
 
 
-def _session(name: str, notebook: NotebookNode, parameters: dict, root: Path, timeout: float, scratch: Path):
+def _session(
+    name: str, notebook: NotebookNode, parameters: dict, root: Path, timeout: float, scratch: Path
+):
     cells = [cell.id for cell in notebook.cells if cell.cell_type == "code"]
-    tagged = next(cell.id for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
+    tagged = next(
+        cell.id for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])
+    )
     cells.insert(cells.index(tagged) + 1, engine.INJECTED)
     report = scratch / "progress.json"
     environment = engine.environment(
@@ -116,7 +126,9 @@ def _publish(declared: Stage, notebook: NotebookNode, staged: Path, root: Path) 
 
     name = declared.name
     own = (f"reports/notebooks/{name}.ipynb", f"reports/{name}.html")
-    absent = [out for out in declared.outs if out not in own and not _made(out, staged, root).exists()]
+    absent = [
+        out for out in declared.outs if out not in own and not _made(out, staged, root).exists()
+    ]
     if absent:
         raise RunError(
             f"{name} ran to its end without making {', '.join(absent)}; its last cells must call "
@@ -126,7 +138,9 @@ def _publish(declared: Stage, notebook: NotebookNode, staged: Path, root: Path) 
         rendered = html.page(notebook, root / "notebooks", name)
     except ReportError as error:
         kept = _keep(notebook, name, root)
-        raise RunError(f"{name} ran, but its page was refused: {error}\nexecuted notebook: {kept}") from error
+        raise RunError(
+            f"{name} ran, but its page was refused: {error}\nexecuted notebook: {kept}"
+        ) from error
     for out, content in zip(own, (clean.to_text(notebook), rendered), strict=True):
         store.write_text(_made(out, staged, root), content)
     _swap(staged, root / "reports")
@@ -156,7 +170,9 @@ def _explain(failure: engine.CellFailure, session: engine.Session, name: str, ro
     notebook = scrub(session.notebook, root)
     source = notebook.cells[failure.place].source.splitlines()
     number = sum(cell.cell_type == "code" for cell in notebook.cells[: failure.place + 1])
-    excerpt = [f"    {line}" for line in source[:EXCERPT]] + (["    ..."] if len(source) > EXCERPT else [])
+    excerpt = [f"    {line}" for line in source[:EXCERPT]] + (
+        ["    ..."] if len(source) > EXCERPT else []
+    )
     lines = [f"{name}: code cell {number} failed: {failure.reason}", *excerpt]
     if failure.traceback:
         trace = _ANSI.sub("", Scrubber(root).text(failure.traceback)).rstrip().splitlines()

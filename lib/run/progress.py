@@ -51,7 +51,9 @@ class Progress:
         self.seconds: dict[str, float] = {}
         self.started = self.cell_started = clock()
         self.current: str | None = None
-        self._sweep: tuple[str, float, float] | None = None  # label, when first seen, share done then
+        self._sweep: tuple[str, float, float] | None = (
+            None  # label, when first seen, share done then
+        )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True)
         self._width = 0  # characters of the longest line on the terminal so far

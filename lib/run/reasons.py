@@ -30,9 +30,13 @@ def explain_run(name: str, root: Path) -> str:
 
 
 def _compare_with_lock(name: str, root: Path) -> str:
-    from dvc.repo import Repo  # imported here: it takes longer than all else, and only DVC's own runs need it
+    from dvc.repo import (
+        Repo,
+    )  # imported here: it takes longer than all else, and only DVC's own runs need it
 
-    logging.getLogger("dvc").setLevel(logging.CRITICAL)  # the DVC that started this run says what is worth saying
+    logging.getLogger("dvc").setLevel(
+        logging.CRITICAL
+    )  # the DVC that started this run says what is worth saying
     with Repo(str(root)) as repo:
         stage = repo.stage.load_one(path=str(root / "dvc.yaml"), name=name)
         if not any(dependency.hash_info for dependency in stage.deps):
@@ -56,7 +60,9 @@ def _changed_files(stage) -> list[str]:
             changed.append(dependency.def_path)
     lines = [f"{_name_some(changed)} changed"] if changed else []
     if new:
-        lines.append(f"{_name_some(new)} {'is a new dependency' if len(new) == 1 else 'are new dependencies'}")
+        lines.append(
+            f"{_name_some(new)} {'is a new dependency' if len(new) == 1 else 'are new dependencies'}"
+        )
     return lines
 
 

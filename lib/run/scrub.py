@@ -35,8 +35,10 @@ class Scrubber:
                 if len(path) > 1:
                     named.setdefault(path, name)
         # the longest first: a virtual environment lies in the root, and both may lie at home
-        self.rules = [(re.compile(re.escape(path) + r"(?:/|(?![\w.-]))"), named[path])
-                      for path in sorted(named, key=len, reverse=True)]  # fmt: skip
+        self.rules = [
+            (re.compile(re.escape(path) + r"(?:/|(?![\w.-]))"), named[path])
+            for path in sorted(named, key=len, reverse=True)
+        ]
 
     def text(self, text: str) -> str:
         """`text` without paths and addresses; embedded images are left as they are."""

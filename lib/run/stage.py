@@ -50,14 +50,20 @@ def lessons(root: Path) -> dict[str, Stage]:
     stages = content.get("stages", {}) if isinstance(content, dict) else None
     if not isinstance(stages, dict) or not all(isinstance(body, dict) for body in stages.values()):
         raise RunError("dvc.yaml holds no stages; restore it with `git checkout dvc.yaml`")
-    return {name: _stage(name, body) for name, body in stages.items() if body.get("cmd") == _COMMAND + name}
+    return {
+        name: _stage(name, body)
+        for name, body in stages.items()
+        if body.get("cmd") == _COMMAND + name
+    }
 
 
 def _stage(name: str, body: dict[str, Any]) -> Stage:
     sections: list[str] = []
     for item in body.get("params", []):
         if not isinstance(item, dict) or set(item) != {SETTINGS}:
-            raise RunError(f"dvc.yaml, stage {name}: parameters must come from {SETTINGS}, got {item!r}")
+            raise RunError(
+                f"dvc.yaml, stage {name}: parameters must come from {SETTINGS}, got {item!r}"
+            )
         sections += item[SETTINGS]
     outs = [*body.get("outs", []), *body.get("metrics", [])]
     return Stage(name, tuple(sections), tuple(_entry(item) for item in outs))
@@ -67,7 +73,9 @@ def find(name: str, root: Path) -> Stage:
     """The stage called `name`. Raises RunError listing the lessons there are."""
     known = lessons(root)
     if name not in known:
-        raise RunError(f"no lesson {name!r} in dvc.yaml; the lessons are: {', '.join(sorted(known)) or 'none'}")
+        raise RunError(
+            f"no lesson {name!r} in dvc.yaml; the lessons are: {', '.join(sorted(known)) or 'none'}"
+        )
     return known[name]
 
 
@@ -102,7 +110,9 @@ def assigned_names(nb: nbformat.NotebookNode) -> tuple[str, ...]:
     """Names that the cell tagged `parameters` assigns, in order."""
     cells = [cell for cell in nb.cells if "parameters" in cell.metadata.get("tags", [])]
     if len(cells) != 1:
-        raise RunError(f"a notebook needs exactly one code cell tagged `parameters`, this one has {len(cells)}")
+        raise RunError(
+            f"a notebook needs exactly one code cell tagged `parameters`, this one has {len(cells)}"
+        )
     try:
         statements = ast.parse(cells[0].source).body
     except SyntaxError as error:
@@ -129,4 +139,7 @@ def check(stage: Stage, nb: nbformat.NotebookNode) -> None:
             "not declared by the stage in dvc.yaml"
         )
     if problems:
-        raise RunError(f"{stage.name}: stage and notebook disagree on the parameters\n  " + "\n  ".join(problems))
+        raise RunError(
+            f"{stage.name}: stage and notebook disagree on the parameters\n  "
+            + "\n  ".join(problems)
+        )

@@ -34,7 +34,9 @@ def prompt_html(parts: Sequence[Part], caption: str) -> str:
     Raises ValueError without a part.
     """
     if not parts:
-        raise ValueError("there is no prompt to show; a decision has exchanges only where it was asked to keep them")
+        raise ValueError(
+            "there is no prompt to show; a decision has exchanges only where it was asked to keep them"
+        )
     blocks = "\n".join(_block(part, _text(part.text)) for part in parts)
     return _figure(blocks, caption)
 
@@ -46,8 +48,14 @@ def exchange_html(exchanges: Sequence[Exchange], caption: str) -> str:
     items, before = [], {}
     for exchange in exchanges:
         now = {part.component: part.text for part in exchange.parts}
-        changed = [name for name in now if now[name] != before.get(name)] if before else ["everything"]
-        told = f"new in the prompt: {', '.join(changed)}" if changed else "the same prompt, with the complaint below it"
+        changed = (
+            [name for name in now if now[name] != before.get(name)] if before else ["everything"]
+        )
+        told = (
+            f"new in the prompt: {', '.join(changed)}"
+            if changed
+            else "the same prompt, with the complaint below it"
+        )
         items.append(
             f"<li><div>{escape(told)}</div><div>the reply:</div>{_pre(exchange.reply)}"
             f"<div>what came of it:</div>{_pre(exchange.outcome)}</li>"
@@ -56,7 +64,9 @@ def exchange_html(exchanges: Sequence[Exchange], caption: str) -> str:
     return _figure(f"<ol>\n{''.join(items)}</ol>", caption)
 
 
-def explorer(decisions: Mapping[str, Sequence[Sequence[Part]]], caption: str, component: str = "mem_s") -> str:
+def explorer(
+    decisions: Mapping[str, Sequence[Sequence[Part]]], caption: str, component: str = "mem_s"
+) -> str:
     """One component over an episode, changes marked; with controls to pick another in a live session.
 
     decisions: the parts of each step's first prompt, by orchestrator. Returns the still HTML: `component`
@@ -65,7 +75,9 @@ def explorer(decisions: Mapping[str, Sequence[Sequence[Part]]], caption: str, co
     """
     empty = [kind for kind, steps in decisions.items() if not steps]
     if empty or not decisions:
-        raise ValueError(f"there is no decision to explore{' of ' + ', '.join(empty) if empty else ''}")
+        raise ValueError(
+            f"there is no decision to explore{' of ' + ', '.join(empty) if empty else ''}"
+        )
     if live():
         from IPython.display import display  # imported here: a report needs neither of the two
 
@@ -81,7 +93,8 @@ def explorer(decisions: Mapping[str, Sequence[Sequence[Part]]], caption: str, co
         blocks.append(_block(part, _marked(before, part.text), f"{kind}, step {step + 1}: "))
         before = part.text
     note = (
-        f"{caption}: {component} of {kind}; since the block above, what is new is underlined, what is gone struck out"
+        f"{caption}: {component} of {kind}; since the block above, "
+        "what is new is underlined, what is gone struck out"
     )
     return _figure("".join(blocks), note)
 
@@ -91,7 +104,9 @@ def controls(decisions: Mapping[str, Sequence[Sequence[Part]]]):
     import ipywidgets as widgets
 
     kind = widgets.Dropdown(options=list(decisions), description="who")
-    step = widgets.IntSlider(1, 1, len(decisions[kind.value]), description="step", continuous_update=False)
+    step = widgets.IntSlider(
+        1, 1, len(decisions[kind.value]), description="step", continuous_update=False
+    )
     component = widgets.Dropdown(options=_names(decisions[kind.value]), description="component")
     text = widgets.HTML()
 
@@ -99,7 +114,11 @@ def controls(decisions: Mapping[str, Sequence[Sequence[Part]]]):
         steps, place = decisions[kind.value], step.value - 1
         part = _find(steps[place], component.value) if place < len(steps) else None
         previous = _find(steps[place - 1], component.value) if 0 < place < len(steps) else None
-        text.value = _block(part, _marked(previous.text if previous else None, part.text)) if part else _ABSENT
+        text.value = (
+            _block(part, _marked(previous.text if previous else None, part.text))
+            if part
+            else _ABSENT
+        )
 
     def another(_change) -> None:
         names, kept = _names(decisions[kind.value]), component.value
@@ -145,7 +164,9 @@ def _text(text: str) -> str:
     if len(lines) <= LONG:
         return _pre(text)
     first = next((line for line in lines if line.strip()), "")
-    return f"<details><summary>{escape(first)} … ({len(lines)} lines)</summary>{_pre(text)}</details>"
+    return (
+        f"<details><summary>{escape(first)} … ({len(lines)} lines)</summary>{_pre(text)}</details>"
+    )
 
 
 def _pre(text: str) -> str:
@@ -162,7 +183,9 @@ def _marked(before: str | None, text: str) -> str:
         return _pre(text)
     old, new = before.splitlines(), text.splitlines()
     lines = []
-    for tag, start, end, first, last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    for tag, start, end, first, last in difflib.SequenceMatcher(
+        None, old, new, autojunk=False
+    ).get_opcodes():
         if tag == "equal":
             lines += [escape(line, quote=False) for line in new[first:last]]
         else:
@@ -172,7 +195,11 @@ def _marked(before: str | None, text: str) -> str:
 
 def _changed(old: Sequence[str], new: Sequence[str]) -> list[str]:
     """Lines for a place where the texts differ: pairs of similar lines merged, others whole."""
-    pairs = [(_words(a), _words(b)) for a, b in zip(old, new, strict=False)] if len(old) == len(new) else []
+    pairs = (
+        [(_words(a), _words(b)) for a, b in zip(old, new, strict=False)]
+        if len(old) == len(new)
+        else []
+    )
     matchers = [difflib.SequenceMatcher(None, a, b, autojunk=False) for a, b in pairs]
     if pairs and all(matcher.ratio() >= _ALIKE for matcher in matchers):
         return [_merged(matcher, *pair) for matcher, pair in zip(matchers, pairs, strict=True)]
@@ -184,7 +211,9 @@ def _merged(matcher: difflib.SequenceMatcher, old: Sequence[str], new: Sequence[
     for tag, start, end, first, last in matcher.get_opcodes():
         said = "".join(new[first:last])
         parts += [escape(said, quote=False)] if tag == "equal" else []
-        parts += [_mark("del", "".join(old[start:end])), _mark("ins", said)] if tag != "equal" else []
+        parts += (
+            [_mark("del", "".join(old[start:end])), _mark("ins", said)] if tag != "equal" else []
+        )
     return "".join(parts)
 
 

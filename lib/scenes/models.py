@@ -53,11 +53,12 @@ def reply_html(prompt: str, reply: Generation) -> tuple[str, str]:
     for token, logprob, entropy in zip(tokens, reply.logprobs, reply.entropies, strict=True):
         chance = float(np.exp(logprob))
         width = 1 + round(5 * (1 - chance))
-        style = (
-            f"display:inline-block;margin:0 0.35rem 0.5rem 0;border-bottom:{width}px solid #D55E00;text-align:center"
-        )
+        border = f"border-bottom:{width}px solid #D55E00"
+        style = f"display:inline-block;margin:0 0.35rem 0.5rem 0;{border};text-align:center"
         below = f'<br><small style="opacity:0.75">{chance:.2f}</small>'
-        spans.append(f'<span style="{style}" title="entropy {entropy:.2f} nats">{escape(token.strip())}{below}</span>')
+        spans.append(
+            f'<span style="{style}" title="entropy {entropy:.2f} nats">{escape(token.strip())}{below}</span>'
+        )
         plain.append(f"{token.strip()} ({chance:.2f})")
     asked = f"<p><strong>Asked:</strong> {escape(prompt)}</p>"
     return f"<div>{asked}<p>{''.join(spans)}</p></div>\n", f"{prompt} -> {' '.join(plain)}"

@@ -21,16 +21,36 @@ from lib.tasks.synthesis import Call, Task, judge
 from lib.tools.python import python
 from lib.tools.sandbox import Sandbox
 
-draw.register({  # tools, arms
-    "calculator": ("#0072B2", "s"), "search": ("#009E73", "d"), "lookup": ("#B997E5", "v"), "python": ("#D55E00", "<"),
-    "reasoner": ("#8C6239", "8"), "answerer": ("#CC79A7", "h"), "sign error": ("#D55E00", "v"),
-    "CoRL's reward": ("#117733", "D"), "failures kept": ("#999933", ">"), "best always": ("#E69F00", "p"),
-    "one a kind": ("#44AA99", "H"), "always calculator": ("#0072B2", "s"), "always search": ("#009E73", "d"),
-    "always lookup": ("#B997E5", "v"), "always python": ("#D55E00", "<"), "always lab-nano": ("#56B4E9", "o"),
-    "always lab-mini": ("#E69F00", "s"), "always lab-large": ("#AA2255", "^"),
-})  # fmt: skip
+draw.register(
+    {  # tools, arms
+        "calculator": ("#0072B2", "s"),
+        "search": ("#009E73", "d"),
+        "lookup": ("#B997E5", "v"),
+        "python": ("#D55E00", "<"),
+        "reasoner": ("#8C6239", "8"),
+        "answerer": ("#CC79A7", "h"),
+        "sign error": ("#D55E00", "v"),
+        "CoRL's reward": ("#117733", "D"),
+        "failures kept": ("#999933", ">"),
+        "best always": ("#E69F00", "p"),
+        "one a kind": ("#44AA99", "H"),
+        "always calculator": ("#0072B2", "s"),
+        "always search": ("#009E73", "d"),
+        "always lookup": ("#B997E5", "v"),
+        "always python": ("#D55E00", "<"),
+        "always lab-nano": ("#56B4E9", "o"),
+        "always lab-mini": ("#E69F00", "s"),
+        "always lab-large": ("#AA2255", "^"),
+    }
+)
 FAMILIES = {"chain": "chains", "big": "big numbers", "facts": "facts"}
-CODES = ("print(sum(range(10)))", "open('/etc/passwd').read()", "import os; os.system('ls')", "while True: pass", "3 +")
+CODES = (
+    "print(sum(range(10)))",
+    "open('/etc/passwd').read()",
+    "import os; os.system('ls')",
+    "while True: pass",
+    "3 +",
+)
 
 
 def assigned(results: Results, settings: ToolSettings) -> list[Assignment]:
@@ -43,16 +63,29 @@ def example(results: Results, settings: ToolSettings) -> Assignment:
 
     def told(a: Assignment) -> tuple:
         who = a.preference
-        return bool(who.tools) and not who.confidential, min(who.accuracy, who.cost) > 0, len(a.menu.offers)
+        return (
+            bool(who.tools) and not who.confidential,
+            min(who.accuracy, who.cost) > 0,
+            len(a.menu.offers),
+        )
 
     return max((a for a in assigned(results, settings) if a.kind != "office"), key=told)
 
 
 def priced(offers: Iterable[Offer]) -> pd.DataFrame:
     """Each tool: what an orchestrator reads of it, its typical price and latency, and its skills in words."""
-    good = lambda o: ", ".join(f"{FAMILIES[family]} up to {reach}" for family, reach in o.skills.items())  # noqa: E731
+
+    def good(o):
+        return ", ".join(f"{FAMILIES[family]} up to {reach}" for family, reach in o.skills.items())
+
     told = [
-        (o.name, o.text, o.typical_dollars * MICRO, o.typical_seconds * MILLI, good(o) or "nothing by its card")
+        (
+            o.name,
+            o.text,
+            o.typical_dollars * MICRO,
+            o.typical_seconds * MILLI,
+            good(o) or "nothing by its card",
+        )
         for o in offers
     ]
     return pd.DataFrame(told, columns=["tool", "reads", "$ per million calls", "ms", "good at"])
@@ -60,13 +93,20 @@ def priced(offers: Iterable[Offer]) -> pd.DataFrame:
 
 def tool_table(results: Results, params: Params) -> pd.DataFrame:
     """Every tool that there is, at list prices."""
-    table, backends = priced(results.offers.values()).drop(columns="reads"), {"scripted": "scripted stand-in"}
+    table, backends = (
+        priced(results.offers.values()).drop(columns="reads"),
+        {"scripted": "scripted stand-in"},
+    )
     of = {word: params.llm.models[name].backend for word, name in params.tools.models.items()}
-    kinds = [backends.get(of[n], f"model, {of[n]}") if n in of else "function" for n in table["tool"]]
+    kinds = [
+        backends.get(of[n], f"model, {of[n]}") if n in of else "function" for n in table["tool"]
+    ]
     table.insert(1, "kind", kinds)
     table.loc[table["tool"] == menu.OFFICE, "good at"] = "an office's own records"
     at_home, offered = (*menu.LOCAL, menu.OFFICE), ~table["tool"].isin(params.tools.unseen)
-    return table.assign(**{"on the user's machine": table["tool"].isin(at_home), "in training": offered})
+    return table.assign(
+        **{"on the user's machine": table["tool"].isin(at_home), "in training": offered}
+    )
 
 
 def schema(assignment: Assignment) -> str:
@@ -82,7 +122,9 @@ def sandbox_table() -> pd.DataFrame:
     with Sandbox() as sandbox:
         tool = python(sandbox)
         kinds = [sandbox.run(code).kind or "none: it worked" for code in CODES]
-        return pd.DataFrame({"code": CODES, "kind of end": kinds, "heard": [tool({"code": code}) for code in CODES]})
+        return pd.DataFrame(
+            {"code": CODES, "kind of end": kinds, "heard": [tool({"code": code}) for code in CODES]}
+        )
 
 
 # Office tasks --------------------------------------------------------------------------------------
@@ -90,7 +132,10 @@ def sandbox_table() -> pd.DataFrame:
 
 def office_task() -> Task:
     """A task that reads, writes and has something to say: one with as few calls as any, of a test office."""
-    return min(assignments.office("test", 40, 1), key=lambda task: (not _telling(task), len(task.calls), task.id))
+    return min(
+        assignments.office("test", 40, 1),
+        key=lambda task: (not _telling(task), len(task.calls), task.id),
+    )
 
 
 def _telling(task: Task) -> bool:
@@ -126,7 +171,9 @@ def criteria_table(task: Task) -> pd.DataFrame:
         "guessed what it should have read": (writes, task.answer),
         "did nothing, said everything": ([], task.answer),
     }
-    rows = [(name, len(calls), said, *_acted(task, calls, said)) for name, (calls, said) in told.items()]
+    rows = [
+        (name, len(calls), said, *_acted(task, calls, said)) for name, (calls, said) in told.items()
+    ]
     heads = ["trajectory", "calls", "said", "execution", "fidelity", "completeness", "solved"]
     return pd.DataFrame(rows, columns=heads)
 
@@ -143,11 +190,18 @@ def telling(results: Results) -> pd.DataFrame:
     def rank(item: int) -> tuple:
         was, done = before.loc[item], after.loc[item]
         other = was["called"] != done["called"] or was["right"] != done["right"]
-        return done["right"], not done["malformed"], other, min(done["calls"], 3), was["right"] < 1, -item
+        return (
+            done["right"],
+            not done["malformed"],
+            other,
+            min(done["calls"], 3),
+            was["right"] < 1,
+            -item,
+        )
 
-    return part[(part["item"] == max(after.index, key=rank)) & part["arm"].isin([START, "paper"])].sort_values(
-        "arm", key=lambda of: of != START, kind="stable"
-    )
+    return part[
+        (part["item"] == max(after.index, key=rank)) & part["arm"].isin([START, "paper"])
+    ].sort_values("arm", key=lambda of: of != START, kind="stable")
 
 
 def parts(row: Mapping, own: Own, asked: Assignment) -> list[tuple[str, str, float, float, bool]]:
@@ -160,12 +214,20 @@ def parts(row: Mapping, own: Own, asked: Assignment) -> list[tuple[str, str, flo
     told = json.loads(row["spoken"])
     lengths = [len(encode(text)) for _, text, _ in told]
     lengths[0] += round(row["own"] / own.dollars) - sum(lengths) if own.dollars else 0
-    times = [_time(who, n * own.seconds, asked) for (who, _, _), n in zip(told, lengths, strict=True)]
+    times = [
+        _time(who, n * own.seconds, asked) for (who, _, _), n in zip(told, lengths, strict=True)
+    ]
     known = [time for time in times if time is not None]
     open_ = len(times) - len(known)
     rest = max(0.0, row["seconds"] - sum(known)) / max(1, open_)
     return [
-        (who, text, paid + n * own.dollars, rest if time is None else time, time is not None or open_ == 1)
+        (
+            who,
+            text,
+            paid + n * own.dollars,
+            rest if time is None else time,
+            time is not None or open_ == 1,
+        )
         for (who, text, paid), n, time in zip(told, lengths, times, strict=True)
     ]
 
@@ -185,7 +247,9 @@ def episode_html(episodes: pd.DataFrame, own: Own, asked: Assignment, caption: s
     shown = []
     for row in episodes.to_dict("records"):
         heading = LABELS[row["arm"]] + ("" if row["arm"] == START else f", seed {row['seed']}")
-        shown.append((heading, [_shown(*part) for part in parts(row, own, asked)], verdict_words(row)))
+        shown.append(
+            (heading, [_shown(*part) for part in parts(row, own, asked)], verdict_words(row))
+        )
     return spoken.together(caption, shown)
 
 

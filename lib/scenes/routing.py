@@ -10,10 +10,16 @@ from lib.routing import protocol
 from lib.scenes import spoken
 
 MILLION = 1e6
-draw.register({
-    "low": ("#56B4E9", "o"), "medium": ("#E69F00", "s"), "high": ("#AA2255", "^"), "controller alone": ("#8C6239", "X"),
-    "low budget alone": ("#56B4E9", "o"), "high budget alone": ("#AA2255", "^"),
-})  # fmt: skip
+draw.register(
+    {
+        "low": ("#56B4E9", "o"),
+        "medium": ("#E69F00", "s"),
+        "high": ("#AA2255", "^"),
+        "controller alone": ("#8C6239", "X"),
+        "low budget alone": ("#56B4E9", "o"),
+        "high budget alone": ("#AA2255", "^"),
+    }
+)
 
 
 def episodes(rows: pd.DataFrame, caption: str, unlimited: float) -> tuple[str, str]:
@@ -26,7 +32,11 @@ def episodes(rows: pd.DataFrame, caption: str, unlimited: float) -> tuple[str, s
         return spoken.part(who, text, "CoRL" if who == "controller" else "", cost)
 
     shown = (
-        (f"budget {row['label']}", [part(*each) for each in json.loads(row["spoken"])], _verdict(row, unlimited))
+        (
+            f"budget {row['label']}",
+            [part(*each) for each in json.loads(row["spoken"])],
+            _verdict(row, unlimited),
+        )
         for row in rows.to_dict("records")
     )
     return spoken.together(caption, shown)
@@ -44,10 +54,16 @@ def _verdict(row: Mapping, unlimited: float) -> str:
 def telling(rows: pd.DataFrame, arm: str = "corl") -> pd.DataFrame:
     """Episodes of one seed with one question under every budget: one on which spending rises with the budget as often
     as on any, and of those one that ends as most of its kind do under each budget; of equals the hardest."""
-    mine = rows[(rows["arm"] == arm) & (rows["seed"] == 0) & (rows["temperature"] == rows["temperature"].min())]
+    mine = rows[
+        (rows["arm"] == arm)
+        & (rows["seed"] == 0)
+        & (rows["temperature"] == rows["temperature"].min())
+    ]
     spent = mine.pivot(index="item", columns="label", values="dollars")[list(protocol.WORDS)]
     rises = (spent.diff(axis=1).iloc[:, 1:] > 0).sum(axis=1)
-    usual = (mine.groupby(["kind", "label"])["right"].transform("mean") - mine["right"]).abs() <= 0.5
+    usual = (
+        mine.groupby(["kind", "label"])["right"].transform("mean") - mine["right"]
+    ).abs() <= 0.5
     usual = usual.groupby(mine["item"]).sum()
     item = (rises * 10_000 + usual * 100 + mine.groupby("item")["difficulty"].first()).idxmax()
     return mine[mine["item"] == item].set_index("label").loc[list(protocol.WORDS)].reset_index()

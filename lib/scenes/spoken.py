@@ -27,4 +27,7 @@ def together(caption: str, episodes: Iterable[tuple[str, Sequence[Shown], str]])
         blocks.append(f"<h3>{escape(heading)}</h3>{inside}<p>{escape(verdict)}</p>")
         plain += [heading, *(text for _, text in parts), verdict]
     head = f"<p><em>{escape(caption)}</em></p>"
-    return f'<div role="group" aria-label="{escape(caption)}">{head}{"".join(blocks)}</div>\n', "\n".join(plain)
+    return (
+        f'<div role="group" aria-label="{escape(caption)}">{head}{"".join(blocks)}</div>\n',
+        "\n".join(plain),
+    )

@@ -16,7 +16,8 @@ __all__ = [
 ]  # fmt: skip
 
 FAMILIES: dict[str, Family] = {
-    module.FAMILY.name: module.FAMILY for module in (chain, big, facts, passage, belief, story, translation, mixed)
+    module.FAMILY.name: module.FAMILY
+    for module in (chain, big, facts, passage, belief, story, translation, mixed)
 }
 _TRIES = 1_000  # draws per item wanted, before a split is said to be exhausted
 
@@ -53,12 +54,16 @@ def draw(
     for _ in range(_TRIES * n):
         if len(items) == n:
             break
-        item = which.draw(rng, wanted[int(rng.integers(len(wanted)))], skins[int(rng.integers(len(skins)))])
+        item = which.draw(
+            rng, wanted[int(rng.integers(len(wanted)))], skins[int(rng.integers(len(skins)))]
+        )
         if item.split == split and not (unique and item.key in seen):
             items.append(item)
             seen.add(item.key)
     if len(items) < n:
-        raise TaskError(f"the {split} split of {name} at difficulty {wanted} holds fewer than {n} different items")
+        raise TaskError(
+            f"the {split} split of {name} at difficulty {wanted} holds fewer than {n} different items"
+        )
     return items
 
 
@@ -86,7 +91,9 @@ def _check(which: Family, split: str, difficulties: tuple[int, ...], skin: str |
         raise TaskError(f"unknown split {split!r}; there are {', '.join(SPLITS)}")
     wrong = [d for d in difficulties if d not in which.difficulties]
     if wrong or not difficulties:
-        raise TaskError(f"{which.name} has difficulties {which.difficulties}, not {wrong or difficulties}")
+        raise TaskError(
+            f"{which.name} has difficulties {which.difficulties}, not {wrong or difficulties}"
+        )
     if skin not in (None, "any", *which.skins):
         raise TaskError(f"{which.name} has the skins {', '.join(which.skins)}, not {skin!r}")
 

@@ -14,7 +14,9 @@ from lib.tasks.words import PEOPLE, POINTS, words
 
 THINGS = ("key", "ring", "map", "coin", "ball")
 PLACES = ("box", "jar", "bag", "desk", "chest")
-_WORDS = words("The the is in leaves comes back moves to Where does look for think looks saw thinks")
+_WORDS = words(
+    "The the is in leaves comes back moves to Where does look for think looks saw thinks"
+)
 
 
 def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item:
@@ -27,7 +29,11 @@ def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item
     a, b = (people[i] for i in rng.permutation(3)[:2])
     question, answer, thought = {
         1: (f"Where is the {thing} ?", room.place, f"the {thing} is in the {room.place}"),
-        2: (f"Where does {a} look for the {thing} ?", room.thinks[a], f"{a} saw the {room.thinks[a]}"),
+        2: (
+            f"Where does {a} look for the {thing} ?",
+            room.thinks[a],
+            f"{a} saw the {room.thinks[a]}",
+        ),
         3: (
             f"Where does {a} think {b} looks for the {thing} ?",
             room.about[a, b],
@@ -56,7 +62,9 @@ class Room:
         if len(there) > 1 and chance < 0.6:
             return self._leaves(there[int(rng.integers(len(there)))])
         others = [p for p in PLACES if p != self.place]
-        return self._moves(there[int(rng.integers(len(there)))], thing, others[int(rng.integers(len(others)))])
+        return self._moves(
+            there[int(rng.integers(len(there)))], thing, others[int(rng.integers(len(others)))]
+        )
 
     def _comes_back(self, who: str) -> str:
         self.present.add(who)

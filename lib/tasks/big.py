@@ -11,7 +11,12 @@ import numpy as np
 from lib.tasks.items import Family, Item
 from lib.tasks.words import DIGITS, POINTS
 
-_KINDS = {1: ("+", 2, 2), 2: ("+", 3, 3), 3: ("*", 2, 2), 4: ("*", 3, 2)}  # sign, digits of either number
+_KINDS = {
+    1: ("+", 2, 2),
+    2: ("+", 3, 3),
+    3: ("*", 2, 2),
+    4: ("*", 3, 2),
+}  # sign, digits of either number
 
 
 def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item:
@@ -38,7 +43,9 @@ def _add(a: int, b: int) -> str:
 def _multiply(a: int, b: int) -> str:
     """By the tens of b, by its ones, then together."""
     tens, ones = b // 10 * 10, b % 10
-    return f"{a} * {tens} = {a * tens} ; {a} * {ones} = {a * ones} ; {a * tens} + {a * ones} = {a * b}"
+    return (
+        f"{a} * {tens} = {a * tens} ; {a} * {ones} = {a * ones} ; {a * tens} + {a * ones} = {a * b}"
+    )
 
 
 FAMILY = Family(

@@ -12,7 +12,11 @@ import numpy as np
 from lib.tasks.items import Family, Item
 from lib.tasks.words import DIGITS, POINTS, words
 
-OPERATIONS = {"+": lambda a, b: (a + b) % 10, "-": lambda a, b: (a - b) % 10, "*": lambda a, b: (a * b) % 10}
+OPERATIONS = {
+    "+": lambda a, b: (a + b) % 10,
+    "-": lambda a, b: (a - b) % 10,
+    "*": lambda a, b: (a * b) % 10,
+}
 _TURNS = {"+": "Turn it up {} .", "-": "Turn it down {} .", "*": "Multiply it by {} ."}
 _WORDS = words("A dial shows Turn it up down Multiply by What does show")
 
@@ -36,9 +40,15 @@ def _item(digits: Sequence[int], signs: Sequence[str], skin: str) -> Item:
         result = OPERATIONS[sign](total, digit)
         steps.append(f"{total} {sign} {digit} = {result}")
         total = result
-    plain = " ".join([str(digits[0]), *(f"{s} {d}" for s, d in zip(signs, digits[1:], strict=True))])
+    plain = " ".join(
+        [str(digits[0]), *(f"{s} {d}" for s, d in zip(signs, digits[1:], strict=True))]
+    )
     turns = " ".join(_TURNS[s].format(d) for s, d in zip(signs, digits[1:], strict=True))
-    prompt = f"{plain} = ?" if skin == "plain" else f"A dial shows {digits[0]} . {turns} What does it show ?"
+    prompt = (
+        f"{plain} = ?"
+        if skin == "plain"
+        else f"A dial shows {digits[0]} . {turns} What does it show ?"
+    )
     return Item(prompt, str(total), " ; ".join(steps), "chain", len(signs), f"chain/{plain}", skin)
 
 

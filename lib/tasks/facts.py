@@ -48,7 +48,10 @@ def records() -> dict[str, dict[str, str]]:
     """The world: records()["home"]["Ana"] is a town. Nobody is their own friend; the people of all families
     (`words.PEOPLE`) have their friends among themselves."""
     rng = seeds.world("tasks", "facts", "world")
-    world = {r: {s: str(rng.choice(VALUES[to])) for s in VALUES[about]} for r, (about, to, _) in RELATIONS.items()}
+    world = {
+        r: {s: str(rng.choice(VALUES[to])) for s in VALUES[about]}
+        for r, (about, to, _) in RELATIONS.items()
+    }
     world["friend"] = _circle(rng, PEOPLE) | _circle(rng, OTHERS)
     return world
 
@@ -80,7 +83,9 @@ def draw(rng: np.random.Generator, difficulty: int, skin: str) -> Item:
     choices, letter = _options(rng, place, hops[0])
     shown = " ".join(f"{name} : {choice}" for name, choice in zip(LETTERS, choices, strict=True))
     thought = " ; ".join([*steps, f"{letter} : {place}"])
-    return Item(f"{question} Options {shown}", letter, thought, "facts", difficulty, key, skin, choices)
+    return Item(
+        f"{question} Options {shown}", letter, thought, "facts", difficulty, key, skin, choices
+    )
 
 
 def _onward(place: str, hops: int) -> list[str]:

@@ -30,7 +30,10 @@ def records() -> dict[str, dict[str, str]]:
 
 def documents() -> list[str]:
     """One sentence per record."""
-    return [*facts.documents(), *(SENTENCE.format(who, n) for who, n in records()[RELATION].items())]
+    return [
+        *facts.documents(),
+        *(SENTENCE.format(who, n) for who, n in records()[RELATION].items()),
+    ]
 
 
 def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item:

@@ -9,7 +9,9 @@ import pandas as pd
 
 from lib.tasks.items import TaskError
 
-READERS: dict[str, Callable[[Path], pd.DataFrame]] = {  # 007 is not 7, and 2024-05-01 no point in time
+READERS: dict[
+    str, Callable[[Path], pd.DataFrame]
+] = {  # 007 is not 7, and 2024-05-01 no point in time
     ".jsonl": lambda place: pd.read_json(place, lines=True, dtype=False, convert_dates=False),
     ".json": lambda place: pd.read_json(place, dtype=False, convert_dates=False),
     ".csv": lambda place: pd.read_csv(place, dtype=str, keep_default_na=False, index_col=False),
@@ -22,7 +24,9 @@ def rows(place: str | Path) -> pd.DataFrame:
     that is "all". place: a file of READERS, or a folder that `save_to_disk` of datasets wrote. Raises TaskError."""
     place = Path(place)
     if not place.exists():
-        raise TaskError(f"{place} does not exist; give a file ({', '.join(READERS)}) or a saved dataset's folder")
+        raise TaskError(
+            f"{place} does not exist; give a file ({', '.join(READERS)}) or a saved dataset's folder"
+        )
     if place.is_file() and place.suffix not in READERS:
         raise TaskError(f"{place} ends in {place.suffix!r}; known are {', '.join(READERS)}")
     try:
@@ -33,7 +37,9 @@ def rows(place: str | Path) -> pd.DataFrame:
     if found.empty and len(missing) == 2:
         raise TaskError(f"{place} has no rows")
     if missing:
-        raise TaskError(f"{place} lacks the column {missing[0]!r}; it has {', '.join(map(str, found))}")
+        raise TaskError(
+            f"{place} lacks the column {missing[0]!r}; it has {', '.join(map(str, found))}"
+        )
     return _checked(found, place)
 
 
@@ -50,10 +56,14 @@ def _checked(found: pd.DataFrame, place: Path) -> pd.DataFrame:
     if found.empty:
         raise TaskError(f"{place} has no rows")
     prompts = [each.tolist() if isinstance(each, np.ndarray) else each for each in found["prompt"]]
-    references = ["" if each is None or each is np.nan else str(each).strip() for each in found["reference"]]
+    references = [
+        "" if each is None or each is np.nan else str(each).strip() for each in found["reference"]
+    ]
     for row, (prompt, reference) in enumerate(zip(prompts, references, strict=True)):
         if not _is_prompt(prompt):
-            raise TaskError(f"{place}, row {row}: a prompt is text or messages (role and content), and not empty")
+            raise TaskError(
+                f"{place}, row {row}: a prompt is text or messages (role and content), and not empty"
+            )
         if not reference:
             raise TaskError(f"{place}, row {row}: the reference is empty")
     categories = found["category"] if "category" in found else [""] * len(found)
@@ -64,7 +74,11 @@ def _checked(found: pd.DataFrame, place: Path) -> pd.DataFrame:
 def _is_prompt(prompt: Any) -> bool:
     if isinstance(prompt, str):
         return bool(prompt.strip())
-    whole = isinstance(prompt, list) and bool(prompt) and all(isinstance(message, dict) for message in prompt)
+    whole = (
+        isinstance(prompt, list)
+        and bool(prompt)
+        and all(isinstance(message, dict) for message in prompt)
+    )
     return whole and all(message.get("role") and message.get("content") for message in prompt)
 
 

@@ -21,7 +21,9 @@ def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item
     numbers = rng.permutation(10)[: difficulty + 1].tolist()
     thing = THINGS[int(rng.integers(len(THINGS)))]
     told = " ".join(f"{who} has {n} {thing} ." for who, n in zip(people, numbers, strict=True))
-    question, answer, thought = _QUESTIONS[int(rng.integers(len(_QUESTIONS)))](rng, people, numbers, thing)
+    question, answer, thought = _QUESTIONS[int(rng.integers(len(_QUESTIONS)))](
+        rng, people, numbers, thing
+    )
     prompt = f"{told} {question}"
     return Item(prompt, answer, thought, "passage", difficulty, f"passage/{prompt}", skin)
 

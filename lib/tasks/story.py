@@ -23,17 +23,34 @@ MOVES = ("walked", "ran", "crept", "went")
 FEELINGS = ("happy", "proud", "calm", "tired")
 
 # {hero} and {wish} must be the story's own; a capital stands for any word of that kind
-TROUBLE = ("But a WEATHER came .", "But the PLACE was far .", "But a TRAIT ANIMAL took the {wish} .")
-ATTEMPT = ("The {hero} MOVE to the PLACE .", "The {hero} asked a TRAIT ANIMAL .", "The {hero} made a plan .")
+TROUBLE = (
+    "But a WEATHER came .",
+    "But the PLACE was far .",
+    "But a TRAIT ANIMAL took the {wish} .",
+)
+ATTEMPT = (
+    "The {hero} MOVE to the PLACE .",
+    "The {hero} asked a TRAIT ANIMAL .",
+    "The {hero} made a plan .",
+)
 ENDING = (
     "At last the {hero} found the {wish} .",
     "The {hero} MOVE home with the {wish} .",
     "In the end the {hero} was FEELING .",
 )
 PARTS = (TROUBLE, ATTEMPT, ENDING)
-_KINDS = {"WEATHER": WEATHERS, "PLACE": PLACES, "TRAIT": TRAITS, "ANIMAL": ANIMALS, "MOVE": MOVES, "FEELING": FEELINGS}
+_KINDS = {
+    "WEATHER": WEATHERS,
+    "PLACE": PLACES,
+    "TRAIT": TRAITS,
+    "ANIMAL": ANIMALS,
+    "MOVE": MOVES,
+    "FEELING": FEELINGS,
+}
 _KIND = re.compile("|".join(_KINDS))
-_OPENING = re.compile(r"A \w+ (\w+) lived by the \w+ \. It wanted a (\w+) \. Go on with (\d) sentences \.")
+_OPENING = re.compile(
+    r"A \w+ (\w+) lived by the \w+ \. It wanted a (\w+) \. Go on with (\d) sentences \."
+)
 _WORDS = words(
     "A lived by the It wanted a Go on with sentences But came was far took The to asked made plan At "
     "last found home In end"
@@ -43,7 +60,9 @@ _WORDS = words(
 def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item:
     """An opening and one good continuation of `difficulty` sentences."""
     hero, wish = _one(rng, ANIMALS), _one(rng, WISHES)
-    opening = f"A {_one(rng, TRAITS)} {hero} lived by the {_one(rng, PLACES)} . It wanted a {wish} ."
+    opening = (
+        f"A {_one(rng, TRAITS)} {hero} lived by the {_one(rng, PLACES)} . It wanted a {wish} ."
+    )
     answer = " ".join(_sentence(rng, part, hero, wish) for part in PARTS[-difficulty:])
     prompt = f"{opening} Go on with {difficulty} sentences ."
     return Item(prompt, answer, "", "story", difficulty, f"story/{opening}", skin)
@@ -54,7 +73,9 @@ def _one(rng: np.random.Generator, words: tuple[str, ...]) -> str:
 
 
 def _sentence(rng: np.random.Generator, part: tuple[str, ...], hero: str, wish: str) -> str:
-    return _KIND.sub(lambda kind: _one(rng, _KINDS[kind.group()]), _one(rng, part).format(hero=hero, wish=wish))
+    return _KIND.sub(
+        lambda kind: _one(rng, _KINDS[kind.group()]), _one(rng, part).format(hero=hero, wish=wish)
+    )
 
 
 def score(item: Item, answer: str) -> float:

@@ -12,9 +12,30 @@ import numpy as np
 from lib.tasks.items import Family, Item
 from lib.tasks.words import POINTS
 
-NOUNS = {"cat": "felo", "dog": "hundo", "bird": "pirra", "fish": "nalu", "child": "kimo", "king": "rego"}
-VERBS = {"sees": "vemo", "likes": "lusa", "finds": "troma", "calls": "klavi", "helps": "beno", "hears": "odri"}
-ADJECTIVES = {"small": "bas", "red": "tuk", "old": "gamo", "kind": "milu", "quick": "zefi", "tall": "alto"}
+NOUNS = {
+    "cat": "felo",
+    "dog": "hundo",
+    "bird": "pirra",
+    "fish": "nalu",
+    "child": "kimo",
+    "king": "rego",
+}
+VERBS = {
+    "sees": "vemo",
+    "likes": "lusa",
+    "finds": "troma",
+    "calls": "klavi",
+    "helps": "beno",
+    "hears": "odri",
+}
+ADJECTIVES = {
+    "small": "bas",
+    "red": "tuk",
+    "old": "gamo",
+    "kind": "milu",
+    "quick": "zefi",
+    "tall": "alto",
+}
 ARTICLES = {"the": "dim", "a": "suni"}
 LEXICON = NOUNS | VERBS | ADJECTIVES | ARTICLES
 
@@ -29,7 +50,13 @@ def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item
     ordered = [verb, *phrases[1][::-1], *phrases[0][::-1]]
     answer = " ".join(LEXICON[word] for word in ordered)
     return Item(
-        f"Translate : {english}", answer, " ".join(ordered), "translation", difficulty, f"translation/{english}", skin
+        f"Translate : {english}",
+        answer,
+        " ".join(ordered),
+        "translation",
+        difficulty,
+        f"translation/{english}",
+        skin,
     )
 
 
@@ -42,7 +69,9 @@ def _phrase(rng: np.random.Generator, noun: str, described: bool) -> list[str]:
 def score(item: Item, answer: str) -> float:
     """Token accuracy: share of places that hold the right word, over the longer of the two."""
     wanted, given = item.answer.split(), answer.split()
-    return sum(a == b for a, b in zip(wanted, given, strict=False)) / max(len(wanted), len(given), 1)
+    return sum(a == b for a, b in zip(wanted, given, strict=False)) / max(
+        len(wanted), len(given), 1
+    )
 
 
 FAMILY = Family(

@@ -6,6 +6,23 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-PEOPLE = ("Ana", "Bo", "Cy", "Dee", "Eli", "Fay", "Gus", "Hal", "Ida", "Jon", "Kim", "Lea", "Max", "Nia", "Oto", "Pia")
+PEOPLE = (
+    "Ana",
+    "Bo",
+    "Cy",
+    "Dee",
+    "Eli",
+    "Fay",
+    "Gus",
+    "Hal",
+    "Ida",
+    "Jon",
+    "Kim",
+    "Lea",
+    "Max",
+    "Nia",
+    "Oto",
+    "Pia",
+)
 DIGITS = tuple("0123456789")
 POINTS = (".", ",", "?", ":", ";", "=")

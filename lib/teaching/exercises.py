@@ -23,7 +23,10 @@ INTRO = "## Exercises\n\nPut your answer in place of `None` and run the cell. Wh
 
 def numbers() -> list[str]:
     """The lessons that have exercises: 00, 01, ..."""
-    return sorted(path.stem.removeprefix("lesson_") for path in Path(checks.__file__).parent.glob("lesson_*.py"))
+    return sorted(
+        path.stem.removeprefix("lesson_")
+        for path in Path(checks.__file__).parent.glob("lesson_*.py")
+    )
 
 
 def load(number: str | None = None) -> dict[str, Exercises]:
@@ -37,7 +40,10 @@ def load(number: str | None = None) -> dict[str, Exercises]:
 def cells(number: str, exercises: Exercises) -> list[nbformat.NotebookNode]:
     """The cells of a lesson's exercises: introduction, import, and two for each."""
     new = nbformat.v4
-    out = [new.new_markdown_cell(INTRO), new.new_code_cell(f"from lib.checks.lesson_{number} import check")]
+    out = [
+        new.new_markdown_cell(INTRO),
+        new.new_code_cell(f"from lib.checks.lesson_{number} import check"),
+    ]
     for each in exercises:
         out += [new.new_markdown_cell(each.markdown()), new.new_code_cell(each.code())]
     for cell in out:
@@ -50,7 +56,9 @@ def is_exercise(cell: nbformat.NotebookNode) -> bool:
     return TAG in cell.metadata.get("tags", [])
 
 
-def with_exercises(notebook: nbformat.NotebookNode, number: str, exercises: Exercises) -> nbformat.NotebookNode:
+def with_exercises(
+    notebook: nbformat.NotebookNode, number: str, exercises: Exercises
+) -> nbformat.NotebookNode:
     """A clean copy of a notebook that ends with these exercises and no others."""
     copy = clean.clean(notebook)
     copy.cells = [cell for cell in copy.cells if not is_exercise(cell)] + cells(number, exercises)
@@ -70,7 +78,9 @@ def write(folder: Path) -> list[Path]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Write the exercises into the notebooks, or print a lesson's worked solutions."""
-    parser = argparse.ArgumentParser(prog="python -m lib.teaching.exercises", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.teaching.exercises", description=main.__doc__
+    )
     parser.add_argument("--folder", type=Path, default=ROOT / "notebooks", help=argparse.SUPPRESS)
     parser.add_argument("--solutions", metavar="LESSON", help="such as 05_budgeted_routing, or all")
     options = parser.parse_args(arguments)

@@ -39,8 +39,17 @@ def read(path: str | Path = ROOT / SOURCE) -> list[Term]:
     for entry in from_yaml(Path(path).read_text(encoding="utf-8")):
         unknown = sorted(set(entry) - {"term", "means", "lessons", "words"})
         if unknown or not all(entry.get(key) for key in ("term", "means", "lessons")):
-            raise ValueError(f"{path}: {entry.get('term')!r} needs term, means and lessons, and has {sorted(entry)}")
-        terms.append(Term(entry["term"], entry["means"], tuple(entry["lessons"]), tuple(entry.get("words", ()))))
+            raise ValueError(
+                f"{path}: {entry.get('term')!r} needs term, means and lessons, and has {sorted(entry)}"
+            )
+        terms.append(
+            Term(
+                entry["term"],
+                entry["means"],
+                tuple(entry["lessons"]),
+                tuple(entry.get("words", ())),
+            )
+        )
     if len({term.slug for term in terms}) < len(terms):
         raise ValueError(f"{path}: a term stands there twice")
     return sorted(terms, key=lambda term: term.term.lower())
@@ -49,7 +58,9 @@ def read(path: str | Path = ROOT / SOURCE) -> list[Term]:
 def page(terms: list[Term]) -> str:
     """The page, with links to the reports beside it."""
     first = {term.term[0].upper(): term.slug for term in reversed(terms)}
-    jumps = " ".join(f'<a href="#term-{slug}">{letter}</a>' for letter, slug in reversed(first.items()))
+    jumps = " ".join(
+        f'<a href="#term-{slug}">{letter}</a>' for letter, slug in reversed(first.items())
+    )
     entries = "\n".join(_entry(term) for term in terms)
     text = f"# Glossary\n\nTerms as this bench uses them, and the lessons that do.\n\n{jumps}\n\n<dl>\n{entries}\n</dl>"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
@@ -67,7 +78,9 @@ def _entry(term: Term) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Write the glossary's page, reports/glossary.html."""
-    argparse.ArgumentParser(prog="python -m lib.teaching.glossary", description=main.__doc__).parse_args(arguments)
+    argparse.ArgumentParser(
+        prog="python -m lib.teaching.glossary", description=main.__doc__
+    ).parse_args(arguments)
     store.write_text(ROOT / TARGET, page(read()))
 
 

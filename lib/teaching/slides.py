@@ -47,7 +47,9 @@ def parts(text: str) -> list[tuple[str, str]]:
             out.append([])
         out[-1].append(line)
     cut = ["\n".join(lines) for lines in out if any(line.strip() for line in lines)]
-    return [(part.split("\n", 1)[0].lstrip("# ") if _HEADING.match(part) else "", part) for part in cut]
+    return [
+        (part.split("\n", 1)[0].lstrip("# ") if _HEADING.match(part) else "", part) for part in cut
+    ]
 
 
 class _Deck:
@@ -78,7 +80,9 @@ class _Deck:
         """Folded code and what it showed, on a slide with the text before it if nothing else is there."""
         if not self.slides or self.slides[-1].full:
             self.begin()
-        shown = "".join(self.cells.output(output, cell, number) for output in cell.outputs if not _timed(output))
+        shown = "".join(
+            self.cells.output(output, cell, number) for output in cell.outputs if not _timed(output)
+        )
         source = f'<details class="source"><summary>Code</summary>\n{self.cells.source(cell)}</details>\n'
         self.slides[-1].body += f'<section class="cell">\n{source}{shown}</section>\n'
         self.slides[-1].full = bool(_FILLS.search(shown))
@@ -98,13 +102,23 @@ def render(notebook: nbformat.NotebookNode, name: str, folder: Path) -> str:
     for number, cell in enumerate(notebook.cells, 1):
         if cell.cell_type == "markdown":
             deck.prose(cell, number)
-        elif cell.cell_type == "code" and not HIDDEN & set(cell.metadata.get("tags", [])) and not is_exercise(cell):
+        elif (
+            cell.cell_type == "code"
+            and not HIDDEN & set(cell.metadata.get("tags", []))
+            and not is_exercise(cell)
+        ):
             deck.code(cell, number)
     if deck.cells.problems:
-        raise ReportError(f"the slides of {name} are refused:\n  " + "\n  ".join(deck.cells.problems))
-    first = next((re.sub(r"<[^>]+>", "", entry.markup) for entry in deck.cells.document.headings), name)
+        raise ReportError(
+            f"the slides of {name} are refused:\n  " + "\n  ".join(deck.cells.problems)
+        )
+    first = next(
+        (re.sub(r"<[^>]+>", "", entry.markup) for entry in deck.cells.document.headings), name
+    )
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
-    own, script = ((TEMPLATES / f"slides.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    own, script = (
+        (TEMPLATES / f"slides.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
+    )
     made = environment.get_template("slides.html.j2").render(
         slides=deck.slides, name=name, title=first, css=html.stylesheet(), own=own, script=script
     )
@@ -116,9 +130,13 @@ def write(name: str, root: Path = ROOT) -> Path:
     """Write the slides of one lesson. Raises FileNotFoundError, with the remedy, where it was not run yet."""
     source = root / "reports/notebooks" / f"{name}.ipynb"
     if not source.exists():
-        raise FileNotFoundError(f"{name} has not been run yet; run it first: make repro LESSON={name}")
+        raise FileNotFoundError(
+            f"{name} has not been run yet; run it first: make repro LESSON={name}"
+        )
     notebook = nbformat.read(source, as_version=4)
-    return store.write_text(root / "reports/slides" / f"{name}.html", render(notebook, name, root / "notebooks"))
+    return store.write_text(
+        root / "reports/slides" / f"{name}.html", render(notebook, name, root / "notebooks")
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -130,7 +148,10 @@ def main(arguments: list[str] | None = None) -> int:
     every = sorted(path.stem for path in (options.root / "notebooks").glob("[0-9]*.ipynb"))
     unknown = [name for name in options.lessons if name not in every]
     if unknown:
-        print(f"error: there is no lesson {unknown[0]!r}; there are {', '.join(every)}", file=sys.stderr)
+        print(
+            f"error: there is no lesson {unknown[0]!r}; there are {', '.join(every)}",
+            file=sys.stderr,
+        )
         return 1
     failed = made = 0
     for name in options.lessons or every:

@@ -55,7 +55,11 @@ def workbook(root: Path) -> nbformat.NotebookNode:
             needs = sorted({name for each in known for name in each.needs})
             cells.append(own[0])
             if needs:
-                cells.append(nbformat.v4.new_code_cell("from lib import params\n\nsettings = params.settings()"))
+                cells.append(
+                    nbformat.v4.new_code_cell(
+                        "from lib import params\n\nsettings = params.settings()"
+                    )
+                )
             cells += [*own[1:], _notes()]
     return _made(cells)
 
@@ -75,7 +79,10 @@ def write(root: Path, target: Path, force: bool = False) -> tuple[list[Path], li
 
     What was written is remembered by its hash, so that a copy nobody touched follows its lesson.
     """
-    made = {path.name: copy(clean.read(path)) for path in sorted((root / "notebooks").glob("[0-9]*.ipynb"))}
+    made = {
+        path.name: copy(clean.read(path))
+        for path in sorted((root / "notebooks").glob("[0-9]*.ipynb"))
+    }
     made[f"{WORKBOOK}.ipynb"] = workbook(root)
     record = target / ".written.json"
     known = store.read_json(record) if record.exists() else {}
@@ -93,12 +100,18 @@ def write(root: Path, target: Path, force: bool = False) -> tuple[list[Path], li
 
 def main(arguments: list[str] | None = None) -> None:
     """Write copies of the notebooks without outputs and solutions, for a class."""
-    parser = argparse.ArgumentParser(prog="python -m lib.teaching.student", description=main.__doc__)
-    parser.add_argument("--force", action="store_true", help="overwrite copies that were worked in, too")
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.teaching.student", description=main.__doc__
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="overwrite copies that were worked in, too"
+    )
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     written, kept = write(options.root, options.root / "student", options.force)
-    print(f"student: {len(written)} notebooks in {options.root / 'student'}, without outputs and solutions")
+    print(
+        f"student: {len(written)} notebooks in {options.root / 'student'}, without outputs and solutions"
+    )
     for path in kept:
         print(f"kept, because it was worked in: {path.name}")
     print("they check answers with lib.checks, which holds the solutions for whoever looks there")

@@ -24,8 +24,13 @@ Number = int | float
 
 def calculator() -> Tool:
     """A tool that gives the value of an expression. Its call raises ToolError for anything else."""
-    about = {"type": "string", "description": "numbers with + - * / // % ** and parentheses, such as 47 * 38"}
-    return Tool("calculator", "Calculates the value of an expression.", {"expression": about}, value)
+    about = {
+        "type": "string",
+        "description": "numbers with + - * / // % ** and parentheses, such as 47 * 38",
+    }
+    return Tool(
+        "calculator", "Calculates the value of an expression.", {"expression": about}, value
+    )
 
 
 def value(expression: str) -> str:
@@ -136,7 +141,9 @@ def _tokens(expression: str) -> list[str]:
     while place < len(text):
         found = _TOKEN.match(text, place)
         if not found:
-            raise _wrong(expression, f"{text[place:].strip()[:1]!r} is no number, sign or parenthesis")
+            raise _wrong(
+                expression, f"{text[place:].strip()[:1]!r} is no number, sign or parenthesis"
+            )
         tokens.append(found.group(1))
         place = found.end()
     return tokens

@@ -8,15 +8,42 @@ import io
 import keyword
 import tokenize
 
-_BLOCKS = {"if", "for", "while", "with", "try", "class", "def", "async", "else", "elif", "except", "finally", "@"}
-_EXPRESSIONS = {"None", "True", "False", "not", "lambda", "await"}  # keywords that an expression may begin with
+_BLOCKS = {
+    "if",
+    "for",
+    "while",
+    "with",
+    "try",
+    "class",
+    "def",
+    "async",
+    "else",
+    "elif",
+    "except",
+    "finally",
+    "@",
+}
+_EXPRESSIONS = {
+    "None",
+    "True",
+    "False",
+    "not",
+    "lambda",
+    "await",
+}  # keywords that an expression may begin with
 _SILENT = {tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
 def split(code: str) -> tuple[str, str] | None:
     """What comes before the last statement, and that, if it may be an expression at the outer level."""
     lines = io.StringIO(code)
-    starts, depth, nested, fresh, block = [], 0, 0, True, False  # starts: of the statements on the last line
+    starts, depth, nested, fresh, block = (
+        [],
+        0,
+        0,
+        True,
+        False,
+    )  # starts: of the statements on the last line
     try:
         for token in tokenize.generate_tokens(lines.readline):
             depth += (token.type == tokenize.INDENT) - (token.type == tokenize.DEDENT)
@@ -24,7 +51,12 @@ def split(code: str) -> tuple[str, str] | None:
                 fresh = True
             elif token.type not in _SILENT:
                 if fresh:
-                    starts, nested, fresh, block = [token], 0, False, depth > 0 or token.string in _BLOCKS
+                    starts, nested, fresh, block = (
+                        [token],
+                        0,
+                        False,
+                        depth > 0 or token.string in _BLOCKS,
+                    )
                 elif starts[-1] is None:
                     starts[-1] = token
                 if token.type == tokenize.OP:

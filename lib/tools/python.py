@@ -17,5 +17,13 @@ def python(sandbox: Sandbox) -> Tool:
         own = result.kind in ("syntax", "exception")
         return f"error: {result.kind}: {result.error}" if own else f"error: {result.kind}"
 
-    about = {"type": "string", "description": "Python code; what it prints and its last expression come back"}
-    return Tool("python", "Runs Python code in a sandbox without files, network or clock.", {"code": about}, run)
+    about = {
+        "type": "string",
+        "description": "Python code; what it prints and its last expression come back",
+    }
+    return Tool(
+        "python",
+        "Runs Python code in a sandbox without files, network or clock.",
+        {"code": about},
+        run,
+    )

@@ -25,7 +25,9 @@ from lib.tools.worker import REMEDY, SandboxUnavailable, Worker
 
 __all__ = ["Kind", "Limits", "Result", "Sandbox", "SandboxUnavailable"]
 
-Kind = Literal["", "syntax", "exception", "timeout", "memory", "recursion", "crash", "flood", "refused"]
+Kind = Literal[
+    "", "syntax", "exception", "timeout", "memory", "recursion", "crash", "flood", "refused"
+]
 MORE = "\n[... cut]"  # stands where text was cut
 _ERROR = 300  # characters of an error's message
 _LAST = "_last_value_"  # a name in the sandbox
@@ -61,7 +63,9 @@ class Limits:
         for name, value in vars(self).items():
             if not 0 < value < math.inf:
                 raise ValueError(f"the limit {name!r} must be above 0 and finite, not {value!r}")
-            if isinstance(self.__dataclass_fields__[name].default, int) and not isinstance(value, int):
+            if isinstance(self.__dataclass_fields__[name].default, int) and not isinstance(
+                value, int
+            ):
                 raise ValueError(f"the limit {name!r} must be a whole number, not {value!r}")
         if self.seconds + self.grace > _LONGEST or max(self.memory, self.address) >= 2**63:
             raise ValueError(f"limits may have {_LONGEST:g} seconds and 2**63 bytes, not {self}")
@@ -111,7 +115,9 @@ class Sandbox:
     def run(self, code: str) -> Result:
         """Run code in a fresh session. Raises SandboxUnavailable where no sandbox works here, and nothing else."""
         if len(code) > self.limits.code:
-            return _failed("refused", f"code of {len(code):_} characters; {self.limits.code:_} are allowed")
+            return _failed(
+                "refused", f"code of {len(code):_} characters; {self.limits.code:_} are allowed"
+            )
         if not encodes(code):
             return _failed("refused", "code with half a surrogate pair, which is no text")
         code = code.removeprefix("\ufeff")  # a byte order mark is no code
@@ -122,7 +128,9 @@ class Sandbox:
             except SandboxUnavailable:
                 if not warm:
                     raise
-                return self._run(code)  # the worker had ended since the last call; this is a new one
+                return self._run(
+                    code
+                )  # the worker had ended since the last call; this is a new one
 
     def _run(self, code: str) -> Result:
         limits, began, fit = self.limits, time.monotonic(), False
@@ -182,7 +190,9 @@ class Sandbox:
             try:
                 session = stack.enter_context(worker.session(limits=limits, os_policy=_POLICY))
             except Exception as error:
-                raise SandboxUnavailable(f"the worker of pydantic_monty does not answer ({error}); {REMEDY}") from error
+                raise SandboxUnavailable(
+                    f"the worker of pydantic_monty does not answer ({error}); {REMEDY}"
+                ) from error
             yield session
 
     def _judged(self, error: Exception, printed: _Printed, overdue: bool) -> Result:
@@ -199,7 +209,9 @@ class Sandbox:
         if isinstance(inner, MemoryError) and not own:
             return _failed("memory", f"more than {limits.memory:_} bytes of memory", text)
         if isinstance(inner, RecursionError) and not own:
-            return _failed("recursion", f"more than {limits.recursion} calls within one another", text)
+            return _failed(
+                "recursion", f"more than {limits.recursion} calls within one another", text
+            )
         if isinstance(error, pydantic_monty.MontySyntaxError):
             return _failed("syntax", str(error), text)
         if inner is not None:
@@ -250,8 +262,14 @@ def _finished(session: Any, program: str, printed: _Printed) -> Any:
 
 def _by_limit(error: Any, inner: BaseException) -> bool:
     """Whether Monty raised an error, not the code: it marks the place, but for a `raise` the code's own."""
-    shown = [line for line in error.display("traceback").splitlines() if not line.startswith("  [Previous line")]
-    return bool(_LIMIT.fullmatch(str(inner))) and (not error.traceback() or set(shown[-2].strip()) <= {"~"})
+    shown = [
+        line
+        for line in error.display("traceback").splitlines()
+        if not line.startswith("  [Previous line")
+    ]
+    return bool(_LIMIT.fullmatch(str(inner))) and (
+        not error.traceback() or set(shown[-2].strip()) <= {"~"}
+    )
 
 
 def _failed(kind: Kind, error: str, text: str = "") -> Result:

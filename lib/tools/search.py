@@ -24,11 +24,15 @@ class Index:
     def __init__(self, documents: Sequence[str]):
         self.documents = tuple(documents)
         self._lock = threading.Lock()
-        self._database = sqlite3.connect(":memory:", check_same_thread=False)  # one user at a time, by the lock
+        self._database = sqlite3.connect(
+            ":memory:", check_same_thread=False
+        )  # one user at a time, by the lock
         try:
             self._database.execute("CREATE VIRTUAL TABLE documents USING fts5(text)")
         except sqlite3.OperationalError as error:
-            raise RuntimeError(f"search needs SQLite with FTS5, which Python {sqlite3.sqlite_version} lacks") from error
+            raise RuntimeError(
+                f"search needs SQLite with FTS5, which Python {sqlite3.sqlite_version} lacks"
+            ) from error
         rows = enumerate(self.documents)
         self._database.executemany("INSERT INTO documents(rowid, text) VALUES (?, ?)", rows)
 
@@ -42,7 +46,9 @@ class Index:
             return []
         with self._lock:
             held = Counter(row for word in words for (row,) in self._matching("rowid", [word]))
-            phrase = {row for (row,) in self._matching("rowid", [" ".join(_WORD.findall(query)[:WORDS])])}
+            phrase = {
+                row for (row,) in self._matching("rowid", [" ".join(_WORD.findall(query)[:WORDS])])
+            }
             scored = self._matching("rowid, bm25(documents)", words)
         ranked = sorted((-held[row], row not in phrase, score, row) for row, score in scored)
         return [self.documents[row] for *_, row in ranked[:top]]
@@ -50,7 +56,9 @@ class Index:
     def _matching(self, columns: str, words: Sequence[str]) -> list[tuple]:
         """Columns of the documents that hold any of the words (or phrases); of BM25, lower is better."""
         query = " OR ".join(f'"{word}"' for word in words)
-        return self._database.execute(f"SELECT {columns} FROM documents WHERE documents MATCH ?", (query,)).fetchall()
+        return self._database.execute(
+            f"SELECT {columns} FROM documents WHERE documents MATCH ?", (query,)
+        ).fetchall()
 
 
 def search(index: Index, top: int = 1) -> Tool:
@@ -60,4 +68,6 @@ def search(index: Index, top: int = 1) -> Tool:
         return "\n".join(index.best(query, top)) or NOTHING
 
     parameters = {"query": {"type": "string", "description": "words to search for"}}
-    return Tool("search", "Searches the documents for words and gives what fits best.", parameters, run)
+    return Tool(
+        "search", "Searches the documents for words and gives what fits best.", parameters, run
+    )

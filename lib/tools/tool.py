@@ -42,7 +42,9 @@ class Tool:
                 raise ValueError(f"a name has 1 to 64 letters, digits, _ or -, not {name!r}")
         for name, about in self.parameters.items():
             if about.get("type") not in TYPES:
-                raise ValueError(f"{name} is of type {about.get('type')!r}; there are {', '.join(TYPES)}")
+                raise ValueError(
+                    f"{name} is of type {about.get('type')!r}; there are {', '.join(TYPES)}"
+                )
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -89,22 +91,34 @@ class Tool:
         words = text.strip().split(maxsplit=max(len(self.parameters) - 1, 0))
         if len(words) != len(self.parameters):
             raise self.error(f"takes a line with {self._wanted()}, not {_short(text)}")
-        return self.arguments({name: self._read(name, word) for name, word in zip(self.parameters, words, strict=True)})
+        return self.arguments(
+            {
+                name: self._read(name, word)
+                for name, word in zip(self.parameters, words, strict=True)
+            }
+        )
 
     def error(self, message: str) -> ToolError:
         """A ToolError that names this tool."""
         return ToolError(f"{self.name} {message}")
 
     def _wanted(self) -> str:
-        return ", ".join(f"{name!r} ({about['type']})" for name, about in self.parameters.items()) or "nothing"
+        return (
+            ", ".join(f"{name!r} ({about['type']})" for name, about in self.parameters.items())
+            or "nothing"
+        )
 
     def _object(self, text: str) -> Any:
         if len(text) > LONGEST_JSON:
-            raise self.error(f"takes at most {LONGEST_JSON:_} characters of JSON, not {len(text):_}")
+            raise self.error(
+                f"takes at most {LONGEST_JSON:_} characters of JSON, not {len(text):_}"
+            )
         try:
             return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
         except (ValueError, RecursionError) as error:
-            raise self.error(f"takes {self._wanted()} as a JSON object, not {_short(text)}: {error}") from error
+            raise self.error(
+                f"takes {self._wanted()} as a JSON object, not {_short(text)}: {error}"
+            ) from error
 
     def _checked(self, name: str, value: Any) -> Any:
         """A value of the parameter's type. Raises ToolError otherwise."""
@@ -112,16 +126,26 @@ class Tool:
         if not _is(about["type"], value):
             raise self.error(f"takes {name!r} as {about['type']}, not {_short(value)}")
         if isinstance(value, str) and len(value) > LONGEST:
-            raise self.error(f"takes at most {LONGEST:_} characters in {name!r}, not {len(value):_}")
+            raise self.error(
+                f"takes at most {LONGEST:_} characters in {name!r}, not {len(value):_}"
+            )
         if isinstance(value, str) and not encodes(value):
-            raise self.error(f"takes {name!r} as text, not {_short(value)}, which has half a surrogate pair")
+            raise self.error(
+                f"takes {name!r} as text, not {_short(value)}, which has half a surrogate pair"
+            )
         if "enum" in about and value not in about["enum"]:
-            raise self.error(f"takes {name!r} as one of {', '.join(map(repr, about['enum']))}, not {_short(value)}")
+            raise self.error(
+                f"takes {name!r} as one of {', '.join(map(repr, about['enum']))}, not {_short(value)}"
+            )
         return value
 
     def _read(self, name: str, word: str) -> Any:
         """A word as the parameter's type; left as it is, and refused later, where it is none."""
-        readers = {"integer": int, "number": float, "boolean": lambda w: {"true": True, "false": False}[w.lower()]}
+        readers = {
+            "integer": int,
+            "number": float,
+            "boolean": lambda w: {"true": True, "false": False}[w.lower()],
+        }
         try:
             return readers.get(self.parameters[name]["type"], str)(word)
         except (ValueError, KeyError):
@@ -132,7 +156,9 @@ def _is(kind: str, value: Any) -> bool:
     """Whether a value has a JSON type; a truth value is no number here, nor is one that is not finite."""
     if kind in ("string", "boolean"):
         return isinstance(value, str if kind == "string" else bool)
-    if isinstance(value, bool) or not isinstance(value, (int,) if kind == "integer" else (int, float)):
+    if isinstance(value, bool) or not isinstance(
+        value, (int,) if kind == "integer" else (int, float)
+    ):
         return False
     return isinstance(value, int) or math.isfinite(value)
 

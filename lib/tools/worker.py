@@ -41,7 +41,9 @@ exec /usr/bin/env -i {binary} "$@" 2>/dev/null
 """
 _pools: weakref.WeakSet[_Pool] = weakref.WeakSet()  # those of this process
 _begun = False  # whether this process, or one that it was forked from, has started a worker
-_forked = False  # whether Monty's threads were left behind in the process that this one was forked from
+_forked = (
+    False  # whether Monty's threads were left behind in the process that this one was forked from
+)
 
 
 class SandboxUnavailable(RuntimeError):
@@ -91,9 +93,13 @@ class _Pool:
         try:
             import pydantic_monty
         except ImportError as error:
-            raise SandboxUnavailable(f"pydantic_monty cannot be imported ({error}); {REMEDY}") from error
+            raise SandboxUnavailable(
+                f"pydantic_monty cannot be imported ({error}); {REMEDY}"
+            ) from error
         if os.name != "posix":
-            raise SandboxUnavailable(f"the sandbox needs Linux or macOS, not {sys.platform}; {REMEDY}")
+            raise SandboxUnavailable(
+                f"the sandbox needs Linux or macOS, not {sys.platform}; {REMEDY}"
+            )
         if _forked:
             raise SandboxUnavailable(
                 "this process was forked from one that has used a sandbox, and Monty would hang in it; start processes "
@@ -106,12 +112,17 @@ class _Pool:
                 script = _script(Path(folder), SERVED + seconds, address)
                 # what starts and does not answer is no worker; calls are the watchdog's business
                 self.monty = pydantic_monty.Monty(
-                    binary_path=script, min_processes=1, max_processes=1, request_timeout=_PATIENCE + seconds
+                    binary_path=script,
+                    min_processes=1,
+                    max_processes=1,
+                    request_timeout=_PATIENCE + seconds,
                 )
                 self.monty.__enter__()
                 self.pid = self._started()
             except (OSError, RuntimeError, pydantic_monty.MontyError) as error:
-                raise SandboxUnavailable(f"no worker of pydantic_monty can be started ({error}); {REMEDY}") from error
+                raise SandboxUnavailable(
+                    f"no worker of pydantic_monty can be started ({error}); {REMEDY}"
+                ) from error
         _pools.add(self)
 
     def _started(self) -> int:
@@ -198,7 +209,9 @@ class _Watch:
         self._watchdog.set(self)
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._watchdog.set(None)
 
 

@@ -59,12 +59,16 @@ def make_card(record: pd.DataFrame, domain: str, name: str) -> Card:
     """The card of policy `name` from a step record (all seeds). Raises ValueError without episodes."""
     steps = record[record["method"] == name]
     if steps.empty:
-        raise ValueError(f"no evaluation episodes of {name!r}; there are {sorted(record['method'].unique())}")
+        raise ValueError(
+            f"no evaluation episodes of {name!r}; there are {sorted(record['method'].unique())}"
+        )
     names = OBJECTIVES[domain]
     own = [names[i] for i in paid_for(name)]
     table = episodes(steps, domain)
     returns = table[own].mean(axis=1)
-    normalised = table[[f"mean_{n}" for n in own]].mean(axis=1) if domain == "education" else returns
+    normalised = (
+        table[[f"mean_{n}" for n in own]].mean(axis=1) if domain == "education" else returns
+    )
     words = _education_words(steps) if domain == "education" else _grid_words(table)
     return Card(
         name=name,
@@ -93,7 +97,11 @@ def _education_words(steps: pd.DataFrame) -> dict[str, str]:
     """Where the student gains most and where the policy fails, by mastery."""
     low = steps[steps["mastery"] < 0.6]
     high = steps[steps["mastery"] >= 0.6]
-    gains = {where: _rises(part).mean() for where, part in (("below 0.6", low), ("at 0.6 or more", high)) if len(part)}
+    gains = {
+        where: _rises(part).mean()
+        for where, part in (("below 0.6", low), ("at 0.6 or more", high))
+        if len(part)
+    }
     best = max(gains, key=gains.get)
     wrong = 1 - steps["reward_2"].mean()
     idle = (_rises(steps) <= 0).mean()
@@ -135,7 +143,8 @@ def _snippets(steps: pd.DataFrame, domain: str, count: int = 3) -> list[str]:
     lines = []
     for (seen, action), _ in sizes.head(count).items():
         outcome = ", ".join(
-            f"{n} {groups.loc[(seen, action), r]:.2f}" for n, r in zip(objectives, rewards, strict=True)
+            f"{n} {groups.loc[(seen, action), r]:.2f}"
+            for n, r in zip(objectives, rewards, strict=True)
         )
         lines.append(f"{seen} -> {names[int(action)]} -> {outcome}")
     return lines

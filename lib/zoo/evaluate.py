@@ -18,7 +18,9 @@ from lib.zoo.policies import Policy
 from lib.zoo.recipes import ACTIONS, OBJECTIVES, SINGLE, make_batch, recipes
 
 VERSION = 1  # of records of evaluation episodes and what they sum up to: raise it when one of these numbers changes
-Act = Callable[[np.ndarray, np.ndarray], np.ndarray]  # observations (N, ...), draws (N,) -> actions (N,)
+Act = Callable[
+    [np.ndarray, np.ndarray], np.ndarray
+]  # observations (N, ...), draws (N,) -> actions (N,)
 
 
 def play(
@@ -44,7 +46,12 @@ def play(
         before = describe(env) if describe else {}
         result = env.advance(action)
         rewards = {f"reward_{i}": result.reward[:, i] for i in range(env.reward_dim)}
-        line = {"episode": everyone, "step": np.full(env.num_envs, step), "action": action, **rewards}
+        line = {
+            "episode": everyone,
+            "step": np.full(env.num_envs, step),
+            "action": action,
+            **rewards,
+        }
         after = outcome(result) if outcome else {}
         line |= before | after | {"done": result.done}
         lines.append({name: value[alive] for name, value in line.items()})  # a mask copies
@@ -58,7 +65,9 @@ def evaluation_streams(domain: str, seed: int, episodes: int) -> np.ndarray:
     return seeds.keys("evaluation", domain, seed=seed * 1_000_000, n=episodes)
 
 
-def evaluate(params: Params, actors: Mapping[str, Sequence[Act]], domain: str, task: str) -> pd.DataFrame:
+def evaluate(
+    params: Params, actors: Mapping[str, Sequence[Act]], domain: str, task: str
+) -> pd.DataFrame:
     """The step record of every actor, {method: one `Act` per seed}, on `task`.
 
     Columns of `play` plus method, seed and backend (`policy`: nothing here asks a language model).
@@ -84,14 +93,18 @@ def baselines(domain: str, replicates: int) -> dict[str, list[Act]]:
     names = ACTIONS[domain]
     out = {"random": mixture_policy(np.ones(len(names)) / len(names))}
     if domain == "education":
-        out |= {f"always {name}": mixture_policy(np.eye(len(names))[i]) for i, name in enumerate(names)}
+        out |= {
+            f"always {name}": mixture_policy(np.eye(len(names))[i]) for i, name in enumerate(names)
+        }
     return {name: [act] * replicates for name, act in out.items()}
 
 
 def mixture_policy(weights: Sequence[float]) -> Act:
     """Action i with probability weights[i], whatever is seen."""
     edges = np.cumsum(weights)
-    return lambda observation, draws: np.minimum(np.searchsorted(edges, draws, side="right"), len(edges) - 1)
+    return lambda observation, draws: np.minimum(
+        np.searchsorted(edges, draws, side="right"), len(edges) - 1
+    )
 
 
 ORACLE = "oracle (hindsight)"
@@ -153,9 +166,11 @@ def hv_mean(points: np.ndarray) -> float:
 
 
 FRONTS: dict[str, Callable[[np.ndarray], float]] = {  # of a seed's episodes (n, 3)
-    "hv_union": partial(stats.hv_union, reference=REFERENCE_POINT), "hv_mean": hv_mean, "sparsity": stats.sparsity,
+    "hv_union": partial(stats.hv_union, reference=REFERENCE_POINT),
+    "hv_mean": hv_mean,
+    "sparsity": stats.sparsity,
     "cardinality": stats.cardinality,
-}  # fmt: skip
+}
 
 
 def union_growth(rows: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
@@ -177,7 +192,11 @@ def union_growth(rows: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
 
 # The record ----------------------------------------------------------------------------------------
 
-_ROLES = {"SO-": "expert", "MO-": "paper", "oracle": "oracle"}  # whoever is neither acts without looking
+_ROLES = {
+    "SO-": "expert",
+    "MO-": "paper",
+    "oracle": "oracle",
+}  # whoever is neither acts without looking
 
 
 def as_record(table: pd.DataFrame, domain: str, task: str) -> pd.DataFrame:
@@ -189,8 +208,12 @@ def as_record(table: pd.DataFrame, domain: str, task: str) -> pd.DataFrame:
     vectors = dict(zip(("d1", "d2", "d3"), front_columns(domain), strict=True))
     returns = dict(zip(("return_d1", "return_d2", "return_d3"), OBJECTIVES[domain], strict=True))
     arms = table["method"].str.replace(" (hindsight)", "", regex=False)
-    rows = pd.DataFrame({"arm": arms, "seed": table["seed"], "group": domain, "condition": task, "split": "test"})
-    rows["role"] = [next((r for start, r in _ROLES.items() if a.startswith(start)), "constant") for a in arms]
+    rows = pd.DataFrame(
+        {"arm": arms, "seed": table["seed"], "group": domain, "condition": task, "split": "test"}
+    )
+    rows["role"] = [
+        next((r for start, r in _ROLES.items() if a.startswith(start)), "constant") for a in arms
+    ]
     rows["item"] = table["seed"].astype(str) + "-" + table["episode"].astype(str)
     rows["backend"], rows["calls"] = "policy", table["length"]
     rows["right"] = table["goal"] if domain == "minigrid" else np.nan
@@ -219,5 +242,9 @@ def paid_returns(curves: pd.DataFrame, zoo: Mapping[str, Sequence[Policy]]) -> p
         rows = curves[curves["arm"] == name]
         settled = rows["steps"] / by_seed[0].about["settings"]["num_envs"] > rows["length"].max()
         rows = rows[settled] if settled.any() else rows
-        frames.append(rows.assign(value=rows[[f"return_{i}" for i in paid_for(name)]].mean(axis=1), policy=name))
+        frames.append(
+            rows.assign(
+                value=rows[[f"return_{i}" for i in paid_for(name)]].mean(axis=1), policy=name
+            )
+        )
     return pd.concat(frames, ignore_index=True)

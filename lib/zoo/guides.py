@@ -11,7 +11,11 @@ from lib.envs.grid_batch import _FRONT, GridBatch
 from lib.envs.layouts import CELLS, FORWARD, GOAL, GOLD, HEADINGS, LAVA, LEFT, PICKUP, RIGHT
 
 VERSION = 1  # of what guides do: raise it when one of these numbers changes
-SOUGHT = {"SO-d1": GOAL, "SO-d2": None, "SO-d3": GOLD}  # None: away from lava, the cell that is farthest from any
+SOUGHT = {
+    "SO-d1": GOAL,
+    "SO-d2": None,
+    "SO-d3": GOLD,
+}  # None: away from lava, the cell that is farthest from any
 FAR = 99
 _CELL = np.arange(CELLS)
 _NEXT = _FRONT.reshape(CELLS, len(HEADINGS))  # cell in front of each pose; CELLS: a wall
@@ -22,7 +26,9 @@ def distances(sources: np.ndarray, floor: np.ndarray) -> np.ndarray:
     far = np.where(sources, 0, FAR)
     wall = np.full((len(far), 1), FAR)
     for _ in range(CELLS):
-        around = np.concatenate([far, wall], axis=1)[:, np.minimum(_NEXT, CELLS)].min(-1) + 1  # (n, 16)
+        around = (
+            np.concatenate([far, wall], axis=1)[:, np.minimum(_NEXT, CELLS)].min(-1) + 1
+        )  # (n, 16)
         nearer = np.where(floor | sources, np.minimum(far, around), far)
         if (nearer == far).all():
             break
@@ -45,7 +51,9 @@ def guide(env: GridBatch, names: np.ndarray, draws: np.ndarray, slip: float) -> 
         closed = np.isin(board[rows], (LAVA, GOAL, GOLD))
         far[rows] = distances(sources, ~closed)
     action = _toward(env.pose, far, board)
-    random = np.array([LEFT, RIGHT, FORWARD])[np.minimum((draws / max(slip, 1e-9) * 3).astype(np.int64), 2)]
+    random = np.array([LEFT, RIGHT, FORWARD])[
+        np.minimum((draws / max(slip, 1e-9) * 3).astype(np.int64), 2)
+    ]
     return np.where(draws < slip, random, action)
 
 
@@ -54,7 +62,9 @@ def _toward(pose: np.ndarray, far: np.ndarray, board: np.ndarray) -> np.ndarray:
     cell, heading = pose // len(HEADINGS), pose % len(HEADINGS)
     rows = np.arange(len(pose))
     around = np.concatenate([far, np.full((len(far), 1), FAR + 1)], axis=1)
-    ahead = [around[rows, np.minimum(_NEXT[cell, (heading + turn) % 4], CELLS)] for turn in (0, 1, 2, 3)]
+    ahead = [
+        around[rows, np.minimum(_NEXT[cell, (heading + turn) % 4], CELLS)] for turn in (0, 1, 2, 3)
+    ]
     here = far[rows, cell]
     best = np.argmin(ahead, axis=0)
     front = np.minimum(_NEXT[cell, heading], CELLS - 1)

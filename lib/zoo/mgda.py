@@ -19,14 +19,21 @@ def min_norm_weights(gram: np.ndarray) -> np.ndarray:
     """
     gram = np.asarray(gram, dtype=np.float64)
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or not np.isfinite(gram).all():
-        raise ValueError(f"the Gram matrix of the gradients must be square and finite, got {gram!r}")
+        raise ValueError(
+            f"the Gram matrix of the gradients must be square and finite, got {gram!r}"
+        )
     count = len(gram)
     scale = np.trace(gram) / count
     if scale <= 0:  # every gradient is zero: any weights are optimal
         return np.full(count, 1 / count)
     quadratic = (gram + gram.T) / (2 * scale) + 1e-9 * np.eye(count)
     alpha = solve_qp(
-        quadratic, np.zeros(count), A=np.ones((1, count)), b=np.ones(1), lb=np.zeros(count), solver="quadprog"
+        quadratic,
+        np.zeros(count),
+        A=np.ones((1, count)),
+        b=np.ones(1),
+        lb=np.zeros(count),
+        solver="quadprog",
     )
     if alpha is None:
         raise ValueError(f"no min-norm weights found for the Gram matrix {gram!r}")

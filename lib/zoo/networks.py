@@ -57,12 +57,17 @@ def describe(part: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
     for name, kind in kinds.items():
         if type(part) is kind:
             return {"type": name, **asdict(part)}
-    raise ValueError(f"{type(part).__name__} is none of the known kinds {sorted(kinds)}; add it to KINDS")
+    raise ValueError(
+        f"{type(part).__name__} is none of the known kinds {sorted(kinds)}; add it to KINDS"
+    )
 
 
 def restore(description: Mapping[str, Any], kinds: Mapping[str, type]) -> Any:
     """The inverse of `describe`. Raises ValueError for what is none of `kinds`, or has other fields."""
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in description.items()}
+    fields = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in description.items()
+    }
     kind = fields.pop("type", None)
     try:
         return kinds[kind](**fields)
@@ -72,7 +77,9 @@ def restore(description: Mapping[str, Any], kinds: Mapping[str, type]) -> Any:
 
 def _linear(x: Tensor, params: Params, name: str) -> Tensor:
     """x (K, N, in) through K linear layers; weights are (K, out, in) as in torch."""
-    return torch.baddbmm(params[f"{name}.bias"].unsqueeze(1), x, params[f"{name}.weight"].transpose(1, 2))
+    return torch.baddbmm(
+        params[f"{name}.bias"].unsqueeze(1), x, params[f"{name}.weight"].transpose(1, 2)
+    )
 
 
 def _orthogonal(shape: tuple[int, ...], gain: float, rng: np.random.Generator) -> np.ndarray:
@@ -96,7 +103,9 @@ def initial(network: Network, *name: str | int, seed: int) -> dict[str, np.ndarr
     return out
 
 
-def _head_shapes(inputs: int, hidden: tuple[int, ...], actions: int, values: int) -> dict[str, tuple[int, ...]]:
+def _head_shapes(
+    inputs: int, hidden: tuple[int, ...], actions: int, values: int
+) -> dict[str, tuple[int, ...]]:
     out: dict[str, tuple[int, ...]] = {}
     for part in ("policy_net", "value_net"):
         width = inputs
@@ -178,10 +187,14 @@ class Cnn:
             if i:
                 x = _patches(x.view(count, batch, side, side, -1))
                 side -= 1
-            x = _linear(x.flatten(1, 2), _as_matrix(params, f"features_extractor.cnn.{2 * i}"), "").relu()
+            x = _linear(
+                x.flatten(1, 2), _as_matrix(params, f"features_extractor.cnn.{2 * i}"), ""
+            ).relu()
             x = x.view(count, batch, side * side, outer)
         x = x.transpose(2, 3).flatten(2)  # torch flattens channels first
-        return _heads(_linear(x, params, "features_extractor.linear.0").relu(), params, len(self.hidden))
+        return _heads(
+            _linear(x, params, "features_extractor.linear.0").relu(), params, len(self.hidden)
+        )
 
 
 class _Patches(torch.autograd.Function):
@@ -199,9 +212,9 @@ class _Patches(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient: Tensor) -> Tensor:
         count, batch, side, _, channels = ctx.shape
-        top_left, top_right, low_left, low_right = gradient.view(count, batch, side - 1, side - 1, 4, channels).unbind(
-            4
-        )
+        top_left, top_right, low_left, low_right = gradient.view(
+            count, batch, side - 1, side - 1, 4, channels
+        ).unbind(4)
         out = gradient.new_zeros(ctx.shape)
         out[:, :, :-1, :-1] = top_left
         out[:, :, :-1, 1:] += top_right

@@ -55,7 +55,9 @@ class Policy:
         names = [view.tobytes() for view in views]
         new = {name: at for name, at in zip(names, first, strict=True) if name not in self._known}
         if new:
-            self._known.update(zip(new, self._computed(observation[list(new.values())]), strict=True))
+            self._known.update(
+                zip(new, self._computed(observation[list(new.values())]), strict=True)
+            )
         return torch.stack([self._known[name] for name in names])[place]
 
     @torch.no_grad()
@@ -75,7 +77,12 @@ def save(policy: Policy, folder: str | Path, file: str | None = None) -> Path:
     """Write the policy's two files; returns the JSON's path. The tensors go first."""
     stem = Path(folder) / (file or policy.name)
     tensors = store.write_tensors(stem.with_name(stem.name + ".safetensors"), policy.params)
-    facts = {"format": FORMAT, "name": policy.name, "domain": policy.domain, "network": describe(policy.network, KINDS)}
+    facts = {
+        "format": FORMAT,
+        "name": policy.name,
+        "domain": policy.domain,
+        "network": describe(policy.network, KINDS),
+    }
     facts |= {"about": policy.about, "sha256": store.sha256_file(tensors)}
     return store.write_json(stem.with_name(stem.name + ".json"), facts)
 
@@ -97,7 +104,9 @@ def load(path: str | Path) -> Policy:
     except (ValueError, OSError) as error:
         raise PolicyError(f"{error}: a policy is never unpickled") from error
     if store.sha256_file(tensors_path) != facts["sha256"]:
-        raise PolicyError(f"{tensors_path} is not the file that {path.name} describes; train the zoo again")
+        raise PolicyError(
+            f"{tensors_path} is not the file that {path.name} describes; train the zoo again"
+        )
     _check(tensors_path, network, params)
     return Policy(facts["name"], facts["domain"], network, params, facts["about"])
 
@@ -114,7 +123,9 @@ def hash_policy(path: str | Path) -> str:
 
 def _facts(path: Path) -> dict[str, Any]:
     if path.suffix != ".json":
-        raise PolicyError(f"{path}: a policy is loaded from its .json file; pickles and zips are refused")
+        raise PolicyError(
+            f"{path}: a policy is loaded from its .json file; pickles and zips are refused"
+        )
     if not path.exists():
         raise PolicyError(f"{path} is missing; train the zoo with `make repro`")
     try:
@@ -123,7 +134,9 @@ def _facts(path: Path) -> dict[str, Any]:
         raise PolicyError(f"{path} is not a policy description: {error}") from error
     needed = {"format", "name", "domain", "network", "about", "sha256"}
     if not isinstance(facts, dict) or not needed <= set(facts) or facts["format"] != FORMAT:
-        raise PolicyError(f"{path} is not a policy description of format {FORMAT} with {sorted(needed)}")
+        raise PolicyError(
+            f"{path} is not a policy description of format {FORMAT} with {sorted(needed)}"
+        )
     kinds = {"name": str, "domain": str, "network": dict, "about": dict, "sha256": str}
     wrong = [name for name, kind in kinds.items() if not isinstance(facts[name], kind)]
     if wrong:
@@ -134,7 +147,11 @@ def _facts(path: Path) -> dict[str, Any]:
 def _network(path: Path, about: dict[str, Any]) -> Network:
     try:
         network = restore(about, KINDS)
-        sizes = [size for value in vars(network).values() for size in (value if isinstance(value, tuple) else (value,))]
+        sizes = [
+            size
+            for value in vars(network).values()
+            for size in (value if isinstance(value, tuple) else (value,))
+        ]
         if not all(type(size) is int and 1 <= size <= _LARGEST for size in sizes):
             raise ValueError(f"of other sizes than whole numbers from 1 to {_LARGEST}")
         _ = network.shapes  # not every list of sizes makes one
@@ -153,4 +170,6 @@ def _check(path: Path, network: Network, params: dict[str, np.ndarray]) -> None:
         if not np.isfinite(params[name]).all():
             raise PolicyError(f"{path}: {name} holds values that are not finite")
     if len(params) > len(network.shapes):
-        raise PolicyError(f"{path}: unexpected parameters {sorted(set(params) - set(network.shapes))}")
+        raise PolicyError(
+            f"{path}: unexpected parameters {sorted(set(params) - set(network.shapes))}"
+        )

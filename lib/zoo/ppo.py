@@ -70,7 +70,9 @@ class PPO:
         first = arms[0].settings
         shared = [(a.settings.rollout, a.settings.minibatch, a.settings.epochs) for a in arms]
         if len(set(shared)) > 1 or env.num_envs != len(arms) * first.num_envs:
-            raise ValueError(f"arms of one stack need equal shapes and {first.num_envs} rows each, got {shared}")
+            raise ValueError(
+                f"arms of one stack need equal shapes and {first.num_envs} rows each, got {shared}"
+            )
         self.K, self.E, self.T = len(arms), first.num_envs, first.rollout // first.num_envs
         self.names = list(network.shapes)
         self.sizes = [int(np.prod(shape)) for shape in network.shapes.values()]
@@ -81,7 +83,9 @@ class PPO:
         self.moment_1, self.moment_2 = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
         self.adam_steps = torch.zeros(self.K, 1)
         column = {n: torch.tensor([[getattr(a.settings, n)] for a in arms]) for n in _PER_ARM}
-        self.coefficient = column | {"target_kl": torch.tensor([[a.settings.target_kl or np.inf] for a in arms])}
+        self.coefficient = column | {
+            "target_kl": torch.tensor([[a.settings.target_kl or np.inf] for a in arms])
+        }
         self.merges_equal = self.K == 1 and network.costly  # arms differ in which inputs are equal
         self.updates = 0
         env.seed_with(np.concatenate([streams(domain, a.name, a.seed, self.E) for a in arms]))
@@ -96,12 +100,18 @@ class PPO:
         parts = self.theta.split(self.sizes, dim=1)
         shapes = self.network.shapes.values()
         named = zip(self.names, parts, shapes, strict=True)
-        return {name: part.view(self.K, *shape).detach().requires_grad_() for name, part, shape in named}
+        return {
+            name: part.view(self.K, *shape).detach().requires_grad_() for name, part, shape in named
+        }
 
-    def _slopes(self, outputs: Sequence[Tensor], slopes: Sequence[Tensor], keep: bool = False) -> Tensor:
+    def _slopes(
+        self, outputs: Sequence[Tensor], slopes: Sequence[Tensor], keep: bool = False
+    ) -> Tensor:
         """d(outputs) / d(theta) along `slopes`, flat, (K, P); keep: the graph is needed again."""
         leaves = list(self.params.values())
-        parts = torch.autograd.grad(outputs, leaves, slopes, retain_graph=keep, materialize_grads=True)
+        parts = torch.autograd.grad(
+            outputs, leaves, slopes, retain_graph=keep, materialize_grads=True
+        )
         return torch.cat([part.flatten(1) for part in parts], dim=1)
 
     def parameters(self, k: int) -> dict[str, np.ndarray]:
@@ -129,9 +139,13 @@ class PPO:
                 self.episodes.append((self.updates, row // self.E, *told))
             self.observation = step.observation
             done = torch.from_numpy(self._per_arm(step.done).copy())
-            for store_, item in zip(kept, (inputs, action, log_prob, value, reward, done), strict=True):
+            for store_, item in zip(
+                kept, (inputs, action, log_prob, value, reward, done), strict=True
+            ):
                 store_.append(item)
-        last = self.network.forward(params, self.network.prepare(self._per_arm(self.observation)))[1]
+        last = self.network.forward(params, self.network.prepare(self._per_arm(self.observation)))[
+            1
+        ]
         return Rollout(*(torch.stack(items, dim=1) for items in kept), last_value=last)
 
     def _per_arm(self, rows: np.ndarray) -> np.ndarray:
@@ -151,7 +165,9 @@ class PPO:
         cut = step.truncated & ~step.terminated
         if not cut.any():
             return 0.0
-        value = self.network.forward(params, self.network.prepare(self._per_arm(step.final_observation)))[1]
+        value = self.network.forward(
+            params, self.network.prepare(self._per_arm(step.final_observation))
+        )[1]
         mask = torch.from_numpy(self._per_arm(cut).copy()).unsqueeze(-1)
         return self.coefficient["gamma"].unsqueeze(-1) * value * mask
 
@@ -167,9 +183,12 @@ class PPO:
         """Epochs of minibatch updates over one rollout."""
         advantage, returns = self.advantages(rollout)
         samples = {
-            "inputs": rollout.inputs, "action": rollout.action, "log_prob": rollout.log_prob,
-            "advantage": advantage, "returns": returns,
-        }  # fmt: skip
+            "inputs": rollout.inputs,
+            "action": rollout.action,
+            "log_prob": rollout.log_prob,
+            "advantage": advantage,
+            "returns": returns,
+        }
         # rows in stable-baselines3's order: all steps of environment 0, then of environment 1, ...
         samples = {name: x.transpose(1, 2).flatten(1, 2) for name, x in samples.items()}
         if self.merges_equal:
@@ -207,8 +226,12 @@ class PPO:
         logits, value = self._forward(batch)
         with torch.no_grad():
             log_probs = logits.log_softmax(-1)
-            log_ratio = log_probs.gather(-1, batch["action"].unsqueeze(-1)).squeeze(-1) - batch["log_prob"]
-            divergence = (log_ratio.exp() - 1 - log_ratio).mean(1, keepdim=True)  # Schulman's k3 estimate
+            log_ratio = (
+                log_probs.gather(-1, batch["action"].unsqueeze(-1)).squeeze(-1) - batch["log_prob"]
+            )
+            divergence = (log_ratio.exp() - 1 - log_ratio).mean(
+                1, keepdim=True
+            )  # Schulman's k3 estimate
             learning = learning & (divergence <= 1.5 * self.coefficient["target_kl"])
         if learning.any():
             gradient = self._gradient(logits, value, batch)
@@ -225,7 +248,13 @@ class PPO:
         """Adam (Kingma and Ba 2015) on the arms that are `learning`; the others stay as they are. One state for all
         arms, for which torch's plain Adam takes longer and its fused one as long (a benchmark)."""
         (b1, b2), rows = ADAM_BETAS, learning.squeeze(1)
-        whole = (self.theta, self.moment_1, self.moment_2, self.adam_steps, self.coefficient["learning_rate"])
+        whole = (
+            self.theta,
+            self.moment_1,
+            self.moment_2,
+            self.adam_steps,
+            self.coefficient["learning_rate"],
+        )
         if rows.all():
             theta, m, v, steps, rate = whole
         else:  # copies of the learning arms, put back below
@@ -234,7 +263,9 @@ class PPO:
         steps += 1
         m.lerp_(gradient, 1 - b1)
         v.mul_(b2).addcmul_(gradient, gradient, value=1 - b2)
-        deviation = (v / (1 - b2**steps)).clamp_(min=1e-30).sqrt_().add_(ADAM_EPS)  # the root of 0 is slow
+        deviation = (
+            (v / (1 - b2**steps)).clamp_(min=1e-30).sqrt_().add_(ADAM_EPS)
+        )  # the root of 0 is slow
         theta -= (rate / (1 - b1**steps)) * m / deviation
         if not rows.all():
             for tensor, part in zip(whole, (theta, m, v, steps), strict=False):
@@ -242,7 +273,9 @@ class PPO:
 
     # Running -----------------------------------------------------------------------------------
 
-    def train(self, checkpoint: Path | None = None, progress=lambda fraction: None, every: float = 20.0) -> None:
+    def train(
+        self, checkpoint: Path | None = None, progress=lambda fraction: None, every: float = 20.0
+    ) -> None:
         """Updates until `timesteps` are spent; with `checkpoint`, resumes from it and keeps it fresh."""
         if checkpoint is not None and checkpoint.exists():
             self.resume(checkpoint)
@@ -265,11 +298,15 @@ class PPO:
         """Everything that decides the rest of the training, as safetensors."""
         episodes = np.array(self.episodes, dtype=np.float64)
         arrays = {
-            "theta": self.theta.detach().numpy(), "moment_1": self.moment_1.numpy(),
-            "moment_2": self.moment_2.numpy(), "adam_steps": self.adam_steps.numpy(),
-            "updates": np.array([self.updates]), "observation": self.observation,
-            "running": self.running, "episodes": episodes.reshape(len(self.episodes), -1),
-        }  # fmt: skip
+            "theta": self.theta.detach().numpy(),
+            "moment_1": self.moment_1.numpy(),
+            "moment_2": self.moment_2.numpy(),
+            "adam_steps": self.adam_steps.numpy(),
+            "updates": np.array([self.updates]),
+            "observation": self.observation,
+            "running": self.running,
+            "episodes": episodes.reshape(len(self.episodes), -1),
+        }
         state = {f"env.{name}": array for name, array in self.env.state().items()}
         store.write_tensors(path, arrays | state)
 
@@ -283,7 +320,9 @@ class PPO:
         self.updates = int(arrays["updates"][0])
         self.observation, self.running = arrays["observation"].copy(), arrays["running"].copy()
         self.episodes = [(int(e[0]), int(e[1]), *e[2:]) for e in arrays["episodes"]]
-        self.env.restore({n.removeprefix("env."): a for n, a in arrays.items() if n.startswith("env.")})
+        self.env.restore(
+            {n.removeprefix("env."): a for n, a in arrays.items() if n.startswith("env.")}
+        )
 
 
 class MGDA(PPO):
@@ -303,7 +342,9 @@ class MGDA(PPO):
         return combined + self._slopes((logits, value), (entropy, critic))
 
 
-def loss(logits: Tensor, value: Tensor, batch: Batch, coefficient: Batch, alpha: Tensor | float = 1.0) -> Tensor:
+def loss(
+    logits: Tensor, value: Tensor, batch: Batch, coefficient: Batch, alpha: Tensor | float = 1.0
+) -> Tensor:
     """What an update descends, (K,): stable-baselines3's loss, with k clipped objectives (equation 1) in the place of
     one where there are several.
 
@@ -315,14 +356,22 @@ def loss(logits: Tensor, value: Tensor, batch: Batch, coefficient: Batch, alpha:
     log_probs = logits.log_softmax(-1)
     new = log_probs.gather(-1, batch["action"].unsqueeze(-1))  # log pi(a | s), (K, M, 1)
     advantage = losses.whitened(batch["advantage"], dim=1, correction=1)  # within the minibatch
-    gain = losses.clipped(new, batch["log_prob"].unsqueeze(-1), advantage, coefficient["clip"].unsqueeze(-1))
+    gain = losses.clipped(
+        new, batch["log_prob"].unsqueeze(-1), advantage, coefficient["clip"].unsqueeze(-1)
+    )
     actor = -(alpha * gain.mean(1)).sum(-1)  # sum_i alpha_i L_i
     critic = (value - batch["returns"]).square().mean(1).sum(-1)  # sum_i mean (V_i - R_i)^2
     entropy = -(log_probs.exp() * log_probs).sum(-1).mean(1)  # H
-    return actor + coefficient["value"].squeeze(-1) * critic - coefficient["entropy"].squeeze(-1) * entropy
+    return (
+        actor
+        + coefficient["value"].squeeze(-1) * critic
+        - coefficient["entropy"].squeeze(-1) * entropy
+    )
 
 
-def slopes(logits: Tensor, value: Tensor, batch: Batch, coefficient: Batch) -> tuple[list[Tensor], Tensor, Tensor]:
+def slopes(
+    logits: Tensor, value: Tensor, batch: Batch, coefficient: Batch
+) -> tuple[list[Tensor], Tensor, Tensor]:
     """The derivatives of `loss`, written out: d(L_i) / d(logits) for each objective, d(-c_e H) / d(logits), (K, M, A)
     each, and d(critic) / d(value), (K, M, V).
 
@@ -340,13 +389,17 @@ def slopes(logits: Tensor, value: Tensor, batch: Batch, coefficient: Batch) -> t
     actors = []
     for each in advantage.unbind(-1):
         flat = torch.where(each > 0, ratio > 1 + limit, ratio < 1 - limit)
-        actors.append((-each * ~flat / count).unsqueeze(-1) * direction)  # d(L_i) / d(r) = -A / M, or 0
+        actors.append(
+            (-each * ~flat / count).unsqueeze(-1) * direction
+        )  # d(L_i) / d(r) = -A / M, or 0
     weighted = log_probs.exp() * log_probs
     inside = -weighted.sum(-1, keepdim=True)  # H of each decision
     entropy = (
         coefficient["entropy"].unsqueeze(-1) * (weighted + log_probs.exp() * inside) / count
     )  # c p (log p + H) / M
-    critic = 2 * coefficient["value"].unsqueeze(-1) * (value - batch["returns"]) / count  # 2 c (V - R) / M
+    critic = (
+        2 * coefficient["value"].unsqueeze(-1) * (value - batch["returns"]) / count
+    )  # 2 c (V - R) / M
     return actors, entropy, critic
 
 
@@ -363,7 +416,9 @@ def streams(domain: str, name: str, seed: int, rows: int) -> np.ndarray:
     return seeds.keys("zoo", domain, name, seed=1000 * seed, n=rows)
 
 
-def booked(running: np.ndarray, reward: np.ndarray, done: np.ndarray) -> list[tuple[int, tuple[float, ...]]]:
+def booked(
+    running: np.ndarray, reward: np.ndarray, done: np.ndarray
+) -> list[tuple[int, tuple[float, ...]]]:
     """Adds a step to `running`, returns so far and length, (B, k + 1); of every episode that ended its row, and
     (length, return per objective)."""
     running[:, :-1] += reward
@@ -373,7 +428,9 @@ def booked(running: np.ndarray, reward: np.ndarray, done: np.ndarray) -> list[tu
     return ended
 
 
-def curve(episodes: Sequence[tuple], arms: Sequence[tuple[str, int]], samples: int, k: int) -> pd.DataFrame:
+def curve(
+    episodes: Sequence[tuple], arms: Sequence[tuple[str, int]], samples: int, k: int
+) -> pd.DataFrame:
     """Finished training episodes: update, arm, length, return_0 and on by objective, seed, steps (per arm, at the
     update's end).
 
@@ -384,7 +441,9 @@ def curve(episodes: Sequence[tuple], arms: Sequence[tuple[str, int]], samples: i
     frame = pd.DataFrame(list(episodes), columns=["update", "arm", "length", *returns])
     names, runs = (dict(enumerate(column)) for column in zip(*arms, strict=True))
     seed = frame["arm"].map(runs)
-    return frame.assign(arm=frame["arm"].map(names), seed=seed, steps=(frame["update"] + 1) * samples)
+    return frame.assign(
+        arm=frame["arm"].map(names), seed=seed, steps=(frame["update"] + 1) * samples
+    )
 
 
 def clip_norm(gradient: Tensor, limit: Tensor) -> Tensor:

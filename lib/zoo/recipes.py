@@ -45,8 +45,16 @@ class Recipe:
 
     def facts(self) -> dict[str, Any]:
         """All that decides a training but environment and seed, as JSON; with whom it is trained does not."""
-        facts = {"name": self.name, "domain": self.domain, "task": self.task, "settings": self.settings.model_dump()}
-        parts = {"objective": describe(self.objective, OBJECTIVE_KINDS), "network": describe(self.network, KINDS)}
+        facts = {
+            "name": self.name,
+            "domain": self.domain,
+            "task": self.task,
+            "settings": self.settings.model_dump(),
+        }
+        parts = {
+            "objective": describe(self.objective, OBJECTIVE_KINDS),
+            "network": describe(self.network, KINDS),
+        }
         return facts | parts
 
     @classmethod
@@ -71,14 +79,22 @@ def _education(params: ZooParams) -> list[Recipe]:
     paid |= {"MO-S": Linear((1 / 3, 1 / 3, 1 / 3)), "MO-RM": RewardMachine()}
     zoo, task = params.zoo.education, params.education.topic
     network = Mlp(inputs=13, actions=3)
-    rows = [Recipe(n, "education", o, zoo.single, network, task, "table-6") for n, o in paid.items()]
+    rows = [
+        Recipe(n, "education", o, zoo.single, network, task, "table-6") for n, o in paid.items()
+    ]
     per_objective = Mlp(inputs=13, actions=3, values=3)
-    return [*rows, Recipe("MO-MGDA", "education", Vector(), zoo.mgda, per_objective, task, "MO-MGDA")]
+    return [
+        *rows,
+        Recipe("MO-MGDA", "education", Vector(), zoo.mgda, per_objective, task, "MO-MGDA"),
+    ]
 
 
 def _minigrid(params: ZooParams) -> list[Recipe]:
     zoo = params.zoo.minigrid
-    goal, gold = Linear((1.0, 0.0, 0.0)), Linear((0.0, 0.0, 2.0))  # +1 per piece; the vector has shares
+    goal, gold = (
+        Linear((1.0, 0.0, 0.0)),
+        Linear((0.0, 0.0, 2.0)),
+    )  # +1 per piece; the vector has shares
     rows = [
         ("SO-d1", goal, zoo.navigate, "empty"),
         ("SO-d2", goal, zoo.lava, "lava_gap"),  # lava ends the episode: reaching the goal avoids it
@@ -88,7 +104,9 @@ def _minigrid(params: ZooParams) -> list[Recipe]:
     return [Recipe(n, "minigrid", o, s, Cnn(actions=6), task, n) for n, o, s, task in rows]
 
 
-def make_batch(params: Environments, domain: str, tasks: Sequence[str], seed: int = 0) -> BatchedEnv:
+def make_batch(
+    params: Environments, domain: str, tasks: Sequence[str], seed: int = 0
+) -> BatchedEnv:
     """A batched twin with one row per entry of `tasks`."""
     if domain == "education":
         return EducationBatch(make_education_rules(params.education), len(tasks), seed)
@@ -105,7 +123,9 @@ def describe_environment(params: Environments, domain: str) -> dict[str, Any]:
         if section.difficulty == "calibrated":
             paths.append(section.answers)
     files = [ROOT / path for path in paths]  # an absolute path stays as it is
-    hashes = [store.sha256_file(file) for file in files if file.is_file()]  # whoever reads one that is missing says so
+    hashes = [
+        store.sha256_file(file) for file in files if file.is_file()
+    ]  # whoever reads one that is missing says so
     return {"settings": section.model_dump(), "files": hashes}
 
 

@@ -35,9 +35,14 @@ class SmallExtractor(BaseFeaturesExtractor):
     def __init__(self, observation_space, features_dim: int = 128) -> None:
         super().__init__(observation_space, features_dim)
         self.cnn = nn.Sequential(
-            nn.Conv2d(3, 16, 2), nn.ReLU(), nn.Conv2d(16, 32, 2), nn.ReLU(), nn.Conv2d(32, 64, 2), nn.ReLU(),
+            nn.Conv2d(3, 16, 2),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 2),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 2),
+            nn.ReLU(),
             nn.Flatten(),
-        )  # fmt: skip
+        )
         self.linear = nn.Sequential(nn.Linear(1024, features_dim), nn.ReLU())
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
@@ -78,21 +83,29 @@ class Drawn(CategoricalDistribution):
 class SameDraws(BaseCallback):
     """Gives stable-baselines3's PPO the stacked trainer's first weights and random numbers of a recipe and a seed."""
 
-    def __init__(self, recipe: Recipe, seed: int, progress: Callable[[float], None] = lambda fraction: None) -> None:
+    def __init__(
+        self, recipe: Recipe, seed: int, progress: Callable[[float], None] = lambda fraction: None
+    ) -> None:
         super().__init__()
         self.recipe, self.seed, self.progress, self.update = recipe, seed, progress, 0
 
     def _on_training_start(self) -> None:
-        first = initial(self.recipe.network, "zoo", self.recipe.domain, self.recipe.name, seed=self.seed)
+        first = initial(
+            self.recipe.network, "zoo", self.recipe.domain, self.recipe.name, seed=self.seed
+        )
         weights = {name: torch.from_numpy(array) for name, array in first.items()}
-        self.model.policy.load_state_dict(weights, strict=False)  # an extractor that is shared has several names
+        self.model.policy.load_state_dict(
+            weights, strict=False
+        )  # an extractor that is shared has several names
         self.model.policy.action_dist = Drawn(self.recipe.network.actions)
         self.model.policy.action_dist.draws = lambda: self.draws[self.model.rollout_buffer.pos]
         self.model.rollout_buffer.get = self._minibatches
 
     def _on_rollout_start(self) -> None:
         who, buffer = (self.recipe.domain, self.recipe.name, self.seed), self.model.rollout_buffer
-        self.draws = stream(*who, "actions", self.update).random((buffer.buffer_size, buffer.n_envs))
+        self.draws = stream(*who, "actions", self.update).random(
+            (buffer.buffer_size, buffer.n_envs)
+        )
         self.orders = stream(*who, "minibatches", self.update)
         self.update += 1
         self.progress(self.model.num_timesteps / self.recipe.settings.timesteps)
@@ -103,9 +116,13 @@ class SameDraws(BaseCallback):
     def _minibatches(self, size: int) -> Iterator[RolloutBufferSamples]:
         """`RolloutBuffer.get` in our order."""
         buffer = self.model.rollout_buffer
-        next(type(buffer).get(buffer, size))  # flattens what was collected; its own order is not used
+        next(
+            type(buffer).get(buffer, size)
+        )  # flattens what was collected; its own order is not used
         order = self.orders.permutation(buffer.buffer_size * buffer.n_envs)
-        yield from (buffer._get_samples(order[start : start + size]) for start in range(0, len(order), size))
+        yield from (
+            buffer._get_samples(order[start : start + size]) for start in range(0, len(order), size)
+        )
 
 
 def environment(params: Environments, recipe: Recipe, seed: int) -> Paid:
@@ -119,23 +136,43 @@ def learner(recipe: Recipe, env: Paid) -> PPO:
     """stable-baselines3's PPO with a recipe's settings and a network of its shape."""
     s, rooms = recipe.settings, isinstance(recipe.network, Cnn)
     return PPO(
-        "CnnPolicy" if rooms else "MlpPolicy", env, learning_rate=s.learning_rate, n_steps=s.rollout // env.num_envs,
-        batch_size=s.minibatch, n_epochs=s.epochs, gamma=s.gamma, gae_lambda=s.gae_lambda, clip_range=s.clip,
-        ent_coef=s.entropy, vf_coef=s.value, max_grad_norm=s.max_grad_norm, target_kl=s.target_kl, device="cpu",
-        policy_kwargs={"features_extractor_class": SmallExtractor, "normalize_images": False} if rooms else None,
-    )  # fmt: skip
+        "CnnPolicy" if rooms else "MlpPolicy",
+        env,
+        learning_rate=s.learning_rate,
+        n_steps=s.rollout // env.num_envs,
+        batch_size=s.minibatch,
+        n_epochs=s.epochs,
+        gamma=s.gamma,
+        gae_lambda=s.gae_lambda,
+        clip_range=s.clip,
+        ent_coef=s.entropy,
+        vf_coef=s.value,
+        max_grad_norm=s.max_grad_norm,
+        target_kl=s.target_kl,
+        device="cpu",
+        policy_kwargs={"features_extractor_class": SmallExtractor, "normalize_images": False}
+        if rooms
+        else None,
+    )
 
 
 def train(
-    params: Environments, recipe: Recipe, seed: int, progress: Callable[[float], None] = lambda fraction: None
+    params: Environments,
+    recipe: Recipe,
+    seed: int,
+    progress: Callable[[float], None] = lambda fraction: None,
 ) -> tuple[dict[str, np.ndarray], pd.DataFrame]:
     """Parameters and training curve of one policy."""
     env = environment(params, recipe, seed)
-    with torch.random.fork_rng():  # its own first weights come from torch's generator, and are not used
+    with (
+        torch.random.fork_rng()
+    ):  # its own first weights come from torch's generator, and are not used
         model = learner(recipe, env)
         model.learn(recipe.settings.timesteps, callback=SameDraws(recipe, seed, progress))
     k = env.venv.reward_dim
-    return weights(model, recipe), curve(env.episodes, [(recipe.name, seed)], recipe.settings.rollout, k)
+    return weights(model, recipe), curve(
+        env.episodes, [(recipe.name, seed)], recipe.settings.rollout, k
+    )
 
 
 def weights(model: PPO, recipe: Recipe) -> dict[str, np.ndarray]:

@@ -16,7 +16,9 @@ from lib.envs.education import CHALLENGE, EASY, FAILED, OBJECTIVES, EducationRul
 from lib.envs.education_batch import EducationBatch
 from lib.zoo.evaluate import evaluation_streams, play
 
-VERSION = 1  # of the search for the simulator's switches: raise it when one of these numbers changes
+VERSION = (
+    1  # of the search for the simulator's switches: raise it when one of these numbers changes
+)
 
 # Table 2: length, then mean aptitude (d1), gap (d2) and performance (d3) of each policy
 TABLE_2 = {
@@ -25,15 +27,19 @@ TABLE_2 = {
     "SO-d3": (49.37, (0.13, 0.16, 0.76)),
 }
 PRINTED = {  # all policies of Table 2: education as above; minigrid as length, success, no lava, gold
-    "education": TABLE_2 | {
-        "MO-S": (47.43, (0.20, 0.15, 0.79)), "MO-RM": (48.20, (0.14, 0.30, 0.64)),
+    "education": TABLE_2
+    | {
+        "MO-S": (47.43, (0.20, 0.15, 0.79)),
+        "MO-RM": (48.20, (0.14, 0.30, 0.64)),
         "MO-MGDA": (43.07, (0.23, 0.36, 0.79)),
     },
     "minigrid": {
-        "SO-d1": (49.3, (0.13, 0.46, 0.0)), "SO-d2": (93.9, (0.333, 0.97, 0.0)), "SO-d3": (139.7, (0.0, 0.97, 0.08)),
+        "SO-d1": (49.3, (0.13, 0.46, 0.0)),
+        "SO-d2": (93.9, (0.333, 0.97, 0.0)),
+        "SO-d3": (139.7, (0.0, 0.97, 0.08)),
         "MO-pseudoS": (75.5, (0.53, 1.0, 0.70)),
     },
-}  # fmt: skip
+}
 STAND_IN = {"SO-d1": CHALLENGE, "SO-d2": FAILED, "SO-d3": EASY}
 SWITCHES = {
     "steps_per_level": (1, 2),
@@ -54,14 +60,26 @@ def search(rules: EducationRules, students: int = 100) -> pd.DataFrame:
     for values in product(*SWITCHES.values()):
         chosen = dict(zip(SWITCHES, values, strict=True))
         lengths, distance = _compare(replace(rules, **chosen), students)
-        lines.append({**chosen, **{f"{name} length": value for name, value in lengths.items()}, "distance": distance})
+        lines.append(
+            {
+                **chosen,
+                **{f"{name} length": value for name, value in lengths.items()},
+                "distance": distance,
+            }
+        )
     return pd.DataFrame(lines).sort_values("distance", kind="stable", ignore_index=True)
 
 
 def _compare(rules: EducationRules, students: int) -> tuple[dict[str, float], float]:
-    streams = np.tile(evaluation_streams("switches", 0, students), len(TABLE_2))  # all meet the same students
-    stand_ins = np.repeat([STAND_IN[name] for name in TABLE_2], students)  # side by side: a batch costs as much as one
-    together = play(EducationBatch(rules, len(streams)), lambda observation, draws: stand_ins, streams)
+    streams = np.tile(
+        evaluation_streams("switches", 0, students), len(TABLE_2)
+    )  # all meet the same students
+    stand_ins = np.repeat(
+        [STAND_IN[name] for name in TABLE_2], students
+    )  # side by side: a batch costs as much as one
+    together = play(
+        EducationBatch(rules, len(streams)), lambda observation, draws: stand_ins, streams
+    )
     lengths, distance = {}, 0.0
     rewards = [f"reward_{i}" for i in range(len(OBJECTIVES))]
     for i, (name, (length, means)) in enumerate(TABLE_2.items()):

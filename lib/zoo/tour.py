@@ -33,7 +33,9 @@ def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) 
         many = EducationBatch(rules, copies)
         many.restore(state, rows=np.zeros(copies, dtype=int))
         many.key = seeds.keys("tour", name, seed=seed, n=copies)
-        rewards = pd.DataFrame(many.advance(np.full(copies, action)).reward, columns=list(OBJECTIVES))
+        rewards = pd.DataFrame(
+            many.advance(np.full(copies, action)).reward, columns=list(OBJECTIVES)
+        )
         tried.append(_rows(rewards, name))
     return pd.concat(tried, ignore_index=True)
 
@@ -41,7 +43,9 @@ def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) 
 def _rows(rewards: pd.DataFrame, arm: str) -> pd.DataFrame:
     """Record rows of what an arm that looks at nothing was paid, one for each row of rewards."""
     fixed = {"arm": arm, "role": "constant", "backend": "simulated", "seed": 0, "try": 0}
-    return rewards.assign(**fixed, item=rewards.index.astype(str), reward=rewards[list(OBJECTIVES)].mean(axis=1))
+    return rewards.assign(
+        **fixed, item=rewards.index.astype(str), reward=rewards[list(OBJECTIVES)].mean(axis=1)
+    )
 
 
 def simplex(points: int) -> np.ndarray:
@@ -59,7 +63,11 @@ def play_mixtures(rules: EducationRules, strategies: np.ndarray, students: int) 
     """
     played = []
     for weights in strategies:
-        arm = " + ".join(f"{weight:.2g} {action}" for weight, action in zip(weights, ACTIONS, strict=True) if weight)
+        arm = " + ".join(
+            f"{weight:.2g} {action}"
+            for weight, action in zip(weights, ACTIONS, strict=True)
+            if weight
+        )
         rows = _played(rules, mixture_policy(weights), arm, students)
         played.append(rows.assign(**dict(zip(ACTIONS, weights, strict=True))))
     return pd.concat(played, ignore_index=True)
@@ -73,7 +81,9 @@ def play_watchful(rules: EducationRules, students: int) -> pd.DataFrame:
         if open_ == low == high:
             continue  # a corner of the mixtures
 
-        def act(seen: np.ndarray, draws: np.ndarray, way: tuple[int, int, int] = (open_, low, high)) -> np.ndarray:
+        def act(
+            seen: np.ndarray, draws: np.ndarray, way: tuple[int, int, int] = (open_, low, high)
+        ) -> np.ndarray:
             failed = seen[:, 1 + LEVELS :].sum(1) > 0
             return np.where(failed, way[0], np.where(seen[:, 0] < 0.6 - 1e-6, way[1], way[2]))
 
@@ -84,6 +94,12 @@ def play_watchful(rules: EducationRules, students: int) -> pd.DataFrame:
 
 def _played(rules: EducationRules, act: Act, arm: str, students: int) -> pd.DataFrame:
     """Record rows of one episode of each of the students, who are the same for every arm."""
-    steps = play(EducationBatch(rules, students), act, seeds.keys("tour", "students", n=students)).groupby("episode")
-    means = steps[[f"reward_{i}" for i in range(len(OBJECTIVES))]].mean().set_axis(list(OBJECTIVES), axis=1)
+    steps = play(
+        EducationBatch(rules, students), act, seeds.keys("tour", "students", n=students)
+    ).groupby("episode")
+    means = (
+        steps[[f"reward_{i}" for i in range(len(OBJECTIVES))]]
+        .mean()
+        .set_axis(list(OBJECTIVES), axis=1)
+    )
     return _rows(means.reset_index(drop=True), arm).assign(length=steps.size().to_numpy())

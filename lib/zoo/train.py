@@ -71,7 +71,9 @@ def _make_stacked_learner(params: Environments, pairs: Sequence[tuple[Recipe, in
     tasks = [recipe.task for recipe, _ in pairs for _ in range(recipe.settings.num_envs)]
     first = pairs[0][0]
     method = MGDA if first.network.values > 1 else PPO
-    return method(arms, first.network, recipes.make_batch(params, first.domain, tasks), first.domain)
+    return method(
+        arms, first.network, recipes.make_batch(params, first.domain, tasks), first.domain
+    )
 
 
 # Jobs ---------------------------------------------------------------------------------------------
@@ -123,10 +125,16 @@ def make_jobs(params: ZooParams, domain: str, trained: Collection[str] = ()) -> 
             "versions": versions(stack[0].network, learner_name),
         }
         for group in group_seeds(params, stack):
-            policies_of_job = [{"recipe": recipe.facts(), "seed": seed} for seed in group for recipe in stack]
+            policies_of_job = [
+                {"recipe": recipe.facts(), "seed": seed} for seed in group for recipe in stack
+            ]
             settings = shared | {"policies": policies_of_job}
             keys = policy_keys(settings)
-            open_policies = [policy for policy, key in zip(policies_of_job, keys, strict=True) if key not in trained]
+            open_policies = [
+                policy
+                for policy, key in zip(policies_of_job, keys, strict=True)
+                if key not in trained
+            ]
             if open_policies:
                 label = f"{domain}/{name}/seeds-{group[0]}-{group[-1]}"
                 jobs.append(sweep.Job(label, shared | {"policies": open_policies}))
@@ -145,7 +153,9 @@ def policy_keys(settings: Mapping[str, Any]) -> list[str]:
 def train_policies(job: sweep.Job, folder: Path, progress) -> dict[str, Any]:
     """Train policies side by side; leaves them and their curves in `folder` and returns their keys."""
     torch.set_num_threads(1)
-    torch.set_flush_denormal(True)  # Adam's moments of idle weights decay into slow denormal numbers
+    torch.set_flush_denormal(
+        True
+    )  # Adam's moments of idle weights decay into slow denormal numbers
     pairs = [(Recipe.of(policy["recipe"]), policy["seed"]) for policy in job.settings["policies"]]
     domain = pairs[0][0].domain
     environments = recipes.restore_environment(job.settings["environment"], domain)
@@ -194,10 +204,14 @@ def build(params: ZooParams, domain: str, out: str | Path = ZOO, runs: str | Pat
     sweep.run(train_policies, open_jobs, runs, params.zoo.jobs, f"training the {domain} zoo")
 
     recipes_by_stack = stacks(params, domain)
-    names_by_stack = {stack: [recipe.name for recipe in members] for stack, members in recipes_by_stack.items()}
+    names_by_stack = {
+        stack: [recipe.name for recipe in members] for stack, members in recipes_by_stack.items()
+    }
     stack_of = {name: stack for stack, names in names_by_stack.items() for name in names}
     folder_of_key = find_trained(runs)
-    zoo: dict[str, list[policies.Policy]] = {recipe.name: [] for recipe in recipes.recipes(params, domain)}
+    zoo: dict[str, list[policies.Policy]] = {
+        recipe.name: [] for recipe in recipes.recipes(params, domain)
+    }
     seconds, curves = [], []
     for job in make_jobs(params, domain):  # those of all policies
         folders = {}
@@ -209,14 +223,19 @@ def build(params: ZooParams, domain: str, out: str | Path = ZOO, runs: str | Pat
             zoo[name].append(policy)
         for folder in dict.fromkeys(folders.values()):  # one, unless some were trained later
             curve = store.read_parquet(folder / "curve.parquet")
-            of_this_job = [folders.get(pair) == folder for pair in zip(curve["arm"], curve["seed"], strict=True)]
+            of_this_job = [
+                folders.get(pair) == folder
+                for pair in zip(curve["arm"], curve["seed"], strict=True)
+            ]
             curves.append(curve[of_this_job])
         first_name, _ = next(iter(folders))
-        seconds.append({
-            "stack": stack_of[first_name],
-            "seeds": len({seed for _, seed in folders}),
-            "seconds": sum(_seconds_per_policy(folder) for folder in folders.values()),
-        })  # fmt: skip
+        seconds.append(
+            {
+                "stack": stack_of[first_name],
+                "seeds": len({seed for _, seed in folders}),
+                "seconds": sum(_seconds_per_policy(folder) for folder in folders.values()),
+            }
+        )
     curve = pd.concat(curves, ignore_index=True)
     store.write_parquet(Path(out) / domain / "curves.parquet", curve)
     return Zoo(domain, names_by_stack, zoo, curve, pd.DataFrame(seconds))
@@ -234,5 +253,8 @@ def load(domain: str, root: str | Path = ZOO) -> dict[str, list[policies.Policy]
     if not folder.is_dir():
         raise policies.PolicyError(f"{folder} is missing; train the zoo with `make repro`")
     names = sorted(place.name for place in folder.iterdir() if place.is_dir())
-    files = {name: sorted((folder / name).glob("seed-*.json"), key=lambda path: int(path.stem[5:])) for name in names}
+    files = {
+        name: sorted((folder / name).glob("seed-*.json"), key=lambda path: int(path.stem[5:]))
+        for name in names
+    }
     return {name: [policies.load(path) for path in paths] for name, paths in files.items()}

@@ -10,11 +10,24 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from lib.ablations import shown
-from lib.ablations.comparison import BETTER, OTHER, UNCLEAR, WORSE, Comparison, Measure, metrics, slug
+from lib.ablations.comparison import (
+    BETTER,
+    OTHER,
+    UNCLEAR,
+    WORSE,
+    Comparison,
+    Measure,
+    metrics,
+    slug,
+)
 from lib.draw import png
 from lib.page.lesson import _KEY
 
-SCORE, STEPS, MOVED = Measure("score", "score"), Measure("steps", "steps", "lower"), Measure("moved", "moved", "")
+SCORE, STEPS, MOVED = (
+    Measure("score", "score"),
+    Measure("steps", "steps", "lower"),
+    Measure("moved", "moved", ""),
+)
 
 
 def rows(variant: str, values, seeds=None, units=None) -> pd.DataFrame:
@@ -28,10 +41,19 @@ def rows(variant: str, values, seeds=None, units=None) -> pd.DataFrame:
     return pd.DataFrame(told)
 
 
-def compared(*parts: pd.DataFrame, against=None, measures=(SCORE,), name="test", about="a test", backend="lab"):
+def compared(
+    *parts: pd.DataFrame,
+    against=None,
+    measures=(SCORE,),
+    name="test",
+    about="a test",
+    backend="lab",
+):
     frame = pd.concat(parts)
     frame = frame.assign(**{m.column: frame["score"] for m in measures})
-    return Comparison(name, about, frame, {"new": "old"} if against is None else against, measures, backend)
+    return Comparison(
+        name, about, frame, {"new": "old"} if against is None else against, measures, backend
+    )
 
 
 def gain(made: Comparison, variant: str = "new") -> pd.Series:
@@ -70,20 +92,40 @@ def test_a_variant_that_is_not_there_is_named():
 # What is clear --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("better, ends, look", [
-    ("higher", (1, 0.5, 2), BETTER), ("higher", (-1, -2, -0.5), WORSE), ("lower", (1, 0.5, 2), WORSE),
-    ("lower", (-1, -2, -0.5), BETTER), ("", (1, 0.5, 2), OTHER), ("higher", (1, -0.5, 2), UNCLEAR),
-    ("lower", (1, np.nan, np.nan), UNCLEAR), ("higher", (0, 0, 0), UNCLEAR),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "better, ends, look",
+    [
+        ("higher", (1, 0.5, 2), BETTER),
+        ("higher", (-1, -2, -0.5), WORSE),
+        ("lower", (1, 0.5, 2), WORSE),
+        ("lower", (-1, -2, -0.5), BETTER),
+        ("", (1, 0.5, 2), OTHER),
+        ("higher", (1, -0.5, 2), UNCLEAR),
+        ("lower", (1, np.nan, np.nan), UNCLEAR),
+        ("higher", (0, 0, 0), UNCLEAR),
+    ],
+)
 def test_a_gain_is_good_where_its_whole_interval_is_on_the_better_side(better, ends, look):
-    assert Measure("x", "x", better).look(pd.Series(ends, ["value", "lo", "hi"], dtype=float)) == look
+    assert (
+        Measure("x", "x", better).look(pd.Series(ends, ["value", "lo", "hi"], dtype=float)) == look
+    )
 
 
 # Metrics ------------------------------------------------------------------------------------------
 
 
-NAMES = ["KO, no short-term", "steps_per_level 1", "initial 0.2", "lab:lab-team", "no masks, SFT", "kappa 0.05",
-         "always a call to lab-nano", "look-ahead (5 steps)", "$ per episode", "Equal + 1"]  # fmt: skip
+NAMES = [
+    "KO, no short-term",
+    "steps_per_level 1",
+    "initial 0.2",
+    "lab:lab-team",
+    "no masks, SFT",
+    "kappa 0.05",
+    "always a call to lab-nano",
+    "look-ahead (5 steps)",
+    "$ per episode",
+    "Equal + 1",
+]
 
 
 @given(st.text("aB7 ,.:$()'/_+-").filter(lambda text: any(map(str.isalnum, text))))
@@ -92,34 +134,60 @@ def test_any_words_make_a_legal_key(text):
 
 
 def test_variants_that_differ_in_a_number_have_keys_of_their_own():
-    assert len({slug(name) for name in NAMES}) == len(NAMES) and slug("initial 0.2") == "initial_0p2"
+    assert (
+        len({slug(name) for name in NAMES}) == len(NAMES) and slug("initial 0.2") == "initial_0p2"
+    )
 
 
 def test_metrics_have_levels_and_gains_and_a_backend():
     parts = rows("old", [[1, 2]] * 2), rows("new, 0.5", [[2, 3]] * 2)
-    told = metrics(compared(*parts, against={"new, 0.5": "old"}, measures=(SCORE, STEPS), name="arc.x"))
-    assert told["arc.x.new_0p5.gain"]["value"] == 1 and told["arc.x.new_0p5.gain_steps"]["value"] == 1
-    assert told["arc.x.old.score"]["value"] == 1.5 and told["arc.x.backend"] == "lab" and "arc.x.old.gain" not in told
+    told = metrics(
+        compared(*parts, against={"new, 0.5": "old"}, measures=(SCORE, STEPS), name="arc.x")
+    )
+    assert (
+        told["arc.x.new_0p5.gain"]["value"] == 1 and told["arc.x.new_0p5.gain_steps"]["value"] == 1
+    )
+    assert (
+        told["arc.x.old.score"]["value"] == 1.5
+        and told["arc.x.backend"] == "lab"
+        and "arc.x.old.gain" not in told
+    )
 
 
 # What is shown ------------------------------------------------------------------------------------------
 
-WOBBLE = np.where(np.add.outer(np.arange(3), np.arange(8)) % 2, 1.0, -1.0)  # gives intervals and moves no mean
+WOBBLE = np.where(
+    np.add.outer(np.arange(3), np.arange(8)) % 2, 1.0, -1.0
+)  # gives intervals and moves no mean
 
 
 def levels(levels: dict[str, float], measure=SCORE, unsure=(), **more) -> Comparison:
     """Variants at these levels, held against the first; a little wobble, and two from seed to seed for the unsure."""
     usual, *others = levels
     parts = [rows(usual, levels[usual] + 0 * WOBBLE)]
-    parts += [rows(name, levels[name] + (2.0 * np.array([[-1], [0], [1]]) * (WOBBLE**2) if name in unsure
-                                         else 0.0005 * WOBBLE)) for name in others]  # fmt: skip
+    parts += [
+        rows(
+            name,
+            levels[name]
+            + (
+                2.0 * np.array([[-1], [0], [1]]) * (WOBBLE**2)
+                if name in unsure
+                else 0.0005 * WOBBLE
+            ),
+        )
+        for name in others
+    ]
     return compared(*parts, against=dict.fromkeys(others, usual), measures=(measure,), **more)
 
 
 def everything() -> list[Comparison]:
     """Two better, one worse, two neither, one unclear, and the largest a stand-in's."""
     return [
-        levels({"Conductor": 1.0, "up": 1.5, "down": 0.5, "unsure": 1.2}, unsure=("unsure",), name="one"),
+        levels(
+            {"Conductor": 1.0, "up": 1.5, "down": 0.5, "unsure": 1.2},
+            unsure=("unsure",),
+            name="one",
+        ),
         levels({"far": 10.0, "near": 2.0}, STEPS, about="how far", backend="scripted", name="two"),
         levels({"old": 1.0, "more": 1.4, "less": 0.6}, MOVED, about="what moves", name="three"),
     ]
@@ -127,16 +195,23 @@ def everything() -> list[Comparison]:
 
 def test_the_table_has_levels_and_gains_by_hand():
     table = shown.table(everything()[0])
-    assert table.index.tolist() == ["Conductor", "up", "down", "unsure"] and table["beside"]["up"] == "Conductor"
-    assert table["gain in score"]["up"].value == pytest.approx(0.5) and table["score"]["down"].value == pytest.approx(
-        0.5
+    assert (
+        table.index.tolist() == ["Conductor", "up", "down", "unsure"]
+        and table["beside"]["up"] == "Conductor"
     )
+    assert table["gain in score"]["up"].value == pytest.approx(0.5) and table["score"][
+        "down"
+    ].value == pytest.approx(0.5)
     assert table["could have told"]["unsure"] > 1 > table["could have told"]["up"]
 
 
 def test_the_whole_is_counted_right():
     table = shown.overview(everything())
-    assert table["changes"].tolist() == [3, 1, 2] and table["measure"].tolist() == ["score", "steps", "moved"]
+    assert table["changes"].tolist() == [3, 1, 2] and table["measure"].tolist() == [
+        "score",
+        "steps",
+        "moved",
+    ]
     assert table[BETTER].tolist() == [1, 1, 0] and table[WORSE].tolist() == [1, 0, 0]
     assert table[OTHER].tolist() == [0, 0, 2] and table[UNCLEAR].tolist() == [1, 0, 0]
     assert list(shown.counts(everything()).values()) == [6, 5, 2, 1]
@@ -145,20 +220,32 @@ def test_the_whole_is_counted_right():
 
 def test_shares_are_of_what_a_change_is_held_against():
     assert everything()[1].relative()["value"]["near"] == pytest.approx(-0.8, abs=1e-3)
-    assert levels({"debt": -2.0, "more": -1.0}).relative()["value"]["more"] == pytest.approx(0.5)  # both are below 0
+    assert levels({"debt": -2.0, "more": -1.0}).relative()["value"]["more"] == pytest.approx(
+        0.5
+    )  # both are below 0
     assert not len(levels({"nothing": 0.0, "more": 1.0}).relative())
 
 
 def test_figures_can_be_drawn_of_what_a_smoke_run_holds():
     one_seed = compared(rows("old", [[0.0]]), rows("new", [[1.0]]))
     assert shown.counts([one_seed])["changes.clear"] == 0
-    drawn: list[Figure] = [shown.figure(one_seed), shown.side_by_side([one_seed]), shown.side_by_side(everything())]
-    assert all(map(png, drawn)) and "0 of 1 change clearly moves score" in " ".join(drawn[0].get_suptitle().split())
+    drawn: list[Figure] = [
+        shown.figure(one_seed),
+        shown.side_by_side([one_seed]),
+        shown.side_by_side(everything()),
+    ]
+    assert all(map(png, drawn)) and "0 of 1 change clearly moves score" in " ".join(
+        drawn[0].get_suptitle().split()
+    )
 
 
 def test_rules_are_a_row_each_and_keep_or_change_an_order():
-    every = {"SO": levels({"as it is": 1.0, "rule a": 2.0, "rule b": 4.0}, STEPS),
-             "MO": levels({"as it is": 3.0, "rule a": 3.5, "rule b": 3.0}, STEPS)}  # fmt: skip
+    every = {
+        "SO": levels({"as it is": 1.0, "rule a": 2.0, "rule b": 4.0}, STEPS),
+        "MO": levels({"as it is": 3.0, "rule a": 3.5, "rule b": 3.0}, STEPS),
+    }
     figure, table = shown.rules(every)
-    assert table.index.tolist() == ["as it is", "rule a", "rule b"] and table["SO"]["rule b"].value == pytest.approx(3)
+    assert table.index.tolist() == ["as it is", "rule a", "rule b"] and table["SO"][
+        "rule b"
+    ].value == pytest.approx(3)
     assert png(figure) and shown.order(every).endswith("SO < MO, stays under 1 of 2 rules.")

@@ -7,7 +7,12 @@ from lib import config
 from lib.ablations import conductor
 from lib.conductor.rewards import COMPONENTS
 
-GLASS = {"seeds": 3, "steps": 6, "map_seeds": 2, "maps": {"bad": [0.3], "noise": [0.0], "easy": [1.0]}}
+GLASS = {
+    "seeds": 3,
+    "steps": 6,
+    "map_seeds": 2,
+    "maps": {"bad": [0.3], "noise": [0.0], "easy": [1.0]},
+}
 SETTINGS = config.settings(profile="smoke", conductor={"glass": GLASS, "jobs": 1})
 
 

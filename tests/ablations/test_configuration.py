@@ -13,8 +13,11 @@ PAID = {  # reward by policy
     "arc_no_sft": 1.0, "arc": 3.0, "arc_dpo": 2.0, "grpo": 0.5, "unmasked_no_sft": 1.5, "unmasked": 4.0,
     "unmasked_dpo": 0.0,
 }  # fmt: skip
-LEAVES = {"arc": ("arc_no_sft", "arc", "arc_dpo"), "grpo": ("grpo",),
-          "unmasked": ("unmasked_no_sft", "unmasked", "unmasked_dpo")}  # fmt: skip
+LEAVES = {
+    "arc": ("arc_no_sft", "arc", "arc_dpo"),
+    "grpo": ("grpo",),
+    "unmasked": ("unmasked_no_sft", "unmasked", "unmasked_dpo"),
+}
 SEEDS, ASKED = 2, ("chain", "facts")
 
 
@@ -28,15 +31,23 @@ def asked(monkeypatch):
         own = params.configuration
         told.append((own.encoder, [arm.name for arm in compared]))
         rows = [
-            {"arm": policy, "seed": seed, "model": model, "kind": kind, "prompt": f"{n} ?", "right": 1.0, "tokens": 30,
-             "reward": 100.0 if model == own.larger else PAID[policy] + (own.encoder != OWN)}
+            {
+                "arm": policy,
+                "seed": seed,
+                "model": model,
+                "kind": kind,
+                "prompt": f"{n} ?",
+                "right": 1.0,
+                "tokens": 30,
+                "reward": 100.0 if model == own.larger else PAID[policy] + (own.encoder != OWN),
+            }
             for arm in compared
             for policy in LEAVES[arm.name]
             for model in (own.model, own.larger)
             for seed in range(SEEDS)
             for kind in ASKED
             for n in range(3)
-        ]  # fmt: skip
+        ]
         return pd.DataFrame(rows)
 
     monkeypatch.setattr(study, "trained", trained)
@@ -52,12 +63,18 @@ def test_tests_are_those_of_all_trainings_and_of_arc_with_the_other_encoder(aske
     assert asked == [(OWN, ["arc", "grpo", "unmasked"]), (OTHER, ["arc"])] and OWN != OTHER
     assert set(found["model"]) == {SETTINGS.configuration.model}  # and not the larger one
     assert set(found[found["encoder"] == OTHER]["arm"]) == set(LEAVES["arc"])
-    units = found[(found["arm"] == "arc") & (found["encoder"] == OWN) & (found["seed"] == 0)]["unit"]
-    assert units.is_unique and len(units) == 6  # questions of two kinds with the same words are two questions
+    units = found[(found["arm"] == "arc") & (found["encoder"] == OWN) & (found["seed"] == 0)][
+        "unit"
+    ]
+    assert (
+        units.is_unique and len(units) == 6
+    )  # questions of two kinds with the same words are two questions
 
 
 def test_with_one_encoder_nothing_is_trained_twice_and_nothing_compared(asked):
-    told = SETTINGS.model_copy(update={"ablations": SETTINGS.ablations.model_copy(update={"encoder": OWN})})
+    told = SETTINGS.model_copy(
+        update={"ablations": SETTINGS.ablations.model_copy(update={"encoder": OWN})}
+    )
     found = configuration.tests(told)
     assert len(asked) == 1 and set(found["encoder"]) == {OWN}
     assert configuration.encoders(told, found).against == {}
@@ -78,7 +95,9 @@ def test_imitation_is_held_against_none_with_masks_and_without(asked):
 
 def test_masks_are_compared_after_imitation(asked):
     compared = configuration.masks(SETTINGS, configuration.tests(SETTINGS))
-    assert rewards(compared) == {"masks": 3, "no masks": 4} and compared.against == {"no masks": "masks"}
+    assert rewards(compared) == {"masks": 3, "no masks": 4} and compared.against == {
+        "no masks": "masks"
+    }
 
 
 def test_encoders_are_compared_in_arc_itself(asked):

@@ -28,13 +28,22 @@ def settings(**changes) -> config.Params:
 def record(compared, domain: str) -> pd.DataFrame:
     """Everybody takes as many steps as its place among the methods says, at a dollar each, for rewards of a half."""
     lines = [
-        {"method": method.name, "seed": seed, "episode": episode, "step": step, "reward_0": 0.5, "reward_1": 0.5,
-         "reward_2": 0.5, "dollars": 1.0, "done": step == place}
+        {
+            "method": method.name,
+            "seed": seed,
+            "episode": episode,
+            "step": step,
+            "reward_0": 0.5,
+            "reward_1": 0.5,
+            "reward_2": 0.5,
+            "dollars": 1.0,
+            "done": step == place,
+        }
         for place, method in enumerate(compared)
         for seed in range(SEEDS)
         for episode in range(EPISODES)
         for step in range(place + 1)
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(lines)
 
 
@@ -60,7 +69,10 @@ def test_memory_is_left_out_part_by_part_of_each_orchestrator(asked, domain):
     left = {method.name.replace(f" {MODEL}", ""): tuple(method.without) for method in asked}
     for kind in methods.KINDS:
         assert left[kind] == () and left[f"{kind}, no short-term"] == ("mem_s",)
-        assert left[f"{kind}, no long-term"] == ("mem_l",) and left[f"{kind}, no memory"] == ("mem_s", "mem_l")
+        assert left[f"{kind}, no long-term"] == ("mem_l",) and left[f"{kind}, no memory"] == (
+            "mem_s",
+            "mem_l",
+        )
         for what in ("no short-term", "no long-term", "no memory"):
             assert made.against[f"{kind}, {what}"] == kind
     assert (
@@ -75,13 +87,18 @@ def test_memory_is_left_out_part_by_part_of_each_orchestrator(asked, domain):
 def test_what_is_left_out_is_a_component_that_the_orchestrator_would_have(kind):
     whole = {component.name for component in components(kind)}
     for method in methods.forgetful(MODEL)[kind]:
-        assert whole - {component.name for component in components(kind, method.without)} == set(method.without)
+        assert whole - {component.name for component in components(kind, method.without)} == set(
+            method.without
+        )
 
 
 def test_episodes_are_summed_up_by_hand(asked):
     made = policies.memory(settings(), "education")
     for place, method in enumerate(asked):
-        row = {c: found["value"][method.name.replace(f" {MODEL}", "")] for c, found in made.levels.items()}
+        row = {
+            c: found["value"][method.name.replace(f" {MODEL}", "")]
+            for c, found in made.levels.items()
+        }
         assert row["length"] == place + 1 == row["dollars"] and row["utility"] == 0.5
     assert made.gains["length"]["value"]["KO, no memory"] == 3
     assert made.main.column == "utility"
@@ -96,7 +113,9 @@ def changed(education: EducationSettings, **told) -> EducationSettings:
     return EducationSettings(**education.model_dump() | told)
 
 
-@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in SWITCHES.items() for value in values])
+@pytest.mark.parametrize(
+    ("key", "value"), [(key, value) for key, values in SWITCHES.items() for value in values]
+)
 def test_every_switch_changes_the_rules_and_nothing_else(key, value):
     usual = settings().education
     other = changed(usual, **{key: value})
@@ -105,7 +124,9 @@ def test_every_switch_changes_the_rules_and_nothing_else(key, value):
         return
     before, after = (make_education_rules(each) for each in (usual, other))
     told = [each.name for each in fields(before) if each.init]
-    assert before != after and [name for name in told if getattr(before, name) != getattr(after, name)] == [key]
+    assert before != after and [
+        name for name in told if getattr(before, name) != getattr(after, name)
+    ] == [key]
 
 
 @pytest.fixture
@@ -116,12 +137,19 @@ def students(monkeypatch):
     def made(params, changes, who, variant):
         told[variant] = dict(changes)
         lines = [
-            {"method": name, "seed": seed, "episode": episode, "length": 10.0 + bool(changes), "variant": variant,
-             "unit": episode, "utility": 0.5}
+            {
+                "method": name,
+                "seed": seed,
+                "episode": episode,
+                "length": 10.0 + bool(changes),
+                "variant": variant,
+                "unit": episode,
+                "utility": 0.5,
+            }
             for name in SHOWN
             for seed in range(SEEDS)
             for episode in range(EPISODES)
-        ]  # fmt: skip
+        ]
         return pd.DataFrame(lines)
 
     monkeypatch.setattr(policies, "_students", made)
@@ -133,11 +161,18 @@ def test_rules_are_changed_one_at_a_time_and_never_to_what_they_are(students):
     usual = settings().education
     made = policies.rules(settings())
     assert list(made) == list(SHOWN)
-    expected = {f"{k} {v}": {k: v} for k, values in SWITCHES.items() for v in values if getattr(usual, k) != v}
+    expected = {
+        f"{k} {v}": {k: v}
+        for k, values in SWITCHES.items()
+        for v in values
+        if getattr(usual, k) != v
+    }
     assert students == {"as it is": {}} | expected
     for policy, compared in made.items():
         assert compared.against == dict.fromkeys(expected, "as it is") and policy in compared.about
-        assert (compared.gains["length"]["value"] == 1).all() and (compared.gains["utility"]["value"] == 0).all()
+        assert (compared.gains["length"]["value"] == 1).all() and (
+            compared.gains["utility"]["value"] == 0
+        ).all()
 
 
 def test_a_switch_that_is_on_already_is_left_out(students):
@@ -150,10 +185,15 @@ def test_students_of_changed_rules_are_played_with_as_many_episodes_as_settings_
     """The real simulator, for a moment."""
     told = settings(education={"horizon": 40})
     who = {"random": evaluate.baselines("education", 1)["random"]}
-    usual, same, slow = (policies._students(told, c, who, "v") for c in ({}, {}, {"consecutive": 3}))
+    usual, same, slow = (
+        policies._students(told, c, who, "v") for c in ({}, {}, {"consecutive": 3})
+    )
     assert len(usual) == told.ablations.students == 4 and usual["unit"].is_unique
     pd.testing.assert_frame_equal(usual, same)
-    assert usual["length"].mean() != slow["length"].mean() or usual["utility"].mean() != slow["utility"].mean()
+    assert (
+        usual["length"].mean() != slow["length"].mean()
+        or usual["utility"].mean() != slow["utility"].mean()
+    )
 
 
 def lengths(values: dict[str, float]):
@@ -174,21 +214,26 @@ def test_the_search_finds_no_distance_where_lengths_are_those_of_the_paper(monke
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 def test_the_search_finds_a_distance_where_one_length_is_off(monkeypatch, name, factor):
     monkeypatch.setattr(policies, "_students", lengths(TABLE_2 | {name: factor * TABLE_2[name]}))
-    assert policies.search(settings())["distance"].to_numpy() == pytest.approx(abs(np.log(factor)) / 3)
+    assert policies.search(settings())["distance"].to_numpy() == pytest.approx(
+        abs(np.log(factor)) / 3
+    )
 
 
 def test_the_search_knows_our_rules_and_puts_the_nearest_first(monkeypatch):
     """The more steps a level takes, the longer the episodes here."""
 
     def made(params, changes, who, variant):
-        return lengths({name: steps * changes["steps_per_level"] for name, steps in TABLE_2.items()})(
-            params, changes, who, variant
-        )
+        return lengths(
+            {name: steps * changes["steps_per_level"] for name, steps in TABLE_2.items()}
+        )(params, changes, who, variant)
 
     monkeypatch.setattr(policies, "_students", made)
     found, usual = policies.search(settings()), settings().education
     (mine,) = found[found["ours"]].to_dict("records")
-    assert all(mine[key] == getattr(usual, key) for key in ("steps_per_level", "warmup", "repeats", "ncc_rule"))
+    assert all(
+        mine[key] == getattr(usual, key)
+        for key in ("steps_per_level", "warmup", "repeats", "ncc_rule")
+    )
     assert found["distance"].is_monotonic_increasing and (found["steps_per_level"][:18] == 1).all()
     assert found["distance"].iloc[-1] == pytest.approx(np.log(2))
     other = policies.search(settings(education={"steps_per_level": 3}))

@@ -32,10 +32,20 @@ def episodes() -> pd.DataFrame:
                 for item in range(ITEMS):
                     called = " ".join([CHEAP] * cheap * times + [DEAR] * dear * times)
                     rows.append(
-                        {"arm": arm, "style": style, "label": word, "temperature": heat, "seed": seed, "item": item,
-                         "calls": times * (cheap + dear), "called": called, "right": float(item < cheap + dear),
-                         "dollars": 1e-6 * times * (cheap + 10 * dear), "reward": 0.5}
-                    )  # fmt: skip
+                        {
+                            "arm": arm,
+                            "style": style,
+                            "label": word,
+                            "temperature": heat,
+                            "seed": seed,
+                            "item": item,
+                            "calls": times * (cheap + dear),
+                            "called": called,
+                            "right": float(item < cheap + dear),
+                            "dollars": 1e-6 * times * (cheap + 10 * dear),
+                            "reward": 0.5,
+                        }
+                    )
     return pd.DataFrame(rows)
 
 
@@ -50,11 +60,16 @@ def results() -> corl.Results:
 def test_prompts_are_compared_before_and_after_training_under_the_low_budget():
     made = routing.prompts(SETTINGS, results())
     assert made.against == {
-        "hard, start": "soft, start", "soft, trained": "soft, start", "hard, trained": "hard, start"
-    }  # fmt: skip
+        "hard, start": "soft, start",
+        "soft, trained": "soft, start",
+        "hard, trained": "hard, start",
+    }
     calls = made.levels["calls"]["value"].to_dict()
     assert calls == {"soft, start": 3, "hard, start": 1, "soft, trained": 1, "hard, trained": 0}
-    assert made.gains["calls"]["value"]["soft, trained"] == -2 and made.gains["calls"]["value"]["hard, trained"] == -1
+    assert (
+        made.gains["calls"]["value"]["soft, trained"] == -2
+        and made.gains["calls"]["value"]["hard, trained"] == -1
+    )
     assert made.gains["dollars"]["value"]["soft, trained"] == pytest.approx(1 - 12)  # per million
     assert made.backend == "lab"
 
@@ -62,31 +77,58 @@ def test_prompts_are_compared_before_and_after_training_under_the_low_budget():
 def test_budgets_are_compared_high_with_low_under_the_training_of_each_prompt():
     made = routing.budgets(SETTINGS, results())
     assert made.against == {"soft, high": "soft, low", "hard, high": "hard, low"}
-    assert made.gains["calls"]["value"]["soft, high"] == 3 - 1 and made.gains["calls"]["value"]["hard, high"] == 1
+    assert (
+        made.gains["calls"]["value"]["soft, high"] == 3 - 1
+        and made.gains["calls"]["value"]["hard, high"] == 1
+    )
     assert made.gains["dollars"]["value"]["soft, high"] == pytest.approx(30 - 1)
 
 
 def test_the_trainings_that_are_compared_are_asked_for(monkeypatch):
-    monkeypatch.setattr(corl, "run", lambda params, compared, **where: ([arm.name for arm in compared], where))
+    monkeypatch.setattr(
+        corl, "run", lambda params, compared, **where: ([arm.name for arm in compared], where)
+    )
     assert routing.controllers(SETTINGS, runs="r") == (["corl", "hard"], {"runs": "r"})
 
 
 def test_experts_by_script_make_a_comparison_a_scripted_one():
     experts = dict(SETTINGS.routing.experts) | {CHEAP: "scripted-small"}
-    told = SETTINGS.model_copy(update={"routing": SETTINGS.routing.model_copy(update={"experts": experts})})
+    told = SETTINGS.model_copy(
+        update={"routing": SETTINGS.routing.model_copy(update={"experts": experts})}
+    )
     assert routing.prompts(told, results()).backend == "scripted"
 
 
 def box() -> pd.DataFrame:
     """Rows of the glass box: the start by lot, CoRL, a part, and trainings with one budget; worlds differ by seed."""
-    acts = {("start", "start", 1.0): 4, ("CoRL", "paper", 0.0): 2, ("budget not told", "paper", 0.0): 3,
-            ("low budget alone", "paper", 1.0): 1, ("high budget alone", "paper", 1.0): 6}  # fmt: skip
-    return pd.DataFrame([
-        {"arm": arm, "role": role, "heat": heat, "step": -1, "condition": budget, "seed": seed,
-         "dollars": dollars + seed, "reward": 0.5, "right": 0.1 * dollars, "within": float(dollars < 3), "asked": 1.0,
-         "dear": 0.0}
-        for (arm, role, heat), dollars in acts.items() for budget in WORDS for seed in range(3)
-    ])  # fmt: skip
+    acts = {
+        ("start", "start", 1.0): 4,
+        ("CoRL", "paper", 0.0): 2,
+        ("budget not told", "paper", 0.0): 3,
+        ("low budget alone", "paper", 1.0): 1,
+        ("high budget alone", "paper", 1.0): 6,
+    }
+    return pd.DataFrame(
+        [
+            {
+                "arm": arm,
+                "role": role,
+                "heat": heat,
+                "step": -1,
+                "condition": budget,
+                "seed": seed,
+                "dollars": dollars + seed,
+                "reward": 0.5,
+                "right": 0.1 * dollars,
+                "within": float(dollars < 3),
+                "asked": 1.0,
+                "dear": 0.0,
+            }
+            for (arm, role, heat), dollars in acts.items()
+            for budget in WORDS
+            for seed in range(3)
+        ]
+    )
 
 
 def test_one_budget_stands_beside_the_start_under_it_and_the_high_one_beside_the_low():
@@ -96,14 +138,23 @@ def test_one_budget_stands_beside_the_start_under_it_and_the_high_one_beside_the
         and made["high"].gains["dollars"]["value"]["trained"] == 2
     )
     assert made["low"].gains["within"]["value"]["trained"] == 1
-    assert made["both"].gains["dollars"]["value"]["high budget"] == 5 and made["both"].name == "corl_fixed"
+    assert (
+        made["both"].gains["dollars"]["value"]["high budget"] == 5
+        and made["both"].name == "corl_fixed"
+    )
 
 
 def test_parts_are_held_against_the_whole():
-    rows = box().query("arm != 'start'").replace({"arm": {"high budget alone": "whitened over all budgets"}})
+    rows = (
+        box()
+        .query("arm != 'start'")
+        .replace({"arm": {"high budget alone": "whitened over all budgets"}})
+    )
     bound = rows[rows["arm"] == "CoRL"].assign(arm="budget not in the reward")
     made = routing.parts(pd.concat([rows, bound]).assign(heat=0.0))
-    assert made.gains["dollars"]["value"]["budget not told"] == 1 and set(made.against.values()) == {"CoRL"}
+    assert made.gains["dollars"]["value"]["budget not told"] == 1 and set(
+        made.against.values()
+    ) == {"CoRL"}
 
 
 # ToolOrchestra ------------------------------------------------------------------------------------
@@ -118,15 +169,24 @@ def priced(monkeypatch):
 
     def run(params, compared, label=""):
         asked.extend(compared)
-        sat = {arm.name: arm.exams for arm in compared} | {tools.START: ("test", "outage", "unseen_prices")}
+        sat = {arm.name: arm.exams for arm in compared} | {
+            tools.START: ("test", "outage", "unseen_prices")
+        }
         rows = [
-            {"arm": arm, "exam": exam, "seed": seed, "item": item, "right": 1.0, "seconds": 0.001 * COSTS[arm],
-             "dollars": 1e-6 * COSTS[arm] * (10 if exam == "unseen_prices" else 1)}
+            {
+                "arm": arm,
+                "exam": exam,
+                "seed": seed,
+                "item": item,
+                "right": 1.0,
+                "seconds": 0.001 * COSTS[arm],
+                "dollars": 1e-6 * COSTS[arm] * (10 if exam == "unseen_prices" else 1),
+            }
             for arm, told in sat.items()
             for exam in told
             for seed in range(1 if arm == tools.START else SEEDS)
             for item in range(ITEMS)
-        ]  # fmt: skip
+        ]
         return type("Results", (), {"episodes": pd.DataFrame(rows)})
 
     monkeypatch.setattr(tools, "run", run)
@@ -135,12 +195,19 @@ def priced(monkeypatch):
 
 def test_trainings_at_other_prices_are_held_against_prices_by_lot(priced):
     made = routing.pricing(SETTINGS)
-    assert [arm.name for arm in priced] == ["paper", "published", "listed"] and priced[2] is orchestra.LISTED
+    assert [arm.name for arm in priced] == ["paper", "published", "listed"] and priced[
+        2
+    ] is orchestra.LISTED
     test, unseen = made["test"], made["unseen_prices"]
     assert test.against == {"sign error": "prices by lot", "list prices only": "prices by lot"}
-    assert unseen.against == {"list prices only": "prices by lot"}  # the other sits the main exams alone
+    assert unseen.against == {
+        "list prices only": "prices by lot"
+    }  # the other sits the main exams alone
     assert test.gains["dollars"]["value"]["sign error"] == pytest.approx(5)
     assert test.gains["milliseconds"]["value"]["list prices only"] == pytest.approx(2)
     assert unseen.gains["dollars"]["value"]["list prices only"] == pytest.approx(20)
-    assert test.levels["dollars"]["value"]["start"] == pytest.approx(5) and "start" in unseen.levels["dollars"].index
+    assert (
+        test.levels["dollars"]["value"]["start"] == pytest.approx(5)
+        and "start" in unseen.levels["dollars"].index
+    )
     assert test.name == "tool_pricing.test" and unseen.name == "tool_pricing.unseen_prices"

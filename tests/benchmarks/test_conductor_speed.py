@@ -57,6 +57,8 @@ def test_a_step_takes_no_longer_than_it_may(clocked):
     name, clock = clocked
     per_step = clock["training"] / clock["steps"]
     share = clock["weighing"] / (clock["training"] - clock["weighing"])
-    print(f"\n{name}: {per_step:.2f} s per GRPO step of 75 x 48 tokens; the Conductor {share:.2%} of it")
+    print(
+        f"\n{name}: {per_step:.2f} s per GRPO step of 75 x 48 tokens; the Conductor {share:.2%} of it"
+    )
     assert per_step < GOALS[name]
     assert share < 0.04

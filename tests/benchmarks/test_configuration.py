@@ -32,7 +32,12 @@ BATCH = OWN.ppo.batch
 EPISODES = 4_000  # of a training (ARC, appendix F)
 CARD = {"dollars_per_1k_tokens": 1e-3, "tokens_per_second": 1e3}
 CALL = 6  # tokens of a turn that is read as a call
-ASKED = {"calculator": "47 * 38", "search": "home of Ana", "lookup": "home Ana", "python": "47 * 38"}
+ASKED = {
+    "calculator": "47 * 38",
+    "search": "home of Ana",
+    "lookup": "home Ana",
+    "python": "47 * 38",
+}
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -41,7 +46,9 @@ class Calling(Lab):
     """Writes as any agent of the lab does; the first of two turns with tools is short and then read as a call."""
 
     async def say(self, messages, tools, limit, key):
-        if not tools or len(messages) % 4 == 0:  # at first two messages, then two more with each call
+        if (
+            not tools or len(messages) % 4 == 0
+        ):  # at first two messages, then two more with each call
             return await super().say(messages, tools, limit, key)
         said = await super().say(messages, tools, min(limit, CALL), key)
         name = list(tools)[key % len(tools)]
@@ -78,18 +85,25 @@ def play(model):
 def jobs():
     """Questions of all kinds under configurations of all workflows."""
     library = atoms.library(config.ROOT / OWN.atoms)
-    names = [[a.name for a in library if a.role == role and a.family == atoms.BASE] for role in AGENTS]
+    names = [
+        [a.name for a in library if a.role == role and a.family == atoms.BASE] for role in AGENTS
+    ]
     items = [questions(kind.name, "train", BATCH)[i] for i in range(BATCH) for kind in KINDS]
     return [Job(*told) for told in zip(items, search.sampled(BATCH, names), strict=False)]
 
 
-def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_after_another(play, jobs):
+def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_after_another(
+    play, jobs
+):
     _, at_once = play(jobs)
     assert {job.configuration.workflow for job in jobs} == set(WORKFLOWS) and len(jobs) == BATCH
     assert {name for outcome in at_once for name in outcome.tools} == set(ASKED)
     _, by_one = play(*([job] for job in jobs))
     assert [o.text for o in by_one] == [o.text for o in at_once]  # the same episodes
-    together, alone = seconds(lambda: play(jobs)), seconds(lambda: play(*([job] for job in jobs)), rounds=1)
+    together, alone = (
+        seconds(lambda: play(jobs)),
+        seconds(lambda: play(*([job] for job in jobs)), rounds=1),
+    )
     calls, written = (sum(getattr(o, name) for o in at_once) for name in ("calls", "tokens_out"))
     print(
         f"\n{BATCH} episodes with {calls} calls of agents and {written} tokens: {together:.2f} s at once, "

@@ -14,7 +14,9 @@ GOAL = 100_000  # env steps per second
 def test_the_batched_students_step_fast(rows, benchmark):
     twin = EducationBatch(make_education_rules(load().education), rows)
     twin.reset()
-    actions = np.random.default_rng(0).integers(0, 3, (60, rows))  # longer than an episode: resets included
+    actions = np.random.default_rng(0).integers(
+        0, 3, (60, rows)
+    )  # longer than an episode: resets included
 
     def steps():
         for row in actions:

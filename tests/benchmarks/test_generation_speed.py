@@ -37,9 +37,15 @@ def theirs(model, prompts) -> int:
     mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts])
     model.generation_config.eos_token_id = None  # no sequence ends before the limit
     out = model.generate(
-        ids, attention_mask=mask, do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=LIMIT,
+        ids,
+        attention_mask=mask,
+        do_sample=True,
+        temperature=1.0,
+        top_k=0,
+        top_p=1.0,
+        max_new_tokens=LIMIT,
         pad_token_id=0,
-    )  # fmt: skip
+    )
     assert out.shape == (len(prompts), width + LIMIT)
     return len(prompts) * LIMIT
 

@@ -23,7 +23,11 @@ GOAL = {"plain": 20.0, "recorded and paid for": 15.0}  # times as soon as one ch
 DELAY = 0.3  # seconds per reply
 CHAINS, CALLS = 30, 4
 MEASURED = 2  # chains of the slow side that are really played; the others take as long
-OVERHEAD = {"in process": 2.0, "from the cassette": 4.0, "recorded and paid for": 10.0}  # ms per call
+OVERHEAD = {
+    "in process": 2.0,
+    "from the cassette": 4.0,
+    "recorded and paid for": 10.0,
+}  # ms per call
 
 
 async def chain(client: Client, number: int) -> str:
@@ -41,7 +45,10 @@ def script(asked) -> Answer:
 async def played(chains: int, together: bool, concurrency: int, **parts) -> tuple[float, Server]:
     """Seconds for a number of chains, at once or one after another. parts: of the client."""
     limits = {"concurrency": concurrency}
-    async with Server(script) as server, Client(scripted.settings(server.url, **limits), **parts) as client:
+    async with (
+        Server(script) as server,
+        Client(scripted.settings(server.url, **limits), **parts) as client,
+    ):
         began = time.perf_counter()
         if together:
             ends = await asyncio.gather(*(chain(client, number) for number in range(chains)))
@@ -53,13 +60,18 @@ async def played(chains: int, together: bool, concurrency: int, **parts) -> tupl
 
 
 def paying(folder) -> dict:
-    return {"cassette": Cassette(folder, "tape", "record"), "purse": Purse(folder / "spent.sqlite", 1e6)}
+    return {
+        "cassette": Cassette(folder, "tape", "record"),
+        "purse": Purse(folder / "spent.sqlite", 1e6),
+    }
 
 
 @pytest.mark.parametrize("setup", GOAL)
 def test_thirty_chains_at_once_are_many_times_as_soon_as_one_after_another(setup, tmp_path):
     """Twenty times; fifteen where every call is recorded and paid for, because SQLite lets no two write at once."""
-    slow_parts, fast_parts = ({}, {}) if setup == "plain" else (paying(tmp_path / "slow"), paying(tmp_path / "fast"))
+    slow_parts, fast_parts = (
+        ({}, {}) if setup == "plain" else (paying(tmp_path / "slow"), paying(tmp_path / "fast"))
+    )
     slow, alone = asyncio.run(played(MEASURED, together=False, concurrency=CHAINS, **slow_parts))
     fast, server = asyncio.run(played(CHAINS, together=True, concurrency=CHAINS, **fast_parts))
     after_another = slow / MEASURED * CHAINS
@@ -82,7 +94,9 @@ def test_the_client_adds_little_to_a_call(setup, tmp_path):
     async def measured() -> list[float]:
         async with Server() as server:
             settings = scripted.settings(server.url, models={"own": own})
-            async with Client(settings, transports, **({} if setup == "in process" else paying(tmp_path))) as client:
+            async with Client(
+                settings, transports, **({} if setup == "in process" else paying(tmp_path))
+            ) as client:
                 model, rounds = ("own" if setup == "in process" else "mine"), []
                 for number in range(6):
                     began = time.perf_counter()
@@ -90,7 +104,10 @@ def test_the_client_adds_little_to_a_call(setup, tmp_path):
                         seed = call if setup == "from the cassette" else 50 * number + call
                         await client.chat(model, QUESTION, seed=seed)
                     rounds.append(1_000 * (time.perf_counter() - began) / 50)
-        assert len(server.asked) == {"in process": 0, "from the cassette": 50, "recorded and paid for": 300}[setup]
+        assert (
+            len(server.asked)
+            == {"in process": 0, "from the cassette": 50, "recorded and paid for": 300}[setup]
+        )
         return rounds[1:]  # the first one connects, or records
 
     best = min(asyncio.run(measured()))

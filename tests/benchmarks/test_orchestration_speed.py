@@ -42,7 +42,9 @@ def test_looking_ahead_through_the_twin_is_ten_times_as_fast(domain, steps):
     def plain(world, env, observation):
         for name in names:
             for key in seeds.keys("look-ahead", int(world.stream), world.t, n=COPIES):
-                taken.append(len(zoo.rollout(env, observation, policies[name], steps, key)[1]) / steps)
+                taken.append(
+                    len(zoo.rollout(env, observation, policies[name], steps, key)[1]) / steps
+                )
 
     def twin(world, env, observation):
         world.look(names, steps, COPIES)

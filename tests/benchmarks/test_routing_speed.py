@@ -43,7 +43,11 @@ class Calling(Lab):
     def write(self, contexts, keys, temperature):
         written = super().write(contexts, keys, temperature)
         return [
-            encode(protocol.call(list(ROUTING.experts)[key % 4], f"{key % 10} + {key // 10 % 1_000} = ?"))
+            encode(
+                protocol.call(
+                    list(ROUTING.experts)[key % 4], f"{key % 10} + {key // 10 % 1_000} = ?"
+                )
+            )
             for key, _ in zip(keys, written, strict=True)
         ]
 
@@ -52,9 +56,14 @@ class Calling(Lab):
 def pools():
     """Makes pools of experts with random weights and prices of their own, and with a memory."""
     shapes = SETTINGS.lab.models
-    models = {name: Model(name, Forward(checkpoints.fresh(shapes[name], i))) for i, name in enumerate(ROUTING.experts)}
+    models = {
+        name: Model(name, Forward(checkpoints.fresh(shapes[name], i)))
+        for i, name in enumerate(ROUTING.experts)
+    }
     priced = {
-        name: SETTINGS.llm.models[name].model_copy(update={"price_in": 1e-6, "price_out": 1e-6, "max_tokens": 32})
+        name: SETTINGS.llm.models[name].model_copy(
+            update={"price_in": 1e-6, "price_out": 1e-6, "max_tokens": 32}
+        )
         for name in ROUTING.experts.values()
     }
     llm, transport = SETTINGS.llm.model_copy(update={"models": priced}), LabTransport(models)
@@ -95,7 +104,9 @@ def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_af
     lengths = [x.heard.tokens_out for e in played for x in e.exchanges if x.heard]
     assert sum(lengths) / len(lengths) > 24  # experts really write
     together = seconds(lambda: roll(voice, pool, asked, ROUTING.rounds, 0))
-    alone = seconds(lambda: [roll(voice, pool, [each], ROUTING.rounds, 0) for each in asked[:ALONE]])
+    alone = seconds(
+        lambda: [roll(voice, pool, [each], ROUTING.rounds, 0) for each in asked[:ALONE]]
+    )
     ratio = alone / ALONE / (together / len(asked))
     calls = len(asked) * (ROUTING.rounds - 1)
     print(
@@ -109,8 +120,14 @@ def test_ten_seeds_pay_once_for_what_experts_say(pools, tmp_path):
     """Every seed asks experts by lot about questions by lot, in tries by lot, from a pool as the lesson's."""
     pool = study.train_items(ROUTING.model_copy(update={"train_items": 120}))
     rng = np.random.default_rng(0)
-    names, draws = list(ROUTING.experts), [rng.integers([4, 120, TRIES], size=(600, 3)).tolist() for _ in range(SEEDS)]
-    asked = [[Query(names[e], pool[i].prompt, drawn(pool[i].prompt, t)) for e, i, t in mine] for mine in draws]
+    names, draws = (
+        list(ROUTING.experts),
+        [rng.integers([4, 120, TRIES], size=(600, 3)).tolist() for _ in range(SEEDS)],
+    )
+    asked = [
+        [Query(names[e], pool[i].prompt, drawn(pool[i].prompt, t)) for e, i, t in mine]
+        for mine in draws
+    ]
 
     def all_seeds(memories) -> list:
         said = []
@@ -125,7 +142,12 @@ def test_ten_seeds_pay_once_for_what_experts_say(pools, tmp_path):
 
     kept = Memory(tmp_path / "lab.sqlite")
     all_seeds([Memory(None)])  # warms up
-    (forgot, without), (knew, remembered) = timed([Memory(None) for _ in range(SEEDS)]), timed([kept] * SEEDS)
+    (forgot, without), (knew, remembered) = (
+        timed([Memory(None) for _ in range(SEEDS)]),
+        timed([kept] * SEEDS),
+    )
     kept.close()
-    print(f"\nten seeds: {without:.1f} s without a memory, {remembered:.1f} s with one: {without / remembered:.1f}x")
+    print(
+        f"\nten seeds: {without:.1f} s without a memory, {remembered:.1f} s with one: {without / remembered:.1f}x"
+    )
     assert forgot == knew and without / remembered >= 3

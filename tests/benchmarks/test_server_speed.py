@@ -20,7 +20,11 @@ from tests.models.test_server import serving
 GOAL_MS = 5.0  # on top of a reply
 GOAL_AT_ONCE = 4.0  # times as many replies a second; client and server share two cores
 ROUNDS, REPLIES, CONCURRENCY = 8, 30, 64
-ASKED = {"model": "lab-nano", "messages": [{"role": "user", "content": "the red key is in the box"}], "max_tokens": 16}
+ASKED = {
+    "model": "lab-nano",
+    "messages": [{"role": "user", "content": "the red key is in the box"}],
+    "max_tokens": 16,
+}
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -57,22 +61,31 @@ def test_the_server_adds_little_to_a_reply(served):
 
         for number in range(ROUNDS):
             seeds = range(number * REPLIES, (number + 1) * REPLIES)
-            (direct, expected), (served_in, texts) = milliseconds(directly, seeds), milliseconds(through, seeds)
+            (direct, expected), (served_in, texts) = (
+                milliseconds(directly, seeds),
+                milliseconds(through, seeds),
+            )
             assert texts == expected
             rounds.append((served_in - direct, direct, served_in))
     more, direct, served_in = statistics.median_low(rounds[1:])
-    print(f"\n{limit} tokens: directly {direct:.2f} ms, through the server {served_in:.2f} ms, +{more:.2f} ms")
+    print(
+        f"\n{limit} tokens: directly {direct:.2f} ms, through the server {served_in:.2f} ms, +{more:.2f} ms"
+    )
     assert more <= GOAL_MS
 
 
 def test_asked_at_once_the_server_gives_more_replies_a_second(served):
     async def rate(together: int, replies: int) -> float:
         limit = asyncio.Semaphore(together)
-        async with httpx2.AsyncClient(base_url=served.url, limits=httpx2.Limits(), timeout=60.0) as client:
+        async with httpx2.AsyncClient(
+            base_url=served.url, limits=httpx2.Limits(), timeout=60.0
+        ) as client:
 
             async def one(seed: int) -> None:
                 async with limit:
-                    reply = await client.post("/chat/completions", json=ASKED | {"max_tokens": 64, "seed": seed})
+                    reply = await client.post(
+                        "/chat/completions", json=ASKED | {"max_tokens": 64, "seed": seed}
+                    )
                 assert reply.status_code == 200
 
             await asyncio.gather(*map(one, range(together)))  # connects

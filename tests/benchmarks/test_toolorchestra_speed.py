@@ -51,10 +51,18 @@ class Calling(Lab):
 @pytest.fixture(scope="module")
 def desk():
     """Models with random weights and prices of their own, and the real functions."""
-    shapes, names = SETTINGS.lab.models, {word: name for word, name in TOOLS.models.items() if word in WORDS}
-    models = {word: Model(word, Forward(checkpoints.fresh(shapes[word], i))) for i, word in enumerate(names)}
+    shapes, names = (
+        SETTINGS.lab.models,
+        {word: name for word, name in TOOLS.models.items() if word in WORDS},
+    )
+    models = {
+        word: Model(word, Forward(checkpoints.fresh(shapes[word], i)))
+        for i, word in enumerate(names)
+    }
     priced = {
-        name: SETTINGS.llm.models[name].model_copy(update={"price_in": 1e-6, "price_out": 1e-6, "max_tokens": 32})
+        name: SETTINGS.llm.models[name].model_copy(
+            update={"price_in": 1e-6, "price_out": 1e-6, "max_tokens": 32}
+        )
         for name in names.values()
     }
     llm, transport = SETTINGS.llm.model_copy(update={"models": priced}), LabTransport(models)
@@ -78,18 +86,26 @@ def wanted(n: int) -> list[Assignment]:
     questions = tasks.draw("chain", "train", n, assignments.DIFFICULTIES["chain"], seed=0)
     rng = seeds.rng("a benchmark")
     return [
-        Assignment(item, Menu(tuple(told[WORDS[i]] for i in rng.permutation(len(WORDS)))), Preference(1.0, 0.5, 0.5))
+        Assignment(
+            item,
+            Menu(tuple(told[WORDS[i]] for i in rng.permutation(len(WORDS)))),
+            Preference(1.0, 0.5, 0.5),
+        )
         for item in questions
     ]
 
 
-def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_after_another(desk, voice):
+def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_after_another(
+    desk, voice
+):
     asked, own = wanted(BATCH), Own(1e-7, 1e-3)
     played = roll(voice, desk, asked, TOOLS.rounds, 0, own)
     counts = Counter(name for e in played for name in e.calls)
     assert set(counts) == set(WORDS) and all(len(e.calls) >= 2 and e.dollars > 0 for e in played)
     together = seconds(lambda: roll(voice, desk, asked, TOOLS.rounds, 0, own))
-    alone = seconds(lambda: [roll(voice, desk, [each], TOOLS.rounds, 0, own) for each in asked[:ALONE]])
+    alone = seconds(
+        lambda: [roll(voice, desk, [each], TOOLS.rounds, 0, own) for each in asked[:ALONE]]
+    )
     ratio = alone / ALONE / (together / len(asked))
     print(
         f"\n{len(asked)} episodes with {counts.total()} calls: {together:.2f} s at once, "

@@ -22,7 +22,10 @@ from lib.zoo.objectives import Linear
 from lib.zoo.recipes import recipes
 
 GOALS = {"education": 5.0, "minigrid": 3.0}  # against stock as the paper's tables imply it
-GUARD = {"education": 5.0, "minigrid": 2.0}  # against stock with as many environments: against regressions
+GUARD = {
+    "education": 5.0,
+    "minigrid": 2.0,
+}  # against stock with as many environments: against regressions
 SPEED_STEPS = {"education": 20_480, "minigrid": 10_240}  # per policy, ours
 STOCK_STEPS = 4_096  # per policy, enough for a stable rate
 
@@ -43,9 +46,13 @@ def shrunk(domain, steps, seed_count=1):
 
 def stock(recipe, envs, seed=0):
     """A stock PPO for a recipe, over `envs` single environments."""
-    weight = np.array(recipe.objective.weights if isinstance(recipe.objective, Linear) else (1 / 3,) * 3)
+    weight = np.array(
+        recipe.objective.weights if isinstance(recipe.objective, Linear) else (1 / 3,) * 3
+    )
     single = make_education if recipe.domain == "education" else lambda: GridRoom(recipe.task)
-    model = reference.learner(recipe, DummyVecEnv([lambda: Monitor(LinearReward(single(), weight))] * envs))
+    model = reference.learner(
+        recipe, DummyVecEnv([lambda: Monitor(LinearReward(single(), weight))] * envs)
+    )
     model.set_random_seed(seed)
     return model
 
@@ -67,16 +74,24 @@ def our_rate(domain, folder):
     """Steps per second over all policies of a zoo through the lesson's own sweep, all policies included."""
     settings = shrunk(domain, SPEED_STEPS[domain], seed_count=2)
     small = shrunk(domain, 2_048, seed_count=2)
-    sweep.run(train.train_policies, train.make_jobs(small, domain), folder / "warm")  # processes and imports
+    sweep.run(
+        train.train_policies, train.make_jobs(small, domain), folder / "warm"
+    )  # processes and imports
     jobs = train.make_jobs(settings, domain)
     started = time.perf_counter()
     sweep.run(train.train_policies, jobs, folder / "timed")
-    return len(recipes(settings, domain)) * 2 * SPEED_STEPS[domain] / (time.perf_counter() - started)
+    return (
+        len(recipes(settings, domain)) * 2 * SPEED_STEPS[domain] / (time.perf_counter() - started)
+    )
 
 
 @pytest.mark.parametrize("domain", ["education", "minigrid"])
 def test_the_zoo_trains_faster_than_stock(domain, tmp_path):
-    alike, single, ours = stock_rate(domain, None), stock_rate(domain, 1), our_rate(domain, tmp_path)
+    alike, single, ours = (
+        stock_rate(domain, None),
+        stock_rate(domain, 1),
+        our_rate(domain, tmp_path),
+    )
     print(
         f"\n{domain}: ours {ours:,.0f} steps/s; stock with as many environments {alike:,.0f} ({ours / alike:.1f}x), "
         f"with one environment as in the paper {single:,.0f} ({ours / single:.1f}x)"

@@ -33,14 +33,18 @@ def said(capsys, zoo, request):
     """What a check says to an answer."""
 
     def ask(lesson: Exercises, exercise: Exercise, answer) -> str:
-        lesson.check(exercise.id, answer, **({"settings": tiny.SMOKE, "zoo": zoo} if exercise.needs else {}))
+        lesson.check(
+            exercise.id, answer, **({"settings": tiny.SMOKE, "zoo": zoo} if exercise.needs else {})
+        )
         return capsys.readouterr().out
 
     return ask
 
 
 @pytest.mark.parametrize("lesson, exercise", EVERY, ids=[each.id for _, each in EVERY])
-def test_the_worked_solution_is_accepted_and_the_usual_mistake_and_silence_are_not(lesson, exercise, said):
+def test_the_worked_solution_is_accepted_and_the_usual_mistake_and_silence_are_not(
+    lesson, exercise, said
+):
     assert said(lesson, exercise, exercise.answer) == "Right.\n"
     wrong = said(lesson, exercise, exercise.wrong)
     assert wrong.startswith("Not yet") and exercise.hint in wrong
@@ -48,8 +52,15 @@ def test_the_worked_solution_is_accepted_and_the_usual_mistake_and_silence_are_n
 
 
 def test_numbers_near_enough_are_right_and_others_are_not(capsys):
-    lesson = Exercises(Exercise("99.1", "easy", 3, "?", "six by seven", 42.0, "6 x 7", 41, tolerance=0.5))
-    for answer, word in ((42.4, "Right"), (42.6, "Not yet"), ([42.0, 42.0], "Not yet"), (float("nan"), "Not yet")):
+    lesson = Exercises(
+        Exercise("99.1", "easy", 3, "?", "six by seven", 42.0, "6 x 7", 41, tolerance=0.5)
+    )
+    for answer, word in (
+        (42.4, "Right"),
+        (42.6, "Not yet"),
+        ([42.0, 42.0], "Not yet"),
+        (float("nan"), "Not yet"),
+    ):
         lesson.check("99.1", answer)
         assert capsys.readouterr().out.startswith(word), answer
 
@@ -83,11 +94,17 @@ def test_every_lesson_has_an_easy_a_medium_and_a_hard_exercise_in_order(number):
     found = list(LESSONS[number])
     assert [each.id for each in found] == [f"{number}.{i + 1}" for i in range(len(found))]
     levels = [each.level for each in found]
-    assert set(levels) == {"easy", "medium", "hard"} and levels == sorted(levels, key=("easy", "medium", "hard").index)
+    assert set(levels) == {"easy", "medium", "hard"} and levels == sorted(
+        levels, key=("easy", "medium", "hard").index
+    )
     assert any(each.important for each in found) and found[-1].judge is not None
 
 
 def test_what_the_judge_found_is_said(capsys):
-    lesson = Exercises(Exercise("99.1", "easy", 3, "?", "think", 1, "so", 2, judge=lambda answer: f"{answer} is odd"))
+    lesson = Exercises(
+        Exercise(
+            "99.1", "easy", 3, "?", "think", 1, "so", 2, judge=lambda answer: f"{answer} is odd"
+        )
+    )
     lesson.check("99.1", 7)
     assert capsys.readouterr().out == "Not yet: 7 is odd. Hint: think.\n"

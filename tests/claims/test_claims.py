@@ -48,11 +48,18 @@ MEASURED = {
 
 def claim(**changes):
     base = {
-        "id": "po-some-claim", "paper": "po", "place": "Table 1", "kind": "direction",
-        "statement": "One is more than the other.", "lesson": "05_x", "test": "{a.score} > {b.score}",
-    }  # fmt: skip
+        "id": "po-some-claim",
+        "paper": "po",
+        "place": "Table 1",
+        "kind": "direction",
+        "statement": "One is more than the other.",
+        "lesson": "05_x",
+        "test": "{a.score} > {b.score}",
+    }
     entry = {**base, **changes}
-    return entries.Claim.model_validate({key: value for key, value in entry.items() if value is not None})
+    return entries.Claim.model_validate(
+        {key: value for key, value in entry.items() if value is not None}
+    )
 
 
 def judged(held=None, **changes):
@@ -98,7 +105,11 @@ def test_every_key_of_a_claim_is_measured_by_the_committed_run():
 
 def test_every_formula_that_fails_says_whose_fault_it_is_and_no_other_does():
     found = verdicts.judge(CLAIMS, LAPTOP)
-    wrong = [v.claim.id for v in found if v.claim.kind == "formula" and bool(v.claim.blame) != (v.verdict == "fails")]
+    wrong = [
+        v.claim.id
+        for v in found
+        if v.claim.kind == "formula" and bool(v.claim.blame) != (v.verdict == "fails")
+    ]
     assert wrong == []
     assert not any(v.whose == "nobody yet" for v in found)
     assert {v.verdict for v in found if v.claim.kind == "formula"} == {"holds", "fails"}
@@ -123,7 +134,9 @@ def test_a_mistake_in_the_file_names_claim_and_remedy(tmp_path, text, told):
 
 def test_all_mistakes_are_told_at_once(tmp_path):
     with pytest.raises(ClaimError) as caught:
-        entries.read(written(tmp_path, entry("po-one", "    x: 1\n"), entry("po-two", "    y: 1\n")))
+        entries.read(
+            written(tmp_path, entry("po-one", "    x: 1\n"), entry("po-two", "    y: 1\n"))
+        )
     assert "claim po-one" in str(caught.value) and "claim po-two" in str(caught.value)
 
 
@@ -164,15 +177,42 @@ def test_what_does_not_belong_together_is_refused(changes, told):
 @pytest.mark.parametrize(
     "text",
     [
-        "open('x') > 1", "__import__('os') > 1", "(1).real > 0", "().__class__ > 0", "[1][0] > 0", "x > 1",
-        "hypervolume.__globals__ > 0", "hypervolume(points=[[1]], reference=0) > 0", "hypervolume(*[1]) > 0",
-        "hypervolume(sparsity([[1]]), 0) > 0", "hypervolume(open, 0) > 0", "1 > 0 > -1", "1 if 1 else 2", "2 ** 9 > 1",
-        "'a' > 'b'", "True > 0", "lambda: 1", "{a.score} > {a.score}", "exact(1) > 0", "1 in [1]", "metric_0 > 1",
-        "1 >", "min(x for x in [1]) > 0", "(y := 1) > 0", "f'{1}' > 0", "{a.score} - metric_0 > 0", "{a} > ｍetric_0",
-        "-" * 3_000 + "1 > 0", "(" * 240 + "1" + ")" * 240 + " > 0", "1" + "0" * 400 + " > 0", "1e400 > 0",
-        "hypervolume([[1e400]], 0) > 0", "hypervolume({[1]}, 0) > 0", "hypervolume([{1: 2}], 0) > 0",
+        "open('x') > 1",
+        "__import__('os') > 1",
+        "(1).real > 0",
+        "().__class__ > 0",
+        "[1][0] > 0",
+        "x > 1",
+        "hypervolume.__globals__ > 0",
+        "hypervolume(points=[[1]], reference=0) > 0",
+        "hypervolume(*[1]) > 0",
+        "hypervolume(sparsity([[1]]), 0) > 0",
+        "hypervolume(open, 0) > 0",
+        "1 > 0 > -1",
+        "1 if 1 else 2",
+        "2 ** 9 > 1",
+        "'a' > 'b'",
+        "True > 0",
+        "lambda: 1",
+        "{a.score} > {a.score}",
+        "exact(1) > 0",
+        "1 in [1]",
+        "metric_0 > 1",
+        "1 >",
+        "min(x for x in [1]) > 0",
+        "(y := 1) > 0",
+        "f'{1}' > 0",
+        "{a.score} - metric_0 > 0",
+        "{a} > ｍetric_0",
+        "-" * 3_000 + "1 > 0",
+        "(" * 240 + "1" + ")" * 240 + " > 0",
+        "1" + "0" * 400 + " > 0",
+        "1e400 > 0",
+        "hypervolume([[1e400]], 0) > 0",
+        "hypervolume({[1]}, 0) > 0",
+        "hypervolume([{1: 2}], 0) > 0",
     ],
-)  # fmt: skip
+)
 def test_nothing_but_the_small_language_is_read(text):
     with pytest.raises(ClaimError):
         expressions.parse(text, (), FUNCTIONS)
@@ -200,7 +240,11 @@ def test_formulas_of_the_papers_are_computed():
 
 
 def test_the_published_evaluation_cannot_see_what_is_spent_below_a_dollar():
-    assert FUNCTIONS["cost_entry"](0.04, 0.01, 1) == FUNCTIONS["cost_entry"](0.04, 0.04, 1) == pytest.approx(0.04)
+    assert (
+        FUNCTIONS["cost_entry"](0.04, 0.01, 1)
+        == FUNCTIONS["cost_entry"](0.04, 0.04, 1)
+        == pytest.approx(0.04)
+    )
     assert FUNCTIONS["cost_entry"](0.04, 0.01, 1e6) == pytest.approx(4)
 
 
@@ -211,7 +255,9 @@ def test_the_published_evaluation_cannot_see_what_is_spent_below_a_dollar():
 def estimates(draw, positive=False):
     value = draw(st.floats(0.1 if positive else -50, 50))
     below, above = draw(st.floats(0, 5)), draw(st.floats(0, 5))
-    return Interval(value, max(value - below, value * 0.05) if positive else value - below, value + above)
+    return Interval(
+        value, max(value - below, value * 0.05) if positive else value - below, value + above
+    )
 
 
 def holds_its_value(found):
@@ -252,7 +298,12 @@ def test_a_difference_worked_by_hand():
 
 
 def test_what_a_single_run_tells_spreads_to_all_that_is_computed_of_it():
-    for text in ("{once} + {a.score}", "max({once}, {a.score})", "{once} * {a.score}", "2 * {once}"):
+    for text in (
+        "{once} + {a.score}",
+        "max({once}, {a.score})",
+        "{once} * {a.score}",
+        "2 * {once}",
+    ):
         assert not value_of(text).known
     assert quantities.is_exact(value_of("exact({once})"))
 
@@ -280,7 +331,9 @@ def test_other_digits_are_no_slip_of_the_pen():
 
 def test_who_decided_is_the_nearest_backend_above():
     found = Metrics(MEASURED)
-    assert found.backend("05_x", "s.score") == "scripted" and found.backend("05_x", "a.score") == "lab"
+    assert (
+        found.backend("05_x", "s.score") == "scripted" and found.backend("05_x", "a.score") == "lab"
+    )
 
 
 def test_a_metrics_file_that_is_broken_is_named(tmp_path):
@@ -380,7 +433,9 @@ def test_what_the_start_does_already_is_not_shown_by_training():
 
 
 def test_a_rival_with_another_menu_is_no_rival():
-    rows = pd.DataFrame({"arm": ["a", "b", "c", "alone"], "offered": [["x", "y"], ["x"], ["x", "z"], []]})
+    rows = pd.DataFrame(
+        {"arm": ["a", "b", "c", "alone"], "offered": [["x", "y"], ["x"], ["x", "z"], []]}
+    )
     arms = {name: {"arm": [name]} for name in rows["arm"]}
     for other in ("a", "b", "alone"):
         records._same_menu(rows, [arms["a"], arms[other]])
@@ -391,15 +446,28 @@ def test_a_rival_with_another_menu_is_no_rival():
 def test_every_claim_of_the_lab_names_its_gate_where_its_lesson_measures_one():
     asked = [c for c in CLAIMS if c.kind == "direction" and c.rung == "lab" and not c.untestable]
     gated = {c.lesson for c in asked if c.gate}
-    assert {"02_orchestration", "05_budgeted_routing", "06_tool_orchestration", "07_agent_configuration"} <= gated
-    assert all(c.gate for c in asked if c.lesson in ("05_budgeted_routing", "06_tool_orchestration"))
+    assert {
+        "02_orchestration",
+        "05_budgeted_routing",
+        "06_tool_orchestration",
+        "07_agent_configuration",
+    } <= gated
+    assert all(
+        c.gate for c in asked if c.lesson in ("05_budgeted_routing", "06_tool_orchestration")
+    )
     keys = [key for c in CLAIMS for key in c.gates()]
     assert keys and all(key in LAPTOP.lessons[lesson] for lesson, key in keys)
 
 
 def test_in_the_lab_of_lessons_6_and_7_claims_say_that_runs_are_weak():
-    told = [v for v in verdicts.judge(CLAIMS, LAPTOP) if v.claim.rung == "lab" and v.claim.reads()
-            and v.claim.reads()[0][0][:2] in ("06", "07") and v.claim.kind == "direction"]  # fmt: skip
+    told = [
+        v
+        for v in verdicts.judge(CLAIMS, LAPTOP)
+        if v.claim.rung == "lab"
+        and v.claim.reads()
+        and v.claim.reads()[0][0][:2] in ("06", "07")
+        and v.claim.kind == "direction"
+    ]
     judged_ = [v for v in told if v.verdict in ("holds", "fails", "undecided", "equivalent")]
     assert judged_ and all("weak" in v.reason for v in judged_)
 
@@ -409,7 +477,12 @@ def test_in_the_lab_of_lessons_6_and_7_claims_say_that_runs_are_weak():
 
 def place(value, half, rung="glass", **changes):
     row = everybody.Row(rung, "CoRL", "05_x", "above", "top")
-    held = {"above": value, "above_lo": value - half, "above_hi": value + half, "top": 0.5} | changes
+    held = {
+        "above": value,
+        "above_lo": value - half,
+        "above_hi": value + half,
+        "top": 0.5,
+    } | changes
     return everybody.places(Metrics({"05_x": held}), [row])
 
 
@@ -425,10 +498,16 @@ def test_a_share_is_what_was_won_of_what_could_be():
 
 def test_everybody_is_measured_at_laptop_on_all_rungs():
     found = everybody.places(LAPTOP)
-    assert len(found) == len(everybody.ROWS) and {each.row.rung for each in found} == set(everybody.PANELS)
+    assert len(found) == len(everybody.ROWS) and {each.row.rung for each in found} == set(
+        everybody.PANELS
+    )
     assert len(everybody.figure(found).axes) == 3
     drawn = [each.row.who for each in found if not each.closed]
-    names = [label.get_text() for axes in everybody.figure(found).axes for label in axes.get_yticklabels()]
+    names = [
+        label.get_text()
+        for axes in everybody.figure(found).axes
+        for label in axes.get_yticklabels()
+    ]
     assert [" ".join(name.split()) for name in names] == drawn
 
 
@@ -449,9 +528,15 @@ def test_the_smallest_effect_is_that_of_80_percent_power():
 @pytest.mark.parametrize("gained, nothing", [(0.5, False), (0.0, True)])
 def test_a_lab_whose_training_gained_nothing_says_so(gained, nothing):
     ends = {"": 0.0, "_lo": -0.1, "_hi": 0.1}
-    lab = {f"trained.preference_score_minus.start{end}": gained + shift for end, shift in ends.items()}
+    lab = {
+        f"trained.preference_score_minus.start{end}": gained + shift for end, shift in ends.items()
+    }
     lab |= {f"trained.preference_score{end}": 1 + shift for end, shift in ends.items()}
-    v = judged({"06_tool_orchestration": lab}, lesson="06_tool_orchestration", test="{trained.preference_score} > 0")
+    v = judged(
+        {"06_tool_orchestration": lab},
+        lesson="06_tool_orchestration",
+        test="{trained.preference_score} > 0",
+    )
     assert v.verdict == "holds" and "weak" in v.reason and ("gained" in v.reason) == nothing
 
 
@@ -481,8 +566,12 @@ def test_of_several_tests_the_least_clear_one_counts():
     strong, weak = (with_margin("a", 1.0, half).parts[0] for half in (0.1, 0.9))
     both = verdicts.Verdict(claim(), "holds", (strong, weak), (), "")
     assert chance.probability(both) == pytest.approx(chance.probability(with_margin("b", 1.0, 0.9)))
-    either = verdicts.Verdict(claim(test=["{a.score} > 0", "{b.score} > 0"], need=1), "holds", (strong, weak), (), "")
-    assert chance.probability(either) == pytest.approx(2 * chance.probability(with_margin("b", 1.0, 0.1)))
+    either = verdicts.Verdict(
+        claim(test=["{a.score} > 0", "{b.score} > 0"], need=1), "holds", (strong, weak), (), ""
+    )
+    assert chance.probability(either) == pytest.approx(
+        2 * chance.probability(with_margin("b", 1.0, 0.1))
+    )
 
 
 # What is shown -------------------------------------------------------------------------------------
@@ -493,29 +582,46 @@ def thin(keep_intervals):
     if not keep_intervals:
         return Metrics({lesson: {} for lesson in LAPTOP.lessons})
     ends = ("_lo", "_hi")
-    held = {name: {k: v for k, v in values.items() if not k.endswith(ends)} for name, values in LAPTOP.lessons.items()}
+    held = {
+        name: {k: v for k, v in values.items() if not k.endswith(ends)}
+        for name, values in LAPTOP.lessons.items()
+    }
     return Metrics(held)
 
 
-@pytest.mark.parametrize("found", [LAPTOP, thin(True), thin(False), Metrics({})], ids=["laptop", "bare", "none", "new"])
+@pytest.mark.parametrize(
+    "found", [LAPTOP, thin(True), thin(False), Metrics({})], ids=["laptop", "bare", "none", "new"]
+)
 def test_every_run_however_small_gives_a_board_tables_and_figures(found):
     all_ = verdicts.judge(CLAIMS, found)
     markup, plain = board.markup(all_)
     assert audit.problems(markup) == [] and len(plain.splitlines()) == len(CLAIMS)
-    for name in ("rungs", "directions", "failed_formulas", "untestable", "stand_ins", "magnitudes", "by_chance"):
+    for name in (
+        "rungs",
+        "directions",
+        "failed_formulas",
+        "untestable",
+        "stand_ins",
+        "magnitudes",
+        "by_chance",
+    ):
         table = getattr(lists, name)(all_)
         assert len(table) and len(table.columns), name
     assert lists.limits(all_) and tally.finding(all_)
     assert everybody.figure(everybody.places(found))
     assert pictures.tally_figure(all_).axes and pictures.clearness_figure(all_).axes
-    assert not any(isinstance(v, float) and not math.isfinite(v) for v in tally.metrics(all_).values())
+    assert not any(
+        isinstance(v, float) and not math.isfinite(v) for v in tally.metrics(all_).values()
+    )
 
 
 def test_counts_add_up():
     found = verdicts.judge(CLAIMS, LAPTOP)
     told = tally.metrics(found)
     by_verdict = sum(told[f"claims.{key}"] for key in verdicts.NAMES)
-    by_paper = sum(told[f"claims.{paper}.{key}"] for paper in entries.PAPERS for key in verdicts.NAMES)
+    by_paper = sum(
+        told[f"claims.{paper}.{key}"] for paper in entries.PAPERS for key in verdicts.NAMES
+    )
     by_kind = sum(told[f"claims.{kind}.{key}"] for kind in entries.KINDS for key in verdicts.NAMES)
     assert by_verdict == by_paper == by_kind == told["claims.total"] == len(CLAIMS)
     assert set(tally.KEY_METRICS) <= set(told)
@@ -531,16 +637,27 @@ def test_every_claim_is_a_card_that_can_be_filtered_and_is_shown_without_scripts
 
 def test_what_a_glass_box_decided_says_so_and_is_counted_apart():
     glass, lab = judged(rung="glass"), judged()
-    assert "tested in a glass box" in board.markup([glass])[0] and "tested in small" in board.markup([lab])[0]
+    assert (
+        "tested in a glass box" in board.markup([glass])[0]
+        and "tested in small" in board.markup([lab])[0]
+    )
     told = tally.metrics([glass, lab, judged(rung="glass", test="{b.score} > {a.score}")])
-    assert [told[f"claims.rung.{key}"] for key in ("glass.holds", "glass.fails", "lab.holds")] == [1, 1, 1]
+    assert [told[f"claims.rung.{key}"] for key in ("glass.holds", "glass.fails", "lab.holds")] == [
+        1,
+        1,
+        1,
+    ]
     with pytest.raises(ValueError, match="rung"):
         claim(rung="moon")
 
 
 def test_sixteen_directions_are_decided_in_the_glass_boxes_of_tools_and_configurations():
     found = [v for v in verdicts.judge(CLAIMS, LAPTOP) if v.claim.rung == "glass"]
-    decided = [v for v in found if v.claim.paper in ("toolorchestra", "arc") and v.verdict in ("holds", "fails")]
+    decided = [
+        v
+        for v in found
+        if v.claim.paper in ("toolorchestra", "arc") and v.verdict in ("holds", "fails")
+    ]
     assert len(decided) >= 16
 
 
@@ -553,8 +670,18 @@ def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
     monkeypatch.setattr(record, "RECORDS", tmp_path)
     with pytest.raises(Missing, match="no record of made"):
         records.FUNCTIONS["gap"]("made.right", "arm=a", "arm=b")
-    rows = [{"arm": arm, "role": "paper", "seed": seed, "item": str(item), "right": item + (arm == "a") + seed * item}
-            for arm in "ab" for seed in range(3) for item in range(4)]  # fmt: skip
+    rows = [
+        {
+            "arm": arm,
+            "role": "paper",
+            "seed": seed,
+            "item": str(item),
+            "right": item + (arm == "a") + seed * item,
+        }
+        for arm in "ab"
+        for seed in range(3)
+        for item in range(4)
+    ]
     made = pd.DataFrame(rows)
     made["right"] = made["right"].astype(float)
     made.loc[0, "right"] += 0.1

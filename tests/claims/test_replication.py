@@ -29,7 +29,12 @@ def test_a_run_replicates_itself():
     held = sampled(np.linspace(0, 1, 9), 0.1) | {"low_verdict": "holds", "count": 3, "dollars": 2.5}
     told = compared(run(held), run(held))
     assert (told["coverage"], told["captured"], told["disjoint"]) == (1, 1, 0)
-    assert (told["pairs"], told["verdicts"], told["changed"], told["contradictions"]) == (9, 1, 0, 0)
+    assert (told["pairs"], told["verdicts"], told["changed"], told["contradictions"]) == (
+        9,
+        1,
+        0,
+        0,
+    )
     assert not [key for key in told if key.startswith("worst.")]
 
 
@@ -39,11 +44,14 @@ def test_honest_intervals_give_what_is_expected():
     told = compared(run(one), run(two))
     for share in ("coverage", "disjoint", "captured"):
         assert told[share] == pytest.approx(told[f"{share}_expected"], abs=0.006)
-    assert told["coverage_expected"] == 0.95 and told["disjoint_expected"] == pytest.approx(0.0056, abs=1e-4)
+    assert told["coverage_expected"] == 0.95 and told["disjoint_expected"] == pytest.approx(
+        0.0056, abs=1e-4
+    )
 
 
 @pytest.mark.parametrize(
-    ("shift", "covered", "captured", "disjoint"), [(0.09, 1, 1, 0), (0.12, 1, 0, 0), (0.16, 0, 0, 0), (0.21, 0, 0, 1)]
+    ("shift", "covered", "captured", "disjoint"),
+    [(0.09, 1, 1, 0), (0.12, 1, 0, 0), (0.16, 0, 0, 0), (0.21, 0, 0, 1)],
 )
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_shifted_metric_is_found(shift, covered, captured, disjoint, sign):
@@ -67,7 +75,12 @@ def test_an_interval_of_no_width_counts_only_where_the_other_run_drew_one():
 
 def test_a_verdict_that_turns_round_is_a_contradiction_and_one_that_fades_is_not():
     one = {"a_verdict": "holds", "b.verdict": "holds", "claims.by_id.c": "fails", "backend": "lab"}
-    two = {"a_verdict": "undecided", "b.verdict": "does not hold", "claims.by_id.c": "holds", "backend": "replay"}
+    two = {
+        "a_verdict": "undecided",
+        "b.verdict": "does not hold",
+        "claims.by_id.c": "holds",
+        "backend": "replay",
+    }
     told = compared(run(one), run(two))
     assert (told["verdicts"], told["changed"], told["contradictions"]) == (3, 3, 2)
     assert told[f"changed.{LESSON}.a_verdict"] == "holds -> undecided"
@@ -75,7 +88,11 @@ def test_a_verdict_that_turns_round_is_a_contradiction_and_one_that_fades_is_not
 
 
 def test_figures_are_told_by_lesson_too():
-    one = Run({"04_x": sampled([0.5], 0.1), "05_x": sampled([0.5], 0.1)}, {"04_x": "laptop", "05_x": "laptop"}, "")
+    one = Run(
+        {"04_x": sampled([0.5], 0.1), "05_x": sampled([0.5], 0.1)},
+        {"04_x": "laptop", "05_x": "laptop"},
+        "",
+    )
     two = Run({"04_x": sampled([0.5], 0.1), "05_x": sampled([0.9], 0.1)}, one.profiles, "")
     told = compared(one, two)
     assert (told["coverage"], told["coverage.04_x"], told["coverage.05_x"]) == (0.5, 1, 0)
@@ -124,9 +141,15 @@ def test_the_work_copy_is_a_project_of_its_own(tmp_path):
     kept = store.write_text(place / "data/runs/kept", "x")
     store.write_text(place / "lib/gone.py", "")
     replicate.work_copy(ROOT, place)
-    assert kept.exists() and not (place / "lib/gone.py").exists() and not (place / "reports/metrics").exists()
+    assert (
+        kept.exists()
+        and not (place / "lib/gone.py").exists()
+        and not (place / "reports/metrics").exists()
+    )
     assert replication.read(place).zoo == replication.read(ROOT).zoo
     code = "import lib.config; print(lib.config.ROOT)"
     told = os.environ | {"PYTHONPATH": str(place)}
-    found = subprocess.run([sys.executable, "-c", code], cwd=place, env=told, capture_output=True, text=True)
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=place, env=told, capture_output=True, text=True
+    )
     assert found.stdout.strip() == str(place.resolve())

@@ -22,7 +22,9 @@ def torch_as_usual(one_thread):
 @pytest.fixture(autouse=True)
 def datasets_elsewhere(tmp_path_factory, monkeypatch):
     """`datasets` copies every file that it reads into a folder of the user's."""
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path_factory.getbasetemp() / "datasets")
+    monkeypatch.setattr(
+        "datasets.config.HF_DATASETS_CACHE", tmp_path_factory.getbasetemp() / "datasets"
+    )
 
 
 @pytest.fixture(scope="session")

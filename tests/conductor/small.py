@@ -22,14 +22,40 @@ from tests.models import tiny
 HIDDEN, K = 16, len(COMPONENTS)
 SMOKE = config.load("smoke").conductor
 GRPO = GRPOSettings(
-    epochs=1, prompts_per_step=2, generations=3, max_tokens=11, learning_rate=1e-2, temperature=1.0, kl=0.1,
-    sync_every=2, sync_mixup=0.6, top_entropy=0.5, importance="sequence", scale="group", save_every=2,
-)  # fmt: skip
+    epochs=1,
+    prompts_per_step=2,
+    generations=3,
+    max_tokens=11,
+    learning_rate=1e-2,
+    temperature=1.0,
+    kl=0.1,
+    sync_every=2,
+    sync_mixup=0.6,
+    top_entropy=0.5,
+    importance="sequence",
+    scale="group",
+    save_every=2,
+)
 HEAD = HeadSettings(
-    layer="last", sees="both", kappa=0.5, floor=1e-4, temperature=1.0, learning_rate=3e-3, every=3, entropy=1e-3,
-    pairwise=0.0, joint=False, homogeneous=False, centred=False, anchor="none", verified=0.5, errs=0.0,
-)  # fmt: skip
-PREFERENCE = PreferenceSettings(prompts=24, replies=2, mistakes=0.1, epochs=1, batch=16, learning_rate=1e-3)
+    layer="last",
+    sees="both",
+    kappa=0.5,
+    floor=1e-4,
+    temperature=1.0,
+    learning_rate=3e-3,
+    every=3,
+    entropy=1e-3,
+    pairwise=0.0,
+    joint=False,
+    homogeneous=False,
+    centred=False,
+    anchor="none",
+    verified=0.5,
+    errs=0.0,
+)
+PREFERENCE = PreferenceSettings(
+    prompts=24, replies=2, mistakes=0.1, epochs=1, batch=16, learning_rate=1e-3
+)
 REWARDS = RewardSettings(think=False, shortest=4, longest=10)
 ITEMS = data.draw("train", 12)
 
@@ -51,8 +77,14 @@ def schooled() -> LlamaForCausalLM:
     """A second of lessons: it writes answers in tags, some after a thought, most of which end, and breaks the form
     now and then."""
     model = tiny.model(0, spread=3.0, hidden=HIDDEN, layers=2, intermediate=16)
-    thinking = [Course(family="chain", skin="words", difficulties=[1]), Course(family="belief", difficulties=[2])]
-    brief = [Course(family=f, difficulties=[1], style="brief") for f in ("chain", "belief", "story", "translation")]
+    thinking = [
+        Course(family="chain", skin="words", difficulties=[1]),
+        Course(family="belief", difficulties=[2]),
+    ]
+    brief = [
+        Course(family=f, difficulties=[1], style="brief")
+        for f in ("chain", "belief", "story", "translation")
+    ]
     diet = [*thinking, *brief]
     lessons = corpus(diet, 400, 0)
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-2)
@@ -82,17 +114,37 @@ class Recorder:
 
 
 def trainer(
-    place: Path, out: Path, weighting: Weighting, seed: int = 0, engine: bool = True, aggregation="sum_then_normalize",
-    preference=None, callbacks=(), extra=None, layer: str = "last", sees: str = "both", items=ITEMS, **changes,
-) -> ConductorTrainer:  # fmt: skip
+    place: Path,
+    out: Path,
+    weighting: Weighting,
+    seed: int = 0,
+    engine: bool = True,
+    aggregation="sum_then_normalize",
+    preference=None,
+    callbacks=(),
+    extra=None,
+    layer: str = "last",
+    sees: str = "both",
+    items=ITEMS,
+    **changes,
+) -> ConductorTrainer:
     """engine: the lab's, or TRL's own generation."""
     settings = grpo(**changes)
     with quiet():
         made = ConductorTrainer(
-            str(place), configuration(settings, out, seed, aggregation), data.dataset(items), tokenizer(), weighting,
-            preference or Recorder(), REWARDS, layer, sees, extra,
-            Rollouts(seed, settings.temperature, settings.max_tokens) if engine else None, callbacks,
-        )  # fmt: skip
+            str(place),
+            configuration(settings, out, seed, aggregation),
+            data.dataset(items),
+            tokenizer(),
+            weighting,
+            preference or Recorder(),
+            REWARDS,
+            layer,
+            sees,
+            extra,
+            Rollouts(seed, settings.temperature, settings.max_tokens) if engine else None,
+            callbacks,
+        )
         made.remove_callback(PrinterCallback)
     return made
 

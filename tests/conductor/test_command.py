@@ -13,26 +13,47 @@ from lib.models import checkpoints
 from tests.models import tiny
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-SMALL = ["--profile", "smoke", "--set", "grpo.prompts_per_step=2", "--set", "grpo.generations=2", "--set",
-         "grpo.max_tokens=6", "--set", "grpo.save_every=1"]  # fmt: skip
+SMALL = [
+    "--profile",
+    "smoke",
+    "--set",
+    "grpo.prompts_per_step=2",
+    "--set",
+    "grpo.generations=2",
+    "--set",
+    "grpo.max_tokens=6",
+    "--set",
+    "grpo.save_every=1",
+]
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A folder with a policy, a reward model and a dataset."""
     root = tmp_path_factory.mktemp("own")
-    policy = checkpoints.save(tiny.model(hidden=16, layers=1, heads=2, intermediate=16), root / "policy")
+    policy = checkpoints.save(
+        tiny.model(hidden=16, layers=1, heads=2, intermediate=16), root / "policy"
+    )
     torch.manual_seed(0)
     reward = AutoModelForSequenceClassification.from_pretrained(policy, num_labels=1)
     reward.save_pretrained(root / "reward")
     AutoTokenizer.from_pretrained(policy).save_pretrained(root / "reward")
-    rows = [{"prompt": [{"role": "user", "content": i.prompt}], "reference": i.answer} for i in data.draw("train", 6)]
+    rows = [
+        {"prompt": [{"role": "user", "content": i.prompt}], "reference": i.answer}
+        for i in data.draw("train", 6)
+    ]
     (root / "own.jsonl").write_text("\n".join(map(json.dumps, rows)))
     return root
 
 
 def run(place, out, *more):
-    given = [str(place / "policy"), "--data", str(place / "own.jsonl"), "--reward-model", str(place / "reward")]
+    given = [
+        str(place / "policy"),
+        "--data",
+        str(place / "own.jsonl"),
+        "--reward-model",
+        str(place / "reward"),
+    ]
     return command.main([*given, "--out", str(place / out), *SMALL, *more])
 
 
@@ -59,13 +80,19 @@ def test_text_becomes_a_user_message_where_the_tokenizer_has_a_template(place, c
     assert run(place, "chat") == 0 and "user message" not in capsys.readouterr().err
     assert run(place, "text", "--data", str(place / "text.jsonl")) == 0
     assert "one user message" in capsys.readouterr().err
-    told, chat = (store.read_parquet(place / name / "rollouts.parquet") for name in ("text", "chat"))
+    told, chat = (
+        store.read_parquet(place / name / "rollouts.parquet") for name in ("text", "chat")
+    )
     assert told["asked"].tolist() == chat["asked"].tolist()  # as if they had been messages
 
 
 def test_plain_text_stays_text_without_a_template():
-    found = data.Dataset.from_dict({"prompt": ["one", "two"], "reference": ["1", "2"], "category": ["all", "all"]})
-    assert list(data.asked(found, False)["prompt"]) == ["one", "two"] and list(data.asked(found, False)["row"]) == [
+    found = data.Dataset.from_dict(
+        {"prompt": ["one", "two"], "reference": ["1", "2"], "category": ["all", "all"]}
+    )
+    assert list(data.asked(found, False)["prompt"]) == ["one", "two"] and list(
+        data.asked(found, False)["row"]
+    ) == [
         0,
         1,
     ]
@@ -98,19 +125,45 @@ def test_a_wrong_change_is_named(place, capsys, change, says):
 
 
 def test_what_is_missing_is_named(place, capsys):
-    given = ["--data", str(place / "own.jsonl"), "--out", str(place / "o"), "--reward-model", str(place / "reward")]
+    given = [
+        "--data",
+        str(place / "own.jsonl"),
+        "--out",
+        str(place / "o"),
+        "--reward-model",
+        str(place / "reward"),
+    ]
     assert command.main([str(place), *given]) == 2
     assert "config.json" in capsys.readouterr().err
-    assert command.main([str(place / "policy"), *given[2:], "--data", str(place / "none.jsonl")]) == 2
+    assert (
+        command.main([str(place / "policy"), *given[2:], "--data", str(place / "none.jsonl")]) == 2
+    )
     assert "none.jsonl" in capsys.readouterr().err
 
 
 def test_the_paper_s_values_are_those_of_tables_7_and_8():
     paper = config.load("paper").conductor
     grpo, head = paper.grpo, paper.head
-    assert (grpo.learning_rate, grpo.epochs, grpo.prompts_per_step, grpo.generations) == (1e-5, 2, 15, 5)
-    assert (grpo.temperature, grpo.kl, grpo.sync_every, grpo.sync_mixup, grpo.top_entropy) == (0.8, 0.1, 6, 0.6, 0.2)
-    assert (head.layer, head.learning_rate, head.every, head.entropy, head.floor) == ("last", 5e-5, 3, 1e-3, 1e-4)
+    assert (grpo.learning_rate, grpo.epochs, grpo.prompts_per_step, grpo.generations) == (
+        1e-5,
+        2,
+        15,
+        5,
+    )
+    assert (grpo.temperature, grpo.kl, grpo.sync_every, grpo.sync_mixup, grpo.top_entropy) == (
+        0.8,
+        0.1,
+        6,
+        0.6,
+        0.2,
+    )
+    assert (head.layer, head.learning_rate, head.every, head.entropy, head.floor) == (
+        "last",
+        5e-5,
+        3,
+        1e-3,
+        1e-4,
+    )
     assert head.temperature == 1.0
 
 

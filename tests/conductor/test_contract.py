@@ -16,7 +16,9 @@ from tests.conductor import small
 @pytest.fixture(scope="module")
 def trainer(place, tmp_path_factory):
     """A trainer that has not trained, with one answer of each overridden method."""
-    return small.trainer(place, tmp_path_factory.mktemp("contract"), Fixed({"fmt": 1.0}), extra={"extra": quality})
+    return small.trainer(
+        place, tmp_path_factory.mktemp("contract"), Fixed({"fmt": 1.0}), extra={"extra": quality}
+    )
 
 
 def quality(completions, **_):
@@ -66,7 +68,15 @@ def test_the_overridden_methods_take_what_they_took(name, parameters):
 
 
 def test_the_constructor_takes_what_it_is_given():
-    needed = {"model", "reward_funcs", "args", "train_dataset", "processing_class", "rollout_func", "callbacks"}
+    needed = {
+        "model",
+        "reward_funcs",
+        "args",
+        "train_dataset",
+        "processing_class",
+        "rollout_func",
+        "callbacks",
+    }
     assert needed <= set(inspect.signature(GRPOTrainer.__init__).parameters)
 
 
@@ -74,7 +84,9 @@ def test_generation_returns_tokens_of_prompts_and_completions_first(seen):
     _, out = seen["_generate"]
     for tokens in out[:2]:
         assert isinstance(tokens, list) and len(tokens) == 6
-        assert all(isinstance(ids, list) and ids and all(type(i) is int for i in ids) for ids in tokens)
+        assert all(
+            isinstance(ids, list) and ids and all(type(i) is int for i in ids) for ids in tokens
+        )
     assert out[0][0] == out[0][2] != out[0][3]  # the prompts, in groups beside each other
     assert max(map(len, out[1])) <= small.GRPO.max_tokens
 
@@ -95,19 +107,33 @@ def test_what_comes_out_has_the_advantages(seen):
 
 
 def test_the_attributes_that_are_relied_on_are_there(trainer):
-    assert isinstance(trainer.eos_token_ids, list) and trainer._tokenizer.eos_token_id in trainer.eos_token_ids
+    assert (
+        isinstance(trainer.eos_token_ids, list)
+        and trainer._tokenizer.eos_token_id in trainer.eos_token_ids
+    )
     assert trainer._tokenizer.pad_token_id is not None
     assert set(trainer._metrics) == {"train", "eval"}
     assert trainer.num_generations == trainer.num_generations_eval == small.GRPO.generations
     assert trainer.ref_model is not None and trainer.ref_model is not trainer.model
-    assert len(trainer.reward_func_names) == K_AND_EXTRA and trainer.reward_func_names[-1] == "quality"
+    assert (
+        len(trainer.reward_func_names) == K_AND_EXTRA and trainer.reward_func_names[-1] == "quality"
+    )
     assert trainer.reward_weights.tolist() == [1.0] * K_AND_EXTRA  # ours are in the rewards
 
 
 @pytest.mark.parametrize(
     "field",
-    ["loss_type", "scale_rewards", "top_entropy_quantile", "importance_sampling_level", "mask_truncated_completions",
-     "multi_objective_aggregation", "sync_ref_model", "ref_model_sync_steps", "ref_model_mixup_alpha"],
-)  # fmt: skip
+    [
+        "loss_type",
+        "scale_rewards",
+        "top_entropy_quantile",
+        "importance_sampling_level",
+        "mask_truncated_completions",
+        "multi_objective_aggregation",
+        "sync_ref_model",
+        "ref_model_sync_steps",
+        "ref_model_mixup_alpha",
+    ],
+)
 def test_the_configuration_still_has_the_fields_of_table_7(field, trainer):
     assert hasattr(trainer.args, field)

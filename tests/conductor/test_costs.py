@@ -37,10 +37,13 @@ def test_overhead_holds_the_head_and_the_shorter_replies():
 def test_the_clock_counts_trainings_only():
     clock = pd.DataFrame(
         {
-            "arm": ["a", "a", "base"], "steps": [10, 30, float("nan")], "training": [4.0, 16.0, float("nan")],
-            "weighing": [0.5, 0.5, float("nan")], "no opinion": [1, 0, float("nan")],
+            "arm": ["a", "a", "base"],
+            "steps": [10, 30, float("nan")],
+            "training": [4.0, 16.0, float("nan")],
+            "weighing": [0.5, 0.5, float("nan")],
+            "no opinion": [1, 0, float("nan")],
         }
-    )  # fmt: skip
+    )
     (row,) = costs.clocked(clock).to_dict("records")
     assert row["seconds per step"] == 0.5
     assert row["weighing over the rest"] == pytest.approx(1 / 19)

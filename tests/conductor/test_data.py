@@ -10,7 +10,9 @@ def test_the_categories_take_turns():
     assert [data.category(item) for item in items] == (list(CATEGORIES) * 4)[:10]
     for name, (family, skin, levels) in CATEGORIES.items():
         mine = [item for item in data.draw("dev", 40) if data.category(item) == name]
-        assert {item.category for item in mine} == {family} and {item.skin for item in mine} == {skin}
+        assert {item.category for item in mine} == {family} and {item.skin for item in mine} == {
+            skin
+        }
         assert {item.difficulty for item in mine} == set(levels)
 
 
@@ -20,18 +22,26 @@ def test_splits_share_nothing():
         assert {item.split for item in items} == {split} and len(items) == 200
     prompts = {split: {item.prompt for item in items} for split, items in drawn.items()}
     assert not (
-        prompts["train"] & prompts["dev"] or prompts["train"] & prompts["test"] or prompts["dev"] & prompts["test"]
+        prompts["train"] & prompts["dev"]
+        or prompts["train"] & prompts["test"]
+        or prompts["dev"] & prompts["test"]
     )
 
 
 def test_items_are_those_of_the_seed():
-    assert data.draw("train", 12, seed=1) == data.draw("train", 12, seed=1) != data.draw("train", 12, seed=2)
+    assert (
+        data.draw("train", 12, seed=1)
+        == data.draw("train", 12, seed=1)
+        != data.draw("train", 12, seed=2)
+    )
 
 
 def test_a_dataset_has_questions_references_and_the_number_of_the_item():
     items = data.draw("train", 8)
     made = data.dataset(items)
-    assert made.column_names == ["prompt", "reference", "category", "row"] and made["row"][:] == list(range(8))
+    assert made.column_names == ["prompt", "reference", "category", "row"] and made["row"][
+        :
+    ] == list(range(8))
     for item, row in zip(items, made, strict=True):
         assert row["prompt"] == question(item) and row["reference"] == item.answer
         assert row["category"] == data.category(item)

@@ -23,7 +23,10 @@ WRONG = "<answer> nothing </answer>"
 
 
 def said(item, *texts: str) -> list[Reply]:
-    return [Reply(item, text, tuple(encode(text)), tuple(conversation(question(item)))) for text in texts]
+    return [
+        Reply(item, text, tuple(encode(text)), tuple(conversation(question(item))))
+        for text in texts
+    ]
 
 
 def score(item, *texts: str) -> dict:
@@ -37,7 +40,10 @@ def score(item, *texts: str) -> dict:
 def test_a_story_that_is_told_twice_counts_once():
     good, other = STORY.solution, f"<think> well </think> {STORY.solution}"
     row = score(STORY, good, good, other, WRONG)
-    assert tasks.score(STORY, good) == tasks.score(STORY, other) == 1 and tasks.score(STORY, WRONG) == 0
+    assert (
+        tasks.score(STORY, good) == tasks.score(STORY, other) == 1
+        and tasks.score(STORY, WRONG) == 0
+    )
     assert row["category"] == "story" and row["score"] == pytest.approx(2 / 4)
     assert row["right"] == pytest.approx(3 / 4) and row["novel"] == pytest.approx(3 / 4)
     assert score(STORY, *[good] * 4)["score"] == pytest.approx(1 / 4)
@@ -50,7 +56,9 @@ def test_a_good_story_after_bad_ones_counts():
 @pytest.mark.parametrize("item", [REASONING, TRANSLATION], ids=data.category)
 def test_elsewhere_what_is_right_twice_counts_twice(item):
     row = score(item, item.solution, item.solution, item.solution, WRONG)
-    assert row["score"] == row["right"] == pytest.approx(3 / 4, abs=0.05) and row["novel"] == pytest.approx(1 / 2)
+    assert row["score"] == row["right"] == pytest.approx(3 / 4, abs=0.05) and row[
+        "novel"
+    ] == pytest.approx(1 / 2)
 
 
 def test_there_is_one_row_per_item_with_lengths_and_form():
@@ -70,7 +78,9 @@ def replies(policy, **options):
 
 def test_replies_are_the_same_twice_and_others_with_another_seed(policy):
     first = replies(policy)
-    assert replies(policy) == first and [r.text for r in replies(policy, seed=1)] != [r.text for r in first]
+    assert replies(policy) == first and [r.text for r in replies(policy, seed=1)] != [
+        r.text for r in first
+    ]
 
 
 def test_what_a_reply_is_made_to_begin_with_is_part_of_text_and_tokens(policy):
@@ -79,8 +89,12 @@ def test_what_a_reply_is_made_to_begin_with_is_part_of_text_and_tokens(policy):
     taught = [data.category(reply.item) in data.THOUGHTFUL for reply in every]
     given = [reply for reply, thinks in zip(every, taught, strict=True) if thinks]
     plain = [reply for reply, thinks in zip(every, taught, strict=True) if not thinks]
-    assert all(reply.text.startswith("<think>") and reply.ids[: len(start)] == start for reply in given)
-    assert plain and not all(reply.ids[: len(start)] == start for reply in plain)  # stories were taught without
+    assert all(
+        reply.text.startswith("<think>") and reply.ids[: len(start)] == start for reply in given
+    )
+    assert plain and not all(
+        reply.ids[: len(start)] == start for reply in plain
+    )  # stories were taught without
     assert all(reply.prompt == tuple(conversation(question(reply.item))) for reply in given)
     assert any("</think>" in reply.text for reply in given)  # it goes on from there
     assert max(len(reply.ids) for reply in given) == 11 + len(start)
@@ -97,7 +111,15 @@ def reward_model(taught):
 def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model):
     given = replies(policy)
     frame = evaluation.components(policy, given, reward_model, small.REWARDS, None, "last", "both")
-    assert list(frame) == ["category", *COMPONENTS, "prompt", "reference", "reply", "right", "thinks"]
+    assert list(frame) == [
+        "category",
+        *COMPONENTS,
+        "prompt",
+        "reference",
+        "reply",
+        "right",
+        "thinks",
+    ]
     assert frame["category"].tolist() == [data.category(reply.item) for reply in given]
     assert frame["fmt"].tolist() == [float(well_formed(reply.text)) for reply in given]
     lengths = [brevity(len(r.ids), small.REWARDS.shortest, small.REWARDS.longest) for r in given]
@@ -107,14 +129,24 @@ def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model
     assert frame["reply"].tolist() == [reply.text for reply in given]
     assert frame["reference"].tolist() == [reply.item.answer for reply in given]
     assert frame["right"].tolist() == [tasks.score(reply.item, reply.text) for reply in given]
-    assert frame["thinks"].tolist() == ["<think>" in reply.text for reply in given] and 0 < frame["thinks"].mean() < 1
+    assert (
+        frame["thinks"].tolist() == ["<think>" in reply.text for reply in given]
+        and 0 < frame["thinks"].mean() < 1
+    )
 
 
 def test_the_reference_is_read_after_the_thought(policy, reward_model):
     """ppl of one reply, by transformers, token by token."""
-    reply = Reply(TRANSLATION, "<think> a </think> <answer> b </answer>", tuple(encode("<answer>")), (2, 5, 9))
-    frame = evaluation.components(policy, [reply], reward_model, small.REWARDS, None, "last", "both")
-    before, wanted = encode("<think> a </think> <answer>"), encode(f"{TRANSLATION.answer} </answer>")
+    reply = Reply(
+        TRANSLATION, "<think> a </think> <answer> b </answer>", tuple(encode("<answer>")), (2, 5, 9)
+    )
+    frame = evaluation.components(
+        policy, [reply], reward_model, small.REWARDS, None, "last", "both"
+    )
+    before, wanted = (
+        encode("<think> a </think> <answer>"),
+        encode(f"{TRANSLATION.answer} </answer>"),
+    )
     with torch.no_grad():
         log_p = policy(torch.tensor([[2, 5, 9, *before, *wanted]])).logits[0].log_softmax(-1)
     at = 3 + len(before)
@@ -126,7 +158,9 @@ def test_they_come_item_by_item_with_what_was_asked(policy):
     given = replies(policy)
     assert [reply.item for reply in given] == [item for item in ITEMS for _ in range(SAMPLES)]
     assert all(reply.prompt == tuple(conversation(question(reply.item))) for reply in given)
-    groups = [{reply.text for reply in given[i : i + SAMPLES]} for i in range(0, len(given), SAMPLES)]
+    groups = [
+        {reply.text for reply in given[i : i + SAMPLES]} for i in range(0, len(given), SAMPLES)
+    ]
     assert sum(len(group) for group in groups) > len(given) / 2  # each is drawn anew
 
 
@@ -134,7 +168,9 @@ def test_text_is_what_the_tokens_say_without_the_end(policy):
     given = replies(policy)
     assert {reply.ids[-1] == token(EOS) for reply in given} == {True, False}
     for reply in given:
-        assert reply.text == decode([i for i in reply.ids if i != token(EOS)]) and len(reply.ids) <= 11
+        assert (
+            reply.text == decode([i for i in reply.ids if i != token(EOS)]) and len(reply.ids) <= 11
+        )
 
 
 def test_settled_weights_stand_beside_them_where_there_are_any(policy, reward_model):
@@ -143,7 +179,9 @@ def test_settled_weights_stand_beside_them_where_there_are_any(policy, reward_mo
     with torch.no_grad():
         conducted.conductor.linear.weight.normal_(generator=torch.Generator().manual_seed(0))
     frames = [
-        evaluation.components(policy, given, reward_model, small.REWARDS, weighting, "first", "both")
+        evaluation.components(
+            policy, given, reward_model, small.REWARDS, weighting, "first", "both"
+        )
         for weighting in (conducted, Fixed({"len": 1.0, "quality": 1.0}))
     ]
     columns = [f"w_{name}" for name in COMPONENTS]

@@ -16,7 +16,9 @@ from lib.conductor.rewards import COMPONENTS, centred
 from tests.conductor import small
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-GLASS = config.load("laptop").conductor.glass.model_copy(update={"seeds": 3, "steps": 40, "map_seeds": 2})
+GLASS = config.load("laptop").conductor.glass.model_copy(
+    update={"seeds": 3, "steps": 40, "map_seeds": 2}
+)
 HEAD = config.load("laptop").conductor.head
 WORLD = World(0.9, 0.3)
 
@@ -39,14 +41,20 @@ def test_heads_side_by_side_learn_what_each_would_learn_alone(kind, changes):
     head = small.head(every=2, learning_rate=0.05, **changes)
     rng = torch.Generator().manual_seed(0)
     draws = [
-        (torch.randn(3, 8, 3, generator=rng), torch.rand(3, 8, 5, generator=rng), torch.randn(3, 8, generator=rng),
-         (step * 2 + torch.arange(2)).repeat_interleave(4).expand(3, -1))
+        (
+            torch.randn(3, 8, 3, generator=rng),
+            torch.rand(3, 8, 5, generator=rng),
+            torch.randn(3, 8, generator=rng),
+            (step * 2 + torch.arange(2)).repeat_interleave(4).expand(3, -1),
+        )
         for step in range(6)
-    ]  # fmt: skip
+    ]
     together = learned(kind, head, draws, [5, 6, 7])
     probe = torch.randn(3, 10, 3, generator=rng)
     told = together.settled(probe)
-    assert together.updates == 3 and (told - 0.2).abs().max() > (1e-6 if changes.get("homogeneous") else 1e-3)
+    assert together.updates == 3 and (told - 0.2).abs().max() > (
+        1e-6 if changes.get("homogeneous") else 1e-3
+    )
     if changes.get("homogeneous"):
         return  # what is left of the gradient is rounding, which differs
     for place, seed in enumerate([5, 6, 7]):
@@ -59,10 +67,16 @@ def test_an_anchored_emphasis_is_paid_what_its_reward_has_to_do_with_quality():
     weighting = Anchored(2, small.head(verified=1.0), 3, 0)
     rewards = torch.tensor([[0.0, 0, 0, 0, 1.0], [0, 0, 0, 0, 0.0], [0, 0, 0, 0, 0.5]])
     quality = torch.tensor([3.0, 1.0, 2.0])
-    paid = weighting._pay(torch.zeros(3), torch.tensor([4, 4, 0]), rewards, quality, torch.zeros(3, dtype=torch.long))
-    assert paid.tolist() == pytest.approx([0.5, 0.5, 0.0], abs=1e-3)  # .5 * 1, -.5 * -1, and fmt tells nobody apart
+    paid = weighting._pay(
+        torch.zeros(3), torch.tensor([4, 4, 0]), rewards, quality, torch.zeros(3, dtype=torch.long)
+    )
+    assert paid.tolist() == pytest.approx(
+        [0.5, 0.5, 0.0], abs=1e-3
+    )  # .5 * 1, -.5 * -1, and fmt tells nobody apart
     unknown = Anchored(2, small.head(verified=0.0), 3, 0)
-    told = unknown._pay(torch.ones(3), torch.tensor([4, 4, 0]), rewards, quality, torch.zeros(3, dtype=torch.long))
+    told = unknown._pay(
+        torch.ones(3), torch.tensor([4, 4, 0]), rewards, quality, torch.zeros(3, dtype=torch.long)
+    )
     assert not told.any()
     with pytest.raises(ValueError, match="must be told"):
         weighting._pay(torch.zeros(3), torch.tensor([4, 4, 0]), None, None, None)
@@ -72,7 +86,10 @@ def test_its_mean_pay_is_the_covariance_with_quality():
     rng = torch.Generator().manual_seed(1)
     rewards, quality = torch.rand(50_000, 5, generator=rng), torch.randn(50_000, generator=rng)
     rewards[:, 2] += quality
-    weighting, action = Anchored(2, small.head(verified=1.0), 5, 0), torch.randint(5, (50_000,), generator=rng)
+    weighting, action = (
+        Anchored(2, small.head(verified=1.0), 5, 0),
+        torch.randint(5, (50_000,), generator=rng),
+    )
     prompt = torch.arange(10_000).repeat_interleave(5)
     paid = weighting._pay(quality, action, rewards, quality, prompt)
     z = losses.group_advantages(quality, 5)
@@ -95,7 +112,9 @@ def test_proxies_agree_with_quality_as_the_knobs_say():
     stack = Stack(GLASS, [WORLD, World(0.5, -0.2)], 2)
     assert stack.quality.norm(dim=-1) == pytest.approx(1, abs=1e-5)
     told = torch.einsum("sckd,scd->sck", stack.proxies, stack.quality)
-    expected = torch.stack([glassbox._agreement(world, 4) for world in stack.worlds]).repeat_interleave(2, 0)
+    expected = torch.stack(
+        [glassbox._agreement(world, 4) for world in stack.worlds]
+    ).repeat_interleave(2, 0)
     assert torch.allclose(told, expected, atol=1e-5)
     judge = (stack.judge * stack.quality).sum(-1)
     assert judge == pytest.approx(glassbox.JUDGE, abs=1e-5)
@@ -106,13 +125,18 @@ def test_a_seed_has_the_same_draws_in_every_world_and_among_any_number_of_seeds(
     for name, drawn in few.draws(3).items():
         other = many.draws(3)[name]
         assert torch.equal(drawn, other[:2]) and torch.equal(other[:4], other[4:]), name
-    assert torch.equal(few.quality, many.quality[:2]) and not torch.equal(many.proxies[0], many.proxies[4])
+    assert torch.equal(few.quality, many.quality[:2]) and not torch.equal(
+        many.proxies[0], many.proxies[4]
+    )
 
 
 def test_what_a_state_holds():
     category, x = torch.tensor([[1, 0]]), torch.arange(12.0).view(1, 2, 3, 2)
     order = torch.rand(1, 2, 3, generator=torch.Generator().manual_seed(3))
-    told = {sees: glassbox._states(2, sees, category, x, order) for sees in ("both", "prompt", "reply", "shuffled")}
+    told = {
+        sees: glassbox._states(2, sees, category, x, order)
+        for sees in ("both", "prompt", "reply", "shuffled")
+    }
     assert told["both"][0, 0, 0].tolist() == [0, 1, 0, 1] and told["both"].shape == (1, 2, 3, 4)
     assert not told["prompt"][..., 2:].any() and not told["reply"][..., :2].any()
     both, mixed = (told[sees].flatten(0, 2).tolist() for sees in ("both", "shuffled"))
@@ -125,7 +149,15 @@ def reached():
     torch.set_num_threads(1)
     stack = Stack(GLASS.model_copy(update={"steps": 80}), [WORLD], 6)
     known = glassbox.players(GLASS, HEAD)
-    names = ["START", "Equal", "best proxy per category", "paid by the truth", "optimum", "Conductor", "Anchored 100%"]
+    names = [
+        "START",
+        "Equal",
+        "best proxy per category",
+        "paid by the truth",
+        "optimum",
+        "Conductor",
+        "Anchored 100%",
+    ]
     return pd.concat([glassbox.play(stack, known[name]) for name in names])
 
 
@@ -138,7 +170,11 @@ def test_arms_stand_in_the_order_that_the_world_is_made_for(reached):
 
 
 def test_the_anchored_head_finds_the_right_proxy_of_every_category(reached):
-    rows = reached[reached["arm"] == "Anchored 100%"].groupby("group")[[f"w_{name}" for name in COMPONENTS]].mean()
+    rows = (
+        reached[reached["arm"] == "Anchored 100%"]
+        .groupby("group")[[f"w_{name}" for name in COMPONENTS]]
+        .mean()
+    )
     assert rows.to_numpy().argmax(1).tolist() == [1, 2, 3, 4]
     assert np.allclose(rows.sum(axis=1), 1, atol=1e-5)
 
@@ -147,7 +183,9 @@ def test_an_arm_does_not_depend_on_the_worlds_beside_it(reached):
     settings = GLASS.model_copy(update={"steps": 10})
     player = glassbox.players(GLASS, HEAD)["Conductor"]
     alone = glassbox.play(Stack(settings, [WORLD], 2), player)["reward"].to_numpy()
-    beside = glassbox.play(Stack(settings, [World(0.9, -0.3), WORLD], 2), player)["reward"].to_numpy()[len(alone) :]
+    beside = glassbox.play(Stack(settings, [World(0.9, -0.3), WORLD], 2), player)[
+        "reward"
+    ].to_numpy()[len(alone) :]
     assert np.allclose(alone, beside, atol=1e-5)
 
 
@@ -160,7 +198,9 @@ def test_truth_on_no_prompt_leaves_the_policy_where_it_started():
 
 
 def test_a_study_holds_every_arm_and_is_not_made_twice(tmp_path, monkeypatch):
-    settings = GLASS.model_copy(update={"steps": 3, "maps": GLASS.maps.model_copy(update={"bad": [0.3]})})
+    settings = GLASS.model_copy(
+        update={"steps": 3, "maps": GLASS.maps.model_copy(update={"bad": [0.3]})}
+    )
     rows = glassbox.study(settings, HEAD, 1, tmp_path)
     centre = rows[rows["style"] == "centre"]
     assert set(centre["arm"]) == {glassbox.BEST, glassbox.MEANS, *glassbox.players(GLASS, HEAD)}
@@ -187,10 +227,14 @@ def changed(**changes) -> set[str]:
 def test_labels_and_keys_are_unique_and_a_key_holds_no_label():
     jobs = glassbox.make_jobs(GLASS, HEAD)
     assert len({job.label for job in jobs}) == len({job.key for job in jobs}) == len(jobs)
-    central_place = GLASS.maps.model_copy(update={"bad": [GLASS.bad], "noise": [0.0], "easy": [1.0]})
+    central_place = GLASS.maps.model_copy(
+        update={"bad": [GLASS.bad], "noise": [0.0], "easy": [1.0]}
+    )
     alike = GLASS.model_copy(update={"map_seeds": GLASS.seeds, "maps": central_place})
     same_worlds = [job for job in glassbox.make_jobs(alike, HEAD) if job.settings["arm"] == "Equal"]
-    assert len(same_worlds) == 2 and same_worlds[0].key != same_worlds[1].key  # a map's rows, and the centre's
+    assert (
+        len(same_worlds) == 2 and same_worlds[0].key != same_worlds[1].key
+    )  # a map's rows, and the centre's
 
 
 def test_a_job_is_another_one_where_a_setting_that_it_reads_changes_and_nowhere_else():
@@ -220,7 +264,9 @@ def test_a_changed_head_changes_the_arms_that_have_one():
     assert {label.partition("/")[2] for label in different} == {*head_names(), glassbox.MEANS}
 
 
-@pytest.mark.parametrize("arm", ["Equal", "Conductor", "Anchored 10%, errs", "truth on 10% alone", glassbox.BEST])
+@pytest.mark.parametrize(
+    "arm", ["Equal", "Conductor", "Anchored 10%, errs", "truth on 10% alone", glassbox.BEST]
+)
 def test_a_raised_version_of_the_code_changes_every_job(arm, monkeypatch):
     before = keys()[f"centre/{arm}"]
     for module in (seeds, losses, arms, conductor_head, meta, five_rewards, weightings, glassbox):

@@ -140,7 +140,9 @@ def test_the_log_probability_is_that_of_the_distribution_with_its_floor():
     made, h = conductor([50.0, -50.0, 0.0, 1.0, 2.0], floor=1e-3), torch.randn(6, 3)
     action = torch.tensor([0, 1, 2, 3, 4, 1])
     assert torch.allclose(made.log_prob(h, action), made(h)[torch.arange(6), action].log())
-    assert made.log_prob(h, action)[1].item() == pytest.approx(np.log(1e-3), rel=1e-4)  # and not -100
+    assert made.log_prob(h, action)[1].item() == pytest.approx(
+        np.log(1e-3), rel=1e-4
+    )  # and not -100
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0])

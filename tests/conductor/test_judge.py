@@ -48,7 +48,9 @@ class Answers:
 
 def graded(client, *replies: str, think: bool = False, asked="What?") -> tuple[Judge, list[float]]:
     judge = Judge(client, "some", think)
-    return judge, judge([asked] * len(replies), replies, ["seven"] * len(replies), row=[0] * len(replies))
+    return judge, judge(
+        [asked] * len(replies), replies, ["seven"] * len(replies), row=[0] * len(replies)
+    )
 
 
 GOOD = "<answer> seven </answer>"
@@ -57,9 +59,26 @@ GOOD = "<answer> seven </answer>"
 
 
 @pytest.mark.parametrize(
-    "text", ["1.7", "7", "0.5 because", "", " ", "-0.5", "0,5", "0.5.", "01", "10", "1e-1", "nan", "half", "1.01",
-             "0.5 0.6", "."],
-)  # fmt: skip
+    "text",
+    [
+        "1.7",
+        "7",
+        "0.5 because",
+        "",
+        " ",
+        "-0.5",
+        "0,5",
+        "0.5.",
+        "01",
+        "10",
+        "1e-1",
+        "nan",
+        "half",
+        "1.01",
+        "0.5 0.6",
+        ".",
+    ],
+)
 def test_anything_else_is_no_number(text):
     assert read(text) is None
 
@@ -69,7 +88,9 @@ def test_anything_else_is_no_number(text):
 
 def test_replies_without_the_form_are_not_sent_and_get_nothing():
     client = Answers("0.9")
-    _, scores = graded(client, "seven", GOOD, f"{GOOD} and more", "<answer> seven", f"<think> a </think> {GOOD}")
+    _, scores = graded(
+        client, "seven", GOOD, f"{GOOD} and more", "<answer> seven", f"<think> a </think> {GOOD}"
+    )
     assert scores == [0.0, 0.9, 0.0, 0.0, 0.9] and len(client.asked) == 2
     _, scores = graded(client, GOOD, f"<think> a </think> {GOOD}", think=True)
     assert scores == [0.0, 0.9] and len(client.asked) == 3
@@ -81,7 +102,12 @@ def test_the_judge_sees_question_reference_and_reply_and_nothing_of_the_training
     ((model, messages, options),) = client.asked
     assert model == "some" and messages == prompt("How many {x} are 3 + 4 ?", "seven", GOOD)
     (message,) = messages
-    for part in ("How many {x} are 3 + 4 ?", "# Reference\nseven\n", f"# Answer\n{GOOD}\n", GRADE_ASKED):
+    for part in (
+        "How many {x} are 3 + 4 ?",
+        "# Reference\nseven\n",
+        f"# Answer\n{GOOD}\n",
+        GRADE_ASKED,
+    ):
         assert part in message["content"]
     assert options["who"] == "judge" and options["sample"] == 0 and "temperature" not in options
 
@@ -89,7 +115,9 @@ def test_the_judge_sees_question_reference_and_reply_and_nothing_of_the_training
 # A judge that is of no use ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trouble", ["what a question", "7", ReplyError("timeout", "late")], ids=str)
+@pytest.mark.parametrize(
+    "trouble", ["what a question", "7", ReplyError("timeout", "late")], ids=str
+)
 def test_who_says_no_number_three_times_has_no_opinion_and_is_counted(trouble):
     client = Answers(trouble)
     judge, scores = graded(client, GOOD, "no form", GOOD)
@@ -132,9 +160,17 @@ YES, NO = "It fits.\nSo the result is True", "It does not.\nSo the result is Fal
 
 @pytest.mark.parametrize(
     ("text", "verdict"),
-    [(YES, True), (NO, False), ("So the result is True or False", None), ("So the result is True, as I said", None),
-     ("True", None), ("", None), ("the result is true", None), (f"{NO}\n{YES}\n", True)],
-)  # fmt: skip
+    [
+        (YES, True),
+        (NO, False),
+        ("So the result is True or False", None),
+        ("So the result is True, as I said", None),
+        ("True", None),
+        ("", None),
+        ("the result is true", None),
+        (f"{NO}\n{YES}\n", True),
+    ],
+)
 def test_a_verdict_is_what_stands_at_the_end(text, verdict):
     assert voted(text) is verdict
 
@@ -144,15 +180,25 @@ LOST = ReplyError("timeout", "late")
 
 @pytest.mark.parametrize(
     ("votes", "verdict"),
-    [((YES, YES, NO), True), ((NO, YES, NO), False), ((YES, YES, YES), True), (("?", YES, LOST), True),
-     ((NO, LOST, YES), None), ((LOST, "", "?"), None)],
-)  # fmt: skip
+    [
+        ((YES, YES, NO), True),
+        ((NO, YES, NO), False),
+        ((YES, YES, YES), True),
+        (("?", YES, LOST), True),
+        ((NO, LOST, YES), None),
+        ((LOST, "", "?"), None),
+    ],
+)
 def test_the_majority_of_three_counts_and_lost_votes_do_not(votes, verdict):
     client = Answers(*votes)
     assert majority(client, "some", ["What?"], ["seven"], ["8"]) == [verdict]
     assert len(client.asked) == VOTES == 3 and client.closed == 1
     assert [options["sample"] for _, _, options in client.asked] == [0, 1, 2]
-    assert client.asked[0][1] == prompt("What?", "seven", "8", verdict=True) != prompt("What?", "seven", "8")
+    assert (
+        client.asked[0][1]
+        == prompt("What?", "seven", "8", verdict=True)
+        != prompt("What?", "seven", "8")
+    )
 
 
 def test_the_scripted_judge_finds_the_reference_good_and_something_else_not(tmp_path):
@@ -200,7 +246,11 @@ def test_of_two_answers_the_better_is_named_wherever_it_stands():
 
 
 def mark(reference: str, answer: str, strength=EXACT) -> float:
-    return float(grade(prompt("What?", reference, answer)[0]["content"], strength, seeds.rng("test of grading")))
+    return float(
+        grade(
+            prompt("What?", reference, answer)[0]["content"], strength, seeds.rng("test of grading")
+        )
+    )
 
 
 def test_the_grade_is_the_f1_of_the_words():
@@ -209,7 +259,9 @@ def test_the_grade_is_the_f1_of_the_words():
     assert mark("a b", "<answer> b a </answer>") == 1.0
     assert mark("a b", "<answer> c d </answer>") == 0.0
     assert mark("a b", "<answer> a a a a </answer>") == 0.33
-    assert mark("a b", "<think> x y z </think> <answer> a b </answer>") == 1.0  # thoughts are not graded
+    assert (
+        mark("a b", "<think> x y z </think> <answer> a b </answer>") == 1.0
+    )  # thoughts are not graded
     assert mark("a b", "<answer></answer>") == 0.0
 
 
@@ -228,7 +280,15 @@ def test_scripted_models_grade_and_never_spoil_it(name):
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("0.73", 0.73), ("1", 1.0), (".5", 0.5), (" 0.0\n", 0.0), ("0", 0.0), ("1.00", 1.0), ("\t0.125 ", 0.125)],
+    [
+        ("0.73", 0.73),
+        ("1", 1.0),
+        (".5", 0.5),
+        (" 0.0\n", 0.0),
+        ("0", 0.0),
+        ("1.00", 1.0),
+        ("\t0.125 ", 0.125),
+    ],
 )
 def test_a_number_from_0_to_1_is_read(text, number):
     assert read(text) == number
@@ -240,7 +300,11 @@ def test_texts_and_messages_are_the_same_to_it():
     client = Answers("0.9")
     graded(client, GOOD)
     judge = Judge(client, "some")
-    judge([[{"role": "user", "content": "What?"}]], [[{"role": "assistant", "content": GOOD}]], ["seven"])
+    judge(
+        [[{"role": "user", "content": "What?"}]],
+        [[{"role": "assistant", "content": GOOD}]],
+        ["seven"],
+    )
     assert client.asked[0][1] == client.asked[1][1]
 
 
@@ -257,7 +321,9 @@ def test_scores_are_in_the_order_of_the_replies():
 
 def test_the_scripted_judge_prefers_the_reference_to_something_else(tmp_path):
     items = data.draw("test", 8)
-    other = [f"<answer> {items[i - 1].answer} </answer>" for i in range(8)]  # of the category before
+    other = [
+        f"<answer> {items[i - 1].answer} </answer>" for i in range(8)
+    ]  # of the category before
     asked, references = [item.prompt for item in items], [item.answer for item in items]
     good = scripted(tmp_path)(asked, [item.solution for item in items], references)
     bad = scripted(tmp_path)(asked, other, references)
@@ -280,6 +346,9 @@ def test_where_the_parts_cannot_be_seen_the_grade_is_a_half():
 
 def test_noise_stays_within_0_and_1_and_is_of_the_request():
     noisy = replace(EXACT, noise=0.5)
-    grades = [float(grade(prompt("?", "a b", GOOD)[0]["content"], noisy, seeds.rng("x", seed=i))) for i in range(50)]
+    grades = [
+        float(grade(prompt("?", "a b", GOOD)[0]["content"], noisy, seeds.rng("x", seed=i)))
+        for i in range(50)
+    ]
     assert min(grades) == 0.0 and max(grades) == 1.0 and len(set(grades)) > 10
     assert mark("a b", GOOD, noisy) == mark("a b", GOOD, noisy)

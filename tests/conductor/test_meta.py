@@ -30,7 +30,11 @@ def batch(n: int, seed: int = 3) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
     """States, actions, advantages that are centred in groups."""
     advantage = random(n // GROUP, GROUP, seed=seed).double()
     action = torch.randint(K, (n,), generator=torch.Generator().manual_seed(seed + 1))
-    return random(n, WIDTH, seed=seed + 2).double(), action, (advantage - advantage.mean(1, keepdim=True)).flatten()
+    return (
+        random(n, WIDTH, seed=seed + 2).double(),
+        action,
+        (advantage - advantage.mean(1, keepdim=True)).flatten(),
+    )
 
 
 def gradients(made: Conductor) -> torch.Tensor:
@@ -57,7 +61,9 @@ def fed(made: Conducted, steps, n: int = 6) -> list[tuple[torch.Tensor, torch.Te
 
 def same(one: Conducted, other: Conducted) -> bool:
     a, b = one.state(), other.state()
-    return a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) and a[k].dtype == b[k].dtype for k in a)
+    return a.keys() == b.keys() and all(
+        np.array_equal(a[k], b[k]) and a[k].dtype == b[k].dtype for k in a
+    )
 
 
 # The loss -----------------------------------------------------------------------------------------
@@ -68,7 +74,11 @@ def test_the_gradient_is_the_formula_of_the_paper_written_out():
     made, (h, action, advantage), entropy = conductor(), batch(6), 0.3
     meta_loss(made, h, action, advantage, entropy).backward()
     w, b, tau, floor = made.linear.weight.detach(), made.linear.bias.detach(), made.tau, made.floor
-    expected = {"weight": torch.zeros(K, WIDTH).double(), "bias": torch.zeros(K).double(), "log_tau": 0.0}
+    expected = {
+        "weight": torch.zeros(K, WIDTH).double(),
+        "bias": torch.zeros(K).double(),
+        "log_tau": 0.0,
+    }
     for h_i, a_i, advantage_i in zip(h, action.tolist(), advantage.tolist(), strict=True):
         z = (w @ h_i + b) / tau
         soft = [math.exp(x) / sum(math.exp(y) for y in z.tolist()) for x in z.tolist()]
@@ -83,7 +93,9 @@ def test_the_gradient_is_the_formula_of_the_paper_written_out():
             expected["log_tau"] += gain * -float(z[j]) / len(h)
     assert torch.allclose(-made.linear.weight.grad, expected["weight"], atol=1e-12)
     assert torch.allclose(-made.linear.bias.grad, expected["bias"], atol=1e-12)
-    assert -made.log_tau.grad.item() == pytest.approx(expected["log_tau"], abs=1e-6)  # tau is kept in 32 bits
+    assert -made.log_tau.grad.item() == pytest.approx(
+        expected["log_tau"], abs=1e-6
+    )  # tau is kept in 32 bits
 
 
 def test_a_group_with_one_context_and_one_action_teaches_nothing():
@@ -147,10 +159,14 @@ def test_weights_are_the_emphasis_of_what_it_drew():
 
 
 def test_each_rollout_of_a_group_draws_its_own_action():
-    drawn = torch.cat([action for _, action in fed(conducted(opinions=False, every=10_000), range(40))])
+    drawn = torch.cat(
+        [action for _, action in fed(conducted(opinions=False, every=10_000), range(40))]
+    )
     groups = drawn.view(-1, GROUP)
     assert set(drawn.tolist()) == set(range(K))
-    assert (groups.min(1).values != groups.max(1).values).float().mean() > 0.8  # 1 - 1/25 is expected
+    assert (
+        groups.min(1).values != groups.max(1).values
+    ).float().mean() > 0.8  # 1 - 1/25 is expected
 
 
 def test_in_homogeneous_mode_a_group_shares_context_weights_and_action_and_groups_differ():
@@ -167,7 +183,9 @@ def test_in_homogeneous_mode_a_group_shares_context_weights_and_action_and_group
     mean = h.view(2, GROUP, WIDTH).mean(1).repeat_interleave(GROUP, 0)
     weights, action = made(h, 0)
     assert torch.allclose(weights, emphasis(made.conductor(mean), action, 0.5))
-    assert torch.equal(made.settled(h[:5]), conducted().settled(h[:5]))  # where nothing is drawn, no group is needed
+    assert torch.equal(
+        made.settled(h[:5]), conducted().settled(h[:5])
+    )  # where nothing is drawn, no group is needed
 
 
 @pytest.mark.parametrize("homogeneous", [True, False])
@@ -206,9 +224,14 @@ def test_an_update_is_made_of_all_that_was_held_and_of_nothing_else():
     said = fed(made, range(4))
     for pair in ((0, 1), (2, 3)):
         loss = meta_loss(
-            by_hand.conductor, torch.cat([h[i] for i in pair]), torch.cat([said[i][1] for i in pair]),
-            torch.cat([advantage[i] for i in pair]), by_hand.settings.entropy, 0.5, GROUP,
-        )  # fmt: skip
+            by_hand.conductor,
+            torch.cat([h[i] for i in pair]),
+            torch.cat([said[i][1] for i in pair]),
+            torch.cat([advantage[i] for i in pair]),
+            by_hand.settings.entropy,
+            0.5,
+            GROUP,
+        )
         by_hand.optimiser.zero_grad()
         loss.backward()
         by_hand.optimiser.step()
@@ -259,7 +282,9 @@ def test_only_in_joint_mode_does_a_gradient_that_lies_about_move_it():
 # Going on -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes", [{}, {"homogeneous": True}, {"pairwise": 1.0}, {"centred": True}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"homogeneous": True}, {"pairwise": 1.0}, {"centred": True}], ids=str
+)
 def test_going_on_from_a_state_equals_never_having_stopped(changes):
     """Stopped after 4 steps of M = 3: one update made, one triplet held."""
     through, stopped, fresh = (conducted(every=3, **changes) for _ in range(3))
@@ -279,7 +304,9 @@ def test_the_pairwise_loss_is_added_with_its_weight():
     chosen = made.log_prob(h, action).view(2, GROUP)
     plain = meta_loss(made, h, action, advantage, 0.1)
     both = meta_loss(made, h, action, advantage, 0.1, 2.0, GROUP)
-    assert (both - plain).item() == pytest.approx(2 * pairwise_loss(chosen, advantage.view(2, GROUP)).item())
+    assert (both - plain).item() == pytest.approx(
+        2 * pairwise_loss(chosen, advantage.view(2, GROUP)).item()
+    )
 
 
 def test_advantages_without_a_step_before_them_teach_nothing():
@@ -331,7 +358,9 @@ def test_what_was_restored_goes_where_the_states_are():
     stopped, fresh = conducted(every=2), conducted(every=2)
     fed(stopped, range(3))
     fresh.restore(stopped.state())
-    elsewhere = torch.device("meta")  # stands for a GPU: arithmetic with tensors of two devices is refused
+    elsewhere = torch.device(
+        "meta"
+    )  # stands for a GPU: arithmetic with tensors of two devices is refused
     fresh(torch.empty(6, WIDTH, device=elsewhere), 3)
     fresh.learn(torch.empty(6, device=elsewhere))
     assert fresh.updates == 2

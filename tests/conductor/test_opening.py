@@ -63,4 +63,9 @@ def test_an_endpoint_brings_both_under_the_name_of_the_work(tmp_path):
     client = opened(with_endpoint(), "name", tmp_path / "runs", tmp_path / "tapes", share=3)
     assert client.share == 3 and client.purse is not None and client.cassette.mode == "record"
     assert client.cassette.export_path.name.startswith("name")
-    assert opened(with_endpoint(cassette="off"), "name", tmp_path / "runs", tmp_path / "tapes").cassette is None
+    assert (
+        opened(
+            with_endpoint(cassette="off"), "name", tmp_path / "runs", tmp_path / "tapes"
+        ).cassette
+        is None
+    )

@@ -18,7 +18,13 @@ def test_the_section_is_there_in_every_profile(profile):
         grpo, head = section.grpo, section.head
         assert (grpo.generations, grpo.prompts_per_step, grpo.learning_rate) == (5, 15, 1e-5)
         assert (grpo.kl, grpo.sync_every, grpo.sync_mixup, grpo.top_entropy) == (0.1, 6, 0.6, 0.2)
-        assert (head.every, head.entropy, head.learning_rate, head.floor, head.temperature) == (3, 1e-3, 5e-5, 1e-4, 1)
+        assert (head.every, head.entropy, head.learning_rate, head.floor, head.temperature) == (
+            3,
+            1e-3,
+            5e-5,
+            1e-4,
+            1,
+        )
 
 
 @pytest.mark.parametrize(
@@ -26,9 +32,15 @@ def test_the_section_is_there_in_every_profile(profile):
     [
         ({"judge": "nobody"}, ["conductor names the models ['nobody']", "scripted-medium"]),
         ({"policy": "lab-none"}, ["conductor.policy", "lab-none", "lab-policy"]),
-        ({"rewards": {"shortest": 9, "longest": 9}}, ["conductor.rewards", "shortest (9) must be below longest (9)"]),
+        (
+            {"rewards": {"shortest": 9, "longest": 9}},
+            ["conductor.rewards", "shortest (9) must be below longest (9)"],
+        ),
         ({"rewards": {"shortest": 10, "longest": 9}}, ["conductor.rewards", "below longest (9)"]),
-        ({"grpo": {"generations": 1}}, ["conductor.grpo.generations", "greater than or equal to 2"]),
+        (
+            {"grpo": {"generations": 1}},
+            ["conductor.grpo.generations", "greater than or equal to 2"],
+        ),
         ({"grpo": {"importance": "word"}}, ["conductor.grpo.importance", "sequence"]),
         ({"grpo": {"top_entropy": 0}}, ["conductor.grpo.top_entropy"]),
         ({"grpo": {"sync_mixup": 1.1}}, ["conductor.grpo.sync_mixup"]),
@@ -53,4 +65,7 @@ def test_what_is_not_changed_stays():
     section = changed(head={"kappa": 1.0}, rewards={"shortest": 0, "longest": 1})
     before = config.load("smoke").conductor
     assert section.head == before.head.model_copy(update={"kappa": 1.0})
-    assert (section.rewards.shortest, section.rewards.longest) == (0, 1) and section.grpo == before.grpo
+    assert (section.rewards.shortest, section.rewards.longest) == (
+        0,
+        1,
+    ) and section.grpo == before.grpo

@@ -35,7 +35,9 @@ def model(taught) -> Preference:
 def asked(n: int, split: str = "test") -> tuple[list, list[str]]:
     """Prompts as messages and replies of very different lengths."""
     items = data.draw(split, n)
-    return [question(item) for item in items], [item.solution * (1 + i % 3) for i, item in enumerate(items)]
+    return [question(item) for item in items], [
+        item.solution * (1 + i % 3) for i, item in enumerate(items)
+    ]
 
 
 # Pairs --------------------------------------------------------------------------------------------
@@ -48,7 +50,9 @@ def test_the_better_of_a_pair_scores_higher_where_nobody_errs(right):
 
 
 def test_pairs_are_all_of_one_prompt_and_no_two_are_equal(right):
-    assert len({(pair.item.key, frozenset((pair.better, pair.worse))) for pair in right}) == len(right)
+    assert len({(pair.item.key, frozenset((pair.better, pair.worse))) for pair in right}) == len(
+        right
+    )
     of_prompt = Counter(id(pair.item) for pair in right)
     assert max(of_prompt.values()) <= (REPLIES + 1) * REPLIES / 2
     assert {data.category(pair.item) for pair in right} == set(data.CATEGORIES)
@@ -57,7 +61,9 @@ def test_pairs_are_all_of_one_prompt_and_no_two_are_equal(right):
 @pytest.mark.parametrize("mistakes", [0.1, 0.3])
 def test_the_declared_share_is_judged_the_wrong_way_round(forward, right, mistakes):
     judged = pairs(forward, "train", 60, REPLIES, 1.0, mistakes, 0)
-    assert [{p.better, p.worse} for p in judged] == [{p.better, p.worse} for p in right]  # the same comparisons
+    assert [{p.better, p.worse} for p in judged] == [
+        {p.better, p.worse} for p in right
+    ]  # the same comparisons
     wrong = [a.better == b.worse for a, b in zip(judged, right, strict=True)]
     deviation = (mistakes * (1 - mistakes) / len(wrong)) ** 0.5
     assert abs(sum(wrong) / len(wrong) - mistakes) < 3 * deviation
@@ -92,7 +98,10 @@ def test_a_reply_scores_the_same_alone_and_beside_longer_ones(model):
 
 def test_what_it_reads_is_the_dialogue_as_the_lab_writes_it(model):
     prompts, replies = asked(4)
-    told = [dialogue([*p, {"role": "assistant", "content": r}]).ids for p, r in zip(prompts, replies, strict=True)]
+    told = [
+        dialogue([*p, {"role": "assistant", "content": r}]).ids
+        for p, r in zip(prompts, replies, strict=True)
+    ]
     with torch.no_grad():
         expected = torch.cat([model.model(torch.tensor([ids])).logits[:, 0] for ids in told])
     assert torch.allclose(model.raw(prompts, replies), expected, atol=1e-5)
@@ -112,7 +121,10 @@ def test_training_leaves_a_model_with_its_scale_and_says_how_often_it_agrees(tau
 def test_it_starts_from_the_policys_own_trunk_and_learns(taught, policy):
     """Few updates at a small rate leave it near where it came from."""
     model = AutoModelForSequenceClassification.from_pretrained(taught[0], num_labels=1)
-    trained, start = model.model.layers[0].mlp.up_proj.weight, policy.model.layers[0].mlp.up_proj.weight
+    trained, start = (
+        model.model.layers[0].mlp.up_proj.weight,
+        policy.model.layers[0].mlp.up_proj.weight,
+    )
     moved = (trained - start).norm() / start.norm()
     assert 0 < moved < 0.1
 
@@ -120,7 +132,9 @@ def test_it_starts_from_the_policys_own_trunk_and_learns(taught, policy):
 def test_training_is_the_same_twice(taught, place, tmp_path):
     agreement = preference.train(place, small.PREFERENCE, 1.0, 0, tmp_path / "model")
     assert agreement.equals(taught[1])
-    first, second = ((folder / "model.safetensors").read_bytes() for folder in (taught[0], tmp_path / "model"))
+    first, second = (
+        (folder / "model.safetensors").read_bytes() for folder in (taught[0], tmp_path / "model")
+    )
     assert first == second
 
 
@@ -153,7 +167,9 @@ def test_completions_may_be_messages_and_prompts_texts(model):
     texts = [prompt[-1]["content"] for prompt in prompts]
     scores = model(texts, [f" {reply}" for reply in replies])
     assert len(set(scores)) == 4 and all(0 < score < 1 for score in scores)
-    whole = model.tokenizer(f"{texts[0]} {replies[0]}", return_tensors="pt", add_special_tokens=False)
+    whole = model.tokenizer(
+        f"{texts[0]} {replies[0]}", return_tensors="pt", add_special_tokens=False
+    )
     with torch.no_grad():
         raw = model.model(whole["input_ids"]).logits[0, 0]
     assert model.raw(texts[:1], [f" {replies[0]}"])[0] == pytest.approx(raw.item(), abs=1e-5)
@@ -167,7 +183,9 @@ def test_most_scores_are_neither_0_nor_1(taught, forward):
     model = Preference(taught[0])
     held = pairs(forward, "dev", 12, 2, 1.0, 0.0, 0)
     scores = torch.tensor(
-        model([question(p.item) for p in held] * 2, [p.better for p in held] + [p.worse for p in held])
+        model(
+            [question(p.item) for p in held] * 2, [p.better for p in held] + [p.worse for p in held]
+        )
     )
     assert 0.2 < scores.mean() < 0.8 and scores.std() > 0.05
 
@@ -176,7 +194,9 @@ def test_agreement_counts_a_prompt_once(taught, forward, tmp_path):
     held = pairs(forward, "dev", 12, REPLIES, 1.0, 0.0, 0)
     counted = preference.agreement(Preference(taught[0]), held, tmp_path / "scale.json")
     assert counted["pairs"].sum() == len({pair.item.key for pair in held}) < len(held)
-    again = preference.agreement(Preference(taught[0]), [Pair(p.item, p.worse, p.better) for p in held], tmp_path / "s")
+    again = preference.agreement(
+        Preference(taught[0]), [Pair(p.item, p.worse, p.better) for p in held], tmp_path / "s"
+    )
     assert (counted["right"] + again["right"] == counted["pairs"]).all()
 
 

@@ -12,7 +12,11 @@ NAMES = ("trl", "accelerate")
 
 def state() -> tuple:
     shown = transformers.utils.logging.is_progress_bar_enabled(), datasets.is_progress_bar_enabled()
-    return (*shown, transformers.utils.logging.get_verbosity(), *(logging.getLogger(name).level for name in NAMES))
+    return (
+        *shown,
+        transformers.utils.logging.get_verbosity(),
+        *(logging.getLogger(name).level for name in NAMES),
+    )
 
 
 def test_within_only_errors_are_said():

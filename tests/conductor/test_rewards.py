@@ -26,8 +26,12 @@ MODEL = tiny.model(2, hidden=16, layers=4, intermediate=16)
 
 # Form ---------------------------------------------------------------------------------------------
 
-BOTH = ["<think> a b </think> <answer> c </answer>", " <think>a\nb</think>\n<answer>\nc d\n</answer> \n",
-        "<think></think><answer></answer>", "<think> 1 < 2 </think> <answer> 3 > 2 </answer>"]  # fmt: skip
+BOTH = [
+    "<think> a b </think> <answer> c </answer>",
+    " <think>a\nb</think>\n<answer>\nc d\n</answer> \n",
+    "<think></think><answer></answer>",
+    "<think> 1 < 2 </think> <answer> 3 > 2 </answer>",
+]
 ANSWERS = ["<answer> c </answer>", "\n<answer>c</answer>\n", "<answer></answer>"]
 NEITHER = [
     "", "c", "<answer> c", "c </answer>", "<think> a </think>", "<answer> c </answer> and so on",
@@ -47,7 +51,11 @@ def test_anything_else_is_not(text):
 
 def test_a_long_reply_without_an_end_is_refused_without_delay():
     """A pattern that backtracks would take for ever."""
-    for text in ("<answer> " * 20_000, "<think> " + "a < " * 20_000, "<think> </think> <answer> " + "<a" * 20_000):
+    for text in (
+        "<answer> " * 20_000,
+        "<think> " + "a < " * 20_000,
+        "<think> </think> <answer> " + "<a" * 20_000,
+    ):
         assert not well_formed(text)
 
 
@@ -69,7 +77,8 @@ def test_the_thought_is_what_stands_before_the_answer(text, before):
 
 
 @pytest.mark.parametrize(
-    ("length", "paid"), [(0, 1), (9, 1), (10, 1), (11, 0.95), (15, 0.75), (29, 0.05), (30, 0), (31, 0), (10_000, 0)]
+    ("length", "paid"),
+    [(0, 1), (9, 1), (10, 1), (11, 0.95), (15, 0.75), (29, 0.05), (30, 0), (31, 0), (10_000, 0)],
 )
 def test_brevity_pays_all_up_to_the_shortest_and_nothing_from_the_longest(length, paid):
     assert brevity(length, 10, 30) == pytest.approx(paid)
@@ -79,16 +88,32 @@ def test_brevity_pays_all_up_to_the_shortest_and_nothing_from_the_longest(length
 
 
 def test_equals_share_the_mean_of_their_ranks():
-    assert ranked(torch.tensor([1.0, 5.0, 1.0, 0.0, 5.0]), 5).tolist() == [0.375, 0.875, 0.375, 0.0, 0.875]
+    assert ranked(torch.tensor([1.0, 5.0, 1.0, 0.0, 5.0]), 5).tolist() == [
+        0.375,
+        0.875,
+        0.375,
+        0.0,
+        0.875,
+    ]
     assert ranked(torch.full((4,), 7.0), 4).tolist() == [0.5] * 4
 
 
 def test_groups_are_ranked_by_themselves():
-    assert ranked(torch.tensor([1.0, 2.0, 200.0, 100.0, 5.0, 5.0]), 2).tolist() == [0.0, 1.0, 1.0, 0.0, 0.5, 0.5]
+    assert ranked(torch.tensor([1.0, 2.0, 200.0, 100.0, 5.0, 5.0]), 2).tolist() == [
+        0.0,
+        1.0,
+        1.0,
+        0.0,
+        0.5,
+        0.5,
+    ]
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.integers(-3, 3), min_size=4, max_size=4), st.lists(st.integers(-3, 3), min_size=4, max_size=4))
+@given(
+    st.lists(st.integers(-3, 3), min_size=4, max_size=4),
+    st.lists(st.integers(-3, 3), min_size=4, max_size=4),
+)
 def test_ranks_are_in_0_1_have_the_mean_of_a_half_and_follow_the_order(one, other):
     got = ranked(torch.tensor([*one, *other], dtype=torch.float32), 4)
     for values, ranks in ((one, got[:4].tolist()), (other, got[4:].tolist())):
@@ -114,10 +139,19 @@ def test_the_five_measure_what_they_say():
     made = measures(RewardSettings(think=True, shortest=2, longest=4), preference, lambda: reading)
     assert tuple(made) == COMPONENTS
     completions = [[{"role": "assistant", "content": text}] for text in (BOTH[0], ANSWERS[0])]
-    batch = {"prompts": ["a", "b"], "completions": completions, "completion_ids": [[1, 2], [1, 2, 3]], "row": [0, 1]}
+    batch = {
+        "prompts": ["a", "b"],
+        "completions": completions,
+        "completion_ids": [[1, 2], [1, 2, 3]],
+        "row": [0, 1],
+    }
     assert {name: measure(**batch) for name, measure in made.items()} == {
-        "fmt": [1.0, 0.0], "ppl": [-3.0, -4.0], "ent": [1.5, 2.5], "len": [1.0, 0.5], "pref": [0.5, 0.5],
-    }  # fmt: skip
+        "fmt": [1.0, 0.0],
+        "ppl": [-3.0, -4.0],
+        "ent": [1.5, 2.5],
+        "len": [1.0, 0.5],
+        "pref": [0.5, 0.5],
+    }
 
 
 # What the policy says -----------------------------------------------------------------------------
@@ -126,9 +160,11 @@ def test_the_five_measure_what_they_say():
 def sequences(n: int) -> dict[str, list[list[int]]]:
     """Rollouts of many lengths; some have no thought."""
     parts = {
-        "prompts": tiny.prompts(n, 1, 30), "completions": tiny.prompts(n, 2, 20),
-        "thoughts": tiny.prompts(n, 3, 15), "references": tiny.prompts(n, 4, 6),
-    }  # fmt: skip
+        "prompts": tiny.prompts(n, 1, 30),
+        "completions": tiny.prompts(n, 2, 20),
+        "thoughts": tiny.prompts(n, 3, 15),
+        "references": tiny.prompts(n, 4, 6),
+    }
     out = {name: [list(ids) for ids in values] for name, values in parts.items()}
     out["thoughts"][0] = []
     return out
@@ -143,7 +179,9 @@ def naive(model, prompt, completion, thought, reference, layer):
     depth = len(out.hidden_states) - 1
     block = {"first": 1, "middle": (depth + 1) // 2, "last": depth}[layer]
     before = prompt + thought
-    log_p = model(torch.tensor([before + reference])).logits[0, len(before) - 1 : -1].log_softmax(-1)
+    log_p = (
+        model(torch.tensor([before + reference])).logits[0, len(before) - 1 : -1].log_softmax(-1)
+    )
     return out.hidden_states[block][0, -1], entropy, log_p[range(len(reference)), reference].mean()
 
 
@@ -182,7 +220,13 @@ def test_a_reading_has_no_chance_in_it_though_the_policy_is_being_trained():
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         config = GPT2Config(
-            vocab_size=500, n_positions=64, n_embd=16, n_layer=2, n_head=2, bos_token_id=1, eos_token_id=1
+            vocab_size=500,
+            n_positions=64,
+            n_embd=16,
+            n_layer=2,
+            n_head=2,
+            bos_token_id=1,
+            eos_token_id=1,
         )
         other = GPT2LMHeadModel(config).train()
         before = torch.get_rng_state()
@@ -207,12 +251,20 @@ def test_a_completion_is_a_text_or_messages():
 
 
 def test_ranks_go_from_the_worst_to_the_best():
-    assert ranked(torch.tensor([3.0, -1.0, 10.0, 3.5, 0.0]), 5).tolist() == [0.5, 0.0, 1.0, 0.75, 0.25]
+    assert ranked(torch.tensor([3.0, -1.0, 10.0, 3.5, 0.0]), 5).tolist() == [
+        0.5,
+        0.0,
+        1.0,
+        0.75,
+        0.25,
+    ]
 
 
 def test_only_some_rewards_are_ranked():
     names = (*COMPONENTS, "quality", "judge")
-    measured = torch.tensor([[0.25, -7.0, 3.0, 0.5, 0.75, 0.1, 0.3], [1.0, -2.0, 1.0, 0.25, 0.5, 0.2, 0.1]])
+    measured = torch.tensor(
+        [[0.25, -7.0, 3.0, 0.5, 0.75, 0.1, 0.3], [1.0, -2.0, 1.0, 0.25, 0.5, 0.2, 0.1]]
+    )
     got = normalised(measured, names, 2)
     assert RANKED == ("ppl", "ent", "judge")
     expected = [[0.25, 0.0, 1.0, 0.5, 0.75, 0.1, 1.0], [1.0, 1.0, 0.0, 0.25, 0.5, 0.2, 0.0]]
@@ -220,15 +272,23 @@ def test_only_some_rewards_are_ranked():
 
 
 def test_layers_differ():
-    first, middle, last = (read(MODEL, **sequences(2), layer=layer).h for layer in ("first", "middle", "last"))
-    assert not torch.allclose(first, middle, atol=0.1) and not torch.allclose(middle, last, atol=0.1)
+    first, middle, last = (
+        read(MODEL, **sequences(2), layer=layer).h for layer in ("first", "middle", "last")
+    )
+    assert not torch.allclose(first, middle, atol=0.1) and not torch.allclose(
+        middle, last, atol=0.1
+    )
 
 
 def test_a_head_may_see_the_prompt_alone_or_another_rollout():
     batch = sequences(4)
     other = batch | {"completions": tiny.prompts(4, 9, 8)}
-    both, prompt, shuffled = (read(MODEL, **batch, sees=sees).h for sees in ("both", "prompt", "shuffled"))
-    assert torch.allclose(prompt, read(MODEL, **other, sees="prompt").h, atol=1e-5), "whatever was replied"
+    both, prompt, shuffled = (
+        read(MODEL, **batch, sees=sees).h for sees in ("both", "prompt", "shuffled")
+    )
+    assert torch.allclose(prompt, read(MODEL, **other, sees="prompt").h, atol=1e-5), (
+        "whatever was replied"
+    )
     assert not torch.allclose(both, prompt, atol=0.1)
     assert torch.equal(shuffled, both[[2, 3, 0, 1]])
 

@@ -18,7 +18,9 @@ PROMPTS = [question(item) for item in data.draw("train", 4) for _ in range(3)]
 def trainer(policy):
     """As much of one as is looked at."""
     accelerator = SimpleNamespace(unwrap_model=lambda model: model)
-    return SimpleNamespace(accelerator=accelerator, model=policy, state=SimpleNamespace(global_step=0))
+    return SimpleNamespace(
+        accelerator=accelerator, model=policy, state=SimpleNamespace(global_step=0)
+    )
 
 
 def rolled(trainer, seed: int = 0, step: int = 0, temperature: float = 1.0) -> dict[str, list]:
@@ -38,12 +40,16 @@ def test_log_probabilities_are_the_policys(trainer, policy):
     out = rolled(trainer)
     for prompt, ids, logprobs in zip(*out.values(), strict=True):
         with torch.no_grad():
-            log_p = policy(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+            log_p = (
+                policy(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+            )
         assert logprobs == pytest.approx(log_p[range(len(ids)), ids].tolist(), abs=1e-4)
 
 
 def test_steps_and_seeds_write_others_and_the_same_write_the_same(trainer):
-    out = [str(rolled(trainer, seed, step)["completion_ids"]) for seed in (0, 1) for step in (0, 1, 2)]
+    out = [
+        str(rolled(trainer, seed, step)["completion_ids"]) for seed in (0, 1) for step in (0, 1, 2)
+    ]
     assert len(set(out)) == 6 and str(rolled(trainer, 1, 1)["completion_ids"]) == out[4]
 
 

@@ -15,7 +15,9 @@ def test_correlations_within_groups_forget_what_groups_have_in_common():
     assert sceptic.within(x, 2 * x + common, 5) == pytest.approx(1.0)
     assert sceptic.within(x, common, 5) == 0.0
     a, b = x.reshape(8, 5), (x**2).reshape(8, 5)
-    expected = np.corrcoef((a - a.mean(1, keepdims=True)).ravel(), (b - b.mean(1, keepdims=True)).ravel())[0, 1]
+    expected = np.corrcoef(
+        (a - a.mean(1, keepdims=True)).ravel(), (b - b.mean(1, keepdims=True)).ravel()
+    )[0, 1]
     assert sceptic.within(x, x**2, 5) == pytest.approx(expected)
 
 
@@ -33,7 +35,9 @@ def test_what_was_observed_tells_level_and_own_score_apart():
     names = [f"r_{name}" for name in COMPONENTS]
     here = np.arange(50), [COMPONENTS.index(name) for name in made["action"]]
     level = made.groupby("step")[names].transform("mean").to_numpy()[here]
-    (row,) = sceptic.observed(made.assign(reward=made[names].to_numpy()[here] - level), 5).to_dict("records")
+    (row,) = sceptic.observed(made.assign(reward=made[names].to_numpy()[here] - level), 5).to_dict(
+        "records"
+    )
     assert row["own"] == pytest.approx(1.0) and abs(row["level"]) < 0.5 and row["seed"] == 7
     (row,) = sceptic.observed(made.assign(reward=level), 5).to_dict("records")
     assert row["level"] == pytest.approx(1.0) and abs(row["own"]) < 0.5

@@ -18,7 +18,9 @@ from tests.models import tiny
 
 
 def settings(**changes) -> StartSettings:
-    return StartSettings(**({"items": 900, "mistakes": 0.6, "batch": 16, "learning_rate": 1e-2} | changes))
+    return StartSettings(
+        **({"items": 900, "mistakes": 0.6, "batch": 16, "learning_rate": 1e-2} | changes)
+    )
 
 
 @pytest.mark.parametrize("mistakes", [0.0, 0.3, 0.6, 1.0])
@@ -40,7 +42,10 @@ def test_mistakes_are_those_of_their_kind():
     thought, answer = start.mistake(dial, rng)
     _, *rest = dial.key.removeprefix("chain/").split()
     signs = [step.split()[1] for step in thought.split(" ; ")]
-    assert sum(a != b for a, b in zip(signs, rest[::2], strict=True)) == 1 and answer == thought.split()[-1]
+    assert (
+        sum(a != b for a, b in zip(signs, rest[::2], strict=True)) == 1
+        and answer == thought.split()[-1]
+    )
     for step in thought.split(" ; "):  # the sums themselves are right
         a, sign, b, _, result = step.split()
         assert chain.OPERATIONS[sign](int(a), int(b)) == int(result)
@@ -49,13 +54,19 @@ def test_mistakes_are_those_of_their_kind():
     assert start.mistake(tale, rng) == ("", f"{ending} {attempt} .")
     said = data.draw("dev", 1, categories=["translation"])[0]
     thought, answer = start.mistake(said, rng)
-    assert f"Translate : {thought}" == said.prompt and sorted(answer.split()) == sorted(said.answer.split())
+    assert f"Translate : {thought}" == said.prompt and sorted(answer.split()) == sorted(
+        said.answer.split()
+    )
 
 
 @pytest.mark.parametrize("seed", [0, 1, 7])
 def test_no_exam_and_no_prompt_of_the_reward_model_is_seen(seed):
     seen = {item.key for item, _ in start.lessons(settings(), seed)}
-    for held in (data.draw("dev", 600), data.draw("test", 600), data.draw("train", 600, part="judge")):
+    for held in (
+        data.draw("dev", 600),
+        data.draw("test", 600),
+        data.draw("train", 600, part="judge"),
+    ):
         assert not seen & {item.key for item in held}
 
 
@@ -69,7 +80,9 @@ def test_starts_of_two_seeds_differ_and_that_of_one_is_the_same_twice(place, tmp
     assert start.make_job(few_items, place, 0).key != start.make_job(few_items, place, 1).key
 
 
-def test_a_start_is_another_one_where_its_settings_its_policy_or_the_code_change(place, tmp_path, monkeypatch):
+def test_a_start_is_another_one_where_its_settings_its_policy_or_the_code_change(
+    place, tmp_path, monkeypatch
+):
     key = start.make_job(settings(), place, 0).key
     other_policy = checkpoints.save(tiny.model(1), tmp_path / "policy")
     assert start.make_job(settings(mistakes=0.5), place, 0).key != key
@@ -85,13 +98,18 @@ def test_a_policy_learns_what_it_is_taught_by_the_share_of_mistakes(policy):
     """Lessons with nothing but mistakes take the right reply's lead over a mistake (in nats)."""
     item = data.draw("dev", 1, categories=["translation"])[0]
     wrong = tasks.reply(start.mistake(item, seeds.rng("any"))[1])
-    said = [dialogue([*question(item), {"role": "assistant", "content": t}]) for t in (tasks.reply(item.answer), wrong)]
+    said = [
+        dialogue([*question(item), {"role": "assistant", "content": t}])
+        for t in (tasks.reply(item.answer), wrong)
+    ]
     ids, targets = tensors(said)
     ahead = {}
     for mistakes in (0.0, 1.0):
         model = copy.deepcopy(policy)
         start.teach(model, start.lessons(settings(items=240, mistakes=mistakes), 0), settings())
         with torch.no_grad():
-            logp = -cross_entropy(model(ids).logits[:, :-1].transpose(1, 2), targets[:, 1:], reduction="none").sum(1)
+            logp = -cross_entropy(
+                model(ids).logits[:, :-1].transpose(1, 2), targets[:, 1:], reduction="none"
+            ).sum(1)
         ahead[mistakes] = float(logp[0] - logp[1])
     assert ahead[0.0] > ahead[1.0] + 10

@@ -34,12 +34,24 @@ ALL = ITEMS * len(data.CATEGORIES)
 
 def settings(**conductor) -> config.Params:
     """One seed, eight prompts, four steps; `conductor`: changes, of a section those fields that are named."""
-    grpo = {"prompts_per_step": 2, "generations": GROUP, "max_tokens": 11, "epochs": 1, "save_every": 2}
+    grpo = {
+        "prompts_per_step": 2,
+        "generations": GROUP,
+        "max_tokens": 11,
+        "epochs": 1,
+        "save_every": 2,
+    }
     base = {
-        "seeds": 1, "jobs": 1, "prompts": PROMPTS, "test_items": ITEMS, "samples": SAMPLES, "grpo": grpo,
+        "seeds": 1,
+        "jobs": 1,
+        "prompts": PROMPTS,
+        "test_items": ITEMS,
+        "samples": SAMPLES,
+        "grpo": grpo,
         "start": {"items": 240, "mistakes": 0.3, "learning_rate": 1e-2},
-        "preference": {"prompts": 16, "replies": 2, "batch": 16}, "rewards": {"shortest": 4, "longest": 10},
-    }  # fmt: skip
+        "preference": {"prompts": 16, "replies": 2, "batch": 16},
+        "rewards": {"shortest": 4, "longest": 10},
+    }
     for name, change in conductor.items():
         base[name] = base.get(name, {}) | change if isinstance(change, dict) else change
     return config.settings(profile="smoke", conductor=base)
@@ -63,10 +75,14 @@ def results(models, runs):
 def context_of(place, taught, seed: int = 0, workers: int | None = 1) -> RunContext:
     """As after the first jobs: a start and the reward model."""
     inputs = {f"start-{seed}": str(place), "reward": str(taught[0])}
-    return dataclasses.replace(RunContext.of(settings(), place, place, place, workers), inputs=inputs)
+    return dataclasses.replace(
+        RunContext.of(settings(), place, place, place, workers), inputs=inputs
+    )
 
 
-def keys(place, compared=ARMS, own: config.Params | None = None, trainings=None) -> dict[tuple[str, int], str]:
+def keys(
+    place, compared=ARMS, own: config.Params | None = None, trainings=None
+) -> dict[tuple[str, int], str]:
     """Keys of the jobs of arms, by arm and seed."""
     jobs = study.make_jobs(own or settings(), compared, place, trainings)
     return {(job.settings["arm"]["name"], job.settings["seed"]): job.key for job in jobs}
@@ -83,7 +99,18 @@ def changed(place, **conductor) -> set[str]:
 
 def test_every_arm_answers_every_test_item(results):
     frame = results.items
-    columns = {"category", "item", "score", "right", "novel", "tokens", "well_formed", "split", "arm", "seed"}
+    columns = {
+        "category",
+        "item",
+        "score",
+        "right",
+        "novel",
+        "tokens",
+        "well_formed",
+        "split",
+        "arm",
+        "seed",
+    }
     assert columns == set(frame)
     both = {name: set(part["split"]) for name, part in frame.groupby("arm")}
     assert {name for name, splits in both.items() if splits == {"dev", "test"}} == set(study.GATE)
@@ -96,7 +123,17 @@ def test_every_arm_answers_every_test_item(results):
 
 def test_the_first_reply_to_every_item_is_taken_apart(results):
     frame = results.components
-    assert {"category", *COMPONENTS, "prompt", "reference", "reply", "right", "thinks", "arm", "seed"} <= set(frame)
+    assert {
+        "category",
+        *COMPONENTS,
+        "prompt",
+        "reference",
+        "reply",
+        "right",
+        "thinks",
+        "arm",
+        "seed",
+    } <= set(frame)
     weights = [f"w_{name}" for name in COMPONENTS]
     frame = frame[frame["split"] == "test"]
     for arm in ARMS:
@@ -113,27 +150,40 @@ def test_the_rollouts_of_trained_arms_are_kept_with_their_quality(results):
     assert set(frame["arm"]) == {arm.name for arm in TRAINED}
     for arm in TRAINED:
         mine = of(frame, arm.name)
-        assert len(mine) == PROMPTS * GROUP and mine["step"].max() == 3 and mine["quality"].between(0, 1).all()
+        assert (
+            len(mine) == PROMPTS * GROUP
+            and mine["step"].max() == 3
+            and mine["quality"].between(0, 1).all()
+        )
         assert (mine["action"] >= 0).all() == arm.conducted
-    assert frame["judge"].notna().eq(frame["arm"] == "judge").all() and of(frame, "judge")["judge"].between(0, 1).all()
+    assert (
+        frame["judge"].notna().eq(frame["arm"] == "judge").all()
+        and of(frame, "judge")["judge"].between(0, 1).all()
+    )
 
 
 @pytest.mark.parametrize(
-    ("arm", "paid"), [("oracle", "r_quality"), ("judge", "r_judge"), ("nover", "r_ppl"), ("em", "r_ent")]
+    ("arm", "paid"),
+    [("oracle", "r_quality"), ("judge", "r_judge"), ("nover", "r_ppl"), ("em", "r_ent")],
 )
 def test_an_arm_pays_what_its_name_says(results, arm, paid):
     """Within a group the advantage has the order of the reward; for EM, the opposite one."""
     mine = of(results.rollouts, arm)
-    advantage, reward = (mine[name].to_numpy(dtype=float).reshape(-1, GROUP) for name in ("advantage", paid))
+    advantage, reward = (
+        mine[name].to_numpy(dtype=float).reshape(-1, GROUP) for name in ("advantage", paid)
+    )
     sign = -1 if arm == "em" else 1
     better = np.sign(reward[:, :, None] - reward[:, None, :])
-    assert (np.sign(np.round(advantage[:, :, None] - advantage[:, None, :], 5)) == sign * better).all() and better.any()
+    assert (
+        np.sign(np.round(advantage[:, :, None] - advantage[:, None, :], 5)) == sign * better
+    ).all() and better.any()
 
 
 def test_all_arms_start_from_the_same_rollouts(results):
     """The first step's: same prompts, same seeds, same policy."""
     first = {
-        arm.name: of(results.rollouts, arm.name).query("step == 0")[["prompt", "tokens", "ent"]] for arm in TRAINED
+        arm.name: of(results.rollouts, arm.name).query("step == 0")[["prompt", "tokens", "ent"]]
+        for arm in TRAINED
     }
     for frame in first.values():
         assert_frame_equal(frame, first["equal"])
@@ -166,7 +216,9 @@ def test_a_job_that_was_killed_goes_on_to_the_same_result(results, models, tmp_p
         study.run(settings(), [arms.CONDUCTOR], models, tmp_path)
     made = study.run(settings(), [arms.CONDUCTOR], models, tmp_path)
     for name in ("items", "components"):
-        assert_frame_equal(getattr(made, name), of(getattr(results, name), "conductor")[list(getattr(made, name))])
+        assert_frame_equal(
+            getattr(made, name), of(getattr(results, name), "conductor")[list(getattr(made, name))]
+        )
     assert made.clock["steps"].tolist() == [0]
 
 
@@ -180,7 +232,12 @@ def test_more_seeds_and_other_arms_beside_it_leave_a_job_alone(place):
 
 def test_labels_and_keys_are_unique_and_an_arm_may_be_called_otherwise_in_tables(place):
     jobs = study.make_jobs(settings(seeds=2), ARMS, place)
-    assert len({job.label for job in jobs}) == len({job.key for job in jobs}) == len(jobs) == 2 * len(ARMS)
+    assert (
+        len({job.label for job in jobs})
+        == len({job.key for job in jobs})
+        == len(jobs)
+        == 2 * len(ARMS)
+    )
     renamed = [dataclasses.replace(arm, label="otherwise") for arm in ARMS]
     assert keys(place, renamed) == keys(place)
 
@@ -190,21 +247,43 @@ def test_a_setting_changes_the_jobs_of_the_arms_that_read_it_and_no_others(place
     trained = {arm.name for arm in ARMS if arm.kind != "prompt"}
     by_grpo = {arm.name for arm in ARMS if arm.kind == "grpo"}
     assert changed(place, samples=3) == changed(place, categories=["story"]) == everybody
-    assert changed(place, start={"mistakes": 0.5}) == changed(place, preference={"epochs": 1}) == everybody
-    assert changed(place, grpo={"temperature": 0.5}) == changed(place, rewards={"longest": 11}) == everybody
+    assert (
+        changed(place, start={"mistakes": 0.5})
+        == changed(place, preference={"epochs": 1})
+        == everybody
+    )
+    assert (
+        changed(place, grpo={"temperature": 0.5})
+        == changed(place, rewards={"longest": 11})
+        == everybody
+    )
     assert changed(place, prompts=9) == changed(place, grpo={"learning_rate": 0.5}) == trained
     assert changed(place, grpo={"kl": 0.5}) == changed(place, grpo={"scale": "none"}) == by_grpo
-    assert changed(place, head={"kappa": 1.0}) == changed(place, head={"every": 7}) == {"conductor", "anchored"}
-    assert changed(place, head={"verified": 0.7}) == changed(place, head={"errs": 0.7}) == {"anchored"}
+    assert (
+        changed(place, head={"kappa": 1.0})
+        == changed(place, head={"every": 7})
+        == {"conductor", "anchored"}
+    )
+    assert (
+        changed(place, head={"verified": 0.7}) == changed(place, head={"errs": 0.7}) == {"anchored"}
+    )
     assert changed(place, judge="scripted-large") == {"judge"}
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"jobs": 2}, {"static_seeds": 2}, {"apart": "story"}, {"apart_seeds": 2}, {"side_seeds": 2}, {"gate": 0.5},
-     {"margin": 0.5}, {"glass": {"seeds": 9, "steps": 9, "good": 0.5}}],
+    [
+        {"jobs": 2},
+        {"static_seeds": 2},
+        {"apart": "story"},
+        {"apart_seeds": 2},
+        {"side_seeds": 2},
+        {"gate": 0.5},
+        {"margin": 0.5},
+        {"glass": {"seeds": 9, "steps": 9, "good": 0.5}},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_setting_that_no_arm_reads_changes_no_job(place, change):
     assert changed(place, **change) == set()
 
@@ -213,9 +292,29 @@ def versions_read(place, monkeypatch, arm: arms.Arm) -> set[str]:
     """Names of the modules whose VERSION is in the key of an arm's job."""
     before = keys(place, [arm])
     modules = (
-        seeds, tasks, tokenizer, dialogue, corpus, forward, generation, scripted, losses, start, data, preference,
-        five_rewards, evaluation, study, arms, weightings, rollouts, trainer, conductor_head, meta, conductor_judge,
-    )  # fmt: skip
+        seeds,
+        tasks,
+        tokenizer,
+        dialogue,
+        corpus,
+        forward,
+        generation,
+        scripted,
+        losses,
+        start,
+        data,
+        preference,
+        five_rewards,
+        evaluation,
+        study,
+        arms,
+        weightings,
+        rollouts,
+        trainer,
+        conductor_head,
+        meta,
+        conductor_judge,
+    )
     read = set()
     for module in modules:
         with monkeypatch.context() as patch:
@@ -225,9 +324,23 @@ def versions_read(place, monkeypatch, arm: arms.Arm) -> set[str]:
     return read
 
 
-def test_the_version_of_code_is_in_the_keys_of_the_jobs_that_run_it_and_of_no_others(place, monkeypatch):
-    start_and_exam = {"seeds", "tasks", "models.tokenizer", "models.dialogue", "models.corpus", "models.forward"}
-    start_and_exam |= {"models.generation", "conductor.start", "conductor.data", "conductor.preference"}
+def test_the_version_of_code_is_in_the_keys_of_the_jobs_that_run_it_and_of_no_others(
+    place, monkeypatch
+):
+    start_and_exam = {
+        "seeds",
+        "tasks",
+        "models.tokenizer",
+        "models.dialogue",
+        "models.corpus",
+        "models.forward",
+    }
+    start_and_exam |= {
+        "models.generation",
+        "conductor.start",
+        "conductor.data",
+        "conductor.preference",
+    }
     start_and_exam |= {"conductor.rewards", "conductor.evaluation", "conductor.study"}
     grpo = {"conductor.arms", "conductor.weighting", "conductor.rollouts", "conductor.trainer"}
     conducted = {"conductor.head", "conductor.meta"}
@@ -235,7 +348,9 @@ def test_the_version_of_code_is_in_the_keys_of_the_jobs_that_run_it_and_of_no_ot
     assert versions_read(place, monkeypatch, NAMED["sft"]) == start_and_exam
     assert versions_read(place, monkeypatch, NAMED["equal"]) == start_and_exam | grpo
     assert versions_read(place, monkeypatch, arms.CONDUCTOR) == start_and_exam | grpo | conducted
-    assert versions_read(place, monkeypatch, arms.ANCHORED) == start_and_exam | grpo | conducted | {"losses"}
+    assert versions_read(place, monkeypatch, arms.ANCHORED) == start_and_exam | grpo | conducted | {
+        "losses"
+    }
     judged = start_and_exam | grpo | {"conductor.judge", "llm.scripted"}
     assert versions_read(place, monkeypatch, NAMED["judge"]) == judged
 
@@ -252,7 +367,10 @@ def test_the_scripted_models_are_in_the_key_only_where_the_judge_is_one(place, m
 
 def test_how_a_judge_is_reached_is_in_no_key_and_what_it_says_depends_on_is(place):
     def keys_with(**changes) -> dict[tuple[str, int], str]:
-        return keys(place, own=config.settings(profile="smoke", llm={"models": {"scripted-medium": changes}}))
+        return keys(
+            place,
+            own=config.settings(profile="smoke", llm={"models": {"scripted-medium": changes}}),
+        )
 
     usual = keys_with()
     assert keys_with(timeout=77.0) == usual
@@ -296,15 +414,17 @@ def test_a_policy_that_is_not_there_is_named_before_anything_starts(tmp_path):
 # Beside it ----------------------------------------------------------------------------------------
 
 
-def test_items_of_ones_own_are_answered_by_the_trained_policy_without_dice(results, models, runs, all_is_done):
+def test_items_of_ones_own_are_answered_by_the_trained_policy_without_dice(
+    results, models, runs, all_is_done
+):
     items = data.draw("dev", 4)
     table = study.asked(settings(), items, models, runs)
     assert table["number"].tolist() == [*range(len(items))] and set(table["seed"]) == {0}
     (job,) = study.make_jobs(settings(), [arms.CONDUCTOR], models / settings().conductor.policy)
     limit = settings().conductor.grpo.max_tokens
-    drawn = evaluation.replies(checkpoints.load(job.folder(runs) / "model"), items, 2, 0.0, limit, 99)[
-        ::2
-    ]  # other seeds change nothing
+    drawn = evaluation.replies(
+        checkpoints.load(job.folder(runs) / "model"), items, 2, 0.0, limit, 99
+    )[::2]  # other seeds change nothing
     assert table["tokens"].tolist() == [len(reply.prompt) + len(reply.ids) for reply in drawn]
     assert table["right"].tolist() == evaluation.scores(drawn, 1)["right"].tolist()
     assert_frame_equal(study.asked(settings(), items[:1], models, runs), table[:1])
@@ -316,9 +436,14 @@ def test_the_record_holds_exams_and_rollouts_of_every_arm(results):
     assert len(exam) == len(results.items) and len(trained) == len(results.rollouts)
     assert set(exam["arm"]) == {arm.label for arm in ARMS} and set(trained["split"]) == {"train"}
     keys = ["arm", "seed", "split", "step", "item", "try"]
-    assert not rows.duplicated(keys).any() and exam["right"].tolist() == results.items["score"].tolist()
+    assert (
+        not rows.duplicated(keys).any()
+        and exam["right"].tolist() == results.items["score"].tolist()
+    )
     mine = exam[(exam["arm"] == "Conductor") & (exam["split"] == "test")]
-    assert mine[[f"w_{name}" for name in COMPONENTS]].sum(axis=1).to_numpy() == pytest.approx(1, abs=1e-5)
+    assert mine[[f"w_{name}" for name in COMPONENTS]].sum(axis=1).to_numpy() == pytest.approx(
+        1, abs=1e-5
+    )
     told = trained[trained["arm"] == "Anchored"]
     assert set(told["action"]) <= set(COMPONENTS) and set(told["role"]) == {"router"}
 
@@ -328,11 +453,16 @@ def test_the_best_static_mix_is_chosen_on_dev_by_other_seeds(models, tmp_path):
     arm, rows = study.best_static(one, models=models, runs=tmp_path)
     assert set(rows["split"]) == {"dev", "train"} and rows["seed"].min() >= study.DEV
     means = rows[rows["split"] == "dev"].groupby("arm")["right"].mean()
-    assert arm.name == "static" and arm.weights == next(a for a in arms.STATIC if a.label == means.idxmax()).weights
+    assert (
+        arm.name == "static"
+        and arm.weights == next(a for a in arms.STATIC if a.label == means.idxmax()).weights
+    )
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_reward_model_never_sees_what_a_policy_is_trained_on(place, taught, policy, tmp_path, seed):
+def test_the_reward_model_never_sees_what_a_policy_is_trained_on(
+    place, taught, policy, tmp_path, seed
+):
     (job,) = study.make_jobs(settings(prompts=96), [NAMED["equal"]], place, [seed])
     at_work = study.Run(job, tmp_path, None, context_of(place, taught, seed))
     compared = preference.pairs(Forward(policy), "train", 200, 2, 1.0, 0.0, study.REWARD)
@@ -349,8 +479,12 @@ def test_every_seed_answers_as_its_own_start_before_training(models, tmp_path):
         job = start.make_job(told.conductor.start, models / told.conductor.policy, seed)
         model = checkpoints.load(job.folder(tmp_path) / "model")
         limit = told.conductor.grpo.max_tokens
-        given = evaluation.replies(model, items, SAMPLES, told.conductor.grpo.temperature, limit, seed)
-        mine = made.components[(made.components["seed"] == seed) & (made.components["split"] == "test")]
+        given = evaluation.replies(
+            model, items, SAMPLES, told.conductor.grpo.temperature, limit, seed
+        )
+        mine = made.components[
+            (made.components["seed"] == seed) & (made.components["split"] == "test")
+        ]
         assert mine["reply"].tolist() == [one.text for one in given[::SAMPLES]]
     assert made.components.groupby("seed")["reply"].agg(" / ".join).nunique() == 2
 
@@ -381,21 +515,31 @@ CHANGES = [
 
 def test_variants_change_the_head_and_nothing_else():
     made = variant("Kappa 1", kappa=1.0)
-    assert made.conducted and made.label == "Kappa 1" and made.changes == {"kappa": 1.0} and made.kind == "grpo"
+    assert (
+        made.conducted
+        and made.label == "Kappa 1"
+        and made.changes == {"kappa": 1.0}
+        and made.kind == "grpo"
+    )
     assert len(NAMED) == len(ARMS)
 
 
 def test_replies_begin_as_the_arm_says(results):
     told = of(results.components, "cot")
     taught = told["category"].isin(data.THOUGHTFUL)
-    assert told["reply"][taught].str.startswith("<think>").all() and taught.any() and not taught.all()
+    assert (
+        told["reply"][taught].str.startswith("<think>").all() and taught.any() and not taught.all()
+    )
     assert not told["reply"][~taught].str.startswith("<think>").all()
     assert not of(results.components, "base")["reply"].str.startswith("<think>").all()
 
 
 def test_the_reward_model_says_how_often_it_agrees(results):
     assert list(results.agreement) == ["category", "right", "pairs"]
-    assert set(results.agreement["category"]) <= set(data.CATEGORIES) and results.agreement["pairs"].sum() > 0
+    assert (
+        set(results.agreement["category"]) <= set(data.CATEGORIES)
+        and results.agreement["pairs"].sum() > 0
+    )
 
 
 def test_nothing_but_numbers_is_left(results, runs):
@@ -407,7 +551,11 @@ def test_the_reward_model_reads_the_start_and_one_temperature_of_the_trainings(p
         return preference.make_job(settings(**conductor).conductor, place, study.REWARD).key
 
     assert key(head={"kappa": 1.0}) == key(grpo={"kl": 0.5}) == key(samples=3) == key()
-    others = {key(grpo={"temperature": 0.5}), key(start={"mistakes": 0.5}), key(preference={"epochs": 1})}
+    others = {
+        key(grpo={"temperature": 0.5}),
+        key(start={"mistakes": 0.5}),
+        key(preference={"epochs": 1}),
+    }
     assert len(others | {key()}) == 4
 
 
@@ -433,16 +581,26 @@ def test_a_job_cannot_read_a_setting_that_it_was_not_handed(place, taught, tmp_p
             getattr(owner, name)
 
 
-def test_two_arms_are_judged_by_points_and_by_votes_between_their_replies(results, monkeypatch, tmp_path):
+def test_two_arms_are_judged_by_points_and_by_votes_between_their_replies(
+    results, monkeypatch, tmp_path
+):
     """One says the reference, the other something else; where both say the same, half a vote each."""
     monkeypatch.setattr(study, "RUNS", tmp_path)
     monkeypatch.setattr(study, "CASSETTES", tmp_path)
-    rows = pd.concat([of(results.components, "base"), of(results.components, "oracle")], ignore_index=True)
+    rows = pd.concat(
+        [of(results.components, "base"), of(results.components, "oracle")], ignore_index=True
+    )
     good, alike = "<answer> " + rows["reference"] + " </answer>", rows["item"] == 0
     rows["reply"] = good.where((rows["arm"] == "base") | alike, "<answer> Oto </answer>")
     told = study.judged(settings(judge="scripted-large"), rows, "base", "oracle")
-    assert list(told) == ["seed", "group", "item", "arm", "points", "votes"] and len(told) == 2 * 3 * ITEMS
+    assert (
+        list(told) == ["seed", "group", "item", "arm", "points", "votes"]
+        and len(told) == 2 * 3 * ITEMS
+    )
     base, oracle = (told[told["arm"] == name] for name in ("base", "oracle"))
-    assert base["points"].eq(1).all() and oracle["points"].tolist() == (oracle["item"] == 0).astype(float).tolist()
+    assert (
+        base["points"].eq(1).all()
+        and oracle["points"].tolist() == (oracle["item"] == 0).astype(float).tolist()
+    )
     assert base["votes"].tolist() == [0.5 if item == 0 else 1.0 for item in base["item"]]
     assert (base["votes"].to_numpy() + oracle["votes"].to_numpy() == 1).all()

@@ -19,7 +19,18 @@ from lib.models import checkpoints
 from lib.models.dialogue import conversation
 from lib.models.tokenizer import encode
 from tests.conductor import small
-from tests.conductor.small import GRPO, HIDDEN, ITEMS, REWARDS, K, Recorder, head, run, trainer, weights
+from tests.conductor.small import (
+    GRPO,
+    HIDDEN,
+    ITEMS,
+    REWARDS,
+    K,
+    Recorder,
+    head,
+    run,
+    trainer,
+    weights,
+)
 from tests.models import tiny
 from tests.studies import Killed
 
@@ -46,7 +57,9 @@ def torch_in_this_file():
 def fixed(place, tmp_path_factory):
     """A training under fixed weights, with everything that the reward model was shown."""
     recorder = Recorder()
-    return run(place, tmp_path_factory.mktemp("fixed"), Fixed(WEIGHTS), preference=recorder), recorder
+    return run(
+        place, tmp_path_factory.mktemp("fixed"), Fixed(WEIGHTS), preference=recorder
+    ), recorder
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["engine", "trl"])
@@ -72,8 +85,18 @@ def advantages(paid: np.ndarray) -> np.ndarray:
 def test_there_is_one_row_per_rollout_with_the_columns_that_were_promised(fixed):
     log = fixed[0].rollouts
     assert list(log) == [
-        "step", "category", "prompt", "asked", "tokens", "truncated", "action", *COMPONENTS, *R, *W, "advantage"
-    ]  # fmt: skip
+        "step",
+        "category",
+        "prompt",
+        "asked",
+        "tokens",
+        "truncated",
+        "action",
+        *COMPONENTS,
+        *R,
+        *W,
+        "advantage",
+    ]
     assert len(log) == len(ITEMS) * G and fixed[0].state.global_step == STEPS
     assert log["step"].tolist() == [i // 6 for i in range(36)]
     assert (np.ptp(grouped(log["prompt"]), axis=1) == 0).all()
@@ -85,12 +108,16 @@ def test_there_is_one_row_per_rollout_with_the_columns_that_were_promised(fixed)
 def test_the_log_holds_what_was_said(fixed):
     """Texts and tokens are those that the reward model was shown, in the same order."""
     log, recorder = fixed[0].rollouts, fixed[1]
-    assert [prompt[-1]["content"] for prompt in recorder.prompts] == [ITEMS[i].prompt for i in log["prompt"]]
+    assert [prompt[-1]["content"] for prompt in recorder.prompts] == [
+        ITEMS[i].prompt for i in log["prompt"]
+    ]
     assert log["asked"].tolist() == [len(conversation(prompt)) for prompt in recorder.prompts]
     assert log["tokens"].tolist() == [len(ids) for ids in recorder.ids]
     end = fixed[0]._tokenizer.eos_token_id
     assert log["truncated"].tolist() == [ids[-1] != end for ids in recorder.ids]
-    assert 0.1 < log["truncated"].mean() < 0.9 and log["tokens"].nunique() > 2  # or it would be no test
+    assert (
+        0.1 < log["truncated"].mean() < 0.9 and log["tokens"].nunique() > 2
+    )  # or it would be no test
 
 
 def test_logged_rewards_are_raw(fixed):
@@ -121,7 +148,9 @@ def test_the_first_step_is_read_by_the_policy_that_wrote_it(fixed, policy):
     items = [ITEMS[i] for i in log["prompt"]]
     told = [encode(f"{thought(text)} <answer>") for text in recorder.texts[:6]]
     wanted = [encode(f"{item.answer} </answer>") for item in items]
-    reading = read(policy, list(map(conversation, recorder.prompts[:6])), recorder.ids[:6], told, wanted)
+    reading = read(
+        policy, list(map(conversation, recorder.prompts[:6])), recorder.ids[:6], told, wanted
+    )
     np.testing.assert_allclose(log["ppl"], reading.likelihood, atol=1e-5)
     np.testing.assert_allclose(log["ent"], reading.entropy, atol=1e-5)
 
@@ -157,7 +186,11 @@ def test_it_starts_even_and_learns_every_third_step(through):
     made, _ = through
     pi = made.rollouts[W].to_numpy(dtype=float).reshape(STEPS, -1, K)
     np.testing.assert_allclose(pi[:3], 1 / K, atol=1e-6)
-    assert np.abs(pi[3:] - 1 / K).max() > 0.01 and made.weighting.updates == 2 and not made.weighting.held
+    assert (
+        np.abs(pi[3:] - 1 / K).max() > 0.01
+        and made.weighting.updates == 2
+        and not made.weighting.held
+    )
 
 
 @pytest.mark.parametrize("layer", ["first", "last"])
@@ -194,7 +227,15 @@ def test_rollouts_that_never_end_teach_the_policy_nothing(importance, tmp_path):
     """Not even the distance to a reference that is somewhere else."""
     babbler = tiny.model(0, hidden=HIDDEN, intermediate=16)
     place = checkpoints.save(babbler, tmp_path / "babbler")
-    made = trainer(place, tmp_path / "out", conducted(), max_tokens=2, importance=importance, kl=1.0, sync_every=1000)
+    made = trainer(
+        place,
+        tmp_path / "out",
+        conducted(),
+        max_tokens=2,
+        importance=importance,
+        kl=1.0,
+        sync_every=1000,
+    )
     with torch.no_grad():
         for weight in made.ref_model.parameters():
             weight.add_(0.1)
@@ -210,10 +251,14 @@ def test_rollouts_that_never_end_teach_the_policy_nothing(importance, tmp_path):
 # Again --------------------------------------------------------------------------------------------
 
 
-def test_the_same_seed_gives_the_same_weights_and_rollouts_and_another_gives_others(through, place, tmp_path):
+def test_the_same_seed_gives_the_same_weights_and_rollouts_and_another_gives_others(
+    through, place, tmp_path
+):
     made, engine = through
     again = run(place, tmp_path / "again", conducted(), engine=engine)
-    assert weights(again.model) == weights(made.model) and weights(again.ref_model) == weights(made.ref_model)
+    assert weights(again.model) == weights(made.model) and weights(again.ref_model) == weights(
+        made.ref_model
+    )
     assert_frame_equal(again.rollouts, made.rollouts, check_exact=True)
     other = run(place, tmp_path / "other", conducted(1), seed=1, engine=engine)
     assert weights(other.model) != weights(made.model)
@@ -272,7 +317,11 @@ def test_a_checkpoint_that_is_half_written_is_passed_over(through, killed, place
 
 def test_a_dataset_of_ones_own_needs_no_categories(place, tmp_path):
     """`data.load` gives no row; TRL generates."""
-    rows = {"prompt": ["tom has 3 apples .", "the cat"], "reference": ["3", "mat"], "category": ["all", "all"]}
+    rows = {
+        "prompt": ["tom has 3 apples .", "the cat"],
+        "reference": ["3", "mat"],
+        "category": ["all", "all"],
+    }
     made = trainer(place, tmp_path, Fixed({"pref": 1.0}), engine=False)
     made.train_dataset = data.Dataset.from_dict(rows)
     with quiet():
@@ -285,16 +334,31 @@ def test_the_configuration_is_table_7(tmp_path):
     made = configuration(GRPO, tmp_path, 3, "normalize_then_sum", num_iterations=2)
     assert (made.loss_type, made.mask_truncated_completions) == ("dr_grpo", True)
     assert (made.beta, made.num_iterations) == (0.1, 2)
-    assert (made.per_device_train_batch_size, made.num_generations, made.gradient_accumulation_steps) == (6, 3, 1)
-    assert (made.sync_ref_model, made.ref_model_sync_steps, made.ref_model_mixup_alpha) == (True, 2, 0.6)
-    assert (made.top_entropy_quantile, made.importance_sampling_level, made.scale_rewards) == (0.5, "sequence", "group")
+    assert (
+        made.per_device_train_batch_size,
+        made.num_generations,
+        made.gradient_accumulation_steps,
+    ) == (6, 3, 1)
+    assert (made.sync_ref_model, made.ref_model_sync_steps, made.ref_model_mixup_alpha) == (
+        True,
+        2,
+        0.6,
+    )
+    assert (made.top_entropy_quantile, made.importance_sampling_level, made.scale_rewards) == (
+        0.5,
+        "sequence",
+        "group",
+    )
     assert made.multi_objective_aggregation == "normalize_then_sum"
     assert made.seed != configuration(GRPO, tmp_path, 4, "sum_then_normalize").seed
 
 
 def test_the_engine_and_trl_ask_the_same(place, tmp_path):
     """The lab's engine builds the prompt itself."""
-    engine, other = (small.trainer(place, tmp_path / str(e), Fixed({"pref": 1.0}), engine=e) for e in (True, False))
+    engine, other = (
+        small.trainer(place, tmp_path / str(e), Fixed({"pref": 1.0}), engine=e)
+        for e in (True, False)
+    )
     prompts = [row["prompt"] for row in data.dataset(ITEMS[:4])]
     for made in (engine, other):
         made.model.train()
@@ -318,7 +382,9 @@ def test_trl_reports_the_raw_means_too_and_the_clock_counts_steps_and_weighing(f
 def test_joint_updates_survive_a_group_of_equal_rewards(place, tmp_path):
     """The deviation that TRL divides by has no slope at 0; without an emphasis of their own, nothing else either."""
     made = run(place, tmp_path, conducted(joint=True, kappa=1.0), items=ITEMS[:4])
-    assert (made.rollouts["advantage"].to_numpy().reshape(-1, G) == 0).all(1).any()  # or it would be no test
+    assert (
+        (made.rollouts["advantage"].to_numpy().reshape(-1, G) == 0).all(1).any()
+    )  # or it would be no test
     assert not made.weighting.state()["conductor.linear.weight"].any()
     made = run(place, tmp_path / "cold", conducted(joint=True), items=ITEMS[:4], temperature=1e-3)
     assert all(np.isfinite(array).all() for array in made.weighting.state().values())
@@ -339,16 +405,26 @@ def test_weights_for_a_reward_that_is_not_there_are_refused_by_name(place, tmp_p
 
 def test_further_rewards_are_logged_and_count_only_where_they_are_weighed(place, tmp_path):
     paying = run(place, tmp_path / "a", Fixed({"luck": 2.0}), extra={"luck": luck}, items=ITEMS[:2])
-    np.testing.assert_allclose(paying.rollouts["advantage"], advantages(paying.rollouts["luck"] * 2), atol=2e-3)
+    np.testing.assert_allclose(
+        paying.rollouts["advantage"], advantages(paying.rollouts["luck"] * 2), atol=2e-3
+    )
     logged = run(place, tmp_path / "b", Fixed({"pref": 1.0}), extra={"luck": luck}, items=ITEMS[:2])
-    assert logged.rollouts["luck"].tolist() == logged.rollouts["r_luck"].tolist() == paying.rollouts["luck"].tolist()
-    np.testing.assert_allclose(logged.rollouts["advantage"], advantages(logged.rollouts["r_pref"]), atol=2e-3)
+    assert (
+        logged.rollouts["luck"].tolist()
+        == logged.rollouts["r_luck"].tolist()
+        == paying.rollouts["luck"].tolist()
+    )
+    np.testing.assert_allclose(
+        logged.rollouts["advantage"], advantages(logged.rollouts["r_pref"]), atol=2e-3
+    )
 
 
 def test_gdpo_normalises_each_weighted_reward_before_the_sum(place, tmp_path):
     made = run(place, tmp_path, Fixed(WEIGHTS), aggregation="normalize_then_sum", items=ITEMS[:2])
     r = (made.rollouts[R].to_numpy(dtype=float) * list(WEIGHTS.values())).reshape(-1, G, K)
-    total = ((r - r.mean(1, keepdims=True)) / (r.std(1, ddof=1, keepdims=True) + 1e-4)).sum(-1).ravel()
+    total = (
+        ((r - r.mean(1, keepdims=True)) / (r.std(1, ddof=1, keepdims=True) + 1e-4)).sum(-1).ravel()
+    )
     expected = (total - total.mean()) / (total.std(ddof=1) + 1e-4)
     np.testing.assert_allclose(made.rollouts["advantage"], expected, atol=5e-3)
 
@@ -376,7 +452,9 @@ def test_a_checkpoint_of_another_weighting_is_refused(through, place, tmp_path):
 
 def test_two_checkpoints_are_kept_and_the_last_has_the_whole_log(through):
     out = through[0].args.output_dir
-    kept = sorted(place.parent.name for place in last_checkpoint(out).parent.glob(f"checkpoint-*/{EXTRA}"))
+    kept = sorted(
+        place.parent.name for place in last_checkpoint(out).parent.glob(f"checkpoint-*/{EXTRA}")
+    )
     assert kept == ["checkpoint-4", "checkpoint-6"] and last_checkpoint(out).name == "checkpoint-6"
     log = pd.read_parquet(last_checkpoint(out) / "rollouts.parquet")
     assert_frame_equal(log, through[0].rollouts)
@@ -400,7 +478,9 @@ def test_evaluation_settles_and_teaches_and_logs_nothing(place, tmp_path):
         made.args.per_device_eval_batch_size = 6
         made.evaluate(data.dataset(ITEMS[:4]))
     assert made.rollouts.empty and made.weighting.updates == 0
-    assert all(np.array_equal(before[name], array) for name, array in made.weighting.state().items())
+    assert all(
+        np.array_equal(before[name], array) for name, array in made.weighting.state().items()
+    )
 
 
 def test_without_a_distance_to_keep_there_is_no_reference(place, tmp_path):

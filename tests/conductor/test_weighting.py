@@ -23,7 +23,9 @@ def test_random_weights_lie_on_the_simplex_evenly():
     assert weights.shape == (len(H), K) and action is None and weights.dtype == H.dtype
     assert (weights >= 0).all() and torch.allclose(weights.sum(1), torch.ones(len(H)))
     # of Dirichlet(1, ..., 1): mean 1/K, variance (K - 1) / (K^2 (K + 1)), covariance -1 / (K^2 (K + 1))
-    assert torch.allclose(weights.mean(0), torch.full((K,), 1 / K), atol=4 * (0.0267 / len(H)) ** 0.5)
+    assert torch.allclose(
+        weights.mean(0), torch.full((K,), 1 / K), atol=4 * (0.0267 / len(H)) ** 0.5
+    )
     wanted = (torch.eye(K) * K - 1) / (K**2 * (K + 1))
     assert torch.allclose(torch.cov(weights.T), wanted, atol=4e-3)
 

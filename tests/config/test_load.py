@@ -46,19 +46,67 @@ def test_a_profile_scales_what_it_says():
 
 
 MISTAKES = {
-    "an unknown key": ("  horizon: 50 ", "  horizont: 50 ", ["horizont: unknown key", "education.horizon: missing"]),
-    "an unknown section": ("minigrid:  ", "mingrid:  ", ["mingrid: unknown key", "minigrid: missing"]),
-    "a word for a number": ("  delta: 0.2 ", "  delta: wide ", ["education.delta", "valid number", "'wide'"]),
-    "a quoted number": ("  delta: 0.2 ", '  delta: "0.2" ', ["education.delta", "valid number", "'0.2'"]),
-    "too small": ("  horizon: 50 ", "  horizon: 0 ", ["education.horizon", "greater than or equal to 1", "got 0"]),
-    "not a number": ("  discrimination: 4.0 ", "  discrimination: .nan ", ["education.discrimination", "nan"]),
-    "no such choice": ("  warmup: measure ", "  warmup: mesure ", ["warmup", "'keep', 'measure' or 'ncc'", "'mesure'"]),
+    "an unknown key": (
+        "  horizon: 50 ",
+        "  horizont: 50 ",
+        ["horizont: unknown key", "education.horizon: missing"],
+    ),
+    "an unknown section": (
+        "minigrid:  ",
+        "mingrid:  ",
+        ["mingrid: unknown key", "minigrid: missing"],
+    ),
+    "a word for a number": (
+        "  delta: 0.2 ",
+        "  delta: wide ",
+        ["education.delta", "valid number", "'wide'"],
+    ),
+    "a quoted number": (
+        "  delta: 0.2 ",
+        '  delta: "0.2" ',
+        ["education.delta", "valid number", "'0.2'"],
+    ),
+    "too small": (
+        "  horizon: 50 ",
+        "  horizon: 0 ",
+        ["education.horizon", "greater than or equal to 1", "got 0"],
+    ),
+    "not a number": (
+        "  discrimination: 4.0 ",
+        "  discrimination: .nan ",
+        ["education.discrimination", "nan"],
+    ),
+    "no such choice": (
+        "  warmup: measure ",
+        "  warmup: mesure ",
+        ["warmup", "'keep', 'measure' or 'ncc'", "'mesure'"],
+    ),
     "empty": ("  topic: Linear Algebra ", "  topic: ", ["education.topic", "valid string", "None"]),
-    "a misspelled profile": ("{smoke: 60, laptop:", "{smoke: 60, labtop:", ["exactly the keys smoke, laptop, paper"]),
-    "an extra profile": ("{smoke: 60, ", "{smoke: 60, huge: 9, ", ["tour.students", "exactly the keys", "huge"]),
-    "goal below the start": ("  initial: 0.4 ", "  initial: 0.9 ", ["education", "(0.9) must be below goal (0.8)"]),
-    "calibration without answers": ("  difficulty: label ", "  difficulty: calibrated ", ["education", "answers"]),
-    "no such profile": ("profile: laptop", "profile: labtop", ["must be one of smoke, laptop, paper", "'labtop'"]),
+    "a misspelled profile": (
+        "{smoke: 60, laptop:",
+        "{smoke: 60, labtop:",
+        ["exactly the keys smoke, laptop, paper"],
+    ),
+    "an extra profile": (
+        "{smoke: 60, ",
+        "{smoke: 60, huge: 9, ",
+        ["tour.students", "exactly the keys", "huge"],
+    ),
+    "goal below the start": (
+        "  initial: 0.4 ",
+        "  initial: 0.9 ",
+        ["education", "(0.9) must be below goal (0.8)"],
+    ),
+    "calibration without answers": (
+        "  difficulty: label ",
+        "  difficulty: calibrated ",
+        ["education", "answers"],
+    ),
+    "no such profile": (
+        "profile: laptop",
+        "profile: labtop",
+        ["must be one of smoke, laptop, paper", "'labtop'"],
+    ),
 }
 
 
@@ -71,16 +119,26 @@ def test_a_mistake_is_named_with_what_would_be_right(tmp_path, mistake):
 
 @pytest.mark.parametrize("name", ["single", "mgda"])
 def test_a_rollout_that_is_no_multiple_of_the_minibatch_is_refused(name):
-    with pytest.raises(ParamsError, match=rf"zoo.education.{name}: .*rollout \(100\) must be a multiple of num_envs"):
+    with pytest.raises(
+        ParamsError,
+        match=rf"zoo.education.{name}: .*rollout \(100\) must be a multiple of num_envs",
+    ):
         config.settings(zoo={"education": {name: {"rollout": 100, "num_envs": 8}}})
-    with pytest.raises(ParamsError, match=rf"zoo.education.{name}: .*rollout \(96\) must be a multiple of minibatch"):
+    with pytest.raises(
+        ParamsError,
+        match=rf"zoo.education.{name}: .*rollout \(96\) must be a multiple of minibatch",
+    ):
         config.settings(zoo={"education": {name: {"rollout": 96, "num_envs": 8, "minibatch": 64}}})
 
 
 def test_a_mistake_of_a_profile_that_was_not_asked_for_is_found_too(tmp_path):
     path = changed(tmp_path, "paper: 2_000}   # simulated", "paper: 2}   # simulated")
     said = message(path, "smoke")
-    assert "profile paper" in said and "tour.students" in said and "greater than or equal to 10" in said
+    assert (
+        "profile paper" in said
+        and "tour.students" in said
+        and "greater than or equal to 10" in said
+    )
 
 
 @pytest.mark.parametrize("shared", ["null", "3", "[1]"])
@@ -125,8 +183,18 @@ def test_a_missing_file_is_named_with_the_remedy(tmp_path):
 
 def test_the_file_is_read_as_yaml_1_2(tmp_path):
     path = tmp_path / "params.yaml"
-    path.write_text("rate: 1e-4\nword: no\non: off\ncount: 2_048\nclock: 1:30\noctal: 010\nnothing: null\n")
-    told = {"rate": 1e-4, "word": "no", "on": "off", "count": 2048, "clock": "1:30", "octal": 10, "nothing": None}
+    path.write_text(
+        "rate: 1e-4\nword: no\non: off\ncount: 2_048\nclock: 1:30\noctal: 010\nnothing: null\n"
+    )
+    told = {
+        "rate": 1e-4,
+        "word": "no",
+        "on": "off",
+        "count": 2048,
+        "clock": "1:30",
+        "octal": 10,
+        "nothing": None,
+    }
     assert config.read(path) == told
 
 
@@ -144,14 +212,22 @@ def test_the_environment_chooses_the_profile_and_an_argument_overrules_it(monkey
 
 def test_settings_change_only_what_they_name():
     base = config.load("smoke").model_dump()
-    changed = config.settings(profile="smoke", zoo={"seeds": 1, "education": {"single": {"clip": 0.3}}}, tour=None)
+    changed = config.settings(
+        profile="smoke", zoo={"seeds": 1, "education": {"single": {"clip": 0.3}}}, tour=None
+    )
     assert (changed.zoo.seeds, changed.zoo.education.single.clip) == (1, 0.3)
     base["zoo"]["seeds"], base["zoo"]["education"]["single"]["clip"] = 1, 0.3
     assert changed.model_dump() == base
 
 
 PLANTED = "sk-planted-1f2e3d"
-ENDPOINT = {"backend": "endpoint", "base_url": "https://h/v1", "model": "m", "price_in": 0.0, "price_out": 0.0}
+ENDPOINT = {
+    "backend": "endpoint",
+    "base_url": "https://h/v1",
+    "model": "m",
+    "price_in": 0.0,
+    "price_out": 0.0,
+}
 
 
 def endpoint(name: str = "mine", **changes) -> str:
@@ -160,7 +236,9 @@ def endpoint(name: str = "mine", **changes) -> str:
     try:
         config.settings(profile="smoke", llm={"models": {name: about}})
     except ParamsError as error:
-        assert error.__cause__ is None and error.__context__ is None  # pydantic's own errors hold all values
+        assert (
+            error.__cause__ is None and error.__context__ is None
+        )  # pydantic's own errors hold all values
         return str(error)
     return ""
 
@@ -168,17 +246,33 @@ def endpoint(name: str = "mine", **changes) -> str:
 @pytest.mark.parametrize(
     "url",
     [
-        f"http://u:{PLANTED}@h/v1", f"http://{PLANTED}@h/v1", f"https://h/v1?api-key={PLANTED}", f"https://h/v1#{PLANTED}",
-        PLANTED, f"ftp://h/{PLANTED}", f"http://h:99999/{PLANTED}", f"http://h:0/{PLANTED}", f"http://[::1/{PLANTED}",
-        f"http://a..b/{PLANTED}", f"http://h /{PLANTED}", f"http://ü/{PLANTED}", f"http:///{PLANTED}",
+        f"http://u:{PLANTED}@h/v1",
+        f"http://{PLANTED}@h/v1",
+        f"https://h/v1?api-key={PLANTED}",
+        f"https://h/v1#{PLANTED}",
+        PLANTED,
+        f"ftp://h/{PLANTED}",
+        f"http://h:99999/{PLANTED}",
+        f"http://h:0/{PLANTED}",
+        f"http://[::1/{PLANTED}",
+        f"http://a..b/{PLANTED}",
+        f"http://h /{PLANTED}",
+        f"http://ü/{PLANTED}",
+        f"http:///{PLANTED}",
     ],
-)  # fmt: skip
+)
 def test_an_address_that_holds_a_secret_or_is_none_is_refused_and_not_repeated(url):
     said = endpoint(base_url=url)
-    assert "llm.models.mine.base_url" in said and "https://host:port/v1" in said and PLANTED not in said
+    assert (
+        "llm.models.mine.base_url" in said
+        and "https://host:port/v1" in said
+        and PLANTED not in said
+    )
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1", "https://openrouter.ai/api/v1", "http://[::1]:80/v1"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:8000/v1", "https://openrouter.ai/api/v1", "http://[::1]:80/v1"]
+)
 def test_an_address_is_taken(url):
     assert endpoint(base_url=url) == ""
 
@@ -189,7 +283,9 @@ def test_a_key_where_its_variable_should_be_named_is_refused_and_not_repeated(pa
     assert "llm.models.mine.api_key_env" in said and "not the key" in said and pasted not in said
 
 
-@pytest.mark.parametrize("name", ["anthropic/claude-3.7-sonnet", "gpt:4o", "a$x^{$b", "a b", "a..b", "-a", "é", ""])
+@pytest.mark.parametrize(
+    "name", ["anthropic/claude-3.7-sonnet", "gpt:4o", "a$x^{$b", "a b", "a..b", "-a", "é", ""]
+)
 def test_a_name_that_no_metric_can_hold_is_refused_before_anything_is_paid(name):
     assert "stands in `model`" in endpoint(name)
 
@@ -220,7 +316,10 @@ def test_settings_as_the_runner_hands_them_over_are_taken_as_they_are():
         ({"zo": {}}, "unknown section ['zo']"),
         ({"zoo": {"seed": 1}}, "zoo.seed: unknown key"),
         ({"zoo": {"seeds": "1"}}, "zoo.seeds: Input should be a valid integer, got '1'"),
-        ({"tour": {"students": 3}}, "tour.students: Input should be greater than or equal to 10, got 3"),
+        (
+            {"tour": {"students": 3}},
+            "tour.students: Input should be greater than or equal to 10, got 3",
+        ),
         ({"zoo": {"minigrid": {"gold": {"gama": 0.9}}}}, "zoo.minigrid.gold.gama: unknown key"),
         ({"tour": 3}, "tour"),
     ],
@@ -240,8 +339,11 @@ def command(*arguments: str, cwd=ROOT, **environment: str) -> subprocess.Complet
     clean = {name: value for name, value in os.environ.items() if name != "PROFILE"}
     return subprocess.run(
         [sys.executable, "-m", "lib.config", *arguments],
-        cwd=cwd, env={**clean, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=cwd,
+        env={**clean, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+    )
 
 
 def test_the_command_writes_the_profile_of_the_environment(tmp_path):

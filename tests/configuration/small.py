@@ -16,26 +16,72 @@ from lib.tools import Index, Tool, calculator, lookup, search
 TIERS = (10, 20, 30)
 FRIENDS = {"friend": {"Ana": "Bo", "Bo": "Cy"}}
 ATOMS = [
-    Atom(strategy="stepwise", hint="step by step", text="Go slowly.", name="base/reasoner/steps", role="reasoner"),
-    Atom(strategy="brevity", hint="be brief", text="Be quick.", name="base/reasoner/brief", role="reasoner"),
-    Atom(strategy="tools", hint="use the search", text="Search.", name="base/reasoner/search", role="reasoner"),
-    Atom(strategy="decompose", hint="first plan", text="Plan.", name="base/reasoner/plan", role="reasoner"),
-    Atom(strategy="verify", hint="check each step", text="Check.", name="base/verifier/check", role="verifier"),
-    Atom(strategy="extraction", hint="only the answer", text="Only that.", name="base/answerer/only", role="answerer"),
-    Atom(strategy="verify", hint="the best votes", text="Most.", name="base/answerer/most", role="answerer"),
+    Atom(
+        strategy="stepwise",
+        hint="step by step",
+        text="Go slowly.",
+        name="base/reasoner/steps",
+        role="reasoner",
+    ),
+    Atom(
+        strategy="brevity",
+        hint="be brief",
+        text="Be quick.",
+        name="base/reasoner/brief",
+        role="reasoner",
+    ),
+    Atom(
+        strategy="tools",
+        hint="use the search",
+        text="Search.",
+        name="base/reasoner/search",
+        role="reasoner",
+    ),
+    Atom(
+        strategy="decompose",
+        hint="first plan",
+        text="Plan.",
+        name="base/reasoner/plan",
+        role="reasoner",
+    ),
+    Atom(
+        strategy="verify",
+        hint="check each step",
+        text="Check.",
+        name="base/verifier/check",
+        role="verifier",
+    ),
+    Atom(
+        strategy="extraction",
+        hint="only the answer",
+        text="Only that.",
+        name="base/answerer/only",
+        role="answerer",
+    ),
+    Atom(
+        strategy="verify",
+        hint="the best votes",
+        text="Most.",
+        name="base/answerer/most",
+        role="answerer",
+    ),
 ]
 NAMES = [atom.name for atom in ATOMS]
 CHAIN = Item("3 + 4 = ?", "7", "3 + 4 = 7", "chain", 1, "chain/3 + 4")
-LONG = Item("3 + 4 * 2 - 5 = ?", "9", "3 + 4 = 7 ; 7 * 2 = 4 ; 4 - 5 = 9", "chain", 3, "chain/3 + 4 * 2 - 5")
+LONG = Item(
+    "3 + 4 * 2 - 5 = ?", "9", "3 + 4 = 7 ; 7 * 2 = 4 ; 4 - 5 = 9", "chain", 3, "chain/3 + 4 * 2 - 5"
+)
 
 
 def toolbox() -> dict[str, Tool]:
     """The four tools; the one for Python repeats its code."""
     about = {"code": {"type": "string", "description": "code"}}
     tools = (
-        calculator(), search(Index(["The friend of Ana is Bo ."])), lookup(FRIENDS),
+        calculator(),
+        search(Index(["The friend of Ana is Bo ."])),
+        lookup(FRIENDS),
         Tool("python", "Runs code.", about, lambda code: f"ran {code}"),
-    )  # fmt: skip
+    )
     return {tool.name: tool for tool in tools}
 
 
@@ -62,9 +108,13 @@ class Voice:
     name = "voice"
 
     def __init__(
-        self, reply: Callable[[Asked], Said | str], backend: str = "lab", prices: Sequence[float] = (0.0, 0.0),
-        pace: float = 0.0, wait: Callable[[Asked], float] = lambda asked: 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        reply: Callable[[Asked], Said | str],
+        backend: str = "lab",
+        prices: Sequence[float] = (0.0, 0.0),
+        pace: float = 0.0,
+        wait: Callable[[Asked], float] = lambda asked: 0.0,
+    ) -> None:
         self.reply, self.backend, self.pace, self.wait = reply, backend, pace, wait
         self.price_in, self.price_out = prices
         self.heard: list[Asked] = []
@@ -74,9 +124,16 @@ class Voice:
         told = messages[0]["content"].removeprefix("role ").split(" ", 1)
         number = 1 + sum(asked.role == told[0] for asked in self.heard)
         asked = Asked(
-            messages, told[0], " ".join(told[1:]), messages[1]["content"], messages[-1]["content"], tuple(tools), limit,
-            key, number,
-        )  # fmt: skip
+            messages,
+            told[0],
+            " ".join(told[1:]),
+            messages[1]["content"],
+            messages[-1]["content"],
+            tuple(tools),
+            limit,
+            key,
+            number,
+        )
         self.heard.append(asked)
         said = self.reply(asked)
         self.now += 1
@@ -108,7 +165,9 @@ def run(at_work: Team, question: str = "Q") -> Note:
     return asyncio.run(PROGRAMS[at_work.configuration.workflow](at_work, question))
 
 
-def one_call(voice: Voice, tools: int = 15, budget: int = 2, tiers: Sequence[int] = TIERS) -> tuple[Note, Team]:
+def one_call(
+    voice: Voice, tools: int = 15, budget: int = 2, tiers: Sequence[int] = TIERS
+) -> tuple[Note, Team]:
     """The single call of the first workflow."""
     made = team(voice, (0, tools, 0, budget, 0, 0), tiers)
     return run(made), made

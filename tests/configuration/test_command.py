@@ -34,7 +34,9 @@ def at_home(place, monkeypatch):
     """The parameters of the tests and the models of the folder."""
     make_context = study.make_context
     monkeypatch.setattr(config, "load", lambda profile=None: settings())
-    monkeypatch.setattr(study, "make_context", lambda told: make_context(told, place / "models", place / "runs"))
+    monkeypatch.setattr(
+        study, "make_context", lambda told: make_context(told, place / "models", place / "runs")
+    )
 
 
 @pytest.fixture
@@ -87,12 +89,18 @@ def test_it_prints_what_the_policy_likes_best_how_sure_it_was_what_agents_left_a
     for line, reason in zip(lines, reasons, strict=True):
         assert line.startswith(reason.part) and f"{reason.chosen}: {reason.probability:.2f}" in line
         shares = [float(share) for share in re.findall(r"\b[01]\.\d\d\b", line)]
-        assert shares == sorted(shares, reverse=True) and 0 < shares[0] <= 1 and sum(shares) <= 1.011
+        assert (
+            shares == sorted(shares, reverse=True) and 0 < shares[0] <= 1 and sum(shares) <= 1.011
+        )
     assert sum("(then " in line for line in lines) >= 4  # what is pinned has no runner-up
 
     assert len(notes.splitlines()) == len(outcome.trail) == outcome.calls
     for line, note in zip(notes.splitlines(), outcome.trail, strict=True):
-        assert line.split()[0] == note.role and note.whole in line and line.endswith("[cut off]") == note.cut
+        assert (
+            line.split()[0] == note.role
+            and note.whole in line
+            and line.endswith("[cut off]") == note.cut
+        )
     answer, cost = end.strip().splitlines()
     assert answer == f"answer: {'none' if outcome.answer is None else outcome.answer}"
     assert cost.startswith(
@@ -112,10 +120,17 @@ def test_the_same_command_says_the_same_and_another_seed_only_throws_other_dice(
 
 
 @pytest.mark.parametrize("question", [UNKNOWN, "<answer> 7 </answer>"])
-def test_a_question_with_words_that_the_models_do_not_know_is_worked_on_all_the_same(ask, question, played, capsys):
+def test_a_question_with_words_that_the_models_do_not_know_is_worked_on_all_the_same(
+    ask, question, played, capsys
+):
     assert ask(question) == 0
     told = capsys.readouterr()
-    assert "configuration: " in told.out and "\nanswer: " in told.out and "\ncost: " in told.out and not told.err
+    assert (
+        "configuration: " in told.out
+        and "\nanswer: " in told.out
+        and "\ncost: " in told.out
+        and not told.err
+    )
     assert played[0][0].item.prompt == question and played[0][1].tokens_out > 0
 
 
@@ -132,7 +147,9 @@ def test_without_a_policy_the_remedy_is_told(tmp_path, capsys):
 def test_a_broken_policy_is_named(file, place, tmp_path, capsys):
     for path in (place / "runs/policy").iterdir():
         content = path.read_bytes()
-        (tmp_path / path.name).write_bytes(content[: len(content) // 2] if path.name == file else content)
+        (tmp_path / path.name).write_bytes(
+            content[: len(content) // 2] if path.name == file else content
+        )
     assert command.main([KNOWN, "--policy", str(tmp_path)]) == 2
     assert file in complaint(capsys)
 
@@ -141,7 +158,10 @@ def test_a_broken_policy_is_named(file, place, tmp_path, capsys):
     ("given", "told"),
     [
         *(([blank], ["the question is empty"]) for blank in ("", "   ", "\n\t")),
-        ([KNOWN, "--model", "nobody"], ["--model nobody", "team-large"]),  # beside those that there are
+        (
+            [KNOWN, "--model", "nobody"],
+            ["--model nobody", "team-large"],
+        ),  # beside those that there are
     ],
 )
 def test_an_empty_question_or_an_unknown_model_is_refused(given, told, ask, capsys):
@@ -189,6 +209,8 @@ def test_a_command_that_cannot_be_read_is_refused_by_the_parser(given, capsys):
 
 def test_without_lab_models_the_remedy_is_told(tmp_path, ask, capsys, monkeypatch):
     make_context = study.make_context
-    monkeypatch.setattr(study, "make_context", lambda told: replace(make_context(told), models=str(tmp_path)))
+    monkeypatch.setattr(
+        study, "make_context", lambda told: replace(make_context(told), models=str(tmp_path))
+    )
     assert ask(KNOWN) == 2
     assert "make repro" in (told := complaint(capsys)) and str(tmp_path) in told

@@ -12,23 +12,37 @@ STEPS = [i % GROUPS + 1 for i in range(N)]
 # Workflow, tools and budget that a question wants: all three follow from its group.
 WANTED = np.array([[i % GROUPS, i % 2, i % GROUPS // 2] for i in range(N)])
 # One place for each group, with a little noise; and nothing but noise.
-PERFECT = 4 * np.eye(GROUPS)[np.arange(N) % GROUPS] + np.random.default_rng(0).normal(0, 0.05, (N, GROUPS))
+PERFECT = 4 * np.eye(GROUPS)[np.arange(N) % GROUPS] + np.random.default_rng(0).normal(
+    0, 0.05, (N, GROUPS)
+)
 NOISE = np.random.default_rng(1).normal(size=(N, GROUPS))
 
 
 def test_vectors_that_tell_groups_apart_score_one():
     told = {
-        "ari": embeddings.clustering(PERFECT, LABELS), "classification": embeddings.classification(PERFECT, LABELS),
-        "complexity": embeddings.complexity(PERFECT, STEPS), "decision": embeddings.decision(PERFECT, WANTED),
-    }  # fmt: skip
-    assert told["ari"] == pytest.approx(1.0) and told["classification"] == 1.0 and told["decision"] == 1.0
+        "ari": embeddings.clustering(PERFECT, LABELS),
+        "classification": embeddings.classification(PERFECT, LABELS),
+        "complexity": embeddings.complexity(PERFECT, STEPS),
+        "decision": embeddings.decision(PERFECT, WANTED),
+    }
+    assert (
+        told["ari"] == pytest.approx(1.0)
+        and told["classification"] == 1.0
+        and told["decision"] == 1.0
+    )
     assert told["complexity"] > 0.9 and embeddings.overall(told) > 0.97
 
 
 def test_random_vectors_score_no_more_than_guessing():
     """One of four groups by chance; vectors that are all alike say nothing of steps."""
-    assert abs(embeddings.clustering(NOISE, LABELS)) < 0.15 and embeddings.classification(NOISE, LABELS) < 0.5
-    assert abs(embeddings.complexity(NOISE, STEPS)) < 0.4 and abs(embeddings.complexity(np.ones((N, 3)), STEPS)) < 0.5
+    assert (
+        abs(embeddings.clustering(NOISE, LABELS)) < 0.15
+        and embeddings.classification(NOISE, LABELS) < 0.5
+    )
+    assert (
+        abs(embeddings.complexity(NOISE, STEPS)) < 0.4
+        and abs(embeddings.complexity(np.ones((N, 3)), STEPS)) < 0.5
+    )
 
 
 def test_the_overall_score_has_the_weights_of_appendix_d():
@@ -39,7 +53,9 @@ def test_the_overall_score_has_the_weights_of_appendix_d():
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 def test_a_decision_is_judged_by_each_part_and_by_all_together(monkeypatch):
     """Workflow and budget can be told from the vectors, the tool cannot, for it is drawn."""
-    monkeypatch.setattr(embeddings, "_network", lambda: MLPClassifier((32,), max_iter=100, random_state=0))
+    monkeypatch.setattr(
+        embeddings, "_network", lambda: MLPClassifier((32,), max_iter=100, random_state=0)
+    )
     drawn = np.random.default_rng(5).integers(2, size=N)
     told = embeddings.decision(PERFECT, np.column_stack([WANTED[:, 0], drawn, WANTED[:, 2]]))
     guessed = (told * 2 - 2 / 3) / (1 / 3 + 1)  # ((1 + g + 1) / 3 + g) / 2 = told

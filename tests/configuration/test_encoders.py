@@ -34,7 +34,9 @@ FEATURES = {
 def test_features_are_length_words_digits_steps_and_tools(questions):
     told = features(questions)
     assert told.shape == (len(questions), 5) and told.dtype == np.float32
-    assert told == pytest.approx(np.array([FEATURES[text] for text in questions]).reshape(-1, 5), abs=1e-6)
+    assert told == pytest.approx(
+        np.array([FEATURES[text] for text in questions]).reshape(-1, 5), abs=1e-6
+    )
 
 
 # Encoders ------------------------------------------------------------------------------------------
@@ -48,12 +50,16 @@ def every(tmp_path_factory) -> dict[str, encoders.Encoder]:
 
 
 @pytest.mark.parametrize("name, width", [("hashing", HASHED), ("lab", 32)])
-def test_vectors_have_length_1_are_always_the_same_and_stand_before_the_features_in_a_state(every, name, width):
+def test_vectors_have_length_1_are_always_the_same_and_stand_before_the_features_in_a_state(
+    every, name, width
+):
     phi = every[name]
     vectors, told = phi(QUESTIONS), states(QUESTIONS, phi)
     assert vectors.shape == (len(QUESTIONS), width) and vectors.dtype == told.dtype == np.float32
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(len(QUESTIONS)), abs=1e-5)
-    assert np.array_equal(vectors, phi(QUESTIONS)) and len(np.unique(vectors.round(4), axis=0)) == len(QUESTIONS)
+    assert np.array_equal(vectors, phi(QUESTIONS)) and len(
+        np.unique(vectors.round(4), axis=0)
+    ) == len(QUESTIONS)
     assert np.array_equal(told, np.concatenate([vectors, features(QUESTIONS)], 1))
 
 
@@ -67,10 +73,18 @@ def test_a_question_is_seen_the_same_alone_and_among_others(every, name):
 
 def test_hashing_reads_words_and_pairs_and_no_number():
     phi = encoder("hashing")
-    one, same, longer, turned, other = phi(["3 + 4 = ?", "9 + 1 = ?", "13 + 4 = ?", "= 3 ? 4 +", "3 * 4 = ?"])
+    one, same, longer, turned, other = phi(
+        ["3 + 4 = ?", "9 + 1 = ?", "13 + 4 = ?", "= 3 ? 4 +", "3 * 4 = ?"]
+    )
     assert np.array_equal(one, same)
-    assert not np.array_equal(one, longer) and not np.array_equal(one, turned) and not np.array_equal(one, other)
-    assert np.array_equal(phi(["Ana"]), phi(["Ana"])) and not np.array_equal(phi(["Ana"]), phi(["ana"]))
+    assert (
+        not np.array_equal(one, longer)
+        and not np.array_equal(one, turned)
+        and not np.array_equal(one, other)
+    )
+    assert np.array_equal(phi(["Ana"]), phi(["Ana"])) and not np.array_equal(
+        phi(["Ana"]), phi(["ana"])
+    )
 
 
 # Those that are not here ---------------------------------------------------------------------------
@@ -80,7 +94,10 @@ def test_hashing_reads_words_and_pairs_and_no_number():
 def test_an_unknown_encoder_is_named_with_those_that_there_are(name):
     with pytest.raises(EncoderError) as error:
         encoder(name)
-    assert str(error.value) == f"there is no encoder {name!r}; there are hashing, lab:NAME and sentence:NAME"
+    assert (
+        str(error.value)
+        == f"there is no encoder {name!r}; there are hashing, lab:NAME and sentence:NAME"
+    )
 
 
 def library(asked: list, wrong: Exception | None = None):
@@ -108,7 +125,9 @@ def library(asked: list, wrong: Exception | None = None):
 def test_a_sentence_model_gives_vectors_of_length_1_and_asks_no_network(monkeypatch):
     asked = []
     monkeypatch.setattr(encoders, "import_module", library(asked))
-    assert encoder("sentence:/some/folder")(["a", "abc"]) == pytest.approx(np.array([[0.6, 0.8]] * 2))
+    assert encoder("sentence:/some/folder")(["a", "abc"]) == pytest.approx(
+        np.array([[0.6, 0.8]] * 2)
+    )
     encoder("sentence:all-MiniLM-L6-v2")
     how = {"device": "cpu", "local_files_only": True}
     assert asked == [("/some/folder", how), ("/somewhere/weights", how)]
@@ -129,5 +148,7 @@ def test_a_sentence_model_that_is_not_on_this_machine_is_named(monkeypatch, wron
 
 
 def test_a_lab_model_that_is_not_there_is_an_error_with_a_remedy(tmp_path):
-    with pytest.raises(checkpoints.ModelError, match="missing holds no model; train the lab models"):
+    with pytest.raises(
+        checkpoints.ModelError, match="missing holds no model; train the lab models"
+    ):
         encoder("lab:missing", tmp_path)

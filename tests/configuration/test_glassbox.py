@@ -28,7 +28,9 @@ WORLDS = Worlds.together(
 def paid(run: int, structures: np.ndarray, told: np.ndarray) -> np.ndarray:
     """What is expected of configurations in one world, (K, n)."""
     shape = WORLDS.shape(structures)
-    return np.stack([WORLDS.reward(WORLDS.chance(run, k, shape, told), run, k, shape) for k in range(K)])
+    return np.stack(
+        [WORLDS.reward(WORLDS.chance(run, k, shape, told), run, k, shape) for k in range(K)]
+    )
 
 
 def random_choices(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -49,12 +51,21 @@ def test_calls_are_those_of_the_workflows_and_made_by_agents_that_are_there():
 def test_a_logit_by_hand():
     structure = np.array([[1, 0b0101, 0, 2, 0, 1]])  # reason: first and third agent, tools 0 and 2
     told = np.zeros((1, 3, glass.ATOMS), bool)
-    told[0, 0, 1] = told[0, 1, 0] = True  # the second agent is not there, and what it is told counts for nothing
+    told[0, 0, 1] = told[0, 1, 0] = (
+        True  # the second agent is not there, and what it is told counts for nothing
+    )
     z = (
-        WORLDS.base + WORLDS.workflow[1, 3, 1] + WORLDS.tools[1, 3, 0] + WORLDS.tools[1, 3, 2]
-        + WORLDS.budgets[1, 3, 0, 2] + WORLDS.budgets[1, 3, 2, 1] + WORLDS.atoms[1, 3, 0, 1]
-    )  # fmt: skip
-    assert WORLDS.chance(1, 3, WORLDS.shape(structure), told) == pytest.approx([1 / (1 + np.exp(-z))])
+        WORLDS.base
+        + WORLDS.workflow[1, 3, 1]
+        + WORLDS.tools[1, 3, 0]
+        + WORLDS.tools[1, 3, 2]
+        + WORLDS.budgets[1, 3, 0, 2]
+        + WORLDS.budgets[1, 3, 2, 1]
+        + WORLDS.atoms[1, 3, 0, 1]
+    )
+    assert WORLDS.chance(1, 3, WORLDS.shape(structure), told) == pytest.approx(
+        [1 / (1 + np.exp(-z))]
+    )
 
 
 def test_without_interaction_all_kinds_are_alike_and_with_it_what_they_change_sums_to_nothing():
@@ -73,7 +84,10 @@ def test_the_reward_of_a_chance_is_its_expectation():
 
 def test_pinned_parts_and_what_absent_agents_are_told_change_nothing():
     """What a mask saves a policy from choosing, nobody has."""
-    one, odd = (Shape.of(np.array([[5, 3, *pinned]]), SETTINGS.tiers) for pinned in ((0, 1, 0, 2), (9, 1, 2, 2)))
+    one, odd = (
+        Shape.of(np.array([[5, 3, *pinned]]), SETTINGS.tiers)
+        for pinned in ((0, 1, 0, 2), (9, 1, 2, 2))
+    )
     assert (one.tokens, one.allocated, one.steps) == (odd.tokens, odd.allocated, odd.steps)
     zero, told, other = np.zeros(1, int), *np.zeros((2, 1, 3, glass.ATOMS), bool)
     other[0, 1, 2] = True
@@ -91,7 +105,9 @@ def limits():
 
 
 @pytest.mark.parametrize("run", [0, 1])
-def test_nothing_that_anybody_tries_is_above_the_optimum_nor_above_the_constant_on_average(run, limits):
+def test_nothing_that_anybody_tries_is_above_the_optimum_nor_above_the_constant_on_average(
+    run, limits
+):
     tried = paid(run, *random_choices(20_000, run))
     assert (tried.max(1) <= limits.optimum[run] + 1e-9).all()
     assert tried.mean(0).max() <= limits.constant[run].mean() + 1e-9
@@ -121,11 +137,13 @@ def rows_of(n: int) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize(
     "make, given",
     [
-        (policies.structure_policy, (K, True, 8)), (policies.structure_policy, (K, False, 8)),
-        (policies.bandit, (K, 9, 8)), (policies.stepwise, (K, 9, 8)),
+        (policies.structure_policy, (K, True, 8)),
+        (policies.structure_policy, (K, False, 8)),
+        (policies.bandit, (K, 9, 8)),
+        (policies.stepwise, (K, 9, 8)),
     ],
     ids=["structure", "unmasked", "bandit", "stepwise"],
-)  # fmt: skip
+)
 def test_policies_side_by_side_are_what_each_is_alone(make, given):
     torch.manual_seed(0)
     alone = [make(*given) for _ in range(2)]
@@ -139,7 +157,9 @@ def test_policies_side_by_side_are_what_each_is_alone(make, given):
         part = slice(7 * i, 7 * i + 7)
         assert (one.draw(bare[part], None).actions == drawn.actions[part]).all()
         own, spread = one.judge(bare[part], drawn.actions[part])
-        assert torch.allclose(own, logp[part], atol=1e-5) and torch.allclose(spread, entropy[part], atol=1e-5)
+        assert torch.allclose(own, logp[part], atol=1e-5) and torch.allclose(
+            spread, entropy[part], atol=1e-5
+        )
 
 
 def test_prompt_policies_side_by_side_are_what_each_is_alone_with_unequal_rows():
@@ -150,7 +170,9 @@ def test_prompt_policies_side_by_side_are_what_each_is_alone_with_unequal_rows()
     many = glass.stacked_prompts(copy.deepcopy(alone))
     (states, bare), structures = rows_of(9), torch.as_tensor(random_choices(18)[0])
     _, steps = many.draw(states, structures, None)
-    assert len(set(torch.bincount(steps.episode // 9).tolist())) == 2  # one has more decisions than the other
+    assert (
+        len(set(torch.bincount(steps.episode // 9).tolist())) == 2
+    )  # one has more decisions than the other
     for i, one in enumerate(alone):
         part = slice(9 * i, 9 * i + 9)
         _, own = one.draw(bare[part], structures[part], None)
@@ -167,7 +189,10 @@ def test_gradients_are_clipped_for_each_training_as_if_it_were_alone():
     scale = torch.tensor([1.0] * 6 + [50.0] * 6)  # the second one's gradient is far beyond the clip
     many.step(-(scale * many.policy.judge(states, actions)[0]).mean(), 0.5)
     for i, one in enumerate(alone):
-        part, side = slice(6 * i, 6 * i + 6), Side(one, None, torch.optim.Adam(one.parameters(), lr=0.1))
+        part, side = (
+            slice(6 * i, 6 * i + 6),
+            Side(one, None, torch.optim.Adam(one.parameters(), lr=0.1)),
+        )
         side.step(-(scale[part] * one.judge(bare[part], actions[part])[0]).mean(), 0.5)
         assert torch.allclose(many.policy.trunk.weights[0][i].T, one.trunk[0].weight, atol=1e-4)
         assert torch.allclose(many.policy.heads[2].weights[0][i].T, one.heads[2].weight, atol=1e-4)
@@ -192,9 +217,20 @@ def test_flat_actions_mean_what_they_mean_in_the_lesson():
 
 def a_buffer() -> tuple[Batch, np.ndarray]:
     """Two kinds in one training: of the first all is paid more than of the second."""
-    kinds, paid = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]), torch.tensor([5.0, 5.5, 6.0, 6.5, 1.0, 2.0, 3.0, 4.0])
+    kinds, paid = (
+        torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]),
+        torch.tensor([5.0, 5.5, 6.0, 6.5, 1.0, 2.0, 3.0, 4.0]),
+    )
     none = torch.zeros(8)
-    whole = Batch(torch.zeros(8, 2), torch.zeros(8, 6, dtype=torch.int64), none, None, paid, kinds, none.long())
+    whole = Batch(
+        torch.zeros(8, 2),
+        torch.zeros(8, 6, dtype=torch.int64),
+        none,
+        None,
+        paid,
+        kinds,
+        none.long(),
+    )
     return whole, np.array([1, 1, 1, 1, 0, 1, 1, 1], bool)
 
 
@@ -217,16 +253,27 @@ def record(tmp_path_factory):
 def test_every_arm_and_both_imitations_are_held_against_the_optimum(record):
     test = record.query("split == 'test'")
     end = test[test["step"] == SETTINGS.glass.looks[-1]]
-    told = {*(arm.name for arm in glass.ARMS), "SFT, one tau", "SFT, tau per kind", "best constant", "optimum"}
+    told = {
+        *(arm.name for arm in glass.ARMS),
+        "SFT, one tau",
+        "SFT, tau per kind",
+        "best constant",
+        "optimum",
+    }
     assert set(end["arm"]) == told
-    assert test["regret"].min() >= -1e-9 and test.query("arm == 'optimum'")["regret"].abs().max() == 0.0
+    assert (
+        test["regret"].min() >= -1e-9
+        and test.query("arm == 'optimum'")["regret"].abs().max() == 0.0
+    )
     sft = test[test["arm"].str.startswith("SFT")]
     assert sft[["margin", "outside"]].notna().all(axis=None) and sft["outside"].between(0, 1).all()
 
 
 def test_the_map_says_when_a_policy_stays_above_the_constant(record):
     rows, box = record.query("split == 'atlas'"), SETTINGS.glass
-    assert set(zip(rows["interaction"], rows["noise"], strict=True)) == {*product(box.interactions, box.noises)}
+    assert set(zip(rows["interaction"], rows["noise"], strict=True)) == {
+        *product(box.interactions, box.noises)
+    }
     looks = range(box.map_every, box.map_episodes + 1, box.map_every)
     assert rows["episodes"].isin(looks).all() and (rows["gap"] >= -1e-9).all()
     assert (rows.loc[rows["passed"] == 0, "episodes"] == box.map_episodes).all()
@@ -243,12 +290,21 @@ def test_training_finds_what_is_paid():
     told = SETTINGS.model_copy(update={"glass": box})
     worlds = Worlds.together([Worlds.drawn(told, seed, 1.0, 1.0) for seed in range(2)])
     judge, found = glass.Judge(worlds), {}
-    glass.trained(glass.UNDISCOUNTED, worlds, 384, lambda n, policy: found.update({n: judge.rows("x", policy, n)}))
-    assert (found[384].groupby("seed")["drawn"].mean() > found[0].groupby("seed")["drawn"].mean() + 0.5).all()
+    glass.trained(
+        glass.UNDISCOUNTED,
+        worlds,
+        384,
+        lambda n, policy: found.update({n: judge.rows("x", policy, n)}),
+    )
+    assert (
+        found[384].groupby("seed")["drawn"].mean() > found[0].groupby("seed")["drawn"].mean() + 0.5
+    ).all()
 
 
 def test_steps_of_several_batches_stay_with_their_episodes():
-    one = replace(a_buffer()[0], steps=Steps(torch.tensor([0, 3]), *(torch.zeros(2, 1) for _ in range(5))))
+    one = replace(
+        a_buffer()[0], steps=Steps(torch.tensor([0, 3]), *(torch.zeros(2, 1) for _ in range(5)))
+    )
     both = learn.joined([one, one])
     assert both.steps.episode.tolist() == [0, 3, 8, 11] and len(both) == 16 and len(both.runs) == 16
 
@@ -260,12 +316,19 @@ TRAINED = {*glass.NAMED}
 GLASS_FIELDS = {  # jobs that depend on a setting of the small world
     "seeds": MAP | BOUNDS | TRAINED,
     **dict.fromkeys(("interaction", "noise", "looks"), BOUNDS | TRAINED),
-    **dict.fromkeys(("batch", "hidden", "blur", "structure_rate", "prompt_rate", "states"), MAP | TRAINED),
+    **dict.fromkeys(
+        ("batch", "hidden", "blur", "structure_rate", "prompt_rate", "states"), MAP | TRAINED
+    ),
     "dice": TRAINED,
     **dict.fromkeys(("sft_after", "sft_rate", "sft_prompt_rate", "sft_batch"), IMITATED),
     **dict.fromkeys(("interactions", "noises", "map_seeds", "map_episodes", "map_every"), MAP),
 }
-LEARNING = ("lib.losses", "lib.configuration.policies", "lib.configuration.learn", "lib.configuration.stacked")
+LEARNING = (
+    "lib.losses",
+    "lib.configuration.policies",
+    "lib.configuration.learn",
+    "lib.configuration.stacked",
+)
 JOBS_BY_MODULE = {
     "lib.seeds": MAP | BOUNDS | TRAINED,
     "lib.configuration.space": MAP | BOUNDS | TRAINED,
@@ -302,12 +365,21 @@ def test_a_setting_of_the_small_world_makes_new_jobs_where_it_is_read(name):
 @pytest.mark.parametrize(
     ("name", "jobs"),
     [
-        ("tiers", MAP | BOUNDS | TRAINED), ("ppo", MAP | TRAINED), ("sft", IMITATED), ("grpo", set()),
-        ("episodes", set()), ("jobs", set()),
+        ("tiers", MAP | BOUNDS | TRAINED),
+        ("ppo", MAP | TRAINED),
+        ("sft", IMITATED),
+        ("grpo", set()),
+        ("episodes", set()),
+        ("jobs", set()),
     ],
-)  # fmt: skip
+)
 def test_a_setting_of_the_lesson_makes_new_jobs_where_it_is_read(name, jobs):
-    other = {"tiers": [1, 2, 3], "ppo": SETTINGS.grpo, "sft": SETTINGS.dpo, "grpo": SETTINGS.ppo}.get(name, 7)
+    other = {
+        "tiers": [1, 2, 3],
+        "ppo": SETTINGS.grpo,
+        "sft": SETTINGS.dpo,
+        "grpo": SETTINGS.ppo,
+    }.get(name, 7)
     assert changed_jobs(keys(), SETTINGS.model_copy(update={name: other})) == jobs
 
 

@@ -73,7 +73,10 @@ def test_a_decision_is_paid_less_the_more_decisions_follow():
 
 def toy(n: int, grouped: bool) -> tuple[Side, Batch]:
     """Structures of which those with workflow 3 are paid."""
-    side, at = Side.of(policies.structure_policy(INPUTS, hidden=16), INPUTS, 3e-3, not grouped), torch.ones(n, INPUTS)
+    side, at = (
+        Side.of(policies.structure_policy(INPUTS, hidden=16), INPUTS, 3e-3, not grouped),
+        torch.ones(n, INPUTS),
+    )
     drawn = side.policy.draw(at, dice(4))
     rewards = (drawn.actions[:, 0] == 3).float()
     return side, Batch(at, drawn.actions, drawn.logp.detach(), None, rewards, torch.arange(n) // 8)
@@ -82,7 +85,11 @@ def toy(n: int, grouped: bool) -> tuple[Side, Batch]:
 def chance(side: Side, workflow: int) -> float:
     with torch.no_grad():
         hidden = side.policy.trunk(torch.ones(1, INPUTS))
-        return float(side.policy.logits(hidden, 0, torch.zeros(1, 0, dtype=torch.int64)).softmax(-1)[0, workflow])
+        return float(
+            side.policy.logits(hidden, 0, torch.zeros(1, 0, dtype=torch.int64)).softmax(-1)[
+                0, workflow
+            ]
+        )
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -124,7 +131,9 @@ def test_prompt_decisions_are_updated_with_their_own_advantages():
         with torch.no_grad():
             chosen, decided = prompt.draw(at, drawn.actions, dice(6, turn))
             first = decided.rows(decided.place == 0)
-            chances.append(float(prompt.logits(first.states, first.allowed).softmax(-1)[:, 0].mean()))
+            chances.append(
+                float(prompt.logits(first.states, first.allowed).softmax(-1)[:, 0].mean())
+            )
         rewards = torch.tensor([float(len(agents[0])) for agents in chosen])
         told = Batch(at, drawn.actions, drawn.logp.detach(), decided, rewards, torch.arange(128))
         said = learn.update(structure, side, told, Rules())
@@ -141,7 +150,9 @@ def test_gradients_are_cut_to_their_greatest_norm(scale):
     side = Side(policy, value, torch.optim.SGD(weights, lr=1.0))
     before = [weight.detach().clone() for weight in weights]
     side.step(scale * sum((weight**2).sum() for weight in weights), 0.5)
-    moved = float(sum(((a - b) ** 2).sum() for a, b in zip(before, weights, strict=True)).detach() ** 0.5)
+    moved = float(
+        sum(((a - b) ** 2).sum() for a, b in zip(before, weights, strict=True)).detach() ** 0.5
+    )
     free = float(2 * scale * sum((weight**2).sum() for weight in before) ** 0.5)
     assert moved == pytest.approx(min(0.5, free), rel=1e-3)
 
@@ -178,10 +189,16 @@ def test_the_loss_of_imitation_is_minus_log_p_minus_the_entropy_bonus():
     [
         ([0, 0, 1, 0], 0.0, pytest.approx(0.75, abs=1e-3)),  # lemma 3.1: the shares that are shown
         ([0] * 8, 0.0, pytest.approx(1.0, abs=0.05)),
-        ([0] * 8, 1.0, pytest.approx(brentq(lambda p: p * math.log(p / (1 - p)) - 1, 0.5, 0.99), abs=1e-3)),
+        (
+            [0] * 8,
+            1.0,
+            pytest.approx(brentq(lambda p: p * math.log(p / (1 - p)) - 1, 0.5, 0.99), abs=1e-3),
+        ),
     ],
 )
-def test_imitation_moves_towards_what_is_shown_and_an_entropy_bonus_leaves_it_less_certain(shown, entropy, end):
+def test_imitation_moves_towards_what_is_shown_and_an_entropy_bonus_leaves_it_less_certain(
+    shown, entropy, end
+):
     """The opposite sign would leave it more certain."""
     coin, side = coin_side(0.5)
     learn.imitate(side, [(torch.tensor(shown),)] * 150, entropy, 10.0)
@@ -204,7 +221,9 @@ def test_masked_actions_stay_impossible_when_a_policy_imitates():
 def test_the_preference_loss_is_that_of_the_difference_of_differences():
     """beta [(1) - (-1)] is 1, and -log sigma(1) = log(1 + 1/e); the second pair has not moved: log 2."""
     better, worse = torch.tensor([-2.0, -3.0]), torch.tensor([-5.0, -4.0])
-    loss = learn.prefer(better, worse, better - torch.tensor([1.0, 0.0]), worse + torch.tensor([1.0, 0.0]), 0.5)
+    loss = learn.prefer(
+        better, worse, better - torch.tensor([1.0, 0.0]), worse + torch.tensor([1.0, 0.0]), 0.5
+    )
     assert float(loss) == pytest.approx((math.log(1 + math.exp(-1)) + math.log(2)) / 2, rel=1e-6)
 
 
@@ -219,4 +238,9 @@ def test_the_first_epochs_loss_is_that_of_the_entropy_alone():
 
 def test_log_probabilities_of_an_episodes_decisions_are_added():
     told = steps([2, 0, 2], [0, 0, 1])
-    assert learn.summed(torch.tensor([-1.0, -2.0, -4.0]), told, 4).tolist() == [-2.0, 0.0, -5.0, 0.0]
+    assert learn.summed(torch.tensor([-1.0, -2.0, -4.0]), told, 4).tolist() == [
+        -2.0,
+        0.0,
+        -5.0,
+        0.0,
+    ]

@@ -15,8 +15,12 @@ from lib.configuration.policies import Parts, PromptPolicy
 
 INPUTS, HIDDEN = 4, 8
 ALONE = torch.tensor([0, 1, 5])  # workflows without a second agent
-ROLES = np.array([[1, 1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 0, 1, 1]], bool)  # of small.ATOMS
-EVERY = torch.cartesian_prod(*(torch.arange(size) for size in space.SIZES))  # structures, valid or not
+ROLES = np.array(
+    [[1, 1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 0, 1, 1]], bool
+)  # of small.ATOMS
+EVERY = torch.cartesian_prod(
+    *(torch.arange(size) for size in space.SIZES)
+)  # structures, valid or not
 
 
 def opinionated(policy: torch.nn.Module, seed: int = 0, spread: float = 0.7) -> torch.nn.Module:
@@ -68,7 +72,9 @@ def test_masked_actions_stay_impossible_after_gradients_and_gradients_stay_finit
 
 
 @pytest.mark.parametrize("masked", [True, False])
-def test_probabilities_sum_to_one_and_only_without_masks_a_part_lies_outside_the_valid_structures(masked):
+def test_probabilities_sum_to_one_and_only_without_masks_a_part_lies_outside_the_valid_structures(
+    masked,
+):
     with torch.no_grad():
         logp, _ = structure(masked).judge(states(1).expand(len(EVERY), -1), EVERY)
     chances, outside = logp.double().exp(), pinned(EVERY)
@@ -87,7 +93,9 @@ def parts(kind: str) -> Parts:
 
 
 @pytest.mark.parametrize("kind", ["structure", "bandit", "stepwise"])
-def test_what_was_drawn_is_judged_as_it_was_drawn_and_without_dice_every_part_is_the_likeliest(kind):
+def test_what_was_drawn_is_judged_as_it_was_drawn_and_without_dice_every_part_is_the_likeliest(
+    kind,
+):
     policy = parts(kind)
     drawn = policy.draw(states(200), dice(5))
     assert torch.allclose(policy.judge(states(200), drawn.actions)[0], drawn.logp, atol=1e-5)
@@ -95,12 +103,16 @@ def test_what_was_drawn_is_judged_as_it_was_drawn_and_without_dice_every_part_is
     greedy, hidden = policy.draw(states(20), None).actions, policy.trunk(states(20))
     for part in range(len(policy.sizes)):
         logits = policy.logits(hidden, part, greedy[:, :part])
-        assert torch.all(logits.gather(1, greedy[:, part : part + 1]).squeeze(1) == logits.max(1).values)
+        assert torch.all(
+            logits.gather(1, greedy[:, part : part + 1]).squeeze(1) == logits.max(1).values
+        )
 
 
 def test_the_entropy_is_that_of_all_parts_given_what_was_drawn():
     """Of a policy that knows nothing: log 9 + 2 log 16 + 3 log 3, without the pinned parts where they are pinned."""
-    _, entropy = structure(spread=0.0).judge(states(2), torch.tensor([[2, 0, 0, 0, 0, 0], [5, 0, 0, 0, 0, 0]]))
+    _, entropy = structure(spread=0.0).judge(
+        states(2), torch.tensor([[2, 0, 0, 0, 0, 0], [5, 0, 0, 0, 0, 0]])
+    )
     alone = np.log(9) + np.log(16) + 2 * np.log(3)
     assert entropy.tolist() == pytest.approx([alone + np.log(16) + np.log(3), alone], rel=1e-5)
 
@@ -111,7 +123,10 @@ def test_parts_of_a_bandit_are_independent_and_steps_see_what_came_before(kind, 
     policy, gaps = parts(kind), []
     for part, size in list(enumerate(policy.sizes))[1:]:
         rows = policy.draw(states(1), dice(8)).actions.repeat(4, 1)
-        rows[:, 0], rows[:, part] = torch.tensor([2, 7, 2, 7]), torch.tensor([0, size - 1, size - 1, 0])
+        rows[:, 0], rows[:, part] = (
+            torch.tensor([2, 7, 2, 7]),
+            torch.tensor([0, size - 1, size - 1, 0]),
+        )
         logp, _ = policy.judge(states(1).expand(4, -1), rows)
         gaps.append(abs(float((logp[0] + logp[1] - logp[2] - logp[3]).detach())))
     assert (max(gaps) < 1e-4) if independent else (min(gaps) > 1e-4)
@@ -135,7 +150,9 @@ def structures(n: int) -> torch.Tensor:
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**6))
-def test_atoms_are_of_the_agents_role_never_twice_the_same_and_three_at_the_most_and_stop_ends_a_list(seed):
+def test_atoms_are_of_the_agents_role_never_twice_the_same_and_three_at_the_most_and_stop_ends_a_list(
+    seed,
+):
     """A list of three needs no STOP; every agent that is there decides at least once, and nobody else."""
     policy, n = prompt(seed), 27
     told, steps = policy.draw(states(n, seed), structures(n), dice(seed))
@@ -156,11 +173,17 @@ def test_decisions_are_judged_as_they_were_drawn_and_what_may_not_be_told_has_a_
     policy = prompt()
     _, steps = policy.draw(states(90), structures(90), dice(2))
     logp, entropy = (each.detach() for each in policy.judge(steps))
-    assert torch.allclose(logp, steps.logp, atol=1e-6) and torch.all(logp <= 0) and float(logp.min()) < -0.5
+    assert (
+        torch.allclose(logp, steps.logp, atol=1e-6)
+        and torch.all(logp <= 0)
+        and float(logp.min()) < -0.5
+    )
     assert torch.all(entropy <= steps.allowed.sum(1).log() + 1e-5)
     chances = policy.logits(steps.states, steps.allowed).softmax(-1)
     assert torch.all(chances[~steps.allowed] == 0.0) and torch.all(chances[steps.allowed] > 0.0)
-    wrong = replace(steps, actions=steps.allowed.int().argmin(1))  # the first atom that is not allowed
+    wrong = replace(
+        steps, actions=steps.allowed.int().argmin(1)
+    )  # the first atom that is not allowed
     assert not steps.allowed.all(1).any() and torch.all(policy.judge(wrong)[0] == -torch.inf)
 
 
@@ -168,7 +191,9 @@ def test_a_prompt_decision_sees_question_structure_agent_and_what_was_told():
     policy = prompt()
     chosen = torch.zeros(1, 7, dtype=torch.bool)
     chosen[0, 3] = True
-    row = policy.state(torch.tensor([[0.5, 1.5, 2.5, 3.5]]), torch.tensor([[8, 15, 0, 2, 1, 0]]), 1, chosen)[0].tolist()
+    row = policy.state(
+        torch.tensor([[0.5, 1.5, 2.5, 3.5]]), torch.tensor([[8, 15, 0, 2, 1, 0]]), 1, chosen
+    )[0].tolist()
     hot = [8, 9 + 15, 9 + 16 + 0, 9 + 32 + 2, 9 + 32 + 3 + 1, 9 + 32 + 6 + 0]
     expected = [0.5, 1.5, 2.5, 3.5] + [float(i in hot) for i in range(9 + 32 + 9)]
     assert row == [*expected, 0, 1, 0, *[0, 0, 0, 1, 0, 0, 0]] and len(row) == policy.inputs
@@ -191,7 +216,11 @@ def test_probabilities_of_all_prompts_sum_to_one():
 
 def test_a_fresh_policy_rules_nothing_out():
     policy = policies.structure_policy(INPUTS)
-    chances = policy.logits(policy.trunk(states(50)), 0, torch.zeros(50, 0, dtype=torch.int64)).softmax(-1).detach()
+    chances = (
+        policy.logits(policy.trunk(states(50)), 0, torch.zeros(50, 0, dtype=torch.int64))
+        .softmax(-1)
+        .detach()
+    )
     assert float(chances.min()) > 0.5 / 9 and float(chances.max()) < 2 / 9
 
 

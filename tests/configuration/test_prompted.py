@@ -20,8 +20,12 @@ from tests.configuration.small import CHAIN, LONG
 from tests.llm import server
 
 VERIFY = Configuration((2, 5, 1, 2, 1, 0))
-TOLD = {"workflow": "verify", "tools1": ["calculator", "lookup"], "tools2": ["calculator"],
-        "budgets": ["high", "medium", "low"]}  # fmt: skip
+TOLD = {
+    "workflow": "verify",
+    "tools1": ["calculator", "lookup"],
+    "tools2": ["calculator"],
+    "budgets": ["high", "medium", "low"],
+}
 TEXT = json.dumps(TOLD)
 STRUCTURE = st.tuples(*(st.integers(0, size - 1) for size in space.SIZES)).map(space.repaired)
 
@@ -32,9 +36,11 @@ STRUCTURE = st.tuples(*(st.integers(0, size - 1) for size in space.SIZES)).map(s
 def test_a_configuration_is_written_as_a_reply_would_have_it():
     assert written(VERIFY) == TOLD
     assert written(BASE) == {
-        "workflow": "direct", "tools1": ["calculator", "search", "lookup", "python"], "tools2": [],
+        "workflow": "direct",
+        "tools1": ["calculator", "search", "lookup", "python"],
+        "tools2": [],
         "budgets": ["high", "low", "high"],
-    }  # fmt: skip
+    }
 
 
 @settings(deadline=None)
@@ -55,7 +61,16 @@ def test_what_is_written_is_read_again(structure):
         TEXT[:-1] + ', "why": "it is long"}',
         TEXT.replace('"lookup"', '"lookup", "calculator"'),
     ],
-    ids=["plain", "fenced", "in a text", "single quotes", "trailing comma", "bare key", "more keys", "twice the same"],
+    ids=[
+        "plain",
+        "fenced",
+        "in a text",
+        "single quotes",
+        "trailing comma",
+        "bare key",
+        "more keys",
+        "twice the same",
+    ],
 )
 def test_a_reply_is_read_also_where_it_has_to_be_mended(text):
     assert parse(text) == VERIFY
@@ -79,7 +94,16 @@ def test_a_wrong_reply_is_an_error_that_names_what_is_wrong(change, told):
         parse(json.dumps(TOLD | change))
 
 
-HOPELESS = ["", "verify, please", "{}", "}{", "[1, 2]", "{" * 5_000, " " * LONGEST + TEXT, "{" + "[" * 1_500 + "}"]
+HOPELESS = [
+    "",
+    "verify, please",
+    "{}",
+    "}{",
+    "[1, 2]",
+    "{" * 5_000,
+    " " * LONGEST + TEXT,
+    "{" + "[" * 1_500 + "}",
+]
 
 
 @pytest.mark.parametrize("text", HOPELESS)
@@ -102,7 +126,9 @@ def chosen(reply, items, examples=()):
     """Configurations and failures from a model in this process."""
 
     async def work():
-        told = server.settings(backend="scripted", model="scripted-large", max_tokens=200, retries=0)
+        told = server.settings(
+            backend="scripted", model="scripted-large", max_tokens=200, retries=0
+        )
         async with Client(told, {"scripted": InProcess(reply)}) as client:
             return await prompted.choose(client, "mine", items, examples)
 
@@ -118,7 +144,9 @@ def test_every_question_gets_its_own_configuration_in_order_and_the_base_where_a
         return completion("m", replies[body["seed"]], 10, 10)
 
     assert chosen(reply, items) == ([BASE, VERIFY, BASE, BASE], [1.0, 0.0, 1.0, 0.0])
-    assert sorted(asked, key=lambda pair: pair[0]) == [(i, messages(item.prompt, [])) for i, item in enumerate(items)]
+    assert sorted(asked, key=lambda pair: pair[0]) == [
+        (i, messages(item.prompt, [])) for i, item in enumerate(items)
+    ]
 
 
 @pytest.mark.parametrize("examples", [(), (Example(CHAIN.prompt, VERIFY, 4.5),)])
@@ -129,7 +157,9 @@ def test_the_scripted_stand_in_replies_with_a_configuration(examples):
 
 def test_what_a_workflow_lacks_is_ignored_and_tools_may_be_left_out():
     assert parse(json.dumps(TOLD | {"workflow": "voting"})) == Configuration((5, 5, 0, 2, 0, 0))
-    assert parse('{"workflow": "reason", "budgets": ["low", "low", "high"]}') == Configuration((1, 0, 0, 0, 0, 2))
+    assert parse('{"workflow": "reason", "budgets": ["low", "low", "high"]}') == Configuration(
+        (1, 0, 0, 0, 0, 2)
+    )
 
 
 def test_the_model_is_told_all_that_there_is_to_choose_from_and_examples_with_their_reward():
@@ -138,7 +168,12 @@ def test_the_model_is_told_all_that_there_is_to_choose_from_and_examples_with_th
     assert system["content"].startswith(prompted.ASKED) and "Example" not in system["content"]
     for word in (*space.WORKFLOWS, *space.TOOLS, *space.AGENTS, *space.TIERS, *TOLD):
         assert word in system["content"]
-    system, _ = messages("3 + 4 = ?", [Example("1 + 1 = ?", VERIFY, 4.25), Example("2 + 2 = ?", BASE, -0.5)])
+    system, _ = messages(
+        "3 + 4 = ?", [Example("1 + 1 = ?", VERIFY, 4.25), Example("2 + 2 = ?", BASE, -0.5)]
+    )
     lines = system["content"].split("\n")[-4:]
-    assert lines[0] == "Example. Question: 1 + 1 = ?" and lines[1] == f"Configuration: {TEXT} Reward: 4.25"
+    assert (
+        lines[0] == "Example. Question: 1 + 1 = ?"
+        and lines[1] == f"Configuration: {TEXT} Reward: 4.25"
+    )
     assert lines[2] == "Example. Question: 2 + 2 = ?" and lines[3].endswith(" Reward: -0.50")

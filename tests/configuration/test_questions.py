@@ -16,7 +16,9 @@ NAMES = [kind.name for kind in KINDS]
 def test_questions_are_of_their_kind_and_of_all_its_difficulties(kind):
     items = questions(kind.name, "train", 30)
     assert len(items) == 30 and {item.difficulty for item in items} == set(kind.difficulties)
-    assert {(item.category, item.skin, kind_of(item)) for item in items} == {(kind.family, kind.skin, kind.name)}
+    assert {(item.category, item.skin, kind_of(item)) for item in items} == {
+        (kind.family, kind.skin, kind.name)
+    }
     assert bool(items[0].choices) == (kind.name == "choice")
 
 
@@ -32,7 +34,11 @@ def test_no_question_comes_twice_and_every_split_has_its_own(kind):
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_equal_arguments_give_equal_questions_and_seeds_others(kind):
-    assert questions(kind, "train", 12) == questions(kind, "train", 12) != questions(kind, "train", 12, seed=1)
+    assert (
+        questions(kind, "train", 12)
+        == questions(kind, "train", 12)
+        != questions(kind, "train", 12, seed=1)
+    )
 
 
 def test_a_split_that_holds_no_more_gives_all_that_it_has():
@@ -44,26 +50,37 @@ def test_a_split_that_holds_no_more_gives_all_that_it_has():
     assert (len(two), len(three)) == (6, 10)
     keys = {f"facts/{'/'.join(way)}/{who}" for way in (*two, *three) for who in PERSONS}
     few = questions("hops", "test", 300)
-    assert {item.key for item in few} == {key for key in keys if replace(CHAIN, key=key).split == "test"}
+    assert {item.key for item in few} == {
+        key for key in keys if replace(CHAIN, key=key).split == "test"
+    }
     assert 30 < len(few) < 300
 
 
 def test_of_options_the_letter_and_the_words_count():
     item = questions("choice", "test", 1)[0]
     words = item.choices["ABCD".index(item.answer)]
-    assert solved(item, f"<answer> {item.answer} </answer>") and solved(item, f"<answer> {words} </answer>")
+    assert solved(item, f"<answer> {item.answer} </answer>") and solved(
+        item, f"<answer> {words} </answer>"
+    )
     wrong = next(choice for choice in item.choices if choice != words)
     assert not solved(item, f"<answer> {wrong} </answer>") and not solved(item, words)
 
 
 def test_each_kind_stands_in_for_one_benchmark_of_the_paper():
     assert {kind.name: kind.paper for kind in KINDS} == {
-        "chain": "GSM8K", "passage": "DROP", "choice": "MedQA", "hops": "HotpotQA", "mixed": "GAIA",
-    }  # fmt: skip
+        "chain": "GSM8K",
+        "passage": "DROP",
+        "choice": "MedQA",
+        "hops": "HotpotQA",
+        "mixed": "GAIA",
+    }
 
 
 def test_an_unknown_kind_or_split_and_an_item_of_no_kind_are_named():
-    with pytest.raises(TaskError, match="no kind of question 'riddle'; there are chain, passage, choice, hops, mixed"):
+    with pytest.raises(
+        TaskError,
+        match="no kind of question 'riddle'; there are chain, passage, choice, hops, mixed",
+    ):
         questions("riddle", "train", 1)
     with pytest.raises(TaskError, match="exam"):
         questions("chain", "exam", 1)

@@ -39,16 +39,37 @@ CHOICES = {  # by workflow
     "voting": Configuration((5, 0, 0, 0, 0, 0)),
 }
 TOKENS = {"direct": 10, "reason": 20, "verify": 30, "voting": 40}
-RIGHT = {"direct": {"choice", "hops"}, "reason": {"chain", "passage"}, "verify": {"chain", "mixed"}, "voting": set()}
-BEST = {"chain": "reason", "passage": "reason", "choice": "direct", "hops": "direct", "mixed": "verify"}  # 18 tokens
+RIGHT = {
+    "direct": {"choice", "hops"},
+    "reason": {"chain", "passage"},
+    "verify": {"chain", "mixed"},
+    "voting": set(),
+}
+BEST = {
+    "chain": "reason",
+    "passage": "reason",
+    "choice": "direct",
+    "hops": "direct",
+    "mixed": "verify",
+}  # 18 tokens
 ALWAYS = {workflow: dict.fromkeys(NAMES, workflow) for workflow in CHOICES}
 ACTS = {  # what is chosen for each kind
-    "arc": BEST, "arc_no_sft": BEST | {"mixed": "voting", "hops": "voting"}, "arc_dpo": BEST | {"mixed": "direct"},
-    "grpo": ALWAYS["voting"], "bandit": ALWAYS["direct"], "episodes": ALWAYS["voting"], "greedy": ALWAYS["reason"],
-    "zero_shot": BEST | {"mixed": "direct", "hops": "voting"}, "few_shot": ALWAYS["voting"],
-    "random": ALWAYS["voting"], "only-chain": ALWAYS["reason"], "only-passage": ALWAYS["reason"],
-    "only-choice": ALWAYS["direct"], "only-hops": ALWAYS["direct"], "only-mixed": ALWAYS["verify"],
-}  # fmt: skip
+    "arc": BEST,
+    "arc_no_sft": BEST | {"mixed": "voting", "hops": "voting"},
+    "arc_dpo": BEST | {"mixed": "direct"},
+    "grpo": ALWAYS["voting"],
+    "bandit": ALWAYS["direct"],
+    "episodes": ALWAYS["voting"],
+    "greedy": ALWAYS["reason"],
+    "zero_shot": BEST | {"mixed": "direct", "hops": "voting"},
+    "few_shot": ALWAYS["voting"],
+    "random": ALWAYS["voting"],
+    "only-chain": ALWAYS["reason"],
+    "only-passage": ALWAYS["reason"],
+    "only-choice": ALWAYS["direct"],
+    "only-hops": ALWAYS["direct"],
+    "only-mixed": ALWAYS["verify"],
+}
 ONCE = ("greedy", "zero_shot", "few_shot")  # have one run
 
 
@@ -56,18 +77,37 @@ def row(item, kind: str, workflow: str, **more) -> dict:
     """As of `system.table`."""
     made, tokens, right = CHOICES[workflow], TOKENS[workflow], kind in RIGHT[workflow]
     return {
-        "key": item.key, "prompt": item.prompt, "kind": kind, "difficulty": item.difficulty, "workflow": workflow,
+        "key": item.key,
+        "prompt": item.prompt,
+        "kind": kind,
+        "difficulty": item.difficulty,
+        "workflow": workflow,
         **dict(zip(("w", *list(spaces.DIMENSIONS)[1:]), made.structure, strict=True)),
-        "atoms": " | ".join(" , ".join(names) for names in made.atoms), "allocated": made.allocated,
-        "digest": made.digest, "right": float(right), "reward": 5 * right - tokens / 100, "calls": tokens // 10,
-        "turns": 1, "tokens": tokens, "tokens_in": 5, "dollars": tokens * 1e-5, "seconds": tokens * 1e-3,
-        "used": min(1, made.allocated), "cut": 0, "answered": 1.0, "answer": "x",
-    } | more  # fmt: skip
+        "atoms": " | ".join(" , ".join(names) for names in made.atoms),
+        "allocated": made.allocated,
+        "digest": made.digest,
+        "right": float(right),
+        "reward": 5 * right - tokens / 100,
+        "calls": tokens // 10,
+        "turns": 1,
+        "tokens": tokens,
+        "tokens_in": 5,
+        "dollars": tokens * 1e-5,
+        "seconds": tokens * 1e-3,
+        "used": min(1, made.allocated),
+        "cut": 0,
+        "answered": 1.0,
+        "answer": "x",
+    } | more
 
 
 def searched() -> pd.DataFrame:
     """Two configurations of the grid and four sampled ones, which do the same in every try."""
-    tried = [("grid", "voting"), ("grid", "reason"), *(("sampled", workflow) for workflow in CHOICES)]
+    tried = [
+        ("grid", "voting"),
+        ("grid", "reason"),
+        *(("sampled", workflow) for workflow in CHOICES),
+    ]
     return pd.DataFrame(
         [
             row(item, kind, workflow, split=split, set=which, number=number)
@@ -128,14 +168,24 @@ def exam(rows):
 
 def test_everybody_sits_the_same_exam_and_nobody_is_above_the_oracle(exam):
     labels = [recorded.label(arm, PARAMS) for arm in TESTED]
-    assert list(exam["arm"].unique()) == labels and "prompted, few-shot (scripted stand-in)" in labels
+    assert (
+        list(exam["arm"].unique()) == labels and "prompted, few-shot (scripted stand-in)" in labels
+    )
     assert exam.groupby("arm")["item"].nunique().eq(10).all()
-    right, tokens, mille = (measure.mean(exam, each, "arm")["value"] for each in ("right", "tokens_out", "mille"))
+    right, tokens, mille = (
+        measure.mean(exam, each, "arm")["value"] for each in ("right", "tokens_out", "mille")
+    )
     assert right["ARC"] == 1 and tokens["ARC"] == 18 and mille["ARC"] == pytest.approx(0.18)
-    assert right["best constant"] == 0.4  # the base: as often right as two others, with fewer tokens
+    assert (
+        right["best constant"] == 0.4
+    )  # the base: as often right as two others, with fewer tokens
     assert tokens["grid search"] == 20 and right["best constant per kind"] == 1
-    assert measure.gap(exam, "right", {"arm": "ARC"}, {"arm": "ARC without SFT"})["value"].item() == pytest.approx(0.4)
-    assert measure.gap(exam, "right", {"arm": "ARC"}, {"arm": "greedy search"})["value"].item() == pytest.approx(0.6)
+    assert measure.gap(exam, "right", {"arm": "ARC"}, {"arm": "ARC without SFT"})[
+        "value"
+    ].item() == pytest.approx(0.4)
+    assert measure.gap(exam, "right", {"arm": "ARC"}, {"arm": "greedy search"})[
+        "value"
+    ].item() == pytest.approx(0.6)
     oracle = exam[exam["arm"] == "oracle"]
     assert (exam["reward"] <= exam["item"].map(oracle.set_index("item")["reward"])).all()
     assert set(oracle["role"]) == {"oracle"}
@@ -152,7 +202,11 @@ def test_who_learned_one_kind_alone_and_larger_agents_stand_apart(rows):
 def test_leads_name_the_best_workflow_and_how_far_it_is_ahead(rows):
     leads = recorded.leads(record.where(rows, style="best")).sort_index()
     best = dict(leads.index.droplevel("other").unique())
-    assert best["passage"] == "reason" and best["mixed"] == "verify" and best["chain"] in ("reason", "verify")
+    assert (
+        best["passage"] == "reason"
+        and best["mixed"] == "verify"
+        and best["chain"] in ("reason", "verify")
+    )
     assert leads.xs("passage")["value"].tolist() == [1, 1, 1]
     assert sorted(leads.xs("chain")["value"]) == [0, 1, 1]
 
@@ -188,27 +242,46 @@ def test_diversity_is_that_of_the_definitions(counts):
     pairs = np.abs(shares[:, None] - shares[None]).mean()
     assert recorded.unique(choices) == len(counts) and recorded.told(choices) == 0
     assert recorded.gini(choices) == pytest.approx(pairs / (2 * shares.mean()), abs=1e-9)
-    assert recorded.entropy(choices) == pytest.approx(-sum(p * np.log2(p) for p in shares), abs=1e-9)
+    assert recorded.entropy(choices) == pytest.approx(
+        -sum(p * np.log2(p) for p in shares), abs=1e-9
+    )
 
 
 def test_episodes_are_counted_over_updates_whatever_their_size(results):
     played, learned = recorded.episodes(results)
-    assert played.groupby("arm")["episodes"].max().to_dict() == dict.fromkeys(played["arm"].unique(), 50)
-    assert learned.query("arm == 'ARC by GRPO' and seed == 0")["episodes"].tolist() == [10, 20, 30, 40, 50]
+    assert played.groupby("arm")["episodes"].max().to_dict() == dict.fromkeys(
+        played["arm"].unique(), 50
+    )
+    assert learned.query("arm == 'ARC by GRPO' and seed == 0")["episodes"].tolist() == [
+        10,
+        20,
+        30,
+        40,
+        50,
+    ]
 
 
 def test_the_theorem_s_floor_holds_without_noise(results):
     found = theorem.checks(results.searched, share=0.3, rows=400)
     assert (found.query("noise == 0")[["margin"]] >= 0).all(axis=None)
-    assert (found.query("noise == 0")["outside"] == 0).all() and set(found["noise"]) == set(theorem.NOISES)
+    assert (found.query("noise == 0")["outside"] == 0).all() and set(found["noise"]) == set(
+        theorem.NOISES
+    )
     rest, chance = theorem.tried(results.searched)
     assert rest.shape == chance.shape == (10, 6) and rest.max() == pytest.approx(-0.1)
     assert chance.max() == 1 and chance.min() == 0
 
 
 def test_labels_are_what_is_paid_best_on_a_question(results):
-    wanted = embeddings.labels(recorded.sampled(results, "train")).drop_duplicates("kind").set_index("kind")
-    assert wanted.loc["passage", "workflow"] == "reason" and wanted.loc["mixed", "workflow"] == "verify"
+    wanted = (
+        embeddings.labels(recorded.sampled(results, "train"))
+        .drop_duplicates("kind")
+        .set_index("kind")
+    )
+    assert (
+        wanted.loc["passage", "workflow"] == "reason"
+        and wanted.loc["mixed", "workflow"] == "verify"
+    )
     assert wanted.loc["passage", "tools"] == "none" and wanted.loc["choice", "tools"] == "tools"
     assert wanted.loc["chain", "steps"] == len(TRAIN["chain"][0].reference.split(" ; "))
 
@@ -226,7 +299,11 @@ def test_an_episode_is_chosen_and_done_again_as_it_was(exam):
     told = agents.telling(record.where(exam, arm="ARC", seed=0))
     assert told["right"] == 1 and told["workflow"] == "verify"
     job = agents.job_of(told, PARAMS)
-    assert job.configuration == CHOICES["verify"] and job.draw == TEST_DRAW and job.item in TEST["mixed"]
+    assert (
+        job.configuration == CHOICES["verify"]
+        and job.draw == TEST_DRAW
+        and job.item in TEST["mixed"]
+    )
     with pytest.raises(ValueError, match="no episode"):
         agents.telling(exam[:0])
     with pytest.raises(ValueError, match="reads 'what'"):
@@ -244,6 +321,11 @@ def test_calls_are_shown_one_by_one_and_escaped():
     markup, plain = agents.episode_html(job, outcome, 'a "b" <c>')
     assert "<c>" not in markup and "<b>" not in markup and "&lt;b&gt;" in markup
     assert markup.count("5px solid") == 2 and markup.count("5px dotted") == 1
-    assert "cut by its budget" in plain and "it wrote: <think> well" in plain and PLAN in plain and "right: 2" in plain
+    assert (
+        "cut by its budget" in plain
+        and "it wrote: <think> well" in plain
+        and PLAN in plain
+        and "right: 2" in plain
+    )
     with pytest.raises(ValueError, match="no call"):
         agents.episode_html(job, replace(outcome, trail=()), "caption")

@@ -15,7 +15,11 @@ TOLD = (NAMES[:4], NAMES[4:5], NAMES[5:])
 
 
 def test_the_base_is_one_call_with_all_tools_and_the_largest_budget():
-    assert search.BASE.workflow == "direct" and search.BASE.tools(0) == space.TOOLS and search.BASE.tier(0) == 2
+    assert (
+        search.BASE.workflow == "direct"
+        and search.BASE.tools(0) == space.TOOLS
+        and search.BASE.tier(0) == 2
+    )
     assert search.BASE.atoms == ((), (), ())
 
 
@@ -30,12 +34,17 @@ def test_the_grid_spreads_fifty_structures_over_every_dimension():
     made = search.grid()
     assert made == search.grid(50) and min(Counter(one.workflow for one in made).values()) >= 3
     columns = np.array([one.structure for one in made]).T
-    assert all(len(set(column)) >= least for column, least in zip(columns, (9, 10, 10, 3, 3, 3), strict=True))
+    assert all(
+        len(set(column)) >= least
+        for column, least in zip(columns, (9, 10, 10, 3, 3, 3), strict=True)
+    )
 
 
 def test_sampled_configurations_are_different_and_always_the_same():
     made = search.sampled(90, TOLD)
-    assert len(made) == len(set(made)) == 90 and made == search.sampled(90, TOLD) != search.sampled(90, TOLD, seed=1)
+    assert len(made) == len(set(made)) == 90 and made == search.sampled(90, TOLD) != search.sampled(
+        90, TOLD, seed=1
+    )
     assert set(Counter(one.workflow for one in made).values()) == {10}
 
 
@@ -64,7 +73,9 @@ def test_neighbours_differ_in_one_dimension_and_in_what_the_workflow_pins(struct
     for one in near:
         differing = {i for i in range(6) if one.structure[i] != structure[i]}
         pinned = {2, 4} if one.workflow in space.SINGLE else set()
-        assert at in differing and differing <= {at} | (pinned if dimension == "workflow" else set())
+        assert at in differing and differing <= {at} | (
+            pinned if dimension == "workflow" else set()
+        )
     alone = space.WORKFLOWS[structure[0]] in space.SINGLE
     counts = {"workflow": 8, "tools1": 4, "tools2": 0 if alone else 4, "budget2": 0 if alone else 2}
     assert len(near) == counts.get(dimension, 2)
@@ -94,7 +105,9 @@ def test_the_climb_goes_to_the_top_of_a_hill():
     assert best.structure == TOP and path[-1][1] == 0.0
     assert search.greedy(scored, rounds=1)[0].structure == (7, 13, 2, 1, 2, 0)
     best, path = search.greedy(scored, Configuration(TOP), rounds=3)
-    assert best.structure == TOP and {reward for _, reward in path} == {0.0}  # where nothing is better
+    assert best.structure == TOP and {reward for _, reward in path} == {
+        0.0
+    }  # where nothing is better
 
 
 def test_the_climb_tries_each_neighbour_once_a_round_and_never_goes_down():

@@ -15,7 +15,9 @@ STRUCTURE = st.tuples(*(st.integers(0, size - 1) for size in (9, 16, 16, 3, 3, 3
 
 
 EVERY = set(product(range(9), range(16), range(16), range(3), range(3), range(3)))
-POSSIBLE = {s for s in EVERY if s[0] not in ALONE or (s[2] == 0 and s[4] == 0)}  # by the words of the paper
+POSSIBLE = {
+    s for s in EVERY if s[0] not in ALONE or (s[2] == 0 and s[4] == 0)
+}  # by the words of the paper
 
 
 # How many ------------------------------------------------------------------------------------------
@@ -29,8 +31,16 @@ def test_there_are_62_208_structures_and_41_904_valid_ones_each_listed_once_and_
 
 def test_the_nine_workflows_stand_in_the_order_of_the_paper():
     assert space.WORKFLOWS == (
-        "direct", "reason", "verify", "routing", "sectioning", "voting", "orchestrator", "evaluator", "autonomous",
-    )  # fmt: skip
+        "direct",
+        "reason",
+        "verify",
+        "routing",
+        "sectioning",
+        "voting",
+        "orchestrator",
+        "evaluator",
+        "autonomous",
+    )
     assert {space.WORKFLOWS.index(name) for name in space.SINGLE} == ALONE
 
 
@@ -39,7 +49,9 @@ def test_the_nine_workflows_stand_in_the_order_of_the_paper():
 
 def test_only_the_second_agents_tools_and_budget_are_ever_masked():
     sizes = {"workflow": 9, "tools1": 16, "tools2": 16, "budget1": 3, "budget2": 3, "budget3": 3}
-    assert {name: rows.shape for name, rows in space.mask().items()} == {name: (9, n) for name, n in sizes.items()}
+    assert {name: rows.shape for name, rows in space.mask().items()} == {
+        name: (9, n) for name, n in sizes.items()
+    }
     for name, rows in space.mask().items():
         for workflow in range(9):
             pinned = name in ("tools2", "budget2") and workflow in ALONE
@@ -50,7 +62,9 @@ def test_only_the_second_agents_tools_and_budget_are_ever_masked():
 def test_a_repaired_structure_is_valid_and_differs_only_where_it_was_pinned(structure):
     repaired = space.repaired(structure)
     assert repaired in POSSIBLE
-    assert repaired == (structure if structure in POSSIBLE else (*structure[:2], 0, structure[3], 0, structure[5]))
+    assert repaired == (
+        structure if structure in POSSIBLE else (*structure[:2], 0, structure[3], 0, structure[5])
+    )
     assert space.repaired(repaired) == repaired
 
 
@@ -75,7 +89,10 @@ def test_what_is_valid_passes_as_it_is_and_what_is_not_is_refused(structure):
         ((2, 0, 0, 0, 0, 3), "budget3 lies in 0 to 2, not 3"),
         ((0, 0, 4, 0, 0, 0), "direct has no second agent: tools2 must be 0, not 4"),
         ((5, 0, 0, 0, 2, 0), "voting has no second agent: budget2 must be 0, not 2"),
-        ((0, 0, 0), "a structure has the 6 numbers workflow, tools1, tools2, budget1, budget2, budget3, not 3"),
+        (
+            (0, 0, 0),
+            "a structure has the 6 numbers workflow, tools1, tools2, budget1, budget2, budget3, not 3",
+        ),
     ],
 )
 def test_an_error_names_the_dimension_the_value_and_what_is_allowed(structure, told):
@@ -89,7 +106,10 @@ def test_an_error_names_the_dimension_the_value_and_what_is_allowed(structure, t
 
 def test_a_workflow_has_the_agents_of_the_paper():
     assert space.agents("direct") == (0,)
-    assert {name: space.agents(name) for name in ("reason", "voting")} == {"reason": (0, 2), "voting": (0, 2)}
+    assert {name: space.agents(name) for name in ("reason", "voting")} == {
+        "reason": (0, 2),
+        "voting": (0, 2),
+    }
     for workflow in set(range(9)) - ALONE:
         assert space.agents(space.WORKFLOWS[workflow]) == (0, 1, 2)
 
@@ -103,14 +123,26 @@ def test_equal_configurations_have_one_digest_and_others_another():
 
 
 def test_each_bit_is_a_tool_and_none_is_the_empty_set():
-    assert space.subset(0) == () and space.subset(15) == ("calculator", "search", "lookup", "python")
-    assert [space.subset(1 << i) for i in range(4)] == [("calculator",), ("search",), ("lookup",), ("python",)]
+    assert space.subset(0) == () and space.subset(15) == (
+        "calculator",
+        "search",
+        "lookup",
+        "python",
+    )
+    assert [space.subset(1 << i) for i in range(4)] == [
+        ("calculator",),
+        ("search",),
+        ("lookup",),
+        ("python",),
+    ]
     assert space.bits(["python", "calculator"]) == 9 and space.bits(["search", "search"]) == 2
     assert all(space.bits(space.subset(number)[::-1]) == number for number in range(16))
 
 
 def test_an_unknown_tool_is_named_with_those_that_there_are():
-    with pytest.raises(SpaceError, match="no tool 'browser'; there are calculator, search, lookup, python"):
+    with pytest.raises(
+        SpaceError, match="no tool 'browser'; there are calculator, search, lookup, python"
+    ):
         space.bits(["search", "browser"])
 
 

@@ -64,14 +64,20 @@ def say(speaker, messages=TOLD, tools=(), limit: int = 24, key: int = 0) -> Said
     ],
     ids=["with tools", "without", "truncated", "too long"],
 )
-def test_a_turn_ends_with_a_call_where_tools_are_on_offer_or_at_its_limit(tools, limit, said, caller):
+def test_a_turn_ends_with_a_call_where_tools_are_on_offer_or_at_its_limit(
+    tools, limit, said, caller
+):
     with at_work(caller) as lab:
         assert say(lab, tools=tools, limit=limit) == said
 
 
 def test_price_and_pace_are_those_of_the_card(caller):
     with at_work(caller) as lab:
-        assert (lab.price_in, lab.price_out, lab.pace) == (2e-6, 2e-6, 0.02) and lab.name == "caller"
+        assert (lab.price_in, lab.price_out, lab.pace) == (
+            2e-6,
+            2e-6,
+            0.02,
+        ) and lab.name == "caller"
     with pytest.raises(ModelError, match="unmeasured has no card"):
         Lab(Asker(Model("unmeasured", caller.forward)), 0.0)
 
@@ -100,7 +106,9 @@ def test_requests_side_by_side_get_what_they_get_alone():
     asked = [(f"{i} + {i} = ?", i) for i in range(9)]
 
     async def together(lab):
-        return await asyncio.gather(*(lab.say([{"role": "user", "content": q}], {}, 12, key) for q, key in asked))
+        return await asyncio.gather(
+            *(lab.say([{"role": "user", "content": q}], {}, 12, key) for q, key in asked)
+        )
 
     with at_work(random_model(), 1.0) as lab:
         at_once = asyncio.run(together(lab))
@@ -116,7 +124,13 @@ def hosted(model: Model, asked):
     """What a function of a hosted lab model gives."""
 
     async def work():
-        about = {"price_in": 2e-6, "price_out": 2e-6, "max_tokens": 300, "timeout": 30.0, "retries": 0}
+        about = {
+            "price_in": 2e-6,
+            "price_out": 2e-6,
+            "max_tokens": 300,
+            "timeout": 30.0,
+            "retries": 0,
+        }
         told = settings(backend="lab", model=model.name, **about)
         async with Client(told, {"lab": transport}) as client:
             return await asked(Hosted(client, "mine", 0.0, 0.02))
@@ -152,21 +166,34 @@ def test_a_hosted_lab_model_calls_the_same_tool_and_is_told_the_same(caller):
 
     (mine, result), (theirs, same) = both(caller, asked)
     assert result == same == "32"
-    assert theirs.call == ("calculator", '{"expression": "4 * 8"}') and mine.call == ("calculator", "4 * 8")
-    assert theirs.text == "then" and (theirs.tokens_in, theirs.tokens_out) == (mine.tokens_in, mine.tokens_out)
+    assert theirs.call == ("calculator", '{"expression": "4 * 8"}') and mine.call == (
+        "calculator",
+        "4 * 8",
+    )
+    assert theirs.text == "then" and (theirs.tokens_in, theirs.tokens_out) == (
+        mine.tokens_in,
+        mine.tokens_out,
+    )
 
 
 def test_after_a_call_a_hosted_lab_model_goes_on_as_in_this_process():
     model = random_model(4)
-    calls = {Lab: Said(CALLING, 1, 1), Hosted: Said("then", 1, 1, ("calculator", '{"expression": "4 * 8"}'))}
+    calls = {
+        Lab: Said(CALLING, 1, 1),
+        Hosted: Said("then", 1, 1, ("calculator", '{"expression": "4 * 8"}')),
+    }
 
     async def go_on(speaker):
-        return await speaker.say([*TOLD, *speaker.exchange(calls[type(speaker)], "32")], CALCULATOR, 100, 0)
+        return await speaker.say(
+            [*TOLD, *speaker.exchange(calls[type(speaker)], "32")], CALCULATOR, 100, 0
+        )
 
     mine, theirs = both(model, go_on)
     assert mine.text == theirs.text and len(mine.text.split()) > 3
     with at_work(model) as lab:
-        assert say(lab, tools=["calculator"], limit=100).text != mine.text  # what was exchanged matters
+        assert (
+            say(lab, tools=["calculator"], limit=100).text != mine.text
+        )  # what was exchanged matters
 
 
 def test_a_hosted_lab_model_can_call_a_tool_of_two_parameters():
@@ -202,13 +229,27 @@ def test_a_hosted_model_is_asked_with_key_temperature_limit_and_schemas():
         return completion("model", "7", 10, 2)
 
     async def asked(speaker):
-        assert (speaker.backend, speaker.price_in, speaker.price_out, speaker.pace) == ("scripted", 1e-3, 1e-1, 0.5)
+        assert (speaker.backend, speaker.price_in, speaker.price_out, speaker.pace) == (
+            "scripted",
+            1e-3,
+            1e-1,
+            0.5,
+        )
         return [await plain(speaker), await speaker.say(TOLD, {}, 60, 9)]
 
     assert answering(reply, asked) == [Said("7", 10, 2)] * 2
     first, second = bodies
-    assert (first["seed"], first["temperature"], first["max_tokens"], first["messages"]) == (9, 0.25, 40, TOLD)
-    assert first["tools"] == [TOOLS["calculator"].schema] and "tools" not in second and second["max_tokens"] == 50
+    assert (first["seed"], first["temperature"], first["max_tokens"], first["messages"]) == (
+        9,
+        0.25,
+        40,
+        TOLD,
+    )
+    assert (
+        first["tools"] == [TOOLS["calculator"].schema]
+        and "tools" not in second
+        and second["max_tokens"] == 50
+    )
 
 
 def test_a_failure_of_a_hosted_model_does_not_end_an_episode():
@@ -217,7 +258,9 @@ def test_a_failure_of_a_hosted_model_does_not_end_an_episode():
         return await direct(made, "3 + 4 = ?"), made
 
     last, made = answering(lambda body: completion("model", "", 10, 0), asked)
-    assert made.spent.failures == ["null_content"] and last.answer is None and last.whole == "nothing"
+    assert (
+        made.spent.failures == ["null_content"] and last.answer is None and last.whole == "nothing"
+    )
     assert made.spent.tokens_in == 10 and made.spent.dollars == pytest.approx(0.01)
 
 
@@ -226,7 +269,9 @@ def test_notes_hold_the_words_of_a_call_and_no_json():
     assert speaker.worded(json.dumps({"relation": "pet", "of": "Ana"})) == "pet Ana"
     assert speaker.worded("pet Ana") == "pet Ana" and speaker.worded("[3]") == "[3]"
     for odd in ("[" * 3_000, '{"a":' * 3_000 + "1" + "}" * 3_000, '{"a": ' + "9" * 5_000 + "}"):
-        assert speaker.worded(odd) == odd and answer_of(TOOLS["lookup"], odd, speaker, "").startswith("error: ")
+        assert speaker.worded(odd) == odd and answer_of(
+            TOOLS["lookup"], odd, speaker, ""
+        ).startswith("error: ")
     assert speaker.worded('{"of": "\\ud800"}') == "?"
 
 
@@ -240,13 +285,21 @@ def test_a_conversation_that_does_not_fit_is_a_failure_of_a_hosted_model_too():
 @pytest.mark.parametrize(
     "reply, said",
     [
-        (completion("model", "3 + 4 = 7 a", 10, 40, "length"), Said("3 + 4 = 7 a", 10, 40, None, True, "truncated")),
+        (
+            completion("model", "3 + 4 = 7 a", 10, 40, "length"),
+            Said("3 + 4 = 7 a", 10, 40, None, True, "truncated"),
+        ),
         (completion("model", "", 10, 0), Said("", 10, 0, failure="null_content")),
-        (completion("model", "no", 10, 1, "content_filter"), Said("no", 10, 1, failure="content_filter")),
+        (
+            completion("model", "no", 10, 1, "content_filter"),
+            Said("no", 10, 1, failure="content_filter"),
+        ),
         ({"choices": []}, Said("", 0, 0, failure="no_choices")),
     ],
 )
-def test_what_was_truncated_is_kept_and_other_failures_of_a_hosted_model_are_told_by_name(reply, said):
+def test_what_was_truncated_is_kept_and_other_failures_of_a_hosted_model_are_told_by_name(
+    reply, said
+):
     assert answering(lambda body: reply, plain) == said
 
 
@@ -256,6 +309,12 @@ def test_the_exchange_of_a_hosted_model_names_the_call_that_is_answered():
     said, told = speaker.exchange(Said("so", 1, 1, call), "32")
     (made,) = said["tool_calls"]
     assert said["content"] == "so" and made["function"] == {"name": call[0], "arguments": call[1]}
-    assert told == {"role": "tool", "content": "32", "tool_call_id": made["id"]} and made["type"] == "function"
+    assert (
+        told == {"role": "tool", "content": "32", "tool_call_id": made["id"]}
+        and made["type"] == "function"
+    )
     assert speaker.exchange(Said("", 1, 1, call), "32")[0] == said | {"content": None}
-    assert speaker.exchange(Said("", 1, 1, ("calculator", "{}")), "32")[1]["tool_call_id"] != made["id"]
+    assert (
+        speaker.exchange(Said("", 1, 1, ("calculator", "{}")), "32")[1]["tool_call_id"]
+        != made["id"]
+    )

@@ -46,11 +46,22 @@ def settings(llm=None, **changes) -> config.Params:
     """Four updates of eight episodes, two questions of each kind, one process; rates at which little is enough."""
     fast = {"structure_rate": 1e-2, "prompt_rate": 1e-2}
     base = {
-        "seeds": 1, "jobs": 1, "train_items": 3, "search_items": 1, "test_items": ITEMS, "grid": 9, "sampled": 9,
-        "episodes": UPDATES * BATCH, "alone_episodes": BATCH, "save_every": SAVE, "tiers": [5, 9, 18],
-        "ppo": fast | {"batch": BATCH, "epochs": 2}, "grpo": fast | {"batch": BATCH, "group": GROUP, "epochs": 2},
-        "sft": fast | {"batch": 4}, "dpo": fast | {"batch": 4, "good": 0.0, "bad": 2.0},
-    }  # fmt: skip
+        "seeds": 1,
+        "jobs": 1,
+        "train_items": 3,
+        "search_items": 1,
+        "test_items": ITEMS,
+        "grid": 9,
+        "sampled": 9,
+        "episodes": UPDATES * BATCH,
+        "alone_episodes": BATCH,
+        "save_every": SAVE,
+        "tiers": [5, 9, 18],
+        "ppo": fast | {"batch": BATCH, "epochs": 2},
+        "grpo": fast | {"batch": BATCH, "group": GROUP, "epochs": 2},
+        "sft": fast | {"batch": 4},
+        "dpo": fast | {"batch": 4, "good": 0.0, "bad": 2.0},
+    }
     return small.changed(llm=llm or {}, configuration=config.overlay(base, changes))
 
 
@@ -60,7 +71,9 @@ def schooled(seed: int = 0) -> LlamaForCausalLM:
     right now and then. Do not change it."""
     model = tiny.model(seed, spread=3.0, hidden=16, layers=1, intermediate=32, window=512)
     rng = seeds.rng("tests", "teamwork")
-    asked = [item for split in ("train", "test") for kind in NAMES for item in questions(kind, split, 3)]
+    asked = [
+        item for split in ("train", "test") for kind in NAMES for item in questions(kind, split, 3)
+    ]
     traces = [dialogue(*team.trace(item, rng)) for _ in range(20) for item in asked]
     small.taught(model, [traces[i] for i in rng.permutation(len(traces))], 110)
     return model.eval()
@@ -68,9 +81,17 @@ def schooled(seed: int = 0) -> LlamaForCausalLM:
 
 def lab_models(root: Path) -> Path:
     """A folder with every lab model of the parameters: the team's has had its lessons, others write at random."""
-    lab = {about.model or name for name, about in small.EVERYTHING.llm.models.items() if about.backend == "lab"}
+    lab = {
+        about.model or name
+        for name, about in small.EVERYTHING.llm.models.items()
+        if about.backend == "lab"
+    }
     for i, name in enumerate(sorted(lab)):
-        own = schooled() if name == "lab-team" else tiny.model(i, hidden=16, layers=1, intermediate=16, window=512)
+        own = (
+            schooled()
+            if name == "lab-team"
+            else tiny.model(i, hidden=16, layers=1, intermediate=16, window=512)
+        )
         place = checkpoints.save(own, root / name)
         card = {"dollars_per_1k_tokens": 0.001 * (i + 1), "tokens_per_second": 100.0 * (i + 1)}
         store.write_json(place / "card.json", card)
@@ -163,28 +184,41 @@ def test_rewards_are_those_of_equation_3_from_the_columns_beside_them(results, n
     frame, largest = getattr(results, name), settings().configuration.tiers[-1]
     used = 0.1 * frame["used"] + 0.2 * frame["right"]
     tools = used.where(frame["used"] > 0, -0.3 * frame["allocated"])
-    told = 5 * frame["right"] - 0.02 * frame["calls"] - 0.03 * frame["tokens"] / (3 * largest) + tools
+    told = (
+        5 * frame["right"] - 0.02 * frame["calls"] - 0.03 * frame["tokens"] / (3 * largest) + tools
+    )
     assert frame["reward"].to_numpy() == pytest.approx(told.to_numpy(), abs=1e-9)
     assert (tools < 0).any() and (tools > 0).any()
 
 
-def test_all_candidates_were_tried_on_training_questions_and_with_other_dice_twice_on_test_questions(results):
+def test_all_candidates_were_tried_on_training_questions_and_with_other_dice_twice_on_test_questions(
+    results,
+):
     frame = results.searched
     assert set(frame["number"]) == set(range(CANDIDATES))
     assert frame.groupby("set")["number"].nunique().to_dict() == {"grid": 9, "sampled": 10}
-    assert frame.groupby("number")["digest"].nunique().eq(1).all() and frame["digest"].nunique() == CANDIDATES
+    assert (
+        frame.groupby("number")["digest"].nunique().eq(1).all()
+        and frame["digest"].nunique() == CANDIDATES
+    )
     counts = frame.groupby(["number", "split"]).size().unstack()
     assert (counts["train"] == len(KINDS)).all() and (counts[["test", "again"]] == ASKED).all(None)
     assert set(frame["kind"]) == set(NAMES) and set(frame["workflow"]) == set(WORKFLOWS)
-    test, again = (frame[frame["split"] == split].reset_index(drop=True) for split in ("test", "again"))
+    test, again = (
+        frame[frame["split"] == split].reset_index(drop=True) for split in ("test", "again")
+    )
     alike = ["prompt", "number", "digest", "set"]
     assert_frame_equal(test[alike], again[alike])
     assert (test["tokens"] != again["tokens"]).mean() > 0.1
 
 
-def test_the_greedy_climb_never_goes_down_and_its_end_is_paid_what_it_says_and_tested(results, place):
+def test_the_greedy_climb_never_goes_down_and_its_end_is_paid_what_it_says_and_tested(
+    results, place
+):
     path = results.greedy
-    assert list(path.columns) == ["tried", "reward"] and path["tried"].iloc[0] == 1 and len(path) > 3
+    assert (
+        list(path.columns) == ["tried", "reward"] and path["tried"].iloc[0] == 1 and len(path) > 3
+    )
     assert (path["tried"].diff().dropna() > 0).all() and (path["reward"].diff().dropna() >= 0).all()
     told = place.play("team", [Job(item, results.climbed) for item in place.items("train", 1)])
     assert told["reward"].mean() == pytest.approx(path["reward"].iloc[-1], abs=1e-12)
@@ -209,15 +243,23 @@ def test_rollouts_and_losses_are_kept_for_every_update_of_every_training(results
     assert len(results.rollouts) == (UPDATES * len(ARMS) + len(ALONE)) * BATCH
 
 
-def test_refinements_tell_what_they_started_from_and_change_it_where_there_was_something_to_learn(results, runs):
+def test_refinements_tell_what_they_started_from_and_change_it_where_there_was_something_to_learn(
+    results, runs
+):
     told = results.refined.set_index(["arm", "how"])
-    assert set(told.index) == {("arc", "sft"), ("arc", "dpo"), *((arm.name, "sft") for arm in ALONE)}
+    assert set(told.index) == {
+        ("arc", "sft"),
+        ("arc", "dpo"),
+        *((arm.name, "sft") for arm in ALONE),
+    }
     for arm in (ARC, *ALONE):
         rows, about = of(results.rollouts, arm.name), told.loc[(arm.name, "sft")]
         paid = rows["reward"].astype(np.float32)
         elite = rows[rows["right"].eq(1) & (paid >= paid.quantile(0.7))]
         assert about["elite"] == len(elite)
-        assert about["reward"] == pytest.approx(elite["reward"].mean() if len(elite) else 0.0, abs=1e-5)
+        assert about["reward"] == pytest.approx(
+            elite["reward"].mean() if len(elite) else 0.0, abs=1e-5
+        )
         ends = ("_no_sft", "", "_dpo") if arm is ARC else ("_no_sft", "")
         folder = folders(runs)[f"{arm.name}/seed-0"]
         policies = {store.sha256_file(folder / f"{arm.name}{end}.safetensors") for end in ends}
@@ -228,7 +270,9 @@ def test_refinements_tell_what_they_started_from_and_change_it_where_there_was_s
 # Parts of it -------------------------------------------------------------------------------------------
 
 
-def test_the_questions_of_the_test_asked_once_more_are_answered_as_in_the_test(results, elsewhere, runs, monkeypatch):
+def test_the_questions_of_the_test_asked_once_more_are_answered_as_in_the_test(
+    results, elsewhere, runs, monkeypatch
+):
     """By ARC's policies after SFT, which are not trained again, and agents that remember nothing."""
     monkeypatch.setattr(study, "work", refuse)
     items = [item for kind in NAMES for item in questions(kind, "test", ITEMS)]
@@ -238,7 +282,10 @@ def test_the_questions_of_the_test_asked_once_more_are_answered_as_in_the_test(r
     told = [name for name in found if name not in ("number", "seed")]
     assert_frame_equal(found[told], tested[told])
     some = study.asked(settings(), items[3:5], elsewhere, runs)
-    assert some["digest"].tolist() == found["digest"].tolist()[3:5] and some["number"].tolist() == [0, 1]
+    assert some["digest"].tolist() == found["digest"].tolist()[3:5] and some["number"].tolist() == [
+        0,
+        1,
+    ]
 
 
 # Fair play ----------------------------------------------------------------------------------------
@@ -258,19 +305,29 @@ def test_masked_parts_appear_nowhere(results, name):
 
 def test_no_question_of_a_test_was_ever_learned_from_or_searched_on(results, jobs):
     assert {job.item.split for job in jobs} == {"train", "test"}
-    told = {split: {job.item.key for job in jobs if job.item.split == split} for split in ("train", "test")}
+    told = {
+        split: {job.item.key for job in jobs if job.item.split == split}
+        for split in ("train", "test")
+    }
     assert not told["train"] & told["test"]
-    assert set(results.tests["key"]) <= told["test"] and set(results.rollouts["key"]) <= told["train"]
+    assert (
+        set(results.tests["key"]) <= told["test"] and set(results.rollouts["key"]) <= told["train"]
+    )
     searched = results.searched.groupby("split")["key"].agg(set)
-    assert searched["test"] == searched["again"] == told["test"] and searched["train"] <= told["train"]
+    assert (
+        searched["test"] == searched["again"] == told["test"] and searched["train"] <= told["train"]
+    )
 
 
 def test_questions_of_no_kind_are_taught_under_the_name_of_another():
     """Kinds share families: what is asked in one kind's test must be in no kind's training."""
     tested, learned = (
-        [item for name in NAMES for item in questions(name, split, n)] for split, n in (("test", 8), ("train", 12))
+        [item for name in NAMES for item in questions(name, split, n)]
+        for split, n in (("test", 8), ("train", 12))
     )
-    assert len(tested) > 5 * len(KINDS) and not {item.key for item in tested} & {item.key for item in learned}
+    assert len(tested) > 5 * len(KINDS) and not {item.key for item in tested} & {
+        item.key for item in learned
+    }
     assert not {item.prompt for item in tested} & {item.prompt for item in learned}
 
 
@@ -312,7 +369,11 @@ def test_who_of_several_is_ready_first_changes_no_outcome(workflow, loop):
 
 def test_what_choosing_could_win_is_asked_in_two_tries_of_the_same_questions(models, tmp_path):
     told = study.choices(settings(), 1, models, tmp_path)
-    assert set(told["split"]) == {"dev", "test"} and set(told["try"]) == {0, 1} and told["arm"].nunique() == 12
+    assert (
+        set(told["split"]) == {"dev", "test"}
+        and set(told["try"]) == {0, 1}
+        and told["arm"].nunique() == 12
+    )
     dev, test = (told[told["split"] == split] for split in ("dev", "test"))
     assert measure.headroom(dev, test, "right")["items"][0] == test["item"].nunique() == len(KINDS)
 
@@ -325,7 +386,9 @@ def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
     assert {path: (runs / path).read_bytes() for path in paths(runs)} == before
 
 
-def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, elsewhere, runs, tmp_path):
+def test_everything_done_again_elsewhere_is_the_same_to_the_byte(
+    results, elsewhere, runs, tmp_path
+):
     """With all that is searched and two trainings; of others it is seen below, where they are killed."""
     torch.rand(3), np.random.rand(3)  # whatever was drawn before
     compared = [ARC, ALONE[0]]
@@ -334,7 +397,10 @@ def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, elsewh
     kept = [path for path in paths(runs) if path.parts[0] in (*keys, "policy")]
     assert paths(tmp_path) == kept
     ends = Counter(path.suffix for path in kept)
-    assert ends[".parquet"] == study.PARTS + 3 * len(compared) + 4 and ends[".safetensors"] == 3 + 2 + 1
+    assert (
+        ends[".parquet"] == study.PARTS + 3 * len(compared) + 4
+        and ends[".safetensors"] == 3 + 2 + 1
+    )
     assert Path("policy/arc.safetensors") in kept and Path("policy/policy.json") in kept
     for path in kept:
         assert store.sha256_file(tmp_path / path) == store.sha256_file(runs / path), path
@@ -364,7 +430,11 @@ def killed(what: str):
 
 @pytest.mark.parametrize(
     ("arm", "what", "saved"),
-    [("arc", "in an update", SAVE), ("arc", "in its tests", UPDATES), ("bandit", "before any saving", 0)],
+    [
+        ("arc", "in an update", SAVE),
+        ("arc", "in its tests", UPDATES),
+        ("bandit", "before any saving", 0),
+    ],
 )
 def test_a_training_that_was_killed_goes_on_to_the_same_bytes_and_asks_nothing_twice(
     arm, what, saved, results, elsewhere, runs, tmp_path, monkeypatch
@@ -375,7 +445,9 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bytes_and_asks_nothing_t
     jobs_by_label = {job.label: job for job in study.make_jobs(settings(), [NAMED[arm]], elsewhere)}
     training_job = jobs_by_label[f"{arm}/seed-0"]
     folder, whole = training_job.folder(tmp_path), training_job.folder(runs)
-    assert not (folder / "done.json").exists() and (folder / "rollouts.parquet").exists() == (saved > 0)
+    assert not (folder / "done.json").exists() and (folder / "rollouts.parquet").exists() == (
+        saved > 0
+    )
     jobs: list[Job] = []
     monkeypatch.setattr(System, "run", listened(jobs))
     study.run(settings(), [NAMED[arm]], elsewhere, tmp_path)
@@ -385,7 +457,9 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bytes_and_asks_nothing_t
         assert (folder / path).read_bytes() == (whole / path).read_bytes(), path
 
 
-def test_broken_rollouts_of_a_killed_training_are_named_with_a_remedy(results, models, runs, tmp_path):
+def test_broken_rollouts_of_a_killed_training_are_named_with_a_remedy(
+    results, models, runs, tmp_path
+):
     beginning(runs, tmp_path)
     with killed("between savings"):
         study.run(settings(), [ARC], models, tmp_path)
@@ -395,14 +469,27 @@ def test_broken_rollouts_of_a_killed_training_are_named_with_a_remedy(results, m
         study.run(settings(), [ARC], models, tmp_path)
 
 
-def test_another_seed_trains_and_draws_differently_and_leaves_the_first_alone(results, models, runs):
+def test_another_seed_trains_and_draws_differently_and_leaves_the_first_alone(
+    results, models, runs
+):
     both = study.run(settings(seeds=2), [NAMED["bandit"]], models, runs)
-    assert_frame_equal(of(both.rollouts, "bandit"), of(results.rollouts, "bandit"), check_exact=True)
-    assert of(both.tests, "random")["digest"].tolist() == of(results.tests, "random")["digest"].tolist()
-    for frame, arm, n in ((both.rollouts, "bandit", UPDATES * BATCH), (both.tests, "random", ASKED)):
+    assert_frame_equal(
+        of(both.rollouts, "bandit"), of(results.rollouts, "bandit"), check_exact=True
+    )
+    assert (
+        of(both.tests, "random")["digest"].tolist()
+        == of(results.tests, "random")["digest"].tolist()
+    )
+    for frame, arm, n in (
+        (both.rollouts, "bandit", UPDATES * BATCH),
+        (both.tests, "random", ASKED),
+    ):
         one, two = (of(frame, arm, seed) for seed in range(2))
         assert len(one) == len(two) == n and one["digest"].tolist() != two["digest"].tolist()
-    assert of(both.rollouts, "bandit")["prompt"].tolist() != of(both.rollouts, "bandit", 1)["prompt"].tolist()
+    assert (
+        of(both.rollouts, "bandit")["prompt"].tolist()
+        != of(both.rollouts, "bandit", 1)["prompt"].tolist()
+    )
 
 
 # Keys ---------------------------------------------------------------------------------------------
@@ -449,16 +536,31 @@ def test_other_atoms_make_new_jobs(keys, tmp_path):
     assert changed(before, keys(SOME, atoms=str(other_atoms))) == set(before)
 
 
-OTHERWISE = {"model": "control", "larger": "large", "prompted": "scripted-small", "encoder": "lab:lab-team"}
+OTHERWISE = {
+    "model": "control",
+    "larger": "large",
+    "prompted": "scripted-small",
+    "encoder": "lab:lab-team",
+}
 PARTS = {f"searched/{part}" for part in range(study.PARTS)}
 SOME = [ARC, NAMED["bandit"], NAMED["grpo"], NAMED["only-hops"]]
 TRAINED = {f"{arm.name}/seed-0" for arm in SOME}
 WHERE = {  # jobs that depend on a setting; all on every other
-    "larger": {"arc/seed-0"}, "prompted": {"prompted"}, "encoder": TRAINED, "train_items": TRAINED, "draws": TRAINED,
-    "search_items": {*PARTS, "greedy"}, "grid": {*PARTS, "prompted"}, "sampled": PARTS,
-    "ppo": TRAINED - {"grpo/seed-0"}, "grpo": {"grpo/seed-0"}, "episodes": TRAINED - {"only-hops/seed-0"},
-    "alone_episodes": {"only-hops/seed-0"}, "sft": {"arc/seed-0", "only-hops/seed-0"}, "dpo": {"arc/seed-0"},
-}  # fmt: skip
+    "larger": {"arc/seed-0"},
+    "prompted": {"prompted"},
+    "encoder": TRAINED,
+    "train_items": TRAINED,
+    "draws": TRAINED,
+    "search_items": {*PARTS, "greedy"},
+    "grid": {*PARTS, "prompted"},
+    "sampled": PARTS,
+    "ppo": TRAINED - {"grpo/seed-0"},
+    "grpo": {"grpo/seed-0"},
+    "episodes": TRAINED - {"only-hops/seed-0"},
+    "alone_episodes": {"only-hops/seed-0"},
+    "sft": {"arc/seed-0", "only-hops/seed-0"},
+    "dpo": {"arc/seed-0"},
+}
 ELSEWHERE = ("atoms", "jobs", "seeds", "save_every", "encoders", "glass")
 
 
@@ -470,10 +572,14 @@ def otherwise(name: str, value) -> list:
         return [[*value[:-1], value[-1] + 1]]
     if isinstance(value, str):
         return [OTHERWISE[name]]
-    return [2 * value if isinstance(value, int) else 0.75 * value + 0.001]  # a batch holds whole groups
+    return [
+        2 * value if isinstance(value, int) else 0.75 * value + 0.001
+    ]  # a batch holds whole groups
 
 
-@pytest.mark.parametrize("name", [name for name in ConfigurationSettings.model_fields if name not in ELSEWHERE])
+@pytest.mark.parametrize(
+    "name", [name for name in ConfigurationSettings.model_fields if name not in ELSEWHERE]
+)
 def test_a_setting_makes_new_jobs_where_it_changes_a_result(name, keys):
     before = keys(SOME)
     for value in otherwise(name, settings().configuration.model_dump()[name]):
@@ -509,7 +615,9 @@ JOBS_BY_MODULE |= {
 
 
 @pytest.mark.parametrize("module", JOBS_BY_MODULE)
-def test_another_version_of_the_code_makes_new_jobs_where_it_decides_a_result(module, keys, monkeypatch):
+def test_another_version_of_the_code_makes_new_jobs_where_it_decides_a_result(
+    module, keys, monkeypatch
+):
     before = keys(SOME)
     monkeypatch.setattr(f"{module}.VERSION", 2)
     jobs = JOBS_BY_MODULE[module]
@@ -517,10 +625,13 @@ def test_another_version_of_the_code_makes_new_jobs_where_it_decides_a_result(mo
 
 
 @pytest.mark.parametrize(
-    "change", [{"max_tokens": 50}, {"price_in": 1.0, "price_out": 1.0}], ids=lambda told: next(iter(told))
+    "change",
+    [{"max_tokens": 50}, {"price_in": 1.0, "price_out": 1.0}],
+    ids=lambda told: next(iter(told)),
 )
 @pytest.mark.parametrize(
-    ("name", "where"), [("team", None), ("team-large", {"arc/seed-0"}), ("scripted-large", {"prompted"})]
+    ("name", "where"),
+    [("team", None), ("team-large", {"arc/seed-0"}), ("scripted-large", {"prompted"})],
 )
 def test_another_model_behind_the_same_name_makes_new_jobs(name, where, change, keys):
     before = keys()
@@ -567,7 +678,9 @@ def test_the_published_policy_is_arc_of_the_first_seed(results, runs, place):
     kept, own = (store.read_tensors(path / "arc.safetensors") for path in (folder, runs / "policy"))
     assert kept.keys() == own.keys() and all(np.array_equal(kept[name], own[name]) for name in own)
     arrays = study.published(runs / "policy", place).arrays()
-    assert arrays.keys() == own.keys() and all(np.array_equal(arrays[name], own[name]) for name in own)
+    assert arrays.keys() == own.keys() and all(
+        np.array_equal(arrays[name], own[name]) for name in own
+    )
 
 
 @pytest.mark.parametrize("name", ["encoder", "atoms"])
@@ -602,8 +715,12 @@ def test_trainings_alone_have_the_tests_of_the_whole_study(results, models, runs
 
 def test_everybody_is_tested_under_the_same_dice_which_no_training_threw(results, jobs):
     """But for what was searched: that has a second try."""
-    trained, tested = (Counter(job.draw for job in jobs if job.item.split == split) for split in ("train", "test"))
-    assert set(trained) == set(range(settings().configuration.draws)) and not set(trained) & set(tested)
+    trained, tested = (
+        Counter(job.draw for job in jobs if job.item.split == split) for split in ("train", "test")
+    )
+    assert set(trained) == set(range(settings().configuration.draws)) and not set(trained) & set(
+        tested
+    )
     assert sorted(tested.values()) == [CANDIDATES * ASKED, CANDIDATES * ASKED + len(results.tests)]
 
 

@@ -26,12 +26,20 @@ def system(voice: Voice, loop) -> System:
 
 def echo(asked: Asked) -> str:
     """The sum, if it is one digit and one digit; with the key, so that tries differ."""
-    return f"<think> {asked.key} </think> <answer> {7 if '3 + 4 =' in asked.content else 0} </answer>"
+    return (
+        f"<think> {asked.key} </think> <answer> {7 if '3 + 4 =' in asked.content else 0} </answer>"
+    )
 
 
 def test_equal_jobs_are_done_once_and_others_are_not(loop):
     voice = Voice(echo)
-    jobs = [Job(CHAIN, DIRECT), Job(CHAIN, DIRECT), Job(CHAIN, DIRECT, 1), Job(LONG, DIRECT), Job(CHAIN, DIRECT)]
+    jobs = [
+        Job(CHAIN, DIRECT),
+        Job(CHAIN, DIRECT),
+        Job(CHAIN, DIRECT, 1),
+        Job(LONG, DIRECT),
+        Job(CHAIN, DIRECT),
+    ]
     outcomes = system(voice, loop).run(jobs)
     assert len(voice.heard) == 3
     assert outcomes[0] == outcomes[1] == outcomes[4] and outcomes[2] != outcomes[0]
@@ -50,7 +58,11 @@ def test_agents_are_told_their_atoms_and_have_their_tools_and_budgets(loop):
     voice = Voice(echo)
     system(voice, loop).run([Job(CHAIN, REASON)])
     first, second = voice.heard
-    assert (first.system, first.tools, first.limit) == ("step by step be brief", ("calculator", "search"), 30)
+    assert (first.system, first.tools, first.limit) == (
+        "step by step be brief",
+        ("calculator", "search"),
+        30,
+    )
     assert (second.system, second.tools, second.limit) == ("only the answer", (), 20)
 
 
@@ -58,7 +70,11 @@ def costly(asked: Asked) -> Said:
     """A reasoner who calls a tool first and is cut, and an answerer."""
     if asked.role == "answerer":
         return Said("<answer> 7 </answer>", 100, 4)
-    return Said(SUM, 10, 6, called(SUM)) if asked.number == 1 else Said("<think> so", 20, 24, None, True)
+    return (
+        Said(SUM, 10, 6, called(SUM))
+        if asked.number == 1
+        else Said("<think> so", 20, 24, None, True)
+    )
 
 
 def test_an_outcome_adds_up_what_its_calls_cost(loop):
@@ -66,12 +82,22 @@ def test_an_outcome_adds_up_what_its_calls_cost(loop):
     assert (one.right, one.answer, one.text) == (True, "7", "<answer> 7 </answer>")
     assert (one.calls, one.turns, one.tokens_in, one.tokens_out) == (2, 3, 130, 34)
     assert (one.used, one.tools) == (1, ("calculator",))
-    assert one.dollars == pytest.approx(0.13 + 3.4) and one.seconds == 17.0 and one.cut == 1 and one.failures == ()
-    assert [(note.role, note.agent, note.at) for note in one.trail] == [("reasoner", 0, 15.0), ("answerer", 2, 17.0)]
+    assert (
+        one.dollars == pytest.approx(0.13 + 3.4)
+        and one.seconds == 17.0
+        and one.cut == 1
+        and one.failures == ()
+    )
+    assert [(note.role, note.agent, note.at) for note in one.trail] == [
+        ("reasoner", 0, 15.0),
+        ("answerer", 2, 17.0),
+    ]
 
 
 def test_an_answer_that_does_not_end_in_its_tags_is_wrong(loop):
-    (one,) = system(Voice(lambda asked: "<answer> 7 </answer> or so"), loop).run([Job(CHAIN, DIRECT)])
+    (one,) = system(Voice(lambda asked: "<answer> 7 </answer> or so"), loop).run(
+        [Job(CHAIN, DIRECT)]
+    )
     assert not one.right and one.answer is None
 
 
@@ -93,16 +119,51 @@ def test_the_table_has_a_row_per_job_with_its_parts(loop):
     told = table(jobs, made.run(jobs), np.array([1.5, -2.0]))
     first, second = told.to_dict("records")
     expected = {
-        "key": "chain/3 + 4", "prompt": "3 + 4 = ?", "kind": "chain", "difficulty": 1, "workflow": "reason", "w": 1,
-        "tools1": 3, "tools2": 0, "budget1": 2, "budget2": 0, "budget3": 1,
-        "atoms": "base/reasoner/steps , base/reasoner/brief |  | base/answerer/only", "allocated": 2,
-        "digest": REASON.digest, "right": 1.0, "reward": 1.5, "calls": 2, "turns": 3, "tokens": 34, "tokens_in": 130,
-        "dollars": pytest.approx(3.53), "seconds": 17.0, "used": 1, "cut": 1, "failures": 0, "answered": 1.0,
-        "answer": "7", "text": "<answer> 7 </answer>",
-    }  # fmt: skip
+        "key": "chain/3 + 4",
+        "prompt": "3 + 4 = ?",
+        "kind": "chain",
+        "difficulty": 1,
+        "workflow": "reason",
+        "w": 1,
+        "tools1": 3,
+        "tools2": 0,
+        "budget1": 2,
+        "budget2": 0,
+        "budget3": 1,
+        "atoms": "base/reasoner/steps , base/reasoner/brief |  | base/answerer/only",
+        "allocated": 2,
+        "digest": REASON.digest,
+        "right": 1.0,
+        "reward": 1.5,
+        "calls": 2,
+        "turns": 3,
+        "tokens": 34,
+        "tokens_in": 130,
+        "dollars": pytest.approx(3.53),
+        "seconds": 17.0,
+        "used": 1,
+        "cut": 1,
+        "failures": 0,
+        "answered": 1.0,
+        "answer": "7",
+        "text": "<answer> 7 </answer>",
+    }
     assert first == expected and list(told.columns) == list(expected)
-    assert (second["key"], second["right"], second["reward"], second["answer"]) == (LONG.key, 0.0, -2.0, "7")
-    facts = Item("What is the pet of Ana ?", "cat", "the pet of Ana is cat", "facts", 1, "facts/pet/Ana", "choice")
+    assert (second["key"], second["right"], second["reward"], second["answer"]) == (
+        LONG.key,
+        0.0,
+        -2.0,
+        "7",
+    )
+    facts = Item(
+        "What is the pet of Ana ?",
+        "cat",
+        "the pet of Ana is cat",
+        "facts",
+        1,
+        "facts/pet/Ana",
+        "choice",
+    )
     jobs = [Job(facts, DIRECT)]
     assert table(jobs, made.run(jobs), np.zeros(1))["kind"].tolist() == ["choice"]
 

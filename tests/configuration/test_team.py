@@ -54,7 +54,9 @@ def test_no_call_writes_more_than_its_budget_or_is_asked_without_any(wanted, bud
     assert limits == [TIERS[budget] - sum(wanted[:turn]) for turn in range(len(limits))]
 
 
-@pytest.mark.parametrize("said, cut", [(Said("<think> 4 *", 1, 8, None, True), 1), (Said(DONE, 1, 8), 0)])
+@pytest.mark.parametrize(
+    "said, cut", [(Said("<think> 4 *", 1, 8, None, True), 1), (Said(DONE, 1, 8), 0)]
+)
 def test_only_calls_that_were_truncated_count_as_cut(said, cut):
     last, made = one_call(Voice(voiced(said)), budget=0, tiers=TIERS)
     assert made.spent.cut == cut and last.cut == bool(cut)
@@ -64,14 +66,22 @@ def test_only_calls_that_were_truncated_count_as_cut(said, cut):
 
 
 def test_a_tool_is_run_and_its_result_is_read():
-    voice = Voice(voiced(SUM, "<call> lookup friend Ana </call>", "<think> so </think> <answer> Bo </answer>"))
+    voice = Voice(
+        voiced(SUM, "<call> lookup friend Ana </call>", "<think> so </think> <answer> Bo </answer>")
+    )
     last, made = one_call(voice)
     assert [asked.last for asked in voice.heard] == ["Q", "32", "Bo"]
-    assert made.spent.tools == ["calculator", "lookup"] and made.spent.calls == 1 and made.spent.turns == 3
+    assert (
+        made.spent.tools == ["calculator", "lookup"]
+        and made.spent.calls == 1
+        and made.spent.turns == 3
+    )
     assert (last.steps, last.answer) == ("4 * 8 : 32 ; friend Ana : Bo ; so", "Bo")
 
 
-@pytest.mark.parametrize("allotted, offered", [(0, ()), (1, ("calculator",)), (6, ("search", "lookup"))])
+@pytest.mark.parametrize(
+    "allotted, offered", [(0, ()), (1, ("calculator",)), (6, ("search", "lookup"))]
+)
 def test_only_allotted_tools_are_offered(allotted, offered):
     voice = Voice(voiced(DONE))
     one_call(voice, tools=allotted)
@@ -85,7 +95,9 @@ def test_the_answerer_of_others_has_no_tools_whatever_is_allotted():
 
 
 def test_a_wrong_call_is_answered_with_error_and_the_agent_goes_on():
-    voice = Voice(voiced("<call> calculator four </call>", "<call> lookup friend </call>", SUM, DONE))
+    voice = Voice(
+        voiced("<call> calculator four </call>", "<call> lookup friend </call>", SUM, DONE)
+    )
     last, made = one_call(voice)
     assert [asked.last for asked in voice.heard] == ["Q", "error", "error", "32"]
     assert last.answer == "32" and last.steps == "four : error ; friend : error ; 4 * 8 : 32"
@@ -103,7 +115,12 @@ def test_a_wrong_call_is_answered_with_error_and_the_agent_goes_on():
         ("<think> 3 + 4", "3 + 4", None, "3 + 4"),
         ("<think> a </think> <think>  b\n c </think>", "a ; b c", None, "a ; b c"),
         ("<think> </think> <answer> 7 </answer>", "", "7", "answer 7"),
-        ("I add them up . <answer> 7 </answer>", "I add them up .", "7", "I add them up . answer 7"),
+        (
+            "I add them up . <answer> 7 </answer>",
+            "I add them up .",
+            "7",
+            "I add them up . answer 7",
+        ),
         ("It is 7", "It is 7", None, "It is 7"),
         ("", "", None, "nothing"),
         ("<answer> 7", "", None, "nothing"),
@@ -128,11 +145,17 @@ def test_a_note_holds_thoughts_and_answer_also_where_they_were_cut(text, steps, 
     ],
     ids=["verify", "routing", "orchestrator", "voting", "sectioning"],
 )
-def test_calls_take_the_sum_of_their_seconds_and_those_at_the_same_time_the_longest(structure, lengths, done):
+def test_calls_take_the_sum_of_their_seconds_and_those_at_the_same_time_the_longest(
+    structure, lengths, done
+):
     """At half a second a token."""
 
     def reply(asked: Asked) -> Said:
-        said = "<answer> first a then b </answer>" if asked.role == "router" else "<answer> x </answer>"
+        said = (
+            "<answer> first a then b </answer>"
+            if asked.role == "router"
+            else "<answer> x </answer>"
+        )
         return Said(said, 1, lengths[asked.role][asked.number - 1])
 
     made = team(Voice(reply, pace=0.5), structure, tiers=(100, 100, 100))
@@ -151,7 +174,12 @@ def test_failures_are_recorded_and_truncations_are_not_failures():
 def test_a_tool_that_is_not_allotted_is_never_run():
     voice = Voice(voiced(Said("<call> python print </call>", 1, 1, ("python", "print"))))
     last, made = one_call(voice, tools=1)
-    assert made.spent.tools == [] and made.spent.turns == 1 and last.answer is None and last.steps == ""
+    assert (
+        made.spent.tools == []
+        and made.spent.turns == 1
+        and last.answer is None
+        and last.steps == ""
+    )
 
 
 def test_a_model_of_another_kind_is_told_what_was_wrong():
@@ -176,9 +204,19 @@ def test_a_journal_is_all_steps_and_the_last_answer():
 
 def test_a_lab_model_is_told_its_role_and_its_hints():
     voice = Voice(voiced("<answer> 7 </answer>", DONE))
-    run(team(voice, (1, 0, 0, 0, 0, 0), prompts=(["be brief", "avoid error"], [], ["only the answer"])), "3 + 4 = ?")
+    run(
+        team(
+            voice,
+            (1, 0, 0, 0, 0, 0),
+            prompts=(["be brief", "avoid error"], [], ["only the answer"]),
+        ),
+        "3 + 4 = ?",
+    )
     assert [asked.messages for asked in voice.heard] == [
-        [{"role": "system", "content": "role reasoner be brief avoid error"}, {"role": "user", "content": "3 + 4 = ?"}],
+        [
+            {"role": "system", "content": "role reasoner be brief avoid error"},
+            {"role": "user", "content": "3 + 4 = ?"},
+        ],
         [
             {"role": "system", "content": "role answerer only the answer"},
             {"role": "user", "content": "question 3 + 4 = ? evidence answer 7"},
@@ -187,8 +225,19 @@ def test_a_lab_model_is_told_its_role_and_its_hints():
 
 
 def test_tokens_dollars_and_seconds_add_up_over_all_turns():
-    turns = [Said(SUM, 10, 5, ("calculator", "4 * 8")), Said("<answer> 32 </answer>", 20, 3), Said(DONE, 30, 2)]
+    turns = [
+        Said(SUM, 10, 5, ("calculator", "4 * 8")),
+        Said("<answer> 32 </answer>", 20, 3),
+        Said(DONE, 30, 2),
+    ]
     made = team(Voice(voiced(*turns), prices=(0.001, 0.1), pace=0.5), (1, 1, 0, 2, 0, 2))
     run(made)
-    assert (made.spent.calls, made.spent.turns, made.spent.tokens_in, made.spent.tokens_out) == (2, 3, 60, 10)
-    assert made.spent.dollars == pytest.approx(0.06 + 1.0) and [note.at for note in made.spent.trail] == [4.0, 5.0]
+    assert (made.spent.calls, made.spent.turns, made.spent.tokens_in, made.spent.tokens_out) == (
+        2,
+        3,
+        60,
+        10,
+    )
+    assert made.spent.dollars == pytest.approx(0.06 + 1.0) and [
+        note.at for note in made.spent.trail
+    ] == [4.0, 5.0]

@@ -14,7 +14,16 @@ from lib.configuration.learn import Rules, joined
 from lib.configuration.rewards import Weights
 from lib.configuration.space import Configuration
 from lib.configuration.system import Outcome
-from lib.configuration.training import KINDS, Plan, Policy, Refining, Training, pairs, prefer_better, refine
+from lib.configuration.training import (
+    KINDS,
+    Plan,
+    Policy,
+    Refining,
+    Training,
+    pairs,
+    prefer_better,
+    refine,
+)
 from lib.tasks import Item
 from tests.configuration.small import ATOMS, CHAIN, LONG, NAMES
 
@@ -42,11 +51,20 @@ class Fake:
 
 
 def training(
-    seed: int = 0, kind: str = "hierarchy", system: Fake | None = None, played: pd.DataFrame | None = None,
-    items: list[Item] = ITEMS, updates: int = UPDATES, batch: int = BATCH, rate: float = 3e-3, grouped: bool = False,
-) -> Training:  # fmt: skip
+    seed: int = 0,
+    kind: str = "hierarchy",
+    system: Fake | None = None,
+    played: pd.DataFrame | None = None,
+    items: list[Item] = ITEMS,
+    updates: int = UPDATES,
+    batch: int = BATCH,
+    rate: float = 3e-3,
+    grouped: bool = False,
+) -> Training:
     policy = Policy(kind, STATES.shape[1], ATOMS, seed=seed)
-    plan = Plan(updates * batch, batch, (rate, rate), Rules(grouped=grouped), Weights(), 4 if grouped else 1)
+    plan = Plan(
+        updates * batch, batch, (rate, rate), Rules(grouped=grouped), Weights(), 4 if grouped else 1
+    )
     return Training(policy, system or Fake(), items, STATES, plan, seed, played)
 
 
@@ -74,16 +92,23 @@ def chances(policy: Policy) -> np.ndarray:
     with torch.no_grad():
         hidden = policy.structure.trunk(torch.from_numpy(STATES))
         over = policy.structure.logits(hidden, 0, torch.zeros(2, 0, dtype=torch.int64)).softmax(-1)
-    return np.array([over[i, space.WORKFLOWS.index(WANTED[item.prompt])] for i, item in enumerate(ITEMS)])
+    return np.array(
+        [over[i, space.WORKFLOWS.index(WANTED[item.prompt])] for i, item in enumerate(ITEMS)]
+    )
 
 
 def test_arc_learns_which_workflow_solves_which_question():
     policy = learnt().policy
-    assert [one.workflow for one in policy.decide(torch.from_numpy(STATES)).configurations] == ["direct", "verify"]
+    assert [one.workflow for one in policy.decide(torch.from_numpy(STATES)).configurations] == [
+        "direct",
+        "verify",
+    ]
     assert chances(Policy("hierarchy", 3, ATOMS)).max() < 0.2 and chances(policy).min() > 0.5
 
 
-@pytest.mark.parametrize("kind, grouped", [("bandit", False), ("episodes", False), ("hierarchy", True)])
+@pytest.mark.parametrize(
+    "kind, grouped", [("bandit", False), ("episodes", False), ("hierarchy", True)]
+)
 def test_rivals_learn_as_well(kind, grouped):
     made = done(kind=kind, updates=7, batch=40, rate=1e-2, grouped=grouped)
     assert chances(made.policy).min() > 0.2 and (made.structure.value is None) == grouped
@@ -94,7 +119,10 @@ def test_tries_of_a_group_are_of_one_question_and_of_different_dice():
     for batch, _ in made.buffer:
         assert batch.groups.tolist() == [i // 4 for i in range(16)]
     rows = made.rows[0]
-    assert all(rows["key"][i : i + 4].nunique() == 1 for i in range(0, 16, 4)) and rows["key"].nunique() == 2
+    assert (
+        all(rows["key"][i : i + 4].nunique() == 1 for i in range(0, 16, 4))
+        and rows["key"].nunique() == 2
+    )
     assert rows["calls"].nunique() == 4  # one more than the draw here
 
 
@@ -111,7 +139,9 @@ def test_a_training_asks_for_every_episode_once_and_keeps_all_of_it():
     rewards = np.concatenate([batch.rewards.numpy() for batch, _ in made.buffer])
     assert rewards == pytest.approx(rows["reward"].to_numpy(), rel=1e-6)
     right = np.concatenate([right for _, right in made.buffer])
-    assert right.tolist() == [WANTED[job.item.prompt] == job.configuration.workflow for job in system.asked]
+    assert right.tolist() == [
+        WANTED[job.item.prompt] == job.configuration.workflow for job in system.asked
+    ]
     assert {"structure_loss", "prompt_loss", "update"} < set(made.learned[0])
 
 
@@ -121,12 +151,17 @@ def test_a_training_asks_for_every_episode_once_and_keeps_all_of_it():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_policy_chooses_valid_configurations_of_the_right_roles(kind):
     policy = Policy(kind, 3, ATOMS, seed=1)
-    made = policy.decide(torch.from_numpy(STATES).repeat(150, 1), torch.Generator().manual_seed(0)).configurations
+    made = policy.decide(
+        torch.from_numpy(STATES).repeat(150, 1), torch.Generator().manual_seed(0)
+    ).configurations
     roles = {atom.name: atom.role for atom in ATOMS}
     for one in made:
         assert space.checked(one.structure) == one.structure
         for agent, atoms in enumerate(one.atoms):
-            assert all(roles[name] == space.AGENTS[agent] for name in atoms) and len(set(atoms)) == len(atoms) <= 3
+            assert (
+                all(roles[name] == space.AGENTS[agent] for name in atoms)
+                and len(set(atoms)) == len(atoms) <= 3
+            )
             assert not atoms or agent in space.agents(one.workflow)
     assert len({one.workflow for one in made}) == 9 and len({one.atoms for one in made}) > 20
 
@@ -140,7 +175,9 @@ def test_what_a_flat_action_means():
     assert flat._flat([0, 1, 2, 0, 1, 2, 0, 1, 1, 5, 0, 0, 7, 0, 6]) == Configuration(
         (0, 1, 0, 0, 0, 2), ((NAMES[0],), (), ())
     )
-    assert flat._flat([2, 0, 0, 0, 0, 0, 5, 6, 7, 1, 0, 0, 0, 0, 0]) == Configuration((2, 0, 0, 0, 0, 0))
+    assert flat._flat([2, 0, 0, 0, 0, 0, 5, 6, 7, 1, 0, 0, 0, 0, 0]) == Configuration(
+        (2, 0, 0, 0, 0, 0)
+    )
 
 
 # Equal seeds ---------------------------------------------------------------------------------------
@@ -174,14 +211,23 @@ def test_equal_seeds_give_equal_bytes():
 # Going on ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind, kept", [("hierarchy", 1), ("hierarchy", UPDATES), ("bandit", 2), ("episodes", 2)])
-def test_a_training_that_goes_on_asks_nothing_twice_and_ends_with_the_same_weights(kind, kept, tmp_path):
+@pytest.mark.parametrize(
+    "kind, kept", [("hierarchy", 1), ("hierarchy", UPDATES), ("bandit", 2), ("episodes", 2)]
+)
+def test_a_training_that_goes_on_asks_nothing_twice_and_ends_with_the_same_weights(
+    kind, kept, tmp_path
+):
     rows = whole(kind).rows
-    path = store.write_parquet(tmp_path / "rollouts.parquet", pd.concat(rows[:kept], ignore_index=True))
+    path = store.write_parquet(
+        tmp_path / "rollouts.parquet", pd.concat(rows[:kept], ignore_index=True)
+    )
     system = Fake()
     resumed = done(kind=kind, system=system, played=store.read_parquet(path))
     assert len(system.asked) == (UPDATES - kept) * BATCH
-    assert weights(resumed.policy) == weights(whole(kind).policy) and resumed.learned == whole(kind).learned
+    assert (
+        weights(resumed.policy) == weights(whole(kind).policy)
+        and resumed.learned == whole(kind).learned
+    )
     columns = list(rows[0].columns)
     assert pd.concat(resumed.rows)[columns].equals(pd.concat(rows)[columns])
 
@@ -207,7 +253,10 @@ def test_rows_that_are_not_of_this_training_are_not_believed(other, items, kept,
 
 def mean_logp(policy: Policy, made: Training) -> float:
     """Of the structures that were right and in the best three tenths."""
-    told, right = joined([batch for batch, _ in made.buffer]), np.concatenate([right for _, right in made.buffer])
+    told, right = (
+        joined([batch for batch, _ in made.buffer]),
+        np.concatenate([right for _, right in made.buffer]),
+    )
     elite = torch.from_numpy(right) & (told.rewards >= np.quantile(told.rewards.numpy(), 0.7))
     with torch.no_grad():
         return float(policy.structure.judge(told.states[elite], told.structures[elite])[0].mean())
@@ -220,9 +269,16 @@ def test_refining_changes_a_copy_and_makes_the_elite_likelier():
     made, asked = learnt(), len(learnt().system.asked)
     before = weights(made.policy)
     policy, about = refine(made, SFT, 0)
-    assert policy is not made.policy and weights(made.policy) == before and len(made.system.asked) == asked
+    assert (
+        policy is not made.policy
+        and weights(made.policy) == before
+        and len(made.system.asked) == asked
+    )
     after = weights(policy)
-    assert {name.split(".")[0] for name in after if after[name] != before[name]} == {"structure", "prompt"}
+    assert {name.split(".")[0] for name in after if after[name] != before[name]} == {
+        "structure",
+        "prompt",
+    }
     assert mean_logp(policy, made) > mean_logp(made.policy, made) + 0.1
     rows = pd.concat(made.rows)
     tau = np.quantile(rows["reward"].astype(np.float32), 0.7)
@@ -238,18 +294,32 @@ def buffer(*episodes: tuple[str, bool, float]) -> SimpleNamespace:
     half = len(episodes) // 2
     parts = [list(episodes[:half]), list(episodes[half:])]
     batches = [
-        (SimpleNamespace(rewards=torch.tensor([r for *_, r in part])), np.array([right for _, right, _ in part]))
+        (
+            SimpleNamespace(rewards=torch.tensor([r for *_, r in part])),
+            np.array([right for _, right, _ in part]),
+        )
         for part in parts
     ]
-    rows = [pd.DataFrame({"key": [k for k, *_ in part], "prompt": [f"{k} ?" for k, *_ in part]}) for part in parts]
+    rows = [
+        pd.DataFrame({"key": [k for k, *_ in part], "prompt": [f"{k} ?" for k, *_ in part]})
+        for part in parts
+    ]
     return SimpleNamespace(buffer=batches, rows=rows)
 
 
 def test_pairs_are_of_one_wording_of_a_question_a_good_right_answer_and_a_bad_wrong_one():
     told = buffer(
-        ("a", True, 4.5), ("a", False, -0.1), ("b", True, 4.9), ("a", True, 3.9), ("c", False, 0.0), ("a", False, 2.1),
-        ("b", False, 2.0), ("a", True, 4.0), ("a", False, 1.0), ("b", False, -1.0),
-    )  # fmt: skip
+        ("a", True, 4.5),
+        ("a", False, -0.1),
+        ("b", True, 4.9),
+        ("a", True, 3.9),
+        ("c", False, 0.0),
+        ("a", False, 2.1),
+        ("b", False, 2.0),
+        ("a", True, 4.0),
+        ("a", False, 1.0),
+        ("b", False, -1.0),
+    )
     assert pairs(told, Refining()).tolist() == [[0, 1], [7, 8], [2, 6]]
     told = buffer(("a", True, 4.5), ("b", False, -1.0), ("a", False, -1.0), ("b", True, 5.0))
     told.rows[0]["prompt"], told.rows[1]["prompt"] = ["a A : x ?", "b ?"], ["a A : y ?", "b ?"]

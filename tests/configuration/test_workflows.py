@@ -14,7 +14,11 @@ from tests.configuration.small import Asked, Voice, run, team
 
 # Each agent is known by its budget, its tools and its prompt.
 PROMPTS = (("be brief",), ("check each step",), ("only the answer",))
-AGENTS = {1: (10, ("calculator",), "be brief"), 2: (20, ("search",), "check each step"), 3: (30, (), "only the answer")}
+AGENTS = {
+    1: (10, ("calculator",), "be brief"),
+    2: (20, ("search",), "check each step"),
+    3: (30, (), "only the answer"),
+}
 # What agents leave: the first reasoner r1 and a1, and so on.
 LEAVES = {"reasoner": "ra", "worker": "wb", "answerer": "cf"}
 R = [f"r{i} answer a{i}" for i in range(5)]
@@ -32,7 +36,11 @@ def says(answers=("a1", "a2", "a3", "a4"), verdicts=("wrong",) * 3, need="reason
         number = asked.number
         if asked.role == "router":
             plans = asked.system.startswith(("split", "plan"))
-            return "<answer> first left then right </answer>" if plans else f"<answer> {need} </answer>"
+            return (
+                "<answer> first left then right </answer>"
+                if plans
+                else f"<answer> {need} </answer>"
+            )
         if asked.role == "verifier":
             return _said(f"v{number}", verdicts[number - 1])
         if asked.role == "reasoner":
@@ -55,9 +63,14 @@ def calls(workflow: str, **told) -> list[tuple[str, int, str]]:
     out = []
     for asked in voice.heard:
         prompt = asked.system.removeprefix("split ").removeprefix("plan ")
-        (agent,) = (agent for agent, has in AGENTS.items() if has == (asked.limit, asked.tools, prompt))
+        (agent,) = (
+            agent for agent, has in AGENTS.items() if has == (asked.limit, asked.tools, prompt)
+        )
         out.append((asked.role, agent, asked.content))
-    assert made.spent.calls == made.spent.turns == len(out) == len(made.spent.trail) and made.spent.trail[-1] is last
+    assert (
+        made.spent.calls == made.spent.turns == len(out) == len(made.spent.trail)
+        and made.spent.trail[-1] is last
+    )
     return out
 
 
@@ -77,7 +90,10 @@ SHOWN = {
         ("worker", 1, "question Q subtask right"),
         ("answerer", 3, f"question Q evidence {W[1]} evidence {W[2]}"),
     ],
-    "voting": [*[("reasoner", 1, "Q")] * 3, ("answerer", 3, "question Q votes a1 a2 a3")],  # without their reasons
+    "voting": [
+        *[("reasoner", 1, "Q")] * 3,
+        ("answerer", 3, "question Q votes a1 a2 a3"),
+    ],  # without their reasons
     "orchestrator": [
         ("router", 3, "Q"),
         ("worker", 2, "question Q subtask left"),
@@ -107,7 +123,9 @@ def test_each_agent_is_shown_what_was_left_for_it_and_nothing_else(workflow):
     assert calls(workflow) == SHOWN[workflow]
 
 
-@pytest.mark.parametrize("need, agent", [("reason", 1), ("direct", 1), ("calculator", 2), ("search", 2), ("what ?", 2)])
+@pytest.mark.parametrize(
+    "need, agent", [("reason", 1), ("direct", 1), ("calculator", 2), ("search", 2), ("what ?", 2)]
+)
 def test_routing_sends_the_question_to_one_of_two_reasoners(need, agent):
     assert calls("routing", need=need) == [
         ("router", 3, "Q"),
@@ -123,10 +141,17 @@ def test_routing_sends_the_question_to_one_of_two_reasoners(need, agent):
         ("aa", ["right"], "rvrc", "draft r2 answer a evidence v1 answer right"),
         ("ab", ["wrong", "right"], "rvrvc", "draft r2 answer b evidence v2 answer right"),
         ("abb", ["right", "wrong"], "rvrvrc", "draft r3 answer b evidence v2 answer wrong"),
-        ("aba", ["wrong", "wrong", "right"], "rvrvrvc", "draft r3 answer a evidence v3 answer right"),
+        (
+            "aba",
+            ["wrong", "wrong", "right"],
+            "rvrvrvc",
+            "draft r3 answer a evidence v3 answer right",
+        ),
     ],
 )
-def test_the_evaluator_ends_when_a_draft_settles_or_a_refined_one_is_found_right(answers, verdicts, roles, shown):
+def test_the_evaluator_ends_when_a_draft_settles_or_a_refined_one_is_found_right(
+    answers, verdicts, roles, shown
+):
     made = calls("evaluator", answers=answers, verdicts=verdicts)
     assert "".join({"answerer": "c"}.get(role, role[0]) for role, *_ in made) == roles
     assert made[-1] == ("answerer", 3, f"question Q {shown}")
@@ -152,12 +177,20 @@ VERDICTS = st.sampled_from(["right", "wrong", None])
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.tuples(*[WORDS] * 4), st.tuples(*[VERDICTS] * 3), st.sampled_from(["reason", "search", "x"]))
-def test_every_workflow_makes_as_many_calls_as_appendix_a_says_whatever_is_said(answers, verdicts, need):
-    made = {name: len(calls(name, answers=answers, verdicts=verdicts, need=need)) for name in WORKFLOWS}
+@given(
+    st.tuples(*[WORDS] * 4), st.tuples(*[VERDICTS] * 3), st.sampled_from(["reason", "search", "x"])
+)
+def test_every_workflow_makes_as_many_calls_as_appendix_a_says_whatever_is_said(
+    answers, verdicts, need
+):
+    made = {
+        name: len(calls(name, answers=answers, verdicts=verdicts, need=need)) for name in WORKFLOWS
+    }
     a, b, c, _ = answers
     evaluator = 4 if b == a else 5 if verdicts[1] == "right" else 6 if c == b else 7
-    assert made == {name: least for name, (least, _) in APPENDIX_A.items()} | {"evaluator": evaluator}
+    assert made == {name: least for name, (least, _) in APPENDIX_A.items()} | {
+        "evaluator": evaluator
+    }
 
 
 # At once, or one after the other -------------------------------------------------------------------
@@ -178,7 +211,11 @@ def test_only_sectioning_and_voting_have_calls_at_the_same_time(workflow):
     [
         ("direct", [("answerer", 0)], []),
         ("reason", [("reasoner", 0), ("answerer", 2)], [(0, 1, True)]),
-        ("verify", [("reasoner", 0), ("verifier", 1), ("answerer", 2)], [(0, 1, True), (0, 2, True), (1, 2, True)]),
+        (
+            "verify",
+            [("reasoner", 0), ("verifier", 1), ("answerer", 2)],
+            [(0, 1, True), (0, 2, True), (1, 2, True)],
+        ),
         (
             "routing",
             [("router", 2), ("reasoner", 0), ("answerer", 2), ("reasoner", 1)],
@@ -189,7 +226,11 @@ def test_only_sectioning_and_voting_have_calls_at_the_same_time(workflow):
             [("router", 2), ("worker", 1), ("worker", 0), ("answerer", 2)],
             [(0, 1, True), (0, 2, True), (1, 3, True), (2, 3, True)],
         ),
-        ("voting", [("reasoner", 0)] * 3 + [("answerer", 2)], [(0, 3, True), (1, 3, True), (2, 3, True)]),
+        (
+            "voting",
+            [("reasoner", 0)] * 3 + [("answerer", 2)],
+            [(0, 3, True), (1, 3, True), (2, 3, True)],
+        ),
         (
             "orchestrator",
             [("router", 2), ("worker", 1), ("worker", 1), ("answerer", 2)],
@@ -204,7 +245,9 @@ def test_only_sectioning_and_voting_have_calls_at_the_same_time(workflow):
 )
 def test_a_graph_has_an_edge_where_one_call_is_shown_another(workflow, nodes, edges):
     drawn = graph(workflow)
-    assert list(drawn.nodes) == nodes and drawn.edges == set(edges) and drawn.calls == CALLS[workflow]
+    assert (
+        list(drawn.nodes) == nodes and drawn.edges == set(edges) and drawn.calls == CALLS[workflow]
+    )
 
 
 def test_the_three_attempts_draw_numbers_of_their_own():
@@ -251,5 +294,7 @@ def test_the_evaluators_graph_holds_all_of_its_ways():
     expected = {(draft, check, True) for draft, check in zip(drafts, checks, strict=True)}
     expected |= {(before, after, True) for before, after in pairwise(drafts)}
     expected |= {(check, draft, True) for check, draft in zip(checks, drafts[1:], strict=False)}
-    expected |= {(node, end, True) for node in (*drafts[1:], *checks)}  # a first draft is always refined
+    expected |= {
+        (node, end, True) for node in (*drafts[1:], *checks)
+    }  # a first draft is always refined
     assert drawn.edges == expected

@@ -4,7 +4,10 @@ from matplotlib.collections import PathCollection
 from matplotlib.markers import MarkerStyle
 
 _SHAPES = {
-    mark: MarkerStyle(mark).get_path().transformed(MarkerStyle(mark).get_transform()).vertices.tobytes()
+    mark: MarkerStyle(mark)
+    .get_path()
+    .transformed(MarkerStyle(mark).get_transform())
+    .vertices.tobytes()
     for mark in "os^Dv<>PpXh*dH8"
 }
 

@@ -38,28 +38,65 @@ def one_run(value: float) -> Interval:
     return Interval(value, np.nan, np.nan)
 
 
-POINTS = {name: near(0.3 * i + 0.2) for i, name in enumerate(["KO", "TO", LONG])} | {"RO": one_run(0.9)}
-VECTORS = {name: {m: near(x) for m, x in zip(MEASURES, row, strict=True)} for name, row in {
-    "SO-d1": (0.9, 0.1, 0.1), "SO-d2": (0.1, 0.9, 0.1), "MO-S": (0.5, 0.5, 0.5), "MO-RM": (0.4, 0.4, 0.4),
-}.items()}  # fmt: skip
-COSTS = {name: near(x) for name, x in zip(["lab-nano", "lab-mini", "random", "CoRL"], [1, 3, 2, 2.5], strict=True)}
+POINTS = {name: near(0.3 * i + 0.2) for i, name in enumerate(["KO", "TO", LONG])} | {
+    "RO": one_run(0.9)
+}
+VECTORS = {
+    name: {m: near(x) for m, x in zip(MEASURES, row, strict=True)}
+    for name, row in {
+        "SO-d1": (0.9, 0.1, 0.1),
+        "SO-d2": (0.1, 0.9, 0.1),
+        "MO-S": (0.5, 0.5, 0.5),
+        "MO-RM": (0.4, 0.4, 0.4),
+    }.items()
+}
+COSTS = {
+    name: near(x)
+    for name, x in zip(["lab-nano", "lab-mini", "random", "CoRL"], [1, 3, 2, 2.5], strict=True)
+}
 RIGHT = {name: near(x) for name, x in zip(COSTS, [0.2, 0.8, 0.3, 0.9], strict=True)}
-LEARNING = pd.DataFrame([
-    {"step": step, "reward": np.log1p(step) * (1 + i) + seed, "arm": arm, "seed": seed, "half": step % 2}
-    for i, arm in enumerate(["CoRL", LONG]) for seed in range(3) for step in range(12)
-])  # fmt: skip
+LEARNING = pd.DataFrame(
+    [
+        {
+            "step": step,
+            "reward": np.log1p(step) * (1 + i) + seed,
+            "arm": arm,
+            "seed": seed,
+            "half": step % 2,
+        }
+        for i, arm in enumerate(["CoRL", LONG])
+        for seed in range(3)
+        for step in range(12)
+    ]
+)
 SHARES = pd.DataFrame({"SO-d1": [0.2, 0.5, 1.0], "MO-S": [0.8, 0.5, 0.0]}, index=[0, 10, 20])
 DRAW = {
-    "points": lambda: draw.points({"KO": {"hv": near(1), "$ a $": near(2)}, LONG: {"hv": one_run(2)}}, "RO leads"),
-    "beside": lambda: draw.points(POINTS, "Away", "share", beside=("away", {"KO": near(0.1), "RO": near(0.8)})),
-    "lines": lambda: draw.lines(LEARNING, "step", "reward", "arm", "It learns", rng=rng("test", "draw")),
-    "panels": lambda: draw.lines(LEARNING, "step", "reward", "arm", "It learns", "step", "reward", panels="half"),
-    "plane": lambda: draw.plane(COSTS, RIGHT, "CoRL", "$", "right", line="mixtures", through=["lab-nano", "lab-mini"]),
+    "points": lambda: draw.points(
+        {"KO": {"hv": near(1), "$ a $": near(2)}, LONG: {"hv": one_run(2)}}, "RO leads"
+    ),
+    "beside": lambda: draw.points(
+        POINTS, "Away", "share", beside=("away", {"KO": near(0.1), "RO": near(0.8)})
+    ),
+    "lines": lambda: draw.lines(
+        LEARNING, "step", "reward", "arm", "It learns", rng=rng("test", "draw")
+    ),
+    "panels": lambda: draw.lines(
+        LEARNING, "step", "reward", "arm", "It learns", "step", "reward", panels="half"
+    ),
+    "plane": lambda: draw.plane(
+        COSTS, RIGHT, "CoRL", "$", "right", line="mixtures", through=["lab-nano", "lab-mini"]
+    ),
     "objectives": lambda: draw.plane(VECTORS, None, "A trade", rings="front", line="stair"),
     "shares": lambda: draw.shares(SHARES, "It chooses", "step"),
-    "lying": lambda: draw.shares(SHARES.set_axis(["KO", "TO", LONG]), "It chooses", "%", beside={"KO": "3 of 7"}),
-    "heat": lambda: draw.heat(pd.DataFrame([[-1, 0.5], [0.0, 2.0]], ["a", "b"], ["$ x $", LONG]), "Own", "on", "by"),
-    "strip": lambda: draw.strip([np.zeros((8, 9, 3), np.uint8)] * 7, ["a", *"bcdef", LONG], "It walks"),
+    "lying": lambda: draw.shares(
+        SHARES.set_axis(["KO", "TO", LONG]), "It chooses", "%", beside={"KO": "3 of 7"}
+    ),
+    "heat": lambda: draw.heat(
+        pd.DataFrame([[-1, 0.5], [0.0, 2.0]], ["a", "b"], ["$ x $", LONG]), "Own", "on", "by"
+    ),
+    "strip": lambda: draw.strip(
+        [np.zeros((8, 9, 3), np.uint8)] * 7, ["a", *"bcdef", LONG], "It walks"
+    ),
 }
 every_figure = pytest.mark.parametrize("make", DRAW.values(), ids=DRAW)
 
@@ -69,7 +106,11 @@ def intervals(axes) -> list[list[float]]:
 
 
 def rings(axes) -> list[tuple[float, float]]:
-    return [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_gid() == "ring"]
+    return [
+        (line.get_xdata()[0], line.get_ydata()[0])
+        for line in axes.lines
+        if line.get_gid() == "ring"
+    ]
 
 
 def note(figure) -> str:
@@ -94,8 +135,12 @@ def test_nothing_is_cut_off_and_names_do_not_cover_each_other(make, recwarn):
     figure = make()
     draw.png(figure)
     page = figure.bbox.padded(2)
-    boxes = [axes.get_tightbbox() for axes in figure.axes] + [text.get_window_extent() for text in figure.texts]
-    assert all(page.x0 <= b.x0 and b.x1 <= page.x1 and page.y0 <= b.y0 and b.y1 <= page.y1 for b in boxes)
+    boxes = [axes.get_tightbbox() for axes in figure.axes] + [
+        text.get_window_extent() for text in figure.texts
+    ]
+    assert all(
+        page.x0 <= b.x0 and b.x1 <= page.x1 and page.y0 <= b.y0 and b.y1 <= page.y1 for b in boxes
+    )
     for axes in figure.axes:
         names = [Text.get_window_extent(text).padded(-1) for text in axes.texts if text.get_text()]
         assert not any(a.overlaps(b) for a, b in itertools.combinations(names, 2))
@@ -105,7 +150,10 @@ def test_nothing_is_cut_off_and_names_do_not_cover_each_other(make, recwarn):
 @every_figure
 def test_the_message_is_on_top_and_first_in_the_words_for_who_does_not_see(make):
     figure = make()
-    assert figure.alt_text.startswith(figure.get_suptitle()) and len(figure.alt_text) > len(figure.get_suptitle()) + 5
+    assert (
+        figure.alt_text.startswith(figure.get_suptitle())
+        and len(figure.alt_text) > len(figure.get_suptitle()) + 5
+    )
 
 
 @pytest.mark.parametrize("word", ["WWWWWW ", "illi "])
@@ -117,10 +165,21 @@ def test_a_long_message_wraps_within_the_page(word):
 
 
 def test_bytes_do_not_depend_on_the_process():
-    script = ("import hashlib\nfrom lib import draw\nfrom lib.stats import Interval\n"
-              "print(hashlib.sha256(draw.png(draw.points({'a': Interval(1, 0, 2)}, 'One'))).hexdigest())")  # fmt: skip
-    runs = [subprocess.run([sys.executable, "-c", script], cwd=ROOT, env={"PYTHONHASHSEED": seed}, capture_output=True,
-                           check=True, text=True).stdout for seed in "12"]  # fmt: skip
+    script = (
+        "import hashlib\nfrom lib import draw\nfrom lib.stats import Interval\n"
+        "print(hashlib.sha256(draw.png(draw.points({'a': Interval(1, 0, 2)}, 'One'))).hexdigest())"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=ROOT,
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in "12"
+    ]
     assert runs[0] == runs[1] and len(runs[0]) == 65
 
 
@@ -134,10 +193,16 @@ def test_bytes_do_not_depend_on_the_process():
         (lambda: draw.points({"RO": Interval(1, 0, np.nan)}, "RO"), "RO has half an interval"),
         (lambda: draw.points({}, "RO"), "no estimates"),
         (lambda: draw.points(POINTS, " "), "title that states its message"),
-        (lambda: draw.table(pd.DataFrame({"value": [1, 2], "arm": ["a", "a"]})), "two estimates of a"),
+        (
+            lambda: draw.table(pd.DataFrame({"value": [1, 2], "arm": ["a", "a"]})),
+            "two estimates of a",
+        ),
         (lambda: draw.table(pd.DataFrame({"mean": [1]})), "no column .'value'."),
         (lambda: draw.lines(LEARNING, "step", "price", "arm", "It"), "no column .'price'."),
-        (lambda: draw.lines(LEARNING.assign(reward=np.inf), "step", "reward", "arm", "It"), "'reward' has 72 of 72"),
+        (
+            lambda: draw.lines(LEARNING.assign(reward=np.inf), "step", "reward", "arm", "It"),
+            "'reward' has 72 of 72",
+        ),
         (lambda: draw.lines(LEARNING[:0], "step", "reward", "arm", "It"), "no rows"),
         (lambda: draw.plane(COSTS, POINTS, "CoRL"), "not of the same groups"),
         (lambda: draw.shares(-SHARES, "It"), "negative"),
@@ -158,11 +223,15 @@ def test_what_is_missing_or_not_finite_is_named(make, words):
 def test_intervals_are_drawn_as_they_are_and_one_run_is_told():
     figure = draw.points(POINTS, "RO", "share")
     assert intervals(figure.axes[0]) == [[i.lo, i.hi] for i in POINTS.values() if i.known]
-    assert marks(figure.axes[0]) == [draw.marker(name) for name in POINTS] and "what has none is one run" in note(
-        figure
+    assert marks(figure.axes[0]) == [
+        draw.marker(name) for name in POINTS
+    ] and "what has none is one run" in note(figure)
+    frame = pd.DataFrame(
+        {"value": [0.5], "lo": [np.nan], "hi": [np.nan], "runs": [1], "arm": ["KO"]}
     )
-    frame = pd.DataFrame({"value": [0.5], "lo": [np.nan], "hi": [np.nan], "runs": [1], "arm": ["KO"]})
-    assert "No intervals are known" in note(draw.points(frame, "KO")) and draw.alt(frame) == "KO 0.5."
+    assert (
+        "No intervals are known" in note(draw.points(frame, "KO")) and draw.alt(frame) == "KO 0.5."
+    )
 
 
 def test_a_ring_marks_only_what_lies_beyond_all_others():
@@ -171,16 +240,30 @@ def test_a_ring_marks_only_what_lies_beyond_all_others():
     assert rings(hv) == [(2, 1)] and rings(cost) == []
     assert not rings(draw.points(rows, "RO", line=0).axes[0])
     lonely = draw.points({"KO": {"hv": near(1)}, "RO": {"cost": near(1)}}, "RO").axes
-    assert [[text.get_text() for text in axes.texts] for axes in lonely] == [["not measured"], ["not measured"]]
+    assert [[text.get_text() for text in axes.texts] for axes in lonely] == [
+        ["not measured"],
+        ["not measured"],
+    ]
 
 
 def test_lines_are_means_over_seeds_and_bands_reach_the_worst_and_the_best():
-    frame = pd.DataFrame({"step": [0, 0, 0, 1, 1, 1], "return": [1, 2, 6, 0, 0, 3], "seed": [0, 1, 2] * 2, "arm": "RO"})
+    frame = pd.DataFrame(
+        {
+            "step": [0, 0, 0, 1, 1, 1],
+            "return": [1, 2, 6, 0, 0, 3],
+            "seed": [0, 1, 2] * 2,
+            "arm": "RO",
+        }
+    )
     (axes,) = draw.lines(frame, "step", "return", "arm", "It").axes
     band = axes.collections[0].get_paths()[0].vertices
-    assert list(axes.lines[0].get_ydata()) == [3, 1] and axes.lines[0].get_color() == draw.colour("RO")
+    assert list(axes.lines[0].get_ydata()) == [3, 1] and axes.lines[0].get_color() == draw.colour(
+        "RO"
+    )
     assert {(0, 1), (0, 6), (1, 0), (1, 3)} <= set(map(tuple, band))
-    given_ = pd.DataFrame({"step": [0, 1], "value": [3, 1], "lo": [1, 0], "hi": [6, 3], "arm": "RO"})
+    given_ = pd.DataFrame(
+        {"step": [0, 1], "value": [3, 1], "lo": [1, 0], "hi": [6, 3], "arm": "RO"}
+    )
     (axes,) = draw.lines(given_, "step", "value", "arm", "It", seed=None).axes
     assert list(axes.lines[0].get_ydata()) == [3, 1] and {(0, 1), (0, 6)} <= set(
         map(tuple, axes.collections[0].get_paths()[0].vertices)
@@ -206,13 +289,18 @@ def test_the_line_of_mixtures_leaves_out_who_is_judged():
 
 def test_three_objectives_are_three_panels_and_rings_are_the_front_of_all_three():
     figure = DRAW["objectives"]()
-    assert [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes] == list(itertools.combinations(MEASURES, 2))
+    assert [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes] == list(
+        itertools.combinations(MEASURES, 2)
+    )
     assert all(len(rings(axes)) == 3 for axes in figure.axes)  # all but MO-RM, which MO-S dominates
 
 
 def test_stacked_bars_start_at_zero_in_the_order_of_the_columns():
     (axes,) = DRAW["shares"]().axes
-    bars = {(round(p.get_x() + p.get_width() / 2), round(p.get_y(), 6)): round(p.get_height(), 6) for p in axes.patches}
+    bars = {
+        (round(p.get_x() + p.get_width() / 2), round(p.get_y(), 6)): round(p.get_height(), 6)
+        for p in axes.patches
+    }
     assert bars[0, 0.0] == 20 and bars[0, 20.0] == 80 and bars[2, 0.0] == 100
 
 
@@ -230,8 +318,14 @@ def test_labels_are_spread_apart_within_bounds_in_the_order_they_had(wanted, gap
 def _seen(shade: str, matrix) -> np.ndarray:
     """A colour as CIE L*a*b* after `matrix` has taken out what a reader cannot see."""
     rgb = np.array(to_rgb(shade))
-    linear = np.clip(np.array(matrix) @ np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4), 0, 1)
-    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    linear = np.clip(
+        np.array(matrix) @ np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4),
+        0,
+        1,
+    )
+    to_xyz = np.array(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    )
     xyz = to_xyz @ linear / [0.9505, 1.0, 1.089]
     f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
@@ -239,8 +333,16 @@ def _seen(shade: str, matrix) -> np.ndarray:
 
 VISION = {  # Machado, Oliveira and Fernandes 2009, severity 1.0
     "full": np.eye(3),
-    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.01182, 0.04294, 0.968881],
+    ],
 }
 FAMILIES = [
     "SO-d1, SO-d2, SO-d3, MO-S, MO-RM, MO-MGDA, MO-pseudoS, random, oracle",
@@ -259,8 +361,12 @@ FAMILIES = [
 @pytest.mark.parametrize("family", FAMILIES)
 def test_names_that_share_a_figure_differ_for_colour_blind_readers_or_by_marker(family, vision):
     for one, other in itertools.combinations(re.split("; " if ";" in family else ", ", family), 2):
-        apart = np.linalg.norm(_seen(draw.colour(one), VISION[vision]) - _seen(draw.colour(other), VISION[vision]))
-        assert apart > 20 or (apart > 8 and draw.marker(one) != draw.marker(other)), f"{one} and {other} look alike"
+        apart = np.linalg.norm(
+            _seen(draw.colour(one), VISION[vision]) - _seen(draw.colour(other), VISION[vision])
+        )
+        assert apart > 20 or (apart > 8 and draw.marker(one) != draw.marker(other)), (
+            f"{one} and {other} look alike"
+        )
 
 
 @pytest.mark.parametrize("name", [*styles._STYLES, *"abcdefgh"])
@@ -272,5 +378,8 @@ def test_labels_can_be_read_on_white(name):
 def test_new_names_of_one_figure_do_not_share_a_colour_and_keep_the_marker_of_their_role(role):
     names = [f"model {i}" for i in range(5)]
     found = styles.looks([*names, "RO"], roles=dict.fromkeys(names, role) if role else None)
-    assert len({shade for shade, _ in found.values()}) >= 5 and found["RO"] == (draw.colour("RO"), draw.marker("RO"))
+    assert len({shade for shade, _ in found.values()}) >= 5 and found["RO"] == (
+        draw.colour("RO"),
+        draw.marker("RO"),
+    )
     assert role is None or {found[name][1] for name in names} == {styles.ROLES[role][0]}

@@ -41,7 +41,9 @@ def small_bank(tmp_path: Path, rows: str) -> bank_module.Bank:
 def answers_file(tmp_path: Path, rows: list[tuple[int, int, int]]) -> Path:
     """Rows of (student, question, right) in the columns of the UCI file."""
     head = "Student ID;Student Country;Question ID;Type of Answer;Question Level;Topic;Subtopic;Keywords\n"
-    lines = [f"{student};España;{question};{right};Basic;x;y;z" for student, question, right in rows]
+    lines = [
+        f"{student};España;{question};{right};Basic;x;y;z" for student, question, right in rows
+    ]
     return written(tmp_path, head + "\n".join(lines), "answers.csv", "latin-1")
 
 
@@ -74,18 +76,33 @@ def test_order_of_lines_other_columns_quotes_and_byte_order_mark_do_not_matter(t
     [
         ("", ["column id is wanted once, not 0 times", "found nothing"]),
         ("id;difficulty_level;topic_name\n", ["no rows"]),
-        ("id;level;topic_name\n1;1;Statistics", ["column difficulty_level", "found id, level, topic_name"]),
+        (
+            "id;level;topic_name\n1;1;Statistics",
+            ["column difficulty_level", "found id, level, topic_name"],
+        ),
         ("id,difficulty_level,topic_name\n", ["separator `;`"]),
-        ("id;difficulty_level;topic_name\n1;1;Statistics\n2;7;Statistics", ["line 3", "1 to 6", "'7'"]),
+        (
+            "id;difficulty_level;topic_name\n1;1;Statistics\n2;7;Statistics",
+            ["line 3", "1 to 6", "'7'"],
+        ),
         ("id;difficulty_level;topic_name\n1;0;Statistics", ["line 2", "'0'"]),
         ("id;difficulty_level;topic_name\n1;2.0;Statistics", ["line 2", "'2.0'"]),
         ("id;difficulty_level;topic_name\n1;;Statistics", ["line 2", "''"]),
         ("id;difficulty_level;topic_name\n1;1", ["line 2", "topic ''"]),
-        ("id;difficulty_level;topic_name\n1;1;Statistic", ["line 2", "did you mean 'Statistics'", *TOPICS]),
-        ("id;difficulty_level;topic_name\n5;1;Statistics\n5;1;Statistics", ["line 3", "id 5", "line 2"]),
+        (
+            "id;difficulty_level;topic_name\n1;1;Statistic",
+            ["line 2", "did you mean 'Statistics'", *TOPICS],
+        ),
+        (
+            "id;difficulty_level;topic_name\n5;1;Statistics\n5;1;Statistics",
+            ["line 3", "id 5", "line 2"],
+        ),
         ("id;difficulty_level;topic_name\n;1;Statistics", ["line 2", "integer", "''"]),
         ("id;difficulty_level;topic_name\nQ1;1;Statistics", ["line 2", "integer", "'Q1'"]),
-        ('id;difficulty_level;topic_name\n1;1;"Statistics', ["after line 1", "unexpected end of data"]),
+        (
+            'id;difficulty_level;topic_name\n1;1;"Statistics',
+            ["after line 1", "unexpected end of data"],
+        ),
     ],
 )
 def test_a_broken_bank_is_refused_with_its_place_and_value(tmp_path, text, parts):
@@ -110,14 +127,21 @@ def test_asking_for_an_unknown_topic_names_the_closest():
 
 
 def test_calibration_by_hand(tmp_path):
-    bank = small_bank(tmp_path, "1;1;Statistics\n2;1;Statistics\n3;2;Statistics\n4;1;Optimization\n")
+    bank = small_bank(
+        tmp_path, "1;1;Statistics\n2;1;Statistics\n3;2;Statistics\n4;1;Optimization\n"
+    )
     # question 1 fails 20 of 20, question 2 fails 0 of 20, question 3 fails 5 of 10; 99 is in no bank
     rows = [(7, 1, 0)] * 20 + [(8, 2, 1)] * 20 + [(9, 3, 1), (9, 3, 0)] * 5 + [(7, 99, 1)]
     difficulty, answers = calibrated(bank, path := answers_file(tmp_path, rows))
     # label means: .5 for questions 1 and 2 together, .5 for 3, and all answers' .5 for the unseen topic
     assert difficulty == pytest.approx([25 / 30, 5 / 30, 10 / 20, 0.5])
     assert answers.tolist() == [20, 20, 10, 0]
-    assert calibrated_levels(bank, path).levels.tolist() == [5, 2, 3, 1]  # 1 + 5 x difficulty; no answers, no change
+    assert calibrated_levels(bank, path).levels.tolist() == [
+        5,
+        2,
+        3,
+        1,
+    ]  # 1 + 5 x difficulty; no answers, no change
 
 
 def test_few_answers_hardly_move_a_question(tmp_path):
@@ -127,7 +151,9 @@ def test_few_answers_hardly_move_a_question(tmp_path):
 
 
 def test_a_topic_without_answers_keeps_its_labels(tmp_path):
-    bank = small_bank(tmp_path, "1;3;Statistics\n2;1;Statistics\n3;2;Statistics\n4;1;Optimization\n")
+    bank = small_bank(
+        tmp_path, "1;3;Statistics\n2;1;Statistics\n3;2;Statistics\n4;1;Optimization\n"
+    )
     again = calibrated_levels(bank, answers_file(tmp_path, [(1, 4, 0)]))
     assert again.levels.tolist() == [3, 1, 2, 6]  # the only answer to Optimization is wrong
 

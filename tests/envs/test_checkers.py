@@ -16,12 +16,16 @@ EVERY = ["orchestration/Education-v0", *IDS.values()]
 WEIGHT = np.array([0.5, 0.3, 0.2])
 # Both checkers know scalar rewards only; images here are smaller than the usual networks want.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*reward returned by `step.*", "ignore:.*different from the unwrapped.*", "ignore:.*minimal resolution.*"
+    "ignore:.*reward returned by `step.*",
+    "ignore:.*different from the unwrapped.*",
+    "ignore:.*minimal resolution.*",
 )
 
 
 def test_these_are_all_that_are_registered():
-    assert sorted(name for name in gym.registry if name.startswith("orchestration/")) == sorted(EVERY)
+    assert sorted(name for name in gym.registry if name.startswith("orchestration/")) == sorted(
+        EVERY
+    )
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -59,7 +63,9 @@ def test_no_two_steps_share_what_they_return_and_a_seed_repeats_them(name):
 @pytest.mark.parametrize("name", EVERY)
 def test_mo_gymnasiums_wrappers_see_an_episode(name):
     env = wrappers.MORecordEpisodeStatistics(
-        wrappers.MOClipReward(wrappers.MONormalizeReward(mo_gymnasium.make(name), idx=0), idx=0, min_r=-1, max_r=1)
+        wrappers.MOClipReward(
+            wrappers.MONormalizeReward(mo_gymnasium.make(name), idx=0), idx=0, min_r=-1, max_r=1
+        )
     )
     env.reset(seed=0)
     env.action_space.seed(0)

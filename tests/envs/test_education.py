@@ -11,7 +11,16 @@ from lib import seeds
 from lib.config import load
 from lib.envs import make_education, make_education_rules
 from lib.envs.batch import LinearVecReward
-from lib.envs.education import CHALLENGE, EASY, FAILED, PENDING, UNSEEN, Education, EducationRules, answer_probability
+from lib.envs.education import (
+    CHALLENGE,
+    EASY,
+    FAILED,
+    PENDING,
+    UNSEEN,
+    Education,
+    EducationRules,
+    answer_probability,
+)
 from lib.envs.education_batch import EducationBatch
 
 ITEMS = (74, 67, 72, 81, 17, 0)  # linear algebra
@@ -19,7 +28,9 @@ RULES = make_education_rules(load().education)
 
 variants = st.fixed_dictionaries(
     {
-        "items": st.sampled_from([ITEMS, (10, 12, 10, 10, 0, 0), (9, 19, 10, 13, 9, 0), (1, 1, 1, 1, 1, 1)]),
+        "items": st.sampled_from(
+            [ITEMS, (10, 12, 10, 10, 0, 0), (9, 19, 10, 13, 9, 0), (1, 1, 1, 1, 1, 1)]
+        ),
         "steps_per_level": st.sampled_from([1, 2, 4]),
         "warmup": st.sampled_from(["keep", "measure", "ncc"]),
         "ncc_rule": st.sampled_from(["at_or_above", "exact"]),
@@ -48,7 +59,12 @@ def run_both(rules, batch, steps, seed):
         step = twin.advance(row)
         for i, single in enumerate(singles):
             seen, reward, terminated, truncated, info = single.step(int(row[i]))
-            ours = (step.final_observation[i], step.reward[i], step.terminated[i], step.truncated[i])
+            ours = (
+                step.final_observation[i],
+                step.reward[i],
+                step.terminated[i],
+                step.truncated[i],
+            )
             assert same(ours, (seen, reward, terminated, truncated))
             levels = [level for level in twin.levels[i] if level >= 0]
             assert levels == [level - 1 for level in info["levels"]]
@@ -71,7 +87,9 @@ def test_answers_follow_item_response_theory_as_catsim_has_it():
     for ability in (0.0, 0.3, 0.8):
         for difficulty in (0.0, 0.4, 1.0):
             expected = irt.icc(ability, a=4.0, b=difficulty)
-            assert answer_probability(ability, difficulty, 4.0) == pytest.approx(expected, abs=1e-12)
+            assert answer_probability(ability, difficulty, 4.0) == pytest.approx(
+                expected, abs=1e-12
+            )
 
 
 def test_the_simulated_student_answers_as_often_as_the_response_model_says():
@@ -79,7 +97,9 @@ def test_the_simulated_student_answers_as_often_as_the_response_model_says():
     twin = EducationBatch(rules, 4000, seed=1)
     twin.reset()
     reward = twin.advance(np.full(4000, CHALLENGE)).reward
-    expected = answer_probability(0.4, 0.8, 4.0)  # the first challenge set is all of level 5, less the warm-up's one
+    expected = answer_probability(
+        0.4, 0.8, 4.0
+    )  # the first challenge set is all of level 5, less the warm-up's one
     assert reward[:, 2].mean() == pytest.approx(expected, abs=0.01)
 
 
@@ -100,7 +120,10 @@ def learn(rules, mastery, answers):
         ([(3, True), (4, True)], 1),  # above mastery counts
         ([(2, True), (0, True), (2, True)], 1),  # an easy question neither counts nor breaks
         ([(2, True), (0, False), (2, True)], 1),
-        ([(2, True), (2, True), (2, True), (2, True)], 1),  # level 2 is below mastery after the rise
+        (
+            [(2, True), (2, True), (2, True), (2, True)],
+            1,
+        ),  # level 2 is below mastery after the rise
         ([(4, True)] * 4, 2),
     ],
 )
@@ -137,7 +160,10 @@ def test_a_failed_set_starts_with_open_questions_near_mastery():
     env.pending = [[], [], [901], [902], [], []]
     env.mastery_steps = 2
     chosen = env._recommend(FAILED)
-    assert [(source, identity) for source, _, identity in chosen[:2]] == [(PENDING, 901), (PENDING, 902)]
+    assert [(source, identity) for source, _, identity in chosen[:2]] == [
+        (PENDING, 901),
+        (PENDING, 902),
+    ]
     assert all(source == UNSEEN for source, _, _ in chosen[2:])
 
 
@@ -163,7 +189,9 @@ def test_rewards_are_the_papers_formulas():
     reward = env._reward(chosen, [False, True, True, False, True], before=2)  # m = 0.4
     aptitude = ((0.8 - 0.4) + (0.6 - 0.4)) / (1 - 0.4) / 5
     assert reward == pytest.approx([aptitude, 1 / 5, 3 / 5])
-    assert env._reward([(UNSEEN, 4, 1)], [True], before=5)[0] == 0  # at full mastery there is nothing above it
+    assert (
+        env._reward([(UNSEEN, 4, 1)], [True], before=5)[0] == 0
+    )  # at full mastery there is nothing above it
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 2), min_size=1, max_size=60))
@@ -187,7 +215,9 @@ def test_an_episode_ends_at_the_goal_or_at_the_horizon():
         lengths += 1
         step = twin.advance(np.full(500, EASY))
         if step.done.any():
-            assert (step.truncated[step.done] == (lengths[step.done] == 50)).all() or step.terminated.any()
+            assert (
+                step.truncated[step.done] == (lengths[step.done] == 50)
+            ).all() or step.terminated.any()
             lengths[step.done] = 0
     assert lengths.max() == 0  # nobody goes on past step 50
 
@@ -205,7 +235,10 @@ def test_a_row_copied_many_times_gives_independent_futures():
 
 def test_the_linear_view_of_a_twin_is_the_weighted_sum():
     rules = EducationRules(ITEMS)
-    plain, linear = EducationBatch(rules, 4, seed=5), LinearVecReward(EducationBatch(rules, 4, seed=5), (0.2, 0.3, 0.5))
+    plain, linear = (
+        EducationBatch(rules, 4, seed=5),
+        LinearVecReward(EducationBatch(rules, 4, seed=5), (0.2, 0.3, 0.5)),
+    )
     plain.reset(), linear.reset()
     vector = plain.advance(np.array([0, 1, 2, 2])).reward
     _, scalar, _, _ = linear.step(np.array([0, 1, 2, 2]))
@@ -224,10 +257,17 @@ def begun(env):
     [
         (lambda: EducationRules((1, 1, 1, 0, 0, 0)), "full set"),
         (lambda: begun(make_education()).step(7), "failed, easy, challenge"),
-        *((lambda wrong=wrong: begun(EducationBatch(EducationRules(ITEMS), 3)).advance(np.array(wrong)), "actions")
-          for wrong in ([0, 1], [0, 1, 3], [-1, 0, 0])),
+        *(
+            (
+                lambda wrong=wrong: begun(EducationBatch(EducationRules(ITEMS), 3)).advance(
+                    np.array(wrong)
+                ),
+                "actions",
+            )
+            for wrong in ([0, 1], [0, 1, 3], [-1, 0, 0])
+        ),
     ],
-)  # fmt: skip
+)
 def test_too_few_questions_and_wrong_actions_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -38,7 +38,9 @@ def board_with(**things) -> np.ndarray:
     """The codes of a board with the given things, e.g. gold=[(2, 1)], and nothing else."""
     board = np.full(CELLS, EMPTY)
     for name, places in things.items():
-        board[[cell_at(*place) for place in places]] = {"gold": GOLD, "goal": GOAL, "lava": LAVA}[name]
+        board[[cell_at(*place) for place in places]] = {"gold": GOLD, "goal": GOAL, "lava": LAVA}[
+            name
+        ]
     return board
 
 
@@ -55,7 +57,11 @@ def described(at, heading=0, t=0, **things) -> dict:
     """Such a room in words."""
     twin = GridBatch("composite", 1)
     twin.reset()
-    twin.board[0, :CELLS], twin.pose[0], twin.t[0] = board_with(**things), 4 * cell_at(*at) + heading, t
+    twin.board[0, :CELLS], twin.pose[0], twin.t[0] = (
+        board_with(**things),
+        4 * cell_at(*at) + heading,
+        t,
+    )
     return twin.describe(0)
 
 
@@ -81,7 +87,9 @@ class Single:
         for env, action in zip(self.envs, actions, strict=True):
             final, reward, terminated, truncated, info = env.step(int(action))
             ended = terminated or truncated
-            rows.append((env.reset()[0] if ended else final, reward, terminated, truncated, final, info))
+            rows.append(
+                (env.reset()[0] if ended else final, reward, terminated, truncated, final, info)
+            )
         *arrays, infos = zip(*rows, strict=True)
         return *[np.stack(array) for array in arrays], infos
 
@@ -95,7 +103,9 @@ def assert_equal_for(tasks, seed, actions, **arguments):
         step = twin.advance(row)
         assert np.array_equal(step.observation, observation)
         assert step.reward.dtype == reward.dtype and np.array_equal(step.reward, reward)
-        assert np.array_equal(step.terminated, terminated) and np.array_equal(step.truncated, truncated)
+        assert np.array_equal(step.terminated, terminated) and np.array_equal(
+            step.truncated, truncated
+        )
         assert np.array_equal(step.final_observation, final)
         for i in np.flatnonzero(step.done):
             assert {name: value[i].item() for name, value in twin.outcomes.items()} == infos[i]
@@ -147,7 +157,12 @@ def test_random_play_meets_every_ending():
             met[name] |= twin.outcomes[name] & step.done
         met["gold"] |= (twin.outcomes["gold"] == 1) & step.done
         met["timeout"] |= step.truncated
-    for name, where in {"success": (0, 1, 2), "lava": (0, 2), "gold": (0, 3), "timeout": (1,)}.items():
+    for name, where in {
+        "success": (0, 1, 2),
+        "lava": (0, 2),
+        "gold": (0, 3),
+        "timeout": (1,),
+    }.items():
         assert all(met[name].reshape(64, 4)[:, task].any() for task in where), name
 
 
@@ -175,7 +190,9 @@ def test_one_row_can_be_copied_many_times_with_fresh_episodes_to_come():
     alone.restore(twin.state(), rows=np.array([0]))
     for _ in range(144):
         several, one = copies.advance(np.full(6, LEFT)), alone.advance(np.array([LEFT]))
-        assert np.array_equal(several.final_observation, np.repeat(one.final_observation, 6, axis=0))
+        assert np.array_equal(
+            several.final_observation, np.repeat(one.final_observation, 6, axis=0)
+        )
         if one.done.any():
             break
     assert several.done.all()
@@ -188,13 +205,18 @@ def test_restoring_the_twin_brings_back_its_future():
     state, moves = twin.state(), np.random.default_rng(6).choice(6, size=(150, 8), p=LIKELY)
     first = [twin.advance(row).observation for row in moves]
     twin.restore(state)
-    assert all(np.array_equal(twin.advance(row).observation, seen) for row, seen in zip(moves, first, strict=True))
+    assert all(
+        np.array_equal(twin.advance(row).observation, seen)
+        for row, seen in zip(moves, first, strict=True)
+    )
 
 
 # The library's boards ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task, identity", [("empty", "MiniGrid-Empty-6x6-v0"), ("lava_gap", "MiniGrid-LavaGapS6-v0")])
+@pytest.mark.parametrize(
+    "task, identity", [("empty", "MiniGrid-Empty-6x6-v0"), ("lava_gap", "MiniGrid-LavaGapS6-v0")]
+)
 def test_the_board_is_one_of_the_library_s(task, identity):
     library, ours = gym.make(identity).unwrapped, GridRoom(task)
 
@@ -202,7 +224,9 @@ def test_the_board_is_one_of_the_library_s(task, identity):
         encoded = []
         for seed in range(150):
             env.reset(seed=seed)
-            encoded.append((env.grid.encode().tobytes(), tuple(map(int, env.agent_pos)), env.agent_dir))
+            encoded.append(
+                (env.grid.encode().tobytes(), tuple(map(int, env.agent_pos)), env.agent_dir)
+            )
         return set(encoded)
 
     assert drawn(ours) == drawn(library)
@@ -217,16 +241,38 @@ NONE = {"success": False, "lava": False, "gold": 0.0}
 @pytest.mark.parametrize(
     ("room", "actions", "paid", "ended", "info"),
     [
-        (room_with(gold=[(2, 1), (3, 1)], goal=[(4, 4)]), [PICKUP, FORWARD, PICKUP, PICKUP], [0, 0, 1], "", {}),
-        (room_with("gold_room", gold=[(2, 1), (3, 1)]), [PICKUP, FORWARD, PICKUP], [0, 1, 1], "over",
-         NONE | {"gold": 1.0}),
+        (
+            room_with(gold=[(2, 1), (3, 1)], goal=[(4, 4)]),
+            [PICKUP, FORWARD, PICKUP, PICKUP],
+            [0, 0, 1],
+            "",
+            {},
+        ),
+        (
+            room_with("gold_room", gold=[(2, 1), (3, 1)]),
+            [PICKUP, FORWARD, PICKUP],
+            [0, 1, 1],
+            "over",
+            NONE | {"gold": 1.0},
+        ),
         (room_with(lava=[(2, 1)]), [FORWARD], [0, 0, 0], "over", NONE | {"lava": True}),
-        (room_with(gold=[(2, 1), (1, 2)], goal=[(3, 1)], lava=[(2, 2)]),
-         [PICKUP, RIGHT, PICKUP, LEFT, FORWARD, FORWARD], [1, 1, 1], "over", NONE | {"success": True, "gold": 1.0}),
+        (
+            room_with(gold=[(2, 1), (1, 2)], goal=[(3, 1)], lava=[(2, 2)]),
+            [PICKUP, RIGHT, PICKUP, LEFT, FORWARD, FORWARD],
+            [1, 1, 1],
+            "over",
+            NONE | {"success": True, "gold": 1.0},
+        ),
         (room_with(lava=[(2, 1)]), [LEFT] * 144, [0, 1, 0], "cut off", NONE),
-        (room_with(goal=[(2, 1)], horizon=3), [LEFT, RIGHT, FORWARD], [1, 1, 0], "over", NONE | {"success": True}),
+        (
+            room_with(goal=[(2, 1)], horizon=3),
+            [LEFT, RIGHT, FORWARD],
+            [1, 1, 0],
+            "over",
+            NONE | {"success": True},
+        ),
     ],
-)  # fmt: skip
+)
 def test_rewards_and_ends_of_rooms_worked_by_hand(room, actions, paid, ended, info):
     """Both gold pieces; the second in its room; lava; a perfect episode; no time left; a goal on the last step."""
     total, terminated, truncated, told = play(room, actions)
@@ -264,7 +310,10 @@ def test_gold_and_walls_block_the_way():
         (lambda: GridBatch(["empty", "lava_gap"], 3), "a task for each of 3 environments, got 2"),
         (lambda: GridRoom("maze"), "task must be one of composite.*'maze'"),
         (lambda: GridBatch("maze", 2), "task must be one of composite.*'maze'"),
-        *((lambda wrong=wrong: room_with().step(wrong), "action must lie in 0..5") for wrong in (6, -1, 1.5)),
+        *(
+            (lambda wrong=wrong: room_with().step(wrong), "action must lie in 0..5")
+            for wrong in (6, -1, 1.5)
+        ),
     ],
 )
 def test_wrong_tasks_and_actions_are_named(call, message):

@@ -38,7 +38,10 @@ def can_be_solved(board, start: int) -> bool:
         if not left and not has_goal:
             return True
         for other in range(CELLS):
-            if sum(abs(a - b) for a, b in zip(coordinates(cell), coordinates(other), strict=True)) != 1:
+            if (
+                sum(abs(a - b) for a, b in zip(coordinates(cell), coordinates(other), strict=True))
+                != 1
+            ):
                 continue
             if board[other] == GOAL and not left:
                 return True
@@ -103,12 +106,20 @@ def test_layouts_are_even_among_the_solvable_ones():
         expected = (board[keep] == thing).mean(axis=0)
         found = (layouts.board == thing).mean(axis=0)
         assert np.abs(found - expected).max() < 0.04  # four standard errors and more
-    agent = [np.bincount(cells, minlength=CELLS) / cells.size for cells in (layouts.position, order[keep, 0])]
+    agent = [
+        np.bincount(cells, minlength=CELLS) / cells.size
+        for cells in (layouts.position, order[keep, 0])
+    ]
     assert np.abs(agent[0] - agent[1]).max() < 0.025
 
 
 def test_the_rooms_hold_what_they_promise():
-    counts = {"composite": (1, PIECES, 2), "empty": (1, 0, 0), "lava_gap": (1, 0, 3), "gold_room": (0, PIECES, 0)}
+    counts = {
+        "composite": (1, PIECES, 2),
+        "empty": (1, 0, 0),
+        "lava_gap": (1, 0, 3),
+        "gold_room": (0, PIECES, 0),
+    }
     for task, expected in counts.items():
         layouts = draw_layouts(task, KEYS[:500])
         found = [(layouts.board == thing).sum(axis=1) for thing in (GOAL, GOLD, LAVA)]

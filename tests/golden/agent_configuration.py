@@ -21,7 +21,15 @@ from tests.golden import SmallJob
 SHOWN = 8  # episodes whose numbers are kept one by one
 
 # All that the jobs read, so that a change to params.yaml or to the library of atoms is no change here.
-REWARD = {"alpha": 5.0, "beta_s": 0.02, "beta_t": 0.03, "eta": 1.0, "delta_1": 0.1, "delta_2": 0.2, "delta_3": 0.3}
+REWARD = {
+    "alpha": 5.0,
+    "beta_s": 0.02,
+    "beta_t": 0.03,
+    "eta": 1.0,
+    "delta_1": 0.1,
+    "delta_2": 0.2,
+    "delta_3": 0.3,
+}
 LEARNING = {
     "batch": 8, "group": 1, "structure_rate": 3e-3, "prompt_rate": 3e-3, "clip": 0.2, "gamma": 0.95, "entropy": 0.05,
     "value": 0.5, "max_grad_norm": 0.5, "epochs": 2,
@@ -31,22 +39,60 @@ REFINING = {
     "share": 0.5, "beta": 0.05, "good": 0.0, "bad": 2.0,
 }  # fmt: skip
 SETTINGS = {
-    "model": "team", "larger": "team-large", "prompted": "team", "encoder": "hashing", "encoders": ["hashing"],
-    "tiers": [8, 24, 64], "temperature": 0.7, "seeds": 1, "jobs": 1, "draws": 2, "train_items": 3, "search_items": 1,
-    "test_items": 2, "grid": 9, "sampled": 9, "episodes": 24, "alone_episodes": 8, "save_every": 1,
-    "reward": REWARD, "ppo": LEARNING, "grpo": LEARNING | {"group": 4}, "sft": REFINING, "dpo": REFINING,
+    "model": "team",
+    "larger": "team-large",
+    "prompted": "team",
+    "encoder": "hashing",
+    "encoders": ["hashing"],
+    "tiers": [8, 24, 64],
+    "temperature": 0.7,
+    "seeds": 1,
+    "jobs": 1,
+    "draws": 2,
+    "train_items": 3,
+    "search_items": 1,
+    "test_items": 2,
+    "grid": 9,
+    "sampled": 9,
+    "episodes": 24,
+    "alone_episodes": 8,
+    "save_every": 1,
+    "reward": REWARD,
+    "ppo": LEARNING,
+    "grpo": LEARNING | {"group": 4},
+    "sft": REFINING,
+    "dpo": REFINING,
     "glass": {
-        "seeds": 2, "interaction": 2.0, "noise": 1.0, "looks": [16, 48], "sft_after": [48], "batch": 16, "hidden": 8,
-        "blur": 0.2, "structure_rate": 3e-3, "prompt_rate": 3e-3, "sft_rate": 1e-2, "sft_prompt_rate": 1e-2,
-        "sft_batch": 8, "states": 2, "dice": 2, "interactions": [2.0], "noises": [1.0], "map_seeds": 2,
-        "map_episodes": 16, "map_every": 16,
+        "seeds": 2,
+        "interaction": 2.0,
+        "noise": 1.0,
+        "looks": [16, 48],
+        "sft_after": [48],
+        "batch": 16,
+        "hidden": 8,
+        "blur": 0.2,
+        "structure_rate": 3e-3,
+        "prompt_rate": 3e-3,
+        "sft_rate": 1e-2,
+        "sft_prompt_rate": 1e-2,
+        "sft_batch": 8,
+        "states": 2,
+        "dice": 2,
+        "interactions": [2.0],
+        "noises": [1.0],
+        "map_seeds": 2,
+        "map_episodes": 16,
+        "map_every": 16,
     },
-}  # fmt: skip
+}
 COMMON = {
     "backend": "lab", "kwh_per_token": 1.4e-6, "temperature": 0.7, "max_tokens": 96, "timeout": 60.0, "retries": 4,
     "concurrency": 8,
 }  # fmt: skip
-MODELS = {"team": COMMON | {"model": "lab-team"}, "team-large": COMMON | {"model": "lab-team-large"}}
+MODELS = {
+    "team": COMMON | {"model": "lab-team"},
+    "team-large": COMMON | {"model": "lab-team-large"},
+}
 CARDS = {
     "lab-team": {"dollars_per_1k_tokens": 1e-3, "tokens_per_second": 100.0},
     "lab-team-large": {"dollars_per_1k_tokens": 2e-3, "tokens_per_second": 50.0},
@@ -72,13 +118,17 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         checkpoints.save(shipped.unpack(name, settings.lab.models[name]), models / name)
         store.write_json(models / name / "card.json", card)
     context = study.make_context(settings, models, folder / "runs")
-    work = ask_anew(partial(study.work, context=context, save_every=settings.configuration.save_every))
+    work = ask_anew(
+        partial(study.work, context=context, save_every=settings.configuration.save_every)
+    )
     jobs = study.make_jobs(settings, [NAMED["arc"]], models)
     return [
         SmallJob(_first(jobs, study.TRAINING), work, summarize_training),
         SmallJob(_first(jobs, study.SAMPLED_SET), work, summarize_search),
         SmallJob(
-            _first(glassbox.make_jobs(settings.configuration), glassbox.LOOKS), glassbox.work, summarize_benchmark
+            _first(glassbox.make_jobs(settings.configuration), glassbox.LOOKS),
+            glassbox.work,
+            summarize_benchmark,
         ),
     ]
 
@@ -90,7 +140,9 @@ def make_params(folder: Path) -> Params:
     atoms_file.write_text(ATOMS, encoding="utf-8")
     llm = {"cassette": "off", "max_dollars": 0.0, "models": MODELS}
     changes = {
-        "configuration": config.validate(SETTINGS | {"atoms": str(atoms_file)}, ConfigurationSettings, "a golden job"),
+        "configuration": config.validate(
+            SETTINGS | {"atoms": str(atoms_file)}, ConfigurationSettings, "a golden job"
+        ),
         "llm": config.validate(llm, LLMSettings, "a golden job"),
     }
     return config.load("smoke").model_copy(update=changes)
@@ -116,14 +168,20 @@ def summarize_training(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
     rollouts, learning, tests = (
         store.read_parquet(folder / f"{name}.parquet") for name in ("rollouts", "learning", "tests")
     )
-    policies = {name: store.read_tensors(folder / f"{name}.safetensors") for name in ("arc_no_sft", "arc", "arc_dpo")}
+    policies = {
+        name: store.read_tensors(folder / f"{name}.safetensors")
+        for name in ("arc_no_sft", "arc", "arc_dpo")
+    }
     return {
         "refinements": result,
         "workflows of rollouts": rollouts["w"].head(SHOWN).tolist(),
         "rewards of rollouts": rollouts["reward"].head(SHOWN).tolist(),
         "mean of rollouts": _mean_outcomes(rollouts),
         "losses": learning.drop(columns="update").mean().tolist(),
-        "tests": {f"{arm}, {model}": _mean_outcomes(part) for (arm, model), part in tests.groupby(["arm", "model"])},
+        "tests": {
+            f"{arm}, {model}": _mean_outcomes(part)
+            for (arm, model), part in tests.groupby(["arm", "model"])
+        },
         "errors": tests["error"].value_counts().sort_index().to_dict(),
         "norms": {name: _norm(arrays) for name, arrays in policies.items()},
     }
@@ -133,7 +191,9 @@ def summarize_search(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
     """First configurations and their outcomes by split."""
     rows = store.read_parquet(folder / "searched.parquet")
     return {
-        "configurations": rows.drop_duplicates("number")[["w", "tools1", "tools2", "allocated"]].to_numpy().tolist(),
+        "configurations": rows.drop_duplicates("number")[["w", "tools1", "tools2", "allocated"]]
+        .to_numpy()
+        .tolist(),
         "rewards": rows["reward"].head(SHOWN).tolist(),
         "outcomes": {split: _mean_outcomes(part) for split, part in rows.groupby("split")},
     }
@@ -148,7 +208,18 @@ def summarize_benchmark(folder: Path, result: None) -> dict[str, Any]:
 
 
 def _mean_outcomes(rows: pd.DataFrame) -> list[float]:
-    columns = ["reward", "right", "calls", "turns", "tokens", "tokens_in", "dollars", "seconds", "used", "cut"]
+    columns = [
+        "reward",
+        "right",
+        "calls",
+        "turns",
+        "tokens",
+        "tokens_in",
+        "dollars",
+        "seconds",
+        "used",
+        "cut",
+    ]
     return rows[columns].mean().tolist()
 
 

@@ -60,7 +60,9 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     first_jobs = study.make_first_jobs(settings, models)
     prepare = partial(study.first_work, context=context)
     sweep.run(prepare, first_jobs, folder / "runs", workers=1)
-    context = replace(context, inputs={job.key: str(job.folder(folder / "runs")) for job in first_jobs})
+    context = replace(
+        context, inputs={job.key: str(job.folder(folder / "runs")) for job in first_jobs}
+    )
 
     trial_job, lessons_job = first_jobs
     training_job, start_job = study.make_jobs(settings, [ARM], first_jobs)
@@ -81,7 +83,9 @@ def make_settings() -> Params:
     base = whole.lab.models[SETTINGS["base"]].model_copy(update=BASE)
     changes = {
         "routing": config.validate(SETTINGS, RoutingSettings, "a golden job"),
-        "llm": config.validate({"cassette": "off", "max_dollars": 0.0, "models": models}, LLMSettings, "a golden job"),
+        "llm": config.validate(
+            {"cassette": "off", "max_dollars": 0.0, "models": models}, LLMSettings, "a golden job"
+        ),
         "lab": whole.lab.model_copy(update={"models": whole.lab.models | {SETTINGS["base"]: base}}),
     }
     return whole.model_copy(update=changes)
@@ -99,7 +103,10 @@ def make_benchmark_job(settings: RoutingSettings) -> sweep.Job:
         "synthetic benchmark of budgets": glassbox.VERSION,
     }
     handed = settings.handed("glass", "learn")
-    return sweep.Job("synthetic benchmark", {"job": "synthetic benchmark", "routing": handed, "versions": versions})
+    return sweep.Job(
+        "synthetic benchmark",
+        {"job": "synthetic benchmark", "routing": handed, "versions": versions},
+    )
 
 
 def run_benchmark(job: sweep.Job, folder: Path, progress) -> int:
@@ -113,7 +120,9 @@ def run_benchmark(job: sweep.Job, folder: Path, progress) -> int:
 
 
 def summarize_trial(folder: Path, result: dict[str, int]) -> dict[str, Any]:
-    experts, alone = (store.read_parquet(folder / f"{name}.parquet") for name in ("experts", "alone"))
+    experts, alone = (
+        store.read_parquet(folder / f"{name}.parquet") for name in ("experts", "alone")
+    )
     by_expert = experts.groupby("strategy", sort=False)[["right", "dollars"]].mean()
     return {
         "questions": result["questions"],
@@ -126,19 +135,28 @@ def summarize_trial(folder: Path, result: dict[str, int]) -> dict[str, Any]:
 
 
 def summarize_lessons(base: Path, folder: Path, result: dict[str, int]) -> dict[str, Any]:
-    return {"steps": result["steps"], "distance from the base": measure_distance(base, folder / "model")}
+    return {
+        "steps": result["steps"],
+        "distance from the base": measure_distance(base, folder / "model"),
+    }
 
 
 def summarize_training(controller: Path, folder: Path, result: dict[str, float]) -> dict[str, Any]:
-    rollouts, learning = (store.read_parquet(folder / f"{name}.parquet") for name in ("rollouts", "learning"))
-    means = rollouts[["right", "within", "reward", "dollars", "calls", "malformed", "written"]].mean()
+    rollouts, learning = (
+        store.read_parquet(folder / f"{name}.parquet") for name in ("rollouts", "learning")
+    )
+    means = rollouts[
+        ["right", "within", "reward", "dollars", "calls", "malformed", "written"]
+    ].mean()
     return {
         "distance from the controller": measure_distance(controller, folder / "model"),
         "budgets of rollouts": rollouts["label"].head(SHOWN).tolist(),
         "tokens of rollouts": rollouts["tokens"].head(SHOWN).tolist(),
         "last rewards": rollouts["reward"].tail(SHOWN).tolist(),
         "mean of rollouts": means.tolist(),
-        "learning": {name: learning[name].tolist() for name in ("loss", "kl", "clipped", "value_error")},
+        "learning": {
+            name: learning[name].tolist() for name in ("loss", "kl", "clipped", "value_error")
+        },
         "tests": summarize_tests(folder, result),
     }
 

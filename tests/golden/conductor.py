@@ -54,7 +54,10 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     settings = config.settings(profile="smoke", conductor=SETTINGS)
     policy = checkpoints.save(shipped.unpack(POLICY, settings.lab.models[POLICY]), folder / POLICY)
     make_start = partial(start.work, policy=str(policy))
-    start_jobs = {seed: start.make_job(settings.conductor.start, policy, seed) for seed in (study.REWARD, SEED)}
+    start_jobs = {
+        seed: start.make_job(settings.conductor.start, policy, seed)
+        for seed in (study.REWARD, SEED)
+    }
     starts = {seed: _finish(make_start, job, folder) for seed, job in start_jobs.items()}
     reward_job = preference.make_job(settings.conductor, policy, study.REWARD)
     train_reward_model = partial(preference.work, policy=str(starts[study.REWARD]))
@@ -68,7 +71,9 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     train_arm = partial(study.work, context=context)
     return [
         SmallJob(start_jobs[SEED], make_start, partial(_summarize_start, policy)),
-        SmallJob(reward_job, train_reward_model, partial(_summarize_reward_model, starts[study.REWARD])),
+        SmallJob(
+            reward_job, train_reward_model, partial(_summarize_reward_model, starts[study.REWARD])
+        ),
         SmallJob(training_job, train_arm, partial(_summarize_training, starts[SEED])),
         SmallJob(_find_benchmark_job(settings), glassbox.work, _summarize_benchmark),
     ]
@@ -87,10 +92,15 @@ def _find_benchmark_job(settings: Params) -> sweep.Job:
 
 
 def _summarize_start(policy: Path, folder: Path, result: dict[str, float]) -> dict[str, Any]:
-    return {"loss": result["loss"], "distance from the policy": _measure_distance(policy, folder / "model")}
+    return {
+        "loss": result["loss"],
+        "distance from the policy": _measure_distance(policy, folder / "model"),
+    }
 
 
-def _summarize_reward_model(start_model: Path, folder: Path, result: dict[str, int]) -> dict[str, Any]:
+def _summarize_reward_model(
+    start_model: Path, folder: Path, result: dict[str, int]
+) -> dict[str, Any]:
     agreement = store.read_parquet(folder / "agreement.parquet")
     scale = store.read_json(folder / "model" / "scale.json")
     return {
@@ -103,9 +113,12 @@ def _summarize_reward_model(start_model: Path, folder: Path, result: dict[str, i
     }
 
 
-def _summarize_training(start_model: Path, folder: Path, result: dict[str, float]) -> dict[str, Any]:
+def _summarize_training(
+    start_model: Path, folder: Path, result: dict[str, float]
+) -> dict[str, Any]:
     items, components, rollouts = (
-        store.read_parquet(folder / f"{name}.parquet") for name in ("items", "components", "rollouts")
+        store.read_parquet(folder / f"{name}.parquet")
+        for name in ("items", "components", "rollouts")
     )
     weights = [f"w_{name}" for name in COMPONENTS]
     first = rollouts.head(SHOWN)
@@ -123,7 +136,9 @@ def _summarize_training(start_model: Path, folder: Path, result: dict[str, float
         "advantages of rollouts": first["advantage"].tolist(),
         "last advantages": rollouts["advantage"].tail(SHOWN).tolist(),
         "mean of rollouts": rollouts[["quality", *COMPONENTS]].mean().tolist(),
-        "mean of normalised rewards": rollouts[[f"r_{name}" for name in COMPONENTS]].mean().tolist(),
+        "mean of normalised rewards": rollouts[[f"r_{name}" for name in COMPONENTS]]
+        .mean()
+        .tolist(),
         "last weights": rollouts[weights].tail(1).to_numpy()[0].tolist(),
     }
 
@@ -131,11 +146,19 @@ def _summarize_training(start_model: Path, folder: Path, result: dict[str, float
 def _summarize_benchmark(folder: Path, result: int) -> dict[str, Any]:
     rows = store.read_parquet(folder / "rows.parquet")
     weights = [f"w_{name}" for name in COMPONENTS]
-    return {"rows": result, "quality": rows["reward"].tolist(), "mean weights": rows[weights].mean().tolist()}
+    return {
+        "rows": result,
+        "quality": rows["reward"].tolist(),
+        "mean weights": rows[weights].mean().tolist(),
+    }
 
 
 def _measure_distance(before: Path, after: Path) -> float:
     """Between the weights that two models share by name, in the Euclidean norm."""
     first, second = (store.read_tensors(model / "model.safetensors") for model in (before, after))
-    squares = [np.square(second[name].astype(float) - first[name]).sum() for name in first if name in second]
+    squares = [
+        np.square(second[name].astype(float) - first[name]).sum()
+        for name in first
+        if name in second
+    ]
     return float(np.sqrt(sum(squares)))

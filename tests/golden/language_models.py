@@ -27,7 +27,9 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     if not (training_job.folder(folder) / "model").exists():
         sweep.run(build.make_model, [training_job], folder, workers=1)
     measuring_job = cards.make_measuring_job(settings, "m", training_job)
-    work = partial(cards.measure_model, model_folders={"m": str(training_job.folder(folder) / "model")})
+    work = partial(
+        cards.measure_model, model_folders={"m": str(training_job.folder(folder) / "model")}
+    )
     return [
         SmallJob(training_job, build.make_model, summarize_training),
         SmallJob(measuring_job, work, summarize_measurement),
@@ -36,7 +38,9 @@ def small_jobs(folder: Path) -> list[SmallJob]:
 
 def make_settings() -> config.LabSettings:
     """The lab with one tiny model that is taught a little of everything."""
-    model = tiny.settings(diet=MIXTURE, window=512, target=config.Target(family="chain", difficulty=1, accuracy=0.0))
+    model = tiny.settings(
+        diet=MIXTURE, window=512, target=config.Target(family="chain", difficulty=1, accuracy=0.0)
+    )
     base = config.load("smoke").lab.model_dump()
     content = base | {"models": {"m": model.model_dump()}, "live": "m", "jobs": 1, "test_items": 2}
     return config.validate(content, config.LabSettings, "a golden job")

@@ -50,19 +50,31 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     )
     for domain in zoo.DOMAINS:
         zoo.write(folder / "zoo", domain, zoo.make_cards(settings, domain, episodes=4), seeds=1)
-    context = RunContext.of(settings, folder / "zoo", folder / "runs", folder / "cassettes", workers=1)
+    context = RunContext.of(
+        settings, folder / "zoo", folder / "runs", folder / "cassettes", workers=1
+    )
     place = folder / "zoo"
-    (reflecting,) = study.make_jobs(settings, "education", [Method(f"RO {MODEL}", "RO", MODEL, budget=1.0)], place)
+    (reflecting,) = study.make_jobs(
+        settings, "education", [Method(f"RO {MODEL}", "RO", MODEL, budget=1.0)], place
+    )
     (knowing,) = study.make_jobs(settings, "minigrid", [Method(f"KO {MODEL}", "KO", MODEL)], place)
     (students,) = contest.make_jobs(settings, "education", "paper", place)
     (rooms,) = contest.make_jobs(settings, "minigrid", "ours", place)
     decide_and_judge = partial(_decide_and_judge, context=context, settings=settings)
     play_and_read = partial(_play_and_read, context=context)
     return [
-        SmallJob(_add_versions(reflecting, {"judge": judge.VERSION}), decide_and_judge, _summarize_decisions),
+        SmallJob(
+            _add_versions(reflecting, {"judge": judge.VERSION}),
+            decide_and_judge,
+            _summarize_decisions,
+        ),
         SmallJob(knowing, partial(study.decide_episodes, context=context), _summarize_decisions),
         SmallJob(students, partial(contest.play_contest, context=context), _summarize_contest),
-        SmallJob(_add_versions(rooms, {"fixed situations": fixed.VERSION}), play_and_read, _summarize_readers),
+        SmallJob(
+            _add_versions(rooms, {"fixed situations": fixed.VERSION}),
+            play_and_read,
+            _summarize_readers,
+        ),
     ]
 
 
@@ -84,7 +96,9 @@ def _decide_and_judge(
     return result
 
 
-def _play_and_read(job: sweep.Job, folder: Path, progress: Callable, context: RunContext) -> dict[str, int]:
+def _play_and_read(
+    job: sweep.Job, folder: Path, progress: Callable, context: RunContext
+) -> dict[str, int]:
     result = contest.play_contest(job, folder, progress, context)
     posed = [*fixed.load()[:SITUATIONS], *fixed.made_up(4)]
     store.write_parquet(folder / "answers.parquet", fixed.answers([Rational(), fixed.Lot()], posed))
@@ -110,7 +124,9 @@ def _summarize_decisions(folder: Path, result: dict[str, int]) -> dict[str, Any]
         "mean rewards": record[rewards].mean().tolist(),
     }
     if (folder / "judged.parquet").exists():
-        summary["scores"] = store.read_parquet(folder / "judged.parquet")[list(judge.CRITERIA)].mean().to_dict()
+        summary["scores"] = (
+            store.read_parquet(folder / "judged.parquet")[list(judge.CRITERIA)].mean().to_dict()
+        )
     return summary
 
 

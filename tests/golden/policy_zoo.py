@@ -33,17 +33,23 @@ PPO = {
     "clip": 0.2, "learning_rate": 3e-3, "entropy": 0.02, "value": 0.5, "max_grad_norm": 0.5, "target_kl": 0.02,
 }  # fmt: skip
 ZOO = {
-    "learner": "stacked", "seeds": 2, "jobs": 1, "episodes": 4,
+    "learner": "stacked",
+    "seeds": 2,
+    "jobs": 1,
+    "episodes": 4,
     "education": {"single": PPO, "mgda": PPO},
     "minigrid": dict.fromkeys(("navigate", "lava", "gold", "pseudo"), PPO),
-}  # fmt: skip
+}
 
 
 def small_jobs(folder: Path) -> list[SmallJob]:
     """A stack of education, MGDA, a room, a policy of stable-baselines3; and strategies without training."""
     settings = config.settings(profile="smoke", education=EDUCATION, minigrid=MINIGRID, zoo=ZOO)
     by_reference = config.settings(
-        profile="smoke", education=EDUCATION, minigrid=MINIGRID, zoo=ZOO | {"learner": "stable-baselines3"}
+        profile="smoke",
+        education=EDUCATION,
+        minigrid=MINIGRID,
+        zoo=ZOO | {"learner": "stable-baselines3"},
     )
     jobs = [
         _find_job(settings, "education", "SO-d1"),
@@ -52,7 +58,10 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         _find_job(by_reference, "education", "MO-RM"),
     ]
     work = partial(_train_and_evaluate, settings=settings)
-    return [*(SmallJob(_add_evaluation(job), work, _summarize_training) for job in jobs), _make_strategies(settings)]
+    return [
+        *(SmallJob(_add_evaluation(job), work, _summarize_training) for job in jobs),
+        _make_strategies(settings),
+    ]
 
 
 def _find_job(settings: Params, domain: str, name: str) -> sweep.Job:
@@ -66,16 +75,26 @@ def _find_job(settings: Params, domain: str, name: str) -> sweep.Job:
 
 def _add_evaluation(job: sweep.Job) -> sweep.Job:
     """The same job, which evaluates what it trained."""
-    evaluated_by = {"evaluation": evaluate.VERSION, "policy cards": cards.VERSION, "statistics": stats.VERSION}
-    return replace(job, settings=job.settings | {"versions": job.settings["versions"] | evaluated_by})
+    evaluated_by = {
+        "evaluation": evaluate.VERSION,
+        "policy cards": cards.VERSION,
+        "statistics": stats.VERSION,
+    }
+    return replace(
+        job, settings=job.settings | {"versions": job.settings["versions"] | evaluated_by}
+    )
 
 
-def _train_and_evaluate(job: sweep.Job, folder: Path, progress: Callable, settings: Params) -> dict[str, Any]:
+def _train_and_evaluate(
+    job: sweep.Job, folder: Path, progress: Callable, settings: Params
+) -> dict[str, Any]:
     result = train.train_policies(job, folder, progress)
     zoo: dict[str, list[policies.Policy]] = {}
     for policy in job.settings["policies"]:
         name = policy["recipe"]["name"]
-        zoo.setdefault(name, []).append(policies.load(folder / f"seed-{policy['seed']}" / f"{name}.json"))
+        zoo.setdefault(name, []).append(
+            policies.load(folder / f"seed-{policy['seed']}" / f"{name}.json")
+        )
     domain = job.settings["policies"][0]["recipe"]["domain"]
 
     # Episodes of the trained policies and of those that look at nothing.
@@ -90,13 +109,16 @@ def _train_and_evaluate(job: sweep.Job, folder: Path, progress: Callable, settin
     store.write_parquet(folder / "rows.parquet", rows)
     store.write_parquet(folder / "growth.parquet", growth)
     for name in zoo:
-        store.write_json(folder / f"card-{name}.json", cards.make_card(steps, domain, name).model_dump())
+        store.write_json(
+            folder / f"card-{name}.json", cards.make_card(steps, domain, name).model_dump()
+        )
     return result
 
 
 def _summarize_training(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
     curve, steps, rows, growth = (
-        store.read_parquet(folder / f"{name}.parquet") for name in ("curve", "steps", "rows", "growth")
+        store.read_parquet(folder / f"{name}.parquet")
+        for name in ("curve", "steps", "rows", "growth")
     )
     trained = [policies.load(path) for path in sorted(folder.glob("seed-*/*.json"))]
     changes = [_subtract_first_weights(policy) for policy in trained]
@@ -110,7 +132,9 @@ def _summarize_training(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
         "changes of all parameters": [_measure_norm(change, "") for change in changes],
         "norms of all parameters": [_measure_norm(policy.params, "") for policy in trained],
         "episodes of the training": len(curve),
-        "mean of the training": curve[["length", "return_0", "return_1", "return_2"]].mean().tolist(),
+        "mean of the training": curve[["length", "return_0", "return_1", "return_2"]]
+        .mean()
+        .tolist(),
         # The evaluation.
         "first actions": steps["action"].head(SHOWN).tolist(),
         "length by arm": rows.groupby("arm", sort=True)["length"].mean().to_dict(),
@@ -128,12 +152,16 @@ def _summarize_training(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _subtract_first_weights(policy: policies.Policy) -> dict[str, np.ndarray]:
-    first = networks.initial(policy.network, "zoo", policy.domain, policy.name, seed=policy.about["seed"])
+    first = networks.initial(
+        policy.network, "zoo", policy.domain, policy.name, seed=policy.about["seed"]
+    )
     return {name: array.astype(float) - first[name] for name, array in policy.params.items()}
 
 
 def _measure_norm(parameters: dict[str, np.ndarray], part: str) -> float:
-    squares = [np.square(array, dtype=float).sum() for name, array in parameters.items() if part in name]
+    squares = [
+        np.square(array, dtype=float).sum() for name, array in parameters.items() if part in name
+    ]
     return float(np.sqrt(sum(squares)))
 
 
@@ -150,7 +178,9 @@ def _make_strategies(settings: Params) -> SmallJob:
         "switches": switches.VERSION,
     }
     environment = recipes.describe_environment(settings, "education")
-    job = sweep.Job("strategies", {"job": "strategies", "environment": environment, "versions": versions})
+    job = sweep.Job(
+        "strategies", {"job": "strategies", "environment": environment, "versions": versions}
+    )
     return SmallJob(job, _play_strategies, _summarize_strategies)
 
 

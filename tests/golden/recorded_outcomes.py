@@ -27,7 +27,9 @@ LOGGED = "swe-multimodal"  # the table whose job estimates from logs too
 def small_jobs(folder: Path) -> list[SmallJob]:
     """A table whose dollars are recorded, one whose are assumed by size, one whose are listed."""
     settings = config.settings(profile="smoke", recorded=SETTINGS).recorded
-    agents, by_size, listed = (recorded.make_job(settings, name) for name in (LOGGED, "gsm", "gsm8k"))
+    agents, by_size, listed = (
+        recorded.make_job(settings, name) for name in (LOGGED, "gsm", "gsm8k")
+    )
     versions = agents.settings["versions"] | {"estimates from logs": logged.VERSION}
     agents = replace(agents, settings=agents.settings | {"versions": versions})
     return [
@@ -69,4 +71,7 @@ def _summarize_table(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
 def _summarize_estimates(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
     estimates = store.read_parquet(folder / "estimates.parquet")
     by_estimator = estimates.groupby("estimator", sort=True)["value"].mean().to_dict()
-    return _summarize_table(folder, result) | {"estimates": by_estimator, "truth": estimates["truth"].mean()}
+    return _summarize_table(folder, result) | {
+        "estimates": by_estimator,
+        "truth": estimates["truth"].mean(),
+    }

@@ -23,7 +23,9 @@ FOLDER = Path(__file__).parent
 SIGNIFICANT_DIGITS = 4
 MAX_FUNCTIONS = 20  # named in a message
 LIB = str(ROOT / "lib")
-OPENING = {("lib/llm/scripted/__init__.py", "transport")}  # a client opens scripted models before any is asked
+OPENING = {
+    ("lib/llm/scripted/__init__.py", "transport")
+}  # a client opens scripted models before any is asked
 
 
 def processor() -> str:
@@ -44,7 +46,9 @@ def run_system(system: str, folder: Path) -> list[tuple[dict[str, Any], set[Code
     """
     (folder / "inputs").mkdir()
     jobs = make_small_jobs(system, folder / "inputs")
-    return [run_small_job(small_job, folder / f"job-{number}") for number, small_job in enumerate(jobs)]
+    return [
+        run_small_job(small_job, folder / f"job-{number}") for number, small_job in enumerate(jobs)
+    ]
 
 
 def run_small_job(small_job: SmallJob, folder: Path) -> tuple[dict[str, Any], set[CodeType]]:
@@ -54,7 +58,9 @@ def run_small_job(small_job: SmallJob, folder: Path) -> tuple[dict[str, Any], se
 
     def note_call(frame, event: str, _) -> None:
         path = frame.f_code.co_filename
-        if event == "call" and path.startswith(LIB) and path.endswith(".py"):  # templates are compiled too
+        if (
+            event == "call" and path.startswith(LIB) and path.endswith(".py")
+        ):  # templates are compiled too
             executed.add(frame.f_code)
 
     threads = torch.get_num_threads()
@@ -121,18 +127,34 @@ def compare(
     if len(recorded) != len(measured):
         return [f"{system} has {len(measured)} small jobs, {len(recorded)} are recorded; {again}"]
     problems = []
-    for before, now, code in zip(recorded, measured, executed or [set()] * len(measured), strict=True):
-        now = {"versions": now["versions"], "settings": _as_json(now["settings"]), "results": _as_json(now["results"])}
+    for before, now, code in zip(
+        recorded, measured, executed or [set()] * len(measured), strict=True
+    ):
+        now = {
+            "versions": now["versions"],
+            "settings": _as_json(now["settings"]),
+            "results": _as_json(now["results"]),
+        }
         label = f"{system}, {before['label']}"
         if now["settings"] != before["settings"]:
-            names = [name for name in now["settings"] if now["settings"][name] != before["settings"].get(name)]
-            problems.append(f"{label}: other settings ({', '.join(names) or 'fewer'}) than recorded; {again}")
+            names = [
+                name
+                for name in now["settings"]
+                if now["settings"][name] != before["settings"].get(name)
+            ]
+            problems.append(
+                f"{label}: other settings ({', '.join(names) or 'fewer'}) than recorded; {again}"
+            )
         elif now["results"] == before["results"] and now["versions"] != before["versions"]:
-            problems.append(f"{label}: a VERSION was raised and no number of the small job changed; {again}")
+            problems.append(
+                f"{label}: a VERSION was raised and no number of the small job changed; {again}"
+            )
         elif now["results"] != before["results"] and now["versions"] != before["versions"]:
             problems.append(f"{label}: numbers changed and a VERSION was raised; {again}")
         elif now["results"] != before["results"]:
-            problems.append(_explain_forgotten(system, label, before["results"], now["results"], code))
+            problems.append(
+                _explain_forgotten(system, label, before["results"], now["results"], code)
+            )
     return problems
 
 
@@ -143,7 +165,11 @@ def _as_json(value: Any) -> Any:
 def _explain_forgotten(
     system: str, label: str, before: dict[str, Any], now: dict[str, Any], executed: set[CodeType]
 ) -> str:
-    changes = [f"{name} {before.get(name)} -> {now.get(name)}" for name in now if now.get(name) != before.get(name)]
+    changes = [
+        f"{name} {before.get(name)} -> {now.get(name)}"
+        for name in now
+        if now.get(name) != before.get(name)
+    ]
     functions = changed_functions(system, executed) or sorted(map(_describe, executed))
     shown = "".join(f"\n    {function}" for function in functions[:MAX_FUNCTIONS])
     if len(functions) > MAX_FUNCTIONS:
@@ -173,7 +199,11 @@ def changed_functions(system: str, executed: set[CodeType]) -> list[str]:
         elif match := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
             first, count = int(match[1]), int(match[2] or 1)
             edited.setdefault(path, set()).update(range(first, first + max(count, 1)))
-    return sorted(_describe(code) for code in executed if edited.get(_path(code), set()) & set(_line_numbers(code)))
+    return sorted(
+        _describe(code)
+        for code in executed
+        if edited.get(_path(code), set()) & set(_line_numbers(code))
+    )
 
 
 def _git(*arguments: str) -> str:

@@ -19,8 +19,17 @@ from tests.golden.budgeted_routing import LEARN, MODEL, measure_distance
 ARM = arms.NAMED["paper"]  # which sits every exam
 SHOWN = 8  # rollouts and episodes whose numbers are kept one by one
 BASE, AGENT = "lab-caller", "lab-agent"
-TOOLS = {"lab-nano": "nano", "lab-mini": "mini", "reasoner": "control"}  # as the orchestrator calls them
-FILES = {"nano": "lab-nano", "mini": "lab-mini", "control": "lab-control", "agent": AGENT}  # by name in llm.models
+TOOLS = {
+    "lab-nano": "nano",
+    "lab-mini": "mini",
+    "reasoner": "control",
+}  # as the orchestrator calls them
+FILES = {
+    "nano": "lab-nano",
+    "mini": "lab-mini",
+    "control": "lab-control",
+    "agent": AGENT,
+}  # by name in llm.models
 # Of a card: dollars per thousand tokens, tokens per second, and up to which difficulty it is good at chains.
 CARDS = {
     "lab-nano": (0.001, 1500.0, 2), "lab-mini": (0.002, 1200.0, 4), "lab-control": (0.003, 1000.0, 8),
@@ -41,7 +50,10 @@ PRICES = {
     },
 }  # fmt: skip
 UNSEEN_PRICES = {
-    "calls": {name: {"dollars": 1e-5 - rate["dollars"], "seconds": 0.01} for name, rate in PRICES["calls"].items()},
+    "calls": {
+        name: {"dollars": 1e-5 - rate["dollars"], "seconds": 0.01}
+        for name, rate in PRICES["calls"].items()
+    },
     "models": {name: {"dollars": 1.0, "seconds": 1.0} for name in PRICES["models"]},
 }
 GLASS = {
@@ -81,7 +93,10 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         SmallJob(lessons_job, prepare, partial(summarize_lessons, models / BASE)),
         SmallJob(trial_job, prepare, summarize_trial),
         SmallJob(training_job, train_and_test, partial(summarize_training, start / "model")),
-        *(SmallJob(job, glassbox.work, summarize_benchmark) for job in glassbox.make_jobs(settings.tools.glass)),
+        *(
+            SmallJob(job, glassbox.work, summarize_benchmark)
+            for job in glassbox.make_jobs(settings.tools.glass)
+        ),
     ]
 
 
@@ -91,14 +106,19 @@ def make_settings(folder: Path) -> Params:
     folder: for the price lists.
     """
     whole = config.load("smoke")
-    paths = {"prices": str(folder / "prices.yaml"), "unseen_prices": str(folder / "unseen_prices.yaml")}
+    paths = {
+        "prices": str(folder / "prices.yaml"),
+        "unseen_prices": str(folder / "unseen_prices.yaml"),
+    }
     store.write_json(paths["prices"], PRICES)  # JSON is YAML
     store.write_json(paths["unseen_prices"], UNSEEN_PRICES)
     models = {name: MODEL | {"model": file} for name, file in FILES.items()}
     base = whole.lab.models[BASE].model_copy(update=OPTIMISERS)
     changes = {
         "tools": config.validate(SETTINGS | paths, ToolSettings, "a golden job"),
-        "llm": config.validate({"cassette": "off", "max_dollars": 0.0, "models": models}, LLMSettings, "a golden job"),
+        "llm": config.validate(
+            {"cassette": "off", "max_dollars": 0.0, "models": models}, LLMSettings, "a golden job"
+        ),
         "lab": whole.lab.model_copy(update={"models": whole.lab.models | {BASE: base}}),
     }
     return whole.model_copy(update=changes)
@@ -107,10 +127,19 @@ def make_settings(folder: Path) -> Params:
 def make_card(dollars: float, tokens_per_second: float, reach: int) -> dict[str, Any]:
     """A card of a model that does chains up to a difficulty, and nothing else."""
     accuracy = [
-        {"category": "chain", "skin": "plain", "difficulty": difficulty, "accuracy": float(difficulty <= reach)}
+        {
+            "category": "chain",
+            "skin": "plain",
+            "difficulty": difficulty,
+            "accuracy": float(difficulty <= reach),
+        }
         for difficulty in range(1, 9)
     ]
-    return {"dollars_per_1k_tokens": dollars, "tokens_per_second": tokens_per_second, "accuracy": accuracy}
+    return {
+        "dollars_per_1k_tokens": dollars,
+        "tokens_per_second": tokens_per_second,
+        "accuracy": accuracy,
+    }
 
 
 # What is kept -------------------------------------------------------------------------------------
@@ -142,7 +171,8 @@ def summarize_trial(folder: Path, result: None) -> dict[str, Any]:
 
 def summarize_training(start: Path, folder: Path, result: None) -> dict[str, Any]:
     rollouts, learning, episodes = (
-        store.read_parquet(folder / f"{name}.parquet") for name in ("rollouts", "learning", "episodes")
+        store.read_parquet(folder / f"{name}.parquet")
+        for name in ("rollouts", "learning", "episodes")
     )
     by_exam = episodes.groupby("exam", sort=False)
     columns = ["right", "dollars", "seconds", "calls", "malformed"]

@@ -38,7 +38,19 @@ from tests.llm.server import completion, settings
 SITUATIONS = 2_000  # of one process
 SHARED = 100  # of two processes, every second one with a kill
 SCRIPTS = ("which policy acts next? ", "选择哪一个策略？", "أي سياسة؟ ", "🧭🎓", '"\\\n', "Ω")
-USAGES = ("right", "right", "right", "missing", "zero", "one", "words", "below", "huge", "half", "odd")
+USAGES = (
+    "right",
+    "right",
+    "right",
+    "missing",
+    "zero",
+    "one",
+    "words",
+    "below",
+    "huge",
+    "half",
+    "odd",
+)
 TROUBLES = ("500", "429", "refused", "mute", "half a reply", "late", "html", "error", "cancelled")
 SURE = {"500", "429", "refused", "html", "error"}  # nothing is charged, and nobody could think so
 _EPS = 1e-9
@@ -76,29 +88,47 @@ class Situation:
         """Tools with long schemas, or none."""
         if not self.tools:
             return None
-        return [{"type": "function", "function": {"name": f"t{i}", "description": self.script * 20}} for i in range(3)]
+        return [
+            {"type": "function", "function": {"name": f"t{i}", "description": self.script * 20}}
+            for i in range(3)
+        ]
 
     @property
     def limit(self) -> float:
         """Dollars."""
-        size = len(json.dumps([self.messages(2), self.offered()], ensure_ascii=False).encode()) + 100
+        size = (
+            len(json.dumps([self.messages(2), self.offered()], ensure_ascii=False).encode()) + 100
+        )
         return self.room * (size * self.price_in + self.max_tokens * self.price_out)
 
 
 def drawn(number: int) -> Situation:
     """Situation number `number`."""
     rng = seeds.rng("hardening", "purse", seed=number)
-    keeps, lanes = bool(rng.random() < 0.75), int(rng.choice([1, 2, 3, 8, 64], p=[0.35, 0.25, 0.2, 0.15, 0.05]))
-    troubles = TROUBLES if keeps else sorted(SURE)  # what is charged beyond the limit and never told, nobody can know
+    keeps, lanes = (
+        bool(rng.random() < 0.75),
+        int(rng.choice([1, 2, 3, 8, 64], p=[0.35, 0.25, 0.2, 0.15, 0.05])),
+    )
+    troubles = (
+        TROUBLES if keeps else sorted(SURE)
+    )  # what is charged beyond the limit and never told, nobody can know
     troubled = rng.random() < 0.4
     return Situation(
-        number=number, lanes=lanes, calls=int(rng.integers(3, 8)) if lanes < 8 else lanes + 6,
-        max_tokens=int(rng.integers(64, 2_000)), price_in=float(10 ** rng.uniform(-7, -4)),
-        price_out=float(10 ** rng.uniform(-7, -4)), room=float(rng.uniform(0.3, 8 if lanes < 8 else 30)), keeps=keeps,
-        usage=str(rng.choice(USAGES)), troubles=tuple(rng.choice(troubles, 3).tolist()) if troubled else (),
-        tools=bool(rng.random() < 0.4), script=str(rng.choice(SCRIPTS)), coarse=float(rng.uniform(1, 5)),
+        number=number,
+        lanes=lanes,
+        calls=int(rng.integers(3, 8)) if lanes < 8 else lanes + 6,
+        max_tokens=int(rng.integers(64, 2_000)),
+        price_in=float(10 ** rng.uniform(-7, -4)),
+        price_out=float(10 ** rng.uniform(-7, -4)),
+        room=float(rng.uniform(0.3, 8 if lanes < 8 else 30)),
+        keeps=keeps,
+        usage=str(rng.choice(USAGES)),
+        troubles=tuple(rng.choice(troubles, 3).tolist()) if troubled else (),
+        tools=bool(rng.random() < 0.4),
+        script=str(rng.choice(SCRIPTS)),
+        coarse=float(rng.uniform(1, 5)),
         dense=float(rng.uniform(1, 6)),
-    )  # fmt: skip
+    )
 
 
 @dataclass
@@ -122,7 +152,9 @@ class Books:
             if s.keeps and sum(self.bills) + sum(self.most.values()) > s.limit + _EPS:
                 self.refused += 1
             await asyncio.sleep(float(self.rng.uniform(0, 0.002)))
-            trouble = str(self.rng.choice(s.troubles)) if s.troubles and self.rng.random() < 0.5 else ""
+            trouble = (
+                str(self.rng.choice(s.troubles)) if s.troubles and self.rng.random() < 0.5 else ""
+            )
             if trouble in SURE:
                 return _failure(trouble, request)
             read, wrote = self._tokens(sent, told["max_tokens"])
@@ -136,22 +168,29 @@ class Books:
 
     def _tokens(self, sent: int, limit: int) -> tuple[int, int]:
         s = self.situation
-        least = 1 if s.keeps else limit * (1 if s.usage == "right" else 8)  # who neither keeps nor counts, visibly so
+        least = (
+            1 if s.keeps else limit * (1 if s.usage == "right" else 8)
+        )  # who neither keeps nor counts, visibly so
         most = limit if s.keeps else 20 * limit
         wrote = int(self.rng.integers(max(least, 40 if s.usage == "one" else 1), most + 1))
         return math.ceil(sent / s.coarse), wrote
 
-    async def _reply(self, trouble: str, read: int, wrote: int, request: httpx2.Request) -> httpx2.Response:
+    async def _reply(
+        self, trouble: str, read: int, wrote: int, request: httpx2.Request
+    ) -> httpx2.Response:
         s, unit = self.situation, self.situation.script
         text = unit * math.ceil(wrote * s.dense / len(unit.encode()))
         usage = {
-            "right": {"prompt_tokens": read, "completion_tokens": wrote}, "missing": None,
-            "zero": {"prompt_tokens": 0, "completion_tokens": 0}, "one": {"prompt_tokens": 1, "completion_tokens": 1},
-            "words": {"prompt_tokens": "many", "completion_tokens": "9"}, "half": {"prompt_tokens": read},
+            "right": {"prompt_tokens": read, "completion_tokens": wrote},
+            "missing": None,
+            "zero": {"prompt_tokens": 0, "completion_tokens": 0},
+            "one": {"prompt_tokens": 1, "completion_tokens": 1},
+            "words": {"prompt_tokens": "many", "completion_tokens": "9"},
+            "half": {"prompt_tokens": read},
             "odd": {"prompt_tokens": 1.5, "completion_tokens": True},
             "below": {"prompt_tokens": -5, "completion_tokens": -1},
             "huge": {"prompt_tokens": 999_999_999, "completion_tokens": 10**40},
-        }[s.usage]  # fmt: skip
+        }[s.usage]
         raw = json.dumps(completion(text) | {"usage": usage}, ensure_ascii=bool(wrote % 2)).encode()
         if trouble == "mute":
             raise httpx2.RemoteProtocolError("closed without a word", request=request)
@@ -165,13 +204,20 @@ def _failure(trouble: str, request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ConnectError("refused", request=request)
     if trouble == "html":
         return answer(b"<html>Bad gateway</html>")
-    return answer(b'{"error": {"message": "overloaded"}}', 200 if trouble == "error" else int(trouble))
+    return answer(
+        b'{"error": {"message": "overloaded"}}', 200 if trouble == "error" else int(trouble)
+    )
 
 
 def play(s: Situation, purse: Purse, books: Books) -> int:
     """All calls of a situation; returns how many ended in anything but a reply, a typed error or the hard stop."""
     late = bool({"late", "cancelled"} & set(s.troubles))
-    about = {"price_in": s.price_in, "price_out": s.price_out, "max_tokens": s.max_tokens, "concurrency": s.lanes}
+    about = {
+        "price_in": s.price_in,
+        "price_out": s.price_out,
+        "max_tokens": s.max_tokens,
+        "concurrency": s.lanes,
+    }
 
     async def one(client: Client, call: int) -> Reply:
         asked = client.chat("mine", s.messages(call), seed=call, tools=s.offered())
@@ -181,11 +227,15 @@ def play(s: Situation, purse: Purse, books: Books) -> int:
     async def together() -> list:
         limits = settings(api_key_env=None, timeout=0.4 if late else 60.0, retries=1, **about)
         async with Client(limits, purse=purse) as client:
-            return await asyncio.gather(*(one(client, call) for call in range(s.calls)), return_exceptions=True)
+            return await asyncio.gather(
+                *(one(client, call) for call in range(s.calls)), return_exceptions=True
+            )
 
     with served(books.act):
         results = asyncio.run(together())
-    return sum(not isinstance(each, Reply | ReplyError | BudgetExceeded | TimeoutError) for each in results)
+    return sum(
+        not isinstance(each, Reply | ReplyError | BudgetExceeded | TimeoutError) for each in results
+    )
 
 
 def judged(s: Situation, spent: float, largest: float, booked: float, lanes: int) -> Counter:
@@ -207,9 +257,15 @@ def alone(folder: Path, number: int) -> Counter:
 
 
 def _child(s: Situation, path: Path, charged: Path, which: int) -> None:
-    with os.fdopen(os.open(charged, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "wb", buffering=0) as file:
+    with os.fdopen(
+        os.open(charged, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "wb", buffering=0
+    ) as file:
         rng = seeds.rng("hardening", "endpoint", which, seed=s.number)
-        play(s, Purse(path, s.limit), Books(s, lambda dollars: file.write(f"{dollars!r}\n".encode()), rng))
+        play(
+            s,
+            Purse(path, s.limit),
+            Books(s, lambda dollars: file.write(f"{dollars!r}\n".encode()), rng),
+        )
 
 
 def together(folder: Path, number: int) -> Counter:
@@ -231,8 +287,12 @@ def together(folder: Path, number: int) -> Counter:
     bills = [float(line) for line in charged.read_text().split()] if charged.exists() else []
     with suppress(FileNotFoundError):
         booked = Purse(path, s.limit).spent
-        killed = replace(s, troubles=("mute",)) if number % 2 else s  # what a killed process booked may be unspent
-        return judged(killed, sum(bills), max(bills, default=0.0), booked, 3 * s.lanes) + Counter(calls=len(bills))
+        killed = (
+            replace(s, troubles=("mute",)) if number % 2 else s
+        )  # what a killed process booked may be unspent
+        return judged(killed, sum(bills), max(bills, default=0.0), booked, 3 * s.lanes) + Counter(
+            calls=len(bills)
+        )
     return Counter(uncaught=1)
 
 
@@ -243,7 +303,9 @@ def measure(say: Callable[[str], None], scale: float = 1.0) -> dict[str, int | f
         for number in range(one):
             found += alone(Path(folder), number)
             if number % 500 == 499:
-                say(f"{number + 1:,} situations, {found['calls']:,} replies charged, {found['overspend']} overspent")
+                say(
+                    f"{number + 1:,} situations, {found['calls']:,} replies charged, {found['overspend']} overspent"
+                )
         for number in range(one, one + two):
             found += together(Path(folder), number)
     say(f"{one + two:,} situations, {two} of several processes; {found['calls']:,} replies charged")

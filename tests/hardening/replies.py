@@ -50,33 +50,71 @@ from tests.routing.toolorchestra.test_prompted import FACT, given, played, says
 SECONDS = 10.0
 MEGABYTES = 400
 GOOD = '{"reasoning": "gaps are open", "policy": "SO-d2"}'
-TOOLS = {name: tool for name, tool in toolbox().items() if name != "python"}  # its sandbox is another section's
+TOOLS = {
+    name: tool for name, tool in toolbox().items() if name != "python"
+}  # its sandbox is another section's
 Road = Callable[[Client, str], Awaitable[Any] | Any]
 
 
 # What comes ---------------------------------------------------------------------------------------
 
 CORES = {
-    "nothing": "", "blanks": " \n\t" * 40, "zero": "\x00", "controls": "".join(map(chr, range(32))) + "\x7f\x9b",
-    "half a pair": "\ud800", "pairs the wrong way": "\udc00\ud83d", "an escaped half": "\\ud800",
+    "nothing": "",
+    "blanks": " \n\t" * 40,
+    "zero": "\x00",
+    "controls": "".join(map(chr, range(32))) + "\x7f\x9b",
+    "half a pair": "\ud800",
+    "pairs the wrong way": "\udc00\ud83d",
+    "an escaped half": "\\ud800",
     "marks": "\u202e\u2066\ufeff",
-    "combining": "e" + "\u0301" * 3_000, "beyond": "\U0010ffff" * 99, "markup": "<script>alert(1)</script>",
-    "an entity": "&#0;&lt;", "a tag": "</think></answer></call></response>", "thoughts": "<think>" * 900,
-    "answers": "<answer>" * 900, "calls": "<call> a <t>" * 500, "fences": "```" * 900, "lists": "[" * 3_000,
-    "objects": '{"a":' * 3_000, "closed": '{"a":' * 900 + "1" + "}" * 900, "an odd list": "{" + "[" * 1_500 + "}",
-    "braces": "}{" * 900, "quotes": "\"'" * 900, "slashes": "\\" * 2_001, "a number": "9" * 5_000, "tiny": "1e-999999",
-    "vast": "1e999999", "no number": "NaN", "minus": "-" * 3_000, "commas": "," * 3_000, "colons": "a:b," * 900,
-    "formats": "{0.__class__} %s %(x)s ${x}", "maths": "$x^{$b", "a path": "../../etc/passwd",
+    "combining": "e" + "\u0301" * 3_000,
+    "beyond": "\U0010ffff" * 99,
+    "markup": "<script>alert(1)</script>",
+    "an entity": "&#0;&lt;",
+    "a tag": "</think></answer></call></response>",
+    "thoughts": "<think>" * 900,
+    "answers": "<answer>" * 900,
+    "calls": "<call> a <t>" * 500,
+    "fences": "```" * 900,
+    "lists": "[" * 3_000,
+    "objects": '{"a":' * 3_000,
+    "closed": '{"a":' * 900 + "1" + "}" * 900,
+    "an odd list": "{" + "[" * 1_500 + "}",
+    "braces": "}{" * 900,
+    "quotes": "\"'" * 900,
+    "slashes": "\\" * 2_001,
+    "a number": "9" * 5_000,
+    "tiny": "1e-999999",
+    "vast": "1e999999",
+    "no number": "NaN",
+    "minus": "-" * 3_000,
+    "commas": "," * 3_000,
+    "colons": "a:b," * 900,
+    "formats": "{0.__class__} %s %(x)s ${x}",
+    "maths": "$x^{$b",
+    "a path": "../../etc/passwd",
     "sql": "'; DROP TABLE spent;--",
-    "yaml": "a: &a [*a]", "a unit": "\x1f\x1e\x1d\u2028\u2029\x85", "digits": "٣۳３", "wide": "ＳＯ-ｄ１",
+    "yaml": "a: &a [*a]",
+    "a unit": "\x1f\x1e\x1d\u2028\u2029\x85",
+    "digits": "٣۳３",
+    "wide": "ＳＯ-ｄ１",
     "keys": '{"policy":1,"policy":2}',
-    "null": "null", "true": "true", "a list": '["SO-d1"]', "a name": "SO-d1", "good": GOOD,
-}  # fmt: skip
+    "null": "null",
+    "true": "true",
+    "a list": '["SO-d1"]',
+    "a name": "SO-d1",
+    "good": GOOD,
+}
 WRAPS = {
-    "alone": "%s", "policy": '{"reasoning": "x", "policy": "%s"}', "raw": '{"policy": %s}',
-    "thought": "<think>%s</think>" + GOOD, "before": "%s" + GOOD, "answer": "<answer>%s</answer>",
-    "arguments": '{"expression": "%s"}', "workflow": '{"workflow": "%s", "tools1": %s, "budgets": [%s]}',
-}  # fmt: skip
+    "alone": "%s",
+    "policy": '{"reasoning": "x", "policy": "%s"}',
+    "raw": '{"policy": %s}',
+    "thought": "<think>%s</think>" + GOOD,
+    "before": "%s" + GOOD,
+    "answer": "<answer>%s</answer>",
+    "arguments": '{"expression": "%s"}',
+    "workflow": '{"workflow": "%s", "tools1": %s, "budgets": [%s]}',
+}
 
 
 def texts() -> list[str]:
@@ -112,12 +150,44 @@ def bodies() -> list[tuple[bytes, dict[str, str]]]:
         b"NaN",
         b"<html>",
     ]
-    odd = [None, 0, -1, 1.5, True, "x", "\ud800", [], {}, [None], [[]], ["x"], {"a": {}}, 10**400, "a" * 100_000]
-    spots = ("choices", "choice", "message", "content", "finish_reason", "tool_calls", "function", "arguments", "usage",
-             "prompt_tokens", "completion_tokens", "error", "refusal", "model")  # fmt: skip
+    odd = [
+        None,
+        0,
+        -1,
+        1.5,
+        True,
+        "x",
+        "\ud800",
+        [],
+        {},
+        [None],
+        [[]],
+        ["x"],
+        {"a": {}},
+        10**400,
+        "a" * 100_000,
+    ]
+    spots = (
+        "choices",
+        "choice",
+        "message",
+        "content",
+        "finish_reason",
+        "tool_calls",
+        "function",
+        "arguments",
+        "usage",
+        "prompt_tokens",
+        "completion_tokens",
+        "error",
+        "refusal",
+        "model",
+    )
     plain += [json.dumps(_placed(spot, value)).encode() for spot, value in product(spots, odd)]
     packed = [gzip.compress(b" " * 30 * LARGEST), gzip.compress(whole)[:-8], whole]
-    return [(body, {}) for body in plain] + [(body, {"content_encoding": "gzip"}) for body in packed]
+    return [(body, {}) for body in plain] + [
+        (body, {"content_encoding": "gzip"}) for body in packed
+    ]
 
 
 def _placed(spot: str, value: Any) -> dict[str, Any]:
@@ -129,12 +199,17 @@ def _placed(spot: str, value: Any) -> dict[str, Any]:
     )
     choice["message"]["tool_calls"] = [call]
     where = {
-        "choice": (body["choices"], 0), "message": (choice, spot), "finish_reason": (choice, spot),
+        "choice": (body["choices"], 0),
+        "message": (choice, spot),
+        "finish_reason": (choice, spot),
         "content": (choice["message"], spot),
-        "tool_calls": (choice["message"], spot), "refusal": (choice["message"], spot), "function": (call, spot),
-        "arguments": (call["function"], spot), "prompt_tokens": (body["usage"], spot),
+        "tool_calls": (choice["message"], spot),
+        "refusal": (choice["message"], spot),
+        "function": (call, spot),
+        "arguments": (call["function"], spot),
+        "prompt_tokens": (body["usage"], spot),
         "completion_tokens": (body["usage"], spot),
-    }  # fmt: skip
+    }
     holder, key = where.get(spot, (body, spot))
     holder[key] = value
     return body
@@ -147,7 +222,9 @@ async def decided(client: Client, kind: str) -> None:
     """A decision of an orchestrator: one of the policies, whatever was said."""
     world = zoo.world("education")
     asked = zoo.SMOKE.orchestration
-    one = Orchestrator(kind, "mine", client, asked, zoo.cards("education"), zoo.SMOKE.education.topic)
+    one = Orchestrator(
+        kind, "mine", client, asked, zoo.cards("education"), zoo.SMOKE.education.topic
+    )
     decision = await one.decide(Episode(world))
     assert decision.policy in world.menu.names
     decision.reasoning.encode()
@@ -162,7 +239,9 @@ async def scored(client: Client) -> None:
 
 async def graded(client: Client) -> None:
     """A grade of the conductor's judge."""
-    grade = await Judge(lambda: client, "mine")._grade(client, "1 + 1 = ?", "<answer> 2 </answer>", "2")
+    grade = await Judge(lambda: client, "mine")._grade(
+        client, "1 + 1 = ?", "<answer> 2 </answer>", "2"
+    )
     assert 0 <= grade <= 1
 
 
@@ -193,7 +272,12 @@ def heard(client: Callable[[], Client]) -> None:
 
 def at_desk(text: str) -> None:
     """An episode of a prompted orchestrator whose every word, or call, is this."""
-    for turn in (says(text), says("", ("search", text)), says("", ("calculator", text)), says("", (text or "x", "{}"))):
+    for turn in (
+        says(text),
+        says("", ("search", text)),
+        says("", ("calculator", text)),
+        says("", (text or "x", "{}")),
+    ):
         episode, _ = played(given(FACT, "search", "calculator"), turn, says("<answer> 2 </answer>"))
         assert episode.done and episode.right in (0.0, 1.0)
 
@@ -276,7 +360,9 @@ def bounded(found: Counter) -> Iterator[None]:
 def _inner() -> LLMSettings:
     """Settings in which `mine` answers in this process."""
     about = settings(retries=0, max_tokens=2_000).models["mine"].model_dump()
-    return settings(models={"mine": about | {"backend": "scripted", "base_url": None, "api_key_env": None}})
+    return settings(
+        models={"mine": about | {"backend": "scripted", "base_url": None, "api_key_env": None}}
+    )
 
 
 def written(text: str, found: Counter) -> None:
@@ -288,7 +374,9 @@ def written(text: str, found: Counter) -> None:
     def call(_body: dict) -> dict:
         body = completion("mine", "", 10, 5)
         function = {"name": "calculator", "arguments": text}
-        body["choices"][0]["message"]["tool_calls"] = [{"id": "1", "type": "function", "function": function}]
+        body["choices"][0]["message"]["tool_calls"] = [
+            {"id": "1", "type": "function", "function": function}
+        ]
         return body
 
     async def play(reply: Callable[[dict], dict]) -> None:

@@ -34,10 +34,14 @@ from tests.llm.test_client import ECHOES, said_by
 
 FOREIGN = "sk-foreign-0d1c2b3a4f5e6d7c"
 AMBIENT = {
-    "OPENAI_API_KEY": FOREIGN, "OPENAI_ADMIN_KEY": FOREIGN, "OPENAI_ORG_ID": FOREIGN, "OPENAI_PROJECT_ID": FOREIGN,
+    "OPENAI_API_KEY": FOREIGN,
+    "OPENAI_ADMIN_KEY": FOREIGN,
+    "OPENAI_ORG_ID": FOREIGN,
+    "OPENAI_PROJECT_ID": FOREIGN,
     "OPENAI_CUSTOM_HEADERS": f"x-api-key: {FOREIGN}\nauthorization: Bearer {FOREIGN}\ncookie: {FOREIGN}",
-    "OPENAI_WEBHOOK_SECRET": FOREIGN, "HTTPS_PROXY": f"http://u:{FOREIGN}@127.0.0.1:9",
-}  # fmt: skip
+    "OPENAI_WEBHOOK_SECRET": FOREIGN,
+    "HTTPS_PROXY": f"http://u:{FOREIGN}@127.0.0.1:9",
+}
 PARTS = (KEY, KEY[:12], KEY[-12:], FOREIGN, FOREIGN[:12], FOREIGN[-12:])
 Held = dict[str, str]  # what was found, by where it was
 
@@ -45,10 +49,21 @@ Held = dict[str, str]  # what was found, by where it was
 def misplaced() -> list[dict[str, object]]:
     """Settings of an endpoint that hold the key where it does not belong."""
     urls = [
-        f"https://u:{KEY}@h/v1", f"https://{KEY}@h/v1", f"https://h/v1?api-key={KEY}", f"https://h/v1#{KEY}", KEY,
-        f"http://h:99999/{KEY}", f"http://h:{KEY}/v1", f"ftp://h/{KEY}", f"http://[::1/{KEY}", f"http://h/ {KEY}",
-    ]  # fmt: skip
-    wrong = [{"base_url": url} for url in urls] + [{"api_key_env": KEY}, {"api_key_env": KEY.lower()}]
+        f"https://u:{KEY}@h/v1",
+        f"https://{KEY}@h/v1",
+        f"https://h/v1?api-key={KEY}",
+        f"https://h/v1#{KEY}",
+        KEY,
+        f"http://h:99999/{KEY}",
+        f"http://h:{KEY}/v1",
+        f"ftp://h/{KEY}",
+        f"http://[::1/{KEY}",
+        f"http://h/ {KEY}",
+    ]
+    wrong = [{"base_url": url} for url in urls] + [
+        {"api_key_env": KEY},
+        {"api_key_env": KEY.lower()},
+    ]
     return [
         *wrong,
         {"api_key": KEY},
@@ -86,10 +101,13 @@ def commanded(folder: Path) -> Iterator[tuple[str, str]]:
     mine = f'    mine: {{backend: endpoint, base_url: "https://u:{KEY}@h/v1", model: m, price_in: 0, price_out: 0}}\n'
     (folder / "broken").mkdir()
     place = store.write_text(
-        folder / "broken/params.yaml", text.replace("  models:\n    # Programs", f"  models:\n{mine}    # Programs")
+        folder / "broken/params.yaml",
+        text.replace("  models:\n    # Programs", f"  models:\n{mine}    # Programs"),
     )
     code = f"from lib import params; params.load('smoke', {str(place)!r})"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     place.unlink()  # the one file in which somebody wrote the key
     yield "a run with broken settings", ran.stdout + ran.stderr + ("" if ran.returncode else KEY)
 
@@ -117,23 +135,34 @@ def echoed(folder: Path, name: str, recorded: bool) -> Iterator[tuple[str, str]]
         told = request.headers.get("authorization", "")
         requests.append(str(dict(request.headers)).replace(f"Bearer {KEY}", "") + str(request.url))
         said = ECHOES[name](told)
-        return answer(said.raw()[: said.cut], said.status, set_cookie=told, x_request_id=told, location=told)
+        return answer(
+            said.raw()[: said.cut], said.status, set_cookie=told, x_request_id=told, location=told
+        )
 
     async def play(cassette: Cassette | None) -> tuple[list, Client]:
         purse = Purse(folder / f"{name}.sqlite", 1_000.0)
-        async with Client(settings("https://h.example/v1", retries=1), purse=purse, cassette=cassette) as client:
-            asked = (client.chat("mine", [{"role": "user", "content": "Who?"}], seed=seed) for seed in range(2))
+        async with Client(
+            settings("https://h.example/v1", retries=1), purse=purse, cassette=cassette
+        ) as client:
+            asked = (
+                client.chat("mine", [{"role": "user", "content": "Who?"}], seed=seed)
+                for seed in range(2)
+            )
             return await asyncio.gather(*asked, return_exceptions=True), client
 
     with served(act):
         results, client = asyncio.run(play(Cassette(folder, name, "record") if recorded else None))
     if recorded:
         Cassette(folder, name, "record").export()
-    lesson = Lesson("00_secrets", "Secrets", "smoke", client.settings.model_dump(), folder / "reports")
+    lesson = Lesson(
+        "00_secrets", "Secrets", "smoke", client.settings.model_dump(), folder / "reports"
+    )
     for number, result in enumerate(results):
         words = said_by(result) if isinstance(result, Exception) else repr(result)
         lesson.passage(f"<p>{escape(words)}</p>", words)
-        lesson.side_table(pd.DataFrame({"said": [words]}), f"{number}-{len(os.listdir(folder))}", "What was said")
+        lesson.side_table(
+            pd.DataFrame({"said": [words]}), f"{number}-{len(os.listdir(folder))}", "What was said"
+        )
         yield f"{name}: result {number}", words
     yield f"{name}: requests", "".join(requests)
     yield f"{name}: client", repr(vars(client)) + repr(client.ledger.entries)
@@ -143,15 +172,24 @@ def gathered(folder: Path) -> Held:
     """Everything that may hold a key afterwards."""
     held: Held = dict(refused()) | dict(commanded(folder))
     environment = {**AMBIENT, KEY_VARIABLE: KEY}
-    with mock.patch.dict(os.environ, environment), logged() as log, redirect_stdout(log), redirect_stderr(log):
+    with (
+        mock.patch.dict(os.environ, environment),
+        logged() as log,
+        redirect_stdout(log),
+        redirect_stderr(log),
+    ):
         for name in ECHOES:
             for recorded in (False, True):
-                held |= {f"{where} {recorded}": what for where, what in echoed(folder, name, recorded)}
+                held |= {
+                    f"{where} {recorded}": what for where, what in echoed(folder, name, recorded)
+                }
         with served(_open):
             asyncio.run(_keyless(held))
     held["logs and pages shown"] = log.getvalue()
     files = [path for path in folder.rglob("*") if path.is_file()]
-    return held | {path.relative_to(folder).as_posix(): path.read_bytes().decode("latin-1") for path in files}
+    return held | {
+        path.relative_to(folder).as_posix(): path.read_bytes().decode("latin-1") for path in files
+    }
 
 
 async def _open(request: httpx2.Request) -> httpx2.Response:

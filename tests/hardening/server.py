@@ -34,7 +34,9 @@ def measure(say: Callable[[str], None], scale: float = 1.0) -> dict[str, int | f
     say(
         f"{busy} clients asked {busy * QUESTIONS} questions beside {idle} idle and {slow} slow connections: {lost} lost"
     )
-    say(f"in {seconds:.1f} s; {pressed.made} connections were made; the server said {len(logged)} bytes")
+    say(
+        f"in {seconds:.1f} s; {pressed.made} connections were made; the server said {len(logged)} bytes"
+    )
     ended = code == 0 and len(logged) <= _LOGGED
     return {"server.connections": pressed.pressing, "server.lost": lost + (not ended)}
 
@@ -47,7 +49,9 @@ class _Pressed:
 
     async def play(self, idle: int, slow: int, busy: int) -> tuple[int, float]:
         """Questions that were lost, and the seconds that all took."""
-        tasks = [asyncio.create_task(self._press(slowly=number < slow)) for number in range(idle + slow)]
+        tasks = [
+            asyncio.create_task(self._press(slowly=number < slow)) for number in range(idle + slow)
+        ]
         try:
             while self.pressing < idle + slow:
                 await asyncio.sleep(0.05)
@@ -59,7 +63,9 @@ class _Pressed:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         models, texts = tiny(), [text for texts in given for text in texts]
-        return sum(text != alone(models, asked(number)) for number, text in enumerate(texts)), seconds
+        return sum(
+            text != alone(models, asked(number)) for number, text in enumerate(texts)
+        ), seconds
 
     async def _press(self, slowly: bool) -> None:
         """Connect, say nothing or a letter at a time, and come back when cut off."""
@@ -79,8 +85,12 @@ class _Pressed:
             await asyncio.sleep(_PAUSE)
 
     async def _ask(self, first: int) -> list[str | None]:
-        async with httpx2.AsyncClient(base_url=self.served.url, timeout=60.0, verify=False) as client:
-            return [await _reply(client, asked(number)) for number in range(first, first + QUESTIONS)]
+        async with httpx2.AsyncClient(
+            base_url=self.served.url, timeout=60.0, verify=False
+        ) as client:
+            return [
+                await _reply(client, asked(number)) for number in range(first, first + QUESTIONS)
+            ]
 
 
 async def _reply(client: httpx2.AsyncClient, body: dict) -> str | None:

@@ -18,7 +18,10 @@ from lib.config import LLMSettings
 from lib.llm.client import Client, Reply
 from lib.llm.errors import LLMError
 
-QUESTION = [{"role": "system", "content": "You choose."}, {"role": "user", "content": "Which policy acts next?"}]
+QUESTION = [
+    {"role": "system", "content": "You choose."},
+    {"role": "user", "content": "Which policy acts next?"},
+]
 KEY_VARIABLE = "BENCH_TEST_KEY"
 KEY = "sk-planted-7f3a9c1e5b2d8f60"
 PRICE_IN, PRICE_OUT = 1.0e-3, 1.0e-2  # dollars per token
@@ -30,12 +33,23 @@ INNER = {
 }  # fmt: skip
 
 
-def completion(content: Any = "SO-d2", tokens_in: int = 10, tokens_out: int = 5, **choice: Any) -> dict[str, Any]:
+def completion(
+    content: Any = "SO-d2", tokens_in: int = 10, tokens_out: int = 5, **choice: Any
+) -> dict[str, Any]:
     """A chat completion with the id and the time that real servers add."""
     message = {"role": "assistant", "content": content}
     body = {"index": 0, "finish_reason": "stop", "message": message, **choice}
-    usage = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
-    head = {"id": f"c-{time.time_ns()}", "object": "chat.completion", "created": time.time_ns(), "model": "served"}
+    usage = {
+        "prompt_tokens": tokens_in,
+        "completion_tokens": tokens_out,
+        "total_tokens": tokens_in + tokens_out,
+    }
+    head = {
+        "id": f"c-{time.time_ns()}",
+        "object": "chat.completion",
+        "created": time.time_ns(),
+        "model": "served",
+    }
     return {**head, "choices": [body], "usage": usage}
 
 
@@ -119,9 +133,14 @@ class Server:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").splitlines()
         except asyncio.IncompleteReadError:
             return None  # the connection was closed between requests
-        headers = {n.strip().lower(): v.strip() for n, _, v in (line.partition(":") for line in head[1:] if line)}
+        headers = {
+            n.strip().lower(): v.strip()
+            for n, _, v in (line.partition(":") for line in head[1:] if line)
+        }
         body = await reader.readexactly(int(headers.get("content-length", 0)))
-        asked = Asked(head[0].split()[1], headers, json.loads(body) if body else None, time.monotonic())
+        asked = Asked(
+            head[0].split()[1], headers, json.loads(body) if body else None, time.monotonic()
+        )
         self.asked.append(asked)
         return asked
 
@@ -133,8 +152,15 @@ class Server:
         if not answer.status:
             return False
         body = answer.raw()
-        headers = {"content-type": "application/json", "content-length": str(len(body)), **answer.headers}
-        lines = [f"HTTP/1.1 {answer.status} Scripted", *(f"{name}: {value}" for name, value in headers.items())]
+        headers = {
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+            **answer.headers,
+        }
+        lines = [
+            f"HTTP/1.1 {answer.status} Scripted",
+            *(f"{name}: {value}" for name, value in headers.items()),
+        ]
         sent = "\r\n".join(lines).encode() + b"\r\n\r\n" + body[: answer.cut]
         step = 10 if answer.drip else len(sent)
         for start in range(0, len(sent), step):
@@ -144,13 +170,25 @@ class Server:
         return answer.cut is None
 
 
-def settings(url: str = NOBODY, models: dict[str, Any] | None = None, **changes: Any) -> LLMSettings:
+def settings(
+    url: str = NOBODY, models: dict[str, Any] | None = None, **changes: Any
+) -> LLMSettings:
     """Settings with a paid endpoint `mine` at `url` that needs a key. models: others beside it; changes: of mine."""
     mine = {
-        "backend": "endpoint", "base_url": url, "model": "served", "api_key_env": KEY_VARIABLE,
-        "price_in": PRICE_IN, "price_out": PRICE_OUT, "kwh_per_token": 1.0e-6, "temperature": 0.5,
-        "max_tokens": 100, "timeout": 5.0, "retries": 2, "concurrency": 4, **changes,
-    }  # fmt: skip
+        "backend": "endpoint",
+        "base_url": url,
+        "model": "served",
+        "api_key_env": KEY_VARIABLE,
+        "price_in": PRICE_IN,
+        "price_out": PRICE_OUT,
+        "kwh_per_token": 1.0e-6,
+        "temperature": 0.5,
+        "max_tokens": 100,
+        "timeout": 5.0,
+        "retries": 2,
+        "concurrency": 4,
+        **changes,
+    }
     llm = {"cassette": "off", "max_dollars": 1_000.0, "models": {"mine": mine, **(models or {})}}
     return config.validate(llm, LLMSettings, "a test")
 
@@ -180,12 +218,19 @@ class Outcome:
 
 
 def call(
-    *answers: Answer | Script, times: int = 1, chat: dict[str, Any] | None = None, parts=None, **changes
+    *answers: Answer | Script,
+    times: int = 1,
+    chat: dict[str, Any] | None = None,
+    parts=None,
+    **changes,
 ) -> Outcome:
     """Ask `mine`, on a server with these answers. chat: of the call; parts: of the client; changes: of mine."""
 
     async def play() -> Outcome:
-        async with Server(*answers) as server, Client(settings(server.url, **changes), **(parts or {})) as client:
+        async with (
+            Server(*answers) as server,
+            Client(settings(server.url, **changes), **(parts or {})) as client,
+        ):
             results = []
             for _ in range(times):
                 try:
@@ -197,14 +242,18 @@ def call(
     return asyncio.run(play())
 
 
-async def together(url: str, chats: Sequence[dict[str, Any]], parts=None, **changes) -> tuple[list, Client]:
+async def together(
+    url: str, chats: Sequence[dict[str, Any]], parts=None, **changes
+) -> tuple[list, Client]:
     """What `mine` at `url` says to calls that are all under way at once, and the client."""
     async with Client(settings(url, **changes), **(parts or {})) as client:
         asked = (client.chat("mine", **{"messages": QUESTION} | chat) for chat in chats)
         return await asyncio.gather(*asked, return_exceptions=True), client
 
 
-def at_once(*answers: Answer | Script, chats: Sequence[dict[str, Any]], parts=None, **changes) -> Outcome:
+def at_once(
+    *answers: Answer | Script, chats: Sequence[dict[str, Any]], parts=None, **changes
+) -> Outcome:
     """Like `call`, for many calls at once. chats: of each call; results: all that was raised among them."""
 
     async def play() -> Outcome:
@@ -219,7 +268,9 @@ def at_once(*answers: Answer | Script, chats: Sequence[dict[str, Any]], parts=No
 def certificate(tmp_path_factory) -> Path:
     """One certificate instead of all: every client loads them, loopback needs none."""
     end = "-----END CERTIFICATE-----\n"
-    return store.write_text(tmp_path_factory.mktemp("tls") / "one.pem", certifi.contents().partition(end)[0] + end)
+    return store.write_text(
+        tmp_path_factory.mktemp("tls") / "one.pem", certifi.contents().partition(end)[0] + end
+    )
 
 
 @pytest.fixture(autouse=True)

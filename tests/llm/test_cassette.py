@@ -21,9 +21,22 @@ from lib.llm.cassette import Cassette
 from lib.llm.client import Reply
 from lib.llm.errors import CassetteMiss, LLMError, ReplyError
 from lib.llm.purse import Purse
-from tests.llm.server import KEY_VARIABLE, QUESTION, Answer, Asked, Outcome, Server, at_once, call, completion
+from tests.llm.server import (
+    KEY_VARIABLE,
+    QUESTION,
+    Answer,
+    Asked,
+    Outcome,
+    Server,
+    at_once,
+    call,
+    completion,
+)
 
-REPLY = {"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "SO-d2"}}], "model": "m"}
+REPLY = {
+    "choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "SO-d2"}}],
+    "model": "m",
+}
 BODY = {
     "model": "m", "messages": [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}],
     "temperature": 0.5, "max_tokens": 100, "seed": 1, "tools": [{"type": "function", "function": {"name": "look"}}],
@@ -37,7 +50,9 @@ def asked(text: str, seed: int, sample: int = 0) -> dict:
 
 def recorded(folder: Path, script, chats, mode: str = "record", **changes) -> Outcome:
     """Ask a server, all at once, with the cassette in a folder."""
-    return at_once(script, chats=chats, parts={"cassette": Cassette(folder, "tape", mode)}, **changes)
+    return at_once(
+        script, chats=chats, parts={"cassette": Cassette(folder, "tape", mode)}, **changes
+    )
 
 
 def exported(folder: Path) -> Path:
@@ -50,18 +65,28 @@ def counted(request: Asked) -> Answer:
     return Answer(completion(text, tokens_in=100 + request.body["seed"], tokens_out=len(text)))
 
 
-CHATS = [asked(text, seed, n) for text in ("where", "who", "ünï \u2028 code") for seed in (0, 7) for n in (0, 1)]
+CHATS = [
+    asked(text, seed, n)
+    for text in ("where", "who", "ünï \u2028 code")
+    for seed in (0, 7)
+    for n in (0, 1)
+]
 
 
 def plain(replies: list[Reply]) -> list[tuple]:
     """All of the replies but whether they came from the cassette."""
-    return [(r.text, r.tokens_in, r.tokens_out, r.dollars, r.kwh, r.finish_reason, r.model, r.backend) for r in replies]
+    return [
+        (r.text, r.tokens_in, r.tokens_out, r.dollars, r.kwh, r.finish_reason, r.model, r.backend)
+        for r in replies
+    ]
 
 
 # Record and replay --------------------------------------------------------------------------------
 
 
-def test_a_replay_without_a_key_gives_equal_replies_at_equal_prices_and_asks_and_writes_nothing(tmp_path, monkeypatch):
+def test_a_replay_without_a_key_gives_equal_replies_at_equal_prices_and_asks_and_writes_nothing(
+    tmp_path, monkeypatch
+):
     first = recorded(tmp_path, counted, CHATS).results
     exported(tmp_path)
     (tmp_path / "tape.sqlite").unlink()
@@ -73,10 +98,19 @@ def test_a_replay_without_a_key_gives_equal_replies_at_equal_prices_and_asks_and
 
 
 def test_a_miss_in_replay_names_the_request_sends_nothing_and_writes_nothing(tmp_path, waits):
-    parts = {"cassette": Cassette(tmp_path / "tapes", "tape", "replay"), "purse": Purse(tmp_path / "spent.sqlite", 0.0)}
+    parts = {
+        "cassette": Cassette(tmp_path / "tapes", "tape", "replay"),
+        "purse": Purse(tmp_path / "spent.sqlite", 0.0),
+    }
     outcome = call(chat={"seed": 3}, parts=parts, retries=5)
     assert isinstance(outcome.only, CassetteMiss)
-    sent = {"model": "served", "messages": QUESTION, "temperature": 0.5, "max_tokens": 100, "seed": 3}
+    sent = {
+        "model": "served",
+        "messages": QUESTION,
+        "temperature": 0.5,
+        "max_tokens": 100,
+        "seed": 3,
+    }
     for part in ("mine", "Which policy acts next?", tape.key(sent)[:16], "tape.jsonl"):
         assert part in str(outcome.only)
     assert outcome.server.asked == [] and waits == [] and outcome.client.ledger.entries == []
@@ -86,10 +120,18 @@ def test_a_miss_in_replay_names_the_request_sends_nothing_and_writes_nothing(tmp
 def test_another_sample_of_an_equal_request_is_another_reply(tmp_path):
     replies = iter(["SO-d1", "SO-d2", "SO-d3"])
     chats = [asked("who", 0, sample) for sample in range(3)]
-    first = recorded(tmp_path, lambda request: Answer(completion(next(replies))), chats, concurrency=1)
-    assert [reply.text for reply in first.results] == ["SO-d1", "SO-d2", "SO-d3"] and len(first.server.asked) == 3
+    first = recorded(
+        tmp_path, lambda request: Answer(completion(next(replies))), chats, concurrency=1
+    )
+    assert [reply.text for reply in first.results] == ["SO-d1", "SO-d2", "SO-d3"] and len(
+        first.server.asked
+    ) == 3
     again = recorded(tmp_path, counted, chats[::-1])
-    assert [reply.text for reply in again.results] == ["SO-d3", "SO-d2", "SO-d1"] and again.server.asked == []
+    assert [reply.text for reply in again.results] == [
+        "SO-d3",
+        "SO-d2",
+        "SO-d1",
+    ] and again.server.asked == []
 
 
 def test_equal_requests_under_way_at_once_get_the_one_reply_that_a_replay_gives(tmp_path):
@@ -137,7 +179,9 @@ COMPLETE = {
     "without finish_reason": completion(finish_reason=None),
     "another finish_reason": completion(finish_reason="eos"),
     "parts": completion([{"type": "text", "text": "SO-d2"}]),
-    "a tool call": completion(message={"content": None, "tool_calls": [{"id": "1"}]}, finish_reason="tool_calls"),
+    "a tool call": completion(
+        message={"content": None, "tool_calls": [{"id": "1"}]}, finish_reason="tool_calls"
+    ),
     "without usage": {"choices": completion()["choices"]},
     "numbers that are none": completion(logprobs=[float("nan"), float("inf"), float("-inf")]),
     "lines that are none": completion("a\u2028b\u2029c\x85d\x1ce\x0bf\r\ng"),
@@ -173,7 +217,9 @@ USELESS = {
 
 @pytest.mark.parametrize("kind", USELESS)
 def test_a_reply_that_was_paid_for_and_is_of_no_use_is_replayed_as_what_it_was(kind, tmp_path):
-    first = call(Answer(USELESS[kind]), parts={"cassette": Cassette(tmp_path, "tape", "record")}).only
+    first = call(
+        Answer(USELESS[kind]), parts={"cassette": Cassette(tmp_path, "tape", "record")}
+    ).only
     exported(tmp_path)
     again = call(parts={"cassette": Cassette(tmp_path, "tape", "replay")}).only
     assert isinstance(first, ReplyError) and first.kind == kind and again.args == first.args
@@ -187,7 +233,9 @@ JSON = st.recursive(
     | st.integers(-99, 99)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=6),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 CHANGES = {
@@ -199,11 +247,17 @@ CHANGES = {
     "stop": st.lists(st.text(), min_size=1),
     "tools": st.lists(JSON),
     "response_format": JSON,
-    "messages": st.lists(st.fixed_dictionaries({"role": st.sampled_from(["system", "user"]), "content": st.text()})),
+    "messages": st.lists(
+        st.fixed_dictionaries({"role": st.sampled_from(["system", "user"]), "content": st.text()})
+    ),
 }
 
 
-@given(st.sampled_from(sorted(CHANGES)).flatmap(lambda name: CHANGES[name].map(lambda value: (name, value))))
+@given(
+    st.sampled_from(sorted(CHANGES)).flatmap(
+        lambda name: CHANGES[name].map(lambda value: (name, value))
+    )
+)
 def test_a_request_that_differs_in_anything_that_counts_has_another_key(change):
     name, value = change
     assume(BODY.get(name) != value)
@@ -211,7 +265,9 @@ def test_a_request_that_differs_in_anything_that_counts_has_another_key(change):
 
 
 @given(st.lists(st.text(), min_size=2, max_size=4), st.integers(0, 9), st.integers(0, 9), st.data())
-def test_text_and_order_of_messages_and_the_sample_are_part_of_the_key(texts, sample, another, data):
+def test_text_and_order_of_messages_and_the_sample_are_part_of_the_key(
+    texts, sample, another, data
+):
     other = data.draw(st.permutations(texts) | st.lists(st.text(), min_size=1, max_size=4))
     one, two = ([{"role": "user", "content": text} for text in each] for each in (texts, other))
     keys = {tape.key(BODY | {"messages": one}, sample), tape.key(BODY | {"messages": two}, another)}
@@ -221,7 +277,9 @@ def test_text_and_order_of_messages_and_the_sample_are_part_of_the_key(texts, sa
 def shuffled(value, data):
     """The same JSON with fields in another order and whole numbers as floats."""
     if isinstance(value, dict):
-        return {name: shuffled(value[name], data) for name in data.draw(st.permutations(sorted(value)))}
+        return {
+            name: shuffled(value[name], data) for name in data.draw(st.permutations(sorted(value)))
+        }
     if isinstance(value, list):
         return [shuffled(each, data) for each in value]
     return float(value) if type(value) is int and data.draw(st.booleans()) else value
@@ -259,7 +317,9 @@ def test_exports_are_sorted_and_equal_whatever_was_recorded_first(tmp_path):
     assert one == two.read_bytes() and keys == sorted(keys) and len(keys) == 6
     before = two.stat()
     assert filled(tmp_path / "two", "a").export().read_bytes() == one
-    assert two.stat().st_mtime_ns == before.st_mtime_ns and two.stat().st_ino == before.st_ino  # not even touched
+    assert (
+        two.stat().st_mtime_ns == before.st_mtime_ns and two.stat().st_ino == before.st_ino
+    )  # not even touched
 
 
 def test_an_export_keeps_what_another_machine_exported(tmp_path):
@@ -323,7 +383,9 @@ def test_a_recording_that_breaks_after_a_call_was_paid_ends_the_run_and_is_not_p
     box = Cassette(tmp_path, "tape", "record")
 
     outcome = at_once(
-        lambda request: box.path.write_bytes(b"no database, " * 100) and Answer(), chats=[{}], parts={"cassette": box}
+        lambda request: box.path.write_bytes(b"no database, " * 100) and Answer(),
+        chats=[{}],
+        parts={"cassette": box},
     )
     assert isinstance(outcome.only, ValueError) and "tape.sqlite" in str(outcome.only)
     assert len(outcome.server.asked) == 1
@@ -379,7 +441,14 @@ def test_processes_that_record_at_once_lose_nothing(tmp_path):
             spans = [("0", "40"), ("20", "60")]  # a third of the questions is asked by both
             started = [
                 await asyncio.create_subprocess_exec(
-                    sys.executable, "-c", RECORDER, str(tmp_path), server.url, *span, cwd=ROOT, stdout=subprocess.PIPE
+                    sys.executable,
+                    "-c",
+                    RECORDER,
+                    str(tmp_path),
+                    server.url,
+                    *span,
+                    cwd=ROOT,
+                    stdout=subprocess.PIPE,
                 )
                 for span in spans
             ]
@@ -405,7 +474,9 @@ def start(root: Path, number: int, together) -> None:
 def test_processes_that_start_a_cassette_at_once_all_get_one(tmp_path):
     processes = multiprocessing.get_context("fork")  # at once: others take seconds to start
     together = processes.Barrier(STARTED)
-    started = [processes.Process(target=start, args=(tmp_path, n, together)) for n in range(STARTED)]
+    started = [
+        processes.Process(target=start, args=(tmp_path, n, together)) for n in range(STARTED)
+    ]
     for process in started:
         process.start()
     for process in started:
@@ -416,7 +487,9 @@ def test_processes_that_start_a_cassette_at_once_all_get_one(tmp_path):
 
 
 def test_a_recording_that_is_killed_leaves_whole_replies_only(tmp_path):
-    process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE
+    )
     try:
         process.stdout.readline()
         while count(tmp_path) < 20:

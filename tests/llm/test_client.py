@@ -19,13 +19,27 @@ from lib.llm.errors import KINDS, CassetteMiss, ConfigurationError, ReplyError
 from lib.llm.purse import Purse
 from lib.llm.transport import InProcess
 from tests.llm import server as scripted
-from tests.llm.server import BILL, INNER, KEY, KEY_VARIABLE, QUESTION, Answer, Asked, ask, at_once, call, completion
+from tests.llm.server import (
+    BILL,
+    INNER,
+    KEY,
+    KEY_VARIABLE,
+    QUESTION,
+    Answer,
+    Asked,
+    ask,
+    at_once,
+    call,
+    completion,
+)
 
 GOOD = Answer()
 
 
 def entries(outcome) -> list[tuple[int, int, int]]:
-    return [(entry.calls, entry.tokens_in, entry.tokens_out) for entry in outcome.client.ledger.entries]
+    return [
+        (entry.calls, entry.tokens_in, entry.tokens_out) for entry in outcome.client.ledger.entries
+    ]
 
 
 def failed(outcome, kind: str) -> ReplyError:
@@ -39,13 +53,20 @@ def failed(outcome, kind: str) -> ReplyError:
 def test_a_plain_reply_carries_text_tokens_dollars_and_energy():
     outcome = call(GOOD)
     reply = outcome.only
-    assert (reply.text, reply.tokens_in, reply.tokens_out, reply.finish_reason) == ("SO-d2", 10, 5, "stop")
+    assert (reply.text, reply.tokens_in, reply.tokens_out, reply.finish_reason) == (
+        "SO-d2",
+        10,
+        5,
+        "stop",
+    )
     assert reply.dollars == pytest.approx(0.06) and reply.kwh == pytest.approx(15e-6)
     assert (reply.model, reply.backend, reply.cached) == ("mine", "endpoint", False)
     assert entries(outcome) == [(1, 10, 5)]
 
 
-@pytest.mark.parametrize(("header", "seconds"), [({"retry-after": "7"}, 7.0), ({"retry-after-ms": "120"}, 0.12)])
+@pytest.mark.parametrize(
+    ("header", "seconds"), [({"retry-after": "7"}, 7.0), ({"retry-after-ms": "120"}, 0.12)]
+)
 def test_a_busy_server_is_asked_again_when_it_says_and_booked_once(header, seconds, waits):
     outcome = call(Answer({"error": {"message": "slow down"}}, 429, header), GOOD)
     assert outcome.only.text == "SO-d2" and waits == [seconds] and len(outcome.server.asked) == 2
@@ -55,10 +76,16 @@ def test_a_busy_server_is_asked_again_when_it_says_and_booked_once(header, secon
 @pytest.mark.parametrize("status", [408, 409, 500, 502, 503, 529])
 def test_a_server_that_recovers_gives_its_reply(status, waits):
     outcome = call(Answer("<h1>no</h1>", status), Answer("", status), GOOD)
-    assert outcome.only.text == "SO-d2" and len(outcome.server.asked) == 3 and entries(outcome) == [(1, 10, 5)]
+    assert (
+        outcome.only.text == "SO-d2"
+        and len(outcome.server.asked) == 3
+        and entries(outcome) == [(1, 10, 5)]
+    )
 
 
-@pytest.mark.parametrize(("status", "kind"), [(429, "rate_limit"), (500, "server_error"), (503, "server_error")])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(429, "rate_limit"), (500, "server_error"), (503, "server_error")]
+)
 def test_a_server_that_stays_busy_or_down_is_a_typed_error_and_costs_nothing(status, kind, waits):
     outcome = call(Answer({"error": {"message": "out of order"}}, status), retries=3)
     assert "out of order" in str(failed(outcome, kind))
@@ -75,14 +102,22 @@ def test_a_slow_server_is_left_after_the_timeout(waits):
 def test_a_server_that_drips_is_left_after_the_timeout_too(waits):
     began = time.monotonic()
     outcome = call(Answer(drip=0.15), Answer(drip=0.001), timeout=0.3)
-    assert outcome.only.text == "SO-d2" and 0.3 <= time.monotonic() - began < 3  # the first would take 6 s
+    assert (
+        outcome.only.text == "SO-d2" and 0.3 <= time.monotonic() - began < 3
+    )  # the first would take 6 s
     assert len(outcome.server.asked) == 2
 
 
-@pytest.mark.parametrize("cut", [Answer(cut=0), Answer(cut=40), Answer(status=0)], ids=["no body", "mid-body", "mute"])
+@pytest.mark.parametrize(
+    "cut", [Answer(cut=0), Answer(cut=40), Answer(status=0)], ids=["no body", "mid-body", "mute"]
+)
 def test_a_connection_that_breaks_off_is_tried_again(cut, waits):
     outcome = call(cut, GOOD)
-    assert outcome.only.text == "SO-d2" and len(outcome.server.asked) == 2 and entries(outcome) == [(1, 10, 5)]
+    assert (
+        outcome.only.text == "SO-d2"
+        and len(outcome.server.asked) == 2
+        and entries(outcome) == [(1, 10, 5)]
+    )
     outcome = call(cut)
     failed(outcome, "connection")
     assert len(outcome.server.asked) == 3 and entries(outcome) == []
@@ -93,7 +128,10 @@ def test_a_server_that_is_not_there_is_a_connection_error_that_costs_nothing(tmp
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused
         with pytest.raises(ReplyError) as caught:
-            ask(scripted.settings(f"http://127.0.0.1:{taken.getsockname()[1]}/v1"), parts={"purse": purse})
+            ask(
+                scripted.settings(f"http://127.0.0.1:{taken.getsockname()[1]}/v1"),
+                parts={"purse": purse},
+            )
     assert caught.value.kind == "connection" and len(waits) == 2 and purse.spent == 0.0
 
 
@@ -112,7 +150,10 @@ NO_REPLY = {
     "a list": ([completion()], "not_json"),
     "an error": ({"error": {"message": "overloaded", "code": 503}}, "error_in_reply"),
     "an error in words": ({"error": "overloaded"}, "error_in_reply"),
-    "an error beside a reply": (completion() | {"error": {"message": "overloaded"}}, "error_in_reply"),
+    "an error beside a reply": (
+        completion() | {"error": {"message": "overloaded"}},
+        "error_in_reply",
+    ),
     "an empty object": ({}, "no_choices"),
     **{f"choices {odd}": (completion() | {"choices": odd}, "no_choices") for odd in NO_CHOICES},
 }
@@ -122,7 +163,11 @@ NO_REPLY = {
 def test_a_200_without_a_reply_is_asked_once_more_and_is_then_a_typed_error_that_costs_nothing(odd):
     body, kind = NO_REPLY[odd]
     outcome = call(Answer(body), GOOD)
-    assert outcome.only.text == "SO-d2" and len(outcome.server.asked) == 2 and entries(outcome) == [(1, 10, 5)]
+    assert (
+        outcome.only.text == "SO-d2"
+        and len(outcome.server.asked) == 2
+        and entries(outcome) == [(1, 10, 5)]
+    )
     outcome = call(Answer(body))
     error = failed(outcome, kind)
     assert len(outcome.server.asked) == 2 and entries(outcome) == []
@@ -151,13 +196,29 @@ def test_text_in_parts_is_joined():
 
 
 def test_a_call_of_a_tool_is_a_reply_without_text():
-    message = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "look"}}]}
+    message = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "1", "function": {"name": "look"}}],
+    }
     reply = call(Answer(completion(message=message, finish_reason="tool_calls"))).only
     assert (reply.text, reply.finish_reason) == ("", "tool_calls")
 
 
-COUNTS = [(-10, -5), ("10", "5"), (10.5, 5.5), (True, False), (float("inf"), float("nan")), (10**400, 10**400)]
-USAGE = [None, [10, 5], {}, *({"prompt_tokens": read, "completion_tokens": wrote} for read, wrote in COUNTS)]
+COUNTS = [
+    (-10, -5),
+    ("10", "5"),
+    (10.5, 5.5),
+    (True, False),
+    (float("inf"), float("nan")),
+    (10**400, 10**400),
+]
+USAGE = [
+    None,
+    [10, 5],
+    {},
+    *({"prompt_tokens": read, "completion_tokens": wrote} for read, wrote in COUNTS),
+]
 MISSING = {"choices": completion()["choices"]}
 
 
@@ -176,10 +237,14 @@ def test_half_a_count_is_kept_and_the_other_half_estimated():
 def test_a_refusal_is_told_from_an_empty_reply():
     message = {"role": "assistant", "content": None, "refusal": "I cannot help with that."}
     outcome = call(Answer(completion(message=message)))
-    assert failed(outcome, "refusal").dollars == pytest.approx(BILL) and len(outcome.server.asked) == 1
+    assert (
+        failed(outcome, "refusal").dollars == pytest.approx(BILL) and len(outcome.server.asked) == 1
+    )
 
 
-@pytest.mark.parametrize(("finish", "kind"), [("length", "truncated"), ("content_filter", "content_filter")])
+@pytest.mark.parametrize(
+    ("finish", "kind"), [("length", "truncated"), ("content_filter", "content_filter")]
+)
 def test_a_reply_that_was_cut_short_keeps_its_text_and_its_bill(finish, kind):
     outcome = call(Answer(completion('{"policy": "SO-', finish_reason=finish)))
     error = failed(outcome, kind)
@@ -200,19 +265,28 @@ def test_a_body_that_is_not_compressed_as_it_says_is_a_connection_error(packing,
 
 def test_a_body_that_is_compressed_though_nobody_asked_is_read():
     outcome = call(Answer(gzip.compress(GOOD.raw()), headers={"content-encoding": "gzip"}))
-    assert outcome.only.text == "SO-d2" and outcome.server.asked[0].headers["accept-encoding"] == "identity"
+    assert (
+        outcome.only.text == "SO-d2"
+        and outcome.server.asked[0].headers["accept-encoding"] == "identity"
+    )
 
 
 def vast() -> bytes:
     """A reply of 100 MB in 100 kB."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     start, end = json.dumps(completion("|")).encode().split(b"|")
-    return b"".join([packer.compress(part) for part in (start, *[b" " * 2**20] * 100, end)] + [packer.flush()])
+    return b"".join(
+        [packer.compress(part) for part in (start, *[b" " * 2**20] * 100, end)] + [packer.flush()]
+    )
 
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_a_body_beyond_all_replies_is_left_unread_and_not_asked_for_again(packed):
-    body = Answer(vast(), headers={"content-encoding": "gzip"}) if packed else Answer("{" + " " * transport.LARGEST)
+    body = (
+        Answer(vast(), headers={"content-encoding": "gzip"})
+        if packed
+        else Answer("{" + " " * transport.LARGEST)
+    )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcome = call(body, retries=3)
     failed(outcome, "too_large")
@@ -227,13 +301,17 @@ def test_a_text_that_nobody_asked_for_is_not_handed_on_but_billed():
 
 
 def test_half_a_character_in_a_question_is_sent_as_a_mark():
-    (asked,) = at_once(chats=[{"messages": [{"role": "user", "content": "a \ud800 b"}]}]).server.asked
+    (asked,) = at_once(
+        chats=[{"messages": [{"role": "user", "content": "a \ud800 b"}]}]
+    ).server.asked
     assert asked.body["messages"] == [{"role": "user", "content": "a ? b"}]
 
 
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -251,19 +329,37 @@ MESSAGE = some(
     refusal=mostly(None, "no"),
     tool_calls=mostly(None, [{"id": "1"}]),
 )
-CHOICE = some(finish_reason=mostly("stop", "length", "content_filter", "tool_calls"), message=ANY | MESSAGE)
+CHOICE = some(
+    finish_reason=mostly("stop", "length", "content_filter", "tool_calls"), message=ANY | MESSAGE
+)
 COUNTED = some(prompt_tokens=ANY, completion_tokens=ANY)
-NEARLY = some(choices=ANY | st.lists(CHOICE | ANY, max_size=2), usage=ANY | COUNTED, error=mostly(None), model=ANY)
+NEARLY = some(
+    choices=ANY | st.lists(CHOICE | ANY, max_size=2),
+    usage=ANY | COUNTED,
+    error=mostly(None),
+    model=ANY,
+)
 
 
 @settings(max_examples=40)
 @given(st.lists(ANY | NEARLY, min_size=1, max_size=8), st.booleans())
-def test_any_json_as_a_body_gives_a_reply_or_a_reply_error_and_nothing_else(tmp_path_factory, bodies, recorded):
-    parts = {"cassette": Cassette(tmp_path_factory.mktemp("any"), "any", "record")} if recorded else {}
-    chats = [{"seed": seed} for seed in range(len(bodies))]  # each seed has a body, also when it is asked once more
-    for result in at_once(lambda asked: Answer(bodies[asked.body["seed"]]), chats=chats, parts=parts).results:
+def test_any_json_as_a_body_gives_a_reply_or_a_reply_error_and_nothing_else(
+    tmp_path_factory, bodies, recorded
+):
+    parts = (
+        {"cassette": Cassette(tmp_path_factory.mktemp("any"), "any", "record")} if recorded else {}
+    )
+    chats = [
+        {"seed": seed} for seed in range(len(bodies))
+    ]  # each seed has a body, also when it is asked once more
+    for result in at_once(
+        lambda asked: Answer(bodies[asked.body["seed"]]), chats=chats, parts=parts
+    ).results:
         assert isinstance(result, Reply | ReplyError), repr(result)
-        assert isinstance(result, ReplyError) or result.finish_reason not in ("length", "content_filter")
+        assert isinstance(result, ReplyError) or result.finish_reason not in (
+            "length",
+            "content_filter",
+        )
         result.text.encode()  # goes into files and into the next request
 
 
@@ -276,7 +372,9 @@ HOPELESS = {
     f"check the key's rights ({KEY_VARIABLE})": Answer(REFUSED, 403),
     "check base_url and model": Answer(REFUSED, 404),
     "no credit left": Answer(REFUSED, 402),
-    "credit": Answer({"error": {"message": "not you, beyond your quota", "code": "insufficient_quota"}}, 429),
+    "credit": Answer(
+        {"error": {"message": "not you, beyond your quota", "code": "insufficient_quota"}}, 429
+    ),
     "has moved": Answer(REFUSED, 301, {"location": "https://elsewhere.example/v1"}),
     "check base_url": Answer(REFUSED, 405),
 }
@@ -292,7 +390,9 @@ def test_what_no_second_try_mends_ends_the_run_and_says_where_to_look(hint, wait
 
 
 @pytest.mark.parametrize("held", [None, "", "  \n", f"{KEY}\nsecond", f"{KEY[:9]}…{KEY[-4:]}"])
-def test_a_key_that_cannot_be_sent_is_missed_without_a_word_of_it_before_anything_is_sent(held, monkeypatch):
+def test_a_key_that_cannot_be_sent_is_missed_without_a_word_of_it_before_anything_is_sent(
+    held, monkeypatch
+):
     monkeypatch.delenv(KEY_VARIABLE)
     if held is not None:
         monkeypatch.setenv(KEY_VARIABLE, held)
@@ -303,13 +403,20 @@ def test_a_key_that_cannot_be_sent_is_missed_without_a_word_of_it_before_anythin
 
 @pytest.mark.parametrize("blank", ["\n", " ", "\r\n"])
 def test_a_line_end_after_the_key_does_no_harm(blank, monkeypatch):
-    monkeypatch.setenv(KEY_VARIABLE, KEY + blank)  # as `export KEY=$(cat file)` in some shells leaves it
+    monkeypatch.setenv(
+        KEY_VARIABLE, KEY + blank
+    )  # as `export KEY=$(cat file)` in some shells leaves it
     outcome = call(GOOD)
-    assert outcome.only.text == "SO-d2" and outcome.server.asked[0].headers["authorization"] == f"Bearer {KEY}"
+    assert (
+        outcome.only.text == "SO-d2"
+        and outcome.server.asked[0].headers["authorization"] == f"Bearer {KEY}"
+    )
 
 
 def test_a_refused_parameter_comes_with_its_remedy_and_the_remedy_works():
-    refusal = {"error": {"message": "Unsupported parameter: 'seed' is not supported with this model."}}
+    refusal = {
+        "error": {"message": "Unsupported parameter: 'seed' is not supported with this model."}
+    }
 
     def picky(asked: Asked) -> Answer:
         return Answer(refusal, 400) if "seed" in asked.body else Answer()
@@ -322,7 +429,11 @@ def test_a_refused_parameter_comes_with_its_remedy_and_the_remedy_works():
 
 
 @pytest.mark.parametrize(
-    "said", ["the prompt is too long", "'max_tokens' is too large: 1000. This model's maximum context length is 512"]
+    "said",
+    [
+        "the prompt is too long",
+        "'max_tokens' is too large: 1000. This model's maximum context length is 512",
+    ],
 )
 def test_another_400_is_one_bad_request_and_no_wrong_advice(said):
     outcome = call(Answer({"error": {"message": said}}, 400))
@@ -332,7 +443,10 @@ def test_another_400_is_one_bad_request_and_no_wrong_advice(said):
 
 @pytest.mark.parametrize(
     ("model", "said"),
-    [("yours", r"'yours'.*\['inner', 'mine'\]"), ("inner", "inner: no transport for backend 'scripted'")],
+    [
+        ("yours", r"'yours'.*\['inner', 'mine'\]"),
+        ("inner", "inner: no transport for backend 'scripted'"),
+    ],
 )
 def test_a_model_that_is_unknown_or_without_its_transport_is_named(model, said):
     with pytest.raises(ConfigurationError, match=said):
@@ -348,8 +462,15 @@ def test_a_model_in_this_process_answers_through_the_same_client():
 
     parts = {"transports": {"scripted": InProcess(answer)}}
     reply = ask(scripted.settings(models={"inner": INNER}), "inner", parts, seed=9)
-    assert (reply.text, reply.tokens_in, reply.tokens_out, reply.backend) == ("SO-d1", 3, 2, "scripted")
-    assert seen == [{"model": "inner", "messages": QUESTION, "temperature": 0.0, "max_tokens": 50, "seed": 9}]
+    assert (reply.text, reply.tokens_in, reply.tokens_out, reply.backend) == (
+        "SO-d1",
+        3,
+        2,
+        "scripted",
+    )
+    assert seen == [
+        {"model": "inner", "messages": QUESTION, "temperature": 0.0, "max_tokens": 50, "seed": 9}
+    ]
 
 
 AMBIENT = {
@@ -358,7 +479,15 @@ AMBIENT = {
     "OPENAI_CUSTOM_HEADERS": "x-api-key: somebody\nauthorization: Bearer somebody\ncookie: somebody",
     "HTTP_PROXY": "http://somebody:somebody@127.0.0.1:9",
 }  # fmt: skip
-SENT = {"host", "accept", "accept-encoding", "content-type", "content-length", "user-agent", "connection"}
+SENT = {
+    "host",
+    "accept",
+    "accept-encoding",
+    "content-type",
+    "content-length",
+    "user-agent",
+    "connection",
+}
 
 
 @pytest.mark.parametrize("needs_one", [False, True])
@@ -378,18 +507,34 @@ def test_another_programs_credentials_are_not_sent(needs_one, monkeypatch):
 def test_what_was_asked_for_reaches_the_server():
     tools = [{"type": "function", "function": {"name": "look"}}]
     form = {"type": "json_object"}
-    chat = {"seed": 11, "temperature": 0.0, "max_tokens": 30, "tools": tools, "response_format": form}
+    chat = {
+        "seed": 11,
+        "temperature": 0.0,
+        "max_tokens": 30,
+        "tools": tools,
+        "response_format": form,
+    }
     (asked,) = call(GOOD, chat=chat).server.asked
-    assert asked.path == "/v1/chat/completions" and asked.headers["authorization"] == f"Bearer {KEY}"
+    assert (
+        asked.path == "/v1/chat/completions" and asked.headers["authorization"] == f"Bearer {KEY}"
+    )
     assert asked.body == {"model": "served", "messages": QUESTION, **chat}
 
 
 def test_what_was_not_asked_for_comes_from_the_models_settings():
     (asked,) = call(GOOD, temperature=0.75, max_tokens=64).server.asked
-    assert asked.body == {"model": "served", "messages": QUESTION, "temperature": 0.75, "max_tokens": 64, "seed": 0}
+    assert asked.body == {
+        "model": "served",
+        "messages": QUESTION,
+        "temperature": 0.75,
+        "max_tokens": 64,
+        "seed": 0,
+    }
 
 
-@pytest.mark.parametrize(("wanted", "most", "sent"), [(30, 5_000, 30), (5_000, 30, 30), (30, 30, 30)])
+@pytest.mark.parametrize(
+    ("wanted", "most", "sent"), [(30, 5_000, 30), (5_000, 30, 30), (30, 30, 30)]
+)
 def test_a_call_never_asks_for_more_tokens_than_its_model_may_give(wanted, most, sent):
     (asked,) = call(GOOD, chat={"max_tokens": wanted}, max_tokens=most).server.asked
     assert asked.body["max_tokens"] == sent
@@ -398,22 +543,31 @@ def test_a_call_never_asks_for_more_tokens_than_its_model_may_give(wanted, most,
 def test_omitted_parameters_are_not_sent_though_asked_for():
     omit = ["seed", "temperature", "max_tokens"]
     chat = {"seed": 1, "temperature": 0.1, "max_tokens": 5}
-    assert call(GOOD, omit=omit, chat=chat).server.asked[0].body == {"model": "served", "messages": QUESTION}
+    assert call(GOOD, omit=omit, chat=chat).server.asked[0].body == {
+        "model": "served",
+        "messages": QUESTION,
+    }
 
 
 # Limits -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("concurrency", "share", "expected"), [(5, 1, 5), (1, 1, 1), (6, 2, 3), (5, 2, 2), (4, 9, 1)])
+@pytest.mark.parametrize(
+    ("concurrency", "share", "expected"), [(5, 1, 5), (1, 1, 1), (6, 2, 3), (5, 2, 2), (4, 9, 1)]
+)
 def test_no_more_calls_are_under_way_than_the_processes_share_allows(concurrency, share, expected):
     chats = [{"seed": seed} for seed in range(20)]
-    outcome = at_once(Answer(delay=0.01), chats=chats, parts={"share": share}, concurrency=concurrency)
+    outcome = at_once(
+        Answer(delay=0.01), chats=chats, parts={"share": share}, concurrency=concurrency
+    )
     assert len(outcome.server.asked) == len(outcome.client.ledger.entries) == 20
     assert outcome.server.most_in_flight == expected
 
 
 def test_many_more_calls_than_a_connection_pool_usually_holds_are_under_way_at_once():
-    assert at_once(Answer(delay=0.01), chats=[{}] * 130, concurrency=130).server.most_in_flight > 100
+    assert (
+        at_once(Answer(delay=0.01), chats=[{}] * 130, concurrency=130).server.most_in_flight > 100
+    )
 
 
 def test_retries_stay_within_the_limit():
@@ -424,7 +578,11 @@ def test_retries_stay_within_the_limit():
 
 def test_one_call_that_fails_does_not_disturb_the_others(waits):
     def script(asked: Asked) -> Answer:
-        return Answer(status=0) if asked.body["seed"] == 3 else Answer(completion(f"reply {asked.body['seed']}"))
+        return (
+            Answer(status=0)
+            if asked.body["seed"] == 3
+            else Answer(completion(f"reply {asked.body['seed']}"))
+        )
 
     results = at_once(script, chats=[{"seed": seed} for seed in range(6)]).results
     assert isinstance(results.pop(3), ReplyError)
@@ -458,7 +616,9 @@ def test_a_kind_of_error_is_one_of_those_that_are_declared():
 
 ECHOES = {
     "a reply": lambda said: Answer(completion(f"You sent {said}, so SO-d2")),
-    "a field of a reply": lambda said: Answer(completion() | {"model": said, "system_fingerprint": said}),
+    "a field of a reply": lambda said: Answer(
+        completion() | {"model": said, "system_fingerprint": said}
+    ),
     "a finish reason": lambda said: Answer(completion(finish_reason=said)),
     "a truncated reply": lambda said: Answer(completion(said, finish_reason="length")),
     "a refusal": lambda said: Answer(completion(message={"content": said, "refusal": said})),
@@ -467,14 +627,20 @@ ECHOES = {
     "html where the excerpt ends": lambda said: Answer("x" * (80 - len(said) // 2) + said),
     "broken JSON": lambda said: Answer('{"choices": "' + said),
     "a 400": lambda said: Answer({"error": {"message": f"odd header {said}"}}, 400),
-    "a 400 about a parameter": lambda said: Answer({"error": {"message": f"no seed for {said}"}}, 400),
+    "a 400 about a parameter": lambda said: Answer(
+        {"error": {"message": f"no seed for {said}"}}, 400
+    ),
     "a 400 where the excerpt ends": lambda said: Answer("y" * (300 - len(said) // 2) + said, 400),
-    "a 401": lambda said: Answer({"error": {"message": f"Incorrect API key provided: {said}"}}, 401),
+    "a 401": lambda said: Answer(
+        {"error": {"message": f"Incorrect API key provided: {said}"}}, 401
+    ),
     "a 403 in html": lambda said: Answer(f"<p>{said}</p>", 403),
     "a 404": lambda said: Answer({"detail": said}, 404),
     "a 429": lambda said: Answer({"error": {"message": said}}, 429),
     "a 500 in html": lambda said: Answer(f"<pre>{said}</pre>", 500),
-    "headers": lambda said: Answer(headers={"x-request-id": said, "set-cookie": said, "location": said}),
+    "headers": lambda said: Answer(
+        headers={"x-request-id": said, "set-cookie": said, "location": said}
+    ),
     "a body that breaks off": lambda said: Answer(completion(said), cut=150),
 }
 
@@ -488,7 +654,9 @@ def said_by(error: BaseException | None) -> str:
 
 
 def test_a_short_placeholder_for_a_key_changes_no_reply(monkeypatch, tmp_path):
-    monkeypatch.setenv(KEY_VARIABLE, "key")  # what local servers take; also a word of replies and files
+    monkeypatch.setenv(
+        KEY_VARIABLE, "key"
+    )  # what local servers take; also a word of replies and files
     tape = Cassette(tmp_path, "short", "record")
     outcome = call(Answer(completion("the key is SO-d2")), times=2, parts={"cassette": tape})
     assert [reply.text for reply in outcome.results] == ["the key is SO-d2"] * 2

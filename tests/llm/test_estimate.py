@@ -47,11 +47,17 @@ COUNT = st.integers(0, 10**9)
 
 
 @settings(max_examples=30)
-@given(st.lists(st.builds(Planned, st.sampled_from(["mine", "stand-in"]), COUNT, COUNT, COUNT), max_size=5))
+@given(
+    st.lists(
+        st.builds(Planned, st.sampled_from(["mine", "stand-in"]), COUNT, COUNT, COUNT), max_size=5
+    )
+)
 def test_what_is_paid_is_what_the_endpoints_rows_add_up_to(plan):
     table = estimate(priced(), plan)
     rows, paid = table.iloc[:-1], table.iloc[-1]
     assert len(rows) == len(plan)
     for name in ("calls", "tokens in", "tokens out", "dollars"):
         assert paid[name] == pytest.approx(rows.loc[rows["model"] == "mine", name].sum())
-    assert ("stops" in announcement(priced(3.0), plan)) == (paid["calls"] > 0 and paid["dollars"] > 3.0)
+    assert ("stops" in announcement(priced(3.0), plan)) == (
+        paid["calls"] > 0 and paid["dollars"] > 3.0
+    )

@@ -19,7 +19,9 @@ async def place() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
     return asyncio.get_running_loop(), threading.current_thread()
 
 
-def test_one_batch_after_another_has_the_same_loop_in_the_same_thread_also_where_a_loop_runs_already(loop):
+def test_one_batch_after_another_has_the_same_loop_in_the_same_thread_also_where_a_loop_runs_already(
+    loop,
+):
     async def notebook():
         return loop.run(place()), await place()
 

@@ -16,10 +16,29 @@ from lib.llm.errors import LLMError
 from lib.llm.purse import Purse
 from lib.llm.transport import InProcess, completion
 from tests.llm import server as scripted
-from tests.llm.server import BILL, PRICE_IN, PRICE_OUT, QUESTION, Answer, Server, ask, at_once, call, together
+from tests.llm.server import (
+    BILL,
+    PRICE_IN,
+    PRICE_OUT,
+    QUESTION,
+    Answer,
+    Server,
+    ask,
+    at_once,
+    call,
+    together,
+)
 
-REQUEST = {"model": "served", "messages": QUESTION, "temperature": 0.5, "max_tokens": 100, "seed": 0}
-MOST = len(json.dumps(REQUEST, separators=(",", ":"))) * PRICE_IN + 100 * PRICE_OUT  # what an attempt may cost
+REQUEST = {
+    "model": "served",
+    "messages": QUESTION,
+    "temperature": 0.5,
+    "max_tokens": 100,
+    "seed": 0,
+}
+MOST = (
+    len(json.dumps(REQUEST, separators=(",", ":"))) * PRICE_IN + 100 * PRICE_OUT
+)  # what an attempt may cost
 
 
 @pytest.fixture
@@ -35,8 +54,12 @@ def purse(tmp_path) -> Purse:
     limit=st.integers(0, 30),
     acts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.booleans()), max_size=8),
 )
-def test_what_was_settled_or_reserved_is_booked_and_no_reservation_passes_the_limit(tmp_path_factory, limit, acts):
-    purse = Purse(tmp_path_factory.mktemp("purse") / "spent.sqlite", limit)  # whole dollars, so sums are exact
+def test_what_was_settled_or_reserved_is_booked_and_no_reservation_passes_the_limit(
+    tmp_path_factory, limit, acts
+):
+    purse = Purse(
+        tmp_path_factory.mktemp("purse") / "spent.sqlite", limit
+    )  # whole dollars, so sums are exact
     booked = 0
     for estimate, cost, settled in acts:
         if booked + estimate > limit:
@@ -53,7 +76,10 @@ def test_what_was_settled_or_reserved_is_booked_and_no_reservation_passes_the_li
 def test_a_refusal_says_who_what_and_how_much_and_books_nothing(tmp_path):
     purse = Purse(tmp_path / "spent.sqlite", 1.0)
     purse.reserve("RO mine", 0.75)
-    with pytest.raises(BudgetExceeded, match=r"RO mine \(llm.max_dollars\): budget \$1, spent or held \$0.75.*\$0.5;"):
+    with pytest.raises(
+        BudgetExceeded,
+        match=r"RO mine \(llm.max_dollars\): budget \$1, spent or held \$0.75.*\$0.5;",
+    ):
         purse.reserve("RO mine", 0.5)
     assert purse.spent == 0.75
     purse.reserve("RO mine", 0.25)  # to the cent
@@ -88,7 +114,9 @@ print(granted)
 
 def started(script: str, path) -> subprocess.Popen:
     command = [sys.executable, "-c", script, str(path)]
-    return subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    return subprocess.Popen(
+        command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
 
 
 def test_processes_together_never_pass_the_limit(tmp_path):
@@ -146,12 +174,23 @@ def test_many_calls_at_once_stop_at_the_limit_with_all_replies_paid(tmp_path):
     chats = [{"seed": seed} for seed in range(30)]
     outcome = at_once(Answer(delay=0.05), chats=chats, parts={"purse": purse}, concurrency=50)
     stopped = [result for result in outcome.results if isinstance(result, BudgetExceeded)]
-    assert len(outcome.server.asked) == 5 and len(stopped) == 25 and purse.spent == pytest.approx(5 * BILL)
+    assert (
+        len(outcome.server.asked) == 5
+        and len(stopped) == 25
+        and purse.spent == pytest.approx(5 * BILL)
+    )
 
 
 @pytest.mark.parametrize(
     "answer",
-    [Answer(status=500), Answer(status=400), Answer(status=401), Answer(""), Answer("<p>"), Answer({"error": "busy"})],
+    [
+        Answer(status=500),
+        Answer(status=400),
+        Answer(status=401),
+        Answer(""),
+        Answer("<p>"),
+        Answer({"error": "busy"}),
+    ],
     ids=["500", "400", "401", "empty", "html", "error"],
 )
 def test_a_call_that_failed_costs_nothing(answer, purse, waits):
@@ -161,7 +200,12 @@ def test_a_call_that_failed_costs_nothing(answer, purse, waits):
 
 @pytest.mark.parametrize(
     ("answer", "attempts"),
-    [(Answer(status=0), 3), (Answer(cut=40), 3), (Answer(delay=5.0), 3), (Answer(Answer().raw()[:70]), 2)],
+    [
+        (Answer(status=0), 3),
+        (Answer(cut=40), 3),
+        (Answer(delay=5.0), 3),
+        (Answer(Answer().raw()[:70]), 2),
+    ],
     ids=["mute", "broken off", "late", "half a reply"],
 )
 def test_an_attempt_of_which_nobody_knows_stays_booked_at_the_most_that_it_may_have_cost(
@@ -198,7 +242,9 @@ def test_what_an_endpoint_wrote_beyond_max_tokens_is_booked_too(purse):
 def test_tools_and_letters_of_many_bytes_are_in_what_a_call_may_cost(purse):
     seen, look = [], {"name": "look", "description": "\u770b" * 200}
     chat = {"tools": [{"type": "function", "function": look}], "max_tokens": 1}
-    outcome = call(lambda asked: seen.append(purse.spent) or Answer(), parts={"purse": purse}, chat=chat)
+    outcome = call(
+        lambda asked: seen.append(purse.spent) or Answer(), parts={"purse": purse}, chat=chat
+    )
     sent = int(outcome.server.asked[0].headers["content-length"])
     assert sent > 800 and seen == [pytest.approx(sent * PRICE_IN + PRICE_OUT)]
 
@@ -239,5 +285,11 @@ def test_free_and_in_process_models_need_no_money(tmp_path):
     assert call(price_in=0.0, price_out=0.0, parts={"purse": purse}).only.dollars == 0.0
     inner = scripted.INNER | {"price_in": PRICE_IN, "price_out": PRICE_OUT}
     transports = {"scripted": InProcess(lambda body: completion("inner", "SO-d1", 10, 5))}
-    reply = ask(scripted.settings(models={"inner": inner}), "inner", {"transports": transports, "purse": purse})
-    assert reply.dollars == pytest.approx(BILL) and purse.spent == 0.0  # its price is for the ledger
+    reply = ask(
+        scripted.settings(models={"inner": inner}),
+        "inner",
+        {"transports": transports, "purse": purse},
+    )
+    assert (
+        reply.dollars == pytest.approx(BILL) and purse.spent == 0.0
+    )  # its price is for the ledger

@@ -36,7 +36,9 @@ def situation(domain: str, kind: str, steps: int = 4, looked: int = 0, limit: in
     for step in range(world.t):
         state, name = past.state(), past.menu.names[step % 3]
         row = past.step(name)
-        lines.append(components.interaction_line(step + 1, state, name, row, past.change(row), past.words))
+        lines.append(
+            components.interaction_line(step + 1, state, name, row, past.change(row), past.words)
+        )
     names, ahead = world.menu.names, 3 if kind == "RO" else 1
     seen = world.look(names[:looked], ahead, 4) if looked else []
     return Situation(
@@ -72,7 +74,9 @@ def prompt(of: Situation, **changes) -> str:
 
 def said(context: str, strength=LARGE, seed: int = 0) -> dict:
     """The reply to a context without any breaks."""
-    return json.loads(respond(context, replace(strength, breaks=0.0), seeds.rng("test", seed=seed))[0])
+    return json.loads(
+        respond(context, replace(strength, breaks=0.0), seeds.rng("test", seed=seed))[0]
+    )
 
 
 def text(body: dict) -> str:
@@ -88,7 +92,9 @@ def rival(name: str, rewards, change: str = "mastery +0.000") -> Foresight:
 
 @pytest.mark.parametrize("model", STRENGTHS)
 @pytest.mark.parametrize("domain", zoo.DOMAINS)
-@pytest.mark.parametrize("kind, looked", [("KO", 0), *((kind, n) for kind in ("TO", "RO") for n in range(4))])
+@pytest.mark.parametrize(
+    "kind, looked", [("KO", 0), *((kind, n) for kind in ("TO", "RO") for n in range(4))]
+)
 def test_every_kind_of_prompt_gets_a_reply_that_can_be_used(domain, kind, looked, model):
     now = situation(domain, kind, looked=looked)
     room = 0 if now.final else {"TO": 1, "RO": 3 - looked}[kind]
@@ -103,12 +109,18 @@ def test_to_tries_one_policy_and_ro_several(kind, form):
     assert isinstance(said(prompt(situation("education", kind)))["call"], form)
 
 
-@pytest.mark.parametrize("model, fewest, most", [("small", 1, 2), ("medium", 2, 2), ("large", 3, 3)])
+@pytest.mark.parametrize(
+    "model, fewest, most", [("small", 1, 2), ("medium", 2, 2), ("large", 3, 3)]
+)
 def test_the_larger_the_more_policies_it_tries_within_the_limit(model, fewest, most):
     now, strength = situation("education", "RO"), STRENGTHS[f"scripted-{model}"]
     calls = [len(said(prompt(now), strength, seed)["call"]) for seed in range(40)]
     assert (min(calls), max(calls)) == (fewest, most)
-    assert len(said(prompt(now, limit=2), strength)["call"]) <= 2 == len(said(prompt(now, limit=2))["call"])
+    assert (
+        len(said(prompt(now, limit=2), strength)["call"])
+        <= 2
+        == len(said(prompt(now, limit=2))["call"])
+    )
 
 
 def test_the_reasoning_names_the_choice_and_its_numbers():
@@ -135,7 +147,10 @@ def test_without_any_name_in_sight_the_reply_is_broken():
 
 
 def test_short_of_money_it_tries_less():
-    rich, poor = Budget(1.0, 0.5, 0.001), Budget(1.0, 0.02, 0.001)  # 500 and 20 replies for about 20 steps
+    rich, poor = (
+        Budget(1.0, 0.5, 0.001),
+        Budget(1.0, 0.02, 0.001),
+    )  # 500 and 20 replies for about 20 steps
     now = situation("education", "TO")
     assert "call" in said(prompt(now, budget=rich))
     reply = said(prompt(now, budget=poor))
@@ -147,13 +162,23 @@ def test_short_of_money_it_tries_less():
 
 def test_worth_weighs_rewards_and_lava_by_the_query_and_nothing_else():
     trial = Trial("x", {"aptitude": 0.6, "gap": 0.0, "performance": 0.3}, "mastery +0.060", steps=3)
-    assert deciding.worth(trial, {}) == pytest.approx(0.9 / 3)  # mastery gained is no objective of the query
-    assert deciding.worth(trial, {"aptitude": 1.0, "gap": 0.0, "performance": 0.0}) == pytest.approx(0.6)
-    lava = Trial("x", {"goal": 0.2, "no-lava": 0.2, "gold": 0.0}, "goal in 20% and lava in 50% of copies")
-    assert deciding.worth(lava, {"goal": 0.2, "no-lava": 0.7, "gold": 0.1}) == pytest.approx(0.04 + 0.14 - 0.35)
+    assert deciding.worth(trial, {}) == pytest.approx(
+        0.9 / 3
+    )  # mastery gained is no objective of the query
+    assert deciding.worth(
+        trial, {"aptitude": 1.0, "gap": 0.0, "performance": 0.0}
+    ) == pytest.approx(0.6)
+    lava = Trial(
+        "x", {"goal": 0.2, "no-lava": 0.2, "gold": 0.0}, "goal in 20% and lava in 50% of copies"
+    )
+    assert deciding.worth(lava, {"goal": 0.2, "no-lava": 0.7, "gold": 0.1}) == pytest.approx(
+        0.04 + 0.14 - 0.35
+    )
 
 
-EXAMPLE = "mastery {} 0.6 + failed questions open -> easy -> aptitude 0.00, gap 0.00, performance {:.2f}"
+EXAMPLE = (
+    "mastery {} 0.6 + failed questions open -> easy -> aptitude 0.00, gap 0.00, performance {:.2f}"
+)
 CARDS = [
     {
         "name": name,
@@ -201,7 +226,11 @@ def test_the_choice_falls_on_a_policy_that_was_tried():
 def test_importance_decides_between_results():
     seen = [rival("SO-d1", (0.6, 0, 0)), rival("SO-d2", (0, 0.3, 0)), rival("SO-d3", (0, 0, 0.6))]
     now = situation("education", "RO", looked=3)
-    for weights, best in (((0.8, 0.1, 0.1), "SO-d1"), ((0.1, 0.8, 0.1), "SO-d2"), ((0.1, 0.1, 0.8), "SO-d3")):
+    for weights, best in (
+        ((0.8, 0.1, 0.1), "SO-d1"),
+        ((0.1, 0.8, 0.1), "SO-d2"),
+        ((0.1, 0.1, 0.8), "SO-d3"),
+    ):
         assert said(prompt(now, results=_lines(seen), weights=weights))["policy"] == best
 
 
@@ -212,14 +241,19 @@ def _lines(seen) -> list[str]:
 # How they differ ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model, least, most", [("small", 0.45, 0.72), ("medium", 0.88, 0.99), ("large", 1.0, 1.0)])
+@pytest.mark.parametrize(
+    "model, least, most", [("small", 0.45, 0.72), ("medium", 0.88, 0.99), ("large", 1.0, 1.0)]
+)
 def test_the_larger_the_more_often_the_best_is_picked(model, least, most):
     """Noise on the difference has 0.17, 0.057 and 0.014 as its standard deviation, against 0.1."""
     now, strength, hits = situation("education", "RO", looked=3), STRENGTHS[f"scripted-{model}"], 0
     for i in range(300):
         rewards = [[0.3, 0.1, 0.2 + 0.3 * (k == i % 3)] for k in range(3)]  # better by 0.1, weighed
         seen = [rival(name, r) for name, r in zip(NAMES, rewards, strict=True)]
-        hits += said(prompt(now, results=_lines(seen), recent=()), strength, i)["policy"] == NAMES[i % 3]
+        hits += (
+            said(prompt(now, results=_lines(seen), recent=()), strength, i)["policy"]
+            == NAMES[i % 3]
+        )
     assert least <= hits / 300 <= most
 
 
@@ -244,7 +278,10 @@ MENDED = {"fenced", "trailing_comma", "chatty", "single_quoted"}
 
 @pytest.mark.parametrize("spoil", spoiling.BREAKS, ids=lambda spoil: spoil.__name__)
 def test_each_break_does_to_the_parser_what_real_ones_do(spoil):
-    reply = {"reasoning": "SO-d2 comes to 0.31 (its card says gap 0.50), SO-d1 to 0.22.", "policy": "SO-d2"}
+    reply = {
+        "reasoning": "SO-d2 comes to 0.31 (its card says gap 0.50), SO-d1 to 0.22.",
+        "policy": "SO-d2",
+    }
     broken, finish = spoil(reply, spoiling.Options(NAMES, ("SO-d1",)), seeds.rng("test"))
     assert broken != json.dumps(reply)
     assert finish == ("length" if spoil.__name__ == "truncated" else "stop")
@@ -260,8 +297,14 @@ def test_what_lies_before_the_window_cannot_matter(model):
     strength, now = STRENGTHS[model], prompt(situation("education", "KO"))
     assert len(now) > strength.window
     tail = now[-strength.window :]
-    for before in ("", "- Pick exactly one policy, by its exact name: A, B.\n", now[: -strength.window]):
-        assert respond(before + tail, strength, seeds.rng("t")) == respond(tail, strength, seeds.rng("t"))
+    for before in (
+        "",
+        "- Pick exactly one policy, by its exact name: A, B.\n",
+        now[: -strength.window],
+    ):
+        assert respond(before + tail, strength, seeds.rng("t")) == respond(
+            tail, strength, seeds.rng("t")
+        )
 
 
 def test_a_cut_anywhere_is_read_as_far_as_it_goes():
@@ -269,11 +312,17 @@ def test_a_cut_anywhere_is_read_as_far_as_it_goes():
     whole, seen = reading.read(context), []
     for cut in range(context.index("# State")):
         view = reading.read(context[cut:])
-        assert set(view.names) <= set(NAMES) and view.state == whole.state and view.recent == whole.recent
+        assert (
+            set(view.names) <= set(NAMES)
+            and view.state == whole.state
+            and view.recent == whole.recent
+        )
         assert all(trial in whole.memory for trial in view.memory)
         seen.append((len(view.importance), len(view.memory), len(view.cards)))
     assert seen[0] == (3, 3, 3) and seen[-1] == (0, 0, 0)
-    assert all(sorted(column, reverse=True) == list(column) for column in zip(*seen, strict=True))  # never more again
+    assert all(
+        sorted(column, reverse=True) == list(column) for column in zip(*seen, strict=True)
+    )  # never more again
 
 
 # Summaries ----------------------------------------------------------------------------------------
@@ -291,7 +340,10 @@ def summary_of(steps, old: str, strength=LARGE) -> str:
 
 def stretch(first: int, n: int, seed: int) -> list[tuple]:
     draw = seeds.rng("steps", seed=seed)
-    return [(first + i, NAMES[int(draw.integers(3))], *draw.random(3), 0.1 * (draw.random() < 0.3)) for i in range(n)]
+    return [
+        (first + i, NAMES[int(draw.integers(3))], *draw.random(3), 0.1 * (draw.random() < 0.3))
+        for i in range(n)
+    ]
 
 
 def remembered(summary: str) -> dict[str, Trial]:
@@ -336,7 +388,12 @@ def test_real_summary_requests_are_answered_with_lines_that_are_read_back(domain
 
 
 def body(model: str = "scripted-small", kind: str = "RO", seed: int = 3, **more) -> dict:
-    return {"model": model, "messages": messages(situation("education", kind)), "seed": seed, **more}
+    return {
+        "model": model,
+        "messages": messages(situation("education", kind)),
+        "seed": seed,
+        **more,
+    }
 
 
 def test_the_same_request_has_the_same_reply_and_another_seed_model_or_word_may_have_another():
@@ -344,7 +401,9 @@ def test_the_same_request_has_the_same_reply_and_another_seed_model_or_word_may_
     assert len({text(body(seed=seed)) for seed in range(10)}) > 1
     assert len({text(body(model=model)) for model in STRENGTHS}) > 1
     system, user = messages(situation("education", "KO"))
-    assert text(body(kind="KO")) != text(body() | {"messages": [system, user | {"content": f"{user['content']} "}]})
+    assert text(body(kind="KO")) != text(
+        body() | {"messages": [system, user | {"content": f"{user['content']} "}]}
+    )
 
 
 def test_a_canary_in_the_environment_cannot_matter(monkeypatch, tmp_path):
@@ -359,34 +418,56 @@ def test_a_canary_in_the_environment_cannot_matter(monkeypatch, tmp_path):
     np.random.seed(7)
     states = random.getstate(), np.random.get_state()[1].tolist()
     assert [answer(request) for request in requests] == before
-    assert (random.getstate(), np.random.get_state()[1].tolist()) == states  # and nothing was drawn from them
+    assert (
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+    ) == states  # and nothing was drawn from them
     del lib.envs.education.SECRET
 
 
 def test_the_module_imports_no_room_that_knows_an_answer():
-    modules = [ast.parse(path.read_text(encoding="utf-8")) for path in Path(scripted.__file__).parent.glob("*.py")]
-    nodes = [node for tree in modules for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    modules = [
+        ast.parse(path.read_text(encoding="utf-8"))
+        for path in Path(scripted.__file__).parent.glob("*.py")
+    ]
+    nodes = [
+        node for tree in modules for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+    ]
     ours = {node.module for node in nodes if node.module.split(".")[0] == "lib"}
-    assert {name for name in ours if not name.startswith("lib.llm.scripted.")} == {"lib", "lib.llm.transport"}
+    assert {name for name in ours if not name.startswith("lib.llm.scripted.")} == {
+        "lib",
+        "lib.llm.transport",
+    }
     code = "import sys, lib.llm.scripted; print(*(name for name in sys.modules if name.startswith('lib.')))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not [name for name in run.stdout.split() if name.split(".")[1] in ("envs", "zoo", "orchestration", "params")]
+    assert not [
+        name
+        for name in run.stdout.split()
+        if name.split(".")[1] in ("envs", "zoo", "orchestration", "params")
+    ]
 
 
 @pytest.mark.parametrize("limit", ["max_tokens", "max_completion_tokens"])
 def test_a_limit_on_tokens_cuts_the_reply_and_says_so(limit):
     whole, cut = body("scripted-large"), body("scripted-large", **{limit: 9})
-    assert [answer(each)["choices"][0]["finish_reason"] for each in (whole, cut)] == ["stop", "length"]
+    assert [answer(each)["choices"][0]["finish_reason"] for each in (whole, cut)] == [
+        "stop",
+        "length",
+    ]
     assert answer(cut)["usage"]["completion_tokens"] == 9 == scripted.count_tokens(text(cut))
     assert text(whole).startswith(text(cut))
 
 
 def test_an_unknown_model_is_named_with_those_that_exist():
-    with pytest.raises(ValueError, match="'scripted-huge'.*scripted-small, scripted-medium, scripted-large"):
+    with pytest.raises(
+        ValueError, match="'scripted-huge'.*scripted-small, scripted-medium, scripted-large"
+    ):
         answer(body("scripted-huge"))
 
 
-@pytest.mark.parametrize("wrong", [None, [], "hello", ["hello"], [{"role": "user", "content": None}]])
+@pytest.mark.parametrize(
+    "wrong", [None, [], "hello", ["hello"], [{"role": "user", "content": None}]]
+)
 def test_messages_that_are_no_text_are_refused(wrong):
     with pytest.raises(ValueError, match="message"):
         answer({"model": "scripted-small", "messages": wrong})

@@ -29,18 +29,32 @@ def configured(question: str, *examples: Example, strength: Strength = SURE, see
     [
         ("Who has most ?", "direct", [], [], ["low", "medium", "medium"]),
         ("3 + 4 * 2 - 5 = ?", "reason", ["calculator"], [], ["high", "medium", "medium"]),
-        ("What is the pet of Ana ?", "reason", ["search", "lookup"], [], ["high", "medium", "medium"]),
         (
-            "What is the number of the friend of Ana * 38 ?", "verify", ["calculator", "search", "lookup"],
-            ["calculator"], ["high", "medium", "medium"],
+            "What is the pet of Ana ?",
+            "reason",
+            ["search", "lookup"],
+            [],
+            ["high", "medium", "medium"],
         ),
         (
-            "Ana has 3 pens . Bo has 7 pens . Who has most ?", "verify", ["search", "lookup"], [],
+            "What is the number of the friend of Ana * 38 ?",
+            "verify",
+            ["calculator", "search", "lookup"],
+            ["calculator"],
+            ["high", "medium", "medium"],
+        ),
+        (
+            "Ana has 3 pens . Bo has 7 pens . Who has most ?",
+            "verify",
+            ["search", "lookup"],
+            [],
             ["high", "medium", "medium"],
         ),
     ],
-)  # fmt: skip
-def test_without_examples_the_words_of_the_question_decide(question, workflow, tools1, tools2, budgets):
+)
+def test_without_examples_the_words_of_the_question_decide(
+    question, workflow, tools1, tools2, budgets
+):
     told = {"workflow": workflow, "tools1": tools1, "tools2": tools2, "budgets": budgets}
     assert configured(question) == told
     prompted.parse(json.dumps(told))
@@ -54,19 +68,28 @@ def test_the_nearest_example_that_paid_is_followed_and_of_equally_near_ones_the_
     assert configured(near.question, worse, near) == prompted.written(OTHER)
 
 
-@pytest.mark.parametrize("paid, followed", [(1.01, True), (1.0, False), (0.5, False), (-0.5, False)])
+@pytest.mark.parametrize(
+    "paid, followed", [(1.01, True), (1.0, False), (0.5, False), (-0.5, False)]
+)
 def test_an_example_that_did_not_pay_is_not_followed(paid, followed):
-    told = configured("What is the pet of Ana ?", Example("What is the pet of Bo ?", FOLLOWED, paid))
+    told = configured(
+        "What is the pet of Ana ?", Example("What is the pet of Bo ?", FOLLOWED, paid)
+    )
     assert (told == prompted.written(FOLLOWED)) == followed
 
 
 def test_noise_makes_all_budgets_medium_as_often_as_its_strength_says():
     noisy = replace(SURE, noise=0.3)
-    spoilt = [configured("3 + 4 * 2 = ?", strength=noisy, seed=s)["budgets"] == ["medium"] * 3 for s in range(200)]
+    spoilt = [
+        configured("3 + 4 * 2 = ?", strength=noisy, seed=s)["budgets"] == ["medium"] * 3
+        for s in range(200)
+    ]
     assert 0.2 < sum(spoilt) / 200 < 0.4
 
 
 @pytest.mark.parametrize("name", ["scripted-small", "scripted-medium"])
 def test_every_stand_in_answers_a_prompt_with_many_examples(name):
     shown = [Example(f"What is the pet of Ana {i} ?", FOLLOWED, 4.0) for i in range(20)]
-    assert prompted.parse(json.dumps(configured("What is the pet of Bo ?", *shown, strength=STRENGTHS[name])))
+    assert prompted.parse(
+        json.dumps(configured("What is the pet of Bo ?", *shown, strength=STRENGTHS[name]))
+    )

@@ -28,7 +28,9 @@ def refuse(body):
 
 def sent(answer, method: str, path: str, **content) -> httpx2.Response:
     async def play():
-        async with httpx2.AsyncClient(transport=InProcess(answer), base_url="http://in-process") as client:
+        async with httpx2.AsyncClient(
+            transport=InProcess(answer), base_url="http://in-process"
+        ) as client:
             return await client.request(method, path, **content)
 
     return asyncio.run(play())
@@ -38,28 +40,48 @@ def sent(answer, method: str, path: str, **content) -> httpx2.Response:
 def test_the_official_client_reads_a_reply(answer):
     async def play():
         http = httpx2.AsyncClient(transport=InProcess(answer))
-        async with openai.AsyncOpenAI(api_key="none", base_url="http://in-process/v1", http_client=http) as client:
+        async with openai.AsyncOpenAI(
+            api_key="none", base_url="http://in-process/v1", http_client=http
+        ) as client:
             return await client.chat.completions.create(model="inner", messages=QUESTION)
 
     reply = asyncio.run(play())
-    assert reply.choices[0].message.content == "Which policy acts next?" and reply.choices[0].finish_reason == "stop"
-    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.total_tokens) == (3, 2, 5)
+    assert (
+        reply.choices[0].message.content == "Which policy acts next?"
+        and reply.choices[0].finish_reason == "stop"
+    )
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.total_tokens) == (
+        3,
+        2,
+        5,
+    )
 
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", "/v1/models"), ("GET", "/v1/chat/completions"), ("POST", "/v1/completions"), ("POST", "/v1/embeddings")],
+    [
+        ("GET", "/v1/models"),
+        ("GET", "/v1/chat/completions"),
+        ("POST", "/v1/completions"),
+        ("POST", "/v1/embeddings"),
+    ],
 )
 def test_another_path_is_a_404_that_says_what_there_is(method, path):
     response = sent(echo, method, path, json={} if method == "POST" else None)
     assert response.status_code == 404
-    assert path in response.json()["error"]["message"] and "/v1/chat/completions" in response.json()["error"]["message"]
+    assert (
+        path in response.json()["error"]["message"]
+        and "/v1/chat/completions" in response.json()["error"]["message"]
+    )
 
 
 def test_a_value_error_is_a_400_with_its_words_and_a_bad_request_of_the_client_and_no_json_a_400():
     assert sent(echo, "POST", "/v1/chat/completions", content=b"{").status_code == 400
     response = sent(refuse, "POST", "/v1/chat/completions", json={"messages": QUESTION})
-    assert (response.status_code, response.json()["error"]["message"]) == (400, "no model here reads 2 messages")
+    assert (response.status_code, response.json()["error"]["message"]) == (
+        400,
+        "no model here reads 2 messages",
+    )
     parts = {"transports": {"scripted": InProcess(refuse)}}
     with pytest.raises(ReplyError, match="no model here reads 2 messages") as caught:
         ask(scripted.settings(models={"inner": INNER}), "inner", parts)
@@ -77,13 +99,20 @@ def test_models_in_this_process_are_limited_like_others():
         return echo(body)
 
     async def play():
-        async with Client(scripted.settings(models={"inner": INNER}), {"scripted": InProcess(slow)}) as client:
-            return await asyncio.gather(*(client.chat("inner", QUESTION, seed=seed) for seed in range(10)))
+        async with Client(
+            scripted.settings(models={"inner": INNER}), {"scripted": InProcess(slow)}
+        ) as client:
+            return await asyncio.gather(
+                *(client.chat("inner", QUESTION, seed=seed) for seed in range(10))
+            )
 
     replies = asyncio.run(play())
     assert len(replies) == 10 and under_way == [0, 2]
 
 
 def test_two_equal_replies_are_equal_bytes():
-    one, two = (sent(echo, "POST", "/v1/chat/completions", json={"model": "m", "messages": QUESTION}) for _ in "12")
+    one, two = (
+        sent(echo, "POST", "/v1/chat/completions", json={"model": "m", "messages": QUESTION})
+        for _ in "12"
+    )
     assert one.content == two.content

@@ -14,24 +14,46 @@ from lib import seeds
 from lib.measure import estimates
 
 RUNS = (3, 5, 10)
-ITEMS, SPREADS = 40, {"runs": 0.1, "items": 0.3, "rest": 0.4}  # standard deviations of a made-up study
+ITEMS, SPREADS = (
+    40,
+    {"runs": 0.1, "items": 0.3, "rest": 0.4},
+)  # standard deviations of a made-up study
 
 
-def made(rng: np.random.Generator, runs: int, means: dict[str, float], own_items: bool = False) -> pd.DataFrame:
+def made(
+    rng: np.random.Generator, runs: int, means: dict[str, float], own_items: bool = False
+) -> pd.DataFrame:
     """A record of `runs` seeds x ITEMS items for each arm: its mean + what its run adds + what the item adds to all."""
     item = rng.normal(0, SPREADS["items"], (runs, ITEMS) if own_items else (1, ITEMS))
     frames = []
     for arm, mean in means.items():
-        values = mean + item + rng.normal(0, SPREADS["runs"], (runs, 1)) + rng.normal(0, SPREADS["rest"], (runs, ITEMS))
+        values = (
+            mean
+            + item
+            + rng.normal(0, SPREADS["runs"], (runs, 1))
+            + rng.normal(0, SPREADS["rest"], (runs, ITEMS))
+        )
         names = [f"{s}-{i}" if own_items else str(i) for s in range(runs) for i in range(ITEMS)]
-        frames.append(pd.DataFrame({"arm": arm, "seed": np.repeat(range(runs), ITEMS), "item": names, "try": 0,
-                                    "right": values.ravel(), "dollars": 1.0}))  # fmt: skip
+        frames.append(
+            pd.DataFrame(
+                {
+                    "arm": arm,
+                    "seed": np.repeat(range(runs), ITEMS),
+                    "item": names,
+                    "try": 0,
+                    "right": values.ravel(),
+                    "dollars": 1.0,
+                }
+            )
+        )
     return pd.concat(frames, ignore_index=True)
 
 
 def one_run(rng: np.random.Generator, items: int) -> pd.DataFrame:
     """A record of a single run: what another run would have added is not in its interval, and not asked."""
-    return pd.DataFrame({"seed": 0, "item": range(items), "try": 0, "right": rng.normal(0.5, 0.4, items)})
+    return pd.DataFrame(
+        {"seed": 0, "item": range(items), "try": 0, "right": rng.normal(0.5, 0.4, items)}
+    )
 
 
 def _share(rng: np.random.Generator, runs: int) -> tuple[pd.DataFrame, float]:
@@ -40,40 +62,64 @@ def _share(rng: np.random.Generator, runs: int) -> tuple[pd.DataFrame, float]:
 
 
 def _seeds(rng: np.random.Generator, runs: int) -> tuple[pd.DataFrame, float]:
-    rows = pd.DataFrame({"seed": range(runs), "item": "0", "right": (rng.random(runs) < 0.7).astype(float)})
+    rows = pd.DataFrame(
+        {"seed": range(runs), "item": "0", "right": (rng.random(runs) < 0.7).astype(float)}
+    )
     return estimates.share(rows, "right", 0.5), 0.7
 
 
 def _change(rng: np.random.Generator, runs: int) -> tuple[pd.DataFrame, float]:
-    rows = made(rng, runs, {"start": 0.2, "end": 0.5, "start of control": 0.2, "end of control": 0.3})
+    rows = made(
+        rng, runs, {"start": 0.2, "end": 0.5, "start of control": 0.2, "end of control": 0.3}
+    )
     rows = rows.assign(step=np.where(rows["arm"].str.startswith("start"), 0, -1))
     rows["arm"] = np.where(rows["arm"].str.endswith("control"), "control", "method")
-    return estimates.change(rows, "right", {"step": 0}, {"step": -1}, against={"arm": "control"}), 0.2
+    return estimates.change(
+        rows, "right", {"step": 0}, {"step": -1}, against={"arm": "control"}
+    ), 0.2
 
 
 def _mixtures(rng: np.random.Generator, runs: int) -> tuple[pd.DataFrame, float]:
     rows = made(rng, runs, {"cheap": 0.2, "dear": 0.8, "router": 0.6})
-    spent = rows["arm"].map({"cheap": 1.0, "dear": 3.0, "router": 2.0}) + rng.normal(0, 0.2, len(rows))
+    spent = rows["arm"].map({"cheap": 1.0, "dear": 3.0, "router": 2.0}) + rng.normal(
+        0, 0.2, len(rows)
+    )
     rows = rows.assign(dollars=spent)
-    return estimates.above_mixtures(rows, "right", "dollars", {"arm": "router"}, {"arm": ["cheap", "dear"]}), 0.1
+    return estimates.above_mixtures(
+        rows, "right", "dollars", {"arm": "router"}, {"arm": ["cheap", "dear"]}
+    ), 0.1
 
 
 _A, _B = {"arm": "a"}, {"arm": "b"}
 KINDS: dict[str, Callable[[np.random.Generator, int], tuple[pd.DataFrame, float]]] = {
     "mean, runs x items": lambda rng, s: (estimates.mean(made(rng, s, {"a": 0.5}), "right"), 0.5),
-    "mean, items of their own": lambda rng, s: (estimates.mean(made(rng, s, {"a": 0.5}, True), "right"), 0.5),
+    "mean, items of their own": lambda rng, s: (
+        estimates.mean(made(rng, s, {"a": 0.5}, True), "right"),
+        0.5,
+    ),
     "mean, one run": lambda rng, s: (estimates.mean(one_run(rng, s), "right"), 0.5),
     "mean, pooled over 4 arms": lambda rng, s: (
-        estimates.mean(made(rng, s, dict.fromkeys("abcd", 0.5)), "right", "arm", pool=True).head(1), 0.5),
+        estimates.mean(made(rng, s, dict.fromkeys("abcd", 0.5)), "right", "arm", pool=True).head(1),
+        0.5,
+    ),
     "share, one run": _share,
     "share of seeds": _seeds,
     "gap": lambda rng, s: (estimates.gap(made(rng, s, {"a": 0.6, "b": 0.5}), "right", _A, _B), 0.1),
     "change less that of a control": _change,
-    "ratio": lambda rng, s: (estimates.ratio(made(rng, s, {"a": 3.0, "b": 2.0}), "right", _A, _B), 1.5),
+    "ratio": lambda rng, s: (
+        estimates.ratio(made(rng, s, {"a": 3.0, "b": 2.0}), "right", _A, _B),
+        1.5,
+    ),
     "above mixtures": _mixtures,
-}  # fmt: skip
-NORMAL = ("mean, items of their own", "mean, one run")  # means of normal data by Student's t: exact in theory
-EXACT = ("share, one run", "share of seeds")  # exact intervals of shares: at least 95 %, more for few cases
+}
+NORMAL = (
+    "mean, items of their own",
+    "mean, one run",
+)  # means of normal data by Student's t: exact in theory
+EXACT = (
+    "share, one run",
+    "share of seeds",
+)  # exact intervals of shares: at least 95 %, more for few cases
 
 
 def coverage(kind: str, runs: int, draws: int) -> float:
@@ -88,7 +134,10 @@ def coverage(kind: str, runs: int, draws: int) -> float:
 
 def table(draws: int = 400) -> pd.DataFrame:
     """Coverage of every kind of interval at 3, 5 and 10 seeds."""
-    return pd.DataFrame({f"{s} seeds": [coverage(kind, s, draws) for kind in KINDS] for s in RUNS}, index=list(KINDS))
+    return pd.DataFrame(
+        {f"{s} seeds": [coverage(kind, s, draws) for kind in KINDS] for s in RUNS},
+        index=list(KINDS),
+    )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,13 @@ def rows(values: dict[str, np.ndarray], own_items: bool = False, **columns) -> p
     for arm, grid in values.items():
         s, n = np.shape(grid)
         items = [f"{run}-{i}" if own_items else f"{i}" for run in range(s) for i in range(n)]
-        frame = {"arm": arm, "seed": np.repeat(range(s), n), "item": items, "try": 0, "right": np.ravel(grid)}
+        frame = {
+            "arm": arm,
+            "seed": np.repeat(range(s), n),
+            "item": items,
+            "try": 0,
+            "right": np.ravel(grid),
+        }
         frames.append(pd.DataFrame(frame | columns))
     return pd.concat(frames, ignore_index=True)
 
@@ -42,14 +48,18 @@ def test_where_one_effect_is_all_there_is_crossed_is_student_s_interval_of_it():
     by_run, by_item = GRID[:, :1] + 0 * GRID, GRID[:1] + 0 * GRID
     for grid, values in ((by_run, GRID[:, 0]), (by_item, GRID[0])):
         found, known = variance.crossed(grid).row(), stats.t_interval(values)
-        assert (found["value"], found["lo"], found["hi"]) == pytest.approx((known.value, known.lo, known.hi))
+        assert (found["value"], found["lo"], found["hi"]) == pytest.approx(
+            (known.value, known.lo, known.hi)
+        )
 
 
 def test_runs_with_items_of_their_own_have_student_s_interval_of_their_means():
     found = measure.mean(rows({"a": GRID}, own_items=True), "right", "arm").loc["a"]
     expected = scipy_stats.ttest_1samp(GRID.mean(1), 0)
     interval = expected.confidence_interval(0.95)
-    assert (found.lo, found.hi, found.p) == pytest.approx((interval.low, interval.high, expected.pvalue))
+    assert (found.lo, found.hi, found.p) == pytest.approx(
+        (interval.low, interval.high, expected.pvalue)
+    )
 
 
 def test_a_gap_is_taken_inside_pairs():
@@ -58,7 +68,9 @@ def test_a_gap_is_taken_inside_pairs():
     found = measure.gap(made, "right", {"arm": "a"}, {"arm": "b"}).iloc[0]
     assert found.value == pytest.approx(1) and found.hi - found.lo < 1e-9
     shuffled = made.sample(frac=1, random_state=1)
-    assert measure.gap(shuffled, "right", {"arm": "a"}, {"arm": "b"}).iloc[0].value == pytest.approx(1)
+    assert measure.gap(shuffled, "right", {"arm": "a"}, {"arm": "b"}).iloc[
+        0
+    ].value == pytest.approx(1)
 
 
 def test_one_run_that_all_share_is_paired_with_each():
@@ -76,28 +88,45 @@ def test_tries_of_an_item_are_averaged():
 
 
 def test_a_change_less_that_of_a_control_is_a_difference_in_differences():
-    made = pd.concat([rows({"m": GRID, "c": GRID}, step=0), rows({"m": GRID + 3, "c": GRID + 1}, step=-1)])
+    made = pd.concat(
+        [rows({"m": GRID, "c": GRID}, step=0), rows({"m": GRID + 3, "c": GRID + 1}, step=-1)]
+    )
     steps = {"step": 0}, {"step": -1}
-    assert measure.change(made[made["arm"] == "m"], "right", *steps).iloc[0].value == pytest.approx(3)
-    assert measure.change(made, "right", *steps, against={"arm": "c"}).iloc[0].value == pytest.approx(2)
+    assert measure.change(made[made["arm"] == "m"], "right", *steps).iloc[0].value == pytest.approx(
+        3
+    )
+    assert measure.change(made, "right", *steps, against={"arm": "c"}).iloc[
+        0
+    ].value == pytest.approx(2)
 
 
 def test_a_ratio_and_its_ends_do_not_depend_on_the_unit():
     made = rows({"a": np.exp(GRID), "b": np.exp(GRID[:, ::-1]) * 2})
-    one, thousand = (measure.ratio(made.assign(right=made["right"] * unit), "right", {"arm": "a"}, {"arm": "b"})
-                     for unit in (1, 1000))  # fmt: skip
+    one, thousand = (
+        measure.ratio(made.assign(right=made["right"] * unit), "right", {"arm": "a"}, {"arm": "b"})
+        for unit in (1, 1000)
+    )
     pd.testing.assert_frame_equal(one, thousand)
     assert one.iloc[0].value == pytest.approx(np.exp(GRID).mean() / (2 * np.exp(GRID).mean()))
     assert one.iloc[0].lo < 0.5 < one.iloc[0].hi
 
 
 def test_a_mixture_lies_on_the_hull_and_what_is_better_above_it():
-    made = rows({"cheap": GRID * 0 + 0.2, "dear": GRID * 0 + 0.8, "poor": GRID * 0 + 0.1, "router": GRID * 0 + 0.6})
+    made = rows(
+        {
+            "cheap": GRID * 0 + 0.2,
+            "dear": GRID * 0 + 0.8,
+            "poor": GRID * 0 + 0.1,
+            "router": GRID * 0 + 0.6,
+        }
+    )
     made["dollars"] = made["arm"].map({"cheap": 1.0, "dear": 4.0, "poor": 2.0, "router": 2.0})
     among = {"arm": ["cheap", "dear", "poor"]}
     found = measure.above_mixtures(made, "right", "dollars", {"arm": "router"}, among)
     assert found.iloc[0].value == pytest.approx(0.6 - 0.4)
-    assert measure.above_mixtures(made, "right", "dollars", {"arm": "dear"}, among).iloc[0].value == pytest.approx(0)
+    assert measure.above_mixtures(made, "right", "dollars", {"arm": "dear"}, among).iloc[
+        0
+    ].value == pytest.approx(0)
     made.loc[made["arm"] == "router", "dollars"] = 0.5
     with pytest.raises(ValueError, match="below that of every arm"):
         measure.above_mixtures(made, "right", "dollars", {"arm": "router"}, among)
@@ -108,7 +137,9 @@ def test_shares_have_exact_intervals():
     expected = scipy_stats.binomtest(9, 10).proportion_ci(0.95, method="exact")
     found = measure.mean(made, "right").iloc[0]
     assert (found.lo, found.hi) == pytest.approx((expected.low, expected.high))
-    assert measure.share(rows({"a": np.ones((10, 2))}), "right", 0.5).iloc[0].lo == pytest.approx(0.025 ** (1 / 10))
+    assert measure.share(rows({"a": np.ones((10, 2))}), "right", 0.5).iloc[0].lo == pytest.approx(
+        0.025 ** (1 / 10)
+    )
 
 
 def test_a_statistic_of_one_run_has_a_bootstrap_of_its_own_stream():
@@ -166,7 +197,9 @@ def study(stream, runs: int, items: int = 40, by_run: float = 0.1) -> np.ndarray
 @pytest.mark.parametrize("by_run", [0.0, 0.1, 0.6])
 def test_crossed_intervals_cover_whichever_effect_rules(runs, by_run):
     stream = rng("test", "crossed", runs, str(by_run))
-    assert covered(variance.crossed(study(stream, runs, by_run=by_run)) for _ in range(DRAWS)) >= 0.93
+    assert (
+        covered(variance.crossed(study(stream, runs, by_run=by_run)) for _ in range(DRAWS)) >= 0.93
+    )
 
 
 @pytest.mark.parametrize("runs", coverage.RUNS)

@@ -47,7 +47,9 @@ def test_the_constant_is_chosen_on_dev():
     assert measure.headroom(dev, test, "right")["value"].item() == 1.0
 
 
-@pytest.mark.parametrize("spoil", [lambda t: t[t["try"] == 0], lambda t: t[1:]], ids=["one try", "a hole"])
+@pytest.mark.parametrize(
+    "spoil", [lambda t: t[t["try"] == 0], lambda t: t[1:]], ids=["one try", "a hole"]
+)
 def test_what_is_not_whole_is_refused(spoil):
     whole = table({"a": np.full(9, 0.5), "b": np.full(9, 0.5)}, 0)
     with pytest.raises(ValueError, match="every arm on every item in two tries"):

@@ -10,11 +10,15 @@ from lib import measure
 def estimates(*ends: tuple[float, float], p=None) -> pd.DataFrame:
     lo, hi = np.array(ends, dtype=float).T
     index = pd.Index([f"arm {i}" for i in range(len(ends))], name="arm")
-    return pd.DataFrame({"value": (lo + hi) / 2, "lo": lo, "hi": hi, "p": p if p is not None else np.nan}, index)
+    return pd.DataFrame(
+        {"value": (lo + hi) / 2, "lo": lo, "hi": hi, "p": p if p is not None else np.nan}, index
+    )
 
 
 def test_verdicts_follow_the_interval_and_the_margin():
-    found = estimates((0.1, 0.2), (-0.2, -0.1), (-0.01, 0.02), (-0.3, 0.2), (0.1, 0.1), (np.nan, np.nan))
+    found = estimates(
+        (0.1, 0.2), (-0.2, -0.1), (-0.01, 0.02), (-0.3, 0.2), (0.1, 0.1), (np.nan, np.nan)
+    )
     said = ["holds", "does not hold", "equivalent", "undecided", "untestable", "undecided"]
     assert list(measure.verdict(found, margin=0.05)) == said
     assert measure.verdict(found).iloc[2] == "undecided"

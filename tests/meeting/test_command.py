@@ -29,4 +29,6 @@ def test_a_table_that_cannot_be_used_is_named_with_its_reason(tmp_path, capsys, 
     change(long(made(30))).to_csv(path, index=False)
     assert main([str(path), "--profile", "smoke"]) == 2
     told = capsys.readouterr()
-    assert reason in told.err and "Traceback" not in told.err and not path.with_suffix(".png").exists()
+    assert (
+        reason in told.err and "Traceback" not in told.err and not path.with_suffix(".png").exists()
+    )

@@ -31,15 +31,21 @@ def paid(make, knob: float) -> tuple[np.ndarray, float]:
 @pytest.mark.parametrize("knob", [0.1, 0.5, 0.9])
 def test_corl_is_paid_as_in_lesson_05(knob):
     given, budget = paid(deciders.corl, knob)
-    wanted = [[corl_reward(r, c, budget) for r, c in zip(*pair, strict=True)]
-              for pair in zip(TABLE.right[:40], TABLE.dollars[:40], strict=True)]  # fmt: skip
+    wanted = [
+        [corl_reward(r, c, budget) for r, c in zip(*pair, strict=True)]
+        for pair in zip(TABLE.right[:40], TABLE.dollars[:40], strict=True)
+    ]
     assert (given == np.array(wanted)).all() and 0 < given.mean() < 1
 
 
 @pytest.mark.parametrize("knob", [0.0, 0.3, 1.0])
 def test_toolorchestra_is_paid_as_in_lesson_06(knob):
     given, _ = paid(deciders.toolorchestra, knob)
-    right, dollars, items = TABLE.right[:40].ravel(), TABLE.dollars[:40].ravel(), np.repeat(np.arange(40), 3)
+    right, dollars, items = (
+        TABLE.right[:40].ravel(),
+        TABLE.dollars[:40].ravel(),
+        np.repeat(np.arange(40), 3),
+    )
     m = normalised(vectors(np.zeros((120, 0)), right, dollars, np.zeros(120)), items)
     wanted = preferred(m, np.tile([1 - knob, knob, 0.0], (120, 1)), right)
     assert np.allclose(given.ravel(), wanted, atol=1e-6)
@@ -82,8 +88,10 @@ def test_outcomes_that_are_held_out_change_nothing_that_is_decided(arm):
     fold = FOLDS[0]
     turned = TABLE.right.copy()
     turned[fold.test] = 1 - turned[fold.test]
-    one, other = (deciders.plays_of(table, SETTINGS, 0, [fold], [arm])[arm][0]
-                  for table in (TABLE, replace(TABLE, right=turned)))  # fmt: skip
+    one, other = (
+        deciders.plays_of(table, SETTINGS, 0, [fold], [arm])[arm][0]
+        for table in (TABLE, replace(TABLE, right=turned))
+    )
     assert (one.dollars == other.dollars).all() and one.names == other.names
 
 
@@ -101,12 +109,16 @@ def test_who_is_stopped_loses_what_it_spent_by_hand():
     fold = FOLDS[0]
     plays = deciders.stopped(TABLE, fold)
     at = next(
-        i for i, name in enumerate(plays.names) if name.startswith("cheap up to its 50%") and name.endswith("dear")
+        i
+        for i, name in enumerate(plays.names)
+        if name.startswith("cheap up to its 50%") and name.endswith("dear")
     )
     limit = np.quantile(TABLE.dollars[fold.known, 0], 0.5)
     done = TABLE.dollars[:, 0] <= limit
     assert (plays.right[at] == np.where(done, TABLE.right[:, 0], TABLE.right[:, 2])).all()
-    assert np.allclose(plays.dollars[at], np.where(done, TABLE.dollars[:, 0], limit + TABLE.dollars[:, 2]))
+    assert np.allclose(
+        plays.dollars[at], np.where(done, TABLE.dollars[:, 0], limit + TABLE.dollars[:, 2])
+    )
 
 
 def test_nobody_predicts_where_there_is_nothing_to_see_and_nobody_stops_where_money_tells_nothing():
@@ -116,5 +128,8 @@ def test_nobody_predicts_where_there_is_nothing_to_see_and_nobody_stops_where_mo
 
 
 def test_the_same_seed_plays_the_same_and_another_need_not():
-    one, again, other = (deciders.plays_of(TABLE, SETTINGS, seed, FOLDS, [CORL])[CORL][0].dollars for seed in (0, 0, 1))
+    one, again, other = (
+        deciders.plays_of(TABLE, SETTINGS, seed, FOLDS, [CORL])[CORL][0].dollars
+        for seed in (0, 0, 1)
+    )
     assert (one == again).all() and (one != other).any()

@@ -13,7 +13,9 @@ def test_estimates_by_hand():
     chance, reward = np.array([0.5, 0.5, 0.25, 0.5]), np.array([1.0, 1.0, 0.0, 1.0])
     guess = np.full((4, 2), 0.5)
     found = logged.estimated(policy, asked, chance, reward, guess, np.arange(4))
-    assert found == pytest.approx({"naive": 0.75, "direct": 0.5, "ips": 1.0, "snips": 0.5, "dr": 0.5})
+    assert found == pytest.approx(
+        {"naive": 0.75, "direct": 0.5, "ips": 1.0, "snips": 0.5, "dr": 0.5}
+    )
 
 
 def test_a_perfect_guess_makes_the_doubly_robust_estimate_exact():

@@ -20,7 +20,9 @@ OPEN = pd.Series(dict.fromkeys(headroom.QUESTIONS, headroom.OPEN))
 
 @pytest.fixture(scope="module")
 def played() -> dict[str, pd.DataFrame]:
-    return recorded.replayed(made(), SETTINGS, [MIXTURES, NEAREST, LOGISTIC, deciders.CORL, POOR, CHECK, ORACLE])
+    return recorded.replayed(
+        made(), SETTINGS, [MIXTURES, NEAREST, LOGISTIC, deciders.CORL, POOR, CHECK, ORACLE]
+    )
 
 
 def test_rows_are_a_record_with_every_item_once_averaged_over_partings(played):
@@ -31,16 +33,25 @@ def test_rows_are_a_record_with_every_item_once_averaged_over_partings(played):
 
 
 def test_skill_is_cheaper_than_the_best_constant_and_a_coin_is_not(played):
-    found = recorded.compared(record.frame("recorded", played["rows"]), played["drawn"], SETTINGS.margin, OPEN)
+    found = recorded.compared(
+        record.frame("recorded", played["rows"]), played["drawn"], SETTINGS.margin, OPEN
+    )
     assert found.loc[LOGISTIC, "verdict"] == found.loc[CHECK, "verdict"] == recorded.CHEAPER
-    assert found.loc[LOGISTIC, "ratio"].hi < 0.6 and found.loc[MIXTURES, "verdict"] != recorded.CHEAPER
+    assert (
+        found.loc[LOGISTIC, "ratio"].hi < 0.6 and found.loc[MIXTURES, "verdict"] != recorded.CHEAPER
+    )
     assert CONSTANT not in found.index
 
 
 def test_a_closed_question_gets_no_verdict(played):
     closed = OPEN.where(OPEN.index != "money", headroom.CLOSED)
-    found = recorded.compared(record.frame("recorded", played["rows"]), played["drawn"], SETTINGS.margin, closed)
-    assert found.loc[LOGISTIC, "verdict"] == headroom.CLOSED and found.loc[CHECK, "verdict"] == recorded.CHEAPER
+    found = recorded.compared(
+        record.frame("recorded", played["rows"]), played["drawn"], SETTINGS.margin, closed
+    )
+    assert (
+        found.loc[LOGISTIC, "verdict"] == headroom.CLOSED
+        and found.loc[CHECK, "verdict"] == recorded.CHEAPER
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +70,9 @@ def test_verdicts_by_hand(quality, ratio, said):
 
 def test_promises_are_made_on_dev_and_broken_ones_are_counted(played):
     means = played["levels"].dropna(subset="level")
-    assert (means.groupby("level")["promised"].nunique() <= 5).all()  # everybody promises the same in a parting
+    assert (
+        means.groupby("level")["promised"].nunique() <= 5
+    ).all()  # everybody promises the same in a parting
     assert means["over_groups"].between(0, 1).all()
     items = played["levels"].dropna(subset="over_items")
     tight, loose = items.sort_values("promised")["over_items"].iloc[[0, -1]]
@@ -87,7 +100,9 @@ def test_shares_of_strong_calls_begin_and_end_with_the_models_alone():
     folds = choosing.rotated(choosing.parts(table, 4, 0))
     plays = deciders.plays_of(table, SETTINGS, 0, folds, [LOGISTIC])[LOGISTIC]
     curve = recorded.shares(table, plays, folds)
-    assert curve["share"].iloc[[0, -1]].tolist() == [0, 1] and curve["share"].is_monotonic_increasing
+    assert (
+        curve["share"].iloc[[0, -1]].tolist() == [0, 1] and curve["share"].is_monotonic_increasing
+    )
     assert curve["right"].iloc[-1] == table.right[:, 1].mean()
     falls = pd.DataFrame({"share": [0.0, 0.5, 0.6, 1.0], "right": [0.2, 0.6, 0.4, 0.8]})
     assert "refused: quality falls" in recorded.threshold(falls)
@@ -111,13 +126,20 @@ def test_a_setting_changes_the_keys_of_the_tables_that_it_decides():
     assert not find_changed_tables(SETTINGS.model_copy(update={"jobs": 7, "margin": 0.5}))
     assert find_changed_tables(SETTINGS.model_copy(update={"updates": 7})) == set(tables.SHIPPED)
     assert find_changed_tables(priced(exponent=2.0)) == {"gsm", "crux"}
-    assert find_changed_tables(priced(reply_tokens=7)) == {"llmrouter", "llmrouter-new", "mmlu", "gsm8k"}
+    assert find_changed_tables(priced(reply_tokens=7)) == {
+        "llmrouter",
+        "llmrouter-new",
+        "mmlu",
+        "gsm8k",
+    }
 
 
 def test_a_table_whose_file_changed_is_played_again(monkeypatch):
     before, hash_file = find_keys(), store.sha256_file
     changed = tables.PLACE / "gsm.parquet"
-    monkeypatch.setattr(store, "sha256_file", lambda path: "-" if path == changed else hash_file(path))
+    monkeypatch.setattr(
+        store, "sha256_file", lambda path: "-" if path == changed else hash_file(path)
+    )
     assert {name for name, key in find_keys().items() if key != before[name]} == {"gsm", "gsm8k"}
 
 
@@ -125,7 +147,9 @@ def test_a_shipped_table_reads_the_files_and_the_prices_that_its_job_holds(monke
     read = []
     for module, reader in ((store, "read_parquet"), (pd, "read_csv")):
         keep = getattr(module, reader)
-        monkeypatch.setattr(module, reader, lambda path, keep=keep: read.append(path.name) or keep(path))
+        monkeypatch.setattr(
+            module, reader, lambda path, keep=keep: read.append(path.name) or keep(path)
+        )
     for name, fields in tables.PRICED_BY.items():
         read.clear()
         tables.SHIPPED[name](PriceSettings.from_handed(SETTINGS.prices.handed(*fields)))
@@ -133,7 +157,9 @@ def test_a_shipped_table_reads_the_files_and_the_prices_that_its_job_holds(monke
     assert list(tables.FILES) == list(tables.PRICED_BY) == list(tables.SHIPPED)
 
 
-@pytest.mark.parametrize("module", [choosing, deciders, headroom, recorded, rewards, seeds, stats, tables])
+@pytest.mark.parametrize(
+    "module", [choosing, deciders, headroom, recorded, rewards, seeds, stats, tables]
+)
 def test_a_version_that_is_raised_plays_every_table_again(module, monkeypatch):
     before = find_keys()
     monkeypatch.setattr(module, "VERSION", 99)
@@ -145,7 +171,12 @@ def test_a_job_runs_once(tmp_path):
     first = recorded.run(brief, ["swe-multimodal"], tmp_path)
     marks = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("done.json")}
     again = recorded.run(brief, ["swe-multimodal"], tmp_path)
-    assert len(marks) == 1 and marks == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("done.json")}
+    assert len(marks) == 1 and marks == {
+        path: path.stat().st_mtime_ns for path in tmp_path.rglob("done.json")
+    }
     pd.testing.assert_frame_equal(first.rows, again.rows)
     assert first.told.loc["swe-multimodal", "money"] == tables.RECORDED
-    assert set(first.gate["question"]) == set(headroom.QUESTIONS) and np.isfinite(first.aiq["value"]).all()
+    assert (
+        set(first.gate["question"]) == set(headroom.QUESTIONS)
+        and np.isfinite(first.aiq["value"]).all()
+    )

@@ -30,12 +30,16 @@ def test_be_brief_is_obeyed_and_otherwise_the_agent_thinks_what_no_tool_tells(so
 def test_tools_are_used_exactly_where_they_are_on_offer_and_help(solving):
     seen = set()
     for shown in solving:
-        helpful = {"big": {"calculator"}, "facts": {"lookup", "search"}}.get(shown.item.category, set())
+        helpful = {"big": {"calculator"}, "facts": {"lookup", "search"}}.get(
+            shown.item.category, set()
+        )
         offered = helpful & set(shown.tools)
         preferred = offered - {"search"} if "lookup" in offered else offered
         assert {name for name, _ in shown.calls} == preferred, shown.messages
         seen.add((shown.item.category, bool(offered)))
-    assert len(seen) == 6  # big numbers and facts with a tool and without, chains and passages without
+    assert (
+        len(seen) == 6
+    )  # big numbers and facts with a tool and without, chains and passages without
 
 
 def test_the_calculator_is_asked_for_the_sum_and_facts_are_looked_up_hop_by_hop(solving):
@@ -86,7 +90,9 @@ def test_a_slip_elsewhere_changes_one_result_into_another_of_its_kind():
             before, after = steps[at].split(), out[at].split()
             assert before[:-1] == after[:-1] and before[-1] != after[-1]
             assert before[-1].isdigit() == after[-1].isdigit() and len(out) == len(steps)
-            assert [s for i, s in enumerate(out) if i != at] == [s for i, s in enumerate(steps) if i != at]
+            assert [s for i, s in enumerate(out) if i != at] == [
+                s for i, s in enumerate(steps) if i != at
+            ]
 
 
 # Answerer, and what counts as the same turn -------------------------------------------------------
@@ -96,7 +102,9 @@ def test_the_answerer_is_shown_votes_or_the_evidence_and_no_tools():
     kinds = set()
     for shown in of("agent", "answerer"):
         ((kind, given),) = shown.shown
-        assert (kind == "votes" or given == shown.item.reference) and shown.tools == [] == shown.thoughts
+        assert (
+            kind == "votes" or given == shown.item.reference
+        ) and shown.tools == [] == shown.thoughts
         kinds.add(kind)
     assert kinds == {"votes", "evidence"}
 

@@ -27,7 +27,9 @@ def test_differences_are_taken_item_by_item():
     (row,) = alike.differences(SOLVED, LESS).to_dict("records")
     assert row["items"] == 2000 and row["shipped"] == 0.5 and row["value"] == pytest.approx(-0.001)
     assert row["lo"] < row["value"] < row["hi"] < 0.001 and row["alike"]
-    (far,) = alike.differences(SOLVED, {"m": {"chain plain": ~SOLVED["m"]["chain plain"]}}).to_dict("records")
+    (far,) = alike.differences(SOLVED, {"m": {"chain plain": ~SOLVED["m"]["chain plain"]}}).to_dict(
+        "records"
+    )
     assert far["value"] == 0 and far["hi"] > 0.04, "as good on average, on other items"
 
 

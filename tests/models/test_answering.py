@@ -16,16 +16,29 @@ from lib.models.tokenizer import EOS, decode, encode
 from tests.models import tiny
 from tests.models.conftest import CALLING, parrot
 
-ASKED = {"model": "lab-nano", "messages": [{"role": "user", "content": "the red key"}], "max_tokens": 12}
+ASKED = {
+    "model": "lab-nano",
+    "messages": [{"role": "user", "content": "the red key"}],
+    "max_tokens": 12,
+}
 CALCULATOR = {
     "type": "function",
     "function": {
         "name": "calculator",
         "description": "computes",
-        "parameters": {"type": "object", "properties": {"note": {}, "expression": {}}, "required": ["expression"]},
+        "parameters": {
+            "type": "object",
+            "properties": {"note": {}, "expression": {}},
+            "required": ["expression"],
+        },
     },
 }
-CALLER = {"model": "caller", "messages": [{"role": "user", "content": "4 * 8"}], "temperature": 0, "max_tokens": 30}
+CALLER = {
+    "model": "caller",
+    "messages": [{"role": "user", "content": "4 * 8"}],
+    "temperature": 0,
+    "max_tokens": 30,
+}
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +66,18 @@ def put_together(parts: list[dict], index: int = 0) -> dict:
     """A choice as a client puts it together from chunks."""
     mine = [choice for part in parts for choice in part["choices"] if choice["index"] == index]
     deltas = [choice["delta"] for choice in mine]
-    entries = [entry for choice in mine if choice["logprobs"] for entry in choice["logprobs"]["content"]]
-    assert deltas[0] == {"role": "assistant", "content": ""} and not any("role" in delta for delta in deltas[1:])
+    entries = [
+        entry for choice in mine if choice["logprobs"] for entry in choice["logprobs"]["content"]
+    ]
+    assert deltas[0] == {"role": "assistant", "content": ""} and not any(
+        "role" in delta for delta in deltas[1:]
+    )
     assert [bool(choice["finish_reason"]) for choice in mine] == [False] * (len(mine) - 1) + [True]
-    calls = [{n: v for n, v in c.items() if n != "index"} for delta in deltas for c in delta.get("tool_calls", [])]
+    calls = [
+        {n: v for n, v in c.items() if n != "index"}
+        for delta in deltas
+        for c in delta.get("tool_calls", [])
+    ]
     content = "".join(delta.get("content", "") for delta in deltas)
     message = {"role": "assistant", "content": (content or None) if calls else content}
     message |= {"tool_calls": calls} if calls else {}
@@ -75,23 +96,41 @@ def refused(answering: Answering, body) -> Refused:
 def test_a_reply_is_what_the_model_writes(models, answering):
     reply = whole(answering, ASKED | {"seed": 7})
     ids = conversation(ASKED["messages"])
-    (generation,) = generate(models["lab-nano"].forward, [Prompt(tuple(ids), 12, 1.0, 7)], token(EOS))
+    (generation,) = generate(
+        models["lab-nano"].forward, [Prompt(tuple(ids), 12, 1.0, 7)], token(EOS)
+    )
     (choice,) = reply["choices"]
     assert choice["message"] == {"role": "assistant", "content": decode(generation.ids)}
     assert choice["finish_reason"] == generation.finish and choice["index"] == 0
     written = len(generation.ids)
     assert reply["usage"] == {
-        "prompt_tokens": len(ids), "completion_tokens": written, "total_tokens": len(ids) + written
-    }  # fmt: skip
-    assert reply["object"] == "chat.completion" and reply["created"] == 0 and reply["model"] == "lab-nano"
+        "prompt_tokens": len(ids),
+        "completion_tokens": written,
+        "total_tokens": len(ids) + written,
+    }
+    assert (
+        reply["object"] == "chat.completion"
+        and reply["created"] == 0
+        and reply["model"] == "lab-nano"
+    )
     assert reply["system_fingerprint"] == models["lab-nano"].fingerprint
 
 
 def test_equal_requests_are_equal_replies_however_they_are_spelled(answering):
     reply = whole(answering, ASKED)
     spelled = {name: value for name, value in ASKED.items() if name != "max_tokens"}
-    spelled |= {"max_completion_tokens": 12, "temperature": 1, "n": 1, "stop": None, "user": "someone", "stream": False}
-    spelled |= {"messages": [{"content": [{"type": "text", "text": "the red key"}], "role": "user"}], "logprobs": None}
+    spelled |= {
+        "max_completion_tokens": 12,
+        "temperature": 1,
+        "n": 1,
+        "stop": None,
+        "user": "someone",
+        "stream": False,
+    }
+    spelled |= {
+        "messages": [{"content": [{"type": "text", "text": "the red key"}], "role": "user"}],
+        "logprobs": None,
+    }
     assert whole(answering, ASKED) == reply == whole(answering, spelled)
     others = [ASKED | {"temperature": 0.9}, ASKED | {"seed": 0}, ASKED | {"max_tokens": 11}]
     assert len({whole(answering, other)["id"] for other in others} | {reply["id"]}) == 4
@@ -100,7 +139,9 @@ def test_equal_requests_are_equal_replies_however_they_are_spelled(answering):
 def test_logprobs_are_those_of_the_text(models, answering):
     reply = whole(answering, ASKED | {"logprobs": True, "top_logprobs": 0, "seed": 3})
     (generation,) = generate(
-        models["lab-nano"].forward, [Prompt(tuple(conversation(ASKED["messages"])), 12, 1.0, 3)], token(EOS)
+        models["lab-nano"].forward,
+        [Prompt(tuple(conversation(ASKED["messages"])), 12, 1.0, 3)],
+        token(EOS),
     )
     (choice,) = reply["choices"]
     entries = choice["logprobs"]["content"]
@@ -112,14 +153,29 @@ def test_logprobs_are_those_of_the_text(models, answering):
 STOPS = ["e", "o", " t", "th", "the", "key", "s a", "<", "n <call> c", "calculator 4 *"]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
-    seed=st.integers(0, 50), limit=st.integers(1, 40), n=st.integers(1, 3), logprobs=st.booleans(),
+    seed=st.integers(0, 50),
+    limit=st.integers(1, 40),
+    n=st.integers(1, 3),
+    logprobs=st.booleans(),
     stop=st.none() | st.lists(st.sampled_from(STOPS), min_size=1, max_size=4),
-    tools=st.booleans(), model=st.sampled_from(["lab-nano", "lab-mini", "caller"]),
-)  # fmt: skip
-def test_what_is_streamed_is_what_comes_whole(answering, seed, limit, n, logprobs, stop, tools, model):
-    body = ASKED | {"model": model, "seed": seed, "max_tokens": limit, "n": n, "logprobs": logprobs, "stop": stop}
+    tools=st.booleans(),
+    model=st.sampled_from(["lab-nano", "lab-mini", "caller"]),
+)
+def test_what_is_streamed_is_what_comes_whole(
+    answering, seed, limit, n, logprobs, stop, tools, model
+):
+    body = ASKED | {
+        "model": model,
+        "seed": seed,
+        "max_tokens": limit,
+        "n": n,
+        "logprobs": logprobs,
+        "stop": stop,
+    }
     body |= {"tools": [CALCULATOR]} if tools else {}
     reply = whole(answering, body)
     parts = chunks(answering, body | {"stream_options": {"include_usage": True}})
@@ -139,8 +195,13 @@ def test_a_stop_string_ends_the_text_before_it(answering):
     text = whole(answering, ASKED | {"seed": 7})["choices"][0]["message"]["content"]
     for stop in (text[5:8], text[0], text[-3:], text.split()[2]):
         (choice,) = whole(answering, ASKED | {"seed": 7, "stop": stop})["choices"]
-        assert choice["message"]["content"] == text[: text.find(stop)] and choice["finish_reason"] == "stop"
-    (choice,) = whole(answering, ASKED | {"seed": 7, "stop": ["nowhere", text[4:7], text[3:6]]})["choices"]
+        assert (
+            choice["message"]["content"] == text[: text.find(stop)]
+            and choice["finish_reason"] == "stop"
+        )
+    (choice,) = whole(answering, ASKED | {"seed": 7, "stop": ["nowhere", text[4:7], text[3:6]]})[
+        "choices"
+    ]
     assert choice["message"]["content"] == text[:3]
     shorter = whole(answering, ASKED | {"seed": 7, "stop": text[5:8]})["usage"]["completion_tokens"]
     assert shorter < whole(answering, ASKED | {"seed": 7})["usage"]["completion_tokens"]
@@ -168,7 +229,11 @@ def test_a_call_of_a_tool_on_offer_is_a_tool_call(answering):
     (choice,) = whole(answering, CALLER | {"tools": [CALCULATOR]})["choices"]
     (call,) = choice["message"]["tool_calls"]
     assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] == "then"
-    assert call["type"] == "function" and call["function"]["name"] == "calculator" and call["id"].startswith("call_")
+    assert (
+        call["type"] == "function"
+        and call["function"]["name"] == "calculator"
+        and call["id"].startswith("call_")
+    )
     assert json.loads(call["function"]["arguments"]) == {"expression": "4 * 8"}
 
 
@@ -182,7 +247,10 @@ SEARCH = {"type": "function", "function": {"name": "search"}}
 )
 def test_a_call_of_what_is_not_on_offer_is_text(answering, changes):
     (choice,) = whole(answering, CALLER | changes)["choices"]
-    assert choice["message"] == {"role": "assistant", "content": CALLING} and choice["finish_reason"] == "stop"
+    assert (
+        choice["message"] == {"role": "assistant", "content": CALLING}
+        and choice["finish_reason"] == "stop"
+    )
 
 
 @pytest.mark.parametrize(
@@ -204,9 +272,19 @@ def test_the_argument_goes_by_the_name_of_the_schema(answering, parameters, name
 def test_a_conversation_with_tools_is_read_as_it_was_written(answering):
     message = whole(answering, CALLER | {"tools": [CALCULATOR]})["choices"][0]["message"]
     turned = {"role": "tool", "content": "32", "tool_call_id": message["tool_calls"][0]["id"]}
-    body = CALLER | {"tools": [CALCULATOR], "messages": [*CALLER["messages"], message, turned], "max_tokens": 1}
-    spoken = [*CALLER["messages"], {"role": "assistant", "content": CALLING}, {"role": "tool", "content": "32"}]
-    assert whole(answering, body)["usage"]["prompt_tokens"] == len(conversation(spoken, ["calculator"]))
+    body = CALLER | {
+        "tools": [CALCULATOR],
+        "messages": [*CALLER["messages"], message, turned],
+        "max_tokens": 1,
+    }
+    spoken = [
+        *CALLER["messages"],
+        {"role": "assistant", "content": CALLING},
+        {"role": "tool", "content": "32"},
+    ]
+    assert whole(answering, body)["usage"]["prompt_tokens"] == len(
+        conversation(spoken, ["calculator"])
+    )
 
 
 # Refusals -----------------------------------------------------------------------------------------
@@ -215,7 +293,10 @@ WRONG = {
     "functions": ({"functions": []}, "functions is not supported here; supported are model"),
     "top_p": ({"top_p": 0.5}, "top_p is not supported"),
     "a format": ({"response_format": {"type": "json_object"}}, "response_format.type"),
-    "images": ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content"),
+    "images": (
+        {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+        "messages.0.content",
+    ),
     "a role": ({"messages": [{"role": "boss", "content": "x"}]}, "'boss'"),
     "no content": ({"messages": [{"role": "user"}]}, "messages.0.content"),
     "null content": ({"messages": [{"role": "user", "content": None}]}, "messages.0.content"),
@@ -235,7 +316,10 @@ WRONG = {
     "an empty stop": ({"stop": ""}, "stop"),
     "top_logprobs": ({"logprobs": True, "top_logprobs": 2}, "top_logprobs must be 0"),
     "a forced tool": ({"tools": [CALCULATOR], "tool_choice": "required"}, "tool_choice"),
-    "a tool's name": ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools.0.function.name"),
+    "a tool's name": (
+        {"tools": [{"type": "function", "function": {"name": "a b"}}]},
+        "tools.0.function.name",
+    ),
     "twins": ({"tools": [CALCULATOR, CALCULATOR]}, "a name of its own"),
     "usage without a stream": ({"stream_options": {"include_usage": True}}, "stream_options"),
     "no model": ({"model": None}, "model"),
@@ -251,7 +335,11 @@ def test_what_cannot_be_honoured_is_refused_by_name(answering, wrong):
 
 @pytest.mark.parametrize("arguments", ["", "7", "[]", "{}", '{"a": 1, "b": 2}', "[" * 100_000, "{"])
 def test_a_call_with_other_than_one_argument_is_refused(answering, arguments):
-    call = {"id": "c", "type": "function", "function": {"name": "calculator", "arguments": arguments}}
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": "calculator", "arguments": arguments},
+    }
     messages = [*ASKED["messages"], {"role": "assistant", "tool_calls": [call]}]
     assert "one value" in str(refused(answering, ASKED | {"messages": messages}))
 
@@ -263,12 +351,18 @@ def test_a_body_that_is_no_request_is_refused(answering, body):
 
 def test_an_unknown_model_is_a_404_that_names_those_there_are(answering):
     error = refused(answering, ASKED | {"model": "gpt"})
-    assert (error.status, error.code) == (404, "model_not_found") and "lab-nano, lab-mini" in str(error)
+    assert (error.status, error.code) == (404, "model_not_found") and "lab-nano, lab-mini" in str(
+        error
+    )
 
 
-@pytest.mark.parametrize("content", ["the " * 300, "!" * 2**20, "a" * 2**20 + " b" * 300, "the " * 240])
+@pytest.mark.parametrize(
+    "content", ["the " * 300, "!" * 2**20, "a" * 2**20 + " b" * 300, "the " * 240]
+)
 def test_a_prompt_that_is_too_long_is_refused(answering, content):
-    error = refused(answering, ASKED | {"messages": [{"role": "user", "content": content}], "max_tokens": 20})
+    error = refused(
+        answering, ASKED | {"messages": [{"role": "user", "content": content}], "max_tokens": 20}
+    )
     assert (error.status, error.code) == (400, "context_length_exceeded") and "256" in str(error)
 
 
@@ -288,7 +382,9 @@ def test_several_choices_have_the_seeds_that_follow(answering):
 def test_without_max_tokens_the_models_own_limit_holds(answering):
     body = {name: value for name, value in ASKED.items() if name != "max_tokens"}
     seeds = range(4)
-    assert max(whole(answering, body | {"seed": s})["usage"]["completion_tokens"] for s in seeds) == 24
+    assert (
+        max(whole(answering, body | {"seed": s})["usage"]["completion_tokens"] for s in seeds) == 24
+    )
     long = [{"role": "user", "content": "the " * 245}]  # 248 tokens with those around them
     assert whole(answering, body | {"messages": long, "seed": 2})["usage"]["total_tokens"] <= 256
 

@@ -38,7 +38,13 @@ def test_it_says_what_the_server_says(ask, models):
 
     async def served():
         answering = Answering(models)
-        body = {"model": "lab-nano", "messages": ASKED, "max_tokens": 12, "temperature": 0.9, "seed": 5}
+        body = {
+            "model": "lab-nano",
+            "messages": ASKED,
+            "max_tokens": 12,
+            "temperature": 0.9,
+            "seed": 5,
+        }
         try:
             return await answering.chat(body).whole()
         finally:
@@ -46,7 +52,9 @@ def test_it_says_what_the_server_says(ask, models):
 
     reply = asyncio.run(served())
     choice, usage = reply["choices"][0], reply["usage"]
-    assert said.text == choice["message"]["content"] and said.cut == (choice["finish_reason"] == "length")
+    assert said.text == choice["message"]["content"] and said.cut == (
+        choice["finish_reason"] == "length"
+    )
     assert (said.tokens_in, said.tokens_out) == (usage["prompt_tokens"], usage["completion_tokens"])
     assert completion("m", said.text, 1, 1)  # as a reply's text is
 
@@ -64,7 +72,9 @@ def test_equal_requests_are_generated_once_and_others_are_not(ask, monkeypatch):
     assert len(generated) == 2 and said[0] == said[1] == said[3] != said[2]
 
 
-def test_what_was_said_is_remembered_by_the_next_and_is_the_same_without(ask, tmp_path, monkeypatch):
+def test_what_was_said_is_remembered_by_the_next_and_is_the_same_without(
+    ask, tmp_path, monkeypatch
+):
     first = Memory(tmp_path / "lab.sqlite")
     (said,) = ask((ASKED, 12, 0.9, 5), kept=first)
     first.close()
@@ -77,7 +87,9 @@ def test_what_was_said_is_remembered_by_the_next_and_is_the_same_without(ask, tm
 
 def test_a_model_is_never_given_another_models_reply(ask, tmp_path):
     kept = Memory(tmp_path / "lab.sqlite")
-    said = [ask((ASKED, 12, 0.9, 5), name=name, kept=kept)[0].text for name in ("lab-nano", "lab-mini")]
+    said = [
+        ask((ASKED, 12, 0.9, 5), name=name, kept=kept)[0].text for name in ("lab-nano", "lab-mini")
+    ]
     assert said[0] != said[1]
     kept.close()
 

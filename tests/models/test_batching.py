@@ -14,12 +14,30 @@ from lib.models.generation import ContextTooLong, Prompt, generate
 from lib.models.tokenizer import EOS
 
 END = token(EOS)
-WORDS = ["the", "red", "key", "is", "in", "the", "box", "and", "the", "blue", "key", "is", "not", "so", "look"]
+WORDS = [
+    "the",
+    "red",
+    "key",
+    "is",
+    "in",
+    "the",
+    "box",
+    "and",
+    "the",
+    "blue",
+    "key",
+    "is",
+    "not",
+    "so",
+    "look",
+]
 
 
 def prompt(number: int, limit: int = 12, temperature: float = 1.0) -> Prompt:
     words = " ".join(WORDS[: 1 + number % len(WORDS)])
-    return Prompt(tuple(conversation([{"role": "user", "content": words}])), limit, temperature, number)
+    return Prompt(
+        tuple(conversation([{"role": "user", "content": words}])), limit, temperature, number
+    )
 
 
 @pytest.fixture
@@ -70,7 +88,10 @@ def test_it_serves_one_event_loop_after_another_and_several_at_once(forward, bat
         return (await batcher.submit([prompt(number)]).result())[0].ids
 
     replies = {}
-    threads = [threading.Thread(target=lambda n=n: replies.update({n: asyncio.run(ask(n))})) for n in range(8)]
+    threads = [
+        threading.Thread(target=lambda n=n: replies.update({n: asyncio.run(ask(n))}))
+        for n in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -193,9 +214,13 @@ def test_an_error_of_the_worker_reaches_all_and_the_next_are_served(forward, bat
         async for _ in tickets[0]:
             break
         broken.set()
-        results = await asyncio.gather(*(ticket.result() for ticket in tickets), return_exceptions=True)
+        results = await asyncio.gather(
+            *(ticket.result() for ticket in tickets), return_exceptions=True
+        )
         failed = [error for error in results if isinstance(error, Failed)]
-        assert failed and all("planted" in str(e) and isinstance(e.__cause__, ZeroDivisionError) for e in failed)
+        assert failed and all(
+            "planted" in str(e) and isinstance(e.__cause__, ZeroDivisionError) for e in failed
+        )
         assert len({id(error) for error in failed}) == len(failed)  # each its own traceback
         return (await batcher.submit([prompt(9)]).result())[0].ids
 
@@ -234,7 +259,9 @@ def test_an_idle_worker_uses_no_time(batcher):
 def test_tokens_come_one_by_one_and_make_up_the_whole(forward, batcher):
     async def play():
         ticket = batcher.submit([prompt(1), prompt(2, 5)], each=True)
-        return [token for tokens in [t async for t in ticket] for token in tokens], ticket.generations
+        return [
+            token for tokens in [t async for t in ticket] for token in tokens
+        ], ticket.generations
 
     tokens, generations = asyncio.run(play())
     for index, given in enumerate((prompt(1), prompt(2, 5))):
@@ -246,7 +273,9 @@ def test_tokens_come_one_by_one_and_make_up_the_whole(forward, batcher):
 
 def test_a_sequence_ends_where_its_condition_says(forward, batcher):
     async def play():
-        return await batcher.submit([prompt(1), prompt(2)], until=lambda ids: len(ids) == 3).result()
+        return await batcher.submit(
+            [prompt(1), prompt(2)], until=lambda ids: len(ids) == 3
+        ).result()
 
     for number, generation in enumerate(asyncio.run(play()), 1):
         assert generation.ids == alone(forward, prompt(number))[:3] and generation.finish == "stop"

@@ -21,7 +21,11 @@ EASY = TINY.target.model_copy(update={"accuracy": 0.0})  # two updates reach not
 def lab(tmp_path_factory):
     """Two models of the smoke profile, trained for a moment and measured."""
     root = tmp_path_factory.mktemp("lab")
-    models = {"lab-nano": TINY.model_copy(update={"items": 100, "steps": 2, "check_every": 2, "target": EASY})}
+    models = {
+        "lab-nano": TINY.model_copy(
+            update={"items": 100, "steps": 2, "check_every": 2, "target": EASY}
+        )
+    }
     settings = SETTINGS.model_copy(update={"models": models, "test_items": 10, "jobs": 1})
     built = build.build(settings, root / "models", root / "runs")
     return settings, built, cards.measure(settings, root / "models", root / "runs"), root
@@ -50,7 +54,9 @@ def test_the_exam_asks_test_items_of_every_family_and_nothing_twice():
 
 
 def test_calibration_by_hand():
-    found = cards.calibration(answers([("chain", 1, 1, 0.95)] * 3 + [("chain", 1, 0, 0.95), ("chain", 1, 0, 0.05)]))
+    found = cards.calibration(
+        answers([("chain", 1, 1, 0.95)] * 3 + [("chain", 1, 0, 0.95), ("chain", 1, 0, 0.05)])
+    )
     assert found["ece"] == pytest.approx(0.8 * 0.20 + 0.2 * 0.05)
     assert found["brier"] == pytest.approx((3 * 0.05**2 + 0.95**2 + 0.05**2) / 5)
     assert found["accuracy"] == pytest.approx(0.6)
@@ -60,10 +66,17 @@ def test_a_measured_model_has_a_card_that_agrees_with_its_answers(lab):
     _, _, measured, root = lab
     card = cards.read("lab-nano", root / "models")
     chains = measured.answers.query("group == 'chain' and style == 'plain' and difficulty == 2")
-    (row,) = [r for r in card["accuracy"] if (r["category"], r["skin"], r["difficulty"]) == ("chain", "plain", 2)]
+    (row,) = [
+        r
+        for r in card["accuracy"]
+        if (r["category"], r["skin"], r["difficulty"]) == ("chain", "plain", 2)
+    ]
     assert row["n"] == len(chains) and row["accuracy"] == pytest.approx(chains["right"].mean())
     assert row["lo"] <= row["accuracy"] <= row["hi"]
-    judged = [tasks.answered(text) == answer for text, answer in zip(chains["reply"], chains["answer"], strict=True)]
+    judged = [
+        tasks.answered(text) == answer
+        for text, answer in zip(chains["reply"], chains["answer"], strict=True)
+    ]
     assert judged == chains["right"].astype(bool).tolist()
 
 
@@ -71,17 +84,25 @@ def test_answers_are_rows_of_the_record_and_have_exact_intervals(lab, tmp_path):
     settings, _, measured, _ = lab
     record.write("lab", measured.answers, tmp_path)
     kept = record.read("lab", tmp_path, split="test", heat=0)
-    assert len(kept) == sum(len(cards.exam(settings, name)) for name in settings.models) == kept["item"].nunique()
+    assert (
+        len(kept)
+        == sum(len(cards.exam(settings, name)) for name in settings.models)
+        == kept["item"].nunique()
+    )
     assert ((kept["reward"] == 1) == (kept["right"] == 1)).all() and (kept["dollars"] > 0).all()
     found = measure.mean(kept.assign(right=0.0), "right", "arm")
-    assert found["hi"].item() == pytest.approx(1 - 0.025 ** (1 / len(kept)))  # Clopper and Pearson, none of n
+    assert found["hi"].item() == pytest.approx(
+        1 - 0.025 ** (1 / len(kept))
+    )  # Clopper and Pearson, none of n
 
 
 def test_heat_and_skills_are_recorded_item_by_item(lab):
     settings, _, _, root = lab
     model = checkpoints.load(root / "models/lab-nano")
     warm = cards.heated({"lab-nano": model}, {"lab-nano": 2}, [0.0, 1.5], settings)
-    assert measure.mean(warm, "right", ["arm", "heat"])["items"].tolist() == [settings.test_items] * 2
+    assert (
+        measure.mean(warm, "right", ["arm", "heat"])["items"].tolist() == [settings.test_items] * 2
+    )
     asked = cards.skills(model, "lab-nano", settings)
     counts = measure.mean(asked, "right", "group")["items"]
     assert counts.to_dict() == dict.fromkeys(agent.FAMILIES, 5 * settings.test_items)
@@ -142,14 +163,22 @@ def test_states_are_those_of_transformers():
 
     for i, item in enumerate(items):
         with torch.inference_mode():
-            wanted = model(torch.tensor([conversation(question(item))]), output_hidden_states=True).hidden_states
+            wanted = model(
+                torch.tensor([conversation(question(item))]), output_hidden_states=True
+            ).hidden_states
         for layer, state in enumerate(wanted):
             np.testing.assert_allclose(found[layer, i], state[0, -1].numpy(), atol=1e-5)
 
 
 def test_a_dearer_model_is_dearer_and_slower():
-    small, large = (cards.price(checkpoints.fresh(SETTINGS.models[n], 0), SETTINGS) for n in ("lab-nano", "lab-large"))
-    assert large.dollars > 5 * small.dollars and large.seconds > small.seconds > SETTINGS.seconds_per_token
+    small, large = (
+        cards.price(checkpoints.fresh(SETTINGS.models[n], 0), SETTINGS)
+        for n in ("lab-nano", "lab-large")
+    )
+    assert (
+        large.dollars > 5 * small.dollars
+        and large.seconds > small.seconds > SETTINGS.seconds_per_token
+    )
 
 
 def test_a_missing_card_names_the_remedy(tmp_path):
@@ -159,7 +188,9 @@ def test_a_missing_card_names_the_remedy(tmp_path):
 
 def test_the_category_is_probed_against_the_best_constant():
     found = probe.probe(checkpoints.fresh(TINY, 0).eval(), "lab-nano", ["chain", "story"], 40)
-    category = measure.mean(record.frame("probe", found).query("group == 'category'"), "right", "layer")
+    category = measure.mean(
+        record.frame("probe", found).query("group == 'category'"), "right", "layer"
+    )
     assert category.index.tolist() == [0, 1, 2] and (category["items"] == 80).all()
     assert found.loc[found["group"] == "category", "constant"].mean() == 0.5
     assert category["value"].iloc[-1] > 0.9  # the words differ

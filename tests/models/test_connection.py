@@ -19,7 +19,8 @@ from tests.models.test_server import alone, asked, in_thread
 
 BODY = json.dumps(asked(3)).encode()
 HEAD = (
-    b"POST /v1/chat/completions HTTP/1.%d\r\nhost: %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    b"POST /v1/chat/completions HTTP/1.%d\r\nhost: %b\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\n\r\n"
 )
 
 
@@ -100,7 +101,9 @@ def test_a_client_that_does_not_read_is_cut_off(url, monkeypatch):
     """Replies without end to a client that asks on one connection and takes none of them."""
     with connected(url) as connection, pytest.raises(ConnectionError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.settimeout(300)  # the server's patience counts; on a busy machine its buffers fill slowly
+        connection.settimeout(
+            300
+        )  # the server's patience counts; on a busy machine its buffers fill slowly
         while True:
             connection.sendall(b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n" * 500)
 
@@ -119,7 +122,16 @@ def test_where_there_is_no_room_the_oldest_that_asked_nothing_makes_it(url, mode
         assert open_ones([served, slow, *silent]) == [True] * 7
         more = [connected(url) for _ in range(3)]
         time.sleep(0.1)
-        assert open_ones([served, slow, *silent, *more]) == [True, True, False, False, False, True, True, *[True] * 3]
+        assert open_ones([served, slow, *silent, *more]) == [
+            True,
+            True,
+            False,
+            False,
+            False,
+            True,
+            True,
+            *[True] * 3,
+        ]
         assert reply(waiting)[0] == 200
         slow.sendall(BODY[-1:])
         assert reply(slow)[0] == 200
@@ -133,7 +145,9 @@ def test_a_flood_of_idle_connections_stops_nobody(url, models, monkeypatch):
     with ThreadPoolExecutor(8) as pool:
         texts = [
             found[1]["choices"][0]["message"]["content"]
-            for found in pool.map(lambda n: said(url, request(json.dumps(asked(n)).encode())), range(24))
+            for found in pool.map(
+                lambda n: said(url, request(json.dumps(asked(n)).encode())), range(24)
+            )
         ]
     assert texts == [alone(models, asked(n)) for n in range(24)]
     assert sum(open_ones(idle)) <= 16
@@ -175,20 +189,35 @@ def test_two_questions_and_a_closed_half_get_two_replies(url):
 
 
 @pytest.mark.parametrize(
-    "given", ["evil.example", "evil.example:8000", "localhost.evil.example", "192.0.2.1", "", "[::2]", "a b"]
+    "given",
+    [
+        "evil.example",
+        "evil.example:8000",
+        "localhost.evil.example",
+        "192.0.2.1",
+        "",
+        "[::2]",
+        "a b",
+    ],
 )
 def test_foreign_hosts_and_origins_are_refused(url, given):
     status, body = said(url, request(host=given.encode()))
-    assert (status, body["error"]["code"]) == (403, "foreign_host") or (given == "a b" and status in (400, 403))
+    assert (status, body["error"]["code"]) == (403, "foreign_host") or (
+        given == "a b" and status in (400, 403)
+    )
     origin = given if given.startswith("http") else f"https://{given}"
     with httpx2.Client(base_url=url) as client:
         for path in ("/models", "/../health"):
             answered = client.get(path, headers={"origin": origin})
-            assert answered.status_code == 403 and answered.json()["error"]["code"] == "foreign_host"
+            assert (
+                answered.status_code == 403 and answered.json()["error"]["code"] == "foreign_host"
+            )
             assert client.get(path, headers={"origin": "null"}).status_code == 403
 
 
-@pytest.mark.parametrize("given", ["localhost", "LOCALHOST:9", "127.0.0.1:80", "127.9.9.9", "[::1]:8000", "localhost."])
+@pytest.mark.parametrize(
+    "given", ["localhost", "LOCALHOST:9", "127.0.0.1:80", "127.9.9.9", "[::1]:8000", "localhost."]
+)
 def test_this_machine_s_own_names_pass(url, given):
     assert said(url, request(host=given.encode()))[0] == 200
     with httpx2.Client(base_url=url) as client:
@@ -208,7 +237,9 @@ def test_this_machine_s_own_names_pass(url, given):
         ("lab.example", [], "lab.example", True),
     ],
 )
-def test_names_pass_that_are_allowed_and_addresses_where_others_can_reach_it(host, allowed, name, passes):
+def test_names_pass_that_are_allowed_and_addresses_where_others_can_reach_it(
+    host, allowed, name, passes
+):
     assert server._Named(None, host, allowed)._knows(name, bare=True) == passes
 
 
@@ -253,9 +284,15 @@ def answering(models):
     return server.Answering(models)
 
 
-@pytest.mark.parametrize("arguments", ['{"a": "\\ud800"}', '{"a": "x\\udfff y"}', '{"\\ud800": "\\ud800"}'])
+@pytest.mark.parametrize(
+    "arguments", ['{"a": "\\ud800"}', '{"a": "x\\udfff y"}', '{"\\ud800": "\\ud800"}']
+)
 def test_half_a_character_in_the_arguments_of_a_call_is_refused_in_words(url, arguments):
-    call = {"id": "c", "type": "function", "function": {"name": "calculator", "arguments": arguments}}
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": "calculator", "arguments": arguments},
+    }
     messages = [*ASKED["messages"], {"role": "assistant", "tool_calls": [call]}]
     status, body = said(url, request(json.dumps(ASKED | {"messages": messages}).encode()))
     assert status == 400 and "arguments of a tool call" in body["error"]["message"]

@@ -25,23 +25,33 @@ SPOKEN = [SYSTEM, USER, CALLING, RESULT, ANSWER]
 def test_a_conversation_is_each_role_and_its_text_up_to_where_the_assistant_is_to_speak():
     expected = [
         token(BOS),
-        token("<system>"), *encode("role worker"),
-        token("<user>"), *encode("47 * 38 = ?"),
-        token("<assistant>"), *encode("<call> calculator 47 * 38 </call>"), token(EOS),
-        token("<tool>"), *encode("1786"),
+        token("<system>"),
+        *encode("role worker"),
+        token("<user>"),
+        *encode("47 * 38 = ?"),
         token("<assistant>"),
-    ]  # fmt: skip
+        *encode("<call> calculator 47 * 38 </call>"),
+        token(EOS),
+        token("<tool>"),
+        *encode("1786"),
+        token("<assistant>"),
+    ]
     assert conversation(SPOKEN[:-1]) == expected
 
 
 @pytest.mark.parametrize(
     ("role", "content", "said"),
     [
-        *((role, "1", f"system, user, assistant, tool.*{role!r}") for role in ("owner", "Assistant", "", None)),
+        *(
+            (role, "1", f"system, user, assistant, tool.*{role!r}")
+            for role in ("owner", "Assistant", "", None)
+        ),
         *(("user", content, type(content).__name__) for content in (None, 7, ["1"])),
     ],
 )
-def test_an_unknown_role_is_named_and_content_that_is_no_text_is_refused_with_its_kind(role, content, said):
+def test_an_unknown_role_is_named_and_content_that_is_no_text_is_refused_with_its_kind(
+    role, content, said
+):
     with pytest.raises(ValueError, match=said):
         conversation([{"role": role, "content": content}])
 
@@ -53,7 +63,10 @@ def test_the_assistants_words_and_ends_of_turn_are_learned_and_nothing_else():
     """Goes through the tokens as a reader would: a role token says who speaks from there on."""
     roles = {token(name): role for role, name in ROLES.items()}
     whole = [(SPOKEN, ()), (SPOKEN, ["calculator"]), ([USER, ANSWER], ())]
-    for messages, tools in [*whole, *((shown.messages, shown.tools) for shown in traces("agent")[::7])]:
+    for messages, tools in [
+        *whole,
+        *((shown.messages, shown.tools) for shown in traces("agent")[::7]),
+    ]:
         made, speaker, learned = dialogue(messages, tools), None, []
         for given_id, target in zip(made.ids, made.targets, strict=True):
             if speaker == "assistant" and given_id not in roles:
@@ -78,7 +91,9 @@ def test_a_batch_is_padded_on_the_right_with_tokens_that_nobody_learns():
     ids, targets = tensors([short, long])
     assert ids.shape == targets.shape == (2, len(long.ids))
     n = len(short.ids)
-    assert tuple(ids[0, :n].tolist()) == short.ids and tuple(targets[0, :n].tolist()) == short.targets
+    assert (
+        tuple(ids[0, :n].tolist()) == short.ids and tuple(targets[0, :n].tolist()) == short.targets
+    )
     assert set(ids[0, n:].tolist()) == {token(PAD)} and set(targets[0, n:].tolist()) == {IGNORED}
     assert tuple(ids[1].tolist()) == long.ids and tuple(targets[1].tolist()) == long.targets
 
@@ -94,11 +109,17 @@ def test_tools_on_offer_are_named_at_the_end_of_the_system_message():
     assert with_tools([USER], ["lookup"]) == [{"role": "system", "content": "tools lookup"}, USER]
 
 
-arguments = st.lists(st.sampled_from([w[1:] for w in vocabulary() if w[0] == " " and "call>" not in w]), max_size=6)
+arguments = st.lists(
+    st.sampled_from([w[1:] for w in vocabulary() if w[0] == " " and "call>" not in w]), max_size=6
+)
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sampled_from(TOOLS), arguments.map(" ".join), st.sampled_from(["", "it is big . ", "<think> a </think> "]))
+@given(
+    st.sampled_from(TOOLS),
+    arguments.map(" ".join),
+    st.sampled_from(["", "it is big . ", "<think> a </think> "]),
+)
 def test_a_call_is_read_as_it_was_written(name, argument, before):
     assert called(before + call(name, argument)) == (name, argument)
     assert called(before + call(name, argument) + " \n") == (name, argument)

@@ -11,7 +11,16 @@ from tests.models import tiny
 LENGTHS = {
     "one token": [1] * ROWS,
     "around a block": [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK - 1, 2 * BLOCK, 2 * BLOCK + 1, 1, 2],
-    "around the columns": [COLUMNS - 1, COLUMNS, COLUMNS + 1, 2 * COLUMNS, 2 * COLUMNS + 3, 5, 1, 3 * BLOCK],
+    "around the columns": [
+        COLUMNS - 1,
+        COLUMNS,
+        COLUMNS + 1,
+        2 * COLUMNS,
+        2 * COLUMNS + 3,
+        5,
+        1,
+        3 * BLOCK,
+    ],
     "as different as can be": [1, tiny.WINDOW, 17, 100, 3, 64, 128, 200, 33, 250, 2],
 }
 
@@ -61,12 +70,17 @@ def test_tokens_that_come_one_by_one_give_what_the_whole_sequence_gives():
             for row in range(ROWS):
                 scores, hidden = theirs(model, whole[row] + more[row][: step + 1])
                 assert close(forward.logits(states[-1][:, 0])[row], scores)
-                assert all(close(state[row, 0], other) for state, other in zip(states, hidden, strict=True))
+                assert all(
+                    close(state[row, 0], other) for state, other in zip(states, hidden, strict=True)
+                )
 
 
 @torch.inference_mode()
 def test_a_row_gets_the_same_bits_beside_any_neighbours():
-    forward, prompts = Forward(tiny.model()), rows_of([40, 3, 130, 64, 17, 16, 1, 90, 65, 12, 33, 250])
+    forward, prompts = (
+        Forward(tiny.model()),
+        rows_of([40, 3, 130, 64, 17, 16, 1, 90, 65, 12, 33, 250]),
+    )
     together = forward.read(prompts, forward.start(len(prompts), 250))[0]
     for row, ids in enumerate(prompts):
         alone = forward.read([ids] * ROWS, forward.start(ROWS, len(ids)))[0]
@@ -76,7 +90,10 @@ def test_a_row_gets_the_same_bits_beside_any_neighbours():
 @torch.inference_mode()
 def test_rows_that_are_kept_and_joined_go_on_as_they_were():
     forward = Forward(tiny.model())
-    first, second = rows_of([20, 70, 5, 33, 8, 9, 10, 11, 12]), rows_of([130, 2, 40, 1, 6, 7, 8, 9], seed=1)
+    first, second = (
+        rows_of([20, 70, 5, 33, 8, 9, 10, 11, 12]),
+        rows_of([130, 2, 40, 1, 6, 7, 8, 9], seed=1),
+    )
     token = torch.full((1,), 9)
 
     def after(prompts):
@@ -94,7 +111,9 @@ def test_rows_that_are_kept_and_joined_go_on_as_they_were():
     assert torch.equal(states, torch.cat([expected_one[[8, 1, 2]], expected_two]))
 
 
-@pytest.mark.parametrize("change", [{"num_key_value_heads": 1}, {"attention_bias": True}, {"mlp_bias": True}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{"num_key_value_heads": 1}, {"attention_bias": True}, {"mlp_bias": True}], ids=str
+)
 def test_a_model_of_another_shape_is_refused(change):
     shape = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     with pytest.raises(ValueError, match="as many key heads as query heads and no biases"):
@@ -107,10 +126,14 @@ def test_a_head_of_its_own_is_used():
         torch.manual_seed(0)
         model = LlamaForCausalLM(
             LlamaConfig(
-                vocab_size=400, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+                vocab_size=400,
+                hidden_size=32,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                intermediate_size=32,
                 tie_word_embeddings=False,
             )
-        ).eval()  # fmt: skip
+        ).eval()
     forward, prompts = Forward(model), rows_of([12] * ROWS)
     logits = forward.logits(forward.read(prompts, forward.start(ROWS, 12))[-1])
     assert close(logits[0], theirs(model, prompts[0])[0])

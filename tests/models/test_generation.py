@@ -57,15 +57,24 @@ def test_a_sequence_is_the_same_alone_and_in_batches_of_any_size_bit_for_bit(lay
     expected = alone(prompts, layer)
     assert len({g.finish for g in expected}) == 2 and len({len(g.ids) for g in expected}) > 10
     for at_once in (3, len(prompts)):
-        for one, other in zip(generate(FORWARD, prompts, END, layer, at_once), expected, strict=True):
+        for one, other in zip(
+            generate(FORWARD, prompts, END, layer, at_once), expected, strict=True
+        ):
             assert_equal(one, other)
 
 
 @settings(max_examples=6, deadline=None)
-@given(st.integers(2, 10_000), st.integers(1, 14), st.integers(1, 14), st.sampled_from([None, 0, 1, 2, -1]))
+@given(
+    st.integers(2, 10_000),
+    st.integers(1, 14),
+    st.integers(1, 14),
+    st.sampled_from([None, 0, 1, 2, -1]),
+)
 def test_so_are_random_batches(seed, n, at_once, layer):
     prompts = asked(n, seed, longest=150, most=30)
-    for one, other in zip(generate(FORWARD, prompts, END, layer, at_once), alone(prompts, layer), strict=True):
+    for one, other in zip(
+        generate(FORWARD, prompts, END, layer, at_once), alone(prompts, layer), strict=True
+    ):
         assert_equal(one, other)
 
 
@@ -73,7 +82,9 @@ def test_long_prompts_beside_short_ones_change_nothing_where_columns_are_added()
     """A neighbour whose tokens fill 64 columns more makes the arrays wider for all."""
     ids = tiny.prompts(4, seed=5, longest=9)
     long = tuple([9] * (tiny.WINDOW - 60))
-    prompts = [Prompt(p, 60, 1.0, i) for i, p in enumerate([*ids, long, long[:63], long[:64], long[:120]])]
+    prompts = [
+        Prompt(p, 60, 1.0, i) for i, p in enumerate([*ids, long, long[:63], long[:64], long[:120]])
+    ]
     for one, other in zip(generate(FORWARD, prompts, END, -1), alone(prompts, -1), strict=True):
         assert_equal(one, other)
 
@@ -113,7 +124,10 @@ def test_a_sequence_that_is_dropped_ends_and_the_others_do_not_notice():
 
 def test_the_same_seed_writes_the_same_and_others_write_others():
     ids = tiny.prompts(1, seed=6)[0]
-    texts = [tuple(g.ids) for g in generate(FORWARD, [Prompt(ids, 20, 1.0, s) for s in [*range(30), 7]], -1)]
+    texts = [
+        tuple(g.ids)
+        for g in generate(FORWARD, [Prompt(ids, 20, 1.0, s) for s in [*range(30), 7]], -1)
+    ]
     assert texts[7] == texts[-1] and len(set(texts)) == 30
 
 
@@ -125,9 +139,13 @@ def test_greedy_tokens_are_those_of_transformers():
     for ids in tiny.prompts(12, seed=2, longest=120):
         with torch.inference_mode():
             theirs = MODEL.generate(
-                torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long), do_sample=False,
-                max_new_tokens=40, eos_token_id=END, pad_token_id=0,
-            )[0, len(ids) :].tolist()  # fmt: skip
+                torch.tensor([ids]),
+                attention_mask=torch.ones(1, len(ids), dtype=torch.long),
+                do_sample=False,
+                max_new_tokens=40,
+                eos_token_id=END,
+                pad_token_id=0,
+            )[0, len(ids) :].tolist()
         assert generate(FORWARD, [Prompt(ids, 40)], END)[0].ids == theirs
         different.update(theirs)
     assert len(different) > 50  # or it would be no test
@@ -142,7 +160,9 @@ def test_logprobs_entropies_and_states_are_those_of_reading_the_text_again():
                 out = MODEL(torch.tensor([[*prompt.ids, *result.ids]]), output_hidden_states=True)
             logp = out.logits[0, len(prompt.ids) - 1 : -1].double().log_softmax(1)
             ids = torch.tensor(result.ids)
-            np.testing.assert_allclose(result.logprobs, logp.gather(1, ids[:, None])[:, 0], atol=1e-4)
+            np.testing.assert_allclose(
+                result.logprobs, logp.gather(1, ids[:, None])[:, 0], atol=1e-4
+            )
             np.testing.assert_allclose(result.entropies, -(logp.exp() * logp).sum(1), atol=1e-4)
             states = out.hidden_states[layer][0, len(prompt.ids) - 1 : -1]
             np.testing.assert_allclose(result.hidden, states, atol=1e-4)
@@ -152,7 +172,9 @@ def test_logprobs_entropies_and_states_are_those_of_reading_the_text_again():
 def test_drawn_tokens_follow_the_softmax_of_the_temperature(temperature):
     """Chi-square over the first tokens of 4 000 seeds; rare tokens together."""
     ids, n = tiny.prompts(1, seed=11)[0][:12], 4_000
-    results = generate(FORWARD, [Prompt(ids, 1, temperature, seed) for seed in range(n)], END, at_once=500)
+    results = generate(
+        FORWARD, [Prompt(ids, 1, temperature, seed) for seed in range(n)], END, at_once=500
+    )
     drawn = np.bincount([result.ids[0] for result in results], minlength=len(tokenizer()))
     with torch.inference_mode():
         expected = n * (distribution(ids) / temperature).softmax(0).numpy()
@@ -169,13 +191,21 @@ def test_drawn_tokens_follow_the_softmax_of_the_temperature(temperature):
 def test_a_sequence_ends_at_its_limit_and_at_the_end_of_turn():
     prompts = [Prompt(ids, 25, 1.0, i) for i, ids in enumerate(tiny.prompts(30, seed=8))]
     free = generate(FORWARD, prompts, -1)
-    assert all(g.finish == "length" and len(g.ids) == 25 and g.written == g.ids and g.stop == () for g in free)
-    end = Counter(i for g in free for i in set(g.ids)).most_common(1)[0][0]  # a token that many of them write
+    assert all(
+        g.finish == "length" and len(g.ids) == 25 and g.written == g.ids and g.stop == ()
+        for g in free
+    )
+    end = Counter(i for g in free for i in set(g.ids)).most_common(1)[0][
+        0
+    ]  # a token that many of them write
     ended = generate(FORWARD, prompts, end)
     for before, result in zip(free, ended, strict=True):
         if end in before.ids:
             assert result.finish == "stop" and result.stop == (end,)
-            assert result.ids == before.ids[: before.ids.index(end) + 1] and result.written == result.ids[:-1]
+            assert (
+                result.ids == before.ids[: before.ids.index(end) + 1]
+                and result.written == result.ids[:-1]
+            )
         else:
             assert result.ids == before.ids and result.finish == "length"
     assert {g.finish for g in ended} == {"stop", "length"}
@@ -185,7 +215,11 @@ def test_a_sequence_ends_at_its_limit_and_at_the_end_of_turn():
 def test_a_stop_of_several_tokens_ends_a_sequence_when_it_is_whole(length):
     base = Prompt(tiny.prompts(1, seed=9)[0], 30, 1.0, 5)
     free = generate(FORWARD, [base], -1)[0].ids
-    at = next(i for i in range(4, 25) if free[i : i + length] not in [free[j : j + length] for j in range(i)])
+    at = next(
+        i
+        for i in range(4, 25)
+        if free[i : i + length] not in [free[j : j + length] for j in range(i)]
+    )
     stop = tuple(free[at : at + length])
     never = (stop[0], -5)  # begins like it, and is never whole
     stopped = generate(FORWARD, [Prompt(base.ids, 30, 1.0, 5, (never, stop))], -1, -1)[0]

@@ -136,14 +136,23 @@ def test_where_nothing_can_be_written_nothing_is_remembered_and_nothing_fails(tm
     made.close()
 
 
-@pytest.mark.parametrize(("told", "where"), [("off", None), ("OFF", None), ("0", None), ("", memory.REPLIES)])
+@pytest.mark.parametrize(
+    ("told", "where"), [("off", None), ("OFF", None), ("0", None), ("", memory.REPLIES)]
+)
 def test_the_environment_says_where_or_off(told, where, monkeypatch):
     monkeypatch.setenv(memory.SWITCH, told)
     assert memory.place() == where
 
 
 def test_every_part_of_a_request_is_in_its_key(monkeypatch):
-    usual = {"fingerprint": "a", "ids": [1, 2], "limit": 8, "temperature": 0.5, "seed": 1, "stops": ()}
+    usual = {
+        "fingerprint": "a",
+        "ids": [1, 2],
+        "limit": 8,
+        "temperature": 0.5,
+        "seed": 1,
+        "stops": (),
+    }
     others = [
         {"fingerprint": "b"},
         {"ids": [1, 2, 3]},

@@ -12,7 +12,19 @@ from lib import config as params
 from lib.models import pretrained, server
 from lib.models.checkpoints import ModelError
 
-WORDS = ["<unk>", "<end>", "user", "assistant", "system", "one", "two", "three", "four", "five", "six"]
+WORDS = [
+    "<unk>",
+    "<end>",
+    "user",
+    "assistant",
+    "system",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+]
 TEMPLATE = "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}assistant "
 
 
@@ -20,16 +32,25 @@ TEMPLATE = "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}assi
 def folder(tmp_path_factory):
     """A tiny model with random weights, a tokenizer of eleven words and a chat template."""
     place = tmp_path_factory.mktemp("models") / "tiny-chat"
-    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<unk>"))
+    words = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<unk>")
+    )
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     spoken = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>", eos_token="<end>")
     spoken.chat_template = TEMPLATE
     spoken.save_pretrained(place)
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(WORDS), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=64, eos_token_id=1, bos_token_id=None,
-    )  # fmt: skip
+        vocab_size=len(WORDS),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        eos_token_id=1,
+        bos_token_id=None,
+    )
     LlamaForCausalLM(config).save_pretrained(place)
     return place
 
@@ -56,9 +77,14 @@ def asked(hosted, path: str = "chat/completions", **body) -> httpx2.Response:
 def test_a_reply_has_text_usage_and_an_end_and_equal_requests_get_equal_replies(hosted):
     one, again = (asked(hosted, max_tokens=5, temperature=1.0, seed=3).json() for _ in range(2))
     assert one == again
-    assert one["usage"]["prompt_tokens"] == 4 and one["usage"]["completion_tokens"] <= 5  # user one two assistant
+    assert (
+        one["usage"]["prompt_tokens"] == 4 and one["usage"]["completion_tokens"] <= 5
+    )  # user one two assistant
     assert one["choices"][0]["finish_reason"] in ("length", "stop")
-    replies = {asked(hosted, max_tokens=8, seed=seed).json()["choices"][0]["message"]["content"] for seed in range(6)}
+    replies = {
+        asked(hosted, max_tokens=8, seed=seed).json()["choices"][0]["message"]["content"]
+        for seed in range(6)
+    }
     assert len(replies) > 1
 
 
@@ -82,7 +108,11 @@ def test_a_stop_word_cuts_the_reply(hosted):
         ({"model": "other"}, 404, "no model 'other'"),
         ({"n": 2}, 400, "n must be 1"),
         ({"logprobs": True}, 400, "logprobs is not supported"),
-        ({"messages": [{"role": "user", "content": "one " * 80}]}, 400, "no room in a window of 64"),
+        (
+            {"messages": [{"role": "user", "content": "one " * 80}]},
+            400,
+            "no room in a window of 64",
+        ),
         ({"nonsense": 1}, 400, "nonsense is not supported"),
     ],
 )
@@ -101,10 +131,15 @@ def test_its_card_is_on_the_lab_s_scale(hosted):
     assert found["measured_tokens_per_second"] > 0
 
 
-def test_a_folder_that_is_none_and_a_package_that_is_missing_are_named(tmp_path, monkeypatch, capsys):
+def test_a_folder_that_is_none_and_a_package_that_is_missing_are_named(
+    tmp_path, monkeypatch, capsys
+):
     with pytest.raises(ModelError, match="no Hugging Face folder"):
         pretrained.Hosted(tmp_path)
-    assert server.main(["--model", str(tmp_path)]) == 1 and "no Hugging Face folder" in capsys.readouterr().err
+    assert (
+        server.main(["--model", str(tmp_path)]) == 1
+        and "no Hugging Face folder" in capsys.readouterr().err
+    )
     monkeypatch.setattr(pretrained, "PACKAGE", "no-such-package-here")
     monkeypatch.setattr(pretrained, "FOLDER", tmp_path / "x")
     assert pretrained.main() == 1 and "make pretrained" in capsys.readouterr().err

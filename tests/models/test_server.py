@@ -59,22 +59,29 @@ class Served:
     def __init__(self, slow: float = 0.0) -> None:
         code = _PROCESS.format(slow=slow)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.said = self.process.stderr.readline()
         self.url = self.said.split()[3].rstrip(":")
         self.port = int(self.url.split(":")[2].split("/")[0])
 
     def client(self, **changes) -> openai.OpenAI:
-        return openai.OpenAI(**{"base_url": self.url, "api_key": "none", "max_retries": 0, "timeout": 30.0} | changes)
+        return openai.OpenAI(
+            **{"base_url": self.url, "api_key": "none", "max_retries": 0, "timeout": 30.0} | changes
+        )
 
     def async_client(self, **changes) -> openai.AsyncOpenAI:
         about = {"base_url": self.url, "api_key": "none", "max_retries": 0, "timeout": 30.0}
         http = httpx2.AsyncClient(limits=httpx2.Limits(), timeout=30.0)
         return openai.AsyncOpenAI(**about | {"http_client": http} | changes)
 
-    def post(self, path: str, content: bytes | str, kind: str = "application/json") -> tuple[int, dict, bytes]:
+    def post(
+        self, path: str, content: bytes | str, kind: str = "application/json"
+    ) -> tuple[int, dict, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             connection.request("POST", path, content, {"content-type": kind})
@@ -124,9 +131,27 @@ def served():
 
 
 def asked(number: int) -> dict:
-    words = ["the", "red", "key", "is", "in", "the", "box", "and", "the", "blue", "key", "is", "not"]
+    words = [
+        "the",
+        "red",
+        "key",
+        "is",
+        "in",
+        "the",
+        "box",
+        "and",
+        "the",
+        "blue",
+        "key",
+        "is",
+        "not",
+    ]
     content = " ".join(words[: 1 + number % len(words)])
-    return ASKED | {"messages": [{"role": "user", "content": content}], "seed": number, "max_tokens": 5 + number % 40}
+    return ASKED | {
+        "messages": [{"role": "user", "content": content}],
+        "seed": number,
+        "max_tokens": 5 + number % 40,
+    }
 
 
 def alone(models, body: dict) -> str:
@@ -141,9 +166,14 @@ def test_the_official_client_gets_a_reply(served, models):
     with served.client() as client:
         reply = client.chat.completions.create(**asked(3))
         assert reply.choices[0].message.content == alone(models, asked(3))
-        assert reply.usage.completion_tokens >= 1 and reply.system_fingerprint == models["lab-nano"].fingerprint
+        assert (
+            reply.usage.completion_tokens >= 1
+            and reply.system_fingerprint == models["lab-nano"].fingerprint
+        )
         names = [model.id for model in client.models.list()]
-        assert names == list(models) and client.models.retrieve("lab-nano").card == {"parameters": 1000}
+        assert names == list(models) and client.models.retrieve("lab-nano").card == {
+            "parameters": 1000
+        }
 
 
 def test_a_stream_of_the_official_client_is_the_whole_reply(served, models):
@@ -154,7 +184,9 @@ def test_a_stream_of_the_official_client_is_the_whole_reply(served, models):
             )
             parts = [part.model_dump() async for part in stream]
         assert parts[-1]["usage"]["completion_tokens"] >= 1
-        return "".join(choice["delta"]["content"] or "" for part in parts for choice in part["choices"])
+        return "".join(
+            choice["delta"]["content"] or "" for part in parts for choice in part["choices"]
+        )
 
     assert asyncio.run(play()) == alone(models, asked(25))
 
@@ -164,8 +196,15 @@ def test_a_tool_is_called_and_its_reply_read(served):
     with served.client() as client:
         message = client.chat.completions.create(**body).choices[0].message
         (call,) = message.tool_calls
-        assert json.loads(call.function.arguments) == {"expression": "4 * 8"} and message.content == "then"
-        more = [*CALLER["messages"], message, {"role": "tool", "content": "32", "tool_call_id": call.id}]
+        assert (
+            json.loads(call.function.arguments) == {"expression": "4 * 8"}
+            and message.content == "then"
+        )
+        more = [
+            *CALLER["messages"],
+            message,
+            {"role": "tool", "content": "32", "tool_call_id": call.id},
+        ]
         assert client.chat.completions.create(**body | {"messages": more}).choices[0].message
         with client.chat.completions.stream(**body) as stream:
             streamed = stream.get_final_completion().choices[0].message
@@ -186,13 +225,15 @@ def test_errors_are_those_of_the_official_client(served):
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 def test_curl_gets_replies_streams_and_errors(served, models):
     def curl(*arguments: str) -> str:
-        return subprocess.run(["curl", "-sS", *arguments], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            ["curl", "-sS", *arguments], capture_output=True, text=True, check=True
+        ).stdout
 
     url, header = f"{served.url}/chat/completions", ["-H", "content-type: application/json"]
     body = asked(9)
-    assert json.loads(curl(url, *header, "-d", json.dumps(body)))["choices"][0]["message"]["content"] == alone(
-        models, body
-    )
+    assert json.loads(curl(url, *header, "-d", json.dumps(body)))["choices"][0]["message"][
+        "content"
+    ] == alone(models, body)
     lines = curl("-N", url, *header, "-d", json.dumps(body | {"stream": True})).split("\n\n")
     assert lines[-2:] == ["data: [DONE]", ""]
     parts = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
@@ -208,7 +249,11 @@ def test_64_clients_at_once_each_get_their_own_reply(served, models):
     async def one(number: int) -> str:
         async with served.async_client() as client:
             if number % 3:
-                return (await client.chat.completions.create(**asked(number))).choices[0].message.content
+                return (
+                    (await client.chat.completions.create(**asked(number)))
+                    .choices[0]
+                    .message.content
+                )
             stream = await client.chat.completions.create(**asked(number), stream=True)
             return "".join([part.choices[0].delta.content or "" async for part in stream])
 
@@ -221,12 +266,18 @@ def test_64_clients_at_once_each_get_their_own_reply(served, models):
 def test_a_flooded_server_says_so_and_the_others_are_served(models):
     async def play(url: str):
         async with httpx2.AsyncClient(base_url=url, limits=httpx2.Limits(), timeout=30.0) as client:
-            return await asyncio.gather(*(client.post("/chat/completions", json=asked(n)) for n in range(80)))
+            return await asyncio.gather(
+                *(client.post("/chat/completions", json=asked(n)) for n in range(80))
+            )
 
     with in_thread(app(models, waiting=4, at_once=1)) as url:
         check_flood(asyncio.run(play(url)), models)
-        with openai.OpenAI(base_url=url, api_key="none", max_retries=5) as client:  # it waits as it is told
-            assert client.chat.completions.create(**asked(1)).choices[0].message.content == alone(models, asked(1))
+        with openai.OpenAI(
+            base_url=url, api_key="none", max_retries=5
+        ) as client:  # it waits as it is told
+            assert client.chat.completions.create(**asked(1)).choices[0].message.content == alone(
+                models, asked(1)
+            )
 
 
 def check_flood(replies: list, models) -> None:
@@ -253,7 +304,9 @@ def test_a_client_that_goes_away_frees_its_place(models, stream):
     async def play(url: str) -> float:
         async with httpx2.AsyncClient() as client:
             with pytest.raises(httpx2.ReadTimeout):
-                async with client.stream("POST", f"{url}/chat/completions", json=body, timeout=0.1) as response:
+                async with client.stream(
+                    "POST", f"{url}/chat/completions", json=body, timeout=0.1
+                ) as response:
                     async for _ in response.aiter_raw():
                         await asyncio.sleep(0.05)
                         raise httpx2.ReadTimeout("enough")
@@ -266,7 +319,9 @@ def test_a_client_that_goes_away_frees_its_place(models, stream):
         assert asyncio.run(play(url)) < 1.0 and len(batcher._running) == 0
         batcher._running.step = step
         with openai.OpenAI(base_url=url, api_key="none") as client:
-            assert client.chat.completions.create(**asked(4)).choices[0].message.content == alone(models, asked(4))
+            assert client.chat.completions.create(**asked(4)).choices[0].message.content == alone(
+                models, asked(4)
+            )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -277,7 +332,10 @@ def test_a_server_that_is_told_to_end_finishes_what_is_under_way(models, number)
         parts = [next(stream) for _ in range(3)]
         served.process.send_signal(number)
         time.sleep(0.1)
-        with pytest.raises(openai.APIConnectionError), served.client() as other:  # while the stream goes on
+        with (
+            pytest.raises(openai.APIConnectionError),
+            served.client() as other,
+        ):  # while the stream goes on
             other.models.list()
         parts += list(stream)
         assert "".join(part.choices[0].delta.content or "" for part in parts) == alone(models, body)
@@ -308,8 +366,17 @@ def test_a_reply_that_takes_too_long_to_finish_is_said_to_break_off(models, monk
 
 
 def test_without_the_key_nothing_is_answered_but_health(models):
-    wrong = [{}, {"authorization": "Bearer wrong"}, {"authorization": KEY}, {"authorization": f"Bearer {KEY}x"}]
-    wrong += [{"authorization": "Bearer \xe4"}, {"authorization": f"bearer  {KEY}"}, {"authorization": ""}]
+    wrong = [
+        {},
+        {"authorization": "Bearer wrong"},
+        {"authorization": KEY},
+        {"authorization": f"Bearer {KEY}x"},
+    ]
+    wrong += [
+        {"authorization": "Bearer \xe4"},
+        {"authorization": f"bearer  {KEY}"},
+        {"authorization": ""},
+    ]
 
     async def play():
         transport = httpx2.ASGITransport(app(models, KEY))
@@ -318,8 +385,12 @@ def test_without_the_key_nothing_is_answered_but_health(models):
                 raw = {name: value.encode("latin-1") for name, value in headers.items()}
                 for path in ("/v1/models", "/v1/elsewhere", "/v1/chat/completions"):
                     reply = await client.get(path, headers=raw)
-                    assert reply.status_code == 401 and reply.headers["www-authenticate"] == "Bearer"
-                    assert reply.json()["error"]["code"] == "invalid_api_key" and KEY not in reply.text
+                    assert (
+                        reply.status_code == 401 and reply.headers["www-authenticate"] == "Bearer"
+                    )
+                    assert (
+                        reply.json()["error"]["code"] == "invalid_api_key" and KEY not in reply.text
+                    )
             assert (await client.get("/health")).status_code == 200
             right = await client.get("/v1/models", headers={"authorization": f"Bearer {KEY}"})
             assert right.status_code == 200
@@ -331,14 +402,21 @@ def test_the_key_comes_from_the_environment_and_is_never_shown(models, monkeypat
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     started = {}
     load(monkeypatch, models)
-    monkeypatch.setattr(server, "serve", lambda application, *a: started.update(app=application) or 0)
+    monkeypatch.setattr(
+        server, "serve", lambda application, *a: started.update(app=application) or 0
+    )
     assert server.main(["--host", "0.0.0.0"]) == 0
 
     async def play() -> list[int]:
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(started["app"]), base_url="http://x") as client:
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(started["app"]), base_url="http://x"
+        ) as client:
             given = ["none", KEY]
             return [
-                (await client.get("/v1/models", headers={"authorization": f"Bearer {k}"})).status_code for k in given
+                (
+                    await client.get("/v1/models", headers={"authorization": f"Bearer {k}"})
+                ).status_code
+                for k in given
             ]
 
     assert asyncio.run(play()) == [401, 200]
@@ -396,7 +474,10 @@ def test_every_body_is_answered_in_the_shape_of_the_api(served, name):
     assert headers["content-type"] == "application/json" and status == expected
     if status != 200:
         error = json.loads(raw)["error"]
-        assert error.keys() == {"message", "type", "param", "code"} and error["type"] == "invalid_request_error"
+        assert (
+            error.keys() == {"message", "type", "param", "code"}
+            and error["type"] == "invalid_request_error"
+        )
 
 
 def test_a_body_that_is_not_declared_json_is_refused(served):
@@ -407,11 +488,16 @@ def test_a_body_that_is_not_declared_json_is_refused(served):
 def test_unknown_paths_and_methods(served):
     with httpx2.Client(base_url=f"http://127.0.0.1:{served.port}") as client:
         for method, path, status in [
-            ("GET", "/", 404), ("GET", "/v1/nothing", 404), ("GET", "/v1/models/nothing", 404),
+            ("GET", "/", 404),
+            ("GET", "/v1/nothing", 404),
+            ("GET", "/v1/models/nothing", 404),
             ("POST", "/v1/embeddings", 404),
-            ("GET", "/v1/chat/completions", 405), ("DELETE", "/v1/models", 405), ("POST", "/health", 405),
-            ("GET", "/v1/models/", 404), ("POST", "/v1/chat/completions/", 404),
-        ]:  # fmt: skip
+            ("GET", "/v1/chat/completions", 405),
+            ("DELETE", "/v1/models", 405),
+            ("POST", "/health", 405),
+            ("GET", "/v1/models/", 404),
+            ("POST", "/v1/chat/completions/", 404),
+        ]:
             reply = client.request(method, path)
             assert reply.status_code == status and reply.json()["error"]["message"], (method, path)
             assert (status == 405) == ("allow" in reply.headers)
@@ -422,14 +508,23 @@ def test_unknown_paths_and_methods(served):
 PLACES = {
     "a reply": ("/v1/chat/completions", ASKED),
     "several": ("/v1/chat/completions", ASKED | {"n": 4, "logprobs": True, "stop": ["key", "e t"]}),
-    "a stream": ("/v1/chat/completions", ASKED | {"stream": True, "stream_options": {"include_usage": True}}),
-    "streams": ("/v1/chat/completions", ASKED | {"stream": True, "n": 5, "logprobs": True, "max_tokens": 30}),
+    "a stream": (
+        "/v1/chat/completions",
+        ASKED | {"stream": True, "stream_options": {"include_usage": True}},
+    ),
+    "streams": (
+        "/v1/chat/completions",
+        ASKED | {"stream": True, "n": 5, "logprobs": True, "max_tokens": 30},
+    ),
     "a call": ("/v1/chat/completions", CALLER | {"tools": [CALCULATOR]}),
     "a streamed call": ("/v1/chat/completions", CALLER | {"tools": [CALCULATOR], "stream": True}),
     "an unknown model": ("/v1/chat/completions", ASKED | {"model": "gpt"}),
     "too long": ("/v1/chat/completions", ASKED | {"max_tokens": 1000}),
     "elsewhere": ("/v1/completions", ASKED),
-    **{wrong: ("/v1/chat/completions", ASKED | WRONG[wrong][0]) for wrong in ("functions", "heat", "twins")},
+    **{
+        wrong: ("/v1/chat/completions", ASKED | WRONG[wrong][0])
+        for wrong in ("functions", "heat", "twins")
+    },
 }
 
 
@@ -438,7 +533,9 @@ def test_in_process_are_the_same_bytes_as_over_http(served, models):
 
     async def inside(path: str, content: bytes):
         async with httpx2.AsyncClient(transport=transport, base_url="http://in-process") as client:
-            reply = await client.post(path, content=content, headers={"content-type": "application/json"})
+            reply = await client.post(
+                path, content=content, headers={"content-type": "application/json"}
+            )
             return reply.status_code, reply.content
 
     for path, body in PLACES.values():
@@ -450,15 +547,25 @@ def test_in_process_are_the_same_bytes_as_over_http(served, models):
 
 def test_our_client_asks_in_process_from_one_event_loop_after_another(models):
     transport = LabTransport(models)
-    about = {"backend": "lab", "model": "lab-nano", "temperature": 1.0, "max_tokens": 100, "concurrency": 64}
-    given = scripted.settings(models={"own": scripted.settings().models["mine"].model_dump() | about})
+    about = {
+        "backend": "lab",
+        "model": "lab-nano",
+        "temperature": 1.0,
+        "max_tokens": 100,
+        "concurrency": 64,
+    }
+    given = scripted.settings(
+        models={"own": scripted.settings().models["mine"].model_dump() | about}
+    )
 
     async def play(numbers: range) -> list[str]:
         async with Client(given, {"lab": transport}) as client:
             bodies = [asked(n) | {"max_tokens": 100} for n in numbers]
             calls = (client.chat("own", b["messages"], seed=b["seed"]) for b in bodies)
             replies = await asyncio.gather(*calls, return_exceptions=True)
-        return [getattr(reply, "text", None) for reply in replies]  # a truncated reply is an error with its text
+        return [
+            getattr(reply, "text", None) for reply in replies
+        ]  # a truncated reply is an error with its text
 
     expected = [alone(models, asked(n) | {"max_tokens": 100}) for n in range(20)]
     assert asyncio.run(play(range(10))) + asyncio.run(play(range(10, 20))) == expected
@@ -469,7 +576,9 @@ def test_our_client_asks_in_process_from_one_event_loop_after_another(models):
 
 _PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 _ANY = st.recursive(
-    _PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner), max_leaves=6
+    _PLAIN,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
 )
 _MESSAGE = st.fixed_dictionaries(
     {
@@ -491,7 +600,10 @@ _FIELDS = {
     **dict.fromkeys(("stream_options", "response_format", "other"), _ANY),
 }
 _BODY = st.fixed_dictionaries(
-    {"model": st.sampled_from(["lab-nano", "caller", "gpt"]), "messages": st.lists(_MESSAGE, max_size=3) | _ANY},
+    {
+        "model": st.sampled_from(["lab-nano", "caller", "gpt"]),
+        "messages": st.lists(_MESSAGE, max_size=3) | _ANY,
+    },
     optional=_FIELDS,
 ) | st.builds(
     lambda change: ASKED | change,
@@ -510,9 +622,13 @@ def transport(models):
 @given(_BODY | _ANY)
 def test_no_body_breaks_the_server(transport, body):
     async def play():
-        async with httpx2.AsyncClient(transport=transport, base_url="http://in-process/v1/") as client:
+        async with httpx2.AsyncClient(
+            transport=transport, base_url="http://in-process/v1/"
+        ) as client:
             return await client.post(
-                "chat/completions", content=json.dumps(body), headers={"content-type": "application/json"}
+                "chat/completions",
+                content=json.dumps(body),
+                headers={"content-type": "application/json"},
             )
 
     reply = asyncio.run(play())

@@ -46,7 +46,9 @@ def test_shipped_weights_are_small_and_nothing_else_lies_there():
     files = list(shipped.LAB.iterdir())
     assert max(file.stat().st_size for file in files) <= 1.5 * MEGABYTE
     assert shipped.size() <= 8 * MEGABYTE
-    expected = {f"{name}{end}" for name in SETTINGS.models for end in (".safetensors", ".json")} | {"alike.json"}
+    expected = {f"{name}{end}" for name in SETTINGS.models for end in (".safetensors", ".json")} | {
+        "alike.json"
+    }
     assert {file.name for file in files} <= expected
 
 
@@ -61,7 +63,9 @@ def test_one_zoo_serves_every_profile(profile):
 def test_a_model_comes_back_as_half_precision_holds_it(root):
     before, after = shipped.rounded(tiny.model()).state_dict(), unpacked(root).state_dict()
     assert all(torch.equal(before[key], after[key]) for key in before)
-    assert not unpacked(root).training and {tensor.dtype for tensor in after.values()} == {torch.float32}
+    assert not unpacked(root).training and {tensor.dtype for tensor in after.values()} == {
+        torch.float32
+    }
 
 
 def test_the_card_tells_recipe_attempt_and_curve(root):
@@ -109,7 +113,9 @@ def nonsense(root) -> None:
 
 
 SPOILED = {
-    "cut off": lambda root: (root / "m.safetensors").write_bytes((root / "m.safetensors").read_bytes()[:-50]),
+    "cut off": lambda root: (root / "m.safetensors").write_bytes(
+        (root / "m.safetensors").read_bytes()[:-50]
+    ),
     "empty": lambda root: (root / "m.safetensors").write_bytes(b""),
     "gone": lambda root: (root / "m.safetensors").unlink(),
     "foreign": foreign,
@@ -117,14 +123,18 @@ SPOILED = {
     "no safetensors": nonsense,
     "card no JSON": lambda root: (root / "m.json").write_text("{"),
     "card a list": lambda root: (root / "m.json").write_text("[]"),
-    "card without a hash": lambda root: store.write_json(root / "m.json", {"recipe": "a", "attempt": 1, "curve": []}),
+    "card without a hash": lambda root: store.write_json(
+        root / "m.json", {"recipe": "a", "attempt": 1, "curve": []}
+    ),
 }
 
 
 @pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
 def test_a_file_that_is_not_the_models_is_refused_by_name_with_the_remedy(spoil, root):
     spoil(root)
-    with pytest.raises(ModelError, match=rf"{re.escape(str(root))}/m\.(safetensors|json).*make lab-zoo") as caught:
+    with pytest.raises(
+        ModelError, match=rf"{re.escape(str(root))}/m\.(safetensors|json).*make lab-zoo"
+    ) as caught:
         unpacked(root)
     assert "git checkout data/lab" in str(caught.value)
 
@@ -134,7 +144,11 @@ def test_a_file_that_is_not_the_models_is_refused_by_name_with_the_remedy(spoil,
 
 def lab(**changes):
     """A lab of one tiny model."""
-    held = SETTINGS.model_dump() | {"models": {"m": tiny.settings(**changes).model_dump()}, "live": "m", "jobs": 1}
+    held = SETTINGS.model_dump() | {
+        "models": {"m": tiny.settings(**changes).model_dump()},
+        "live": "m",
+        "jobs": 1,
+    }
     return config.validate(held, config.LabSettings, "a test")
 
 
@@ -152,7 +166,9 @@ def test_a_model_whose_recipe_is_shipped_is_unpacked_and_not_trained(shelf):
     built = build.build(lab(), shelf / "models", shelf / "runs")
     found = checkpoints.load(shelf / "models/m").state_dict()
     wanted = shipped.rounded(tiny.model(1)).state_dict()
-    assert all(torch.equal(found[key], wanted[key]) for key in wanted) and built.attempts == {"m": 1}
+    assert all(torch.equal(found[key], wanted[key]) for key in wanted) and built.attempts == {
+        "m": 1
+    }
     assert built.curves["step"].tolist() == [2, 4]
 
 
@@ -160,7 +176,10 @@ def test_another_recipe_is_trained_and_so_is_one_that_must_not_be_unpacked(shelf
     for settings, ships in ((lab(steps=4), True), (lab(), False)):
         built = build.build(settings, shelf / "models", shelf / "runs", ships)
         found = checkpoints.load(shelf / "models/m").state_dict()
-        assert any(not torch.equal(found[k], v) for k, v in shipped.rounded(tiny.model(1)).state_dict().items())
+        assert any(
+            not torch.equal(found[k], v)
+            for k, v in shipped.rounded(tiny.model(1)).state_dict().items()
+        )
         assert built.curves["step"].iloc[-1] == settings.models["m"].steps
 
 
@@ -168,7 +187,10 @@ def test_trained_weights_are_those_that_shipping_would_keep(shelf):
     build.build(lab(), shelf / "models", shelf / "runs", ships=False)
     found = checkpoints.load(shelf / "models/m")
     before = {key: weight.clone() for key, weight in found.state_dict().items()}
-    assert all(torch.equal(before[key], weight) for key, weight in shipped.rounded(found).state_dict().items())
+    assert all(
+        torch.equal(before[key], weight)
+        for key, weight in shipped.rounded(found).state_dict().items()
+    )
 
 
 def test_a_setting_changes_a_recipe():

@@ -32,7 +32,9 @@ def test_the_answer_follows_from_the_words_alone(skin):
         for when, name, weight, tens, ones in zip(*(words[i::5] for i in range(5)), strict=True):
             assert (when == LOOK) == (skin == "looks") and when in (LOOK, *STATES)
             scores[name] = scores.get(name, 0) + int(weight) * (10 * int(tens) + int(ones))
-        assert sorted(scores.values(), reverse=True) == [scores[name] for name in item.answer.split()]
+        assert sorted(scores.values(), reverse=True) == [
+            scores[name] for name in item.answer.split()
+        ]
         assert len(scores) == item.difficulty and len(set(scores.values())) >= 2
         assert decode(encode(item.prompt)) == item.prompt  # the lab's tokenizer knows every word
 
@@ -42,7 +44,9 @@ def test_telling_rewards_relative_to_the_worst_moves_no_choice(rewards, seed):
     weights = np.random.default_rng(seed).dirichlet(np.ones(rewards.shape[1]))
     before, after = rewards @ weights, relative(rewards) @ weights
     width = np.ptp(rewards, axis=0).max() or 1.0
-    assert before[after.argmax()] >= before.max() - width / 99  # half a hundredth of the widest gap, on both sides
+    assert (
+        before[after.argmax()] >= before.max() - width / 99
+    )  # half a hundredth of the widest gap, on both sides
     assert relative(rewards).min() == 0 and relative(rewards).max() in (0, 99)
 
 

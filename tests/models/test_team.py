@@ -21,16 +21,26 @@ def everything() -> tuple[Shown, ...]:
 def test_traces_come_in_every_kind():
     kinds = Counter((shown.role, tuple(shown.kinds)) for shown in everything())
     assert set(kinds) == {
-        ("reasoner", ()), ("reasoner", ("evidence",)), ("reasoner", ("draft", "evidence")), ("verifier", ("draft",)),
-        ("worker", ("subtask",)), ("worker", ("subtask", "evidence")), ("router", ()), ("answerer", ()),
-        ("answerer", ("evidence",)), ("answerer", ("draft", "evidence")), ("answerer", ("evidence", "evidence")),
+        ("reasoner", ()),
+        ("reasoner", ("evidence",)),
+        ("reasoner", ("draft", "evidence")),
+        ("verifier", ("draft",)),
+        ("worker", ("subtask",)),
+        ("worker", ("subtask", "evidence")),
+        ("router", ()),
+        ("answerer", ()),
+        ("answerer", ("evidence",)),
+        ("answerer", ("draft", "evidence")),
+        ("answerer", ("evidence", "evidence")),
         ("answerer", ("votes",)),
-    }  # fmt: skip
+    }
     assert min(kinds.values()) > 20
 
 
 def test_who_has_no_use_for_tools_is_offered_none():
-    assert not any(s.tools for s in of("team", "router", "answerer") if s.role == "router" or not s.alone)
+    assert not any(
+        s.tools for s in of("team", "router", "answerer") if s.role == "router" or not s.alone
+    )
 
 
 # Thoughts ------------------------------------------------------------------------------------------
@@ -63,7 +73,9 @@ def test_a_hint_to_use_a_tool_makes_sure_that_it_is_used():
     for shown in everything():
         told = {tool for tool, hint in USE.items() if hint in shown.told and tool in shown.tools}
         for alike in ({"calculator"}, {"search", "lookup"}):
-            assert not told & alike or told & alike & {name for name, _ in shown.calls}, shown.messages
+            assert not told & alike or told & alike & {name for name, _ in shown.calls}, (
+                shown.messages
+            )
         seen.update(told)
     assert all(seen[tool] > 10 for tool in USE)
 
@@ -107,7 +119,9 @@ def test_hints_are_known_to_mean_something_or_nothing():
 def test_a_check_says_of_its_draft_whether_it_is_right():
     for shown in everything():
         if shown.kinds == ["draft", "evidence"]:
-            assert shown.shown[1][1].endswith(f"answer {'right' if shown.flawless else 'wrong'}"), shown.messages
+            assert shown.shown[1][1].endswith(f"answer {'right' if shown.flawless else 'wrong'}"), (
+                shown.messages
+            )
 
 
 def test_who_goes_on_takes_up_after_the_last_whole_step():
@@ -145,8 +159,12 @@ def test_a_worker_does_its_part_or_says_that_it_cannot():
         assert name in (first.name, then.name)
         second = name == then.name
         stuck = second and not evidence and shown.item.category != "passage"
-        beyond = shown.item.category == "mixed" and second and not shown.thoughts and not shown.calls
-        assert shown.answer == (NOTHING if stuck or beyond else then.answer if second else first.answer), shown.messages
+        beyond = (
+            shown.item.category == "mixed" and second and not shown.thoughts and not shown.calls
+        )
+        assert shown.answer == (
+            NOTHING if stuck or beyond else then.answer if second else first.answer
+        ), shown.messages
         assert not (stuck and (shown.calls or shown.thoughts))
         seen[second, bool(evidence), stuck] += 1
     assert len(seen) == 4 and min(seen.values()) > 5
@@ -155,25 +173,64 @@ def test_a_worker_does_its_part_or_says_that_it_cannot():
 @pytest.mark.parametrize(
     "prompt, reference, answer, key, category, expected",
     [
-        ("3 + 4 * 2 - 5 = ?", "3 + 4 = 7 ; 7 * 2 = 4 ; 4 - 5 = 9", "9", "chain/3 + 4 * 2 - 5", "chain",
-         [("3 + 4 * 2", "4", 2, True), ("- 5", "9", 1, False)]),
-        ("3 + 4 = ?", "3 + 4 = 7", "7", "chain/3 + 4", "chain", [("3 + 4", "7", 1, True), ("answer", "7", 0, False)]),
-        ("Ana has 3 pens . Bo has 7 pens . Cy has 1 pens . Who has most ?", "", "Bo", "passage/", "passage",
-         [("Ana Bo", "Bo 7", 2, True), ("Cy", "Cy 1", 1, True)]),
-        ("Ana has 3 pens . Bo has 7 pens . How many people have more than 2 pens ?", "", "2", "passage/", "passage",
-         [("Ana", "1", 1, True), ("Bo", "1", 1, True)]),
-        ("Ana has 3 pens . Bo has 7 pens . Cy has 1 pens . How many pens do Cy and Ana have together ?", "", "4",
-         "passage/", "passage", [("Ana Bo", "3", 1, True), ("Cy", "1", 1, True)]),
-        ("Ana has 3 pens . Bo has 7 pens . Cy has 1 pens . How many more pens does Bo have than Ana ?", "", "4",
-         "passage/", "passage", [("Ana Bo", "3 7", 2, True), ("Cy", "nothing", 0, True)]),
+        (
+            "3 + 4 * 2 - 5 = ?",
+            "3 + 4 = 7 ; 7 * 2 = 4 ; 4 - 5 = 9",
+            "9",
+            "chain/3 + 4 * 2 - 5",
+            "chain",
+            [("3 + 4 * 2", "4", 2, True), ("- 5", "9", 1, False)],
+        ),
+        (
+            "3 + 4 = ?",
+            "3 + 4 = 7",
+            "7",
+            "chain/3 + 4",
+            "chain",
+            [("3 + 4", "7", 1, True), ("answer", "7", 0, False)],
+        ),
+        (
+            "Ana has 3 pens . Bo has 7 pens . Cy has 1 pens . Who has most ?",
+            "",
+            "Bo",
+            "passage/",
+            "passage",
+            [("Ana Bo", "Bo 7", 2, True), ("Cy", "Cy 1", 1, True)],
+        ),
+        (
+            "Ana has 3 pens . Bo has 7 pens . How many people have more than 2 pens ?",
+            "",
+            "2",
+            "passage/",
+            "passage",
+            [("Ana", "1", 1, True), ("Bo", "1", 1, True)],
+        ),
+        (
+            "Ana has 3 pens . Bo has 7 pens . Cy has 1 pens . How many pens do Cy and Ana have together ?",
+            "",
+            "4",
+            "passage/",
+            "passage",
+            [("Ana Bo", "3", 1, True), ("Cy", "1", 1, True)],
+        ),
+        (
+            "Ana has 3 pens . Bo has 7 pens . Cy has 1 pens . How many more pens does Bo have than Ana ?",
+            "",
+            "4",
+            "passage/",
+            "passage",
+            [("Ana Bo", "3 7", 2, True), ("Cy", "nothing", 0, True)],
+        ),
     ],
-)  # fmt: skip
+)
 def test_halves_by_hand(prompt, reference, answer, key, category, expected):
     found = halves(Item(prompt, answer, reference, category, 1, key))
     assert [(half.name, half.answer, len(half.way), half.alone) for half in found] == expected
 
 
-@pytest.mark.parametrize("family, skin", [("facts", "plain"), ("facts", "choice"), ("mixed", "plain")])
+@pytest.mark.parametrize(
+    "family, skin", [("facts", "plain"), ("facts", "choice"), ("mixed", "plain")]
+)
 def test_halves_of_a_search_follow_the_records(family, skin):
     for item in map(worded, tasks.draw(family, "train", 60, skin=skin, seed=2)):
         first, then = halves(item)
@@ -187,7 +244,9 @@ def test_halves_of_a_search_follow_the_records(family, skin):
             for relation in reversed(then.name.split(" of the ")):
                 subject = mixed.records()[relation][subject]
             assert subject == item.answer
-        assert [move.text for half in (first, then) for move in half.way] == [move.text for move in moves(item)]
+        assert [move.text for half in (first, then) for move in half.way] == [
+            move.text for move in moves(item)
+        ]
 
 
 # Words, notes and plans ----------------------------------------------------------------------------
@@ -196,19 +255,26 @@ def test_halves_of_a_search_follow_the_records(family, skin):
 def test_of_options_a_team_answers_the_words():
     for item in tasks.draw("facts", "train", 20, skin="choice", seed=4):
         said = worded(item)
-        assert said.answer == item.choices["ABCD".index(item.answer)] and said.reference.endswith(f"is {said.answer}")
+        assert said.answer == item.choices["ABCD".index(item.answer)] and said.reference.endswith(
+            f"is {said.answer}"
+        )
         assert (said.prompt, said.key) == (item.prompt, item.key)
     plain = tasks.draw("facts", "train", 1, skin="plain")[0]
     assert worded(plain) is plain
 
 
 def test_notes_are_results_thoughts_and_an_answer():
-    assert notes([("4 * 8", "32"), ("pet Bo", "cat")], "so", "cat") == "4 * 8 : 32 ; pet Bo : cat ; so answer cat"
+    assert (
+        notes([("4 * 8", "32"), ("pet Bo", "cat")], "so", "cat")
+        == "4 * 8 : 32 ; pet Bo : cat ; so answer cat"
+    )
     assert notes([], "3 + 4 = 7", None) == "3 + 4 = 7" and notes([], "", "7") == "answer 7"
     assert notes([], "", None) == NOTHING
 
 
-WORDS = st.lists(st.sampled_from(["number", "of", "Ana", "+", "38", "friend"]), min_size=1, max_size=5).map(" ".join)
+WORDS = st.lists(
+    st.sampled_from(["number", "of", "Ana", "+", "38", "friend"]), min_size=1, max_size=5
+).map(" ".join)
 
 
 @given(WORDS, WORDS)
@@ -220,10 +286,14 @@ def test_a_plan_is_read_as_it_was_written(first, then):
 @pytest.mark.parametrize(
     "planned, expected",
     [
-        ("first the pet of Bo", ("the pet of Bo", NOTHING)), ("first a then", ("a", NOTHING)), ("", (NOTHING, NOTHING)),
-        ("nothing", (NOTHING, NOTHING)), ("first a then b then c", ("a", "b then c")), ("first", (NOTHING, NOTHING)),
+        ("first the pet of Bo", ("the pet of Bo", NOTHING)),
+        ("first a then", ("a", NOTHING)),
+        ("", (NOTHING, NOTHING)),
+        ("nothing", (NOTHING, NOTHING)),
+        ("first a then b then c", ("a", "b then c")),
+        ("first", (NOTHING, NOTHING)),
         ("first then b", (NOTHING, "b")),
     ],
-)  # fmt: skip
+)
 def test_a_plan_that_was_cut_lacks_a_part(planned, expected):
     assert parts(planned) == expected

@@ -12,7 +12,19 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from lib import tasks
 from lib.models import tokenizer as words
 from lib.models.dialogue import conversation, token
-from lib.models.tokenizer import BOS, EXPERTS, ROLES, SPECIAL, TAGS, TOOLS, UNK, decode, encode, tokenizer, vocabulary
+from lib.models.tokenizer import (
+    BOS,
+    EXPERTS,
+    ROLES,
+    SPECIAL,
+    TAGS,
+    TOOLS,
+    UNK,
+    decode,
+    encode,
+    tokenizer,
+    vocabulary,
+)
 from lib.tasks import FAMILIES
 from lib.tasks.facts import documents
 
@@ -23,15 +35,23 @@ JOINED = [word for word in vocabulary() if not word.startswith(" ") and word not
 
 def every_text() -> list[str]:
     """What families and the agent's world write."""
-    kinds = [(f.name, skin, d) for f in FAMILIES.values() for skin in f.skins for d in f.difficulties]
-    items = [item for name, skin, d in kinds for item in tasks.draw(name, "train", 60, d, skin, seed=2)]
+    kinds = [
+        (f.name, skin, d) for f in FAMILIES.values() for skin in f.skins for d in f.difficulties
+    ]
+    items = [
+        item for name, skin, d in kinds for item in tasks.draw(name, "train", 60, d, skin, seed=2)
+    ]
     return [text for item in items for text in (item.prompt, item.solution)] + documents()
 
 
 @st.composite
 def normalised(draw) -> str:
     """Text from the vocabulary: words with a blank before them; signs and digits also without."""
-    first, *rest = draw(st.lists(st.sampled_from([f" {w}" for w in WORDS] * 2 + JOINED * 3), min_size=1, max_size=30))
+    first, *rest = draw(
+        st.lists(
+            st.sampled_from([f" {w}" for w in WORDS] * 2 + JOINED * 3), min_size=1, max_size=30
+        )
+    )
     return first.strip() + "".join(rest)
 
 
@@ -70,7 +90,12 @@ def test_decoding_is_that_of_the_fast_tokenizer(ids):
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.sampled_from([*SPECIAL, " ", "a", "7", ".", "<", ">", "cat", "</answer>", "\n", "é"]), max_size=8))
+@given(
+    st.lists(
+        st.sampled_from([*SPECIAL, " ", "a", "7", ".", "<", ">", "cat", "</answer>", "\n", "é"]),
+        max_size=8,
+    )
+)
 def test_no_jumble_of_text_can_write_a_special_token(pieces):
     ids = encode("".join(pieces))
     assert not set(ids) & (SPECIAL_IDS - {token(UNK)})
@@ -90,7 +115,10 @@ def saved(tmp_path_factory):
 
 CONVERSATIONS = [
     [{"role": "user", "content": "3 + 4 * 2 = ?"}],
-    [{"role": "system", "content": "role worker be brief"}, {"role": "user", "content": "47 * 38 = ?"}],
+    [
+        {"role": "system", "content": "role worker be brief"},
+        {"role": "user", "content": "47 * 38 = ?"},
+    ],
     [
         {"role": "user", "content": "  What is the home of Ana ?\n"},
         {"role": "assistant", "content": "<call> lookup home Ana </call>"},
@@ -104,7 +132,9 @@ CONVERSATIONS = [
 
 @pytest.mark.parametrize("opener", [AutoTokenizer, PreTrainedTokenizerFast])
 @pytest.mark.parametrize("messages", CONVERSATIONS, ids=len)
-def test_the_chat_template_of_the_saved_tokenizer_gives_the_ids_that_we_use(opener, messages, saved):
+def test_the_chat_template_of_the_saved_tokenizer_gives_the_ids_that_we_use(
+    opener, messages, saved
+):
     opened = opener.from_pretrained(saved)
     ids = opened.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
     assert ids == conversation(messages)
@@ -115,7 +145,12 @@ def test_the_saved_tokenizer_reads_and_writes_as_ours(saved):
     for text in every_text()[::20]:
         assert opened(text, add_special_tokens=False)["input_ids"] == encode(text)
         assert opened.decode(encode(text)) == text
-    assert (opened.pad_token_id, opened.unk_token_id, opened.bos_token_id, opened.eos_token_id) == (0, 1, 2, 3)
+    assert (opened.pad_token_id, opened.unk_token_id, opened.bos_token_id, opened.eos_token_id) == (
+        0,
+        1,
+        2,
+        3,
+    )
 
 
 # The vocabulary -----------------------------------------------------------------------------------
@@ -124,14 +159,18 @@ def test_the_saved_tokenizer_reads_and_writes_as_ours(saved):
 def test_no_token_is_there_twice_and_the_special_ones_are_first():
     assert len(set(vocabulary())) == len(vocabulary()) == len(tokenizer())
     assert vocabulary()[: len(SPECIAL)] == list(SPECIAL)
-    assert [tokenizer().convert_tokens_to_ids(word) for word in vocabulary()] == list(range(len(vocabulary())))
+    assert [tokenizer().convert_tokens_to_ids(word) for word in vocabulary()] == list(
+        range(len(vocabulary()))
+    )
 
 
 def test_the_order_of_the_vocabulary_does_not_depend_on_hashing():
     """Sets are iterated in another order in every process; ids must not be."""
     code = "from lib.models.tokenizer import vocabulary; print(*vocabulary(), sep='|')"
     hashing = os.environ | {"PYTHONHASHSEED": "77"}
-    other = subprocess.run([sys.executable, "-c", code], env=hashing, capture_output=True, text=True, check=True)
+    other = subprocess.run(
+        [sys.executable, "-c", code], env=hashing, capture_output=True, text=True, check=True
+    )
     assert other.stdout.strip() == "|".join(vocabulary())
 
 

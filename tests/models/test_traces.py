@@ -25,24 +25,42 @@ def test_traces_are_a_system_message_a_question_and_turns_in_words_that_the_mode
         assert roles == ["system", "user", *["assistant", "tool"] * len(shown.calls), "assistant"]
         assert shown.messages[0]["content"].startswith("role ") and set(shown.tools) <= set(TOOLS)
         assert token(UNK) not in conversation(shown.messages, shown.tools), shown.messages
-    assert {shown.role for shown in traces(style)} == {"reasoner", "worker", "verifier", "answerer", "router"}
+    assert {shown.role for shown in traces(style)} == {
+        "reasoner",
+        "worker",
+        "verifier",
+        "answerer",
+        "router",
+    }
 
 
 def test_equal_items_and_generators_give_equal_traces(style):
-    items = [item for family, skin, _ in TAUGHT[style] for item in tasks.draw(family, "train", 20, skin=skin)]
+    items = [
+        item
+        for family, skin, _ in TAUGHT[style]
+        for item in tasks.draw(family, "train", 20, skin=skin)
+    ]
     once, again, other = (
-        [TRACES[style](item, seeds.rng("test", "equal", seed=number + more)) for number, item in enumerate(items)]
+        [
+            TRACES[style](item, seeds.rng("test", "equal", seed=number + more))
+            for number, item in enumerate(items)
+        ]
         for more in (0, 0, 1)
     )
     assert once == again != other
-    assert len({str(TRACES[style](items[0], seeds.rng("test", "other", seed=i))) for i in range(20)}) > 10
+    assert (
+        len({str(TRACES[style](items[0], seeds.rng("test", "other", seed=i))) for i in range(20)})
+        > 10
+    )
 
 
 def test_a_family_without_traces_is_named(style):
     taught = dict.fromkeys(family for family, *_ in TAUGHT[style])
     for family in set(tasks.FAMILIES) - set(taught):
         (item,) = tasks.draw(family, "train", 1)
-        with pytest.raises(TaskError, match=f"{style}s are taught {', '.join(taught)}; .* no traces for '{family}'"):
+        with pytest.raises(
+            TaskError, match=f"{style}s are taught {', '.join(taught)}; .* no traces for '{family}'"
+        ):
             TRACES[style](item, np.random.default_rng(0))
 
 
@@ -53,20 +71,28 @@ def test_who_answers_a_whole_question_is_right_or_says_that_it_cannot(style):
         if shown.answer == NOTHING and "subtask" not in shown.kinds:
             cannot += 1
             reckoned = {"calculator", "python"} & {name for name, _ in shown.calls}
-            assert shown.item.category == "mixed" and not reckoned and not shown.thoughts, shown.messages
+            assert shown.item.category == "mixed" and not reckoned and not shown.thoughts, (
+                shown.messages
+            )
         elif "subtask" not in shown.kinds:
             assert verify(shown.item, shown.messages[-1]["content"]), shown.messages
     assert 20 < cannot < 0.2 * len(traces(style)) if style == "team" else cannot == 0
 
 
 def test_tools_are_called_where_they_are_on_offer_and_help_and_say_what_the_real_ones_say(style):
-    real = {"calculator": calculator(), "search": search(Index(mixed.documents())), "lookup": lookup(mixed.records())}
+    real = {
+        "calculator": calculator(),
+        "search": search(Index(mixed.documents())),
+        "lookup": lookup(mixed.records()),
+    }
     used = Counter()
     for shown in traces(style):
         assert not shown.calls or shown.item.category in NEEDS
         for (name, argument), told in zip(shown.calls, shown.results, strict=True):
             assert name in shown.tools, shown.messages
-            assert (str(eval(argument)) if name == "python" else real[name](real[name].line(argument))) == told
+            assert (
+                str(eval(argument)) if name == "python" else real[name](real[name].line(argument))
+            ) == told
             used[name] += 1
     assert set(used) == {*real, *["python"] * (style == "team")} and min(used.values()) > 20
 
@@ -110,5 +136,7 @@ def test_the_first_turn_of_a_trace_is_what_a_model_is_examined_in(style):
     for shown in traces(style)[::7]:
         turn = agent.first_turn(shown.messages, shown.tools)
         kind = "tool" if shown.calls else shown.role
-        assert turn == agent.Turn(shown.messages[:2], shown.tools, shown.messages[2]["content"], kind)
+        assert turn == agent.Turn(
+            shown.messages[:2], shown.tools, shown.messages[2]["content"], kind
+        )
         assert agent.agrees(turn.wanted, turn.wanted) and not agent.agrees(reply("no"), turn.wanted)

@@ -51,7 +51,9 @@ def straight(tmp_path_factory) -> Training:
 
 
 @pytest.mark.parametrize(("at", "left"), [(1, 6), (4, 4), (5, 2)])  # a look every two updates
-def test_a_training_that_was_killed_goes_on_from_its_last_look_to_the_same_end(at, left, straight, tmp_path):
+def test_a_training_that_was_killed_goes_on_from_its_last_look_to_the_same_end(
+    at, left, straight, tmp_path
+):
     kill(tiny.settings(), tmp_path, at)
     resumed, shares = Training(tiny.settings(), 0), []
     resumed.run(tmp_path, shares.append)
@@ -67,7 +69,9 @@ def test_a_training_may_be_killed_again_and_again_and_across_epochs(tmp_path):
     assert equal(trained(tmp_path / "parts", items=40, steps=8).model, whole.model)
 
 
-def test_the_same_seed_gives_the_same_weights_whatever_torch_drew_and_another_seed_others(straight, tmp_path):
+def test_the_same_seed_gives_the_same_weights_whatever_torch_drew_and_another_seed_others(
+    straight, tmp_path
+):
     torch.manual_seed(12345)
     before = torch.get_rng_state()
     assert equal(trained(tmp_path / "same").model, straight.model)
@@ -86,7 +90,11 @@ def test_a_training_goes_through_all_steps_and_asks_then(tmp_path, monkeypatch):
     said = iter([0.2, 0.9, 0.7])
     monkeypatch.setattr("lib.models.training.right", lambda *asked: np.array([next(said)]))
     training = trained(tmp_path, target=Target(family="chain", difficulty=1, accuracy=0.5))
-    assert training.step == tiny.settings().steps and training.curve["accuracy"].tolist() == [0.2, 0.9, 0.7]
+    assert training.step == tiny.settings().steps and training.curve["accuracy"].tolist() == [
+        0.2,
+        0.9,
+        0.7,
+    ]
 
 
 def test_the_target_is_looked_at_on_dev_items_of_its_difficulty():
@@ -104,23 +112,32 @@ def test_an_agent_is_looked_at_in_its_roles():
     training = Training(tiny.settings(target=target), 3)
     wanted = [verdict.keywords["wanted"] for _, verdict in training.dev]
     assert 10 < sum(text.startswith("<call> calculator") for text in wanted) < 90
-    assert all(verdict(text) and not verdict("") for (_, verdict), text in zip(training.dev, wanted, strict=True))
+    assert all(
+        verdict(text) and not verdict("")
+        for (_, verdict), text in zip(training.dev, wanted, strict=True)
+    )
 
 
 def test_a_model_with_a_base_starts_from_its_weights(tmp_path):
     base = tiny.model(seed=7)
     training = Training(tiny.settings(), 0, base)
     held = {name: weight.clone() for name, weight in tiny.model(seed=7).named_parameters()}
-    assert all(torch.equal(weight, held[name]) for name, weight in training.model.named_parameters())
+    assert all(
+        torch.equal(weight, held[name]) for name, weight in training.model.named_parameters()
+    )
     model = training.run(tmp_path, ignore)
-    changed = [name for name, weight in model.named_parameters() if not torch.equal(weight, held[name])]
+    changed = [
+        name for name, weight in model.named_parameters() if not torch.equal(weight, held[name])
+    ]
     assert len(changed) == len(held)
 
 
 def test_a_training_goes_through_all_updates_its_loss_falls_and_it_leaves_no_checkpoint(tmp_path):
     training = trained(tmp_path, steps=40, check_every=20, batch=32, items=600, warmup=4)
     assert training.step == 40 and not training.model.training
-    assert list(training.curve) == ["step", "loss", "accuracy"] and training.curve["step"].tolist() == [20, 40]
+    assert list(training.curve) == ["step", "loss", "accuracy"] and training.curve[
+        "step"
+    ].tolist() == [20, 40]
     first, second = training.curve["loss"]
     assert 0 < second < first - 0.5 and first < np.log(400)
     assert not (tmp_path / "checkpoint.safetensors").exists()
@@ -137,12 +154,18 @@ def test_the_learning_rate_rises_stays_and_falls_towards_the_last_update():
 
 BROKEN = {
     "empty": lambda path: path.write_bytes(b""),
-    "no safetensors": lambda path: path.write_bytes(b"not a checkpoint, but long enough for a header"),
+    "no safetensors": lambda path: path.write_bytes(
+        b"not a checkpoint, but long enough for a header"
+    ),
     "cut off": lambda path: path.write_bytes(path.read_bytes()[:-10]),
     "another file": lambda path: store.write_tensors(path, {"x": np.zeros(3)}),
     "without rows": lambda path: rewrite(path, lambda arrays: arrays.pop("rows")),
-    "without a weight": lambda path: rewrite(path, lambda arrays: arrays.pop("model.model.norm.weight")),
-    "of another size": lambda path: rewrite(path, lambda a: a.update({"model.model.norm.weight": np.ones(7)})),
+    "without a weight": lambda path: rewrite(
+        path, lambda arrays: arrays.pop("model.model.norm.weight")
+    ),
+    "of another size": lambda path: rewrite(
+        path, lambda a: a.update({"model.model.norm.weight": np.ones(7)})
+    ),
 }
 
 
@@ -207,9 +230,13 @@ def test_styles_are_plain_brief_and_agent(taught):
         said = turns(dialogue)
         match kind(dialogue):
             case "chain":
-                assert [role for role, _ in said] == ["user", "assistant"] and said[1][1].startswith("<think>")
+                assert [role for role, _ in said] == ["user", "assistant"] and said[1][
+                    1
+                ].startswith("<think>")
             case "belief":
-                assert [role for role, _ in said] == ["user", "assistant"] and said[1][1].startswith("<answer>")
+                assert [role for role, _ in said] == ["user", "assistant"] and said[1][
+                    1
+                ].startswith("<answer>")
             case "big":
                 assert said[0][1].startswith("role ")
 
@@ -240,9 +267,15 @@ def test_an_epochs_batches_hold_every_dialogue_once(n, size):
 
 
 def test_every_epoch_has_an_order_of_its_own_that_is_reproducible(taught):
-    orders = [np.concatenate(batches(taught, 16, seed, epoch)).tolist() for seed in (0, 1) for epoch in (0, 1)]
+    orders = [
+        np.concatenate(batches(taught, 16, seed, epoch)).tolist()
+        for seed in (0, 1)
+        for epoch in (0, 1)
+    ]
     assert len({tuple(order) for order in orders}) == 4
-    first, second = ({frozenset(batch.tolist()) for batch in batches(taught, 16, 0, epoch)} for epoch in (0, 1))
+    first, second = (
+        {frozenset(batch.tolist()) for batch in batches(taught, 16, 0, epoch)} for epoch in (0, 1)
+    )
     assert not first & second  # other company, too
     assert np.concatenate(batches(taught, 16, 1, 1)).tolist() == orders[-1]
 
@@ -273,14 +306,20 @@ def test_a_model_that_was_saved_gives_the_same_logits(folder):
         assert torch.equal(opened(ids).logits, tiny.model()(ids).logits)
     names = {path.name for path in folder.iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
-    assert {path.suffix for path in folder.iterdir()} <= {".json", ".safetensors", ".jinja"}  # nothing that runs
+    assert {path.suffix for path in folder.iterdir()} <= {
+        ".json",
+        ".safetensors",
+        ".jinja",
+    }  # nothing that runs
 
 
 SPOILED = {
     "no folder": lambda folder: [path.unlink() for path in folder.iterdir()],
     "no weights": lambda folder: (folder / "model.safetensors").unlink(),
     "empty weights": lambda folder: (folder / "model.safetensors").write_bytes(b""),
-    "weights that are none": lambda folder: (folder / "model.safetensors").write_bytes(b"pickle? " * 20),
+    "weights that are none": lambda folder: (folder / "model.safetensors").write_bytes(
+        b"pickle? " * 20
+    ),
     "weights cut off": lambda folder: os.truncate(folder / "model.safetensors", 10_000),
     "config no json": lambda folder: (folder / "config.json").write_text("{"),
     "config a list": lambda folder: (folder / "config.json").write_text("[]"),
@@ -312,10 +351,19 @@ def lab(**models) -> LabSettings:
 
 def test_bases_are_trained_before_those_that_start_from_them_and_heavy_chains_first():
     settings = lab(
-        small={"hidden": 16}, grandchild={"base": "child"}, child={"base": "large"}, large={}, deep={"layers": 9},
-        other={"base": "small", "hidden": 16}, second={"base": "large"},
-    )  # fmt: skip
-    assert build._chains(settings) == [["deep"], ["large", "child", "grandchild", "second"], ["small", "other"]]
+        small={"hidden": 16},
+        grandchild={"base": "child"},
+        child={"base": "large"},
+        large={},
+        deep={"layers": 9},
+        other={"base": "small", "hidden": 16},
+        second={"base": "large"},
+    )
+    assert build._chains(settings) == [
+        ["deep"],
+        ["large", "child", "grandchild", "second"],
+        ["small", "other"],
+    ]
 
 
 def test_the_labs_own_models_can_all_be_trained():
@@ -323,11 +371,15 @@ def test_the_labs_own_models_can_all_be_trained():
         settings = load(profile).lab
         order = [name for chain in build._chains(settings) for name in chain]
         assert sorted(order) == sorted(settings.models)
-        assert all(order.index(m.base) < order.index(name) for name, m in settings.models.items() if m.base)
+        assert all(
+            order.index(m.base) < order.index(name) for name, m in settings.models.items() if m.base
+        )
 
 
 def test_a_model_is_another_one_if_its_base_is():
-    one, again, other = (lab(child={"base": "large"}, large={"muon": muon}) for muon in (0.01, 0.01, 0.02))
+    one, again, other = (
+        lab(child={"base": "large"}, large={"muon": muon}) for muon in (0.01, 0.01, 0.02)
+    )
     keys = [build.make_training_job(settings, "child").key for settings in (one, again, other)]
     assert keys[0] == keys[1] != keys[2]
     alone = lab(small={}, large={"muon": 0.01})
@@ -340,9 +392,18 @@ def test_a_model_is_another_one_if_its_base_is():
         ({"child": {"base": "parent"}}, "child starts from 'parent'.*'child'"),
         ({"child": {"base": "child"}}, "child starts from 'child'"),
         ({"one": {"base": "two"}, "two": {"base": "one"}}, "starts from '(one|two)'"),
-        ({"one": {"base": "two"}, "two": {"base": "three"}, "three": {"base": "two"}}, "starts from '(two|three)'"),
-        ({"child": {"base": "large", "hidden": 64}, "large": {}}, "child starts from large.*same hidden"),
-        ({"child": {"base": "large", "window": 512}, "large": {}}, "child starts from large.*window"),
+        (
+            {"one": {"base": "two"}, "two": {"base": "three"}, "three": {"base": "two"}},
+            "starts from '(two|three)'",
+        ),
+        (
+            {"child": {"base": "large", "hidden": 64}, "large": {}},
+            "child starts from large.*same hidden",
+        ),
+        (
+            {"child": {"base": "large", "window": 512}, "large": {}},
+            "child starts from large.*window",
+        ),
     ],
     ids=str,
 )

@@ -16,10 +16,22 @@ WINDOW = 256
 def settings(**changes) -> LabModel:
     """A model that trains in a second."""
     base = {
-        "hidden": 32, "layers": 2, "heads": 2, "intermediate": 32, "items": 200, "steps": 6, "batch": 16,
-        "muon": 0.01, "adamw": 3e-3, "warmup": 2, "check_every": 2, "attempts": 1,
-        "window": WINDOW, "target": TARGET, "diet": DIET,
-    }  # fmt: skip
+        "hidden": 32,
+        "layers": 2,
+        "heads": 2,
+        "intermediate": 32,
+        "items": 200,
+        "steps": 6,
+        "batch": 16,
+        "muon": 0.01,
+        "adamw": 3e-3,
+        "warmup": 2,
+        "check_every": 2,
+        "attempts": 1,
+        "window": WINDOW,
+        "target": TARGET,
+        "diet": DIET,
+    }
     return LabModel(**base | changes)
 
 
@@ -39,4 +51,7 @@ def prompts(n: int, seed: int = 0, longest: int = 60) -> list[tuple[int, ...]]:
     """Random token sequences of random lengths, without special tokens."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, longest + 1, size=n)
-    return [tuple(rng.integers(len(SPECIAL), len(tokenizer()), size=length).tolist()) for length in lengths]
+    return [
+        tuple(rng.integers(len(SPECIAL), len(tokenizer()), size=length).tolist())
+        for length in lengths
+    ]

@@ -12,10 +12,13 @@ from lib.tasks import Item, answered
 TAUGHT = {  # family, skin and difficulties by style
     "agent": [(family, "any", None) for family in agent.FAMILIES],
     "team": [
-        ("chain", "plain", (1, 2, 3, 4, 5, 6)), ("passage", "plain", (1, 2, 3, 4, 5)), ("facts", "plain", (1, 2, 3)),
-        ("facts", "choice", (1, 2, 3)), ("mixed", "plain", (1, 2, 3)),
+        ("chain", "plain", (1, 2, 3, 4, 5, 6)),
+        ("passage", "plain", (1, 2, 3, 4, 5)),
+        ("facts", "plain", (1, 2, 3)),
+        ("facts", "choice", (1, 2, 3)),
+        ("mixed", "plain", (1, 2, 3)),
     ],
-}  # fmt: skip
+}
 LEFT = r" (?=(?:evidence|draft|votes|subtask) )"  # before what others left
 
 
@@ -35,8 +38,12 @@ class Shown:
         said = [m["content"] for m in messages[2:] if m["role"] == "assistant"]
         self.calls = [called(text) for text in said[:-1]]
         self.results = [m["content"] for m in messages if m["role"] == "tool"]
-        self.thoughts = [step for text in said for part in re.findall("<think> (.*?) </think>", text)
-                         for step in part.split(" ; ")]  # fmt: skip
+        self.thoughts = [
+            step
+            for text in said
+            for part in re.findall("<think> (.*?) </think>", text)
+            for step in part.split(" ; ")
+        ]
         self.answer = answered(said[-1])
         self.needed = item.reference.split(" ; ")  # steps of the whole solution
 
@@ -53,7 +60,9 @@ class Shown:
         for (name, argument), told in zip(self.calls, self.results, strict=True):
             if name in ("lookup", "search"):
                 relation, subject = argument.replace(" of ", " ").split()
-                out.append(f"the {relation} of {subject} is {told if name == 'lookup' else told.split()[-2]}")
+                out.append(
+                    f"the {relation} of {subject} is {told if name == 'lookup' else told.split()[-2]}"
+                )
         return out
 
 

@@ -40,7 +40,9 @@ def arena(domain: str, world: str, use: str = "test", n: int = 12, copies: int =
 def test_a_reader_with_the_numbers_of_a_look_ahead_decides_as_the_look_ahead_does(domain, world):
     place = arena(domain, world)
     read, alone = place.play(Read("TO", Rational(), {}, 3)), place.play(Ahead(1))
-    assert abs(read["reward"].mean() - alone["reward"].mean()) < 0.05  # two digits in the prompt may break a tie
+    assert (
+        abs(read["reward"].mean() - alone["reward"].mean()) < 0.05
+    )  # two digits in the prompt may break a tie
     same = [a[:1] == b[:1] for a, b in zip(read["chosen"], alone["chosen"], strict=True)]
     assert np.mean(same) > 0.7
 
@@ -58,7 +60,9 @@ def test_episodes_that_are_over_are_neither_asked_nor_stepped(domain, world, mon
     place, stepped, asked = arena(domain, world), [], []
     act = place.menu.act
     monkeypatch.setattr(
-        place.menu, "act", lambda env, which, *rest: stepped.append(env.num_envs) or act(env, which, *rest)
+        place.menu,
+        "act",
+        lambda env, which, *rest: stepped.append(env.num_envs) or act(env, which, *rest),
     )
 
     class Counting(Lot):
@@ -94,7 +98,12 @@ def test_copies_see_other_dice_than_the_episode():
             if moment.t == 0:
                 told.update(enumerate(moment.looks[:, 0].sum(1)))
             if moment.t == 1:
-                came.update({row: sum(recent[-1][1]) for row, recent in zip(moment.rows, moment.recent, strict=True)})
+                came.update(
+                    {
+                        row: sum(recent[-1][1])
+                        for row, recent in zip(moment.rows, moment.recent, strict=True)
+                    }
+                )
             return super().choose(moment)
 
     arena("education", "paper", n=40, copies=1).play(Foretold())
@@ -112,14 +121,22 @@ def test_lava_is_in_sight_for_everybody_who_looks_ahead():
 
     place.play(Watching(6))
     told = np.concatenate(looks)
-    assert told.max() == 1.0 and told.min() < 1.0  # a copy that lives is told from one that dies, before the end
+    assert (
+        told.max() == 1.0 and told.min() < 1.0
+    )  # a copy that lives is told from one that dies, before the end
 
 
 def test_the_oracle_in_hindsight_is_passed_by_nobody_on_any_student():
     place, tables = arena("education", "ours"), []
-    for arm, decider in {"SO-d1": Always(0), "random": Lot(), "RO": Read("RO", Rational(), {}, 2)}.items():
+    for arm, decider in {
+        "SO-d1": Always(0),
+        "random": Lot(),
+        "RO": Read("RO", Rational(), {}, 2),
+    }.items():
         tables.append(place.play(decider).assign(arm=arm, role="router", backend="policy"))
-    rows = pd.concat([t.assign(item=np.arange(12), seed=0, group="education", condition="ours") for t in tables])
+    rows = pd.concat(
+        [t.assign(item=np.arange(12), seed=0, group="education", condition="ours") for t in tables]
+    )
     rows = contest.hindsight(rows.reset_index(drop=True))
     best = rows[rows["arm"] == contest.HINDSIGHT].set_index("item")["reward"]
     assert (rows["reward"] <= rows["item"].map(best) + 1e-12).all()
@@ -128,7 +145,9 @@ def test_the_oracle_in_hindsight_is_passed_by_nobody_on_any_student():
 
 def test_cards_tell_of_every_policy_in_every_situation_and_differ():
     told = cards(arena("minigrid", "ours", "cards", n=30), 16)
-    assert set(told) == {"SO-d1", "SO-d2", "SO-d3"} and all(len(each) == 6 for each in told.values())
+    assert set(told) == {"SO-d1", "SO-d2", "SO-d3"} and all(
+        len(each) == 6 for each in told.values()
+    )
     assert told["SO-d3"]["gold 2, lava far"][2] > told["SO-d1"]["gold 2, lava far"][2]
     assert told["SO-d1"]["gold 0, lava far"][0] > told["SO-d3"]["gold 0, lava far"][0]
 
@@ -141,9 +160,18 @@ def test_queries_weigh_differently_and_sum_to_one():
 
 def test_the_rational_reader_weighs_looks_and_cards_by_the_query():
     looks = {"a": (0.5, 0.0, 0.0), "b": (0.0, 0.6, 0.0)}
-    brief = Brief("TO", ("x", "y", "z"), (0.6, 0.4, 0.0), ("a", "b"), {}, "here", looks=looks, steps=1)
-    other = Brief("KO", ("x", "y", "z"), (0.4, 0.6, 0.0), ("a", "b"), {}, "here",
-                  cards={name: {"here": told, "there": (1.0, 1.0, 1.0)} for name, told in looks.items()})  # fmt: skip
+    brief = Brief(
+        "TO", ("x", "y", "z"), (0.6, 0.4, 0.0), ("a", "b"), {}, "here", looks=looks, steps=1
+    )
+    other = Brief(
+        "KO",
+        ("x", "y", "z"),
+        (0.4, 0.6, 0.0),
+        ("a", "b"),
+        {},
+        "here",
+        cards={name: {"here": told, "there": (1.0, 1.0, 1.0)} for name, told in looks.items()},
+    )
     assert Rational().choose([brief, other]) == ["a", "b"]
 
 
@@ -166,7 +194,14 @@ def test_distances_are_those_of_a_walk_around_what_is_closed():
     sources[0, 0] = True
     floor[0, [1, 5]] = False  # a wall between the first two columns, open below
     far = distances(sources, floor)[0]
-    assert far[0] == 0 and far[4] == 1 and far[8] == 2 and far[9] == 3 and far[2] == 6 and far[1] == FAR
+    assert (
+        far[0] == 0
+        and far[4] == 1
+        and far[8] == 2
+        and far[9] == 3
+        and far[2] == 6
+        and far[1] == FAR
+    )
 
 
 @pytest.mark.parametrize(("name", "reached"), [("SO-d1", "success"), ("SO-d3", "gold")])
@@ -175,12 +210,16 @@ def test_a_guide_that_does_not_slip_gets_what_it_seeks_and_never_steps_on_lava(n
     env.reset()
     got, dead, alive = np.zeros(64), np.zeros(64, dtype=bool), np.ones(64, dtype=bool)
     for _ in range(60):
-        env_done = env.advance(guide(env, np.full(64, name), np.full(64, 0.5), 0.0), restart=False).done
+        env_done = env.advance(
+            guide(env, np.full(64, name), np.full(64, 0.5), 0.0), restart=False
+        ).done
         got = np.where(alive, np.maximum(got, env.outcomes[reached]), got)
         dead |= env.outcomes["lava"] & alive
         alive &= ~env_done
     assert not dead.any()
-    assert got.mean() > 0.7  # gold may lie behind the goal, and the goal behind gold that another guide clears
+    assert (
+        got.mean() > 0.7
+    )  # gold may lie behind the goal, and the goal behind gold that another guide clears
 
 
 def test_talent_shifts_answers_both_ways_and_is_none_in_the_papers_world():

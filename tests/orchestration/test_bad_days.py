@@ -21,7 +21,9 @@ GOOD = '{"reasoning": "it has worked so far", "policy": "SO-d3"}'
 ODD = {
     "fences": completion(f"```json\n{GOOD}\n```"),
     "unknown name": completion('{"reasoning": "", "policy": "SO-d9"}'),
-    "refusal": completion(None, message={"role": "assistant", "content": None, "refusal": "I cannot help with that."}),
+    "refusal": completion(
+        None, message={"role": "assistant", "content": None, "refusal": "I cannot help with that."}
+    ),
     "refusal in words": completion("I am sorry, but I cannot choose."),
     "truncated": completion('{"reasoning": "because the', finish_reason="length"),
     "null": completion(None),
@@ -48,20 +50,29 @@ class Server(httpx2.AsyncBaseTransport):
             raise reply
         if isinstance(reply, httpx2.Response):
             return httpx2.Response(reply.status_code, headers=reply.headers, content=reply.content)
-        return httpx2.Response(200, json=reply) if isinstance(reply, dict) else httpx2.Response(200, content=reply)
+        return (
+            httpx2.Response(200, json=reply)
+            if isinstance(reply, dict)
+            else httpx2.Response(200, content=reply)
+        )
 
 
 def played(server: Server, kind: str, monkeypatch, tmp_path, trained, **changes):
     """The record of two short episodes in which `server` is the model."""
     model = {"retries": 2, **changes.pop("model", {})}
-    settings = small(zoo={"seeds": 1}, education={"horizon": 8}, llm={"models": {SCRIPTED: model}}, **changes)
+    settings = small(
+        zoo={"seeds": 1}, education={"horizon": 8}, llm={"models": {SCRIPTED: model}}, **changes
+    )
     monkeypatch.setattr(study, "make_client", lambda llm, *_: Client(llm, {"scripted": server}))
-    return study.run(settings, "education", [Method(f"{kind} odd", kind, SCRIPTED)], tmp_path, trained)
+    return study.run(
+        settings, "education", [Method(f"{kind} odd", kind, SCRIPTED)], tmp_path, trained
+    )
 
 
 @pytest.mark.parametrize(
     ("odd", "kind"),
-    [(odd, "KO") for odd in sorted(ODD)] + [(odd, kind) for odd in ("fences", "html", "null") for kind in ("TO", "RO")],
+    [(odd, "KO") for odd in sorted(ODD)]
+    + [(odd, kind) for odd in ("fences", "html", "null") for kind in ("TO", "RO")],
 )
 def test_an_odd_reply_every_time_loses_no_episode(odd, kind, monkeypatch, tmp_path, trained):
     record = played(Server(ODD[odd]), kind, monkeypatch, tmp_path, trained)
@@ -69,7 +80,9 @@ def test_an_odd_reply_every_time_loses_no_episode(odd, kind, monkeypatch, tmp_pa
     if odd in MENDED:
         assert not record["fallback"].any() and set(record["choice"]) == {"SO-d3"}
     else:
-        assert record["fallback"].all() and set(record["choice"]) == {"SO-d2"}  # the declared fallback
+        assert record["fallback"].all() and set(record["choice"]) == {
+            "SO-d2"
+        }  # the declared fallback
         assert (record["invalid"] >= 1).all() and (record["trouble"] != "").all()
 
 
@@ -80,7 +93,9 @@ def test_a_second_try_is_enough(odd, monkeypatch, tmp_path, trained):
 
 
 def answer(status: int, **headers: str) -> httpx2.Response:
-    return httpx2.Response(status, headers={"retry-after-ms": "1", **headers}, json={"error": {"message": "busy"}})
+    return httpx2.Response(
+        status, headers={"retry-after-ms": "1", **headers}, json={"error": {"message": "busy"}}
+    )
 
 
 TROUBLE = {
@@ -88,7 +103,9 @@ TROUBLE = {
     "500": answer(500),
     "503": answer(503),
     "a timeout": httpx2.ReadTimeout("slow"),
-    "a cut stream": httpx2.RemoteProtocolError("peer closed connection without sending complete message body"),
+    "a cut stream": httpx2.RemoteProtocolError(
+        "peer closed connection without sending complete message body"
+    ),
     "a refused connection": httpx2.ConnectError("refused"),
 }
 
@@ -138,7 +155,9 @@ class Broke(Client):
         return await super().chat(*arguments, **named)
 
 
-def test_the_hard_stop_keeps_finished_episodes_and_a_rerun_pays_only_for_the_rest(monkeypatch, tmp_path, trained):
+def test_the_hard_stop_keeps_finished_episodes_and_a_rerun_pays_only_for_the_rest(
+    monkeypatch, tmp_path, trained
+):
     method = Method("KO odd", "KO", SCRIPTED)
     settings = small(zoo={"seeds": 2}, education={"horizon": 8}, orchestration={"episodes": 1})
     server = Server(completion(GOOD))

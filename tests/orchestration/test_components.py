@@ -47,18 +47,31 @@ HEADING = {
 def situation(world, kind: str, **changes) -> Situation:
     """What an orchestrator shows of a world that it has looked at once."""
     common = {
-        "domain": world.words, "kind": kind, "topic": "Linear Algebra", "names": world.menu.names, "weights": WEIGHTS,
-        "step": world.t + 1, "horizon": world.horizon, "state": world.state(), "summary": "So far so good.",
-        "recent": ("step 1: it went well", "step 2: it went on"), "results": ("SO-d1: did something",), "final": False,
-        "limit": 2, "steps": 5, "cards": knowledge_json(zoo.cards(world.domain)),
+        "domain": world.words,
+        "kind": kind,
+        "topic": "Linear Algebra",
+        "names": world.menu.names,
+        "weights": WEIGHTS,
+        "step": world.t + 1,
+        "horizon": world.horizon,
+        "state": world.state(),
+        "summary": "So far so good.",
+        "recent": ("step 1: it went well", "step 2: it went on"),
+        "results": ("SO-d1: did something",),
+        "final": False,
+        "limit": 2,
+        "steps": 5,
+        "cards": knowledge_json(zoo.cards(world.domain)),
         "tools": tools_json(zoo.cards(world.domain), world.words),
-    }  # fmt: skip
+    }
     return Situation(**common | changes)
 
 
 def shown(now: Situation, without=()) -> dict[str, str]:
     """The parts of the prompt, by component."""
-    return {part.component: part.text for part in render(components.components(now.kind, without), now)}
+    return {
+        part.component: part.text for part in render(components.components(now.kind, without), now)
+    }
 
 
 @pytest.fixture(scope="module", params=zoo.DOMAINS)
@@ -87,12 +100,16 @@ def test_an_orchestrator_has_the_components_of_table_1_in_the_order_of_the_appen
         assert places == sorted(places)
 
 
-@pytest.mark.parametrize(("kind", "gone"), [(kind, name) for kind in KINDS for name in IN_ORDER[kind]])
+@pytest.mark.parametrize(
+    ("kind", "gone"), [(kind, name) for kind in KINDS for name in IN_ORDER[kind]]
+)
 def test_a_removed_component_leaves_no_trace_and_the_others_unchanged(kind, gone, student):
     now = situation(student, kind)
     whole, rest = shown(now), shown(now, without=[gone])
     assert rest == {name: text for name, text in whole.items() if name != gone}
-    prompt = "\n\n".join(message["content"] for message in assemble(render(components.components(kind, [gone]), now)))
+    prompt = "\n\n".join(
+        message["content"] for message in assemble(render(components.components(kind, [gone]), now))
+    )
     assert HEADING[gone] not in prompt and whole[gone] not in prompt
     assert all(text in prompt for text in rest.values())
 
@@ -112,7 +129,10 @@ OWN = {  # field -> its values, and the components that show it, by kind
     "horizon": (st.integers(1, 500), {"query"}),
     "topic": (words, {"instr"}),
     "names": (st.lists(words, min_size=1, max_size=4, unique=True).map(tuple), {"instr"}),
-    "weights": (st.tuples(*[st.integers(0, 100)] * 3).map(lambda w: tuple(each / 100 for each in w)), {"instr"}),
+    "weights": (
+        st.tuples(*[st.integers(0, 100)] * 3).map(lambda w: tuple(each / 100 for each in w)),
+        {"instr"},
+    ),
     "limit": (st.integers(1, 9), {"instr"}),
     "steps": (st.integers(1, 9), {"instr"}),
     "final": (st.booleans(), {"instr", "query"}),
@@ -128,7 +148,9 @@ SILENT = {  # what an orchestrator has no use for
 @pytest.mark.parametrize("field", OWN)
 @given(data=st.data())
 @settings(max_examples=15, deadline=None)
-def test_what_changes_in_a_situation_changes_its_own_section_and_no_other(field, kind, student, data):
+def test_what_changes_in_a_situation_changes_its_own_section_and_no_other(
+    field, kind, student, data
+):
     """The topic is a part of the minigrid task in no way, hence the student."""
     values, homes = OWN[field]
     before = situation(student, kind)
@@ -151,7 +173,9 @@ def all_situations(world) -> Iterator[Situation]:
     """Every branch of the templates: each kind, first and last question, with and without what is optional."""
     for kind, final, full in product(KINDS, (True, False), (True, False)):
         empty = {} if full else {"recent": (), "results": (), "summary": ""}
-        yield situation(world, kind, final=final, budget=Budget(0.1, 0.05, 0.002) if full else None, **empty)
+        yield situation(
+            world, kind, final=final, budget=Budget(0.1, 0.05, 0.002) if full else None, **empty
+        )
 
 
 def test_every_branch_renders_without_holes(world):
@@ -170,8 +194,17 @@ TRICKY = [
 
 @pytest.mark.parametrize("text", TRICKY)
 def test_signs_of_a_template_language_in_data_are_only_data(text, student):
-    now = situation(student, "TO", topic=text, state={text: text}, recent=[text], summary=text, results=[text],
-                    names=(text,), tools=text)  # fmt: skip
+    now = situation(
+        student,
+        "TO",
+        topic=text,
+        state={text: text},
+        recent=[text],
+        summary=text,
+        results=[text],
+        names=(text,),
+        tools=text,
+    )
     parts = shown(now)
     assert f"who is learning {text}." in parts["instr"] and f"exact name: {text}." in parts["instr"]
     assert parts["state"].endswith(f"- {text}: {text}")
@@ -196,7 +229,9 @@ def test_cards_hold_the_fields_of_figure_12_and_the_rubric_once(world):
     for card, full in zip(told["policies"], zoo.cards(world.domain), strict=True):
         assert set(card) == FIGURE_12 | {"normalized_reward"}
         assert card["example_snippets"] == full["example_snippets"]
-        assert card["avg_scalar_reward"] == pytest.approx(full["avg_scalar_reward"], rel=5e-3, abs=1e-9)
+        assert card["avg_scalar_reward"] == pytest.approx(
+            full["avg_scalar_reward"], rel=5e-3, abs=1e-9
+        )
     assert set(told["rubric"]) == {"accuracy", "mastery", "reward", "stability"}
     assert text.count("normalised reward") == 1
 
@@ -227,7 +262,9 @@ def test_worlds_that_look_alike_make_the_same_prompt_whatever_is_hidden_in_them(
     alike = [(a, b) for a, b in pairwise(worlds) if visible(a) == visible(b)]
     assert len(alike) >= 5 and all(a.stream != b.stream for a, b in alike)
     if domain == "minigrid":
-        assert any((a.env.board != b.env.board).any() for a, b in alike)  # what is out of view does differ
+        assert any(
+            (a.env.board != b.env.board).any() for a, b in alike
+        )  # what is out of view does differ
     for (a, b), kind in product(alike, KINDS):
         assert shown(situation(a, kind)) == shown(situation(b, kind))
 
@@ -255,9 +292,13 @@ def test_what_lies_behind_the_robot_does_not_get_into_the_prompt():
         if np.array_equal(room.env._observe(), room.observation) and kept != code:
             changed += 1
             gold_is_counted = kept == 6
-            assert gold_is_counted or {kind: shown(situation(room, kind)) for kind in KINDS} == before
+            assert (
+                gold_is_counted or {kind: shown(situation(room, kind)) for kind in KINDS} == before
+            )
         board[0, cell] = kept
-    assert changed > 0, f"everything is in view from column {column}, row {row}: choose another room"
+    assert changed > 0, (
+        f"everything is in view from column {column}, row {row}: choose another room"
+    )
 
 
 def test_without_anything_for_a_role_there_is_no_message_for_it(student):
@@ -265,7 +306,9 @@ def test_without_anything_for_a_role_there_is_no_message_for_it(student):
     assert [message["role"] for message in assemble(parts)] == ["user"]
 
 
-@pytest.mark.parametrize(("kind", "without"), [("XO", []), ("KO", ["tools"]), ("TO", ["reflect"]), ("RO", ["memory"])])
+@pytest.mark.parametrize(
+    ("kind", "without"), [("XO", []), ("KO", ["tools"]), ("TO", ["reflect"]), ("RO", ["memory"])]
+)
 def test_an_unknown_orchestrator_or_component_is_named(kind, without):
     with pytest.raises(ValueError, match=without[0] if without else kind):
         components.components(kind, without)
@@ -279,14 +322,21 @@ def test_every_field_of_a_situation_is_in_the_properties_and_every_template_has_
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_money_is_mentioned_only_where_there_is_a_budget(kind, world):
-    free, paid = situation(world, kind), situation(world, kind, budget=Budget(0.3, 0.12345, 0.00678))
+    free, paid = (
+        situation(world, kind),
+        situation(world, kind, budget=Budget(0.3, 0.12345, 0.00678)),
+    )
     old, new = shown(free), shown(paid)
     assert {name for name in old if old[name] != new[name]} == {"query", "instr"}
     assert "Budget: $0.12345 of $0.30000 left; a reply has cost about $0.00678." in new["query"]
-    assert not any(word in text.lower() for text in old.values() for word in ("budget", "$", "cost"))
+    assert not any(
+        word in text.lower() for text in old.values() for word in ("budget", "$", "cost")
+    )
 
 
-@pytest.mark.parametrize(("kind", "example"), [("TO", '"call": "NAME"'), ("RO", '"call": ["NAME", "NAME"]')])
+@pytest.mark.parametrize(
+    ("kind", "example"), [("TO", '"call": "NAME"'), ("RO", '"call": ["NAME", "NAME"]')]
+)
 def test_when_nothing_is_left_to_try_the_format_of_a_call_is_gone(kind, example, world):
     open_, final = (shown(situation(world, kind, final=final)) for final in (False, True))
     assert example in open_["instr"] and "decide now" not in open_["query"]
@@ -302,7 +352,10 @@ def test_ko_is_never_told_of_calls_or_copies(world):
 
 def test_a_correction_shows_the_format_only_when_it_is_time_to_decide():
     last = correction("there is no policy 'x'", SINGLE, final=True)
-    assert last.startswith("That reply cannot be used: there is no policy 'x'.") and '"policy": "NAME"' in last
+    assert (
+        last.startswith("That reply cannot be used: there is no policy 'x'.")
+        and '"policy": "NAME"' in last
+    )
     assert last.endswith("SO-d1, SO-d2, SO-d3.")
     assert "NAME" not in correction("there is no policy 'x'", SINGLE, final=False)
 
@@ -310,12 +363,16 @@ def test_a_correction_shows_the_format_only_when_it_is_time_to_decide():
 def test_a_look_ahead_is_one_line():
     rewards = np.array([0.666, 0.0, 0.4])
     domain = zoo.world("education").words
-    one = Foresight("SO-d1", 1, 1, rewards, ("challenge",), "difficulties 0.8 0.8", "mastery +0.100")
+    one = Foresight(
+        "SO-d1", 1, 1, rewards, ("challenge",), "difficulties 0.8 0.8", "mastery +0.100"
+    )
     assert result_line(one, domain) == (
         "SO-d1: did challenge; difficulties 0.8 0.8; rewards aptitude 0.67, gap 0.00, performance 0.40; "
         "mastery +0.100 (one copy)"
     )
-    several = Foresight("SO-d2", 3, 8, rewards, ("left", "forward"), "", "goal in 0% and lava in 25% of copies")
+    several = Foresight(
+        "SO-d2", 3, 8, rewards, ("left", "forward"), "", "goal in 0% and lava in 25% of copies"
+    )
     assert result_line(several, zoo.world("minigrid").words) == (
         "SO-d2: 3 steps: left, forward; rewards goal 0.67, no-lava 0.00, gold 0.40; "
         "goal in 0% and lava in 25% of copies (mean of 8 copies)"
@@ -323,7 +380,11 @@ def test_a_look_ahead_is_one_line():
 
 
 def test_a_past_step_is_one_line():
-    state = {"mastery": "0.40 (the episode ends at 0.80)", "failed questions open": "3", "further": "x"}
+    state = {
+        "mastery": "0.40 (the episode ends at 0.80)",
+        "failed questions open": "3",
+        "further": "x",
+    }
     row = {"action": 1, "reward_0": 0.0, "reward_1": 0.2, "reward_2": 1.0}
     line = interaction_line(4, state, "SO-d3", row, "mastery +0.100", zoo.world("education").words)
     assert line == (

@@ -24,10 +24,17 @@ def small(**changes) -> config.Params:
         "minigrid": {"horizon": 6},
         "zoo": {"seeds": 2},
         "orchestration": {
-            "students": 2, "training": 2, "jobs": 1, "lookahead": 2, "readers": ["rational"], "sparing": [2],
-            "depths": [3], "ceiling": CEILING, "ours": {"minigrid": {"horizon": 7}},
+            "students": 2,
+            "training": 2,
+            "jobs": 1,
+            "lookahead": 2,
+            "readers": ["rational"],
+            "sparing": [2],
+            "depths": [3],
+            "ceiling": CEILING,
+            "ours": {"minigrid": {"horizon": 7}},
         },
-    }  # fmt: skip
+    }
     return config.settings(profile="smoke", **config.overlay(base, changes))
 
 
@@ -52,7 +59,10 @@ OURS = {PLACES[1], PLACES[3]}
 @pytest.mark.parametrize(
     "changes, places",
     [
-        ({"orchestration": {"jobs": 3, "memory": 1, "probes": 1, "episodes": 7, "margin": 0.5}}, set()),
+        (
+            {"orchestration": {"jobs": 3, "memory": 1, "probes": 1, "episodes": 7, "margin": 0.5}},
+            set(),
+        ),
         ({"llm": {"max_dollars": 1.0}}, set()),
         ({"orchestration": {"students": 3}}, EDUCATION | MINIGRID),
         ({"orchestration": {"sparing": [3]}}, OURS),
@@ -61,11 +71,17 @@ OURS = {PLACES[1], PLACES[3]}
         ({"orchestration": {"ours": {"slip": 0.2}}}, {("minigrid", "ours")}),
         ({"orchestration": {"ours": {"education": {"spread": 0.3}}}}, {("education", "ours")}),
         ({"education": {"delta": 0.1}}, EDUCATION),
-        ({"minigrid": {"lava": 1}}, {("minigrid", "paper")}),  # rooms of ours have as much lava as ours says
+        (
+            {"minigrid": {"lava": 1}},
+            {("minigrid", "paper")},
+        ),  # rooms of ours have as much lava as ours says
     ],
 )
 def test_a_setting_changes_the_keys_of_the_places_that_read_it(changes, places, trained):
-    assert find_changed_places(find_keys(small(), trained), find_keys(small(**changes), trained)) == places
+    assert (
+        find_changed_places(find_keys(small(), trained), find_keys(small(**changes), trained))
+        == places
+    )
 
 
 @pytest.mark.parametrize("world", ["paper", "ours"])
@@ -82,12 +98,22 @@ def test_a_place_holds_only_the_policies_that_act_in_it(world, trained):
 @pytest.mark.parametrize(
     "module, places",
     [
-        (arena, EDUCATION | MINIGRID), (briefs, EDUCATION | MINIGRID), (contest, EDUCATION | MINIGRID),
-        (envs, EDUCATION | MINIGRID), (readers, EDUCATION | MINIGRID), (recipes, EDUCATION | MINIGRID),
-        (seeds, EDUCATION | MINIGRID), (networks, EDUCATION | {PLACES[2]}), (policies, EDUCATION | {PLACES[2]}),
-        (guides, MINIGRID), (ppo, set()), (study, set()), (taught, set()), (spoken, set()),
+        (arena, EDUCATION | MINIGRID),
+        (briefs, EDUCATION | MINIGRID),
+        (contest, EDUCATION | MINIGRID),
+        (envs, EDUCATION | MINIGRID),
+        (readers, EDUCATION | MINIGRID),
+        (recipes, EDUCATION | MINIGRID),
+        (seeds, EDUCATION | MINIGRID),
+        (networks, EDUCATION | {PLACES[2]}),
+        (policies, EDUCATION | {PLACES[2]}),
+        (guides, MINIGRID),
+        (ppo, set()),
+        (study, set()),
+        (taught, set()),
+        (spoken, set()),
     ],
-)  # fmt: skip
+)
 def test_a_version_that_is_raised_changes_the_keys_of_the_places_that_run_its_code(
     module, places, trained, monkeypatch
 ):
@@ -97,9 +123,12 @@ def test_a_version_that_is_raised_changes_the_keys_of_the_places_that_run_its_co
 
 
 @pytest.mark.parametrize(
-    "reader, modules", [("lab-orchestrator", [taught, situations, forward]), ("scripted-small", [spoken, ledger])]
+    "reader, modules",
+    [("lab-orchestrator", [taught, situations, forward]), ("scripted-small", [spoken, ledger])],
 )
-def test_the_versions_of_a_reader_stand_in_the_keys_of_those_who_ask_it(reader, modules, trained, monkeypatch):
+def test_the_versions_of_a_reader_stand_in_the_keys_of_those_who_ask_it(
+    reader, modules, trained, monkeypatch
+):
     settings = small(orchestration={"readers": ["rational", reader]})
     before, without = find_keys(settings, trained), find_keys(small(), trained)
     for module in modules:
@@ -119,6 +148,10 @@ def test_a_job_that_knows_its_settings_alone_plays_every_arm(domain, world, trai
         tables.append(store.read_parquet(folder / "episodes.parquet"))
     pd.testing.assert_frame_equal(*tables)
     episodes_by_arm = tables[0].groupby("arm").size()
-    assert (episodes_by_arm == 2).all() and {"RO rational", contest.CEILING} <= set(episodes_by_arm.index)
+    assert (episodes_by_arm == 2).all() and {"RO rational", contest.CEILING} <= set(
+        episodes_by_arm.index
+    )
     assert ("RO rational, every 2" in episodes_by_arm.index) == (world == "ours")
-    assert ("RO rational, 3 steps" in episodes_by_arm.index) == ((domain, world) == ("education", "paper"))
+    assert ("RO rational, 3 steps" in episodes_by_arm.index) == (
+        (domain, world) == ("education", "paper")
+    )

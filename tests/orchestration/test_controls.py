@@ -55,7 +55,9 @@ def test_always_lets_one_policy_act_on_the_menu_or_not(domain):
             assert decision.policy == actor.name == episode.last
             assert row == alone.step(actor)
             assert actor.name != "MO-S" or row["action"] == ACTIONS[domain].index(last)
-        assert len(episode.lines) == episode.world.t and f"picked {actor.name};" in episode.lines[-1]
+        assert (
+            len(episode.lines) == episode.world.t and f"picked {actor.name};" in episode.lines[-1]
+        )
 
 
 def test_round_robin_takes_turns():

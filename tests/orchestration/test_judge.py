@@ -25,12 +25,27 @@ FAIR = dict.fromkeys(CRITERIA, 50.0)
 def log(*episodes, method: str = "RO scripted-large", **columns) -> pd.DataFrame:
     """A decision record. An episode is a list of (policy, levels, mastery, mastery after, share right)."""
     rows = [
-        {"method": method, "seed": 0, "episode": number, "step": step, "choice": policy, "action": 2, "fallback": False,
-         "alternatives": "A;B;C", "mastery": before, "mastery_after": after, "open_failed": 1, "levels": levels,
-         "reward_0": 0.1, "reward_1": 0.0, "reward_2": right, "done": step == len(episode) - 1}
+        {
+            "method": method,
+            "seed": 0,
+            "episode": number,
+            "step": step,
+            "choice": policy,
+            "action": 2,
+            "fallback": False,
+            "alternatives": "A;B;C",
+            "mastery": before,
+            "mastery_after": after,
+            "open_failed": 1,
+            "levels": levels,
+            "reward_0": 0.1,
+            "reward_1": 0.0,
+            "reward_2": right,
+            "done": step == len(episode) - 1,
+        }
         for number, episode in enumerate(episodes)
         for step, (policy, levels, before, after, right) in enumerate(episode)
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(rows).assign(**columns)
 
 
@@ -44,7 +59,9 @@ def steps(*which) -> list[tuple]:
 
 def record(episode) -> rules.Record:
     """What a stand-in reads of the judge's prompt on an episode."""
-    return rules.read_record("\n\n".join(turn["content"] for turn in prompt(log(episode), EDUCATION)))
+    return rules.read_record(
+        "\n\n".join(turn["content"] for turn in prompt(log(episode), EDUCATION))
+    )
 
 
 class Bench:
@@ -81,8 +98,12 @@ TURNS = ("A", POOR), ("B", POOR), ("B", GOOD), ("B", GOOD), ("A", GOOD), ("A", G
 ONCE = [("A", "33333", 0.4, 0.4, 0.2)] * 3 + [("A", "33333", 0.4, 0.5, 0.6)]
 TWICE = [*ONCE, *[(p, levels, 0.5, after + 0.1, right) for p, levels, _, after, right in ONCE]]
 # levels 3 and 4 are difficulties 0.4 and 0.6, within 0.2 of mastery 0.4; 5 is 0.8 and too far; 0.2 of 0.4 gone
-FITTING = [("A", "33333", 0.4, 0.4, 1.0), ("A", "44444", 0.4, 0.4, 0.2), ("A", "55555", 0.4, 0.4, 0.0),
-           ("A", "55555", 0.4, 0.6, 0.8)]  # fmt: skip
+FITTING = [
+    ("A", "33333", 0.4, 0.4, 1.0),
+    ("A", "44444", 0.4, 0.4, 0.2),
+    ("A", "55555", 0.4, 0.4, 0.0),
+    ("A", "55555", 0.4, 0.6, 0.8),
+]
 # difficulties 0.8 and 0.2 at mastery 0.4: 0.4 above and nothing; 2 of 50 steps; 3 of 10 right; ends at 0.6 of 0.8
 HARD = [("A", "55555", 0.4, 0.4, 0.0), ("A", "22222", 0.4, 0.6, 0.6)]
 
@@ -95,17 +116,26 @@ def poor(names: str) -> list[tuple]:
     ("rule", "episode", "score"),
     [
         (rules.adaptivity, steps(*TURNS), (1 / 2 - 1 / 4) / 0.5),
-        (rules.adaptivity, steps(("A", GOOD), ("B", GOOD), ("B", GOOD)), 0.5),  # undecided: all went well
-        (rules.effort, TWICE, (20 - 10) / 40), (rules.effort, poor("A"), 1.0),
+        (
+            rules.adaptivity,
+            steps(("A", GOOD), ("B", GOOD), ("B", GOOD)),
+            0.5,
+        ),  # undecided: all went well
+        (rules.effort, TWICE, (20 - 10) / 40),
+        (rules.effort, poor("A"), 1.0),
         (rules.progression, FITTING, (0.5 + 0.5) / 2),
-        (rules.exploration, poor("AABBA"), 1.0), (rules.exploration, poor("ABABA"), 0.0),
+        (rules.exploration, poor("AABBA"), 1.0),
+        (rules.exploration, poor("ABABA"), 0.0),
         (rules.exploration, poor("AAAAB"), 0.5),
-        (rules.diversity, poor("ABC"), 1.0), (rules.diversity, poor("AB"), math.log(2, 3)),
+        (rules.diversity, poor("ABC"), 1.0),
+        (rules.diversity, poor("AB"), math.log(2, 3)),
         (rules.diversity, poor("A"), 0.0),
-        (rules.mental, HARD, 0.2 / 0.4), (rules.temporal, HARD, (2 / 50 - 0.2) / 0.8),
-        (rules.frustration, HARD, (0.7 - 0.1) / 0.6), (rules.performance, HARD, (0.6 / 0.8 - 0.5) / 0.5),
+        (rules.mental, HARD, 0.2 / 0.4),
+        (rules.temporal, HARD, (2 / 50 - 0.2) / 0.8),
+        (rules.frustration, HARD, (0.7 - 0.1) / 0.6),
+        (rules.performance, HARD, (0.6 / 0.8 - 0.5) / 0.5),
     ],
-)  # fmt: skip
+)
 def test_the_rubric_worked_by_hand(rule, episode, score):
     assert rule(record(episode)) == pytest.approx(score)
 
@@ -118,12 +148,18 @@ def test_every_step_that_is_shown_is_read_back_and_scored_by_what_the_reply_asks
     assert set(CRITERIA) == set(Scores.model_fields) - {"reasoning"}
     seen = record([("A", "12345", 0.4, 0.4, 0.2), *steps(("B", GOOD), ("C", POOR))])
     assert [step.policy for step in seen.steps] == ["A", "B", "C"]
-    assert seen.policies == ("A", "B", "C") and (seen.horizon, seen.goal) == (EDUCATION.horizon, EDUCATION.goal)
+    assert seen.policies == ("A", "B", "C") and (seen.horizon, seen.goal) == (
+        EDUCATION.horizon,
+        EDUCATION.goal,
+    )
     assert seen.steps[0] == rules.Step("A", (0.0, 0.2, 0.4, 0.6, 0.8), 0.4, 0.4, 0.2)
 
 
 def test_the_judge_does_not_learn_whose_trajectories_it_reads():
-    one, other = (prompt(log(steps(("A", POOR)), method=name), EDUCATION) for name in ("RO scripted-large", "random"))
+    one, other = (
+        prompt(log(steps(("A", POOR)), method=name), EDUCATION)
+        for name in ("RO scripted-large", "random")
+    )
     assert one == other
 
 
@@ -144,9 +180,13 @@ def test_a_log_that_cannot_be_judged_is_refused(wrong, message):
 
 def test_every_episode_is_scored_by_itself():
     rows, bench = scored(
-        reply(adaptivity=12.5), reply(adaptivity=80), episodes=[steps(("A", POOR)), steps(("B", GOOD))]
+        reply(adaptivity=12.5),
+        reply(adaptivity=80),
+        episodes=[steps(("A", POOR)), steps(("B", GOOD))],
     )
-    assert list(rows["adaptivity"]) == [12.5, 80] and (rows[list(CRITERIA[1:])] == 50).all(axis=None)
+    assert list(rows["adaptivity"]) == [12.5, 80] and (rows[list(CRITERIA[1:])] == 50).all(
+        axis=None
+    )
     assert list(rows["item"]) == ["0-0", "0-1"] and set(rows["arm"]) == {"RO scripted-large"}
     assert ["1 | B |" in messages[1]["content"] for _, messages in bench.asked] == [False, True]
 
@@ -165,12 +205,16 @@ def test_a_missing_score_is_asked_for_again_once_and_never_invented():
     assert bench.asked[0][0] != bench.asked[1][0]
 
 
-@pytest.mark.parametrize("kind, calls", [("refusal", 2), ("truncated", 2), ("timeout", 1), ("connection", 1)])
+@pytest.mark.parametrize(
+    "kind, calls", [("refusal", 2), ("truncated", 2), ("timeout", 1), ("connection", 1)]
+)
 def test_only_a_judge_that_answered_is_asked_again(kind, calls):
     error = ReplyError(kind, kind, text="I'm sorry", tokens_in=100, tokens_out=3, dollars=0.25)
     rows, _ = scored(error, reply())
     assert rows.loc[0, "calls"] == calls and rows["effort"].isna().any() == (calls == 1)
-    assert rows.loc[0, "dollars"] == 0.25 + 0.5 * (calls == 2)  # what was billed counts, used or not
+    assert rows.loc[0, "dollars"] == 0.25 + 0.5 * (
+        calls == 2
+    )  # what was billed counts, used or not
 
 
 @pytest.mark.parametrize("model", STRENGTHS)
@@ -196,7 +240,9 @@ def test_a_step_is_a_line():
 
 
 def test_a_fallback_is_marked_and_still_read():
-    shown = prompt(log(steps(("A", POOR), ("B", POOR)), fallback=[False, True]), EDUCATION)[1]["content"]
+    shown = prompt(log(steps(("A", POOR), ("B", POOR)), fallback=[False, True]), EDUCATION)[1][
+        "content"
+    ]
     assert "2 | B (fallback) | challenge" in shown and "stood in" in shown
     assert [step.policy for step in rules.read_record(shown).steps] == ["A", "B"]
     assert "fallback" not in prompt(log(steps(("A", POOR))), EDUCATION)[1]["content"]
@@ -206,11 +252,16 @@ def test_a_fallback_is_marked_and_still_read():
 def test_the_prompt_has_no_holes(fallback):
     for turn in prompt(log(steps(("A", POOR), ("B", GOOD)), fallback=fallback), EDUCATION):
         assert turn["content"] == turn["content"].strip()
-        assert not any(hole in turn["content"] for hole in ("\n\n\n", "{{", "{%", "None", "Undefined", "  "))
+        assert not any(
+            hole in turn["content"] for hole in ("\n\n\n", "{{", "{%", "None", "Undefined", "  ")
+        )
 
 
 def test_small_judges_what_is_left_in_its_window():
-    long = "\n\n".join(turn["content"] for turn in prompt(log([("A", *POOR)] * 50 + [("B", *POOR)] * 50), EDUCATION))
+    long = "\n\n".join(
+        turn["content"]
+        for turn in prompt(log([("A", *POOR)] * 50 + [("B", *POOR)] * 50), EDUCATION)
+    )
     seen = rules.read_record(long[-STRENGTHS["scripted-small"].window :])
     assert 0 < len(seen.steps) < 50 and {step.policy for step in seen.steps} == {"B"}
 

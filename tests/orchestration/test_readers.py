@@ -49,7 +49,9 @@ def test_a_rational_reader_of_the_lab_s_words_picks_what_it_picks_of_the_numbers
 
 
 def test_ko_to_and_ro_differ_in_which_numbers_stand_there():
-    cards, looks, deep = (taught.situation(brief)[0] for brief in (KO, TO, replace(TO, kind="RO", steps=3)))
+    cards, looks, deep = (
+        taught.situation(brief)[0] for brief in (KO, TO, replace(TO, kind="RO", steps=3))
+    )
     assert cards.when in STATES and looks.when == LOOK and looks == deep
     assert cards.weights == looks.weights and list(cards.values) == list(looks.values)
     assert list(cards.values.values()) == [(0, 99), (89, 0)]  # of the page that holds in the dark
@@ -57,9 +59,15 @@ def test_ko_to_and_ro_differ_in_which_numbers_stand_there():
 
 def test_what_a_policy_is_called_changes_no_number():
     called = {"SO-d1": "first", "SO-d2": "second"}
-    other = replace(KO, names=tuple(called.values()), cards={called[name]: pages for name, pages in CARDS.items()})
+    other = replace(
+        KO,
+        names=tuple(called.values()),
+        cards={called[name]: pages for name, pages in CARDS.items()},
+    )
     one, two = (taught.situation(brief)[0] for brief in (KO, other))
-    assert list(one.values.values()) == list(two.values.values()) and list(one.values) != list(two.values)
+    assert list(one.values.values()) == list(two.values.values()) and list(one.values) != list(
+        two.values
+    )
 
 
 def test_the_lab_reader_names_policies_of_the_menu_and_company_changes_no_choice(lab):
@@ -78,7 +86,9 @@ def test_the_lab_reader_reads_far_better_than_chance_and_what_the_query_weighs(l
 
 
 def test_the_lab_reader_finds_the_page_of_the_situation(lab):
-    assert lab.choose([KO, replace(KO, situation="calm")]) == Rational().choose([KO, replace(KO, situation="calm")])
+    assert lab.choose([KO, replace(KO, situation="calm")]) == Rational().choose(
+        [KO, replace(KO, situation="calm")]
+    )
 
 
 def test_a_menu_of_more_policies_than_there_are_names_is_refused():
@@ -101,7 +111,9 @@ def test_a_reader_is_made_by_its_name_and_known_by_what_decides_its_choices():
 
 
 def test_a_reader_of_the_lab_is_made_of_what_a_job_holds_of_it(lab):
-    described = json.loads(store.to_json(readers.describe_reader("lab-orchestrator", SMOKE.lab, SMOKE.llm)))
+    described = json.loads(
+        store.to_json(readers.describe_reader("lab-orchestrator", SMOKE.lab, SMOKE.llm))
+    )
     of_job = readers.make_reader("lab-orchestrator", described, SMOKE.llm)
     assert of_job.choose(BRIEFS[:5]) == lab.choose(BRIEFS[:5])
 
@@ -136,13 +148,18 @@ def test_an_endpoint_is_asked_by_a_schema_that_allows_the_menu_and_nothing_else(
     assert chosen == ["SO-d2", "SO-d2"]
     for request in server.asked:
         shape = request.body["response_format"]["json_schema"]["schema"]
-        assert shape["properties"]["policy"]["enum"] == ["SO-d1", "SO-d2"] and shape["additionalProperties"] is False
+        assert (
+            shape["properties"]["policy"]["enum"] == ["SO-d1", "SO-d2"]
+            and shape["additionalProperties"] is False
+        )
 
 
 def test_an_endpoint_that_takes_no_schema_is_asked_for_free_json_from_then_on():
     def grumpy(asked) -> Answer:
         if "response_format" in asked.body:
-            return Answer({"error": {"message": "response_format json_schema is not supported"}}, status=400)
+            return Answer(
+                {"error": {"message": "response_format json_schema is not supported"}}, status=400
+            )
         return named("SO-d1")
 
     chosen, server = asked_of(grumpy, briefs=[TO] * 9)
@@ -154,10 +171,12 @@ def test_an_endpoint_that_takes_no_schema_is_asked_for_free_json_from_then_on():
 @pytest.mark.parametrize(
     "answer",
     [
-        named("SO-d3"), Answer(completion("the second one, I think")), Answer(completion("")),
+        named("SO-d3"),
+        Answer(completion("the second one, I think")),
+        Answer(completion("")),
         Answer({"error": {"message": "too long"}}, status=400),
     ],
-)  # fmt: skip
+)
 def test_what_an_endpoint_says_that_is_no_choice_is_nobody(answer):
     assert asked_of(answer, briefs=[TO])[0] == [""]
 
@@ -176,9 +195,14 @@ def test_the_fixed_situations_are_few_rounded_and_there_is_something_to_decide()
     assert len(POSED) <= 2000 and {brief.kind for brief in BRIEFS} == {"KO", "TO", "RO"}
     assert {len(brief.names) for brief in BRIEFS} >= {2, 3, 4, 5, 6}
     for brief in BRIEFS:
-        told = [*brief.looks.values(), *(page for card in brief.cards.values() for page in card.values())]
+        told = [
+            *brief.looks.values(),
+            *(page for card in brief.cards.values() for page in card.values()),
+        ]
         assert np.allclose(np.round(told, 2), told) and np.ptp(brief.worth()) > 0.01
-    assert [str(p.brief) for p in fixed.made_up(30)] == [str(brief) for brief in BRIEFS[:30]]  # made, not edited
+    assert [str(p.brief) for p in fixed.made_up(30)] == [
+        str(brief) for brief in BRIEFS[:30]
+    ]  # made, not edited
 
 
 def test_situations_are_read_as_they_were_written(tmp_path):
@@ -222,7 +246,9 @@ def test_a_recording_holds_the_likelihood_of_each_option(monkeypatch):
         replies = fixed.record(Known(likeliest), few)["replies"]
         assert [reply["valid"] for reply in replies] == [valid] * 3
         assert [int(np.argmax(reply["logprobs"])) for reply in replies] == [0 if valid else 1] * 3
-        assert [len(reply["logprobs"]) for reply in replies] == [len(each.brief.names) for each in few]
+        assert [len(reply["logprobs"]) for reply in replies] == [
+            len(each.brief.names) for each in few
+        ]
 
 
 def test_answers_count_what_is_given_away_and_what_is_no_policy():

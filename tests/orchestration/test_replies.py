@@ -46,7 +46,9 @@ CLEAN = {
     "call beside it, null": '{"reasoning": "gaps are open", "policy": "SO-d2", "call": null}',
     "further fields": '{"reasoning": "gaps are open", "policy": "SO-d2", "confidence": 0.9, "rank": ["SO-d3"]}',
     "further fields, not numbers": '{"reasoning": "gaps are open", "policy": "SO-d2", "a": NaN, "b": -Infinity}',
-    "a number of 6,000 digits": '{"reasoning": "gaps are open", "policy": "SO-d2", "n": ' + "1" * 6000 + "}",
+    "a number of 6,000 digits": '{"reasoning": "gaps are open", "policy": "SO-d2", "n": '
+    + "1" * 6000
+    + "}",
     "escapes of JSON": r'{"reasoning": "gaps \u0061re open", "policy": "SO\u002dd2"}',  # the same strings
 }
 MENDED = {
@@ -76,11 +78,19 @@ def test_a_slip_is_mended_and_counted(text):
 
 @pytest.mark.parametrize(
     "said",
-    ["tags like <think> or </think> are no thoughts here", "```SO-d1``` and ```SO-d3``` are code",
-     'braces } { in "quotes"', "policy: SO-d1, policy: SO-d3", "a\nb\\c\u2028d", "é中😀"],
-)  # fmt: skip
+    [
+        "tags like <think> or </think> are no thoughts here",
+        "```SO-d1``` and ```SO-d3``` are code",
+        'braces } { in "quotes"',
+        "policy: SO-d1, policy: SO-d3",
+        "a\nb\\c\u2028d",
+        "é中😀",
+    ],
+)
 def test_the_strings_of_a_clean_reply_may_hold_anything(said):
-    assert read(json.dumps({"reasoning": said, "policy": "SO-d2"})) == Choice(reasoning=said, policy="SO-d2")
+    assert read(json.dumps({"reasoning": said, "policy": "SO-d2"})) == Choice(
+        reasoning=said, policy="SO-d2"
+    )
 
 
 def test_half_a_surrogate_pair_does_not_get_into_the_record():
@@ -159,7 +169,10 @@ REFUSED = {
     "a policy given twice": ('{"policy": "SO-d1", "policy": "SO-d2"}', "wrong_fields"),
     "a policy given twice and a comma": ('{"policy": "SO-d1", "policy": "SO-d2",}', "wrong_fields"),
     "a policy given twice without quotes": ("{policy: SO-d1, 'policy': SO-d2}", "wrong_fields"),
-    "another field twice": ('{"reasoning": "a", "reasoning": "b", "policy": "SO-d1"}', "wrong_fields"),
+    "another field twice": (
+        '{"reasoning": "a", "reasoning": "b", "policy": "SO-d1"}',
+        "wrong_fields",
+    ),
     "an unknown name": ('{"policy": "SO-d4"}', "unknown_policy"),
     "an empty name": ('{"policy": ""}', "unknown_policy"),
     "a name in another case": ('{"policy": "so-d1"}', "unknown_policy"),
@@ -186,7 +199,9 @@ def test_a_reply_without_a_clear_choice_is_refused(text, kind):
 
 @pytest.mark.parametrize("end", range(1, len(GOOD)))
 def test_a_reply_that_breaks_off_is_refused_wherever_it_does(end):
-    kind, _ = complaint(GOOD[:end], names=(*NAMES, "SO-d"))  # also where what is left happens to be a name
+    kind, _ = complaint(
+        GOOD[:end], names=(*NAMES, "SO-d")
+    )  # also where what is left happens to be a name
     assert kind == "not_json"
 
 
@@ -214,18 +229,50 @@ def holds(text: str) -> None:
     assert time.perf_counter() - began < SECONDS
 
 
-signs = st.sampled_from([*"{}[]\"':,\\ \n`<>/#-\ud800", *NAMES, '"policy"', '"call"', "policy", "call", "null", "NaN",
-                         "```", "```json", "<think>", "</think>", "\\u002d", "\\", "//", "/*", "1e999"])  # fmt: skip
+signs = st.sampled_from(
+    [
+        *"{}[]\"':,\\ \n`<>/#-\ud800",
+        *NAMES,
+        '"policy"',
+        '"call"',
+        "policy",
+        "call",
+        "null",
+        "NaN",
+        "```",
+        "```json",
+        "<think>",
+        "</think>",
+        "\\u002d",
+        "\\",
+        "//",
+        "/*",
+        "1e999",
+    ]
+)
 names = st.sampled_from([*NAMES, "so-d1", "SO-d9", "ＳＯ-d1", ""])
 values = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(max_size=8) | names,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6) | names, inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=6) | names, inner, max_size=4)
+    ),
     max_leaves=12,
 )
-fields = st.dictionaries(st.sampled_from(["reasoning", "policy", "call", "x", "Policy"]), values, max_size=4)
+fields = st.dictionaries(
+    st.sampled_from(["reasoning", "policy", "call", "x", "Policy"]), values, max_size=4
+)
 valid = st.one_of(
-    st.builds(lambda said, name: json.dumps({"reasoning": said, "policy": name}), st.text(max_size=30), names),
-    st.builds(lambda said, some: json.dumps({"reasoning": said, "call": some}), st.text(), st.lists(names, max_size=4)),
+    st.builds(
+        lambda said, name: json.dumps({"reasoning": said, "policy": name}),
+        st.text(max_size=30),
+        names,
+    ),
+    st.builds(
+        lambda said, some: json.dumps({"reasoning": said, "call": some}),
+        st.text(),
+        st.lists(names, max_size=4),
+    ),
     st.builds(lambda name: f"<think>hm</think>\n```json\n{{'policy': '{name}',}}\n```", names),
 )
 
@@ -251,10 +298,15 @@ def mutated(draw):
 
 raw = st.binary(max_size=200)
 anything = st.one_of(
-    st.text(st.characters()), st.lists(signs, max_size=40).map("".join), mutated(), values.map(json.dumps),
-    fields.map(json.dumps), fields.map(repr), raw.map(lambda told: told.decode(errors="replace")),
+    st.text(st.characters()),
+    st.lists(signs, max_size=40).map("".join),
+    mutated(),
+    values.map(json.dumps),
+    fields.map(json.dumps),
+    fields.map(repr),
+    raw.map(lambda told: told.decode(errors="replace")),
     raw.map(lambda told: told.decode("latin-1")),
-)  # lone surrogates included  # fmt: skip
+)  # lone surrogates included
 
 
 @given(anything)
@@ -312,7 +364,11 @@ def test_the_message_says_what_was_wrong_in_few_words():
     assert complaint('{"policy": 3}')[1] == "field 'policy': Input should be a valid string"
     assert complaint("[1]")[1] == "one JSON object was expected, got a list"
     assert complaint(GOOD[:-4])[1] == "the JSON breaks off"
-    assert complaint(GOOD + "}")[1] == complaint("}" + GOOD)[1] == "the JSON has a closing bracket too many"
+    assert (
+        complaint(GOOD + "}")[1]
+        == complaint("}" + GOOD)[1]
+        == "the JSON has a closing bracket too many"
+    )
     long = "x" * 9000
     for text in (f'{{"policy": "{long}"}}', f'{{"{long}": 1, "{long}": 2}}'):
         assert len(complaint(text)[1]) < 120

@@ -59,7 +59,12 @@ def small(**changes) -> config.Params:
 
 def every(domain: str) -> list[Method]:
     (reference, chance), own = methods.rivals(), {"education": "MO-MGDA", "minigrid": "MO-pseudoS"}
-    return [*methods.orchestrators(small()), Method("SO-d1", "single"), replace(reference, name=own[domain]), chance]
+    return [
+        *methods.orchestrators(small()),
+        Method("SO-d1", "single"),
+        replace(reference, name=own[domain]),
+        chance,
+    ]
 
 
 @pytest.mark.parametrize("domain", zoo.DOMAINS)
@@ -88,7 +93,9 @@ def test_a_single_policy_plays_as_it_does_in_the_evaluation_of_the_zoo(domain, t
 def test_processes_and_one_process_give_the_same_record(trained, tmp_path):
     chosen = every("education")[:4]
     alone = study.run(small(), "education", chosen, tmp_path / "one", trained)
-    together = study.run(small(orchestration={"jobs": 2}), "education", chosen, tmp_path / "two", trained)
+    together = study.run(
+        small(orchestration={"jobs": 2}), "education", chosen, tmp_path / "two", trained
+    )
     pd.testing.assert_frame_equal(alone, together)
 
 
@@ -101,7 +108,9 @@ def test_a_finished_study_is_read_and_not_run_again(trained, tmp_path, monkeypat
 
 def find_keys(settings, zoo_folder, domain="education") -> dict[str, str]:
     """The keys of the jobs of every method, by label."""
-    return {job.label: job.key for job in study.make_jobs(settings, domain, every(domain), zoo_folder)}
+    return {
+        job.label: job.key for job in study.make_jobs(settings, domain, every(domain), zoo_folder)
+    }
 
 
 def find_changed_labels(before: dict[str, str], after: dict[str, str]) -> set[str]:
@@ -137,7 +146,9 @@ def test_a_setting_that_no_decision_of_students_depends_on_leaves_all_keys_alone
 )
 def test_a_setting_changes_the_keys_of_the_jobs_that_read_it(changes, kinds, trained):
     changed = find_changed_labels(find_keys(small(), trained), find_keys(small(**changes), trained))
-    expected = {label for label in find_keys(small(), trained) if label.split("/")[1].startswith(kinds)}
+    expected = {
+        label for label in find_keys(small(), trained) if label.split("/")[1].startswith(kinds)
+    }
     assert changed == expected
 
 
@@ -148,14 +159,18 @@ def test_a_topic_of_students_changes_no_key_of_a_room(trained):
 
 
 @pytest.mark.parametrize("name, seed", [("SO-d1", 0), ("MO-MGDA", 1)])
-def test_a_policy_that_is_trained_anew_changes_the_keys_of_the_jobs_in_which_it_acts(name, seed, trained, tmp_path):
+def test_a_policy_that_is_trained_anew_changes_the_keys_of_the_jobs_in_which_it_acts(
+    name, seed, trained, tmp_path
+):
     before = find_keys(small(), trained)
     shutil.copytree(trained, tmp_path / "zoo")
     policy = zoo.policy("education", name, ("easy",), 2.0)
     policies.save(policy, tmp_path / "zoo" / "education" / name, f"seed-{seed}")
     changed = find_changed_labels(before, find_keys(small(), tmp_path / "zoo"))
     of_seed = {label for label in before if label.endswith(f"seed-{seed}")}
-    assert changed == (of_seed if name == "SO-d1" else {label for label in of_seed if name in label})
+    assert changed == (
+        of_seed if name == "SO-d1" else {label for label in of_seed if name in label}
+    )
 
 
 VERSIONED = {
@@ -167,13 +182,22 @@ VERSIONED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("whose", "module"), [(whose, each) for whose, group in VERSIONED.items() for each in group])
-def test_a_version_that_is_raised_changes_the_keys_of_the_jobs_that_run_its_code(whose, module, trained, monkeypatch):
+@pytest.mark.parametrize(
+    ("whose", "module"), [(whose, each) for whose, group in VERSIONED.items() for each in group]
+)
+def test_a_version_that_is_raised_changes_the_keys_of_the_jobs_that_run_its_code(
+    whose, module, trained, monkeypatch
+):
     before = find_keys(small(), trained)
     monkeypatch.setattr(module, "VERSION", 99)
     changed = find_changed_labels(before, find_keys(small(), trained))
     asking = {label for label in before if label.split("/")[1][:2] in methods.KINDS}
-    expected = {"everybody": set(before), "who asks": asking, "who does not": set(before) - asking, "nobody": set()}
+    expected = {
+        "everybody": set(before),
+        "who asks": asking,
+        "who does not": set(before) - asking,
+        "nobody": set(),
+    }
     assert changed == expected[whose]
 
 
@@ -196,9 +220,12 @@ def kill_after(files: int, runs: Path, trained: Path) -> None:
     """Run the study in a process of its own and kill the whole group once `files` results lie there."""
     child = subprocess.Popen(
         [sys.executable, "-c", KILLED, str(runs), str(trained)],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     deadline = time.monotonic() + 60
     while len(list(runs.rglob("*.parquet"))) < files and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -219,8 +246,13 @@ def test_a_killed_study_goes_on_and_ends_with_the_same_record(trained, tmp_path)
 
 
 def test_a_budget_is_never_passed_and_unpaid_decisions_keep_the_last_policy(trained, tmp_path):
-    dear = small(llm={"models": {SCRIPTED: {"price_in": 3e-6, "price_out": 1.5e-5}}}, education={"horizon": 30})
-    record = study.run(dear, "education", [Method("limited", "RO", SCRIPTED, budget=0.02)], tmp_path, trained)
+    dear = small(
+        llm={"models": {SCRIPTED: {"price_in": 3e-6, "price_out": 1.5e-5}}},
+        education={"horizon": 30},
+    )
+    record = study.run(
+        dear, "education", [Method("limited", "RO", SCRIPTED, budget=0.02)], tmp_path, trained
+    )
     spent = record.groupby(["seed", "episode"])["dollars"].sum()
     assert (spent <= 0.02).all() and spent.max() > 0.005
     unfunded = record[~record["funded"]]
@@ -233,12 +265,16 @@ def test_a_budget_is_never_passed_and_unpaid_decisions_keep_the_last_policy(trai
 def decider(method: Method, trained: Path, **changes):
     """Who decides in a method's jobs."""
     (job, _) = study.make_jobs(small(orchestration=changes), "education", [method], trained)
-    return study.Bench(job.settings, RunContext.of(small(), trained, trained, trained)).decider(None)
+    return study.Bench(job.settings, RunContext.of(small(), trained, trained, trained)).decider(
+        None
+    )
 
 
 def test_who_remembers_less_has_less_in_its_prompts(trained):
     for kind, group in methods.forgetful(SCRIPTED).items():
-        assert [method.kind for method in group] == [kind] * 4 and len({method.name for method in group}) == 4
+        assert [method.kind for method in group] == [kind] * 4 and len(
+            {method.name for method in group}
+        ) == 4
         parts = [{part.name for part in decider(method, trained).components} for method in group]
         gone = [parts[0] - each for each in parts]
         assert gone == [set(), {"mem_s"}, {"mem_l"}, {"mem_s", "mem_l"}]
@@ -256,6 +292,9 @@ def test_watching_an_episode_shows_what_the_record_holds(trained, tmp_path):
 
 def test_the_plan_bounds_what_was_asked(trained, tmp_path):
     (planned,) = study.plan(small(), trained)
-    records = [study.run(small(), d, methods.orchestrators(small()), tmp_path, trained) for d in zoo.DOMAINS]
+    records = [
+        study.run(small(), d, methods.orchestrators(small()), tmp_path, trained)
+        for d in zoo.DOMAINS
+    ]
     asked = sum(record["calls"].sum() for record in records)
     assert 0 < asked <= planned.calls

@@ -19,12 +19,19 @@ FEW = zoo.SMOKE.model_copy(update={"zoo": zoo.SMOKE.zoo.model_copy(update={"epis
 
 def equal(a: Foresight, b: Foresight) -> bool:
     """Whether two looks saw the same; one policy's network alone may round its last bit otherwise, its actions not."""
-    return replace(a, rewards=None) == replace(b, rewards=None) and np.allclose(a.rewards, b.rewards, atol=1e-12)
+    return replace(a, rewards=None) == replace(b, rewards=None) and np.allclose(
+        a.rewards, b.rewards, atol=1e-12
+    )
 
 
 def everything(world) -> dict[str, np.ndarray]:
     """All that a world is, as arrays."""
-    rest = {"observation": world.observation, "t": world.t, "done": world.done, "draws": world.draws}
+    rest = {
+        "observation": world.observation,
+        "t": world.t,
+        "done": world.done,
+        "draws": world.draws,
+    }
     return {name: np.array(value) for name, value in (world.env.state() | rest).items()}
 
 
@@ -41,7 +48,11 @@ def test_a_policy_acts_in_a_world_as_in_the_evaluation_row_for_row(domain):
     actors = evaluate.actors({name: [each] for name, each in zoo.policies(domain).items()})
     record = evaluate.evaluate(FEW, actors, domain, zoo.TASK[domain])
     streams = evaluate.evaluation_streams(domain, 0, FEW.zoo.episodes)
-    shared = [name for name in record.columns if name not in ("method", "seed", "backend", "episode", "step")]
+    shared = [
+        name
+        for name in record.columns
+        if name not in ("method", "seed", "backend", "episode", "step")
+    ]
     assert set(shared) >= {"action", "reward_0", "reward_1", "reward_2", "done"}
     assert {"mastery", "open_failed", "mastery_after"} <= set(shared) or domain == "minigrid"
     for (name, number), rows in record.groupby(["method", "episode"]):
@@ -62,7 +73,9 @@ def test_a_policy_that_is_not_on_the_menu_acts_as_the_same_one_on_the_menu(domai
 
 @pytest.mark.parametrize("networks", [[], [Mlp(13, 3), Mlp(13, 3, values=3)]])
 def test_a_menu_is_of_one_kind_and_not_empty(networks):
-    policies = {str(n): Policy(str(n), "education", n, initial(n, "x", seed=0), {}) for n in networks}
+    policies = {
+        str(n): Policy(str(n), "education", n, initial(n, "x", seed=0), {}) for n in networks
+    }
     with pytest.raises(ValueError, match="one network" if networks else "at least one"):
         Menu(policies)
 
@@ -71,7 +84,10 @@ def test_a_menu_is_of_one_kind_and_not_empty(networks):
 def test_a_menu_answers_as_its_policies_do_one_by_one(names):
     observation = np.random.default_rng(0).random((len(names), 40, 13)).astype(np.float32)
     draws = np.random.default_rng(1).random((len(names), 40))
-    expected = [zoo.policies("education")[n].act(o, d) for n, o, d in zip(names, observation, draws, strict=True)]
+    expected = [
+        zoo.policies("education")[n].act(o, d)
+        for n, o, d in zip(names, observation, draws, strict=True)
+    ]
     assert np.array_equal(zoo.menu("education").act(names, observation, draws), expected)
 
 
@@ -109,9 +125,13 @@ def test_copies_with_numbers_of_their_own_do_not_show_what_will_happen(domain):
         seen = world.look(["SO-d2"], 1, 1)[0]
         real = zoo.clone(world).step("SO-d2")
         as_it_was = seen.actions == (ACTIONS[domain][real["action"]],)
-        differ += not (as_it_was and seen.rewards.tolist() == [real[f"reward_{i}"] for i in range(3)])
+        differ += not (
+            as_it_was and seen.rewards.tolist() == [real[f"reward_{i}"] for i in range(3)]
+        )
         same += as_it_was
-    assert differ >= 8 and same >= 4  # they do not know the future, and are not about something else
+    assert (
+        differ >= 8 and same >= 4
+    )  # they do not know the future, and are not about something else
 
 
 @pytest.mark.parametrize(("steps", "copies"), [(1, 1), (7, 3)])
@@ -127,7 +147,10 @@ def test_a_look_equals_copying_and_stepping_single_environments(domain, steps, c
         env, observation = zoo.single(domain, seed, actions)
         keys = seeds.keys("look-ahead", int(world.stream), world.t, n=copies)
         for seen in world.look(NAMES, steps, copies):
-            runs = [zoo.rollout(env, observation, zoo.policies(domain)[seen.policy], steps, key) for key in keys]
+            runs = [
+                zoo.rollout(env, observation, zoo.policies(domain)[seen.policy], steps, key)
+                for key in keys
+            ]
             per_copy = [r.mean(axis=0) if domain == "education" else r.sum(axis=0) for r, _ in runs]
             assert seen.rewards == pytest.approx(np.mean(per_copy, axis=0), abs=1e-12)
             assert seen.actions == tuple(ACTIONS[domain][a] for a in runs[0][1])
@@ -168,14 +191,21 @@ def test_the_state_of_a_student_reads_as_it_is():
     world.env.mastery[0] = world.env.rules.top * 0.6
     world.env.pending[0] = [0, 2, 0, 1, 0, 0]
     assert world.facts() == {"mastery": 0.6, "open_failed": 3}
-    assert world.state() == {"mastery": "0.60 (the episode ends at 0.80)", "failed questions open": "3"}
+    assert world.state() == {
+        "mastery": "0.60 (the episode ends at 0.80)",
+        "failed questions open": "3",
+    }
 
 
 def test_the_state_of_a_room_reads_as_the_robot_sees_it():
     world = zoo.world("minigrid", 0)
     room = world.env
     room.board[0, :16] = 1
-    room.board[0, [9, 6, 0]] = 8, 9, 6  # goal at column 2, row 3; lava at column 3, row 2; gold at 1, 1
+    room.board[0, [9, 6, 0]] = (
+        8,
+        9,
+        6,
+    )  # goal at column 2, row 3; lava at column 3, row 2; gold at 1, 1
     room.pose[0], room.t[0] = 4 * 13 + 3, 44  # column 2, row 4, facing north
     assert world.state() == {
         "position": "column 2, row 4 of 4 x 4, heading north",
@@ -194,12 +224,16 @@ def test_a_copy_that_runs_out_of_time_counts_no_step_after_it():
 
 
 def test_what_is_told_of_a_student_is_what_the_first_copy_was_asked_and_how_all_fared():
-    world = zoo.world("education", 0, [zoo.always("education", name, name) for name in ACTIONS["education"]])
+    world = zoo.world(
+        "education", 0, [zoo.always("education", name, name) for name in ACTIONS["education"]]
+    )
     start = world.facts()["mastery"]
     one = world.look(["challenge"], 1, 16)[0]
     assert one.told == "difficulties 0.8 0.8 0.8 0.8 0.8"  # the bank has no level above 5
     several = world.look(["challenge"], 3, 16)[0]
     course = [float(value) for value in several.told.split("mastery by step ")[1].split()]
     assert len(course) == 3 and course == sorted(course)
-    assert float(several.change.removeprefix("mastery ")) == pytest.approx(course[-1] - start, abs=0.006)
+    assert float(several.change.removeprefix("mastery ")) == pytest.approx(
+        course[-1] - start, abs=0.006
+    )
     assert float(one.change.removeprefix("mastery ")) == pytest.approx(course[0] - start, abs=0.006)

@@ -29,13 +29,22 @@ from lib.zoo.recipes import ACTIONS, REFERENCES, SINGLE, recipes
 torch.set_num_threads(1)  # networks as small as these only wait for a second thread
 
 SMOKE = config.load("smoke")
-SMOKE = SMOKE.model_copy(update={"minigrid": config.load("paper").minigrid})  # rooms as long as the stock environment's
+SMOKE = SMOKE.model_copy(
+    update={"minigrid": config.load("paper").minigrid}
+)  # rooms as long as the stock environment's
 DOMAINS = ("education", "minigrid")
 TASK = {"education": "student", "minigrid": "composite"}
-STREAM = {"education": "education", "minigrid": "grid"}  # names of the single environments' random streams
+STREAM = {
+    "education": "education",
+    "minigrid": "grid",
+}  # names of the single environments' random streams
 LEANING = {
     "education": {"SO-d1": ("challenge",), "SO-d2": ("failed",), "SO-d3": ("easy",)},
-    "minigrid": {"SO-d1": ("forward", "left"), "SO-d2": ("forward", "right"), "SO-d3": ("forward", "pickup")},
+    "minigrid": {
+        "SO-d1": ("forward", "left"),
+        "SO-d2": ("forward", "right"),
+        "SO-d3": ("forward", "pickup"),
+    },
 }
 
 
@@ -47,7 +56,9 @@ def untrained(domain: str, name: str) -> tuple[Network, dict[str, np.ndarray]]:
     return network, parameters | {"action_net.weight": 60 * parameters["action_net.weight"]}
 
 
-def policy(domain: str, name: str, actions: Sequence[str], strength: float, like: str = "SO-d1") -> Policy:
+def policy(
+    domain: str, name: str, actions: Sequence[str], strength: float, like: str = "SO-d1"
+) -> Policy:
     """A policy that leans to `actions`: by 1 a little, by 1,000 it does nothing else."""
     network, parameters = untrained(domain, like)
     leaning = strength * np.isin(ACTIONS[domain], actions).astype(np.float32)
@@ -78,7 +89,9 @@ def cards(domain: str) -> list[dict]:
 
 def make_cards(settings: Params, domain: str, episodes: int = 8) -> list[dict]:
     """The cards of the menu, made from episodes as a trained zoo's are."""
-    few = settings.model_copy(update={"zoo": settings.zoo.model_copy(update={"episodes": episodes})})
+    few = settings.model_copy(
+        update={"zoo": settings.zoo.model_copy(update={"episodes": episodes})}
+    )
     record = evaluate.evaluate(
         few, evaluate.actors({n: [p] for n, p in policies(domain).items()}), domain, TASK[domain]
     )
@@ -121,16 +134,24 @@ def clone(of: World) -> World:
 # Looking ahead the plain way: one copied single environment at a time, one observation at a time ---------
 
 
-def single(domain: str, seed: int, actions: Sequence[int] = ()) -> tuple[Education | GridRoom, np.ndarray]:
+def single(
+    domain: str, seed: int, actions: Sequence[int] = ()
+) -> tuple[Education | GridRoom, np.ndarray]:
     """The single environment of `world(domain, seed)` after `actions`, and what it shows."""
-    env = Education(make_education_rules(SMOKE.education)) if domain == "education" else GridRoom("composite")
+    env = (
+        Education(make_education_rules(SMOKE.education))
+        if domain == "education"
+        else GridRoom("composite")
+    )
     observation, _ = env.reset(seed=seed)
     for action in actions:
         observation = env.step(int(action))[0]
     return env, observation
 
 
-def rollout(env, observation, actor: Policy, steps: int, key: np.uint64) -> tuple[np.ndarray, list[int]]:
+def rollout(
+    env, observation, actor: Policy, steps: int, key: np.uint64
+) -> tuple[np.ndarray, list[int]]:
     """The rewards (t, 3) and the actions of one policy on a copy of `env` with the random numbers of `key`."""
     env = copy.deepcopy(env)
     env._key = key

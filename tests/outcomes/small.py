@@ -16,16 +16,33 @@ def made(n: int = 240, groups: int = 12, skilled: float = 0.95, dice: bool = Fal
     right = (draw.random((n, 3)) < (0.5 if dice else chance)).astype(float)
     dollars = np.array([1.0, 2.0, 20.0]) * draw.uniform(0.5, 1.5, (n, 3))
     items = np.array([f"i{i:04d}" for i in range(n)])
-    return Table("made", items, np.array([f"g{i % groups}" for i in range(n)]), ("cheap", "middle", "dear"), right,
-                 dollars, feature, spent=True)  # fmt: skip
+    return Table(
+        "made",
+        items,
+        np.array([f"g{i % groups}" for i in range(n)]),
+        ("cheap", "middle", "dear"),
+        right,
+        dollars,
+        feature,
+        spent=True,
+    )
 
 
 def long(table: Table, numbers: bool = True) -> pd.DataFrame:
     """The table in long form, as anybody writes it."""
     n, m = table.right.shape
-    rows = pd.DataFrame({
-        "item": np.repeat(table.items, m), "group": np.repeat(table.groups, m), "model": np.tile(table.models, n),
-        "correct": table.right.ravel(), "dollars": table.dollars.ravel(),
-    })  # fmt: skip
-    seen = {f"e{i}": np.repeat(table.seen[:, i], m) for i in range(table.seen.shape[1])} if numbers else {}
+    rows = pd.DataFrame(
+        {
+            "item": np.repeat(table.items, m),
+            "group": np.repeat(table.groups, m),
+            "model": np.tile(table.models, n),
+            "correct": table.right.ravel(),
+            "dollars": table.dollars.ravel(),
+        }
+    )
+    seen = (
+        {f"e{i}": np.repeat(table.seen[:, i], m) for i in range(table.seen.shape[1])}
+        if numbers
+        else {}
+    )
     return rows.assign(**seen)

@@ -42,9 +42,16 @@ def test_another_seed_parts_otherwise_and_two_groups_are_too_few():
 def test_outcomes_of_test_items_change_no_choice():
     fold = FOLDS[0]
     plays = headroom.checked(TABLE)
-    turned = replace(TABLE, right=np.where(np.isin(np.arange(len(TABLE)), fold.test)[:, None], 0.0, TABLE.right))
-    one, other = (choosing.scored(table, [fold], [headroom.checked(table)], 0.01) for table in (TABLE, turned))
-    assert one.picked == other.picked and (one.promised[:, fold.test] == other.promised[:, fold.test]).all()
+    turned = replace(
+        TABLE, right=np.where(np.isin(np.arange(len(TABLE)), fold.test)[:, None], 0.0, TABLE.right)
+    )
+    one, other = (
+        choosing.scored(table, [fold], [headroom.checked(table)], 0.01) for table in (TABLE, turned)
+    )
+    assert (
+        one.picked == other.picked
+        and (one.promised[:, fold.test] == other.promised[:, fold.test]).all()
+    )
     assert plays.right.shape == (3, len(TABLE))
 
 
@@ -71,7 +78,9 @@ def test_at_equal_quality_the_best_constant_stays_where_nothing_beats_it_on_dev(
 def test_a_cheaper_play_that_is_as_right_replaces_the_constant_and_one_that_is_dearer_does_not():
     top = choosing.best(TABLE, np.arange(len(TABLE)))
     for price, kept in ((0.1, False), (10.0, True)):
-        plays = Plays(TABLE.right[:, top][None] + 0.05, TABLE.dollars[:, top][None] * price, ("twin",))
+        plays = Plays(
+            TABLE.right[:, top][None] + 0.05, TABLE.dollars[:, top][None] * price, ("twin",)
+        )
         found = choosing.scored(TABLE, FOLDS, [plays] * 4, 0.04)
         ratio = found.equal[1].mean() / TABLE.dollars[:, top].mean()
         assert (ratio < 0.2) != kept, ratio
@@ -80,14 +89,20 @@ def test_a_cheaper_play_that_is_as_right_replaces_the_constant_and_one_that_is_d
 def test_what_learns_from_train_chooses_no_knob_there():
     fold = FOLDS[0]
     on_train = np.isin(np.arange(len(TABLE)), fold.train).astype(float)
-    lucky = Plays(on_train[None], np.full((1, len(TABLE)), 1e-3), ("right on train alone",), learned=True)
+    lucky = Plays(
+        on_train[None], np.full((1, len(TABLE)), 1e-3), ("right on train alone",), learned=True
+    )
     found = choosing.scored(TABLE, [fold], [lucky], 0.0)
     assert found.picked[0] in TABLE.models
 
 
 def test_aiq_is_the_mean_height_and_a_curve_against_itself_has_no_gap():
-    assert choosing.curve_height(np.array([0.0, 1.0]), np.array([0.0, 1.0]), 0.0, 1.0)[0] == pytest.approx(0.5)
-    assert choosing.curve_height(np.array([0.2, 0.2]), np.array([1.0, 0.0]), 0.0, 1.0)[0] == pytest.approx(0.2)
+    assert choosing.curve_height(np.array([0.0, 1.0]), np.array([0.0, 1.0]), 0.0, 1.0)[
+        0
+    ] == pytest.approx(0.5)
+    assert choosing.curve_height(np.array([0.2, 0.2]), np.array([1.0, 0.0]), 0.0, 1.0)[
+        0
+    ] == pytest.approx(0.2)
     found = choosing.scored(TABLE, FOLDS, [choosing.alone(TABLE)] * 4, 0.01)
     gap = choosing.aiq_gap(TABLE, [found], [found], 20)
     assert (gap.value, gap.lo, gap.hi) == (0, 0, 0)
@@ -100,5 +115,7 @@ def test_an_interval_holds_what_the_lot_of_partings_adds():
     values = np.array([0.4, 0.5, 0.6, 0.45, 0.55])
     lot = 2.776 * values.std(ddof=1) / 5**0.5  # Student's t with 4 degrees of freedom
     found = choosing.over_partings(items, values)
-    assert found.value == 0.5 and found.hi - 0.5 == pytest.approx((0.1**2 + lot**2) ** 0.5, rel=1e-3)
+    assert found.value == 0.5 and found.hi - 0.5 == pytest.approx(
+        (0.1**2 + lot**2) ** 0.5, rel=1e-3
+    )
     assert found.hi - 0.5 == pytest.approx(0.5 - found.lo)

@@ -16,7 +16,10 @@ def test_three_coins_leave_an_oracle_a_lead_and_a_router_nothing():
     told = headroom.described(table)
     assert told["oracle"] - told["constant"] > 0.3
     found = headroom.gate(table, 4, range(2), 0.01)
-    assert found.loc["accuracy", "question is"] == CLOSED and abs(found.loc["accuracy", "value"]) < 0.06
+    assert (
+        found.loc["accuracy", "question is"] == CLOSED
+        and abs(found.loc["accuracy", "value"]) < 0.06
+    )
 
 
 def test_models_that_are_good_at_different_items_leave_something_to_win():
@@ -45,12 +48,16 @@ def test_a_perfect_check_by_hand():
 
 
 @pytest.mark.parametrize("miss, alarm, like", [(1.0, 0.0, 0), (0.0, 1.0, 2)])
-def test_a_check_that_lets_all_pass_is_the_first_and_one_that_refuses_all_pays_for_both(miss, alarm, like):
+def test_a_check_that_lets_all_pass_is_the_first_and_one_that_refuses_all_pays_for_both(
+    miss, alarm, like
+):
     table = made(60)
     plays = headroom.checked(table, miss, alarm)
     at = plays.names.index("cheap > dear")
     if like == 0:
-        assert np.allclose(plays.right[at], table.right[:, 0]) and np.allclose(plays.dollars[at], table.dollars[:, 0])
+        assert np.allclose(plays.right[at], table.right[:, 0]) and np.allclose(
+            plays.dollars[at], table.dollars[:, 0]
+        )
     else:
         refused = table.right[:, 0] * alarm + (1 - table.right[:, 0]) * (1 - miss)
         assert np.allclose(refused, 1) and np.allclose(plays.right[at], table.right[:, 2])

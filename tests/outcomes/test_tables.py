@@ -30,9 +30,15 @@ def refused(rows: pd.DataFrame, *parts: str) -> None:
 def test_a_shipped_table_is_whole(name):
     table = tables.SHIPPED[name](PRICES)
     n, m = table.right.shape
-    assert len(set(table.items.tolist())) == n == len(table.groups) and len(set(table.models)) == m > 1
+    assert (
+        len(set(table.items.tolist())) == n == len(table.groups) and len(set(table.models)) == m > 1
+    )
     assert np.isfinite(table.right).all() and ((table.right >= 0) & (table.right <= 1)).all()
-    assert np.isfinite(table.dollars).all() and (table.dollars > 0).all() and np.isfinite(table.seen).all()
+    assert (
+        np.isfinite(table.dollars).all()
+        and (table.dollars > 0).all()
+        and np.isfinite(table.seen).all()
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,24 +55,30 @@ def test_a_shipped_table_is_whole(name):
 def test_the_best_constant_is_who_the_source_says(name, items, best, right):
     table = tables.SHIPPED[name](PRICES)
     top = table.right.mean(0).argmax()
-    assert (len(table), table.models[top]) == (items, best) and table.right[:, top].mean() == pytest.approx(
-        right, abs=6e-4
-    )
+    assert (len(table), table.models[top]) == (items, best) and table.right[
+        :, top
+    ].mean() == pytest.approx(right, abs=6e-4)
 
 
 def test_what_is_doubted_is_left_out_and_comes_back_when_asked_for():
     measured, rebuilt, every = (tables.agents("swe-bench", variant) for variant in tables.VARIANTS)
     assert set(measured.models) < set(rebuilt.models) < set(every.models)
     assert "OpenHands / claude-fable-5" in set(every.models) - set(rebuilt.models)
-    assert not any(name.startswith(("Gemini CLI /", "Codex /")) for name in every.models)  # whose dollars are none
+    assert not any(
+        name.startswith(("Gemini CLI /", "Codex /")) for name in every.models
+    )  # whose dollars are none
 
 
 def test_stems_of_the_private_hold_out_are_not_shipped_and_no_prompt_is():
     for path in tables.PLACE.glob("*.parquet"):
         rows = pd.read_parquet(path)
         words = rows.select_dtypes(exclude="number").astype(str)
-        assert "mmlu_holdout_stem" not in rows and all(words[name].str.len().max() < 200 for name in words)
-    assert pd.read_parquet(tables.PLACE / "llmrouter.parquet")["item"].nunique() == 5_971  # 5,989 less 18
+        assert "mmlu_holdout_stem" not in rows and all(
+            words[name].str.len().max() < 200 for name in words
+        )
+    assert (
+        pd.read_parquet(tables.PLACE / "llmrouter.parquet")["item"].nunique() == 5_971
+    )  # 5,989 less 18
 
 
 def test_the_shipped_files_are_small():
@@ -76,13 +88,17 @@ def test_the_shipped_files_are_small():
 
 def test_listed_prices_are_those_of_the_list_and_lengths_those_assumed():
     table = tables.llmrouter(PRICES)
-    longer = tables.llmrouter(PRICES.model_copy(update={"reply_tokens": PRICES.reply_tokens + 1_000}))
+    longer = tables.llmrouter(
+        PRICES.model_copy(update={"reply_tokens": PRICES.reply_tokens + 1_000})
+    )
     listed = pd.read_csv(tables.PLACE / "prices.csv").set_index("model")["usd_per_million_out"]
     assert np.allclose((longer.dollars - table.dollars)[0] * 1e3, listed[list(table.models)])
 
 
 def test_assumed_prices_grow_with_size_by_the_exponent():
-    flat, steep = (tables.zeroeval("gsm", PRICES.model_copy(update={"exponent": e})) for e in (1.0, 2.0))
+    flat, steep = (
+        tables.zeroeval("gsm", PRICES.model_copy(update={"exponent": e})) for e in (1.0, 2.0)
+    )
     grown = (steep.dollars / flat.dollars)[0]
     sizes = [float(re.search(r"-(\d+(?:\.\d+)?)[Bb]", name)[1]) for name in flat.models]
     assert np.allclose(grown, sizes)
@@ -107,16 +123,28 @@ def test_a_table_in_long_form_comes_back_as_it_was(tmp_path, suffix):
     rows.to_csv(path, index=False) if suffix == ".csv" else rows.to_parquet(path)
     again = tables.read(path)
     at = [again.models.index(name) for name in table.models]
-    assert again.items.tolist() == table.items.tolist() and np.allclose(again.right[:, at], table.right)
-    assert np.allclose(again.dollars[:, at], table.dollars) and np.allclose(again.seen, table.seen) and again.spent
+    assert again.items.tolist() == table.items.tolist() and np.allclose(
+        again.right[:, at], table.right
+    )
+    assert (
+        np.allclose(again.dollars[:, at], table.dollars)
+        and np.allclose(again.seen, table.seen)
+        and again.spent
+    )
 
 
 def test_prompts_become_numbers_without_a_look_at_outcomes():
     table = made(40)
     rows = long(table, numbers=False)
-    rows["prompt"] = [("prove" if x > 0 else "add") + f" {i}" for i, x in enumerate(table.seen[:, 0]) for _ in range(3)]
+    rows["prompt"] = [
+        ("prove" if x > 0 else "add") + f" {i}"
+        for i, x in enumerate(table.seen[:, 0])
+        for _ in range(3)
+    ]
     one, other = tables.of(rows, "a"), tables.of(rows.assign(correct=1 - rows["correct"]), "a")
-    assert (one.seen == other.seen).all() and one.seen.shape[0] == 40 and np.isfinite(one.seen).all()
+    assert (
+        (one.seen == other.seen).all() and one.seen.shape[0] == 40 and np.isfinite(one.seen).all()
+    )
 
 
 ROWS = long(made(12))
@@ -125,7 +153,10 @@ ROWS = long(made(12))
 @pytest.mark.parametrize(
     "rows, parts",
     [
-        (ROWS.drop(columns="dollars"), ["no column dollars", "item, group, model, correct, dollars"]),
+        (
+            ROWS.drop(columns="dollars"),
+            ["no column dollars", "item, group, model, correct, dollars"],
+        ),
         (ROWS.assign(dollars=-1.0), ["0 or more", "-1", "item 'i0000'"]),
         (ROWS.assign(correct=np.nan), ["correct of row 1", "36 rows"]),
         (ROWS.assign(dollars=np.inf), ["dollars of row 1"]),
@@ -151,7 +182,10 @@ def test_a_missing_file_and_a_file_of_another_kind_are_named(tmp_path):
             tables.read(tmp_path / name)
 
 
-@given(content=st.binary(max_size=200) | st.text('item,groupmdelcsa01.\n"-', max_size=200).map(str.encode))
+@given(
+    content=st.binary(max_size=200)
+    | st.text('item,groupmdelcsa01.\n"-', max_size=200).map(str.encode)
+)
 @example(content=b"item,group,model,correct,dollars\na,b,c,1,1\n")
 @example(content=b"item,group,model,correct,dollars\na,b,c,1,1\na,b,d,1,1\n")
 @example(content=b'"')
@@ -164,4 +198,8 @@ def test_any_file_gives_a_table_or_a_refusal(content, tmp_path_factory):
     except TableError as error:
         assert str(path) in str(error) and len(str(error)) < 900
         return
-    assert np.isfinite(table.right).all() and table.right.shape == table.dollars.shape and len(table.models) > 1
+    assert (
+        np.isfinite(table.right).all()
+        and table.right.shape == table.dollars.shape
+        and len(table.models) > 1
+    )

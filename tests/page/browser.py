@@ -23,12 +23,25 @@ from PIL import Image
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 PATIENCE = 60  # seconds for one answer, on a machine that is busy with other tests
-FEWEST_COLOURS, FEWEST_MARKS = 12, 0.01  # of a page with words: colours, and the share that is not ground
+FEWEST_COLOURS, FEWEST_MARKS = (
+    12,
+    0.01,
+)  # of a page with words: colours, and the share that is not ground
 
-FLAGS = ["--headless", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-port=0"]
+FLAGS = [
+    "--headless",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--remote-debugging-port=0",
+]
 FLAGS += ["--no-first-run", "--disable-extensions", "--disable-component-update"]
 # no name resolves, so that nothing gets out, and every attempt is noted
-FLAGS += ["--host-resolver-rules=MAP * ~NOTFOUND", "--disable-sync", "--disable-background-networking"]
+FLAGS += [
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--disable-sync",
+    "--disable-background-networking",
+]
 
 # What a reader can use and sees; nothing in a closed <details> counts.
 USABLE = """
@@ -39,7 +52,9 @@ const told = e => `<${e.tagName.toLowerCase()}> ${(e.getAttribute('aria-label') 
 FOCUSED = """(() => { const e = document.activeElement, s = getComputedStyle(e), box = e.getBoundingClientRect();
     const seen = (s.outlineStyle != 'none' && parseFloat(s.outlineWidth) > 0) && box.right > 0 && box.left < innerWidth;
     return [window.usable.indexOf(e), seen]; })()"""
-HEADINGS = """[...document.querySelectorAll('h1, h2, h3, h4, h5, h6')].map(e => Number(e.tagName[1]))"""
+HEADINGS = (
+    """[...document.querySelectorAll('h1, h2, h3, h4, h5, h6')].map(e => Number(e.tagName[1]))"""
+)
 FAINT = """(() => {
     const parse = c => { const p = c.match(/[\\d.]+/g).map(Number); return p.length < 4 ? [...p, 1] : p; };
     const linear = x => (x /= 255) <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4;
@@ -108,7 +123,9 @@ class Look:
 
     def _colours(self) -> tuple[np.ndarray, np.ndarray]:
         """The colours of the picture, each packed into a number, and how many pixels have it."""
-        packed = np.dstack([self.picture, np.zeros(self.picture.shape[:2], np.uint8)]).view(np.uint32)
+        packed = np.dstack([self.picture, np.zeros(self.picture.shape[:2], np.uint8)]).view(
+            np.uint32
+        )
         return np.unique(packed, return_counts=True)
 
 
@@ -159,7 +176,13 @@ class Browser:
         self._events.clear()
         for domain in ("Page", "Network", "Runtime", "Log"):
             call(f"{domain}.enable")
-        call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
         media = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
         features = [{"name": name, "value": value} for name, value in media.items()]
         call("Emulation.setEmulatedMedia", features=features)
@@ -175,12 +198,21 @@ class Browser:
 
     def _walk(self, session: str) -> tuple[list[str], list[str], bool]:
         """Press Tab until the page has been walked through: what was missed, what hid the focus, any disorder."""
-        names = self._value(session, f"(() => {{ {USABLE} window.usable = usable; return usable.map(told); }})()")
+        names = self._value(
+            session, f"(() => {{ {USABLE} window.usable = usable; return usable.map(told); }})()"
+        )
         reached: list[int] = []
         unseen: list[str] = []
         for _ in range(2 * len(names) + 5):  # boxes that scroll may take a stop each
             for kind in ("rawKeyDown", "keyUp"):
-                self._call("Input.dispatchKeyEvent", session, type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+                self._call(
+                    "Input.dispatchKeyEvent",
+                    session,
+                    type=kind,
+                    key="Tab",
+                    code="Tab",
+                    windowsVirtualKeyCode=9,
+                )
             place, seen = self._value(session, FOCUSED)
             if place in reached:
                 break
@@ -192,14 +224,25 @@ class Browser:
 
     def _requests(self, session: str, own: str) -> list[str]:
         sent = [event["request"]["url"] for event in self._of("Network.requestWillBeSent", session)]
-        return [address[:80] for address in sent if address != own and not address.startswith("data:")]
+        return [
+            address[:80] for address in sent if address != own and not address.startswith("data:")
+        ]
 
     def _complaints(self, session: str) -> list[str]:
         called = self._of("Runtime.consoleAPICalled", session)
-        found = [str(event["args"])[:200] for event in called if event["type"] in ("error", "warning", "assert")]
-        found += [event["exceptionDetails"]["text"] for event in self._of("Runtime.exceptionThrown", session)]
+        found = [
+            str(event["args"])[:200]
+            for event in called
+            if event["type"] in ("error", "warning", "assert")
+        ]
+        found += [
+            event["exceptionDetails"]["text"]
+            for event in self._of("Runtime.exceptionThrown", session)
+        ]
         entries = [event["entry"] for event in self._of("Log.entryAdded", session)]
-        return found + [entry["text"] for entry in entries if entry["level"] in ("error", "warning")]
+        return found + [
+            entry["text"] for entry in entries if entry["level"] in ("error", "warning")
+        ]
 
     def _of(self, method: str, session: str) -> list[dict]:
         mine = [e for e in self._events if e["method"] == method and e.get("sessionId") == session]

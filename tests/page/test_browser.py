@@ -52,13 +52,30 @@ def front(tmp_path_factory) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lesson, "_show", lambda markup, plain: None)
         for name in ("00_tour", "02_orchestration", "07_agent_configuration", "10_scoreboard"):
-            made = Lesson(name, f"Lesson {name}: what it is about", "smoke" if name < "01" else "laptop", {}, root)
+            made = Lesson(
+                name,
+                f"Lesson {name}: what it is about",
+                "smoke" if name < "01" else "laptop",
+                {},
+                root,
+            )
             made.figure(line(), "front", alt=ALT)
-            made.metric("education.RO.scripted-large.dollars_per_question", Interval(4.8e-05, 3.5e-05, 6.9e-05))
+            made.metric(
+                "education.RO.scripted-large.dollars_per_question",
+                Interval(4.8e-05, 3.5e-05, 6.9e-05),
+            )
             made.metrics({f"claims.{key}": value for key, value in claims.items()})
-            made.metrics({"education.RO.scripted-large.backend": "scripted" if name == "02_orchestration" else "lab"})
+            made.metrics(
+                {
+                    "education.RO.scripted-large.backend": "scripted"
+                    if name == "02_orchestration"
+                    else "lab"
+                }
+            )
             made.finding(FINDING * 4)
-            made.finish("front", ["education.RO.scripted-large.dollars_per_question", "claims.total"])
+            made.finish(
+                "front", ["education.RO.scripted-large.dollars_per_question", "claims.total"]
+            )
     return index.front_page(root, root)
 
 
@@ -73,15 +90,25 @@ def report() -> str:
     def says(name: str):
         return nbformat.v4.new_output("stream", name=name, text="b" * 300)
 
-    wide = pd.DataFrame({f"a_column_that_cannot_break_{place}": np.arange(3.0) for place in range(12)})
+    wide = pd.DataFrame(
+        {f"a_column_that_cannot_break_{place}": np.arange(3.0) for place in range(12)}
+    )
     parts = [spoken.part("lab-large", "<response> 2", own) for own in ("CoRL", "")]
     picture = {"image/png": base64.b64encode(draw.png(line())).decode()}
     drawn = nbformat.v4.new_output("display_data", picture, metadata={"image/png": {"alt": ALT}})
     cells = [
-        text("# A lesson\n\nWords, [a link](https://example.org), `code` and $x^2$.\n\n> A quotation."),
+        text(
+            "# A lesson\n\nWords, [a link](https://example.org), `code` and $x^2$.\n\n> A quotation."
+        ),
         text("## Results\n\n$$ " + " + ".join(["\\frac{a}{b}"] * 60) + " $$"),
-        code("x = '" + "a" * 300 + "'  # a comment", outputs=[shows(table_html(wide, "A caption. " * 12))]),
-        code("draw()", outputs=[drawn, shows(spoken.together("Who said what", [("A", parts, "")])[0])]),
+        code(
+            "x = '" + "a" * 300 + "'  # a comment",
+            outputs=[shows(table_html(wide, "A caption. " * 12))],
+        ),
+        code(
+            "draw()",
+            outputs=[drawn, shows(spoken.together("Who said what", [("A", parts, "")])[0])],
+        ),
         code("say()", outputs=[says("stdout"), says("stderr")]),
         code("hidden()", metadata={"tags": ["hide"]}),
     ]
@@ -100,7 +127,8 @@ def look(browser, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "width, scheme", [(360, "light"), (PHONE, "light"), (PHONE, "dark"), (DESKTOP, "light"), (DESKTOP, "dark")]
+    "width, scheme",
+    [(360, "light"), (PHONE, "light"), (PHONE, "dark"), (DESKTOP, "light"), (DESKTOP, "dark")],
 )
 @pytest.mark.parametrize("which", ["front", "report"])
 def test_a_page_can_be_read_and_used_and_asks_for_nothing(which, width, scheme, look, request):
@@ -111,7 +139,10 @@ def test_a_page_can_be_read_and_used_and_asks_for_nothing(which, width, scheme, 
 
 PLANTED = [
     ('<img src="http://example.com/x.png" alt="a">', "it asks for http://example.com/x.png"),
-    ("<script>fetch('https://example.com/y').catch(() => 0)</script>", "it asks for https://example.com"),
+    (
+        "<script>fetch('https://example.com/y').catch(() => 0)</script>",
+        "it asks for https://example.com",
+    ),
     ('<img src="beside.png" alt="a">', "it asks for file://"),
     ("<script>console.error('broken')</script>", "the console says"),
     ("<script>throw new Error('broken')</script>", "the console says"),

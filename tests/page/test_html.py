@@ -67,14 +67,31 @@ def elements(markup: str, wanted: str) -> list[dict]:
 
 
 NO_FORMULAS = {
-    "two amounts": ["$9,700 and $3", "It cost $9,700 and $3.", "US$5 and US$6", "about ~$0.03 and ~$0.4"],
-    "a range": ["from $5 to $7", "$3/M-$15/M", "costs $5 (or $7)", "between $1.50 and $2.00 per run"],
+    "two amounts": [
+        "$9,700 and $3",
+        "It cost $9,700 and $3.",
+        "US$5 and US$6",
+        "about ~$0.03 and ~$0.4",
+    ],
+    "a range": [
+        "from $5 to $7",
+        "$3/M-$15/M",
+        "costs $5 (or $7)",
+        "between $1.50 and $2.00 per run",
+    ],
     "words between": ["$12 million, then $3 million", "$ x $", r"\$5 and \$6"],
-    "code": ["`$x$` is code", "costs $5 `a$b` more", "```\n$x$ and $$y$$\n```", "    $x$ in an indented block"],
+    "code": [
+        "`$x$` is code",
+        "costs $5 `a$b` more",
+        "```\n$x$ and $$y$$\n```",
+        "    $x$ in an indented block",
+    ],
 }
 
 
-@pytest.mark.parametrize("source", [source for sources in NO_FORMULAS.values() for source in sources])
+@pytest.mark.parametrize(
+    "source", [source for sources in NO_FORMULAS.values() for source in sources]
+)
 def test_money_and_code_are_no_formulas(source):
     made = prose(source)
     assert "<math" not in made
@@ -105,7 +122,10 @@ def test_formulas_become_mathml(source, expected):
     assert "$" not in left, "every other dollar sign is gone"
 
 
-@given(st.decimals(0, 99_999, places=2), st.sampled_from([" and ", " to ", ", then ", " or about ", "-", "/"]))
+@given(
+    st.decimals(0, 99_999, places=2),
+    st.sampled_from([" and ", " to ", ", then ", " or about ", "-", "/"]),
+)
 def test_two_amounts_are_never_a_formula(amount, between):
     source = f"It costs ${amount}{between}${amount:,} a month"
     assert "<math" not in prose(source)
@@ -118,7 +138,9 @@ def test_letters_of_an_alphabet_are_the_letters_of_unicode():
 
 
 def test_the_conditions_of_a_maximum_stand_below_it():
-    assert re.search(r"<munder><mo[^>]*>max</mo><mi>a</mi></munder>", mathml(r"\max_a Q", display=True))
+    assert re.search(
+        r"<munder><mo[^>]*>max</mo><mi>a</mi></munder>", mathml(r"\max_a Q", display=True)
+    )
     assert "argmax" in mathml(r"\operatorname*{argmax}_a Q") and "argmax" in mathml(r"\argmax_a Q")
 
 
@@ -129,7 +151,15 @@ def test_aligned_equations_become_a_table():
 
 @pytest.mark.parametrize(
     "source",
-    [r"$\frac{a$", "$x_{$", r"$\foo{x}$", "$a & b$", r"$a \left( b$", "$$ a and no end", r"\begin{align}x\end{align}"],
+    [
+        r"$\frac{a$",
+        "$x_{$",
+        r"$\foo{x}$",
+        "$a & b$",
+        r"$a \left( b$",
+        "$$ a and no end",
+        r"\begin{align}x\end{align}",
+    ],
 )
 def test_a_formula_that_cannot_be_shown_is_refused(source):
     with pytest.raises(FormulaError):
@@ -147,20 +177,41 @@ def test_a_formula_that_cannot_be_shown_is_refused(source):
         (shown({"text/html": "<svg role='img'></svg>"}), "<svg>"),
         (shown({"text/html": "<img alt='a' src='https://example.org/a.png'>"}), "network"),
         (shown({"text/html": "<img alt='a' src='//example.org/a.png'>"}), "network"),
-        (shown({"text/html": "<img alt='a' srcset='https://example.org/a.png 2x' src='data:,'>"}), "network"),
+        (
+            shown(
+                {"text/html": "<img alt='a' srcset='https://example.org/a.png 2x' src='data:,'>"}
+            ),
+            "network",
+        ),
         (shown({"text/html": "<img alt='a' src='figures/a.png'>"}), "beside the page"),
         (shown({"text/html": "<SCRIPT SRC='https://example.org/a.js'></SCRIPT>"}), "script"),
         (shown({"text/html": "<script src='a.js'></script>"}), "script"),
         (shown({"text/html": "<script>fetch('https://example.org')</script>"}), "script"),
         (shown({"text/html": "<link rel='stylesheet' href='//example.org/a.css'>"}), "network"),
         (shown({"text/html": "<style>@import 'a.css';</style>"}), "style"),
-        (shown({"text/html": "<style>p { background: url( 'https://example.org/a.png') }</style>"}), "style"),
+        (
+            shown(
+                {"text/html": "<style>p { background: url( 'https://example.org/a.png') }</style>"}
+            ),
+            "style",
+        ),
         (shown({"text/html": "<p style='background:url(//example.org/a.png)'>a</p>"}), "style"),
         (shown({"text/html": "<iframe title='a' src='https://example.org'></iframe>"}), "network"),
         (shown({"text/html": "<iframe src='timings/a.html'></iframe>"}), "title"),
-        (shown({"text/html": "<iframe title='a' src='../timings/a.html'></iframe>"}), "beside the page"),
-        (shown({"text/html": "<iframe title='a' srcdoc='&lt;img src=x&gt;'></iframe>"}), "alt text"),
-        (shown({"text/html": "<meta http-equiv='refresh' content='0; url=https://example.org'>"}), "meta"),
+        (
+            shown({"text/html": "<iframe title='a' src='../timings/a.html'></iframe>"}),
+            "beside the page",
+        ),
+        (
+            shown({"text/html": "<iframe title='a' srcdoc='&lt;img src=x&gt;'></iframe>"}),
+            "alt text",
+        ),
+        (
+            shown(
+                {"text/html": "<meta http-equiv='refresh' content='0; url=https://example.org'>"}
+            ),
+            "meta",
+        ),
         (shown({"text/markdown": "![](data:image/png;base64,AA)"}), "alt text"),
     ],
 )
@@ -172,7 +223,10 @@ def test_what_no_page_may_contain_stops_the_build_and_names_the_cell(output, com
 
 def test_all_cells_at_fault_are_named_at_once():
     bad = [code(f"draw({n})", outputs=[shown({"image/png": PIXEL})]) for n in (1, 2)]
-    with pytest.raises(ReportError, match=r"(?s)cell 1 \('## Reward'\).*\\foo.*cell 2 .*draw\(1\).*cell 3 .*draw\(2\)"):
+    with pytest.raises(
+        ReportError,
+        match=r"(?s)cell 1 \('## Reward'\).*\\foo.*cell 2 .*draw\(1\).*cell 3 .*draw\(2\)",
+    ):
         page(text("## Reward\n\n$\\foo{x}$"), *bad)
 
 
@@ -205,7 +259,10 @@ def test_alt_text_comes_from_the_metadata_of_the_output():
 
 def test_images_of_markdown_cells_become_part_of_the_page(tmp_path):
     (tmp_path / "dot.svg").write_text("<svg/>")
-    cell = text("![A dot](dot.svg) ![Another dot](attachment:b.png)", attachments={"b.png": {"image/png": PIXEL}})
+    cell = text(
+        "![A dot](dot.svg) ![Another dot](attachment:b.png)",
+        attachments={"b.png": {"image/png": PIXEL}},
+    )
     images = elements(html.page(notebook(cell), tmp_path), "img")
     assert [image["src"][:15] for image in images] == ["data:image/svg+", "data:image/png;"]
     with pytest.raises(ReportError, match=r"cell 1 .*missing\.png"):
@@ -217,7 +274,10 @@ def test_the_page_is_well_formed_and_its_parts_can_be_reached():
         text("# What $k$ *costs*\n\n[link](https://example.org)\n\n- a\n- b"),
         text("## Results\n\n| a | b |\n|---|--:|\n| 1 | 2 |"),
         text("## Results\n\n### Part $\\alpha$\n\n$$ \\frac{a}{b} $$"),
-        code("print('<b>')", outputs=[nbformat.v4.new_output("stream", text="\x1b[31m<b>\x1b[0m & co\n")]),
+        code(
+            "print('<b>')",
+            outputs=[nbformat.v4.new_output("stream", text="\x1b[31m<b>\x1b[0m & co\n")],
+        ),
     )
     assert Nesting(made).open == []
     assert elements(made, "html") == [{"lang": "en"}] and "<title>What k costs</title>" in made
@@ -249,13 +309,18 @@ def test_tables_of_pandas_get_headers_that_say_what_they_head():
 
 
 def test_a_widget_leaves_a_note_and_nothing_that_needs_a_kernel():
-    widget = {"application/vnd.jupyter.widget-view+json": {"model_id": "ab"}, "text/plain": "IntSlider(value=0)"}
+    widget = {
+        "application/vnd.jupyter.widget-view+json": {"model_id": "ab"},
+        "text/plain": "IntSlider(value=0)",
+    }
     made = page(code("play()", outputs=[shown(widget)]))
     assert "JupyterLab" in made and "IntSlider" not in made and "<script" not in made
 
 
 def test_the_same_notebook_gives_the_same_bytes_and_names_no_place(tmp_path):
-    first, second = (html.page(notebook(text("# A\n\n$x$"), code("f(1)")), tmp_path / name, "a") for name in "ab")
+    first, second = (
+        html.page(notebook(text("# A\n\n$x$"), code("f(1)")), tmp_path / name, "a") for name in "ab"
+    )
     assert first == second and str(tmp_path) not in first and "://" not in first
 
 
@@ -266,8 +331,12 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("which, style", [(0, html.LIGHT), (1, html.DARK)])
 def test_words_and_code_have_the_contrast_that_wcag_asks_for(which, style):
-    assert contrast("767676", "ffffff") == pytest.approx(4.54, abs=0.01)  # the grey that just passes
-    palette = re.findall(r":root \{(.*?)\}", html.stylesheet(), re.DOTALL)[which]  # light, then dark
+    assert contrast("767676", "ffffff") == pytest.approx(
+        4.54, abs=0.01
+    )  # the grey that just passes
+    palette = re.findall(r":root \{(.*?)\}", html.stylesheet(), re.DOTALL)[
+        which
+    ]  # light, then dark
     ours = dict(re.findall(r"--(\w+): #(\w{6})", palette))
     for ink in ("ink", "quiet", "link", "mark"):
         for ground in ("paper", "shade"):

@@ -16,10 +16,22 @@ from lib.page.lesson import Lesson
 from lib.stats import Interval
 
 ALT = "A line that rises & then falls again"
-CLAIMS = {"claims.total": 33, "claims.holds": 11, "claims.fails": 8, "claims.undecided": 7, "claims.untestable": 4,
-          "claims.equivalent": 2, "claims.closed": 1}  # fmt: skip
-KNOWN = {"known.glass.above": "CoRL, low budget (0.92)", "known.glass.below": "ARC (-0.37)",
-         "known.lab.closed": "KO, students", "claims.rung.glass.holds": 5, "claims.rung.glass.closed": 2}  # fmt: skip
+CLAIMS = {
+    "claims.total": 33,
+    "claims.holds": 11,
+    "claims.fails": 8,
+    "claims.undecided": 7,
+    "claims.untestable": 4,
+    "claims.equivalent": 2,
+    "claims.closed": 1,
+}
+KNOWN = {
+    "known.glass.above": "CoRL, low budget (0.92)",
+    "known.glass.below": "ARC (-0.37)",
+    "known.lab.closed": "KO, students",
+    "claims.rung.glass.holds": 5,
+    "claims.rung.glass.closed": 2,
+}
 
 
 @pytest.fixture
@@ -28,7 +40,13 @@ def add(tmp_path, monkeypatch):
     monkeypatch.setattr(lesson, "_show", lambda markup, plain: None)
 
     def finish(name: str, profile: str = "laptop", finding: str | None = None, **metrics) -> None:
-        made = Lesson(name, title=f"About <{name}>: more", profile=profile, parameters={"name": name}, root=tmp_path)
+        made = Lesson(
+            name,
+            title=f"About <{name}>: more",
+            profile=profile,
+            parameters={"name": name},
+            root=tmp_path,
+        )
         made.figure(Figure(figsize=(1, 1)), "front", alt=ALT)
         made.metric("KO.reward", Interval(0.64321, 0.61, 0.66))
         made.metrics({"backend": "lab", "hidden": 7} | metrics)
@@ -57,9 +75,15 @@ def git(folder: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_lessons_stand_in_their_order_on_a_page_that_loads_nothing_and_is_the_same_every_time(reports):
+def test_lessons_stand_in_their_order_on_a_page_that_loads_nothing_and_is_the_same_every_time(
+    reports,
+):
     page = front_page(reports, reports)
-    assert re.findall(r'<h3[^>]*><a href="([^"]+)">', page) == ["01_first.html", "02_second.html", "10_last.html"]
+    assert re.findall(r'<h3[^>]*><a href="([^"]+)">', page) == [
+        "01_first.html",
+        "02_second.html",
+        "10_last.html",
+    ]
     assert problems(page) == [] and "<script" not in page and "://" not in page
     assert page == front_page(reports, reports) and page.count("<h1>") == 1
 
@@ -71,7 +95,11 @@ def test_each_lesson_shows_finding_figure_metrics_profile_and_parameters(reports
     assert "About &lt;02_second&gt;" in part and "We found 02_second." in part
     image = r'<img src="data:image/png;base64,[^"]+" width="\d+" height="\d+" alt="A line that rises &amp; then falls'
     assert re.search(image, part)
-    assert "<code>KO.<wbr>reward</code>" in part and ">0.643 [0.610, 0.660]<" in part and ">lab<" in part
+    assert (
+        "<code>KO.<wbr>reward</code>" in part
+        and ">0.643 [0.610, 0.660]<" in part
+        and ">lab<" in part
+    )
     assert "hidden" not in part and "profile laptop" in part and card["parameters"] in part
 
 
@@ -83,7 +111,9 @@ def test_with_a_scoreboard_the_claims_stand_as_it_counted_them(reports, add):
     assert "What is now known" not in said
 
 
-def test_what_is_known_stands_before_anything_else_rung_by_rung_and_whether_it_was_replicated(reports, add):
+def test_what_is_known_stands_before_anything_else_rung_by_rung_and_whether_it_was_replicated(
+    reports, add
+):
     add("10_scoreboard", **CLAIMS, **KNOWN)
     said = words(front_page(reports, reports))
     glass = "In the glass box worlds so small that the optimum is known Beats the best fixed choice CoRL, low budget "
@@ -91,12 +121,22 @@ def test_what_is_known_stands_before_anything_else_rung_by_rung_and_whether_it_w
     lab = "In the lab small models and policies that are trained here Too little to win for anybody KO, students"
     assert said.index(glass) < said.index(lab) < said.index("A small decision maker")
     assert "On recorded outcomes" not in said and "Not replicated yet" in said
-    told = {"pairs": 2000, "lessons": 11, "profile": "laptop", "verdicts": 90, "changed": 3, "contradictions": 0}
+    told = {
+        "pairs": 2000,
+        "lessons": 11,
+        "profile": "laptop",
+        "verdicts": 90,
+        "changed": 3,
+        "contradictions": 0,
+    }
     shares = {"coverage": 0.951, "disjoint": 0.004, "captured": 0.85}
     told |= shares | {f"{key}_expected": value for key, value in shares.items()}
     (reports / "metrics/replication.json").write_text(json.dumps(told))
     said = words(front_page(reports, reports))
-    assert "0.951 of 2,000 differences" in said and "Of 90 verdicts 0 turned round and 3 changed" in said
+    assert (
+        "0.951 of 2,000 differences" in said
+        and "Of 90 verdicts 0 turned round and 3 changed" in said
+    )
 
 
 def test_numbers_of_a_smoke_run_are_called_no_results_wherever_they_stand(reports, add):
@@ -105,13 +145,19 @@ def test_numbers_of_a_smoke_run_are_called_no_results_wherever_they_stand(report
     page = front_page(reports, reports)
     said = words(page)
     assert "Mixed profiles. Lessons 01, 02 and 10 ran at laptop. Lesson 03 ran at smoke." in said
-    assert "Not results." in said and page.count("not a result") == 2  # among the findings, and on the card
+    assert (
+        "Not results." in said and page.count("not a result") == 2
+    )  # among the findings, and on the card
     assert "make repro PROFILE=smoke" in said
 
 
 def test_the_papers_are_those_of_the_readme():
-    rows = re.findall(r"^\| \[`(\w+)`\].*?\|.*?\| ([^|]+?) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
-    told = {name: paper for name, paper in rows if paper not in ("-", "all") and "," not in paper}  # of one paper
+    rows = re.findall(
+        r"^\| \[`(\w+)`\].*?\|.*?\| ([^|]+?) \|", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    told = {
+        name: paper for name, paper in rows if paper not in ("-", "all") and "," not in paper
+    }  # of one paper
     assert told == index.PAPERS
 
 
@@ -144,9 +190,15 @@ def test_the_command_writes_the_page_beside_the_lessons_or_says_what_to_do(tmp_p
     [
         (lambda r: (r / "figures/02_second/front.png").unlink(), "02_second.json names the figure"),
         (lambda r: (r / "metrics/02_second.json").unlink(), "02_second.json cannot be read"),
-        (lambda r: (r / "metrics/02_second.json").write_text("{}"), "02_second.json names the metrics"),
+        (
+            lambda r: (r / "metrics/02_second.json").write_text("{}"),
+            "02_second.json names the metrics",
+        ),
         (lambda r: (r / "lessons/02_second.json").write_text("{"), "02_second.json cannot be read"),
-        (lambda r: (r / "lessons/02_second.json").write_text('{"lesson": "a"}'), "02_second.json lacks"),
+        (
+            lambda r: (r / "lessons/02_second.json").write_text('{"lesson": "a"}'),
+            "02_second.json lacks",
+        ),
     ],
 )
 def test_files_that_do_not_fit_together_are_named(reports, spoil, message):

@@ -38,7 +38,9 @@ def shown(monkeypatch):
 
 @pytest.fixture
 def zoo(tmp_path, shown):
-    return Lesson("01_policy_zoo", title="The zoo", profile="laptop", parameters={"steps": 3}, root=tmp_path)
+    return Lesson(
+        "01_policy_zoo", title="The zoo", profile="laptop", parameters={"steps": 3}, root=tmp_path
+    )
 
 
 def figure() -> Figure:
@@ -76,11 +78,15 @@ def test_a_figure_that_says_nothing_is_refused_and_not_saved(zoo, alt, tmp_path)
 @pytest.mark.parametrize("name", ["", "Front", "a/b", "../a", "a b", "a.png", "front"])
 def test_a_figure_name_that_is_no_file_name_or_another_figures_is_refused(zoo, name):
     zoo.figure(Figure(), "front", alt=ALT)
-    with pytest.raises(ValueError, match="two figures called 'front'" if name == "front" else "figure name"):
+    with pytest.raises(
+        ValueError, match="two figures called 'front'" if name == "front" else "figure name"
+    ):
         zoo.figure(Figure(), name, alt=ALT)
 
 
-def test_an_animation_loops_and_keeps_its_frames_and_is_a_film_strip_for_who_wants_no_motion(zoo, shown, tmp_path):
+def test_an_animation_loops_and_keeps_its_frames_and_is_a_film_strip_for_who_wants_no_motion(
+    zoo, shown, tmp_path
+):
     zoo.animation(film(), "walk", alt=ALT, caption="By <epoch>.", fps=4)
     assert "<figcaption>By &lt;epoch&gt;.</figcaption>" in shown[0]
     movie = Image.open(tmp_path / "figures/01_policy_zoo/walk.gif")
@@ -92,21 +98,26 @@ def test_an_animation_loops_and_keeps_its_frames_and_is_a_film_strip_for_who_wan
     strip = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
     assert strip.shape == (24, 6 * 32 + 5 * lesson.GAP, 3)
     assert np.array_equal(strip[:, :32], film()[0]) and np.array_equal(strip[:, -32:], film()[-1])
-    media, picture = re.search(r'<source media="([^"]+)" srcset="data:image/png;base64,([^"]+)">', shown[0]).groups()
+    media, picture = re.search(
+        r'<source media="([^"]+)" srcset="data:image/png;base64,([^"]+)">', shown[0]
+    ).groups()
     assert "prefers-reduced-motion: reduce" in media
     assert picture == lesson._data_uri("image/png", content).partition(",")[2]
     assert html.audit.problems(shown[0]) == []
 
 
 @pytest.mark.parametrize(
-    "frames", [np.zeros((0, 4, 4, 3), np.uint8), np.zeros((2, 4, 4, 3)), np.zeros((4, 4, 3), np.uint8)]
+    "frames",
+    [np.zeros((0, 4, 4, 3), np.uint8), np.zeros((2, 4, 4, 3)), np.zeros((4, 4, 3), np.uint8)],
 )
 def test_frames_of_another_kind_are_refused(zoo, frames):
     with pytest.raises(ValueError, match=r"\(T, H, W, 3\) uint8"):
         zoo.animation(frames, "walk", alt=ALT)
 
 
-def test_a_finished_lesson_leaves_flat_numbers_with_their_intervals_and_what_the_front_page_needs(zoo, tmp_path):
+def test_a_finished_lesson_leaves_flat_numbers_with_their_intervals_and_what_the_front_page_needs(
+    zoo, tmp_path
+):
     zoo.metric("education.SO-d1.length", Interval(3.5, 3.0, 4.0))
     zoo.metric("one_run", Interval(1.0, math.nan, math.nan))
     zoo.metric("share", pd.Series({"value": 0.5, "lo": 0.4, "hi": 0.6, "runs": 3}))
@@ -141,11 +152,16 @@ def test_a_finished_lesson_leaves_flat_numbers_with_their_intervals_and_what_the
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("KO.reward", value) for value in (math.nan, -math.inf, np.float32("nan"), None, [1.0], np.zeros(2))]
+    [
+        ("KO.reward", value)
+        for value in (math.nan, -math.inf, np.float32("nan"), None, [1.0], np.zeros(2))
+    ]
     + [(key, 1.0) for key in ("", "a b", ".a", "a.", "a..b", "a/b", "_a", "größe!")],
 )
 def test_a_metric_that_is_no_finite_number_or_has_no_key_is_refused_by_name(zoo, key, value):
-    with pytest.raises(ValueError, match=r"metric KO\.reward is" if key == "KO.reward" else "metric key"):
+    with pytest.raises(
+        ValueError, match=r"metric KO\.reward is" if key == "KO.reward" else "metric key"
+    ):
         zoo.metric(key, value)
 
 
@@ -181,7 +197,10 @@ def test_what_was_timed_stays_out_of_the_notebook(zoo, shown, tmp_path, monkeypa
     live, run, again = shown
     assert "1.23" in live and "<caption>Seconds of &lt;training&gt;</caption>" in live
     assert run == again and "1.23" not in run
-    assert '<iframe src="timings/01_policy_zoo-training.html" title="Seconds of &lt;training&gt;"' in run
+    assert (
+        '<iframe src="timings/01_policy_zoo-training.html" title="Seconds of &lt;training&gt;"'
+        in run
+    )
     side = (tmp_path / "timings/01_policy_zoo-training.html").read_text()
     assert "2.46" in side and side.startswith("<!DOCTYPE html>") and html.audit.problems(side) == []
 
@@ -191,23 +210,34 @@ def test_tables_say_what_they_show_and_what_their_headers_head():
     made = table_html(frame, "Rewards & more")
     assert "<caption>Rewards &amp; more</caption>" in made
     assert re.findall(r'<th scope="(\w+)"[^>]*>([^<]+)<', made) == [
-        ("col", "method"), ("col", "reward"), ("col", "n"), ("row", "KO"), ("row", "T&lt;O"),
-    ]  # fmt: skip
+        ("col", "method"),
+        ("col", "reward"),
+        ("col", "n"),
+        ("row", "KO"),
+        ("row", "T&lt;O"),
+    ]
     assert re.findall(r'<td style="text-align:(\w+)[^"]*">([^<]+)<', made) == [
-        ("right", "0.50"), ("right", "1"), ("right", "12.25"), ("right", "2000"),
-    ]  # fmt: skip
+        ("right", "0.50"),
+        ("right", "1"),
+        ("right", "12.25"),
+        ("right", "2000"),
+    ]
 
 
 def test_a_named_index_and_columns_in_levels_are_shown():
     index = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["arm", "seed"])
     columns = pd.MultiIndex.from_tuples([("reward", "mean"), ("reward", "best")])
-    made = table_html(pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], index=index, columns=columns), "Rewards")
+    made = table_html(
+        pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], index=index, columns=columns), "Rewards"
+    )
     heads = re.findall(r'scope="col"[^>]*>([^<]+)<', made)
     assert heads == ["arm", "seed", "reward / mean", "reward / best"]
     assert re.findall(r'scope="row"[^>]*>([^<]+)<', made) == ["a", "b"]
 
 
-@pytest.mark.parametrize("frame, caption", [(pd.DataFrame({"a": [1]}), " "), (pd.DataFrame(index=range(2)), "A")])
+@pytest.mark.parametrize(
+    "frame, caption", [(pd.DataFrame({"a": [1]}), " "), (pd.DataFrame(index=range(2)), "A")]
+)
 def test_a_table_without_caption_or_column_is_refused(frame, caption):
     with pytest.raises(ValueError):
         table_html(frame, caption)
@@ -216,12 +246,23 @@ def test_a_table_without_caption_or_column_is_refused(frame, caption):
 @pytest.mark.parametrize(
     "value, text",
     [
-        (0.64321, "0.643"), (12.5, "12.5"), (0.00031, "0.000310"), (2.5e-7, "2.5e-07"), (123456.7, "123457"),
-        (7, "7"), (None, "–"), (math.nan, "–"), (True, "yes"), (np.bool_(False), "no"), ("lab", "lab"),
-        (0.0, "0.00"), (-0.0, "0.00"), (np.float64(-1.5), "-1.50"),
+        (0.64321, "0.643"),
+        (12.5, "12.5"),
+        (0.00031, "0.000310"),
+        (2.5e-7, "2.5e-07"),
+        (123456.7, "123457"),
+        (7, "7"),
+        (None, "–"),
+        (math.nan, "–"),
+        (True, "yes"),
+        (np.bool_(False), "no"),
+        ("lab", "lab"),
+        (0.0, "0.00"),
+        (-0.0, "0.00"),
+        (np.float64(-1.5), "-1.50"),
         (Interval(0.5, 0.4, 0.6), "0.50 [0.40, 0.60]"),
     ],
-)  # fmt: skip
+)
 def test_numbers_are_written_with_the_digits_that_matter(value, text):
     assert number(value) == text
 
@@ -233,11 +274,18 @@ def test_a_value_that_is_not_zero_is_never_written_as_zero():
 
 def test_intervals_are_written_beside_their_values():
     assert with_interval(0.641, 0.609, 0.662) == "0.64 [0.61, 0.66]"
-    assert with_interval(0.641, math.nan, math.nan) == "0.64" and with_interval(math.nan, 0, 1) == "–"
+    assert (
+        with_interval(0.641, math.nan, math.nan) == "0.64" and with_interval(math.nan, 0, 1) == "–"
+    )
     assert with_interval(0.641, 0.609, 0.662, digits=1) == "0.6 [0.6, 0.7]"
-    rows = {"KO": {"reward": Interval(0.5, 0.4, 0.6)}, "TO": {"reward": Interval(1, 0, 2), "steps": Interval(3, 3, 3)}}
+    rows = {
+        "KO": {"reward": Interval(0.5, 0.4, 0.6)},
+        "TO": {"reward": Interval(1, 0, 2), "steps": Interval(3, 3, 3)},
+    }
     frame = interval_table(rows)
-    assert frame.loc["KO"].to_list() == ["0.500 [0.400, 0.600]", "–"] and frame.index.name == "method"
+    assert (
+        frame.loc["KO"].to_list() == ["0.500 [0.400, 0.600]", "–"] and frame.index.name == "method"
+    )
     assert frame.loc["TO", "steps"] == "3.00 [3.00, 3.00]"
     assert interval_table(rows, digits=1).loc["TO", "reward"] == "1.0 [0.0, 2.0]"
     made = table_html(frame, "Results")
@@ -281,9 +329,15 @@ def test_an_executed_notebook_becomes_the_same_page_in_every_run(tmp_path):
     """Slow (two kernels start): what a real kernel shows is what the page is made of."""
     pages = [html.page(execute(tmp_path, again=False), name="01_zoo") for _ in range(2)]
     assert pages[0] == pages[1]
-    assert pages[0].count("<figure>") == 2 and "image/gif" in pages[0] and "<caption>A table</caption>" in pages[0]
+    assert (
+        pages[0].count("<figure>") == 2
+        and "image/gif" in pages[0]
+        and "<caption>A table</caption>" in pages[0]
+    )
     assert 'src="timings/01_zoo-training.html"' in pages[0]
-    assert "perf_counter()" in re.sub(r"<[^>]+>", "", pages[0]), "the code is there, what it measured is not"
+    assert "perf_counter()" in re.sub(r"<[^>]+>", "", pages[0]), (
+        "the code is there, what it measured is not"
+    )
 
 
 def test_in_a_live_session_a_cell_may_run_again_and_timings_are_shown(tmp_path):
@@ -308,7 +362,11 @@ def test_real_code_is_shown_folded_with_its_place_below_its_equation(zoo, shown,
     place = re.search(r"<code>Lesson.finding</code>, lib/page/lesson.py:(\d+)</summary>", markup)
     text = BeautifulSoup(markup, "html.parser").find("details").find("pre").get_text()
     lines = (ROOT / "lib/page/lesson.py").read_text().splitlines()
-    assert text.splitlines()[0] == lines[int(place[1]) - 1].strip() == "def finding(self, sentence: str) -> None:"
+    assert (
+        text.splitlines()[0]
+        == lines[int(place[1]) - 1].strip()
+        == "def finding(self, sentence: str) -> None:"
+    )
     assert text.rstrip().endswith("sentence)") and '<span class="k">def</span>' in markup
 
 
@@ -324,12 +382,15 @@ def test_a_wrapped_function_and_one_of_the_session_are_shown_too(zoo, shown, tmp
     exec(compile(path.read_text(), str(path), "exec"), space)
     zoo.source(space["own"])
     assert (
-        "<code>own</code>, this notebook" in shown[0] and "x < 1" in BeautifulSoup(shown[0], "html.parser").get_text()
+        "<code>own</code>, this notebook" in shown[0]
+        and "x < 1" in BeautifulSoup(shown[0], "html.parser").get_text()
     )
 
 
 def test_a_terminal_gets_plain_text(tmp_path, capsys):
-    Lesson("01_policy_zoo", "The zoo", "laptop", {}, tmp_path).source(store.to_json, equation="a < b")
+    Lesson("01_policy_zoo", "The zoo", "laptop", {}, tmp_path).source(
+        store.to_json, equation="a < b"
+    )
     told = capsys.readouterr().out
     assert (
         told.startswith("$$ a < b $$\n\nto_json, lib/store.py:")

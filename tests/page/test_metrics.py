@@ -7,8 +7,15 @@ import pytest
 from lib import store
 from lib.page import metrics
 
-ONE = {"corl.right": 0.123456, "corl.right_lo": 0.1, "corl.right_hi": 0.2, "corl.n": 12, "backend": "lab",
-       "odd_lo": 1.0, "true": True}  # fmt: skip
+ONE = {
+    "corl.right": 0.123456,
+    "corl.right_lo": 0.1,
+    "corl.right_hi": 0.2,
+    "corl.n": 12,
+    "backend": "lab",
+    "odd_lo": 1.0,
+    "true": True,
+}
 
 
 @pytest.fixture
@@ -45,7 +52,9 @@ def test_nothing_is_lost_of_what_the_lessons_keep():
     for name, told in metrics.read().items():
         flat = {}
         for key, metric in told.items():
-            flat |= {key: metric["value"]} | {f"{key}_{end}": metric[end] for end in ("lo", "hi") if end in metric}
+            flat |= {key: metric["value"]} | {
+                f"{key}_{end}": metric[end] for end in ("lo", "hi") if end in metric
+            }
         assert flat == store.read_json(metrics.FOLDER / f"{name}.json")
 
 

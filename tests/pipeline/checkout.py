@@ -20,7 +20,17 @@ LEFT_OUT = shutil.ignore_patterns(
 )
 MADE = ("data/notebooks", "data/models", "data/zoo", "data/settings.json", "reports")
 WALL_TIME = ("reports/timings", "reports/failed")  # two runs differ here, and may
-INHERITED = ("PROFILE", "MAKE", "MFLAGS", "DVC_", "GIT_", "PYTEST", "BENCH_", "PYTHONPATH", "VIRTUAL_ENV")
+INHERITED = (
+    "PROFILE",
+    "MAKE",
+    "MFLAGS",
+    "DVC_",
+    "GIT_",
+    "PYTEST",
+    "BENCH_",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+)
 
 Say = Callable[[str], None]
 
@@ -33,16 +43,22 @@ class Checkout:
 
     def start(self, *command: str, **options) -> subprocess.Popen:
         """A command in a session of its own, without what `make` or pytest left in the environment."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(INHERITED)}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(INHERITED)
+        }
         environment["PATH"] = f"{self.folder}/.venv/bin{os.pathsep}{environment['PATH']}"
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} | options
-        return subprocess.Popen(command, cwd=self.folder, env=environment, start_new_session=True, **options)
+        return subprocess.Popen(
+            command, cwd=self.folder, env=environment, start_new_session=True, **options
+        )
 
     def run(self, *command: str) -> str:
         """What a command prints; the test fails with it if the command does."""
         process = self.start(*command)
         printed, _ = process.communicate()
-        assert process.returncode == 0, f"{' '.join(command)} ended with {process.returncode}:\n{printed[-6000:]}"
+        assert process.returncode == 0, (
+            f"{' '.join(command)} ended with {process.returncode}:\n{printed[-6000:]}"
+        )
         return printed
 
     def repro(self, *lessons: str) -> str:
@@ -64,7 +80,13 @@ class Checkout:
 
 def repro_command(*lessons: str) -> tuple[str, ...]:
     # the environment was set up by this checkout: `make` must not look whether it is up to date
-    return ("make", "repro", "PROFILE=smoke", f"LESSON={' '.join(lessons)}", "--old-file=.venv/.stamp")
+    return (
+        "make",
+        "repro",
+        "PROFILE=smoke",
+        f"LESSON={' '.join(lessons)}",
+        "--old-file=.venv/.stamp",
+    )
 
 
 def files_at(place: Path) -> Iterator[Path]:
@@ -73,7 +95,16 @@ def files_at(place: Path) -> Iterator[Path]:
 
 def listed_by_git() -> list[str] | None:
     """Files that are tracked or would be added and exist; None without git."""
-    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = [
+        "git",
+        "-C",
+        str(ROOT),
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):

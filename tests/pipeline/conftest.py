@@ -56,7 +56,9 @@ def under_way(copy, place, say) -> Iterator[dict[str, Future]]:
         found = {name: threads.submit(build, copies[name], say) for name in names[:2]}
         if PROC.exists():
             log = place / "interrupted.log"
-            found["interrupted"] = threads.submit(kill_again_and_again, copies["interrupted"], log, say)
+            found["interrupted"] = threads.submit(
+                kill_again_and_again, copies["interrupted"], log, say
+            )
         yield found
 
 

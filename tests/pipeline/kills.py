@@ -79,7 +79,9 @@ def kills() -> list[tuple[str, str, float]]:
     """
     draw = random.Random("ten random moments")
     found = [
-        (kind, sign, WITHIN * (part + draw.random()) / EACH) for kind, sign in SIGNS.items() for part in range(EACH)
+        (kind, sign, WITHIN * (part + draw.random()) / EACH)
+        for kind, sign in SIGNS.items()
+        for part in range(EACH)
     ]
     return draw.sample(found, len(found))
 
@@ -88,7 +90,9 @@ def kill_again_and_again(checkout: Checkout, log: Path, say: Say) -> Checkout:
     """Ten kills, none of which may leave a process that works on; then the copy, left undisturbed to the end."""
     planned = kills()
     for number, (kind, sign, seconds) in enumerate(planned, 1):
-        while not interrupt(checkout, sign, seconds, log):  # machines differ: a run may be over before the moment
+        while not interrupt(
+            checkout, sign, seconds, log
+        ):  # machines differ: a run may be over before the moment
             say(f"over before {kind} could be killed; starting from nothing, to be killed sooner")
             checkout.run("make", "clean")
             assert seconds > POLL, f"not even a rebuild has {kind}"

@@ -42,7 +42,11 @@ def differences(one: dict[str, str], other: dict[str, str]) -> list[str]:
 def test_every_lesson_leaves_a_page_a_notebook_and_metrics(first):
     assert lessons(first.checkout) and ran(first.printed)[-1] == "index"
     for lesson in lessons(first.checkout):
-        for name in (f"reports/{lesson}.html", f"reports/notebooks/{lesson}.ipynb", f"reports/metrics/{lesson}.json"):
+        for name in (
+            f"reports/{lesson}.html",
+            f"reports/notebooks/{lesson}.ipynb",
+            f"reports/metrics/{lesson}.json",
+        ):
             assert name in first.hashes
         assert any(name.startswith(f"reports/figures/{lesson}/") for name in first.hashes)
 
@@ -87,14 +91,22 @@ def save_as_jupyterlab_would(path: Path, executed: Path) -> None:
             cell.metadata["execution"] = {"iopub.execute_input": f"2026-01-01T00:00:{count:02d}Z"}
             cell.metadata["scrolled"] = True
     notebook.cells.append(nbformat.v4.new_code_cell("", id="empty"))
-    notebook.metadata["kernelspec"] = {"display_name": "bench", "language": "python", "name": "bench"}
+    notebook.metadata["kernelspec"] = {
+        "display_name": "bench",
+        "language": "python",
+        "name": "bench",
+    }
     nbformat.write(notebook, path)
 
 
 def test_saving_a_notebook_with_its_outputs_makes_no_lesson_stale(second):
     """Nor do caches and checkpoints that others leave beside it."""
     checkout = second.checkout
-    for name in ("lib/zoo/__pycache__/x.pyc", "lib/envs/.ipynb_checkpoints/a.py", "notebooks/.ipynb_checkpoints/a.py"):
+    for name in (
+        "lib/zoo/__pycache__/x.pyc",
+        "lib/envs/.ipynb_checkpoints/a.py",
+        "notebooks/.ipynb_checkpoints/a.py",
+    ):
         (checkout.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout.folder / name).write_text("rubbish")
     for lesson in lessons(checkout):
@@ -114,7 +126,9 @@ def test_editing_a_notebook_makes_its_own_lesson_stale_and_no_other(second):
     nbformat.write(notebook, path)
     try:
         checkout.dvc("repro", "clean")
-        assert set(json.loads(checkout.dvc("status", "--json"))) == {"00_tour"}  # the test below: none again afterwards
+        assert set(json.loads(checkout.dvc("status", "--json"))) == {
+            "00_tour"
+        }  # the test below: none again afterwards
     finally:
         path.write_bytes(before)
         checkout.dvc("repro", "clean")
@@ -125,7 +139,10 @@ def test_a_lock_that_a_dead_process_holds_stops_nobody(second):
     gone.wait()
     entry = {"pid": gone.pid, "cmd": "dvc repro"}
     lock = second.checkout.folder / ".dvc/tmp/rwlock"
-    for content in (json.dumps({"write": {str(second.checkout.folder / "data/zoo"): entry}}), '{"write": {'):
+    for content in (
+        json.dumps({"write": {str(second.checkout.folder / "data/zoo"): entry}}),
+        '{"write": {',
+    ):
         lock.write_text(content)
         assert ran(second.checkout.repro()) == []
 
@@ -142,9 +159,13 @@ class Page(HTMLParser):
         self.links: list[str] = []
         text = path.read_text(encoding="utf-8")
         self.feed(text)
-        sheets = re.findall(r"<style[^>]*>(.*?)</style>", text, re.S) + re.findall(r'\sstyle="([^"]*)"', text)
+        sheets = re.findall(r"<style[^>]*>(.*?)</style>", text, re.S) + re.findall(
+            r'\sstyle="([^"]*)"', text
+        )
         self.loads += [
-            address for css in sheets for address in re.findall(r"(?:url\(|@import)\s*['\"]?([^)'\"]+)", css)
+            address
+            for css in sheets
+            for address in re.findall(r"(?:url\(|@import)\s*['\"]?([^)'\"]+)", css)
         ]
         self.text = text
 
@@ -162,7 +183,10 @@ def test_a_page_loads_nothing_that_is_not_in_the_reports_folder(first):
     assert len(pages) > len(lessons(first.checkout))
     for path in pages:
         for address in Page(path).loads:
-            local = not re.match(r"[a-zA-Z][\w+.-]*:|//|/", address) and (path.parent / address).is_file()
+            local = (
+                not re.match(r"[a-zA-Z][\w+.-]*:|//|/", address)
+                and (path.parent / address).is_file()
+            )
             assert address.startswith(("data:", "#")) or local, f"{path.name} loads {address[:80]}"
         assert path.name in SCRIPTED or "<script" not in path.read_text(encoding="utf-8"), path.name
 
@@ -199,14 +223,23 @@ def test_ten_kills_at_random_moments_change_nothing_in_the_end(first, interrupte
 
 @pytest.mark.skipif(not PROC.exists(), reason="uses the copy that was killed")
 def test_a_lesson_whose_code_changed_runs_again_says_why_and_trains_nothing(interrupted):
-    receipts = {path: path.stat().st_mtime_ns for path in (interrupted.folder / "data/runs").rglob("done.json")}
+    receipts = {
+        path: path.stat().st_mtime_ns
+        for path in (interrupted.folder / "data/runs").rglob("done.json")
+    }
     outs = made_by(interrupted, "01_policy_zoo")
     before = interrupted.hashes(*outs)
     code = interrupted.folder / "lib/zoo/ppo.py"
     code.write_text(code.read_text(encoding="utf-8") + "\n\nANOTHER_NAME = 1\n", encoding="utf-8")
     printed = interrupted.repro("01_policy_zoo")
-    assert "01_policy_zoo" in ran(printed) and "[01_policy_zoo] runs again: lib/zoo changed\n" in printed
-    after = {path: path.stat().st_mtime_ns for path in (interrupted.folder / "data/runs").rglob("done.json")}
+    assert (
+        "01_policy_zoo" in ran(printed)
+        and "[01_policy_zoo] runs again: lib/zoo changed\n" in printed
+    )
+    after = {
+        path: path.stat().st_mtime_ns
+        for path in (interrupted.folder / "data/runs").rglob("done.json")
+    }
     assert after == receipts and differences(before, interrupted.hashes(*outs)) == []
 
 
@@ -228,16 +261,24 @@ def test_what_the_readme_says_of_dvc_works_and_its_table_fits_a_screen(copy):
     checkout = copy("experiment")
     checkout.run("git", "add", "--all")
     checkout.run("git", *AUTHOR, "commit", "--quiet", "--allow-empty", "--message", "as it is")
-    lines = re.findall(r"^dvc (.+?)  +#", (checkout.folder / "README.md").read_text(encoding="utf-8"), re.M)
+    lines = re.findall(
+        r"^dvc (.+?)  +#", (checkout.folder / "README.md").read_text(encoding="utf-8"), re.M
+    )
     change, *others = (shlex.split(line) for line in lines)
     checkout.dvc(*change, "-S", "profile=smoke")
     table, changes, plots, graph = (checkout.dvc(*words) for words in others)
-    assert "tour.weights" in table and "front.hv_mean" in table and max(map(len, table.splitlines())) <= SCREEN
+    assert (
+        "tour.weights" in table
+        and "front.hv_mean" in table
+        and max(map(len, table.splitlines())) <= SCREEN
+    )
     assert re.search(r"00_tour\.json +front\.hv_mean +[\d.]+ +[\d.]+", changes)
     page = Path(plots.strip().removeprefix("file://"))
     shown = {path.name for path in page.parent.rglob("*.png")}
     drawn = {path.stem for path in (checkout.folder / "reports/figures/00_tour").glob("*.png")}
-    assert drawn and all(any(name.endswith(f"00_tour_{stem}.png") for name in shown) for stem in drawn)
+    assert drawn and all(
+        any(name.endswith(f"00_tour_{stem}.png") for name in shown) for stem in drawn
+    )
     assert "10_scoreboard" in graph and "11_bring_your_own" not in graph
 
 
@@ -256,13 +297,19 @@ papermill --no-progress-bar notebooks/00_tour.ipynb out.ipynb -p profile smoke
 def test_dvc_and_papermill_work_in_an_activated_environment_without_make(copy):
     checkout = copy("activated")
     parameters = checkout.folder / "params.yaml"
-    parameters.write_text(parameters.read_text(encoding="utf-8").replace("\nprofile: laptop ", "\nprofile: smoke "))
+    parameters.write_text(
+        parameters.read_text(encoding="utf-8").replace("\nprofile: laptop ", "\nprofile: smoke ")
+    )
     checkout.run("git", "add", "--all")
     checkout.run("git", *AUTHOR, "commit", "--quiet", "--allow-empty", "--message", "as it is")
     printed = checkout.run("bash", "-c", WITHOUT_MAKE)
     assert ran(printed).count("00_tour") == 2
     assert re.search(r"^\[00_tour\] runs again: tour\.weights \d+ -> 3$", printed, re.M)
     cells = nbformat.read(checkout.folder / "out.ipynb", 4).cells
-    injected = [cell.source for cell in cells if "injected-parameters" in cell.metadata.get("tags", [])]
+    injected = [
+        cell.source for cell in cells if "injected-parameters" in cell.metadata.get("tags", [])
+    ]
     assert len(injected) == 1 and 'profile = "smoke"' in injected[0]
-    assert (checkout.folder / "reports/metrics/00_tour.json").exists(), "papermill ran the code of another checkout"
+    assert (checkout.folder / "reports/metrics/00_tour.json").exists(), (
+        "papermill ran the code of another checkout"
+    )

@@ -10,7 +10,13 @@ from lib import store
 from lib.routing.logs import Logs
 from tests.studies import Killed, dying, of
 
-HOSTED = {"backend": "endpoint", "base_url": "http://localhost:1/v1", "model": "m", "price_in": 1e-6, "price_out": 1e-6}
+HOSTED = {
+    "backend": "endpoint",
+    "base_url": "http://localhost:1/v1",
+    "model": "m",
+    "price_in": 1e-6,
+    "price_out": 1e-6,
+}
 
 
 def keys_by_label(study, own, compared, models) -> dict[str, str]:
@@ -23,7 +29,9 @@ def keys_by_label(study, own, compared, models) -> dict[str, str]:
 def find_jobs(runs: Path, ending: str) -> list[Path]:
     """The folders of finished jobs whose label ends so, in the order of labels."""
     labels = {path.parent: store.read_json(path)["label"] for path in runs.glob("*/job.json")}
-    return sorted((folder for folder, label in labels.items() if label.endswith(ending)), key=labels.get)
+    return sorted(
+        (folder for folder, label in labels.items() if label.endswith(ending)), key=labels.get
+    )
 
 
 def apart(models: Path, elsewhere: Path, name: str) -> Path:

@@ -39,7 +39,9 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def lab_asker():
     """A lab model that writes words at random, at a price."""
-    made = Asker(Model("lab-nano", Forward(tiny.model(0)), {"dollars_per_1k_tokens": 0.001}, max_tokens=24))
+    made = Asker(
+        Model("lab-nano", Forward(tiny.model(0)), {"dollars_per_1k_tokens": 0.001}, max_tokens=24)
+    )
     yield made
     made.close()
 

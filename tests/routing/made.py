@@ -17,12 +17,25 @@ WORDS = {"low": 1e-6, "medium": 2e-6, "high": 1000.0}
 N, M, L = PRICE
 # word -> for each seed whom CoRL calls, and whether it is right, by question
 ACTS = {
-    "low": ([["", N, N, "", "", ""], ["", N, N, N, "", ""]], [[1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]]),
-    "medium": ([["", M, M, M, M, M], ["", M, M, M, M, f"{M} {M}"]], [[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 0, 1]]),
-    "high": ([["", L, L, L, L, L], [L, L, L, L, L, f"{L} {L}"]], [[1, 1, 1, 1, 0, 1], [1, 1, 1, 1, 1, 1]]),
+    "low": (
+        [["", N, N, "", "", ""], ["", N, N, N, "", ""]],
+        [[1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]],
+    ),
+    "medium": (
+        [["", M, M, M, M, M], ["", M, M, M, M, f"{M} {M}"]],
+        [[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 0, 1]],
+    ),
+    "high": (
+        [["", L, L, L, L, L], [L, L, L, L, L, f"{L} {L}"]],
+        [[1, 1, 1, 1, 0, 1], [1, 1, 1, 1, 1, 1]],
+    ),
 }
 IDLE = {word: ([[""] * 6] * 2, [[0] * 6] * 2) for word in WORDS}
-NUMBERS = {"001": 0, "008": 2, "040": 5}  # label -> questions on which it calls the large expert, and is right
+NUMBERS = {
+    "001": 0,
+    "008": 2,
+    "040": 5,
+}  # label -> questions on which it calls the large expert, and is right
 AT_FIRST = dict.fromkeys(NUMBERS, 1)  # the same before training: above the budget of 1
 
 
@@ -33,15 +46,32 @@ def episode(item: int, word: str, called: str, right: float, budget: float, **mo
     within = float(dollars <= budget)
     spoken = [("prompt", f"<s> budget {word}", 0.0)]
     for name in names:
-        spoken += [("controller", f"<call> {name} <t> 1 + 1 = ?", 0.0), (name, "<response> 2", PRICE[name])]
+        spoken += [
+            ("controller", f"<call> {name} <t> 1 + 1 = ?", 0.0),
+            (name, "<response> 2", PRICE[name]),
+        ]
     spoken.append(("controller", "<answer> 2 </answer>", 0.0))
     row = {
-        "item": item, "kind": KINDS[item % 6], "difficulty": item + 1,
-        "label": word, "budget": budget, "right": float(right), "within": within,
-        "reward": right * within, "dollars": dollars, "calls": len(names), "called": called, "malformed": 0,
-        "failures": 0, "turns": 1 + len(names), "written": 5, "tokens": 20 + 10 * len(names),
-        "spoken": json.dumps(spoken), "temperature": 0.0, "style": "soft",
-    }  # fmt: skip
+        "item": item,
+        "kind": KINDS[item % 6],
+        "difficulty": item + 1,
+        "label": word,
+        "budget": budget,
+        "right": float(right),
+        "within": within,
+        "reward": right * within,
+        "dollars": dollars,
+        "calls": len(names),
+        "called": called,
+        "malformed": 0,
+        "failures": 0,
+        "turns": 1 + len(names),
+        "written": 5,
+        "tokens": 20 + 10 * len(names),
+        "spoken": json.dumps(spoken),
+        "temperature": 0.0,
+        "style": "soft",
+    }
     return row | more
 
 
@@ -57,14 +87,20 @@ def examined(acts, arm: str, seeds: int, **more) -> list[dict]:
 def all_tests(acts, seeds: int) -> list[dict]:
     rows = []
     for heat in (0.0, 1.0):  # with draws nobody is ever right, so that a mix-up shows
-        shown = acts if heat == 0 else {word: (called, [[0] * 6] * 2) for word, (called, _) in acts.items()}
+        shown = (
+            acts
+            if heat == 0
+            else {word: (called, [[0] * 6] * 2) for word, (called, _) in acts.items()}
+        )
         rows += examined(shown, "corl", seeds, temperature=heat)
         rows += examined(shown, "hard", seeds, temperature=heat, style="hard")
         for style in ("soft", "hard"):
             rows += examined(IDLE, "start", 1, temperature=heat, style=style)
     for arm, runs, calls in (("start", 1, AT_FIRST), ("number", seeds, NUMBERS)):
-        acts = {w: ([[L if i < n else "" for i in range(6)]] * 2, [[i < n for i in range(6)]] * 2)
-                for w, n in calls.items()}  # fmt: skip
+        acts = {
+            w: ([[L if i < n else "" for i in range(6)]] * 2, [[i < n for i in range(6)]] * 2)
+            for w, n in calls.items()
+        }
         rows += in_numbers(acts, arm, runs)
     return rows
 
@@ -72,7 +108,9 @@ def all_tests(acts, seeds: int) -> list[dict]:
 def in_numbers(acts, arm: str = "number", seeds: int = 2) -> list[dict]:
     """Test episodes under budgets of so many micro-dollars; acts: as ACTS."""
     return [
-        episode(i, word, called[s][i], right[s][i], int(word) * 1e-6, arm=arm, seed=s, style="number")
+        episode(
+            i, word, called[s][i], right[s][i], int(word) * 1e-6, arm=arm, seed=s, style="number"
+        )
         for word, (called, right) in acts.items()
         for s in range(seeds)
         for i in range(6)
@@ -87,7 +125,16 @@ def trained(seeds: int, late: str, updates: int = 10) -> list[dict]:
             for update in range(updates):
                 called = late if update >= updates / 2 else ""
                 rows += [
-                    episode(i, word, called, float(bool(called) and i == 1), budget, arm=arm, seed=s, update=update)
+                    episode(
+                        i,
+                        word,
+                        called,
+                        float(bool(called) and i == 1),
+                        budget,
+                        arm=arm,
+                        seed=s,
+                        update=update,
+                    )
                     for word, budget in WORDS.items()
                     for i in range(2)
                 ]
@@ -98,21 +145,35 @@ def strategies(right: bool = True) -> pd.DataFrame:
     rows = []
     for split, each in (("train", 3), ("test", 1)):
         for name in PRICE:
-            for suffix, price, reach in (("", PRICE, REACH), (" in pieces", PIECES, REACH_IN_PIECES)):
+            for suffix, price, reach in (
+                ("", PRICE, REACH),
+                (" in pieces", PIECES, REACH_IN_PIECES),
+            ):
                 for item in range(6 * each):
                     hard = item % 6 + 1
                     rows.append(
-                        {"split": split, "item": item, "kind": KINDS[hard - 1], "difficulty": hard, "try": 0,
-                         "prompt": f"{split} d{hard} {item} = ?",
-                         "strategy": name + suffix, "right": float(right and hard <= reach[name]),
-                         "dollars": price[name], "calls": 1 + bool(suffix), "reply": f"r{hard % 2}"}
-                    )  # fmt: skip
+                        {
+                            "split": split,
+                            "item": item,
+                            "kind": KINDS[hard - 1],
+                            "difficulty": hard,
+                            "try": 0,
+                            "prompt": f"{split} d{hard} {item} = ?",
+                            "strategy": name + suffix,
+                            "right": float(right and hard <= reach[name]),
+                            "dollars": price[name],
+                            "calls": 1 + bool(suffix),
+                            "reply": f"r{hard % 2}",
+                        }
+                    )
     return pd.DataFrame(rows)
 
 
 def study(acts=ACTS, seeds: int = 2, late: str = L, right: bool = True) -> Results:
     own = [
-        episode(i, "low", "", float(right and i % 6 == 0), 1e-6, split=split, reply="", **{"try": 0})
+        episode(
+            i, "low", "", float(right and i % 6 == 0), 1e-6, split=split, reply="", **{"try": 0}
+        )
         for split, n in (("train", 18), ("test", 6))
         for i in range(n)
     ]

@@ -38,13 +38,25 @@ def changed(**sections: dict[str, Any]) -> Params:
     """The parameters at smoke with some changes, as `params.settings` makes them; experts and kinds of questions are
     those that are told, and no others."""
     content = EVERYTHING.model_dump()
-    whole = {name: content[name] | {key: {} for key in told if key in OTHERS} for name, told in sections.items()}
-    return params.validate(content | {name: params.overlay(whole[name], told) for name, told in sections.items()})
+    whole = {
+        name: content[name] | {key: {} for key in told if key in OTHERS}
+        for name, told in sections.items()
+    }
+    return params.validate(
+        content | {name: params.overlay(whole[name], told) for name, told in sections.items()}
+    )
 
 
 def learn(**changes: Any) -> LearnSettings:
     """The trainer's settings at smoke, one pass over everything at once unless told otherwise."""
-    plain = {"epochs": 1, "minibatch": 64, "microbatch": 64, "warmup": 1, "schedule": "constant", "whiten": False}
+    plain = {
+        "epochs": 1,
+        "minibatch": 64,
+        "microbatch": 64,
+        "warmup": 1,
+        "schedule": "constant",
+        "whiten": False,
+    }
     return params.validate(SMOKE.learn.model_dump() | plain | changes, LearnSettings, "a test")
 
 
@@ -75,7 +87,13 @@ class Scripted:
     """A controller's voice that says its turns one after another; or what a function of the question and of the
     number of the turn says. What it was shown is kept."""
 
-    def __init__(self, *turns: str, say: Callable[[str, int], str] | None = None, window: int = 400, response: int = 8):
+    def __init__(
+        self,
+        *turns: str,
+        say: Callable[[str, int], str] | None = None,
+        window: int = 400,
+        response: int = 8,
+    ):
         self.say = say or (lambda question, turn: turns[min(turn, len(turns) - 1)])
         self.window, self.response, self.limit = window, response, 40
         self.asked: list[tuple[list[int], str]] = []
@@ -95,7 +113,9 @@ class Scripted:
     def decode(self, ids: Sequence[int]) -> str:
         return lab.decode(ids)
 
-    def write(self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float) -> list[list[int]]:
+    def write(
+        self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float
+    ) -> list[list[int]]:
         self.shown.append([list(ids) for ids in contexts])
         self.keys.append(list(keys))
         return [lab.encode(self.say(*self._place(ids))) for ids in contexts]
@@ -111,7 +131,9 @@ class Choir:
 
     def __init__(self, reply: Callable[[Query], Heard] | str = "<answer> 4 </answer>") -> None:
         self.experts = EXPERTS
-        self.reply = reply if callable(reply) else lambda query: Heard(reply, PRICES[query.expert], 9, 3)
+        self.reply = (
+            reply if callable(reply) else lambda query: Heard(reply, PRICES[query.expert], 9, 3)
+        )
         self.asked: list[list[Query]] = []
 
     def ask(self, queries: Sequence[Query]) -> list[Heard]:
@@ -153,8 +175,17 @@ def endpoint(url: str, **changes: Any) -> Pool:
 
 def inside(answers: Callable[[dict[str, Any]], Any], backend: str = "scripted") -> Pool:
     """A pool of two words whose models are functions in this process."""
-    about = {"backend": backend, "price_in": 1.0, "price_out": 100.0, "kwh_per_token": 0.0, "temperature": 0.9,
-             "max_tokens": 50, "timeout": 5.0, "retries": 0, "concurrency": 8}  # fmt: skip
+    about = {
+        "backend": backend,
+        "price_in": 1.0,
+        "price_out": 100.0,
+        "kwh_per_token": 0.0,
+        "temperature": 0.9,
+        "max_tokens": 50,
+        "timeout": 5.0,
+        "retries": 0,
+        "concurrency": 8,
+    }
     settings = server.settings(models={name: about | {"model": name} for name in ("small", "big")})
     names = {"lab-nano": "small", "lab-mini": "big"}
     return Pool(lambda: Client(settings, {backend: InProcess(answers)}), names, 0.5)
@@ -184,9 +215,14 @@ def taught(model: LlamaForCausalLM, traces: Sequence, steps: int) -> None:
 def toy(seed: int = 0, words: int = 12, hidden: int = 16, layers: int = 1) -> LlamaForCausalLM:
     """A model of a dozen words; token 0 is padding."""
     config = LlamaConfig(
-        vocab_size=words, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=2,
-        intermediate_size=hidden, max_position_embeddings=64, tie_word_embeddings=True,
-    )  # fmt: skip
+        vocab_size=words,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=hidden,
+        max_position_embeddings=64,
+        tie_word_embeddings=True,
+    )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = LlamaForCausalLM(config).eval()
@@ -205,7 +241,9 @@ def drift(model: torch.nn.Module, by: float, seed: int = 0) -> None:
             weight.add_(by * torch.randn(weight.shape, generator=generator))
 
 
-def learner(seed: int = 0, accelerator=None, policy=None, total: int = 100, pad: int = 0, **changes: Any) -> Learner:
+def learner(
+    seed: int = 0, accelerator=None, policy=None, total: int = 100, pad: int = 0, **changes: Any
+) -> Learner:
     return Learner(policy or toy(), learn(**changes), pad, total, seed, accelerator)
 
 

@@ -29,8 +29,10 @@ def test_prices_are_quantiles_over_the_questions_that_an_expert_answers_right():
     table = pd.DataFrame(rows, columns=["strategy", "right", "dollars"])
     never = table.assign(right=0.0)  # nothing better is known
     for asked, quantile, prices in (
-        (table, 1.0, [0.1, 0.5, 2.5]), (table, 0.5, [0.055, 0.275, 1.375]), (never, 1.0, [100, 500, 2_500]),
-    ):  # fmt: skip
+        (table, 1.0, [0.1, 0.5, 2.5]),
+        (table, 0.5, [0.055, 0.275, 1.375]),
+        (never, 1.0, [100, 500, 2_500]),
+    ):
         told = outcomes.prices(asked, EXPERTS, SMOKE.model_copy(update={"quantile": quantile}))
         assert list(told) == list(EXPERTS) and list(told.values()) == pytest.approx(prices)
 
@@ -38,14 +40,22 @@ def test_prices_are_quantiles_over_the_questions_that_an_expert_answers_right():
 def test_low_affords_the_cheapest_medium_the_middle_and_high_anything():
     told = outcomes.budgets(CALLS, SMOKE)
     assert told == {"low": 1e-5, "medium": 4e-5, "high": SMOKE.high}
-    affords = {word: [cost_reward(price, budget) for price in CALLS.values()] for word, budget in told.items()}
+    affords = {
+        word: [cost_reward(price, budget) for price in CALLS.values()]
+        for word, budget in told.items()
+    }
     assert affords == {"low": [1, 0, 0], "medium": [1, 1, 0], "high": [1, 1, 1]}
-    assert cost_reward(2 * CALLS["lab-nano"], told["low"]) == 0 and cost_reward(3 * 1e-5, told["medium"]) == 1
+    assert (
+        cost_reward(2 * CALLS["lab-nano"], told["low"]) == 0
+        and cost_reward(3 * 1e-5, told["medium"]) == 1
+    )
 
 
 def test_training_mixes_budgets_by_lot_and_the_lot_is_the_rngs():
     for name, style in (("corl", "soft"), ("hard", "hard")):
-        told, again, other = (drawn(NAMED[name], ITEMS, BUDGETS, np.random.default_rng(seed)) for seed in (0, 0, 1))
+        told, again, other = (
+            drawn(NAMED[name], ITEMS, BUDGETS, np.random.default_rng(seed)) for seed in (0, 0, 1)
+        )
         assert [t.item for t in told] == ITEMS and {t.style for t in told} == {style}
         assert {t.attempt for t in told} == {0, 1}, "experts are heard in independent tries"
         assert all(t.budget == WORDS[t.label] for t in told)
@@ -57,8 +67,15 @@ def test_budgets_in_numbers_are_dollars_in_units_and_the_prompt_says_which():
     told = drawn(NAMED["number"], items(300), BUDGETS, np.random.default_rng(0))
     assert all(t.style == "number" and t.budget == pytest.approx(int(t.label) * 1e-6) for t in told)
     units = np.array([int(t.label) for t in told])
-    assert units.min() >= 5 and units.max() <= 160 and 20 < np.median(units) < 40 and len(set(units)) > 40
-    assert numbered(ITEMS[0], 40, BUDGETS) == arms.Task(ITEMS[0], "number", "040", pytest.approx(4e-5))
+    assert (
+        units.min() >= 5
+        and units.max() <= 160
+        and 20 < np.median(units) < 40
+        and len(set(units)) > 40
+    )
+    assert numbered(ITEMS[0], 40, BUDGETS) == arms.Task(
+        ITEMS[0], "number", "040", pytest.approx(4e-5)
+    )
 
 
 @pytest.mark.parametrize("name", ["corl", "hard", "number"])
@@ -68,13 +85,19 @@ def test_every_question_is_asked_under_every_budget_in_order(name):
         {f"{n:03.0f}": n * 1e-6 for n in SMOKE.numbers},
     )
     budgets = numbers if name == "number" else WORDS
-    assert [(t.label, t.item) for t in told] == [(label, item) for label in budgets for item in ITEMS[:3]]
-    assert all(t.budget == pytest.approx(budgets[t.label]) and t.style == NAMED[name].style for t in told)
+    assert [(t.label, t.item) for t in told] == [
+        (label, item) for label in budgets for item in ITEMS[:3]
+    ]
+    assert all(
+        t.budget == pytest.approx(budgets[t.label]) and t.style == NAMED[name].style for t in told
+    )
 
 
 def test_a_variant_changes_the_trainer_and_nothing_else():
     made = variant("KL 0.1, whole", kl=0.1, average="token")
-    assert made == arms.Arm("kl-0-1-whole", "KL 0.1, whole", "soft", {"kl": 0.1, "average": "token"})
+    assert made == arms.Arm(
+        "kl-0-1-whole", "KL 0.1, whole", "soft", {"kl": 0.1, "average": "token"}
+    )
     other = variant("No baseline", "hard", lam=0.5)
     assert (other.style, other.changes) == ("hard", {"lam": 0.5}) and other.name not in NAMED
 

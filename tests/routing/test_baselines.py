@@ -21,7 +21,14 @@ def table(right, dollars=PRICE, prompts=None, replies=None) -> Tried:
     prompts = tuple(prompts or [f"question {i}" for i in range(n)])
     told = np.full((n, len(EXPERTS)), "so it is") if replies is None else np.asarray(replies)
     replies = np.column_stack([np.full(n, ""), told])  # the controller's are not on record
-    return Tried(STRATEGIES, EXPERTS, right, np.broadcast_to(dollars, right.shape).astype(float), prompts, replies)
+    return Tried(
+        STRATEGIES,
+        EXPERTS,
+        right,
+        np.broadcast_to(dollars, right.shape).astype(float),
+        prompts,
+        replies,
+    )
 
 
 def chance(n: int = 60, seed: int = 0) -> Tried:
@@ -51,12 +58,23 @@ def told(train: Tried, test: Tried, router: str, label: str = "high") -> pd.Data
 @pytest.mark.parametrize(("split", "base"), [("train", 0.0), ("test", 100.0)])
 def test_a_study_s_tables_become_one_column_per_strategy_and_one_row_per_question(split, base):
     """In every cell a number of its own; questions stand there in any order."""
-    rows = pd.DataFrame([
-        {"split": part, "item": i, "try": 0, "prompt": f"{part} {i}", "strategy": name,
-         "right": float(i == 3) if name == ITSELF else (i + s) % 2,
-         "dollars": 100.0 * (part == "test") + 10 * i + s, "reply": "" if name == ITSELF else f"{name} to {i}"}
-        for part in ("train", "test") for s, name in enumerate(STRATEGIES) for i in (3, 1, 0, 2)
-    ])  # fmt: skip
+    rows = pd.DataFrame(
+        [
+            {
+                "split": part,
+                "item": i,
+                "try": 0,
+                "prompt": f"{part} {i}",
+                "strategy": name,
+                "right": float(i == 3) if name == ITSELF else (i + s) % 2,
+                "dollars": 100.0 * (part == "test") + 10 * i + s,
+                "reply": "" if name == ITSELF else f"{name} to {i}",
+            }
+            for part in ("train", "test")
+            for s, name in enumerate(STRATEGIES)
+            for i in (3, 1, 0, 2)
+        ]
+    )
     own = rows["strategy"] == ITSELF
     found = baselines.tried_on(rows[~own], rows[own], split, ["small", "large"])
     assert found.strategies == STRATEGIES and found.experts == EXPERTS
@@ -78,7 +96,9 @@ def test_reward_is_right_within_the_budget_and_a_price_at_the_budget_is_within()
 def test_everybody_has_a_row_per_question_under_every_budget_and_gets_and_pays_what_was_chosen():
     test = chance(17, 1)
     rows = baselines.compare(chance(), test, BUDGETS)
-    assert set(rows["router"]) == {*STRATEGIES, *ROUTERS} and list(dict.fromkeys(rows["label"])) == list(BUDGETS)
+    assert set(rows["router"]) == {*STRATEGIES, *ROUTERS} and list(
+        dict.fromkeys(rows["label"])
+    ) == list(BUDGETS)
     for _, part in rows.groupby(["router", "label"]):
         assert part["item"].tolist() == list(range(17))
     assert len(rows) == 3 * 17 * (len(STRATEGIES) + len(ROUTERS))
@@ -126,9 +146,14 @@ def test_a_router_learns_which_word_decides_under_the_budget_it_is_tested_at(rou
     """At low the large expert is never paid, so nothing is lost by the cheapest."""
     test = separable(30, 1)
     high, low = (told(separable(80, 0), test, router, label) for label in ("high", "low"))
-    assert high["chosen"].tolist() == ["small" if p.startswith("add") else "large" for p in test.prompts]
+    assert high["chosen"].tolist() == [
+        "small" if p.startswith("add") else "large" for p in test.prompts
+    ]
     assert high["reward"].eq(1).all()
-    assert low["chosen"][::2].eq("small").all() and not low["chosen"].isin(["large", "large in pieces"]).any()
+    assert (
+        low["chosen"][::2].eq("small").all()
+        and not low["chosen"].isin(["large", "large in pieces"]).any()
+    )
 
 
 @pytest.mark.parametrize("router", ["nearest neighbours", "logistic"])
@@ -137,7 +162,9 @@ def test_a_router_sees_how_long_a_question_is_whatever_its_words(router):
     lengths = np.arange(60) % 2 * 4 + 2
     right = np.zeros((60, len(STRATEGIES)))
     right[lengths == 2, 1], right[lengths == 6, 3] = 1, 1
-    train = table(right, prompts=[" ".join(f"w{i}.{j}" for j in range(n)) for i, n in enumerate(lengths)])
+    train = table(
+        right, prompts=[" ".join(f"w{i}.{j}" for j in range(n)) for i, n in enumerate(lengths)]
+    )
     test = table(right[:2], prompts=["brief question", "a question that goes on longer"])
     assert told(train, test, router)["chosen"].tolist() == ["small", "large"]
 
@@ -171,18 +198,29 @@ def modest(n: int, seed: int) -> Tried:
 def test_a_cascade_begins_with_the_controller_which_is_free_and_does_not_ask_whom_its_budget_cannot_pay():
     train, test = modest(80, 0), modest(30, 1)
     rows, easy = told(train, test, "cascade"), test.right[:, 0] == 1
-    assert rows["chosen"].tolist() == np.where(easy, ITSELF, "large").tolist() and rows["right"].eq(1).all()
-    assert rows["dollars"].tolist() == np.where(easy, 0.0, 8.0).tolist()  # the small expert is not on its list
-    rows = baselines.compare(train, test, {"little": 2.0})  # which large is beyond: someone else must end it
+    assert (
+        rows["chosen"].tolist() == np.where(easy, ITSELF, "large").tolist()
+        and rows["right"].eq(1).all()
+    )
+    assert (
+        rows["dollars"].tolist() == np.where(easy, 0.0, 8.0).tolist()
+    )  # the small expert is not on its list
+    rows = baselines.compare(
+        train, test, {"little": 2.0}
+    )  # which large is beyond: someone else must end it
     assert rows[rows["router"] == "cascade"]["chosen"].eq(ITSELF).all()
 
 
-def test_list_and_threshold_are_chosen_on_training_rewards_with_scores_from_other_folds(monkeypatch):
+def test_list_and_threshold_are_chosen_on_training_rewards_with_scores_from_other_folds(
+    monkeypatch,
+):
     """Every question and reply here is a word of its own: a scorer tried on what it learned from would know all."""
     rng = np.random.default_rng(0)
     right = np.tile([0.0, 0, 0, 1, 1], (40, 1))
     right[:, 1] = rng.permutation(np.arange(40) % 2)
-    train = table(right, prompts=[f"p{i}" for i in range(40)], replies=[[f"s{i}", f"l{i}"] for i in range(40)])
+    train = table(
+        right, prompts=[f"p{i}" for i in range(40)], replies=[[f"s{i}", f"l{i}"] for i in range(40)]
+    )
     test, calls, real = frank(10, 1), [], baselines._escalated
 
     def spy(part, trust, asked, threshold, budget):
@@ -195,7 +233,9 @@ def test_list_and_threshold_are_chosen_on_training_rewards_with_scores_from_othe
     *tried, (last, _, way, _) = calls
     assert last is test and all(part is train for part, *_ in tried)
     lists = [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
-    assert [w for _, _, w, _ in tried] == [(asked, t) for asked in lists for t in baselines.THRESHOLDS]
+    assert [w for _, _, w, _ in tried] == [
+        (asked, t) for asked in lists for t in baselines.THRESHOLDS
+    ]
     assert way == max(tried, key=lambda call: call[3])[2]
     held = tried[0][1][1]
     learn, _ = baselines.features([f"p{i} s{i}" for i in range(40)], ["x"])
@@ -219,7 +259,12 @@ def test_the_oracle_takes_the_cheapest_that_is_paid_and_the_cheapest_of_all_wher
         [[0, 0, 1, 1, 1], [0, 0, 0, 1, 1], [0, 0, 0, 0, 0], [0, 0, 1, 1, 0]],
         np.array([[0, 1, 3, 8, 20], [0, 1, 3, 8, 20], [2, 1, 3, 8, 20], [0, 1, 9, 8, 20]]),
     )
-    assert told(test, test, "oracle")["chosen"].tolist() == ["small in pieces", "large", "small", "large"]
+    assert told(test, test, "oracle")["chosen"].tolist() == [
+        "small in pieces",
+        "large",
+        "small",
+        "large",
+    ]
     low = told(test, test, "oracle", "low")
     assert low["chosen"].tolist() == [ITSELF, ITSELF, "small", ITSELF] and low["reward"].eq(0).all()
 

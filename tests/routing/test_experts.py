@@ -50,7 +50,9 @@ def test_queries_are_answered_in_order_whoever_is_the_first_to_reply():
     with inside(echo) as pool:
         heard = pool.ask(queries)
     names = [("big", "small")[i % 2] for i in range(12)]
-    assert [h.text for h in heard] == [f"{name} question {i} {7 + i} 0.5" for i, name in enumerate(names)]
+    assert [h.text for h in heard] == [
+        f"{name} question {i} {7 + i} 0.5" for i, name in enumerate(names)
+    ]
     assert {(h.tokens_in, h.tokens_out, h.dollars, h.failure) for h in heard} == {(2, 3, 302.0, "")}
 
 
@@ -108,7 +110,10 @@ def test_a_pool_that_was_left_has_closed_what_it_opened():
 
 def test_one_that_hangs_is_given_up_in_time_and_does_not_keep_the_others_from_being_heard():
     began = time.perf_counter()
-    with serving(to("slow", Answer(delay=60.0), Answer())) as server, endpoint(server.url, timeout=0.4) as pool:
+    with (
+        serving(to("slow", Answer(delay=60.0), Answer())) as server,
+        endpoint(server.url, timeout=0.4) as pool,
+    ):
         heard = pool.ask([Query("lab-nano", text) for text in ("quick", "slow", "quick")])
     assert heard[0].text == heard[2].text == "SO-d2" and heard[1] == Heard("", 0.0, 0, 0, "timeout")
     assert time.perf_counter() - began < 3
@@ -144,9 +149,12 @@ def left() -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"), [(Answer("who are you", 401), "check the key"), (Answer("lost", 404), "check base_url")]
+    ("answer", "says"),
+    [(Answer("who are you", 401), "check the key"), (Answer("lost", 404), "check base_url")],
 )
-def test_a_mistake_in_the_configuration_ends_the_work_unless_the_caller_goes_on(answer, says, caplog):
+def test_a_mistake_in_the_configuration_ends_the_work_unless_the_caller_goes_on(
+    answer, says, caplog
+):
     before = left()
     with serving(to("broken", answer, Answer())) as server:
         inner = left()
@@ -155,7 +163,9 @@ def test_a_mistake_in_the_configuration_ends_the_work_unless_the_caller_goes_on(
                 pool.ask([Query("lab-nano", "broken", i) for i in range(4)])
             assert pool.ask(ASKED)[0].text == "SO-d2"
         assert left() == inner
-    assert left() == before and not caplog.records  # asyncio would complain of tasks that nobody waited for
+    assert (
+        left() == before and not caplog.records
+    )  # asyncio would complain of tasks that nobody waited for
 
 
 def test_a_mistake_leaves_nothing_of_other_calls_under_way():

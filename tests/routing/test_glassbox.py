@@ -28,7 +28,9 @@ def glass(**changes):
 
 def queries(world: World, own, name="test", n=40):
     """What is seen of n queries for each controller, and what follows for their kinds."""
-    drawn = glassbox.draws(own, name, n)[..., : own.kinds + 1].repeat(len(world.right) // own.seeds, 1, 1)
+    drawn = glassbox.draws(own, name, n)[..., : own.kinds + 1].repeat(
+        len(world.right) // own.seeds, 1, 1
+    )
     kind, seen = glassbox.queries(world, own.kinds, drawn)
     return kind, seen, world.belief(seen)
 
@@ -63,7 +65,9 @@ def test_a_strategy_is_worth_what_it_is_by_hand():
     second[:, :, :, 1, 0] = torch.eye(3)[2]
     found = glassbox.value(tiny(), BELIEF, Strategy(torch.eye(3)[1].expand(1, 3, 1, 3), second))
     assert found["right"].flatten().tolist() == pytest.approx([0.48 + 0.44 * 0.9] * 3)
-    assert found["reward"].flatten().tolist() == pytest.approx([0.48, 0.48 + 0.44 * 0.9, 0.48 + 0.44 * 0.9])
+    assert found["reward"].flatten().tolist() == pytest.approx(
+        [0.48, 0.48 + 0.44 * 0.9, 0.48 + 0.44 * 0.9]
+    )
     assert found["dollars"].flatten().tolist() == pytest.approx([1 + 0.44 * 4] * 3)
     assert found["asked"].flatten().tolist() == pytest.approx([1.44] * 3)
 
@@ -83,11 +87,15 @@ def test_the_optimum_is_the_best_of_all_strategies_there_are(tells):
 
 
 @hypothesis_settings(max_examples=25, deadline=None)
-@given(st.floats(0, 1), st.floats(0, 2), st.floats(0.05, 2), st.floats(0.5, 1), st.integers(0, 10**6))
+@given(
+    st.floats(0, 1), st.floats(0, 2), st.floats(0.05, 2), st.floats(0.5, 1), st.integers(0, 10**6)
+)
 def test_nothing_beats_the_optimum_on_any_query(complementarity, spread, noise, tells, seed):
     """Neither strategies by lot, nor constants, nor who never looks; and who is told the kind is never below it."""
     own = glass(seeds=2, tells=tells)
-    world = glassbox.worlds(own, [{"complementarity": complementarity, "spread": spread, "noise": noise}])
+    world = glassbox.worlds(
+        own, [{"complementarity": complementarity, "spread": spread, "noise": noise}]
+    )
     _, seen, belief = queries(world, own)
     rivals = glassbox.rivals(world, belief)
     best = glassbox.value(world, belief, rivals["optimum"])["reward"]
@@ -104,12 +112,19 @@ def test_the_best_without_a_look_is_above_every_constant_by_the_known_chances():
     own = glass()
     world = glassbox.worlds(own, [CENTRAL])
     blind = torch.full((own.seeds, 1, own.kinds), 1 / own.kinds)
-    found = {n: glassbox.value(world, blind, s)["reward"] for n, s in glassbox.rivals(world, blind).items()}
-    constants = torch.stack([found[name] for name in ("itself", "specialist 1", "specialist 2", "specialist 3")])
+    found = {
+        n: glassbox.value(world, blind, s)["reward"]
+        for n, s in glassbox.rivals(world, blind).items()
+    }
+    constants = torch.stack(
+        [found[name] for name in ("itself", "specialist 1", "specialist 2", "specialist 3")]
+    )
     constants = torch.maximum(constants.amax(0), found["generalist"])
     torch.testing.assert_close(found["best constant"], constants)
     assert (found["best without a look"] >= constants - 1e-6).all()
-    assert (found["best without a look"] > constants + 0.01).any()  # a second call is worth something
+    assert (
+        found["best without a look"] > constants + 0.01
+    ).any()  # a second call is worth something
 
 
 def test_beliefs_follow_from_the_density_of_what_is_seen():
@@ -117,7 +132,11 @@ def test_beliefs_follow_from_the_density_of_what_is_seen():
     world = glassbox.worlds(own, [CENTRAL | {"noise": 0.7}])
     kind, seen, belief = queries(world, own)
     density = np.stack(
-        [scipy_stats.norm.pdf(seen.numpy(), np.eye(own.kinds)[k], 0.7).prod(-1) for k in range(own.kinds)], -1
+        [
+            scipy_stats.norm.pdf(seen.numpy(), np.eye(own.kinds)[k], 0.7).prod(-1)
+            for k in range(own.kinds)
+        ],
+        -1,
     )
     np.testing.assert_allclose(belief.numpy(), density / density.sum(-1, keepdims=True), atol=1e-5)
     apart = seen - torch.nn.functional.one_hot(kind, own.kinds)
@@ -185,7 +204,9 @@ def test_a_controller_that_is_not_told_the_budget_does_the_same_under_all():
         controllers.trunk.mul_(2)
     seen = queries(world, own)[1]
     blind, told = (controllers.strategy(seen, told) for told in (False, True))
-    assert all(torch.equal(part[:, :1].expand_as(part), part) for part in (blind.first, blind.second))
+    assert all(
+        torch.equal(part[:, :1].expand_as(part), part) for part in (blind.first, blind.second)
+    )
     assert not torch.allclose(told.first[:, 0], told.first[:, 2])
 
 
@@ -199,7 +220,9 @@ def test_a_stack_is_whitened_as_the_lab_whitens_each_part_of_it(parts, seed):
     assert not found[~mask].any()
     for group, part in product(range(2), range(parts)):
         own = mask[group, part::parts]
-        torch.testing.assert_close(found[group, part::parts][own], losses.whitened(values[group, part::parts][own]))
+        torch.testing.assert_close(
+            found[group, part::parts][own], losses.whitened(values[group, part::parts][own])
+        )
 
 
 def test_gradients_are_bounded_for_every_controller_by_itself():
@@ -213,12 +236,17 @@ def test_gradients_are_bounded_for_every_controller_by_itself():
     after = [each.grad for each in controllers.parameters()]
     lengths = sum(each.flatten(1).square().sum(1) for each in after).sqrt()
     torch.testing.assert_close(lengths[1:], torch.ones(own.seeds - 1))
-    assert all(torch.equal(a[0], b[0]) for a, b in zip(after, before, strict=True)) and lengths[0] < 0.1
+    assert (
+        all(torch.equal(a[0], b[0]) for a, b in zip(after, before, strict=True))
+        and lengths[0] < 0.1
+    )
 
 
 def test_at_the_start_all_choices_are_equally_likely_and_nothing_is_expected():
     own = glass()
-    read = torch.randn(own.seeds, 5, own.kinds + 3 + 5, generator=seeds.torch_generator("test", "glass", "read"))
+    read = torch.randn(
+        own.seeds, 5, own.kinds + 3 + 5, generator=seeds.torch_generator("test", "glass", "read")
+    )
     logs, values = glassbox.Controllers(own, 1)(read)
     torch.testing.assert_close(logs.exp(), torch.full_like(logs, 0.2))
     assert not values.any()
@@ -239,15 +267,24 @@ def test_a_controller_learns_the_same_alone_and_in_any_stack():
 @pytest.fixture(scope="module")
 def studied() -> pd.DataFrame:
     """Eight controllers, trained as at laptop at the central setting."""
-    own = changed(routing={"glass": config.load("laptop").routing.glass.model_dump() | {"seeds": 8}}).routing
+    own = changed(
+        routing={"glass": config.load("laptop").routing.glass.model_dump() | {"seeds": 8}}
+    ).routing
     return record.frame(glassbox.SYSTEM, glassbox.study(own, [CENTRAL], looks=[0, 10]))
 
 
 def test_training_comes_near_the_optimum_and_passes_whoever_does_not_look(studied):
     cold = record.where(studied, heat=0.0, step=record.AFTER)
     means = cold.groupby(["arm", "seed"])["reward"].mean()
-    assert (means["optimum"] - means["CoRL"]).mean() < 0.03  # the lesson wants .02 of 32 controllers
-    gap = measure.gap(record.where(cold, condition="medium"), "reward", {"arm": "CoRL"}, {"arm": "best without a look"})
+    assert (
+        means["optimum"] - means["CoRL"]
+    ).mean() < 0.03  # the lesson wants .02 of 32 controllers
+    gap = measure.gap(
+        record.where(cold, condition="medium"),
+        "reward",
+        {"arm": "CoRL"},
+        {"arm": "best without a look"},
+    )
     assert gap["lo"].item() > 0.1
     steps = record.where(studied, arm="CoRL", heat=0.0).groupby("step")["reward"].mean()
     assert steps[0] < steps[10] < steps[record.AFTER]
@@ -256,13 +293,23 @@ def test_training_comes_near_the_optimum_and_passes_whoever_does_not_look(studie
 def test_the_rows_hold_every_arm_once_under_every_budget_in_every_world(studied):
     after = studied[studied["step"] == record.AFTER]
     counts = after.groupby(["arm", "heat"]).size()
-    assert set(counts) == {8 * 3} and len(after.drop_duplicates(["arm", "heat", "seed", "condition"])) == len(after)
+    assert set(counts) == {8 * 3} and len(
+        after.drop_duplicates(["arm", "heat", "seed", "condition"])
+    ) == len(after)
     assert counts.index.to_list().count(("CoRL", 0.0)) == 1 and ("start", 1.0) in counts.index
     assert dict(after[["arm", "role"]].drop_duplicates().to_numpy()) == {
-        "start": "start", "itself": "constant", "specialist 1": "expert", "specialist 2": "expert",
-        "specialist 3": "expert", "generalist": "expert", "best constant": "constant",
-        "best without a look": "constant", "optimum": "oracle", "told the kind": "oracle", "CoRL": "paper",
-    }  # fmt: skip
+        "start": "start",
+        "itself": "constant",
+        "specialist 1": "expert",
+        "specialist 2": "expert",
+        "specialist 3": "expert",
+        "generalist": "expert",
+        "best constant": "constant",
+        "best without a look": "constant",
+        "optimum": "oracle",
+        "told the kind": "oracle",
+        "CoRL": "paper",
+    }
     assert after["reward"].between(0, 1).all() and (after["reward"] <= after["right"] + 1e-6).all()
 
 
@@ -271,11 +318,16 @@ def test_a_run_holds_the_map_and_all_parts_and_is_the_same_again():
     runs = [record.frame(glassbox.SYSTEM, glassbox.run(own)) for _ in "ab"]
     pd.testing.assert_frame_equal(*runs)
     cells = set(runs[0][knobs].drop_duplicates().itertuples(index=False, name=None))
-    assert cells == {*product(*(SMOKE.glass.map[knob] for knob in knobs)), tuple(CENTRAL[knob] for knob in knobs)}
+    assert cells == {
+        *product(*(SMOKE.glass.map[knob] for knob in knobs)),
+        tuple(CENTRAL[knob] for knob in knobs),
+    }
     central = record.where(runs[0], **CENTRAL)
     assert {arm.name for arm in glassbox.PARTS} <= set(central["arm"])
     others = runs[0].drop(central.index)
-    assert not {arm.name for arm in glassbox.PARTS[1:]} & set(others["arm"]) and set(others["step"]) == {record.AFTER}
+    assert not {arm.name for arm in glassbox.PARTS[1:]} & set(others["arm"]) and set(
+        others["step"]
+    ) == {record.AFTER}
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,19 @@ def trained(made: Learner, steps) -> list[dict[str, float]]:
 
 @kinds
 @averages
-def test_what_the_policy_would_have_said_in_place_of_others_changes_nothing(advantages, value, average):
+def test_what_the_policy_would_have_said_in_place_of_others_changes_nothing(
+    advantages, value, average
+):
     """States before tokens of others are replaced by noise: in the policy, in its reference and in V."""
     told = samples()
-    options = {"advantages": advantages, "value": value, "average": average, "kl": 0.3, "epochs": 2, "whiten": True}
+    options = {
+        "advantages": advantages,
+        "value": value,
+        "average": average,
+        "kl": 0.3,
+        "epochs": 2,
+        "whiten": True,
+    }
     plain, noisy = learner(**options), learner(**options)
     (part,) = small.parts(noisy, told)
 
@@ -57,7 +66,11 @@ def test_what_the_policy_would_have_said_in_place_of_others_changes_nothing(adva
         output.last_hidden_state = state
         return output
 
-    for trunk in (noisy.policy.base_model, noisy.reference.base_model, noisy.critic and noisy.critic.trunk):
+    for trunk in (
+        noisy.policy.base_model,
+        noisy.reference.base_model,
+        noisy.critic and noisy.critic.trunk,
+    ):
         if trunk:
             trunk.register_forward_hook(blur)
     assert plain.update(told) == noisy.update(told) and same(plain, noisy)
@@ -65,8 +78,13 @@ def test_what_the_policy_would_have_said_in_place_of_others_changes_nothing(adva
 
 
 def test_a_batch_is_padded_on_the_right_and_knows_whose_the_next_token_is():
-    made = batch([Sample([1, 2, 3], [False, True, False], 0.5, 7), Sample([4, 5], [False, True], 1.0, 3)], 0)
-    assert made.ids.tolist() == [[1, 2, 3], [4, 5, 0]] and made.seen.tolist() == [[1, 1, 1], [1, 1, 0]]
+    made = batch(
+        [Sample([1, 2, 3], [False, True, False], 0.5, 7), Sample([4, 5], [False, True], 1.0, 3)], 0
+    )
+    assert made.ids.tolist() == [[1, 2, 3], [4, 5, 0]] and made.seen.tolist() == [
+        [1, 1, 1],
+        [1, 1, 0],
+    ]
     assert made.mask.tolist() == [[True, False], [True, False]]
     assert made.rewards.tolist() == [0.5, 1.0] and made.groups == [7, 3]
 
@@ -85,7 +103,9 @@ def test_the_ratio_of_the_first_pass_is_exactly_one(advantages, value, minibatch
             assert torch.equal(made._read(made.policy, part)[0], part.old)
         assert made.update(told)["ratio"] == 0.0
     with torch.no_grad():
-        assert not torch.equal(made._read(made.policy, parts[0])[0], parts[0].old)  # and then it moves
+        assert not torch.equal(
+            made._read(made.policy, parts[0])[0], parts[0].old
+        )  # and then it moves
 
 
 def test_padding_and_neighbours_do_not_change_what_is_read():
@@ -101,12 +121,18 @@ def test_padding_and_neighbours_do_not_change_what_is_read():
 def test_the_engine_and_the_trainer_agree_on_what_was_said():
     """With a model of the size that lesson 05 trains; the engine has a forward pass of its own."""
     shape = small.EVERYTHING.lab.models[small.SMOKE.base]
-    size = {name: getattr(shape, name) for name in ("hidden", "layers", "heads", "intermediate", "window")}
+    size = {
+        name: getattr(shape, name)
+        for name in ("hidden", "layers", "heads", "intermediate", "window")
+    }
     policy = tiny.model(0, spread=6.0, **size)
     prompts = tiny.prompts(12, longest=80)
-    written = generate(Forward(policy), [Prompt(p, 24, 1.0, i) for i, p in enumerate(prompts)], token(EOS))
+    written = generate(
+        Forward(policy), [Prompt(p, 24, 1.0, i) for i, p in enumerate(prompts)], token(EOS)
+    )
     told = [
-        Sample([*p, *g.ids], [False] * len(p) + [True] * len(g.ids), 0.0) for p, g in zip(prompts, written, strict=True)
+        Sample([*p, *g.ids], [False] * len(p) + [True] * len(g.ids), 0.0)
+        for p, g in zip(prompts, written, strict=True)
     ]
     made = learner(policy=policy, pad=token(PAD))
     part = batch(told, token(PAD))
@@ -133,8 +159,16 @@ def played(made: Learner, n: int, seed: int) -> list[Sample]:
 @kinds
 @averages
 def test_it_learns_what_is_paid(advantages, value, average):
-    changes = {"learning_rate": 1e-2, "value_learning_rate": 1e-2, "kl": 0.0, "epochs": 2, "minibatch": 16}
-    made = learner(advantages=advantages, value=value, average=average, whiten=advantages == "gae", **changes)
+    changes = {
+        "learning_rate": 1e-2,
+        "value_learning_rate": 1e-2,
+        "kl": 0.0,
+        "epochs": 2,
+        "minibatch": 16,
+    }
+    made = learner(
+        advantages=advantages, value=value, average=average, whiten=advantages == "gae", **changes
+    )
     paid = []
     for step in range(16):
         told = played(made, 32, step)
@@ -155,15 +189,22 @@ def test_a_distance_that_costs_keeps_the_policy_near_its_start():
 
 def rates(made: Learner, steps: int) -> list[float]:
     """The learning rate of every update, as shares of the full one; the optimiser is asked."""
-    return [made.update(samples(4)) and made.optimiser.param_groups[0]["lr"] / 1e-3 for _ in range(steps)]
+    return [
+        made.update(samples(4)) and made.optimiser.param_groups[0]["lr"] / 1e-3
+        for _ in range(steps)
+    ]
 
 
 def test_the_learning_rate_rises_and_then_stays_or_falls_straight_to_the_end():
     changes = {"learning_rate": 1e-3, "value_learning_rate": 4e-3, "warmup": 4, "total": 8}
-    assert rates(learner(schedule="constant", **changes), 6) == pytest.approx([0.25, 0.5, 0.75, 1, 1, 1])
+    assert rates(learner(schedule="constant", **changes), 6) == pytest.approx(
+        [0.25, 0.5, 0.75, 1, 1, 1]
+    )
     made = learner(schedule="linear", **changes)
     assert rates(made, 8) == pytest.approx([0.25, 0.5, 0.75, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
-    assert [group["lr"] for group in made.optimiser.param_groups] == pytest.approx([1e-3 / 8, 4e-3 / 8])  # V's too
+    assert [group["lr"] for group in made.optimiser.param_groups] == pytest.approx(
+        [1e-3 / 8, 4e-3 / 8]
+    )  # V's too
 
 
 def test_the_gradient_of_the_policy_is_cut_to_its_longest():
@@ -178,8 +219,12 @@ def test_the_gradient_of_the_policy_is_cut_to_its_longest():
 
 
 @kinds
-def test_the_same_seed_learns_the_same_and_another_takes_minibatches_in_another_order(advantages, value):
-    one, two, other = (learner(seed, advantages=advantages, value=value, minibatch=3) for seed in (1, 1, 2))
+def test_the_same_seed_learns_the_same_and_another_takes_minibatches_in_another_order(
+    advantages, value
+):
+    one, two, other = (
+        learner(seed, advantages=advantages, value=value, minibatch=3) for seed in (1, 1, 2)
+    )
     logs = [trained(made, range(4)) for made in (one, two, other)]
     assert logs[0] == logs[1] != logs[2]
     assert same(one, two) and not same(one, other)
@@ -188,7 +233,14 @@ def test_the_same_seed_learns_the_same_and_another_takes_minibatches_in_another_
 @kinds
 def test_going_on_equals_never_having_stopped(advantages, value, tmp_path):
     """Also where another policy and other steps went before it."""
-    changes = {"advantages": advantages, "value": value, "minibatch": 3, "epochs": 2, "warmup": 5, "kl": 0.3}
+    changes = {
+        "advantages": advantages,
+        "value": value,
+        "minibatch": 3,
+        "epochs": 2,
+        "warmup": 5,
+        "kl": 0.3,
+    }
     through, stopped = learner(**changes), learner(**changes)
     log = trained(through, range(5))
     assert trained(stopped, range(3)) == log[:3]
@@ -208,12 +260,21 @@ def test_a_checkpoint_is_safetensors_and_equal_states_are_equal_bytes(tmp_path):
         made.save(tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     names = set(store.read_tensors(tmp_path / "a"))
-    assert {name.split(".")[0] for name in names} == {"policy", "reference", "critic", "optimiser", "step", "tensors"}
+    assert {name.split(".")[0] for name in names} == {
+        "policy",
+        "reference",
+        "critic",
+        "optimiser",
+        "step",
+        "tensors",
+    }
 
 
 def without(name: str, path) -> None:
     """A checkpoint that lacks some tensors."""
-    store.write_tensors(path, {n: array for n, array in store.read_tensors(path).items() if not n.startswith(name)})
+    store.write_tensors(
+        path, {n: array for n, array in store.read_tensors(path).items() if not n.startswith(name)}
+    )
 
 
 BROKEN = {
@@ -225,7 +286,14 @@ BROKEN = {
     # an optimiser would go on with what there is
     **{
         name: partial(without, name)
-        for name in ("policy.", "reference.model.norm", "critic.head", "step", "optimiser.", "optimiser.0.exp_avg_sq")
+        for name in (
+            "policy.",
+            "reference.model.norm",
+            "critic.head",
+            "step",
+            "optimiser.",
+            "optimiser.0.exp_avg_sq",
+        )
     },
 }
 
@@ -244,9 +312,15 @@ def one_of_two(rank: int, port: int, out) -> None:
     """A process of two: learns from every other episode, and keeps the weights that come of it."""
     torch.set_num_threads(1)
     os.environ |= {
-        "ACCELERATE_USE_CPU": "true", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank),
-        "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
+        "ACCELERATE_USE_CPU": "true",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "OMP_NUM_THREADS": "1",
+    }
     AcceleratorState._reset_state(reset_partial_state=True)
     made = learner(accelerator=Accelerator(cpu=True), learning_rate=1e-2)
     for step in range(3):
@@ -261,7 +335,10 @@ def test_several_processes_learn_together_what_one_would_learn_alone(tmp_path):
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     context = multiprocessing.get_context("fork")  # what is imported is imported
-    workers = [context.Process(target=one_of_two, args=(rank, port, tmp_path), daemon=True) for rank in range(2)]
+    workers = [
+        context.Process(target=one_of_two, args=(rank, port, tmp_path), daemon=True)
+        for rank in range(2)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -281,9 +358,18 @@ def test_a_minibatch_read_in_parts_is_learned_from_as_a_whole(advantages, value,
     """Parts of unequal size and length: gradients, before Adam makes them all as long, add up to those of one pass."""
     told, rows = [], []
     for microbatch in (8, 3):
-        made = learner(minibatch=8, microbatch=microbatch, average=average, advantages=advantages, value=value, kl=0.3)
+        made = learner(
+            minibatch=8,
+            microbatch=microbatch,
+            average=average,
+            advantages=advantages,
+            value=value,
+            kl=0.3,
+        )
         small.drift(made.reference, 0.1)
-        made._step = lambda made=made: told.append(torch.cat([w.grad.flatten() for w in made._parameters()]))
+        made._step = lambda made=made: told.append(
+            torch.cat([w.grad.flatten() for w in made._parameters()])
+        )
         rows.append(made.update(samples(8)))
     torch.testing.assert_close(told[1], told[0], atol=1e-5 * float(told[0].abs().max()), rtol=1e-3)
     assert rows[1] == pytest.approx(rows[0], abs=1e-5) and rows[0]["kl"] > 1e-3
@@ -322,7 +408,10 @@ def test_v_learns_what_is_paid_on_average():
     made = learner(value="apart", value_learning_rate=1e-2, learning_rate=1e-9)
     errors = []
     for _ in range(40):
-        told = [Sample([1 + i % 2, 5, 7, 6], [False, True, False, True], float(i % 2), i) for i in range(8)]
+        told = [
+            Sample([1 + i % 2, 5, 7, 6], [False, True, False, True], float(i % 2), i)
+            for i in range(8)
+        ]
         errors.append(made.update(told)["value_error"])
     assert errors[0] == 0.25 and errors[-1] < 0.02  # half of the mean of 0 and 1
 
@@ -331,7 +420,9 @@ def test_all_episodes_of_an_update_are_learned_from_once_per_pass():
     """Minibatches are cut by length; none is lost, none comes twice."""
     made, seen = learner(minibatch=4, epochs=2), []
     descend = made._descend
-    made._descend = lambda parts: seen.extend(tuple(r) for p in parts for r in p.ids.tolist()) or descend(parts)
+    made._descend = lambda parts: (
+        seen.extend(tuple(r) for p in parts for r in p.ids.tolist()) or descend(parts)
+    )
     told = samples(10)
     made.update(told)
     stripped = sorted(tuple(itertools.takewhile(bool, ids)) for ids in seen)
@@ -342,16 +433,22 @@ def test_all_episodes_of_an_update_are_learned_from_once_per_pass():
 def test_advantages_are_whitened_over_all_of_an_update_stratum_by_stratum(minibatch, n):
     """Where rewards are rare they weigh as much as elsewhere."""
     made = learner(whiten=True, minibatch=minibatch)
-    parts = small.parts(made, [replace(sample, stratum=i % 2) for i, sample in enumerate(samples(8))])
+    parts = small.parts(
+        made, [replace(sample, stratum=i % 2) for i, sample in enumerate(samples(8))]
+    )
     assert len(parts) == n
     for i, part in enumerate(parts):
-        part.advantages = torch.sin(torch.arange(part.mask.numel()).view(part.mask.shape) + 5.0 * i) * part.mask
+        part.advantages = (
+            torch.sin(torch.arange(part.mask.numel()).view(part.mask.shape) + 5.0 * i) * part.mask
+        )
     before = [part.advantages.clone() for part in parts]
     made._advantages(parts)
     for stratum in (0, 1):
         own = [part.mask & (part.strata == stratum)[:, None] for part in parts]
-        one, two = (torch.cat([a[m] for a, m in zip(told, own, strict=True)])
-                    for told in (before, [part.advantages for part in parts]))  # fmt: skip
+        one, two = (
+            torch.cat([a[m] for a, m in zip(told, own, strict=True)])
+            for told in (before, [part.advantages for part in parts])
+        )
         torch.testing.assert_close(two, (one - one.mean()) / one.std(correction=0))
     assert all(not part.advantages[~part.mask].any() for part in parts)
 
@@ -360,14 +457,18 @@ def test_every_row_of_a_batch_gets_its_own_groups_advantage_in_any_order():
     """The learner sorts by length and cuts into minibatches; groups are told by their ids."""
     told = samples(9, groups=3)
     expected = group_advantages(torch.tensor([s.reward for s in told]), [s.group for s in told])
-    wanted = {(tuple(s.ids), tuple(s.mask)): a for s, a in zip(told, expected.tolist(), strict=True)}
+    wanted = {
+        (tuple(s.ids), tuple(s.mask)): a for s, a in zip(told, expected.tolist(), strict=True)
+    }
     assert len(wanted) == 9 and len({round(a, 4) for a in wanted.values()}) > 2
     for shuffled in (told, told[::-1], told[3:] + told[:3]):
         made = learner(advantages="group", minibatch=4)
         parts, seen = small.parts(made, shuffled), {}
         made._advantages(parts)
         for part in parts:
-            for ids, n, own, each in zip(part.ids, part.seen.sum(1), part.mask, part.advantages, strict=True):
+            for ids, n, own, each in zip(
+                part.ids, part.seen.sum(1), part.mask, part.advantages, strict=True
+            ):
                 assert not each[~own].any() and len(set(each[own].tolist())) == 1
                 seen[tuple(ids[:n].tolist()), (False, *own[: n - 1].tolist())] = float(each[own][0])
         assert seen == pytest.approx(wanted)

@@ -9,7 +9,19 @@ from lib.routing.experts import Heard, drawn
 from tests.routing.small import EXPERTS, PRICES, Choir, items, worked
 
 ITEMS = items(12, [1, 2, 3, 4, 5, 6])
-COLUMNS = ["split", "item", "kind", "difficulty", "prompt", "strategy", "try", "right", "dollars", "calls", "reply"]
+COLUMNS = [
+    "split",
+    "item",
+    "kind",
+    "difficulty",
+    "prompt",
+    "strategy",
+    "try",
+    "right",
+    "dollars",
+    "calls",
+    "reply",
+]
 
 
 def tried(reply, wanted=ITEMS, tries: int = 1):
@@ -21,7 +33,10 @@ def test_every_expert_is_tried_on_every_item_one_try_after_another():
     table, _ = tried(worked, tries=2)
     assert list(table) == COLUMNS and table["strategy"].drop_duplicates().tolist() == list(EXPERTS)
     for _, mine in table.groupby("strategy"):
-        assert mine["try"].tolist() == [0] * 12 + [1] * 12 and mine["item"].tolist() == [*range(12)] * 2
+        assert (
+            mine["try"].tolist() == [0] * 12 + [1] * 12
+            and mine["item"].tolist() == [*range(12)] * 2
+        )
         assert mine["prompt"].tolist() == [i.prompt for i in ITEMS] * 2
         assert mine["difficulty"].tolist() == [i.difficulty for i in ITEMS] * 2
     assert set(table["split"]) == {"test"} and set(table["kind"]) == {"chain"}
@@ -30,8 +45,12 @@ def test_every_expert_is_tried_on_every_item_one_try_after_another():
 def test_a_question_is_one_call_that_is_judged():
     table, pool = tried(lambda q: Heard("<answer> 4 </answer>", PRICES[q.expert]))
     for expert, mine in table.groupby("strategy"):
-        assert mine["right"].tolist() == [float(item.answer == "4") for item in ITEMS] and set(mine["calls"]) == {1}
-        assert set(mine["dollars"]) == {PRICES[expert]} and set(mine["reply"]) == {"<answer> 4 </answer>"}
+        assert mine["right"].tolist() == [float(item.answer == "4") for item in ITEMS] and set(
+            mine["calls"]
+        ) == {1}
+        assert set(mine["dollars"]) == {PRICES[expert]} and set(mine["reply"]) == {
+            "<answer> 4 </answer>"
+        }
     assert [q.text for q in pool.all] == [item.prompt for item in ITEMS] * len(EXPERTS)
 
 
@@ -54,19 +73,46 @@ def test_a_reply_that_is_no_answer_is_wrong_and_paid(said):
 def test_a_model_by_itself_costs_nothing_and_is_the_same_in_every_try(lab_asker):
     wanted = tasks.spread({"chain": [1], "facts": [1]}, "test", 6)
     table = outcomes.alone(lab_asker, wanted, "test", 2)
-    assert list(table) == [*COLUMNS[:5], "strategy", "right", "dollars", "calls", "reply", "tokens", "try"]
-    first, second = (table[table["try"] == t].drop(columns="try").reset_index(drop=True) for t in (0, 1))
+    assert list(table) == [
+        *COLUMNS[:5],
+        "strategy",
+        "right",
+        "dollars",
+        "calls",
+        "reply",
+        "tokens",
+        "try",
+    ]
+    first, second = (
+        table[table["try"] == t].drop(columns="try").reset_index(drop=True) for t in (0, 1)
+    )
     assert first.equals(second) and set(table["dollars"]) == {0.0} and (table["tokens"] > 0).all()
-    assert set(table["strategy"]) == {outcomes.ITSELF} and table["kind"].unique().tolist() == ["chain", "facts"]
+    assert set(table["strategy"]) == {outcomes.ITSELF} and table["kind"].unique().tolist() == [
+        "chain",
+        "facts",
+    ]
 
 
 def test_headroom_is_what_choosing_wins_within_each_budget():
     """Two specialists, each right on its half and always; the second is too dear for the small budget."""
     told = [
-        {"split": split, "item": i, "try": t, "strategy": name, "right": float(i % 2 == of), "dollars": price}
-        for split in ("dev", "test") for i in range(8) for t in range(2)
+        {
+            "split": split,
+            "item": i,
+            "try": t,
+            "strategy": name,
+            "right": float(i % 2 == of),
+            "dollars": price,
+        }
+        for split in ("dev", "test")
+        for i in range(8)
+        for t in range(2)
         for name, of, price in (("cheap", 0, 1.0), ("dear", 1, 3.0))
-    ]  # fmt: skip
+    ]
     found = outcomes.headrooms(pd.DataFrame(told), {"low": 2.0, "high": 9.0})
-    assert found["value"].tolist() == [0.5, 0.0, 0.5] and list(found.index) == [outcomes.FREE, "low", "high"]
+    assert found["value"].tolist() == [0.5, 0.0, 0.5] and list(found.index) == [
+        outcomes.FREE,
+        "low",
+        "high",
+    ]
     assert found.loc["low", "constant"] == "cheap"

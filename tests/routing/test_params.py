@@ -13,17 +13,35 @@ def test_the_section_is_there_in_every_profile(profile):
     section = config.load(profile).routing
     assert list(section.experts) == ["lab-facts", "lab-passage", "lab-big", "lab-large"]
     assert section.seeds >= 2 and section.rounds >= 3
-    assert (section.learn.advantages, section.learn.average, section.temperature) == ("gae", "sequence", 1.0)
+    assert (section.learn.advantages, section.learn.average, section.temperature) == (
+        "gae",
+        "sequence",
+        1.0,
+    )
     if profile == "paper":  # CoRL, 4.2 and appendix A
         learn = section.learn
-        assert (learn.learning_rate, learn.value_learning_rate, learn.kl, learn.clip) == (1e-6, 1e-5, 1e-3, 0.2)
-        assert (learn.gamma, learn.lam, learn.value, section.batch, learn.minibatch) == (1.0, 1.0, "apart", 512, 256)
+        assert (learn.learning_rate, learn.value_learning_rate, learn.kl, learn.clip) == (
+            1e-6,
+            1e-5,
+            1e-3,
+            0.2,
+        )
+        assert (learn.gamma, learn.lam, learn.value, section.batch, learn.minibatch) == (
+            1.0,
+            1.0,
+            "apart",
+            512,
+            256,
+        )
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"experts": {"lab-mini": "nobody", "lab-large": "large"}}, ["routing.experts", "nobody", "llm.models"]),
+        (
+            {"experts": {"lab-mini": "nobody", "lab-large": "large"}},
+            ["routing.experts", "nobody", "llm.models"],
+        ),
         ({"base": "lab-none"}, ["routing.base", "lab-none", "lab.models"]),
         ({"updates": {"loud": 3}}, ["routing.updates", "loud"]),
         ({"rounds": 1}, ["routing.rounds", "greater than or equal to 2"]),

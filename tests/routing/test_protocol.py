@@ -19,7 +19,9 @@ CALLS = {
     "<call>lab-large<t>3</t></call>": Call("lab-large", "3"),
     " <call>\nlab-mini\n<t>\n3   +\t4 = ?\n</t>\n</call>\n": Call("lab-mini", "3 + 4 = ?"),
     "so <call> lab-mini <t> 3 </t> </call>": Call("lab-mini", "3"),
-    "<answer> 3 </answer> <call> lab-mini <t> 3 </t> </call>": Call("lab-mini", "3"),  # the end counts
+    "<answer> 3 </answer> <call> lab-mini <t> 3 </t> </call>": Call(
+        "lab-mini", "3"
+    ),  # the end counts
     "<call> lab-mini <t> 3 </t>": None,
     "<call> lab-mini 3 </call>": None,  # no <t>
     "<call> lab-mini <t> 3 </call>": None,
@@ -53,15 +55,23 @@ def test_an_unknown_expert_is_malformed_and_named():
 
 @pytest.mark.parametrize(
     "text",
-    ["<answer> 3 </answer>", "<think> low 0 </think> <answer>\n3 4\n</answer>\n", "<answer></answer>",
-     "<call> lab-mini <t> 3 </t> </call> <answer> 3 </answer>"],
-)  # fmt: skip
+    [
+        "<answer> 3 </answer>",
+        "<think> low 0 </think> <answer>\n3 4\n</answer>\n",
+        "<answer></answer>",
+        "<call> lab-mini <t> 3 </t> </call> <answer> 3 </answer>",
+    ],
+)
 def test_an_answer_at_the_end_of_a_turn_keeps_its_tags(text):
     assert parse(text, EXPERTS) == Answer(text) and tasks.answered(text) is not None
 
 
-PIECES = st.sampled_from([*TAGS, *EXPERTS, "lab-huge", "3", "+", "= ?", "\n", " ", "<", "</call>", "</t>"])
-GARBAGE = st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=16).map(" ".join), st.lists(PIECES).map("".join))
+PIECES = st.sampled_from(
+    [*TAGS, *EXPERTS, "lab-huge", "3", "+", "= ?", "\n", " ", "<", "</call>", "</t>"]
+)
+GARBAGE = st.one_of(
+    st.text(max_size=60), st.lists(PIECES, max_size=16).map(" ".join), st.lists(PIECES).map("".join)
+)
 
 
 @given(GARBAGE)
@@ -125,9 +135,22 @@ def test_something_is_always_heard(text):
 
 @pytest.mark.parametrize(
     ("units", "expected"),
-    [(0, "000"), (1, "001"), (7.4, "007"), (7.6, "008"), (40, "040"), (999, "999"), (999.4, "999"), (999.6, "999"),
-     (1_000, "999"), (1e9, "999"), (float("inf"), "999"), (-3, "000"), (0.2, "000")],
-)  # fmt: skip
+    [
+        (0, "000"),
+        (1, "001"),
+        (7.4, "007"),
+        (7.6, "008"),
+        (40, "040"),
+        (999, "999"),
+        (999.4, "999"),
+        (999.6, "999"),
+        (1_000, "999"),
+        (1e9, "999"),
+        (float("inf"), "999"),
+        (-3, "000"),
+        (0.2, "000"),
+    ],
+)
 def test_a_budget_in_numbers_has_three_digits_and_ends_at_the_largest(units, expected):
     assert digits(units) == expected
 
@@ -136,7 +159,9 @@ def test_what_is_written_is_read_as_it_was_meant():
     written = f"{protocol.thought('low')} {protocol.call('lab-nano', '3 + 4 = ?')}"
     assert parse(written, EXPERTS) == Call("lab-nano", "3 + 4 = ?")
     assert parse(protocol.call("lab-nano"), EXPERTS) == Call("lab-nano", protocol.AS_IT_STANDS)
-    assert protocol.thought("040", ["3 + 4 = 7"]) == "<think> 5 ; 3 + 4 = 7 </think>"  # 2^5 = 32 is near 40
+    assert (
+        protocol.thought("040", ["3 + 4 = 7"]) == "<think> 5 ; 3 + 4 = 7 </think>"
+    )  # 2^5 = 32 is near 40
 
 
 def test_the_lab_has_a_word_for_everything_that_is_said():
@@ -150,25 +175,42 @@ def test_the_lab_has_a_word_for_everything_that_is_said():
     for style in protocol.STYLES:
         for item in tasks.spread(SMOKE.questions, "train", 80):
             answers = {item.category: [item.answer]}
-            trace = warm.trace(item, style, warm.drawn_budget(style, rng), tuple(SMOKE.experts), 4, rng, answers)
+            trace = warm.trace(
+                item, style, warm.drawn_budget(style, rng), tuple(SMOKE.experts), 4, rng, answers
+            )
             assert unknown not in trace.ids
 
 
 def test_hard_prompts_state_a_rule_and_soft_ones_do_not():
     rules = [instruction("hard", word) for word in protocol.WORDS]
-    assert rules == ["budget low answer direct only", "budget medium route only if needed", "budget high route only"]
-    assert [instruction("soft", word) for word in protocol.WORDS] == [f"budget {word}" for word in protocol.WORDS]
+    assert rules == [
+        "budget low answer direct only",
+        "budget medium route only if needed",
+        "budget high route only",
+    ]
+    assert [instruction("soft", word) for word in protocol.WORDS] == [
+        f"budget {word}" for word in protocol.WORDS
+    ]
     assert instruction("number", digits(40)) == "budget 040"
     asked = protocol.messages("soft", "low", "3 + 4 = ?")
-    assert asked == [{"role": "system", "content": "budget low"}, {"role": "user", "content": "3 + 4 = ?"}]
+    assert asked == [
+        {"role": "system", "content": "budget low"},
+        {"role": "user", "content": "3 + 4 = ?"},
+    ]
 
 
 def test_a_model_that_follows_instructions_is_told_the_protocol_and_the_prices():
     told = protocol.explained({"lab-nano": 1e-7, "lab-large": 2.5e-6})
     assert "lab-nano ($0.1 per million tokens), lab-large ($2.5 per million tokens)" in told
-    for form in re.findall(r"<(?:call|answer)>.*?</(?:call|answer)>", told):  # what it is told to write is understood
+    for form in re.findall(
+        r"<(?:call|answer)>.*?</(?:call|answer)>", told
+    ):  # what it is told to write is understood
         assert not isinstance(parse(form.replace("EXPERT", "lab-nano"), EXPERTS), Malformed)
-    assert told.count("<call>") == 1 and told.count("<answer>") == 2 and all(tag in told for tag in TAGS)
+    assert (
+        told.count("<call>") == 1
+        and told.count("<answer>") == 2
+        and all(tag in told for tag in TAGS)
+    )
 
 
 def test_an_unknown_style_is_refused_by_name():

@@ -31,8 +31,12 @@ def test_right_is_paid_within_the_budget_and_nothing_else_is(performance, dollar
 
 
 @given(st.floats(0, 1), COST, COST, COST)
-def test_of_two_episodes_that_are_as_right_the_cheaper_is_never_paid_less(performance, one, other, budget):
-    assert reward(performance, min(one, other), budget) >= reward(performance, max(one, other), budget)
+def test_of_two_episodes_that_are_as_right_the_cheaper_is_never_paid_less(
+    performance, one, other, budget
+):
+    assert reward(performance, min(one, other), budget) >= reward(
+        performance, max(one, other), budget
+    )
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 8), st.floats(0, 8)), min_size=1))

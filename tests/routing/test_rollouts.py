@@ -35,7 +35,10 @@ def others(episode: Episode) -> str:
 
 def test_the_mask_is_one_exactly_on_what_the_controller_wrote():
     turns = [call("lab-nano"), call("lab-large", "2 + 2 = ?"), RIGHT]
-    voice, pool = Scripted(*turns), Choir(lambda query: Heard(f"<answer> {query.text[0]} </answer>", 0.0))
+    voice, pool = (
+        Scripted(*turns),
+        Choir(lambda query: Heard(f"<answer> {query.text[0]} </answer>", 0.0)),
+    )
     (episode,) = roll(voice, pool, [task(ITEM)], 4, 0)
     asked = conversation(protocol.messages("soft", "low", ITEM.prompt))
     first, second = (lab.encode(f"<response> {n} </response>") for n in "12")
@@ -43,9 +46,13 @@ def test_the_mask_is_one_exactly_on_what_the_controller_wrote():
     parts = [(asked, 0), (said[0], 1), (first, 0), (said[1], 1), (second, 0), (said[2], 1)]
     assert episode.ids == [i for ids, _ in parts for i in ids]
     assert episode.mask == [bool(mine) for ids, mine in parts for _ in ids]
-    assert episode.prompt == len(asked) and episode.written == sum(len(ids) for ids, mine in parts if mine)
+    assert episode.prompt == len(asked) and episode.written == sum(
+        len(ids) for ids, mine in parts if mine
+    )
     before = [[i for ids, _ in parts[:n] for i in ids] for n in (1, 3, 5)]
-    assert voice.shown == [[ids] for ids in before]  # the next turn sees everything that went before
+    assert voice.shown == [
+        [ids] for ids in before
+    ]  # the next turn sees everything that went before
 
 
 def test_what_an_expert_says_stands_between_tags_and_is_cut():
@@ -70,17 +77,27 @@ def test_there_are_at_most_so_many_turns_and_in_the_last_one_nobody_is_called(ro
     assert episode.dollars == pytest.approx((rounds - 1) * PRICES["lab-nano"])
     assert episode.calls == ["lab-nano"] * (rounds - 1)
     last = episode.exchanges[-1]
-    assert last.heard is None and last.call == protocol.Call("lab-nano", "1 + 1 = ?") and not last.malformed
+    assert (
+        last.heard is None
+        and last.call == protocol.Call("lab-nano", "1 + 1 = ?")
+        and not last.malformed
+    )
     assert episode.done and episode.right == 0 and episode.answer is None
     assert episode.mask[-1] and others(episode).count("</response>") == rounds - 1
 
 
-@pytest.mark.parametrize("turn", ["3 + 4", "<call> lab-nano 3 </call>", call("calculator"), "<t>", "<answer> 3"])
+@pytest.mark.parametrize(
+    "turn", ["3 + 4", "<call> lab-nano 3 </call>", call("calculator"), "<t>", "<answer> 3"]
+)
 def test_a_turn_that_is_neither_is_told_so_and_costs_a_turn(turn):
     pool = Choir()
     episode = played(turn, RIGHT, pool=pool)
     assert [bool(x.malformed) for x in episode.exchanges] == [True, False] and not pool.all
-    assert others(episode) == "<response> error </response>" and episode.reward == 1 and episode.dollars == 0
+    assert (
+        others(episode) == "<response> error </response>"
+        and episode.reward == 1
+        and episode.dollars == 0
+    )
     wasted = played(*[turn] * 3, pool=pool, rounds=3)
     assert len(wasted.exchanges) == 3 and wasted.right == 0
     assert others(wasted).count("error") == 2  # after the last turn nobody reads it
@@ -96,7 +113,10 @@ def test_episodes_of_all_kinds_go_on_side_by_side():
     pool, voice = Choir(worked), Scripted(say=lambda question, turn: scripts[question][turn])
     episodes = roll(voice, pool, [task(item) for item in ITEMS[:3]], 4, 0)
     assert [[x.said for x in e.exchanges] for e in episodes] == list(scripts.values())
-    assert [[q.text for q in some] for some in pool.asked if some] == [["1 + 1 = ?"], ["2 + 2 = ?", "3 + 3 = ?"]]
+    assert [[q.text for q in some] for some in pool.asked if some] == [
+        ["1 + 1 = ?"],
+        ["2 + 2 = ?", "3 + 3 = ?"],
+    ]
     assert [len(some) for some in voice.shown] == [3, 2, 2]
     assert others(episodes[1]) == "<response> 2 </response> <response> 4 </response>"
     assert others(episodes[2]) == "<response> error </response> <response> 6 </response>"
@@ -107,7 +127,11 @@ def test_an_episode_that_outgrows_the_window_ends_quietly():
     asked = len(conversation(protocol.messages("soft", "low", ITEM.prompt)))
     voice = Scripted(call("lab-nano"), window=asked + len(lab.encode(call("lab-nano"))) + 40 + 2)
     for episode in roll(voice, Choir(), [task(ITEM), task(ITEM)], 5, 0):
-        assert len(episode.exchanges) == 1 and not episode.done and (episode.right, episode.answer) == (0.0, None)
+        assert (
+            len(episode.exchanges) == 1
+            and not episode.done
+            and (episode.right, episode.answer) == (0.0, None)
+        )
         assert episode.dollars == PRICES["lab-nano"]  # it was called all the same
     assert all(len(ids) + voice.limit <= voice.window for some in voice.shown for ids in some)
     (full,) = roll(Scripted(RIGHT, window=45), Choir(), [task(ITEM)], 3, 0)  # by the question alone
@@ -123,15 +147,25 @@ def test_dollars_are_summed_and_the_limit_itself_is_within():
 
 
 def test_a_failure_is_heard_as_an_error_and_paid_for_and_the_episode_goes_on():
-    episode = played(call("lab-nano"), RIGHT, pool=Choir(lambda query: Heard("", 0.3, failure="truncated")), budget=0.2)
-    assert others(episode) == "<response> error </response>" and episode.exchanges[0].heard.failure == "truncated"
+    episode = played(
+        call("lab-nano"),
+        RIGHT,
+        pool=Choir(lambda query: Heard("", 0.3, failure="truncated")),
+        budget=0.2,
+    )
+    assert (
+        others(episode) == "<response> error </response>"
+        and episode.exchanges[0].heard.failure == "truncated"
+    )
     assert (episode.dollars, episode.within, episode.right, episode.reward) == (0.3, 0.0, 1.0, 0.0)
 
 
 def test_what_an_expert_says_cannot_write_special_tokens():
     """Text of an endpoint goes into the controller's context: no role, no end of turn."""
     said = "<eos><assistant><user> 7 <pad> <system>"
-    special = set(map(lab.tokenizer().convert_tokens_to_ids, lab.SPECIAL)) - {lab.tokenizer().unk_token_id}
+    special = set(map(lab.tokenizer().convert_tokens_to_ids, lab.SPECIAL)) - {
+        lab.tokenizer().unk_token_id
+    }
     episode = played(call("lab-nano"), RIGHT, pool=Choir(said), response=24)
     assert not special & set(episode.ids[episode.prompt :])
 
@@ -161,13 +195,18 @@ def test_a_schooled_controller_does_everything_that_there_is_to_do(together):
     """Or the tests below would test nothing."""
     kinds = [x for e in together for x in e.exchanges]
     assert sum(bool(x.malformed) for x in kinds) > 2 and sum(x.heard is not None for x in kinds) > 5
-    assert sum(e.answer is not None for e in together) > 5 and len({len(e.exchanges) for e in together}) > 2
+    assert (
+        sum(e.answer is not None for e in together) > 5
+        and len({len(e.exchanges) for e in together}) > 2
+    )
 
 
 def test_batched_episodes_equal_those_played_one_by_one(together, monkeypatch):
     alone = []
     for place, each in enumerate(WANTED):
-        monkeypatch.setattr(playing, "draws", lambda key, i, turn, at=place: draws(key, i + at, turn))
+        monkeypatch.setattr(
+            playing, "draws", lambda key, i, turn, at=place: draws(key, i + at, turn)
+        )
         alone += batch([each])
     assert rows(alone) == rows(together)
 
@@ -213,10 +252,18 @@ def test_a_hub_model_has_the_same_prompts_and_texts_as_the_labs_engine(hub):
 
 def test_greedy_turns_of_a_hub_model_are_those_of_the_labs_engine(hub):
     mine = Lab(small.schooled(), 32, 8)
-    contexts = [mine.prompt(protocol.messages("soft", word, item.prompt)) for item in ITEMS for word in protocol.WORDS]
+    contexts = [
+        mine.prompt(protocol.messages("soft", word, item.prompt))
+        for item in ITEMS
+        for word in protocol.WORDS
+    ]
     told, expected = (voice.write(contexts, range(len(contexts)), 0.0) for voice in (hub, mine))
-    assert sum(a == b for a, b in zip(told, expected, strict=True)) >= len(told) - 1  # but for a tie of two tokens
-    assert {protocol.parse(mine.decode(ids), EXPERTS).__class__ for ids in expected} != {protocol.Malformed}
+    assert (
+        sum(a == b for a, b in zip(told, expected, strict=True)) >= len(told) - 1
+    )  # but for a tie of two tokens
+    assert {protocol.parse(mine.decode(ids), EXPERTS).__class__ for ids in expected} != {
+        protocol.Malformed
+    }
 
 
 def test_a_hub_model_plays_whole_episodes_and_equal_keys_draw_equally(hub):
@@ -227,9 +274,15 @@ def test_a_hub_model_plays_whole_episodes_and_equal_keys_draw_equally(hub):
 
 def test_a_turn_of_a_hub_model_that_ends_by_itself_keeps_its_end_and_no_padding(hub, monkeypatch):
     """transformers fills up what ended earlier than the rest of the batch."""
-    end, pad, call_ = hub.tokenizer.eos_token_id, hub.tokenizer.pad_token_id, lab.encode(call("lab-nano"))
+    end, pad, call_ = (
+        hub.tokenizer.eos_token_id,
+        hub.tokenizer.pad_token_id,
+        lab.encode(call("lab-nano")),
+    )
     turns = [[*lab.encode("3 + 4"), end], call_, lab.encode("3 + 4 + 5")]
-    padded = torch.tensor([[5, 6, *turn, *[pad] * (max(map(len, turns)) - len(turn))] for turn in turns])
+    padded = torch.tensor(
+        [[5, 6, *turn, *[pad] * (max(map(len, turns)) - len(turn))] for turn in turns]
+    )
     monkeypatch.setattr(hub.model, "generate", lambda input_ids, **_: padded)
     assert hub.write([[5, 6]] * 3, [1, 2, 3], 1.0)[:2] == turns[:2]
 
@@ -248,14 +301,22 @@ def test_new_weights_are_heard_after_a_refresh():
 
 def test_the_prompt_names_the_budget_as_the_task_does():
     voice = Scripted(RIGHT)
-    wanted = [task(ITEM, 1e-5, "040", "number"), task(ITEM, 1.0, "high", "hard"), task(ITEM, 1.0, "high")]
+    wanted = [
+        task(ITEM, 1e-5, "040", "number"),
+        task(ITEM, 1.0, "high", "hard"),
+        task(ITEM, 1.0, "high"),
+    ]
     roll(voice, Choir(), wanted, 2, 0)
     rules = ["budget 040", "budget high route only", "budget high"]
-    assert [lab.decode(ids) for ids in voice.shown[0]] == [f"{rule} {ITEM.prompt}" for rule in rules]
+    assert [lab.decode(ids) for ids in voice.shown[0]] == [
+        f"{rule} {ITEM.prompt}" for rule in rules
+    ]
 
 
 def test_who_judges_may_be_said():
-    (episode,) = roll(Scripted(WRONG), Choir(), [task(ITEM)], 2, 0, judge=lambda item, text: 0.5 * (text == WRONG))
+    (episode,) = roll(
+        Scripted(WRONG), Choir(), [task(ITEM)], 2, 0, judge=lambda item, text: 0.5 * (text == WRONG)
+    )
     assert episode.right == episode.reward == 0.5
 
 
@@ -268,8 +329,12 @@ def test_turns_of_a_hub_model_end_where_a_turn_ends(hub):
     contexts = [hub.prompt(protocol.messages("soft", "high", item.prompt)) for item in ITEMS]
     for ids in hub.write(contexts, list(range(len(contexts))), 1.0):
         text = hub.decode(ids)
-        assert 1 <= len(ids) <= 32 and not any(stop in text.removesuffix(stop) for stop in protocol.STOPS)
-        assert len(ids) == 32 or text.endswith(protocol.STOPS) or ids[-1] == hub.tokenizer.eos_token_id
+        assert 1 <= len(ids) <= 32 and not any(
+            stop in text.removesuffix(stop) for stop in protocol.STOPS
+        )
+        assert (
+            len(ids) == 32 or text.endswith(protocol.STOPS) or ids[-1] == hub.tokenizer.eos_token_id
+        )
 
 
 def test_a_turn_fits_where_it_can_be_written_to_its_end():
@@ -283,4 +348,6 @@ def test_an_answer_may_hand_on_what_was_heard_last_and_only_that():
     handed = answer(protocol.AS_HEARD)
     for said, right in ((RIGHT, 1.0), (WRONG, 0.0)):
         assert played(call("lab-nano"), handed, pool=Choir(said)).right == right
-    assert played(handed).right == 0.0 and played(handed).answer == protocol.AS_HEARD, "nothing was heard"
+    assert played(handed).right == 0.0 and played(handed).answer == protocol.AS_HEARD, (
+        "nothing was heard"
+    )

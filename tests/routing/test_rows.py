@@ -15,7 +15,14 @@ def told():
 
 def test_everybody_meets_the_same_questions_under_every_word(told):
     soft = record.where(told, split="test", style="soft", heat=0.0)
-    assert set(soft["arm"]) == {"CoRL", "start", ITSELF, *PRICE, *(f"{name} in pieces" for name in PRICE), *ROUTERS}
+    assert set(soft["arm"]) == {
+        "CoRL",
+        "start",
+        ITSELF,
+        *PRICE,
+        *(f"{name} in pieces" for name in PRICE),
+        *ROUTERS,
+    }
     for _, part in soft.groupby(["arm", "seed", "condition"]):
         assert sorted(part["item"]) == list("012345")
     assert set(soft["condition"]) == set(WORDS)
@@ -24,8 +31,13 @@ def test_everybody_meets_the_same_questions_under_every_word(told):
 def test_roles_and_calls_are_those_of_the_study(told):
     roles = told.drop_duplicates("arm").set_index("arm")["role"]
     assert roles["CoRL"] == "paper" and roles["start"] == "start" and roles["oracle"] == "oracle"
-    assert roles[list(PRICE)].eq("expert").all() and roles[ITSELF] == roles["best constant"] == "constant"
-    mine = record.where(told, arm="CoRL", split="test", heat=0.0, condition="medium", seed=1).set_index("item")
+    assert (
+        roles[list(PRICE)].eq("expert").all()
+        and roles[ITSELF] == roles["best constant"] == "constant"
+    )
+    mine = record.where(
+        told, arm="CoRL", split="test", heat=0.0, condition="medium", seed=1
+    ).set_index("item")
     assert [" ".join(mine["chosen"][str(i)]) for i in range(6)] == ACTS["medium"][0][1]
     assert (mine["own_dollars"] == (20 + 10 * mine["calls"]) * 1e-8).all()
 

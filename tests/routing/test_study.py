@@ -51,12 +51,24 @@ def settings(llm=None, **routing) -> config.Params:
     told = (llm or {}).get("models", {})
     brief = {name: {"max_tokens": 8} | told.get(name, {}) for name in ("nano", "mini", "large")}
     base = {
-        "seeds": 1, "jobs": 1, "batch": BATCH, "test_items": ITEMS, "other_seeds": 1, "save_every": SAVE,
-        "updates": dict.fromkeys(("soft", "hard", "number"), UPDATES), "turn_tokens": 24,
-        "learn": {"learning_rate": 5e-3, "minibatch": 4, "warmup": 1}, "rounds": 3, "test_temperature": 0.0,
-        "warm": {"items": 64, "steps": 1, "batch": 16}, "numbers": [1, 40], "base": "lab-control", "train_items": 24,
-        "experts": {"lab-nano": "nano", "lab-mini": "mini", "lab-large": "large"}, "questions": {"chain": [1, 2, 3]},
-    }  # fmt: skip
+        "seeds": 1,
+        "jobs": 1,
+        "batch": BATCH,
+        "test_items": ITEMS,
+        "other_seeds": 1,
+        "save_every": SAVE,
+        "updates": dict.fromkeys(("soft", "hard", "number"), UPDATES),
+        "turn_tokens": 24,
+        "learn": {"learning_rate": 5e-3, "minibatch": 4, "warmup": 1},
+        "rounds": 3,
+        "test_temperature": 0.0,
+        "warm": {"items": 64, "steps": 1, "batch": 16},
+        "numbers": [1, 40],
+        "base": "lab-control",
+        "train_items": 24,
+        "experts": {"lab-nano": "nano", "lab-mini": "mini", "lab-large": "large"},
+        "questions": {"chain": [1, 2, 3]},
+    }
     return small.changed(llm=(llm or {}) | {"models": told | brief}, routing=base | routing)
 
 
@@ -65,7 +77,14 @@ def models(tmp_path_factory):
     """A folder of lab models: experts that write at random, and a base that has half learned the protocol."""
     root = tmp_path_factory.mktemp("models")
     asked = ("lab-nano", "lab-mini", "lab-large")
-    others = ("lab-agent", "lab-facts", "lab-passage", "lab-big", "lab-team", "lab-team-large")  # by no one here
+    others = (
+        "lab-agent",
+        "lab-facts",
+        "lab-passage",
+        "lab-big",
+        "lab-team",
+        "lab-team-large",
+    )  # by no one here
     for i, name in enumerate((*asked, *others)):
         place = checkpoints.save(tiny.model(i, hidden=16, intermediate=16), root / name)
         store.write_json(place / "card.json", {"dollars_per_1k_tokens": 0.001 * 3**i})
@@ -84,12 +103,23 @@ def test_every_arm_is_tested_on_every_question_under_every_budget_of_its(results
     assert set(frame["arm"]) == {"corl", "hard", "start"}
     cold, warm = (frame[frame["temperature"] == temperature] for temperature in (0.0, 1.0))
     for here in (cold, warm):
-        assert of(here, "corl")["label"].tolist() == [word for word in protocol.WORDS for _ in range(ITEMS)]
+        assert of(here, "corl")["label"].tolist() == [
+            word for word in protocol.WORDS for _ in range(ITEMS)
+        ]
         assert of(here, "corl")["item"].tolist() == [*range(ITEMS)] * 3
     start = of(cold, "start")
-    assert start.groupby("style")["label"].nunique().to_dict() == {"soft": 3, "hard": 3, "number": 2}
+    assert start.groupby("style")["label"].nunique().to_dict() == {
+        "soft": 3,
+        "hard": 3,
+        "number": 2,
+    }
     assert len(start) == (3 + 3 + 2) * ITEMS
-    assert set(warm["arm"] + warm["style"]) == {"corlsoft", "hardhard", "startsoft", "starthard"}  # study.DRAWN
+    assert set(warm["arm"] + warm["style"]) == {
+        "corlsoft",
+        "hardhard",
+        "startsoft",
+        "starthard",
+    }  # study.DRAWN
     assert set(frame["kind"]) == {"chain"} and set(frame["difficulty"]) <= {1, 2, 3}
     assert frame["reward"].tolist() == (frame["right"] * frame["within"]).tolist()
     assert (frame["within"] == (frame["dollars"] <= frame["budget"])).all()
@@ -106,12 +136,21 @@ def test_rollouts_and_the_trainers_words_are_kept_for_every_update(results):
 
 def test_experts_and_the_start_alone_were_tried_and_prices_of_experts_are_the_budgets(results):
     table, told = results.experts, results.budgets
-    assert set(table["split"]) == {"train", "test"} and table.groupby("strategy").size().eq(TRIES * 24 + ITEMS).all()
+    assert (
+        set(table["split"]) == {"train", "test"}
+        and table.groupby("strategy").size().eq(TRIES * 24 + ITEMS).all()
+    )
     assert set(told.words) == set(protocol.WORDS) and told.words["high"] == settings().routing.high
     price = outcomes.prices(table[table["split"] == "train"], EXPERTS, settings().routing)
-    assert told.calls == price and told.words["low"] == price["lab-nano"] and told.words["medium"] == price["lab-mini"]
+    assert (
+        told.calls == price
+        and told.words["low"] == price["lab-nano"]
+        and told.words["medium"] == price["lab-mini"]
+    )
     assert results.alone.groupby("split").size().to_dict() == {"train": TRIES * 24, "test": ITEMS}
-    assert set(results.alone["strategy"]) == {outcomes.ITSELF} and results.alone["dollars"].eq(0).all()
+    assert (
+        set(results.alone["strategy"]) == {outcomes.ITSELF} and results.alone["dollars"].eq(0).all()
+    )
     assert results.token_price == pytest.approx(2e-6)  # of its base
 
 
@@ -133,15 +172,25 @@ def test_the_controller_that_was_tested_is_the_one_that_was_kept(results, models
     voice = Lab(model, own.routing.turn_tokens, own.routing.response_tokens)
     asked = arms.examined(CORL.style, study.test_items(own.routing), results.budgets, own.routing)
     with study.opened_pool(RunContext.of(own, models, runs, runs), own.routing) as pool:
-        played = [roll(voice, pool, asked, own.routing.rounds, study._TEST_KEY, heat) for heat in (0.0, 1.0)]
-    again = pd.concat([study.episode_rows(each, lab.decode, ITEMS) for each in played], ignore_index=True)
+        played = [
+            roll(voice, pool, asked, own.routing.rounds, study._TEST_KEY, heat)
+            for heat in (0.0, 1.0)
+        ]
+    again = pd.concat(
+        [study.episode_rows(each, lab.decode, ITEMS) for each in played], ignore_index=True
+    )
     assert_frame_equal(of(results.episodes, "corl")[list(again)], again, check_exact=True)
 
 
 def test_questions_of_tests_are_as_many_of_each_kind_and_learned_by_nobody():
     own = small.SMOKE.model_copy(update={"test_items": 14})
     told = study.test_items(own)
-    assert [item.category for item in told] == [*["chain"] * 4, *["facts"] * 4, *["passage"] * 3, *["big"] * 3]
+    assert [item.category for item in told] == [
+        *["chain"] * 4,
+        *["facts"] * 4,
+        *["passage"] * 3,
+        *["big"] * 3,
+    ]
     assert {item.split for item in told} == {"test"} and len({item.key for item in told}) == 14
     learned = study.train_items(own)
     assert {item.split for item in learned} == {"train"} and len(learned) == own.train_items
@@ -167,16 +216,26 @@ def test_a_run_that_was_killed_goes_on_from_its_checkpoint_to_the_same_tables(
     arm, killed, left, results, models, runs, tmp_path, monkeypatch
 ):
     """The controller that plays on has to be the one of the checkpoint: the engine has weights of its own."""
-    assert resumed(study, settings(), arm, models, (results, runs), killed, tmp_path, monkeypatch) == left
+    assert (
+        resumed(study, settings(), arm, models, (results, runs), killed, tmp_path, monkeypatch)
+        == left
+    )
 
 
-def test_another_seed_trains_and_tests_differently_and_leaves_the_first_alone(results, models, runs):
+def test_another_seed_trains_and_tests_differently_and_leaves_the_first_alone(
+    results, models, runs
+):
     both = study.run(settings(seeds=2), [CORL], models, runs)
     assert_frame_equal(of(both.rollouts, "corl"), of(results.rollouts, "corl"))
     one, two = (of(both.rollouts, "corl", seed) for seed in range(2))
     assert len(one) == len(two) and one["difficulty"].tolist() != two["difficulty"].tolist()
-    assert of(both.learning, "corl", 1)["loss"].tolist() != of(both.learning, "corl")["loss"].tolist()
-    warm = [of(both.episodes, "corl", seed).query("temperature == 1")["spoken"].tolist() for seed in range(2)]
+    assert (
+        of(both.learning, "corl", 1)["loss"].tolist() != of(both.learning, "corl")["loss"].tolist()
+    )
+    warm = [
+        of(both.episodes, "corl", seed).query("temperature == 1")["spoken"].tolist()
+        for seed in range(2)
+    ]
     assert warm[0] != warm[1]
 
 
@@ -237,7 +296,10 @@ def experts(**changes) -> dict:
         (experts(omit=["seed"]), CONTROLLER),
         (experts(**HOSTED), CONTROLLER),
         ({"questions": {"chain": [1, 2]}}, set()),
-        ({"experts": {"lab-mini": "mini", "lab-nano": "nano", "lab-large": "large"}}, set()),  # another order
+        (
+            {"experts": {"lab-mini": "mini", "lab-nano": "nano", "lab-large": "large"}},
+            set(),
+        ),  # another order
     ],
     ids=lambda told: "-".join(told) if isinstance(told, dict) else "",
 )
@@ -247,7 +309,9 @@ def test_a_setting_changes_the_keys_of_the_jobs_that_read_it_and_of_no_others(ch
     assert unchanged(before, after) == kept
 
 
-@pytest.mark.parametrize(("change", "kept"), [({"muon": 0.5}, TRIAL), ({"steps": 9, "items": 99}, ALL)])
+@pytest.mark.parametrize(
+    ("change", "kept"), [({"muon": 0.5}, TRIAL), ({"steps": 9, "items": 99}, ALL)]
+)
 def test_of_the_lab_only_the_optimisers_of_the_base_are_in_a_key(change, kept, models):
     own = settings()
     bases = own.lab.models | {OWN.base: own.lab.models[OWN.base].model_copy(update=change)}
@@ -260,7 +324,9 @@ def test_other_weights_or_prices_make_new_keys_where_they_are_used(models, tmp_p
     assert named(tmp_path) == before
     (place / "card.json").write_text("{}")  # another price
     assert unchanged(before, named(tmp_path)) == CONTROLLER
-    hosted, other = (named(models, **experts(**HOSTED | {"model": name})) for name in ("m", "other"))
+    hosted, other = (
+        named(models, **experts(**HOSTED | {"model": name})) for name in ("m", "other")
+    )
     assert unchanged(hosted, other) == CONTROLLER
 
 
@@ -297,7 +363,9 @@ def test_another_base_makes_all_keys_new(models, tmp_path):
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_raised_version_makes_the_jobs_new_whose_numbers_it_decides(module, kept, models, monkeypatch):
+def test_a_raised_version_makes_the_jobs_new_whose_numbers_it_decides(
+    module, kept, models, monkeypatch
+):
     before = named(models)
     monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
     assert unchanged(before, named(models)) == kept
@@ -305,7 +373,9 @@ def test_a_raised_version_makes_the_jobs_new_whose_numbers_it_decides(module, ke
 
 def test_more_arms_or_seeds_and_what_tables_call_an_arm_change_no_key(models):
     before, more = named(models), named(models, seeds=3)
-    assert before.items() <= more.items() and len(more) == len(before) + 2 * 3  # start, controller and the main arm
+    assert (
+        before.items() <= more.items() and len(more) == len(before) + 2 * 3
+    )  # start, controller and the main arm
     assert named(models, [CORL]).items() <= before.items() <= named(models, arms.ARMS).items()
     assert named(models, [dataclasses.replace(CORL, label="otherwise"), HARD]) == before
     assert named(models, other_seeds=2) == before
@@ -316,17 +386,25 @@ def test_a_start_beyond_the_seeds_of_other_arms_is_tested_as_the_main_arm_alone(
     assert {label for label in few if few[label] != many[label]} == {"start/seed-1"}
     own = settings(seeds=2)
     jobs = study.make_jobs(own, COMPARED, study.make_first_jobs(own, models))
-    styles = {job.label.split("/", 1)[1]: [test["style"] for test in job.settings["tests"]] for job in jobs}
+    styles = {
+        job.label.split("/", 1)[1]: [test["style"] for test in job.settings["tests"]]
+        for job in jobs
+    }
     assert styles["start/seed-0"] == ["soft", "soft", "hard", "hard", "number"]
     assert styles["start/seed-1"] == ["soft", "soft"]
 
 
 def test_two_experts_are_jobs_of_their_own(models):
     own, two = settings(), study.two(settings())
-    assert not keys_by_label(study, own, [CORL], models).keys() & keys_by_label(study, two, [CORL], models).keys()
+    assert (
+        not keys_by_label(study, own, [CORL], models).keys()
+        & keys_by_label(study, two, [CORL], models).keys()
+    )
 
 
-@pytest.mark.parametrize(("held", "lacking"), [([], "lab-control holds no model"), (["lab-control"], "lab-nano")])
+@pytest.mark.parametrize(
+    ("held", "lacking"), [([], "lab-control holds no model"), (["lab-control"], "lab-nano")]
+)
 def test_a_model_that_is_not_there_is_named_before_anything_starts(held, lacking, models, tmp_path):
     for name in held:
         (tmp_path / name).symlink_to(models / name)
@@ -351,7 +429,9 @@ def test_processes_share_the_limits_of_an_endpoint(models, runs, results, monkey
 def test_the_plan_says_what_endpoints_may_cost():
     assert study.plan(settings(), COMPARED)
     own = settings(**experts(**HOSTED))
-    assert "$" in study.plan(own, COMPARED) and study.plan(own, COMPARED) != study.plan(settings(), COMPARED)
+    assert "$" in study.plan(own, COMPARED) and study.plan(own, COMPARED) != study.plan(
+        settings(), COMPARED
+    )
 
 
 def test_rows_by_hand():
@@ -367,50 +447,94 @@ def test_rows_by_hand():
         return Heard("" if hangs else "4", PRICES[query.expert], failure="timeout" if hangs else "")
 
     voice = Scripted(say=lambda question, turn: scripts[question][turn])
-    episodes = roll(voice, Choir(reply), [task(wanted[0], 5e-5, "medium"), task(wanted[1], 1e-4, "low")], 3, 0)
+    episodes = roll(
+        voice, Choir(reply), [task(wanted[0], 5e-5, "medium"), task(wanted[1], 1e-4, "low")], 3, 0
+    )
     one, two = study.episode_rows(episodes).to_dict("records")
     sizes = [len(e.ids) for e in episodes]
     own = [sum(len(lab.encode(x.said)) for x in e.exchanges) for e in episodes]
     assert one == {
-        "item": 0, "kind": "chain", "difficulty": wanted[0].difficulty, "label": "medium", "budget": 5e-5,
-        "right": 1.0, "within": 1.0, "reward": 1.0, "dollars": pytest.approx(5e-5), "calls": 2,
-        "called": "lab-nano lab-mini", "malformed": 0, "failures": 0, "turns": 3, "written": own[0], "tokens": sizes[0],
-    }  # fmt: skip
+        "item": 0,
+        "kind": "chain",
+        "difficulty": wanted[0].difficulty,
+        "label": "medium",
+        "budget": 5e-5,
+        "right": 1.0,
+        "within": 1.0,
+        "reward": 1.0,
+        "dollars": pytest.approx(5e-5),
+        "calls": 2,
+        "called": "lab-nano lab-mini",
+        "malformed": 0,
+        "failures": 0,
+        "turns": 3,
+        "written": own[0],
+        "tokens": sizes[0],
+    }
     assert two == {
-        "item": 1, "kind": "chain", "difficulty": wanted[1].difficulty, "label": "low", "budget": 1e-4,
-        "right": 0.0, "within": 0.0, "reward": 0.0, "dollars": 2e-4, "calls": 1,
-        "called": "lab-large", "malformed": 2, "failures": 1, "turns": 3, "written": own[1], "tokens": sizes[1],
-    }  # fmt: skip
+        "item": 1,
+        "kind": "chain",
+        "difficulty": wanted[1].difficulty,
+        "label": "low",
+        "budget": 1e-4,
+        "right": 0.0,
+        "within": 0.0,
+        "reward": 0.0,
+        "dollars": 2e-4,
+        "calls": 1,
+        "called": "lab-large",
+        "malformed": 2,
+        "failures": 1,
+        "turns": 3,
+        "written": own[1],
+        "tokens": sizes[1],
+    }
     assert study.spoken(episodes[0], lab.decode) == [
         ("prompt", f"budget medium {wanted[0].prompt}", 0.0),
-        ("controller", call("lab-nano"), 0.0), ("lab-nano", "<response> 4 </response>", 1e-5),
-        ("controller", call("lab-mini"), 0.0), ("lab-mini", "<response> 4 </response>", 4e-5),
+        ("controller", call("lab-nano"), 0.0),
+        ("lab-nano", "<response> 4 </response>", 1e-5),
+        ("controller", call("lab-mini"), 0.0),
+        ("lab-mini", "<response> 4 </response>", 4e-5),
         ("controller", answer(wanted[0].answer), 0.0),
-    ]  # fmt: skip
+    ]
     assert study.spoken(episodes[1], lab.decode) == [
         ("prompt", f"budget low {wanted[1].prompt}", 0.0),
-        ("controller", "= 3", 0.0), ("nobody", "<response> error </response>", 0.0),
-        ("controller", call("lab-large"), 0.0), ("lab-large", "<response> error </response>", 2e-4),
+        ("controller", "= 3", 0.0),
+        ("nobody", "<response> error </response>", 0.0),
+        ("controller", call("lab-large"), 0.0),
+        ("lab-large", "<response> error </response>", 2e-4),
         ("controller", "=", 0.0),
-    ]  # fmt: skip
+    ]
 
 
 def test_samples_are_the_episodes_with_their_rewards_in_groups():
     """Words are strata of their own."""
-    wanted = [task(item, 1.0, word) for item, word in zip(items(6), protocol.WORDS * 2, strict=True)]
+    wanted = [
+        task(item, 1.0, word) for item, word in zip(items(6), protocol.WORDS * 2, strict=True)
+    ]
     episodes = roll(Scripted(call("lab-nano"), answer(4)), Choir(), wanted, 3, 0)
     told = study.samples(episodes, 3)
     assert [s.stratum for s in told] == [0, 1, 2, 0, 1, 2]
-    assert [s.group for s in told] == [0, 0, 0, 1, 1, 1] and [s.group for s in study.samples(episodes)] == [*range(6)]
+    assert [s.group for s in told] == [0, 0, 0, 1, 1, 1] and [
+        s.group for s in study.samples(episodes)
+    ] == [*range(6)]
     for sample, episode in zip(told, episodes, strict=True):
-        assert (sample.ids, sample.mask, sample.reward) == (episode.ids, episode.mask, episode.reward)
+        assert (sample.ids, sample.mask, sample.reward) == (
+            episode.ids,
+            episode.mask,
+            episode.reward,
+        )
 
 
 def test_one_controller_of_every_arm_is_kept_and_no_checkpoint(results, runs):
     assert not list(runs.glob("*/checkpoint*"))
-    kept = [folder / "model" for folder in find_jobs(runs, "/seed-0") if (folder / "model").exists()]
+    kept = [
+        folder / "model" for folder in find_jobs(runs, "/seed-0") if (folder / "model").exists()
+    ]
     told = [small.weights(checkpoints.load(place)) for place in kept]  # that of the start included
-    assert len(told) == 3 and not any(torch.equal(a, b) for a, b in zip(told, told[1:] + told[:1], strict=True))
+    assert len(told) == 3 and not any(
+        torch.equal(a, b) for a, b in zip(told, told[1:] + told[:1], strict=True)
+    )
 
 
 def test_a_change_that_the_trainer_does_not_know_is_refused(models, runs, results):
@@ -419,10 +543,17 @@ def test_a_change_that_the_trainer_does_not_know_is_refused(models, runs, result
 
 
 def test_a_variant_with_groups_asks_every_question_several_times(models, runs, results):
-    own = study.run(settings(batch=16, updates={"soft": 1}), [variant("Group", advantages="group")], models, runs)
+    own = study.run(
+        settings(batch=16, updates={"soft": 1}),
+        [variant("Group", advantages="group")],
+        models,
+        runs,
+    )
     told = own.rollouts.query("update == 0")
     assert len(told) == 16 and [len(set(told["difficulty"][i : i + 8])) for i in (0, 8)] == [1, 1]
-    assert [len(set(told["label"][i : i + 8])) for i in (0, 8)] == [1, 1] and told["written"].nunique() > 2
+    assert [len(set(told["label"][i : i + 8])) for i in (0, 8)] == [1, 1] and told[
+        "written"
+    ].nunique() > 2
     assert own.learning["value_error"].eq(0).all()
 
 

@@ -23,11 +23,20 @@ ROUNDS = 4
 QUESTIONS = {"chain": [1, 2, 7, 8], "facts": [1, 2, 3], "passage": [1, 3], "big": [1, 2]}
 ITEMS = tasks.spread(QUESTIONS, "train", 80, seed=1)
 ANSWERS = {name: [item.answer for item in ITEMS if item.category == name] for name in QUESTIONS}
-STYLED = [("soft", "low"), ("soft", "high"), ("hard", "low"), ("hard", "medium"), ("hard", "high"), ("number", "040")]
+STYLED = [
+    ("soft", "low"),
+    ("soft", "high"),
+    ("hard", "low"),
+    ("hard", "medium"),
+    ("hard", "high"),
+    ("number", "040"),
+]
 
 
 def trace(item: Item, style: str, budget: str, seed: int = 0, rounds: int = ROUNDS) -> Dialogue:
-    return warm.trace(item, style, budget, EXPERTS, rounds, seeds.rng("test", item.prompt, seed=seed), ANSWERS)
+    return warm.trace(
+        item, style, budget, EXPERTS, rounds, seeds.rng("test", item.prompt, seed=seed), ANSWERS
+    )
 
 
 def parts(dialogue: Dialogue, prompt: int) -> list[tuple[bool, str]]:
@@ -41,20 +50,28 @@ def taken(item: Item, style: str, budget: str, seed: int = 0, rounds: int = ROUN
     """Turns (parsed) and responses of a trace."""
     asked = conversation(protocol.messages(style, budget, item.prompt))
     told = parts(trace(item, style, budget, seed, rounds), len(asked))
-    return [protocol.parse(text, EXPERTS) for own, text in told if own], [text for own, text in told if not own]
+    return [protocol.parse(text, EXPERTS) for own, text in told if own], [
+        text for own, text in told if not own
+    ]
 
 
 @pytest.mark.parametrize(("style", "budget"), STYLED)
 @pytest.mark.parametrize("rounds", [2, 4])
-def test_the_controllers_words_are_learned_and_read_as_they_were_meant_and_the_last_turn_answers(style, budget, rounds):
+def test_the_controllers_words_are_learned_and_read_as_they_were_meant_and_the_last_turn_answers(
+    style, budget, rounds
+):
     for item in ITEMS:
         told = trace(item, style, budget, rounds=rounds)
         asked = conversation(protocol.messages(style, budget, item.prompt))
-        assert list(told.ids[: len(asked)]) == asked and set(told.targets[: len(asked)]) == {IGNORED}
+        assert list(told.ids[: len(asked)]) == asked and set(told.targets[: len(asked)]) == {
+            IGNORED
+        }
         assert told.ids[-1] == token(EOS) and told.targets[-1] == IGNORED
         assert all(target in (IGNORED, i) for i, target in zip(told.ids, told.targets, strict=True))
         stretches = parts(told, len(asked))
-        assert [own for own, _ in stretches] == [i % 2 == 0 for i in range(len(stretches))] and stretches[-1][0]
+        assert [own for own, _ in stretches] == [
+            i % 2 == 0 for i in range(len(stretches))
+        ] and stretches[-1][0]
         for own, text in stretches:
             assert text.startswith("<think>" if own else "<response>") and text.endswith(">")
         turns, responses = taken(item, style, budget, rounds=rounds)
@@ -64,10 +81,16 @@ def test_the_controllers_words_are_learned_and_read_as_they_were_meant_and_the_l
 
 def test_a_chain_is_worked_out_by_hand():
     """3 + 4 = 7, 7 * 2 = 14, 4 - 9 = -5."""
-    assert warm.steps(["3", "+", "4", "*", "2", "-", "9"]) == ["3 + 4 = 7", "7 * 2 = 4", "4 - 9 = 5"]
+    assert warm.steps(["3", "+", "4", "*", "2", "-", "9"]) == [
+        "3 + 4 = 7",
+        "7 * 2 = 4",
+        "4 - 9 = 5",
+    ]
     assert warm.steps(["8"]) == [] and warm.result(["8"]) == "8"
     chains = [item for item in ITEMS if item.category == "chain"]
-    assert all(warm.result(item.prompt.removesuffix(" = ?").split()) == item.answer for item in chains)
+    assert all(
+        warm.result(item.prompt.removesuffix(" = ?").split()) == item.answer for item in chains
+    )
 
 
 @pytest.mark.parametrize("said", ["7", "Loro", protocol.ERROR])
@@ -87,15 +110,22 @@ def test_alone_it_works_out_short_chains_and_guesses_at_everything_else(monkeypa
     right = {name: [] for name in QUESTIONS}
     for item in ITEMS:
         told = trace(item, "soft", "low")
-        ((own, text),) = parts(told, len(conversation(protocol.messages("soft", "low", item.prompt))))
-        thought, able = text.split(" </think>")[0], item.category == "chain" and item.difficulty <= warm.SKILL
+        ((own, text),) = parts(
+            told, len(conversation(protocol.messages("soft", "low", item.prompt)))
+        )
+        thought, able = (
+            text.split(" </think>")[0],
+            item.category == "chain" and item.difficulty <= warm.SKILL,
+        )
         worked = warm.steps(item.prompt.removesuffix(" = ?").split()) if able else []
         assert own and thought == " ; ".join(["<think> low", *worked])
         assert not able or answered(text) == item.answer
         assert answered(text) in ANSWERS[item.category]
         if not able:
             right[item.category].append(answered(text) == item.answer)
-    assert all(np.mean(hits) < 0.4 for hits in right.values()), "a guess knows nothing of the question"
+    assert all(np.mean(hits) < 0.4 for hits in right.values()), (
+        "a guess knows nothing of the question"
+    )
 
 
 def test_no_budget_and_no_prompt_changes_whether_a_trace_calls_or_whom():
@@ -104,15 +134,29 @@ def test_no_budget_and_no_prompt_changes_whether_a_trace_calls_or_whom():
         called = set()
         for style, budget in STYLED:
             turns, responses = taken(item, style, budget)
-            called.add((tuple(turn.expert for turn in turns[:-1]), tuple(responses), answered(turns[-1].text)))
+            called.add(
+                (
+                    tuple(turn.expert for turn in turns[:-1]),
+                    tuple(responses),
+                    answered(turns[-1].text),
+                )
+            )
         assert len(called) == 1
 
 
 def test_all_experts_are_called_alike_and_hear_the_question_as_it_stands():
-    calls = [turn for item in ITEMS for seed in range(8) for turn in taken(item, "soft", "low", seed)[0][:-1]]
+    calls = [
+        turn
+        for item in ITEMS
+        for seed in range(8)
+        for turn in taken(item, "soft", "low", seed)[0][:-1]
+    ]
     counts = Counter(call.expert for call in calls)
     assert {call.query for call in calls} == {protocol.AS_IT_STANDS}
-    assert all(n / len(calls) == pytest.approx(1 / 3, abs=0.06) for n in counts.values()) and len(counts) == 3
+    assert (
+        all(n / len(calls) == pytest.approx(1 / 3, abs=0.06) for n in counts.values())
+        and len(counts) == 3
+    )
 
 
 def test_equal_arguments_give_equal_traces_and_every_style_has_its_share():
@@ -141,7 +185,9 @@ def test_training_makes_traces_likelier_and_is_the_same_every_time(tmp_path):
     def loss(folder) -> float:
         with torch.no_grad():
             logits = checkpoints.load(folder)(ids).logits[:, :-1]
-        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets[:, 1:].flatten()).item()
+        return torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), targets[:, 1:].flatten()
+        ).item()
 
     assert loss(folders[0]) == loss(folders[1]) < 0.8 * loss(base)
     assert shape.steps == tiny.settings().steps  # the base's own settings stay
@@ -163,5 +209,9 @@ def test_budgets_are_drawn_from_words_or_from_a_range_of_numbers():
     rng = np.random.default_rng(0)
     assert {warm.drawn_budget("soft", rng) for _ in range(60)} == set(protocol.WORDS)
     numbers = [warm.drawn_budget("number", rng) for _ in range(600)]
-    assert {len(text) for text in numbers} == {3} and min(numbers) == "005" and "140" < max(numbers) <= "160"
+    assert (
+        {len(text) for text in numbers} == {3}
+        and min(numbers) == "005"
+        and "140" < max(numbers) <= "160"
+    )
     assert 0.3 < np.mean([n < "028" for n in numbers]) < 0.7  # even on a logarithmic scale

@@ -23,7 +23,9 @@ def report(monkeypatch):
 def test_text_of_a_prompt_stays_text():
     pages = [
         dialogue.prompt_html([STATE], "<b>caption</b>"),
-        dialogue.exchange_html([Exchange((STATE,), "<script>2</script>", "<script>3</script>")], "said"),
+        dialogue.exchange_html(
+            [Exchange((STATE,), "<script>2</script>", "<script>3</script>")], "said"
+        ),
     ]
     assert all("<script>" not in page and "<b>" not in page for page in pages)
     assert "&lt;script&gt;" in pages[0]
@@ -32,7 +34,9 @@ def test_text_of_a_prompt_stays_text():
 def test_the_report_shows_one_component_with_its_changes_and_no_widget(report, monkeypatch):
     import IPython.display
 
-    monkeypatch.setattr(IPython.display, "display", lambda *_: pytest.fail("a widget in the report"))
+    monkeypatch.setattr(
+        IPython.display, "display", lambda *_: pytest.fail("a widget in the report")
+    )
     steps = [[QUERY, memory(*(f"step {i}: fine" for i in range(1, n)))] for n in range(1, 8)]
     page = dialogue.explorer({"RO": steps}, "prompts")
     assert page.count("<strong>RO, step") == 4
@@ -60,10 +64,17 @@ def test_a_live_session_gets_controls_that_choose(monkeypatch):
     kind.value = "RO"
     component.value = "mem_s"
     step.value = 4
-    assert "step 3: fine" in text.value.replace("</ins>", "").replace("\n", " ") or "<ins" in text.value
+    assert (
+        "step 3: fine" in text.value.replace("</ins>", "").replace("\n", " ")
+        or "<ins" in text.value
+    )
     assert step.max == 4 and "<strong>mem_s</strong>" in text.value
     kind.value = "KO"  # shorter: the step moves into it, the component stays
-    assert component.value == "mem_s" and step.max == step.value == 2 and "<strong>mem_s</strong>" in text.value
+    assert (
+        component.value == "mem_s"
+        and step.max == step.value == 2
+        and "<strong>mem_s</strong>" in text.value
+    )
 
 
 @pytest.mark.parametrize(

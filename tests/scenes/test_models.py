@@ -13,7 +13,9 @@ from lib.scenes import models
 
 def test_a_reply_is_shown_token_by_token_and_escaped():
     ids = encode("<think> 3 </think>")
-    html, plain = models.reply_html("a < b", Generation(ids, [np.log(0.5)] * len(ids), [0.7] * len(ids)))
+    html, plain = models.reply_html(
+        "a < b", Generation(ids, [np.log(0.5)] * len(ids), [0.7] * len(ids))
+    )
     assert html.count("0.50") == len(ids) and "&lt;think&gt;" in html and "a &lt; b" in html
     assert plain == "a < b -> <think> (0.50) 3 (0.50) </think> (0.50)"
 

@@ -11,16 +11,27 @@ from tests.routing.made import ACTS, PRICE, L, M, N, episode, study
 
 def odd_episode() -> pd.DataFrame:
     row = episode(0, "medium", M, 1, 2e-6)
-    parts = [("prompt", "<s> 1 < 2 & 3", 0.0), ("controller", "<call> x", 0.0), ("lab-mini", "<response> 4", 2e-6),
-             ("nobody", "<response> error", 0.0)]  # fmt: skip
+    parts = [
+        ("prompt", "<s> 1 < 2 & 3", 0.0),
+        ("controller", "<call> x", 0.0),
+        ("lab-mini", "<response> 4", 2e-6),
+        ("nobody", "<response> error", 0.0),
+    ]
     return pd.DataFrame([row | {"spoken": json.dumps(parts), "malformed": 1}])
 
 
 def test_an_episode_shows_who_wrote_what_and_escapes_it():
     markup, plain = routing.episodes(odd_episode(), 'caption "one" <b>', 1000.0)
     assert "<s>" not in markup and "<call>" not in markup and "<b>" not in markup
-    assert "1 &lt; 2 &amp; 3" in markup and 'aria-label="caption &quot;one&quot; &lt;b&gt;"' in markup
-    assert [line.split()[0] for line in plain.splitlines()[1:5]] == ["prompt", "controller", "lab-mini", "nobody"]
+    assert (
+        "1 &lt; 2 &amp; 3" in markup and 'aria-label="caption &quot;one&quot; &lt;b&gt;"' in markup
+    )
+    assert [line.split()[0] for line in plain.splitlines()[1:5]] == [
+        "prompt",
+        "controller",
+        "lab-mini",
+        "nobody",
+    ]
     assert "<s> 1 < 2 & 3" in plain  # plain text is not escaped
 
 
@@ -38,9 +49,15 @@ def test_the_question_that_tells_most_has_every_budget_in_order():
     """Spending rises at both steps on questions 1 and 2 of the first seed; 2 is the harder. Question 5 is as dear
     under every budget, 4 cheaper in the middle, 3 rises once."""
     low, high = [["", N, N, "", L, L], [""] * 6], [["", L, L, M, L, L], [L] * 6]
-    results = study({"low": (low, [[0] * 6] * 2), "medium": ACTS["medium"], "high": (high, [[0] * 6] * 2)})
+    results = study(
+        {"low": (low, [[0] * 6] * 2), "medium": ACTS["medium"], "high": (high, [[0] * 6] * 2)}
+    )
     frame = results.episodes
     frame.loc[(frame["item"] == 5) & (frame["label"] == "medium"), "dollars"] = PRICE[L]
     told = routing.telling(frame.sample(frac=1, random_state=1))
     assert told["label"].tolist() == list(protocol.WORDS) and set(told["item"]) == {2}
-    assert told["called"].tolist() == [N, M, L] and set(told["seed"]) == {0} and set(told["temperature"]) == {0.0}
+    assert (
+        told["called"].tolist() == [N, M, L]
+        and set(told["seed"]) == {0}
+        and set(told["temperature"]) == {0.0}
+    )

@@ -2,4 +2,8 @@
 
 from lib import tasks
 
-FAMILIES = {name: f for name, f in tasks.FAMILIES.items() if f.draw.__module__.startswith(tasks.__name__ + ".")}
+FAMILIES = {
+    name: f
+    for name, f in tasks.FAMILIES.items()
+    if f.draw.__module__.startswith(tasks.__name__ + ".")
+}

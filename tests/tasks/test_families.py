@@ -19,13 +19,19 @@ N = 150  # items per difficulty
 
 
 def drawn(name: str, difficulty=None, skin: str | None = None, n: int = N) -> list[tasks.Item]:
-    return [item for split in tasks.SPLITS for item in tasks.draw(name, split, n // 3, difficulty, skin, seed=7)]
+    return [
+        item
+        for split in tasks.SPLITS
+        for item in tasks.draw(name, split, n // 3, difficulty, skin, seed=7)
+    ]
 
 
 def every(name: str) -> list[tasks.Item]:
     """Items of every difficulty and skin."""
     family = FAMILIES[name]
-    return [item for d in family.difficulties for skin in family.skins for item in drawn(name, d, skin)]
+    return [
+        item for d in family.difficulties for skin in family.skins for item in drawn(name, d, skin)
+    ]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -60,10 +66,16 @@ def read_chain(prompt: str) -> tuple[int, list[tuple[str, int]]]:
     if words[0].isdigit():
         assert words[-2:] == ["=", "?"]
         return int(words[0]), list(zip(words[1:-2:2], map(int, words[2:-2:2]), strict=True))
-    sentences = [sentence.split() for sentence in prompt.removesuffix(" What does it show ?").split(" .") if sentence]
+    sentences = [
+        sentence.split()
+        for sentence in prompt.removesuffix(" What does it show ?").split(" .")
+        if sentence
+    ]
     assert sentences[0][:3] == ["A", "dial", "shows"]
     signs = {"up": "+", "down": "-", "by": "*"}
-    return int(sentences[0][3]), [(signs[sentence[2]], int(sentence[3])) for sentence in sentences[1:]]
+    return int(sentences[0][3]), [
+        (signs[sentence[2]], int(sentence[3])) for sentence in sentences[1:]
+    ]
 
 
 def true_mod_10(step: str) -> bool:
@@ -79,23 +91,35 @@ def test_a_chain_goes_from_step_to_step_to_where_a_dial_that_is_turned_ends(skin
         assert len(operations) == item.difficulty == len(steps) and all(map(true_mod_10, steps))
         results = [str(first), *(step.split()[-1] for step in steps)]
         assert [step.split()[:3] for step in steps] == [
-            [before, sign, str(digit)] for before, (sign, digit) in zip(results, operations, strict=False)
+            [before, sign, str(digit)]
+            for before, (sign, digit) in zip(results, operations, strict=False)
         ]
         assert results[-1] == item.answer == str(brute_force(first, operations)), item
 
 
 @given(
-    st.integers(0, 9), st.lists(st.tuples(st.sampled_from("+-*"), st.integers(0, 9)), min_size=1, max_size=8),
+    st.integers(0, 9),
+    st.lists(st.tuples(st.sampled_from("+-*"), st.integers(0, 9)), min_size=1, max_size=8),
     st.sampled_from(["plain", "words"]),
-)  # fmt: skip
-def test_a_chain_told_in_another_skin_is_the_same_chain_and_can_be_told_back(first, operations, skin):
+)
+def test_a_chain_told_in_another_skin_is_the_same_chain_and_can_be_told_back(
+    first, operations, skin
+):
     plain = " ".join([str(first), *(f"{sign} {digit}" for sign, digit in operations)])
     answer = str(brute_force(first, operations))
     item = chain.told(tasks.Item("-", "-", "-", "chain", len(operations), f"chain/{plain}"), skin)
     other = chain.told(item, {"plain": "words", "words": "plain"}[skin])
     assert read_chain(item.prompt) == read_chain(other.prompt) == (first, operations)
-    assert (item.answer, item.difficulty) == (other.answer, other.difficulty) == (answer, len(operations))
-    assert item.skin == skin != other.skin and item.key == other.key and chain.told(other, skin) == item
+    assert (
+        (item.answer, item.difficulty)
+        == (other.answer, other.difficulty)
+        == (answer, len(operations))
+    )
+    assert (
+        item.skin == skin != other.skin
+        and item.key == other.key
+        and chain.told(other, skin) == item
+    )
 
 
 def test_big_numbers_are_added_and_multiplied_right_in_steps_that_use_their_own_numbers():
@@ -114,7 +138,9 @@ def test_big_numbers_are_added_and_multiplied_right_in_steps_that_use_their_own_
         if sign == "*":
             assert parts[0][0] == parts[1][0] == a and int(parts[0][2]) + int(parts[1][2]) == int(b)
         else:
-            assert sum(int(p[0]) for p in parts) == int(a) and sum(int(p[2]) for p in parts) == int(b)
+            assert sum(int(p[0]) for p in parts) == int(a) and sum(int(p[2]) for p in parts) == int(
+                b
+            )
         assert last[0:-2:2] == [p[4] for p in parts]
 
 
@@ -127,7 +153,11 @@ def walk(question: str) -> tuple[list[str], str]:
     relations, place = place[1].split(" of "), place[2]
     used = []
     for relation in reversed(relations):
-        (sentence,) = (s for s in documents() if s.startswith(f"{relation.replace('the', 'The')} of {place} is "))
+        (sentence,) = (
+            s
+            for s in documents()
+            if s.startswith(f"{relation.replace('the', 'The')} of {place} is ")
+        )
         used.append(sentence)
         place = sentence.split()[-2]
     return used, place
@@ -137,7 +167,9 @@ def test_facts_are_what_the_documents_say():
     for item in drawn("facts", skin="plain", n=600):
         used, answer = walk(item.prompt)
         assert item.answer == answer and len(used) == item.difficulty
-        assert item.reference == " ; ".join("the" + s.removesuffix(" .").removeprefix("The") for s in used)
+        assert item.reference == " ; ".join(
+            "the" + s.removesuffix(" .").removeprefix("The") for s in used
+        )
 
 
 def test_of_four_options_exactly_the_right_one_is_the_answer():
@@ -174,15 +206,22 @@ def read_passage(prompt: str) -> str:
 def test_passages_are_answered_as_their_text_says_with_true_thoughts():
     for item in every("passage"):
         assert item.answer == read_passage(item.prompt), item
-        people, counts, things = zip(*re.findall(r"(\w+) has (\d) (\w+) \.", item.prompt), strict=True)
-        assert len(people) == item.difficulty + 1 == len(set(people)) == len(set(counts)) and len(set(things)) == 1
+        people, counts, things = zip(
+            *re.findall(r"(\w+) has (\d) (\w+) \.", item.prompt), strict=True
+        )
+        assert (
+            len(people) == item.difficulty + 1 == len(set(people)) == len(set(counts))
+            and len(set(things)) == 1
+        )
         told = dict(zip(people, counts, strict=True))
         limit = re.search(r"more than (\d)", item.prompt)
         steps = item.reference.split(" ; ")
         if "=" in steps[-1]:
             left, right = steps[-1].split(" = ")
             assert eval(left) == int(right) == int(item.answer)
-            assert left.split()[::2] == [told[who] for who in (step.split()[0] for step in steps[:-1])]
+            assert left.split()[::2] == [
+                told[who] for who in (step.split()[0] for step in steps[:-1])
+            ]
         for i, step in enumerate(steps[:-1] if "=" in steps[-1] else steps):
             who, number, *so = step.split()
             assert told[who] == number
@@ -244,14 +283,21 @@ def test_a_continuation_about_another_hero_or_wish_loses_those_sentences():
         words = item.prompt.split()
         hero, wish = words[2], words[words.index("wanted") + 2]
         sentences = [s for s in item.answer.split(" .") if s]
-        assert len(sentences) == item.difficulty == int(re.search(r"with (\d) sentences", item.prompt)[1])
+        assert (
+            len(sentences)
+            == item.difficulty
+            == int(re.search(r"with (\d) sentences", item.prompt)[1])
+        )
         other_hero = next(a for a in ANIMALS if a not in item.answer and a != hero)
         other_wish = next(w for w in WISHES if w not in item.answer and w != wish)
         spoiled = [("the " + hero, "the " + other_hero), ("the " + wish, "the " + other_wish)]
         for old, new in spoiled:
             changed = re.sub(rf"\b{old}\b", new, item.answer, flags=re.IGNORECASE)
             hit = sum(re.search(rf"\b{old}\b", s, re.IGNORECASE) is not None for s in sentences)
-            assert score(item, reply(changed)) == pytest.approx(1 - hit / item.difficulty), (item, changed)
+            assert score(item, reply(changed)) == pytest.approx(1 - hit / item.difficulty), (
+                item,
+                changed,
+            )
 
 
 def test_half_a_continuation_scores_half_and_one_sentence_too_many_costs():
@@ -273,7 +319,9 @@ def back(toy: str) -> str:
     """English from the toy language: the lexicon reversed, the three groups of words put in their place."""
     english = {word: name for name, word in LEXICON.items()}
     verb, *rest = (english[word] for word in toy.split())
-    cuts = [i + 1 for i, word in enumerate(rest) if word in ("the", "a")]  # an article closes its group
+    cuts = [
+        i + 1 for i, word in enumerate(rest) if word in ("the", "a")
+    ]  # an article closes its group
     thing, subject = rest[: cuts[0]], rest[cuts[0] :]
     assert cuts[1:] == [len(rest)]
     return " ".join([*reversed(subject), verb, *reversed(thing)])
@@ -292,7 +340,9 @@ def test_a_translation_scores_the_share_of_words_in_their_place(item, data):
     given_words = ["zzz" if i in spoiled else word for i, word in enumerate(words)]
     assert score(item, reply(" ".join(given_words))) == pytest.approx(1 - len(spoiled) / len(words))
     longer = " ".join([*given_words, "zzz"])
-    assert score(item, reply(longer)) == pytest.approx((len(words) - len(spoiled)) / (len(words) + 1))
+    assert score(item, reply(longer)) == pytest.approx(
+        (len(words) - len(spoiled)) / (len(words) + 1)
+    )
     assert verify(item, reply(" ".join(given_words))) == (not spoiled)
 
 
@@ -307,7 +357,11 @@ def test_options_are_of_one_kind():
         relation = re.match(r"What is the (\w+) of", item.prompt)[1]
         kind = people if relation in ("friend", "mayor") else None
         for choice in item.choices:
-            others = [name for name, held in values.items() if choice in held and name not in ("friend", "mayor")]
+            others = [
+                name
+                for name, held in values.items()
+                if choice in held and name not in ("friend", "mayor")
+            ]
             assert choice in kind if kind else others in ([relation], []), (choice, item)
 
 
@@ -338,5 +392,9 @@ def test_names_of_different_kinds_differ():
 
 
 def test_the_lexicon_can_be_read_backwards():
-    assert len(set(LEXICON.values())) == len(LEXICON) == len(NOUNS) + len(VERBS) + len(ADJECTIVES) + len(ARTICLES)
+    assert (
+        len(set(LEXICON.values()))
+        == len(LEXICON)
+        == len(NOUNS) + len(VERBS) + len(ADJECTIVES) + len(ARTICLES)
+    )
     assert not set(LEXICON) & set(LEXICON.values())

@@ -28,7 +28,12 @@ def test_the_solution_of_every_item_verifies(name, skin, difficulty):
         for item in tasks.draw(name, split, 20, difficulty, skin, seed=3):
             assert verify(item, item.solution), item
             assert verify(item, reply(item.answer)), item
-            assert (item.category, item.skin, item.difficulty, item.split) == (name, skin, difficulty, split)
+            assert (item.category, item.skin, item.difficulty, item.split) == (
+                name,
+                skin,
+                difficulty,
+                split,
+            )
 
 
 @pytest.mark.parametrize("item", SOME, ids=called)
@@ -36,8 +41,14 @@ def test_the_answer_to_another_question_does_not_verify(item):
     others = tasks.draw(item.category, "train", 50, item.difficulty, item.skin, seed=1)
     wrong = [other for other in others if other.answer.split() != item.answer.split()]
     assert wrong
-    if item.category == "story":  # many continuations are good; those about another hero and wish are not
-        wrong = [o for o in wrong if not set(o.prompt.split()) & {w for w in item.prompt.split() if len(w) > 3} - ALIKE]
+    if (
+        item.category == "story"
+    ):  # many continuations are good; those about another hero and wish are not
+        wrong = [
+            o
+            for o in wrong
+            if not set(o.prompt.split()) & {w for w in item.prompt.split() if len(w) > 3} - ALIKE
+        ]
     for other in wrong:
         assert not verify(item, other.solution), (item, other.answer)
 
@@ -45,8 +56,18 @@ def test_the_answer_to_another_question_does_not_verify(item):
 ALIKE = {"lived", "wanted", "with", "sentences"}
 
 
-HALF = ["", "{answer}", "<answer> {answer}", "{answer} </answer>", "<answer> </answer>", "<answer></answer>"]
-MORE = [f"<answer> {{answer}} </answer> {more}" for more in ("and more", ".", "<answer> zzz </answer>", "</answer>")]
+HALF = [
+    "",
+    "{answer}",
+    "<answer> {answer}",
+    "{answer} </answer>",
+    "<answer> </answer>",
+    "<answer></answer>",
+]
+MORE = [
+    f"<answer> {{answer}} </answer> {more}"
+    for more in ("and more", ".", "<answer> zzz </answer>", "</answer>")
+]
 WRONG = [
     "<answer> zzz {answer} </answer>",
     "<think> <answer> {answer} </answer> </think>",
@@ -76,7 +97,12 @@ def test_what_is_in_the_last_tags_is_read_whatever_stands_before_them(before, in
 
 
 @settings(max_examples=200)
-@given(st.lists(st.sampled_from(["<answer>", "</answer>", "<think>", "</think>", " ", "7", "a ", "\n"]), max_size=12))
+@given(
+    st.lists(
+        st.sampled_from(["<answer>", "</answer>", "<think>", "</think>", " ", "7", "a ", "\n"]),
+        max_size=12,
+    )
+)
 def test_no_jumble_of_tags_breaks_a_verifier(pieces):
     text = "".join(pieces)
     for item in SOME:
@@ -94,7 +120,9 @@ def test_splits_share_no_key_and_no_prompt(name):
     drawn = {split: tasks.draw(name, split, 300, skin="any") for split in SPLITS}
     for what in ("key", "prompt"):
         held = [{getattr(item, what) for item in items} for items in drawn.values()]
-        assert all(held) and not held[0] & held[1] and not held[0] & held[2] and not held[1] & held[2]
+        assert (
+            all(held) and not held[0] & held[1] and not held[0] & held[2] and not held[1] & held[2]
+        )
 
 
 @pytest.mark.parametrize("item", SOME, ids=called)
@@ -108,10 +136,16 @@ def test_of_all_contents_eight_tenths_are_for_training(name):
     """`draw` of a family knows no splits."""
     family, rng = FAMILIES[name], tasks.seeds.rng("test", "shares")
     hardest = family.difficulties[-1]
-    splits = {item.key: item.split for item in (family.draw(rng, hardest, family.skins[0]) for _ in range(1_500))}
+    splits = {
+        item.key: item.split
+        for item in (family.draw(rng, hardest, family.skins[0]) for _ in range(1_500))
+    }
     shares = Counter(splits.values())
     assert abs(shares["train"] / len(splits) - 0.8) < 0.05
-    assert abs(shares["dev"] / len(splits) - 0.1) < 0.04 and abs(shares["test"] / len(splits) - 0.1) < 0.04
+    assert (
+        abs(shares["dev"] / len(splits) - 0.1) < 0.04
+        and abs(shares["test"] / len(splits) - 0.1) < 0.04
+    )
 
 
 @pytest.mark.parametrize("name", ["chain", "facts"])
@@ -120,9 +154,14 @@ def test_two_skins_of_one_content_have_one_key_and_different_prompts(name):
     for seed in range(50):
         for difficulty in family.difficulties:
             plain, other = (
-                family.draw(tasks.seeds.rng("test", "skins", seed=seed), difficulty, skin) for skin in family.skins
+                family.draw(tasks.seeds.rng("test", "skins", seed=seed), difficulty, skin)
+                for skin in family.skins
             )
-            assert plain.key == other.key and plain.split == other.split and plain.prompt != other.prompt
+            assert (
+                plain.key == other.key
+                and plain.split == other.split
+                and plain.prompt != other.prompt
+            )
 
 
 # Draws --------------------------------------------------------------------------------------------
@@ -168,7 +207,9 @@ def test_what_there_is_not_is_named_beside_what_there_is(arguments, said):
 def test_white_space_between_words_does_not_matter(item, blank):
     spaced = blank + item.answer.replace(" ", blank) + blank
     assert verify(item, f"<answer>{spaced}</answer>{blank}")
-    assert verify(item, f"<think>\n{item.reference}</think>{blank}<answer>{item.answer}</answer>\n\n")
+    assert verify(
+        item, f"<think>\n{item.reference}</think>{blank}<answer>{item.answer}</answer>\n\n"
+    )
 
 
 def test_blanks_inside_a_number_count():
@@ -176,7 +217,13 @@ def test_blanks_inside_a_number_count():
     assert verify(item, reply(item.answer))
     for at in range(1, len(item.answer)):
         assert not verify(item, reply(f"{item.answer[:at]} {item.answer[at:]}"))
-    for wrong in (f"0{item.answer}", f"{item.answer}.0", f"+{item.answer}", item.answer[:-1], item.answer + "0"):
+    for wrong in (
+        f"0{item.answer}",
+        f"{item.answer}.0",
+        f"+{item.answer}",
+        item.answer[:-1],
+        item.answer + "0",
+    ):
         assert not verify(item, reply(wrong)), wrong
 
 

@@ -10,21 +10,33 @@ from lib.tasks.words import PEOPLE
 
 PROMPT = re.compile(r"What is the number( of the friend)? of (\w+) ([+*]) (\d\d) \?")
 SENTENCE = re.compile(r"The (\w+) of (\w+) is (\w+) \.")
-ITEMS = [item for d in (1, 2, 3) for split in SPLITS for item in tasks.draw("mixed", split, 60, d, seed=3)]
+ITEMS = [
+    item
+    for d in (1, 2, 3)
+    for split in SPLITS
+    for item in tasks.draw("mixed", split, 60, d, seed=3)
+]
 FACTS = "213244b0eead85c7"
 
 
 def world() -> dict[tuple[str, str], str]:
     """What the documents say, by relation and subject."""
-    return {(r, s): value for r, s, value in (SENTENCE.fullmatch(text).groups() for text in documents())}
+    return {
+        (r, s): value for r, s, value in (SENTENCE.fullmatch(text).groups() for text in documents())
+    }
 
 
 def test_a_question_is_of_its_difficulty_and_its_solution_looks_up_first_and_then_reckons_without_an_error():
     told, asked = world(), set()
     for item in ITEMS:
         between, who, sign, other = PROMPT.fullmatch(item.prompt).groups()
-        assert (sign, bool(between)) == {1: ("+", False), 2: ("*", False), 3: ("*", True)}[item.difficulty]
-        assert item.key == f"mixed/number/{'friend/' * bool(between)}{who}/{sign}{other}" and 11 <= int(other) <= 99
+        assert (sign, bool(between)) == {1: ("+", False), 2: ("*", False), 3: ("*", True)}[
+            item.difficulty
+        ]
+        assert (
+            item.key == f"mixed/number/{'friend/' * bool(between)}{who}/{sign}{other}"
+            and 11 <= int(other) <= 99
+        )
         asked.add(who)
         steps, looked = item.reference.split(" ; "), []
         if between:
@@ -47,11 +59,16 @@ def test_documents_and_records_say_the_same():
 
 def test_everybody_has_a_number_of_two_digits():
     numbers = records()["number"]
-    assert tuple(numbers) == PEOPLE and all(re.fullmatch(r"[1-9]\d", number) for number in numbers.values())
+    assert tuple(numbers) == PEOPLE and all(
+        re.fullmatch(r"[1-9]\d", number) for number in numbers.values()
+    )
     assert len(set(numbers.values())) > 10
 
 
 def test_the_world_of_facts_is_as_it_was():
     assert {name: rows for name, rows in records().items() if name != "number"} == facts.records()
-    assert "number" not in facts.records() and documents()[: len(facts.documents())] == facts.documents()
+    assert (
+        "number" not in facts.records()
+        and documents()[: len(facts.documents())] == facts.documents()
+    )
     assert hashlib.sha256("\n".join(facts.documents()).encode()).hexdigest()[:16] == FACTS

@@ -15,7 +15,9 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_holds_the_exercises_of_lib_checks_and_writing_them_again_changes_nothing(path, tmp_path):
+def test_a_notebook_holds_the_exercises_of_lib_checks_and_writing_them_again_changes_nothing(
+    path, tmp_path
+):
     number = path.stem[:2]
     known = exercises.load(number)[number]
     shutil.copy(path, tmp_path)
@@ -23,15 +25,26 @@ def test_a_notebook_holds_the_exercises_of_lib_checks_and_writing_them_again_cha
     cells = clean.read(path).cells
     tail = [cell for cell in cells if exercises.is_exercise(cell)]
     assert cells[-len(tail) :] == tail and len(tail) == 2 + 2 * len(list(known))
-    assert sum("## Exercises" in cell.source for cell in cells) == 1, "exercises that are not in lib.checks"
+    assert sum("## Exercises" in cell.source for cell in cells) == 1, (
+        "exercises that are not in lib.checks"
+    )
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_reader_needs_nothing_but_the_exercise_cells_and_what_they_name(path):
-    cells = [cell for cell in clean.read(path).cells if exercises.is_exercise(cell) and cell.cell_type == "code"]
+    cells = [
+        cell
+        for cell in clean.read(path).cells
+        if exercises.is_exercise(cell) and cell.cell_type == "code"
+    ]
     known = {"check", "answer"}
     handed = {name for each in exercises.load(path.stem[:2])[path.stem[:2]] for name in each.needs}
-    used = {node.id for cell in cells for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Name)}
+    used = {
+        node.id
+        for cell in cells
+        for node in ast.walk(ast.parse(cell.source))
+        if isinstance(node, ast.Name)
+    }
     assert used <= known | handed
 
 

@@ -24,8 +24,14 @@ def prose_and_code(name: str) -> str:
 
 def modules(name: str) -> str:
     """The rooms of the lesson's own, which speak in its figures and tables."""
-    rooms = [ROOT / dep for dep in STAGES[name]["deps"] if dep.startswith("lib/") and "run" not in dep]
-    files = [file for room in rooms for file in ([room] if room.is_file() else sorted(room.rglob("*.py")))]
+    rooms = [
+        ROOT / dep for dep in STAGES[name]["deps"] if dep.startswith("lib/") and "run" not in dep
+    ]
+    files = [
+        file
+        for room in rooms
+        for file in ([room] if room.is_file() else sorted(room.rglob("*.py")))
+    ]
     return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
 
@@ -53,7 +59,10 @@ def test_the_page_loads_nothing_and_links_terms_to_lessons():
     [
         ("- {term: a, means: b.}", "'a' needs term, means and lessons"),
         ("- {term: a, means: b., lessons: [00_tour], see: c}", "has .*'see'"),
-        ("- {term: a, means: b., lessons: [00_tour]}\n- {term: A, means: b., lessons: [00_tour]}", "twice"),
+        (
+            "- {term: a, means: b., lessons: [00_tour]}\n- {term: A, means: b., lessons: [00_tour]}",
+            "twice",
+        ),
     ],
 )
 def test_an_entry_that_lacks_something_is_named(tmp_path, text, message):

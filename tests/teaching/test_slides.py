@@ -24,7 +24,9 @@ def lesson() -> nbformat.NotebookNode:
     notebook.cells = [
         new.new_markdown_cell("# The lesson\n\nWhat it is about."),
         new.new_code_cell("profile = None", metadata={"tags": ["parameters"]}),
-        new.new_markdown_cell("## First\n\n$x^2$ stands here.\n\n```sh\n# no heading\n```\n\n### Below\n\ntext"),
+        new.new_markdown_cell(
+            "## First\n\n$x^2$ stands here.\n\n```sh\n# no heading\n```\n\n### Below\n\ntext"
+        ),
         shown("draw()", PICTURE),
         new.new_markdown_cell("What follows a figure."),
         shown("table()", '<iframe src="timings/x.html" title="times"></iframe>'),
@@ -32,7 +34,9 @@ def lesson() -> nbformat.NotebookNode:
         new.new_markdown_cell("## Exercises", metadata={"tags": [TAG]}),
         new.new_markdown_cell("**05.1** How many?", metadata={"tags": [TAG]}),
         new.new_code_cell(
-            "answer = None", metadata={"tags": [TAG]}, outputs=[new.new_output("stream", text="Not yet")]
+            "answer = None",
+            metadata={"tags": [TAG]},
+            outputs=[new.new_output("stream", text="Not yet")],
         ),
     ]
     return notebook
@@ -63,7 +67,9 @@ def test_every_heading_begins_a_slide_and_so_does_what_follows_a_figure(page):
 
 def test_slides_load_nothing_and_are_the_same_every_time(page, root):
     assert problems(page) == [] and "<script src" not in page and "://" not in page
-    assert "scroll-snap-type: y mandatory" in page and "break-after: page" in page  # one at a time, also in print
+    assert (
+        "scroll-snap-type: y mandatory" in page and "break-after: page" in page
+    )  # one at a time, also in print
     assert slides.write("05_one", root).read_text(encoding="utf-8") == page
 
 
@@ -75,7 +81,8 @@ def test_a_picture_without_words_is_refused(root):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("06_two", "make repro LESSON=06_two"), ("07_none", "'07_none'; there are 05_one, 06_two")]
+    ("name", "said"),
+    [("06_two", "make repro LESSON=06_two"), ("07_none", "'07_none'; there are 05_one, 06_two")],
 )
 def test_a_lesson_that_was_not_run_or_is_unknown_is_named_with_the_remedy(root, capsys, name, said):
     assert slides.main([name, "--root", str(root)]) == 1

@@ -22,7 +22,9 @@ def root(tmp_path) -> Path:
         new.new_markdown_cell("# A lesson"),
         new.new_code_cell("x = 1", metadata={"tags": ["parameters"]}),
         new.new_markdown_cell("## One"),
-        new.new_code_cell("print(41)", outputs=[new.new_output("stream", text="41\n")], execution_count=1),
+        new.new_code_cell(
+            "print(41)", outputs=[new.new_output("stream", text="41\n")], execution_count=1
+        ),
         new.new_code_cell("x = 42", metadata={"tags": ["solution"]}),
         new.new_markdown_cell("## Two\n\nand more"),
     ]
@@ -34,9 +36,21 @@ def root(tmp_path) -> Path:
 
 def test_a_copy_has_no_outputs_no_solutions_and_a_place_for_notes_after_every_section(root):
     copy = student.copy(clean.read(root / "notebooks/05_one.ipynb"))
-    kept = ["# A lesson", "x = 1", student.NOTES, "## One", "print(41)", student.NOTES, "## Two\n\nand more"]
+    kept = [
+        "# A lesson",
+        "x = 1",
+        student.NOTES,
+        "## One",
+        "print(41)",
+        student.NOTES,
+        "## Two\n\nand more",
+    ]
     assert [cell.source for cell in copy.cells] == kept
-    assert all(cell.outputs == [] and cell.execution_count is None for cell in copy.cells if cell.cell_type == "code")
+    assert all(
+        cell.outputs == [] and cell.execution_count is None
+        for cell in copy.cells
+        if cell.cell_type == "code"
+    )
     assert copy.cells[1].metadata["tags"] == ["parameters"]
 
 
@@ -44,7 +58,9 @@ def test_the_workbook_asks_every_exercise_of_every_lesson_and_runs_from_top_to_b
     book = student.workbook(ROOT)
     code = "\n".join(cell.source for cell in book.cells if cell.cell_type == "code")
     present = {path.stem[:2] for path in NOTEBOOKS}
-    asked = [each.id for number, known in exercises.load().items() if number in present for each in known]
+    asked = [
+        each.id for number, known in exercises.load().items() if number in present for each in known
+    ]
     assert [id for id in asked if f'check("{id}", answer' in code] == asked
     exec(compile(code, "workbook", "exec"), {})
     assert capsys.readouterr().out.count("Not answered yet") == len(asked)

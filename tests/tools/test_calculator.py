@@ -19,7 +19,13 @@ def joined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     signs = st.sampled_from(["+", "-", "*", "/", "//", "%"])
     two = st.tuples(inner, SPACES, signs, SPACES, inner).map("".join)
     power = st.tuples(inner, st.integers(-3, 3)).map(lambda p: f"({p[0]}) ** {p[1]}")
-    return two | two.map(lambda t: f"({t})") | inner.map(lambda t: f"-{t}") | inner.map(lambda t: f"+ {t}") | power
+    return (
+        two
+        | two.map(lambda t: f"({t})")
+        | inner.map(lambda t: f"-{t}")
+        | inner.map(lambda t: f"+ {t}")
+        | power
+    )
 
 
 EXPRESSIONS = st.recursive(NUMBERS, joined, max_leaves=8).filter(lambda text: len(text) <= 400)
@@ -32,7 +38,9 @@ def calculated(expression: str) -> str:
 @given(EXPRESSIONS)
 def test_it_agrees_with_pythons_own_arithmetic(expression):
     try:
-        expected = eval(expression, {"__builtins__": {}})  # made of digits, signs and parentheses above
+        expected = eval(
+            expression, {"__builtins__": {}}
+        )  # made of digits, signs and parentheses above
     except ArithmeticError:
         expected = math.inf
     if isinstance(expected, complex) or abs(expected) > LARGEST:
@@ -49,7 +57,12 @@ def test_it_agrees_with_pythons_own_arithmetic(expression):
 
 
 WORKED = {
-    "whole": ["47 * 38 = 1786", " 4 + 5  = 9", "123456789 * 987654321 = 121932631112635269", "0 * -1.0 = 0"],
+    "whole": [
+        "47 * 38 = 1786",
+        " 4 + 5  = 9",
+        "123456789 * 987654321 = 121932631112635269",
+        "0 * -1.0 = 0",
+    ],
     "fractions": ["7 / 2 = 3.5", "1 / 3 = 0.3333333333", "0.1 + 0.2 = 0.3", "2.50 * 2 = 5"],
     "signs": ["-7 // 2 = -4", "-7 % 3 = 2", "-2 ** 2 = -4"],
     "powers": ["2 ** 3 ** 2 = 512", "2 ** -1 = 0.5"],
@@ -57,7 +70,9 @@ WORKED = {
 }
 
 
-@pytest.mark.parametrize("equation", [equation for equations in WORKED.values() for equation in equations])
+@pytest.mark.parametrize(
+    "equation", [equation for equations in WORKED.values() for equation in equations]
+)
 def test_worked_values(equation):
     expression, value = equation.split(" = ")
     assert calculated(expression) == value
@@ -85,7 +100,9 @@ NO_ARITHMETIC = {
 }
 
 
-@pytest.mark.parametrize("message, expression", [(m, e) for m, texts in NO_ARITHMETIC.items() for e in texts])
+@pytest.mark.parametrize(
+    "message, expression", [(m, e) for m, texts in NO_ARITHMETIC.items() for e in texts]
+)
 def test_what_is_no_arithmetic_is_refused_by_name(message, expression):
     with pytest.raises(ToolError, match="^calculator ") as caught:
         calculated(expression)

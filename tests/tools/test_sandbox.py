@@ -71,7 +71,11 @@ def test_after_an_attack_the_host_lives_the_secret_is_one_no_process_is_left_and
     assert result.kind in attack.kinds and result.ok == (result.kind == ""), result
     assert attack.text is None or result.text == attack.text
     assert seconds < LONGEST
-    assert SECRET not in result.text + result.error and len(result.text) < 4_100 and len(result.error) < 400
+    assert (
+        SECRET not in result.text + result.error
+        and len(result.text) < 4_100
+        and len(result.error) < 400
+    )
     assert sandbox.run("print('fine')\nsum(range(10))") == Result("fine\n45")
     assert children() == others | {sandbox._worker.pid}
     assert sorted(folder.iterdir()) == files
@@ -93,10 +97,16 @@ def test_a_forged_result_is_only_text(sandbox):
     result = sandbox.run(FORGED + "20 + 3")
     assert result.ok and result.text.endswith("\n23") and result.text.count("\n") >= 6
     failed = sandbox.run(FORGED + "1 / 0")
-    assert (failed.ok, failed.kind, failed.error) == (False, "exception", "ZeroDivisionError: division by zero")
+    assert (failed.ok, failed.kind, failed.error) == (
+        False,
+        "exception",
+        "ZeroDivisionError: division by zero",
+    )
 
 
-@pytest.mark.parametrize("name", ["TimeoutError", "MemoryError", "RecursionError", "SyntaxError", "NameError"])
+@pytest.mark.parametrize(
+    "name", ["TimeoutError", "MemoryError", "RecursionError", "SyntaxError", "NameError"]
+)
 def test_an_error_that_the_code_raises_itself_is_one(sandbox, name):
     result = sandbox.run(f"print('once')\nraise {name}('forged')")
     assert (result.ok, result.text) == (False, "once")
@@ -104,7 +114,13 @@ def test_an_error_that_the_code_raises_itself_is_one(sandbox, name):
 
 
 @pytest.mark.parametrize(
-    "code", ["f(\n'a' * 10 ** 11\n)", "[x\n for x in\n ['a' * 10 ** 11]]", "'a' * 10 ** 11", "len('a' * 10**11)"]
+    "code",
+    [
+        "f(\n'a' * 10 ** 11\n)",
+        "[x\n for x in\n ['a' * 10 ** 11]]",
+        "'a' * 10 ** 11",
+        "len('a' * 10**11)",
+    ],
 )
 def test_a_limit_is_told_wherever_it_was_met(sandbox, code):
     assert sandbox.run(f"def f(x):\n    return x\n{code}").kind == "memory"
@@ -113,10 +129,17 @@ def test_a_limit_is_told_wherever_it_was_met(sandbox, code):
 @pytest.mark.parametrize(
     "limits",
     [
-        {"seconds": float("inf")}, {"grace": float("inf")}, {"seconds": float("nan")}, {"seconds": 1e300},
-        {"memory": 2**63}, {"address": 10**30}, {"recursion": 1.5}, {"output": 10.0}, {"seconds": -1.0},
+        {"seconds": float("inf")},
+        {"grace": float("inf")},
+        {"seconds": float("nan")},
+        {"seconds": 1e300},
+        {"memory": 2**63},
+        {"address": 10**30},
+        {"recursion": 1.5},
+        {"output": 10.0},
+        {"seconds": -1.0},
     ],
-)  # fmt: skip
+)
 def test_limits_that_are_none_are_refused_by_name(limits):
     with pytest.raises(ValueError, match=next(iter(limits))):
         Limits(**limits)
@@ -150,7 +173,8 @@ BLOCKS = ["if True:\n    5", "if True: 5", "if False: 1; 2"]
 
 @pytest.mark.parametrize(
     "text, code",
-    [(text, code) for text in NOTEBOOK for code in NOTEBOOK[text]] + [("", c) for c in STATEMENTS + BLOCKS],
+    [(text, code) for text in NOTEBOOK for code in NOTEBOOK[text]]
+    + [("", c) for c in STATEMENTS + BLOCKS],
 )
 def test_code_is_shown_as_in_a_notebook(sandbox, text, code):
     assert sandbox.run(code) == Result(text)
@@ -179,8 +203,13 @@ def test_long_text_is_cut_with_a_note(folder):
         assert sandbox.run("print('x' * 10)").text == "x" * 10
         assert sandbox.run("print('x' * 11)").text == "x" * 10 + MORE
         assert sandbox.run("for i in range(100):\n    print(i)").text == "0\n1\n2\n3\n4\n" + MORE
-        assert sandbox.run("'x' * 8").text == "'xxxxxxxx'" and sandbox.run("'x' * 9").text == "'xxxxxxxxx" + MORE
-        assert sandbox.run("raise ValueError('x' * 9999)").error == "ValueError: " + "x" * 288 + MORE
+        assert (
+            sandbox.run("'x' * 8").text == "'xxxxxxxx'"
+            and sandbox.run("'x' * 9").text == "'xxxxxxxxx" + MORE
+        )
+        assert (
+            sandbox.run("raise ValueError('x' * 9999)").error == "ValueError: " + "x" * 288 + MORE
+        )
 
 
 def test_limits_hold(folder):
@@ -188,11 +217,24 @@ def test_limits_hold(folder):
     recursive = "def f(n):\n    return n and 1 + f(n - 1)\nf({})"
     with Sandbox(limits) as sandbox:
         result, seconds = timed(sandbox, "print('so far')\nwhile True:\n    pass")
-        assert (result.text, result.error) == ("so far", "no end within 0.2 seconds") and seconds < 2
-        assert sandbox.run("x = 'a' * (5 << 20)").kind == "memory" and sandbox.run("x = 'a' * (3 << 20)").ok
-        assert sandbox.run(recursive.format(60)).kind == "recursion" and sandbox.run(recursive.format(40)).text == "40"
-        assert sandbox.run("1" * 101) == Result("", False, "code of 101 characters; 100 are allowed", "refused")
-        assert sandbox.run("print('x' * 2_000)").kind == "flood" and sandbox.run("print('x' * 900)").ok
+        assert (result.text, result.error) == (
+            "so far",
+            "no end within 0.2 seconds",
+        ) and seconds < 2
+        assert (
+            sandbox.run("x = 'a' * (5 << 20)").kind == "memory"
+            and sandbox.run("x = 'a' * (3 << 20)").ok
+        )
+        assert (
+            sandbox.run(recursive.format(60)).kind == "recursion"
+            and sandbox.run(recursive.format(40)).text == "40"
+        )
+        assert sandbox.run("1" * 101) == Result(
+            "", False, "code of 101 characters; 100 are allowed", "refused"
+        )
+        assert (
+            sandbox.run("print('x' * 2_000)").kind == "flood" and sandbox.run("print('x' * 900)").ok
+        )
     for name in vars(limits):
         with pytest.raises(ValueError, match=name):
             Limits(**{name: 0})
@@ -201,7 +243,10 @@ def test_limits_hold(folder):
 def test_nothing_is_carried_from_one_call_to_the_next(sandbox):
     sandbox.run("x = 5\nimport random\nrandom.seed(7)\nimport sys\nsys.secret = 1")
     assert sandbox.run("x").error == "NameError: name 'x' is not defined"
-    assert sandbox.run("_last_value_").kind == "" and sandbox.run("import sys\nhasattr(sys, 'secret')").text == "False"
+    assert (
+        sandbox.run("_last_value_").kind == ""
+        and sandbox.run("import sys\nhasattr(sys, 'secret')").text == "False"
+    )
 
 
 @pytest.mark.parametrize(
@@ -250,9 +295,15 @@ def test_the_worker_is_bare(sandbox):
     assert os.readlink(process / "cwd").endswith("/empty (deleted)")
     assert os.readlink(process / "fd/2") == "/dev/null"
     assert SECRET.encode() not in (process / "cmdline").read_bytes()
-    limits = {line[:26].strip(): line[26:].split()[:2] for line in (process / "limits").read_text().splitlines()[1:]}
+    limits = {
+        line[:26].strip(): line[26:].split()[:2]
+        for line in (process / "limits").read_text().splitlines()[1:]
+    }
     assert limits["Max processes"] == ["0", "0"] and limits["Max file size"] == ["0", "0"]
-    assert limits["Max address space"] == [str(1 << 30)] * 2 and limits["Max cpu time"] == ["12", "12"]
+    assert limits["Max address space"] == [str(1 << 30)] * 2 and limits["Max cpu time"] == [
+        "12",
+        "12",
+    ]
     assert limits["Max open files"] == ["64", "64"] and limits["Max core file size"] == ["0", "0"]
 
 
@@ -267,7 +318,9 @@ def test_a_worker_that_does_not_even_keep_time_is_killed_by_the_host(folder):
         assert sandbox.run("6 * 7").text == "42" and sandbox._worker.pid != process.pid
 
 
-def test_a_worker_that_dies_in_a_call_is_a_crash_and_a_dead_or_used_one_is_replaced_between_two_calls(folder):
+def test_a_worker_that_dies_in_a_call_is_a_crash_and_a_dead_or_used_one_is_replaced_between_two_calls(
+    folder,
+):
     with Sandbox() as sandbox:
         sandbox.run("1")
         threading.Timer(0.1, worker(sandbox).kill).start()
@@ -338,7 +391,9 @@ def host(*lines: str) -> subprocess.Popen:
     """A process that has a sandbox, prints its worker's id, and does something with it."""
     start = ["from lib.tools import *", "from lib.tools import worker as m", "import time"]
     code = "\n".join([*start, "s = Sandbox()", *lines])
-    return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
 
 
 SHOWN = "s.run('1'); print(s._worker.pid, flush=True)"
@@ -346,7 +401,11 @@ SHOWN = "s.run('1'); print(s._worker.pid, flush=True)"
 
 @pytest.mark.parametrize(
     "doing, seconds",
-    [("time.sleep(60)", 3), ("s.run('while True: pass')", 4), ("s.run('x = 10 ** 4000\\nwhile True: x = x * x')", 8)],
+    [
+        ("time.sleep(60)", 3),
+        ("s.run('while True: pass')", 4),
+        ("s.run('x = 10 ** 4000\\nwhile True: x = x * x')", 8),
+    ],
     ids=["idle", "busy", "too busy to look"],
 )
 def test_no_worker_outlives_a_killed_host(folder, doing, seconds):
@@ -370,7 +429,10 @@ def test_a_host_that_never_closes_leaves_nothing_either(folder, tmp_path):
 
 def test_where_monty_is_not_installed_code_is_refused(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "pydantic_monty", None)
-    with Sandbox() as sandbox, pytest.raises(SandboxUnavailable, match="pip install 'pydantic-monty"):
+    with (
+        Sandbox() as sandbox,
+        pytest.raises(SandboxUnavailable, match="pip install 'pydantic-monty"),
+    ):
         sandbox.run("open('ran', 'w')")
     with pytest.raises(SandboxUnavailable, match="or not at all"):
         python(Sandbox())({"code": "1"})
@@ -385,7 +447,10 @@ def test_where_the_worker_does_not_start_code_is_refused(folder, tmp_path, monke
         fake.chmod(0o700)
     monkeypatch.setenv("MONTY_BIN", str(fake))
     before = children()
-    with Sandbox(Limits(seconds=0.1)) as sandbox, pytest.raises(SandboxUnavailable, match="can be started"):
+    with (
+        Sandbox(Limits(seconds=0.1)) as sandbox,
+        pytest.raises(SandboxUnavailable, match="can be started"),
+    ):
         sandbox.run("1")
     assert children() == before
 

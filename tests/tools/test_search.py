@@ -33,7 +33,9 @@ FITTING = {
 }
 
 
-@pytest.mark.parametrize("document, query", [(number, query) for number in FITTING for query in FITTING[number]])
+@pytest.mark.parametrize(
+    "document, query", [(number, query) for number in FITTING for query in FITTING[number]]
+)
 def test_the_document_with_most_of_the_words_is_found(document, query):
     assert found(query) == DOCUMENTS[document]
 
@@ -52,7 +54,9 @@ def test_among_documents_with_the_same_words_the_one_with_the_phrase_comes_first
 def test_equal_documents_come_in_their_order_and_as_many_as_wanted():
     index = Index([f"same words {'x' if i == 7 else 'y'}" for i in range(20)])
     assert index.best("same words", top=3) == list(index.documents[:3])
-    assert index.best("same x", top=1) == ["same words x"] and len(index.best("words", top=50)) == 20
+    assert (
+        index.best("same x", top=1) == ["same words x"] and len(index.best("words", top=50)) == 20
+    )
 
 
 @pytest.mark.parametrize("query", ["", "  ", "?", "zebra", "...", '"', "*", "^", "é", "\x00"])
@@ -60,7 +64,14 @@ def test_nothing_found_is_a_reply(query):
     assert found(query) == NOTHING
 
 
-OPERATORS = ['home" OR "friend', "AND OR NOT", "NEAR(home Ana, 2)", "- home", "{text} : home", 'rank MATCH "bm25(10)"']
+OPERATORS = [
+    'home" OR "friend',
+    "AND OR NOT",
+    "NEAR(home Ana, 2)",
+    "- home",
+    "{text} : home",
+    'rank MATCH "bm25(10)"',
+]
 ODD = ['"""', "'; DROP TABLE documents; --", "home\x00Ana", "a" * 10_000, "or " * 3_000]
 
 
@@ -90,7 +101,10 @@ def test_an_index_travels_to_another_process_by_its_documents():
 
 def test_lookup_gives_the_value_of_a_record():
     tool = lookup(RECORDS)
-    assert tool(tool.line("home Ana")) == "Loro" and tool({"relation": " friend ", "subject": "Ana "}) == "Cy"
+    assert (
+        tool(tool.line("home Ana")) == "Loro"
+        and tool({"relation": " friend ", "subject": "Ana "}) == "Cy"
+    )
 
 
 @pytest.mark.parametrize(

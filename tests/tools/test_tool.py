@@ -23,13 +23,20 @@ RIGHT = {"word": "a", "count": 3, "share": 0.5, "loud": True, "mode": "fast"}
 TOOL = Tool("echo", "Repeats.", PARAMETERS, lambda **given: json.dumps(given))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
 def all_tools() -> list[Tool]:
-    return [calculator(), search(Index(["a"])), lookup({"home": {"Ana": "Loro"}}), python(Sandbox())]
+    return [
+        calculator(),
+        search(Index(["a"])),
+        lookup({"home": {"Ana": "Loro"}}),
+        python(Sandbox()),
+    ]
 
 
 @pytest.mark.parametrize("given", [RIGHT, json.dumps(RIGHT), dict(reversed(RIGHT.items()))])
@@ -89,14 +96,21 @@ def test_any_text_as_arguments_or_as_a_line_is_taken_or_refused(text):
 
 
 def test_a_line_gives_words_in_order_and_the_rest_to_the_last():
-    pair = Tool("pair", "", {"first": {"type": "string"}, "rest": {"type": "string"}}, lambda first, rest: rest)
+    pair = Tool(
+        "pair",
+        "",
+        {"first": {"type": "string"}, "rest": {"type": "string"}},
+        lambda first, rest: rest,
+    )
     assert pair.line("  a  b  c\nd ") == {"first": "a", "rest": "b  c\nd"}
     assert calculator().line(" 47 * 38 ") == {"expression": "47 * 38"}
     assert TOOL.line("a 3 0.5 true fast") == RIGHT
     assert Tool("now", "", {}, lambda: "noon").line("  ") == {}
 
 
-@pytest.mark.parametrize("line", ["", "  ", "a", "a 3 0.5 true", "a three 0.5 true fast", "a 3 nan true fast"])
+@pytest.mark.parametrize(
+    "line", ["", "  ", "a", "a 3 0.5 true", "a three 0.5 true fast", "a 3 nan true fast"]
+)
 def test_a_line_that_lacks_a_word_has_a_wrong_one_or_one_too_many_is_refused(line):
     with pytest.raises(ToolError, match="^echo takes"):
         TOOL.line(line)
@@ -113,11 +127,16 @@ def test_schemas_are_what_openai_takes(tool):
     parameters = function["parameters"]
     assert parameters["type"] == "object" and parameters["additionalProperties"] is False
     assert parameters["required"] == list(parameters["properties"])
-    assert all(about["type"] == "string" and about["description"] for about in parameters["properties"].values())
+    assert all(
+        about["type"] == "string" and about["description"]
+        for about in parameters["properties"].values()
+    )
     assert 0 < len(function["description"]) <= 1_024
 
 
-@pytest.mark.parametrize("error", [ValueError("v"), ZeroDivisionError("z"), KeyError("k"), RecursionError("r")])
+@pytest.mark.parametrize(
+    "error", [ValueError("v"), ZeroDivisionError("z"), KeyError("k"), RecursionError("r")]
+)
 def test_what_a_tool_cannot_do_is_a_tool_error(error):
     def run() -> str:
         raise error

@@ -16,7 +16,9 @@ SMOKE = config.load("smoke")
 def zoos(tmp_path_factory):
     """Both zoos at smoke, trained once for the tests of this file."""
     folder = tmp_path_factory.mktemp("zoo")
-    return {d: train.build(SMOKE, d, folder / "zoo", folder / "runs") for d in ("education", "minigrid")}, folder
+    return {
+        d: train.build(SMOKE, d, folder / "zoo", folder / "runs") for d in ("education", "minigrid")
+    }, folder
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,10 @@ def records(zoos):
     built, _ = zoos
     return {
         domain: evaluate.evaluate(
-            SMOKE, evaluate.actors(built[domain].policies) | evaluate.baselines(domain, 2), domain, task
+            SMOKE,
+            evaluate.actors(built[domain].policies) | evaluate.baselines(domain, 2),
+            domain,
+            task,
         )
         for domain, task in tasks.items()
     }
@@ -60,7 +65,9 @@ def test_the_record_adds_up_to_what_the_single_environment_pays(records):
     from lib.envs.education import Education
 
     record = records["education"]
-    rows = record[(record["method"] == "always easy") & (record["seed"] == 1) & (record["episode"] == 3)]
+    rows = record[
+        (record["method"] == "always easy") & (record["seed"] == 1) & (record["episode"] == 3)
+    ]
     env = Education(make_education_rules(SMOKE.education))
     env.reset()
     env._key = evaluate.evaluation_streams("education", 1, 4)[3]
@@ -84,7 +91,9 @@ def test_mixtures_draw_their_actions_with_their_probabilities():
 
 def test_an_actor_that_never_ends_an_episode_is_cut_by_the_horizon():
     env = make_batch(SMOKE, "minigrid", ["composite"] * 8)
-    record = evaluate.play(env, evaluate.mixture_policy(np.eye(6)[4]), evaluate.evaluation_streams("minigrid", 0, 8))
+    record = evaluate.play(
+        env, evaluate.mixture_policy(np.eye(6)[4]), evaluate.evaluation_streams("minigrid", 0, 8)
+    )
     assert (record.groupby("episode").size() == SMOKE.minigrid.horizon).all()
 
 
@@ -95,17 +104,28 @@ def test_episodes_become_a_record_whose_vectors_are_those_of_the_fronts(records)
         vectors = table[evaluate.front_columns(domain)].to_numpy()
         np.testing.assert_array_equal(rows[["d1", "d2", "d3"]].to_numpy(), vectors)
         np.testing.assert_array_equal(np.stack(rows["outcomes"]), vectors)
-        assert set(rows[rows["role"] == "expert"]["arm"]) == set(SINGLE) and "oracle" in set(rows["arm"])
+        assert set(rows[rows["role"] == "expert"]["arm"]) == set(SINGLE) and "oracle" in set(
+            rows["arm"]
+        )
         found = measure.mean(rows, "d1", "arm").loc["SO-d1"]
-        means = table[table["method"] == "SO-d1"].groupby("seed")[evaluate.front_columns(domain)[0]].mean()
+        means = (
+            table[table["method"] == "SO-d1"]
+            .groupby("seed")[evaluate.front_columns(domain)[0]]
+            .mean()
+        )
         expected = stats.t_interval(means.to_numpy())
         assert (found.value, found.lo) == pytest.approx((expected.value, expected.lo))
 
 
 def test_the_union_hypervolume_grows_with_its_episodes_and_the_mean_does_not(records):
-    rows = evaluate.as_record(evaluate.episodes(records["minigrid"], "minigrid"), "minigrid", "composite")
+    rows = evaluate.as_record(
+        evaluate.episodes(records["minigrid"], "minigrid"), "minigrid", "composite"
+    )
     growth = evaluate.union_growth(rows, ["random"])
-    assert growth["value"].is_monotonic_increasing and growth["value"].iloc[-1] > growth["value"].iloc[0]
+    assert (
+        growth["value"].is_monotonic_increasing
+        and growth["value"].iloc[-1] > growth["value"].iloc[0]
+    )
     assert growth["mean"].nunique() == 1
 
 
@@ -122,13 +142,20 @@ def test_cards_of_all_policies_fit_the_schema_and_say_what_was_measured(records)
         cards.make_card(records["education"], "education", "SO-d9")
 
 
-@pytest.mark.parametrize(("value", "word"), [(0.6, "high"), (0.59, "medium"), (0.4, "medium"), (0.39, "low")])
+@pytest.mark.parametrize(
+    ("value", "word"), [(0.6, "high"), (0.59, "medium"), (0.4, "medium"), (0.39, "low")]
+)
 def test_the_rubric_has_the_papers_thresholds(value, word):
     assert cards.level(value, 0.6, 0.4) == word
 
 
 def test_the_rubric_of_stability():
-    assert [cards.stability(x) for x in (0.049, 0.05, 0.149, 0.15)] == ["stable", "moderate", "moderate", "volatile"]
+    assert [cards.stability(x) for x in (0.049, 0.05, 0.149, 0.15)] == [
+        "stable",
+        "moderate",
+        "moderate",
+        "volatile",
+    ]
 
 
 def test_the_last_step_of_an_episode_counts_towards_mastery(records):
@@ -136,14 +163,17 @@ def test_the_last_step_of_an_episode_counts_towards_mastery(records):
     ends = record[record["done"] & (record["method"] == "always challenge")]
     early = ends[ends["step"] < SMOKE.education.horizon - 1]
     assert len(early) and (early["mastery_after"] >= SMOKE.education.goal).all()
-    inner = record[~record["done"]].set_index(["method", "seed", "episode", "step"])["mastery_after"]
+    inner = record[~record["done"]].set_index(["method", "seed", "episode", "step"])[
+        "mastery_after"
+    ]
     later = record[record["step"] > 0].assign(step=lambda r: r["step"] - 1)
     following = later.set_index(["method", "seed", "episode", "step"])["mastery"]
     assert np.allclose(inner.sort_index(), following.sort_index())
 
 
 @pytest.mark.parametrize(
-    ("name", "places"), [("SO-d2", (1,)), ("MO-S", (0, 1, 2)), ("MO-pseudoS", (0, 2)), ("random", (0, 1, 2))]
+    ("name", "places"),
+    [("SO-d2", (1,)), ("MO-S", (0, 1, 2)), ("MO-pseudoS", (0, 2)), ("random", (0, 1, 2))],
 )
 def test_every_method_is_judged_by_what_it_is_paid_for(name, places):
     assert evaluate.paid_for(name) == places

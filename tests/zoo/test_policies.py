@@ -27,9 +27,14 @@ def test_a_saved_policy_comes_back_with_the_same_decisions(network, tmp_path):
 
 
 def test_a_costly_network_is_asked_once_for_each_view_and_says_the_same(monkeypatch):
-    mine, views = policy(Cnn(6)), np.random.default_rng(1).integers(0, 6, (8, 7, 7, 3)).astype(np.uint8)
+    mine, views = (
+        policy(Cnn(6)),
+        np.random.default_rng(1).integers(0, 6, (8, 7, 7, 3)).astype(np.uint8),
+    )
     seen, asked, compute = views[[3, 1, 3, 0, 7, 1]], [], Policy._computed
-    monkeypatch.setattr(Policy, "_computed", lambda self, rows: asked.append(len(rows)) or compute(self, rows))
+    monkeypatch.setattr(
+        Policy, "_computed", lambda self, rows: asked.append(len(rows)) or compute(self, rows)
+    )
     first, again = mine.log_probs(seen), mine.log_probs(views)
     assert asked == [4, 4]  # four different views, then the four that were not among them
     np.testing.assert_allclose(first, compute(mine, seen), atol=1e-5)
@@ -47,7 +52,9 @@ def test_a_pickle_in_the_place_of_a_policy_is_refused_and_never_run(tmp_path):
     tensors = description.with_suffix(".safetensors")
     tensors.write_bytes(pickle.dumps(Attack()))
     facts = json.loads(description.read_text())
-    description.write_text(json.dumps(facts | {"sha256": store.sha256_file(tensors)}))  # even with a right hash
+    description.write_text(
+        json.dumps(facts | {"sha256": store.sha256_file(tensors)})
+    )  # even with a right hash
     with pytest.raises(PolicyError, match="never unpickled"):
         load(description)
     description.write_bytes(pickle.dumps(Attack()))

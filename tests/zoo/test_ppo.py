@@ -43,7 +43,10 @@ def trained_by_both(recipe, updates, params=SMOKE):
     for _ in range(updates):
         ours.learn(ours.collect())
         ours.updates += 1
-    return (reference.weights(model, recipe), ours.parameters(0), first), (env.episodes, ours.episodes)
+    return (reference.weights(model, recipe), ours.parameters(0), first), (
+        env.episodes,
+        ours.episodes,
+    )
 
 
 def apart(one, other):
@@ -52,7 +55,9 @@ def apart(one, other):
 
 
 @pytest.mark.parametrize(("name", "target_kl"), [("SO-d1", 0.01), ("MO-S", 1e-5), ("MO-RM", None)])
-def test_the_stacked_trainer_gives_stable_baselines3s_weights_after_the_same_updates(name, target_kl):
+def test_the_stacked_trainer_gives_stable_baselines3s_weights_after_the_same_updates(
+    name, target_kl
+):
     (recipe,) = (r for r in recipes(SMOKE, "education") if r.name == name)
     recipe = replace(recipe, settings=settings(target_kl=target_kl))
     (theirs, mine, first), (their_episodes, our_episodes) = trained_by_both(recipe, 3)
@@ -64,7 +69,9 @@ def test_the_stacked_trainer_gives_stable_baselines3s_weights_after_the_same_upd
 def test_the_convolutional_network_is_stable_baselines3s_with_the_small_extractor():
     """Few steps: where a room's layers meet their kinks, rounding grows."""
     (recipe,) = (r for r in recipes(SMOKE, "minigrid") if r.name == "SO-d3")
-    recipe = replace(recipe, settings=recipe.settings.model_copy(update={"rollout": 128, "epochs": 2}))
+    recipe = replace(
+        recipe, settings=recipe.settings.model_copy(update={"rollout": 128, "epochs": 2})
+    )
     (theirs, mine, first), (their_episodes, our_episodes) = trained_by_both(recipe, 6)
     assert apart(mine, theirs) < 5e-6 and apart(mine, first) > 1e-3
     assert np.allclose(their_episodes, our_episodes) and our_episodes
@@ -94,14 +101,27 @@ def rollout_of(method):
 def test_the_gradient_that_is_followed_is_autograds_of_the_readable_loss(method):
     ppo, batch = rollout_of(method)
     logits, value = ppo._forward(batch)
-    ratio = (logits.log_softmax(-1).gather(-1, batch["action"].unsqueeze(-1))[..., 0] - batch["log_prob"]).exp()
-    assert ((ratio - 1).abs() > ppo.coefficient["clip"]).float().mean() > 0.2  # or nothing were clipped
+    ratio = (
+        logits.log_softmax(-1).gather(-1, batch["action"].unsqueeze(-1))[..., 0] - batch["log_prob"]
+    ).exp()
+    assert (
+        (ratio - 1).abs() > ppo.coefficient["clip"]
+    ).float().mean() > 0.2  # or nothing were clipped
     alpha = 1.0
-    if method is MGDA:  # the weights of least norm of each objective's own gradient, as autograd finds it
+    if (
+        method is MGDA
+    ):  # the weights of least norm of each objective's own gradient, as autograd finds it
         rest = {"entropy": torch.zeros(2, 1), "value": torch.zeros(2, 1)}
-        own = [loss(logits, value, batch, ppo.coefficient | rest, torch.eye(3)[i]).sum() for i in range(3)]
-        each = torch.stack([ppo._slopes((part,), (torch.ones(()),), keep=True) for part in own], dim=1).double()
-        alpha = torch.from_numpy(np.stack([min_norm_weights(g) for g in (each @ each.transpose(1, 2)).numpy()])).float()
+        own = [
+            loss(logits, value, batch, ppo.coefficient | rest, torch.eye(3)[i]).sum()
+            for i in range(3)
+        ]
+        each = torch.stack(
+            [ppo._slopes((part,), (torch.ones(()),), keep=True) for part in own], dim=1
+        ).double()
+        alpha = torch.from_numpy(
+            np.stack([min_norm_weights(g) for g in (each @ each.transpose(1, 2)).numpy()])
+        ).float()
         assert (alpha > 0.01).sum() > 2
     told = loss(logits, value, batch, ppo.coefficient, alpha).sum()
     expected = ppo._slopes((told,), (torch.ones(()),), keep=True)
@@ -114,7 +134,10 @@ def test_adam_is_torchs_and_leaves_alone_who_has_stopped():
     ppo, _ = rollout_of(PPO)
     ppo.moment_1.zero_(), ppo.moment_2.zero_(), ppo.adam_steps.zero_()
     rows = [torch.nn.Parameter(row.clone()) for row in ppo.theta]
-    rates = [{"params": [row], "lr": arm.settings.learning_rate} for row, arm in zip(rows, ppo.arms, strict=True)]
+    rates = [
+        {"params": [row], "lr": arm.settings.learning_rate}
+        for row, arm in zip(rows, ppo.arms, strict=True)
+    ]
     torchs, draw = torch.optim.Adam(rates, eps=1e-5), torch.Generator().manual_seed(0)
     for learning in ([True, True], [True, False], [False, True], [True, True]):
         gradient = torch.randn(ppo.theta.shape, generator=draw) * 1e-3
@@ -122,7 +145,9 @@ def test_adam_is_torchs_and_leaves_alone_who_has_stopped():
         for row, slope, goes_on in zip(rows, gradient, learning, strict=True):
             row.grad = slope.clone() if goes_on else None
         torchs.step()
-        torch.testing.assert_close(ppo.theta, torch.stack([row.detach() for row in rows]), atol=1e-6, rtol=0)
+        torch.testing.assert_close(
+            ppo.theta, torch.stack([row.detach() for row in rows]), atol=1e-6, rtol=0
+        )
 
 
 # Stacks, seeds, interruptions ---------------------------------------------------------------------
@@ -135,7 +160,9 @@ def test_seeds_that_are_trained_together_are_those_that_are_trained_alone():
         ppo.learn(ppo.collect())
     for k in range(len(stack_of)):
         for name, value in alone.parameters(k).items():
-            np.testing.assert_allclose(value, together.parameters(len(stack_of) + k)[name], atol=1e-6)
+            np.testing.assert_allclose(
+                value, together.parameters(len(stack_of) + k)[name], atol=1e-6
+            )
     curve = together.curve()
     assert curve[curve["seed"] == 1].reset_index(drop=True).equals(alone.curve())
 
@@ -156,7 +183,9 @@ def test_resuming_from_a_checkpoint_equals_never_having_stopped(method, tmp_path
         if method is PPO:
             return stack()
         s = settings(rollout=256)
-        return MGDA([Arm("m", 0, Vector(), s)], Mlp(13, 3, values=3), EducationBatch(RULES, 8), "education")
+        return MGDA(
+            [Arm("m", 0, Vector(), s)], Mlp(13, 3, values=3), EducationBatch(RULES, 8), "education"
+        )
 
     straight = make()
     straight.train()

@@ -23,7 +23,9 @@ def find_keys(settings, domain):
     """The keys of the policies of a domain's sweep, by domain, name and seed."""
     keys = {}
     for job in train.make_jobs(settings, domain):
-        for policy, key in zip(job.settings["policies"], train.policy_keys(job.settings), strict=True):
+        for policy, key in zip(
+            job.settings["policies"], train.policy_keys(job.settings), strict=True
+        ):
             keys[domain, policy["recipe"]["name"], policy["seed"]] = key
     return keys
 
@@ -41,7 +43,9 @@ def add_recipe(settings, domain):
 
 
 def files(out, domain="education"):
-    return {str(path.relative_to(out)): path.read_bytes() for path in (out / domain).rglob("seed-*")}
+    return {
+        str(path.relative_to(out)): path.read_bytes() for path in (out / domain).rglob("seed-*")
+    }
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +66,9 @@ def test_a_recipe_comes_back_from_its_facts():
         for recipe in ALL(SMOKE, domain):
             assert recipes.Recipe.of(recipe.facts(), recipe.stack) == recipe
     facts = ALL(SMOKE, "education")[0].facts()
-    with pytest.raises(ValueError, match="'Wish', and must be one of .'Linear', 'RewardMachine', 'Vector'"):
+    with pytest.raises(
+        ValueError, match="'Wish', and must be one of .'Linear', 'RewardMachine', 'Vector'"
+    ):
         recipes.Recipe.of(facts | {"objective": {"type": "Wish"}})
 
 
@@ -92,16 +98,23 @@ def test_a_setting_changes_the_keys_of_the_policies_that_it_decides_and_of_no_ot
 
 
 @pytest.mark.parametrize(
-    "module", [envs, losses, mgda, networks, objectives, policies, ppo, recipes, reference, seeds, train]
+    "module",
+    [envs, losses, mgda, networks, objectives, policies, ppo, recipes, reference, seeds, train],
 )
-def test_a_version_that_is_raised_changes_the_keys_of_the_policies_that_it_decides(module, monkeypatch):
+def test_a_version_that_is_raised_changes_the_keys_of_the_policies_that_it_decides(
+    module, monkeypatch
+):
     by_learner = [SMOKE, changed(learner="stable-baselines3")]
     before = [find_all_keys(settings) for settings in by_learner]
     monkeypatch.setattr(module, "VERSION", 99)
     stacked, by_reference = (
-        find_changed_keys(keys, find_all_keys(settings)) for keys, settings in zip(before, by_learner, strict=True)
+        find_changed_keys(keys, find_all_keys(settings))
+        for keys, settings in zip(before, by_learner, strict=True)
     )
-    everybody, several_critics = set(before[0]), {policy for policy in before[0] if "MO-MGDA" in policy}
+    everybody, several_critics = (
+        set(before[0]),
+        {policy for policy in before[0] if "MO-MGDA" in policy},
+    )
     if module is mgda:
         assert stacked == by_reference == several_critics
     elif module is losses:
@@ -129,7 +142,9 @@ def test_a_key_holds_no_name_of_a_class_or_a_module(monkeypatch):
     before = find_keys(SMOKE, "education")
     monkeypatch.setitem(objectives.KINDS, "Linear", Renamed)
     renamed = [
-        replace(recipe, objective=Renamed(recipe.objective.weights)) if type(recipe.objective) is Linear else recipe
+        replace(recipe, objective=Renamed(recipe.objective.weights))
+        if type(recipe.objective) is Linear
+        else recipe
         for recipe in ALL(SMOKE, "education")
     ]
     monkeypatch.setattr(recipes, "recipes", lambda settings, domain: renamed)
@@ -151,14 +166,18 @@ def test_a_recipe_that_is_added_is_trained_alone_and_to_the_bytes_of_a_full_trai
     afresh = train.build(short, "education", tmp_path / "zoo", tmp_path / "runs")
     assert files(tmp_path / "zoo") == after
     order = ["arm", "seed", "update", "length"]
-    pd.testing.assert_frame_equal(*(z.curves.sort_values(order, ignore_index=True) for z in (grown, afresh)))
+    pd.testing.assert_frame_equal(
+        *(z.curves.sort_values(order, ignore_index=True) for z in (grown, afresh))
+    )
     assert grown.seconds["seeds"].tolist() == zoo.seconds["seeds"].tolist() == [2, 2]
     assert grown.seconds["seconds"].sum() > zoo.seconds["seconds"].sum()
 
 
 def test_a_policy_that_is_alone_has_the_bytes_that_it_has_in_company(built, short, tmp_path):
     _, out = built
-    stack_job = next(job for job in train.make_jobs(short, "education") if len(job.settings["policies"]) > 3)
+    stack_job = next(
+        job for job in train.make_jobs(short, "education") if len(job.settings["policies"]) > 3
+    )
     for policy in stack_job.settings["policies"][3:5]:
         job = sweep.Job("alone", stack_job.settings | {"policies": [policy]})
         train.train_policies(job, tmp_path, lambda fraction: None)
@@ -177,12 +196,18 @@ def test_what_is_trained_is_not_trained_again(built, short, monkeypatch):
 
 
 @pytest.mark.parametrize(("domain", "timesteps"), [("education", 512), ("minigrid", 1_024)])
-def test_stable_baselines3_trains_a_zoo_that_is_the_stacked_one_after_few_updates(domain, timesteps, tmp_path):
-    every = {"education": ("single", "mgda"), "minigrid": ("navigate", "lava", "gold", "pseudo")}[domain]
+def test_stable_baselines3_trains_a_zoo_that_is_the_stacked_one_after_few_updates(
+    domain, timesteps, tmp_path
+):
+    every = {"education": ("single", "mgda"), "minigrid": ("navigate", "lava", "gold", "pseudo")}[
+        domain
+    ]
     part = {"timesteps": timesteps, "rollout": 256, "epochs": 1, "learning_rate": 1e-4}
     settings = {"jobs": 1, "seeds": 1, domain: {name: part for name in every}}
     ours, theirs = (
-        train.build(changed(learner=learner, **settings), domain, tmp_path / learner, tmp_path / "runs")
+        train.build(
+            changed(learner=learner, **settings), domain, tmp_path / learner, tmp_path / "runs"
+        )
         for learner in ("stacked", "stable-baselines3")
     )
     assert list(ours.policies) == list(theirs.policies)
@@ -192,7 +217,10 @@ def test_stable_baselines3_trains_a_zoo_that_is_the_stacked_one_after_few_update
         for key, value in mine.params.items():
             assert value == pytest.approx(policy.params[key], abs=5e-6), (name, key)
     order = ["arm", "update", "length"]
-    one, other = (zoo.curves.sort_values(order, ignore_index=True)[list(ours.curves)] for zoo in (ours, theirs))
+    one, other = (
+        zoo.curves.sort_values(order, ignore_index=True)[list(ours.curves)]
+        for zoo in (ours, theirs)
+    )
     pd.testing.assert_frame_equal(one, other)
     alone = [[name] for name in theirs.policies]
     assert sorted(theirs.stacks.values()) == sorted(alone)

@@ -49,7 +49,9 @@ def answer(body: Mapping[str, Any]) -> dict[str, Any]:
     digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
     draw = seeds.rng("scripted", model, digest, seed=int(body.get("seed") or 0))
     complaints = sum(role == "assistant" for role, _ in messages)
-    text, finish = respond("\n\n".join(content for _, content in messages), STRENGTHS[model], draw, complaints)
+    text, finish = respond(
+        "\n\n".join(content for _, content in messages), STRENGTHS[model], draw, complaints
+    )
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     text, used, cut = _limited(text, limit)
     asked = sum(count_tokens(content) for _, content in messages)

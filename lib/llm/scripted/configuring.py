@@ -12,7 +12,9 @@ from lib.llm.scripted.strength import Draw, Strength
 
 CONFIGURATION_ASKED = "Choose a configuration of the agent system for the question."
 _QUESTION = re.compile(r"^Question: (.*)$", re.MULTILINE)
-_EXAMPLE = re.compile(r"^Example\. Question: (.*)\nConfiguration: (\{.*\}) Reward: (-?\d+\.\d+)$", re.MULTILINE)
+_EXAMPLE = re.compile(
+    r"^Example\. Question: (.*)\nConfiguration: (\{.*\}) Reward: (-?\d+\.\d+)$", re.MULTILINE
+)
 _PAID = 1.0  # reward above which an example is one to follow
 _LONG = 12  # words of a question that is long
 
@@ -21,7 +23,9 @@ def configure(text: str, strength: Strength, draw: Draw) -> str:
     """A configuration as JSON."""
     asked = _QUESTION.findall(text)
     question = asked[-1] if asked else ""
-    followed = _nearest(question, [(q, c) for q, c, paid in _EXAMPLE.findall(text) if float(paid) > _PAID])
+    followed = _nearest(
+        question, [(q, c) for q, c, paid in _EXAMPLE.findall(text) if float(paid) > _PAID]
+    )
     chosen = json.loads(followed) if followed else _by_look(question)
     if draw.random() < strength.noise:
         chosen["budgets"] = ["medium"] * 3
@@ -31,7 +35,10 @@ def configure(text: str, strength: Strength, draw: Draw) -> str:
 def _nearest(question: str, examples: list[tuple[str, str]]) -> str:
     """The configuration of the example whose question is most like this one; empty without examples."""
     words = set(question.split())
-    shared = [len(words & set(other.split())) / max(1, len(words | set(other.split()))) for other, _ in examples]
+    shared = [
+        len(words & set(other.split())) / max(1, len(words | set(other.split())))
+        for other, _ in examples
+    ]
     return examples[shared.index(max(shared))][1] if shared else ""
 
 
@@ -44,4 +51,9 @@ def _by_look(question: str) -> dict[str, Any]:
     workflow = "direct" if len(words) < _LONG / 2 else "reason" if len(words) < _LONG else "verify"
     second = ["calculator"] * bool(signs) if workflow == "verify" else []
     size = "low" if workflow == "direct" else "high"
-    return {"workflow": workflow, "tools1": tools, "tools2": second, "budgets": [size, "medium", "medium"]}
+    return {
+        "workflow": workflow,
+        "tools1": tools,
+        "tools2": second,
+        "budgets": [size, "medium", "medium"],
+    }

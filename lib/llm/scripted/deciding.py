@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from lib.llm.scripted.reading import DISTANCE, MANY, PLACE, CardSeen, Trial, View, rewards_in
-from lib.llm.scripted.strength import ALIKE, CARD, INVENTED, MEMORY, NEARBY, SHARE_OF_REST, STALE, Draw, Strength
+from lib.llm.scripted.strength import (
+    ALIKE,
+    CARD,
+    INVENTED,
+    MEMORY,
+    NEARBY,
+    SHARE_OF_REST,
+    STALE,
+    Draw,
+    Strength,
+)
 
 
 def worth(trial: Trial, importance: Mapping[str, float]) -> float:
@@ -52,7 +62,9 @@ def scores(view: View, strength: Strength, draw: Draw) -> list[Score]:
         for name, known in pooled.items()
         if known
     }
-    typical = sum(means.values()) / len(means) if means else 0.0  # of what is unknown, expect the average
+    typical = (
+        sum(means.values()) / len(means) if means else 0.0
+    )  # of what is unknown, expect the average
     extras = {name: _situation(name, view) for name in view.names}
     ranked = [
         Score(
@@ -71,14 +83,30 @@ def _evidence(name: str, view: View, strength: Strength) -> list[tuple[float, fl
     found = []
     for trial in view.results:
         if trial.name == name:
-            found.append((worth(trial, view.importance), trial.count, f"{in_words(trial.rewards)}; {trial.change}"))
+            found.append(
+                (
+                    worth(trial, view.importance),
+                    trial.count,
+                    f"{in_words(trial.rewards)}; {trial.change}",
+                )
+            )
     card = view.cards.get(name)
     if card:
         found += _card_evidence(card, view)
     # A step that paid nothing at all says nothing where rewards come at the end.
-    own = [worth(trial, view.importance) for trial in view.recent if trial.name == name and any(trial.rewards.values())]
+    own = [
+        worth(trial, view.importance)
+        for trial in view.recent
+        if trial.name == name and any(trial.rewards.values())
+    ]
     if own:
-        found.append((sum(own) / len(own), len(own), f"{len(own)} recent {'step' if len(own) == 1 else 'steps'}"))
+        found.append(
+            (
+                sum(own) / len(own),
+                len(own),
+                f"{len(own)} recent {'step' if len(own) == 1 else 'steps'}",
+            )
+        )
     if strength.recalls:
         for trial in view.memory:
             if trial.name == name and any(trial.rewards.values()):
@@ -91,23 +119,39 @@ def _card_evidence(card: CardSeen, view: View) -> list[tuple[float, float, str]]
     """What a card promises here: the mean of its examples that match the state, else of all that speak of
     a state, else the rates in its words, else its normalised reward for what it was trained for."""
     speaking = [(_matches(snippet, view.state), snippet) for snippet in card.snippets]
-    speaking = [(match, rewards_in(snippet.rpartition(" -> ")[2])) for match, snippet in speaking if match is not None]
-    fitting = [rewards for match, rewards in speaking if match] or [rewards for _, rewards in speaking]
+    speaking = [
+        (match, rewards_in(snippet.rpartition(" -> ")[2]))
+        for match, snippet in speaking
+        if match is not None
+    ]
+    fitting = [rewards for match, rewards in speaking if match] or [
+        rewards for _, rewards in speaking
+    ]
     if fitting:
-        mean = {name: sum(each.get(name, 0.0) for each in fitting) / len(fitting) for name in fitting[0]}
+        mean = {
+            name: sum(each.get(name, 0.0) for each in fitting) / len(fitting) for name in fitting[0]
+        }
         return [(worth(Trial("", mean), view.importance), CARD, f"its card says {in_words(mean)}")]
     rates = _rates(card, view)
     if rates:
-        return [(worth(Trial("", rates), view.importance), CARD, f"its card says {in_words(rates)}")]
+        return [
+            (worth(Trial("", rates), view.importance), CARD, f"its card says {in_words(rates)}")
+        ]
     if card.normalised is None or not card.objectives:
         return []
     promised = dict.fromkeys(card.objectives, card.normalised)
-    return [(worth(Trial("", promised), view.importance), CARD, f"its card says {in_words(promised)}")]
+    return [
+        (worth(Trial("", promised), view.importance), CARD, f"its card says {in_words(promised)}")
+    ]
 
 
 def _rates(card: CardSeen, view: View) -> dict[str, float]:
     """Shares of episodes that a card states for objectives: `goal 27%`, and `on lava in 57%` for no-lava."""
-    objectives = {*view.importance, *card.objectives, *(name for each in card.snippets for name in rewards_in(each))}
+    objectives = {
+        *view.importance,
+        *card.objectives,
+        *(name for each in card.snippets for name in rewards_in(each)),
+    }
     rates = {}
     for name in sorted(objectives):
         words = f"on {name[3:]} in " if name.startswith("no-") else f"{name} "
@@ -125,8 +169,13 @@ def _matches(snippet: str, state: Mapping[str, str]) -> bool | None:
         if bound and "mastery" in state:
             above = float(state["mastery"].split()[0]) >= float(bound[2])
             told.append(above == (bound[1] == ">="))
-        elif condition in ("failed questions open", "none failed") and "failed questions open" in state:
-            told.append((int(state["failed questions open"]) > 0) == (condition == "failed questions open"))
+        elif (
+            condition in ("failed questions open", "none failed")
+            and "failed questions open" in state
+        ):
+            told.append(
+                (int(state["failed questions open"]) > 0) == (condition == "failed questions open")
+            )
     return all(told) if told else None
 
 
@@ -142,7 +191,9 @@ def _occasion(name: str, view: View) -> float:
     card, seen = view.cards.get(name), view.state.get("in view", "")
     if card is None or not seen:
         return 0.0
-    cells = [(thing, int(ahead) + int(aside or 0)) for thing, ahead, aside in DISTANCE.findall(seen)]
+    cells = [
+        (thing, int(ahead) + int(aside or 0)) for thing, ahead, aside in DISTANCE.findall(seen)
+    ]
     bonus = 0.0
     for objective in card.objectives:
         distances = [far for thing, far in cells if thing == objective.removeprefix("no-")]
@@ -173,7 +224,10 @@ def in_words(rewards: Mapping[str, float]) -> str:
 def decide(view: View, strength: Strength, draw: Draw) -> dict[str, Any]:
     """The reply to a KO, TO or RO prompt: look at more policies, or pick the best of what was seen."""
     if not view.names:
-        return {"reasoning": "No policy is named here, so I take what should do best.", "policy": INVENTED}
+        return {
+            "reasoning": "No policy is named here, so I take what should do best.",
+            "policy": INVENTED,
+        }
     ranked = scores(view, strength, draw)
     tried = [trial.name for trial in view.results]
     more = _looks(view, strength, draw, len(tried))
@@ -225,7 +279,11 @@ def _steps_left(view: View) -> float:
 def _why_look(wanted: Sequence[Score], view: View) -> str:
     first = wanted[0]
     names = ", ".join(score.name for score in wanted)
-    known = f"{first.name} promises {first.value:.2f} ({first.because})" if first.seen else f"{first.name} is untested"
+    known = (
+        f"{first.name} promises {first.value:.2f} ({first.because})"
+        if first.seen
+        else f"{first.name} is untested"
+    )
     return f"{known}; {len(view.results)} of {len(view.names)} policies were tried in this state, so I look at {names}."
 
 
@@ -236,8 +294,15 @@ def _why_pick(ranked: Sequence[Score], view: View) -> str:
     said = f"{best.name} comes to {best.value:.2f}{grounds}"
     if len(ranked) > 1:
         said += f", {ranked[1].name} to {ranked[1].value:.2f}"
-    if view.at_once and not view.final and view.purse and view.purse.typical and not _affordable(view, 0):
+    if (
+        view.at_once
+        and not view.final
+        and view.purse
+        and view.purse.typical
+        and not _affordable(view, 0)
+    ):
         said += (
-            f". About {_replies_left(view):.0f} replies are left for {_steps_left(view):.0f} steps, so I try no more"
+            f". About {_replies_left(view):.0f} replies are left for {_steps_left(view):.0f} steps, "
+            "so I try no more"
         )
     return said + "."

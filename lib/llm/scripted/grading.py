@@ -13,7 +13,9 @@ GRADE_ASKED = "# Grade to give"
 VERDICT_ASKED = "# Verdict to give"
 PAIR_ASKED = "# Better answer to name"
 GOOD = 0.5  # grade from which the verdict is True
-_PART = re.compile(r"^# (Question|Reference|Answer(?: [AB])?)\n(.*?)\s*(?=^# |\Z)", re.DOTALL | re.MULTILINE)
+_PART = re.compile(
+    r"^# (Question|Reference|Answer(?: [AB])?)\n(.*?)\s*(?=^# |\Z)", re.DOTALL | re.MULTILINE
+)
 _FINAL = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
@@ -35,7 +37,9 @@ def better(text: str, strength: Strength, draw: Draw) -> str:
 
 
 def _likeness(text: str, strength: Strength, draw: Draw, answer: str = "Answer") -> float:
-    parts = dict(reversed(_PART.findall(text)))  # of two parts of one name the first: an answer may contain anything
+    parts = dict(
+        reversed(_PART.findall(text))
+    )  # of two parts of one name the first: an answer may contain anything
     if not {"Reference", answer} <= set(parts):
         return 0.5
     final = _FINAL.search(parts[answer])

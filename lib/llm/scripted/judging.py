@@ -58,13 +58,21 @@ _ENDS = re.compile(r"ends at mastery (\d\.\d+), or after (\d+) steps")
 def read_record(text: str) -> Record:
     """The trajectory that a judge's prompt, or the end of one, shows."""
     steps = tuple(
-        Step(name, tuple((int(level) - 1) / 5 for level in levels), float(before), float(after), float(right))
+        Step(
+            name,
+            tuple((int(level) - 1) / 5 for level in levels),
+            float(before),
+            float(after),
+            float(right),
+        )
         for name, levels, before, after, right in _LINE.findall(text)
     )
     choices, ends = _CHOICES.search(text), _ENDS.search(text)
     return Record(
         steps=steps,
-        policies=tuple(choices[1].split(", ")) if choices else tuple(dict.fromkeys(step.policy for step in steps)),
+        policies=tuple(choices[1].split(", "))
+        if choices
+        else tuple(dict.fromkeys(step.policy for step in steps)),
         horizon=int(ends[2]) if ends else max(1, len(steps)),
         goal=float(ends[1]) if ends else 1.0,
     )
@@ -87,7 +95,11 @@ def adaptivity(record: Record) -> float:
 
 def progression(record: Record) -> float:
     """Mean of two: share of sets within 0.2 of mastery in difficulty, share of the way to the goal."""
-    near = [abs(_mean(step.difficulty) - step.before) <= 0.2 + 1e-9 for step in record.steps if step.difficulty]
+    near = [
+        abs(_mean(step.difficulty) - step.before) <= 0.2 + 1e-9
+        for step in record.steps
+        if step.difficulty
+    ]
     way = record.gained / max(record.goal - record.steps[0].before, 1e-9)
     return (_mean(near) + min(max(way, 0.0), 1.0)) / 2
 
@@ -101,12 +113,16 @@ def diversity(record: Record) -> float:
     """Entropy of policy use over the entropy of even use."""
     used = [step.policy for step in record.steps]
     shares = [used.count(name) / len(used) for name in dict.fromkeys(used)]
-    return -sum(p * math.log(p) for p in shares) / math.log(max(len(record.policies), len(shares), 2))
+    return -sum(p * math.log(p) for p in shares) / math.log(
+        max(len(record.policies), len(shares), 2)
+    )
 
 
 def mental(record: Record) -> float:
     """Mean of max(0, difficulty - mastery) over questions, / 0.4: two levels above mastery is the most."""
-    return _mean([max(0.0, d - step.before) for step in record.steps for d in step.difficulty]) / 0.4
+    return (
+        _mean([max(0.0, d - step.before) for step in record.steps for d in step.difficulty]) / 0.4
+    )
 
 
 def temporal(record: Record) -> float:
@@ -133,7 +149,17 @@ def frustration(record: Record) -> float:
 # Each rule gives 0 to 1 (what is outside is clipped), which becomes 0 to 100. Table 12, then Table 4.
 RUBRIC: dict[str, Callable[[Record], float]] = {
     rule.__name__: rule
-    for rule in (adaptivity, progression, exploration, diversity, mental, temporal, performance, effort, frustration)
+    for rule in (
+        adaptivity,
+        progression,
+        exploration,
+        diversity,
+        mental,
+        temporal,
+        performance,
+        effort,
+        frustration,
+    )
 }
 
 
@@ -142,8 +168,13 @@ def judge(text: str, strength: Strength, draw: Draw) -> dict[str, Any]:
     record = read_record(text)
     noise = dict(zip(RUBRIC, draw.standard_normal(len(RUBRIC)) * strength.noise, strict=True))
     if not record.steps:
-        return {"reasoning": "No trajectory can be read here, so I stay in the middle."} | dict.fromkeys(RUBRIC, 50.0)
-    given = {name: round(100 * min(max(rule(record) + noise[name], 0.0), 1.0), 1) for name, rule in RUBRIC.items()}
+        return {
+            "reasoning": "No trajectory can be read here, so I stay in the middle."
+        } | dict.fromkeys(RUBRIC, 50.0)
+    given = {
+        name: round(100 * min(max(rule(record) + noise[name], 0.0), 1.0), 1)
+        for name, rule in RUBRIC.items()
+    }
     poor, good = (_mean(_changes(record, good=kind)) for kind in (False, True))
     wrong = 1 - _mean([step.right for step in record.steps])
     said = (

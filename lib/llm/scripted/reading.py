@@ -62,15 +62,22 @@ JUDGE_ASKED = "# Scores to give"
 MANY = 99
 _NAMES = re.compile(r"by its exact name: (.+)\.$|Names are exactly: (.+)\.$", re.MULTILINE)
 _IMPORTANCE = re.compile(r"^- ([\w-]+), importance (\d+\.\d+):", re.MULTILINE)
-_STATE = re.compile(r"^- (mastery|failed questions open|position|in front|in view|gold left): (.*)$", re.MULTILINE)
+_STATE = re.compile(
+    r"^- (mastery|failed questions open|position|in front|in view|gold left): (.*)$", re.MULTILINE
+)
 _REWARD = re.compile(r"([A-Za-z][\w-]*) (\d+\.\d+)")
 _RESULT = re.compile(
     r"^- (\S+): (?:did [^;\n]*|(\d+) steps: [^;\n]*); (?:.*; )?rewards ([^;\n]+); "
     r"(.*) \((?:one copy|mean of (\d+) copies)\)$",
     re.MULTILINE,
 )
-_RECENT = re.compile(r"(?:^- step \d+: ([^\n]*?); )?picked (\S+); did [^;\n]*; rewards ([^;\n]+); (.*)$", re.MULTILINE)
-_MEMORY = re.compile(r"(?<=\n)(\S+): picked (\d+) times?; mean ([^;\n]+)(?:; (mastery \S+) a step)?\.$", re.MULTILINE)
+_RECENT = re.compile(
+    r"(?:^- step \d+: ([^\n]*?); )?picked (\S+); did [^;\n]*; rewards ([^;\n]+); (.*)$",
+    re.MULTILINE,
+)
+_MEMORY = re.compile(
+    r"(?<=\n)(\S+): picked (\d+) times?; mean ([^;\n]+)(?:; (mastery \S+) a step)?\.$", re.MULTILINE
+)
 _TREND = re.compile(r"^From the start: (.*)\.$", re.MULTILINE)
 _TREND_PART = re.compile(r"([a-z ]+?) (\d[\d.]*) to \d")
 _QUERY = re.compile(r"Pick the policy for step (\d+) of at most (\d+)")
@@ -112,7 +119,9 @@ def read(text: str) -> View:
         results=results,
         recent=recent,
         memory=memory,
-        trend={name.strip(): float(value) for name, value in _TREND_PART.findall(trend[1])} if trend else {},
+        trend={name.strip(): float(value) for name, value in _TREND_PART.findall(trend[1])}
+        if trend
+        else {},
         step=int(query[1]) if query else None,
         horizon=int(query[2]) if query else None,
         purse=Purse(*map(float, purse.groups())) if purse else None,
@@ -129,7 +138,9 @@ def rewards_in(text: str) -> dict[str, float]:
 def _names(text: str, mentioned: Sequence[str]) -> tuple[str, ...]:
     """The policies: as listed, or where the list was cut off those that are mentioned anywhere."""
     listed = _NAMES.search(text)
-    return tuple((listed[1] or listed[2]).split(", ")) if listed else tuple(dict.fromkeys(mentioned))
+    return (
+        tuple((listed[1] or listed[2]).split(", ")) if listed else tuple(dict.fromkeys(mentioned))
+    )
 
 
 def _cards(text: str) -> dict[str, CardSeen]:
@@ -146,6 +157,8 @@ def _cards(text: str) -> dict[str, CardSeen]:
             objectives=tuple(fields.get("optimized_objective", "").split(" + ")),
             normalised=float(normalised[1]) if normalised else None,
             snippets=tuple(_SNIPPET.findall(block)),
-            words="; ".join(fields[key] for key in ("applicability", "failure_modes") if key in fields),
+            words="; ".join(
+                fields[key] for key in ("applicability", "failure_modes") if key in fields
+            ),
         )
     return cards

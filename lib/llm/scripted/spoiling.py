@@ -105,9 +105,19 @@ def incomplete(reply, options, draw):
 
 def out_of_range(reply, options, draw):
     """Scores as text, such as 40/100."""
-    return _plain({key: f"{value}/100" if key != "reasoning" else value for key, value in reply.items()}), "stop"
+    return _plain(
+        {key: f"{value}/100" if key != "reasoning" else value for key, value in reply.items()}
+    ), "stop"
 
 
-_EITHER: tuple[Break, ...] = (fenced, trailing_comma, chatty, single_quoted, twice, truncated, refused)
+_EITHER: tuple[Break, ...] = (
+    fenced,
+    trailing_comma,
+    chatty,
+    single_quoted,
+    twice,
+    truncated,
+    refused,
+)
 BREAKS: tuple[Break, ...] = (*_EITHER, misnamed, recased, listed, nothing, called_again)
 JUDGE_BREAKS: tuple[Break, ...] = (*_EITHER, incomplete, out_of_range)

@@ -37,26 +37,45 @@ def _merged(trials: Sequence[Trial]) -> list[Trial]:
     for name, group in groups.items():
         count = sum(trial.count for trial in group)
         rewards = {
-            key: sum(trial.rewards.get(key, 0.0) * trial.count for trial in group) / count for key in group[0].rewards
+            key: sum(trial.rewards.get(key, 0.0) * trial.count for trial in group) / count
+            for key in group[0].rewards
         }
-        gains = [(float(match[1]), trial.count) for trial in group if (match := CHANGE.search(trial.change))]
-        gained = sum(gain * weight for gain, weight in gains) / sum(weight for _, weight in gains) if gains else None
-        merged.append(Trial(name, rewards, "" if gained is None else f"mastery {gained:+.3f}", count=count))
+        gains = [
+            (float(match[1]), trial.count)
+            for trial in group
+            if (match := CHANGE.search(trial.change))
+        ]
+        gained = (
+            sum(gain * weight for gain, weight in gains) / sum(weight for _, weight in gains)
+            if gains
+            else None
+        )
+        merged.append(
+            Trial(name, rewards, "" if gained is None else f"mastery {gained:+.3f}", count=count)
+        )
     return merged
 
 
 def _memory_line(trial: Trial) -> str:
     times = "time" if trial.count == 1 else "times"
     change = f"; {trial.change} a step" if trial.change else ""
-    return f"{trial.name}: picked {trial.count:.0f} {times}; mean {in_words(trial.rewards)}{change}."
+    return (
+        f"{trial.name}: picked {trial.count:.0f} {times}; mean {in_words(trial.rewards)}{change}."
+    )
 
 
 def _trend(view: View, strength: Strength) -> str:
     """Where the state came from and where it is, e.g. `From the start: mastery 0.40 to 0.60.`"""
     seen = [dict(QUANTITY.findall(f"{trial.before}; {trial.change}")) for trial in view.recent]
     first, last = ({}, {}) if not seen else (seen[0], seen[-1])
-    start = {name: float(value) for name, value in first.items()} | (view.trend if strength.recalls else {})
-    parts = [f"{name} {start[name]:g} to {float(value):g}" for name, value in last.items() if name in start]
+    start = {name: float(value) for name, value in first.items()} | (
+        view.trend if strength.recalls else {}
+    )
+    parts = [
+        f"{name} {start[name]:g} to {float(value):g}"
+        for name, value in last.items()
+        if name in start
+    ]
     return f"From the start: {', '.join(parts)}." if parts else ""
 
 

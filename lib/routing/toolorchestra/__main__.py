@@ -32,11 +32,23 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--out", required=True, help="the JSON file to write")
     parser.add_argument("--writer", help="a name of llm.models; default: a procedure")
-    parser.add_argument("--topic", action="append", default=[], dest="topics", help="a domain for the writer to invent")
-    parser.add_argument("--databases", type=int, default=8, help="of all domains together; default: %(default)s")
-    parser.add_argument("--tasks", type=int, default=6, help="on each database; default: %(default)s")
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        dest="topics",
+        help="a domain for the writer to invent",
+    )
+    parser.add_argument(
+        "--databases", type=int, default=8, help="of all domains together; default: %(default)s"
+    )
+    parser.add_argument(
+        "--tasks", type=int, default=6, help="on each database; default: %(default)s"
+    )
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument("--profile", choices=config.PROFILES, default="laptop", help="default: %(default)s")
+    parser.add_argument(
+        "--profile", choices=config.PROFILES, default="laptop", help="default: %(default)s"
+    )
     return parser.parse_args(given)
 
 
@@ -66,12 +78,16 @@ def _by_model(options: argparse.Namespace) -> Corpus:
         told, before = [{"role": "user", "content": prompt}], asked[prompt]
         asked[prompt] += 1
         try:
-            return loop.run(client.chat(options.writer, told, seed=before, sample=before, who="writer")).text
+            return loop.run(
+                client.chat(options.writer, told, seed=before, sample=before, who="writer")
+            ).text
         except ReplyError:
             return ""
 
     try:
-        return synthesize(Model(ask, options.topics), options.databases, options.tasks, options.seed)
+        return synthesize(
+            Model(ask, options.topics), options.databases, options.tasks, options.seed
+        )
     finally:
         loop.run(client.__aexit__())
         loop.close()
@@ -87,7 +103,10 @@ def main(given: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped; nothing was written, and what endpoints answered is on the cassette", file=sys.stderr)
+        print(
+            "stopped; nothing was written, and what endpoints answered is on the cassette",
+            file=sys.stderr,
+        )
         return 130
     print(corpus.statistics().T.to_string(header=False))
     print(f"{len(corpus.tasks)} tasks in {options.out}, {len(corpus.dropped)} dropped")

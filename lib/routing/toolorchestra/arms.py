@@ -38,7 +38,12 @@ class Arm:
     @property
     def decided_by(self) -> dict[str, Any]:
         """What a job is handed of it: its changes are in the trainer's settings, its label in tables."""
-        return {"name": self.name, "reward": self.reward, "strict": self.strict, "spread": self.spread}
+        return {
+            "name": self.name,
+            "reward": self.reward,
+            "strict": self.strict,
+            "spread": self.spread,
+        }
 
     @classmethod
     def from_settings(cls, values: Mapping[str, Any]) -> "Arm":
@@ -53,15 +58,24 @@ ARMS = (
     Arm("corl", "CoRL's reward", "corl", changes={"advantages": "gae"}),
 )
 NAMED = {arm.name: arm for arm in ARMS}
-LISTED = Arm("listed", "list prices only", "paper", spread=1.0, exams=(*exams.MAIN, "unseen_prices"))
-NORMALISE: dict[str, rewards.Normalise] = {"paper": rewards.normalised, "published": rewards.published}
+LISTED = Arm(
+    "listed", "list prices only", "paper", spread=1.0, exams=(*exams.MAIN, "unseen_prices")
+)
+NORMALISE: dict[str, rewards.Normalise] = {
+    "paper": rewards.normalised,
+    "published": rewards.published,
+}
 
 
-def matrix(episodes: Sequence[Episode], tools: Sequence[str], own: Own) -> tuple[np.ndarray, np.ndarray]:
+def matrix(
+    episodes: Sequence[Episode], tools: Sequence[str], own: Own
+) -> tuple[np.ndarray, np.ndarray]:
     """M and P of episodes, (n, tools + 3) each."""
     calls = np.array([[_count(e, name) for name in tools] for e in episodes], dtype=float)
     spent = np.array([desk.dollars(e, own) for e in episodes])
-    m = rewards.vectors(calls, np.array([e.right for e in episodes]), spent, np.array([e.seconds for e in episodes]))
+    m = rewards.vectors(
+        calls, np.array([e.right for e in episodes]), spent, np.array([e.seconds for e in episodes])
+    )
     return m, np.array([e.assignment.preference.vector(tools) for e in episodes])
 
 
@@ -71,7 +85,12 @@ def _count(episode: Episode, name: str) -> int:
 
 
 def paid(
-    arm: Arm, episodes: Sequence[Episode], groups: Sequence[int], tools: Sequence[str], own: Own, budget: float
+    arm: Arm,
+    episodes: Sequence[Episode],
+    groups: Sequence[int],
+    tools: Sequence[str],
+    own: Own,
+    budget: float,
 ) -> np.ndarray:
     """What the arm pays each episode, (n,). budget: in dollars, for CoRL's reward."""
     m, wanted = matrix(episodes, tools, own)
@@ -87,9 +106,13 @@ def learned(
     malformed = np.array([bool(e.malformed) for e in episodes])
     answered = np.array([e.answer is not None for e in episodes])
     spared = np.zeros(len(episodes), bool)
-    left = rewards.kept(told, groups, *((malformed, answered) if arm.strict else (spared, ~spared)), least)
+    left = rewards.kept(
+        told, groups, *((malformed, answered) if arm.strict else (spared, ~spared)), least
+    )
     rows = range(len(episodes)) if arm.reward == "corl" else left.rows.tolist()
     samples = [
-        Sample(episodes[i].ids, episodes[i].mask, float(told[i]), int(groups[i])) for i in rows if any(episodes[i].mask)
+        Sample(episodes[i].ids, episodes[i].mask, float(told[i]), int(groups[i]))
+        for i in rows
+        if any(episodes[i].mask)
     ]
     return samples, left

@@ -14,7 +14,9 @@ from lib.routing.toolorchestra.menu import OFFICE, SIGNS, Menu, Offer, Preferenc
 from lib.tasks import Item
 from lib.tasks.synthesis import Corpus, Task, synthesize
 
-VERSION = 1  # of the work that is drawn, with menus and users: raise it when one of these numbers changes
+VERSION = (
+    1  # of the work that is drawn, with menus and users: raise it when one of these numbers changes
+)
 SHARES = {"chain": 0.35, "big": 0.15, "facts": 0.28, "office": 0.22}  # of work by kind (decision)
 DIFFICULTIES = {"chain": (1, 2, 3, 4, 5, 6), "big": (1, 2, 3, 4), "facts": (1, 2, 3)}
 TOOLS = (2, 4)  # the fewest and the most on a menu, functions of an office aside
@@ -58,21 +60,31 @@ class Assignment:
     @property
     def usable(self) -> list[Offer]:
         """Tools on the menu that can be asked at all: models about chains and facts, functions where they help."""
-        return [o for o in self.menu.offers if o.skills.get(self.kind) or (o.model and self.kind in ("chain", "facts"))]
+        return [
+            o
+            for o in self.menu.offers
+            if o.skills.get(self.kind) or (o.model and self.kind in ("chain", "facts"))
+        ]
 
 
 def office_corpus(split: str, n: int, seed: int) -> Corpus:
     """At least n office tasks of a split, as the pipeline writes and filters them. Raises TaskError for fewer."""
-    corpus = synthesize(databases=-(-n // PER_DATABASE) + 4, tasks_per_database=PER_DATABASE, seed=seed, split=split)
+    corpus = synthesize(
+        databases=-(-n // PER_DATABASE) + 4, tasks_per_database=PER_DATABASE, seed=seed, split=split
+    )
     if len(corpus.tasks) < n:
-        raise tasks.TaskError(f"the pipeline wrote {len(corpus.tasks)} office tasks for {split}, not {n}")
+        raise tasks.TaskError(
+            f"the pipeline wrote {len(corpus.tasks)} office tasks for {split}, not {n}"
+        )
     return corpus
 
 
 def office(split: str, n: int, seed: int) -> list[Task]:
     """n office tasks of a split, all difficulties and domains mixed."""
     found = office_corpus(split, n, seed).tasks
-    return sorted(found, key=lambda task: int(seeds.key("toolorchestra", "office", task.id, seed=seed)))[:n]
+    return sorted(
+        found, key=lambda task: int(seeds.key("toolorchestra", "office", task.id, seed=seed))
+    )[:n]
 
 
 def drawn(
@@ -87,16 +99,24 @@ def drawn(
     out = []
     for work in works:
         menu = menu_for(work, offers, names, spread, rng)
-        out.append(Assignment(work, menu, drawn_preference(rng, [offer.name for offer in menu.offers])))
+        out.append(
+            Assignment(work, menu, drawn_preference(rng, [offer.name for offer in menu.offers]))
+        )
     return out
 
 
 def menu_for(
-    work: Item | Task, offers: Mapping[str, Offer], names: Sequence[str], spread: float, rng: np.random.Generator
+    work: Item | Task,
+    offers: Mapping[str, Offer],
+    names: Sequence[str],
+    spread: float,
+    rng: np.random.Generator,
 ) -> Menu:
     """A menu by lot with a tool that is good at a question; an office task brings its own functions."""
     domain = None if isinstance(work, Item) else work.domain
-    taken = {function.name for function in domain.functions} if domain else set()  # an office has its own lookup
+    taken = (
+        {function.name for function in domain.functions} if domain else set()
+    )  # an office has its own lookup
     pool = [name for name in names if name not in taken]
     order = [pool[i] for i in rng.permutation(len(pool))]
     size = int(rng.integers(TOOLS[0], TOOLS[1] + 1)) - (domain is not None)
@@ -106,23 +126,34 @@ def menu_for(
         if good and not set(good) & set(chosen):
             chosen[int(rng.integers(len(chosen)))] = good[0]
     factors = np.exp(rng.uniform(-np.log(spread), np.log(spread), size=(len(chosen) + 1, 2)))
-    priced = tuple(offers[name].times(*pair) for name, pair in zip(chosen, factors[1:].tolist(), strict=True))
+    priced = tuple(
+        offers[name].times(*pair) for name, pair in zip(chosen, factors[1:].tolist(), strict=True)
+    )
     if domain is None:
         return Menu(priced)
-    return Menu(priced, tuple(f.name for f in domain.functions), offers[OFFICE].times(*factors[0].tolist()))
+    return Menu(
+        priced, tuple(f.name for f in domain.functions), offers[OFFICE].times(*factors[0].tolist())
+    )
 
 
 def mixed(n: int, split: str, seed: int, offices: Sequence[Task]) -> list[Item | Task]:
     """n pieces of work, kinds by lot as in SHARES; office tasks are drawn from those at hand, if there are any."""
     rng = seeds.rng("toolorchestra", "kinds", split, seed=seed)
     shares = {kind: share for kind, share in SHARES.items() if kind != "office" or offices}
-    kinds = rng.choice(list(shares), size=n, p=np.array(list(shares.values())) / sum(shares.values()))
+    kinds = rng.choice(
+        list(shares), size=n, p=np.array(list(shares.values())) / sum(shares.values())
+    )
     fresh = {
-        kind: iter(tasks.draw(kind, split, int((kinds == kind).sum()), DIFFICULTIES[kind], seed=seed))
+        kind: iter(
+            tasks.draw(kind, split, int((kinds == kind).sum()), DIFFICULTIES[kind], seed=seed)
+        )
         for kind in SIGNS
         if kind in kinds
     }
-    return [offices[int(rng.integers(len(offices)))] if kind == "office" else next(fresh[kind]) for kind in kinds]
+    return [
+        offices[int(rng.integers(len(offices)))] if kind == "office" else next(fresh[kind])
+        for kind in kinds
+    ]
 
 
 def even(n: int, split: str, seed: int, offices: Sequence[Task]) -> list[Item | Task]:
@@ -138,10 +169,15 @@ def even(n: int, split: str, seed: int, offices: Sequence[Task]) -> list[Item | 
     return out
 
 
-def struck(assigned: Sequence[Assignment], share: float, rng: np.random.Generator) -> list[Assignment]:
+def struck(
+    assigned: Sequence[Assignment], share: float, rng: np.random.Generator
+) -> list[Assignment]:
     """The same, a share of them by lot with an outage, where another tool would do."""
     lots = rng.random(len(assigned))
-    return [_with_outage(a) if lot < share and len(a.capable) > 1 else a for a, lot in zip(assigned, lots, strict=True)]
+    return [
+        _with_outage(a) if lot < share and len(a.capable) > 1 else a
+        for a, lot in zip(assigned, lots, strict=True)
+    ]
 
 
 def _with_outage(assignment: Assignment) -> Assignment:

@@ -19,13 +19,17 @@ import pandas as pd
 
 from lib.routing.toolorchestra import rewards
 
-VERSION = 1  # of the rivals of orchestrators and their scores: raise it when one of these numbers changes
+VERSION = (
+    1  # of the rivals of orchestrators and their scores: raise it when one of these numbers changes
+)
 ALWAYS = "always "
 BEST, BY_KIND, RANDOM, ORACLE = "best always", "one a kind", "random", "oracle"
 _NOTHING = {"right": 0.0, "dollars": 0.0, "seconds": 0.0, "calls": 0, "score": 0.0, "tool": ""}
 
 
-def baselines(tried: pd.DataFrame, start: pd.DataFrame, tools: Sequence[str]) -> dict[str, pd.DataFrame]:
+def baselines(
+    tried: pd.DataFrame, start: pd.DataFrame, tools: Sequence[str]
+) -> dict[str, pd.DataFrame]:
     """By name one row per question of the exam: item, right, dollars, seconds, calls, score (R^e), tool ("" for none).
 
     tried: `Results.tried`; start: the start's rows on `test`, office tasks aside, for the questions and their scores.
@@ -33,13 +37,20 @@ def baselines(tried: pd.DataFrame, start: pd.DataFrame, tools: Sequence[str]) ->
     train, test = (tried[tried["split"] == split] for split in ("train", "test"))
     told = scored(test, start, tools)[list(_NOTHING)].to_dict("records")
     held = {(item, row["tool"]): row for item, row in zip(test["item"], told, strict=True)}
-    order, ranked = ordered(train), {key: ordered(part, "mean") for key, part in train.groupby(["kind", "difficulty"])}
+    order, ranked = (
+        ordered(train),
+        {key: ordered(part, "mean") for key, part in train.groupby(["kind", "difficulty"])},
+    )
 
     def first(item: int, names: Sequence[str]) -> Mapping:
         return next((held[item, name] for name in names if (item, name) in held), _NOTHING)
 
     def each(question) -> list[Mapping]:
-        return [held[question.item, name] for name in question.menu.split() if (question.item, name) in held]
+        return [
+            held[question.item, name]
+            for name in question.menu.split()
+            if (question.item, name) in held
+        ]
 
     def table(chosen) -> pd.DataFrame:
         return pd.DataFrame([{"item": q.item} | chosen(q) for q in start.itertuples()])
@@ -49,7 +60,11 @@ def baselines(tried: pd.DataFrame, start: pd.DataFrame, tools: Sequence[str]) ->
     out[BEST] = table(lambda q: first(q.item, order))
     out[BY_KIND] = table(lambda q: first(q.item, ranked.get((q.kind, q.difficulty), ())))
     out[RANDOM] = table(lambda q: _mean(each(q)))
-    out[ORACLE] = table(lambda q: min((x for x in each(q) if x["right"]), key=lambda x: x["dollars"], default=_NOTHING))
+    out[ORACLE] = table(
+        lambda q: min(
+            (x for x in each(q) if x["right"]), key=lambda x: x["dollars"], default=_NOTHING
+        )
+    )
     return out
 
 
@@ -57,17 +72,25 @@ def ordered(train: pd.DataFrame, by: str = "sum") -> list[str]:
     """Tools by how many training questions they answered right, the most first, of equals the cheaper; where a tool was
     not on the menu it has no right answer. by: "mean" goes by the share of those that it was asked."""
     found = train.groupby("tool").agg(right=("right", by), dollars=("dollars", "mean"))
-    return found.sort_values(["right", "dollars"], ascending=[False, True], kind="stable").index.tolist()
+    return found.sort_values(
+        ["right", "dollars"], ascending=[False, True], kind="stable"
+    ).index.tolist()
 
 
 def _mean(rows: Sequence[Mapping]) -> Mapping:
-    return {k: float(np.mean([row[k] for row in rows])) if k != "tool" else "" for k in _NOTHING} if rows else _NOTHING
+    return (
+        {k: float(np.mean([row[k] for row in rows])) if k != "tool" else "" for k in _NOTHING}
+        if rows
+        else _NOTHING
+    )
 
 
 def scored(tried: pd.DataFrame, start: pd.DataFrame, tools: Sequence[str]) -> pd.DataFrame:
     """Rows of single tools with `score`: R^e of an orchestrator that calls nothing else; start: the start's rows of the
     same exam."""
     base = start.set_index("item").loc[tried["item"]]
-    calls = tried["calls"].to_numpy()[:, None] * (tried["tool"].to_numpy()[:, None] == np.array(tools))
+    calls = tried["calls"].to_numpy()[:, None] * (
+        tried["tool"].to_numpy()[:, None] == np.array(tools)
+    )
     m = rewards.vectors(calls, tried["right"], tried["dollars"], tried["seconds"])
     return tried.assign(score=rewards.score(m, np.stack(base["m"]), np.stack(base["p"])))

@@ -29,7 +29,9 @@ from lib.tools.sandbox import Sandbox
 from lib.tools.search import Index, search
 from lib.tools.tool import Tool, ToolError
 
-VERSION = 1  # of what tools reply, and what an episode costs: raise it when one of these numbers changes
+VERSION = (
+    1  # of what tools reply, and what an episode costs: raise it when one of these numbers changes
+)
 OUTAGE = "outage"
 _FAULT = "error: "  # how `lib.tools.python` begins what it says of code that failed
 _REMEMBERED = 4096  # programs whose results are kept: equal code, equal result
@@ -69,7 +71,12 @@ class Desk:
         self.pool, self.clock, self.sandbox = pool, dict(clock), Sandbox()
         code = python(self.sandbox)
         remembered = lru_cache(_REMEMBERED)(lambda text: code({"code": text}))
-        coded = Tool(code.name, code.description, code.parameters, lambda **given: remembered(*given.values()))
+        coded = Tool(
+            code.name,
+            code.description,
+            code.parameters,
+            lambda **given: remembered(*given.values()),
+        )
         tools = (calculator(), search(Index(facts.documents())), lookup(facts.records()), coded)
         self.tools = {tool.name: tool for tool in tools}
 
@@ -97,7 +104,11 @@ class Desk:
             return f"there is no tool {name!r} on the menu"
         if name in assignment.menu.office:
             wanted = assignment.work.domain.function(name).parameters
-            return "" if len(argument.split()) == len(wanted) else f"{name} takes {' and '.join(wanted)}"
+            return (
+                ""
+                if len(argument.split()) == len(wanted)
+                else f"{name} takes {' and '.join(wanted)}"
+            )
         if name in self.tools:
             try:
                 self.tools[name].line(argument)
@@ -110,7 +121,11 @@ class Desk:
         offers = [episode.assignment.menu.offer(call.expert) for episode, call, _ in asked]
         down = [self._down(episode, call.expert) for episode, call, _ in asked]
         queries = {
-            i: Query(call.expert, episode.assignment.prompt if call.query == protocol.AS_IT_STANDS else call.query, key)
+            i: Query(
+                call.expert,
+                episode.assignment.prompt if call.query == protocol.AS_IT_STANDS else call.query,
+                key,
+            )
             for i, (episode, call, key) in enumerate(asked)
             if offers[i].model and not down[i]
         }
@@ -137,7 +152,13 @@ class Desk:
 
     def _charged(self, heard: Heard, name: str, offer: Offer) -> tuple[Heard, float]:
         """A model's reply at the menu's price and latency."""
-        priced = Heard(heard.text, heard.dollars * offer.dollars, heard.tokens_in, heard.tokens_out, heard.failure)
+        priced = Heard(
+            heard.text,
+            heard.dollars * offer.dollars,
+            heard.tokens_in,
+            heard.tokens_out,
+            heard.failure,
+        )
         return priced, heard.tokens_out * self.clock[name] * offer.seconds
 
     def _function(self, episode: Episode, call: protocol.Call, offer: Offer) -> Heard:
@@ -155,7 +176,13 @@ class Desk:
 
 
 def roll(
-    voice: Voice, desk: Desk, wanted: Sequence[Assignment], rounds: int, key: int, own: Own, temperature: float = 1.0
+    voice: Voice,
+    desk: Desk,
+    wanted: Sequence[Assignment],
+    rounds: int,
+    key: int,
+    own: Own,
+    temperature: float = 1.0,
 ) -> list[Episode]:
     """An episode per assignment, in order; key: seed of this batch."""
     rolled = []
@@ -175,7 +202,9 @@ def judged(episode: Episode) -> float:
     said = episode.exchanges[-1].said if episode.exchanges else ""
     if isinstance(work, Item):
         return tasks.score(work, said)
-    episode.verdict = judge(work, episode.office.content(), episode.office.operated, episode.answer or "")
+    episode.verdict = judge(
+        work, episode.office.content(), episode.office.operated, episode.answer or ""
+    )
     return float(episode.verdict.solved)
 
 
@@ -184,7 +213,9 @@ def dollars(episode: Episode, own: Own) -> float:
     return episode.dollars + len(episode.ids) * own.dollars
 
 
-def tried(desk: Desk, assigned: Sequence[Assignment], tools: Sequence[str], split: str) -> list[dict[str, Any]]:
+def tried(
+    desk: Desk, assigned: Sequence[Assignment], tools: Sequence[str], split: str
+) -> list[dict[str, Any]]:
     """Every tool on its own, on every question it can be asked, at the menu's prices: rows with item (number), tool,
     right, dollars, seconds, calls. Nobody orchestrates, so no orchestrator is paid."""
     rows = []
@@ -198,7 +229,9 @@ def tried(desk: Desk, assigned: Sequence[Assignment], tools: Sequence[str], spli
     return rows
 
 
-def _used(desk: Desk, tool: str, assigned: Sequence[Assignment], split: str) -> tuple[list[Episode], list[str]]:
+def _used(
+    desk: Desk, tool: str, assigned: Sequence[Assignment], split: str
+) -> tuple[list[Episode], list[str]]:
     """One strategy on many questions, call by call side by side."""
     plans = [strategy(tool, a.work) for a in assigned]
     held = [Episode(a, [], [], 0) for a in assigned]
@@ -207,8 +240,13 @@ def _used(desk: Desk, tool: str, assigned: Sequence[Assignment], split: str) -> 
     turn = 0
     while wanted:
         order = list(wanted)
-        keys = [int(seeds.key("toolorchestra", "tried", split, tool, i, seed=turn) >> 1) for i in order]
-        asked = [(held[i], protocol.Call(tool, wanted[i]), key) for i, key in zip(order, keys, strict=True)]
+        keys = [
+            int(seeds.key("toolorchestra", "tried", split, tool, i, seed=turn) >> 1) for i in order
+        ]
+        asked = [
+            (held[i], protocol.Call(tool, wanted[i]), key)
+            for i, key in zip(order, keys, strict=True)
+        ]
         heard = desk.reply(asked)
         wanted = {}
         for i, (episode, call, _), reply in zip(order, asked, heard, strict=True):

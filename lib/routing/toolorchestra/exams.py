@@ -18,7 +18,15 @@ from lib import seeds
 from lib.config import ToolSettings
 from lib.routing.toolorchestra import assignments
 from lib.routing.toolorchestra.assignments import Assignment
-from lib.routing.toolorchestra.menu import FUNCTIONS, OFFICE, Menu, Offer, Preference, drawn_preference, seen
+from lib.routing.toolorchestra.menu import (
+    FUNCTIONS,
+    OFFICE,
+    Menu,
+    Offer,
+    Preference,
+    drawn_preference,
+    seen,
+)
 from lib.tasks.synthesis import Task
 
 VERSION = 1  # of the assignments of exams: raise it when one of these numbers changes
@@ -56,7 +64,9 @@ def count(settings: ToolSettings) -> int:
 def grid(side: int) -> list[Preference]:
     """Users on a grid over the simplex, `side` points along each side; weights add up to 1."""
     steps = side - 1
-    whole = [(a, c, steps - a - c) for a, c in product(range(steps + 1), repeat=2) if a + c <= steps]
+    whole = [
+        (a, c, steps - a - c) for a, c in product(range(steps + 1), repeat=2) if a + c <= steps
+    ]
     return [Preference(*(w / steps for w in weights)) for weights in whole]
 
 
@@ -83,18 +93,26 @@ def _pilot(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assig
         if not isinstance(work, Task) and work.category in ("chain", "facts"):
             function = FUNCTIONS[int(rng.integers(len(FUNCTIONS)))]
             told = tuple(offers[name] for name in (*models[: assignments.TOOLS[1] - 1], function))
-            out.append(Assignment(work, Menu(tuple(told[i] for i in rng.permutation(len(told)))), FRUGAL))
+            out.append(
+                Assignment(work, Menu(tuple(told[i] for i in rng.permutation(len(told)))), FRUGAL)
+            )
     return out
 
 
 def _unseen_tools(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
     rng = seeds.rng("toolorchestra", "exam", "unseen tools")
-    works = [w for w in _works(settings) if not isinstance(w, Task) and w.category in ("chain", "facts")]
+    works = [
+        w for w in _works(settings) if not isinstance(w, Task) and w.category in ("chain", "facts")
+    ]
     out = []
     for work in works:
-        good = [name for name in offers if offers[name].skills.get(work.category, 0) >= work.difficulty]
+        good = [
+            name for name in offers if offers[name].skills.get(work.category, 0) >= work.difficulty
+        ]
         new, known = [n for n in settings.unseen if n in good], seen(settings)
-        rivals = known if rng.random() < 0.5 else [n for n in known if n not in good]  # or it is the only good one
+        rivals = (
+            known if rng.random() < 0.5 else [n for n in known if n not in good]
+        )  # or it is the only good one
         if new:
             known_offers = assignments.menu_for(work, offers, rivals, settings.spread, rng).offers
             newcomer = assignments.menu_for(work, offers, new, settings.spread, rng).offers[0]
@@ -117,15 +135,24 @@ def _unseen_prices(offers: Offers, unseen: Offers, settings: ToolSettings) -> li
 
 def _repriced(met: Offer, listed: Offer, other: Offer) -> Offer:
     """The other list's price with the luck of a menu; what was listed as free had none."""
-    luck = [m / l if l else 1.0 for m, l in ((met.dollars, listed.dollars), (met.seconds, listed.seconds))]
+    luck = [
+        m / l if l else 1.0
+        for m, l in ((met.dollars, listed.dollars), (met.seconds, listed.seconds))
+    ]
     return other.times(*luck)
 
 
 def _outage(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
     rng = seeds.rng("toolorchestra", "exam", "outage")
     works = [w for w in _works(settings) if not isinstance(w, Task)]
-    menus = [assignments.drawn(works, offers, seen(settings), settings.spread, rng) for _ in range(_DRAWS)]
-    first = (next((a for a in several if len(a.capable) > 1), None) for several in zip(*menus, strict=True))
+    menus = [
+        assignments.drawn(works, offers, seen(settings), settings.spread, rng)
+        for _ in range(_DRAWS)
+    ]
+    first = (
+        next((a for a in several if len(a.capable) > 1), None)
+        for several in zip(*menus, strict=True)
+    )
     return assignments.struck([a for a in first if a is not None], 1.0, rng)
 
 

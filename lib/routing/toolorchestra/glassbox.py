@@ -28,11 +28,24 @@ VERSION = 1  # of the synthetic benchmark of tool orchestration: raise it when o
 SYSTEM = "toolorchestra_glass"  # of the record
 RUNS = ROOT / "data/runs/toolorchestra_glass"
 KINDS = 4  # of questions
-KNOWN = ("chains", "sums", "facts", "offices", "solid", "strong")  # a specialist a kind, then two generalists
+KNOWN = (
+    "chains",
+    "sums",
+    "facts",
+    "offices",
+    "solid",
+    "strong",
+)  # a specialist a kind, then two generalists
 NEW = ("newcomer", "bargain")  # on no menu of a training
 TOOLS = (*KNOWN, *NEW)
 JITTER = 0.2  # of price and time around what the menu says: calls differ in length
-GRID = (0.0, 0.25, 0.5, 0.75, 1.0)  # weights on cost, and on latency, beside a weight of 1 on accuracy
+GRID = (
+    0.0,
+    0.25,
+    0.5,
+    0.75,
+    1.0,
+)  # weights on cost, and on latency, beside a weight of 1 on accuracy
 STEADY = {f"cost {w:g}": menu.Preference(1.0, w, 0.0) for w in GRID} | {
     f"latency {w:g}": menu.Preference(1.0, 0.0, w) for w in GRID[1:]
 }
@@ -45,7 +58,10 @@ _READ_BY_BOTH = (
     "seeds", "updates", "groups", "rollouts", "epochs", "clip", "learning_rate", "menu", "spread", "blur", "careless",
     "users", "menus", "least_deviation",
 )  # fmt: skip
-_READ = {TEST: (*_READ_BY_BOTH, "careless_updates", "prices", "test_users"), ATLAS: (*_READ_BY_BOTH, "spreads")}
+_READ = {
+    TEST: (*_READ_BY_BOTH, "careless_updates", "prices", "test_users"),
+    ATLAS: (*_READ_BY_BOTH, "spreads"),
+}
 
 
 @dataclass(frozen=True)
@@ -73,7 +89,10 @@ ARMS = (
     Arm("names only", reads="names"),
     Arm("list prices only", varied=False),
 )
-CARELESS = (Arm("failures left out", careless=True), Arm("failures kept", strict=False, careless=True))
+CARELESS = (
+    Arm("failures left out", careless=True),
+    Arm("failures kept", strict=False, careless=True),
+)
 
 
 @dataclass(frozen=True)
@@ -113,7 +132,9 @@ class Menus:
     prices: np.ndarray
 
     @classmethod
-    def drawn(cls, worlds: Worlds, settings: ToolGlassSettings, n: int, *name, condition: str = USUAL) -> Menus:
+    def drawn(
+        cls, worlds: Worlds, settings: ToolGlassSettings, n: int, *name, condition: str = USUAL
+    ) -> Menus:
         """Menus by lot, prices within a factor of the list; a newcomer takes one place, unseen prices are turned
         round: what was cheap is dear."""
         rng = seeds.rng("toolorchestra", "glass", *name)
@@ -133,7 +154,11 @@ class Menus:
 
     def listed(self, worlds: Worlds) -> Menus:
         """The same at list prices."""
-        return Menus(self.kind, self.tools, worlds.list_prices[np.arange(len(self.kind))[:, None, None], self.tools])
+        return Menus(
+            self.kind,
+            self.tools,
+            worlds.list_prices[np.arange(len(self.kind))[:, None, None], self.tools],
+        )
 
     @cached_property
     def bargains(self) -> np.ndarray:
@@ -170,7 +195,9 @@ class Policy:
 
     def log_chances(self, worlds: Worlds, menus: Menus, who: np.ndarray) -> Tensor:
         """Log-probabilities of the tools on the menus and of a malformed call, (S, n, M + 1). who: P, (S, n, k)."""
-        user = torch.as_tensor(np.concatenate([np.ones_like(who[..., :1]), who[..., -3:]], -1), dtype=torch.float32)
+        user = torch.as_tensor(
+            np.concatenate([np.ones_like(who[..., :1]), who[..., -3:]], -1), dtype=torch.float32
+        )
         liked = np.take_along_axis(who, menus.tools, -1)
         if self.arm.reads == "descriptions":
             read = [menus.of(worlds.told), *np.moveaxis(-np.log2(menus.prices), -1, 0), liked]
@@ -178,7 +205,9 @@ class Policy:
             scores = torch.einsum("snu,suf,snmf->snm", user, self.weights, read)
         else:
             first = torch.arange(len(who))[:, None]
-            mine = torch.einsum("snu,snut->snt", user, self.weights[first, torch.as_tensor(menus.kind)])
+            mine = torch.einsum(
+                "snu,snut->snt", user, self.weights[first, torch.as_tensor(menus.kind)]
+            )
             scores = mine.gather(-1, torch.as_tensor(menus.tools))
         scores = scores + self.liked[:, None, None] * torch.as_tensor(liked, dtype=torch.float32)
         if not self.arm.careless:
@@ -191,7 +220,9 @@ class Policy:
 # Training ------------------------------------------------------------------------------------------
 
 
-def play(worlds: Worlds, menus: Menus, chances: np.ndarray, rollouts: int, step: int) -> tuple[np.ndarray, np.ndarray]:
+def play(
+    worlds: Worlds, menus: Menus, chances: np.ndarray, rollouts: int, step: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Rollouts of every question by the same dice for all arms. chances: log-probabilities, (S, n, M + 1). Returns what
     was chosen (S, n, G), places on the menu, M for a malformed call; and the vectors M, (S n G, tools + 3)."""
     rng = seeds.rng("toolorchestra", "glass", "dice", step)
@@ -204,8 +235,15 @@ def play(worlds: Worlds, menus: Menus, chances: np.ndarray, rollouts: int, step:
     place = np.minimum(chosen, places - 2)
     right = called & (right < np.take_along_axis(menus.of(worlds.success), place, -1))
     spent = np.take_along_axis(menus.prices, place[..., None], 2) * lengths * called[..., None]
-    calls = called[..., None] & (np.take_along_axis(menus.tools, place, -1)[..., None] == np.arange(len(TOOLS)))
-    flat = calls.reshape(-1, len(TOOLS)), right.ravel(), spent[..., 0].ravel(), spent[..., 1].ravel()
+    calls = called[..., None] & (
+        np.take_along_axis(menus.tools, place, -1)[..., None] == np.arange(len(TOOLS))
+    )
+    flat = (
+        calls.reshape(-1, len(TOOLS)),
+        right.ravel(),
+        spent[..., 0].ravel(),
+        spent[..., 1].ravel(),
+    )
     return chosen, rewards.vectors(*flat)
 
 
@@ -222,13 +260,17 @@ def advantages(told: np.ndarray, left: np.ndarray, rollouts: int) -> Tensor:
     """GRPO's, (groups, G), 0 for what is left out. told: rewards, (groups G,); left: bool, what filters leave."""
     value, kept = (torch.as_tensor(x).view(-1, rollouts) for x in (told, left))
     out, whole, some = torch.zeros_like(value), kept.all(1), kept.any(1)
-    out[whole] = losses.whitened(value[whole], 1, correction=1)  # `group_advantages` of all whole groups at once
+    out[whole] = losses.whitened(
+        value[whole], 1, correction=1
+    )  # `group_advantages` of all whole groups at once
     ragged = kept & (some & ~whole)[:, None]
     out[ragged] = losses.group_advantages(value[ragged], ragged.nonzero()[:, 0])
     return out
 
 
-def trained(arm: Arm, worlds: Worlds, settings: ToolGlassSettings, updates: int) -> Iterator[tuple[int, Policy]]:
+def trained(
+    arm: Arm, worlds: Worlds, settings: ToolGlassSettings, updates: int
+) -> Iterator[tuple[int, Policy]]:
     """One arm trained in every world at once: the step and the policy, before the first update and after each."""
     s, group = len(worlds.success), settings.rollouts
     policy = Policy(arm, s, settings.careless)
@@ -247,16 +289,22 @@ def trained(arm: Arm, worlds: Worlds, settings: ToolGlassSettings, updates: int)
         told = paid(arm, m, who, s, group)
         ids = np.arange(len(told)) // group
         counted = malformed if arm.strict else np.zeros(len(told), bool)
-        kept = rewards.kept(told, ids, counted, np.ones(len(told), bool), settings.least_deviation * arm.filtered)
+        kept = rewards.kept(
+            told, ids, counted, np.ones(len(told), bool), settings.least_deviation * arm.filtered
+        )
         left = np.zeros(len(told), bool)
         left[kept.rows] = True
         gain = advantages(told, left, group).float().view(played.shape)
         chosen = torch.as_tensor(played)
         for _ in range(settings.epochs):
             new = policy.log_chances(worlds, menus, who)
-            loss = -losses.clipped(new.gather(-1, chosen), old.gather(-1, chosen), gain, settings.clip)
+            loss = -losses.clipped(
+                new.gather(-1, chosen), old.gather(-1, chosen), gain, settings.clip
+            )
             optimiser.zero_grad()
-            loss.mean((1, 2)).sum().backward()  # worlds do not share a weight, so their sum trains each alone
+            loss.mean(
+                (1, 2)
+            ).sum().backward()  # worlds do not share a weight, so their sum trains each alone
             optimiser.step()
         yield step + 1, policy
 
@@ -294,23 +342,33 @@ class Judge:
     def __init__(self, worlds: Worlds, settings: ToolGlassSettings) -> None:
         self.worlds, self.sittings = worlds, []
         people = {name: one.vector(TOOLS) for name, one in STEADY.items()}
-        people |= {f"user {i}": one for i, one in enumerate(users(settings.test_users, "test users"))}
+        people |= {
+            f"user {i}": one for i, one in enumerate(users(settings.test_users, "test users"))
+        }
         for condition in CONDITIONS:
-            menus = Menus.drawn(worlds, settings, settings.menus, "tests", condition, condition=condition)
+            menus = Menus.drawn(
+                worlds, settings, settings.menus, "tests", condition, condition=condition
+            )
             for name, person in people.items():
                 who = np.broadcast_to(person, (*menus.kind.shape, len(person)))
                 value = worth(worlds, menus, who)
                 self.sittings.append(Sitting(name, condition, menus, who, value, _sure(value)))
 
     @torch.no_grad()
-    def rows(self, arm: str, policy: Policy, step: int, conditions: Sequence[str] = CONDITIONS) -> pd.DataFrame:
+    def rows(
+        self, arm: str, policy: Policy, step: int, conditions: Sequence[str] = CONDITIONS
+    ) -> pd.DataFrame:
         """One row for each seed, user and condition, see `_told`."""
         found = [
-            self._told(one, policy.log_chances(self.worlds, one.menus, one.who).double().exp().numpy())
+            self._told(
+                one, policy.log_chances(self.worlds, one.menus, one.who).double().exp().numpy()
+            )
             for one in self.sittings
             if one.condition in conditions
         ]
-        return pd.concat(found, ignore_index=True).assign(arm=arm, role="paper" if step else "start", step=step)
+        return pd.concat(found, ignore_index=True).assign(
+            arm=arm, role="paper" if step else "start", step=step
+        )
 
     def constants(self, conditions: Sequence[str] = CONDITIONS) -> pd.DataFrame:
         """The same for choices that learn nothing: `random`, the `best constant` (one order of the known tools, by mean
@@ -321,7 +379,11 @@ class Judge:
                 continue
             ranks = order[np.arange(len(order))[:, None, None], one.menus.tools]
             even = np.full(one.value.shape, 1 / one.value.shape[-1])
-            for arm, chances in (("random", even), ("best constant", _sure(ranks)), ("optimum", one.top)):
+            for arm, chances in (
+                ("random", even),
+                ("best constant", _sure(ranks)),
+                ("optimum", one.top),
+            ):
                 told = self._told(one, np.pad(chances, ((0, 0), (0, 0), (0, 1))))
                 out.append(told.assign(arm=arm, role="oracle" if arm == "optimum" else "constant"))
         return pd.concat(out, ignore_index=True)
@@ -348,18 +410,28 @@ class Judge:
         reward = (chances * one.value).sum(-1)
         fresh = one.menus.tools >= len(KNOWN)
         called, should = (chances * fresh).sum(-1), (one.top * fresh).any(-1)
-        here = [np.where(mask, called, 0).sum(1) / np.maximum(mask.sum(1), 1) for mask in (should, ~should)]
+        here = [
+            np.where(mask, called, 0).sum(1) / np.maximum(mask.sum(1), 1)
+            for mask in (should, ~should)
+        ]
         wished = np.take_along_axis(one.who, one.menus.tools, -1) > 0
         right = (chances * one.menus.of(self.worlds.success)).sum(-1)
         return pd.DataFrame(
             {
-                "seed": np.arange(len(chances)), "item": one.name, "condition": one.condition, "right": right.mean(1),
-                "dollars": spent[:, 0], "seconds": spent[:, 1], "reward": reward.mean(1),
-                "regret": (one.value.max(-1) - reward).mean(1), "best": (chances * one.top).sum(-1).mean(1),
-                "new": here[0] - here[1], "liked": ((chances * wished).sum(-1) - wished.mean(-1)).mean(1),
+                "seed": np.arange(len(chances)),
+                "item": one.name,
+                "condition": one.condition,
+                "right": right.mean(1),
+                "dollars": spent[:, 0],
+                "seconds": spent[:, 1],
+                "reward": reward.mean(1),
+                "regret": (one.value.max(-1) - reward).mean(1),
+                "best": (chances * one.top).sum(-1).mean(1),
+                "new": here[0] - here[1],
+                "liked": ((chances * wished).sum(-1) - wished.mean(-1)).mean(1),
                 "slips": slips.mean(1),
             }
-        )  # fmt: skip
+        )
 
 
 def _sure(value: np.ndarray) -> np.ndarray:
@@ -403,7 +475,9 @@ def run(settings: ToolSettings, runs: str | Path = RUNS) -> pd.DataFrame:
     sweep.run(work, jobs, runs, settings.jobs, "a world of tools")
     rows = pd.concat([store.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs])
     words = rows["item"].str.split()
-    return record.frame(SYSTEM, rows.assign(backend="policy", group=words.str[0], weight=words.str[1].astype(float)))
+    return record.frame(
+        SYSTEM, rows.assign(backend="policy", group=words.str[0], weight=words.str[1].astype(float))
+    )
 
 
 def work(job: sweep.Job, folder: Path, progress: sweep.Progress) -> None:
@@ -428,7 +502,11 @@ def study(settings: ToolGlassSettings, progress: sweep.Progress) -> pd.DataFrame
         usual = (0, last) if arm.careless else settings.updates if arm == PAPER else ()
         for step, policy in trained(arm, worlds, settings, last):
             if step in everywhere or step in usual:
-                parts.append(judge.rows(arm.name, policy, step, CONDITIONS if step in everywhere else (USUAL,)))
+                parts.append(
+                    judge.rows(
+                        arm.name, policy, step, CONDITIONS if step in everywhere else (USUAL,)
+                    )
+                )
     parts.append(judge.constants().assign(step=settings.updates[-1]))
     return pd.concat(parts, ignore_index=True)
 
@@ -442,7 +520,11 @@ def atlas(settings: ToolGlassSettings, progress: sweep.Progress) -> pd.DataFrame
         told = settings.model_copy(update={"prices": prices, "test_users": 1})
         worlds = Worlds.drawn(told)
         judge, training = Judge(worlds, told), trained(PAPER, worlds, told, settings.updates[-1])
-        found = [judge.rows(PAPER.name, held, step, (USUAL,)) for step, held in training if step in settings.updates]
+        found = [
+            judge.rows(PAPER.name, held, step, (USUAL,))
+            for step, held in training
+            if step in settings.updates
+        ]
         best = judge.constants((USUAL,)).query("arm == 'optimum'").assign(step=0)
         parts += [part.assign(prices=prices) for part in (*found, best)]
     return pd.concat(parts, ignore_index=True)

@@ -28,10 +28,18 @@ FUNCTIONS = ("calculator", "search", "lookup", "python")
 LOCAL = FUNCTIONS  # on the user's own machine: what confidential data may go to
 OFFICE = "office"  # the functions of an office together: one price, and no place in the vector of preferences
 SIGNS = {"chain": "+", "big": "*", "facts": "?"}  # families of questions, as a menu writes them
-SKILLS = {"calculator": {"big": 4}, "search": {"facts": 3}, "lookup": {"facts": 3}, "python": {"big": 4}}
+SKILLS = {
+    "calculator": {"big": 4},
+    "search": {"facts": 3},
+    "lookup": {"facts": 3},
+    "python": {"big": 4},
+}
 OBJECTIVES = ("accuracy", "cost", "latency")
 WORDS = dict(zip(OBJECTIVES, ("best", "cheap", "fast"), strict=True))
-_LEAST_DOLLARS, _LEAST_SECONDS = 1e-7, 1e-3  # what the digit 0 stands for; one more is twice as much
+_LEAST_DOLLARS, _LEAST_SECONDS = (
+    1e-7,
+    1e-3,
+)  # what the digit 0 stands for; one more is twice as much
 _TYPICAL_IN, _TYPICAL_OUT = 20, 30  # tokens of a call to a model, for the digits on a menu
 
 
@@ -49,7 +57,9 @@ class PriceList(Section):
     @model_validator(mode="after")
     def _whole(self):
         if wrong := {*FUNCTIONS, OFFICE} ^ set(self.calls):
-            raise ValueError(f"calls needs a price of {', '.join((*FUNCTIONS, OFFICE))} alone, see {sorted(wrong)}")
+            raise ValueError(
+                f"calls needs a price of {', '.join((*FUNCTIONS, OFFICE))} alone, see {sorted(wrong)}"
+            )
         return self
 
 
@@ -97,7 +107,10 @@ class Offer:
     def text(self) -> str:
         """As the lab's orchestrators read it."""
         good = [f"{SIGNS[family]} {reach}" for family, reach in self.skills.items()]
-        price, time = level(self.typical_dollars, _LEAST_DOLLARS), level(self.typical_seconds, _LEAST_SECONDS)
+        price, time = (
+            level(self.typical_dollars, _LEAST_DOLLARS),
+            level(self.typical_seconds, _LEAST_SECONDS),
+        )
         return " ".join([self.name, "$", str(price), "/", str(time), *good])
 
 
@@ -114,10 +127,20 @@ def offers(prices: PriceList, cards: Mapping[str, Mapping[str, Any]]) -> dict[st
     out = {}
     for name in (*FUNCTIONS, OFFICE):
         rate = prices.calls[name]
-        out[name] = Offer(name, False, rate.dollars, rate.seconds, rate.dollars, rate.seconds, SKILLS.get(name, {}))
+        out[name] = Offer(
+            name,
+            False,
+            rate.dollars,
+            rate.seconds,
+            rate.dollars,
+            rate.seconds,
+            SKILLS.get(name, {}),
+        )
     for name, card in cards.items():
         if name not in prices.models:
-            raise ParamsError(f"the price list has no {name!r} among its models; it has {sorted(prices.models)}")
+            raise ParamsError(
+                f"the price list has no {name!r} among its models; it has {sorted(prices.models)}"
+            )
         rate = prices.models[name]
         dollars = card["dollars_per_1k_tokens"] / 1000 * (_TYPICAL_IN + _TYPICAL_OUT) * rate.dollars
         seconds = _TYPICAL_OUT / card["tokens_per_second"] * rate.seconds
@@ -130,7 +153,9 @@ def skills(card: Mapping[str, Any]) -> dict[str, int]:
     out = {}
     for family in SIGNS:
         held = {
-            r["difficulty"]: r["accuracy"] for r in card["accuracy"] if (r["category"], r["skin"]) == (family, "plain")
+            r["difficulty"]: r["accuracy"]
+            for r in card["accuracy"]
+            if (r["category"], r["skin"]) == (family, "plain")
         }
         good = list(takewhile(lambda level, held=held: held[level] >= GOOD, sorted(held)))
         out |= {family: good[-1]} if good else {}
@@ -157,7 +182,13 @@ class Preference:
     def text(self) -> str:
         """As the lab's orchestrators read it; a weight is told in ninths."""
         weights = [f"{WORDS[name]} {round(9 * getattr(self, name))}" for name in OBJECTIVES]
-        liked = ["confidential data"] if self.confidential else ["use " + " ".join(self.tools)] if self.tools else []
+        liked = (
+            ["confidential data"]
+            if self.confidential
+            else ["use " + " ".join(self.tools)]
+            if self.tools
+            else []
+        )
         return " ".join([*weights, *liked])
 
     @property
@@ -167,7 +198,9 @@ class Preference:
         if self.confidential:
             liked = " My data is confidential: stay on this machine, and away from models behind an API."
         else:
-            liked = f" I like to see these tools used: {', '.join(self.tools)}." if self.tools else ""
+            liked = (
+                f" I like to see these tools used: {', '.join(self.tools)}." if self.tools else ""
+            )
         return f"What matters to me, from 0 to 1: {weights}.{liked}"
 
 

@@ -44,7 +44,9 @@ def roll(
         if not alive:
             break
         keys = [draws(key, i, turn) for i in alive]
-        replies = pool.converse(model, [held[i] for i in alive], [offered[i] for i in alive], keys, temperature)
+        replies = pool.converse(
+            model, [held[i] for i in alive], [offered[i] for i in alive], keys, temperature
+        )
         asked = []
         for i, one, seed in zip(alive, replies, keys, strict=True):
             said, call = _read(episodes[i], one, desk)
@@ -76,19 +78,27 @@ def schemas(assignment: Assignment, desk: Desk, lab: bool) -> list[dict[str, Any
     if not isinstance(assignment.work, Item):
         out += assignment.work.domain.schemas()
     if lab:
-        return [{"type": "function", "function": each["function"] | {"parameters": _ONE}} for each in out]
+        return [
+            {"type": "function", "function": each["function"] | {"parameters": _ONE}}
+            for each in out
+        ]
     return out
 
 
 def _schema(offer: Offer, desk: Desk) -> dict[str, Any]:
-    good = ", ".join(f"{family} up to difficulty {reach}" for family, reach in offer.skills.items()) or "unknown"
+    good = (
+        ", ".join(f"{family} up to difficulty {reach}" for family, reach in offer.skills.items())
+        or "unknown"
+    )
     model = Tool(offer.name, f"A model. Good at: {good}.", {"question": {"type": "string"}}, str)
     told = desk.tools.get(offer.name, model).schema["function"]
     price = f" About ${offer.typical_dollars:.2g} and {offer.typical_seconds:.2g} s per call."
     return {"type": "function", "function": told | {"description": told["description"] + price}}
 
 
-def _read(episode: Episode, reply: Reply | ReplyError, desk: Desk) -> tuple[str, protocol.Call | None]:
+def _read(
+    episode: Episode, reply: Reply | ReplyError, desk: Desk
+) -> tuple[str, protocol.Call | None]:
     """What was said, and the call in it if it is one that can be made; a failed reply is silence."""
     if isinstance(reply, ReplyError) or not reply.calls:
         return reply.text, None
@@ -97,7 +107,9 @@ def _read(episode: Episode, reply: Reply | ReplyError, desk: Desk) -> tuple[str,
     if given is None:
         return reply.text, None
     line = _line(episode.assignment, desk, name, given)
-    return reply.text, None if desk.wrong(episode.assignment, name, line) else protocol.Call(name, line)
+    return reply.text, None if desk.wrong(episode.assignment, name, line) else protocol.Call(
+        name, line
+    )
 
 
 def _line(assignment: Assignment, desk: Desk, name: str, given: Mapping[str, Any]) -> str:
@@ -111,7 +123,11 @@ def _line(assignment: Assignment, desk: Desk, name: str, given: Mapping[str, Any
 
 def _told(call: protocol.Call, reply: str, mark: str) -> list[dict[str, Any]]:
     written = json.dumps({"words": call.query})
-    function = {"id": mark, "type": "function", "function": {"name": call.expert, "arguments": written}}
+    function = {
+        "id": mark,
+        "type": "function",
+        "function": {"name": call.expert, "arguments": written},
+    }
     return [
         {"role": "assistant", "content": None, "tool_calls": [function]},
         {"role": "tool", "tool_call_id": mark, "content": reply},

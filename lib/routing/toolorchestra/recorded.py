@@ -18,18 +18,36 @@ from lib.routing.toolorchestra.arms import NAMED
 from lib.routing.toolorchestra.study import AGENT, START, Results
 
 SYSTEM = "toolorchestra"
-PAPER, SIGN, LENIENT, CORL = (NAMED[name].label for name in ("paper", "published", "lenient", "corl"))
+PAPER, SIGN, LENIENT, CORL = (
+    NAMED[name].label for name in ("paper", "published", "lenient", "corl")
+)
 LABELS = {START: "start"} | {name: arm.label for name, arm in NAMED.items()} | {AGENT: "lab-agent"}
 UNITS = {  # of cost and latency in the evaluation: per dollar and per second
     "micro-dollars and ms": (rewards.MICRO, rewards.MILLI), "dollars and seconds": (1.0, 1.0),
     "as printed, amounts negative": (-1.0, -1.0),
 }  # fmt: skip
-WEIGHTS = {"right": "p_accuracy", "micro": "p_cost", "ms": "p_latency"}  # what each weight should move
-WORST = 2.0  # reference of the hypervolume: so many times what the start spends, in money and in time
-_RULES = {benchmark.BEST: "constant", benchmark.BY_KIND: "router", benchmark.RANDOM: "constant",
-          benchmark.ORACLE: "oracle"}  # fmt: skip
+WEIGHTS = {
+    "right": "p_accuracy",
+    "micro": "p_cost",
+    "ms": "p_latency",
+}  # what each weight should move
+WORST = (
+    2.0  # reference of the hypervolume: so many times what the start spends, in money and in time
+)
+_RULES = {
+    benchmark.BEST: "constant",
+    benchmark.BY_KIND: "router",
+    benchmark.RANDOM: "constant",
+    benchmark.ORACLE: "oracle",
+}
 _NONE = pd.DataFrame(columns=["value", "lo", "hi"], dtype=float)  # estimates
-_WORDS = ["m", "p", "called", "menu", "spoken"]  # of `study.rows`, in the record as lists or not at all
+_WORDS = [
+    "m",
+    "p",
+    "called",
+    "menu",
+    "spoken",
+]  # of `study.rows`, in the record as lists or not at all
 
 
 def rows(results: Results, params: Params) -> pd.DataFrame:
@@ -41,14 +59,30 @@ def rows(results: Results, params: Params) -> pd.DataFrame:
     bases = every[simplex]["item"].nunique() // max(1, len(users))
     every["user"] = np.where(simplex, every["item"] // max(1, bases), -1)  # of the grid
     every["item"] = np.where(simplex, every["item"] % max(1, bases), every["item"])
-    unknown = {"first": "", "good": "", "liked": "", "confidential": False, "only": False}  # of rules
-    return every.fillna(unknown).assign(
-        item=every["item"].astype(str), group=every["kind"], split="test",
-        condition=np.where(every["kind"] == "office", "office", "question"), own_dollars=every["own"],
-        wild=(every["malformed"] > 0).astype(float), micro=every["dollars"] * rewards.MICRO,
-        own_micro=every["own"] * rewards.MICRO, ms=every["seconds"] * rewards.MILLI,
-        backend=params.llm.decided_by(params.tools.models.values()), calls=every["calls"].round().astype(int),
-    ).drop(columns=["kind", "own", "exam"])  # fmt: skip
+    unknown = {
+        "first": "",
+        "good": "",
+        "liked": "",
+        "confidential": False,
+        "only": False,
+    }  # of rules
+    return (
+        every.fillna(unknown)
+        .assign(
+            item=every["item"].astype(str),
+            group=every["kind"],
+            split="test",
+            condition=np.where(every["kind"] == "office", "office", "question"),
+            own_dollars=every["own"],
+            wild=(every["malformed"] > 0).astype(float),
+            micro=every["dollars"] * rewards.MICRO,
+            own_micro=every["own"] * rewards.MICRO,
+            ms=every["seconds"] * rewards.MILLI,
+            backend=params.llm.decided_by(params.tools.models.values()),
+            calls=every["calls"].round().astype(int),
+        )
+        .drop(columns=["kind", "own", "exam"])
+    )
 
 
 def told(results: Results, settings: ToolSettings) -> pd.DataFrame:
@@ -58,28 +92,52 @@ def told(results: Results, settings: ToolSettings) -> pd.DataFrame:
     even_new, only (no other tool is good by its card); met (a call met the outage), right_met and switched."""
     part = results.episodes.assign(style=results.episodes["exam"]).join(scores(results)["score"])
     calls, menus = part["called"].str.split(), part["menu"].str.split()
-    new, models = set(settings.unseen), {name for name, offer in results.offers.items() if not offer.local}
+    new, models = (
+        set(settings.unseen),
+        {name for name, offer in results.offers.items() if not offer.local},
+    )
     likes = zip(part["liked"], part["confidential"].astype(bool), strict=True)
     aims = [models if secret else set(names.split()) for names, secret in likes]
-    begins = np.where((part["kind"] == "facts") & (part["difficulty"] > 1), 2, 1)  # an outage, from which call on
+    begins = np.where(
+        (part["kind"] == "facts") & (part["difficulty"] > 1), 2, 1
+    )  # an outage, from which call on
     first = [called.count(name) for called, name in zip(calls, part["first"], strict=True)]
     met = ((np.array(first) >= begins) & (part["style"] == "outage")).astype(float)
     order = {arm: place for place, arm in enumerate(LABELS)}
-    return part.assign(
-        arm=part["arm"].map(LABELS), chosen=calls, offered=menus, whole=_hits(calls, [set(results.tools)] * len(part)),
-        role=part["arm"].map({START: "start", "paper": "paper"}).fillna("router"),
-        to_cheaper=_hits(calls, [set(cheaper(results, settings))] * len(part)), to_wanted=_hits(calls, aims),
-        even=_hits(menus, aims) / menus.str.len(), newcomer=part["first"].isin(new).astype(float),
-        even_new=_hits(menus, [new] * len(part)) / menus.str.len(),
-        only=[not set(names.split()) - new for names in part["good"]], met=met, right_met=part["right"] * met,
-        switched=met * (calls.map(lambda names: len(set(names))) > 1),
-    ).sort_values(["arm", "seed"], key=lambda of: of.map({LABELS[arm]: at for arm, at in order.items()})
-                  if of.name == "arm" else of, kind="stable").drop(columns=_WORDS, errors="ignore")  # fmt: skip
+    return (
+        part.assign(
+            arm=part["arm"].map(LABELS),
+            chosen=calls,
+            offered=menus,
+            whole=_hits(calls, [set(results.tools)] * len(part)),
+            role=part["arm"].map({START: "start", "paper": "paper"}).fillna("router"),
+            to_cheaper=_hits(calls, [set(cheaper(results, settings))] * len(part)),
+            to_wanted=_hits(calls, aims),
+            even=_hits(menus, aims) / menus.str.len(),
+            newcomer=part["first"].isin(new).astype(float),
+            even_new=_hits(menus, [new] * len(part)) / menus.str.len(),
+            only=[not set(names.split()) - new for names in part["good"]],
+            met=met,
+            right_met=part["right"] * met,
+            switched=met * (calls.map(lambda names: len(set(names))) > 1),
+        )
+        .sort_values(
+            ["arm", "seed"],
+            key=lambda of: (
+                of.map({LABELS[arm]: at for arm, at in order.items()}) if of.name == "arm" else of
+            ),
+            kind="stable",
+        )
+        .drop(columns=_WORDS, errors="ignore")
+    )
 
 
 def _hits(names: Iterable[list[str]], aims: Iterable[set[str]]) -> np.ndarray:
     """How many of each row's names are among its aims."""
-    return np.array([sum(name in aim for name in row) for row, aim in zip(names, aims, strict=True)], dtype=float)
+    return np.array(
+        [sum(name in aim for name in row) for row, aim in zip(names, aims, strict=True)],
+        dtype=float,
+    )
 
 
 def cheaper(results: Results, settings: ToolSettings) -> list[str]:
@@ -96,7 +154,9 @@ def rules(results: Results) -> pd.DataFrame:
     about = start[["item", "kind", "difficulty"]]
     found = benchmark.baselines(results.tried, start.sort_values("item"), results.tools)
     parts = [
-        table.drop(columns="tool").merge(about, on="item").assign(arm=name, role=_RULES.get(name, "expert"))
+        table.drop(columns="tool")
+        .merge(about, on="item")
+        .assign(arm=name, role=_RULES.get(name, "expert"))
         for name, table in found.items()
     ]
     every = pd.concat(parts, ignore_index=True)
@@ -110,9 +170,11 @@ def best_always(results: Results) -> str:
 
 
 def scores(
-    results: Results, units: tuple[float, float] = UNITS["micro-dollars and ms"], dearer: float = 1.0,
+    results: Results,
+    units: tuple[float, float] = UNITS["micro-dollars and ms"],
+    dearer: float = 1.0,
     weigh: tuple[float, float] = (1.0, 1.0),
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """Episodes of `test` with `score`, R^e by one reading of the formula, indexed as in `results.episodes`. dearer:
     what an orchestrator spends, times so much; weigh: factors on users' weights of cost and latency."""
     part = results.episodes[results.episodes["exam"] == "test"]
@@ -120,7 +182,9 @@ def scores(
     m, wanted = np.stack(part["m"]), np.stack(part["p"])
     m[:, -2] *= dearer
     wanted[:, -2:] *= weigh
-    return part.assign(arm=part["arm"].map(LABELS), score=rewards.score(m, np.stack(before), wanted, units))
+    return part.assign(
+        arm=part["arm"].map(LABELS), score=rewards.score(m, np.stack(before), wanted, units)
+    )
 
 
 # Estimates that are no means ------------------------------------------------------------------------
@@ -139,18 +203,25 @@ def share(found: pd.DataFrame, over: str, under: str, by: str | list[str] = "arm
     return found.assign(share=whole + (found[over] - whole * found[under]) / level)
 
 
-def quotients(found: pd.DataFrame, over: str, under: str, by: str | list[str] = "arm") -> pd.DataFrame:
+def quotients(
+    found: pd.DataFrame, over: str, under: str, by: str | list[str] = "arm"
+) -> pd.DataFrame:
     """Quotients of sums by group, as `measure.mean` of `share`; nan where there was nothing to divide by."""
     linear, groups = share(found, over, under, by), found.groupby(by, sort=False).size().index
     return (measure.mean(linear, "share", by) if len(linear) else _NONE).reindex(groups)
 
 
-def quotient_gap(found: pd.DataFrame, over: str, under: str, of: Mapping, against: Mapping, by: str) -> pd.DataFrame:
+def quotient_gap(
+    found: pd.DataFrame, over: str, under: str, of: Mapping, against: Mapping, by: str
+) -> pd.DataFrame:
     """Differences of two such quotients inside pairs, by group; nan where one of them is missing. of, against:
     conditions, as of `measure.gap`."""
     linear = share(found, over, under, [by, *of])
-    both = [name for name, part in linear.groupby(by, sort=False)
-            if all(len(record.where(part, **side)) for side in (of, against))]  # fmt: skip
+    both = [
+        name
+        for name, part in linear.groupby(by, sort=False)
+        if all(len(record.where(part, **side)) for side in (of, against))
+    ]
     known = measure.gap(linear[linear[by].isin(both)], "share", of, against, by) if both else _NONE
     return known.reindex(found[by].unique())
 
@@ -169,7 +240,9 @@ def slopes(grid: pd.DataFrame, column: str) -> pd.DataFrame:
     weight = grid.groupby("user")[WEIGHTS[column]].first()
     centred = weight - weight.mean()
     pull = grid["user"].map(centred / (centred**2).sum()) * len(weight)
-    return measure.mean(grid.assign(slope=pull * grid[column], **{"try": grid["user"]}), "slope", "arm")
+    return measure.mean(
+        grid.assign(slope=pull * grid[column], **{"try": grid["user"]}), "slope", "arm"
+    )
 
 
 def volumes(grid: pd.DataFrame) -> pd.DataFrame:
@@ -194,11 +267,17 @@ def updates(results: Results) -> pd.DataFrame:
     rollouts, keys = results.rollouts, ["arm", "seed", "update"]
     micro = rollouts["dollars"] * rewards.MICRO
     each = rollouts.assign(
-        micro=micro, ms=rollouts["seconds"] * rewards.MILLI, malformed=(rollouts["malformed"] > 0).astype(float),
+        micro=micro,
+        ms=rollouts["seconds"] * rewards.MILLI,
+        malformed=(rollouts["malformed"] > 0).astype(float),
         paid=micro.where(rollouts["right"] > 0),
-    ).groupby(keys)  # fmt: skip
+    ).groupby(keys)
     kept = results.learning.assign(update=results.learning["update"] - 1).set_index(keys)["kept"]
-    found = each[["right", "micro", "ms", "reward", "malformed", "paid"]].mean().assign(left=1 - kept / each.size())
+    found = (
+        each[["right", "micro", "ms", "reward", "malformed", "paid"]]
+        .mean()
+        .assign(left=1 - kept / each.size())
+    )
     return found.reset_index().replace({"arm": LABELS})
 
 
@@ -222,9 +301,14 @@ def graded(group: pd.DataFrame, least: float) -> pd.DataFrame:
     if len(kept) > 1:
         advantage[kept] = losses.group_advantages(torch.tensor(reward[kept]), len(kept))
     return group.assign(
-        micro=group["dollars"] * rewards.MICRO, ms=group["seconds"] * rewards.MILLI, cheap=norm[:, -2],
-        fast=norm[:, -1], told=(norm * np.stack(group["p"])).sum(1), fate=fate, advantage=advantage,
-    )  # fmt: skip
+        micro=group["dollars"] * rewards.MICRO,
+        ms=group["seconds"] * rewards.MILLI,
+        cheap=norm[:, -2],
+        fast=norm[:, -1],
+        told=(norm * np.stack(group["p"])).sum(1),
+        fate=fate,
+        advantage=advantage,
+    )
 
 
 def example(results: Results, least: float) -> pd.DataFrame:
@@ -236,6 +320,12 @@ def example(results: Results, least: float) -> pd.DataFrame:
         kept = one[one["advantage"].notna()]
         right = kept[kept["right"] > 0]
         several = min(right["dollars"].nunique(), 3), min(kept["called"].nunique(), 3)
-        return len(kept) > 0, 0 < len(right) < len(kept), *several, (one["malformed"] > 0).any(), one["update"].iloc[0]
+        return (
+            len(kept) > 0,
+            0 < len(right) < len(kept),
+            *several,
+            (one["malformed"] > 0).any(),
+            one["update"].iloc[0],
+        )
 
     return max((graded(group, least) for _, group in part.groupby(["update", "group"])), key=seen)

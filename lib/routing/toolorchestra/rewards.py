@@ -14,12 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 
 VERSION = 1  # of the rewards and filters of rollouts: raise it when one of these numbers changes
-LEAST_DEVIATION = 0.1  # of a group's rewards; with less there is nothing to tell (ToolOrchestra, filters)
+LEAST_DEVIATION = (
+    0.1  # of a group's rewards; with less there is nothing to tell (ToolOrchestra, filters)
+)
 MICRO = 1e6  # micro-dollars in a dollar
 MILLI = 1e3  # milliseconds in a second
 
 
-def vectors(calls: np.ndarray, right: np.ndarray, dollars: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+def vectors(
+    calls: np.ndarray, right: np.ndarray, dollars: np.ndarray, seconds: np.ndarray
+) -> np.ndarray:
     """M, (n, tools + 3), from calls (n, tools) and outcome, dollars, seconds, (n,) each."""
     return np.column_stack([calls, right, -np.asarray(dollars), -np.asarray(seconds)]).astype(float)
 
@@ -56,11 +60,16 @@ def _bounds(m: np.ndarray, groups: Sequence[int]) -> tuple[np.ndarray, np.ndarra
 def _between(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     gap = high - low
     return np.divide(
-        values - low, gap, out=np.zeros_like(values, dtype=float), where=np.broadcast_to(gap > 0, values.shape)
+        values - low,
+        gap,
+        out=np.zeros_like(values, dtype=float),
+        where=np.broadcast_to(gap > 0, values.shape),
     )
 
 
-def against_start(m: np.ndarray, start: np.ndarray, units: tuple[float, float] = (MICRO, MILLI)) -> np.ndarray:
+def against_start(
+    m: np.ndarray, start: np.ndarray, units: tuple[float, float] = (MICRO, MILLI)
+) -> np.ndarray:
     """Evaluation: against the starting checkpoint on the same examples; m, start: (n, tools + 3).
 
         M_norm[k] = M_s[k] / max(1, M_0[k])    tools and outcome (1 <= k <= n + 1)
@@ -81,7 +90,9 @@ def reward(m_norm: np.ndarray, preferences: np.ndarray, right: np.ndarray) -> np
     Raises ValueError for a preference out of range.
     """
     if not ((preferences >= 0) & (preferences <= 1)).all():  # NaN is out of range too
-        raise ValueError(f"preferences lie in [0, 1], got {preferences.min():g} to {preferences.max():g}")
+        raise ValueError(
+            f"preferences lie in [0, 1], got {preferences.min():g} to {preferences.max():g}"
+        )
     return np.where(np.asarray(right) > 0, (m_norm * preferences).sum(1), 0.0)
 
 
@@ -119,12 +130,18 @@ def kept(
 
     agreeing = fine & (np.sqrt(mean((rewards - mean(rewards)) ** 2)) < least)
     return Kept(
-        np.flatnonzero(fine & ~agreeing), int(malformed.sum()), int((~malformed & ~answered).sum()), int(agreeing.sum())
+        np.flatnonzero(fine & ~agreeing),
+        int(malformed.sum()),
+        int((~malformed & ~answered).sum()),
+        int(agreeing.sum()),
     )
 
 
 def score(
-    m: np.ndarray, start: np.ndarray, preferences: np.ndarray, units: tuple[float, float] = (MICRO, MILLI)
+    m: np.ndarray,
+    start: np.ndarray,
+    preferences: np.ndarray,
+    units: tuple[float, float] = (MICRO, MILLI),
 ) -> np.ndarray:
     """R^e of every example of the preference benchmark, (n,); its result is their sum (ToolOrchestra, appendix)."""
     return reward(against_start(m, start, units), preferences, m[:, -3])

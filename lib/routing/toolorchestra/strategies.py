@@ -12,7 +12,9 @@ from lib.tasks import Item
 from lib.tasks.synthesis import Task, steps
 
 VERSION = 1  # of the calls of a single tool and of an office task: raise it when one of these numbers changes
-Strategy = Generator[tuple[str, int], str, str]  # yields (argument of a call, calls left with it), returns the answer
+Strategy = Generator[
+    tuple[str, int], str, str
+]  # yields (argument of a call, calls left with it), returns the answer
 _SENTENCE = re.compile(r" is (\S+) \.$")
 
 
@@ -33,7 +35,10 @@ def _hops(tool: str, item: Item) -> Strategy:
     *relations, place = item.key.split("/")[1:]
     for left in range(len(relations), 0, -1):
         relation = relations[left - 1]
-        reply = yield (f"{relation} {place}" if tool == "lookup" else f"{relation} of {place}"), left
+        reply = yield (
+            (f"{relation} {place}" if tool == "lookup" else f"{relation} of {place}"),
+            left,
+        )
         found = _SENTENCE.search(reply)
         place = found[1] if tool == "search" and found else reply
         if tool == "search" and not found:

@@ -40,7 +40,17 @@ from lib.routing import warm as corl_warm
 from lib.routing.experts import TRIES, Pool, askers, load_lab_once
 from lib.routing.learn import Learner
 from lib.routing.logs import Logs, spoken
-from lib.routing.toolorchestra import arms, assignments, desk, exams, menu, prompted, rewards, strategies, warm
+from lib.routing.toolorchestra import (
+    arms,
+    assignments,
+    desk,
+    exams,
+    menu,
+    prompted,
+    rewards,
+    strategies,
+    warm,
+)
 from lib.routing.toolorchestra.arms import ARMS, Arm
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.desk import Desk, Episode, Own, roll
@@ -50,7 +60,9 @@ from lib.study import RunContext, read_tables
 from lib.tasks import synthesis
 from lib.tasks.synthesis import Corpus, Task, load, sift
 
-VERSION = 1  # of how orchestrators are trained and tested: raise it when one of these numbers changes
+VERSION = (
+    1  # of how orchestrators are trained and tested: raise it when one of these numbers changes
+)
 RUNS = ROOT / "data/runs/toolorchestra"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "toolorchestra"  # of the cassette and of the purse
@@ -104,7 +116,11 @@ class Results:
 
 def met(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]:
     """Of all offers those that an orchestrator may meet before the tests, in traces as in training: no unseen tool."""
-    return {name: offer for name, offer in offers.items() if name == menu.OFFICE or name in seen(settings)}
+    return {
+        name: offer
+        for name, offer in offers.items()
+        if name == menu.OFFICE or name in seen(settings)
+    }
 
 
 class Place:
@@ -125,7 +141,9 @@ class Place:
         """model_cards: by the orchestrator's word for each model that is a tool."""
         self.context, self.settings, self.desk = context, settings, desk
         self.offers = menu.offers(prices, model_cards)
-        self.unseen_offers = menu.offers(unseen_prices, model_cards) if unseen_prices is not None else {}
+        self.unseen_offers = (
+            menu.offers(unseen_prices, model_cards) if unseen_prices is not None else {}
+        )
 
     @cached_property
     def own(self) -> Own:
@@ -136,17 +154,24 @@ class Place:
     def voice(self, model: torch.nn.Module) -> Lab:
         return Lab(model, self.settings.turn_tokens, self.settings.response_tokens)
 
-    def roll(self, voice: Lab, wanted: Sequence[Assignment], key: int, temperature: float) -> list[Episode]:
+    def roll(
+        self, voice: Lab, wanted: Sequence[Assignment], key: int, temperature: float
+    ) -> list[Episode]:
         return roll(voice, self.desk, wanted, self.settings.rounds, key, self.own, temperature)
 
 
 @contextmanager
 def opened_place(
-    context: RunContext, settings: ToolSettings, prices: PriceList, unseen_prices: PriceList | None = None
+    context: RunContext,
+    settings: ToolSettings,
+    prices: PriceList,
+    unseen_prices: PriceList | None = None,
 ) -> Iterator[Place]:
     """The tools of the settings at work."""
     llm, transports = load_lab_once(context.models, context.llm_json)
-    model_cards = {word: _card(llm, name, context.models) for word, name in sorted(settings.models.items())}
+    model_cards = {
+        word: _card(llm, name, context.models) for word, name in sorted(settings.models.items())
+    }
     clock = {word: 1 / card["tokens_per_second"] for word, card in model_cards.items()}
     share = sweep.count_workers(context.workers)
     client = partial(opened, llm, NAME, context.runs, context.cassettes, share, transports)
@@ -162,7 +187,9 @@ def _open_place_of(job: sweep.Job, context: RunContext):
     """The place that a job works in, from no more settings than it was handed."""
     settings = ToolSettings.from_handed(job.settings["tools"])
     lists = [
-        PriceList.model_validate(job.settings[name]) for name in ("prices", "unseen_prices") if name in job.settings
+        PriceList.model_validate(job.settings[name])
+        for name in ("prices", "unseen_prices")
+        if name in job.settings
     ]
     return opened_place(context, settings, *lists)
 
@@ -191,7 +218,9 @@ def run(
     """Do what is not done yet. Raises ModelError without the lab models, ParamsError for a price list that is none,
     SandboxUnavailable where no sandbox works."""
     settings, runs = params.tools, Path(runs)
-    checkpoints.load(Path(models) / settings.base)  # these say what is wrong before any process starts
+    checkpoints.load(
+        Path(models) / settings.base
+    )  # these say what is wrong before any process starts
     context = make_context(params, models, runs)
     with opened_place(context, settings, *_read_price_lists(settings)) as place:
         offers, own = place.offers, place.own
@@ -200,7 +229,13 @@ def run(
     first_jobs = make_first_jobs(params, Path(models))
     jobs = make_jobs(params, compared, first_jobs)
     try:
-        sweep.run(partial(first_work, context=context), first_jobs, runs, settings.jobs, "protocol and tools")
+        sweep.run(
+            partial(first_work, context=context),
+            first_jobs,
+            runs,
+            settings.jobs,
+            "protocol and tools",
+        )
 
         # The arms.
         context = replace(context, inputs={job.key: str(job.folder(runs)) for job in first_jobs})
@@ -210,7 +245,10 @@ def run(
         export(params.llm, NAME, CASSETTES)
 
     start, trial = (job.folder(runs) for job in first_jobs)
-    episodes, pilot = read_tables(jobs, runs, "episodes", START), store.read_parquet(trial / "pilot.parquet")
+    episodes, pilot = (
+        read_tables(jobs, runs, "episodes", START),
+        store.read_parquet(trial / "pilot.parquet"),
+    )
     return Results(
         tools=names(settings),
         tried=store.read_parquet(trial / "tried.parquet"),
@@ -224,12 +262,16 @@ def run(
     )
 
 
-def make_context(params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> RunContext:
+def make_context(
+    params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
+) -> RunContext:
     """How a study with these parameters is carried out."""
     return RunContext.of(params, models, runs, CASSETTES, params.tools.jobs)
 
 
-def choices(params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS) -> pd.DataFrame:
+def choices(
+    params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
+) -> pd.DataFrame:
     """Every tool by itself on about n dev and n test questions in independent tries, columns split, arm (the tool),
     item, try, right: what `measure.headroom` asks for. A tool that cannot be asked a question is wrong. Nothing learns
     from these."""
@@ -239,9 +281,16 @@ def choices(params: Params, n: int, models: str | Path = checkpoints.MODELS, run
         tools = names(params.tools)
         for split, attempt in product(("dev", "test"), range(TRIES)):
             whole = Menu(tuple(place.offers[name] for name in tools))
-            asked = [Assignment(work, whole, Preference(1.0, 0.0, 0.0)) for work in assignments.even(n, split, 29, ())]
+            asked = [
+                Assignment(work, whole, Preference(1.0, 0.0, 0.0))
+                for work in assignments.even(n, split, 29, ())
+            ]
             rows = pd.DataFrame(desk.tried(place.desk, asked, tools, f"{split} {attempt}"))
-            right = rows.pivot(index="item", columns="tool", values="right").reindex(columns=tools).fillna(0.0)
+            right = (
+                rows.pivot(index="item", columns="tool", values="right")
+                .reindex(columns=tools)
+                .fillna(0.0)
+            )
             told = right.rename_axis(columns="arm").stack().rename("right").reset_index()
             parts.append(told.assign(split=split, **{"try": attempt}))
     return pd.concat(parts, ignore_index=True)
@@ -250,12 +299,17 @@ def choices(params: Params, n: int, models: str | Path = checkpoints.MODELS, run
 def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
     """How many calls the study makes at most, and what endpoints among the tools may cost: a sentence."""
     settings = params.tools
-    trained = len(compared) * settings.seeds * settings.updates * settings.groups * settings.rollouts
+    trained = (
+        len(compared) * settings.seeds * settings.updates * settings.groups * settings.rollouts
+    )
     tested = exams.count(settings) * (1 + len(compared) * settings.seeds)
     tries = settings.outcome_items + settings.test_items
     # any call of an orchestrator may go to the same model, and be as long as replies may be
     calls = tries + (trained + tested + settings.tries * settings.offices) * (settings.rounds - 1)
-    shares = [Planned(n, calls, 64 * calls, params.llm.models[n].max_tokens * calls) for n in settings.models.values()]
+    shares = [
+        Planned(n, calls, 64 * calls, params.llm.models[n].max_tokens * calls)
+        for n in settings.models.values()
+    ]
     return announcement(params.llm, shares)
 
 
@@ -333,7 +387,9 @@ def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
     return [sweep.Job(START, lessons), sweep.Job("tools", trial)]
 
 
-def make_jobs(params: Params, compared: Sequence[Arm], first_jobs: Sequence[sweep.Job]) -> list[sweep.Job]:
+def make_jobs(
+    params: Params, compared: Sequence[Arm], first_jobs: Sequence[sweep.Job]
+) -> list[sweep.Job]:
     """One job per arm and seed, and one for the start.
 
     The models that they ask are in the key of the lessons that they build on.
@@ -378,13 +434,17 @@ def _shared_settings(params: Params, kind: str, reward: str = "") -> dict[str, A
     prices, _ = _read_price_lists(settings)
     return {
         "job": kind,
-        "order": {"models": list(settings.models)},  # of preference vectors; keys of jobs sort names
+        "order": {
+            "models": list(settings.models)
+        },  # of preference vectors; keys of jobs sort names
         "prices": prices.model_dump(),
         "versions": versions(kind, params.llm, asked, reward),
     }
 
 
-def _exam_settings(settings: ToolSettings, names: Sequence[str], also_read: Sequence[str] = ()) -> dict[str, Any]:
+def _exam_settings(
+    settings: ToolSettings, names: Sequence[str], also_read: Sequence[str] = ()
+) -> dict[str, Any]:
     """What a job is handed that sits exams; also_read: fields that it reads beside those."""
     fields = [*_READ_BY_EXAMS, *also_read]
     if exams.ON_GRID in names:
@@ -425,7 +485,9 @@ def _begin(place: Place, shape: LabModel, folder: Path, progress) -> None:
     corpus = assignments.office_corpus("train", settings.offices, 0)
     base = Path(place.context.models) / settings.base
     lessons, offers = settings.warm, met(place.offers, settings)
-    traces = warm.corpus(lessons.items, offers, settings.spread, lessons.lean, corpus.tasks, lessons.seed)
+    traces = warm.corpus(
+        lessons.items, offers, settings.spread, lessons.lean, corpus.tasks, lessons.seed
+    )
     corl_warm.taught(base, shape, lessons, traces, folder / "model", lambda x: progress(0.9 * x))
     voice = place.voice(checkpoints.load(folder / "model"))
     kept, dropped = sift(corpus.tasks, partial(_solves, place, voice), tries=settings.tries)
@@ -463,7 +525,10 @@ def _try_tools(place: Place, folder: Path) -> None:
         ("test", exams.exam("test", place.offers, place.unseen_offers, settings)),
     ):
         rows = desk.tried(place.desk, asked, seen(settings), split)
-        about = [{"kind": a.kind, "difficulty": a.difficulty, "menu": " ".join(a.menu.names)} for a in asked]
+        about = [
+            {"kind": a.kind, "difficulty": a.difficulty, "menu": " ".join(a.menu.names)}
+            for a in asked
+        ]
         parts.append(pd.DataFrame([{"split": split} | about[row["item"]] | row for row in rows]))
     store.write_parquet(folder / "tried.parquet", pd.concat(parts, ignore_index=True))
 
@@ -473,7 +538,9 @@ def _prompt(place: Place, folder: Path) -> None:
     settings = place.settings
     asked = exams.exam("pilot", place.offers, place.unseen_offers, settings)
     heat = settings.test_temperature
-    episodes = prompted.roll(place.desk, settings.agent, asked, settings.rounds, _TEST_KEY - 50, heat)
+    episodes = prompted.roll(
+        place.desk, settings.agent, asked, settings.rounds, _TEST_KEY - 50, heat
+    )
     sat = rows(episodes, names(settings), Own(0.0, 0.0)).assign(exam="pilot", arm=AGENT, seed=0)
     store.write_parquet(folder / "pilot.parquet", sat)
 
@@ -494,7 +561,9 @@ def work(job: sweep.Job, folder: Path, progress, context: RunContext, save_every
 class Run:
     """One job at work."""
 
-    def __init__(self, job: sweep.Job, folder: Path, progress, place: Place, save_every: int) -> None:
+    def __init__(
+        self, job: sweep.Job, folder: Path, progress, place: Place, save_every: int
+    ) -> None:
         self.job, self.folder, self.progress, self.place = job, folder, progress, place
         self.settings, self.save_every = place.settings, save_every
         self.seed = job.settings["seed"]
@@ -508,7 +577,9 @@ class Run:
         if is_training:
             self._train(Arm.from_settings(self.job.settings["arm"]))
         tests = [self._exam(name) for name in self.job.settings["exams"]]
-        sat = [each for each in tests if len(each)]  # an exam may hold nothing, and its table then has no columns
+        sat = [
+            each for each in tests if len(each)
+        ]  # an exam may hold nothing, and its table then has no columns
         store.write_parquet(self.folder / "episodes.parquet", pd.concat(sat, ignore_index=True))
         if is_training:
             checkpoints.save(self.model, self.folder / "model")
@@ -516,7 +587,9 @@ class Run:
 
     def _exam(self, name: str) -> pd.DataFrame:
         asked = exams.exam(name, self.place.offers, self.place.unseen_offers, self.settings)
-        episodes = self.place.roll(self.voice, asked, _TEST_KEY + self.seed, self.settings.test_temperature)
+        episodes = self.place.roll(
+            self.voice, asked, _TEST_KEY + self.seed, self.settings.test_temperature
+        )
         decode = self.voice.decode if name == "test" else None
         return rows(episodes, names(self.settings), self.place.own, decode).assign(exam=name)
 
@@ -540,7 +613,11 @@ class Run:
             logs.add("rollouts", rollouts.assign(update=step, group=groups, reward=reward))
             means = learner.update(samples) if len(samples) > 1 else learner.skip()
             self.voice.refresh()
-            left_out = {"malformed": kept.malformed, "unanswered": kept.unanswered, "agreeing": kept.agreeing}
+            left_out = {
+                "malformed": kept.malformed,
+                "unanswered": kept.unanswered,
+                "agreeing": kept.agreeing,
+            }
             counts = {"update": learner.step, "kept": len(samples)} | left_out
             logs.add("learning", pd.DataFrame([counts | means]))
             self.progress(0.9 * learner.step / settings.updates)
@@ -573,13 +650,27 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
     for i, e in enumerate(episodes):
         a = e.assignment
         row = {
-            "item": i, "kind": a.kind, "difficulty": a.difficulty, "right": e.right, "dollars": -m[i, -2],
-            "seconds": e.seconds, "own": len(e.ids) * own.dollars, "calls": len(e.calls), "called": " ".join(e.calls),
-            "malformed": e.malformed, "answered": float(e.answer is not None), "menu": " ".join(a.menu.names),
-            "m": m[i].tolist(), "p": wanted[i].tolist(),
-            "p_cost": a.preference.cost, "p_latency": a.preference.latency, "p_accuracy": a.preference.accuracy,
-            "liked": " ".join(a.preference.tools), "confidential": a.preference.confidential, "first": e.first,
+            "item": i,
+            "kind": a.kind,
+            "difficulty": a.difficulty,
+            "right": e.right,
+            "dollars": -m[i, -2],
+            "seconds": e.seconds,
+            "own": len(e.ids) * own.dollars,
+            "calls": len(e.calls),
+            "called": " ".join(e.calls),
+            "malformed": e.malformed,
+            "answered": float(e.answer is not None),
+            "menu": " ".join(a.menu.names),
+            "m": m[i].tolist(),
+            "p": wanted[i].tolist(),
+            "p_cost": a.preference.cost,
+            "p_latency": a.preference.latency,
+            "p_accuracy": a.preference.accuracy,
+            "liked": " ".join(a.preference.tools),
+            "confidential": a.preference.confidential,
+            "first": e.first,
             "good": " ".join(offer.name for offer in a.capable),
-        } | ({} if e.verdict is None else {k: float(v) for k, v in asdict(e.verdict).items()})  # fmt: skip
+        } | ({} if e.verdict is None else {k: float(v) for k, v in asdict(e.verdict).items()})
         out.append(row | ({"spoken": json.dumps(spoken(e, decode))} if decode else {}))
     return pd.DataFrame(out)

@@ -31,7 +31,12 @@ OFFICE_SIGN = "!"  # of office tasks in a thought
 
 
 def corpus(
-    n: int, offers: Mapping[str, Offer], spread: float, lean: float, offices: Sequence[Task], seed: int
+    n: int,
+    offers: Mapping[str, Offer],
+    spread: float,
+    lean: float,
+    offices: Sequence[Task],
+    seed: int,
 ) -> list[Dialogue]:
     """n traces."""
     rng = seeds.rng("toolorchestra", "traces", seed=seed)
@@ -52,7 +57,15 @@ def shuffled(assignment: Assignment, rng: np.random.Generator) -> Assignment:
 
 def thought(kind: str, left: int, worked: Sequence[str] = ()) -> str:
     """What stands before a turn: what the work is, how much of it is left, and what is worked out by itself."""
-    return " ".join(["<think>", SIGNS.get(kind, OFFICE_SIGN), str(left), *(f"; {step}" for step in worked), "</think>"])
+    return " ".join(
+        [
+            "<think>",
+            SIGNS.get(kind, OFFICE_SIGN),
+            str(left),
+            *(f"; {step}" for step in worked),
+            "</think>",
+        ]
+    )
 
 
 class _Trace:
@@ -93,7 +106,9 @@ def trace(assignment: Assignment, lean: float, rng: np.random.Generator) -> Dial
         answer = _used(told, tool, work, rng)
         if answer is not None:
             return told.answer(answer)
-        left = [offer for offer in left if offer.name != tool] or left  # it failed: another one, if there is one
+        left = [
+            offer for offer in left if offer.name != tool
+        ] or left  # it failed: another one, if there is one
 
 
 def chances(assignment: Assignment, left: Sequence[Offer], lean: float) -> np.ndarray:
@@ -116,7 +131,12 @@ def _used(told: _Trace, tool: str, item: Item, rng: np.random.Generator) -> str 
     argument, left = next(plan)
     while True:
         reply = _made_up(tool, argument, left, item, rng)
-        told.call(item.difficulty if left == 1 and tool not in ("lookup", "search") else left, tool, argument, reply)
+        told.call(
+            item.difficulty if left == 1 and tool not in ("lookup", "search") else left,
+            tool,
+            argument,
+            reply,
+        )
         if reply == protocol.ERROR:
             return None
         try:
@@ -136,7 +156,9 @@ def _made_up(tool: str, argument: str, left: int, item: Item, rng: np.random.Gen
         return item.answer
     if item.answer.isdigit():
         return "".join(str(rng.integers(10)) for _ in item.answer)
-    return str(rng.choice(next(values for values in facts.VALUES.values() if item.answer in values)))
+    return str(
+        rng.choice(next(values for values in facts.VALUES.values() if item.answer in values))
+    )
 
 
 def _office(told: _Trace, task: Task, rng: np.random.Generator) -> Dialogue:

@@ -42,13 +42,17 @@ def synthesize(
     if split not in (None, *SPLITS):
         raise TaskError(f"unknown split {split!r}; there are {', '.join(SPLITS)}")
     if databases < 1 or tasks_per_database < 1:
-        raise TaskError(f"a corpus has databases and tasks, got {databases} and {tasks_per_database}")
+        raise TaskError(
+            f"a corpus has databases and tasks, got {databases} and {tasks_per_database}"
+        )
     if isinstance(writer, Sequence):
         writer = Procedural(tuple(writer))
     writer.dropped.clear()
     domains = writer.domains()
     if len({domain.name for domain in domains}) < len(domains):
-        raise TaskError(f"two domains have one name: {', '.join(domain.name for domain in domains)}")
+        raise TaskError(
+            f"two domains have one name: {', '.join(domain.name for domain in domains)}"
+        )
     sources: list[Source] = []
     tasks: list[Task] = []
     for i, domain in enumerate(domains):
@@ -66,7 +70,9 @@ def _sources(
     """Databases of a split, no two of the same content, each with the generator that its tasks are drawn from."""
     found: dict[str, tuple[Source, np.random.Generator]] = {}
     most = wanted * (writer.patience if split else 2)
-    subjects = writer.subjects(domain, most, seeds.rng("tasks", "synthesis", domain.name, seed=seed))
+    subjects = writer.subjects(
+        domain, most, seeds.rng("tasks", "synthesis", domain.name, seed=seed)
+    )
     for i, subject in enumerate(subjects):
         if len(found) == wanted:
             break
@@ -89,7 +95,9 @@ def _chains(writer: Writer, source: Source, n: int, rng: np.random.Generator) ->
             if draft is None or len(tasks) == n:
                 break
             name = f"{source.id}-{next(number)}"
-            task = Task(name, source, intent, draft.instruction, draft.calls, draft.info, difficulty, parent)
+            task = Task(
+                name, source, intent, draft.instruction, draft.calls, draft.info, difficulty, parent
+            )
             unfit = fault(task)
             if unfit is None and any(task.instruction == other.instruction for other in tasks):
                 unfit = Dropped("task", "twice", source.domain.name, task.instruction, task)

@@ -23,9 +23,20 @@ from lib.tasks.synthesis.tasks import Source, Task
 from lib.tasks.synthesis.writing import Draft
 
 LONGEST = 20_000  # characters of a reply that are read
-MALFORMED, INCONSISTENT, DOUBTED, UNFOUNDED, EASY = "malformed", "inconsistent", "doubted", "unfounded", "not harder"
+MALFORMED, INCONSISTENT, DOUBTED, UNFOUNDED, EASY = (
+    "malformed",
+    "inconsistent",
+    "doubted",
+    "unfounded",
+    "not harder",
+)
 
-Line = Annotated[str, StringConstraints(min_length=1, max_length=400, strip_whitespace=True, pattern=r"^[^\x00\r\n]*$")]
+Line = Annotated[
+    str,
+    StringConstraints(
+        min_length=1, max_length=400, strip_whitespace=True, pattern=r"^[^\x00\r\n]*$"
+    ),
+]
 _LINES = TypeAdapter(list[Line])
 _TABLES = TypeAdapter(Annotated[tuple[Table, ...], Field(min_length=1, max_length=6)])
 _FUNCTION = TypeAdapter(Function)
@@ -37,7 +48,10 @@ class _Written(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     instruction: Line
-    calls: Annotated[tuple[Annotated[tuple[Line, ...], Field(min_length=1, max_length=3)], ...], Field(max_length=8)]
+    calls: Annotated[
+        tuple[Annotated[tuple[Line, ...], Field(min_length=1, max_length=3)], ...],
+        Field(max_length=8),
+    ]
     info: Annotated[tuple[Line, ...], Field(max_length=4)] = ()
 
 
@@ -113,9 +127,13 @@ class Model:
 
     def __init__(self, ask: Callable[[str], str], topics: Sequence[str]) -> None:
         self._ask = ask
-        self._topics = {re.sub(r"[^a-z0-9]+", "_", topic.lower()).strip("_")[:24]: topic for topic in topics}
+        self._topics = {
+            re.sub(r"[^a-z0-9]+", "_", topic.lower()).strip("_")[:24]: topic for topic in topics
+        }
         if len(self._topics) < len(topics) or not all(name[:1].isalpha() for name in self._topics):
-            raise ValueError(f"topics need different names that begin with a letter, got {list(topics)}")
+            raise ValueError(
+                f"topics need different names that begin with a letter, got {list(topics)}"
+            )
         self._subjects: dict[str, list[str]] = {}
         self.dropped: list[Dropped] = []
 
@@ -128,7 +146,9 @@ class Model:
         """Up to n subjects: those that the schema was made for, and more where they are too few."""
         known = self._subjects.get(domain.name, [])
         if len(known) < n:
-            known = list(dict.fromkeys(known + self._listed("subjects", domain.name, SUBJECTS, n=n)))
+            known = list(
+                dict.fromkeys(known + self._listed("subjects", domain.name, SUBJECTS, n=n))
+            )
         return known[:n]
 
     def records(self, domain: Domain, subject: str, rng: np.random.Generator) -> Records | None:
@@ -149,11 +169,15 @@ class Model:
         except ValidationError as error:
             return self._drop("validation", MALFORMED, domain.name, error)
         doubts = [name for name, fine in opinion.model_dump(by_alias=True).items() if not fine]
-        return self._drop("validation", DOUBTED, domain.name, ", ".join(doubts)) if doubts else records
+        return (
+            self._drop("validation", DOUBTED, domain.name, ", ".join(doubts)) if doubts else records
+        )
 
     def intents(self, source: Source, n: int, rng: np.random.Generator) -> list[str]:
         """Up to n purposes that the functions can serve."""
-        return self._listed("intents", source.domain.name, INTENTS, n=n, functions=_functions(source.domain))[:n]
+        return self._listed(
+            "intents", source.domain.name, INTENTS, n=n, functions=_functions(source.domain)
+        )[:n]
 
     def task(self, source: Source, intent: str, rng: np.random.Generator) -> Draft | None:
         """A task for a purpose."""
@@ -163,7 +187,9 @@ class Model:
         """A harder task; one that asks for the same, or with fewer calls, is none."""
         old = _json_of({"instruction": draft.instruction, "calls": draft.calls, "info": draft.info})
         harder = self._draft("evolve", source, EVOLVE, task=old)
-        if harder and (harder.instruction == draft.instruction or len(harder.calls) < len(draft.calls)):
+        if harder and (
+            harder.instruction == draft.instruction or len(harder.calls) < len(draft.calls)
+        ):
             return self._drop("evolve", EASY, source.domain.name, harder.instruction)
         return harder
 
@@ -171,7 +197,9 @@ class Model:
         subjects = self._listed("subjects", name, SUBJECTS, n=10)
         self._subjects[name] = subjects
         example = _json_of([table.model_dump(exclude_defaults=True) for table in GUILD.tables])
-        prompt = SCHEMA.substitute(topic=topic, subjects=", ".join(subjects) or topic, example=example)
+        prompt = SCHEMA.substitute(
+            topic=topic, subjects=", ".join(subjects) or topic, example=example
+        )
         try:
             tables = _TABLES.validate_python(_read(self._ask(prompt)))
         except ValidationError as error:
@@ -199,16 +227,24 @@ class Model:
     def _draft(self, step: str, source: Source, prompt: Template, **parts: str) -> Draft | None:
         name = source.domain.name
         asked = prompt.substitute(
-            topic=self._topics[name], functions=_functions(source.domain), records=_json_of(source.records),
-            form=_TASK, **parts,
-        )  # fmt: skip
+            topic=self._topics[name],
+            functions=_functions(source.domain),
+            records=_json_of(source.records),
+            form=_TASK,
+            **parts,
+        )
         try:
             written = _Written.model_validate(_read(self._ask(asked)))
         except ValidationError as error:
             return self._drop(step, MALFORMED, name, error)
         draft = Draft(written.instruction, written.calls, written.info)
         if not _founded(source, draft):
-            return self._drop(step, UNFOUNDED, name, f"{', '.join(draft.info)} is in no reply: {draft.instruction}")
+            return self._drop(
+                step,
+                UNFOUNDED,
+                name,
+                f"{', '.join(draft.info)} is in no reply: {draft.instruction}",
+            )
         return draft
 
     def _drop(self, step: str, reason: str, domain: str, detail: object) -> None:

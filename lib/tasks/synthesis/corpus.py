@@ -31,7 +31,9 @@ class Corpus:
 
     def statistics(self) -> pd.DataFrame:
         """One row per domain: its size, how many databases, records and tasks, and what was dropped why."""
-        names = dict.fromkeys([s.domain.name for s in self.sources] + [d.domain for d in self.dropped])
+        names = dict.fromkeys(
+            [s.domain.name for s in self.sources] + [d.domain for d in self.dropped]
+        )
         reasons = dict.fromkeys([ERROR, UNSOLVED, IDLE, *sorted({d.reason for d in self.dropped})])
         levels = range(1, max((task.difficulty for task in self.tasks), default=1) + 1)
         return pd.DataFrame([self._row(name, levels, list(reasons)) for name in names])
@@ -44,9 +46,15 @@ class Corpus:
     def _rows(self) -> _Rows:
         unfit = [each.task for each in self.dropped if each.task]
         return {
-            "sources": [(s.id, s.domain.model_dump(mode="json"), s.subject, s.records) for s in self.sources],
-            "tasks": [_task_row(task, True) for task in self.tasks] + [_task_row(task, False) for task in unfit],
-            "dropped": [(d.step, d.reason, d.domain, d.detail, d.task.id if d.task else None) for d in self.dropped],
+            "sources": [
+                (s.id, s.domain.model_dump(mode="json"), s.subject, s.records) for s in self.sources
+            ],
+            "tasks": [_task_row(task, True) for task in self.tasks]
+            + [_task_row(task, False) for task in unfit],
+            "dropped": [
+                (d.step, d.reason, d.domain, d.detail, d.task.id if d.task else None)
+                for d in self.dropped
+            ],
         }
 
     def _row(self, name: str, levels: Iterable[int], reasons: list[str]) -> dict[str, object]:
@@ -62,7 +70,10 @@ class Corpus:
             "databases": len(sources),
             "records": sum(len(rows) for source in sources for rows in source.records.values()),
             "tasks": len(tasks),
-            **{f"difficulty {level}": sum(task.difficulty == level for task in tasks) for level in levels},
+            **{
+                f"difficulty {level}": sum(task.difficulty == level for task in tasks)
+                for level in levels
+            },
             "golden calls": sum(len(task.calls) for task in tasks) / len(tasks) if tasks else 0.0,
             **{f"dropped: {reason}": dropped.count(reason) for reason in reasons},
         }
@@ -76,7 +87,9 @@ def load(path: str | Path) -> Corpus:
             raise ValueError("its content is not what was written")
         return _corpus(rows)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise TaskError(f"{path} is not a whole corpus of tasks ({error}); make it again") from error
+        raise TaskError(
+            f"{path} is not a whole corpus of tasks ({error}); make it again"
+        ) from error
 
 
 def _corpus(rows: _Rows) -> Corpus:

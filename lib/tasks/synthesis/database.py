@@ -47,7 +47,10 @@ class Database:
         for table in domain.tables:
             self._rows.execute(_create(domain, table))
             places = ", ".join("?" * (len(table.columns) + 1))
-            lines = [(key, *(row[c.name] for c in table.columns)) for key, row in records.get(table.name, {}).items()]
+            lines = [
+                (key, *(row[c.name] for c in table.columns))
+                for key, row in records.get(table.name, {}).items()
+            ]
             self._rows.executemany(f'INSERT INTO "{table.name}" VALUES ({places})', lines)
         self._rows.execute("COMMIT")
         self._rows.execute("PRAGMA foreign_keys = ON")
@@ -57,7 +60,9 @@ class Database:
         function = self.domain.function(name)
         if function is None:
             raise CallError(UNKNOWN)
-        if len(arguments) != len(function.parameters) or not all(isinstance(word, str) for word in arguments):
+        if len(arguments) != len(function.parameters) or not all(
+            isinstance(word, str) for word in arguments
+        ):
             raise CallError(WRONG)
         try:
             if not function.writes:
@@ -90,7 +95,9 @@ class Database:
         for table in self.domain.tables:
             names = [column.name for column in table.columns]
             rows = self._rows.execute(f'SELECT * FROM "{table.name}" ORDER BY key')
-            found[table.name] = {key: dict(zip(names, map(str, values), strict=True)) for key, *values in rows}
+            found[table.name] = {
+                key: dict(zip(names, map(str, values), strict=True)) for key, *values in rows
+            }
         return found
 
     def _read(self, function: Function, field: str, word: str) -> str:
@@ -161,13 +168,19 @@ def check(domain: Domain, records: Records) -> list[str]:
     name repeats its key, a reference leads to a record); and they are plausible (digits are digits, nobody
     is their own friend, and there is something in every table).
     """
-    problems = [f"there is no table {name!r}" for name in records if name not in {t.name for t in domain.tables}]
+    problems = [
+        f"there is no table {name!r}"
+        for name in records
+        if name not in {t.name for t in domain.tables}
+    ]
     for table in domain.tables:
         rows = records.get(table.name, {})
         if not rows:
             problems.append(f"table {table.name} is empty")
         for key, row in rows.items():
-            problems += [f"{table.name} {key}: {each}" for each in _wrong(domain, table, key, row, records)]
+            problems += [
+                f"{table.name} {key}: {each}" for each in _wrong(domain, table, key, row, records)
+            ]
     return problems
 
 

@@ -20,7 +20,9 @@ from lib.tasks.story import ANIMALS
 from lib.tasks.words import DIGITS, PEOPLE
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,23}$")]
-Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9_-]{0,22}[A-Za-z0-9])?$")]
+Word = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9_-]{0,22}[A-Za-z0-9])?$")
+]
 Text = Annotated[str, StringConstraints(max_length=300)]
 Effect = Literal["get", "find", "set", "add", "take", "remove"]
 Records = Mapping[str, Mapping[str, Mapping[str, str]]]  # table, key, column: value
@@ -49,7 +51,9 @@ class Column(_Strict):
                 f"column {self.name!r} is a {self.kind}: choices are for a choice column, which needs some"
             )
         if bool(self.of) != (self.kind == "reference"):
-            raise ValueError(f"column {self.name!r} is a {self.kind}: `of` is for a reference, which needs it")
+            raise ValueError(
+                f"column {self.name!r} is a {self.kind}: `of` is for a reference, which needs it"
+            )
         return self
 
 
@@ -65,7 +69,9 @@ class Table(_Strict):
         if self.name.startswith("sqlite_"):
             raise ValueError(f"table {self.name!r}: SQLite keeps names that begin so for itself")
         _no_twice(f"keys of {self.name}", self.keys)
-        _no_twice(f"columns of {self.name}", (*(column.name.lower() for column in self.columns), "key"))
+        _no_twice(
+            f"columns of {self.name}", (*(column.name.lower() for column in self.columns), "key")
+        )
         return self
 
     def column(self, name: str) -> Column | None:
@@ -103,11 +109,17 @@ class Function(_Strict):
     def _shaped(self) -> Function:
         arity = 2 if self.chooses or self.effect == "set" else 1
         if len(self.parameters) != arity or len(set(self.parameters)) != arity:
-            raise ValueError(f"function {self.name!r} has the effect {self.effect}: it takes {arity} parameters")
+            raise ValueError(
+                f"function {self.name!r} has the effect {self.effect}: it takes {arity} parameters"
+            )
         if self.writes and len(self.tables) > 1:
             raise ValueError(f"function {self.name!r} writes, so it is about one table")
-        if bool(self.columns) == (self.effect == "remove") or (self.effect == "set" and len(self.columns) > 1):
-            raise ValueError(f"function {self.name!r}: set has one column, remove none, the others some")
+        if bool(self.columns) == (self.effect == "remove") or (
+            self.effect == "set" and len(self.columns) > 1
+        ):
+            raise ValueError(
+                f"function {self.name!r}: set has one column, remove none, the others some"
+            )
         if set(_PLACEHOLDER.findall(self.phrase)) - set(self.parameters):
             raise ValueError(
                 f"function {self.name!r}: its phrase {self.phrase!r} has a placeholder that is no parameter"
@@ -137,7 +149,9 @@ class Domain(_Strict):
         for table in self.tables:
             for column in table.columns:
                 if column.of is not None and column.of not in names:
-                    raise ValueError(f"{table.name}.{column.name} refers to a table {column.of!r} that there is not")
+                    raise ValueError(
+                        f"{table.name}.{column.name} refers to a table {column.of!r} that there is not"
+                    )
         for function in self.functions:
             self._fits(function, names)
         return self
@@ -145,15 +159,27 @@ class Domain(_Strict):
     def _fits(self, function: Function, names: set[str]) -> None:
         for name in function.tables:
             if name not in names:
-                raise ValueError(f"function {function.name!r} is about a table {name!r} that there is not")
+                raise ValueError(
+                    f"function {function.name!r} is about a table {name!r} that there is not"
+                )
         for field in function.columns:
-            kinds = [c.kind for name in function.tables if (c := self.table(name).column(field)) is not None]
+            kinds = [
+                c.kind
+                for name in function.tables
+                if (c := self.table(name).column(field)) is not None
+            ]
             if len(kinds) != 1:
-                raise ValueError(f"function {function.name!r}: {field!r} is in {len(kinds)} of its tables, not in one")
+                raise ValueError(
+                    f"function {function.name!r}: {field!r} is in {len(kinds)} of its tables, not in one"
+                )
             if function.effect in ("add", "take") and kinds != ["digit"]:
-                raise ValueError(f"function {function.name!r} counts in {field!r}, which is no digit column")
+                raise ValueError(
+                    f"function {function.name!r} counts in {field!r}, which is no digit column"
+                )
             if function.writes and kinds == ["name"]:
-                raise ValueError(f"function {function.name!r} would change {field!r}, which repeats the key")
+                raise ValueError(
+                    f"function {function.name!r} would change {field!r}, which repeats the key"
+                )
 
     def table(self, name: str) -> Table:
         """A table by name. Raises KeyError for one that there is not."""
@@ -168,7 +194,9 @@ class Domain(_Strict):
         if field not in function.columns:
             return None
         tables = (self.table(name) for name in function.tables)
-        return next((table, column) for table in tables if (column := table.column(field)) is not None)
+        return next(
+            (table, column) for table in tables if (column := table.column(field)) is not None
+        )
 
     def values(self, column: Column, table: Table) -> tuple[str, ...]:
         """What may stand in a column."""
@@ -180,7 +208,9 @@ class Domain(_Strict):
 
     def schemas(self) -> list[dict[str, Any]]:
         """The functions as OpenAI function schemas; parameters are strings out of closed lists."""
-        return [{"type": "function", "function": self._schema(function)} for function in self.functions]
+        return [
+            {"type": "function", "function": self._schema(function)} for function in self.functions
+        ]
 
     @cached_property
     def _tables(self) -> dict[str, Table]:
@@ -192,7 +222,9 @@ class Domain(_Strict):
 
     def _schema(self, function: Function) -> dict[str, Any]:
         allowed = dict(zip(function.parameters, self._allowed(function), strict=True))
-        properties = {name: {"type": "string", "enum": list(words)} for name, words in allowed.items()}
+        properties = {
+            name: {"type": "string", "enum": list(words)} for name, words in allowed.items()
+        }
         parameters = {
             "type": "object",
             "properties": properties,
@@ -202,10 +234,18 @@ class Domain(_Strict):
         return {"name": function.name, "description": function.about, "parameters": parameters}
 
     def _allowed(self, function: Function) -> list[tuple[str, ...]]:
-        keys = tuple(dict.fromkeys(key for name in function.tables for key in self.table(name).keys))
+        keys = tuple(
+            dict.fromkeys(key for name in function.tables for key in self.table(name).keys)
+        )
         if not function.writes:
-            places = [place for field in function.columns if (place := self.holder(function, field)) is not None]
-            values = dict.fromkeys(word for table, column in places for word in self.values(column, table))
+            places = [
+                place
+                for field in function.columns
+                if (place := self.holder(function, field)) is not None
+            ]
+            values = dict.fromkeys(
+                word for table, column in places for word in self.values(column, table)
+            )
             return [function.columns, keys if function.effect == "get" else tuple(values)]
         if function.effect == "set":
             table = self.table(function.tables[0])
@@ -224,7 +264,12 @@ def _no_twice(what: str, names: list[str] | tuple[str, ...]) -> None:
 def _lookup(tables: tuple[str, ...], columns: tuple[str, ...]) -> Function:
     about = "one field of one record"
     return Function(
-        name="lookup", about=about, effect="get", tables=tables, columns=columns, parameters=("field", "name")
+        name="lookup",
+        about=about,
+        effect="get",
+        tables=tables,
+        columns=columns,
+        parameters=("field", "name"),
     )
 
 
@@ -249,11 +294,16 @@ HARBOUR = Domain(
     functions=(
         _lookup(("boats", "rivers"), ("river", "keys", "judge", "fish")),
         Function(
-            name="route", about="send a boat to a river", effect="set", tables=("boats",), columns=("river",),
-            parameters=("boat", "river"), phrase="route {boat} to {river}",
+            name="route",
+            about="send a boat to a river",
+            effect="set",
+            tables=("boats",),
+            columns=("river",),
+            parameters=("boat", "river"),
+            phrase="route {boat} to {river}",
         ),
     ),
-)  # fmt: skip
+)
 
 TOWN = Domain(
     name="town",
@@ -263,20 +313,34 @@ TOWN = Domain(
             keys=PEOPLE,
             columns=(_reference("home", "towns"), _reference("friend", "people"), _digit("votes")),
         ),
-        Table(name="towns", keys=TOWNS, columns=(_choice("river", RIVERS), _reference("mayor", "people"))),
+        Table(
+            name="towns",
+            keys=TOWNS,
+            columns=(_choice("river", RIVERS), _reference("mayor", "people")),
+        ),
     ),
     functions=(
         _lookup(("people", "towns"), ("home", "friend", "votes", "river", "mayor")),
         Function(
-            name="vote", about="one vote more for a person", effect="add", tables=("people",), columns=("votes",),
-            parameters=("person",), phrase="vote for {person}",
+            name="vote",
+            about="one vote more for a person",
+            effect="add",
+            tables=("people",),
+            columns=("votes",),
+            parameters=("person",),
+            phrase="vote for {person}",
         ),
         Function(
-            name="moves", about="a person moves to a town", effect="set", tables=("people",), columns=("home",),
-            parameters=("person", "town"), phrase="{person} moves to {town}",
+            name="moves",
+            about="a person moves to a town",
+            effect="set",
+            tables=("people",),
+            columns=("home",),
+            parameters=("person", "town"),
+            phrase="{person} moves to {town}",
         ),
     ),
-)  # fmt: skip
+)
 
 GUILD = Domain(
     name="guild",
@@ -290,11 +354,16 @@ GUILD = Domain(
     functions=(
         _lookup(("people",), ("job", "pet", "friend")),
         Function(
-            name="draft", about="give a person a job", effect="set", tables=("people",), columns=("job",),
-            parameters=("person", "job"), phrase="draft {person} to {job}",
+            name="draft",
+            about="give a person a job",
+            effect="set",
+            tables=("people",),
+            columns=("job",),
+            parameters=("person", "job"),
+            phrase="draft {person} to {job}",
         ),
     ),
-)  # fmt: skip
+)
 
 STORE = Domain(
     name="store",
@@ -302,17 +371,26 @@ STORE = Domain(
         Table(
             name="people",
             keys=PEOPLE,
-            columns=(_digit("coins"), _digit("pens"), _digit("eggs"), _reference("friend", "people")),
+            columns=(
+                _digit("coins"),
+                _digit("pens"),
+                _digit("eggs"),
+                _reference("friend", "people"),
+            ),
         ),
     ),
     functions=(
         _lookup(("people",), ("coins", "pens", "eggs", "friend")),
         Function(
-            name="took", about="a person took one of a thing, so there is one less", effect="take",
-            tables=("people",), columns=("coins", "pens", "eggs"), parameters=("person", "thing"),
+            name="took",
+            about="a person took one of a thing, so there is one less",
+            effect="take",
+            tables=("people",),
+            columns=("coins", "pens", "eggs"),
+            parameters=("person", "thing"),
             phrase="{person} took 1 of the {thing}",
         ),
     ),
-)  # fmt: skip
+)
 
 DOMAINS: tuple[Domain, ...] = (HARBOUR, TOWN, GUILD, STORE)

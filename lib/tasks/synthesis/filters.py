@@ -16,7 +16,9 @@ from lib.tasks.synthesis.tasks import Task
 ERROR, UNSOLVED, IDLE = "error", "unsolved", "idle"
 TRIES = 8
 
-Solver = Callable[[Sequence[Task], int], Sequence[bool]]  # tasks and the number of the try; which were solved
+Solver = Callable[
+    [Sequence[Task], int], Sequence[bool]
+]  # tasks and the number of the try; which were solved
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ def fault(task: Task) -> Dropped | None:
     return _dropped(task, IDLE, "nothing has to be done") if idle else None
 
 
-def sift(tasks: Sequence[Task], solver: Solver | None = None, tries: int = TRIES) -> tuple[list[Task], list[Dropped]]:
+def sift(
+    tasks: Sequence[Task], solver: Solver | None = None, tries: int = TRIES
+) -> tuple[list[Task], list[Dropped]]:
     """The tasks that pass all filters, in their order, and those that do not, with the reason.
 
     solver: the strongest model at hand, asked for all tasks at once and again for those not solved yet, `tries`
@@ -57,7 +61,9 @@ def sift(tasks: Sequence[Task], solver: Solver | None = None, tries: int = TRIES
         open_ = [i for i, done in zip(open_, solved, strict=True) if not done]
     if solver:
         faults |= {i: _dropped(tasks[i], UNSOLVED, f"not solved in {tries} tries") for i in open_}
-    return [task for i, task in enumerate(tasks) if i not in faults], [faults[i] for i in sorted(faults)]
+    return [task for i, task in enumerate(tasks) if i not in faults], [
+        faults[i] for i in sorted(faults)
+    ]
 
 
 def _dropped(task: Task, reason: str, detail: str) -> Dropped:

@@ -19,7 +19,12 @@ from lib.tasks.synthesis.tasks import Call
 
 LONGEST = 29  # words of an instruction
 MOST_CALLS = 4
-COMPLEXITIES = {"reference": 0.4, "condition": 0.25, "change": 0.15, "report": 0.2}  # how often each is tried first
+COMPLEXITIES = {
+    "reference": 0.4,
+    "condition": 0.25,
+    "change": 0.15,
+    "report": 0.2,
+}  # how often each is tried first
 _TRIES = 12  # draws of one complexity before another is tried
 
 Cell = tuple[str, str, str]  # table, key, column
@@ -89,7 +94,9 @@ class Scene:
         self.database = database
         readers = [f for f in self.domain.functions if f.effect == "get"]
         if not readers:
-            raise ValueError(f"{self.domain.name} has no function with the effect get: nothing can be looked up")
+            raise ValueError(
+                f"{self.domain.name} has no function with the effect get: nothing can be looked up"
+            )
         self.reader = readers[0]
         self.writers = tuple(f for f in self.domain.functions if f.writes and f.effect != "remove")
 
@@ -111,20 +118,33 @@ class Scene:
             follows = i and isinstance(part, Change) and not part.given
             before = plan.parts[i - 1] if follows else None
             joined = isinstance(before, Change) and not before.given
-            said = f"{said[:-2]} and then {self._worded(part)}" if joined else f"{said} {self._worded(part)}".lstrip()
+            said = (
+                f"{said[:-2]} and then {self._worded(part)}"
+                if joined
+                else f"{said} {self._worded(part)}".lstrip()
+            )
         return said
 
     def _worded(self, part: Ask | Change) -> str:
         if isinstance(part, Ask):
             counted = self.place(part.field)[1].kind == "digit"
-            return f"How many {part.field} has {part.of} ?" if counted else f"What is the {part.field} of {part.of} ?"
+            return (
+                f"How many {part.field} has {part.of} ?"
+                if counted
+                else f"What is the {part.field} of {part.of} ?"
+            )
         function = self._function(part)
-        words = function.wording(dict(zip(function.parameters, map(str, part.arguments), strict=True))) + " ."
+        words = (
+            function.wording(dict(zip(function.parameters, map(str, part.arguments), strict=True)))
+            + " ."
+        )
         if part.given is None:
             return words
         field, of = part.given.field, part.given.of
         counted = self.place(field)[1].kind == "digit"
-        condition = f"{of} has {part.value} {field}" if counted else f"the {field} of {of} is {part.value}"
+        condition = (
+            f"{of} has {part.value} {field}" if counted else f"the {field} of {of} is {part.value}"
+        )
         return f"if {condition} then {words}"
 
     def calls(self, plan: Plan) -> tuple[Call, ...]:
@@ -138,16 +158,25 @@ class Scene:
             if part.holds:
                 calls += [(self.reader.name, *slot.via) for slot in part.arguments if slot.via]
                 calls.append((part.function, *(slot.word for slot in part.arguments)))
-        return tuple(dict.fromkeys(calls))  # equal calls are lookups: `clear` refuses a change made twice
+        return tuple(
+            dict.fromkeys(calls)
+        )  # equal calls are lookups: `clear` refuses a change made twice
 
     def info(self, plan: Plan) -> tuple[str, ...]:
         """What must be told."""
-        return tuple(dict.fromkeys(self.value(part) for part in plan.parts if isinstance(part, Ask)))
+        return tuple(
+            dict.fromkeys(self.value(part) for part in plan.parts if isinstance(part, Ask))
+        )
 
     def clear(self, plan: Plan) -> bool:
         """Whether a plan is short enough, means one thing, and every change in it can be made and changes something."""
         words, calls = self.instruction(plan).split(), self.calls(plan)
-        return len(words) <= LONGEST and len(calls) <= MOST_CALLS and self._apart(plan) and self._effective(calls)
+        return (
+            len(words) <= LONGEST
+            and len(calls) <= MOST_CALLS
+            and self._apart(plan)
+            and self._effective(calls)
+        )
 
     def ask(self, rng: np.random.Generator, field: str) -> Ask:
         """A question for a field of a random record."""
@@ -160,14 +189,18 @@ class Scene:
         if function.effect == "set":
             column = table.column(function.columns[0])
             of = column.of if column else None
-            words.append(_pick(rng, sorted(self.records[of]) if of else self.domain.values(column, table)))
+            words.append(
+                _pick(rng, sorted(self.records[of]) if of else self.domain.values(column, table))
+            )
         elif function.chooses:
             words.append(_pick(rng, function.columns))
         return Change(function.name, tuple(map(Slot, words)))
 
     def harder(self, rng: np.random.Generator, plan: Plan) -> tuple[str, Plan] | None:
         """The plan with one complexity more, and which; None where none fits any more."""
-        for complexity in rng.choice(list(COMPLEXITIES), len(COMPLEXITIES), False, list(COMPLEXITIES.values())):
+        for complexity in rng.choice(
+            list(COMPLEXITIES), len(COMPLEXITIES), False, list(COMPLEXITIES.values())
+        ):
             for _ in range(_TRIES):
                 candidate = self._with(rng, plan, complexity)
                 if candidate is not None and self.clear(candidate):
@@ -206,7 +239,10 @@ class Scene:
         for i, j, slot in plan.slots():
             kind = self._kind(plan.parts[i], j)
             if slot.via is None and kind is not None:
-                found += [(i, j, Slot(slot.word, via)) for via in self._ways(slot.word, kind, plan.parts[i])]
+                found += [
+                    (i, j, Slot(slot.word, via))
+                    for via in self._ways(slot.word, kind, plan.parts[i])
+                ]
         return plan.with_slot(*found[int(rng.integers(len(found)))]) if found else None
 
     def _kind(self, part: Ask | Change, j: int) -> tuple[str, ...] | None:
@@ -216,9 +252,15 @@ class Scene:
         function = self._function(part)
         table = self.domain.table(function.tables[0])
         if j == 0:
-            return None if part.given else table.keys  # `the friend of Ana` twice in a sentence reads badly
+            return (
+                None if part.given else table.keys
+            )  # `the friend of Ana` twice in a sentence reads badly
         column = table.column(function.columns[0]) if function.effect == "set" else None
-        return None if column is None or column.kind in ("digit", "name") else self.domain.values(column, table)
+        return (
+            None
+            if column is None or column.kind in ("digit", "name")
+            else self.domain.values(column, table)
+        )
 
     def _ways(self, word: str, kind: tuple[str, ...], part: Ask | Change) -> list[tuple[str, str]]:
         """The records that hold a word in a field of that kind: (field, name), the part's own record left out."""
@@ -228,7 +270,9 @@ class Scene:
             table, column = self.place(field)
             if self.domain.values(column, table) == kind:
                 rows = sorted(self.records[table.name].items())
-                ways += [(field, name) for name, row in rows if row[column.name] == word and name != own]
+                ways += [
+                    (field, name) for name, row in rows if row[column.name] == word and name != own
+                ]
         return ways
 
     def _function(self, change: Change) -> Function:

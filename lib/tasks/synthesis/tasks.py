@@ -101,4 +101,6 @@ class Task:
 
 def steps(task: Task) -> list[tuple[str, str]]:
     """The golden calls as lines, each with its reply. Raises CallError where one of them fails."""
-    return [(" ".join(call), reply) for call, reply in zip(task.calls, task.golden.replies, strict=True)]
+    return [
+        (" ".join(call), reply) for call, reply in zip(task.calls, task.golden.replies, strict=True)
+    ]

@@ -80,7 +80,9 @@ class Procedural:
                 for column in table.columns:
                     options = keys[column.of] if column.of else domain.values(column, table)
                     others = [word for word in options if word != key or column.of != table.name]
-                    row[column.name] = key if column.kind == "name" else others[int(rng.integers(len(others)))]
+                    row[column.name] = (
+                        key if column.kind == "name" else others[int(rng.integers(len(others)))]
+                    )
         return written
 
     def intents(self, source: Source, n: int, rng: np.random.Generator) -> list[str]:
@@ -88,7 +90,10 @@ class Procedural:
         scene = Scene(Database(source.domain, source.records))
         reads = [f"{scene.reader.name} {field}" for field in scene.reader.columns]
         changes = [function.name for function in scene.writers] or reads
-        return [(options := changes if i % 2 else reads)[int(rng.integers(len(options)))] for i in range(n)]
+        return [
+            (options := changes if i % 2 else reads)[int(rng.integers(len(options)))]
+            for i in range(n)
+        ]
 
     def task(self, source: Source, intent: str, rng: np.random.Generator) -> Draft | None:
         """A task for an intent, drawn without a look at whether it can be done: that is for the filters."""
@@ -96,7 +101,9 @@ class Procedural:
         name, *field = intent.split()
         if field:
             return _draft(scene, Plan((scene.ask(rng, field[0]),)))
-        return _draft(scene, Plan((scene.change(rng, next(f for f in scene.writers if f.name == name)),)))
+        return _draft(
+            scene, Plan((scene.change(rng, next(f for f in scene.writers if f.name == name)),))
+        )
 
     def evolve(self, source: Source, draft: Draft, rng: np.random.Generator) -> Draft | None:
         """The task with one complexity more; None where no more fits into an instruction."""

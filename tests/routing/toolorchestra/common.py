@@ -40,10 +40,18 @@ CLOCK = {name: 0.01 * (i + 1) for i, name in enumerate(MODELS)}  # seconds per t
 UNK = lab.tokenizer().convert_tokens_to_ids(lab.UNK)
 
 
-def card(reaches: Mapping[str, int], dollars: float = 0.001, speed: float = 1000.0) -> dict[str, Any]:
+def card(
+    reaches: Mapping[str, int], dollars: float = 0.001, speed: float = 1000.0
+) -> dict[str, Any]:
     """A card as it is measured: everything right up to a difficulty, and half of it beyond."""
     told = [
-        {"category": family, "skin": "plain", "difficulty": d, "accuracy": 1.0 if d <= reach else 0.5, "n": 8}
+        {
+            "category": family,
+            "skin": "plain",
+            "difficulty": d,
+            "accuracy": 1.0 if d <= reach else 0.5,
+            "n": 8,
+        }
         for family, reach in reaches.items()
         for d in range(1, 9)
     ]
@@ -53,7 +61,9 @@ def card(reaches: Mapping[str, int], dollars: float = 0.001, speed: float = 1000
 @cache
 def cards() -> dict[str, dict[str, Any]]:
     """Models that get dearer and slower in their order."""
-    return {name: card(REACHES[name], 0.0002 * 3**i, 1 / CLOCK[name]) for i, name in enumerate(MODELS)}
+    return {
+        name: card(REACHES[name], 0.0002 * 3**i, 1 / CLOCK[name]) for i, name in enumerate(MODELS)
+    }
 
 
 @cache
@@ -76,7 +86,11 @@ def offices(split: str = "train") -> tuple[Task, ...]:
 
 def office(changes: bool) -> Task:
     """An office task that changes its database (and has nothing to report), or only asks."""
-    easy = (t for t in offices() if (t.domain.name, t.difficulty) == ("town", 1) and bool(t.info) != changes)
+    easy = (
+        t
+        for t in offices()
+        if (t.domain.name, t.difficulty) == ("town", 1) and bool(t.info) != changes
+    )
     return next(t for t in easy if all((name != "lookup") == changes for name, *_ in t.calls))
 
 
@@ -120,7 +134,9 @@ def at_work(reply: Callable[[Query], Heard] | str = "<answer> 4 </answer>") -> I
         yield desk
 
 
-def played(desk: Desk, assigned: Assignment, *turns: str, own: Own = FREE, rounds: int = 5) -> Episode:
+def played(
+    desk: Desk, assigned: Assignment, *turns: str, own: Own = FREE, rounds: int = 5
+) -> Episode:
     """One scripted episode."""
     (episode,) = roll(Scripted(*turns), desk, [assigned], rounds, 0, own)
     return episode
@@ -128,8 +144,15 @@ def played(desk: Desk, assigned: Assignment, *turns: str, own: Own = FREE, round
 
 def told(episode: Episode) -> list[str]:
     """What the orchestrator was told in reply, the prompt left out."""
-    heard = [i for i, own in list(zip(episode.ids, episode.mask, strict=True))[episode.prompt :] if not own]
-    return [part.replace("</response>", "").strip() for part in lab.decode(heard).split("<response>")[1:]]
+    heard = [
+        i
+        for i, own in list(zip(episode.ids, episode.mask, strict=True))[episode.prompt :]
+        if not own
+    ]
+    return [
+        part.replace("</response>", "").strip()
+        for part in lab.decode(heard).split("<response>")[1:]
+    ]
 
 
 @cache

@@ -8,7 +8,16 @@ from lib.routing.toolorchestra.arms import NAMED
 from lib.routing.toolorchestra.desk import Own
 from lib.routing.toolorchestra.menu import Preference
 from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import NAMES, answer, at_work, call, given, item, offers, played
+from tests.routing.toolorchestra.common import (
+    NAMES,
+    answer,
+    at_work,
+    call,
+    given,
+    item,
+    offers,
+    played,
+)
 
 OWN = Own(1e-8, 0.001)
 BIG = item("big", 1)
@@ -33,7 +42,9 @@ def episodes():
 
 
 def spent(episodes) -> tuple[np.ndarray, np.ndarray]:
-    return np.array([desk.dollars(e, OWN) for e in episodes]), np.array([e.seconds for e in episodes])
+    return np.array([desk.dollars(e, OWN) for e in episodes]), np.array(
+        [e.seconds for e in episodes]
+    )
 
 
 def test_the_matrix_has_calls_by_tool_outcome_and_all_that_was_spent(episodes):
@@ -41,11 +52,17 @@ def test_the_matrix_has_calls_by_tool_outcome_and_all_that_was_spent(episodes):
     dollars, seconds = spent(episodes)
     at, py = NAMES.index("calculator"), NAMES.index("python")
     assert m.shape == wanted.shape == (5, len(NAMES) + 3)
-    assert m[:, at].tolist() == [1, 0, 1, 1, 4] and m[:, py].tolist() == [0, 2, 0, 0, 0] and m[:, :-3].sum() == 9
+    assert (
+        m[:, at].tolist() == [1, 0, 1, 1, 4]
+        and m[:, py].tolist() == [0, 2, 0, 0, 0]
+        and m[:, :-3].sum() == 9
+    )
     assert m[:, -3].tolist() == [1, 1, 0, 1, 0]
     assert (-m[:, -2]).tolist() == dollars.tolist() and (-m[:, -1]).tolist() == seconds.tolist()
     assert wanted.tolist() == [WHO.vector(NAMES).tolist()] * 5
-    own = 1e-8 * np.array([len(e.ids) for e in episodes])  # with what the orchestrator reads and writes
+    own = 1e-8 * np.array(
+        [len(e.ids) for e in episodes]
+    )  # with what the orchestrator reads and writes
     assert dollars - own == pytest.approx(np.array([e.dollars for e in episodes]))
 
 
@@ -65,31 +82,52 @@ def test_the_paper_and_the_published_error_by_hand(episodes):
 
 def test_corl_pays_what_is_right_and_within_the_budget(episodes):
     dollars, _ = spent(episodes)
-    for budget, expected in ((0.0, [0] * 5), (dollars[0], [1, 0, 0, 0, 0]), (dollars.max(), [1, 1, 0, 1, 0])):
+    for budget, expected in (
+        (0.0, [0] * 5),
+        (dollars[0], [1, 0, 0, 0, 0]),
+        (dollars.max(), [1, 1, 0, 1, 0]),
+    ):
         assert arms.paid(NAMED["corl"], episodes, [0] * 5, NAMES, OWN, budget).tolist() == expected
 
 
 def test_what_is_learned_has_no_malformed_calls_and_no_missing_answers(episodes):
     for name in ("paper", "published"):
-        samples, kept = arms.learned(NAMED[name], episodes, [3] * 5, REWARDS, rewards.LEAST_DEVIATION)
-        assert kept.rows.tolist() == [0, 1, 2] and (kept.malformed, kept.unanswered, kept.agreeing) == (1, 1, 0)
+        samples, kept = arms.learned(
+            NAMED[name], episodes, [3] * 5, REWARDS, rewards.LEAST_DEVIATION
+        )
+        assert kept.rows.tolist() == [0, 1, 2] and (
+            kept.malformed,
+            kept.unanswered,
+            kept.agreeing,
+        ) == (1, 1, 0)
         assert [(s.ids, s.mask, s.reward, s.group) for s in samples] == [
             (e.ids, e.mask, r, 3) for e, r in zip(episodes[:3], REWARDS, strict=False)
         ]
 
 
 def test_a_lenient_training_leaves_out_only_groups_that_agree(episodes):
-    samples, kept = arms.learned(NAMED["lenient"], episodes, [0, 0, 0, 1, 1], REWARDS, rewards.LEAST_DEVIATION)
+    samples, kept = arms.learned(
+        NAMED["lenient"], episodes, [0, 0, 0, 1, 1], REWARDS, rewards.LEAST_DEVIATION
+    )
     assert [s.ids for s in samples] == [e.ids for e in episodes] and kept.agreeing == 0
-    samples, kept = arms.learned(NAMED["lenient"], episodes, [0, 0, 0, 1, 1], REWARDS * [1, 1, 1, 0, 0], 0.1)
+    samples, kept = arms.learned(
+        NAMED["lenient"], episodes, [0, 0, 0, 1, 1], REWARDS * [1, 1, 1, 0, 0], 0.1
+    )
     assert [s.ids for s in samples] == [e.ids for e in episodes[:3]] and kept.agreeing == 2
-    paid = [arms.paid(NAMED[n], episodes, [0] * 5, NAMES, OWN, 0.0).tolist() for n in ("paper", "lenient")]
+    paid = [
+        arms.paid(NAMED[n], episodes, [0] * 5, NAMES, OWN, 0.0).tolist()
+        for n in ("paper", "lenient")
+    ]
     assert paid[0] == paid[1]
 
 
 def test_under_corls_reward_everything_is_learned_from(episodes):
-    samples, kept = arms.learned(NAMED["corl"], episodes, [0, 0, 1, 1, 1], np.zeros(5), rewards.LEAST_DEVIATION)
-    assert [(s.ids, s.group) for s in samples] == [(e.ids, g) for e, g in zip(episodes, [0, 0, 1, 1, 1], strict=True)]
+    samples, kept = arms.learned(
+        NAMED["corl"], episodes, [0, 0, 1, 1, 1], np.zeros(5), rewards.LEAST_DEVIATION
+    )
+    assert [(s.ids, s.group) for s in samples] == [
+        (e.ids, g) for e, g in zip(episodes, [0, 0, 1, 1, 1], strict=True)
+    ]
     assert (kept.malformed, kept.unanswered, kept.agreeing) == (1, 1, 3)  # it is said all the same
 
 
@@ -98,7 +136,12 @@ def test_calls_of_an_office_have_no_place_in_the_vector():
     task = common.office(changes=False)
     (name, *words), who = task.calls[0], Preference(1.0, 0.0, 0.0, ("lookup",))
     with at_work() as made:
-        episode = played(made, given(task, "search", preference=who), call(name, " ".join(words)), answer(task.answer))
+        episode = played(
+            made,
+            given(task, "search", preference=who),
+            call(name, " ".join(words)),
+            answer(task.answer),
+        )
     assert name == "lookup" and episode.right == 1.0
     m, _ = arms.matrix([episode], NAMES, OWN)
     assert m[0, :-3].tolist() == [0] * len(NAMES) and offers()["lookup"].name in NAMES

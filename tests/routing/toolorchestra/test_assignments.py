@@ -45,7 +45,9 @@ def test_capable_tools_are_good_at_it_usable_ones_can_be_asked_at_all():
 def test_a_question_has_two_to_four_different_tools_and_one_is_good_at_it(many):
     asked = [a for a in many if isinstance(a.work, Item)]
     for a in asked:
-        assert TOOLS[0] <= len(a.menu.offers) <= TOOLS[1] and len(set(a.menu.names)) == len(a.menu.names)
+        assert TOOLS[0] <= len(a.menu.offers) <= TOOLS[1] and len(set(a.menu.names)) == len(
+            a.menu.names
+        )
         assert a.capable and not a.menu.office and a.menu.desk is None
     assert set(Counter(len(a.menu.offers) for a in asked)) == {2, 3, 4}
 
@@ -58,7 +60,9 @@ def test_an_office_task_has_all_functions_of_its_office_and_one_to_three_tools(m
         assert a.menu.office == functions and a.menu.names[-len(functions) :] == functions
         assert TOOLS[0] - 1 <= len(a.menu.offers) <= TOOLS[1] - 1
         assert len(set(a.menu.names)) == len(a.menu.names)  # its own lookup, and no other
-        assert a.menu.desk.name == OFFICE and all(a.menu.offer(name) is a.menu.desk for name in functions)
+        assert a.menu.desk.name == OFFICE and all(
+            a.menu.offer(name) is a.menu.desk for name in functions
+        )
 
 
 def test_prices_and_latencies_lie_within_the_spread_of_the_list_and_use_all_of_it(many):
@@ -67,11 +71,18 @@ def test_prices_and_latencies_lie_within_the_spread_of_the_list_and_use_all_of_i
         for o in (*a.menu.offers, *([a.menu.desk] if a.menu.desk else [])):
             listed = offers()[o.name]
             pair = (o.dollars / listed.dollars, o.seconds / listed.seconds)
-            typical = (o.typical_dollars / listed.typical_dollars, o.typical_seconds / listed.typical_seconds)
+            typical = (
+                o.typical_dollars / listed.typical_dollars,
+                o.typical_seconds / listed.typical_seconds,
+            )
             assert pair == pytest.approx(typical) and o.skills == listed.skills
             factors.append(pair)
     logs = np.log(np.array(factors)) / np.log(SPREAD)
-    assert np.abs(logs).max() <= 1 + 1e-9 and (np.abs(logs.mean(0)) < 0.1).all() and (logs.std(0) > 0.5).all()
+    assert (
+        np.abs(logs).max() <= 1 + 1e-9
+        and (np.abs(logs.mean(0)) < 0.1).all()
+        and (logs.std(0) > 0.5).all()
+    )
     assert abs(np.corrcoef(logs.T)[0, 1]) < 0.1  # one says nothing of the other
 
 
@@ -94,7 +105,9 @@ def test_all_work_is_of_its_split_and_of_all_difficulties(split):
     told = assignments.mixed(N, split, 3, offices(split))
     assert {w.split for w in told} == {split}
     for kind, difficulties in DIFFICULTIES.items():
-        assert {w.difficulty for w in told if isinstance(w, Item) and w.category == kind} == set(difficulties)
+        assert {w.difficulty for w in told if isinstance(w, Item) and w.category == kind} == set(
+            difficulties
+        )
     assert {w.difficulty for w in told if isinstance(w, Task)} == {1, 2, 3}
 
 
@@ -108,19 +121,30 @@ def test_offices_are_as_many_as_asked_for_mixed_and_the_same_again():
 
 def test_outages_are_only_where_another_tool_would_do(many):
     able = sum(len(a.capable) > 1 for a in many)
-    half, none = (sum(a.outage > 0 for a in assignments.struck(many, s, seeds.rng("a test"))) for s in (0.5, 0.0))
+    half, none = (
+        sum(a.outage > 0 for a in assignments.struck(many, s, seeds.rng("a test")))
+        for s in (0.5, 0.0)
+    )
     assert none == 0 and 0.35 * able < half < 0.65 * able
     told = assignments.struck(many, 1.0, seeds.rng("a test"))
     assert [a.outage > 0 for a in told] == [len(a.capable) > 1 for a in many]
     for before, after in zip(many, told, strict=True):
         several = before.kind == "facts" and before.difficulty > 1
         assert after.outage in (0, 2 if several else 1)
-        assert (after.work, after.menu, after.preference) == (before.work, before.menu, before.preference)
-    assert {a.outage for a in told} == {0, 1, 2} and not any(a.outage for a in told if isinstance(a.work, Task))
+        assert (after.work, after.menu, after.preference) == (
+            before.work,
+            before.menu,
+            before.preference,
+        )
+    assert {a.outage for a in told} == {0, 1, 2} and not any(
+        a.outage for a in told if isinstance(a.work, Task)
+    )
 
 
 def test_where_no_tool_is_good_at_a_question_there_is_a_menu_all_the_same():
-    told = assignments.menu_for(item("chain", 6), offers(), ["search", "lab-nano"], 1.0, seeds.rng("a test"))
+    told = assignments.menu_for(
+        item("chain", 6), offers(), ["search", "lab-nano"], 1.0, seeds.rng("a test")
+    )
     assert set(told.names) == {"search", "lab-nano"}
 
 

@@ -35,5 +35,7 @@ def test_a_mistake_ends_in_one_line_that_names_it_and_writes_nothing(tmp_path, c
 
 def test_a_model_that_writes_nonsense_leaves_an_empty_corpus_and_no_crash(tmp_path, capsys):
     out = tmp_path / "offices.json"
-    assert command.main(["--out", str(out), "--writer", "scripted-small", "--topic", "library"]) == 0
+    assert (
+        command.main(["--out", str(out), "--writer", "scripted-small", "--topic", "library"]) == 0
+    )
     assert "0 tasks" in capsys.readouterr().out and load(out).tasks == ()

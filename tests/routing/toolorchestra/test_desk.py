@@ -15,7 +15,17 @@ from lib.routing.toolorchestra.strategies import strategy
 from lib.tasks import facts
 from tests.routing.small import Scripted
 from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import CLOCK, answer, at_work, call, given, item, offers, played, told
+from tests.routing.toolorchestra.common import (
+    CLOCK,
+    answer,
+    at_work,
+    call,
+    given,
+    item,
+    offers,
+    played,
+    told,
+)
 
 CHAIN, BIG, FACT = item("chain", 3), item("big", 3), item("facts", 1)
 RELATION, PLACE = FACT.key.split("/")[1:]
@@ -35,7 +45,9 @@ def nothing_asked(desk):
 
 
 def menu_of(work, *names, **more):
-    return given(work, *(names or ("calculator", "search", "python", "lab-mini")), factors=FACTORS, **more)
+    return given(
+        work, *(names or ("calculator", "search", "python", "lab-mini")), factors=FACTORS, **more
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,7 +57,10 @@ def menu_of(work, *names, **more):
         ("", "neither"),
         ("<call> </call>", "neither"),
         ("<call> calculator 1 + 1 </call> 4", "neither"),
-        ("<call> lookup home Ana </call>", "no tool 'lookup' on the menu"),  # a tool, but not on this menu
+        (
+            "<call> lookup home Ana </call>",
+            "no tool 'lookup' on the menu",
+        ),  # a tool, but not on this menu
         ("<call> lab-large 1 + 1 = ? </call>", "no tool 'lab-large' on the menu"),
         ("<call> moves Ana Loro </call>", "no tool 'moves' on the menu"),  # an office's function
         ("<call> calculator </call>", "calculator takes"),
@@ -63,10 +78,19 @@ def test_what_is_no_call_is_malformed_is_told_so_and_costs_nothing(desk, text, w
 @pytest.mark.parametrize(
     ("text", "read"),
     [
-        ("<call> calculator 1 + 1 </call> <answer> 2 </answer>", protocol.Answer),  # the end of the turn counts
-        ("<answer> 2 </answer> <call> calculator 1 + 1 </call>", protocol.Call("calculator", "1 + 1")),
+        (
+            "<call> calculator 1 + 1 </call> <answer> 2 </answer>",
+            protocol.Answer,
+        ),  # the end of the turn counts
+        (
+            "<answer> 2 </answer> <call> calculator 1 + 1 </call>",
+            protocol.Call("calculator", "1 + 1"),
+        ),
         ("<call> search x </call> <call> calculator 2 </call>", protocol.Call("calculator", "2")),
-        ("<call> search <t> home of Ana </t> </call>", protocol.Call("search", "<t> home of Ana </t>")),
+        (
+            "<call> search <t> home of Ana </t> </call>",
+            protocol.Call("search", "<t> home of Ana </t>"),
+        ),
         ("<call>calculator   1 +\n1</call>", protocol.Call("calculator", "1 +\n1")),
         ("<call> lab-mini question </call>", protocol.Call("lab-mini", protocol.AS_IT_STANDS)),
     ],
@@ -76,7 +100,9 @@ def test_calls_and_answers_mixed_and_nested(desk, text, read):
     assert turn == read if isinstance(read, protocol.Call) else isinstance(turn, read)
 
 
-PIECES = st.sampled_from([*lab.pieces(), *(f" {name}" for name in common.NAMES), "\n", "é", "\ud800", "'", "\\", "\0"])
+PIECES = st.sampled_from(
+    [*lab.pieces(), *(f" {name}" for name in common.NAMES), "\n", "é", "\ud800", "'", "\\", "\0"]
+)
 CALLS = st.tuples(st.sampled_from([*common.NAMES, "moves", "vote"]), st.lists(PIECES, max_size=12))
 
 
@@ -98,7 +124,11 @@ def test_any_call_is_malformed_or_answered_and_never_an_exception(desk, made, at
     [
         ("calculator", "47 * 38", "1786"),
         ("python", "47 * 38", "1786"),
-        ("search", f"{RELATION} of {PLACE}", facts.RELATIONS[RELATION][2].format(PLACE, FACT.answer)),
+        (
+            "search",
+            f"{RELATION} of {PLACE}",
+            facts.RELATIONS[RELATION][2].format(PLACE, FACT.answer),
+        ),
         ("lookup", f"{RELATION} {PLACE}", FACT.answer),
         ("calculator", "1 / 0", protocol.ERROR),
         ("python", "1 / 0", protocol.ERROR),
@@ -119,8 +149,13 @@ def test_equal_code_is_run_once_and_replies_the_same(desk, monkeypatch):
     real, ran = desk.sandbox.run, []
     monkeypatch.setattr(desk.sandbox, "run", lambda code: ran.append(code) or real(code))
     codes = ["12 + 30", "12 + 31", "12 + 30", "12 / 0", "12 / 0"]
-    heard = [played(desk, menu_of(BIG), call("python", code), answer(1)).exchanges[0].heard for code in codes]
-    assert len(ran) == 3 and [h.text for h in heard[:3]] == ["42", "43", "42"] and heard[3] == heard[4]
+    heard = [
+        played(desk, menu_of(BIG), call("python", code), answer(1)).exchanges[0].heard
+        for code in codes
+    ]
+    assert (
+        len(ran) == 3 and [h.text for h in heard[:3]] == ["42", "43", "42"] and heard[3] == heard[4]
+    )
     assert all(h.dollars == heard[0].dollars for h in heard)  # remembered, and paid all the same
 
 
@@ -129,7 +164,9 @@ def test_a_model_is_asked_the_words_of_the_call_at_the_price_and_clock_of_the_me
     (query,) = desk.pool.all
     assert (query.expert, query.text) == ("lab-mini", "1 + 2 = ?") and told(episode) == ["4"]
     assert episode.dollars == pytest.approx(1e-5 * offers()["lab-mini"].dollars * 2.5)
-    assert episode.seconds == pytest.approx(10 * CLOCK["lab-mini"] * offers()["lab-mini"].seconds * 0.5)
+    assert episode.seconds == pytest.approx(
+        10 * CLOCK["lab-mini"] * offers()["lab-mini"].seconds * 0.5
+    )
     heard = episode.exchanges[0].heard
     assert (heard.tokens_in, heard.tokens_out, heard.failure) == (7, 10, "")
 
@@ -138,7 +175,9 @@ def test_a_model_that_fails_is_heard_as_error_and_paid_what_was_billed():
     with at_work(lambda query: Heard("", 3e-6, 7, 2, "timeout")) as made:
         episode = played(made, menu_of(CHAIN), call("lab-mini", "1 = ?"), answer(CHAIN.answer))
     assert told(episode) == ["error"] and episode.exchanges[0].heard.failure == "timeout"
-    assert episode.dollars == pytest.approx(3e-6 * 2.5) and episode.seconds == pytest.approx(2 * CLOCK["lab-mini"] / 2)
+    assert episode.dollars == pytest.approx(3e-6 * 2.5) and episode.seconds == pytest.approx(
+        2 * CLOCK["lab-mini"] / 2
+    )
     assert episode.counts == {"lab-mini": 1} and episode.right == 1.0
 
 
@@ -151,7 +190,9 @@ def test_the_orchestrators_own_tokens_are_paid_once_each_and_take_time_where_it_
     prompt = len(conversation(episode.assignment.messages))
     assert (episode.written, len(episode.ids)) == (written, prompt + written + heard)
     tool = offers()["calculator"]
-    assert desks.dollars(episode, own) == pytest.approx(2.5 * tool.dollars + 1e-7 * len(episode.ids))
+    assert desks.dollars(episode, own) == pytest.approx(
+        2.5 * tool.dollars + 1e-7 * len(episode.ids)
+    )
     assert episode.seconds == pytest.approx(0.5 * tool.seconds + 0.01 * written)
     assert episode.dollars == pytest.approx(2.5 * tool.dollars)  # of the calls alone
 
@@ -160,10 +201,15 @@ def test_an_outage_from_the_first_call_on_takes_the_time_and_asks_nobody(desk):
     assigned = menu_of(CHAIN, "lab-mini", "lab-nano", outage=1)
     turns = [call(name, "1 = ?") for name in ("lab-mini", "lab-mini", "lab-nano")]
     episode = played(desk, assigned, *turns, answer(4))
-    assert told(episode) == ["error", "error", "4"] and [q.expert for q in desk.pool.all] == ["lab-nano"]
+    assert told(episode) == ["error", "error", "4"] and [q.expert for q in desk.pool.all] == [
+        "lab-nano"
+    ]
     assert [x.heard.failure for x in episode.exchanges if x.heard] == [OUTAGE, OUTAGE, ""]
     assert episode.dollars == pytest.approx(2.5e-5 * offers()["lab-nano"].dollars)
-    down, up = offers()["lab-mini"].typical_seconds, 10 * CLOCK["lab-nano"] * offers()["lab-nano"].seconds
+    down, up = (
+        offers()["lab-mini"].typical_seconds,
+        10 * CLOCK["lab-nano"] * offers()["lab-nano"].seconds,
+    )
     assert episode.seconds == pytest.approx(0.5 * (2 * down + up))
     assert episode.counts == {"lab-mini": 2, "lab-nano": 1} and episode.malformed == 0
 
@@ -174,13 +220,27 @@ def test_an_outage_in_the_middle_lets_the_first_call_through(desk):
     one, _ = next(plan)
     relation, place = one.split()
     two, _ = plan.send(facts.records()[relation][place])
-    turns = [call("lookup", one), call("lookup", two), call("search", two.replace(" ", " of ")), call("lookup", two)]
+    turns = [
+        call("lookup", one),
+        call("lookup", two),
+        call("search", two.replace(" ", " of ")),
+        call("lookup", two),
+    ]
     episode = played(desk, menu_of(work, "lookup", "search", outage=2), *turns, answer(work.answer))
     one, two, three, four = told(episode)
-    assert one != "error" and (two, four) == ("error", "error") and three.endswith(f"is {work.answer} .")
+    assert (
+        one != "error"
+        and (two, four) == ("error", "error")
+        and three.endswith(f"is {work.answer} .")
+    )
     lookup, search = offers()["lookup"], offers()["search"]
-    assert episode.dollars == pytest.approx(2.5 * (lookup.dollars + search.dollars))  # what is down bills nothing
-    assert episode.seconds == pytest.approx(0.5 * (3 * lookup.seconds + search.seconds)) and episode.right == 1.0
+    assert episode.dollars == pytest.approx(
+        2.5 * (lookup.dollars + search.dollars)
+    )  # what is down bills nothing
+    assert (
+        episode.seconds == pytest.approx(0.5 * (3 * lookup.seconds + search.seconds))
+        and episode.right == 1.0
+    )
 
 
 ASKS, CHANGES = common.office(changes=False), common.office(changes=True)
@@ -202,7 +262,11 @@ def test_an_office_task_is_judged_by_execution_fidelity_and_completeness(desk):
 
     assert verdict(ASKS, first(ASKS), answer(ASKS.answer)) == (True, True, True)
     assert verdict(ASKS, first(ASKS), answer("nothing")) == (True, False, True)
-    assert verdict(ASKS, answer(ASKS.answer)) == (True, True, False)  # a guess, and nobody was asked
+    assert verdict(ASKS, answer(ASKS.answer)) == (
+        True,
+        True,
+        False,
+    )  # a guess, and nobody was asked
     assert verdict(CHANGES, first(CHANGES), answer("done")) == (True, True, True)
     assert verdict(CHANGES, answer("done")) == (False, True, False)
     assert verdict(CHANGES, first(CHANGES), first(CHANGES), answer("done"))[1:] == (True, True)
@@ -221,13 +285,24 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
     says = {
         CHAIN.prompt: [call("lab-mini", protocol.AS_IT_STANDS), "<call>", answer(4)],
         BIG.prompt: [call("python", BIG.prompt.removesuffix(" = ?")), answer(BIG.answer)],
-        FACT.prompt: [call("search", f"{RELATION} of {PLACE}"), call("search", "home"), answer(FACT.answer)],
+        FACT.prompt: [
+            call("search", f"{RELATION} of {PLACE}"),
+            call("search", "home"),
+            answer(FACT.answer),
+        ],
         CHANGES.instruction: [first(CHANGES), answer("done")],
         works[4].prompt: [answer("nothing")],
     }
 
     def episodes(some):
-        return roll(Scripted(say=lambda q, t: says[q][t]), desk, [menu_of(w) for w in some], 4, 3, Own(1e-7, 0.01))
+        return roll(
+            Scripted(say=lambda q, t: says[q][t]),
+            desk,
+            [menu_of(w) for w in some],
+            4,
+            3,
+            Own(1e-7, 0.01),
+        )
 
     together = episodes(works)
     for work, one in zip(works, together, strict=True):
@@ -240,12 +315,18 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
 def test_tried_by_hand(desk):
     """Rows for every tool and question that it can be asked, at the menu's prices, and nobody else is paid."""
     work = item("facts", 2)
-    wanted = [menu_of(BIG, "calculator", "lab-mini"), menu_of(work, "lookup", "lab-mini"), menu_of(CHAIN, "lab-mini")]
+    wanted = [
+        menu_of(BIG, "calculator", "lab-mini"),
+        menu_of(work, "lookup", "lab-mini"),
+        menu_of(CHAIN, "lab-mini"),
+    ]
     rows = tried(desk, wanted, ("calculator", "lookup", "lab-mini"), "a test")
     assert [(r["item"], r["tool"], r["right"], r["calls"]) for r in rows] == [
-        (0, "calculator", 1.0, 1), (1, "lookup", 1.0, 2), (1, "lab-mini", 0.0, 1),
+        (0, "calculator", 1.0, 1),
+        (1, "lookup", 1.0, 2),
+        (1, "lab-mini", 0.0, 1),
         (2, "lab-mini", float(CHAIN.answer == "4"), 1),
-    ]  # fmt: skip
+    ]
     assert [r["dollars"] for r in rows[:2]] == pytest.approx(
         [2.5 * offers()["calculator"].dollars, 2 * 2.5 * offers()["lookup"].dollars]
     )
@@ -254,7 +335,11 @@ def test_tried_by_hand(desk):
 
 
 def test_a_malformed_call_is_not_the_first(desk):
-    turns = [call("lookup", "home"), call("search", f"{RELATION} of {PLACE}"), call("lookup", f"{RELATION} {PLACE}")]
+    turns = [
+        call("lookup", "home"),
+        call("search", f"{RELATION} of {PLACE}"),
+        call("lookup", f"{RELATION} {PLACE}"),
+    ]
     episode = played(desk, menu_of(FACT, "lookup", "search", outage=1), *turns, answer(FACT.answer))
     assert episode.first == "search" and told(episode) == ["error", "error", FACT.answer]
 

@@ -50,7 +50,9 @@ def test_unseen_tools_are_on_no_menu_but_those_of_their_exam(all_exams):
 @given(st.integers(12, 80), st.integers(2, 5))
 def test_there_are_at_most_as_many_episodes_as_announced(n, side):
     own = settings(test_items=n, side=side)
-    assert sum(len(exams.exam(name, offers(), offers(UNSEEN), own)) for name in exams.ALL) <= exams.count(own)
+    assert sum(
+        len(exams.exam(name, offers(), offers(UNSEEN), own)) for name in exams.ALL
+    ) <= exams.count(own)
 
 
 def test_an_unseen_tool_is_good_at_the_question_and_every_other_time_the_only_one(all_exams):
@@ -66,14 +68,21 @@ def test_an_unseen_tool_is_good_at_the_question_and_every_other_time_the_only_on
 def test_unseen_prices_are_those_of_the_other_list_times_the_same_luck(all_exams):
     listed, other = offers(), offers(UNSEEN)
     for before, after in zip(all_exams["test"], all_exams["unseen_prices"], strict=True):
-        assert (before.work, before.preference, before.outage) == (after.work, after.preference, after.outage)
+        assert (before.work, before.preference, before.outage) == (
+            after.work,
+            after.preference,
+            after.outage,
+        )
         pairs = list(zip(before.menu.offers, after.menu.offers, strict=True))
         if before.menu.desk:
             pairs.append((before.menu.desk, after.menu.desk))
         for one, two in pairs:
             assert (one.name, one.skills) == (two.name, two.skills)
             for key in ("dollars", "seconds", "typical_dollars", "typical_seconds"):
-                luck = [getattr(o, key) / getattr(held[o.name], key) for o, held in ((one, listed), (two, other))]
+                luck = [
+                    getattr(o, key) / getattr(held[o.name], key)
+                    for o, held in ((one, listed), (two, other))
+                ]
                 assert luck[0] == pytest.approx(luck[1])
             assert (one.dollars, one.seconds) != (two.dollars, two.seconds)
 
@@ -101,7 +110,9 @@ def test_every_user_of_the_grid_gets_the_same_questions_and_menus(all_exams):
     base = [a for a in all_exams["test"] if isinstance(a.work, Item)]
     for k in range(len(users)):
         part = told[k * n : (k + 1) * n]
-        assert [(a.work, a.menu) for a in part] == [(a.work, a.menu) for a in base[:: exams.GRID_SHARE]]
+        assert [(a.work, a.menu) for a in part] == [
+            (a.work, a.menu) for a in base[:: exams.GRID_SHARE]
+        ]
 
 
 def test_an_exam_that_there_is_not_is_refused():
@@ -111,7 +122,9 @@ def test_an_exam_that_there_is_not_is_refused():
 
 def test_a_tool_that_is_free_can_have_another_price(tmp_path):
     text = (ROOT / common.TRAINING).read_text()
-    (tmp_path / "free.yaml").write_text(text.replace("python: {dollars: 5.0e-7", "python: {dollars: 0.0"))
+    (tmp_path / "free.yaml").write_text(
+        text.replace("python: {dollars: 5.0e-7", "python: {dollars: 0.0")
+    )
     free = menu.offers(menu.price_list(tmp_path / "free.yaml"), common.cards())
     assert free["python"].dollars == 0
     assert len(exams.exam("unseen_prices", free, offers(UNSEEN), settings())) == len(exam("test"))

@@ -17,7 +17,9 @@ LARGER = SMALL.model_copy(update={"seeds": 6, "groups": 16, "menus": 40})
 NOBODY = np.zeros(len(glass.TOOLS) + 3)
 
 
-def by_hand(prices=((1.0, 4.0), (2.0, 4.0), (5.0, 8.0)), success=(0.5, 0.8, 1.0)) -> tuple[Worlds, Menus]:
+def by_hand(
+    prices=((1.0, 4.0), (2.0, 4.0), (5.0, 8.0)), success=(0.5, 0.8, 1.0)
+) -> tuple[Worlds, Menus]:
     """One world, one question of kind 0, a menu of the first three tools."""
     table = np.zeros((1, glass.KINDS, len(glass.TOOLS)))
     table[0, 0, :3] = success
@@ -36,9 +38,13 @@ def user(accuracy=0.0, cost=0.0, latency=0.0, **liked) -> np.ndarray:
 def test_the_worth_of_a_call_by_hand():
     worlds, menus = by_hand()
     assert glass.worth(worlds, menus, user(accuracy=1.0)).ravel() == pytest.approx([0.5, 0.8, 1.0])
-    assert glass.worth(worlds, menus, user(cost=1.0)).ravel() == pytest.approx([0.5, 0.8 * 3 / 4, 0.0])
+    assert glass.worth(worlds, menus, user(cost=1.0)).ravel() == pytest.approx(
+        [0.5, 0.8 * 3 / 4, 0.0]
+    )
     assert glass.worth(worlds, menus, user(latency=0.5)).ravel() == pytest.approx([0.25, 0.4, 0.0])
-    assert glass.worth(worlds, menus, user(accuracy=1.0, facts=1.0)).ravel() == pytest.approx([0.5, 0.8, 2.0])
+    assert glass.worth(worlds, menus, user(accuracy=1.0, facts=1.0)).ravel() == pytest.approx(
+        [0.5, 0.8, 2.0]
+    )
 
 
 def test_the_worth_is_the_lessons_reward_in_a_group_that_tries_the_whole_menu():
@@ -55,14 +61,18 @@ def test_menus_of_training_have_no_newcomer_and_its_tests_have_one():
     worlds = Worlds.drawn(LARGER)
     usual = Menus.drawn(worlds, LARGER, 50, "a test")
     assert usual.tools.max() < len(glass.KNOWN)
-    assert all(len(set(menu)) == LARGER.menu for menu in usual.tools.reshape(-1, LARGER.menu).tolist())
+    assert all(
+        len(set(menu)) == LARGER.menu for menu in usual.tools.reshape(-1, LARGER.menu).tolist()
+    )
     fresh = Menus.drawn(worlds, LARGER, 50, "a test", condition=glass.NEWCOMER)
     assert ((fresh.tools >= len(glass.KNOWN)).sum(-1) == 1).all()
 
 
 def group(right, dollars) -> np.ndarray:
     n = len(right)
-    return rewards.vectors(np.zeros((n, len(glass.TOOLS))), np.array(right), np.array(dollars), np.ones(n))
+    return rewards.vectors(
+        np.zeros((n, len(glass.TOOLS))), np.array(right), np.array(dollars), np.ones(n)
+    )
 
 
 def test_of_two_right_rollouts_the_cheaper_is_paid_more_and_with_the_sign_error_the_dearer():
@@ -83,7 +93,9 @@ def test_over_the_whole_batch_a_question_that_is_cheap_for_all_pays_all_of_them(
 def test_advantages_are_those_of_the_trainer_and_nothing_for_what_is_left_out():
     told = np.random.default_rng(0).random(24)
     all_ = glass.advantages(told, np.ones(24, bool), 8)
-    assert all_.flatten() == pytest.approx(losses.group_advantages(torch.as_tensor(told), 8), abs=2e-3)
+    assert all_.flatten() == pytest.approx(
+        losses.group_advantages(torch.as_tensor(told), 8), abs=2e-3
+    )
     left = np.ones(24, bool)
     left[[3, 8, 9, 10, 11, 12, 13, 14, 15]] = False
     some = glass.advantages(told, left, 8)
@@ -108,10 +120,15 @@ def test_the_start_knows_nothing_and_every_policy_spreads_one_chance(reads):
     menus = Menus.drawn(worlds, SMALL, 5, "a test")
     who = np.broadcast_to(user(accuracy=1.0, cost=0.5), (*menus.kind.shape, len(NOBODY)))
     plain, careless = (
-        glass.Policy(Arm("one", reads=reads, careless=c), len(worlds.success), 0.1).log_chances(worlds, menus, who)
+        glass.Policy(Arm("one", reads=reads, careless=c), len(worlds.success), 0.1).log_chances(
+            worlds, menus, who
+        )
         for c in (False, True)
     )
-    assert plain[..., :-1].exp().detach().numpy() == pytest.approx(1 / SMALL.menu) and plain[..., -1].exp().eq(0).all()
+    assert (
+        plain[..., :-1].exp().detach().numpy() == pytest.approx(1 / SMALL.menu)
+        and plain[..., -1].exp().eq(0).all()
+    )
     chances = careless.exp().detach().numpy()
     assert chances[..., -1] == pytest.approx(0.1) and chances.sum(-1) == pytest.approx(1.0)
 
@@ -121,7 +138,9 @@ def test_the_reward_teaches_to_save_what_a_user_cares_for_and_its_sign_error_to_
     judge, found = glass.Judge(worlds, LARGER), {}
     for arm in glass.ARMS[:2]:
         *_, (_, policy) = glass.trained(arm, worlds, LARGER, 25)
-        rows = judge.rows(arm.name, policy, 25, (glass.USUAL,)).set_index(["item", "seed"])["dollars"]
+        rows = judge.rows(arm.name, policy, 25, (glass.USUAL,)).set_index(["item", "seed"])[
+            "dollars"
+        ]
         found[arm.name] = rows["cost 1"] - rows["cost 0"]
     assert (found["ToolOrchestra"] < 0).all() and (found["sign error"] > 0).all()
 
@@ -129,14 +148,19 @@ def test_the_reward_teaches_to_save_what_a_user_cares_for_and_its_sign_error_to_
 def test_nobody_is_above_the_optimum_which_is_found_by_enumeration():
     worlds = Worlds.drawn(SMALL)
     judge = glass.Judge(worlds, SMALL)
-    rows = pd.concat([judge.constants(), judge.rows("one", glass.Policy(glass.PAPER, SMALL.seeds, 0.1), 0)])
+    rows = pd.concat(
+        [judge.constants(), judge.rows("one", glass.Policy(glass.PAPER, SMALL.seeds, 0.1), 0)]
+    )
     assert rows["regret"].min() >= -1e-9
     assert rows.query("arm == 'optimum'")["regret"].abs().max() < 1e-12
     assert rows.query("arm == 'optimum'")["best"].min() == 1.0
 
 
 def test_the_same_world_is_met_by_all_arms_and_gives_the_same_record_twice(tmp_path):
-    one, two = (glass.run(TOOLS, tmp_path / name).drop(columns=["chosen", "offered", "outcomes"]) for name in "ab")
+    one, two = (
+        glass.run(TOOLS, tmp_path / name).drop(columns=["chosen", "offered", "outcomes"])
+        for name in "ab"
+    )
     assert one.equals(two)
     assert set(one["arm"]) >= {arm.name for arm in (*glass.ARMS, *glass.CARELESS)}
     assert set(one["split"]) == {"test", "atlas"} and set(one["seed"]) == set(range(SMALL.seeds))

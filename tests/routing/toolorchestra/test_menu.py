@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from lib.config import ROOT, ParamsError
 from lib.models import tokenizer as lab
 from lib.routing.toolorchestra import menu
-from lib.routing.toolorchestra.menu import FUNCTIONS, LOCAL, OBJECTIVES, OFFICE, Menu, Offer, Preference
+from lib.routing.toolorchestra.menu import (
+    FUNCTIONS,
+    LOCAL,
+    OBJECTIVES,
+    OFFICE,
+    Menu,
+    Offer,
+    Preference,
+)
 from tests.routing.toolorchestra.common import MODELS, NAMES, TRAINING, UNK, UNSEEN, card, offers
 
 RATE = "{dollars: 1.0e-6, seconds: 0.01}"
@@ -29,10 +37,14 @@ def test_both_price_lists_price_every_tool_of_the_parameters_and_the_second_turn
     for told in lists:
         assert set(told.calls) == {*FUNCTIONS, OFFICE} and set(told.models) == set(MODELS)
         assert all(
-            rate.dollars > 0 and rate.seconds > 0 for part in (told.calls, told.models) for rate in part.values()
+            rate.dollars > 0 and rate.seconds > 0
+            for part in (told.calls, told.models)
+            for rate in part.values()
         )
     one, two = (told.calls for told in lists)
-    cheap, dear = (min(FUNCTIONS, key=lambda n, rates=rates: rates[n].dollars) for rates in (one, two))
+    cheap, dear = (
+        min(FUNCTIONS, key=lambda n, rates=rates: rates[n].dollars) for rates in (one, two)
+    )
     assert cheap != dear and all(one[name] != two[name] for name in one)
 
 
@@ -45,11 +57,26 @@ def test_both_price_lists_price_every_tool_of_the_parameters_and_the_second_turn
         ("", "the whole file"),
         (GOOD + "colour: blue\n", "colour"),
         (GOOD.replace(f"search: {RATE}", "search: {dollars: 1.0e-6}"), r"calls\.search\.seconds"),
-        (GOOD.replace(f"search: {RATE}", "search: {dollars: dear, seconds: 1}"), r"calls\.search\.dollars.*dear"),
-        (GOOD.replace(f"search: {RATE}", "search: {dollars: .nan, seconds: 1}"), r"calls\.search\.dollars"),
-        (GOOD.replace(f"search: {RATE}", "search: {dollars: 1, seconds: 1, tax: 1}"), r"calls\.search\.tax"),
-        (GOOD.replace(f"search: {RATE}", "search: {dollars: -1, seconds: 1}"), r"calls\.search\.dollars"),
-        (GOOD.replace(f"lab-nano: {RATE}", "lab-nano: {dollars: 1, seconds: -1}"), r"models\.lab-nano\.seconds"),
+        (
+            GOOD.replace(f"search: {RATE}", "search: {dollars: dear, seconds: 1}"),
+            r"calls\.search\.dollars.*dear",
+        ),
+        (
+            GOOD.replace(f"search: {RATE}", "search: {dollars: .nan, seconds: 1}"),
+            r"calls\.search\.dollars",
+        ),
+        (
+            GOOD.replace(f"search: {RATE}", "search: {dollars: 1, seconds: 1, tax: 1}"),
+            r"calls\.search\.tax",
+        ),
+        (
+            GOOD.replace(f"search: {RATE}", "search: {dollars: -1, seconds: 1}"),
+            r"calls\.search\.dollars",
+        ),
+        (
+            GOOD.replace(f"lab-nano: {RATE}", "lab-nano: {dollars: 1, seconds: -1}"),
+            r"models\.lab-nano\.seconds",
+        ),
         (GOOD.replace(f"  python: {RATE}\n", ""), "python"),
         (GOOD.replace(f"  office: {RATE}\n", ""), "office"),
         (GOOD.replace("calls:\n", f"calls:\n  abacus: {RATE}\n"), "abacus"),
@@ -68,18 +95,28 @@ def test_a_model_without_a_price_is_named():
 
 def test_functions_are_priced_per_call_and_models_by_their_cards(tmp_path):
     prices = GOOD.replace(f"lab-nano: {RATE}", "lab-nano: {dollars: 3.0, seconds: 0.5}")
-    told = menu.offers(written(tmp_path, prices), {"lab-nano": card({"chain": 2}, dollars=0.004, speed=200.0)})
+    told = menu.offers(
+        written(tmp_path, prices), {"lab-nano": card({"chain": 2}, dollars=0.004, speed=200.0)}
+    )
     assert list(told) == [*FUNCTIONS, OFFICE, "lab-nano"]
     search, nano = told["search"], told["lab-nano"]
     assert (search.model, search.dollars, search.seconds) == (False, 1e-6, 0.01)
-    assert (search.typical_dollars, search.typical_seconds, search.skills) == (1e-6, 0.01, {"facts": 3})
+    assert (search.typical_dollars, search.typical_seconds, search.skills) == (
+        1e-6,
+        0.01,
+        {"facts": 3},
+    )
     assert (nano.model, nano.dollars, nano.seconds, nano.skills) == (True, 3.0, 0.5, {"chain": 2})
-    assert nano.typical_dollars == pytest.approx(0.004 / 1000 * 50 * 3) and nano.typical_seconds == 30 / 200 * 0.5
+    assert (
+        nano.typical_dollars == pytest.approx(0.004 / 1000 * 50 * 3)
+        and nano.typical_seconds == 30 / 200 * 0.5
+    )
     assert told[OFFICE].skills == {}
 
 
 @pytest.mark.parametrize(
-    ("amount", "digit"), [(0, 0), (1e-9, 0), (1, 0), (1.3, 0), (1.5, 1), (2, 1), (8, 3), (100, 7), (512, 9), (1e9, 9)]
+    ("amount", "digit"),
+    [(0, 0), (1e-9, 0), (1, 0), (1.3, 0), (1.5, 1), (2, 1), (8, 3), (100, 7), (512, 9), (1e9, 9)],
 )
 def test_a_level_is_how_often_the_least_is_doubled(amount, digit):
     assert menu.level(amount, 1.0) == digit and menu.level(amount * 1e-7, 1e-7) == digit
@@ -96,14 +133,27 @@ def test_a_card_is_good_up_to_the_first_difficulty_below_3_of_4():
     assert skills(rows(1.0, 0.9, 0.75, 0.74, 1.0)) == {"chain": 3}
     assert skills(rows(0.74, 1.0)) == {} and skills([]) == {}
     assert skills(rows(0.5, 0.5), rows(1.0, 1.0, skin="words")) == {}
-    assert skills(rows(1.0, family="big"), rows(1.0, 1.0, family="facts"), rows(1.0, family="story")) == {
-        "big": 1, "facts": 2,
-    }  # fmt: skip
+    assert skills(
+        rows(1.0, family="big"), rows(1.0, 1.0, family="facts"), rows(1.0, family="story")
+    ) == {
+        "big": 1,
+        "facts": 2,
+    }
 
 
-@given(st.permutations(NAMES), st.floats(0.01, 100), st.floats(0.01, 100), WEIGHT, WEIGHT, WEIGHT, st.booleans())
+@given(
+    st.permutations(NAMES),
+    st.floats(0.01, 100),
+    st.floats(0.01, 100),
+    WEIGHT,
+    WEIGHT,
+    WEIGHT,
+    st.booleans(),
+)
 def test_texts_have_only_words_of_the_lab(names, dollars, seconds, a, c, t, confidential):
-    told = Menu(tuple(offers()[n].times(dollars, seconds) for n in names), ("lookup",), offers()[OFFICE])
+    told = Menu(
+        tuple(offers()[n].times(dollars, seconds) for n in names), ("lookup",), offers()[OFFICE]
+    )
     who = Preference(a, c, t, tuple(names), confidential)
     for text in (told.text, who.text):
         ids = lab.encode(text)
@@ -115,7 +165,17 @@ def test_a_user_as_in_the_papers_appendix():
     tools = ("one", "two", "three", "four", "five", "six")
     who = Preference(0.0, 0.0, 0.0, ("two", "three", "four"), True)
     assert who.vector(tools).tolist() == [0, 1, 1, 1, 0, 0, 0, 0, 0]
-    assert Preference(0.5, 1.0, 0.25, ("six",)).vector(tools).tolist() == [0, 0, 0, 0, 0, 1, 0.5, 1, 0.25]
+    assert Preference(0.5, 1.0, 0.25, ("six",)).vector(tools).tolist() == [
+        0,
+        0,
+        0,
+        0,
+        0,
+        1,
+        0.5,
+        1,
+        0.25,
+    ]
 
 
 def drawn(n: int = 600, names=NAMES) -> list[Preference]:
@@ -126,13 +186,22 @@ def drawn(n: int = 600, names=NAMES) -> list[Preference]:
 def test_users_by_lot_weigh_in_ninths_and_their_largest_weight_is_1():
     for who in drawn():
         weights = np.array([getattr(who, name) for name in OBJECTIVES])
-        assert weights.max() == 1 and (weights >= 0).all() and np.abs(9 * weights - np.round(9 * weights)).max() < 1e-9
-        assert [int(word) for word in who.text.split()[1:6:2]] == np.round(9 * weights).tolist()  # nothing is lost
+        assert (
+            weights.max() == 1
+            and (weights >= 0).all()
+            and np.abs(9 * weights - np.round(9 * weights)).max() < 1e-9
+        )
+        assert [int(word) for word in who.text.split()[1:6:2]] == np.round(
+            9 * weights
+        ).tolist()  # nothing is lost
 
 
 def test_every_fourth_user_has_confidential_data_and_every_fourth_likes_one_or_two_tools():
     told = drawn()
-    secret, likes = ([w for w in told if w.confidential], [w for w in told if w.tools and not w.confidential])
+    secret, likes = (
+        [w for w in told if w.confidential],
+        [w for w in told if w.tools and not w.confidential],
+    )
     assert 110 < len(secret) < 190 and 110 < len(likes) < 190
     assert all(w.tools == LOCAL for w in secret) and {len(w.tools) for w in likes} == {1, 2}
     assert {name for w in likes for name in w.tools} == set(NAMES)
@@ -147,5 +216,7 @@ def test_the_text_of_an_offer_by_hand():
     assert about.text == "lab-mini $ 6 / 4 + 4 ? 1"
     assert Offer("search", False, 0.0, 0.0, 0.0, 0.0, {}).text == "search $ 0 / 0"
     told = Menu((about, offers()["search"]), ("lookup", "moves"), offers()[OFFICE])
-    assert told.text == f"tools lab-mini $ 6 / 4 + 4 ? 1 , {offers()['search'].text} , lookup , moves"
+    assert (
+        told.text == f"tools lab-mini $ 6 / 4 + 4 ? 1 , {offers()['search'].text} , lookup , moves"
+    )
     assert told.names == ("lab-mini", "search", "lookup", "moves")

@@ -21,7 +21,9 @@ RIGHT = f"<answer> {FACT.answer} </answer>"
 
 
 def says(text: str = "", *calls: tuple[str, dict | str]) -> Reply:
-    told = tuple((name, given if isinstance(given, str) else json.dumps(given)) for name, given in calls)
+    told = tuple(
+        (name, given if isinstance(given, str) else json.dumps(given)) for name, given in calls
+    )
     return Reply(text, 10, 5, 1e-6, 0.0, "stop", "agent", "lab", calls=told)
 
 
@@ -53,25 +55,33 @@ def test_calls_are_made_at_the_desk_and_replies_told_as_tools():
     assigned = given(FACT, "search", "calculator", "lab-mini", factors=(2.0, 3.0))
     asks = ("search", {"query": f"{RELATION} of {PLACE}"})
     episode, pool = played(assigned, says("let me see", asks), says(RIGHT))
-    assert episode.right == 1.0 and episode.counts == {"search": 1} and episode.answer == FACT.answer
+    assert (
+        episode.right == 1.0 and episode.counts == {"search": 1} and episode.answer == FACT.answer
+    )
     assert episode.dollars == pytest.approx(2 * offers()["search"].dollars)
     assert episode.seconds == pytest.approx(3 * offers()["search"].seconds)
     *_, asked, heard = pool.told[-1]
     assert asked["tool_calls"][0]["function"]["name"] == "search" and heard["role"] == "tool"
-    assert heard["tool_call_id"] == asked["tool_calls"][0]["id"] and heard["content"].endswith(f"is {FACT.answer} .")
+    assert heard["tool_call_id"] == asked["tool_calls"][0]["id"] and heard["content"].endswith(
+        f"is {FACT.answer} ."
+    )
 
 
 def test_an_office_brings_its_functions_and_they_work():
     task = common.office(changes=True)
     function = task.domain.function(task.calls[0][0])
     words = dict(zip(function.parameters, task.calls[0][1:], strict=True))
-    episode, pool = played(given(task, "search"), says("", (function.name, words)), says("<answer> done </answer>"))
+    episode, pool = played(
+        given(task, "search"), says("", (function.name, words)), says("<answer> done </answer>")
+    )
     assert episode.right == 1.0
     offered = [each["function"]["name"] for each in pool.offered[0]]
     assert offered == ["search", *(f.name for f in task.domain.functions)]
 
 
-@pytest.mark.parametrize("words", [{"relation": RELATION, "subject": PLACE}, {"subject": PLACE, "relation": RELATION}])
+@pytest.mark.parametrize(
+    "words", [{"relation": RELATION, "subject": PLACE}, {"subject": PLACE, "relation": RELATION}]
+)
 def test_arguments_are_told_by_name_whatever_their_order(words):
     episode, _ = played(given(FACT, "lookup", "search"), says("", ("lookup", words)), says(RIGHT))
     assert episode.exchanges[0].heard.text == FACT.answer
@@ -92,14 +102,23 @@ def test_arguments_are_told_by_name_whatever_their_order(words):
 )
 def test_whatever_else_it_says_is_malformed_and_ends_the_episode(turn):
     episode, pool = played(given(FACT, "search", "calculator"), turn, says(RIGHT))
-    assert episode.malformed == 1 and episode.right == 0.0 and episode.counts == {} and len(pool.told) == 1
+    assert (
+        episode.malformed == 1
+        and episode.right == 0.0
+        and episode.counts == {}
+        and len(pool.told) == 1
+    )
 
 
 def test_a_call_in_the_last_turn_is_neither_made_nor_malformed():
     """As with the lab's orchestrators."""
     asks = says("", ("calculator", {"expression": "1 + 1"}))
     episode, _ = played(given(BIG, "calculator", "python"), asks, asks, asks, rounds=2)
-    assert episode.counts == {"calculator": 1} and len(episode.exchanges) == 2 and episode.answer is None
+    assert (
+        episode.counts == {"calculator": 1}
+        and len(episode.exchanges) == 2
+        and episode.answer is None
+    )
     assert isinstance(episode.exchanges[1].call, protocol.Call) and episode.malformed == 0
 
 
@@ -112,7 +131,9 @@ def test_episodes_side_by_side_hear_their_own():
         return says("", ("calculator", {"expression": messages[1]["content"].removesuffix(" = ?")}))
 
     with Desk(pool := Prompted(say=say), CLOCK) as desk:
-        episodes = prompted.roll(desk, "agent", [given(w, "calculator", "python") for w in works], 3, 0, 0.0)
+        episodes = prompted.roll(
+            desk, "agent", [given(w, "calculator", "python") for w in works], 3, 0, 0.0
+        )
     assert [e.right for e in episodes] == [1.0] * 4 and len(set(pool.keys)) == 8
 
 
@@ -132,6 +153,8 @@ def test_it_is_told_the_user_in_a_sentence_and_the_menu_as_schemas_with_prices()
 def test_a_lab_model_is_offered_lines_of_words():
     asks = says("", ("lookup", {"words": f"{RELATION} {PLACE}"}))
     episode, pool = played(given(FACT, "lookup", "lab-large"), asks, says(RIGHT), backend="lab")
-    assert all(list(each["function"]["parameters"]["properties"]) == ["words"] for each in pool.offered[0])
+    assert all(
+        list(each["function"]["parameters"]["properties"]) == ["words"] for each in pool.offered[0]
+    )
     assert pool.told[0][0] == {"role": "system", "content": prompted.LAB_SYSTEM}
     assert episode.exchanges[0].heard.text == FACT.answer

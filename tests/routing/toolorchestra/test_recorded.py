@@ -39,8 +39,22 @@ WORK = (  # kind, difficulty, menu, tools liked, confidential, P of accuracy, co
     ("big", 2, "calculator python", "", False, (1.0, 1.0, 1.0)),
     ("office", 1, "calculator", "", False, (1.0, 0.0, 0.0)),
 )
-BEFORE = [(NANO, 1), (NANO, 0), (MINI, 0), ("search search", 1), ("calculator", 1), ("", 0)]  # 3 of 5, and no office
-AFTER = [(NANO, 1), (LARGE, 1), ("search", 1), ("search search", 1), ("calculator", 1), ("lookup draft", 1)]
+BEFORE = [
+    (NANO, 1),
+    (NANO, 0),
+    (MINI, 0),
+    ("search search", 1),
+    ("calculator", 1),
+    ("", 0),
+]  # 3 of 5, and no office
+AFTER = [
+    (NANO, 1),
+    (LARGE, 1),
+    ("search", 1),
+    ("search search", 1),
+    ("calculator", 1),
+    ("lookup draft", 1),
+]
 ACTS = {START: BEFORE, PAPER: AFTER, "published": AFTER, LENIENT: AFTER, CORL: BEFORE}
 
 
@@ -57,13 +71,29 @@ def row(item: int, called: str, right: float, work=None, factor: float = 1.0, **
     spoken.append(("controller", "<answer> 2 </answer>", 0.0))
     good = [n for n in menu_.split() if offers()[n].skills.get(kind, 0) >= difficulty]
     told = {
-        "item": item, "kind": kind, "difficulty": difficulty, "right": float(right), "dollars": dollars,
-        "seconds": seconds, "own": SELF * 1e-6, "calls": len(calls), "called": called, "malformed": 0, "answered": 1.0,
-        "menu": menu_, "p": [*[float(name in liked.split()) for name in TOOLS], *p],
+        "item": item,
+        "kind": kind,
+        "difficulty": difficulty,
+        "right": float(right),
+        "dollars": dollars,
+        "seconds": seconds,
+        "own": SELF * 1e-6,
+        "calls": len(calls),
+        "called": called,
+        "malformed": 0,
+        "answered": 1.0,
+        "menu": menu_,
+        "p": [*[float(name in liked.split()) for name in TOOLS], *p],
         "m": [*[float(calls.count(name)) for name in TOOLS], float(right), -dollars, -seconds],
-        "p_accuracy": p[0], "p_cost": p[1], "p_latency": p[2], "liked": liked, "confidential": secret,
-        "first": (calls or [""])[0], "good": " ".join(good), "spoken": json.dumps(spoken),
-    }  # fmt: skip
+        "p_accuracy": p[0],
+        "p_cost": p[1],
+        "p_latency": p[2],
+        "liked": liked,
+        "confidential": secret,
+        "first": (calls or [""])[0],
+        "good": " ".join(good),
+        "spoken": json.dumps(spoken),
+    }
     if kind == "office":
         told |= dict.fromkeys(("execution", "fidelity", "completeness"), float(right))
     return told | more
@@ -78,17 +108,30 @@ def exams(arm: str) -> dict[str, list[dict]]:
     """After training it takes unseen tools where nothing else is good, another tool when the first one fails, and
     whom users of the grid, with two chains each, pay for gladly."""
     acts, users, reads = ACTS[arm], EVEN if arm == START else SAVING, arm != START
-    unseen = [("chain", 5, f"{NANO} reasoner", "", False, (1.0, 0.0, 0.0)),
-              ("facts", 1, "search answerer", "", False, (1.0, 0.0, 0.0))]  # fmt: skip
-    broken = (f"{NANO} {LARGE}" if reads else f"{NANO} {NANO}", "search search" + (" lookup" if reads else ""))
+    unseen = [
+        ("chain", 5, f"{NANO} reasoner", "", False, (1.0, 0.0, 0.0)),
+        ("facts", 1, "search answerer", "", False, (1.0, 0.0, 0.0)),
+    ]
+    broken = (
+        f"{NANO} {LARGE}" if reads else f"{NANO} {NANO}",
+        "search search" + (" lookup" if reads else ""),
+    )
     return {
         "test": [row(i, *act) for i, act in enumerate(acts)],
         "pilot": [row(i, *act) for i, act in enumerate(acts[:4])],
         "unseen_prices": [row(i, *act, factor=2.0) for i, act in enumerate(acts)],
-        "unseen_tools": [row(0, "reasoner" if reads else NANO, reads, unseen[0]), row(1, "search", 1.0, unseen[1])],
+        "unseen_tools": [
+            row(0, "reasoner" if reads else NANO, reads, unseen[0]),
+            row(1, "search", 1.0, unseen[1]),
+        ],
         "outage": [row(0, broken[0], reads), row(1, broken[1], reads, WORK[3])],
         "simplex": [
-            row(2 * user + base, users[user], users[user] == LARGE or base == 0, (*WORK[base][:5], p))
+            row(
+                2 * user + base,
+                users[user],
+                users[user] == LARGE or base == 0,
+                (*WORK[base][:5], p),
+            )
             for user, p in enumerate(USERS)
             for base in (0, 1)
         ],
@@ -107,7 +150,9 @@ def trained(arm: str, seeds: int, updates: int = 10) -> tuple[list[dict], list[d
                 paid = right * (0.5 if called in (LARGE, "lookup") else 1.0)
                 more = {"update": update, "group": group, "reward": paid, "malformed": int(i == 3)}
                 rollouts.append(row(item, called, right, **told, **more))
-        left = {"kept": 8, "malformed": 0} if arm in (CORL, LENIENT) else {"kept": 3, "malformed": 2}
+        left = (
+            {"kept": 8, "malformed": 0} if arm in (CORL, LENIENT) else {"kept": 3, "malformed": 2}
+        )
         agreeing = 8 - left["kept"] - left["malformed"]
         learning.append(told | left | {"update": update + 1, "unanswered": 0, "agreeing": agreeing})
     return rollouts, learning
@@ -122,14 +167,27 @@ def tried() -> pd.DataFrame:
             for name in menu_.split():
                 if offers()[name].skills.get(kind) or (offers()[name].model and kind != "big"):
                     right = float(offers()[name].skills.get(kind, 0) >= difficulty)
-                    rows.append({"split": split, "kind": kind, "difficulty": difficulty, "menu": menu_, "item": i,
-                                 "tool": name, "right": right, "dollars": PRICE[name] * 1e-6, "seconds": TIME * 1e-3,
-                                 "calls": 1})  # fmt: skip
+                    rows.append(
+                        {
+                            "split": split,
+                            "kind": kind,
+                            "difficulty": difficulty,
+                            "menu": menu_,
+                            "item": i,
+                            "tool": name,
+                            "right": right,
+                            "dollars": PRICE[name] * 1e-6,
+                            "seconds": TIME * 1e-3,
+                            "calls": 1,
+                        }
+                    )
     return pd.DataFrame(rows)
 
 
 def study(seeds: int = 3) -> Results:
-    pilot_ = [row(i, *act) for i, act in enumerate([("lookup", 1), ("", 0), ("search", 1), ("", 0)])]
+    pilot_ = [
+        row(i, *act) for i, act in enumerate([("lookup", 1), ("", 0), ("search", 1), ("", 0)])
+    ]
     tests = [each | {"arm": AGENT, "seed": 0, "exam": "pilot"} for each in pilot_]
     rollouts, learning = [], []
     for arm in ACTS:
@@ -140,9 +198,16 @@ def study(seeds: int = 3) -> Results:
             for table, rows in zip((rollouts, learning), trained(arm, seeds), strict=True):
                 table += rows
     return Results(
-        tools=TOOLS, tried=tried(), episodes=pd.DataFrame(tests), rollouts=pd.DataFrame(rollouts),
-        learning=pd.DataFrame(learning), corpus=pd.DataFrame(), budget=2e-5, own=Own(1e-7, 1e-4), offers=offers(),
-    )  # fmt: skip
+        tools=TOOLS,
+        tried=tried(),
+        episodes=pd.DataFrame(tests),
+        rollouts=pd.DataFrame(rollouts),
+        learning=pd.DataFrame(learning),
+        corpus=pd.DataFrame(),
+        budget=2e-5,
+        own=Own(1e-7, 1e-4),
+        offers=offers(),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -168,15 +233,23 @@ def test_everybody_stands_on_the_same_questions_in_the_units_of_the_report(rows,
     right, money = means(exam, "right"), means(exam, "micro")
     assert right["start"] == pytest.approx(3 / 5) and right[OURS] == 1
     assert money[OURS] == pytest.approx(SELF + (5 + 60 + 1 + 2 + 1) / 5)
-    assert means(exam, "own_micro")[OURS] == pytest.approx(SELF) and means(exam, "own_micro")["oracle"] == 0
+    assert (
+        means(exam, "own_micro")[OURS] == pytest.approx(SELF)
+        and means(exam, "own_micro")["oracle"] == 0
+    )
     assert list(right)[:5] == ["start", OURS, "sign error", "failures kept", "CoRL's reward"]
     assert exam.groupby("arm")["item"].nunique().eq(5).all()
     roles = rows.drop_duplicates("arm").set_index("arm")["role"]
     assert roles[OURS] == "paper" and roles["start"] == "start" and roles["oracle"] == "oracle"
-    assert set(record.where(rows, condition="office", style="test")["arm"]) == {"start", *list(right)[1:5]}
+    assert set(record.where(rows, condition="office", style="test")["arm"]) == {
+        "start",
+        *list(right)[1:5],
+    }
 
 
-def test_best_always_is_one_of_the_tools_always_and_random_the_mean_of_what_can_be_asked(results, exam):
+def test_best_always_is_one_of_the_tools_always_and_random_the_mean_of_what_can_be_asked(
+    results, exam
+):
     best = f"always {recorded.best_always(results)}"
     assert means(exam, "right")["best always"] == means(exam, "right")[best]
     four = exam[exam["item"] == "4"].set_index("arm")["score"]
@@ -187,23 +260,39 @@ def test_scores_by_hand(results, exam):
     """Item 2, wrong before: accuracy 1, cost and latency half: 20 / 11 and 1; a call to search, which is liked."""
     score = exam[(exam["arm"] == OURS) & (exam["item"] == "2")]["score"].iloc[0]
     assert score == pytest.approx(2 + 0.5 * 20 / 11 + 0.5)
-    whole, blind = (recorded.scores(results, weigh=w).groupby("arm")["score"].sum()[OURS] for w in ((1, 1), (0, 0)))
+    whole, blind = (
+        recorded.scores(results, weigh=w).groupby("arm")["score"].sum()[OURS]
+        for w in ((1, 1), (0, 0))
+    )
     assert 0 < blind < whole
 
 
 def test_in_dollars_or_as_printed_spending_does_not_count(results):
-    once, twice = ([recorded.scores(results, per, dearer).groupby("arm")["score"].mean()[OURS]
-                    for per in UNITS.values()] for dearer in (1.0, 2.0))  # fmt: skip
+    once, twice = (
+        [
+            recorded.scores(results, per, dearer).groupby("arm")["score"].mean()[OURS]
+            for per in UNITS.values()
+        ]
+        for dearer in (1.0, 2.0)
+    )
     assert twice[0] < once[0] and twice[1:] == pytest.approx(once[1:])
 
 
 def test_a_quotient_is_of_sums_and_its_gap_is_the_difference(exam):
     paid = exam.assign(paid=exam["micro"] * exam["right"])
-    found, spent = recorded.quotients(paid, "paid", "right")["value"], [PRICE[NANO], PRICE[LARGE], 1, 2, 1]
+    found, spent = (
+        recorded.quotients(paid, "paid", "right")["value"],
+        [PRICE[NANO], PRICE[LARGE], 1, 2, 1],
+    )
     assert found[OURS] == pytest.approx(SELF + sum(spent) / 5)
     assert found["start"] == pytest.approx(SELF + (PRICE[NANO] + 2 + 1) / 3)
-    gap = recorded.quotient_gap(paid, "paid", "right", {"arm": OURS}, {"arm": "start"}, "split").iloc[0]
-    assert gap["value"] == pytest.approx(found[OURS] - found["start"]) and gap["lo"] < gap["value"] < gap["hi"]
+    gap = recorded.quotient_gap(
+        paid, "paid", "right", {"arm": OURS}, {"arm": "start"}, "split"
+    ).iloc[0]
+    assert (
+        gap["value"] == pytest.approx(found[OURS] - found["start"])
+        and gap["lo"] < gap["value"] < gap["hi"]
+    )
 
 
 def test_where_nothing_can_be_divided_there_is_no_number(exam):
@@ -235,7 +324,9 @@ def test_an_outage_is_met_at_its_call_and_switching_counts(results, rows):
     broken = record.where(rows, style="outage")
     assert means(broken, "met")["start"] == 1 and means(broken, "switched")["start"] == 0
     assert means(broken, "switched")[OURS] == 1 and means(broken, "right_met")[OURS] == 1
-    once = dataclasses.replace(results, episodes=results.episodes.assign(called="search", first="search"))
+    once = dataclasses.replace(
+        results, episodes=results.episodes.assign(called="search", first="search")
+    )
     again = record.where(recorded.rows(once, PARAMS), style="outage", arm=OURS)
     assert again["met"].tolist() == [1, 0] * 3
 
@@ -250,7 +341,9 @@ def test_a_newcomer_is_called_first_and_may_be_the_only_good_one(rows):
 def test_what_has_become_cheaper_is_counted_among_tools(results, rows):
     cheap = set(recorded.cheaper(results, OWN))
     mine = record.where(rows, style="unseen_prices", arm="start")
-    assert mine["to_cheaper"].tolist() == [sum(n in cheap for n in names) for names in mine["chosen"]]
+    assert mine["to_cheaper"].tolist() == [
+        sum(n in cheap for n in names) for names in mine["chosen"]
+    ]
     assert mine["whole"].tolist() == [len(names) for names in mine["chosen"]] and cheap < set(TOOLS)
 
 
@@ -280,7 +373,10 @@ def test_the_group_that_is_shown_teaches_something_and_says_what_it_left_out(res
     group = recorded.example(results, OWN.least_deviation)
     kept = group[group["fate"] == "kept"]
     assert len(kept) > 1 and kept["advantage"].mean() == pytest.approx(0)
-    assert group[group["malformed"] > 0]["fate"].eq("malformed").all() and group["advantage"].isna().any()
+    assert (
+        group[group["malformed"] > 0]["fate"].eq("malformed").all()
+        and group["advantage"].isna().any()
+    )
     assert group["cheap"].between(0, 1).all() and (kept["reward"] > 0).any()
 
 
@@ -289,15 +385,20 @@ def test_each_trajectory_by_hand_misses_one_criterion():
     table = table[["execution", "fidelity", "completeness", "solved"]]
     assert table.loc["everything as it should be"].all() and table["solved"].sum() == 1
     for name, criterion in (
-        ("forgot to write", "execution"), ("forgot to say", "fidelity"),
+        ("forgot to write", "execution"),
+        ("forgot to say", "fidelity"),
         ("guessed what it should have read", "completeness"),
-    ):  # fmt: skip
+    ):
         assert not table.loc[name, criterion] and table.loc[name].sum() == 2
 
 
 def test_prices_and_times_of_parts_add_up_to_the_episode(results):
     asked = orchestra.assigned(results, OWN)[0]
-    one = results.episodes[(results.episodes["arm"] == PAPER) & (results.episodes["called"] == LARGE)].iloc[0].to_dict()
+    one = (
+        results.episodes[(results.episodes["arm"] == PAPER) & (results.episodes["called"] == LARGE)]
+        .iloc[0]
+        .to_dict()
+    )
     found = orchestra.parts(one, results.own, asked)
     assert sum(p[2] for p in found) == pytest.approx(one["dollars"])
     assert sum(p[3] for p in found) == pytest.approx(one["seconds"])
@@ -306,7 +407,9 @@ def test_prices_and_times_of_parts_add_up_to_the_episode(results):
 
 def test_an_episode_is_escaped_and_masked(results):
     told = orchestra.telling(results)
-    markup, plain = orchestra.episode_html(told, results.own, orchestra.assigned(results, OWN)[0], 'a "b" <c>')
+    markup, plain = orchestra.episode_html(
+        told, results.own, orchestra.assigned(results, OWN)[0], 'a "b" <c>'
+    )
     assert "<call>" not in markup and "&lt;call&gt;" in markup and "<c>" not in markup
     assert markup.count("5px solid") == 4 and "mask 1" in plain and "<call> draft" in plain
     assert "right; $" in plain and "wrong; $" in plain
@@ -314,5 +417,12 @@ def test_an_episode_is_escaped_and_masked(results):
 
 def test_a_study_of_one_seed_is_a_record_all_the_same():
     found = record.frame(recorded.SYSTEM, recorded.rows(study(seeds=1), PARAMS))
-    assert set(found["style"]) == {"test", "pilot", "unseen_tools", "unseen_prices", "outage", "simplex"}
+    assert set(found["style"]) == {
+        "test",
+        "pilot",
+        "unseen_tools",
+        "unseen_prices",
+        "outage",
+        "simplex",
+    }
     assert len(recorded.slopes(record.where(found, style="simplex"), "ms")) == 2

@@ -16,7 +16,9 @@ AMOUNT = st.floats(1e-7, 10)
 def m(*rows) -> np.ndarray:
     """M, from rows of (calls, right, dollars, seconds)."""
     calls, right, dollars, seconds = zip(*rows, strict=True)
-    return rewards.vectors(np.array(calls, float), np.array(right, float), np.array(dollars), np.array(seconds))
+    return rewards.vectors(
+        np.array(calls, float), np.array(right, float), np.array(dollars), np.array(seconds)
+    )
 
 
 @st.composite
@@ -24,7 +26,9 @@ def groups(draw, least: int = 1, most: int = 4, tools: int = 2):
     """Rollouts of a few groups, shuffled: M, ids of groups, and P, which is one within a group."""
     sizes = draw(st.lists(st.integers(least, most), min_size=1, max_size=3))
     ids = draw(st.permutations([g for g, size in enumerate(sizes) for _ in range(size)]))
-    row = st.tuples(st.tuples(*[st.integers(0, 3)] * tools), st.sampled_from([0.0, 1.0]), AMOUNT, AMOUNT)
+    row = st.tuples(
+        st.tuples(*[st.integers(0, 3)] * tools), st.sampled_from([0.0, 1.0]), AMOUNT, AMOUNT
+    )
     made = m(*draw(st.lists(row, min_size=len(ids), max_size=len(ids))))
     users = [draw(st.lists(SHARE, min_size=tools + 3, max_size=tools + 3)) for _ in sizes]
     return made, ids, np.array([users[g] for g in ids])
@@ -35,9 +39,13 @@ def paid(made, ids, wanted, normalise=rewards.normalised) -> np.ndarray:
 
 
 def test_every_entry_lies_between_the_least_and_the_most_of_its_group_by_hand():
-    made = m(([0, 4], 1, 1.0, 8.0), ([2, 4], 0, 3.0, 4.0), ([1, 4], 1, 2.0, 0.0), ([9, 9], 1, 9.0, 9.0))
+    made = m(
+        ([0, 4], 1, 1.0, 8.0), ([2, 4], 0, 3.0, 4.0), ([1, 4], 1, 2.0, 0.0), ([9, 9], 1, 9.0, 9.0)
+    )
     expected = [[0, 0, 1, 1, 0], [1, 0, 0, 0, 0.5], [0.5, 0, 1, 0.5, 1], [0, 0, 0, 0, 0]]
-    assert rewards.normalised(made, [5, 5, 5, 2]).tolist() == expected  # the last one is a group of its own
+    assert (
+        rewards.normalised(made, [5, 5, 5, 2]).tolist() == expected
+    )  # the last one is a group of its own
 
 
 @given(groups())
@@ -54,7 +62,9 @@ def test_entries_lie_in_0_to_1_and_the_extremes_of_a_group_are_reached(told):
 
 
 @given(groups(least=2), AMOUNT, st.sampled_from([-2, -1]))
-def test_of_two_right_rollouts_the_cheaper_or_faster_is_paid_more_and_by_the_published_error_the_other(told, other, k):
+def test_of_two_right_rollouts_the_cheaper_or_faster_is_paid_more_and_by_the_published_error_the_other(
+    told, other, k
+):
     made, ids, wanted = told
     two = next(i for i in range(1, len(ids)) if ids[i] == ids[0])
     made[two] = made[0]
@@ -85,7 +95,10 @@ def test_a_group_is_told_by_its_id_wherever_its_rollouts_stand(told, data):
     ids = np.array(ids)
     names = np.array(data.draw(st.permutations([0, 7, 12, 99])))[ids]  # whatever the ids are
     for normalise in (rewards.normalised, rewards.published):
-        before, after = paid(made, ids, wanted, normalise), paid(made[order], names[order], wanted[order], normalise)
+        before, after = (
+            paid(made, ids, wanted, normalise),
+            paid(made[order], names[order], wanted[order], normalise),
+        )
         assert after.tolist() == before[order].tolist()
         one = group_advantages(torch.tensor(before), ids.tolist())[order]
         two = group_advantages(torch.tensor(after), names[order].tolist())
@@ -144,7 +157,15 @@ def test_filters_by_hand():
     kept = rewards.kept(given, ids, malformed, answered)
     assert kept.rows.tolist() == [0, 1, 9, 10]
     assert (kept.malformed, kept.unanswered, kept.agreeing) == (3, 2, 3)
-    assert rewards.kept(given, ids, malformed, answered, 0.0).rows.tolist() == [0, 1, 4, 7, 8, 9, 10]
+    assert rewards.kept(given, ids, malformed, answered, 0.0).rows.tolist() == [
+        0,
+        1,
+        4,
+        7,
+        8,
+        9,
+        10,
+    ]
     assert rewards.kept(given, ids, malformed, answered, 0.2).rows.tolist() == [0, 1]
 
 
@@ -154,7 +175,9 @@ def test_filters_do_not_mind_the_order_of_rollouts(told, data):
     n, ids = len(ids), np.array(ids)
     order = np.array(data.draw(st.permutations(range(n))))
     given = np.array(data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=n, max_size=n)))
-    bad, said = (np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n))) for _ in range(2))
+    bad, said = (
+        np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n))) for _ in range(2)
+    )
     before = rewards.kept(given, ids, bad, said)
     after = rewards.kept(given[order], ids[order], bad[order], said[order])
     assert sorted(order[after.rows].tolist()) == before.rows.tolist()
@@ -162,7 +185,9 @@ def test_filters_do_not_mind_the_order_of_rollouts(told, data):
     assert counts[0] == counts[1] and len(before.rows) + sum(counts[0]) == n
 
 
-@given(groups(), st.sampled_from([-1e-9, -1.0, 1.0 + 1e-9, 5.0, float("inf"), float("nan")]), st.data())
+@given(
+    groups(), st.sampled_from([-1e-9, -1.0, 1.0 + 1e-9, 5.0, float("inf"), float("nan")]), st.data()
+)
 def test_preferences_out_of_0_to_1_are_refused(told, wrong, data):
     made, ids, wanted = told
     wanted[data.draw(st.integers(0, len(ids) - 1)), data.draw(st.integers(0, 4))] = wrong

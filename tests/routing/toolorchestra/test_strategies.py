@@ -14,7 +14,12 @@ from tests.routing.toolorchestra.common import at_work, given, item, offices
 
 @pytest.mark.parametrize(
     ("tool", "kind", "least"),
-    [("calculator", "big", 1), ("python", "big", 1), ("lookup", "facts", 1), ("search", "facts", 0.8)],
+    [
+        ("calculator", "big", 1),
+        ("python", "big", 1),
+        ("lookup", "facts", 1),
+        ("search", "facts", 0.8),
+    ],
 )
 def test_a_tool_does_what_its_description_says(tool, kind, least):
     wanted = [given(work, tool) for work in tasks.draw(kind, "train", 60, seed=1)]
@@ -50,12 +55,22 @@ def test_lookup_and_search_go_hop_by_hop_from_what_they_heard():
     *relations, place = work.key.split("/")[1:]  # from the last to the first that is asked
     relations.reverse()
     asked, answer = walked("lookup", work, "Ana", "Bo", "Cy")
-    assert asked == [(f"{relations[0]} {place}", 3), (f"{relations[1]} Ana", 2), (f"{relations[2]} Bo", 1)]
+    assert asked == [
+        (f"{relations[0]} {place}", 3),
+        (f"{relations[1]} Ana", 2),
+        (f"{relations[2]} Bo", 1),
+    ]
     assert answer == "Cy"
     known = zip(relations, (place, "Ana", "Bo"), ("Ana", "Bo", "Cy"), strict=True)
-    said = [facts.RELATIONS[relation][2].format(subject, value) for relation, subject, value in known]
+    said = [
+        facts.RELATIONS[relation][2].format(subject, value) for relation, subject, value in known
+    ]
     asked, answer = walked("search", work, *said)
-    assert asked == [(f"{relations[0]} of {place}", 3), (f"{relations[1]} of Ana", 2), (f"{relations[2]} of Bo", 1)]
+    assert asked == [
+        (f"{relations[0]} of {place}", 3),
+        (f"{relations[1]} of Ana", 2),
+        (f"{relations[2]} of Bo", 1),
+    ]
     assert answer == "Cy"
 
 

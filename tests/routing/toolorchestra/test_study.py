@@ -38,7 +38,17 @@ from tests.models import tiny
 from tests.routing import small
 from tests.routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
 from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import NAMES, REACHES, TOOLS, answer, at_work, call, given, item, offers
+from tests.routing.toolorchestra.common import (
+    NAMES,
+    REACHES,
+    TOOLS,
+    answer,
+    at_work,
+    call,
+    given,
+    item,
+    offers,
+)
 from tests.studies import of, refuse, same
 
 PAPER, CORL = NAMED["paper"], NAMED["corl"]
@@ -46,19 +56,37 @@ COMPARED = [PAPER, CORL]
 UPDATES, GROUPS, ROLLOUTS, ITEMS = 3, 6, 6, 12
 SAME = ["kind", "difficulty", "menu", "liked", "p_cost"]  # for all who are asked the same
 NOBODY = ("lab-passage", "lab-big")  # asked by no tool here
-WORDS = {"lab-control": "reasoner", "lab-facts": "answerer"}  # the orchestrator's, where it is not the model's name
+WORDS = {
+    "lab-control": "reasoner",
+    "lab-facts": "answerer",
+}  # the orchestrator's, where it is not the model's name
 
 
 def settings(llm=None, **changes) -> config.Params:
     """Three updates, steps that are long enough to matter, one process, models that are brief."""
     told = (llm or {}).get("models", {})
-    brief = {name: {"max_tokens": 8} | told.get(name, {}) for name in (*TOOLS.models.values(), TOOLS.agent)}
+    brief = {
+        name: {"max_tokens": 8} | told.get(name, {})
+        for name in (*TOOLS.models.values(), TOOLS.agent)
+    }
     base = {
-        "seeds": 1, "jobs": 1, "groups": GROUPS, "rollouts": ROLLOUTS, "updates": UPDATES, "test_items": ITEMS,
-        "outcome_items": 12, "save_every": 2, "side": 2, "turn_tokens": 24, "rounds": 3, "tries": 2, "offices": 8,
-        "least_deviation": 0.01, "learn": {"learning_rate": 5e-3, "minibatch": 8, "warmup": 1, "epochs": 1},
+        "seeds": 1,
+        "jobs": 1,
+        "groups": GROUPS,
+        "rollouts": ROLLOUTS,
+        "updates": UPDATES,
+        "test_items": ITEMS,
+        "outcome_items": 12,
+        "save_every": 2,
+        "side": 2,
+        "turn_tokens": 24,
+        "rounds": 3,
+        "tries": 2,
+        "offices": 8,
+        "least_deviation": 0.01,
+        "learn": {"learning_rate": 5e-3, "minibatch": 8, "warmup": 1, "epochs": 1},
         "warm": {"items": 64, "steps": 1, "batch": 16},
-    }  # fmt: skip
+    }
     return small.changed(llm=(llm or {}) | {"models": told | brief}, tools=base | changes)
 
 
@@ -89,20 +117,32 @@ def test_the_start_and_the_papers_arm_sit_all_exams_and_every_arm_the_main_ones(
     for _, part in frame.groupby(["arm", "seed", "exam"]):
         assert part["item"].tolist() == list(range(len(part)))
     own = frame[frame["arm"].isin(["paper", "corl", study.START]) & (frame["exam"] == "test")]
-    assert own.groupby("arm").size().nunique() == 1 and (own.groupby("item")[SAME].nunique() == 1).all(None)
+    assert own.groupby("arm").size().nunique() == 1 and (
+        own.groupby("item")[SAME].nunique() == 1
+    ).all(None)
 
 
 def test_rollouts_of_every_update_stand_in_groups_of_one_assignment_each(results):
     for arm in COMPARED:
         rows, log = of(results.rollouts, arm.name), of(results.learning, arm.name)
-        assert rows["update"].tolist() == [n for n in range(UPDATES) for _ in range(GROUPS * ROLLOUTS)]
-        assert rows["group"].tolist() == [g for _ in range(UPDATES) for g in range(GROUPS) for _ in range(ROLLOUTS)]
+        assert rows["update"].tolist() == [
+            n for n in range(UPDATES) for _ in range(GROUPS * ROLLOUTS)
+        ]
+        assert rows["group"].tolist() == [
+            g for _ in range(UPDATES) for g in range(GROUPS) for _ in range(ROLLOUTS)
+        ]
         assert (rows.groupby(["update", "group"])[SAME].nunique() == 1).all(None)
         assert log["update"].tolist() == [1, 2, 3]
-        left = log["kept"] if arm is CORL else log[["kept", "malformed", "unanswered", "agreeing"]].sum(axis=1)
+        left = (
+            log["kept"]
+            if arm is CORL
+            else log[["kept", "malformed", "unanswered", "agreeing"]].sum(axis=1)
+        )
         assert left.eq(GROUPS * ROLLOUTS).all()
     both = [of(results.rollouts, a.name).query("update == 0") for a in COMPARED]
-    assert both[0]["menu"].tolist() == both[1]["menu"].tolist()  # the same start on the same assignments
+    assert (
+        both[0]["menu"].tolist() == both[1]["menu"].tolist()
+    )  # the same start on the same assignments
     assert both[0]["called"].tolist() == both[1]["called"].tolist()
 
 
@@ -120,7 +160,9 @@ def test_no_unseen_tool_is_called_before_its_exam(results):
     unseen = set(TOOLS.unseen)
     assert not any(unseen & set(menu.split()) for menu in results.rollouts["menu"])
     assert not set(results.tried["tool"]) & unseen
-    met = results.episodes.groupby("exam")["menu"].apply(lambda menus: any(unseen & set(m.split()) for m in menus))
+    met = results.episodes.groupby("exam")["menu"].apply(
+        lambda menus: any(unseen & set(m.split()) for m in menus)
+    )
     assert {name for name, found in met.items() if found} == {"unseen_tools"}
 
 
@@ -128,7 +170,9 @@ def test_every_seen_tool_was_tried_on_questions_that_it_can_be_asked(results):
     table = results.tried
     assert set(table["split"]) == {"train", "test"} and "office" not in set(table["kind"])
     for row in table.itertuples():
-        assert row.tool in row.menu.split() and row.dollars > 0 and row.seconds > 0 and row.calls >= 1
+        assert (
+            row.tool in row.menu.split() and row.dollars > 0 and row.seconds > 0 and row.calls >= 1
+        )
     functions = table[table["tool"].isin(["calculator", "python", "lookup"])]
     assert functions["right"].eq(1).all()
     test = of(results.episodes, "paper").query("exam == 'test'").set_index("item")
@@ -154,7 +198,11 @@ def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
 
 def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, models, runs, tmp_path):
     same(study.run(settings(), COMPARED, models, tmp_path), results)
-    kept = [path.relative_to(runs) for path in runs.rglob("*") if path.suffix in (".parquet", ".safetensors")]
+    kept = [
+        path.relative_to(runs)
+        for path in runs.rglob("*")
+        if path.suffix in (".parquet", ".safetensors")
+    ]
     kept += [path.relative_to(runs) for path in runs.rglob("offices.json")]
     assert len(kept) > 10
     for path in kept:
@@ -172,7 +220,9 @@ def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, models
 def test_a_training_that_was_killed_goes_on_from_its_checkpoint_to_the_same_tables(
     arm, killed, results, models, runs, tmp_path, monkeypatch
 ):
-    assert resumed(study, settings(), arm, models, (results, runs), killed, tmp_path, monkeypatch) == [2]
+    assert resumed(
+        study, settings(), arm, models, (results, runs), killed, tmp_path, monkeypatch
+    ) == [2]
 
 
 FIRST = {study.START, "tools"}
@@ -199,7 +249,10 @@ def unchanged(before: dict[str, str], after: dict[str, str]) -> set[str]:
         ({"glass": TOOLS.glass.model_dump() | {"seeds": 9}}, ALL),
         ({"llm": {"models": {"big": {"max_tokens": 5}}}}, ALL),  # no tool
         ({"side": 3}, ALL - {"tests", "paper/seed-0"}),  # who sit the exam of the simplex
-        ({"unseen_prices": common.TRAINING}, ALL - {"tests", "paper/seed-0"}),  # and that at unseen prices
+        (
+            {"unseen_prices": common.TRAINING},
+            ALL - {"tests", "paper/seed-0"},
+        ),  # and that at unseen prices
         ({"agent": "mini"}, ALL - {"tools"}),  # who alone asks it
         ({"outcome_items": 13}, ALL - {"tools"}),
         ({"updates": 4}, START),
@@ -233,10 +286,15 @@ def test_tools_in_another_order_make_all_keys_new(models):
     """The order is that of preference vectors."""
     own = settings()
     turned = own.tools.model_copy(update={"models": dict(reversed(own.tools.models.items()))})
-    assert unchanged(named(models), named(models, own=own.model_copy(update={"tools": turned}))) == set()
+    assert (
+        unchanged(named(models), named(models, own=own.model_copy(update={"tools": turned})))
+        == set()
+    )
 
 
-@pytest.mark.parametrize(("change", "kept"), [({"adamw": 0.5}, {"tools"}), ({"steps": 9, "items": 99}, ALL)])
+@pytest.mark.parametrize(
+    ("change", "kept"), [({"adamw": 0.5}, {"tools"}), ({"steps": 9, "items": 99}, ALL)]
+)
 def test_of_the_lab_only_the_optimisers_of_the_base_are_in_a_key(change, kept, models):
     own = settings()
     bases = own.lab.models | {TOOLS.base: own.lab.models[TOOLS.base].model_copy(update=change)}
@@ -277,7 +335,9 @@ def test_of_the_lab_only_the_optimisers_of_the_base_are_in_a_key(change, kept, m
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_raised_version_makes_the_jobs_new_whose_numbers_it_decides(module, kept, models, monkeypatch):
+def test_a_raised_version_makes_the_jobs_new_whose_numbers_it_decides(
+    module, kept, models, monkeypatch
+):
     before = named(models)
     monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
     assert unchanged(before, named(models)) == kept
@@ -286,8 +346,14 @@ def test_a_raised_version_makes_the_jobs_new_whose_numbers_it_decides(module, ke
 def test_more_arms_or_seeds_and_what_tables_call_an_arm_change_no_key(models):
     before, more = named(models), named(models, seeds=2)
     assert before.items() <= more.items() and len(more) == len(before) + 2
-    assert named(models, [PAPER]).items() <= before.items() <= named(models, [*COMPARED, LISTED]).items()
-    assert named(models, [dataclasses.replace(arm, label="otherwise") for arm in COMPARED]) == before
+    assert (
+        named(models, [PAPER]).items()
+        <= before.items()
+        <= named(models, [*COMPARED, LISTED]).items()
+    )
+    assert (
+        named(models, [dataclasses.replace(arm, label="otherwise") for arm in COMPARED]) == before
+    )
 
 
 @pytest.mark.parametrize(
@@ -303,7 +369,9 @@ def test_other_weights_make_new_keys_where_they_are_used(models, tmp_path, name,
 def test_the_plan_says_what_endpoints_may_cost():
     assert study.plan(settings(), COMPARED)
     own = settings(llm={"models": {"nano": HOSTED}})
-    assert "$" in study.plan(own, COMPARED) and study.plan(own, COMPARED) != study.plan(settings(), COMPARED)
+    assert "$" in study.plan(own, COMPARED) and study.plan(own, COMPARED) != study.plan(
+        settings(), COMPARED
+    )
 
 
 def test_an_arm_with_a_spread_of_its_own_is_trained_at_it():
@@ -321,11 +389,19 @@ def test_an_arm_with_a_spread_of_its_own_is_trained_at_it():
 def test_rows_by_hand():
     work, own = item("big", 1), Own(1e-8, 0.001)
     turns = [call("calculator", "1 + 1"), "<think>", call("lab-mini", "1 = ?"), answer(work.answer)]
-    assigned = given(work, "calculator", "lab-mini", preference=common.Preference(1.0, 0.5, 0.25, ("lab-mini",)))
+    assigned = given(
+        work, "calculator", "lab-mini", preference=common.Preference(1.0, 0.5, 0.25, ("lab-mini",))
+    )
     with at_work() as made:
         episode = common.played(made, assigned, *turns, own=own)
         (row,) = study.rows([episode], NAMES, own, lab.decode).to_dict("records")
-    assert (row["item"], row["kind"], row["difficulty"], row["right"], row["answered"]) == (0, "big", 1, 1.0, 1.0)
+    assert (row["item"], row["kind"], row["difficulty"], row["right"], row["answered"]) == (
+        0,
+        "big",
+        1,
+        1.0,
+        1.0,
+    )
     assert (row["calls"], row["called"], row["malformed"]) == (2, "calculator lab-mini", 1)
     mine = 1e-8 * len(episode.ids)
     spent = offers()["calculator"].dollars + 1e-5 * offers()["lab-mini"].dollars
@@ -348,12 +424,16 @@ def test_the_start_sits_its_exams_untrained(results, models, runs):
     (start_folder,) = find_jobs(runs, study.START)
     start = checkpoints.load(start_folder / "model")
     told = [small.weights(model) for model in [*trained, start]]
-    assert len(told) == 3 and not any(torch.equal(a, b) for a, b in zip(told, told[1:] + told[:1], strict=True))
+    assert len(told) == 3 and not any(
+        torch.equal(a, b) for a, b in zip(told, told[1:] + told[:1], strict=True)
+    )
     assert not list(runs.glob("*/checkpoint*"))
 
 
 def test_a_wrong_price_list_is_named_before_anything_starts(models, tmp_path):
     (tmp_path / "wrong.yaml").write_text("calls: {}\nmodels: {}\n")
     with pytest.raises(ParamsError, match="wrong.yaml"):
-        study.run(settings(prices=str(tmp_path / "wrong.yaml")), COMPARED, models, tmp_path / "runs")
+        study.run(
+            settings(prices=str(tmp_path / "wrong.yaml")), COMPARED, models, tmp_path / "runs"
+        )
     assert not (tmp_path / "runs").exists()

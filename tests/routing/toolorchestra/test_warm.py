@@ -66,13 +66,20 @@ def test_only_the_orchestrators_words_are_learned(traces):
 def test_tools_are_used_whether_they_are_good_at_it_or_not(traces):
     """Nothing in the traces tells which tool is able to do what."""
     chains = [(assigned, told) for assigned, told in traces if assigned.kind == "chain"]
-    able = Counter(name in {o.name for o in a.capable} for a, told in chains for name, _ in calls(a, told))
+    able = Counter(
+        name in {o.name for o in a.capable} for a, told in chains for name, _ in calls(a, told)
+    )
     assert able[True] > 20 and able[False] > 20
 
 
 def test_replies_are_mostly_right_sometimes_wrong_or_missing(traces):
     asked = [(a.work.answer, turns(a, told)) for a, told in traces if a.kind in ("chain", "big")]
-    replies = [(heard, answer) for answer, said_and_heard in asked for said, heard in said_and_heard if called(said)]
+    replies = [
+        (heard, answer)
+        for answer, said_and_heard in asked
+        for said, heard in said_and_heard
+        if called(said)
+    ]
     missing = np.mean([heard == "error" for heard, _ in replies])
     right = np.mean([heard == answer for heard, answer in replies])
     assert right > 0.7 and 0.04 < missing < 0.2 and 0.01 < 1 - right - missing < 0.15
@@ -132,16 +139,24 @@ def test_chances_lean_to_the_cheap_the_fast_and_the_liked():
 def test_shuffling_deals_out_descriptions_of_models_and_nothing_else():
     rng, moved = seeds.rng("a test"), 0
     told = given(item("chain", 2), "lab-nano", "search", "lab-mini", "answerer", "calculator")
-    priced = tuple(offer.times(1.0 + i, 2.0 + i) for i, offer in enumerate(told.menu.offers))  # all different
+    priced = tuple(
+        offer.times(1.0 + i, 2.0 + i) for i, offer in enumerate(told.menu.offers)
+    )  # all different
     told = replace(told, menu=replace(told.menu, offers=priced))
     for _ in range(20):
         after = warm.shuffled(told, rng)
         pairs = list(zip(told.menu.offers, after.menu.offers, strict=True))
-        assert [replace(b, skills=a.skills) for a, b in pairs] == [a for a, _ in pairs]  # names and prices stay
+        assert [replace(b, skills=a.skills) for a, b in pairs] == [
+            a for a, _ in pairs
+        ]  # names and prices stay
         assert all(a.skills == b.skills for a, b in pairs if not a.model)
         dealt = [[dict(o.skills) for o in told_.menu.offers if o.model] for told_ in (told, after)]
         assert sorted(map(str, dealt[0])) == sorted(map(str, dealt[1]))
-        assert (after.work, after.preference, after.outage) == (told.work, told.preference, told.outage)
+        assert (after.work, after.preference, after.outage) == (
+            told.work,
+            told.preference,
+            told.outage,
+        )
         moved += dealt[0] != dealt[1]
     assert moved > 8
 

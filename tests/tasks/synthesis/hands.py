@@ -16,8 +16,15 @@ THINGS = {
 SHELF = Source(STORE, {"people": THINGS})
 
 
-def task(*calls: str, info: str = "", source: Source = SOURCE, instruction: str = "draft .") -> Task:
+def task(
+    *calls: str, info: str = "", source: Source = SOURCE, instruction: str = "draft ."
+) -> Task:
     """A task with the calls as lines and the information as words."""
     return Task(
-        "by-hand", source, "by hand", instruction, tuple(tuple(line.split()) for line in calls), tuple(info.split())
+        "by-hand",
+        source,
+        "by hand",
+        instruction,
+        tuple(tuple(line.split()) for line in calls),
+        tuple(info.split()),
     )

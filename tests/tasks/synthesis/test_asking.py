@@ -30,7 +30,11 @@ FILMS = {
     "Brazil": {"title": "Brazil", "hall": "south", "genre": "comedy"},
 }
 RECORDS = {"films": FILMS, "halls": {"north": {"seats": 3}, "south": {"seats": "0"}}}
-TASK = {"instruction": "Show Alien in the south hall.", "calls": [["show", "Alien", "south"]], "info": []}
+TASK = {
+    "instruction": "Show Alien in the south hall.",
+    "calls": [["show", "Alien", "south"]],
+    "info": [],
+}
 HARDER = {
     "instruction": "Show Alien where Brazil is shown, and tell me that hall.",
     "calls": [["lookup", "hall", "Brazil"], ["show", "Alien", "south"]],
@@ -75,7 +79,9 @@ def fake(**replies: Any) -> Callable[[str], str]:
 
 
 def corpus(databases: int = 1, tasks: int = 3, **replies: Any):
-    return synthesize(Model(fake(**replies), ["Cinema halls"]), databases=databases, tasks_per_database=tasks)
+    return synthesize(
+        Model(fake(**replies), ["Cinema halls"]), databases=databases, tasks_per_database=tasks
+    )
 
 
 def test_good_replies_make_a_corpus(tmp_path):
@@ -91,9 +97,14 @@ def test_a_second_subject_with_the_same_records_is_no_second_database():
     assert len(corpus(databases=2).sources) == 1
 
 
-@pytest.mark.parametrize("shape", ["```json\n{}\n```", "Here it is:\n```\n{}\n```\nAnything else?", "{},"])
+@pytest.mark.parametrize(
+    "shape", ["```json\n{}\n```", "Here it is:\n```\n{}\n```\nAnything else?", "{},"]
+)
 def test_json_that_is_nearly_right_is_repaired(shape):
-    replies = {step: shape.replace("{}", json.dumps(GOOD[step])) for step in ("schema", "functions", "records", "task")}
+    replies = {
+        step: shape.replace("{}", json.dumps(GOOD[step]))
+        for step in ("schema", "functions", "records", "task")
+    }
     assert corpus(tasks=1, **replies).tasks
 
 
@@ -108,12 +119,24 @@ def test_json_that_is_nearly_right_is_repaired(shape):
         ("functions", [FUNCTIONS[1] | {"effect": "sql"}], ("functions", "malformed")),
         ("functions", [FUNCTIONS[1] | {"tables": ["users"]}], ("functions", "malformed")),
         ("records", {"films": ["Alien"]}, ("records", "malformed")),
-        ("records", RECORDS | {"films": {"Alien": FILMS["Alien"] | {"title": "Brazil"}}}, ("records", "inconsistent")),
+        (
+            "records",
+            RECORDS | {"films": {"Alien": FILMS["Alien"] | {"title": "Brazil"}}},
+            ("records", "inconsistent"),
+        ),
         ("records", RECORDS | {"halls": {"north": {"seats": 3}}}, ("records", "inconsistent")),
         ("records", RECORDS | {"halls'; --": {}}, ("records", "inconsistent")),
         ("validation", "fine", ("validation", "malformed")),
-        ("validation", {"schema": "yes", "consistency": True, "plausibility": True}, ("validation", "malformed")),
-        ("validation", {"schema": True, "consistency": True, "plausibility": False}, ("validation", "doubted")),
+        (
+            "validation",
+            {"schema": "yes", "consistency": True, "plausibility": True},
+            ("validation", "malformed"),
+        ),
+        (
+            "validation",
+            {"schema": True, "consistency": True, "plausibility": False},
+            ("validation", "doubted"),
+        ),
         ("intents", "{}", ("intents", "malformed")),
         ("task", "none", ("task", "malformed")),
         ("task", TASK | {"instruction": "\ud800"}, ("task", "malformed")),
@@ -137,8 +160,14 @@ def test_what_does_not_validate_is_dropped_and_counted(step, reply, counted):
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["Alien", "films", "lookup"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.sampled_from(["Alien", "films", "lookup"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -168,14 +197,25 @@ def test_each_step_is_asked_for_with_what_it_needs():
 
     synthesize(Model(listen, ["cinema"]), databases=1, tasks_per_database=2)
     assert set(prompts) == set(GOOD) and not any("$" in prompt for prompt in prompts.values())
-    assert "late shows" in prompts["records"] and "Brazil" in prompts["task"] and "move a film" in prompts["task"]
+    assert (
+        "late shows" in prompts["records"]
+        and "Brazil" in prompts["task"]
+        and "move a film" in prompts["task"]
+    )
     assert TASK["instruction"] in prompts["evolve"] and '"lookup"' in prompts["intents"]
 
 
 def test_one_bad_function_does_not_cost_the_others():
     made = corpus(functions=[*FUNCTIONS, FUNCTIONS[0], {"name": "hack", "effect": "exec"}])
-    assert [function.name for function in made.sources[0].domain.functions] == ["lookup", "show", "book"]
-    assert len(made.tasks) == 3 and [each.step for each in made.dropped] == ["functions", "functions"]
+    assert [function.name for function in made.sources[0].domain.functions] == [
+        "lookup",
+        "show",
+        "book",
+    ]
+    assert len(made.tasks) == 3 and [each.step for each in made.dropped] == [
+        "functions",
+        "functions",
+    ]
 
 
 def test_one_topic_without_a_domain_does_not_cost_the_others():

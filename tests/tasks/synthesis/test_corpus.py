@@ -50,8 +50,12 @@ def sentence_by_sentence(which) -> tuple[str, tuple[str, ...]]:
             answers.append(database.call("lookup", (field, told(database, of))))
             continue
         found = {name: re.fullmatch(pattern, words) for name, pattern in ORDERS.items()}
-        (name,) = (name for name in found if found[name])  # else nobody would understand the sentence
-        assert database.call(name, [told(database, part) for part in found[name].groups()]) == "done"
+        (name,) = (
+            name for name in found if found[name]
+        )  # else nobody would understand the sentence
+        assert (
+            database.call(name, [told(database, part) for part in found[name].groups()]) == "done"
+        )
     return database.content(), tuple(dict.fromkeys(answers))
 
 
@@ -101,7 +105,8 @@ def test_statistics_count_what_there_is():
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"split": "exam"}, {"databases": 0}, {"tasks_per_database": 0}, {"writer": (GUILD, GUILD)}]
+    "arguments",
+    [{"split": "exam"}, {"databases": 0}, {"tasks_per_database": 0}, {"writer": (GUILD, GUILD)}],
 )
 def test_arguments_that_make_no_corpus_are_named(arguments):
     with pytest.raises(TaskError):
@@ -111,9 +116,12 @@ def test_arguments_that_make_no_corpus_are_named(arguments):
 def test_a_file_that_is_cut_off_changed_or_another_is_refused(tmp_path):
     whole = synthesize(databases=4, tasks_per_database=2).save(tmp_path / "whole").read_bytes()
     contents = {
-        "cut": whole[: len(whole) // 2], "foreign": b"[1]", "empty": b"{}", "text": b"tasks",
+        "cut": whole[: len(whole) // 2],
+        "foreign": b"[1]",
+        "empty": b"{}",
+        "text": b"tasks",
         "edited": whole.replace(b"true", b"false", 1),
-    }  # fmt: skip
+    }
     assert contents["edited"] != whole
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
@@ -134,7 +142,11 @@ def test_a_byte_changed_anywhere_is_noticed_or_changes_nothing(tmp_path):
 
 
 def test_the_lab_knows_every_word():
-    told = {part for each in CORPUS.tasks for part in (each.instruction, each.answer, *chain(*steps(each)))}
+    told = {
+        part
+        for each in CORPUS.tasks
+        for part in (each.instruction, each.answer, *chain(*steps(each)))
+    }
     for line in ("took Ana coins", "took Ana friend", "lookup pens Pia", "route Ana Bo"):
         name, *arguments = line.split()
         with pytest.raises(CallError) as caught:

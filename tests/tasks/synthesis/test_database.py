@@ -39,7 +39,10 @@ BASE = {
     ],
 }  # fmt: skip
 SHOP = Domain.model_validate(BASE)
-BOXES = {"a1": {"label": "a1", "colour": "red", "weight": "3"}, "b2": {"label": "b2", "colour": "red", "weight": "4"}}
+BOXES = {
+    "a1": {"label": "a1", "colour": "red", "weight": "3"},
+    "b2": {"label": "b2", "colour": "red", "weight": "4"},
+}
 SHOP_RECORDS = {"boxes": BOXES, "carts": {"x": {"box": "a1"}}}
 
 
@@ -56,19 +59,31 @@ def test_functions_reply_and_note_what_they_operate_on():
     assert database.call("paint", ["b2", "blue"]) == "done"
     assert database.call("load", ["x", "b2"]) == "done"
     assert database.call("drop", ["a1"]) == "done"
-    assert database.records() == {"boxes": {"b2": BOXES["b2"] | {"colour": "blue"}}, "carts": {"x": {"box": "b2"}}}
+    assert database.records() == {
+        "boxes": {"b2": BOXES["b2"] | {"colour": "blue"}},
+        "carts": {"x": {"box": "b2"}},
+    }
     assert ("carts", "x") in database.operated
 
 
 IMPOSSIBLE = {
     "wrong name": ["fly a1"],
-    "wrong words": ["lookup weight", "lookup secret a1", "paint a1 green", "weigh a1 10", "weigh a1 3.0", "load x zz"],
+    "wrong words": [
+        "lookup weight",
+        "lookup secret a1",
+        "paint a1 green",
+        "weigh a1 10",
+        "weigh a1 3.0",
+        "load x zz",
+    ],
     "nothing found": ["lookup weight zz", "which colour green", "paint zz red", "paint a1' red"],
     "it is needed": ["drop a1"],
 }
 
 
-@pytest.mark.parametrize("reply, line", [(reply, line) for reply, lines in IMPOSSIBLE.items() for line in lines])
+@pytest.mark.parametrize(
+    "reply, line", [(reply, line) for reply, lines in IMPOSSIBLE.items() for line in lines]
+)
 def test_an_impossible_call_is_an_error_that_changes_nothing(reply, line):
     database = shop()
     before = database.content()
@@ -91,7 +106,9 @@ def test_counting_ends_at_nought_and_nine():
     assert town.call("vote", ["Bo"]) == "done"
     with pytest.raises(CallError, match="number high"):
         town.call("vote", ["Ana"])
-    with pytest.raises(CallError, match="nothing found"):  # a town of the domain that has no record here
+    with pytest.raises(
+        CallError, match="nothing found"
+    ):  # a town of the domain that has no record here
         town.call("moves", ["Ana", "Mira"])
 
 
@@ -127,8 +144,14 @@ def test_a_copy_is_independent():
         (SHOP_RECORDS | {"boxes": {"c3": BOXES["a1"]}}, "c3: no key"),
         (SHOP_RECORDS | {"boxes": BOXES | {"b2": {"label": "b2"}}}, "not those of the schema"),
         (SHOP_RECORDS | {"boxes": BOXES | {"b2": BOXES["a1"]}}, "label is 'a1', not the key"),
-        (SHOP_RECORDS | {"boxes": BOXES | {"b2": BOXES["b2"] | {"weight": "12"}}}, "weight cannot be '12'"),
-        (SHOP_RECORDS | {"boxes": BOXES | {"b2": BOXES["b2"] | {"colour": ["red"]}}}, "colour cannot be"),
+        (
+            SHOP_RECORDS | {"boxes": BOXES | {"b2": BOXES["b2"] | {"weight": "12"}}},
+            "weight cannot be '12'",
+        ),
+        (
+            SHOP_RECORDS | {"boxes": BOXES | {"b2": BOXES["b2"] | {"colour": ["red"]}}},
+            "colour cannot be",
+        ),
         (SHOP_RECORDS | {"boxes": {"b2": BOXES["b2"]}}, "leads to no record: 'a1'"),
     ],
 )
@@ -166,7 +189,11 @@ def changed(path: list, value: object) -> dict:
         (["functions", 1, "name"], "lookup", "lookup is there twice"),
         (["functions", 2, "columns"], ["colour", "weight"], "set has one column"),
         (["functions", 2, "columns"], ["label"], "repeats the key"),
-        (["functions", 2], BASE["functions"][2] | {"effect": "add", "parameters": ["box"]}, "no digit column"),
+        (
+            ["functions", 2],
+            BASE["functions"][2] | {"effect": "add", "parameters": ["box"]},
+            "no digit column",
+        ),
         (["functions", 2, "phrase"], "paint {box.__class__}", "no parameter"),
         (["functions", 4, "tables"], ["boxes", "carts"], "about one table"),
     ],
@@ -181,10 +208,18 @@ def test_a_function_is_an_openai_schema_with_closed_lists(domain):
     for function, schema in zip(domain.functions, domain.schemas(), strict=True):
         inner = schema["function"]
         assert schema["type"] == "function" and inner["name"] == function.name
-        assert inner["parameters"]["required"] == list(function.parameters) == list(inner["parameters"]["properties"])
+        assert (
+            inner["parameters"]["required"]
+            == list(function.parameters)
+            == list(inner["parameters"]["properties"])
+        )
         assert all(each["enum"] for each in inner["parameters"]["properties"].values())
-    fields, names = HARBOUR.schemas()[0]["function"]["parameters"]["properties"].values()  # of a lookup
-    assert fields["enum"] == ["river", "keys", "judge", "fish"] and {"fox", "Dorn"} <= set(names["enum"])
+    fields, names = HARBOUR.schemas()[0]["function"]["parameters"][
+        "properties"
+    ].values()  # of a lookup
+    assert fields["enum"] == ["river", "keys", "judge", "fish"] and {"fox", "Dorn"} <= set(
+        names["enum"]
+    )
 
 
 def test_equal_contents_are_equal_texts():
@@ -193,4 +228,7 @@ def test_equal_contents_are_equal_texts():
     assert back.content() != SOURCE.open().content()
     back.call("draft", ["Ana", "baker"])
     assert back.content() == SOURCE.open().content()
-    assert Database(GUILD, {"people": dict(reversed(PEOPLE.items()))}).content() == SOURCE.open().content()
+    assert (
+        Database(GUILD, {"people": dict(reversed(PEOPLE.items()))}).content()
+        == SOURCE.open().content()
+    )

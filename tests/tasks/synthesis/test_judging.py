@@ -4,7 +4,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lib.tasks.synthesis import CallError, Database, Task, Verdict, fault, judge, mentions, sift, steps, synthesize
+from lib.tasks.synthesis import (
+    CallError,
+    Database,
+    Task,
+    Verdict,
+    fault,
+    judge,
+    mentions,
+    sift,
+    steps,
+    synthesize,
+)
 from tests.tasks.synthesis.hands import SHELF, task
 
 # Bo gets the job that the friend of Bo has, and the pet of Ana is told
@@ -33,10 +44,15 @@ def test_the_golden_calls_or_another_way_to_the_same_and_the_information_solve_a
     other = lines("lookup pet Ana", "lookup pet Cy", "draft Bo miner", "draft Bo nurse")
     assert verdict(TASK, other, "it is cat").solved
     assert steps(TASK) == [
-        ("lookup friend Bo", "Cy"), ("lookup job Cy", "nurse"), ("draft Bo nurse", "done"), ("lookup pet Ana", "cat")
-    ]  # fmt: skip
+        ("lookup friend Bo", "Cy"),
+        ("lookup job Cy", "nurse"),
+        ("draft Bo nurse", "done"),
+        ("lookup pet Ana", "cat"),
+    ]
     assert TASK.answer == "cat" and task("draft Bo pilot").answer == "done"
-    both = task("lookup job Ana", "lookup pet Ana", info="baker cat")  # all of the information has to be mentioned
+    both = task(
+        "lookup job Ana", "lookup pet Ana", info="baker cat"
+    )  # all of the information has to be mentioned
     assert both.answer == "baker and cat" and verdict(both, list(both.calls), both.answer).solved
     assert not verdict(both, list(both.calls), "baker").fidelity
 
@@ -57,10 +73,17 @@ def test_the_golden_calls_or_another_way_to_the_same_and_the_information_solve_a
 def test_each_criterion_can_fail_alone(calls, said, failed):
     found = verdict(TASK, calls, said)
     assert not found.solved
-    assert {name for name in ("execution", "fidelity", "completeness") if not getattr(found, name)} == {failed}
+    assert {
+        name for name in ("execution", "fidelity", "completeness") if not getattr(found, name)
+    } == {failed}
 
 
-MENTIONED = {"Loro": ["the home is Loro .", "Loro."], "3": ["3", "it is 3."], "4": ["3 and 4"], "Ana Bo": ["Ana  Bo"]}
+MENTIONED = {
+    "Loro": ["the home is Loro .", "Loro."],
+    "3": ["3", "it is 3."],
+    "4": ["3 and 4"],
+    "Ana Bo": ["Ana  Bo"],
+}
 NOT_MENTIONED = {
     "Loro": ["loro", "Loros"],
     "mini": ["lab-mini"],
@@ -81,7 +104,9 @@ def test_what_counts_as_mentioned(told, held):
 def test_a_task_whose_golden_calls_fail_is_dropped_and_cannot_be_judged():
     broken = task("took Ana coins", source=SHELF)
     found = fault(broken)
-    assert found and (found.reason, found.task) == ("error", broken) and "number low" in found.detail
+    assert (
+        found and (found.reason, found.task) == ("error", broken) and "number low" in found.detail
+    )
     with pytest.raises(CallError):
         judge(broken, "", (), "")
 
@@ -151,7 +176,11 @@ def test_one_change_too_many_hurts_unless_it_writes_what_is_there(which, data):
     function = data.draw(st.sampled_from([f for f in which.domain.functions if f.writes]))
     key = data.draw(st.sampled_from(sorted(which.records[function.tables[0]])))
     column = which.domain.table(function.tables[0]).column(function.columns[0])
-    more = which.domain.values(column, which.domain.table(function.tables[0])) if function.effect == "set" else None
+    more = (
+        which.domain.values(column, which.domain.table(function.tables[0]))
+        if function.effect == "set"
+        else None
+    )
     words = [data.draw(st.sampled_from(more))] if more else []
     words += [data.draw(st.sampled_from(function.columns))] if function.chooses else []
     database = carried_out(which, list(which.calls))
