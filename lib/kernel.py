@@ -6,7 +6,7 @@ that keeps training and keeps writing.
 
 import os
 
-from lib.parent import die_with_parent
+from lib.experiment.process_group import die_with_parent
 
 
 def main() -> None:

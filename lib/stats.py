@@ -12,7 +12,7 @@ Routers between cheap and dear models are judged by their curve of quality over 
 RouterBench (Hu et al. 2024, section 3), PGR, APGR and CPT of RouteLLM (Ong et al. 2024).
 
 Left out: significance tests, and any hidden random state - a caller hands in its generator, from
-`lib.seeds.rng`.
+`lib.experiment.seeds.rng`.
 """
 
 from dataclasses import dataclass
@@ -116,7 +116,9 @@ def hv_union(
     if n_fixed == n:
         return hypervolume(episodes, reference)
     if rng is None:
-        raise ValueError(f"choosing {n_fixed} of {n} episodes needs a generator (lib.seeds.rng)")
+        raise ValueError(
+            f"choosing {n_fixed} of {n} episodes needs a generator (lib.experiment.seeds.rng)"
+        )
     chosen = (rng.choice(n, size=n_fixed, replace=False) for _ in range(SUBSETS))
     return float(np.mean([hypervolume(episodes[rows], reference) for rows in chosen]))
 

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from lib import config, seeds, tasks
+from lib import config, tasks
+from lib.experiment import seeds
 from lib.models import agent, shipped, situations
 from lib.models.corpus import TRACES, question
 from lib.models.dialogue import conversation, token
@@ -76,7 +77,7 @@ def record_outputs() -> dict[str, list[str]]:
 
 def accept(recorded: dict[str, list[str]]) -> int:
     """Write the new recipes of the models whose outputs are the same; returns how many are not."""
-    from lib import store
+    from lib.experiment import artifacts
     from lib.models import build  # late: code before the change has no recipe of this form
 
     settings = config.load("laptop").lab
@@ -84,9 +85,9 @@ def accept(recorded: dict[str, list[str]]) -> int:
         name
     ) in settings.models:  # a recipe that was one hash fits nothing, but its card must be readable
         card_path = Path(shipped.LAB) / f"{name}.json"
-        card = store.read_json(card_path)
+        card = artifacts.read_json(card_path)
         if isinstance(card["recipe"], str):
-            store.write_json(card_path, card | {"recipe": {"hash": card["recipe"]}})
+            artifacts.write_json(card_path, card | {"recipe": {"hash": card["recipe"]}})
     num_refused = 0
     for name, hashes in record_outputs().items():
         before = recorded.get(name, [])
@@ -98,8 +99,8 @@ def accept(recorded: dict[str, list[str]]) -> int:
         num_refused += not same
         if same:
             card_path = Path(shipped.LAB) / f"{name}.json"
-            card = store.read_json(card_path) | {"recipe": build.recipe(settings, name)}
-            store.write_json(card_path, card)
+            card = artifacts.read_json(card_path) | {"recipe": build.recipe(settings, name)}
+            artifacts.write_json(card_path, card)
     return num_refused
 
 

@@ -17,7 +17,7 @@ LOCK = """\
 schema: '2.0'
 stages:
   settings:
-    cmd: python -m lib.config
+    cmd: python -m lib.experiment.write_settings
     outs:
     - path: data/settings.json
       hash: md5

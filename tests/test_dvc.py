@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 STAGES = YAML(typ="safe", pure=True).load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 LESSONS = sorted(stage.lessons(ROOT))
 # No result depends on them: they keep libraries off the network and let a child process die with its parent.
-WITHOUT_RESULTS = {"lib/__init__.py", "lib/parent.py"}
+WITHOUT_RESULTS = {"lib/__init__.py", "lib/experiment/process_group.py"}
 
 
 # What a stage imports ------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ LIBRARY = {
     "lib/envs/__init__.py": "",
     "lib/envs/bank.py": "import numpy.linalg",
     "lib/draw/__init__.py": "",
-    "lib/seeds.py": "",
+    "lib/experiment/seeds.py": "",
     "lib/worker.py": "",
     "lib/checks/__init__.py": "",
     "lib/checks/lesson_00.py": "from lib.checks import Exercise",
@@ -155,7 +155,7 @@ def library(tmp_path) -> Path:
 
 def test_imports_are_followed_wherever_they_stand_and_prose_imports_nothing(library):
     lesson = {"lib/checks/__init__.py", "lib/checks/lesson_00.py", "lib/run"}
-    code = {"lib/zoo", "lib/envs", "lib/models", "lib/seeds.py", "lib/worker.py"}
+    code = {"lib/zoo", "lib/envs", "lib/models", "lib/experiment/seeds.py", "lib/worker.py"}
     assert imported_packages("python -m lib.run 00_one", library) == lesson | code
     assert imported_packages("python -m lib.zoo.cards --out x", library) == {
         "lib/zoo",

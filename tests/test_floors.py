@@ -153,7 +153,7 @@ def test_downwards_is_allowed(tmp_path, files):
         ({"llm__x": "import lib.tools"}, "lib.tools (floor 2)"),
         ({"seeds": "import lib.attic"}, "no floor"),
         ({"attic": ""}, "no floor"),
-        ({"__init__": "from lib import seeds"}, "imports lib.seeds"),
+        ({"__init__": "from lib import seeds"}, "imports lib.experiment.seeds"),
     ],
 )
 def test_upwards_sideways_and_unknown_are_noticed(tmp_path, files, message):

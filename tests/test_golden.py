@@ -8,7 +8,7 @@ from tests.golden import SYSTEMS, runner
 
 # Modules that carry settings, files and messages and decide no number of a job.
 CARRIERS = (
-    "lib.kernel", "lib.parent", "lib.config", "lib.record", "lib.store", "lib.study", "lib.sweep",
+    "lib.kernel", "lib.experiment.process_group", "lib.config", "lib.experiment.results_table", "lib.experiment.artifacts", "lib.experiment.run_context", "lib.experiment.sweep",
     "lib.llm.cassette", "lib.llm.client", "lib.llm.errors", "lib.llm.loop", "lib.llm.opening", "lib.llm.purse",
     "lib.llm.transport",
     "lib.models.asked", "lib.models.batching", "lib.models.build", "lib.models.memory", "lib.models.server",

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from lib import store
+from lib.experiment import artifacts
 from lib.run import clean, engine, stage
 from lib.run.lesson import run
 from lib.run.progress import Progress
@@ -44,10 +44,10 @@ def project(
     (root / "notebooks").mkdir(parents=True)
     nbformat.write(new_notebook(cells=cells), root / "notebooks/00_tiny.ipynb")
     clean.clean_folder(root / "notebooks", root / "data/notebooks")
-    store.write_json(root / "data/settings.json", SETTINGS)
+    artifacts.write_json(root / "data/settings.json", SETTINGS)
     outs = "[reports/notebooks/00_tiny.ipynb, reports/00_tiny.html]"
     params = f"[data/settings.json: [{sections}]]"
-    store.write_text(
+    artifacts.write_text(
         root / "dvc.yaml",
         f"stages:\n  00_tiny:\n    cmd: python -m lib.run 00_tiny\n    params: {params}\n    outs: {outs}\n",
     )
@@ -96,7 +96,7 @@ def gone(pid: int, seconds: float = 10.0) -> bool:
 
 def another_stage(root: Path) -> None:
     with (root / "dvc.yaml").open("a") as file:
-        file.write("  settings:\n    cmd: python -m lib.config\n")
+        file.write("  settings:\n    cmd: python -m lib.experiment.write_settings\n")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_parameters_arrive_typed_in_a_pinned_kernel_and_nothing_of_the_machine_o
 
 
 def test_wall_times_go_beside_and_nothing_else_is_left(twice):
-    times = store.read_json(twice[0] / "reports/timings/00_tiny.json")["smoke"]
+    times = artifacts.read_json(twice[0] / "reports/timings/00_tiny.json")["smoke"]
     assert times["total"] > 0 and len(times["cells"]) == 10
     made = {
         str(path.relative_to(twice[0]))
@@ -237,7 +237,7 @@ def redrawn(root: Path, *sources: str) -> Path:
     """A project whose lesson made a report, and now has other cells."""
     with project(root, DRAWS.format(name="old.png")).joinpath("dvc.yaml").open("a") as file:
         file.write("    metrics: [reports/figures/00_tiny, data/kept]\n")
-    store.write_text(root / "data/kept/checkpoint", "kept")
+    artifacts.write_text(root / "data/kept/checkpoint", "kept")
     run("00_tiny", root)
     notebook = nbformat.read(root / "data/notebooks/00_tiny.ipynb", as_version=4)
     notebook.cells[2:] = [
@@ -520,7 +520,7 @@ def test_a_change_of_a_cell_changes_its_id_and_no_other():
 
 def test_copies_without_an_original_are_removed(tmp_path):
     root = project(tmp_path)
-    store.write_text(root / "data/notebooks/old.ipynb", "{}")
+    artifacts.write_text(root / "data/notebooks/old.ipynb", "{}")
     clean.clean_folder(root / "notebooks", root / "data/notebooks")
     assert [path.name for path in (root / "data/notebooks").iterdir()] == ["00_tiny.ipynb"]
 
@@ -588,10 +588,10 @@ def test_a_sweep_in_the_cell_decides_the_estimate_even_when_it_resumed(tmp_path)
     progress = Progress("01_zoo", ["a"], {}, report, io.StringIO(), clock)
     progress.begin("a")
     assert "left" not in progress.line()
-    store.write_json(report, {"label": "training", "done": 6, "total": 10})
+    artifacts.write_json(report, {"label": "training", "done": 6, "total": 10})
     assert progress.line() == "[01_zoo] cell 1/1, 0 s, training 60%"
     clock.now = 100
-    store.write_json(report, {"label": "training", "done": 8, "total": 10})
+    artifacts.write_json(report, {"label": "training", "done": 8, "total": 10})
     assert progress.line() == "[01_zoo] cell 1/1, 1 min 40 s, training 80%, about 1 min 40 s left"
 
 
@@ -684,7 +684,7 @@ stages:
   00_tiny:
     cmd: python -m lib.run 00_tiny
     params: [data/settings.json: [profile, zoo]]
-    deps: [lib/zoo, lib/seeds.py]
+    deps: [lib/zoo, lib/experiment/seeds.py]
 """
 
 
@@ -693,10 +693,10 @@ def pipeline(tmp_path, monkeypatch) -> Path:
     """A pipeline without git, whose only stage never ran."""
     from dvc.repo import Repo
 
-    store.write_text(tmp_path / "dvc.yaml", TINY_PIPELINE)
-    store.write_json(tmp_path / "data/settings.json", SETTINGS)
-    for name in ("lib/zoo/ppo.py", "lib/envs/bank.py", "lib/seeds.py"):
-        store.write_text(tmp_path / name, "")
+    artifacts.write_text(tmp_path / "dvc.yaml", TINY_PIPELINE)
+    artifacts.write_json(tmp_path / "data/settings.json", SETTINGS)
+    for name in ("lib/zoo/ppo.py", "lib/envs/bank.py", "lib/experiment/seeds.py"):
+        artifacts.write_text(tmp_path / name, "")
     Repo.init(str(tmp_path), no_scm=True).close()
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -722,15 +722,15 @@ def test_a_lesson_that_never_ran_runs_for_the_first_time(pipeline):
 
 def test_what_changed_since_the_last_run_is_named(pipeline):
     commit(pipeline)
-    store.write_text(pipeline / "lib/zoo/ppo.py", "# a remark")
+    artifacts.write_text(pipeline / "lib/zoo/ppo.py", "# a remark")
     assert explain_run("00_tiny", pipeline) == "runs again: lib/zoo changed"
-    store.write_json(
+    artifacts.write_json(
         pipeline / "data/settings.json",
         SETTINGS | {"zoo": SETTINGS["zoo"] | {"seeds": 5}, "tour": {}},
     )
     assert explain_run("00_tiny", pipeline) == "runs again: lib/zoo changed; zoo.seeds 2 -> 5"
     commit(pipeline)
-    replace(pipeline / "dvc.yaml", "[lib/zoo, lib/seeds.py]", "[lib/zoo, lib/envs]")
+    replace(pipeline / "dvc.yaml", "[lib/zoo, lib/experiment/seeds.py]", "[lib/zoo, lib/envs]")
     assert explain_run("00_tiny", pipeline) == "runs again: lib/envs is a new dependency"
     commit(pipeline)
     replace(pipeline / "dvc.yaml", "lib.run 00_tiny", "lib.run 00_tiny --timeout 60")
@@ -739,7 +739,7 @@ def test_what_changed_since_the_last_run_is_named(pipeline):
 
 def test_many_changes_are_counted(pipeline):
     commit(pipeline)
-    store.write_json(
+    artifacts.write_json(
         pipeline / "data/settings.json", {"profile": "paper", "zoo": {"layers": "[64, 64]" * 9}}
     )
     changes = explain_run("00_tiny", pipeline)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from lib import stats
-from lib.seeds import rng
+from lib.experiment.seeds import rng
 
 BELOW = (-1.0, -1.0, -1.0)  # reference point of the policy orchestration paper
 TWO_POINT_FRONT = [(0.98, 1, 0.5), (0.97, 1, 1)]

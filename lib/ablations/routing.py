@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from lib import record
 from lib.ablations.comparison import Comparison, Measure
 from lib.config import Params
+from lib.experiment import results_table
 from lib.routing import glassbox
 from lib.routing import study as corl
 from lib.routing.arms import NAMED
@@ -80,7 +80,7 @@ def fixed(rows: pd.DataFrame) -> dict[str, Comparison]:
 
     rows: the record `corl_glass`.
     """
-    rows = rows[(rows["step"] == record.AFTER) & (rows["heat"] == 1.0)]
+    rows = rows[(rows["step"] == results_table.AFTER) & (rows["heat"] == 1.0)]
     start = rows[rows["role"] == "start"]
     own = {
         arm.fixed: rows[(rows["arm"] == arm.name) & (rows["condition"] == arm.fixed)]
@@ -103,7 +103,7 @@ def fixed(rows: pd.DataFrame) -> dict[str, Comparison]:
 def parts(rows: pd.DataFrame) -> Comparison:
     """What the budget in prompt and reward, and advantages whitened under each, are worth in the glass box of lesson
     05, over all budgets. rows: the record `corl_glass`."""
-    rows = rows[(rows["step"] == record.AFTER) & (rows["heat"] == 0.0)]
+    rows = rows[(rows["step"] == results_table.AFTER) & (rows["heat"] == 0.0)]
     rows = rows[rows["arm"].isin([arm.name for arm in glassbox.PARTS])]
     changed = [arm.name for arm in glassbox.PARTS[1:]]
     kinds = {name: part for name, part in rows.groupby("arm", sort=False)}

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from lib import ledger, seeds, stats
+from lib import ledger, stats
 from lib.checks import Exercise, Exercises
+from lib.experiment import seeds
 
 CLAUDE = ledger.PRICES["Claude 3.7 Sonnet"]
 CORNERS = np.array([[1.0, 0.0], [0.0, 1.0]])

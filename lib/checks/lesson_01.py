@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from lib import seeds, stats
+from lib import stats
 from lib.checks import Exercise, Exercises
+from lib.experiment import seeds
 
 
 def worst_first(reward: np.ndarray, observation: np.ndarray) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from lib import seeds
 from lib.checks import Exercise, Exercises
+from lib.experiment import seeds
 from lib.routing.toolorchestra import rewards
 from lib.tools import Tool
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from lib import seeds
 from lib.checks import Exercise, Exercises
+from lib.experiment import seeds
 
 
 def holm(p: np.ndarray) -> np.ndarray:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lib import store
 from lib.claims.errors import ClaimError
 from lib.claims.quantities import holding
 from lib.config import ROOT
+from lib.experiment import artifacts
 from lib.stats import Interval
 
 FOLDER = ROOT / "reports/metrics"
@@ -101,7 +101,7 @@ def read(folder: str | Path = FOLDER) -> Metrics:
     found = {}
     for path in sorted(Path(folder).glob("[0-9]*.json")):
         try:
-            found[path.stem] = store.read_json(path)
+            found[path.stem] = artifacts.read_json(path)
         except (OSError, ValueError) as error:
             raise ClaimError(
                 f"{path} cannot be read ({error}); run lesson {path.stem} again"

@@ -11,9 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from lib import measure, record
+from lib import measure
 from lib.claims.errors import ClaimError
 from lib.claims.metrics import Missing
+from lib.experiment import results_table
 from lib.stats import Interval
 
 
@@ -42,11 +43,11 @@ def _asked(estimate: Callable[..., pd.DataFrame], count: int) -> Callable[..., I
                 f"{estimate.__name__} of {place!r} takes {count} selections of rows, and one for all"
             )
         try:
-            rows = record.read(system, record.RECORDS)
-        except record.RecordError as error:
+            rows = results_table.read(system, results_table.RECORDS)
+        except results_table.RecordError as error:
             raise Missing(f"this run left no record of {system}") from error
         chosen = [conditions(text, rows) for text in selections]
-        rows = record.where(rows, **(chosen.pop() if len(chosen) > count else {}))
+        rows = results_table.where(rows, **(chosen.pop() if len(chosen) > count else {}))
         _same_menu(rows, chosen)
         try:
             found = estimate(rows, column, *chosen).iloc[0]
@@ -65,7 +66,7 @@ def _same_menu(rows: pd.DataFrame, chosen: list[dict[str, list[Any]]]) -> None:
     if "offered" not in rows or len(chosen) != 2:
         return
     menus = [
-        {frozenset(each) for each in record.where(rows, **who)["offered"] if len(each) > 1}
+        {frozenset(each) for each in results_table.where(rows, **who)["offered"] if len(each) > 1}
         for who in chosen
     ]
     if all(menus) and menus[0] != menus[1]:

@@ -14,11 +14,11 @@ import sys
 import time
 from pathlib import Path
 
-from lib import store
 from lib.claims import replication
 from lib.config import ROOT, from_yaml
+from lib.experiment import artifacts
+from lib.experiment.seeds import ROOT_SEED
 from lib.page import metrics
-from lib.seeds import ROOT_SEED
 
 INSTRUCTIONS = {
     "ATEN_CPU_CAPABILITY": "default",
@@ -70,7 +70,7 @@ def replicate(root: Path, wanted: list[str], seed: int) -> dict:
     names, place = lessons(root, wanted), root / f"data/replica/seed-{seed}"
     work_copy(root, place)
     _dvc(place, seed, "repro", "--quiet", "--single-item", "--force", "settings")
-    profile = store.read_json(place / "data/settings.json")["profile"]
+    profile = artifacts.read_json(place / "data/settings.json")["profile"]
     replication.comparable(replication.read(root), dict.fromkeys(names, profile))
     told, started = {}, time.monotonic()
     for n, name in enumerate(names):
@@ -82,7 +82,9 @@ def replicate(root: Path, wanted: list[str], seed: int) -> dict:
         _dvc(place, seed, "repro", "--quiet", name)
         told = replication.compared(replication.read(root), replication.read(place))
         told |= {"root_seed": seed, "instructions": INSTRUCTIONS["ATEN_CPU_CAPABILITY"]}
-        store.write_json(root / "reports/metrics" / metrics.REPLICATION, dict(sorted(told.items())))
+        artifacts.write_json(
+            root / "reports/metrics" / metrics.REPLICATION, dict(sorted(told.items()))
+        )
         print(f"[replicate] {line(told, name)}", flush=True)
     return told
 
@@ -104,7 +106,9 @@ def line(told: dict, name: str) -> str:
 def _left(root: Path, profile: str, names: list[str]) -> str:
     """How long lessons took in the first run, where it is known."""
     files = [root / "reports/timings" / f"{name}.json" for name in names]
-    known = [store.read_json(file).get(profile, {}).get("total") for file in files if file.exists()]
+    known = [
+        artifacts.read_json(file).get(profile, {}).get("total") for file in files if file.exists()
+    ]
     return (
         f", about {sum(known) / 60:.0f} min left"
         if len(known) == len(names) and None not in known

@@ -22,8 +22,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from lib import store
 from lib.config import from_yaml
+from lib.experiment import artifacts
 
 EXPECTED = 0.95  # of coverage
 _Z = float(norm.ppf(0.975))
@@ -57,18 +57,18 @@ def read(root: Path) -> Run:
     ]  # of metrics that git holds
     for path in sorted((root / "reports/metrics").glob("[0-9]*.json")):
         try:
-            lessons[path.stem] = store.read_json(path)
+            lessons[path.stem] = artifacts.read_json(path)
             card = root / "reports/lessons" / path.name
-            profiles[path.stem] = store.read_json(card)["profile"] if card.exists() else usual
+            profiles[path.stem] = artifacts.read_json(card)["profile"] if card.exists() else usual
         except (OSError, ValueError, KeyError) as error:
             raise ReplicationError(
                 f"what lesson {path.stem} left in {root} cannot be read: {error}"
             ) from error
     zoo = [
-        (path.name, store.sha256_file(path))
+        (path.name, artifacts.sha256_file(path))
         for path in sorted((root / "data/lab").glob("*.safetensors"))
     ]
-    return Run(lessons, profiles, store.sha256_json(zoo))
+    return Run(lessons, profiles, artifacts.sha256_json(zoo))
 
 
 def compared(first: Run, second: Run) -> dict[str, Any]:

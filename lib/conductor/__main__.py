@@ -30,7 +30,6 @@ import pandas as pd
 import torch
 
 from lib import config as params
-from lib import store
 from lib.conductor import data
 from lib.conductor.arms import ARMS, weighting
 from lib.conductor.judge import Judge
@@ -40,6 +39,7 @@ from lib.conductor.quiet import quiet
 from lib.conductor.rewards import COMPONENTS, Measure, said
 from lib.conductor.study import CASSETTES
 from lib.config import ConductorSettings, HeadSettings, Params, ParamsError
+from lib.experiment import artifacts
 from lib.llm.opening import opened
 from lib.tasks import own
 from lib.tasks.items import answered, same
@@ -146,9 +146,9 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
     trainer.resume()
     trainer.save_model(str(out / "policy"))
     if trainer.accelerator.is_main_process:
-        store.write_parquet(out / "rollouts.parquet", trainer.rollouts)
+        artifacts.write_parquet(out / "rollouts.parquet", trainer.rollouts)
         if trainer.weighting.state():
-            store.write_tensors(out / "conductor.safetensors", trainer.weighting.state())
+            artifacts.write_tensors(out / "conductor.safetensors", trainer.weighting.state())
     return trainer.rollouts
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import losses, seeds, store, sweep
+from lib import losses
 from lib.conductor import arms, meta
 from lib.conductor import head as conductor_head
 from lib.conductor import rewards as five_rewards
@@ -32,6 +32,7 @@ from lib.conductor.meta import Anchored, Conducted, chosen, lots, stacked
 from lib.conductor.rewards import COMPONENTS, centred, normalised
 from lib.conductor.weighting import Dirichlet, Fixed, Weighting
 from lib.config import ROOT, GlassSettings, HeadSettings
+from lib.experiment import artifacts, seeds, sweep
 
 VERSION = 1  # of the worlds, their policies and who plays in them: raise it when one of these numbers changes
 PROXIES = COMPONENTS[1:]  # the first reward is the easy one
@@ -583,7 +584,7 @@ def work(job: sweep.Job, folder: Path, progress) -> int:
     stack = Stack(settings, worlds, job.settings["seeds"])
     player = _make_player(job.settings, stack)
     rows = play(stack, player).assign(style=job.settings["style"])
-    store.write_parquet(folder / "rows.parquet", rows)
+    artifacts.write_parquet(folder / "rows.parquet", rows)
     return len(rows)
 
 
@@ -607,5 +608,5 @@ def study(
     """Rows of the record `conductor_glass`: all arms at the centre (style `centre`), some on the maps (style `map`)."""
     jobs = make_jobs(settings, head)
     sweep.run(work, jobs, runs, workers, "playing in the glass box")
-    rows = [store.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs]
+    rows = [artifacts.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs]
     return pd.concat(rows, ignore_index=True).assign(backend="world")

@@ -10,8 +10,8 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 
-from lib import seeds
 from lib.conductor.rewards import said, well_formed
+from lib.experiment import seeds
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.llm.opening import finish

@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from lib import losses, seeds
+from lib import losses
 from lib.conductor.head import Conductor, Heads, emphasis, entropy, sample
 from lib.conductor.rewards import COMPONENTS, centred
 from lib.conductor.weighting import Weighting
 from lib.config import HeadSettings
+from lib.experiment import seeds
 
 VERSION = 1  # of how the Conductor learns: raise it when one of these numbers changes
 Triplet = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # h (B, d), action (B,), advantage (B,)

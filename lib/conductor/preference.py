@@ -18,11 +18,12 @@ import transformers
 from datasets import Dataset
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PrinterCallback
 
-from lib import seeds, store, sweep, tasks
+from lib import tasks
 from lib.conductor import data, start
 from lib.conductor.quiet import quiet
 from lib.conductor.rewards import said
 from lib.config import ConductorSettings, PreferenceSettings
+from lib.experiment import artifacts, seeds, sweep
 from lib.models import checkpoints, corpus, dialogue, forward, generation, tokenizer
 from lib.models.corpus import question
 from lib.models.dialogue import conversation, token
@@ -63,7 +64,9 @@ class Preference:
         )
         self.tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
         scale = Path(folder) / "scale.json"
-        self.scale = store.read_json(scale) if scale.exists() else {"centre": 0.0, "spread": 1.0}
+        self.scale = (
+            artifacts.read_json(scale) if scale.exists() else {"centre": 0.0, "spread": 1.0}
+        )
 
     def __call__(self, prompts: Sequence, completions: Sequence, **_) -> list[float]:
         """sigmoid((s - centre) / spread), one per completion."""
@@ -170,7 +173,7 @@ def work(job: sweep.Job, folder: Path, progress, policy: str) -> dict[str, int]:
     table = train(
         policy, settings, job.settings["temperature"], job.settings["seed"], folder / "model"
     )
-    store.write_parquet(folder / "agreement.parquet", table)
+    artifacts.write_parquet(folder / "agreement.parquet", table)
     return {"pairs": int(table["pairs"].sum())}
 
 
@@ -232,7 +235,7 @@ def agreement(model: Preference, held: Sequence[Pair], scale: Path) -> pd.DataFr
     """How often a model prefers the better reply, by category: right, pairs. One pair per prompt, as pairs of a
     prompt are not independent. Writes centre and spread of all scores to `scale`."""
     if not held:  # so few prompts may hold no pair that the verifier tells apart
-        store.write_json(scale, {"centre": 0.0, "spread": 1.0})
+        artifacts.write_json(scale, {"centre": 0.0, "spread": 1.0})
         return pd.DataFrame({"category": [], "right": [], "pairs": []}).astype(
             {"right": int, "pairs": int}
         )
@@ -242,7 +245,7 @@ def agreement(model: Preference, held: Sequence[Pair], scale: Path) -> pd.DataFr
         model.raw(prompts, [getattr(p, side) for p in held]) for side in ("better", "worse")
     )
     every = torch.cat([better, worse])
-    store.write_json(
+    artifacts.write_json(
         scale, {"centre": float(every.mean()), "spread": max(float(every.std()), 1e-3)}
     )
     found = pd.DataFrame(

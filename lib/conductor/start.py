@@ -20,9 +20,10 @@ import transformers
 from torch.nn.functional import cross_entropy
 from transformers import LlamaForCausalLM
 
-from lib import seeds, store, sweep, tasks
+from lib import tasks
 from lib.conductor import data
 from lib.config import StartSettings
+from lib.experiment import artifacts, seeds, sweep
 from lib.models import checkpoints, corpus, tokenizer
 from lib.models import dialogue as chat_template
 from lib.models.corpus import dialogue, question, tensors
@@ -53,7 +54,7 @@ def make_job(settings: StartSettings, policy: Path, seed: int) -> sweep.Job:
         "job": "start",
         "start": settings.model_dump(),
         "seed": seed,
-        "policy": store.sha256_file(policy / "model.safetensors"),
+        "policy": artifacts.sha256_file(policy / "model.safetensors"),
         "versions": versions(),
         "libraries": {module.__name__: module.__version__ for module in (torch, transformers)},
     }

@@ -18,7 +18,7 @@ import torch
 from transformers import PrinterCallback, TrainerCallback
 
 from lib import config as parameters
-from lib import losses, seeds, store, sweep, tasks
+from lib import losses, tasks
 from lib.conductor import arms, data, evaluation, meta, preference, start
 from lib.conductor import head as conductor_head
 from lib.conductor import judge as conductor_judge
@@ -34,11 +34,12 @@ from lib.conductor.rewards import COMPONENTS, said
 from lib.conductor.rollouts import Rollouts
 from lib.conductor.weighting import Weighting
 from lib.config import ROOT, ConductorSettings, GRPOSettings, HeadSettings, LLMSettings, Params
+from lib.experiment import artifacts, seeds, sweep
+from lib.experiment.run_context import RunContext, read_tables
 from lib.llm import scripted
 from lib.llm.opening import export, opened
 from lib.models import checkpoints
 from lib.models.asked import describe_model
-from lib.study import RunContext, read_tables
 from lib.tasks import Item
 
 VERSION = 1  # of how an arm is trained and tested: raise it when one of these numbers changes
@@ -140,7 +141,7 @@ def run(
         items=read_tables(jobs, runs, "items"),
         components=read_tables(jobs, runs, "components"),
         rollouts=read_tables(jobs, runs, "rollouts"),
-        agreement=store.read_parquet(reward_job.folder(runs) / "agreement.parquet"),
+        agreement=artifacts.read_parquet(reward_job.folder(runs) / "agreement.parquet"),
         clock=pd.DataFrame(clock),
     )
 
@@ -491,7 +492,7 @@ class Run:
         )
         trainer.remove_callback(PrinterCallback)
         trainer.resume()
-        store.write_parquet(self.folder / "rollouts.parquet", trainer.rollouts)
+        artifacts.write_parquet(self.folder / "rollouts.parquet", trainer.rollouts)
         lost = judge.lost if judge is not None else 0
         return trainer.model, weighting, trainer.clock | {"no opinion": lost}
 
@@ -567,7 +568,7 @@ class Run:
             )
             shown.append(first.assign(split=split, item=range(len(first))))
         for name, parts in {"items": scored, "components": shown}.items():
-            store.write_parquet(
+            artifacts.write_parquet(
                 self.folder / f"{name}.parquet", pd.concat(parts, ignore_index=True)
             )
 

@@ -21,7 +21,6 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from lib import seeds, store
 from lib.conductor.rewards import (
     COMPONENTS,
     Measure,
@@ -36,6 +35,7 @@ from lib.conductor.rewards import (
 )
 from lib.conductor.weighting import Weighting
 from lib.config import GRPOSettings, RewardSettings
+from lib.experiment import artifacts, seeds
 
 VERSION = 1  # of GRPO under weighted rewards: raise it when one of these numbers changes
 EXTRA = "conductor.safetensors"  # in a checkpoint: the weighting and the reference model
@@ -233,8 +233,10 @@ class ConductorTrainer(GRPOTrainer):
                 f"reference.{name}": t.detach().float().cpu().numpy()
                 for name, t in reference.items()
             }
-        store.write_parquet(checkpoint / ROLLOUTS, self.rollouts)
-        store.write_tensors(checkpoint / EXTRA, arrays | {"step": np.array(self.state.global_step)})
+        artifacts.write_parquet(checkpoint / ROLLOUTS, self.rollouts)
+        artifacts.write_tensors(
+            checkpoint / EXTRA, arrays | {"step": np.array(self.state.global_step)}
+        )
 
     def resume(self) -> None:
         """Train, going on from the last whole checkpoint under the output folder, if there is one."""
@@ -246,7 +248,7 @@ class ConductorTrainer(GRPOTrainer):
         self.trained = time.perf_counter() - started
 
     def _restore(self, checkpoint: Path) -> None:
-        arrays = store.read_tensors(checkpoint / EXTRA)
+        arrays = artifacts.read_tensors(checkpoint / EXTRA)
 
         def part(name: str) -> dict[str, np.ndarray]:
             return {
@@ -261,7 +263,7 @@ class ConductorTrainer(GRPOTrainer):
                 name: torch.from_numpy(array.copy()) for name, array in part("reference").items()
             }
             self.accelerator.unwrap_model(self.ref_model).load_state_dict(tensors)
-        self.log_of = [store.read_parquet(checkpoint / ROLLOUTS)]
+        self.log_of = [artifacts.read_parquet(checkpoint / ROLLOUTS)]
         self.began = int(arrays["step"])
 
 

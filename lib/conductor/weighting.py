@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from lib import seeds
 from lib.conductor.rewards import COMPONENTS
+from lib.experiment import seeds
 
 VERSION = 1  # of fixed and random weights: raise it when one of these numbers changes
 

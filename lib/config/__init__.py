@@ -2,7 +2,7 @@
 
 A knob that scales is a mapping {smoke, laptop, paper}; `resolve` picks the value of one profile. An
 unknown key, a wrong type or a value out of range stops the run with the key's path and what is
-allowed. `python -m lib.config` writes the resolved values of the chosen profile to a JSON file: the
+allowed. `python -m lib.experiment.write_settings` writes the resolved values of the chosen profile to a JSON file: the
 pipeline's stages depend on that file, so a change for one profile leaves the others up to date.
 """
 

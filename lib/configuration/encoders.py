@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from lib import store
+from lib.experiment import artifacts
 from lib.models import checkpoints
 from lib.models.dialogue import conversation
 from lib.models.forward import Forward
@@ -80,7 +80,7 @@ def identity(name: str, models: str | Path = checkpoints.MODELS) -> str:
     kind, _, which = name.partition(":")
     if kind != "lab":
         return name
-    return f"{name} {store.sha256_file(Path(models) / which / 'model.safetensors')}"
+    return f"{name} {artifacts.sha256_file(Path(models) / which / 'model.safetensors')}"
 
 
 def states(questions: Sequence[str], phi: Encoder) -> np.ndarray:

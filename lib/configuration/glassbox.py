@@ -21,7 +21,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from lib import losses, record, seeds, store, sweep
+from lib import losses
 from lib.config import ROOT, ConfigurationGlassSettings, ConfigurationSettings
 from lib.configuration import learn, policies, questions, rewards, space, stacked
 from lib.configuration.learn import Batch, Rules
@@ -30,6 +30,7 @@ from lib.configuration.questions import KINDS
 from lib.configuration.space import AGENTS, SUBSETS, TOOLS, WORKFLOWS
 from lib.configuration.stacked import ManyParts, ManySide
 from lib.configuration.stacked import prompts as stacked_prompts
+from lib.experiment import artifacts, results_table, seeds, sweep
 
 VERSION = (
     1  # of the worlds, and how policies do in them: raise it when one of these numbers changes
@@ -582,13 +583,14 @@ def run(settings: ConfigurationSettings, runs: str | Path = RUNS) -> pd.DataFram
     jobs = make_jobs(settings)
     sweep.run(work, jobs, runs, settings.jobs, "a world of configurations")
     rows = pd.concat(
-        [store.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs], ignore_index=True
+        [artifacts.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs],
+        ignore_index=True,
     )
     best = rows[rows["arm"] == "optimum"].set_index(["seed", "item"])["reward"]
     test = rows["split"] == "test"
     places = pd.MultiIndex.from_frame(rows.loc[test, ["seed", "item"]])
     rows.loc[test, "regret"] = best.reindex(places).to_numpy() - rows.loc[test, "reward"].to_numpy()
-    return record.frame(SYSTEM, rows.assign(backend="policy"))
+    return results_table.frame(SYSTEM, rows.assign(backend="policy"))
 
 
 def make_jobs(settings: ConfigurationSettings) -> list[sweep.Job]:
@@ -660,7 +662,7 @@ def work(job: sweep.Job, folder: Path, progress: sweep.Progress) -> None:
         else:
             rows = looks(Arm(**job.settings["arm"]), worlds, progress)
         rows = rows.assign(split="test")
-    store.write_parquet(folder / "rows.parquet", rows)
+    artifacts.write_parquet(folder / "rows.parquet", rows)
 
 
 def looks(
@@ -720,5 +722,5 @@ def atlas(
     rows = rows.assign(episodes=first.astype(float), passed=stays.any(0).astype(float), gap=gap)
     item = "world " + rows["seed"].astype(str)
     return rows.assign(
-        arm=UNDISCOUNTED.name, role="paper", item=item, condition="", step=record.AFTER
+        arm=UNDISCOUNTED.name, role="paper", item=item, condition="", step=results_table.AFTER
     )

@@ -9,13 +9,14 @@ is trained, and random choices, have one run per seed; what is searched or promp
 import numpy as np
 import pandas as pd
 
-from lib import measure, seeds
+from lib import measure
 from lib.config import Params
 from lib.configuration import baselines
 from lib.configuration.arms import ALONE, ARMS, NAMED, TESTED
 from lib.configuration.search import BASE
 from lib.configuration.space import WORKFLOWS
 from lib.configuration.study import Results
+from lib.experiment import seeds
 from lib.measure.verdicts import FAILS, HOLDS, UNDECIDED
 
 SYSTEM = "configuration"  # of the record

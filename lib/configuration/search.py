@@ -9,9 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from lib import seeds
 from lib.configuration import space
 from lib.configuration.space import SUBSETS, TOOLS, WORKFLOWS, Configuration, repaired
+from lib.experiment import seeds
 
 VERSION = 1  # of the configurations that are tried: raise it when one of these numbers changes
 GRID = 50  # configurations (ARC, 4.5)

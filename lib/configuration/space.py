@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from lib import store
+from lib.experiment import artifacts
 
 VERSION = 1  # of the configurations that there are: raise it when one of these numbers changes
 WORKFLOWS = (  # ARC, appendix A, by number
@@ -76,7 +76,7 @@ class Configuration:
     @property
     def digest(self) -> str:
         """A hash of the whole choice."""
-        return store.sha256_json([self.structure, self.atoms])[:16]
+        return artifacts.sha256_json([self.structure, self.atoms])[:16]
 
     def __str__(self) -> str:
         parts = [self.workflow]

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import losses, seeds, store, sweep, tools
+from lib import losses, tools
 from lib.config import ROOT, ConfigurationSettings, LLMSettings, Params, ParamsError
 from lib.configuration import (
     arms,
@@ -48,6 +48,8 @@ from lib.configuration.speakers import Hosted, Lab, Speaker
 from lib.configuration.system import Job, System, table
 from lib.configuration.taxonomy import classify
 from lib.configuration.training import Plan, Policy, Refining, Training, prefer_better, refine
+from lib.experiment import artifacts, seeds, sweep
+from lib.experiment.run_context import RunContext, read_tables
 from lib.llm.client import Client
 from lib.llm.loop import Loop
 from lib.llm.opening import export, opened
@@ -59,7 +61,6 @@ from lib.models.asked import versions as versions_of_asking
 from lib.models.asking import asker
 from lib.models.asking import store as remembered
 from lib.models.transport import LabTransport, lab
-from lib.study import RunContext, read_tables
 from lib.tasks import Item, mixed
 from lib.tools import Index, Sandbox, Tool, calculator, lookup, python
 from lib.tools import search as searching
@@ -269,7 +270,7 @@ def trained(
         sweep.run(work_in_context, jobs, runs, settings.jobs, label)
     finally:
         export(params.llm, NAME, CASSETTES)
-    return pd.concat([store.read_parquet(job.folder(runs) / "tests.parquet") for job in jobs])
+    return pd.concat([artifacts.read_parquet(job.folder(runs) / "tests.parquet") for job in jobs])
 
 
 def asked(
@@ -288,7 +289,7 @@ def asked(
         states = torch.from_numpy(place.states(items))
         for training_job in training_jobs:
             policy = Policy(arm.kind, states.shape[1], place.atoms)
-            policy.take(store.read_tensors(training_job.folder(runs) / "arc.safetensors"))
+            policy.take(artifacts.read_tensors(training_job.folder(runs) / "arc.safetensors"))
             chosen = policy.decide(states).configurations
             jobs = [
                 Job(item, configuration, TEST_DRAW)
@@ -335,15 +336,18 @@ def _publish(jobs: Sequence[sweep.Job], params: Params, models: Path, runs: Path
     settings = params.configuration
     for job in _select_trainings(jobs):
         if job.settings["arm"]["name"] == "arc" and job.settings["seed"] == 0:
-            arrays = store.read_tensors(job.folder(runs) / "arc.safetensors")
+            arrays = artifacts.read_tensors(job.folder(runs) / "arc.safetensors")
             made_for = _made_for(settings.encoder, ROOT / settings.atoms, models)
-            store.write_tensors(runs / POLICY.name / "arc.safetensors", arrays)
-            store.write_json(runs / POLICY.name / "policy.json", made_for)
+            artifacts.write_tensors(runs / POLICY.name / "arc.safetensors", arrays)
+            artifacts.write_json(runs / POLICY.name / "policy.json", made_for)
 
 
 def _made_for(encoder: str, atoms_file: str | Path, models: str | Path) -> dict[str, str]:
     """What a policy reads and chooses from: it is worth nothing with another encoder or another library."""
-    return {"encoder": encoders.identity(encoder, models), "atoms": store.sha256_file(atoms_file)}
+    return {
+        "encoder": encoders.identity(encoder, models),
+        "atoms": artifacts.sha256_file(atoms_file),
+    }
 
 
 def published(folder: str | Path, place: Place) -> Policy:
@@ -354,7 +358,7 @@ def published(folder: str | Path, place: Place) -> Policy:
         raise ParamsError(
             f"there is no trained policy in {folder}; `make repro` trains one in lesson 07"
         )
-    made_for = store.read_json(folder / "policy.json")
+    made_for = artifacts.read_json(folder / "policy.json")
     now = _made_for(place.settings.encoder, place.atoms_file, place.models)
     wrong = [name for name in now if made_for.get(name) != now[name]]
     if wrong:
@@ -363,7 +367,7 @@ def published(folder: str | Path, place: Place) -> Policy:
         )
     inputs = place.states(place.items("train", 1)[:1]).shape[1]
     return Policy("hierarchy", inputs, place.atoms).take(
-        store.read_tensors(folder / "arc.safetensors")
+        artifacts.read_tensors(folder / "arc.safetensors")
     )
 
 
@@ -432,7 +436,7 @@ def _make_settings(
     decided_by = {
         "job": kind,
         "configuration": settings.handed(*fields),
-        "atoms": store.sha256_file(ROOT / settings.atoms),
+        "atoms": artifacts.sha256_file(ROOT / settings.atoms),
         **describe_models(llm, {name: name for name in asks}, base, models),
         "versions": versions(kind, llm, asks),
     }
@@ -534,7 +538,7 @@ def _search(place: Place, folder: Path, part: int, num_parts: int, progress) -> 
         played = place.play(settings.model, [job for job, _ in asked]).drop(columns=["text"])
         tables.append(played.assign(**pd.DataFrame([about for _, about in asked]).to_dict("list")))
         progress(min(1.0, (at + AT_ONCE) / len(every)))
-    store.write_parquet(folder / "searched.parquet", pd.concat(tables, ignore_index=True))
+    artifacts.write_parquet(folder / "searched.parquet", pd.concat(tables, ignore_index=True))
     return {}
 
 
@@ -548,10 +552,12 @@ def _climb(place: Place, folder: Path) -> dict[str, Any]:
         return place.play(settings.model, jobs)["reward"].to_numpy().reshape(len(near), -1).mean(1)
 
     best, path = search.greedy(score, rounds=2, atoms=place.told())
-    store.write_parquet(folder / "greedy.parquet", pd.DataFrame(path, columns=["tried", "reward"]))
-    store.write_json(folder / "greedy.json", {"structure": best.structure, "atoms": best.atoms})
+    artifacts.write_parquet(
+        folder / "greedy.parquet", pd.DataFrame(path, columns=["tried", "reward"])
+    )
+    artifacts.write_json(folder / "greedy.json", {"structure": best.structure, "atoms": best.atoms})
     tests = _tested(place, [best] * len(place.items("test", settings.test_items)), settings.model)
-    store.write_parquet(
+    artifacts.write_parquet(
         folder / "tests.parquet", tests.assign(arm="greedy", seed=0, model=settings.model)
     )
     return {}
@@ -582,7 +588,7 @@ def _prompt(place: Place, folder: Path) -> dict[str, Any]:
         tables.append(
             _tested(place, chosen, settings.model).assign(arm=name, seed=0, failed=failed)
         )
-    store.write_parquet(
+    artifacts.write_parquet(
         folder / "tests.parquet", pd.concat(tables, ignore_index=True).assign(model=settings.model)
     )
     return {}
@@ -598,7 +604,7 @@ def _draw(place: Place, folder: Path, seed: int) -> dict[str, Any]:
         for i in rng.integers(len(every), size=len(items))
     ]
     tests = _tested(place, chosen, model).assign(arm="random", seed=seed, failed=0.0, model=model)
-    store.write_parquet(folder / "tests.parquet", tests)
+    artifacts.write_parquet(folder / "tests.parquet", tests)
     return {}
 
 
@@ -657,13 +663,13 @@ def _train(
     states = place.states(items)
     policy = Policy(arm.kind, states.shape[1], place.atoms, arm.masked, seed)
     plan, path = plan_of(settings, arm), folder / "rollouts.parquet"
-    known = store.read_parquet(path) if path.exists() else None
+    known = artifacts.read_parquet(path) if path.exists() else None
     training = Training(policy, place.system(settings.model), items, states, plan, seed, known)
 
     def after(training: Training) -> None:
         progress(0.85 * training.step / plan.updates)
         if training.step % save_every == 0 or training.step == plan.updates:
-            store.write_parquet(path, pd.concat(training.rows, ignore_index=True))
+            artifacts.write_parquet(path, pd.concat(training.rows, ignore_index=True))
 
     training.run(after)
     after, said = {arm.name: policy}, {}
@@ -677,10 +683,10 @@ def _train(
     tables = [_sat(place, one, name, seed, arm, settings.model) for name, one in after.items()]
     if arm.tested_with_larger_model:
         tables.append(_sat(place, after[arm.name], arm.name, seed, arm, settings.larger))
-    store.write_parquet(folder / "tests.parquet", pd.concat(tables, ignore_index=True))
-    store.write_parquet(folder / "learning.parquet", pd.DataFrame(training.learned))
+    artifacts.write_parquet(folder / "tests.parquet", pd.concat(tables, ignore_index=True))
+    artifacts.write_parquet(folder / "learning.parquet", pd.DataFrame(training.learned))
     for name, one in after.items():
-        store.write_tensors(folder / f"{name}.safetensors", one.arrays())
+        artifacts.write_tensors(folder / f"{name}.safetensors", one.arrays())
     return said
 
 
@@ -710,6 +716,6 @@ def _collected(
             )
 
     (climb,) = (job for job in jobs if job.settings["job"] == GREEDY_SEARCH)
-    end = store.read_json(climb.folder(runs) / "greedy.json")
+    end = artifacts.read_json(climb.folder(runs) / "greedy.json")
     climbed = Configuration(tuple(end["structure"]), tuple(tuple(agent) for agent in end["atoms"]))
     return Results(searched, greedy, climbed, tests, rollouts, learning, pd.DataFrame(refined))

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lib import seeds
 from lib.configuration.questions import kind_of, solved
 from lib.configuration.rewards import Weights, reward
 from lib.configuration.space import Configuration
 from lib.configuration.speakers import Speaker
 from lib.configuration.team import Note, Team
 from lib.configuration.workflows import PROGRAMS
+from lib.experiment import seeds
 from lib.llm.loop import Loop
 from lib.tasks import Item
 from lib.tools.tool import Tool

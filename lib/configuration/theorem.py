@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pandas as pd
 
-from lib import seeds
+from lib.experiment import seeds
 
 NOISES = (0.0, 0.5, 1.0)
 BUFFERS = 10

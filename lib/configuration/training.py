@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import seeds
 from lib.configuration import learn, policies, space
 from lib.configuration.atoms import Atom, roles
 from lib.configuration.learn import Batch, Rules, Side
@@ -23,6 +22,7 @@ from lib.configuration.policies import Parts, PromptPolicy, Steps
 from lib.configuration.rewards import Weights
 from lib.configuration.space import Configuration
 from lib.configuration.system import Job, System, table
+from lib.experiment import seeds
 from lib.tasks import Item
 
 VERSION = 1  # of trained and refined policies: raise it when one of these numbers changes

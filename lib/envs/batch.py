@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 
-from lib import seeds
+from lib.experiment import seeds
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from lib import seeds
+from lib.experiment import seeds
 
 LEVELS = 6  # difficulty levels of the bank, 1..6
 OBJECTIVES = ("aptitude", "gap", "performance")  # d1, d2, d3

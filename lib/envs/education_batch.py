@@ -9,7 +9,6 @@ question ids are not kept.
 import numpy as np
 from gymnasium import spaces
 
-from lib import seeds
 from lib.envs.batch import BatchedEnv
 from lib.envs.education import (
     ACTIONS,
@@ -23,6 +22,7 @@ from lib.envs.education import (
     answer_probability,
     talents,
 )
+from lib.experiment import seeds
 
 _LEVEL = np.arange(LEVELS)
 _TIER = 1 << 20  # larger than any distance: what separates one tier of preference from the next

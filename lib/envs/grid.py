@@ -20,7 +20,6 @@ from minigrid.core.mission import MissionSpace
 from minigrid.core.world_object import Ball, Goal, Lava, WorldObj
 from minigrid.minigrid_env import MiniGridEnv
 
-from lib import seeds
 from lib.envs.layouts import (
     ACTIONS,
     EMPTY,
@@ -37,6 +36,7 @@ from lib.envs.layouts import (
     coordinates,
     draw_layouts,
 )
+from lib.experiment import seeds
 
 IDS = {
     "composite": "orchestration/GridComposite-v0",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib import seeds
+from lib.experiment import seeds
 
 TASKS = ("composite", "empty", "lava_gap", "gold_room")
 OBJECTIVES = ("goal", "no_lava", "gold")  # d1, d2, d3

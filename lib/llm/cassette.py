@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx2
 
-from lib import store
+from lib.experiment import artifacts
 from lib.llm.transport import whole
 
 SAMPLE: ContextVar[int] = ContextVar(
@@ -42,7 +42,7 @@ def key(body: dict[str, Any], sample: int = 0, path: str = "chat/completions") -
     asked = {
         name: value for name, value in body.items() if name not in _LEFT_OUT and value is not None
     }
-    return store.sha256_json({"path": path, "sample": sample, "request": _canonical(asked)})
+    return artifacts.sha256_json({"path": path, "sample": sample, "request": _canonical(asked)})
 
 
 def _canonical(value: Any) -> Any:
@@ -125,7 +125,7 @@ class Cassette:
         if lines and (
             not self.export_path.exists() or self.export_path.read_text(encoding="utf-8") != text
         ):
-            store.write_text(self.export_path, text)
+            artifacts.write_text(self.export_path, text)
         return self.export_path
 
     @contextmanager

@@ -1,6 +1,6 @@
 """Estimates from records, with one rule for all intervals, and the verdicts that they allow.
 
-`mean`, `gap`, `ratio`, `change`, `above_mixtures`, `share` and `statistic` take rows of `lib.record` and return frames
+`mean`, `gap`, `ratio`, `change`, `above_mixtures`, `share` and `statistic` take rows of `lib.experiment.results_table` and return frames
 of value, lo, hi, runs, items, p and told; `verdict`, `holm` and `words` say what such a frame says.
 """
 

@@ -1,6 +1,6 @@
 """Estimates from records: means, paired gaps, ratios, changes, distances to mixtures; one rule for all intervals.
 
-Every function takes rows of a record (`lib.record`), the column that is measured and the columns `by` which estimates
+Every function takes rows of a record (`lib.experiment.results_table`), the column that is measured and the columns `by` which estimates
 are wanted, and returns a frame with that index: value, lo, hi (95 %), runs, items, p (of no effect) and told (the
 smallest effect that these runs could have told, with 80 % power). A unit is one seed x item x try; tries of one item
 are averaged, differences are taken inside a unit. One number has one interval wherever it is shown: nothing is drawn
@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lib import seeds, stats
+from lib import stats
+from lib.experiment import seeds
+from lib.experiment.results_table import where
 from lib.measure import variance
-from lib.record import where
 
 By = str | Sequence[str]
 KEYS = ["seed", "item", "try"]

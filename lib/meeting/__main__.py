@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from lib import config, draw, measure, record, store
+from lib import config, draw, measure
+from lib.experiment import artifacts, results_table
 from lib.meeting import recorded
 from lib.meeting.deciders import CHECK, MIXTURES, ORACLE, POOR, RANDOM, ROLES
 from lib.outcomes import headroom, tables
@@ -29,7 +30,7 @@ FREE = (
 
 def plane(rows: pd.DataFrame, name: str):
     """Quality against dollars per thousand items, of everybody at equal quality."""
-    shown = record.where(rows, condition=EQUAL)
+    shown = results_table.where(rows, condition=EQUAL)
     shown = shown.assign(dollars=shown["dollars"] * 1e3)
     x, y = (measure.mean(shown, column, "arm") for column in ("dollars", "right"))
     roles = {arm: ROLES[arm] for arm in x.index}
@@ -70,12 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except tables.TableError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    rows = record.frame("recorded", rows)
+    rows = results_table.frame("recorded", rows)
     report(
         table, gate, recorded.compared(rows, made["drawn"], settings.margin, gate["question is"])
     )
     out = options.out or options.table.with_suffix(".png")
-    store.write_bytes(out, draw.png(plane(rows, table.name)))
+    artifacts.write_bytes(out, draw.png(plane(rows, table.name)))
     print(f"\npicture: {out}")
     return 0
 

@@ -21,8 +21,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from lib import seeds
 from lib.config import RecordedSettings
+from lib.experiment import seeds
 from lib.outcomes import choosing, headroom
 from lib.outcomes.choosing import Fold, Plays
 from lib.outcomes.tables import Table

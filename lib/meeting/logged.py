@@ -12,8 +12,8 @@ the truth. Of a policy pi, from choices a that were drawn with probabilities p:
 import numpy as np
 import pandas as pd
 
-from lib import seeds
 from lib.config import RecordedSettings
+from lib.experiment import seeds
 from lib.meeting import deciders
 from lib.outcomes import choosing, headroom
 from lib.outcomes.tables import Table

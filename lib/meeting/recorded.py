@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lib import record, seeds, stats, store, sweep
+from lib import stats
 from lib.config import ROOT, RecordedSettings
 from lib.config.recorded_outcomes import PriceSettings
+from lib.experiment import artifacts, results_table, seeds, sweep
 from lib.meeting import deciders
 from lib.meeting.deciders import CHECK, CONSTANT, CORL, MIXTURES, ORACLE, POOR, RANDOM, ROLES
 from lib.outcomes import choosing, headroom, tables
@@ -43,7 +44,7 @@ _READ = (
 
 @dataclass(frozen=True)
 class Found:
-    """rows: for `lib.record`, see `choosing.frame`, means over partings; drawn: table, arm, condition, parting, and its
+    """rows: for `lib.experiment.results_table`, see `choosing.frame`, means over partings; drawn: table, arm, condition, parting, and its
     mean right and dollars; levels: table, arm, parting, level, promised, dollars, right and
     over_groups, the share of groups that spend more than promised; aiq: table, arm, value, lo, hi, above mixtures;
     gate: as `headroom.gate`, by table; told: what `headroom.described` says, by table."""
@@ -64,7 +65,7 @@ def run(
     receipts = sweep.run(play_table, jobs, runs, settings.jobs, "tables")
     frames = {}
     for frame in _FRAMES:
-        parts = [store.read_parquet(job.folder(runs) / f"{frame}.parquet") for job in jobs]
+        parts = [artifacts.read_parquet(job.folder(runs) / f"{frame}.parquet") for job in jobs]
         frames[frame] = pd.concat(parts).reset_index(drop=True)
     told = pd.DataFrame(
         {name: receipt["result"] for name, receipt in zip(names, receipts, strict=True)}
@@ -91,7 +92,7 @@ def make_job(settings: RecordedSettings, name: str) -> sweep.Job:
     decided_by: dict[str, Any] = {
         "job": "recorded outcomes",
         "table": name,
-        "files": [store.sha256_file(tables.PLACE / file) for file in tables.FILES[name]],
+        "files": [artifacts.sha256_file(tables.PLACE / file) for file in tables.FILES[name]],
         "prices": settings.prices.handed(*tables.PRICED_BY[name]),
         "settings": settings.handed(*_READ),
         "versions": versions(),
@@ -109,7 +110,7 @@ def play_table(job: sweep.Job, folder: Path, progress) -> dict[str, float | str]
         table, settings.folds, range(settings.seeds), settings.ahead
     ).reset_index()
     for name, frame in made.items():
-        store.write_parquet(folder / f"{name}.parquet", frame.assign(table=table.name))
+        artifacts.write_parquet(folder / f"{name}.parquet", frame.assign(table=table.name))
     progress(1.0)
     return headroom.described(table) | {"best": headroom.constant(table), "money": table.money}
 
@@ -267,7 +268,7 @@ def compared(
     question, whose arms get no verdict where it is closed.
     """
     equal, half = (
-        (record.where(rows, condition=name), drawn[drawn["condition"] == name])
+        (results_table.where(rows, condition=name), drawn[drawn["condition"] == name])
         for name in (EQUAL, HALF)
     )
     made = {}

@@ -23,8 +23,9 @@ import pandas as pd
 import torch
 from transformers import LlamaForCausalLM
 
-from lib import config, seeds, store, sweep, tasks
+from lib import config, tasks
 from lib.config import ROOT, Course, LabModel, LabSettings
+from lib.experiment import artifacts, seeds, sweep
 from lib.models import (
     agent,
     build,
@@ -188,7 +189,7 @@ def ship(settings: LabSettings, runs: Path, root: str | Path = LAB) -> int:
         training_job = build.make_training_job(settings, name, ships=False)
         folder = training_job.folder(runs)
         attempt = sweep.finished(training_job, runs)["result"]["attempt"]
-        curve = store.read_parquet(folder / "curve.parquet")
+        curve = artifacts.read_parquet(folder / "curve.parquet")
         shipped.ship(
             checkpoints.load(folder / "model"),
             name,
@@ -208,7 +209,7 @@ def compared(root: str | Path = LAB) -> pd.DataFrame:
     if not place.is_file():
         return pd.DataFrame(columns=COLUMNS)
     try:
-        held = pd.DataFrame(store.read_json(place), columns=["weights", *COLUMNS])
+        held = pd.DataFrame(artifacts.read_json(place), columns=["weights", *COLUMNS])
         return held[held["weights"].eq(held["model"].map(lambda name: _weights(name, root)))][
             COLUMNS
         ]
@@ -232,7 +233,7 @@ def keep(table: pd.DataFrame, seed: int, root: str | Path = LAB) -> None:
     others = known[~known.set_index(key).index.isin(now.set_index(key).index)]
     rows = pd.concat([others, now[COLUMNS]]).sort_values([*key, "skill"])
     rows.insert(0, "weights", [_weights(name, root) for name in rows["model"]])
-    store.write_json(Path(root) / CARD, rows.to_dict("records"))
+    artifacts.write_json(Path(root) / CARD, rows.to_dict("records"))
 
 
 def alone(settings: LabSettings) -> LabSettings:

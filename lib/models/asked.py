@@ -10,8 +10,9 @@ from typing import Any
 import torch
 import transformers
 
-from lib import ledger, seeds, store, tasks
+from lib import ledger, tasks
 from lib.config import LLMSettings
+from lib.experiment import artifacts, seeds
 from lib.llm import replies, scripted, usage
 from lib.models import answering, asking, checkpoints, dialogue, forward, generation, tokenizer
 
@@ -79,4 +80,4 @@ def versions(llm: LLMSettings, names: Iterable[str]) -> dict[str, int]:
 
 
 def _hash_files(folder: Path) -> list[str]:
-    return [store.sha256_file(folder / name) for name in _MODEL_FILES]
+    return [artifacts.sha256_file(folder / name) for name in _MODEL_FILES]

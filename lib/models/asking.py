@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lib import seeds
+from lib.experiment import seeds
 from lib.models import checkpoints, dialogue, memory
 from lib.models.answering import Model
 from lib.models.batching import Batcher

@@ -19,8 +19,9 @@ import torch
 import transformers
 
 from lib import config as parameters
-from lib import seeds, store, sweep, tasks
+from lib import tasks
 from lib.config import ROOT, LabModel, LabSettings
+from lib.experiment import artifacts, seeds, sweep
 from lib.models import (
     agent,
     checkpoints,
@@ -84,8 +85,8 @@ def recipe(settings: LabSettings, name: str) -> dict[str, Any]:
     model = settings.models[name]
     decided_by = {"model": model.model_dump(), "seed": settings.seed, "versions": versions(model)}
     if model.base:
-        decided_by["base"] = store.sha256_json(recipe(settings, model.base))
-    return json.loads(store.to_json(decided_by))
+        decided_by["base"] = artifacts.sha256_json(recipe(settings, model.base))
+    return json.loads(artifacts.to_json(decided_by))
 
 
 def fits_released(settings: LabSettings, name: str) -> bool:
@@ -122,7 +123,7 @@ def make_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
     card = shipped.card(name)
     model = shipped.unpack(name, parameters.validate(job.settings["model"], LabModel))
     checkpoints.save(model, folder / "model")
-    store.write_parquet(folder / "curve.parquet", shipped.curve(card))
+    artifacts.write_parquet(folder / "curve.parquet", shipped.curve(card))
     return {"attempt": card["attempt"]}
 
 
@@ -149,8 +150,8 @@ def train_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
             return {"attempt": attempt + 1}
         except NotLearned as error:
             (folder / "checkpoint.safetensors").unlink(missing_ok=True)
-            store.write_json(failure, str(error))
-    raise NotLearned(f"{job.settings['name']}: {store.read_json(failure)}")
+            artifacts.write_json(failure, str(error))
+    raise NotLearned(f"{job.settings['name']}: {artifacts.read_json(failure)}")
 
 
 def build(
@@ -183,7 +184,7 @@ def curves(settings: LabSettings, runs: str | Path = RUNS, ships: bool = True) -
     for name in settings.models:
         path = make_training_job(settings, name, ships).folder(runs) / "curve.parquet"
         if path.exists():
-            tables.append(store.read_parquet(path).assign(model=name))
+            tables.append(artifacts.read_parquet(path).assign(model=name))
     if not tables:
         return pd.DataFrame(columns=["step", "loss", "accuracy", "model"])
     return pd.concat(tables, ignore_index=True)

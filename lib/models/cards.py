@@ -20,8 +20,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaForCausalLM
 
-from lib import seeds, stats, store, sweep, tasks
+from lib import stats, tasks
 from lib.config import LabSettings
+from lib.experiment import artifacts, seeds, sweep
+from lib.experiment.seeds import rng
 from lib.models import (
     agent,
     build,
@@ -40,7 +42,6 @@ from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
 from lib.models.tokenizer import EOS, decode
 from lib.models.training import right, solved
-from lib.seeds import rng
 
 VERSION = 1  # of replies to test items, prices and descriptions: raise it when one of these numbers changes
 _CONTEXT = 64  # tokens over which operations are counted
@@ -146,7 +147,7 @@ def measure_model(
     settings, name = LabSettings.from_handed(job.settings["lab"]), job.settings["name"]
     model = checkpoints.load(model_folders[name])
     frame = answers(model, name, settings, progress)
-    store.write_parquet(folder / "answers.parquet", frame)
+    artifacts.write_parquet(folder / "answers.parquet", frame)
     return asdict(price(model, settings)) | {"parameters": model.num_parameters()}
 
 
@@ -172,7 +173,7 @@ def measure(
     runs = Path(runs) / "cards"
     receipts = sweep.run(work, jobs, runs, settings.jobs, "measuring the lab models")
 
-    frames = [store.read_parquet(job.folder(runs) / "answers.parquet") for job in jobs]
+    frames = [artifacts.read_parquet(job.folder(runs) / "answers.parquet") for job in jobs]
     found = {
         name: dict(receipt["result"])
         for name, receipt in zip(settings.models, receipts, strict=True)
@@ -184,7 +185,7 @@ def measure(
         parameters,
     )
     for name in settings.models:
-        store.write_json(Path(out) / name / "card.json", card(measured, name))
+        artifacts.write_json(Path(out) / name / "card.json", card(measured, name))
     return measured
 
 
@@ -286,7 +287,7 @@ def read(name: str, root: str | Path = MODELS) -> dict[str, Any]:
     path = Path(root) / name / "card.json"
     if not path.is_file():
         raise checkpoints.ModelError(f"{path} is missing; measure the lab models with `make repro`")
-    return store.read_json(path)
+    return artifacts.read_json(path)
 
 
 def heated(

@@ -12,8 +12,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging
 
-from lib import store
 from lib.config import ROOT, LabModel
+from lib.experiment import artifacts
 from lib.models.answering import Model
 from lib.models.dialogue import token
 from lib.models.forward import Forward
@@ -125,7 +125,7 @@ def _card(place: Path) -> dict[str, Any]:
     """What is known about a model, {} where nothing is. Raises ModelError for a card that cannot be read."""
     path = place / "card.json"
     try:
-        card = store.read_json(path) if path.exists() else {}
+        card = artifacts.read_json(path) if path.exists() else {}
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} is no card ({error})") from error
     if not isinstance(card, dict):
@@ -137,7 +137,7 @@ def _card(place: Path) -> dict[str, Any]:
 
 def _check_sizes(folder: Path) -> None:
     """Refuse a config.json that describes more weights than there are, before room is made for them."""
-    config = store.read_json(folder / "config.json")
+    config = artifacts.read_json(folder / "config.json")
     names = (
         "hidden_size",
         "intermediate_size",

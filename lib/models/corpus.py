@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from lib import seeds, tasks
+from lib import tasks
 from lib.config import Course
+from lib.experiment import seeds
 from lib.models import agent, team
 from lib.models.dialogue import token, turn, with_tools
 from lib.models.tokenizer import BOS, PAD

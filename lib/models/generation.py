@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from lib import seeds
+from lib.experiment import seeds
 from lib.models.forward import ROWS, Cache, Forward
 
 VERSION = (

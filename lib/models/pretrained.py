@@ -29,8 +29,9 @@ from transformers import (
     StoppingCriteria,
 )
 
-from lib import config, store
+from lib import config
 from lib.config import ROOT, LabSettings
+from lib.experiment import artifacts
 from lib.models import cards
 from lib.models.answering import ChatRequest, Refused, _usage, found, validated
 from lib.models.checkpoints import ModelError
@@ -53,7 +54,7 @@ def packaged() -> Path:
             f"the package {PACKAGE} is not installed; `make pretrained` does it"
         ) from None
     paths = [Path(file.locate()) for file in files if file.suffix == ".gguf"]
-    if not paths or store.sha256_file(paths[0]) != SHA256:
+    if not paths or artifacts.sha256_file(paths[0]) != SHA256:
         raise ModelError(
             f"the package {PACKAGE} does not hold the weights that are known here; install it anew"
         )
@@ -125,7 +126,7 @@ class Hosted:
             )
         self.name, self.window = folder.name, int(self.net.config.max_position_embeddings)
         self.card = (
-            store.read_json(folder / "card.json") if (folder / "card.json").is_file() else {}
+            artifacts.read_json(folder / "card.json") if (folder / "card.json").is_file() else {}
         )
         self.models, self.batchers = {self.name: self}, {}
         self._one = threading.Lock()
@@ -289,7 +290,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     found = card(hosted, config.load().lab)
-    store.write_json(FOLDER / "card.json", found)
+    artifacts.write_json(FOLDER / "card.json", found)
     print(
         f"{found['name']}: {found['parameters'] / 1e6:.0f} million weights, ${found['dollars_per_1k_tokens']:.2g} per "
         f"1,000 tokens on the lab's scale, {found['measured_tokens_per_second']:.1f} tokens a second on this machine"

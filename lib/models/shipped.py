@@ -14,8 +14,8 @@ import pandas as pd
 import torch
 from transformers import LlamaForCausalLM
 
-from lib import store
 from lib.config import ROOT, LabModel
+from lib.experiment import artifacts
 from lib.models import checkpoints
 from lib.models.checkpoints import ModelError
 
@@ -51,17 +51,17 @@ def ship(
         raise ValueError(
             f"{name} cannot be shipped: {broken[0]} holds weights beyond half precision"
         )
-    place = store.write_tensors(Path(root) / f"{name}.safetensors", weights)
+    place = artifacts.write_tensors(Path(root) / f"{name}.safetensors", weights)
     looks = [
         [int(step), round(float(loss), 4), float(right)] for step, loss, right in _looks(curve)
     ]
     held = {
         "recipe": recipe,
-        "sha256": store.sha256_file(place),
+        "sha256": artifacts.sha256_file(place),
         "attempt": attempt,
         "curve": looks,
     }
-    store.write_json(place.with_suffix(".json"), held)
+    artifacts.write_json(place.with_suffix(".json"), held)
     return place
 
 
@@ -74,7 +74,7 @@ def card(name: str, root: str | Path = LAB) -> dict[str, Any] | None:
     if not place.is_file():
         return None
     try:
-        held = store.read_json(place)
+        held = artifacts.read_json(place)
     except (OSError, ValueError) as error:
         raise ModelError(f"{place} is no card of a shipped model ({error}); {REMEDY}") from error
     for key, kind in _HELD.items():
@@ -102,12 +102,12 @@ def unpack(name: str, settings: LabModel, root: str | Path = LAB) -> LlamaForCau
     held, place = card(name, root), Path(root) / f"{name}.safetensors"
     if held is None or not place.is_file():
         raise ModelError(f"{place} or its card is missing; {REMEDY}")
-    if store.sha256_file(place) != held["sha256"]:
+    if artifacts.sha256_file(place) != held["sha256"]:
         raise ModelError(
             f"{place} is cut off or foreign: its bytes are not those that {name}.json names; {REMEDY}"
         )
     try:
-        weights = store.read_tensors(place)
+        weights = artifacts.read_tensors(place)
     except ValueError as error:
         raise ModelError(f"{error}; {REMEDY}") from error
     model = checkpoints.fresh(settings, 0)

@@ -18,8 +18,9 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import LlamaForCausalLM
 
-from lib import seeds, store, tasks
+from lib import tasks
 from lib.config import LabModel, Target
+from lib.experiment import artifacts, seeds
 from lib.models import agent, checkpoints
 from lib.models.corpus import TRACES, Dialogue, batches, corpus, question, tensors
 from lib.models.dialogue import conversation, token
@@ -104,7 +105,7 @@ class Training:
                 self._look(float(np.mean(losses)))
                 losses = []
                 self.save(checkpoint)
-                store.write_parquet(folder / "curve.parquet", self.curve)  # for whoever watches
+                artifacts.write_parquet(folder / "curve.parquet", self.curve)  # for whoever watches
         if self.settings.target.accuracy > 0 and not self._good_enough():
             raise NotLearned(self._excuse())
         checkpoint.unlink(missing_ok=True)
@@ -174,11 +175,11 @@ class Training:
         arrays["rows"] = np.array(
             [[row["step"], row["loss"], row["accuracy"]] for row in self.rows]
         )
-        store.write_tensors(path, arrays)
+        artifacts.write_tensors(path, arrays)
 
     def restore(self, path: Path) -> None:
         """Go on from a checkpoint. Raises ValueError for a broken one."""
-        arrays = store.read_tensors(path)
+        arrays = artifacts.read_tensors(path)
         try:
             self._take(arrays)
         except (KeyError, IndexError, ValueError, RuntimeError) as error:

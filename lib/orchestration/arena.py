@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lib import seeds
 from lib.config import Environments, Params
 from lib.envs.batch import BatchedEnv, Transition
 from lib.envs.layouts import CELLS, GOLD, LAVA, PIECES
+from lib.experiment import seeds
 from lib.orchestration.briefs import Brief
 from lib.zoo.guides import SOUGHT, distances, guide
 from lib.zoo.policies import Policy

@@ -15,8 +15,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import envs, measure, record, seeds, store, sweep
+from lib import envs, measure
 from lib.config import ROOT, Environments, LLMSettings, OrchestrationSettings, Params
+from lib.experiment import artifacts, results_table, seeds, sweep
+from lib.experiment.run_context import RunContext
 from lib.orchestration import arena as arena_room
 from lib.orchestration import readers as reader_names
 from lib.orchestration.arena import (
@@ -33,7 +35,6 @@ from lib.orchestration.arena import (
     environments_of,
 )
 from lib.orchestration.briefs import Reader
-from lib.study import RunContext
 from lib.zoo import guides, networks, policies, recipes, train
 from lib.zoo.recipes import OBJECTIVES, REFERENCES, SINGLE
 
@@ -75,8 +76,8 @@ def run(
     sweep.run(
         partial(play_contest, context=context), jobs, runs, params.orchestration.jobs, "deciding"
     )
-    tables = [store.read_parquet(job.folder(runs) / "episodes.parquet") for job in jobs]
-    return record.write("orchestration", hindsight(pd.concat(tables, ignore_index=True)))
+    tables = [artifacts.read_parquet(job.folder(runs) / "episodes.parquet") for job in jobs]
+    return results_table.write("orchestration", hindsight(pd.concat(tables, ignore_index=True)))
 
 
 # Jobs ---------------------------------------------------------------------------------------------
@@ -222,7 +223,7 @@ def play_contest(job: sweep.Job, folder: Path, progress, context: RunContext) ->
     most = np.array(OBJECTIVES[domain])[arena.weights.argmax(1)]  # in the query of each episode
     style = np.tile(most if world == "ours" else np.full(len(most), "all"), len(arms))
     rows = rows.assign(seed=seed, group=domain, condition=world, split="test", style=style)
-    store.write_parquet(folder / "episodes.parquet", rows)
+    artifacts.write_parquet(folder / "episodes.parquet", rows)
     return {"episodes": len(rows)}
 
 
@@ -337,7 +338,7 @@ def contrasts(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFra
     """
     found = {}
     for domain in rows["group"].unique():
-        mine = record.where(rows, group=domain, condition="ours")
+        mine = results_table.where(rows, group=domain, condition="ours")
         for a, b in settings.contrasts:
             pair = mine.assign(
                 seed=0

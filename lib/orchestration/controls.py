@@ -3,7 +3,7 @@
 What a look-ahead, a bandit or a constant is worth is asked where thousands of episodes are played: `arena`.
 """
 
-from lib import seeds
+from lib.experiment import seeds
 from lib.orchestration.decisions import Decision, Episode
 from lib.zoo.policies import Policy
 

@@ -22,8 +22,9 @@ import numpy as np
 import pandas as pd
 from pydantic import TypeAdapter
 
-from lib import config, seeds, store
+from lib import config
 from lib.config import ROOT, Params
+from lib.experiment import artifacts, seeds
 from lib.orchestration.briefs import Brief, Rational, Reader
 from lib.orchestration.spoken import LETTERS, messages
 
@@ -141,7 +142,7 @@ def write(posed: Sequence[Posed], place: Path = BRIEFS) -> None:
     lines = [
         json.dumps({"source": p.source, **asdict(p.brief)}, separators=(",", ":")) for p in posed
     ]
-    store.write_bytes(place, ("\n".join(lines) + "\n").encode())
+    artifacts.write_bytes(place, ("\n".join(lines) + "\n").encode())
 
 
 def load(place: Path = BRIEFS) -> list[Posed]:
@@ -155,7 +156,7 @@ def load(place: Path = BRIEFS) -> list[Posed]:
 
 def asked(posed: Sequence[Posed]) -> str:
     """The hash of all that a pretrained model is asked: replies to anything else cannot be replayed."""
-    return store.sha256_json([messages(each.brief) for each in posed])
+    return artifacts.sha256_json([messages(each.brief) for each in posed])
 
 
 def record(hosted, posed: Sequence[Posed]) -> dict[str, Any]:
@@ -200,7 +201,7 @@ class Recorded:
 
     def __init__(self, posed: Sequence[Posed], place: Path = REPLIES) -> None:
         """Raises ValueError where the replies were given to other situations."""
-        held = store.read_json(place)
+        held = artifacts.read_json(place)
         if held["asked"] != asked(posed):
             raise ValueError(
                 f"{place} holds replies to other situations; record them: python -m lib.orchestration.fixed"
@@ -275,7 +276,7 @@ def main() -> int:
         "sha256": pretrained.SHA256,
         "licence": pretrained.LICENCE,
     }  # of the weights that were asked
-    store.write_json(REPLIES, about | record(pretrained.Hosted(pretrained.FOLDER), load()))
+    artifacts.write_json(REPLIES, about | record(pretrained.Hosted(pretrained.FOLDER), load()))
     return 0
 
 

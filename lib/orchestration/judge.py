@@ -20,8 +20,8 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
-from lib import seeds
 from lib.config import EducationSettings
+from lib.experiment import seeds
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.llm.replies import InvalidReply, one_object

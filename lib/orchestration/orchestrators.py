@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lib import seeds, store
 from lib.config import OrchestrationSettings
+from lib.experiment import artifacts, seeds
 from lib.ledger import BudgetExceeded, Entry, Ledger
 from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError
@@ -148,7 +148,7 @@ class Orchestrator:
         """One question, asked again once if the reply is of no use."""
         parts = components.render(self.components, situation)
         messages = components.assemble(parts)
-        decision.context = store.sha256_json(messages)[:16]
+        decision.context = artifacts.sha256_json(messages)[:16]
         for attempt in range(2):
             try:
                 reply = await self._call(episode, decision, messages)

@@ -17,8 +17,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import envs, ledger, seeds, store, sweep
+from lib import envs, ledger
 from lib.config import ROOT, LLMSettings, OrchestrationSettings, Params
+from lib.experiment import artifacts, seeds, sweep
+from lib.experiment.run_context import RunContext
 from lib.ledger import BudgetExceeded, Ledger, measured_energy
 from lib.llm.client import Client
 from lib.llm.estimate import Planned
@@ -43,7 +45,6 @@ from lib.orchestration.judge import judge
 from lib.orchestration.methods import KINDS, Method
 from lib.orchestration.orchestrators import Orchestrator
 from lib.orchestration.world import Menu, World
-from lib.study import RunContext
 from lib.zoo import evaluate, networks, policies, recipes, train
 from lib.zoo.evaluate import evaluation_streams
 from lib.zoo.policies import Policy
@@ -142,7 +143,7 @@ def run(
         raise
     finally:
         export(params.llm, NAME, CASSETTES)
-    records = [store.read_parquet(job.folder(runs) / "record.parquet") for job in jobs]
+    records = [artifacts.read_parquet(job.folder(runs) / "record.parquet") for job in jobs]
     return pd.concat(records, ignore_index=True)
 
 
@@ -236,14 +237,14 @@ def _card_path(zoo: str | Path, domain: str, name: str) -> Path:
 def _hash_card(path: Path) -> str:
     if not path.is_file():
         raise policies.PolicyError(f"{path} is missing; train the zoo with `make repro`")
-    return store.sha256_file(path)
+    return artifacts.sha256_file(path)
 
 
 def decide_episodes(job: sweep.Job, folder: Path, progress, context: RunContext) -> dict[str, int]:
     """Play one method's episodes under one seed; leaves `record.parquet` in `folder`."""
     episodes = finish(Bench(job.settings, context).play(folder, progress))
     record = pd.concat(episodes, ignore_index=True)
-    store.write_parquet(folder / "record.parquet", record)
+    artifacts.write_parquet(folder / "record.parquet", record)
     for path in folder.glob("episode-*.parquet"):
         path.unlink()
     return {"episodes": len(episodes), "decisions": len(record)}
@@ -286,10 +287,10 @@ class Bench:
             nonlocal done
             path = folder / f"episode-{number:05d}.parquet"
             if not path.exists():
-                store.write_parquet(path, await self.episode(decider, number, streams[number]))
+                artifacts.write_parquet(path, await self.episode(decider, number, streams[number]))
             done += 1
             progress(done / len(streams))
-            return store.read_parquet(path)
+            return artifacts.read_parquet(path)
 
         async with self.client() as client:
             decider = self.decider(client)
@@ -335,7 +336,8 @@ class Bench:
         if method.kind not in KINDS:
             return Always(self.policies[method.name])
         cards = [
-            store.read_json(_card_path(self.context.models, self.domain, name)) for name in SINGLE
+            artifacts.read_json(_card_path(self.context.models, self.domain, name))
+            for name in SINGLE
         ]
         topic = (
             self.environments.education.topic if self.domain == "education" else ""

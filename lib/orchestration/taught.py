@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import torch
 
-from lib import seeds
 from lib.config import LabSettings
+from lib.experiment import seeds
 from lib.models import build, shipped
 from lib.models.checkpoints import ModelError
 from lib.models.dialogue import conversation

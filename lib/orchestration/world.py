@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from lib import seeds
 from lib.config import Environments
 from lib.envs.batch import BatchedEnv, Transition
+from lib.experiment import seeds
 from lib.zoo.networks import sample
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import ACTIONS, make_batch

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from lib import store
 from lib.config import ROOT
+from lib.experiment import artifacts
 
 PLACE = ROOT / "data/outcomes"
 DIMS = 64  # principal axes that are kept
@@ -145,9 +145,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     made = facts(options.source)
     for name, rows in made.items():
-        store.write_parquet(options.out / f"{name}.parquet", rows)
+        artifacts.write_parquet(options.out / f"{name}.parquet", rows)
     for name in _PROMPTS if options.model else ():
-        store.write_parquet(
+        artifacts.write_parquet(
             options.out / f"{name}_embeddings.parquet",
             embeddings(options.source, name, options.model, made[name]["item"]),
         )

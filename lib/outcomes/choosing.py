@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lib import seeds, stats
+from lib import stats
+from lib.experiment import seeds
 from lib.outcomes.tables import Table, TableError
 
 VERSION = 1  # of choices among plays and their scores: raise it when one of these numbers changes
@@ -211,7 +212,7 @@ def _mixed(
 
 
 def frame(table: Table, found: Scored, arm: str, role: str) -> pd.DataFrame:
-    """Rows for `lib.record`: at equal quality, and at half of the best constant's money. right may be a share, that of
+    """Rows for `lib.experiment.results_table`: at equal quality, and at half of the best constant's money. right may be a share, that of
     a coin's outcomes."""
     half = LEVELS.index(0.5)
     made = {EQUAL: found.equal, HALF: np.stack([found.right[half], found.dollars[half]])}

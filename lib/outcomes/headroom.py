@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 
-from lib import seeds, stats
+from lib import stats
+from lib.experiment import seeds
 from lib.outcomes.choosing import Fold, Plays, best, constants, over_partings, rotated, scored
 from lib.outcomes.tables import Table
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lib import seeds, store
 from lib.config import ROOT
+from lib.experiment import artifacts, seeds
 
 VERSION = 1  # of tables of outcomes: raise it when one of these numbers changes
 PLACE = ROOT / "data/outcomes"
@@ -105,7 +105,7 @@ def agents(benchmark: str, variant: str = "measured", root: Path = PLACE) -> Tab
     counts as not resolved, as in the source; unknown dollars of an issue are its run's mean. A router sees the number
     of the issue, where there is one: repositories are held out whole.
     """
-    rows = store.read_parquet(root / "openhands.parquet")
+    rows = artifacts.read_parquet(root / "openhands.parquet")
     away = rows["model"][rows["suspect"].astype(str).str.contains(_AWAY)].unique()
     rows = rows[
         (rows["benchmark"] == AGENTS[benchmark]) & ((variant == "all") | ~rows["model"].isin(away))
@@ -143,7 +143,7 @@ def llmrouter(prices: Any, known: bool = True, root: Path = PLACE) -> Table:
 
     known: items are parted, so that a router has met every task and sees which; otherwise whole tasks are.
     """
-    rows = store.read_parquet(root / "llmrouter.parquet")
+    rows = artifacts.read_parquet(root / "llmrouter.parquet")
     listed = pd.read_csv(root / "prices.csv").set_index("model")["usd_per_million_out"] / 1e6
     right = rows.pivot(index="item", columns="model", values="score")
     about = rows.drop_duplicates("item").set_index("item").reindex(right.index)
@@ -170,7 +170,7 @@ def zeroeval(name: str, prices: Any, root: Path = PLACE) -> Table:
 
     Models whose name tells no size are no choice; their outcomes are what the gate alone sees.
     """
-    rows = store.read_parquet(root / f"{name}.parquet")
+    rows = artifacts.read_parquet(root / f"{name}.parquet")
     right, length = (
         rows.pivot(index="item", columns="model", values=column)
         for column in ("correct", "reply_chars")
@@ -196,14 +196,14 @@ def zeroeval(name: str, prices: Any, root: Path = PLACE) -> Table:
 def routellm(name: str, prices: Any, root: Path = PLACE) -> Table:
     """Mixtral and GPT-4 on 45 subjects of MMLU, or on GSM8K (RouteLLM), at listed prices and an assumed length of
     replies. Whole subjects are held out; the gate sees the subject, and on GSM8K what 43 other models made of it."""
-    rows = store.read_parquet(root / "routellm.parquet").query(f"table == '{name}'")
+    rows = artifacts.read_parquet(root / "routellm.parquet").query(f"table == '{name}'")
     right = rows.pivot(index="item", columns="model", values="right")
     about = rows.drop_duplicates("item").set_index("item").reindex(right.index)
     tokens = about["prompt_chars"].to_numpy() / CHARACTERS + prices.reply_tokens
     price = np.array([prices.routellm[model] for model in right.columns])
     items, groups = right.index.to_numpy(dtype=str), about["group"].to_numpy(dtype=str)
     if name == "gsm8k":
-        others = store.read_parquet(root / "gsm.parquet").pivot(
+        others = artifacts.read_parquet(root / "gsm.parquet").pivot(
             index="item", columns="model", values="correct"
         )
         groups, more = items, others.reindex(items).to_numpy(float)
@@ -224,7 +224,7 @@ def routellm(name: str, prices: Any, root: Path = PLACE) -> Table:
 
 def embedded(table: str, items: Sequence[str], root: Path = PLACE) -> np.ndarray:
     """Reduced sentence embeddings of the prompts of `items`, (n, 64)."""
-    found = store.read_parquet(root / f"{table}_embeddings.parquet").set_index("item")
+    found = artifacts.read_parquet(root / f"{table}_embeddings.parquet").set_index("item")
     return found.loc[[str(item) for item in items]].to_numpy(float)
 
 
@@ -284,7 +284,7 @@ def read(path: str | Path) -> Table:
     path = Path(path)
     try:
         rows = (
-            store.read_parquet(path)
+            artifacts.read_parquet(path)
             if path.suffix == ".parquet"
             else pd.read_csv(path, dtype=_READ, encoding_errors="strict")
         )

@@ -17,8 +17,8 @@ from typing import Any
 
 from PIL import Image
 
-from lib import store
 from lib.config import ROOT
+from lib.experiment import artifacts
 from lib.page import audit
 from lib.page import metrics as measured
 from lib.page.audit import ReportError
@@ -297,7 +297,7 @@ def _picture(path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return store.read_json(path)
+        return artifacts.read_json(path)
     except (OSError, ValueError) as error:
         raise ReportError(f"{path} cannot be read ({error}); run the lesson again") from error
 
@@ -317,7 +317,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     out = parser.parse_args(arguments).out
     try:
-        store.write_text(out, front_page(out.parent))
+        artifacts.write_text(out, front_page(out.parent))
     except ReportError as error:
         print(f"no front page: {error}", file=sys.stderr)
         return 1

@@ -28,8 +28,9 @@ from IPython.display import display
 from matplotlib.figure import Figure
 from PIL import Image
 
-from lib import draw, store
+from lib import draw
 from lib.config import ROOT
+from lib.experiment import artifacts
 from lib.page.tables import estimates_shown, table_html
 from lib.stats import Interval
 
@@ -49,7 +50,7 @@ class Lesson:
         """parameters: anything that goes into JSON; only its hash is kept."""
         _check_name(name, "lesson")
         self.name, self.title, self.profile = name, title, profile
-        self.parameters = store.sha256_json(parameters)[:12]
+        self.parameters = artifacts.sha256_json(parameters)[:12]
         self.root = Path(
             root if root is not None else os.environ.get("BENCH_REPORTS", ROOT / "reports")
         )
@@ -69,7 +70,7 @@ class Lesson:
         content = draw.png(fig)
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close(fig)
-        self._files[name] = store.write_bytes(self._place(f"{name}.png"), content)
+        self._files[name] = artifacts.write_bytes(self._place(f"{name}.png"), content)
         picture = f'<img src="{_data_uri("image/png", content)}" alt="{escape(alt)}">'
         _show(f"<figure>{picture}</figure>\n", f"figure {name}: {alt}")
 
@@ -87,8 +88,8 @@ class Lesson:
             )
         self._claim(name, alt)
         moving, still = _gif(frames, fps), _film_strip(frames)
-        store.write_bytes(self._place(f"{name}.gif"), moving)
-        self._files[name] = store.write_bytes(self._place(f"{name}.png"), still)
+        artifacts.write_bytes(self._place(f"{name}.gif"), moving)
+        self._files[name] = artifacts.write_bytes(self._place(f"{name}.png"), still)
         picture = (
             f'<picture><source media="print, (prefers-reduced-motion: reduce)" '
             f'srcset="{_data_uri("image/png", still)}">'
@@ -184,9 +185,9 @@ class Lesson:
         table = table_html(df, caption)
         page = html.side_page(table, caption)
         address = f"timings/{self.name}-{name}.html"
-        store.write_text(self.root / address, page)
+        artifacts.write_text(self.root / address, page)
         records = json.loads(df.to_json(orient="records"))  # plain numbers, missing ones as null
-        store.write_json(self.root / f"timings/{self.name}-{name}.json", records)
+        artifacts.write_json(self.root / f"timings/{self.name}-{name}.json", records)
         if not _running():
             _show(table, f"table: {caption}\n{df.to_string()}")
             return
@@ -208,7 +209,7 @@ class Lesson:
         missing += [f"no metric {key!r}" for key in key_metrics if key not in self._metrics]
         if missing:
             raise ValueError(f"lesson {self.name} cannot finish: {'; '.join(missing)}")
-        store.write_json(self.root / "metrics" / f"{self.name}.json", self._metrics)
+        artifacts.write_json(self.root / "metrics" / f"{self.name}.json", self._metrics)
         card = {
             "lesson": self.name,
             "title": self.title,
@@ -219,7 +220,7 @@ class Lesson:
             "profile": self.profile,
             "parameters": self.parameters,
         }
-        store.write_json(self.root / "lessons" / f"{self.name}.json", card)
+        artifacts.write_json(self.root / "lessons" / f"{self.name}.json", card)
 
     def _place(self, file: str) -> Path:
         return self.root / "figures" / self.name / file

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lib import store
 from lib.config import ROOT
+from lib.experiment import artifacts
 
 FOLDER = ROOT / "reports/metrics"
 REPLICATION = "replication.json"
@@ -39,14 +39,14 @@ def read(folder: str | Path = FOLDER, lesson: str = "") -> dict[str, dict[str, M
         raise ValueError(
             f"no lesson {lesson!r} has metrics; there are: {', '.join(names) or 'none, run `make repro`'}"
         )
-    return {name: collected(store.read_json(Path(folder) / f"{name}.json")) for name in wanted}
+    return {name: collected(artifacts.read_json(Path(folder) / f"{name}.json")) for name in wanted}
 
 
 def replicated(folder: str | Path = FOLDER) -> str:
     """What `make replicate` found, in a sentence or two; without its file, that nobody knows. Figures and what to
     expect of them: `lib.claims.replication`."""
     file = Path(folder) / REPLICATION
-    told = store.read_json(file) if file.exists() else {}
+    told = artifacts.read_json(file) if file.exists() else {}
     if not told.get("pairs"):
         return "Not replicated yet: no second run (`make replicate`) stands beside these numbers."
     return (
@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     try:
-        print(store.to_json(lessons) if options.json else "\n".join(lines(lessons)), flush=True)
+        print(artifacts.to_json(lessons) if options.json else "\n".join(lines(lessons)), flush=True)
     except BrokenPipeError:  # `make metrics | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

@@ -27,7 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from lib import seeds
+from lib.experiment import seeds
 from lib.routing.outcomes import ITSELF
 
 VERSION = 1  # of what routers choose: raise it when one of these numbers changes

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lib import seeds, tasks
+from lib import tasks
+from lib.experiment import seeds
 from lib.routing import protocol
 from lib.routing.experts import Heard
 from lib.routing.voices import Voice

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from lib import seeds
 from lib.config import LLMSettings, ModelSettings
+from lib.experiment import seeds
 from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError
 from lib.llm.loop import Loop

@@ -21,8 +21,9 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from lib import losses, record, seeds
+from lib import losses
 from lib.config import LearnSettings, RoutingGlassSettings, RoutingSettings
+from lib.experiment import results_table, seeds
 from lib.routing import learn, rewards
 
 VERSION = (
@@ -518,7 +519,7 @@ def study(
         role: str,
         told: Mapping[str, Tensor],
         heat: float = 0.0,
-        step: int = record.AFTER,
+        step: int = results_table.AFTER,
     ) -> None:
         found.append(_rows(glass, cells, told).assign(arm=name, role=role, heat=heat, step=step))
 

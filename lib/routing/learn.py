@@ -18,8 +18,9 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from lib import losses, seeds, store
+from lib import losses
 from lib.config import LearnSettings
+from lib.experiment import artifacts, seeds
 
 VERSION = 1  # of the updates of a controller: raise it when one of these numbers changes
 
@@ -336,13 +337,13 @@ class Learner:
                 f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in state.items()
             }
         arrays = {name: tensor.detach().float().cpu().numpy() for name, tensor in held.items()}
-        store.write_tensors(
+        artifacts.write_tensors(
             path, arrays | {"step": np.array(self.step), "tensors": np.array(len(arrays))}
         )
 
     def restore(self, path: str | Path) -> None:
         """Go on from `save`, with the same result as without a break. Raises ValueError for a broken file."""
-        arrays = store.read_tensors(path)
+        arrays = artifacts.read_tensors(path)
         try:
             if len(arrays) != int(arrays["tensors"]) + 2:  # an optimiser takes what there is
                 raise ValueError(f"{len(arrays) - 2} tensors instead of {int(arrays['tensors'])}")

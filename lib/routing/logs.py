@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lib import store
+from lib.experiment import artifacts
 from lib.routing.episodes import Episode
 from lib.routing.learn import Learner
 
@@ -23,7 +23,7 @@ class Logs:
             learner.restore(self.checkpoint)
             for name in ("rollouts", "learning"):
                 if (path := folder / f"{name}.parquet").exists():
-                    known = store.read_parquet(path)
+                    known = artifacts.read_parquet(path)
                     last = learner.step if name == "learning" else learner.step - 1
                     self.tables[name] = [known[known["update"] <= last]]
 
@@ -33,7 +33,7 @@ class Logs:
     def save(self) -> None:
         """Tables first: rows of updates beyond the checkpoint are left out when it is read."""
         for name, parts in self.tables.items():
-            store.write_parquet(
+            artifacts.write_parquet(
                 self.folder / f"{name}.parquet", pd.concat(parts, ignore_index=True)
             )
         self.learner.save(self.checkpoint)

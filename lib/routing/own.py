@@ -21,8 +21,9 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from lib import config, seeds, store, tasks
+from lib import config, tasks
 from lib.config import ParamsError
+from lib.experiment import artifacts, seeds
 from lib.ledger import BudgetExceeded
 from lib.llm.errors import CassetteMiss, ConfigurationError
 from lib.llm.estimate import Planned, announcement
@@ -200,7 +201,7 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
                 f"{checkpoint} can be gone on from by one process only; choose another --out"
             )
         learner.restore(checkpoint)
-        known = store.read_parquet(out / "rollouts.parquet")
+        known = artifacts.read_parquet(out / "rollouts.parquet")
         tables.append(known[known["update"] < learner.step])  # it is written before the checkpoint
 
     if rank == 0:  # every call may go to the same expert
@@ -218,7 +219,7 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
 
     def save() -> None:
         if rank == 0:
-            store.write_parquet(out / "rollouts.parquet", pd.concat(tables, ignore_index=True))
+            artifacts.write_parquet(out / "rollouts.parquet", pd.concat(tables, ignore_index=True))
             model.save_pretrained(out / "controller")
             tokenizer.save_pretrained(out / "controller")
             learner.save(checkpoint)

@@ -7,7 +7,7 @@ the same replies.
 
 import pandas as pd
 
-from lib import record
+from lib.experiment import results_table
 from lib.routing import baselines
 from lib.routing.arms import NAMED
 from lib.routing.baselines import ITSELF, ROUTERS
@@ -19,14 +19,14 @@ COLUMNS = ["seed", "right", "within", "reward", "dollars", "calls", "malformed",
 
 
 def rows(results: Results) -> pd.DataFrame:
-    """All of a study as rows of `lib.record`; also within (r_c), kind and budget (dollars), and difficulty."""
+    """All of a study as rows of `lib.experiment.results_table`; also within (r_c), kind and budget (dollars), and difficulty."""
     parts = [_tests(results), _trainings(results), _rivals(results)]
-    return pd.concat([record.frame(SYSTEM, part) for part in parts], ignore_index=True)
+    return pd.concat([results_table.frame(SYSTEM, part) for part in parts], ignore_index=True)
 
 
 def write(results: Results) -> pd.DataFrame:
     """The record, written and read back."""
-    return record.write(SYSTEM, rows(results))
+    return results_table.write(SYSTEM, rows(results))
 
 
 def _of(part: pd.DataFrame, results: Results) -> pd.DataFrame:

@@ -17,8 +17,10 @@ import torch
 import transformers
 
 from lib import config as parameters
-from lib import losses, seeds, store, sweep, tasks
+from lib import losses, tasks
 from lib.config import LabModel, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
+from lib.experiment import artifacts, seeds, sweep
+from lib.experiment.run_context import RunContext, read_tables
 from lib.llm.estimate import Planned, announcement
 from lib.llm.opening import export, opened
 from lib.models import asked as asked_models
@@ -41,7 +43,6 @@ from lib.routing.logs import Logs, spoken
 from lib.routing.outcomes import CASSETTES, NAME, RUNS
 from lib.routing.rollouts import Episode, Task, roll
 from lib.routing.voices import Lab
-from lib.study import RunContext, read_tables
 from lib.tasks import Item
 
 VERSION = 1  # of how controllers are trained and tested: raise it when one of these numbers changes
@@ -120,12 +121,12 @@ def run(
         export(params.llm, NAME, CASSETTES)
 
     trial = first_jobs[0].folder(runs)
-    experts = store.read_parquet(trial / "experts.parquet")
+    experts = artifacts.read_parquet(trial / "experts.parquet")
     return Results(
         experts=experts,
         episodes=read_tables(jobs, runs, "episodes", START),
         rollouts=read_tables(jobs, runs, "rollouts", START),
-        alone=store.read_parquet(trial / "alone.parquet"),
+        alone=artifacts.read_parquet(trial / "alone.parquet"),
         learning=read_tables(jobs, runs, "learning", START),
         budgets=known_budgets(experts, settings),
         token_price=price,
@@ -241,7 +242,7 @@ def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
         "routing": settings.handed(*_READ_BY_LESSONS),
         "order": _order(settings),
         "base": settings.base,
-        "weights": store.sha256_file(models / settings.base / "model.safetensors"),
+        "weights": artifacts.sha256_file(models / settings.base / "model.safetensors"),
         "shape": params.lab.models[settings.base].handed(*warm.READ_OF_BASE),
         "libraries": {module.__name__: module.__version__ for module in (torch, transformers)},
         "versions": versions(LESSONS, params.llm),
@@ -390,8 +391,8 @@ def first_work(job: sweep.Job, folder: Path, progress, context: RunContext) -> d
         tried = pd.concat([outcomes.tried(pool, *part) for part in questions], ignore_index=True)
     base = asker(job.settings["models"]["base"], context.models)
     alone = pd.concat([outcomes.alone(base, *part) for part in questions], ignore_index=True)
-    store.write_parquet(folder / "experts.parquet", tried)
-    store.write_parquet(folder / "alone.parquet", alone)
+    artifacts.write_parquet(folder / "experts.parquet", tried)
+    artifacts.write_parquet(folder / "alone.parquet", alone)
     return {"questions": settings.train_items + settings.test_items}
 
 
@@ -450,7 +451,7 @@ class Run:
         )
         with_numbers = any(test["style"] == "number" for test in job.settings["tests"])
         self.budgets = known_budgets(
-            store.read_parquet(trial / "experts.parquet"), self.settings, with_numbers
+            artifacts.read_parquet(trial / "experts.parquet"), self.settings, with_numbers
         )
         self.model = checkpoints.load(controller / "model")
         self.voice = Lab(self.model, self.settings.turn_tokens, self.settings.response_tokens)
@@ -463,7 +464,9 @@ class Run:
         tests = [
             self._test(test["style"], test["temperature"]) for test in self.job.settings["tests"]
         ]
-        store.write_parquet(self.folder / "episodes.parquet", pd.concat(tests, ignore_index=True))
+        artifacts.write_parquet(
+            self.folder / "episodes.parquet", pd.concat(tests, ignore_index=True)
+        )
         if is_training and self.seed == 0:
             checkpoints.save(self.model, self.folder / "model")
         (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)

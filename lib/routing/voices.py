@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, StoppingCriteria
 
-from lib import seeds
+from lib.experiment import seeds
 from lib.models import tokenizer as lab
 from lib.models.dialogue import conversation, token
 from lib.models.forward import Forward

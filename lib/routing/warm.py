@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lib import seeds, tasks
+from lib import tasks
 from lib.config import LabModel, RoutingSettings, Target, WarmSettings
+from lib.experiment import seeds
 from lib.models import checkpoints
 from lib.models.corpus import IGNORED, Dialogue
 from lib.models.dialogue import conversation, token

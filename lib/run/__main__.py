@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from lib.parent import die_with_parent
+from lib.experiment.process_group import die_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERRUPTED, TERMINATED = 130, 143  # what a shell expects after Ctrl-C and after a polite kill

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nbformat
 
-from lib import store
+from lib.experiment import artifacts
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
@@ -44,7 +44,7 @@ def _clean_cell(cell: nbformat.NotebookNode, place: int) -> nbformat.NotebookNod
         "markdown": nbformat.v4.new_markdown_cell,
         "raw": nbformat.v4.new_raw_cell,
     }[cell.cell_type]
-    digest = store.sha256_bytes(f"{cell.cell_type}\n{cell.source}".encode())[:8]
+    digest = artifacts.sha256_bytes(f"{cell.cell_type}\n{cell.source}".encode())[:8]
     tags = sorted(cell.metadata.get("tags", []))
     out = make(cell.source, id=f"{place:03d}-{digest}", metadata={"tags": tags} if tags else {})
     if cell.get("attachments"):
@@ -63,7 +63,9 @@ def clean_folder(source: Path, target: Path) -> list[Path]:
     target.mkdir(parents=True, exist_ok=True)
     for stale in set(target.glob("*.ipynb")) - {target / path.name for path in originals}:
         stale.unlink()
-    return [store.write_text(target / path.name, to_text(clean(read(path)))) for path in originals]
+    return [
+        artifacts.write_text(target / path.name, to_text(clean(read(path)))) for path in originals
+    ]
 
 
 def main(arguments: list[str] | None = None) -> None:

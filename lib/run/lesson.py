@@ -16,7 +16,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from lib import store
+from lib.experiment import artifacts
 from lib.page.audit import ReportError
 from lib.run import clean, engine, stage
 from lib.run.progress import Progress, duration
@@ -90,7 +90,7 @@ def _session(
 def _timings(name: str, root: Path) -> dict[str, Any]:
     """Wall times of the last run of each profile: {profile: {"cells": {id: seconds}, "total": seconds}}."""
     try:
-        return store.read_json(root / "reports/timings" / f"{name}.json")
+        return artifacts.read_json(root / "reports/timings" / f"{name}.json")
     except (OSError, ValueError):
         return {}  # a first run, or a file that is only worth an estimate
 
@@ -99,7 +99,9 @@ def _remember(name: str, parameters: dict[str, Any], progress: Progress, root: P
     cells = {cell: round(seconds, 3) for cell, seconds in progress.seconds.items()}
     entry = {str(parameters.get("profile")): {"cells": cells, "total": round(progress.total, 3)}}
     with contextlib.suppress(OSError):  # only worth an estimate, and the report is there
-        store.write_json(root / "reports/timings" / f"{name}.json", _timings(name, root) | entry)
+        artifacts.write_json(
+            root / "reports/timings" / f"{name}.json", _timings(name, root) | entry
+        )
 
 
 def _staged(name: str, root: Path) -> Path:
@@ -115,7 +117,9 @@ def _staged(name: str, root: Path) -> Path:
 def _keep(notebook: NotebookNode, name: str, root: Path) -> str:
     """Where the notebook is kept as far as it came, or why it is not: that is never the error to tell."""
     try:
-        path = store.write_text(root / "reports/failed" / f"{name}.ipynb", clean.to_text(notebook))
+        path = artifacts.write_text(
+            root / "reports/failed" / f"{name}.ipynb", clean.to_text(notebook)
+        )
     except OSError as error:
         return f"not kept ({error.strerror})"
     return path.relative_to(root).as_posix()
@@ -142,7 +146,7 @@ def _publish(declared: Stage, notebook: NotebookNode, staged: Path, root: Path) 
             f"{name} ran, but its page was refused: {error}\nexecuted notebook: {kept}"
         ) from error
     for out, content in zip(own, (clean.to_text(notebook), rendered), strict=True):
-        store.write_text(_made(out, staged, root), content)
+        artifacts.write_text(_made(out, staged, root), content)
     _swap(staged, root / "reports")
     return root / own[1]
 

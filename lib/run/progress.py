@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from lib import store
+from lib.experiment import artifacts
 
 EVERY_LOG, EVERY_TERMINAL = 5.0, 1.0  # seconds between lines
 
@@ -100,7 +100,7 @@ class Progress:
 
     def _reported(self) -> tuple[str, float] | None:
         try:
-            content = store.read_json(self.report)
+            content = artifacts.read_json(self.report)
             return str(content["label"]), min(1.0, content["done"] / content["total"])
         except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
             return None  # nothing reported yet, or the sweep is over

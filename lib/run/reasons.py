@@ -1,13 +1,13 @@
 """Why DVC runs a stage: what differs from the entry that the stage's last run left in dvc.lock.
 
 Read in this process, without DVC's locks, from the hashes that DVC remembers. Left out: why a job of a sweep is run
-again, which `lib.sweep` explains.
+again, which `lib.experiment.sweep` explains.
 """
 
 import logging
 from pathlib import Path
 
-from lib.sweep import describe_changes
+from lib.experiment.sweep import describe_changes
 
 MAX_NAMES = 4  # dependencies that are named before the rest is counted
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import nbformat
 
-from lib import store
 from lib.config import from_yaml
+from lib.experiment import artifacts
 from lib.run import clean
 
 SETTINGS = "data/settings.json"
@@ -84,7 +84,7 @@ def parameters(stage: Stage, root: Path) -> dict[str, Any]:
     path = root / SETTINGS
     if not path.exists():
         raise RunError(f"{SETTINGS} is missing; make it with `dvc repro settings`")
-    settings = store.read_json(path)
+    settings = artifacts.read_json(path)
     if not isinstance(settings, dict):
         raise RunError(f"{SETTINGS} holds no sections; make it anew with `dvc repro settings`")
     absent = [section for section in stage.sections if section not in settings]

@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from lib import seeds
+from lib.experiment import seeds
 from lib.tasks import belief, big, chain, facts, mixed, passage, story, translation
 from lib.tasks.items import SPLITS, Family, Item, TaskError, answered, reply
 

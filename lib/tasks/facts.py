@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from lib import seeds
+from lib.experiment import seeds
 from lib.tasks.items import Family, Item
 from lib.tasks.words import PEOPLE, POINTS
 

@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from lib import seeds
+from lib.experiment import seeds
 from lib.tasks import big, facts
 from lib.tasks.items import Family, Item
 from lib.tasks.words import DIGITS, PEOPLE, words

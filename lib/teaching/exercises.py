@@ -12,9 +12,10 @@ from pathlib import Path
 
 import nbformat
 
-from lib import checks, store
+from lib import checks
 from lib.checks import Exercises
 from lib.config import ROOT
+from lib.experiment import artifacts
 from lib.run import clean
 
 TAG = "exercise"
@@ -72,7 +73,7 @@ def write(folder: Path) -> list[Path]:
         for path in sorted(folder.glob(f"{number}_*.ipynb")):
             text = clean.to_text(with_exercises(clean.read(path), number, exercises))
             if text != path.read_text(encoding="utf-8"):
-                changed.append(store.write_text(path, text))
+                changed.append(artifacts.write_text(path, text))
     return changed
 
 

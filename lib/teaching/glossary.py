@@ -11,8 +11,8 @@ from pathlib import Path
 
 import nbformat
 
-from lib import store
 from lib.config import ROOT, from_yaml
+from lib.experiment import artifacts
 from lib.page import html
 
 SOURCE, TARGET = "data/glossary.yaml", "reports/glossary.html"
@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
     argparse.ArgumentParser(
         prog="python -m lib.teaching.glossary", description=main.__doc__
     ).parse_args(arguments)
-    store.write_text(ROOT / TARGET, page(read()))
+    artifacts.write_text(ROOT / TARGET, page(read()))
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from pathlib import Path
 import nbformat
 from jinja2 import Environment, FileSystemLoader
 
-from lib import store
 from lib.config import ROOT
+from lib.experiment import artifacts
 from lib.page import audit, html, markdown
 from lib.page.audit import ReportError
 from lib.teaching.exercises import is_exercise
@@ -134,7 +134,7 @@ def write(name: str, root: Path = ROOT) -> Path:
             f"{name} has not been run yet; run it first: make repro LESSON={name}"
         )
     notebook = nbformat.read(source, as_version=4)
-    return store.write_text(
+    return artifacts.write_text(
         root / "reports/slides" / f"{name}.html", render(notebook, name, root / "notebooks")
     )
 

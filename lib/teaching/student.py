@@ -15,8 +15,8 @@ from pathlib import Path
 
 import nbformat
 
-from lib import store
 from lib.config import ROOT
+from lib.experiment import artifacts
 from lib.run import clean
 from lib.teaching import exercises
 
@@ -85,16 +85,16 @@ def write(root: Path, target: Path, force: bool = False) -> tuple[list[Path], li
     }
     made[f"{WORKBOOK}.ipynb"] = workbook(root)
     record = target / ".written.json"
-    known = store.read_json(record) if record.exists() else {}
+    known = artifacts.read_json(record) if record.exists() else {}
     written, kept = [], []
     for name, notebook in made.items():
         path, text = target / name, clean.to_text(notebook)
-        if path.exists() and not force and store.sha256_file(path) != known.get(name):
+        if path.exists() and not force and artifacts.sha256_file(path) != known.get(name):
             kept.append(path)
             continue
-        written.append(store.write_text(path, text))
-        known[name] = store.sha256_file(path)
-    store.write_json(record, known)
+        written.append(artifacts.write_text(path, text))
+        known[name] = artifacts.sha256_file(path)
+    artifacts.write_json(record, known)
     return written, kept
 
 

@@ -11,9 +11,10 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from lib import seeds, stats
+from lib import stats
 from lib.config import Params
 from lib.envs.batch import BatchedEnv, Transition
+from lib.experiment import seeds
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import ACTIONS, OBJECTIVES, SINGLE, make_batch, recipes
 

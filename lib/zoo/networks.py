@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lib import seeds
+from lib.experiment import seeds
 
 VERSION = 1  # of first weights, outputs and sampled actions of networks: raise it when one of these numbers changes
 Params = Mapping[str, Tensor]

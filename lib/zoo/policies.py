@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lib import store
+from lib.experiment import artifacts
 from lib.zoo.networks import KINDS, Network, describe, restore, sample
 
 VERSION = 1  # of how a policy is kept and what it does: raise it when one of these numbers changes
@@ -76,15 +76,15 @@ class Policy:
 def save(policy: Policy, folder: str | Path, file: str | None = None) -> Path:
     """Write the policy's two files; returns the JSON's path. The tensors go first."""
     stem = Path(folder) / (file or policy.name)
-    tensors = store.write_tensors(stem.with_name(stem.name + ".safetensors"), policy.params)
+    tensors = artifacts.write_tensors(stem.with_name(stem.name + ".safetensors"), policy.params)
     facts = {
         "format": FORMAT,
         "name": policy.name,
         "domain": policy.domain,
         "network": describe(policy.network, KINDS),
     }
-    facts |= {"about": policy.about, "sha256": store.sha256_file(tensors)}
-    return store.write_json(stem.with_name(stem.name + ".json"), facts)
+    facts |= {"about": policy.about, "sha256": artifacts.sha256_file(tensors)}
+    return artifacts.write_json(stem.with_name(stem.name + ".json"), facts)
 
 
 def load(path: str | Path) -> Policy:
@@ -100,10 +100,10 @@ def load(path: str | Path) -> Policy:
     if not tensors_path.exists():
         raise PolicyError(f"{tensors_path} is missing; train the zoo again with `make repro`")
     try:
-        params = store.read_tensors(tensors_path)
+        params = artifacts.read_tensors(tensors_path)
     except (ValueError, OSError) as error:
         raise PolicyError(f"{error}: a policy is never unpickled") from error
-    if store.sha256_file(tensors_path) != facts["sha256"]:
+    if artifacts.sha256_file(tensors_path) != facts["sha256"]:
         raise PolicyError(
             f"{tensors_path} is not the file that {path.name} describes; train the zoo again"
         )
@@ -118,7 +118,7 @@ def hash_policy(path: str | Path) -> str:
     where that file is missing or none of a policy.
     """
     facts = _facts(Path(path))
-    return store.sha256_json([facts["network"], facts["sha256"]])
+    return artifacts.sha256_json([facts["network"], facts["sha256"]])
 
 
 def _facts(path: Path) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _facts(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise PolicyError(f"{path} is missing; train the zoo with `make repro`")
     try:
-        facts = store.read_json(path)
+        facts = artifacts.read_json(path)
     except (ValueError, OSError) as error:
         raise PolicyError(f"{path} is not a policy description: {error}") from error
     needed = {"format", "name", "domain", "network", "about", "sha256"}

@@ -18,9 +18,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from lib import losses, seeds, store
+from lib import losses
 from lib.config import PPOSettings
 from lib.envs.batch import BatchedEnv
+from lib.experiment import artifacts, seeds
 from lib.zoo.mgda import min_norm_weights
 from lib.zoo.networks import Network, initial, sample
 from lib.zoo.objectives import Objective
@@ -308,11 +309,11 @@ class PPO:
             "episodes": episodes.reshape(len(self.episodes), -1),
         }
         state = {f"env.{name}": array for name, array in self.env.state().items()}
-        store.write_tensors(path, arrays | state)
+        artifacts.write_tensors(path, arrays | state)
 
     def resume(self, path: Path) -> None:
         """Take over a checkpoint written by `save`."""
-        arrays = store.read_tensors(path)
+        arrays = artifacts.read_tensors(path)
         with torch.no_grad():
             self.theta.copy_(torch.from_numpy(arrays["theta"]))
         for name in ("moment_1", "moment_2", "adam_steps"):

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lib import store
 from lib.config import ROOT, Environments, PPOSettings, ZooParams
 from lib.envs import make_education_rules
 from lib.envs.batch import BatchedEnv
@@ -19,6 +18,7 @@ from lib.envs.education import OBJECTIVES as EDUCATION_OBJECTIVES
 from lib.envs.education_batch import EducationBatch
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import ACTIONS as GRID_ACTIONS
+from lib.experiment import artifacts
 from lib.zoo.networks import KINDS, Cnn, Mlp, Network, describe, restore
 from lib.zoo.objectives import KINDS as OBJECTIVE_KINDS
 from lib.zoo.objectives import Linear, Objective, RewardMachine, Vector
@@ -124,7 +124,7 @@ def describe_environment(params: Environments, domain: str) -> dict[str, Any]:
             paths.append(section.answers)
     files = [ROOT / path for path in paths]  # an absolute path stays as it is
     hashes = [
-        store.sha256_file(file) for file in files if file.is_file()
+        artifacts.sha256_file(file) for file in files if file.is_file()
     ]  # whoever reads one that is missing says so
     return {"settings": section.model_dump(), "files": hashes}
 

@@ -8,9 +8,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from lib import seeds
 from lib.envs.education import ACTIONS, LEVELS, OBJECTIVES, EducationRules
 from lib.envs.education_batch import EducationBatch
+from lib.experiment import seeds
 from lib.zoo.evaluate import Act, mixture_policy, play
 
 VERSION = 1  # of the demonstrations of lesson 00: raise it when one of these numbers changes

@@ -13,8 +13,9 @@ from typing import Any
 import pandas as pd
 import torch
 
-from lib import envs, losses, seeds, store, sweep
+from lib import envs, losses
 from lib.config import ROOT, Environments, ZooParams
+from lib.experiment import artifacts, seeds, sweep
 from lib.zoo import mgda, networks, objectives, policies, recipes, reference
 from lib.zoo import ppo as stacked_ppo
 from lib.zoo.networks import Network
@@ -173,7 +174,7 @@ def train_policies(job: sweep.Job, folder: Path, progress) -> dict[str, Any]:
         about = {"seed": seed, "task": recipe.task, "settings": recipe.settings.model_dump()}
         policy = policies.Policy(recipe.name, domain, recipe.network, parameters, about)
         policies.save(policy, folder / f"seed-{seed}")
-    store.write_parquet(folder / "curve.parquet", curve)
+    artifacts.write_parquet(folder / "curve.parquet", curve)
     checkpoint.unlink(missing_ok=True)
     return {"policies": policy_keys(job.settings)}
 
@@ -193,7 +194,7 @@ def find_trained(runs: str | Path = RUNS) -> dict[str, Path]:
     """The folder of every trained policy, by its key. A receipt is written when all policies of a job are trained."""
     folders = {}
     for path in sorted(Path(runs).glob("*/done.json")):
-        for key in store.read_json(path)["result"].get("policies", ()):
+        for key in artifacts.read_json(path)["result"].get("policies", ()):
             folders[key] = path.parent
     return folders
 
@@ -222,7 +223,7 @@ def build(params: ZooParams, domain: str, out: str | Path = ZOO, runs: str | Pat
             policies.save(policy, Path(out) / domain / name, f"seed-{seed}")
             zoo[name].append(policy)
         for folder in dict.fromkeys(folders.values()):  # one, unless some were trained later
-            curve = store.read_parquet(folder / "curve.parquet")
+            curve = artifacts.read_parquet(folder / "curve.parquet")
             of_this_job = [
                 folders.get(pair) == folder
                 for pair in zip(curve["arm"], curve["seed"], strict=True)
@@ -237,13 +238,13 @@ def build(params: ZooParams, domain: str, out: str | Path = ZOO, runs: str | Pat
             }
         )
     curve = pd.concat(curves, ignore_index=True)
-    store.write_parquet(Path(out) / domain / "curves.parquet", curve)
+    artifacts.write_parquet(Path(out) / domain / "curves.parquet", curve)
     return Zoo(domain, names_by_stack, zoo, curve, pd.DataFrame(seconds))
 
 
 def _seconds_per_policy(folder: Path) -> float:
     """Core seconds of one of the policies that were trained together in a folder."""
-    receipt = store.read_json(folder / "done.json")
+    receipt = artifacts.read_json(folder / "done.json")
     return receipt["seconds"] / len(receipt["result"]["policies"])
 
 

@@ -7,7 +7,7 @@ asks the policy for one action at a time. Goal: the twin 10x as fast.
 import numpy as np
 import pytest
 
-from lib import seeds
+from lib.experiment import seeds
 from tests.benchmarks.clock import seconds
 from tests.orchestration import zoo
 

@@ -11,7 +11,8 @@ from collections import Counter
 
 import pytest
 
-from lib import config, seeds, tasks
+from lib import config, tasks
+from lib.experiment import seeds
 from lib.llm.client import Client
 from lib.models import checkpoints
 from lib.models.answering import Model

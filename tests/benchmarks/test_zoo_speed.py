@@ -14,9 +14,10 @@ from mo_gymnasium.wrappers import LinearReward
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from lib import config, sweep
+from lib import config
 from lib.envs import make_education
 from lib.envs.grid import GridRoom
+from lib.experiment import sweep
 from lib.zoo import reference, train
 from lib.zoo.objectives import Linear
 from lib.zoo.recipes import recipes

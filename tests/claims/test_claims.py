@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import record
 from lib.claims import (
     board,
     chance,
@@ -27,6 +26,7 @@ from lib.claims import (
 from lib.claims.errors import ClaimError
 from lib.claims.functions import FUNCTIONS
 from lib.claims.metrics import Metrics, Missing
+from lib.experiment import results_table
 from lib.page import audit
 from lib.stats import Interval
 
@@ -667,7 +667,7 @@ def test_a_card_escapes_what_the_file_says():
 
 
 def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
-    monkeypatch.setattr(record, "RECORDS", tmp_path)
+    monkeypatch.setattr(results_table, "RECORDS", tmp_path)
     with pytest.raises(Missing, match="no record of made"):
         records.FUNCTIONS["gap"]("made.right", "arm=a", "arm=b")
     rows = [
@@ -685,7 +685,7 @@ def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
     made = pd.DataFrame(rows)
     made["right"] = made["right"].astype(float)
     made.loc[0, "right"] += 0.1
-    record.write("made", made, tmp_path)
+    results_table.write("made", made, tmp_path)
     found = records.FUNCTIONS["gap"]("made.right", "arm=a", "arm=b", "seed=0|1|2")
     assert found.lo > 0.9 and found.excludes(0)
     assert not records.FUNCTIONS["mean"]("made.right", "arm=b, item=0").known  # nothing varied

@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import pytest
 
-from lib import store
 from lib.claims import replicate, replication
 from lib.claims.replication import ReplicationError, Run, compared
 from lib.config import ROOT
+from lib.experiment import artifacts
 
 LESSON = "05_budgeted_routing"
 
@@ -118,7 +118,7 @@ def test_runs_that_cannot_be_compared_are_refused(second, said):
 
 
 def test_a_broken_file_is_named(tmp_path):
-    store.write_text(tmp_path / f"reports/metrics/{LESSON}.json", "{")
+    artifacts.write_text(tmp_path / f"reports/metrics/{LESSON}.json", "{")
     shutil.copy(ROOT / "params.yaml", tmp_path)
     with pytest.raises(ReplicationError, match=LESSON):
         replication.read(tmp_path)
@@ -138,8 +138,8 @@ def test_lessons_are_named_by_how_they_begin():
 
 def test_the_work_copy_is_a_project_of_its_own(tmp_path):
     place = replicate.work_copy(ROOT, tmp_path / "copy")
-    kept = store.write_text(place / "data/runs/kept", "x")
-    store.write_text(place / "lib/gone.py", "")
+    kept = artifacts.write_text(place / "data/runs/kept", "x")
+    artifacts.write_text(place / "lib/gone.py", "")
     replicate.work_copy(ROOT, place)
     assert (
         kept.exists()

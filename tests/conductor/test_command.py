@@ -6,9 +6,10 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from lib import config, store
+from lib import config
 from lib.conductor import __main__ as command
 from lib.conductor import data
+from lib.experiment import artifacts
 from lib.models import checkpoints
 from tests.models import tiny
 
@@ -61,17 +62,17 @@ def test_it_trains_and_says_what_came_of_it(place, capsys):
     assert run(place, "out") == 0
     said = capsys.readouterr().out
     assert "first fifth" in said and "w_ppl" in said
-    rollouts = store.read_parquet(place / "out/rollouts.parquet")
+    rollouts = artifacts.read_parquet(place / "out/rollouts.parquet")
     assert len(rollouts) == 12 and set(rollouts["category"]) == {"all"}
     assert (place / "out/policy/model.safetensors").is_file()
-    assert "conductor.linear.weight" in store.read_tensors(place / "out/conductor.safetensors")
+    assert "conductor.linear.weight" in artifacts.read_tensors(place / "out/conductor.safetensors")
 
 
 def test_the_same_command_again_trains_nothing_more(place, capsys):
     assert run(place, "again") == 0
-    first = store.read_parquet(place / "again/rollouts.parquet")
+    first = artifacts.read_parquet(place / "again/rollouts.parquet")
     assert run(place, "again") == 0
-    assert first.equals(store.read_parquet(place / "again/rollouts.parquet"))
+    assert first.equals(artifacts.read_parquet(place / "again/rollouts.parquet"))
 
 
 def test_text_becomes_a_user_message_where_the_tokenizer_has_a_template(place, capsys):
@@ -81,7 +82,7 @@ def test_text_becomes_a_user_message_where_the_tokenizer_has_a_template(place, c
     assert run(place, "text", "--data", str(place / "text.jsonl")) == 0
     assert "one user message" in capsys.readouterr().err
     told, chat = (
-        store.read_parquet(place / name / "rollouts.parquet") for name in ("text", "chat")
+        artifacts.read_parquet(place / name / "rollouts.parquet") for name in ("text", "chat")
     )
     assert told["asked"].tolist() == chat["asked"].tolist()  # as if they had been messages
 
@@ -106,7 +107,7 @@ def test_replies_that_are_far_too_short_are_warned_of(place, capsys):
 
 def test_an_anchored_head_is_paid_by_references(place):
     assert run(place, "anchored", "--arm", "anchored", "--set", "head.verified=1.0") == 0
-    rollouts = store.read_parquet(place / "anchored/rollouts.parquet")
+    rollouts = artifacts.read_parquet(place / "anchored/rollouts.parquet")
     assert rollouts["anchor"].isin([0.0, 1.0]).all() and rollouts["prompt"].nunique() == 6
 
 
@@ -169,7 +170,7 @@ def test_the_paper_s_values_are_those_of_tables_7_and_8():
 
 def test_the_judge_is_one_of_the_parameters(place, capsys):
     assert run(place, "judged", "--arm", "judge", "--judge", "scripted-small") == 0
-    assert "judge" in store.read_parquet(place / "judged/rollouts.parquet")
+    assert "judge" in artifacts.read_parquet(place / "judged/rollouts.parquet")
     assert run(place, "judged2", "--arm", "judge", "--judge", "nobody") == 2
     assert "nobody" in capsys.readouterr().err
 

@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from lib import seeds
 from lib.conductor.head import Conductor, emphasis, entropy, floored, sample
+from lib.experiment import seeds
 
 K = 5
 

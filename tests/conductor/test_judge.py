@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from lib import config, seeds
+from lib import config
 from lib.conductor import data
 from lib.conductor.judge import NO_OPINION, TRIES, VOTES, Judge, majority, prompt, read, voted
+from lib.experiment import seeds
 from lib.ledger import BudgetExceeded
 from lib.llm.client import Client
 from lib.llm.errors import ConfigurationError, ReplyError

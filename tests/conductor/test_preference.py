@@ -6,9 +6,10 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from lib import store, tasks
+from lib import tasks
 from lib.conductor import data, preference
 from lib.conductor.preference import Pair, Preference, pairs
+from lib.experiment import artifacts
 from lib.models.corpus import dialogue, question
 from lib.models.forward import Forward
 from tests.conductor import small
@@ -115,7 +116,7 @@ def test_training_leaves_a_model_with_its_scale_and_says_how_often_it_agrees(tau
     assert list(agreement.columns) == ["category", "right", "pairs"]
     assert agreement["category"].tolist() == list(data.CATEGORIES)
     assert (agreement["right"] <= agreement["pairs"]).all() and (agreement["pairs"] > 0).all()
-    assert store.read_json(folder / "scale.json").keys() == {"centre", "spread"}
+    assert artifacts.read_json(folder / "scale.json").keys() == {"centre", "spread"}
 
 
 def test_it_starts_from_the_policys_own_trunk_and_learns(taught, policy):
@@ -203,4 +204,4 @@ def test_agreement_counts_a_prompt_once(taught, forward, tmp_path):
 def test_agreement_without_a_pair_is_an_empty_table_and_the_scale_is_plain(taught, tmp_path):
     counted = preference.agreement(Preference(taught[0]), [], tmp_path / "scale.json")
     assert counted.empty and list(counted.columns) == ["category", "right", "pairs"]
-    assert store.read_json(tmp_path / "scale.json") == {"centre": 0.0, "spread": 1.0}
+    assert artifacts.read_json(tmp_path / "scale.json") == {"centre": 0.0, "spread": 1.0}

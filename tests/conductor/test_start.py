@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from lib import seeds, store, tasks
+from lib import tasks
 from lib.conductor import data, start
 from lib.conductor.rewards import well_formed
 from lib.config import StartSettings
+from lib.experiment import artifacts, seeds
 from lib.models import checkpoints
 from lib.models.corpus import dialogue, question, tensors
 from lib.tasks import chain
@@ -75,7 +76,7 @@ def test_starts_of_two_seeds_differ_and_that_of_one_is_the_same_twice(place, tmp
     weights = []
     for i, seed in enumerate([0, 0, 1]):
         start.work(start.make_job(few_items, place, seed), tmp_path / str(i), None, str(place))
-        weights.append(store.sha256_file(tmp_path / str(i) / "model" / "model.safetensors"))
+        weights.append(artifacts.sha256_file(tmp_path / str(i) / "model" / "model.safetensors"))
     assert weights[0] == weights[1] != weights[2]
     assert start.make_job(few_items, place, 0).key != start.make_job(few_items, place, 1).key
 

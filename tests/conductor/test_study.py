@@ -10,7 +10,7 @@ import pytest
 import torch
 from pandas.testing import assert_frame_equal
 
-from lib import config, losses, record, seeds, tasks
+from lib import config, losses, tasks
 from lib.conductor import arms, data, evaluation, meta, preference, rollouts, start, study, trainer
 from lib.conductor import head as conductor_head
 from lib.conductor import judge as conductor_judge
@@ -19,12 +19,13 @@ from lib.conductor import weighting as weightings
 from lib.conductor.arms import ARMS, NAMED, variant
 from lib.conductor.meta import chosen, lots
 from lib.conductor.rewards import COMPONENTS
+from lib.experiment import results_table, seeds
+from lib.experiment.run_context import RunContext
 from lib.llm import scripted
 from lib.models import checkpoints, corpus, dialogue, forward, generation, tokenizer
 from lib.models.checkpoints import ModelError
 from lib.models.forward import Forward
 from lib.page.lesson import _KEY
-from lib.study import RunContext
 from tests.studies import of, refuse, same
 
 TRAINED = [arm for arm in ARMS if arm.kind == "grpo"]
@@ -431,8 +432,8 @@ def test_items_of_ones_own_are_answered_by_the_trained_policy_without_dice(
 
 
 def test_the_record_holds_exams_and_rollouts_of_every_arm(results):
-    rows = record.frame("conductor", study.recorded(results))
-    exam, trained = rows[rows["step"] == record.AFTER], rows[rows["step"] >= 0]
+    rows = results_table.frame("conductor", study.recorded(results))
+    exam, trained = rows[rows["step"] == results_table.AFTER], rows[rows["step"] >= 0]
     assert len(exam) == len(results.items) and len(trained) == len(results.rollouts)
     assert set(exam["arm"]) == {arm.label for arm in ARMS} and set(trained["split"]) == {"train"}
     keys = ["arm", "seed", "split", "step", "item", "try"]

@@ -338,7 +338,7 @@ def test_settings_cannot_be_changed_behind_the_pipelines_back():
 def command(*arguments: str, cwd=ROOT, **environment: str) -> subprocess.CompletedProcess:
     clean = {name: value for name, value in os.environ.items() if name != "PROFILE"}
     return subprocess.run(
-        [sys.executable, "-m", "lib.config", *arguments],
+        [sys.executable, "-m", "lib.experiment.write_settings", *arguments],
         cwd=cwd,
         env={**clean, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,

@@ -330,7 +330,7 @@ LEARNING = (
     "lib.configuration.stacked",
 )
 JOBS_BY_MODULE = {
-    "lib.seeds": MAP | BOUNDS | TRAINED,
+    "lib.experiment.seeds": MAP | BOUNDS | TRAINED,
     "lib.configuration.space": MAP | BOUNDS | TRAINED,
     "lib.configuration.questions": MAP | BOUNDS | TRAINED,
     "lib.configuration.rewards": MAP | BOUNDS | TRAINED,

@@ -10,10 +10,10 @@ from scipy.optimize import brentq
 from torch import nn
 from torch.distributions import Categorical
 
-from lib import seeds
 from lib.configuration import learn, policies
 from lib.configuration.learn import Batch, Rules, Side
 from lib.configuration.policies import Steps
+from lib.experiment import seeds
 
 INPUTS = 3
 

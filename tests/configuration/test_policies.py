@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import seeds
 from lib.configuration import learn, policies, space
 from lib.configuration.learn import Batch, Rules, Side
 from lib.configuration.policies import Parts, PromptPolicy
+from lib.experiment import seeds
 
 INPUTS, HIDDEN = 4, 8
 ALONE = torch.tensor([0, 1, 5])  # workflows without a second agent

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import config, measure, record
+from lib import config, measure
 from lib.configuration import embeddings, recorded, theorem
 from lib.configuration import space as spaces
 from lib.configuration.arms import TESTED
@@ -23,6 +23,7 @@ from lib.configuration.space import Configuration
 from lib.configuration.study import TEST_DRAW, Results
 from lib.configuration.system import Job, Outcome
 from lib.configuration.team import Note
+from lib.experiment import results_table
 from lib.measure.verdicts import FAILS, HOLDS, UNDECIDED
 from lib.scenes import agents
 
@@ -158,12 +159,12 @@ def results() -> Results:
 
 @pytest.fixture(scope="module")
 def rows(results):
-    return record.frame(recorded.SYSTEM, recorded.rows(results, PARAMS))
+    return results_table.frame(recorded.SYSTEM, recorded.rows(results, PARAMS))
 
 
 @pytest.fixture(scope="module")
 def exam(rows):
-    return record.where(rows, style="exam")
+    return results_table.where(rows, style="exam")
 
 
 def test_everybody_sits_the_same_exam_and_nobody_is_above_the_oracle(exam):
@@ -192,15 +193,15 @@ def test_everybody_sits_the_same_exam_and_nobody_is_above_the_oracle(exam):
 
 
 def test_who_learned_one_kind_alone_and_larger_agents_stand_apart(rows):
-    alone = record.where(rows, style="alone", group="choice")
+    alone = results_table.where(rows, style="alone", group="choice")
     pair = {"arm": "ARC on chain alone"}, {"arm": "ARC on choice alone"}
     assert measure.gap(alone, "right", *pair)["value"].item() == -1
-    both = record.where(rows, style=["exam", "larger"], arm="ARC")
+    both = results_table.where(rows, style=["exam", "larger"], arm="ARC")
     assert measure.gap(both, "right", {"style": "larger"}, {"style": "exam"})["value"].item() == 0
 
 
 def test_leads_name_the_best_workflow_and_how_far_it_is_ahead(rows):
-    leads = recorded.leads(record.where(rows, style="best")).sort_index()
+    leads = recorded.leads(results_table.where(rows, style="best")).sort_index()
     best = dict(leads.index.droplevel("other").unique())
     assert (
         best["passage"] == "reason"
@@ -296,7 +297,7 @@ def test_encoders_are_ranked_beside_what_needs_none(results):
 
 
 def test_an_episode_is_chosen_and_done_again_as_it_was(exam):
-    told = agents.telling(record.where(exam, arm="ARC", seed=0))
+    told = agents.telling(results_table.where(exam, arm="ARC", seed=0))
     assert told["right"] == 1 and told["workflow"] == "verify"
     job = agents.job_of(told, PARAMS)
     assert (

@@ -14,7 +14,7 @@ import torch
 from pandas.testing import assert_frame_equal
 from transformers import LlamaForCausalLM
 
-from lib import config, measure, seeds, store, sweep
+from lib import config, measure
 from lib.config import ConfigurationSettings, ParamsError
 from lib.configuration import study, taxonomy
 from lib.configuration.arms import ALONE, ARMS, NAMED, TESTED
@@ -24,6 +24,7 @@ from lib.configuration.questions import KINDS, questions
 from lib.configuration.space import SINGLE, WORKFLOWS, Configuration
 from lib.configuration.speakers import Said
 from lib.configuration.system import Job, Outcome, System
+from lib.experiment import artifacts, seeds, sweep
 from lib.models import checkpoints, team
 from lib.models.checkpoints import ModelError
 from lib.models.corpus import dialogue
@@ -94,7 +95,7 @@ def lab_models(root: Path) -> Path:
         )
         place = checkpoints.save(own, root / name)
         card = {"dollars_per_1k_tokens": 0.001 * (i + 1), "tokens_per_second": 100.0 * (i + 1)}
-        store.write_json(place / "card.json", card)
+        artifacts.write_json(place / "card.json", card)
     return root
 
 
@@ -153,7 +154,7 @@ def place(elsewhere, runs):
 
 def folders(root: Path) -> dict[str, Path]:
     """The folder of each job under `root`, by the job's label."""
-    return {store.read_json(path)["label"]: path.parent for path in root.glob("*/job.json")}
+    return {artifacts.read_json(path)["label"]: path.parent for path in root.glob("*/job.json")}
 
 
 def paths(root: Path) -> list[Path]:
@@ -262,7 +263,7 @@ def test_refinements_tell_what_they_started_from_and_change_it_where_there_was_s
         )
         ends = ("_no_sft", "", "_dpo") if arm is ARC else ("_no_sft", "")
         folder = folders(runs)[f"{arm.name}/seed-0"]
-        policies = {store.sha256_file(folder / f"{arm.name}{end}.safetensors") for end in ends}
+        policies = {artifacts.sha256_file(folder / f"{arm.name}{end}.safetensors") for end in ends}
         assert len(policies) == (len(ends) if len(elite) else 1)
     assert told.loc[("arc", "sft"), "elite"] > 0 and told.loc[("arc", "dpo"), "pairs"] > 0
 
@@ -403,13 +404,13 @@ def test_everything_done_again_elsewhere_is_the_same_to_the_byte(
     )
     assert Path("policy/arc.safetensors") in kept and Path("policy/policy.json") in kept
     for path in kept:
-        assert store.sha256_file(tmp_path / path) == store.sha256_file(runs / path), path
+        assert artifacts.sha256_file(tmp_path / path) == artifacts.sha256_file(runs / path), path
 
 
 def beginning(runs: Path, other: Path) -> None:
     """Everything but the trainings, so that only they are done again."""
     for folder in folders(runs).values():
-        if store.read_json(folder / "job.json")["settings"]["job"] != study.TRAINING:
+        if artifacts.read_json(folder / "job.json")["settings"]["job"] != study.TRAINING:
             (other / folder.name).symlink_to(folder)
 
 
@@ -593,7 +594,7 @@ def test_an_arm_more_changes_no_other_nor_does_what_tables_call_it(keys):
 
 
 EPISODES = (
-    "lib.seeds", "lib.tasks", "lib.tools", "lib.models.tokenizer", "lib.models.dialogue", "lib.models.forward",
+    "lib.experiment.seeds", "lib.tasks", "lib.tools", "lib.models.tokenizer", "lib.models.dialogue", "lib.models.forward",
     "lib.models.generation", "lib.models.asking", "lib.models.answering", "lib.models.agent", "lib.models.team",
     "lib.configuration.space", "lib.configuration.questions", "lib.configuration.atoms", "lib.configuration.speakers",
     "lib.configuration.team", "lib.configuration.workflows", "lib.configuration.system", "lib.configuration.rewards",
@@ -675,7 +676,9 @@ def test_what_cannot_be_read_is_named(change, error, told, models, tmp_path):
 
 def test_the_published_policy_is_arc_of_the_first_seed(results, runs, place):
     folder = folders(runs)["arc/seed-0"]
-    kept, own = (store.read_tensors(path / "arc.safetensors") for path in (folder, runs / "policy"))
+    kept, own = (
+        artifacts.read_tensors(path / "arc.safetensors") for path in (folder, runs / "policy")
+    )
     assert kept.keys() == own.keys() and all(np.array_equal(kept[name], own[name]) for name in own)
     arrays = study.published(runs / "policy", place).arrays()
     assert arrays.keys() == own.keys() and all(

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 import torch
 
-from lib import store
 from lib.configuration import space
 from lib.configuration.learn import Rules, joined
 from lib.configuration.rewards import Weights
@@ -24,6 +23,7 @@ from lib.configuration.training import (
     prefer_better,
     refine,
 )
+from lib.experiment import artifacts
 from lib.tasks import Item
 from tests.configuration.small import ATOMS, CHAIN, LONG, NAMES
 
@@ -218,11 +218,11 @@ def test_a_training_that_goes_on_asks_nothing_twice_and_ends_with_the_same_weigh
     kind, kept, tmp_path
 ):
     rows = whole(kind).rows
-    path = store.write_parquet(
+    path = artifacts.write_parquet(
         tmp_path / "rollouts.parquet", pd.concat(rows[:kept], ignore_index=True)
     )
     system = Fake()
-    resumed = done(kind=kind, system=system, played=store.read_parquet(path))
+    resumed = done(kind=kind, system=system, played=artifacts.read_parquet(path))
     assert len(system.asked) == (UPDATES - kept) * BATCH
     assert (
         weights(resumed.policy) == weights(whole(kind).policy)

@@ -22,7 +22,7 @@ from lib.config import ROOT
 from lib.draw import styles
 from lib.draw.plane import undominated, upper_hull
 from lib.draw.theme import spread
-from lib.seeds import rng
+from lib.experiment.seeds import rng
 from lib.stats import Interval
 from tests.draw import marks
 

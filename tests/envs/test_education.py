@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lib.envs  # noqa: F401 - registers the ids
-from lib import seeds
 from lib.config import load
 from lib.envs import make_education, make_education_rules
 from lib.envs.batch import LinearVecReward
@@ -22,6 +21,7 @@ from lib.envs.education import (
     answer_probability,
 )
 from lib.envs.education_batch import EducationBatch
+from lib.experiment import seeds
 
 ITEMS = (74, 67, 72, 81, 17, 0)  # linear algebra
 RULES = make_education_rules(load().education)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import seeds
 from lib.envs.grid import IDS, GridRoom, register_grid, render_episode
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import (
@@ -29,6 +28,7 @@ from lib.envs.layouts import (
     cell_at,
     coordinates,
 )
+from lib.experiment import seeds
 
 register_grid()
 LIKELY = [0.2, 0.2, 0.35, 0.15, 0.05, 0.05]  # random actions that get somewhere

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import seeds
 from lib.envs.layouts import (
     CELLS,
     EMPTY,
@@ -24,6 +23,7 @@ from lib.envs.layouts import (
     draw_layouts,
     solvable,
 )
+from lib.experiment import seeds
 
 KEYS = seeds.keys("test-layouts", n=4_000)
 

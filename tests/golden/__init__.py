@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lib.sweep import Job
+from lib.experiment.sweep import Job
 
 SYSTEMS = (
     "language_models",
@@ -30,7 +30,7 @@ SYSTEMS = (
 class SmallJob:
     """A job that takes seconds, how it is run, and what of its result is kept.
 
-    work: work(job, folder, progress), as `lib.sweep.run` calls it.
+    work: work(job, folder, progress), as `lib.experiment.sweep.run` calls it.
     summarize: summarize(folder, result) gives numbers by name, from the job's files and what `work` returned.
     """
 

@@ -10,10 +10,11 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
-from lib import config, store, sweep
+from lib import config
 from lib.config import ConfigurationSettings, LLMSettings, Params
 from lib.configuration import glassbox, study
 from lib.configuration.arms import NAMED
+from lib.experiment import artifacts, sweep
 from lib.models import asking, checkpoints, shipped
 from lib.models.memory import Memory
 from tests.golden import SmallJob
@@ -116,7 +117,7 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     models = folder / "models"
     for name, card in CARDS.items():
         checkpoints.save(shipped.unpack(name, settings.lab.models[name]), models / name)
-        store.write_json(models / name / "card.json", card)
+        artifacts.write_json(models / name / "card.json", card)
     context = study.make_context(settings, models, folder / "runs")
     work = ask_anew(
         partial(study.work, context=context, save_every=settings.configuration.save_every)
@@ -166,10 +167,11 @@ def _first(jobs: list[sweep.Job], kind: str) -> sweep.Job:
 def summarize_training(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
     """First episodes and losses of the training, what the refinements started from, all policies and their tests."""
     rollouts, learning, tests = (
-        store.read_parquet(folder / f"{name}.parquet") for name in ("rollouts", "learning", "tests")
+        artifacts.read_parquet(folder / f"{name}.parquet")
+        for name in ("rollouts", "learning", "tests")
     )
     policies = {
-        name: store.read_tensors(folder / f"{name}.safetensors")
+        name: artifacts.read_tensors(folder / f"{name}.safetensors")
         for name in ("arc_no_sft", "arc", "arc_dpo")
     }
     return {
@@ -189,7 +191,7 @@ def summarize_training(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
 
 def summarize_search(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
     """First configurations and their outcomes by split."""
-    rows = store.read_parquet(folder / "searched.parquet")
+    rows = artifacts.read_parquet(folder / "searched.parquet")
     return {
         "configurations": rows.drop_duplicates("number")[["w", "tools1", "tools2", "allocated"]]
         .to_numpy()
@@ -201,7 +203,7 @@ def summarize_search(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
 
 def summarize_benchmark(folder: Path, result: None) -> dict[str, Any]:
     """Evaluations on the way and after imitation, by arm and step."""
-    rows = store.read_parquet(folder / "rows.parquet")
+    rows = artifacts.read_parquet(folder / "rows.parquet")
     columns = ["reward", "right", "drawn", "asked", "instructions", "margin", "outside"]
     means = rows.groupby(["arm", "step"])[columns].mean()
     return {f"{arm}, {step}": means.loc[(arm, step)].tolist() for arm, step in means.index}

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from lib import config, losses, seeds, store, sweep
+from lib import config, losses
 from lib.config import LLMSettings, Params, RoutingSettings
+from lib.experiment import artifacts, seeds, sweep
+from lib.experiment.run_context import RunContext
 from lib.models import checkpoints, shipped
 from lib.routing import arms, glassbox, learn, rewards, study
-from lib.study import RunContext
 from tests.golden import SmallJob
 
 ARM = arms.NAMED["number"]  # whose prompts and budgets nothing else here has
@@ -54,7 +55,7 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     models = folder / "models"
     for name, dollars in DOLLARS.items():
         checkpoints.save(shipped.unpack(name, config.load("smoke").lab.models[name]), models / name)
-        store.write_json(models / name / "card.json", {"dollars_per_1k_tokens": dollars})
+        artifacts.write_json(models / name / "card.json", {"dollars_per_1k_tokens": dollars})
     context = RunContext.of(settings, models, folder, folder, workers=1)
 
     first_jobs = study.make_first_jobs(settings, models)
@@ -112,7 +113,7 @@ def make_benchmark_job(settings: RoutingSettings) -> sweep.Job:
 def run_benchmark(job: sweep.Job, folder: Path, progress) -> int:
     settings = RoutingSettings.from_handed(job.settings["routing"])
     rows = glassbox.study(settings, [settings.glass.central])
-    store.write_parquet(folder / "rows.parquet", rows)
+    artifacts.write_parquet(folder / "rows.parquet", rows)
     return len(rows)
 
 
@@ -121,7 +122,7 @@ def run_benchmark(job: sweep.Job, folder: Path, progress) -> int:
 
 def summarize_trial(folder: Path, result: dict[str, int]) -> dict[str, Any]:
     experts, alone = (
-        store.read_parquet(folder / f"{name}.parquet") for name in ("experts", "alone")
+        artifacts.read_parquet(folder / f"{name}.parquet") for name in ("experts", "alone")
     )
     by_expert = experts.groupby("strategy", sort=False)[["right", "dollars"]].mean()
     return {
@@ -143,7 +144,7 @@ def summarize_lessons(base: Path, folder: Path, result: dict[str, int]) -> dict[
 
 def summarize_training(controller: Path, folder: Path, result: dict[str, float]) -> dict[str, Any]:
     rollouts, learning = (
-        store.read_parquet(folder / f"{name}.parquet") for name in ("rollouts", "learning")
+        artifacts.read_parquet(folder / f"{name}.parquet") for name in ("rollouts", "learning")
     )
     means = rollouts[
         ["right", "within", "reward", "dollars", "calls", "malformed", "written"]
@@ -162,7 +163,7 @@ def summarize_training(controller: Path, folder: Path, result: dict[str, float])
 
 
 def summarize_tests(folder: Path, result: dict[str, float]) -> dict[str, Any]:
-    episodes = store.read_parquet(folder / "episodes.parquet")
+    episodes = artifacts.read_parquet(folder / "episodes.parquet")
     by_test = episodes.groupby(["style", "temperature", "label"], sort=False)
     return {
         "episodes": len(episodes),
@@ -175,7 +176,7 @@ def summarize_tests(folder: Path, result: dict[str, float]) -> dict[str, Any]:
 
 
 def summarize_benchmark(folder: Path, result: int) -> dict[str, Any]:
-    rows = store.read_parquet(folder / "rows.parquet")
+    rows = artifacts.read_parquet(folder / "rows.parquet")
     by_arm = rows.groupby(["arm", "heat"], sort=False)
     columns = ("reward", "dollars", "asked")
     return {"rows": result} | {name: by_arm[name].mean().tolist() for name in columns}
@@ -183,6 +184,8 @@ def summarize_benchmark(folder: Path, result: int) -> dict[str, Any]:
 
 def measure_distance(before: Path, after: Path) -> float:
     """Between the weights of two models, in the Euclidean norm."""
-    first, second = (store.read_tensors(model / "model.safetensors") for model in (before, after))
+    first, second = (
+        artifacts.read_tensors(model / "model.safetensors") for model in (before, after)
+    )
     squares = [np.square(second[name].astype(float) - first[name]).sum() for name in first]
     return float(np.sqrt(sum(squares)))

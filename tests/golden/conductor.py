@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from lib import config, store, sweep
+from lib import config
 from lib.conductor import arms, glassbox, preference, start, study
 from lib.conductor.rewards import COMPONENTS
 from lib.config import Params
+from lib.experiment import artifacts, sweep
+from lib.experiment.run_context import RunContext
 from lib.models import checkpoints, shipped
-from lib.study import RunContext
 from tests.golden import SmallJob
 
 POLICY = "lab-policy"
@@ -101,8 +102,8 @@ def _summarize_start(policy: Path, folder: Path, result: dict[str, float]) -> di
 def _summarize_reward_model(
     start_model: Path, folder: Path, result: dict[str, int]
 ) -> dict[str, Any]:
-    agreement = store.read_parquet(folder / "agreement.parquet")
-    scale = store.read_json(folder / "model" / "scale.json")
+    agreement = artifacts.read_parquet(folder / "agreement.parquet")
+    scale = artifacts.read_json(folder / "model" / "scale.json")
     return {
         "pairs": result["pairs"],
         "categories": agreement["category"].tolist(),
@@ -117,7 +118,7 @@ def _summarize_training(
     start_model: Path, folder: Path, result: dict[str, float]
 ) -> dict[str, Any]:
     items, components, rollouts = (
-        store.read_parquet(folder / f"{name}.parquet")
+        artifacts.read_parquet(folder / f"{name}.parquet")
         for name in ("items", "components", "rollouts")
     )
     weights = [f"w_{name}" for name in COMPONENTS]
@@ -144,7 +145,7 @@ def _summarize_training(
 
 
 def _summarize_benchmark(folder: Path, result: int) -> dict[str, Any]:
-    rows = store.read_parquet(folder / "rows.parquet")
+    rows = artifacts.read_parquet(folder / "rows.parquet")
     weights = [f"w_{name}" for name in COMPONENTS]
     return {
         "rows": result,
@@ -155,7 +156,9 @@ def _summarize_benchmark(folder: Path, result: int) -> dict[str, Any]:
 
 def _measure_distance(before: Path, after: Path) -> float:
     """Between the weights that two models share by name, in the Euclidean norm."""
-    first, second = (store.read_tensors(model / "model.safetensors") for model in (before, after))
+    first, second = (
+        artifacts.read_tensors(model / "model.safetensors") for model in (before, after)
+    )
     squares = [
         np.square(second[name].astype(float) - first[name]).sum()
         for name in first

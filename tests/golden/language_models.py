@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from lib import config, store, sweep
+from lib import config
+from lib.experiment import artifacts, sweep
 from lib.models import build, cards, situations
 from tests.golden import SmallJob
 from tests.models import tiny
@@ -48,8 +49,8 @@ def make_settings() -> config.LabSettings:
 
 def summarize_training(folder: Path, result: Any) -> dict[str, Any]:
     """The curve, and norms of the trained weights."""
-    curve = store.read_parquet(folder / "curve.parquet")
-    weights = store.read_tensors(folder / "model" / "model.safetensors")
+    curve = artifacts.read_parquet(folder / "curve.parquet")
+    weights = artifacts.read_tensors(folder / "model" / "model.safetensors")
     return {
         "loss": curve["loss"].tolist(),
         "accuracy": curve["accuracy"].tolist(),
@@ -59,7 +60,7 @@ def summarize_training(folder: Path, result: Any) -> dict[str, Any]:
 
 def summarize_measurement(folder: Path, result: Any) -> dict[str, Any]:
     """Replies of the untrained kind, their confidence, and the price of a token."""
-    answers = store.read_parquet(folder / "answers.parquet")
+    answers = artifacts.read_parquet(folder / "answers.parquet")
     return {
         "replies": answers["reply"].str.len().head(10).tolist(),
         "confidence": float(answers["confidence"].mean()),

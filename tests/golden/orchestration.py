@@ -9,13 +9,14 @@ from typing import Any
 
 import pandas as pd
 
-from lib import config, store, sweep
+from lib import config
 from lib.config import Params
+from lib.experiment import artifacts, sweep
+from lib.experiment.run_context import RunContext
 from lib.llm.opening import finish
 from lib.orchestration import contest, fixed, judge, study
 from lib.orchestration.briefs import Rational
 from lib.orchestration.methods import Method
-from lib.study import RunContext
 from tests.golden import SmallJob
 from tests.golden.policy_zoo import EDUCATION, MINIGRID, ZOO
 from tests.orchestration import zoo
@@ -86,13 +87,13 @@ def _decide_and_judge(
     job: sweep.Job, folder: Path, progress: Callable, context: RunContext, settings: Params
 ) -> dict[str, int]:
     result = study.decide_episodes(job, folder, progress, context)
-    record = store.read_parquet(folder / "record.parquet")
+    record = artifacts.read_parquet(folder / "record.parquet")
 
     async def ask() -> pd.DataFrame:
         async with study.make_client(context.llm, 1, context.runs, context.cassettes) as client:
             return await judge.judge(client, MODEL, record, settings.education)
 
-    store.write_parquet(folder / "judged.parquet", finish(ask()))
+    artifacts.write_parquet(folder / "judged.parquet", finish(ask()))
     return result
 
 
@@ -101,12 +102,14 @@ def _play_and_read(
 ) -> dict[str, int]:
     result = contest.play_contest(job, folder, progress, context)
     posed = [*fixed.load()[:SITUATIONS], *fixed.made_up(4)]
-    store.write_parquet(folder / "answers.parquet", fixed.answers([Rational(), fixed.Lot()], posed))
+    artifacts.write_parquet(
+        folder / "answers.parquet", fixed.answers([Rational(), fixed.Lot()], posed)
+    )
     return result
 
 
 def _summarize_decisions(folder: Path, result: dict[str, int]) -> dict[str, Any]:
-    record = store.read_parquet(folder / "record.parquet")
+    record = artifacts.read_parquet(folder / "record.parquet")
     rewards = ["reward_0", "reward_1", "reward_2"]
     summary = {
         "episodes": result["episodes"],
@@ -125,13 +128,13 @@ def _summarize_decisions(folder: Path, result: dict[str, int]) -> dict[str, Any]
     }
     if (folder / "judged.parquet").exists():
         summary["scores"] = (
-            store.read_parquet(folder / "judged.parquet")[list(judge.CRITERIA)].mean().to_dict()
+            artifacts.read_parquet(folder / "judged.parquet")[list(judge.CRITERIA)].mean().to_dict()
         )
     return summary
 
 
 def _summarize_contest(folder: Path, result: dict[str, int]) -> dict[str, Any]:
-    rows = contest.hindsight(store.read_parquet(folder / "episodes.parquet"))
+    rows = contest.hindsight(artifacts.read_parquet(folder / "episodes.parquet"))
     return {
         "rows": result["episodes"],
         "reward by arm": rows.groupby("arm", sort=False)["reward"].mean().to_dict(),
@@ -144,7 +147,7 @@ def _summarize_contest(folder: Path, result: dict[str, int]) -> dict[str, Any]:
 
 
 def _summarize_readers(folder: Path, result: dict[str, int]) -> dict[str, Any]:
-    answers = store.read_parquet(folder / "answers.parquet").groupby("arm", sort=True)
+    answers = artifacts.read_parquet(folder / "answers.parquet").groupby("arm", sort=True)
     return _summarize_contest(folder, result) | {
         "right about fixed situations": answers["right"].mean().to_dict(),
         "lost in fixed situations": answers["reward"].mean().to_dict(),

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lib import config, envs, seeds, stats, store, sweep
+from lib import config, envs, stats
 from lib.config import Params
 from lib.envs import make_education_rules
+from lib.experiment import artifacts, seeds, sweep
 from lib.zoo import cards, evaluate, networks, policies, recipes, switches, tour, train
 from lib.zoo.recipes import SINGLE
 from tests.golden import SmallJob
@@ -105,11 +106,11 @@ def _train_and_evaluate(
         episodes = evaluate.with_oracle(episodes, domain)
     rows = evaluate.as_record(episodes, domain, TASK[domain])
     growth = evaluate.union_growth(rows, list(zoo))
-    store.write_parquet(folder / "steps.parquet", steps)
-    store.write_parquet(folder / "rows.parquet", rows)
-    store.write_parquet(folder / "growth.parquet", growth)
+    artifacts.write_parquet(folder / "steps.parquet", steps)
+    artifacts.write_parquet(folder / "rows.parquet", rows)
+    artifacts.write_parquet(folder / "growth.parquet", growth)
     for name in zoo:
-        store.write_json(
+        artifacts.write_json(
             folder / f"card-{name}.json", cards.make_card(steps, domain, name).model_dump()
         )
     return result
@@ -117,12 +118,12 @@ def _train_and_evaluate(
 
 def _summarize_training(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
     curve, steps, rows, growth = (
-        store.read_parquet(folder / f"{name}.parquet")
+        artifacts.read_parquet(folder / f"{name}.parquet")
         for name in ("curve", "steps", "rows", "growth")
     )
     trained = [policies.load(path) for path in sorted(folder.glob("seed-*/*.json"))]
     changes = [_subtract_first_weights(policy) for policy in trained]
-    card = store.read_json(min(folder.glob("card-*.json")))
+    card = artifacts.read_json(min(folder.glob("card-*.json")))
     fronts = rows.groupby("arm", sort=True)[["d1", "d2", "d3"]]
     return {
         "policies": len(result["policies"]),
@@ -192,13 +193,17 @@ def _play_strategies(job: sweep.Job, folder: Path, progress: Callable) -> None:
         tour.play_mixtures(rules, tour.simplex(3), students=4),
         tour.play_watchful(rules, students=2),
     ]
-    store.write_parquet(folder / "rows.parquet", pd.concat(rows, ignore_index=True))
+    artifacts.write_parquet(folder / "rows.parquet", pd.concat(rows, ignore_index=True))
     search = switches.search(rules, students=2)
-    store.write_parquet(folder / "search.parquet", search.assign(rank=switches.rank(search, rules)))
+    artifacts.write_parquet(
+        folder / "search.parquet", search.assign(rank=switches.rank(search, rules))
+    )
 
 
 def _summarize_strategies(folder: Path, _: None) -> dict[str, Any]:
-    rows, search = (store.read_parquet(folder / f"{name}.parquet") for name in ("rows", "search"))
+    rows, search = (
+        artifacts.read_parquet(folder / f"{name}.parquet") for name in ("rows", "search")
+    )
     return {
         "reward by arm": rows.groupby("arm", sort=True)["reward"].mean().tolist(),
         "objectives": rows[["aptitude", "gap", "performance"]].mean().tolist(),

@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lib import config, store, sweep
+from lib import config
 from lib.config import RecordedSettings
+from lib.experiment import artifacts, sweep
 from lib.meeting import logged, recorded
 from lib.outcomes import tables
 from tests.golden import SmallJob
@@ -43,13 +44,14 @@ def _play_and_estimate(job: sweep.Job, folder: Path, progress: Callable) -> dict
     result = recorded.play_table(job, folder, progress)
     settings = RecordedSettings.from_handed(job.settings["settings"])
     table = tables.thinned(tables.SHIPPED[job.settings["table"]](None), settings.items)
-    store.write_parquet(folder / "estimates.parquet", logged.estimates(table, settings))
+    artifacts.write_parquet(folder / "estimates.parquet", logged.estimates(table, settings))
     return result
 
 
 def _summarize_table(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
     rows, levels, aiq, gate = (
-        store.read_parquet(folder / f"{name}.parquet") for name in ("rows", "levels", "aiq", "gate")
+        artifacts.read_parquet(folder / f"{name}.parquet")
+        for name in ("rows", "levels", "aiq", "gate")
     )
     by_arm = rows.groupby(["arm", "condition"], sort=True)[["right", "dollars"]].mean()
     return {
@@ -69,7 +71,7 @@ def _summarize_table(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _summarize_estimates(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
-    estimates = store.read_parquet(folder / "estimates.parquet")
+    estimates = artifacts.read_parquet(folder / "estimates.parquet")
     by_estimator = estimates.groupby("estimator", sort=True)["value"].mean().to_dict()
     return _summarize_table(folder, result) | {
         "estimates": by_estimator,

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from lib import store
 from lib.config import ROOT
+from lib.experiment import artifacts
 from lib.models import asking, memory
 from tests.golden import SmallJob
 
@@ -107,12 +107,12 @@ def round_numbers(value: Any) -> Any:
 def record(system: str, measured: Sequence[dict[str, Any]]) -> Path:
     """Keep what the jobs of a system gave."""
     content = {"processor": processor(), "jobs": list(measured)}
-    return store.write_json(FOLDER / f"{system}.json", content).relative_to(ROOT)
+    return artifacts.write_json(FOLDER / f"{system}.json", content).relative_to(ROOT)
 
 
 def read(system: str) -> dict[str, Any]:
     """What was kept of a system."""
-    return store.read_json(FOLDER / f"{system}.json")
+    return artifacts.read_json(FOLDER / f"{system}.json")
 
 
 def compare(
@@ -159,7 +159,7 @@ def compare(
 
 
 def _as_json(value: Any) -> Any:
-    return json.loads(store.to_json(value))
+    return json.loads(artifacts.to_json(value))
 
 
 def _explain_forgotten(

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from lib import config, store, sweep
+from lib import config
 from lib.config import LLMSettings, Params, ToolSettings
+from lib.experiment import artifacts, sweep
+from lib.experiment.run_context import RunContext
 from lib.models import checkpoints, shipped
 from lib.routing.toolorchestra import arms, glassbox, study
-from lib.study import RunContext
 from tests.golden import SmallJob
 from tests.golden.budgeted_routing import LEARN, MODEL, measure_distance
 
@@ -78,7 +79,9 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     models = folder / "models"
     for name, (dollars, tokens_per_second, reach) in CARDS.items():
         checkpoints.save(shipped.unpack(name, config.load("smoke").lab.models[name]), models / name)
-        store.write_json(models / name / "card.json", make_card(dollars, tokens_per_second, reach))
+        artifacts.write_json(
+            models / name / "card.json", make_card(dollars, tokens_per_second, reach)
+        )
     context = RunContext.of(settings, models, folder, folder, workers=1)
 
     lessons_job, trial_job = first_jobs = study.make_first_jobs(settings, models)
@@ -110,8 +113,8 @@ def make_settings(folder: Path) -> Params:
         "prices": str(folder / "prices.yaml"),
         "unseen_prices": str(folder / "unseen_prices.yaml"),
     }
-    store.write_json(paths["prices"], PRICES)  # JSON is YAML
-    store.write_json(paths["unseen_prices"], UNSEEN_PRICES)
+    artifacts.write_json(paths["prices"], PRICES)  # JSON is YAML
+    artifacts.write_json(paths["unseen_prices"], UNSEEN_PRICES)
     models = {name: MODEL | {"model": file} for name, file in FILES.items()}
     base = whole.lab.models[BASE].model_copy(update=OPTIMISERS)
     changes = {
@@ -146,18 +149,20 @@ def make_card(dollars: float, tokens_per_second: float, reach: int) -> dict[str,
 
 
 def summarize_lessons(base: Path, folder: Path, result: None) -> dict[str, Any]:
-    offices = store.read_json(folder / "offices.json")
-    statistics = store.read_parquet(folder / "statistics.parquet")
+    offices = artifacts.read_json(folder / "offices.json")
+    statistics = artifacts.read_parquet(folder / "statistics.parquet")
     return {
         "distance from the base": measure_distance(base, folder / "model"),
-        "budget": store.read_json(folder / "begun.json")["budget"],
+        "budget": artifacts.read_json(folder / "begun.json")["budget"],
         "office tasks": len(offices["tasks"]),
         "statistics": statistics.select_dtypes("number").sum().tolist(),
     }
 
 
 def summarize_trial(folder: Path, result: None) -> dict[str, Any]:
-    tried, pilot = (store.read_parquet(folder / f"{name}.parquet") for name in ("tried", "pilot"))
+    tried, pilot = (
+        artifacts.read_parquet(folder / f"{name}.parquet") for name in ("tried", "pilot")
+    )
     by_tool = tried.groupby("tool", sort=False)[["right", "dollars", "seconds"]].mean()
     return {
         "tools": by_tool.index.tolist(),
@@ -171,7 +176,7 @@ def summarize_trial(folder: Path, result: None) -> dict[str, Any]:
 
 def summarize_training(start: Path, folder: Path, result: None) -> dict[str, Any]:
     rollouts, learning, episodes = (
-        store.read_parquet(folder / f"{name}.parquet")
+        artifacts.read_parquet(folder / f"{name}.parquet")
         for name in ("rollouts", "learning", "episodes")
     )
     by_exam = episodes.groupby("exam", sort=False)
@@ -191,7 +196,7 @@ def summarize_training(start: Path, folder: Path, result: None) -> dict[str, Any
 
 
 def summarize_benchmark(folder: Path, result: None) -> dict[str, Any]:
-    rows = store.read_parquet(folder / "rows.parquet")
+    rows = artifacts.read_parquet(folder / "rows.parquet")
     by_arm = rows.groupby(["arm", "step"], sort=False)
     columns = ("right", "dollars", "seconds", "reward", "regret", "slips")
     return {"rows": len(rows)} | {name: by_arm[name].mean().tolist() for name in columns}

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import tests.hardening as package
-from lib import store
 from lib.config import ROOT
+from lib.experiment import artifacts
 
 FILE = ROOT / "reports/metrics/hardening.json"
 Measure = Callable[..., dict[str, int | float]]
@@ -46,12 +46,12 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if unknown := sorted(set(options.sections) - set(found)):
         parser.error(f"there is no section {unknown[0]!r}; there are {', '.join(found)}")
-    metrics = store.read_json(options.out) if options.out.exists() else {}
+    metrics = artifacts.read_json(options.out) if options.out.exists() else {}
     for name in options.sections or found:
         metrics |= found[name](
             lambda line, name=name: print(f"{name}: {line}", flush=True), options.scale
         )
-    store.write_json(options.out, metrics)
+    artifacts.write_json(options.out, metrics)
     for key in sorted(metrics):
         print(f"{key:<32} {metrics[key]:>10,}")
 

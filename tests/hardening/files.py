@@ -17,10 +17,11 @@ import numpy as np
 import pandas as pd
 from transformers.utils import logging
 
-from lib import config, doctor, store, tasks
+from lib import config, doctor, tasks
 from lib.claims import entries
 from lib.config import ROOT
 from lib.envs import bank
+from lib.experiment import artifacts
 from lib.llm.cassette import Cassette
 from lib.models import checkpoints
 from lib.models.tokenizer import tokenizer
@@ -53,7 +54,7 @@ class Reader:
 
 
 def _text(name: str, content: str) -> Callable[[Path], Any]:
-    return lambda folder: store.write_text(folder / name, content)
+    return lambda folder: artifacts.write_text(folder / name, content)
 
 
 def _policy(folder: Path) -> None:
@@ -65,7 +66,7 @@ def _policy(folder: Path) -> None:
 
 def _model(folder: Path) -> None:
     checkpoints.save(model(), folder / "lab")
-    store.write_json(folder / "lab/card.json", {"parameters": 1})
+    artifacts.write_json(folder / "lab/card.json", {"parameters": 1})
 
 
 def _healthy(name: str) -> Callable[[Path], None]:
@@ -88,7 +89,7 @@ def _notebook(folder: Path) -> None:
         "outputs": [],
         "execution_count": None,
     }
-    store.write_json(
+    artifacts.write_json(
         folder / "00_x.ipynb", {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     )
 
@@ -374,8 +375,8 @@ READERS = {
     ),
     "parquet": Reader(
         "t.parquet",
-        lambda f: store.write_parquet(f / "t.parquet", pd.DataFrame({"a": np.arange(99)})),
-        lambda f: store.read_parquet(f / "t.parquet"),
+        lambda f: artifacts.write_parquet(f / "t.parquet", pd.DataFrame({"a": np.arange(99)})),
+        lambda f: artifacts.read_parquet(f / "t.parquet"),
     ),
 }
 

@@ -27,7 +27,7 @@ from typing import Any
 import httpx2
 import numpy as np
 
-from lib import seeds
+from lib.experiment import seeds
 from lib.ledger import BudgetExceeded
 from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError

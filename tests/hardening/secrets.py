@@ -22,8 +22,9 @@ from unittest import mock
 import httpx2
 import pandas as pd
 
-from lib import config, store
+from lib import config
 from lib.config import ROOT, ParamsError
+from lib.experiment import artifacts
 from lib.llm.cassette import Cassette
 from lib.llm.client import Client
 from lib.llm.purse import Purse
@@ -96,11 +97,11 @@ def refused() -> Iterator[tuple[str, str]]:
 
 
 def commanded(folder: Path) -> Iterator[tuple[str, str]]:
-    """What `python -m lib.config` says and writes of a file with the key in an address."""
+    """What `python -m lib.experiment.write_settings` says and writes of a file with the key in an address."""
     text = (ROOT / "params.yaml").read_text(encoding="utf-8")
     mine = f'    mine: {{backend: endpoint, base_url: "https://u:{KEY}@h/v1", model: m, price_in: 0, price_out: 0}}\n'
     (folder / "broken").mkdir()
-    place = store.write_text(
+    place = artifacts.write_text(
         folder / "broken/params.yaml",
         text.replace("  models:\n    # Programs", f"  models:\n{mine}    # Programs"),
     )

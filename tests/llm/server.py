@@ -13,8 +13,9 @@ from typing import Any
 import certifi
 import pytest
 
-from lib import config, store
+from lib import config
 from lib.config import LLMSettings
+from lib.experiment import artifacts
 from lib.llm.client import Client, Reply
 from lib.llm.errors import LLMError
 
@@ -268,7 +269,7 @@ def at_once(
 def certificate(tmp_path_factory) -> Path:
     """One certificate instead of all: every client loads them, loopback needs none."""
     end = "-----END CERTIFICATE-----\n"
-    return store.write_text(
+    return artifacts.write_text(
         tmp_path_factory.mktemp("tls") / "one.pem", certifi.contents().partition(end)[0] + end
     )
 

@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import binom
 
 import lib.envs.education
-from lib import seeds
+from lib.experiment import seeds
 from lib.llm import scripted
 from lib.llm.scripted import STRENGTHS, answer, deciding, reading, respond, spoiling
 from lib.llm.scripted.reading import Trial

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from lib import seeds
 from lib.configuration import prompted
 from lib.configuration.prompted import Example, messages
 from lib.configuration.space import Configuration
+from lib.experiment import seeds
 from lib.llm.scripted import STRENGTHS, respond
 from lib.llm.scripted.strength import Strength
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from lib import seeds
+from lib.experiment import seeds
 from lib.measure import estimates
 
 RUNS = (3, 5, 10)

@@ -6,8 +6,8 @@ import pytest
 from scipy import stats as scipy_stats
 
 from lib import measure, stats
+from lib.experiment.seeds import rng
 from lib.measure import variance
-from lib.seeds import rng
 from tests.measure import coverage
 
 

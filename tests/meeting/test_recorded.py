@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import config, record, seeds, stats, store
+from lib import config, stats
 from lib.config.recorded_outcomes import PriceSettings
+from lib.experiment import artifacts, results_table, seeds
 from lib.meeting import deciders, recorded
 from lib.meeting.deciders import CHECK, CONSTANT, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR
 from lib.outcomes import choosing, headroom, tables
@@ -26,15 +27,15 @@ def played() -> dict[str, pd.DataFrame]:
 
 
 def test_rows_are_a_record_with_every_item_once_averaged_over_partings(played):
-    rows = record.frame("recorded", played["rows"])
+    rows = results_table.frame("recorded", played["rows"])
     counts = rows.groupby(["arm", "condition"])["item"].agg(["size", "nunique"])
-    assert (counts == len(made())).all().all() and set(rows["role"]) <= set(record.ROLES)
+    assert (counts == len(made())).all().all() and set(rows["role"]) <= set(results_table.ROLES)
     assert rows["right"].between(0, 1).all() and (rows["dollars"] > 0).all()
 
 
 def test_skill_is_cheaper_than_the_best_constant_and_a_coin_is_not(played):
     found = recorded.compared(
-        record.frame("recorded", played["rows"]), played["drawn"], SETTINGS.margin, OPEN
+        results_table.frame("recorded", played["rows"]), played["drawn"], SETTINGS.margin, OPEN
     )
     assert found.loc[LOGISTIC, "verdict"] == found.loc[CHECK, "verdict"] == recorded.CHEAPER
     assert (
@@ -46,7 +47,7 @@ def test_skill_is_cheaper_than_the_best_constant_and_a_coin_is_not(played):
 def test_a_closed_question_gets_no_verdict(played):
     closed = OPEN.where(OPEN.index != "money", headroom.CLOSED)
     found = recorded.compared(
-        record.frame("recorded", played["rows"]), played["drawn"], SETTINGS.margin, closed
+        results_table.frame("recorded", played["rows"]), played["drawn"], SETTINGS.margin, closed
     )
     assert (
         found.loc[LOGISTIC, "verdict"] == headroom.CLOSED
@@ -135,17 +136,17 @@ def test_a_setting_changes_the_keys_of_the_tables_that_it_decides():
 
 
 def test_a_table_whose_file_changed_is_played_again(monkeypatch):
-    before, hash_file = find_keys(), store.sha256_file
+    before, hash_file = find_keys(), artifacts.sha256_file
     changed = tables.PLACE / "gsm.parquet"
     monkeypatch.setattr(
-        store, "sha256_file", lambda path: "-" if path == changed else hash_file(path)
+        artifacts, "sha256_file", lambda path: "-" if path == changed else hash_file(path)
     )
     assert {name for name, key in find_keys().items() if key != before[name]} == {"gsm", "gsm8k"}
 
 
 def test_a_shipped_table_reads_the_files_and_the_prices_that_its_job_holds(monkeypatch):
     read = []
-    for module, reader in ((store, "read_parquet"), (pd, "read_csv")):
+    for module, reader in ((artifacts, "read_parquet"), (pd, "read_csv")):
         keep = getattr(module, reader)
         monkeypatch.setattr(
             module, reader, lambda path, keep=keep: read.append(path.name) or keep(path)

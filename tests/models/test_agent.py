@@ -2,7 +2,8 @@
 
 import pytest
 
-from lib import seeds, tasks
+from lib import tasks
+from lib.experiment import seeds
 from lib.models.agent import BRIEF, CHECK, STEPS, agrees, slip
 from lib.models.dialogue import call
 from lib.tasks import reply

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from lib import config, measure, record, tasks
+from lib import config, measure, tasks
+from lib.experiment import results_table
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.models import agent, build, cards, checkpoints, probe, transport
@@ -82,8 +83,8 @@ def test_a_measured_model_has_a_card_that_agrees_with_its_answers(lab):
 
 def test_answers_are_rows_of_the_record_and_have_exact_intervals(lab, tmp_path):
     settings, _, measured, _ = lab
-    record.write("lab", measured.answers, tmp_path)
-    kept = record.read("lab", tmp_path, split="test", heat=0)
+    results_table.write("lab", measured.answers, tmp_path)
+    kept = results_table.read("lab", tmp_path, split="test", heat=0)
     assert (
         len(kept)
         == sum(len(cards.exam(settings, name)) for name in settings.models)
@@ -189,7 +190,7 @@ def test_a_missing_card_names_the_remedy(tmp_path):
 def test_the_category_is_probed_against_the_best_constant():
     found = probe.probe(checkpoints.fresh(TINY, 0).eval(), "lab-nano", ["chain", "story"], 40)
     category = measure.mean(
-        record.frame("probe", found).query("group == 'category'"), "right", "layer"
+        results_table.frame("probe", found).query("group == 'category'"), "right", "layer"
     )
     assert category.index.tolist() == [0, 1, 2] and (category["items"] == 80).all()
     assert found.loc[found["group"] == "category", "constant"].mean() == 0.5

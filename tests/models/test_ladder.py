@@ -2,8 +2,9 @@
 
 import pytest
 
-from lib import store, tasks
+from lib import tasks
 from lib.config import ROOT
+from lib.experiment import artifacts
 from lib.models import checkpoints
 from lib.models.forward import Forward
 from lib.models.training import solved
@@ -23,7 +24,7 @@ def holds(value: float, sign: str, bound: float) -> bool:
 
 @pytest.mark.parametrize(("name", "operations", "sign", "bound"), RUNGS)
 def test_the_committed_metrics_show_the_ladder(name, operations, sign, bound):
-    metrics = store.read_json(ROOT / "reports/metrics/03_model_zoo.json")
+    metrics = artifacts.read_json(ROOT / "reports/metrics/03_model_zoo.json")
     assert holds(metrics[f"{name}.chain.{operations}.accuracy"], sign, bound)
 
 
@@ -31,7 +32,7 @@ def test_the_committed_metrics_show_the_ladder(name, operations, sign, bound):
 def test_the_trained_models_stand_on_the_ladder(name, operations, sign, bound):
     place = checkpoints.MODELS / f"lab-{name}"
     settings = ROOT / "data/settings.json"
-    if not place.is_dir() or store.read_json(settings)["profile"] == "smoke":
+    if not place.is_dir() or artifacts.read_json(settings)["profile"] == "smoke":
         pytest.skip("no lab models of a laptop run here; `make repro` trains them")
     items = tasks.draw("chain", "test", 200, operations, seed=77)  # not those of the lesson
     assert holds(solved(Forward(checkpoints.load(place)), items).mean(), sign, bound)

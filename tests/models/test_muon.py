@@ -3,8 +3,8 @@ from copy import deepcopy
 import pytest
 import torch
 
+from lib.experiment.seeds import rng
 from lib.models.muon import Muon, orthogonal
-from lib.seeds import rng
 
 
 def drawn(*shape: int) -> torch.Tensor:

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from lib import config, store
+from lib import config
+from lib.experiment import artifacts
 from lib.models import build, checkpoints, shipped
 from lib.models.checkpoints import ModelError
 from tests.models import tiny
@@ -72,7 +73,7 @@ def test_the_card_tells_recipe_attempt_and_curve(root):
     held = shipped.card("m", root)
     assert held["recipe"] == {"seed": 0} and held["attempt"] == 2
     pd.testing.assert_frame_equal(shipped.curve(held), CURVE)
-    assert held["sha256"] == store.sha256_file(root / "m.safetensors")
+    assert held["sha256"] == artifacts.sha256_file(root / "m.safetensors")
     assert shipped.size(root) == (root / "m.safetensors").stat().st_size
 
 
@@ -96,11 +97,11 @@ def test_weights_that_half_precision_cannot_hold_are_not_shipped(tmp_path):
 
 def foreign(root) -> None:
     """Whole safetensors of another model, where the card names other bytes."""
-    store.write_tensors(root / "m.safetensors", {"model.norm.weight": np.zeros(32, np.float16)})
+    artifacts.write_tensors(root / "m.safetensors", {"model.norm.weight": np.zeros(32, np.float16)})
 
 
 def recarded(root, **changes) -> None:
-    store.write_json(root / "m.json", store.read_json(root / "m.json") | changes)
+    artifacts.write_json(root / "m.json", artifacts.read_json(root / "m.json") | changes)
 
 
 def of_another_size(root) -> None:
@@ -109,7 +110,7 @@ def of_another_size(root) -> None:
 
 def nonsense(root) -> None:
     (root / "m.safetensors").write_bytes(b"pickle? " * 40)
-    recarded(root, sha256=store.sha256_file(root / "m.safetensors"))
+    recarded(root, sha256=artifacts.sha256_file(root / "m.safetensors"))
 
 
 SPOILED = {
@@ -123,7 +124,7 @@ SPOILED = {
     "no safetensors": nonsense,
     "card no JSON": lambda root: (root / "m.json").write_text("{"),
     "card a list": lambda root: (root / "m.json").write_text("[]"),
-    "card without a hash": lambda root: store.write_json(
+    "card without a hash": lambda root: artifacts.write_json(
         root / "m.json", {"recipe": "a", "attempt": 1, "curve": []}
     ),
 }

@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from lib import seeds, tasks
+from lib import tasks
+from lib.experiment import seeds
 from lib.models import agent, team
 from lib.models.corpus import TRACES
 from lib.models.dialogue import conversation, token

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from lib import store, sweep
 from lib.config import PROFILES, Course, LabSettings, ParamsError, Target, load, validate
+from lib.experiment import artifacts, sweep
 from lib.models import build, checkpoints, shipped
 from lib.models.checkpoints import ModelError
 from lib.models.corpus import batches, corpus, question
@@ -158,7 +158,7 @@ BROKEN = {
         b"not a checkpoint, but long enough for a header"
     ),
     "cut off": lambda path: path.write_bytes(path.read_bytes()[:-10]),
-    "another file": lambda path: store.write_tensors(path, {"x": np.zeros(3)}),
+    "another file": lambda path: artifacts.write_tensors(path, {"x": np.zeros(3)}),
     "without rows": lambda path: rewrite(path, lambda arrays: arrays.pop("rows")),
     "without a weight": lambda path: rewrite(
         path, lambda arrays: arrays.pop("model.model.norm.weight")
@@ -170,9 +170,9 @@ BROKEN = {
 
 
 def rewrite(path, change) -> None:
-    arrays = store.read_tensors(path)
+    arrays = artifacts.read_tensors(path)
     change(arrays)
-    store.write_tensors(path, arrays)
+    artifacts.write_tensors(path, arrays)
 
 
 @pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
@@ -295,7 +295,9 @@ def folder(tmp_path):
 
 
 def reconfigure(folder, **changes) -> None:
-    store.write_json(folder / "config.json", store.read_json(folder / "config.json") | changes)
+    artifacts.write_json(
+        folder / "config.json", artifacts.read_json(folder / "config.json") | changes
+    )
 
 
 def test_a_model_that_was_saved_gives_the_same_logits(folder):

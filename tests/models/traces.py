@@ -3,7 +3,8 @@
 import re
 from functools import cache
 
-from lib import seeds, tasks
+from lib import tasks
+from lib.experiment import seeds
 from lib.models import agent, team
 from lib.models.corpus import TRACES
 from lib.models.dialogue import called

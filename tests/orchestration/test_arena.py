@@ -4,10 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import config, seeds
+from lib import config
 from lib.envs.education import talents
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import CELLS
+from lib.experiment import seeds
 from lib.orchestration import contest
 from lib.orchestration.arena import (
     Ahead,

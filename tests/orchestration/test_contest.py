@@ -3,10 +3,11 @@
 import pandas as pd
 import pytest
 
-from lib import config, envs, ledger, seeds, store
+from lib import config, envs, ledger
+from lib.experiment import artifacts, seeds
+from lib.experiment.run_context import RunContext
 from lib.models import forward, situations
 from lib.orchestration import arena, briefs, contest, readers, spoken, study, taught
-from lib.study import RunContext
 from lib.zoo import guides, networks, policies, ppo, recipes
 from tests.orchestration import zoo
 from tests.orchestration.test_study import trained
@@ -145,7 +146,7 @@ def test_a_job_that_knows_its_settings_alone_plays_every_arm(domain, world, trai
     tables = []
     for folder in (tmp_path / "first", tmp_path / "second"):
         contest.play_contest(job, folder, lambda done: None, context)
-        tables.append(store.read_parquet(folder / "episodes.parquet"))
+        tables.append(artifacts.read_parquet(folder / "episodes.parquet"))
     pd.testing.assert_frame_equal(*tables)
     episodes_by_arm = tables[0].groupby("arm").size()
     assert (episodes_by_arm == 2).all() and {"RO rational", contest.CEILING} <= set(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from lib import seeds
+from lib.experiment import seeds
 from lib.orchestration.controls import Always, Random, RoundRobin
 from lib.orchestration.decisions import Decision, Episode
 from lib.orchestration.world import World

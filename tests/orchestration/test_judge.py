@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from lib import config, seeds
+from lib import config
+from lib.experiment import seeds
 from lib.llm import scripted
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError

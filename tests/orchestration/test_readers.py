@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib import config, store
+from lib import config
+from lib.experiment import artifacts
 from lib.llm.client import Client
 from lib.models.checkpoints import ModelError
 from lib.models.situations import LOOK, STATES
@@ -103,7 +104,7 @@ def test_a_menu_of_more_policies_than_there_are_names_is_refused():
 def test_a_reader_is_made_by_its_name_and_known_by_what_decides_its_choices():
     assert readers.reader("rational", SMOKE).choose([TO]) == ["SO-d2"]
     assert readers.describe_reader("rational", SMOKE.lab, SMOKE.llm) == {}
-    released = store.read_json("data/lab/lab-orchestrator.json")["sha256"]
+    released = artifacts.read_json("data/lab/lab-orchestrator.json")["sha256"]
     assert readers.describe_reader("lab-orchestrator", SMOKE.lab, SMOKE.llm)["weights"] == released
     assert readers.reader("scripted-small", SMOKE).backend == "endpoint"
     with pytest.raises(ValueError, match="no reader; there are rational"):
@@ -112,7 +113,7 @@ def test_a_reader_is_made_by_its_name_and_known_by_what_decides_its_choices():
 
 def test_a_reader_of_the_lab_is_made_of_what_a_job_holds_of_it(lab):
     described = json.loads(
-        store.to_json(readers.describe_reader("lab-orchestrator", SMOKE.lab, SMOKE.llm))
+        artifacts.to_json(readers.describe_reader("lab-orchestrator", SMOKE.lab, SMOKE.llm))
     )
     of_job = readers.make_reader("lab-orchestrator", described, SMOKE.llm)
     assert of_job.choose(BRIEFS[:5]) == lab.choose(BRIEFS[:5])
@@ -211,7 +212,7 @@ def test_situations_are_read_as_they_were_written(tmp_path):
 
 
 def test_the_recorded_model_was_asked_these_situations_and_says_who_it_is():
-    held, spoken = store.read_json(fixed.REPLIES), fixed.Recorded(POSED)
+    held, spoken = artifacts.read_json(fixed.REPLIES), fixed.Recorded(POSED)
     assert held["licence"] == "Apache-2.0" and len(held["sha256"]) == 64
     assert fixed.REPLIES.stat().st_size < 1.5e6
     chosen = spoken.choose(BRIEFS)

@@ -12,8 +12,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lib import config, envs, ledger, seeds
+from lib import config, envs, ledger
 from lib.config import ROOT
+from lib.experiment import seeds
+from lib.experiment.run_context import RunContext
 from lib.llm import scripted
 from lib.orchestration import (
     components,
@@ -28,7 +30,6 @@ from lib.orchestration import (
     world,
 )
 from lib.orchestration.methods import Method
-from lib.study import RunContext
 from lib.zoo import evaluate, networks, policies, recipes
 from tests.orchestration import zoo
 

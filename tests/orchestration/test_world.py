@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib import seeds
+from lib.experiment import seeds
 from lib.orchestration.world import Foresight, Menu
 from lib.zoo import evaluate
 from lib.zoo.networks import Mlp, initial

@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from lib import config, seeds, store
+from lib import config
 from lib.config import Params
 from lib.envs import make_education_rules
 from lib.envs.education import Education
 from lib.envs.grid import GridRoom
+from lib.experiment import artifacts, seeds
 from lib.orchestration.domains import WORLDS
 from lib.orchestration.world import Menu, World
 from lib.zoo import evaluate
@@ -105,7 +106,7 @@ def write(root: Path, domain: str, cards_of_menu: Sequence[dict], seeds: int = 2
         actor = policies(domain)[name] if name in SINGLE else policy(domain, name, (), 1.0)
         for seed in range(seeds):
             saved.save(actor, root / domain / name, f"seed-{seed}")
-        store.write_json(root / domain / name / "card.json", card_of.get(name, {}))
+        artifacts.write_json(root / domain / name / "card.json", card_of.get(name, {}))
 
 
 def world(domain: str, seed: int = 0, of: Sequence[Policy] | None = None) -> World:

@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from nbclient import NotebookClient
 from PIL import Image
 
-from lib import store
 from lib.config import ROOT
+from lib.experiment import artifacts
 from lib.page import audit, html, lesson, markdown
 from lib.page.lesson import Lesson
 from lib.page.tables import interval_table, number, table_html, with_interval
@@ -146,7 +146,7 @@ def test_a_finished_lesson_leaves_flat_numbers_with_their_intervals_and_what_the
         "key_figure_alt": ALT,
         "key_metrics": ["share", "backend"],
         "profile": "laptop",
-        "parameters": store.sha256_json({"steps": 3})[:12],
+        "parameters": artifacts.sha256_json({"steps": 3})[:12],
     }
 
 
@@ -371,7 +371,7 @@ def test_real_code_is_shown_folded_with_its_place_below_its_equation(zoo, shown,
 
 
 def test_code_is_read_by_itself_where_there_is_no_style_sheet(zoo, shown):
-    zoo.source(store.read_json)
+    zoo.source(artifacts.read_json)
     assert 'style="' in shown[0] and 'class="k"' not in shown[0]
 
 
@@ -389,17 +389,17 @@ def test_a_wrapped_function_and_one_of_the_session_are_shown_too(zoo, shown, tmp
 
 def test_a_terminal_gets_plain_text(tmp_path, capsys):
     Lesson("01_policy_zoo", "The zoo", "laptop", {}, tmp_path).source(
-        store.to_json, equation="a < b"
+        artifacts.to_json, equation="a < b"
     )
     told = capsys.readouterr().out
     assert (
-        told.startswith("$$ a < b $$\n\nto_json, lib/store.py:")
+        told.startswith("$$ a < b $$\n\nto_json, lib/experiment/artifacts.py:")
         and "return json.dumps(" in told
         and "<span" not in told
     )
 
 
-@pytest.mark.parametrize("thing", [3, len, "lib.store"])
+@pytest.mark.parametrize("thing", [3, len, "lib.experiment.artifacts"])
 def test_what_has_no_code_is_refused(zoo, thing):
     with pytest.raises(TypeError, match="no source to show"):
         zoo.source(thing)
@@ -407,5 +407,5 @@ def test_what_has_no_code_is_refused(zoo, thing):
 
 def test_an_equation_that_cannot_be_shown_is_refused(zoo, shown):
     with pytest.raises(markdown.FormulaError):
-        zoo.source(store.read_json, equation=r"\nonsense{x}")
+        zoo.source(artifacts.read_json, equation=r"\nonsense{x}")
     assert shown == []

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lib import store
+from lib.experiment import artifacts
 from lib.page import metrics
 
 ONE = {
@@ -20,8 +20,8 @@ ONE = {
 
 @pytest.fixture
 def folder(tmp_path):
-    store.write_json(tmp_path / "05_routing.json", ONE)
-    store.write_json(tmp_path / "06_tools.json", {"dollars": 2.5e-7})
+    artifacts.write_json(tmp_path / "05_routing.json", ONE)
+    artifacts.write_json(tmp_path / "06_tools.json", {"dollars": 2.5e-7})
     return tmp_path
 
 
@@ -55,7 +55,7 @@ def test_nothing_is_lost_of_what_the_lessons_keep():
             flat |= {key: metric["value"]} | {
                 f"{key}_{end}": metric[end] for end in ("lo", "hi") if end in metric
             }
-        assert flat == store.read_json(metrics.FOLDER / f"{name}.json")
+        assert flat == artifacts.read_json(metrics.FOLDER / f"{name}.json")
 
 
 def test_a_lesson_that_is_none_is_named_with_those_that_are(folder, capsys):

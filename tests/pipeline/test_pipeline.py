@@ -14,9 +14,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from lib import store
+from lib.experiment import artifacts
+from lib.experiment.sweep import Job
 from lib.run import stage
-from lib.sweep import Job
 
 from .checkout import Checkout, files_at
 from .kills import INTERRUPTED, PROC
@@ -68,7 +68,7 @@ def test_every_job_is_kept_under_the_key_of_its_settings(first):
     records = sorted((first.checkout.folder / "data/runs").rglob("done.json"))
     assert len(records) > 20
     for record in records:
-        job = Job(**store.read_json(record.parent / "job.json"))
+        job = Job(**artifacts.read_json(record.parent / "job.json"))
         assert job.label and record.parent.name == job.key
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pandas.testing import assert_frame_equal
 
-from lib import store
+from lib.experiment import artifacts
 from lib.routing.logs import Logs
 from tests.studies import Killed, dying, of
 
@@ -28,7 +28,7 @@ def keys_by_label(study, own, compared, models) -> dict[str, str]:
 
 def find_jobs(runs: Path, ending: str) -> list[Path]:
     """The folders of finished jobs whose label ends so, in the order of labels."""
-    labels = {path.parent: store.read_json(path)["label"] for path in runs.glob("*/job.json")}
+    labels = {path.parent: artifacts.read_json(path)["label"] for path in runs.glob("*/job.json")}
     return sorted(
         (folder for folder, label in labels.items() if label.endswith(ending)), key=labels.get
     )

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import config, store
+from lib import config
 from lib.config import ParamsError
+from lib.experiment import artifacts
 from lib.ledger import BudgetExceeded
 from lib.llm.client import Client
 from lib.llm.transport import InProcess
@@ -123,15 +124,15 @@ def trained(place, four, lucky, silence, capsys):
 
 
 def test_it_trains_and_leaves_controller_rollouts_and_checkpoint(trained, place):
-    rollouts = store.read_parquet(trained / "rollouts.parquet")
+    rollouts = artifacts.read_parquet(trained / "rollouts.parquet")
     assert rollouts["update"].tolist() == [0] * 4 + [1] * 4 and set(rollouts["label"]) <= set(
         command.BUDGETS
     )
     assert (rollouts["budget"] == rollouts["label"].map(command.BUDGETS)).all()
     assert (trained / "controller/tokenizer_config.json").is_file()
-    assert int(store.read_tensors(trained / "checkpoint.safetensors")["step"]) == 2
+    assert int(artifacts.read_tensors(trained / "checkpoint.safetensors")["step"]) == 2
     kept, held, start = (
-        store.read_tensors(path)
+        artifacts.read_tensors(path)
         for path in (
             trained / "controller/model.safetensors",
             trained / "checkpoint.safetensors",
@@ -161,14 +162,14 @@ def test_the_same_call_again_trains_nothing_and_one_with_more_updates_goes_on(
     assert {path: (place / "again" / path).read_bytes() for path in before} == before
     assert run(place, "again", "--set", "updates.soft=3") == 0
     first, rollouts = (
-        store.read_parquet(folder / "rollouts.parquet") for folder in (trained, place / "again")
+        artifacts.read_parquet(folder / "rollouts.parquet") for folder in (trained, place / "again")
     )
     assert rollouts["update"].tolist() == [0] * 4 + [1] * 4 + [2] * 4
     pd.testing.assert_frame_equal(rollouts.iloc[:8], first)
     said = capsys.readouterr().out
     assert "update 3/3" in said and "update 1/" not in said and "update 2/" not in said
     done, after = (
-        store.read_tensors(folder / "checkpoint.safetensors")
+        artifacts.read_tensors(folder / "checkpoint.safetensors")
         for folder in (trained, place / "again")
     )
     assert int(after["step"]) == 3
@@ -178,7 +179,7 @@ def test_the_same_call_again_trains_nothing_and_one_with_more_updates_goes_on(
 
 def test_calls_reach_the_experts_and_are_charged(place, four, talkative, silence):
     assert run(place, "calls", "--budget", "low=0", "--style", "hard") == 0
-    rollouts = store.read_parquet(place / "calls/rollouts.parquet")
+    rollouts = artifacts.read_parquet(place / "calls/rollouts.parquet")
     assert set(rollouts["called"]) == {"lab-large"} and rollouts["failures"].eq(0).all()
     model = config.load("smoke").llm.models["scripted-large"]
     assert rollouts["dollars"].to_numpy() == pytest.approx(9 * model.price_in + 3 * model.price_out)
@@ -196,7 +197,8 @@ def test_a_training_killed_between_rollouts_and_checkpoint_repeats_no_rollout(
         run(place, "killed")
     assert run(place, "killed") == 0
     whole, broken = (
-        store.read_parquet(folder / "rollouts.parquet") for folder in (trained, place / "killed")
+        artifacts.read_parquet(folder / "rollouts.parquet")
+        for folder in (trained, place / "killed")
     )
     assert broken["update"].tolist() == whole["update"].tolist()
 
@@ -260,7 +262,7 @@ def test_a_batch_that_processes_cannot_share_is_refused(place, capsys, monkeypat
 
 
 def test_a_broken_checkpoint_is_named_with_a_remedy(place, four, silence, capsys):
-    store.write_tensors(place / "odd/checkpoint.safetensors", {"step": np.array(1)})
+    artifacts.write_tensors(place / "odd/checkpoint.safetensors", {"step": np.array(1)})
     assert run(place, "odd") == 2
     assert re.search("error: .*checkpoint.safetensors.*delete it", capsys.readouterr().err)
 
@@ -328,7 +330,7 @@ def test_budgets_are_the_paper_s_unless_told_otherwise():
 
 def test_it_trains_on_what_the_model_itself_writes(place, four, silence):
     assert run(place, "itself") == 0
-    rollouts = store.read_parquet(place / "itself/rollouts.parquet")
+    rollouts = artifacts.read_parquet(place / "itself/rollouts.parquet")
     assert (
         len(rollouts) == 8 and rollouts["written"].between(1, 2 * 6).all()
     )  # rounds and tokens of a turn

@@ -11,8 +11,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from lib import config, losses, measure, record, seeds
+from lib import config, losses, measure
 from lib.config import ParamsError
+from lib.experiment import results_table, seeds
 from lib.routing import glassbox
 from lib.routing.glassbox import BUDGETS, CORL, Strategy, World
 from tests.routing.small import SMOKE, changed
@@ -270,28 +271,28 @@ def studied() -> pd.DataFrame:
     own = changed(
         routing={"glass": config.load("laptop").routing.glass.model_dump() | {"seeds": 8}}
     ).routing
-    return record.frame(glassbox.SYSTEM, glassbox.study(own, [CENTRAL], looks=[0, 10]))
+    return results_table.frame(glassbox.SYSTEM, glassbox.study(own, [CENTRAL], looks=[0, 10]))
 
 
 def test_training_comes_near_the_optimum_and_passes_whoever_does_not_look(studied):
-    cold = record.where(studied, heat=0.0, step=record.AFTER)
+    cold = results_table.where(studied, heat=0.0, step=results_table.AFTER)
     means = cold.groupby(["arm", "seed"])["reward"].mean()
     assert (
         means["optimum"] - means["CoRL"]
     ).mean() < 0.03  # the lesson wants .02 of 32 controllers
     gap = measure.gap(
-        record.where(cold, condition="medium"),
+        results_table.where(cold, condition="medium"),
         "reward",
         {"arm": "CoRL"},
         {"arm": "best without a look"},
     )
     assert gap["lo"].item() > 0.1
-    steps = record.where(studied, arm="CoRL", heat=0.0).groupby("step")["reward"].mean()
-    assert steps[0] < steps[10] < steps[record.AFTER]
+    steps = results_table.where(studied, arm="CoRL", heat=0.0).groupby("step")["reward"].mean()
+    assert steps[0] < steps[10] < steps[results_table.AFTER]
 
 
 def test_the_rows_hold_every_arm_once_under_every_budget_in_every_world(studied):
-    after = studied[studied["step"] == record.AFTER]
+    after = studied[studied["step"] == results_table.AFTER]
     counts = after.groupby(["arm", "heat"]).size()
     assert set(counts) == {8 * 3} and len(
         after.drop_duplicates(["arm", "heat", "seed", "condition"])
@@ -315,19 +316,19 @@ def test_the_rows_hold_every_arm_once_under_every_budget_in_every_world(studied)
 
 def test_a_run_holds_the_map_and_all_parts_and_is_the_same_again():
     own, knobs = changed(routing={"glass": {"updates": 1}}).routing, list(glassbox.KNOBS)
-    runs = [record.frame(glassbox.SYSTEM, glassbox.run(own)) for _ in "ab"]
+    runs = [results_table.frame(glassbox.SYSTEM, glassbox.run(own)) for _ in "ab"]
     pd.testing.assert_frame_equal(*runs)
     cells = set(runs[0][knobs].drop_duplicates().itertuples(index=False, name=None))
     assert cells == {
         *product(*(SMOKE.glass.map[knob] for knob in knobs)),
         tuple(CENTRAL[knob] for knob in knobs),
     }
-    central = record.where(runs[0], **CENTRAL)
+    central = results_table.where(runs[0], **CENTRAL)
     assert {arm.name for arm in glassbox.PARTS} <= set(central["arm"])
     others = runs[0].drop(central.index)
     assert not {arm.name for arm in glassbox.PARTS[1:]} & set(others["arm"]) and set(
         others["step"]
-    ) == {record.AFTER}
+    ) == {results_table.AFTER}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
-from lib import store
+from lib.experiment import artifacts
 from lib.losses import group_advantages
 from lib.models.dialogue import token
 from lib.models.forward import Forward
@@ -259,7 +259,7 @@ def test_a_checkpoint_is_safetensors_and_equal_states_are_equal_bytes(tmp_path):
         trained(made, range(2))
         made.save(tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    names = set(store.read_tensors(tmp_path / "a"))
+    names = set(artifacts.read_tensors(tmp_path / "a"))
     assert {name.split(".")[0] for name in names} == {
         "policy",
         "reference",
@@ -272,8 +272,9 @@ def test_a_checkpoint_is_safetensors_and_equal_states_are_equal_bytes(tmp_path):
 
 def without(name: str, path) -> None:
     """A checkpoint that lacks some tensors."""
-    store.write_tensors(
-        path, {n: array for n, array in store.read_tensors(path).items() if not n.startswith(name)}
+    artifacts.write_tensors(
+        path,
+        {n: array for n, array in artifacts.read_tensors(path).items() if not n.startswith(name)},
     )
 
 

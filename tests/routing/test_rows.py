@@ -2,7 +2,8 @@
 
 import pytest
 
-from lib import measure, record
+from lib import measure
+from lib.experiment import results_table
 from lib.routing import rows
 from lib.routing.baselines import ITSELF, ROUTERS
 from tests.routing.made import ACTS, PRICE, WORDS, study
@@ -14,7 +15,7 @@ def told():
 
 
 def test_everybody_meets_the_same_questions_under_every_word(told):
-    soft = record.where(told, split="test", style="soft", heat=0.0)
+    soft = results_table.where(told, split="test", style="soft", heat=0.0)
     assert set(soft["arm"]) == {
         "CoRL",
         "start",
@@ -35,7 +36,7 @@ def test_roles_and_calls_are_those_of_the_study(told):
         roles[list(PRICE)].eq("expert").all()
         and roles[ITSELF] == roles["best constant"] == "constant"
     )
-    mine = record.where(
+    mine = results_table.where(
         told, arm="CoRL", split="test", heat=0.0, condition="medium", seed=1
     ).set_index("item")
     assert [" ".join(mine["chosen"][str(i)]) for i in range(6)] == ACTS["medium"][0][1]
@@ -43,14 +44,14 @@ def test_roles_and_calls_are_those_of_the_study(told):
 
 
 def test_means_are_those_worked_out_by_hand(told):
-    mine = record.where(told, arm="CoRL", split="test", heat=0.0)
+    mine = results_table.where(told, arm="CoRL", split="test", heat=0.0)
     found = measure.mean(mine, "right", "condition")["value"]
     assert found["low"] == pytest.approx(4 / 12) and found["medium"] == pytest.approx(9 / 12)
     assert measure.mean(mine, "reward", "condition")["value"]["medium"] == pytest.approx(8 / 12)
 
 
 def test_trainings_stand_by_update(told):
-    train = record.where(told, split="train")
+    train = results_table.where(told, split="train")
     assert sorted(train["step"].unique()) == list(range(10))
     assert "CoRL, hard prompts" in set(train["arm"]) and set(train["style"]) == {"soft", "hard"}
 

@@ -8,8 +8,10 @@ import pytest
 import torch
 from pandas.testing import assert_frame_equal
 
-from lib import config, losses, seeds, store, sweep, tasks
+from lib import config, losses, tasks
 from lib.config import ParamsError
+from lib.experiment import artifacts, seeds, sweep
+from lib.experiment.run_context import RunContext
 from lib.llm import scripted
 from lib.models import checkpoints, corpus, muon, training
 from lib.models import tokenizer as lab
@@ -34,7 +36,6 @@ from lib.routing.arms import NAMED, variant
 from lib.routing.experts import TRIES, Heard
 from lib.routing.rollouts import roll
 from lib.routing.voices import Lab
-from lib.study import RunContext
 from tests.models import tiny
 from tests.routing import small
 from tests.routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
@@ -87,9 +88,9 @@ def models(tmp_path_factory):
     )  # by no one here
     for i, name in enumerate((*asked, *others)):
         place = checkpoints.save(tiny.model(i, hidden=16, intermediate=16), root / name)
-        store.write_json(place / "card.json", {"dollars_per_1k_tokens": 0.001 * 3**i})
+        artifacts.write_json(place / "card.json", {"dollars_per_1k_tokens": 0.001 * 3**i})
     place = checkpoints.save(small.schooled(), root / settings().routing.base)
-    store.write_json(place / "card.json", {"dollars_per_1k_tokens": 0.002})
+    artifacts.write_json(place / "card.json", {"dollars_per_1k_tokens": 0.002})
     return root
 
 

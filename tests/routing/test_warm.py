@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from lib import seeds, tasks
+from lib import tasks
 from lib.config import LabModel, WarmSettings
+from lib.experiment import seeds
 from lib.models import checkpoints
 from lib.models.corpus import IGNORED, Dialogue, tensors
 from lib.models.dialogue import conversation, token

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from lib import config, measure, stats
-from lib.record import frame
+from lib.experiment.results_table import frame
 from lib.zoo import cards, evaluate, switches, tour, train
 from lib.zoo.recipes import SINGLE, make_batch, recipes
 

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from lib import store
+from lib.experiment import artifacts
 from lib.zoo.networks import Cnn, Mlp, initial
 from lib.zoo.policies import Policy, PolicyError, load, save
 
@@ -53,7 +53,7 @@ def test_a_pickle_in_the_place_of_a_policy_is_refused_and_never_run(tmp_path):
     tensors.write_bytes(pickle.dumps(Attack()))
     facts = json.loads(description.read_text())
     description.write_text(
-        json.dumps(facts | {"sha256": store.sha256_file(tensors)})
+        json.dumps(facts | {"sha256": artifacts.sha256_file(tensors)})
     )  # even with a right hash
     with pytest.raises(PolicyError, match="never unpickled"):
         load(description)
@@ -69,7 +69,7 @@ def test_a_pickle_in_the_place_of_a_policy_is_refused_and_never_run(tmp_path):
 def test_a_policy_changed_after_it_was_written_is_refused(tmp_path):
     description = save(policy(), tmp_path)
     other = initial(Mlp(13, 3), "other", seed=2)
-    store.write_tensors(description.with_suffix(".safetensors"), other)
+    artifacts.write_tensors(description.with_suffix(".safetensors"), other)
     with pytest.raises(PolicyError, match="is not the file"):
         load(description)
 

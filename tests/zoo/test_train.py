@@ -5,7 +5,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from lib import config, envs, losses, seeds, sweep
+from lib import config, envs, losses
+from lib.experiment import seeds, sweep
 from lib.zoo import mgda, networks, objectives, policies, ppo, recipes, reference, train
 from lib.zoo.objectives import Linear
 

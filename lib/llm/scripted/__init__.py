@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from lib import seeds
+from lib.experiment import seeds
 from lib.llm.scripted.configuring import CONFIGURATION_ASKED, configure
 from lib.llm.scripted.deciding import decide
 from lib.llm.scripted.grading import GRADE_ASKED, PAIR_ASKED, VERDICT_ASKED, better, grade, verdict

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lib import seeds, tasks
+from lib import tasks
+from lib.experiment import seeds
 from lib.routing.toolorchestra.menu import OFFICE, SIGNS, Menu, Offer, Preference, drawn_preference
 from lib.tasks import Item
 from lib.tasks.synthesis import Corpus, Task, synthesize

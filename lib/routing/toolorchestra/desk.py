@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from lib import seeds, tasks
+from lib import tasks
+from lib.experiment import seeds
 from lib.models.dialogue import called
 from lib.routing import episodes, protocol
 from lib.routing.experts import Heard, Pool, Query

@@ -14,8 +14,8 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 
-from lib import seeds
 from lib.config import ToolSettings
+from lib.experiment import seeds
 from lib.routing.toolorchestra import assignments
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.menu import (

@@ -20,8 +20,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from lib import losses, record, seeds, store, sweep
+from lib import losses
 from lib.config import ROOT, ToolGlassSettings, ToolSettings
+from lib.experiment import artifacts, results_table, seeds, sweep
 from lib.routing.toolorchestra import menu, rewards
 
 VERSION = 1  # of the synthetic benchmark of tool orchestration: raise it when one of these numbers changes
@@ -473,9 +474,9 @@ def run(settings: ToolSettings, runs: str | Path = RUNS) -> pd.DataFrame:
     there. weight: of a user on a grid, on what `group` says."""
     jobs = make_jobs(settings.glass)
     sweep.run(work, jobs, runs, settings.jobs, "a world of tools")
-    rows = pd.concat([store.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs])
+    rows = pd.concat([artifacts.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs])
     words = rows["item"].str.split()
-    return record.frame(
+    return results_table.frame(
         SYSTEM, rows.assign(backend="policy", group=words.str[0], weight=words.str[1].astype(float))
     )
 
@@ -486,7 +487,7 @@ def work(job: sweep.Job, folder: Path, progress: sweep.Progress) -> None:
     settings = ToolGlassSettings.from_handed(job.settings["glass"])
     split = job.settings["split"]
     rows = {TEST: study, ATLAS: atlas}[split](settings, progress)
-    store.write_parquet(folder / "rows.parquet", rows.assign(split=split))
+    artifacts.write_parquet(folder / "rows.parquet", rows.assign(split=split))
 
 
 def study(settings: ToolGlassSettings, progress: sweep.Progress) -> pd.DataFrame:

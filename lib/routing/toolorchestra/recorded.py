@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import losses, measure, record, stats
+from lib import losses, measure, stats
 from lib.config import ROOT, Params, ToolSettings
+from lib.experiment import results_table
 from lib.routing.toolorchestra import benchmark, menu, rewards
 from lib.routing.toolorchestra.arms import NAMED
 from lib.routing.toolorchestra.study import AGENT, START, Results
@@ -220,7 +221,7 @@ def quotient_gap(
     both = [
         name
         for name, part in linear.groupby(by, sort=False)
-        if all(len(record.where(part, **side)) for side in (of, against))
+        if all(len(results_table.where(part, **side)) for side in (of, against))
     ]
     known = measure.gap(linear[linear[by].isin(both)], "share", of, against, by) if both else _NONE
     return known.reindex(found[by].unique())

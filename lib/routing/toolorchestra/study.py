@@ -19,9 +19,11 @@ import pandas as pd
 import torch
 
 from lib import config as parameters
-from lib import losses, seeds, store, sweep
+from lib import losses
 from lib import tools as local_tools
 from lib.config import ROOT, LabModel, LearnSettings, LLMSettings, Params, ToolSettings
+from lib.experiment import artifacts, seeds, sweep
+from lib.experiment.run_context import RunContext, read_tables
 from lib.llm.estimate import Planned, announcement
 from lib.llm.opening import export, opened
 from lib.models import asked as asked_models
@@ -56,7 +58,6 @@ from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.desk import Desk, Episode, Own, roll
 from lib.routing.toolorchestra.menu import Menu, Offer, Preference, PriceList, names, seen
 from lib.routing.voices import Lab
-from lib.study import RunContext, read_tables
 from lib.tasks import synthesis
 from lib.tasks.synthesis import Corpus, Task, load, sift
 
@@ -247,16 +248,16 @@ def run(
     start, trial = (job.folder(runs) for job in first_jobs)
     episodes, pilot = (
         read_tables(jobs, runs, "episodes", START),
-        store.read_parquet(trial / "pilot.parquet"),
+        artifacts.read_parquet(trial / "pilot.parquet"),
     )
     return Results(
         tools=names(settings),
-        tried=store.read_parquet(trial / "tried.parquet"),
+        tried=artifacts.read_parquet(trial / "tried.parquet"),
         episodes=pd.concat([episodes, pilot], ignore_index=True),
         rollouts=read_tables(jobs, runs, "rollouts", START),
         learning=read_tables(jobs, runs, "learning", START),
-        corpus=store.read_parquet(start / "statistics.parquet"),
-        budget=store.read_json(start / "begun.json")["budget"],
+        corpus=artifacts.read_parquet(start / "statistics.parquet"),
+        budget=artifacts.read_json(start / "begun.json")["budget"],
         own=own,
         offers=offers,
     )
@@ -493,8 +494,8 @@ def _begin(place: Place, shape: LabModel, folder: Path, progress) -> None:
     kept, dropped = sift(corpus.tasks, partial(_solves, place, voice), tries=settings.tries)
     left = Corpus(corpus.sources, tuple(kept), (*corpus.dropped, *dropped))
     left.save(folder / "offices.json")
-    store.write_parquet(folder / "statistics.parquet", left.statistics())
-    store.write_json(folder / "begun.json", {"budget": _budget(place, voice, kept)})
+    artifacts.write_parquet(folder / "statistics.parquet", left.statistics())
+    artifacts.write_json(folder / "begun.json", {"budget": _budget(place, voice, kept)})
 
 
 def _solves(place: Place, voice: Lab, tasks: Sequence[Task], attempt: int) -> list[bool]:
@@ -530,7 +531,7 @@ def _try_tools(place: Place, folder: Path) -> None:
             for a in asked
         ]
         parts.append(pd.DataFrame([{"split": split} | about[row["item"]] | row for row in rows]))
-    store.write_parquet(folder / "tried.parquet", pd.concat(parts, ignore_index=True))
+    artifacts.write_parquet(folder / "tried.parquet", pd.concat(parts, ignore_index=True))
 
 
 def _prompt(place: Place, folder: Path) -> None:
@@ -542,7 +543,7 @@ def _prompt(place: Place, folder: Path) -> None:
         place.desk, settings.agent, asked, settings.rounds, _TEST_KEY - 50, heat
     )
     sat = rows(episodes, names(settings), Own(0.0, 0.0)).assign(exam="pilot", arm=AGENT, seed=0)
-    store.write_parquet(folder / "pilot.parquet", sat)
+    artifacts.write_parquet(folder / "pilot.parquet", sat)
 
 
 # Trainings -----------------------------------------------------------------------------------------
@@ -580,7 +581,7 @@ class Run:
         sat = [
             each for each in tests if len(each)
         ]  # an exam may hold nothing, and its table then has no columns
-        store.write_parquet(self.folder / "episodes.parquet", pd.concat(sat, ignore_index=True))
+        artifacts.write_parquet(self.folder / "episodes.parquet", pd.concat(sat, ignore_index=True))
         if is_training:
             checkpoints.save(self.model, self.folder / "model")
         (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
@@ -596,7 +597,7 @@ class Run:
     def _train(self, arm: Arm) -> None:
         settings = self.settings
         offices = load(self.start / "offices.json").tasks
-        budget = store.read_json(self.start / "begun.json")["budget"]
+        budget = artifacts.read_json(self.start / "begun.json")["budget"]
         learn = LearnSettings.from_handed(self.job.settings["learn"])
         learner = Learner(self.model, learn, token(PAD), settings.updates, self.seed)
         logs = Logs(self.folder, learner)

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from lib import seeds, tasks
+from lib import tasks
+from lib.experiment import seeds
 from lib.models.corpus import IGNORED, Dialogue
 from lib.models.dialogue import call, conversation, token
 from lib.models.tokenizer import EOS, encode

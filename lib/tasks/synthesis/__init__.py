@@ -9,7 +9,7 @@ from itertools import count
 
 import numpy as np
 
-from lib import seeds
+from lib.experiment import seeds
 from lib.tasks.items import SPLITS, TaskError
 from lib.tasks.synthesis.asking import Model
 from lib.tasks.synthesis.corpus import Corpus, load

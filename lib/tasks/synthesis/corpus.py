@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from lib import store
+from lib.experiment import artifacts
 from lib.tasks.items import TaskError
 from lib.tasks.synthesis.database import check
 from lib.tasks.synthesis.domains import Domain
@@ -41,7 +41,7 @@ class Corpus:
     def save(self, path: str | Path) -> Path:
         """Write the corpus as one file, atomically; equal corpora are equal bytes."""
         rows = self._rows()
-        return store.write_json(path, rows | {"sha256": store.sha256_json(rows)})
+        return artifacts.write_json(path, rows | {"sha256": artifacts.sha256_json(rows)})
 
     def _rows(self) -> _Rows:
         unfit = [each.task for each in self.dropped if each.task]
@@ -82,8 +82,8 @@ class Corpus:
 def load(path: str | Path) -> Corpus:
     """The corpus in a file. Raises TaskError with the file's name where it is anything else, cut off or changed."""
     try:
-        rows = store.read_json(path)
-        if rows.pop("sha256") != store.sha256_json(rows):
+        rows = artifacts.read_json(path)
+        if rows.pop("sha256") != artifacts.sha256_json(rows):
             raise ValueError("its content is not what was written")
         return _corpus(rows)
     except (ValueError, TypeError, KeyError, AttributeError) as error:

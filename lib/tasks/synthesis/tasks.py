@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
-from lib import store
+from lib.experiment import artifacts
 from lib.tasks.synthesis.database import DONE, Database, Entry
 from lib.tasks.synthesis.domains import Domain, Records
 
@@ -27,13 +27,15 @@ class Source:
     @cached_property
     def id(self) -> str:
         """The domain's name and a hash of schema and content: equal databases have one id."""
-        digest = store.sha256_json({"domain": self.domain.model_dump(), "records": self.records})
+        digest = artifacts.sha256_json(
+            {"domain": self.domain.model_dump(), "records": self.records}
+        )
         return f"{self.domain.name}-{digest[:12]}"
 
     @cached_property
     def split(self) -> str:
         """train (8 of 10), dev or test, from the hash of what is in it: no content is in two splits."""
-        content = store.to_json({table: rows for table, rows in self.records.items() if rows})
+        content = artifacts.to_json({table: rows for table, rows in self.records.items() if rows})
         tenth = int.from_bytes(hashlib.sha256(content.encode()).digest()[:8], "little") % 10
         return {8: "dev", 9: "test"}.get(tenth, "train")
 

@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from lib import seeds, tasks
+from lib import tasks
+from lib.experiment import seeds
 from lib.routing.toolorchestra import assignments
 from lib.routing.toolorchestra.assignments import DIFFICULTIES, SHARES, TOOLS, Assignment
 from lib.routing.toolorchestra.menu import LOCAL, OFFICE

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 import torch
 
-from lib import config, losses, seeds
+from lib import config, losses
 from lib.config import ToolGlassSettings
+from lib.experiment import seeds
 from lib.routing.toolorchestra import desk, menu, rewards
 from lib.routing.toolorchestra import glassbox as glass
 from lib.routing.toolorchestra.glassbox import Arm, Menus, Worlds

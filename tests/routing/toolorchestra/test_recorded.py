@@ -11,7 +11,8 @@ from itertools import product
 import pandas as pd
 import pytest
 
-from lib import config, measure, record
+from lib import config, measure
+from lib.experiment import results_table
 from lib.routing.toolorchestra import recorded
 from lib.routing.toolorchestra.desk import Own
 from lib.routing.toolorchestra.menu import names
@@ -217,12 +218,12 @@ def results() -> Results:
 
 @pytest.fixture(scope="module")
 def rows(results) -> pd.DataFrame:
-    return record.frame(recorded.SYSTEM, recorded.rows(results, PARAMS))
+    return results_table.frame(recorded.SYSTEM, recorded.rows(results, PARAMS))
 
 
 @pytest.fixture(scope="module")
 def exam(rows) -> pd.DataFrame:
-    return record.where(rows, style="test", condition="question")
+    return results_table.where(rows, style="test", condition="question")
 
 
 def means(part: pd.DataFrame, column: str) -> dict:
@@ -241,7 +242,7 @@ def test_everybody_stands_on_the_same_questions_in_the_units_of_the_report(rows,
     assert exam.groupby("arm")["item"].nunique().eq(5).all()
     roles = rows.drop_duplicates("arm").set_index("arm")["role"]
     assert roles[OURS] == "paper" and roles["start"] == "start" and roles["oracle"] == "oracle"
-    assert set(record.where(rows, condition="office", style="test")["arm"]) == {
+    assert set(results_table.where(rows, condition="office", style="test")["arm"]) == {
         "start",
         *list(right)[1:5],
     }
@@ -304,7 +305,7 @@ def test_where_nothing_can_be_divided_there_is_no_number(exam):
 
 
 def test_shares_of_calls_are_of_all_calls(results, rows):
-    pilot = record.where(rows, style="pilot")
+    pilot = results_table.where(rows, style="pilot")
     found = recorded.shares_of(pilot, [*results.tools])["value"]
     assert found["lab-agent", "lookup"] == 0.5 and found["start", NANO] == pytest.approx(2 / 5)
     assert found[OURS, LARGE] == pytest.approx(1 / 5) and found[OURS].sum() == pytest.approx(1)
@@ -321,18 +322,18 @@ def test_wanted_calls_are_to_liked_tools_and_of_confidential_users_to_models(exa
 
 def test_an_outage_is_met_at_its_call_and_switching_counts(results, rows):
     """The facts of difficulty 2 fail from their second call on."""
-    broken = record.where(rows, style="outage")
+    broken = results_table.where(rows, style="outage")
     assert means(broken, "met")["start"] == 1 and means(broken, "switched")["start"] == 0
     assert means(broken, "switched")[OURS] == 1 and means(broken, "right_met")[OURS] == 1
     once = dataclasses.replace(
         results, episodes=results.episodes.assign(called="search", first="search")
     )
-    again = record.where(recorded.rows(once, PARAMS), style="outage", arm=OURS)
+    again = results_table.where(recorded.rows(once, PARAMS), style="outage", arm=OURS)
     assert again["met"].tolist() == [1, 0] * 3
 
 
 def test_a_newcomer_is_called_first_and_may_be_the_only_good_one(rows):
-    met = record.where(rows, style="unseen_tools")
+    met = results_table.where(rows, style="unseen_tools")
     assert means(met, "newcomer") == {"start": 0.0, OURS: 0.5}
     assert met[met["arm"] == OURS].groupby("item")["only"].first().tolist() == [True, False]
     assert met["even_new"].tolist() == [0.5] * len(met)
@@ -340,7 +341,7 @@ def test_a_newcomer_is_called_first_and_may_be_the_only_good_one(rows):
 
 def test_what_has_become_cheaper_is_counted_among_tools(results, rows):
     cheap = set(recorded.cheaper(results, OWN))
-    mine = record.where(rows, style="unseen_prices", arm="start")
+    mine = results_table.where(rows, style="unseen_prices", arm="start")
     assert mine["to_cheaper"].tolist() == [
         sum(n in cheap for n in names) for names in mine["chosen"]
     ]
@@ -349,14 +350,14 @@ def test_what_has_become_cheaper_is_counted_among_tools(results, rows):
 
 def test_slopes_are_least_squares_over_users(rows):
     """Calls cost 5, 1 and 60 for users with weight 0, 1 and 0 on cost: 1 - (5 + 60) / 2."""
-    grid = record.where(rows, style="simplex")
+    grid = results_table.where(rows, style="simplex")
     money, right = (recorded.slopes(grid, column)["value"] for column in ("micro", "right"))
     assert money[OURS] == pytest.approx(1 - 32.5) and money["start"] == pytest.approx(0)
     assert right[OURS] == pytest.approx(1 - 0.5)
 
 
 def test_hypervolume_rises_with_choice(rows):
-    found = recorded.volumes(record.where(rows, style="simplex"))["value"]
+    found = recorded.volumes(results_table.where(rows, style="simplex"))["value"]
     assert found["start"] == pytest.approx(0.5 * 0.5 * 0.5)
     assert found[OURS] > found["start"]  # the same accuracy for less
 
@@ -416,7 +417,7 @@ def test_an_episode_is_escaped_and_masked(results):
 
 
 def test_a_study_of_one_seed_is_a_record_all_the_same():
-    found = record.frame(recorded.SYSTEM, recorded.rows(study(seeds=1), PARAMS))
+    found = results_table.frame(recorded.SYSTEM, recorded.rows(study(seeds=1), PARAMS))
     assert set(found["style"]) == {
         "test",
         "pilot",
@@ -425,4 +426,4 @@ def test_a_study_of_one_seed_is_a_record_all_the_same():
         "outage",
         "simplex",
     }
-    assert len(recorded.slopes(record.where(found, style="simplex"), "ms")) == 2
+    assert len(recorded.slopes(results_table.where(found, style="simplex"), "ms")) == 2

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from lib import config, losses, measure, seeds, store, tools
+from lib import config, losses, measure, tools
 from lib.config import ParamsError
+from lib.experiment import artifacts, seeds
 from lib.models import checkpoints, corpus, muon, training
 from lib.models import tokenizer as lab
 from lib.routing import episodes as interleaved_episodes
@@ -98,9 +99,9 @@ def models(tmp_path_factory):
     for i, name in enumerate((*asked, "lab-team", "lab-team-large")):  # the last two by no one here
         place = checkpoints.save(tiny.model(i, hidden=16, intermediate=16), root / name)
         told = common.card(REACHES.get(WORDS.get(name, name), {}), 0.0002 * 2**i, 4000.0 / (i + 1))
-        store.write_json(place / "card.json", told)
+        artifacts.write_json(place / "card.json", told)
     place = checkpoints.save(common.schooled(), root / TOOLS.base)
-    store.write_json(place / "card.json", common.card({}, 0.0002, 4000.0))
+    artifacts.write_json(place / "card.json", common.card({}, 0.0002, 4000.0))
     return root
 
 

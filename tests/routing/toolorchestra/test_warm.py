@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from lib import seeds
+from lib.experiment import seeds
 from lib.models import tokenizer as lab
 from lib.models.corpus import IGNORED
 from lib.models.dialogue import called, conversation, token

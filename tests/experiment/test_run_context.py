@@ -6,9 +6,10 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from lib import config, store
-from lib.study import RunContext, read_tables
-from lib.sweep import Job
+from lib import config
+from lib.experiment import artifacts
+from lib.experiment.run_context import RunContext, read_tables
+from lib.experiment.sweep import Job
 
 
 def test_a_context_travels_to_a_process_with_the_clients_settings_and_the_folders_of_earlier_jobs(
@@ -35,7 +36,7 @@ def test_a_table_is_of_the_jobs_that_left_one_and_says_whose_rows_they_are(ident
     jobs = [Job(f"{seed}", {"arm": arm, "seed": seed}) for seed, arm in enumerate(arms)]
     for job in jobs[:2]:
         rows = pd.DataFrame({"x": [job.settings["seed"], 9]})
-        store.write_parquet(job.folder(tmp_path) / "rows.parquet", rows)
+        artifacts.write_parquet(job.folder(tmp_path) / "rows.parquet", rows)
     table = read_tables(jobs, tmp_path, "rows", "nobody", identified)
     assert (
         table["x"].tolist() == [0, 9, 1, 9] and ("arm" in table) == ("seed" in table) == identified

@@ -2,21 +2,23 @@
 
 import argparse
 
-from lib import store
 from lib.config.load import load
 from lib.config.types import PROFILES, ParamsError
+from lib.experiment import artifacts
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Write the resolved parameters of a profile to a JSON file."""
-    parser = argparse.ArgumentParser(prog="python -m lib.config", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.experiment.write_settings", description=main.__doc__
+    )
     parser.add_argument(
         "--profile", choices=PROFILES, help="default: $PROFILE, then the file's own"
     )
     parser.add_argument("--out", default="data/settings.json", help="default: %(default)s")
     options = parser.parse_args(arguments)
     try:
-        store.write_json(options.out, load(options.profile).model_dump())
+        artifacts.write_json(options.out, load(options.profile).model_dump())
     except ParamsError as error:
         raise SystemExit(f"error: {error}") from None
 

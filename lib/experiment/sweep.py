@@ -30,9 +30,9 @@ from typing import Any
 
 import joblib
 
-from lib import store
-from lib.parent import die_with_parent
-from lib.seeds import ROOT_SEED
+from lib.experiment import artifacts
+from lib.experiment.process_group import die_with_parent
+from lib.experiment.seeds import ROOT_SEED
 
 _DASK_SECONDS = 20  # in which a scheduler has to greet
 STDERR = "stderr"  # as BENCH_PROGRESS: progress lines for who started a command by hand
@@ -56,7 +56,7 @@ class Job:
         """Sixteen hexadecimal digits: the hash of the settings and, where it is another than 0, the root seed."""
         root_seed = os.environ.get(ROOT_SEED, "0")
         decided_by = [self.settings] if root_seed == "0" else [self.settings, root_seed]
-        return store.sha256_json(decided_by)[:16]
+        return artifacts.sha256_json(decided_by)[:16]
 
     def folder(self, root: str | Path) -> Path:
         """Where the job keeps its files under `root`."""
@@ -73,7 +73,7 @@ class Progress:
         now = time.monotonic()
         if self.path is not None and (now - self.last >= self.every or done >= self.total):
             self.last = now
-            store.write_json(self.path, {"done": done, "total": self.total})
+            artifacts.write_json(self.path, {"done": done, "total": self.total})
 
 
 Work = Callable[[Job, Path, Progress], Any]
@@ -82,7 +82,7 @@ Work = Callable[[Job, Path, Progress], Any]
 def finished(job: Job, root: str | Path) -> dict[str, Any] | None:
     """The receipt of a finished job ({"result", "seconds"}), or None."""
     receipt = job.folder(root) / "done.json"
-    return store.read_json(receipt) if receipt.exists() else None
+    return artifacts.read_json(receipt) if receipt.exists() else None
 
 
 def count_workers(workers: int | None) -> int:
@@ -166,7 +166,7 @@ def explain_reruns(jobs: Sequence[Job], root: str | Path) -> list[str]:
     changes = Counter()
     for job in jobs:
         if job.label in earlier:
-            now = json.loads(store.to_json(job.settings))
+            now = json.loads(artifacts.to_json(job.settings))
             lines = describe_changes(earlier[job.label], now) or ["another root seed"]
             changes["; ".join(lines)] += 1
     return [f"{times} of {len(jobs)} jobs: {change}" for change, times in changes.most_common()]
@@ -175,7 +175,9 @@ def explain_reruns(jobs: Sequence[Job], root: str | Path) -> list[str]:
 def _latest_settings(root: Path) -> dict[str, Any]:
     """The settings of the last finished job of each label."""
     records = sorted(root.glob("*/job.json"), key=lambda path: path.stat().st_mtime_ns)
-    contents = [store.read_json(path) for path in records if (path.parent / "done.json").exists()]
+    contents = [
+        artifacts.read_json(path) for path in records if (path.parent / "done.json").exists()
+    ]
     return {content["label"]: content["settings"] for content in contents}
 
 
@@ -228,10 +230,10 @@ def _announce(label: str, reasons: Sequence[str]) -> None:
 def _in_worker(work: Work, chain: Sequence[Job], root: Path) -> None:
     for job in chain:
         folder = job.folder(root)
-        store.write_json(folder / "job.json", {"label": job.label, "settings": job.settings})
+        artifacts.write_json(folder / "job.json", {"label": job.label, "settings": job.settings})
         started = time.perf_counter()
         result = work(job, folder, Progress(folder / "progress.json", 1.0))
-        store.write_json(
+        artifacts.write_json(
             folder / "done.json", {"result": result, "seconds": time.perf_counter() - started}
         )
 
@@ -336,7 +338,7 @@ class _Watcher:
                 with contextlib.suppress(
                     OSError
                 ):  # a disk that is full stops the jobs, not the line about them
-                    store.write_json(
+                    artifacts.write_json(
                         self.target, {"label": self.label, "done": done, "total": len(self.jobs)}
                     )
             if self.stop.wait(pause):
@@ -348,5 +350,5 @@ class _Watcher:
         progress = job.folder(self.root) / "progress.json"
         if not progress.exists():
             return 0.0
-        report = store.read_json(progress)
+        report = artifacts.read_json(progress)
         return min(1.0, report["done"] / report["total"])

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lib import seeds
 from lib.config import ROOT
+from lib.experiment import seeds
 
 names = st.lists(
     st.one_of(st.text(min_size=1, max_size=8), st.integers(-5, 5)), min_size=1, max_size=3

@@ -17,11 +17,11 @@ import psutil
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
-from lib import store, sweep
 from lib.config import ROOT
-from lib.sweep import Job
+from lib.experiment import artifacts, sweep
+from lib.experiment.sweep import Job
 
-# The work of these jobs is importable by name, so that processes can run it: see `run` in lib.sweep.
+# The work of these jobs is importable by name, so that processes can run it: see `run` in lib.experiment.sweep.
 WORK = """
 import os, time
 from pathlib import Path
@@ -213,14 +213,14 @@ def test_who_starts_a_command_by_hand_reads_lines(tmp_path, count, monkeypatch, 
 def test_the_runner_is_told_how_far_a_sweep_is(tmp_path, count, monkeypatch):
     monkeypatch.setenv("BENCH_PROGRESS", str(tmp_path / "report.json"))
     seen = []
-    write = store.write_json
+    write = artifacts.write_json
 
     def spy(path, value):
         if Path(path).name == "report.json":
             seen.append(value)
         return write(path, value)
 
-    monkeypatch.setattr(store, "write_json", spy)
+    monkeypatch.setattr(artifacts, "write_json", spy)
     sweep.run(
         count, make_jobs(tmp_path, 2, seconds=1.2), tmp_path / "runs", workers=1, label="counting"
     )
@@ -273,7 +273,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path, count, workers):
     kill(process)
     assert wait_for(lambda: not at_work(tmp_path), 3)
     receipts = (tmp_path / "runs").glob("*/done.json")
-    finished = {store.read_json(receipt.with_name("job.json"))["label"] for receipt in receipts}
+    finished = {artifacts.read_json(receipt.with_name("job.json"))["label"] for receipt in receipts}
     (tmp_path / "log").unlink()
     rest = start(tmp_path, workers, 0.3)
     assert rest.wait(60) == 0
@@ -312,7 +312,9 @@ def files(root: Path) -> dict[str, bytes]:
     for path in sorted(root.rglob("*")):
         if path.is_file() and path.name not in ("where.txt", "progress.json"):
             content = (
-                store.read_json(path)["result"] if path.name == "done.json" else path.read_bytes()
+                artifacts.read_json(path)["result"]
+                if path.name == "done.json"
+                else path.read_bytes()
             )
             found[str(path.relative_to(root))] = content
     return found

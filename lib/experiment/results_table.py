@@ -13,8 +13,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from lib import store
 from lib.config import ROOT
+from lib.experiment import artifacts
 
 RECORDS = ROOT / "data/records"
 AFTER = -1  # the step of what was measured after training
@@ -99,7 +99,7 @@ def write(system: str, rows: pd.DataFrame, root: str | Path = RECORDS) -> pd.Dat
     import pyarrow.parquet as parquet  # imported late: notebooks that only read need not wait for both
 
     parquet.write_table(_table(made), sink, compression="zstd")
-    store.write_bytes(place(system, root), sink.getvalue().to_pybytes())
+    artifacts.write_bytes(place(system, root), sink.getvalue().to_pybytes())
     return made
 
 
@@ -113,7 +113,7 @@ def read(system: str, root: str | Path = RECORDS, **wanted: Any) -> pd.DataFrame
         raise RecordError(
             f"{path} is missing; run the lesson that records {system!r} (`make repro`)"
         )
-    found = store.read_parquet(path)
+    found = artifacts.read_parquet(path)
     if not set(_TYPES) <= set(found) or set(found["system"]) - {system}:
         raise RecordError(f"{path} is no record of {system!r}; delete it and run its lesson again")
     return where(found, **wanted)

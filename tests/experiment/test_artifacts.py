@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import store
 from lib.config import ROOT
+from lib.experiment import artifacts
 
 plain = st.recursive(
     st.none()
@@ -58,31 +58,31 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path):
 
 
 def test_a_failed_write_keeps_the_old_file_and_leaves_no_rubbish(tmp_path, monkeypatch):
-    path = store.write_text(tmp_path / "a/b.txt", "old")
+    path = artifacts.write_text(tmp_path / "a/b.txt", "old")
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="No space"):
-        store.write_text(path, "new")
+        artifacts.write_text(path, "new")
     assert path.read_text() == "old" and os.listdir(path.parent) == ["b.txt"]
 
 
 def test_files_can_be_read_by_others(tmp_path):
-    assert store.write_text(tmp_path / "a.txt", "x").stat().st_mode & 0o777 == 0o644
+    assert artifacts.write_text(tmp_path / "a.txt", "x").stat().st_mode & 0o777 == 0o644
 
 
 @given(plain)
 def test_json_comes_back_as_it_was(value):
-    assert json.loads(store.to_json(value)) == value
+    assert json.loads(artifacts.to_json(value)) == value
 
 
 @given(st.dictionaries(st.text(), st.integers(), min_size=2))
 def test_equal_contents_are_equal_bytes(content):
     backwards = dict(reversed(content.items()))
-    assert store.to_json(content) == store.to_json(backwards)
-    assert store.sha256_json(content) == store.sha256_json(backwards)
+    assert artifacts.to_json(content) == artifacts.to_json(backwards)
+    assert artifacts.sha256_json(content) == artifacts.sha256_json(backwards)
 
 
 def test_numpy_and_paths_become_plain_json():
@@ -93,7 +93,7 @@ def test_numpy_and_paths_become_plain_json():
         "p": Path("a") / "b",
         "b": np.bool_(True),
     }
-    assert json.loads(store.to_json(value)) == {
+    assert json.loads(artifacts.to_json(value)) == {
         "n": 3,
         "x": 0.5,
         "a": [[1.0, 0.0], [0.0, 1.0]],
@@ -108,21 +108,21 @@ def test_numpy_and_paths_become_plain_json():
 )
 def test_numbers_that_json_does_not_have_are_refused(value):
     with pytest.raises(ValueError):
-        store.to_json(value)
+        artifacts.to_json(value)
 
 
 def test_what_json_cannot_hold_is_named():
     with pytest.raises(TypeError, match="set does not go into JSON"):
-        store.to_json({"a": {1, 2}})
+        artifacts.to_json({"a": {1, 2}})
 
 
 def test_a_table_and_tensors_come_back_as_they_were(tmp_path):
     frame = pd.DataFrame({"policy": ["a", "b"], "x": [1.5, 2.5], "n": [1, 2]})
     pd.testing.assert_frame_equal(
-        store.read_parquet(store.write_parquet(tmp_path / "t.parquet", frame)), frame
+        artifacts.read_parquet(artifacts.write_parquet(tmp_path / "t.parquet", frame)), frame
     )
     tensors = {"w": np.arange(6, dtype=np.float32).reshape(2, 3).T, "b": np.zeros(0)}
-    back = store.read_tensors(store.write_tensors(tmp_path / "t.safetensors", tensors))
+    back = artifacts.read_tensors(artifacts.write_tensors(tmp_path / "t.safetensors", tensors))
     assert (
         set(back) == {"w", "b"}
         and (back["w"] == tensors["w"]).all()
@@ -132,23 +132,23 @@ def test_a_table_and_tensors_come_back_as_they_were(tmp_path):
 
 def test_equal_tensors_are_equal_bytes_in_whatever_order_they_are_given(tmp_path):
     a, b = np.ones(3), np.zeros((2, 2))
-    one = store.write_tensors(tmp_path / "1", {"a": a, "b": b}).read_bytes()
-    assert store.write_tensors(tmp_path / "2", {"b": b, "a": a}).read_bytes() == one
+    one = artifacts.write_tensors(tmp_path / "1", {"a": a, "b": b}).read_bytes()
+    assert artifacts.write_tensors(tmp_path / "2", {"b": b, "a": a}).read_bytes() == one
 
 
 READERS = {
-    "json": store.read_json,
-    "parquet": store.read_parquet,
-    "safetensors": store.read_tensors,
+    "json": artifacts.read_json,
+    "parquet": artifacts.read_parquet,
+    "safetensors": artifacts.read_tensors,
 }
 
 
 def broken_files(tmp_path):
     frame, tensors = pd.DataFrame({"x": range(100)}), {"w": np.ones(100)}
     whole = {
-        "json": store.write_json(tmp_path / "w.json", {"a": [1, 2]}).read_bytes(),
-        "parquet": store.write_parquet(tmp_path / "w.parquet", frame).read_bytes(),
-        "safetensors": store.write_tensors(tmp_path / "w.safetensors", tensors).read_bytes(),
+        "json": artifacts.write_json(tmp_path / "w.json", {"a": [1, 2]}).read_bytes(),
+        "parquet": artifacts.write_parquet(tmp_path / "w.parquet", frame).read_bytes(),
+        "safetensors": artifacts.write_tensors(tmp_path / "w.safetensors", tensors).read_bytes(),
     }
     rubbish = {"empty": b"", "noise": bytes(range(256)), "a pickle": pickle.dumps({"w": [1.0]})}
     for kind, content in whole.items():

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from lib import store
 from lib.config import LLMSettings, Params
-from lib.sweep import Job
+from lib.experiment import artifacts
+from lib.experiment.sweep import Job
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def read_tables(
         path = job.folder(runs) / f"{name}.parquet"
         if path.exists():
             columns = _identity(job, without_arm) if identified else {}
-            tables.append(store.read_parquet(path).assign(**columns))
+            tables.append(artifacts.read_parquet(path).assign(**columns))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
