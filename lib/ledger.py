@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 
 import pandas as pd
 
-VERSION = 1  # of what calls cost: raise it when one of these numbers changes
+VERSION = 1  # of what calls cost
 HORIZON = 50  # decisions per run, H (A.6.1)
 KWH_PER_TOKEN = 1.4e-6  # energy of one token (A.6.1, after Jegham et al. 2025)
 KG_PER_KWH = 0.35  # kg CO2e per kWh of the US grid (A.6.1)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-VERSION = 1  # of the losses and advantages here: raise it when one of these numbers changes
+VERSION = 1  # of the losses and advantages here
 
 
 def clipped(new: Tensor, old: Tensor, advantages: Tensor, clip: float | Tensor) -> Tensor:

@@ -10,12 +10,12 @@ import pandas as pd
 import torch
 
 from lib import losses
-from lib.ablations.comparison import Comparison, Measure
 from lib.conductor import glassbox
 from lib.conductor.meta import Conducted, meta_loss
 from lib.conductor.rewards import COMPONENTS
 from lib.config import Params
 from lib.experiment import seeds
+from lib.stats.ablation_comparison import Comparison, Measure
 
 SCORE = Measure("score", "quality")
 MOVED = Measure("moved", "weights moved from 1/K", "")

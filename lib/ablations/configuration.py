@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from lib.ablations.comparison import Comparison, Measure
 from lib.config import ConfigurationSettings, Params
 from lib.configuration import study
 from lib.configuration.arms import NAMED, UNMASKED
+from lib.stats.ablation_comparison import Comparison, Measure
 
 REWARD = Measure("reward", "reward")
 RIGHT = Measure("right", "accuracy")

@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from lib.ablations.comparison import Comparison, Measure
 from lib.config import EducationSettings, Params
 from lib.orchestration import methods, results, study
+from lib.stats.ablation_comparison import Comparison, Measure
 from lib.zoo import evaluate, train
 from lib.zoo.evaluate import Act
 from lib.zoo.recipes import OBJECTIVES

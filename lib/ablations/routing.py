@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from lib.ablations.comparison import Comparison, Measure
 from lib.config import Params
 from lib.experiment import results_table
 from lib.routing import glassbox
@@ -13,6 +12,7 @@ from lib.routing import study as corl
 from lib.routing.arms import NAMED
 from lib.routing.toolorchestra import arms as orchestra
 from lib.routing.toolorchestra import study as tools
+from lib.stats.ablation_comparison import Comparison, Measure
 
 MILLION = 1e6
 REWARD = Measure("reward", "reward")

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib import draw, measure
-from lib.ablations.comparison import BETTER, OTHER, UNCLEAR, WORSE, Comparison, metrics
+from lib import draw, stats
 from lib.page.lesson import Lesson
 from lib.page.words import plain, signed
+from lib.stats.ablation_comparison import BETTER, OTHER, UNCLEAR, WORSE, Comparison, metrics
 
 STAND_IN = "scripted stand-in"
 KEY_METRICS = ("changes.total", "changes.clear", "changes.better", "changes.worse")
@@ -41,12 +41,12 @@ def table(compared: Comparison) -> pd.DataFrame:
     if compared.against:
         gains = compared.gains[main.column]
         out[f"gain in {main.label}"], out["could have told"] = (
-            measure.intervals(gains),
+            stats.intervals(gains),
             gains["told"].astype(float),
         )
         out["beside"] = pd.Series(dict(compared.against))
     return out.assign(
-        **{m.label: measure.intervals(levels[m.column]) for m in compared.measures}
+        **{m.label: stats.intervals(levels[m.column]) for m in compared.measures}
     ).fillna({"beside": ""})
 
 
@@ -112,10 +112,8 @@ def rules(every: Mapping[str, Comparison]) -> tuple[Figure, pd.DataFrame]:
         name=60,
         note="Over seeds. " + MARKS,
     )
-    usual = {
-        policy: measure.intervals(c.levels[main.column]).iloc[:1] for policy, c in every.items()
-    }
-    changed = {policy: measure.intervals(c.gains[main.column]) for policy, c in every.items()}
+    usual = {policy: stats.intervals(c.levels[main.column]).iloc[:1] for policy, c in every.items()}
+    changed = {policy: stats.intervals(c.gains[main.column]) for policy, c in every.items()}
     return sheet, pd.concat([pd.DataFrame(usual), pd.DataFrame(changed)]).rename_axis("rule")
 
 

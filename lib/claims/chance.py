@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import pandas as pd
 from scipy.stats import norm
 
-from lib import measure
+from lib import stats
 from lib.claims.verdicts import COMPARED, UNTESTABLE, Part, Verdict
 
 ALPHA = 0.025  # what an interval of 95 % leaves on one side
@@ -65,4 +65,4 @@ def _distance(part: Part) -> float:
 def survivors(verdicts: Sequence[Verdict]) -> set[str]:
     """Ids of the claims that hold with all of the family asked at once (Holm 1979)."""
     p = pd.DataFrame({"p": {v.claim.id: probability(v) for v in asked(verdicts)}}, dtype=float)
-    return set(p.index[measure.holm(p, ALPHA)])
+    return set(p.index[stats.holm(p, ALPHA)])

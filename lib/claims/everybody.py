@@ -14,11 +14,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib import draw
-from lib.claims import quantities, verdicts
+from lib.claims import verdicts
 from lib.claims.metrics import Metrics, Missing
 from lib.draw.theme import rows_of_names
 from lib.page.tables import listed
-from lib.stats import Interval
+from lib.stats import Interval, interval_arithmetic
 
 PANELS = {  # rung: its title, what 0 is, and what 1 is
     "glass": ("Glass box: the optimum is known", "best constant", "optimum"),
@@ -190,7 +190,7 @@ def _sum(metrics: Metrics, lesson: str, text: str) -> Interval:
     return (
         parts[0]
         if len(parts) == 1
-        else quantities.exact(parts[0].value - sum(part.value for part in parts[1:]))
+        else interval_arithmetic.exact(parts[0].value - sum(part.value for part in parts[1:]))
     )
 
 

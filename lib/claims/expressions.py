@@ -17,9 +17,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lib.claims import quantities
 from lib.claims.errors import ClaimError
-from lib.stats import Interval
+from lib.stats import Interval, interval_arithmetic
 
 Key = tuple[str, str]  # lesson ("" for the claim's own), key
 Lookup = Callable[[str, str], Interval]
@@ -29,12 +28,16 @@ _METRIC = re.compile(r"metric_\d")  # what braces become
 LONGEST = 500  # characters of a test; ast walks each as deep as it is
 _SIGNS = {ast.Gt: ">", ast.Lt: "<", ast.GtE: ">=", ast.LtE: "<=", ast.Eq: "=="}
 _STEPS = {
-    ast.Add: quantities.plus,
-    ast.Sub: quantities.minus,
-    ast.Mult: quantities.times,
-    ast.Div: quantities.over,
+    ast.Add: interval_arithmetic.plus,
+    ast.Sub: interval_arithmetic.minus,
+    ast.Mult: interval_arithmetic.times,
+    ast.Div: interval_arithmetic.over,
 }
-_BUILT_IN = {"min": quantities.least, "max": quantities.most, "abs": quantities.size}
+_BUILT_IN = {
+    "min": interval_arithmetic.least,
+    "max": interval_arithmetic.most,
+    "abs": interval_arithmetic.size,
+}
 _EXACT = "exact"
 
 
@@ -167,14 +170,18 @@ class Evaluator:
         """The value of one side of a parsed test, with its interval."""
         match node:
             case ast.Constant():
-                return quantities.exact(node.value)
+                return interval_arithmetic.exact(node.value)
             case ast.Name() if node.id in self.quotes:
-                return quantities.exact(self.quotes[node.id])
+                return interval_arithmetic.exact(self.quotes[node.id])
             case ast.Name():
                 return self.lookup(*keys[int(node.id.removeprefix("metric_"))])
             case ast.UnaryOp():
                 operand = self.side(node.operand, keys)
-                return quantities.negative(operand) if isinstance(node.op, ast.USub) else operand
+                return (
+                    interval_arithmetic.negative(operand)
+                    if isinstance(node.op, ast.USub)
+                    else operand
+                )
             case ast.BinOp():
                 return _STEPS[type(node.op)](
                     self.side(node.left, keys), self.side(node.right, keys)
@@ -188,8 +195,8 @@ class Evaluator:
         if name in self.functions:
             arguments = [_literal(argument, name) for argument in node.args]
             found = self.functions[name](*arguments)
-            return found if isinstance(found, Interval) else quantities.exact(found)
+            return found if isinstance(found, Interval) else interval_arithmetic.exact(found)
         sides = [self.side(argument, keys) for argument in node.args]
         if name == _EXACT:
-            return sides[0] if sides[0].known else quantities.exact(sides[0].value)
+            return sides[0] if sides[0].known else interval_arithmetic.exact(sides[0].value)
         return _BUILT_IN[name](*sides)

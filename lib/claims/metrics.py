@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from lib.claims.errors import ClaimError
-from lib.claims.quantities import holding
 from lib.config import ROOT
 from lib.experiment import artifacts
 from lib.stats import Interval
+from lib.stats.interval_arithmetic import holding
 
 FOLDER = ROOT / "reports/metrics"
 _NEAR = 0.8  # keys that are less alike are not looked at

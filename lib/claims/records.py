@@ -1,7 +1,7 @@
 """Estimates that a claim may ask of records: `gap("zoo.d1", "arm=SO-d1", "arm=SO-d2", "group=education") > 0`.
 
 The first argument names a record and its column, the others the rows: `column=value`, several joined by commas, values
-to choose from by |. Differences are taken inside pairs, as everywhere (`lib.measure`). A record that no run has left
+to choose from by |. Differences are taken inside pairs, as everywhere (`lib.stats`). A record that no run has left
 makes a claim untestable here; a column or value that it does not have is a mistake in the claim.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from lib import measure
+from lib import stats
 from lib.claims.errors import ClaimError
 from lib.claims.metrics import Missing
 from lib.experiment import results_table
@@ -34,7 +34,7 @@ def conditions(text: str, rows: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 def _asked(estimate: Callable[..., pd.DataFrame], count: int) -> Callable[..., Interval]:
-    """An estimator of `lib.measure` as a function of words: record.column, `count` selections, and rows for all."""
+    """An estimator of `lib.stats` as a function of words: record.column, `count` selections, and rows for all."""
 
     def asked(place: str, *selections: str) -> Interval:
         system, _, column = place.partition(".")
@@ -74,8 +74,8 @@ def _same_menu(rows: pd.DataFrame, chosen: list[dict[str, list[Any]]]) -> None:
 
 
 FUNCTIONS: Mapping[str, Callable[..., Interval]] = {
-    "mean": _asked(measure.mean, 0),
-    "gap": _asked(measure.gap, 2),
-    "ratio": _asked(measure.ratio, 2),
-    "change": _asked(measure.change, 2),
+    "mean": _asked(stats.mean, 0),
+    "gap": _asked(stats.gap, 2),
+    "ratio": _asked(stats.ratio, 2),
+    "change": _asked(stats.change, 2),
 }

@@ -17,13 +17,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lib.claims import expressions, quantities
+from lib.claims import expressions
 from lib.claims.entries import HEADROOM, Claim
 from lib.claims.errors import ClaimError
 from lib.claims.functions import FUNCTIONS
 from lib.claims.metrics import Metrics, Missing
-from lib.measure.variance import read_off
-from lib.stats import Interval
+from lib.stats import Interval, interval_arithmetic
+from lib.stats.random_effects import read_off
 
 HOLDS, FAILS, UNDECIDED, COMPARED, UNTESTABLE = (
     "holds",
@@ -74,7 +74,7 @@ class Part:
     @property
     def sampled(self) -> bool:
         """Whether anything in it was."""
-        return math.isfinite(self.margin.value) and not quantities.is_exact(self.margin)
+        return math.isfinite(self.margin.value) and not interval_arithmetic.is_exact(self.margin)
 
     @property
     def told(self) -> float:
@@ -211,17 +211,17 @@ def _part(claim: Claim, text: str, metrics: Metrics) -> Part:
     if right is None:
         return Part(text, COMPARED, left, None, left)
     margin = (
-        quantities.minus(right, left)
+        interval_arithmetic.minus(right, left)
         if parsed.sign in ("<", "<=")
-        else quantities.minus(left, right)
+        else interval_arithmetic.minus(left, right)
     )
     verdict, reason = decide(margin, parsed.sign or "", claim.tolerance)
-    if claim.kind == "direction" and quantities.is_exact(margin):
+    if claim.kind == "direction" and interval_arithmetic.is_exact(margin):
         verdict, reason = (
             UNTESTABLE,
             "its interval has no width, so that nothing in it can have varied",
         )
-    if claim.kind == "formula" and verdict == UNDECIDED and quantities.is_exact(margin):
+    if claim.kind == "formula" and verdict == UNDECIDED and interval_arithmetic.is_exact(margin):
         verdict, reason = FAILS, "both sides are equal"
     return Part(text, verdict, left, right, margin, reason)
 
@@ -243,7 +243,11 @@ def _adopted(claim: Claim, metrics: Metrics) -> Part:
 
 def _known(claim: Claim, found: Interval) -> Interval:
     """In a formula a metric without an interval is a number like any other; a direction has to show its interval."""
-    return found if found.known or claim.kind == "direction" else quantities.exact(found.value)
+    return (
+        found
+        if found.known or claim.kind == "direction"
+        else interval_arithmetic.exact(found.value)
+    )
 
 
 def decide(margin: Interval, sign: str, tolerance: float = 0.0) -> tuple[str, str]:
@@ -259,6 +263,6 @@ def decide(margin: Interval, sign: str, tolerance: float = 0.0) -> tuple[str, st
         return HOLDS, ""
     if margin.hi < -slack:
         return FAILS, ""
-    return UNDECIDED, "no difference at all" if quantities.is_exact(
+    return UNDECIDED, "no difference at all" if interval_arithmetic.is_exact(
         margin
     ) else "the interval holds 0"

@@ -14,7 +14,7 @@ from lib.conductor.rewards import COMPONENTS
 from lib.conductor.weighting import Dirichlet, Fixed, Weighting
 from lib.config import HeadSettings
 
-VERSION = 1  # of what weighs the rewards of an arm: raise it when one of these numbers changes
+VERSION = 1  # of what weighs the rewards of an arm
 EQUAL = dict.fromkeys(COMPONENTS, 1 / len(COMPONENTS))
 
 

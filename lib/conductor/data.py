@@ -10,7 +10,7 @@ from lib import tasks
 from lib.models.corpus import question
 from lib.tasks import Item, own
 
-VERSION = 1  # of the items of each category: raise it when one of these numbers changes
+VERSION = 1  # of the items of each category
 
 # category: family, skin and difficulties (decision)
 CATEGORIES: dict[str, tuple[str, str, tuple[int, ...]]] = {

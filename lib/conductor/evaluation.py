@@ -26,7 +26,7 @@ from lib.models.generation import Prompt, generate
 from lib.models.tokenizer import EOS, decode, encode
 from lib.tasks import Item
 
-VERSION = 1  # of the scores of replies and what the rewards say of them: raise it when one of these numbers changes
+VERSION = 1  # of the scores of replies and what the rewards say of them
 NOVEL = ("story",)  # categories in which saying the same again counts nothing
 
 

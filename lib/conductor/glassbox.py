@@ -34,7 +34,7 @@ from lib.conductor.weighting import Dirichlet, Fixed, Weighting
 from lib.config import ROOT, GlassSettings, HeadSettings
 from lib.experiment import artifacts, seeds, sweep
 
-VERSION = 1  # of the worlds, their policies and who plays in them: raise it when one of these numbers changes
+VERSION = 1  # of the worlds, their policies and who plays in them
 PROXIES = COMPONENTS[1:]  # the first reward is the easy one
 EXAM = 64  # prompts of a category on which a policy is judged
 WEIGHED = 8  # of them, on which its head's weights are looked at

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
-VERSION = 1  # of the Conductor's distribution, its draws and its weights: raise it when one of these numbers changes
+VERSION = 1  # of the Conductor's distribution, its draws and its weights
 FLOOR = 1e-4  # eps, Table 8
 
 

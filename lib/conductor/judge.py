@@ -17,7 +17,7 @@ from lib.llm.errors import ReplyError
 from lib.llm.opening import finish
 from lib.llm.scripted.grading import GRADE_ASKED, PAIR_ASKED, VERDICT_ASKED
 
-VERSION = 1  # of what a judge is asked and how its replies are read: raise it when one of these numbers changes
+VERSION = 1  # of what a judge is asked and how its replies are read
 TRIES = 3
 VOTES = 3
 NO_OPINION = 0.5

@@ -23,7 +23,7 @@ from lib.conductor.weighting import Weighting
 from lib.config import HeadSettings
 from lib.experiment import seeds
 
-VERSION = 1  # of how the Conductor learns: raise it when one of these numbers changes
+VERSION = 1  # of how the Conductor learns
 Triplet = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # h (B, d), action (B,), advantage (B,)
 
 

@@ -32,7 +32,7 @@ from lib.models.generation import Prompt, generate
 from lib.models.tokenizer import EOS, decode
 from lib.tasks import Item
 
-VERSION = 1  # of the pairs, training and scores of the reward model: raise it when one of these numbers changes
+VERSION = 1  # of the pairs, training and scores of the reward model
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,7 @@ from transformers import PreTrainedModel
 
 from lib.config import RewardSettings
 
-VERSION = (
-    1  # of the five rewards and their normalisation: raise it when one of these numbers changes
-)
+VERSION = 1  # of the five rewards and their normalisation
 COMPONENTS = ("fmt", "ppl", "ent", "len", "pref")
 RANKED = ("ppl", "ent", "judge")  # the judge's scores too: appendix F
 _INSIDE = r"(?:(?!</?answer>|</?think>).)*"

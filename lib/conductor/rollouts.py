@@ -9,7 +9,7 @@ from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
 from lib.models.tokenizer import EOS
 
-VERSION = 1  # of the seeds of rollouts: raise it when one of these numbers changes
+VERSION = 1  # of the seeds of rollouts
 _STRIDE = 10**9  # rollouts that one seed may have
 
 

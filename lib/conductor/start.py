@@ -29,9 +29,7 @@ from lib.models import dialogue as chat_template
 from lib.models.corpus import dialogue, question, tensors
 from lib.tasks import Item, chain, story, translation
 
-VERSION = (
-    1  # of the mistakes that a start is taught, and how: raise it when one of these numbers changes
-)
+VERSION = 1  # of the mistakes that a start is taught, and how
 
 
 def versions() -> dict[str, int]:

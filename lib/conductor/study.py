@@ -42,7 +42,7 @@ from lib.models import checkpoints
 from lib.models.asked import describe_model
 from lib.tasks import Item
 
-VERSION = 1  # of how an arm is trained and tested: raise it when one of these numbers changes
+VERSION = 1  # of how an arm is trained and tested
 RUNS = ROOT / "data/runs/conductor"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "conductor"  # of the cassette and of the purse

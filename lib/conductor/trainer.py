@@ -37,7 +37,7 @@ from lib.conductor.weighting import Weighting
 from lib.config import GRPOSettings, RewardSettings
 from lib.experiment import artifacts, seeds
 
-VERSION = 1  # of GRPO under weighted rewards: raise it when one of these numbers changes
+VERSION = 1  # of GRPO under weighted rewards
 EXTRA = "conductor.safetensors"  # in a checkpoint: the weighting and the reference model
 ROLLOUTS = "rollouts.parquet"
 ANCHOR = "anchor"  # the extra reward that pays an anchored head and nobody else

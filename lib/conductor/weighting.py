@@ -12,7 +12,7 @@ import torch
 from lib.conductor.rewards import COMPONENTS
 from lib.experiment import seeds
 
-VERSION = 1  # of fixed and random weights: raise it when one of these numbers changes
+VERSION = 1  # of fixed and random weights
 
 
 class Weighting:

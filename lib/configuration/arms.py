@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from lib.configuration.questions import KINDS
 
-VERSION = 1  # of what follows the training of an arm: raise it when one of these numbers changes
+VERSION = 1  # of what follows the training of an arm
 
 
 @dataclass(frozen=True)

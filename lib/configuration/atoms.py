@@ -18,7 +18,7 @@ from sklearn.metrics import silhouette_score
 from lib.config import ROOT, ParamsError, from_yaml
 from lib.configuration.space import AGENTS
 
-VERSION = 1  # of the order of prompt atoms, and what each says to whom: raise it when one of these numbers changes
+VERSION = 1  # of the order of prompt atoms, and what each says to whom
 LIBRARY = ROOT / "data/atoms/atoms.yaml"
 BASE = "base"
 STRATEGIES = ("decompose", "stepwise", "verify", "tools", "brevity", "extraction")

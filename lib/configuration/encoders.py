@@ -18,7 +18,7 @@ from lib.models import checkpoints
 from lib.models.dialogue import conversation
 from lib.models.forward import Forward
 
-VERSION = 1  # of the vectors of questions: raise it when one of these numbers changes
+VERSION = 1  # of the vectors of questions
 HASHED = 256  # numbers of a hashed vector
 _STEPS = (
     " of the ",

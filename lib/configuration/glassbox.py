@@ -32,9 +32,7 @@ from lib.configuration.stacked import ManyParts, ManySide
 from lib.configuration.stacked import prompts as stacked_prompts
 from lib.experiment import artifacts, results_table, seeds, sweep
 
-VERSION = (
-    1  # of the worlds, and how policies do in them: raise it when one of these numbers changes
-)
+VERSION = 1  # of the worlds, and how policies do in them
 SYSTEM = "configuration_glass"  # of the record
 RUNS = ROOT / "data/runs/configuration_glass"
 ATOMS = 3  # of each agent; as many as it may be told, so that the best set is every atom that helps

@@ -19,7 +19,7 @@ from torch.nn import functional
 from lib import losses
 from lib.configuration.policies import Parts, Steps, Value
 
-VERSION = 1  # of the updates of policies: raise it when one of these numbers changes
+VERSION = 1  # of the updates of policies
 
 
 @dataclass(frozen=True)

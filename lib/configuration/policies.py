@@ -21,7 +21,7 @@ from torch.distributions import Categorical
 
 from lib.configuration import space
 
-VERSION = 1  # of what policies of configurations choose: raise it when one of these numbers changes
+VERSION = 1  # of what policies of configurations choose
 HIDDEN = 128
 
 

@@ -27,7 +27,7 @@ from lib.llm.errors import ReplyError
 from lib.llm.replies import InvalidReply, one_object
 from lib.tasks import Item
 
-VERSION = 1  # of what prompted policies are asked, and how replies are read: raise it when one of these numbers changes
+VERSION = 1  # of what prompted policies are asked, and how replies are read
 ASKED = "Choose a configuration of the agent system for the question."
 ABOUT = {
     "direct": "one agent answers at once", "reason": "one reasons, another answers",

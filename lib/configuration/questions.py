@@ -11,7 +11,7 @@ from lib import tasks
 from lib.models.team import worded
 from lib.tasks import Item, TaskError
 
-VERSION = 1  # of the questions of each kind, and which answers are right: raise it when one of these numbers changes
+VERSION = 1  # of the questions of each kind, and which answers are right
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ is trained, and random choices, have one run per seed; what is searched or promp
 import numpy as np
 import pandas as pd
 
-from lib import measure
+from lib import stats
 from lib.config import Params
 from lib.configuration import baselines
 from lib.configuration.arms import ALONE, ARMS, NAMED, TESTED
@@ -17,7 +17,7 @@ from lib.configuration.search import BASE
 from lib.configuration.space import WORKFLOWS
 from lib.configuration.study import Results
 from lib.experiment import seeds
-from lib.measure.verdicts import FAILS, HOLDS, UNDECIDED
+from lib.stats.verdicts import FAILS, HOLDS, UNDECIDED
 
 SYSTEM = "configuration"  # of the record
 PROMPTED = ("zero_shot", "few_shot")
@@ -146,7 +146,7 @@ def leads(found: pd.DataFrame) -> pd.DataFrame:
         )
         for other in means.sort_values(ascending=False, kind="stable").index[1:]:
             pair = {"arm": means.idxmax()}, {"arm": other}
-            out[kind, means.idxmax(), other] = measure.gap(part, "right", *pair).iloc[0]
+            out[kind, means.idxmax(), other] = stats.gap(part, "right", *pair).iloc[0]
     return pd.DataFrame(out).T.rename_axis(["kind", "best", "other"])
 
 
@@ -219,13 +219,13 @@ def adapts(found: pd.DataFrame) -> pd.DataFrame:
         "told by the kind, bits": told,
     }
     parts = {
-        name: measure.statistic(numbered, ["choice", "kind"], each, "arm")
+        name: stats.statistic(numbered, ["choice", "kind"], each, "arm")
         for name, each in columns.items()
     }
     for part in (
         parts.values()
     ):  # who has one run has no interval: resampled questions have fewer workflows
         part.loc[part["runs"] == 1, ["lo", "hi"]] = np.nan
-    return pd.DataFrame({name: measure.intervals(part) for name, part in parts.items()}).join(
+    return pd.DataFrame({name: stats.intervals(part) for name, part in parts.items()}).join(
         by_chance(numbered)
     )

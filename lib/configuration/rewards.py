@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-VERSION = 1  # of rewards: raise it when one of these numbers changes
+VERSION = 1  # of rewards
 
 
 @dataclass(frozen=True)

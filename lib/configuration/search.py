@@ -13,7 +13,7 @@ from lib.configuration import space
 from lib.configuration.space import SUBSETS, TOOLS, WORKFLOWS, Configuration, repaired
 from lib.experiment import seeds
 
-VERSION = 1  # of the configurations that are tried: raise it when one of these numbers changes
+VERSION = 1  # of the configurations that are tried
 GRID = 50  # configurations (ARC, 4.5)
 BASE = Configuration(
     (0, SUBSETS - 1, 0, 2, 0, 2)

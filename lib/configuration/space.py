@@ -13,7 +13,7 @@ import numpy as np
 
 from lib.experiment import artifacts
 
-VERSION = 1  # of the configurations that there are: raise it when one of these numbers changes
+VERSION = 1  # of the configurations that there are
 WORKFLOWS = (  # ARC, appendix A, by number
     "direct", "reason", "verify", "routing", "sectioning", "voting", "orchestrator", "evaluator", "autonomous",
 )  # fmt: skip

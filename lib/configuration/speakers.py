@@ -16,7 +16,7 @@ from lib.models import dialogue
 from lib.models.asking import Asker, Said, request_seed
 from lib.tools.tool import Tool, ToolError
 
-VERSION = 1  # of how a model is asked for a turn: raise it when one of these numbers changes
+VERSION = 1  # of how a model is asked for a turn
 
 
 class Speaker(Protocol):

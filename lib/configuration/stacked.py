@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lib.configuration.learn import Side
 from lib.configuration.policies import Parts, PromptPolicy, Value
 
-VERSION = 1  # of stacked policies and their updates: raise it when one of these numbers changes
+VERSION = 1  # of stacked policies and their updates
 
 
 class Stacked(nn.Module):

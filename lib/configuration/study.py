@@ -65,9 +65,7 @@ from lib.tasks import Item, mixed
 from lib.tools import Index, Sandbox, Tool, calculator, lookup, python
 from lib.tools import search as searching
 
-VERSION = (
-    1  # of what each job of the study plays and tests: raise it when one of these numbers changes
-)
+VERSION = 1  # of what each job of the study plays and tests
 RUNS = ROOT / "data/runs/configuration"
 POLICY = RUNS / "policy"
 CASSETTES = ROOT / "data/cassettes"

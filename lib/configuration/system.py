@@ -22,7 +22,7 @@ from lib.llm.loop import Loop
 from lib.tasks import Item
 from lib.tools.tool import Tool
 
-VERSION = 1  # of outcomes of episodes: raise it when one of these numbers changes
+VERSION = 1  # of outcomes of episodes
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from lib.configuration.system import Outcome
 from lib.models.team import NOTHING, worded
 from lib.tasks import Item
 
-VERSION = 1  # of the kind of error of a wrong answer: raise it when one of these numbers changes
+VERSION = 1  # of the kind of error of a wrong answer
 KINDS = ("configuration", "extraction", "reasoning", "arithmetic", "knowledge", "unclassified")
 GROUPS = {  # the four categories of figure 6
     "configuration": "policy configuration", "extraction": "execution", "arithmetic": "execution",

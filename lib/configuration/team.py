@@ -17,7 +17,7 @@ from lib.models.agent import system
 from lib.models.team import NOTHING, asked, notes
 from lib.tools.tool import Tool
 
-VERSION = 1  # of what agents are shown and write, and what it costs: raise it when one of these numbers changes
+VERSION = 1  # of what agents are shown and write, and what it costs
 FIRST, SECOND, THIRD = 0, 1, 2  # agents: the reasoner, the verifier or worker, the answerer
 MOST_TOOLS = 6  # calls of tools within one call of an agent
 ERROR = "error"  # what a lab model is told of a call that is none

@@ -25,7 +25,7 @@ from lib.configuration.system import Job, System, table
 from lib.experiment import seeds
 from lib.tasks import Item
 
-VERSION = 1  # of trained and refined policies: raise it when one of these numbers changes
+VERSION = 1  # of trained and refined policies
 KINDS = ("hierarchy", "bandit", "episodes")  # of policies
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from lib.configuration.team import FIRST, SECOND, Note, Team, draft, evidence, journal, votes
 from lib.models.team import PLAN, SPLIT, parts
 
-VERSION = 1  # of who is asked what in a workflow: raise it when one of these numbers changes
+VERSION = 1  # of who is asked what in a workflow
 ROUNDS = 3  # evaluations of the evaluator-optimizer, and steps of the autonomous agent before it concludes
 VOTERS = 3
 Workflow = Callable[[Team, str], Awaitable[Note]]

@@ -14,7 +14,7 @@ from lib.envs.bank import Bank, calibrated_levels, load_bank
 from lib.envs.education import LEVELS, Education, EducationRules
 from lib.envs.grid import register_grid
 
-VERSION = 1  # of the environments and the question bank of this package: raise it when one of these numbers changes
+VERSION = 1  # of the environments and the question bank of this package
 _RULES = {rule.name for rule in fields(EducationRules) if rule.init} - {"items"}
 
 

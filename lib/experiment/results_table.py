@@ -3,7 +3,7 @@
 Tables, figures, metrics and claims are queries on it, `record.read("corl", split="test")` and then pandas. A
 system declares the columns that it has besides (`extra`); what it does not know stays empty: a missing number is
 NaN, a missing word "". Written and read as Parquet with a schema, so that a row without its arm, a second kind of
-`reward` or a file of another system is an error that names it. Left out: estimates, which are `lib.measure`.
+`reward` or a file of another system is an error that names it. Left out: estimates, which are `lib.stats`.
 """
 
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ from typing import Any
 
 import json_repair
 
-VERSION = 1  # of the answers read from replies: raise it when one of these numbers changes
+VERSION = 1  # of the answers read from replies
 LONGEST = 20_000  # characters; what is longer is no decision
 MENDABLE = 4_000  # characters of an object; the time of mending grows with their square
 LONGEST_ARGUMENTS = 65_536  # characters of a tool call's; code is among them

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-VERSION = 1  # of the tokens counted: raise it when one of these numbers changes
+VERSION = 1  # of the tokens counted
 BYTES_PER_TOKEN = 4  # an estimate, where a server does not count
 SPARSE = 32  # bytes of a token, on average, at the most
 WINDOW = 2**21  # tokens of a prompt at the most

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lib import config, draw, measure
+from lib import config, draw, stats
 from lib.experiment import artifacts, results_table
 from lib.meeting import recorded
 from lib.meeting.deciders import CHECK, MIXTURES, ORACLE, POOR, RANDOM, ROLES
@@ -32,7 +32,7 @@ def plane(rows: pd.DataFrame, name: str):
     """Quality against dollars per thousand items, of everybody at equal quality."""
     shown = results_table.where(rows, condition=EQUAL)
     shown = shown.assign(dollars=shown["dollars"] * 1e3)
-    x, y = (measure.mean(shown, column, "arm") for column in ("dollars", "right"))
+    x, y = (stats.mean(shown, column, "arm") for column in ("dollars", "right"))
     roles = {arm: ROLES[arm] for arm in x.index}
     title = f"{name}: who is as right as the best constant, and for how much"
     return draw.plane(

@@ -28,7 +28,7 @@ from lib.outcomes.choosing import Fold, Plays
 from lib.outcomes.tables import Table
 from lib.routing.toolorchestra.rewards import normalised
 
-VERSION = 1  # of deciders on recorded outcomes: raise it when one of these numbers changes
+VERSION = 1  # of deciders on recorded outcomes
 CONSTANT, MIXTURES, RANDOM, ORACLE = "best constant", "mixtures", "random", "oracle"
 NEAREST, LOGISTIC = "nearest neighbours", "logistic"
 CORL, ORCHESTRA, ARC = "CoRL's reward", "ToolOrchestra's reward", "ARC's reward"

@@ -18,7 +18,7 @@ from lib.meeting import deciders
 from lib.outcomes import choosing, headroom
 from lib.outcomes.tables import Table
 
-VERSION = 1  # of estimates from logs: raise it when one of these numbers changes
+VERSION = 1  # of estimates from logs
 ESTIMATORS = ("naive", "direct", "ips", "snips", "dr")
 EXPLORED = 0.3  # share of items on which the log's author throws a die
 _RATE, _RIDGE, _SHARP = 0.1, 10.0, 8.0

@@ -23,7 +23,7 @@ from lib.outcomes.choosing import EQUAL, HALF, Fold, Plays, Scored
 from lib.outcomes.tables import Table
 from lib.routing.toolorchestra import rewards as tool_rewards
 
-VERSION = 1  # of the replay of a table: raise it when one of these numbers changes
+VERSION = 1  # of the replay of a table
 RUNS = ROOT / "data/runs/recorded"
 OVER = 1.05  # a budget is broken where more than this share of it is spent
 LEAST = 10  # items of a group whose mean is looked at

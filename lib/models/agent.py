@@ -17,7 +17,7 @@ from lib.tasks import Item, TaskError, answered, reply
 from lib.tasks.chain import OPERATIONS
 from lib.tasks.facts import LETTERS, RELATIONS, VALUES, records
 
-VERSION = 1  # of the traces of agents: raise it when one of these numbers changes
+VERSION = 1  # of the traces of agents
 TOOLS = ("calculator", "search", "lookup")
 FAMILIES = ("chain", "big", "facts", "passage")
 OFFERED = 0.7  # chance of each tool to be on offer

@@ -32,9 +32,7 @@ from lib.models.forward import Forward
 from lib.models.generation import ContextTooLong, Generation, Prompt, check
 from lib.models.tokenizer import EOS, decode, encode, pieces
 
-VERSION = (
-    1  # of the seeds and limits of chat completions: raise it when one of these numbers changes
-)
+VERSION = 1  # of the seeds and limits of chat completions
 MOST_CHOICES, MOST_STOPS, MOST_MESSAGES = 8, 4, 1024
 _CALL, _CALLED = "<call>", "</call>"
 _WORDS = re.compile(r"</?[a-z]+>|[A-Za-z]+(?:-[a-z]+)*|[^\sA-Za-z]")  # each at least one token

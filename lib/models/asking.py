@@ -23,7 +23,7 @@ from lib.models.generation import ContextTooLong, Prompt
 from lib.models.memory import Memory
 from lib.models.tokenizer import EOS, decode, encode
 
-VERSION = 1  # of the seeds and limits of requests: raise it when one of these numbers changes
+VERSION = 1  # of the seeds and limits of requests
 _CALLED = "</call>"
 _AT_ONCE = 256  # sequences side by side
 _WAITING = 2**16

@@ -3,7 +3,7 @@
 A card is made from replies to test items and from counted floating point operations, nothing is
 declared but the price of an operation and the clock. The text that menus of tools show is written from
 the card's numbers by a fixed rule. Replies are rows of the record "lab"; estimates from them are left to
-`lib.measure`.
+`lib.stats`.
 """
 
 import time
@@ -43,7 +43,7 @@ from lib.models.generation import Prompt, generate
 from lib.models.tokenizer import EOS, decode
 from lib.models.training import right, solved
 
-VERSION = 1  # of replies to test items, prices and descriptions: raise it when one of these numbers changes
+VERSION = 1  # of replies to test items, prices and descriptions
 _CONTEXT = 64  # tokens over which operations are counted
 _PRICED = ("dollars_per_teraflop", "flops_per_second", "seconds_per_token")
 GOOD, POOR = 0.75, 0.3  # accuracies between which a model is said to be unsure

@@ -19,9 +19,7 @@ from lib.models.dialogue import token
 from lib.models.forward import Forward
 from lib.models.tokenizer import BOS, EOS, PAD, tokenizer
 
-VERSION = (
-    1  # of initial weights and the limit of replies: raise it when one of these numbers changes
-)
+VERSION = 1  # of initial weights and the limit of replies
 MODELS = ROOT / "data/models"
 _LARGEST = 2**20  # units, layers, tokens
 LIMIT = 96  # tokens of a reply where nobody says another number; the longest solution has about 60

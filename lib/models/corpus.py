@@ -20,7 +20,7 @@ from lib.models.dialogue import token, turn, with_tools
 from lib.models.tokenizer import BOS, PAD
 from lib.tasks import Item
 
-VERSION = 1  # of the batches that a training sees: raise it when one of these numbers changes
+VERSION = 1  # of the batches that a training sees
 TRACES = {"agent": agent.trace, "team": team.trace}  # by style
 IGNORED = -100  # a target that costs nothing, as in torch
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from lib.models.tokenizer import BOS, EOS, ROLES, encode, tokenizer
 
-VERSION = 1  # of the tokens of a conversation, and the calls in a reply: raise it when one of these numbers changes
+VERSION = 1  # of the tokens of a conversation, and the calls in a reply
 _END = "</call>"
 _CALL = re.compile(
     r"<call>\s*+((?!<call>)\S++)\s*+((?:(?!<call>).)*+)\Z", re.DOTALL

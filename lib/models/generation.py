@@ -14,9 +14,7 @@ import torch
 from lib.experiment import seeds
 from lib.models.forward import ROWS, Cache, Forward
 
-VERSION = (
-    1  # of generated tokens and their log-probabilities: raise it when one of these numbers changes
-)
+VERSION = 1  # of generated tokens and their log-probabilities
 
 
 @dataclass(frozen=True)

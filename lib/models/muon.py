@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import torch
 
-VERSION = 1  # of the updates of this optimiser: raise it when one of these numbers changes
+VERSION = 1  # of the updates of this optimiser
 QUINTIC = (3.4445, -4.7750, 2.0315)  # of Jordan et al.: the steepest at 0
 STEPS = 5
 

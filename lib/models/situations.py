@@ -26,7 +26,7 @@ from lib import tasks
 from lib.tasks.items import Family, Item
 from lib.tasks.words import DIGITS, PEOPLE
 
-VERSION = 1  # of the decision situations: raise it when one of these numbers changes
+VERSION = 1  # of the decision situations
 FAMILY = "situation"
 STATES = ("low", "medium", "high")
 LOOK = "look"

@@ -21,7 +21,7 @@ from lib.models.tokenizer import TOOLS
 from lib.tasks import Item, TaskError, mixed, reply
 from lib.tasks.facts import LETTERS, RELATIONS
 
-VERSION = 1  # of the traces of teams: raise it when one of these numbers changes
+VERSION = 1  # of the traces of teams
 FAMILIES = ("chain", "passage", "facts", "mixed")
 NOTHING = "nothing"  # what an agent answers that cannot do its part
 SPLIT, PLAN = (

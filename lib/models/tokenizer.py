@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from lib.tasks import FAMILIES
 from lib.tasks.words import words
 
-VERSION = 1  # of the tokens of a text: raise it when one of these numbers changes
+VERSION = 1  # of the tokens of a text
 PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<bos>", "<eos>"
 ROLES = {"system": "<system>", "user": "<user>", "assistant": "<assistant>", "tool": "<tool>"}
 SPECIAL = (PAD, UNK, BOS, EOS, *ROLES.values())

@@ -29,7 +29,7 @@ from lib.models.generation import Prompt, generate
 from lib.models.muon import Muon
 from lib.models.tokenizer import EOS, decode
 
-VERSION = 1  # of trained weights: raise it when one of these numbers changes
+VERSION = 1  # of trained weights
 DEV_ITEMS = 100  # per look
 Verdict = Callable[[str], bool]
 

@@ -23,7 +23,7 @@ from lib.zoo.guides import SOUGHT, distances, guide
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import OBJECTIVES, SINGLE, make_batch
 
-VERSION = 1  # of episodes side by side and who decides in them: raise it when one of these numbers changes
+VERSION = 1  # of episodes side by side and who decides in them
 WORLDS = ("paper", "ours")
 _DRAWS, _COPIES = np.uint64(0xAC7), np.uint64(0xC0B1)
 

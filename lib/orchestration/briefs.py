@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-VERSION = 1  # of what is read in a brief: raise it when one of these numbers changes
+VERSION = 1  # of what is read in a brief
 Rewards = tuple[float, ...]  # one number in [0, 1] for each objective
 
 

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from lib.orchestration.world import Domain, Foresight
 
-VERSION = 1  # of prompts, templates included: raise it when one of these numbers changes
+VERSION = 1  # of prompts, templates included
 TEMPLATES = Path(__file__).parent / "templates"
 
 

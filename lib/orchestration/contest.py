@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import envs, measure
+from lib import envs, stats
 from lib.config import ROOT, Environments, LLMSettings, OrchestrationSettings, Params
 from lib.experiment import artifacts, results_table, seeds, sweep
 from lib.experiment.run_context import RunContext
@@ -38,7 +38,7 @@ from lib.orchestration.briefs import Reader
 from lib.zoo import guides, networks, policies, recipes, train
 from lib.zoo.recipes import OBJECTIVES, REFERENCES, SINGLE
 
-VERSION = 1  # of episodes of the contest: raise it when one of these numbers changes
+VERSION = 1  # of episodes of the contest
 RUNS = ROOT / "data/runs/orchestration"
 CASSETTES = ROOT / "data/cassettes"
 KINDS = ("KO", "TO", "RO")
@@ -327,7 +327,7 @@ def hindsight(rows: pd.DataFrame) -> pd.DataFrame:
 def headroom(rows: pd.DataFrame) -> pd.DataFrame:
     """By domain and world: utility of looking far ahead on fresh copies, less that of the best policy on dev students.
     Whoever looks ahead there sees no dice that fall: what it wins could be earned."""
-    return measure.gap(rows, "reward", {"arm": CEILING}, {"arm": BEST}, ["group", "condition"])
+    return stats.gap(rows, "reward", {"arm": CEILING}, {"arm": BEST}, ["group", "condition"])
 
 
 def contrasts(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFrame:
@@ -343,16 +343,14 @@ def contrasts(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFra
             pair = mine.assign(
                 seed=0
             )  # pairs are students; what the seeds share is named beside the table
-            one = measure.gap(
-                pair, "reward", {"arm": _arm(a, settings)}, {"arm": _arm(b, settings)}
-            )
+            one = stats.gap(pair, "reward", {"arm": _arm(a, settings)}, {"arm": _arm(b, settings)})
             found[domain, f"{a}_{b.replace(' ', '-')}"] = one.iloc[0].astype(float)
     frame = (
         pd.DataFrame(found)
         .T.rename_axis(["domain", "contrast"])
         .astype({"runs": int, "items": int})
     )
-    return frame.assign(verdict=measure.verdict(frame, settings.margin))
+    return frame.assign(verdict=stats.verdict(frame, settings.margin))
 
 
 def _arm(name: str, settings: OrchestrationSettings) -> str:

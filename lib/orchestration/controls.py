@@ -7,7 +7,7 @@ from lib.experiment import seeds
 from lib.orchestration.decisions import Decision, Episode
 from lib.zoo.policies import Policy
 
-VERSION = 1  # of deciders without a model: raise it when one of these numbers changes
+VERSION = 1  # of deciders without a model
 
 
 class Random:

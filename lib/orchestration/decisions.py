@@ -14,7 +14,7 @@ from lib.orchestration.components import Part, interaction_line
 from lib.orchestration.world import World
 from lib.zoo.policies import Policy
 
-VERSION = 1  # of decisions and episodes: raise it when one of these numbers changes
+VERSION = 1  # of decisions and episodes
 
 
 @dataclass(frozen=True)

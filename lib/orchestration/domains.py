@@ -14,7 +14,7 @@ from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import PIECES
 from lib.orchestration.world import Domain, Rollout, World
 
-VERSION = 1  # of the two domains and their words: raise it when one of these numbers changes
+VERSION = 1  # of the two domains and their words
 STUDENT = Domain(
     name="education",
     role="You steer a tutoring system",

@@ -28,9 +28,7 @@ from lib.experiment import artifacts, seeds
 from lib.orchestration.briefs import Brief, Rational, Reader
 from lib.orchestration.spoken import LETTERS, messages
 
-VERSION = (
-    1  # of the fixed situations and answers to them: raise it when one of these numbers changes
-)
+VERSION = 1  # of the fixed situations and answers to them
 FOLDER = ROOT / "data/situations"
 BRIEFS, REPLIES = FOLDER / "briefs.jsonl", FOLDER / "pretrained.json"
 MADE_UP, REAL = 160, 15  # briefs: made up in all, and of each kind in each of the real places

@@ -29,7 +29,7 @@ from lib.orchestration.components import again, template
 from lib.orchestration.domains import STUDENT
 from lib.orchestration.orchestrators import ANSWERED
 
-VERSION = 1  # of what a judge is asked and how its scores are read: raise it when one of these numbers changes
+VERSION = 1  # of what a judge is asked and how its scores are read
 CRITERIA = (
     "adaptivity", "progression", "exploration", "diversity",  # Table 12: how an orchestrator chose
     "mental", "temporal", "performance", "effort", "frustration",  # Table 4: what it was like for the student

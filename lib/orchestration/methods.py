@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lib.config import Params
 
-VERSION = 1  # of what a method is: raise it when one of these numbers changes
+VERSION = 1  # of what a method is
 KINDS = ("KO", "TO", "RO")
 
 

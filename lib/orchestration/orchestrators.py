@@ -21,7 +21,7 @@ from lib.orchestration.components import Budget, Situation
 from lib.orchestration.decisions import Decision, Episode, Exchange
 from lib.orchestration.replies import Choice, parse
 
-VERSION = 1  # of decisions of KO, TO and RO: raise it when one of these numbers changes
+VERSION = 1  # of decisions of KO, TO and RO
 ANSWERED = (
     "truncated",
     "refusal",

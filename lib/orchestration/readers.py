@@ -13,7 +13,7 @@ from lib.models.asked import versions as versions_of_asking
 from lib.orchestration import briefs, replies, spoken, taught
 from lib.orchestration.briefs import Rational, Reader
 
-VERSION = 1  # of which reader a name stands for: raise it when one of these numbers changes
+VERSION = 1  # of which reader a name stands for
 RATIONAL = "rational"
 RUNS, CASSETTES = ROOT / "data/runs/orchestration", ROOT / "data/cassettes"
 _NAME = "readers"  # of the cassette and of the purse of endpoints

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from lib.llm import replies
 from lib.llm.replies import InvalidReply, one_object
 
-VERSION = 1  # of choices that are read in replies: raise it when one of these numbers changes
+VERSION = 1  # of choices that are read in replies
 KINDS = (*replies.KINDS, "unknown_policy", "already_tried", "must_decide")
 
 

@@ -17,7 +17,7 @@ from lib.llm.replies import InvalidReply
 from lib.orchestration.briefs import Brief
 from lib.orchestration.replies import parse
 
-VERSION = 1  # of what readers behind endpoints are asked and choose: raise it when one of these numbers changes
+VERSION = 1  # of what readers behind endpoints are asked and choose
 LETTERS = ascii_uppercase
 _TASK = "Score every policy: the sum of weight times reward. The best policy has the highest score."
 _LETTER = "Reply with the letter of the best policy, and nothing else."

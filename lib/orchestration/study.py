@@ -50,7 +50,7 @@ from lib.zoo.evaluate import evaluation_streams
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import SINGLE
 
-VERSION = 1  # of episodes of a method under a seed: raise it when one of these numbers changes
+VERSION = 1  # of episodes of a method under a seed
 RUNS = ROOT / "data/runs/orchestration"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "orchestration"  # of the cassette and of the purse

@@ -20,7 +20,7 @@ from lib.models.tokenizer import encode
 from lib.orchestration.briefs import Brief
 from lib.tasks.words import PEOPLE
 
-VERSION = 1  # of what lab-orchestrator chooses: raise it when one of these numbers changes
+VERSION = 1  # of what lab-orchestrator chooses
 NAME = "lab-orchestrator"
 _ANSWERS = "<answer>"  # what a reply begins with
 

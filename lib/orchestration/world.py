@@ -21,7 +21,7 @@ from lib.zoo.networks import sample
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import ACTIONS, make_batch
 
-VERSION = 1  # of episodes and look-aheads: raise it when one of these numbers changes
+VERSION = 1  # of episodes and look-aheads
 _DRAWS = np.uint64(
     0xAC7
 )  # as in lib.zoo.evaluate.play: the same student meets the same luck there and here

@@ -17,7 +17,7 @@ from lib import stats
 from lib.experiment import seeds
 from lib.outcomes.tables import Table, TableError
 
-VERSION = 1  # of choices among plays and their scores: raise it when one of these numbers changes
+VERSION = 1  # of choices among plays and their scores
 LEVELS = (
     0.05,
     0.1,

@@ -24,7 +24,7 @@ from lib.experiment import seeds
 from lib.outcomes.choosing import Fold, Plays, best, constants, over_partings, rotated, scored
 from lib.outcomes.tables import Table
 
-VERSION = 1  # of what could be won: raise it when one of these numbers changes
+VERSION = 1  # of what could be won
 QUESTIONS = {
     "accuracy": 0.05,
     "money": 0.10,

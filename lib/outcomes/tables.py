@@ -20,7 +20,7 @@ import pandas as pd
 from lib.config import ROOT
 from lib.experiment import artifacts, seeds
 
-VERSION = 1  # of tables of outcomes: raise it when one of these numbers changes
+VERSION = 1  # of tables of outcomes
 PLACE = ROOT / "data/outcomes"
 RECORDED, LISTED, ASSUMED = "recorded", "listed", "assumed"
 AGENTS = {

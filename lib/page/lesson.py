@@ -101,7 +101,7 @@ class Lesson:
     def table(self, df: pd.DataFrame, caption: str, digits: int | None = None) -> None:
         """Show a data frame as an accessible table. digits: decimals, otherwise chosen by column.
 
-        Estimates of `lib.measure` have their ends in brackets behind the value; p and told are left to those who ask.
+        Estimates of `lib.stats` have their ends in brackets behind the value; p and told are left to those who ask.
         """
         df = estimates_shown(df)
         _show(table_html(df, caption, digits), f"table: {caption}\n{df.to_string()}")
@@ -136,7 +136,7 @@ class Lesson:
     def metric(self, key: str, value: Any) -> None:
         """Record a number, a string or a truth under a flat key such as `education.SO-d1.length`.
 
-        value: also an `Interval` or an estimate (a row of `lib.measure`), which bring lo and hi along. Raises
+        value: also an `Interval` or an estimate (a row of `lib.stats`), which bring lo and hi along. Raises
         ValueError, naming the key, for nan or infinity, for ends the wrong way round, and for a key that is taken.
         """
         if not _KEY.fullmatch(key):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lib import measure
+from lib import stats
 from lib.stats import Interval
 
 NOTHING = "–"  # what stands where there is no value
@@ -59,11 +59,11 @@ def interval_table(
 
 
 def estimates_shown(frame: pd.DataFrame) -> pd.DataFrame:
-    """A frame of `lib.measure` with one column of estimates in place of value, lo and hi; any other as it is."""
+    """A frame of `lib.stats` with one column of estimates in place of value, lo and hi; any other as it is."""
     if not {"value", "lo", "hi"} <= set(map(str, frame.columns)):
         return frame
     rest = frame.drop(columns=["lo", "hi", "p", "told", "runs", "items"], errors="ignore")
-    return rest.assign(value=measure.intervals(frame))
+    return rest.assign(value=stats.intervals(frame))
 
 
 def table_html(frame: pd.DataFrame, caption: str, digits: int | None = None) -> str:

@@ -13,7 +13,7 @@ from lib.routing.rollouts import Task
 from lib.routing.warm import NUMBERS
 from lib.tasks import Item
 
-VERSION = 1  # of the tasks that a training draws and a test asks: raise it when one of these numbers changes
+VERSION = 1  # of the tasks that a training draws and a test asks
 
 
 @dataclass(frozen=True)

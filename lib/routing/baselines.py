@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from lib.experiment import seeds
 from lib.routing.outcomes import ITSELF
 
-VERSION = 1  # of what routers choose: raise it when one of these numbers changes
+VERSION = 1  # of what routers choose
 NEIGHBOURS = 15
 THRESHOLDS = np.linspace(0, 1, 21)  # of the cascade's trust
 FOLDS = 5  # a scorer is not tried on what it learned from

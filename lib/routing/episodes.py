@@ -17,7 +17,7 @@ from lib.routing import protocol
 from lib.routing.experts import Heard
 from lib.routing.voices import Voice
 
-VERSION = 1  # of the course of an episode: raise it when one of these numbers changes
+VERSION = 1  # of the course of an episode
 
 
 @dataclass(frozen=True)

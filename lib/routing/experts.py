@@ -23,7 +23,7 @@ from lib.llm.loop import Loop
 from lib.models.asking import Asker, asker
 from lib.models.transport import LabTransport, lab
 
-VERSION = 1  # of what experts are asked and what a reply costs: raise it when one of these numbers changes
+VERSION = 1  # of what experts are asked and what a reply costs
 
 # What an expert that is no lab model has to be told about the questions of the bench.
 RULES = (

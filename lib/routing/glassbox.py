@@ -26,9 +26,7 @@ from lib.config import LearnSettings, RoutingGlassSettings, RoutingSettings
 from lib.experiment import results_table, seeds
 from lib.routing import learn, rewards
 
-VERSION = (
-    1  # of the synthetic benchmark of budgeted routing: raise it when one of these numbers changes
-)
+VERSION = 1  # of the synthetic benchmark of budgeted routing
 BUDGETS = ("low", "medium", "high")
 KNOBS = ("complementarity", "spread", "noise")
 SYSTEM = "corl_glass"  # of the record

@@ -22,7 +22,7 @@ from lib import losses
 from lib.config import LearnSettings
 from lib.experiment import artifacts, seeds
 
-VERSION = 1  # of the updates of a controller: raise it when one of these numbers changes
+VERSION = 1  # of the updates of a controller
 
 # Losses --------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from lib.experiment import artifacts
 from lib.routing.episodes import Episode
 from lib.routing.learn import Learner
 
-VERSION = 1  # of the tables of a training and the parts of an episode: raise it when one of these numbers changes
+VERSION = 1  # of the tables of a training and the parts of an episode
 
 
 class Logs:

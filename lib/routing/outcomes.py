@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from lib import measure, tasks
+from lib import stats, tasks
 from lib.config import ROOT, Params, RoutingSettings
 from lib.llm.opening import finish, opened
 from lib.models.asking import Asker, asker
@@ -22,7 +22,7 @@ from lib.routing import protocol
 from lib.routing.experts import TRIES, Pool, Query, askers, drawn
 from lib.tasks import Item
 
-VERSION = 1  # of the trials of experts and the budgets that follow: raise it when one of these numbers changes
+VERSION = 1  # of the trials of experts and the budgets that follow
 RUNS = ROOT / "data/runs/routing"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "routing"  # of the cassette and of the purse
@@ -123,7 +123,7 @@ def headrooms(rows: pd.DataFrame, worth: Mapping[str, float]) -> pd.DataFrame:
     for word, budget in {FREE: np.inf, **worth}.items():
         paid = rows.assign(arm=rows["strategy"], paid=rows["right"] * (rows["dollars"] <= budget))
         dev, test = (paid[paid["split"] == split] for split in ("dev", "test"))
-        found[word] = measure.headroom(dev, test, "paid").assign(
+        found[word] = stats.headroom(dev, test, "paid").assign(
             constant=dev.groupby("arm")["paid"].mean().idxmax()
         )
     return pd.concat(found, names=["question"]).droplevel(1)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from lib.tasks.items import answered, tidy
 
-VERSION = 1  # of what controllers read and how their turns are read: raise it when one of these numbers changes
+VERSION = 1  # of what controllers read and how their turns are read
 WORDS = ("low", "medium", "high")  # budgets by name
 STYLES = ("soft", "hard", "number")
 # Soft prompts (the paper's B.2) name the budget and leave the rest to the controller; hard ones (B.1)

@@ -8,7 +8,7 @@ Nothing else: no reward for form, none for spending less than the budget. c is w
 the paper, whose controller's own tokens are free.
 """
 
-VERSION = 1  # of the reward of an episode: raise it when one of these numbers changes
+VERSION = 1  # of the reward of an episode
 
 
 def cost_reward(dollars, budget):

@@ -45,7 +45,7 @@ from lib.routing.rollouts import Episode, Task, roll
 from lib.routing.voices import Lab
 from lib.tasks import Item
 
-VERSION = 1  # of how controllers are trained and tested: raise it when one of these numbers changes
+VERSION = 1  # of how controllers are trained and tested
 START = "start"  # the controller before it is trained
 GROUP = 8  # episodes of one question, for group advantages
 MAIN = "corl"  # the arm that has `seeds` seeds; the others have `other_seeds`

@@ -17,7 +17,7 @@ from lib.models.forward import Forward
 from lib.models.generation import Prompt, generate
 from lib.routing.protocol import STOPS
 
-VERSION = 1  # of the turns that controllers write: raise it when one of these numbers changes
+VERSION = 1  # of the turns that controllers write
 AT_ONCE = 128  # contexts of a Hub side by side, which is a matter of memory
 _TAIL = 16  # tokens that any of STOPS fits in
 

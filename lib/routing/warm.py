@@ -24,7 +24,7 @@ from lib.routing import protocol
 from lib.tasks import Item
 from lib.tasks.chain import OPERATIONS
 
-VERSION = 1  # of the traces of the protocol and the lessons from them: raise it when one of these numbers changes
+VERSION = 1  # of the traces of the protocol and the lessons from them
 SKILL = 2  # operations of a chain that the controller works out itself
 ITSELF = 0.3  # chance that it answers without a call
 AGAIN = 0.1  # and that it asks once more after a reply

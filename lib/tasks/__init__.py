@@ -9,7 +9,7 @@ from lib.experiment import seeds
 from lib.tasks import belief, big, chain, facts, mixed, passage, story, translation
 from lib.tasks.items import SPLITS, Family, Item, TaskError, answered, reply
 
-VERSION = 1  # of the items and scores of this package: raise it when one of these numbers changes
+VERSION = 1  # of the items and scores of this package
 __all__ = [
     "FAMILIES", "SPLITS", "Family", "Item", "TaskError", "answered", "draw", "family", "reply", "score",
     "spread", "verify",

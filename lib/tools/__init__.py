@@ -11,7 +11,7 @@ from lib.tools.sandbox import Limits, Result, Sandbox, SandboxUnavailable
 from lib.tools.search import Index, search
 from lib.tools.tool import Tool, ToolError
 
-VERSION = 1  # of what the tools of this package answer: raise it when one of these numbers changes
+VERSION = 1  # of what the tools of this package answer
 __all__ = [
     "Index", "Limits", "Result", "Sandbox", "SandboxUnavailable", "Tool", "ToolError", "calculator",
     "lookup", "python", "search",

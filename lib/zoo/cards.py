@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from lib.zoo.evaluate import episodes, paid_for
 from lib.zoo.recipes import ACTIONS, OBJECTIVES
 
-VERSION = 1  # of policy cards: raise it when one of these numbers changes
+VERSION = 1  # of policy cards
 RUBRIC = {
     "accuracy": {"high": ">= 0.8", "medium": "0.6 to 0.8", "low": "< 0.6"},
     "mastery": {"above threshold": ">= 0.8", "below threshold": "< 0.8"},

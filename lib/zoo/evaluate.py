@@ -18,7 +18,7 @@ from lib.experiment import seeds
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import ACTIONS, OBJECTIVES, SINGLE, make_batch, recipes
 
-VERSION = 1  # of records of evaluation episodes and what they sum up to: raise it when one of these numbers changes
+VERSION = 1  # of records of evaluation episodes and what they sum up to
 Act = Callable[
     [np.ndarray, np.ndarray], np.ndarray
 ]  # observations (N, ...), draws (N,) -> actions (N,)

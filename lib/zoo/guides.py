@@ -10,7 +10,7 @@ import numpy as np
 from lib.envs.grid_batch import _FRONT, GridBatch
 from lib.envs.layouts import CELLS, FORWARD, GOAL, GOLD, HEADINGS, LAVA, LEFT, PICKUP, RIGHT
 
-VERSION = 1  # of what guides do: raise it when one of these numbers changes
+VERSION = 1  # of what guides do
 SOUGHT = {
     "SO-d1": GOAL,
     "SO-d2": None,

@@ -8,7 +8,7 @@ Only the Gram matrix G_ij = g_i . g_j enters, so the problem has as many unknown
 import numpy as np
 from qpsolvers import solve_qp
 
-VERSION = 1  # of min-norm weights: raise it when one of these numbers changes
+VERSION = 1  # of min-norm weights
 
 
 def min_norm_weights(gram: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lib.experiment import seeds
 
-VERSION = 1  # of first weights, outputs and sampled actions of networks: raise it when one of these numbers changes
+VERSION = 1  # of first weights, outputs and sampled actions of networks
 Params = Mapping[str, Tensor]
 
 

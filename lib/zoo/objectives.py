@@ -12,7 +12,7 @@ import numpy as np
 
 from lib.envs.education import OBJECTIVES
 
-VERSION = 1  # of what policies are paid: raise it when one of these numbers changes
+VERSION = 1  # of what policies are paid
 
 
 class Objective(Protocol):

@@ -16,7 +16,7 @@ import torch
 from lib.experiment import artifacts
 from lib.zoo.networks import KINDS, Network, describe, restore, sample
 
-VERSION = 1  # of how a policy is kept and what it does: raise it when one of these numbers changes
+VERSION = 1  # of how a policy is kept and what it does
 FORMAT = 1
 _LARGEST = 2**16  # units of a layer
 

@@ -26,7 +26,7 @@ from lib.zoo.mgda import min_norm_weights
 from lib.zoo.networks import Network, initial, sample
 from lib.zoo.objectives import Objective
 
-VERSION = 1  # of stacked PPO trainings: raise it when one of these numbers changes
+VERSION = 1  # of stacked PPO trainings
 Batch = dict[str, Tensor]  # what is known of a minibatch, or of the arms, by name
 
 ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-5  # stable-baselines3's PPO

@@ -23,7 +23,7 @@ from lib.zoo.networks import KINDS, Cnn, Mlp, Network, describe, restore
 from lib.zoo.objectives import KINDS as OBJECTIVE_KINDS
 from lib.zoo.objectives import Linear, Objective, RewardMachine, Vector
 
-VERSION = 1  # of how a policy and its environment are made from settings: raise it when one of these numbers changes
+VERSION = 1  # of how a policy and its environment are made from settings
 DOMAINS = ("education", "minigrid")
 ACTIONS = {"education": EDUCATION_ACTIONS, "minigrid": GRID_ACTIONS}
 OBJECTIVES = {"education": EDUCATION_OBJECTIVES, "minigrid": ("goal", "no-lava", "gold")}

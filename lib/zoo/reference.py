@@ -26,7 +26,7 @@ from lib.zoo.networks import Cnn, initial, sample
 from lib.zoo.ppo import booked, curve, stream, streams
 from lib.zoo.recipes import Recipe, make_batch
 
-VERSION = 1  # of trainings by stable-baselines3: raise it when one of these numbers changes
+VERSION = 1  # of trainings by stable-baselines3
 
 
 class SmallExtractor(BaseFeaturesExtractor):

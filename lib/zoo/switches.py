@@ -16,9 +16,7 @@ from lib.envs.education import CHALLENGE, EASY, FAILED, OBJECTIVES, EducationRul
 from lib.envs.education_batch import EducationBatch
 from lib.zoo.evaluate import evaluation_streams, play
 
-VERSION = (
-    1  # of the search for the simulator's switches: raise it when one of these numbers changes
-)
+VERSION = 1  # of the search for the simulator's switches
 
 # Table 2: length, then mean aptitude (d1), gap (d2) and performance (d3) of each policy
 TABLE_2 = {

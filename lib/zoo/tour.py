@@ -13,7 +13,7 @@ from lib.envs.education_batch import EducationBatch
 from lib.experiment import seeds
 from lib.zoo.evaluate import Act, mixture_policy, play
 
-VERSION = 1  # of the demonstrations of lesson 00: raise it when one of these numbers changes
+VERSION = 1  # of the demonstrations of lesson 00
 
 
 def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from lib.zoo.networks import Network
 from lib.zoo.ppo import MGDA, PPO, Arm
 from lib.zoo.recipes import Recipe
 
-VERSION = 1  # of who is trained beside whom: raise it when one of these numbers changes
+VERSION = 1  # of who is trained beside whom
 ZOO, RUNS = ROOT / "data/zoo", ROOT / "data/runs/zoo"
 TOGETHER = 3  # seeds of a small network in one job: with more of them fewer cores would have work
 

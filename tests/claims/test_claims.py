@@ -18,7 +18,6 @@ from lib.claims import (
     lists,
     metrics,
     pictures,
-    quantities,
     records,
     tally,
     verdicts,
@@ -28,7 +27,7 @@ from lib.claims.functions import FUNCTIONS
 from lib.claims.metrics import Metrics, Missing
 from lib.experiment import results_table
 from lib.page import audit
-from lib.stats import Interval
+from lib.stats import Interval, interval_arithmetic
 
 CLAIMS = entries.read()
 LAPTOP = metrics.read()  # the committed metrics of a laptop run
@@ -269,26 +268,26 @@ def holds_its_value(found):
 @given(st.data())
 def test_what_is_computed_of_two_estimates_holds_its_value(step, data):
     pair = [data.draw(estimates(positive=step in ("times", "over"))) for _ in range(2)]
-    assert holds_its_value(getattr(quantities, step)(*pair))
+    assert holds_its_value(getattr(interval_arithmetic, step)(*pair))
 
 
 @given(estimates(), estimates())
 def test_a_difference_is_never_wider_than_the_sum_of_both(a, b):
-    d = quantities.minus(a, b)
+    d = interval_arithmetic.minus(a, b)
     assert d.hi - d.lo <= (a.hi - a.lo) + (b.hi - b.lo) + 1e-9
 
 
 @given(estimates())
 def test_a_size_holds_its_value_and_is_never_negative(a):
-    found = quantities.size(a)
+    found = interval_arithmetic.size(a)
     assert holds_its_value(found) and found.lo >= 0
 
 
 @given(estimates(), st.floats(-9, 9))
 def test_a_known_number_shifts_and_stretches_an_interval(a, c):
-    moved = quantities.plus(a, quantities.exact(c))
+    moved = interval_arithmetic.plus(a, interval_arithmetic.exact(c))
     assert moved.hi - moved.lo == pytest.approx(a.hi - a.lo, abs=1e-9)
-    stretched = quantities.times(quantities.exact(c), a)
+    stretched = interval_arithmetic.times(interval_arithmetic.exact(c), a)
     assert stretched.hi - stretched.lo == pytest.approx(abs(c) * (a.hi - a.lo), abs=1e-9)
 
 
@@ -305,11 +304,11 @@ def test_what_a_single_run_tells_spreads_to_all_that_is_computed_of_it():
         "2 * {once}",
     ):
         assert not value_of(text).known
-    assert quantities.is_exact(value_of("exact({once})"))
+    assert interval_arithmetic.is_exact(value_of("exact({once})"))
 
 
 def test_a_quotient_that_may_be_of_either_sign_has_no_interval():
-    assert not quantities.over(Interval(1, -1, 3), Interval(1, 0.5, 2)).known
+    assert not interval_arithmetic.over(Interval(1, -1, 3), Interval(1, 0.5, 2)).known
 
 
 # Metrics -------------------------------------------------------------------------------------------

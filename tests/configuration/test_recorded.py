@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import config, measure
+from lib import config, stats
 from lib.configuration import embeddings, recorded, theorem
 from lib.configuration import space as spaces
 from lib.configuration.arms import TESTED
@@ -24,8 +24,8 @@ from lib.configuration.study import TEST_DRAW, Results
 from lib.configuration.system import Job, Outcome
 from lib.configuration.team import Note
 from lib.experiment import results_table
-from lib.measure.verdicts import FAILS, HOLDS, UNDECIDED
 from lib.scenes import agents
+from lib.stats.verdicts import FAILS, HOLDS, UNDECIDED
 
 PARAMS = config.load("smoke")
 OWN = PARAMS.configuration
@@ -174,17 +174,17 @@ def test_everybody_sits_the_same_exam_and_nobody_is_above_the_oracle(exam):
     )
     assert exam.groupby("arm")["item"].nunique().eq(10).all()
     right, tokens, mille = (
-        measure.mean(exam, each, "arm")["value"] for each in ("right", "tokens_out", "mille")
+        stats.mean(exam, each, "arm")["value"] for each in ("right", "tokens_out", "mille")
     )
     assert right["ARC"] == 1 and tokens["ARC"] == 18 and mille["ARC"] == pytest.approx(0.18)
     assert (
         right["best constant"] == 0.4
     )  # the base: as often right as two others, with fewer tokens
     assert tokens["grid search"] == 20 and right["best constant per kind"] == 1
-    assert measure.gap(exam, "right", {"arm": "ARC"}, {"arm": "ARC without SFT"})[
+    assert stats.gap(exam, "right", {"arm": "ARC"}, {"arm": "ARC without SFT"})[
         "value"
     ].item() == pytest.approx(0.4)
-    assert measure.gap(exam, "right", {"arm": "ARC"}, {"arm": "greedy search"})[
+    assert stats.gap(exam, "right", {"arm": "ARC"}, {"arm": "greedy search"})[
         "value"
     ].item() == pytest.approx(0.6)
     oracle = exam[exam["arm"] == "oracle"]
@@ -195,9 +195,9 @@ def test_everybody_sits_the_same_exam_and_nobody_is_above_the_oracle(exam):
 def test_who_learned_one_kind_alone_and_larger_agents_stand_apart(rows):
     alone = results_table.where(rows, style="alone", group="choice")
     pair = {"arm": "ARC on chain alone"}, {"arm": "ARC on choice alone"}
-    assert measure.gap(alone, "right", *pair)["value"].item() == -1
+    assert stats.gap(alone, "right", *pair)["value"].item() == -1
     both = results_table.where(rows, style=["exam", "larger"], arm="ARC")
-    assert measure.gap(both, "right", {"style": "larger"}, {"style": "exam"})["value"].item() == 0
+    assert stats.gap(both, "right", {"style": "larger"}, {"style": "exam"})["value"].item() == 0
 
 
 def test_leads_name_the_best_workflow_and_how_far_it_is_ahead(rows):

@@ -14,7 +14,7 @@ import torch
 from pandas.testing import assert_frame_equal
 from transformers import LlamaForCausalLM
 
-from lib import config, measure
+from lib import config, stats
 from lib.config import ConfigurationSettings, ParamsError
 from lib.configuration import study, taxonomy
 from lib.configuration.arms import ALONE, ARMS, NAMED, TESTED
@@ -376,7 +376,7 @@ def test_what_choosing_could_win_is_asked_in_two_tries_of_the_same_questions(mod
         and told["arm"].nunique() == 12
     )
     dev, test = (told[told["split"] == split] for split in ("dev", "test"))
-    assert measure.headroom(dev, test, "right")["items"][0] == test["item"].nunique() == len(KINDS)
+    assert stats.headroom(dev, test, "right")["items"][0] == test["item"].nunique() == len(KINDS)
 
 
 def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from lib import config, measure, tasks
+from lib import config, stats, tasks
 from lib.experiment import results_table
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
@@ -91,7 +91,7 @@ def test_answers_are_rows_of_the_record_and_have_exact_intervals(lab, tmp_path):
         == kept["item"].nunique()
     )
     assert ((kept["reward"] == 1) == (kept["right"] == 1)).all() and (kept["dollars"] > 0).all()
-    found = measure.mean(kept.assign(right=0.0), "right", "arm")
+    found = stats.mean(kept.assign(right=0.0), "right", "arm")
     assert found["hi"].item() == pytest.approx(
         1 - 0.025 ** (1 / len(kept))
     )  # Clopper and Pearson, none of n
@@ -101,11 +101,9 @@ def test_heat_and_skills_are_recorded_item_by_item(lab):
     settings, _, _, root = lab
     model = checkpoints.load(root / "models/lab-nano")
     warm = cards.heated({"lab-nano": model}, {"lab-nano": 2}, [0.0, 1.5], settings)
-    assert (
-        measure.mean(warm, "right", ["arm", "heat"])["items"].tolist() == [settings.test_items] * 2
-    )
+    assert stats.mean(warm, "right", ["arm", "heat"])["items"].tolist() == [settings.test_items] * 2
     asked = cards.skills(model, "lab-nano", settings)
-    counts = measure.mean(asked, "right", "group")["items"]
+    counts = stats.mean(asked, "right", "group")["items"]
     assert counts.to_dict() == dict.fromkeys(agent.FAMILIES, 5 * settings.test_items)
 
 
@@ -189,7 +187,7 @@ def test_a_missing_card_names_the_remedy(tmp_path):
 
 def test_the_category_is_probed_against_the_best_constant():
     found = probe.probe(checkpoints.fresh(TINY, 0).eval(), "lab-nano", ["chain", "story"], 40)
-    category = measure.mean(
+    category = stats.mean(
         results_table.frame("probe", found).query("group == 'category'"), "right", "layer"
     )
     assert category.index.tolist() == [0, 1, 2] and (category["items"] == 80).all()

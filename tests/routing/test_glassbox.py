@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from lib import config, losses, measure
+from lib import config, losses, stats
 from lib.config import ParamsError
 from lib.experiment import results_table, seeds
 from lib.routing import glassbox
@@ -280,7 +280,7 @@ def test_training_comes_near_the_optimum_and_passes_whoever_does_not_look(studie
     assert (
         means["optimum"] - means["CoRL"]
     ).mean() < 0.03  # the lesson wants .02 of 32 controllers
-    gap = measure.gap(
+    gap = stats.gap(
         results_table.where(cold, condition="medium"),
         "reward",
         {"arm": "CoRL"},

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib import measure
+from lib import stats
 from lib.experiment import results_table
 from lib.routing import rows
 from lib.routing.baselines import ITSELF, ROUTERS
@@ -45,9 +45,9 @@ def test_roles_and_calls_are_those_of_the_study(told):
 
 def test_means_are_those_worked_out_by_hand(told):
     mine = results_table.where(told, arm="CoRL", split="test", heat=0.0)
-    found = measure.mean(mine, "right", "condition")["value"]
+    found = stats.mean(mine, "right", "condition")["value"]
     assert found["low"] == pytest.approx(4 / 12) and found["medium"] == pytest.approx(9 / 12)
-    assert measure.mean(mine, "reward", "condition")["value"]["medium"] == pytest.approx(8 / 12)
+    assert stats.mean(mine, "reward", "condition")["value"]["medium"] == pytest.approx(8 / 12)
 
 
 def test_trainings_stand_by_update(told):

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import config, measure, stats
+from lib import config, stats
 from lib.experiment.results_table import frame
 from lib.zoo import cards, evaluate, switches, tour, train
 from lib.zoo.recipes import SINGLE, make_batch, recipes
@@ -107,7 +107,7 @@ def test_episodes_become_a_record_whose_vectors_are_those_of_the_fronts(records)
         assert set(rows[rows["role"] == "expert"]["arm"]) == set(SINGLE) and "oracle" in set(
             rows["arm"]
         )
-        found = measure.mean(rows, "d1", "arm").loc["SO-d1"]
+        found = stats.mean(rows, "d1", "arm").loc["SO-d1"]
         means = (
             table[table["method"] == "SO-d1"]
             .groupby("seed")[evaluate.front_columns(domain)[0]]

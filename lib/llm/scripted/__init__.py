@@ -31,7 +31,7 @@ from lib.llm.scripted.strength import STRENGTHS, Draw, Strength
 from lib.llm.scripted.summarising import summarise
 from lib.llm.transport import InProcess, completion
 
-VERSION = 1  # of what scripted models reply: raise it when one of these numbers changes
+VERSION = 1  # of what scripted models reply
 
 
 def answer(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from lib.routing.toolorchestra import desk, exams, rewards
 from lib.routing.toolorchestra.desk import Episode, Own
 from lib.routing.toolorchestra.rewards import Kept
 
-VERSION = 1  # of what an arm pays and learns from: raise it when one of these numbers changes
+VERSION = 1  # of what an arm pays and learns from
 
 
 @dataclass(frozen=True)

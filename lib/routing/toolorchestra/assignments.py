@@ -15,9 +15,7 @@ from lib.routing.toolorchestra.menu import OFFICE, SIGNS, Menu, Offer, Preferenc
 from lib.tasks import Item
 from lib.tasks.synthesis import Corpus, Task, synthesize
 
-VERSION = (
-    1  # of the work that is drawn, with menus and users: raise it when one of these numbers changes
-)
+VERSION = 1  # of the work that is drawn, with menus and users
 SHARES = {"chain": 0.35, "big": 0.15, "facts": 0.28, "office": 0.22}  # of work by kind (decision)
 DIFFICULTIES = {"chain": (1, 2, 3, 4, 5, 6), "big": (1, 2, 3, 4), "facts": (1, 2, 3)}
 TOOLS = (2, 4)  # the fewest and the most on a menu, functions of an office aside

@@ -19,9 +19,7 @@ import pandas as pd
 
 from lib.routing.toolorchestra import rewards
 
-VERSION = (
-    1  # of the rivals of orchestrators and their scores: raise it when one of these numbers changes
-)
+VERSION = 1  # of the rivals of orchestrators and their scores
 ALWAYS = "always "
 BEST, BY_KIND, RANDOM, ORACLE = "best always", "one a kind", "random", "oracle"
 _NOTHING = {"right": 0.0, "dollars": 0.0, "seconds": 0.0, "calls": 0, "score": 0.0, "tool": ""}

@@ -30,9 +30,7 @@ from lib.tools.sandbox import Sandbox
 from lib.tools.search import Index, search
 from lib.tools.tool import Tool, ToolError
 
-VERSION = (
-    1  # of what tools reply, and what an episode costs: raise it when one of these numbers changes
-)
+VERSION = 1  # of what tools reply, and what an episode costs
 OUTAGE = "outage"
 _FAULT = "error: "  # how `lib.tools.python` begins what it says of code that failed
 _REMEMBERED = 4096  # programs whose results are kept: equal code, equal result

@@ -25,7 +25,7 @@ from lib.config import ROOT, ToolGlassSettings, ToolSettings
 from lib.experiment import artifacts, results_table, seeds, sweep
 from lib.routing.toolorchestra import menu, rewards
 
-VERSION = 1  # of the synthetic benchmark of tool orchestration: raise it when one of these numbers changes
+VERSION = 1  # of the synthetic benchmark of tool orchestration
 SYSTEM = "toolorchestra_glass"  # of the record
 RUNS = ROOT / "data/runs/toolorchestra_glass"
 KINDS = 4  # of questions

@@ -23,7 +23,7 @@ from lib.config import ParamsError, ToolSettings, from_yaml
 from lib.config.types import NotNegative, Section
 from lib.models.cards import GOOD
 
-VERSION = 1  # of menus, prices and users: raise it when one of these numbers changes
+VERSION = 1  # of menus, prices and users
 FUNCTIONS = ("calculator", "search", "lookup", "python")
 LOCAL = FUNCTIONS  # on the user's own machine: what confidential data may go to
 OFFICE = "office"  # the functions of an office together: one price, and no place in the vector of preferences

@@ -20,7 +20,7 @@ from lib.routing.toolorchestra.menu import Offer
 from lib.tasks import Item
 from lib.tools import Tool
 
-VERSION = 1  # of the episodes of an orchestrator that is only prompted: raise it when one of these numbers changes
+VERSION = 1  # of the episodes of an orchestrator that is only prompted
 LAB_SYSTEM = "role reasoner"  # lab models were taught roles, not sentences
 _ONE = {"type": "object", "properties": {"words": {"type": "string"}}, "required": ["words"]}
 _SYSTEM = (

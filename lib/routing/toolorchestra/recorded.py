@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import losses, measure, stats
+from lib import losses, stats
 from lib.config import ROOT, Params, ToolSettings
 from lib.experiment import results_table
 from lib.routing.toolorchestra import benchmark, menu, rewards
@@ -197,7 +197,7 @@ def share(found: pd.DataFrame, over: str, under: str, by: str | list[str] = "arm
 
         R = sum(over) / sum(under),    share_i = R + (over_i - R under_i) / mean(under)
 
-    so that `measure.mean` and `measure.gap` are those of R. A group in which `under` is always 0 is left out."""
+    so that `stats.mean` and `stats.gap` are those of R. A group in which `under` is always 0 is left out."""
     sums = found.groupby(by, sort=False)[[over, under]].transform("sum")
     found, sums = found[sums[under] > 0], sums[sums[under] > 0]
     whole, level = sums[over] / sums[under], found.groupby(by, sort=False)[under].transform("mean")
@@ -207,23 +207,23 @@ def share(found: pd.DataFrame, over: str, under: str, by: str | list[str] = "arm
 def quotients(
     found: pd.DataFrame, over: str, under: str, by: str | list[str] = "arm"
 ) -> pd.DataFrame:
-    """Quotients of sums by group, as `measure.mean` of `share`; nan where there was nothing to divide by."""
+    """Quotients of sums by group, as `stats.mean` of `share`; nan where there was nothing to divide by."""
     linear, groups = share(found, over, under, by), found.groupby(by, sort=False).size().index
-    return (measure.mean(linear, "share", by) if len(linear) else _NONE).reindex(groups)
+    return (stats.mean(linear, "share", by) if len(linear) else _NONE).reindex(groups)
 
 
 def quotient_gap(
     found: pd.DataFrame, over: str, under: str, of: Mapping, against: Mapping, by: str
 ) -> pd.DataFrame:
     """Differences of two such quotients inside pairs, by group; nan where one of them is missing. of, against:
-    conditions, as of `measure.gap`."""
+    conditions, as of `stats.gap`."""
     linear = share(found, over, under, [by, *of])
     both = [
         name
         for name, part in linear.groupby(by, sort=False)
         if all(len(results_table.where(part, **side)) for side in (of, against))
     ]
-    known = measure.gap(linear[linear[by].isin(both)], "share", of, against, by) if both else _NONE
+    known = stats.gap(linear[linear[by].isin(both)], "share", of, against, by) if both else _NONE
     return known.reindex(found[by].unique())
 
 
@@ -241,7 +241,7 @@ def slopes(grid: pd.DataFrame, column: str) -> pd.DataFrame:
     weight = grid.groupby("user")[WEIGHTS[column]].first()
     centred = weight - weight.mean()
     pull = grid["user"].map(centred / (centred**2).sum()) * len(weight)
-    return measure.mean(
+    return stats.mean(
         grid.assign(slope=pull * grid[column], **{"try": grid["user"]}), "slope", "arm"
     )
 
@@ -251,7 +251,7 @@ def volumes(grid: pd.DataFrame) -> pd.DataFrame:
     reference. grid: rows of `simplex` with the start's."""
     money, time = WORST * grid[grid["role"] == "start"][["micro", "ms"]].mean()
     saved = grid.assign(money=1 - grid["micro"] / money, time=1 - grid["ms"] / time)
-    return measure.statistic(saved, ["user", "right", "money", "time"], _volume, "arm")
+    return stats.statistic(saved, ["user", "right", "money", "time"], _volume, "arm")
 
 
 def _volume(points: np.ndarray) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-VERSION = 1  # of the rewards and filters of rollouts: raise it when one of these numbers changes
+VERSION = 1  # of the rewards and filters of rollouts
 LEAST_DEVIATION = (
     0.1  # of a group's rewards; with less there is nothing to tell (ToolOrchestra, filters)
 )

@@ -11,7 +11,7 @@ from lib.routing.protocol import AS_IT_STANDS, ERROR
 from lib.tasks import Item
 from lib.tasks.synthesis import Task, steps
 
-VERSION = 1  # of the calls of a single tool and of an office task: raise it when one of these numbers changes
+VERSION = 1  # of the calls of a single tool and of an office task
 Strategy = Generator[
     tuple[str, int], str, str
 ]  # yields (argument of a call, calls left with it), returns the answer

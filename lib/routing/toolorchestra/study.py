@@ -61,9 +61,7 @@ from lib.routing.voices import Lab
 from lib.tasks import synthesis
 from lib.tasks.synthesis import Corpus, Task, load, sift
 
-VERSION = (
-    1  # of how orchestrators are trained and tested: raise it when one of these numbers changes
-)
+VERSION = 1  # of how orchestrators are trained and tested
 RUNS = ROOT / "data/runs/toolorchestra"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "toolorchestra"  # of the cassette and of the purse

@@ -24,7 +24,7 @@ from lib.routing.warm import result, steps
 from lib.tasks import Item, facts
 from lib.tasks.synthesis import Task
 
-VERSION = 1  # of the traces of the protocol: raise it when one of these numbers changes
+VERSION = 1  # of the traces of the protocol
 SKILL = 2  # operations of a chain that the orchestrator works out itself
 EASY = 0.25  # chance that it does
 WRONG, MISSING = 0.06, 0.1  # shares of replies

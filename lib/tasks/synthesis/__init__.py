@@ -20,7 +20,7 @@ from lib.tasks.synthesis.judging import Verdict, judge, mentions
 from lib.tasks.synthesis.tasks import Call, Golden, Source, Task, steps
 from lib.tasks.synthesis.writing import Draft, Procedural, Writer
 
-VERSION = 1  # of the office tasks of this package: raise it when one of these numbers changes
+VERSION = 1  # of the office tasks of this package
 HARDEST = 3
 
 

@@ -11,7 +11,7 @@ from itertools import product
 import pandas as pd
 import pytest
 
-from lib import config, measure
+from lib import config, stats
 from lib.experiment import results_table
 from lib.routing.toolorchestra import recorded
 from lib.routing.toolorchestra.desk import Own
@@ -227,7 +227,7 @@ def exam(rows) -> pd.DataFrame:
 
 
 def means(part: pd.DataFrame, column: str) -> dict:
-    return measure.mean(part, column, "arm")["value"].to_dict()
+    return stats.mean(part, column, "arm")["value"].to_dict()
 
 
 def test_everybody_stands_on_the_same_questions_in_the_units_of_the_report(rows, exam):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from lib import config, losses, measure, tools
+from lib import config, losses, stats, tools
 from lib.config import ParamsError
 from lib.experiment import artifacts, seeds
 from lib.models import checkpoints, corpus, muon, training
@@ -186,7 +186,7 @@ def test_what_choosing_could_win_is_asked_of_every_tool_in_two_tries(models, tmp
     assert set(told["split"]) == {"dev", "test"} and set(told["try"]) == {0, 1}
     assert list(told["arm"].unique()) == list(names(settings().tools))
     dev, test = (told[told["split"] == split] for split in ("dev", "test"))
-    assert measure.headroom(dev, test, "right")["items"][0] == test["item"].nunique()
+    assert stats.headroom(dev, test, "right")["items"][0] == test["item"].nunique()
     hops = test.query("arm == 'lookup'").groupby("item")["right"].mean()
     assert set(hops) == {0.0, 1.0}, "a lookup has facts by heart and does no chains"
 

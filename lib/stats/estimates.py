@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lib import stats
 from lib.experiment import seeds
 from lib.experiment.results_table import where
-from lib.measure import variance
+from lib.stats import random_effects
+from lib.stats.cost_curves import hull
+from lib.stats.intervals import DRAWS, Interval
 
 By = str | Sequence[str]
 KEYS = ["seed", "item", "try"]
@@ -32,7 +33,7 @@ def mean(rows: pd.DataFrame, column: str, by: By = (), pool: bool = False) -> pd
     parts = [(name, _units(part, column)) for name, part in _groups(rows, by)]
     spreads = [_spread(units, column) for _, units in parts]
     if pool and len(spreads) > 1:
-        spreads = variance.pooled(spreads)
+        spreads = random_effects.pooled(spreads)
     found = [
         _bounded(spread.row(), units) for (_, units), spread in zip(parts, spreads, strict=True)
     ]
@@ -127,7 +128,7 @@ def _mixture(
 ) -> tuple[dict[str, float], float]:
     """The arms of the hull between which the cost of `own` lies, with their weights, and the hull's slope there."""
     means = others.groupby("arm", sort=False)[[cost, quality]].mean()
-    corners = means.iloc[stats.hull(means[cost].to_numpy(), means[quality].to_numpy())]
+    corners = means.iloc[hull(means[cost].to_numpy(), means[quality].to_numpy())]
     at = float(own[cost].mean())
     if at < corners[cost].iloc[0]:
         raise ValueError(
@@ -150,10 +151,10 @@ def share(rows: pd.DataFrame, column: str, least: float, by: By = ()) -> pd.Data
     for name, part in _groups(rows, by):
         means = part.groupby("seed")[column].mean()
         hits = int((means >= least).sum())
-        lo, hi = variance.exact_share(hits, len(means))
+        lo, hi = random_effects.exact_share(hits, len(means))
         names.append(name)
         found.append(
-            variance._row(
+            random_effects._row(
                 hits / len(means), lo, hi, len(means), part["item"].nunique(), np.nan, np.nan
             )
         )
@@ -169,7 +170,7 @@ def statistic(
     for name, part in _groups(rows, by):
         by_seed = [group[list(columns)].to_numpy(dtype=float) for _, group in part.groupby("seed")]
         values = np.array([function(points) for points in by_seed])
-        row = variance.sample(values, "runs", len(values), part["item"].nunique()).row()
+        row = random_effects.sample(values, "runs", len(values), part["item"].nunique()).row()
         if len(values) == 1:
             rng = seeds.rng(
                 "measure", getattr(function, "__name__", "statistic"), *columns, *map(str, name)
@@ -177,7 +178,7 @@ def statistic(
             points = by_seed[0]
             drawn = [
                 function(points[rng.integers(len(points), size=len(points))])
-                for _ in range(stats.DRAWS // 4)
+                for _ in range(DRAWS // 4)
             ]
             row |= dict(
                 zip(("lo", "hi"), map(float, np.quantile(drawn, [0.025, 0.975])), strict=True)
@@ -188,9 +189,9 @@ def statistic(
 
 
 def intervals(estimates: pd.DataFrame) -> pd.Series:
-    """Estimates as one column of `stats.Interval`, to stand beside others in a table."""
+    """Estimates as one column of `Interval`, to stand beside others in a table."""
     held = [
-        stats.Interval(*map(float, ends))
+        Interval(*map(float, ends))
         for ends in estimates[["value", "lo", "hi"]].itertuples(index=False)
     ]
     return pd.Series(held, index=estimates.index, dtype=object)
@@ -250,7 +251,7 @@ def _aligned(a: pd.Series, b: pd.Series, column: str) -> pd.Series:
     return a - b.reindex(a.index)
 
 
-def _spread(units: pd.Series, column: str) -> variance.Spread:
+def _spread(units: pd.Series, column: str) -> random_effects.Spread:
     """The design of the units: crossed, runs with items of their own, or one run. Tries of an item are averaged."""
     of_run, of_item = (np.asarray(units.index.codes[level], dtype=np.int64) for level in (0, 1))
     runs, items = int(of_run.max()) + 1, int(of_item.max()) + 1
@@ -261,20 +262,20 @@ def _spread(units: pd.Series, column: str) -> variance.Spread:
     held = counts > 0
     grid = np.divide(sums, counts, where=held, out=np.zeros_like(sums))
     if runs == 1:
-        return variance.sample(grid[0], "items", 1, items)
+        return random_effects.sample(grid[0], "items", 1, items)
     if held.all() and items > 1:
-        return variance.crossed(grid)
+        return random_effects.crossed(grid)
     if items > 1 and (held.sum(0) > 1).any():
         raise ValueError(
             f"{column!r}: some runs share items, others do not; take all of them, or name items by run"
         )
-    return variance.sample(grid.sum(1) / held.sum(1), "runs", runs, items)
+    return random_effects.sample(grid.sum(1) / held.sum(1), "runs", runs, items)
 
 
 def _bounded(row: dict[str, float], units: pd.Series) -> dict[str, float]:
     """A mean of one run's rights and wrongs has the exact interval of a share."""
     if row["runs"] == 1 and row["items"] == len(units) and set(units.unique()) <= {0.0, 1.0}:
-        lo, hi = variance.exact_share(int(units.sum()), len(units))
+        lo, hi = random_effects.exact_share(int(units.sum()), len(units))
         return row | {"lo": lo, "hi": hi}
     return row
 

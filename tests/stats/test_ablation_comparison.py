@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from lib.ablations import shown
-from lib.ablations.comparison import (
+from lib.draw import png
+from lib.page.lesson import _KEY
+from lib.stats.ablation_comparison import (
     BETTER,
     OTHER,
     UNCLEAR,
@@ -20,8 +22,6 @@ from lib.ablations.comparison import (
     metrics,
     slug,
 )
-from lib.draw import png
-from lib.page.lesson import _KEY
 
 SCORE, STEPS, MOVED = (
     Measure("score", "score"),

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import measure
+from lib import stats
 
 
 def estimates(*ends: tuple[float, float], p=None) -> pd.DataFrame:
@@ -20,18 +20,18 @@ def test_verdicts_follow_the_interval_and_the_margin():
         (0.1, 0.2), (-0.2, -0.1), (-0.01, 0.02), (-0.3, 0.2), (0.1, 0.1), (np.nan, np.nan)
     )
     said = ["holds", "does not hold", "equivalent", "undecided", "untestable", "undecided"]
-    assert list(measure.verdict(found, margin=0.05)) == said
-    assert measure.verdict(found).iloc[2] == "undecided"
+    assert list(stats.verdict(found, margin=0.05)) == said
+    assert stats.verdict(found).iloc[2] == "undecided"
     with pytest.raises(ValueError, match="margin"):
-        measure.verdict(found, margin=0)
+        stats.verdict(found, margin=0)
 
 
 def test_holm_keeps_the_clearest_and_stops_at_the_first_that_fails():
     found = estimates(*[(0, 1)] * 4, p=[0.2, 0.001, 0.02, np.nan])
-    assert list(measure.holm(found)) == [False, True, False, False]  # .02 > .05 / 3
-    assert list(measure.holm(found.iloc[:3])) == [False, True, True]  # .02 <= .05 / 2
+    assert list(stats.holm(found)) == [False, True, False, False]  # .02 > .05 / 3
+    assert list(stats.holm(found.iloc[:3])) == [False, True, True]  # .02 <= .05 / 2
 
 
 def test_words_name_every_estimate_once():
-    told = measure.words(estimates((0.1, 0.2), (-0.2, -0.1), (-0.3, 0.2)))
+    told = stats.words(estimates((0.1, 0.2), (-0.2, -0.1), (-0.3, 0.2)))
     assert all(told.count(f"arm {i}") == 1 for i in range(3))

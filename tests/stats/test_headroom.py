@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import measure
+from lib import stats
 
 
 def table(chances: dict[str, np.ndarray], seed: int) -> pd.DataFrame:
@@ -18,7 +18,7 @@ def table(chances: dict[str, np.ndarray], seed: int) -> pd.DataFrame:
 
 
 def found(chances, seed: int = 0) -> pd.Series:
-    return measure.headroom(table(chances, seed), table(chances, seed + 1_000), "right").iloc[0]
+    return stats.headroom(table(chances, seed), table(chances, seed + 1_000), "right").iloc[0]
 
 
 def test_over_equal_coins_there_is_nothing_to_be_won():
@@ -44,7 +44,7 @@ def test_where_one_is_always_best_there_is_nothing_to_be_won():
 def test_the_constant_is_chosen_on_dev():
     """On test the other arm is better; nobody could have known."""
     dev, test = (table({"a": np.full(50, a), "b": np.full(50, 1 - a)}, 0) for a in (1.0, 0.0))
-    assert measure.headroom(dev, test, "right")["value"].item() == 1.0
+    assert stats.headroom(dev, test, "right")["value"].item() == 1.0
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_the_constant_is_chosen_on_dev():
 def test_what_is_not_whole_is_refused(spoil):
     whole = table({"a": np.full(9, 0.5), "b": np.full(9, 0.5)}, 0)
     with pytest.raises(ValueError, match="every arm on every item in two tries"):
-        measure.headroom(whole, spoil(whole), "right")
+        stats.headroom(whole, spoil(whole), "right")

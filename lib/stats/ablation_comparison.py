@@ -1,7 +1,7 @@
 """What an ablation leaves: the same measures of several variants, paired by seed and by what they were tried on.
 
 A gain is the mean difference between a variant and the one that it is held against, inside pairs of seed and unit (a
-student, a question), by `lib.measure`: where seeds share their units both are sampled, where every seed has units of
+student, a question), by `lib.stats`: where seeds share their units both are sampled, where every seed has units of
 its own seeds are. A start that has one run is held against each of several.
 """
 
@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from lib import measure
+from lib.stats import estimates
 
 BETTER, WORSE, OTHER, UNCLEAR = "clearly better", "clearly worse", "clear, and neither", "not clear"
 
@@ -68,13 +68,13 @@ class Comparison:
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """The frame as `lib.measure` takes it."""
+        """The frame as `lib.stats` takes it."""
         return self.frame.assign(item=self.frame["unit"])
 
     @cached_property
     def levels(self) -> dict[str, pd.DataFrame]:
         """By column, means of every variant."""
-        return {m.column: measure.mean(self.rows, m.column, "variant") for m in self.measures}
+        return {m.column: estimates.mean(self.rows, m.column, "variant") for m in self.measures}
 
     @cached_property
     def gains(self) -> dict[str, pd.DataFrame]:
@@ -84,7 +84,7 @@ class Comparison:
 
     def _gains(self, m: Measure) -> pd.DataFrame:
         pairs = {
-            new: measure.gap(self.rows, m.column, {"variant": new}, {"variant": old}).iloc[0]
+            new: estimates.gap(self.rows, m.column, {"variant": new}, {"variant": old}).iloc[0]
             for new, old in self.against.items()
         }
         found = pd.DataFrame(pairs).T.rename_axis("variant")

@@ -1,4 +1,4 @@
-"""How often the intervals of `lib.measure` hold the truth, by simulation: `python -m tests.measure.coverage`.
+"""How often the intervals of `lib.stats` hold the truth, by simulation: `python -m tests.measure.coverage`.
 
 Made-up records whose truth is known go through the very functions that lessons call. Too narrow is a lie, too wide
 is power thrown away; both are printed. The kinds: means of runs that share items, of runs with items of their own,
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from lib.experiment import seeds
-from lib.measure import estimates
+from lib.stats import estimates
 
 RUNS = (3, 5, 10)
 ITEMS, SPREADS = (

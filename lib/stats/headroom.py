@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from lib.measure.estimates import gap
+from lib.stats.estimates import gap
 
 OPEN = 0.05  # accuracy that choosing has to win for sure, or the question is closed
 
