@@ -32,7 +32,7 @@ def _dearest(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
 TRY = """
 import sys
 from pathlib import Path
-from lib import measure, params
+from lib import stats as measure, config as params
 from lib.zoo import evaluate, recipes, train
 smoke = params.load("smoke")
 place = Path(sys.argv[1])

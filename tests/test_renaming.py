@@ -13,7 +13,7 @@ from tests.renaming import rename_in_every_package
 KEYS = """
 import json, sys
 from pathlib import Path
-from lib import params
+from lib import config as params
 from lib.models import build
 from tests.golden import SYSTEMS, runner
 

@@ -447,7 +447,7 @@ def test_where_no_folder_is_short_enough_for_sockets_it_is_said(monkeypatch):
 SWEEPING = """
 import os, time
 from pathlib import Path
-from lib import sweep
+from lib.experiment import sweep
 
 def nap(job, folder, progress):
     Path(job.settings["mark"]).write_text(str(os.getpid()))
@@ -664,7 +664,7 @@ def test_a_reason_is_printed_when_the_run_ends_before_the_next_line_would_come(t
 def test_a_sweep_hands_its_reasons_to_the_terminal(tmp_path, capsys):
     again = f"""
 from pathlib import Path
-from lib import sweep
+from lib.experiment import sweep
 
 def work(job, folder, progress):
     return job.settings["rate"]

@@ -57,7 +57,7 @@ def workbook(root: Path) -> nbformat.NotebookNode:
             if needs:
                 cells.append(
                     nbformat.v4.new_code_cell(
-                        "from lib import params\n\nsettings = params.settings()"
+                        "from lib import config as params\n\nsettings = params.settings()"
                     )
                 )
             cells += [*own[1:], _notes()]

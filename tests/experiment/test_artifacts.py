@@ -30,7 +30,7 @@ plain = st.recursive(
 
 WRITER = """
 import sys
-from lib import store
+from lib.experiment import artifacts as store
 print("ready", flush=True)
 for n in range(10**6):
     store.write_bytes(sys.argv[1], bytes([65 + n % 26]) * 3_000_000)

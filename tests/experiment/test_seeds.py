@@ -90,7 +90,7 @@ def test_the_stream_of_the_next_episode_is_another_one():
 
 def test_other_processes_draw_the_same_numbers_whatever_their_hash_seed():
     code = (
-        "from lib import seeds; "
+        "from lib.experiment import seeds; "
         "print(seeds.key('a', 1), seeds.rng('a', 1, seed=2).random(), seeds.torch_generator('a').initial_seed(), "
         "float(seeds.uniform(seeds.key('a'), 5)).hex())"
     )
@@ -135,7 +135,7 @@ def test_a_uniform_number_lies_in_the_half_open_unit_interval(key, counter):
 
 
 def test_another_root_seed_draws_everything_anew_but_the_world_that_models_know():
-    code = "from lib import seeds; print(seeds.rng('a').random(), seeds.key('a'), seeds.world('a').random())"
+    code = "from lib.experiment import seeds; print(seeds.rng('a').random(), seeds.key('a'), seeds.world('a').random())"
     first, second = (drawn(code, BENCH_ROOT_SEED=root) for root in "01")
     assert first == [
         str(seeds.rng("a").random()),

@@ -37,7 +37,7 @@ def count(job, folder, progress):
 
 def draw(job, folder, progress):
     import pandas as pd
-    from lib import seeds, store
+    from lib.experiment import seeds, artifacts as store
     numbers = seeds.rng("swept", seed=job.settings["seed"]).normal(size=(500, 3))
     progress(0.5)
     store.write_parquet(folder / "draws.parquet", pd.DataFrame(numbers, columns=list("abc")).assign(job=job.label))
@@ -50,7 +50,7 @@ def draw(job, folder, progress):
 
 KILLED = """
 import sys
-from lib import sweep
+from lib.experiment import sweep
 import swept
 jobs = [sweep.Job(f"c{n}", {"n": n, "log": sys.argv[2], "seconds": float(sys.argv[4])}) for n in range(6)]
 print("ready", flush=True)

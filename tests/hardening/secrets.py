@@ -105,7 +105,7 @@ def commanded(folder: Path) -> Iterator[tuple[str, str]]:
         folder / "broken/params.yaml",
         text.replace("  models:\n    # Programs", f"  models:\n{mine}    # Programs"),
     )
-    code = f"from lib import params; params.load('smoke', {str(place)!r})"
+    code = f"from lib import config as params; params.load('smoke', {str(place)!r})"
     ran = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -112,7 +112,7 @@ def test_few_runs_have_student_s_interval_and_many_a_bootstrap():
 
 
 def test_memory_limit_of_the_bootstrap_does_not_show_in_its_size(monkeypatch):
-    monkeypatch.setattr(stats, "_CELLS", 100)
+    monkeypatch.setattr("lib.stats.intervals._CELLS", 100)
     interval = stats.mean_interval(np.arange(30.0), rng("test", "chunks"))
     assert interval.lo < 14.5 < interval.hi
 
