@@ -121,12 +121,12 @@ LIBRARY = {
     "lib/zoo/__init__.py": "from lib.envs import bank",
     "lib/zoo/train.py": "from . import ppo\n\n\ndef f():\n    from lib import seeds\n    return seeds",
     "lib/zoo/ppo.py": "from ..models.forward import Forward",
-    "lib/zoo/cards.py": "import lib.draw",
+    "lib/zoo/cards.py": "import lib.plots",
     "lib/models/__init__.py": "",
     "lib/models/forward.py": "COMMAND = ['-m', 'lib.worker']",
     "lib/envs/__init__.py": "",
     "lib/envs/bank.py": "import numpy.linalg",
-    "lib/draw/__init__.py": "",
+    "lib/plots/__init__.py": "",
     "lib/experiment/seeds.py": "",
     "lib/worker.py": "",
     "lib/checks/__init__.py": "",
@@ -144,7 +144,7 @@ def library(tmp_path) -> Path:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     cells = [
-        {"cell_type": "markdown", "source": ["import lib.draw"]},
+        {"cell_type": "markdown", "source": ["import lib.plots"]},
         {"cell_type": "code", "source": ["%matplotlib inline\n", "from lib.zoo import train"]},
         {"cell_type": "code", "source": ["from lib.checks import lesson_00"]},
     ]
@@ -160,7 +160,7 @@ def test_imports_are_followed_wherever_they_stand_and_prose_imports_nothing(libr
     assert imported_packages("python -m lib.zoo.cards --out x", library) == {
         "lib/zoo",
         "lib/envs",
-        "lib/draw",
+        "lib/plots",
     }
 
 

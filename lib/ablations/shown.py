@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib import draw, stats
+from lib import plots, stats
 from lib.page.lesson import Lesson
 from lib.page.words import plain, signed
 from lib.stats.ablation_comparison import BETTER, OTHER, UNCLEAR, WORSE, Comparison, metrics
 
 STAND_IN = "scripted stand-in"
 KEY_METRICS = ("changes.total", "changes.clear", "changes.better", "changes.worse")
-draw.register(
+plots.register(
     {
         BETTER: ("#0072B2", "^"),
         WORSE: ("#D55E00", "v"),
@@ -70,7 +70,7 @@ def figure(compared: Comparison) -> Figure:
     )
     across = min(3, len(compared.measures))
     title = f"{label(compared)}: {moved(compared.gains[compared.main.column], compared.main.label)}"
-    return draw.points(
+    return plots.points(
         found,
         title,
         {m.column: f"change in {m.label}" for m in compared.measures},
@@ -101,7 +101,7 @@ def rules(every: Mapping[str, Comparison]) -> tuple[Figure, pd.DataFrame]:
     found = pd.concat(
         {policy: c.gains[main.column] for policy, c in every.items()}, names=["policy"]
     ).swaplevel()
-    sheet = draw.points(
+    sheet = plots.points(
         found,
         f"Rules of the student that the paper leaves open: {moved(found, 'episode length')}",
         f"change in {main.label}",
@@ -183,14 +183,14 @@ def side_by_side(every: Sequence[Comparison]) -> Figure:
     note = f"{MARKS} *: decided by a {STAND_IN}."
     note += f" Not shown, for what they are held against is 0: {left}." if left else ""
     if not any(map(len, parts.values())):
-        return draw.sheet(overall(every), 10.5, 1.4, note)
+        return plots.sheet(overall(every), 10.5, 1.4, note)
     found = pd.concat(parts, names=["about"])
     about = found.index.get_level_values("about")
     found = found.set_axis([f"{part}: {variant}" for part, variant in found.index]).rename_axis(
         "change"
     )
     shares = found.assign(**(100 * found[["value", "lo", "hi"]]))
-    sheet = draw.points(
+    sheet = plots.points(
         shares,
         overall(every),
         "change of the first measure, % of what it is held against",
@@ -204,5 +204,5 @@ def side_by_side(every: Sequence[Comparison]) -> Figure:
     axes.set_xscale("symlog", linthresh=20)
     axes.xaxis.set_major_formatter("{x:g}")
     for row in (i for i in range(1, len(about)) if about[i] != about[i - 1]):
-        axes.axhline(row - 0.5, color=draw.FAINT, linewidth=0.6, zorder=0)  # between ablations
+        axes.axhline(row - 0.5, color=plots.FAINT, linewidth=0.6, zorder=0)  # between ablations
     return sheet

@@ -7,7 +7,7 @@ import pandas as pd
 
 from lib import ledger
 from lib.orchestration import results
-from lib.page.tables import interval_table, number
+from lib.plots.tables import interval_table, number
 from lib.zoo.recipes import SINGLE
 
 _DIGITS = {"calls": 1, "tokens_in": 0, "tokens_out": 0, "dollars": 4}

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from lib import draw
+from lib import plots
 from lib.claims import verdicts
 from lib.claims.metrics import Metrics, Missing
-from lib.draw.theme import rows_of_names
-from lib.page.tables import listed
+from lib.plots.tables import listed
+from lib.plots.theme import rows_of_names
 from lib.stats import Interval, interval_arithmetic
 
 PANELS = {  # rung: its title, what 0 is, and what 1 is
@@ -205,9 +205,9 @@ def figure(found: Sequence[Place]) -> Figure:
     note = "Bars: intervals of 95 %. Hollow square: a plain router, or LinUCB, on the same items. "
     note += "KO, TO, RO: policy orchestration. Checked cascade: asks the cheap one, then the dear one if it was wrong. "
     note += f"Closed, so not drawn: {listed(shut, 'nobody')}."
-    with draw.theme():
+    with plots.theme():
         heights = [len(mine) + 2.2 for mine in rungs.values()]
-        sheet = draw.sheet(message(found), draw.WIDTH, 0.27 * sum(heights) + 0.6, note)
+        sheet = plots.sheet(message(found), plots.WIDTH, 0.27 * sum(heights) + 0.6, note)
         if not rungs:
             return sheet
         panels = sheet.subplots(
@@ -223,13 +223,13 @@ def figure(found: Sequence[Place]) -> Figure:
 def _panel(axes, rung: str, mine: Sequence[Place]) -> None:
     title, *ends = PANELS[rung]
     for x, text in enumerate(ends):
-        axes.axvline(x, color=draw.GREY, linewidth=1, linestyle="-" if x else "--")
+        axes.axvline(x, color=plots.GREY, linewidth=1, linestyle="-" if x else "--")
         axes.text(
-            x, len(mine) - 0.1, f"{text} ", ha="right", va="center", fontsize=9, color=draw.GREY
+            x, len(mine) - 0.1, f"{text} ", ha="right", va="center", fontsize=9, color=plots.GREY
         )
     for y, place in enumerate(mine):
         who = place.row.who.split(",")[0]
-        shade = draw.GREY if who == CASCADE else draw.colour(who.removeprefix("MAESTRO's "))
+        shade = plots.GREY if who == CASCADE else plots.colour(who.removeprefix("MAESTRO's "))
         ends = np.clip([place.share.lo, place.share.value, place.share.hi], _SHORTEST, None)
         axes.plot(ends[[0, 2]], [y, y], color=shade, linewidth=2.2, solid_capstyle="butt")
         axes.plot(ends[1], y, "o", color=shade, markersize=7)
@@ -239,7 +239,7 @@ def _panel(axes, rung: str, mine: Sequence[Place]) -> None:
                 y,
                 "s",
                 color="none",
-                markeredgecolor=draw.GREY,
+                markeredgecolor=plots.GREY,
                 markersize=8,
             )
     rows_of_names(axes, [place.row.who for place in mine], 30)

@@ -8,7 +8,7 @@ import pandas as pd
 from lib.claims import chance, tally, told
 from lib.claims.entries import PAPERS, RUNGS
 from lib.claims.verdicts import COMPARED, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
-from lib.page.tables import listed, number
+from lib.plots.tables import listed, number
 
 _WHOSE = {"paper": "the paper's", "ours": "ours", "nobody yet": "not explained yet"}
 _TINY = 1e-4  # probabilities below are not worth their digits

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib import draw
+from lib import plots
 from lib.claims import chance, tally
 from lib.claims.board import SIGNS
 from lib.claims.entries import PAPERS
@@ -29,7 +29,7 @@ _SHADES = {
     EQUIVALENT: "#009E73",
     CLOSED: "#AAAAAA",
 }
-draw.register({f"{SIGNS[key]} {NAMES[key]}": (shade, "o") for key, shade in _SHADES.items()})
+plots.register({f"{SIGNS[key]} {NAMES[key]}": (shade, "o") for key, shade in _SHADES.items()})
 _SHADES_DARK = {
     HOLDS: "#0072B2",
     FAILS: "#D55E00",
@@ -49,7 +49,7 @@ def tally_figure(verdicts: Sequence[Verdict]) -> Figure:
         for paper, row in tally.counts(verdicts, kind).items()
     }
     table = pd.DataFrame.from_dict(counts, orient="index").rename_axis(["kind", "paper"])
-    return draw.shares(
+    return plots.shares(
         table,
         tally.message(verdicts),
         "claims",
@@ -64,8 +64,8 @@ def clearness_figure(verdicts: Sequence[Verdict]) -> Figure:
     kept = chance.survivors(verdicts)
     note = f"Dashed: an interval of 95 % ends at 0. Ring: holds with all asked at once (Holm). Drawn at {_FURTHEST:g}: "
     note += f"{_FURTHEST:g} and more."
-    with draw.theme():
-        figure = draw.sheet(clearness_message(verdicts), draw.WIDTH, 3.2, note)
+    with plots.theme():
+        figure = plots.sheet(clearness_message(verdicts), plots.WIDTH, 3.2, note)
         axes = figure.subplots()
         for place, paper in enumerate(PAPERS):
             mine = sorted(
@@ -81,10 +81,10 @@ def clearness_figure(verdicts: Sequence[Verdict]) -> Figure:
                     axes.plot(x, y, "o", color="none", markeredgecolor="black", markersize=11)
         reach = chance.REACH
         for x, style in ((-reach, "--"), (0, "-"), (reach, "--")):
-            axes.axvline(x, color=draw.GREY, linestyle=style, linewidth=1)
+            axes.axvline(x, color=plots.GREY, linestyle=style, linewidth=1)
         for x, text in ((-_FURTHEST, "against the claim"), (_FURTHEST, "for the claim")):
             side = "left" if x < 0 else "right"
-            axes.text(x, -0.75, text, ha=side, va="center", color=draw.GREY, fontsize=9)
+            axes.text(x, -0.75, text, ha=side, va="center", color=plots.GREY, fontsize=9)
         axes.set_yticks(range(len(PAPERS)), list(PAPERS.values()))
         axes.set(xlim=(-_FURTHEST - 0.6, _FURTHEST + 0.6), ylim=(len(PAPERS) - 0.4, -1))
         axes.set_xlabel(

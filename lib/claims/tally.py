@@ -15,7 +15,7 @@ from lib.claims.verdicts import (
     UNTESTABLE,
     Verdict,
 )
-from lib.page.tables import listed
+from lib.plots.tables import listed
 
 WORDS = {  # of one claim, and of several
     HOLDS: ("holds", "hold"), FAILS: ("does not hold", "do not hold"), EQUIVALENT: ("is equivalent", "are equivalent"),

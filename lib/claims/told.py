@@ -3,7 +3,7 @@
 import math
 
 from lib.claims.verdicts import COMPARED, Part, Verdict
-from lib.page.tables import NOTHING, number
+from lib.plots.tables import NOTHING, number
 from lib.stats import Interval
 
 

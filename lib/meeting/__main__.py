@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lib import config, draw, stats
+from lib import config, plots, stats
 from lib.experiment import artifacts, results_table
 from lib.meeting import recorded
 from lib.meeting.deciders import CHECK, MIXTURES, ORACLE, POOR, RANDOM, ROLES
@@ -35,7 +35,7 @@ def plane(rows: pd.DataFrame, name: str):
     x, y = (stats.mean(shown, column, "arm") for column in ("dollars", "right"))
     roles = {arm: ROLES[arm] for arm in x.index}
     title = f"{name}: who is as right as the best constant, and for how much"
-    return draw.plane(
+    return plots.plane(
         x, y, title, "dollars for a thousand items", "share right", roles=roles, size=(8.5, 5)
     )
 
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         table, gate, recorded.compared(rows, made["drawn"], settings.margin, gate["question is"])
     )
     out = options.out or options.table.with_suffix(".png")
-    artifacts.write_bytes(out, draw.png(plane(rows, table.name)))
+    artifacts.write_bytes(out, plots.png(plane(rows, table.name)))
     print(f"\npicture: {out}")
     return 0
 

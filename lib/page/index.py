@@ -23,7 +23,7 @@ from lib.page import audit
 from lib.page import metrics as measured
 from lib.page.audit import ReportError
 from lib.page.html import fill
-from lib.page.tables import listed, number
+from lib.plots.tables import listed, number
 
 CARD = {
     "lesson",

@@ -4,7 +4,7 @@ A figure is shown as HTML with its alt text inside, so that JupyterLab, the exec
 report show the same thing. What a run measures in seconds never enters the notebook, because two runs
 must give the same bytes: `side_table` writes it to a page of its own, which the report frames. A name
 used twice is a mistake in a run; in a live session, where cells are run again, the later one counts.
-Left out: how figures look (`lib.draw`) and how pages do (`html`).
+Left out: how figures look (`lib.plots`) and how pages do (`html`).
 """
 
 import base64
@@ -28,10 +28,10 @@ from IPython.display import display
 from matplotlib.figure import Figure
 from PIL import Image
 
-from lib import draw
+from lib import plots
 from lib.config import ROOT
 from lib.experiment import artifacts
-from lib.page.tables import estimates_shown, table_html
+from lib.plots.tables import estimates_shown, table_html
 from lib.stats import Interval
 
 SHORTEST_ALT = 20  # characters; less cannot say what a figure shows
@@ -62,12 +62,12 @@ class Lesson:
     def figure(self, fig: Figure, name: str, alt: str | None = None) -> None:
         """Save and show a matplotlib figure, and close it.
 
-        alt: what the figure tells, for someone who does not see it; that which `lib.draw` made from the estimates by
+        alt: what the figure tells, for someone who does not see it; that which `lib.plots` made from the estimates by
         default. Raises ValueError if it is short.
         """
         alt = getattr(fig, "alt_text", "") if alt is None else alt
         self._claim(name, alt)
-        content = draw.png(fig)
+        content = plots.png(fig)
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close(fig)
         self._files[name] = artifacts.write_bytes(self._place(f"{name}.png"), content)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from lib.config import LLMSettings
-from lib.page.tables import NOTHING
+from lib.plots.tables import NOTHING
 from lib.stats import Interval
 
 

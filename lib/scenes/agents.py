@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lib import draw
+from lib import plots
 from lib.config import Params
 from lib.configuration import study
 from lib.configuration.graph import Graph, graph
@@ -24,7 +24,7 @@ from lib.configuration.team import Note
 from lib.models import checkpoints
 from lib.scenes import spoken
 
-draw.register(
+plots.register(
     {  # arms, workflows, kinds of questions, agents, errors, the theorem
         "reasoning": ("#0072B2", "o"),
         "ARC without SFT": ("#0072B2", "o"),
@@ -103,7 +103,7 @@ def short(role: str) -> str:
     return role[:2].capitalize()
 
 
-@draw.theme()
+@plots.theme()
 def graphs_figure() -> Figure:
     """All workflows as small graphs: calls from left to right, one lane and colour for each agent."""
     every = {name: graph(name) for name in WORKFLOWS}
@@ -118,12 +118,12 @@ def graphs_figure() -> Figure:
     title = (
         f"{len(every)} workflows; a call waits without being shown anything in {blind or 'none'}"
     )
-    sheet = draw.sheet(title, draw.WIDTH + 2.2, 6.4, note)
+    sheet = plots.sheet(title, plots.WIDTH + 2.2, 6.4, note)
     sheet.alt_text = (
         f"Who is shown what in each workflow. {'; '.join(map(_told, every, every.values()))}."
     )
     for place, (axes, (name, one)) in enumerate(
-        zip(draw.tiles(sheet, len(every)), every.items(), strict=True)
+        zip(plots.tiles(sheet, len(every)), every.items(), strict=True)
     ):
         least, most = one.calls
         axes.set_title(
@@ -154,7 +154,7 @@ def _draw(axes: Axes, one: Graph, named: bool) -> None:
             zorder=1,
             arrowprops={
                 "arrowstyle": "-|>",
-                "color": draw.GREY,
+                "color": plots.GREY,
                 "lw": 1.1,
                 "linestyle": "-" if shown else (0, (3, 2)),
                 "shrinkA": 9,
@@ -163,7 +163,7 @@ def _draw(axes: Axes, one: Graph, named: bool) -> None:
             },
         )
     for (role, agent), (x, y) in zip(one.nodes, at, strict=True):
-        shade = draw.colour(ORDINALS[agent])
+        shade = plots.colour(ORDINALS[agent])
         axes.plot(
             x,
             y,
@@ -175,12 +175,19 @@ def _draw(axes: Axes, one: Graph, named: bool) -> None:
             zorder=2,
         )
         axes.text(
-            x, y, short(role), ha="center", va="center", fontsize=8, color=draw.ink(shade), zorder=3
+            x,
+            y,
+            short(role),
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=plots.ink(shade),
+            zorder=3,
         )
     lanes = [-agent * _LANE for agent in range(len(ORDINALS))]
     axes.set_yticks(lanes, ORDINALS if named else [""] * len(lanes))
     for text, name in zip(axes.get_yticklabels(), ORDINALS, strict=True):
-        text.set_color(draw.ink(draw.colour(name)))
+        text.set_color(plots.ink(plots.colour(name)))
     axes.tick_params(length=0)
     axes.set(xlim=(-0.5, max(at[:, 0].max(), _WIDE) + 0.5), ylim=(lanes[-1] - 0.5, 1.25), xticks=[])
     axes.grid(False)
@@ -266,7 +273,7 @@ def episode_html(job: Job, outcome: Outcome, caption: str) -> tuple[str, str]:
 
 def _part(job: Job, note: Note) -> tuple[str, str]:
     """One call as HTML and as plain text."""
-    shade = draw.ink(draw.colour(ORDINALS[note.agent]))
+    shade = plots.ink(plots.colour(ORDINALS[note.agent]))
     budget, tools = (
         TIERS[job.configuration.tier(note.agent)],
         ", ".join(job.configuration.tools(note.agent)),

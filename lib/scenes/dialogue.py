@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from lib.draw.play import live
 from lib.orchestration.components import ORDER, Part
 from lib.orchestration.decisions import Exchange
+from lib.plots.sliders import live
 
 LONG = 12  # lines; a longer part is folded
 STRIP = 4  # steps that a report shows one below the other

@@ -10,10 +10,10 @@ import pandas as pd
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from lib.draw.play import live
-from lib.draw.theme import png
 from lib.models.generation import Generation
 from lib.models.tokenizer import tokenizer
+from lib.plots.sliders import live
+from lib.plots.theme import png
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from lib import draw
+from lib import plots
 from lib.config import Params, ToolSettings
 from lib.models.tokenizer import encode
 from lib.routing.toolorchestra import assignments, exams, menu, prompted
@@ -21,7 +21,7 @@ from lib.tasks.synthesis import Call, Task, judge
 from lib.tools.python import python
 from lib.tools.sandbox import Sandbox
 
-draw.register(
+plots.register(
     {  # tools, arms
         "calculator": ("#0072B2", "s"),
         "search": ("#009E73", "d"),

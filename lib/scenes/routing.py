@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from lib import draw
+from lib import plots
 from lib.routing import protocol
 from lib.scenes import spoken
 
 MILLION = 1e6
-draw.register(
+plots.register(
     {
         "low": ("#56B4E9", "o"),
         "medium": ("#E69F00", "s"),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from lib import draw
+from lib import plots
 
 Shown = tuple[str, str]  # as HTML and as plain text
 
@@ -12,7 +12,7 @@ def part(name: str, text: str, own: str, note: str = "") -> Shown:
     """One part. name: who wrote it; own: the arm whose controller did, "" for anybody else; note: behind the mask, such
     as a price. The colour is the bar's alone: no colour can be read on both a light and a dark ground."""
     mask = "mask 1, learned" if own else "mask 0, read only"
-    shade = draw.GREY if name == "prompt" else draw.ink(draw.colour(own or name))
+    shade = plots.GREY if name == "prompt" else plots.ink(plots.colour(own or name))
     css = f"border-left:5px {'solid' if own else 'dotted'} {shade};padding-left:.6em;margin:.3em 0"
     told = f"<strong>{escape(text)}</strong>" if own else escape(text)
     markup = f'<p style="{css}"><small>{escape(name)} ({mask}{escape(note)})</small><br><code>{told}</code></p>'

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from lib import draw
+from lib import plots
 from lib.page import html, index, lesson
 from lib.page.lesson import Lesson
-from lib.page.tables import table_html
+from lib.plots.tables import table_html
 from lib.scenes import spoken
 from lib.stats import Interval
 from tests.page.browser import Browser, find
@@ -94,7 +94,7 @@ def report() -> str:
         {f"a_column_that_cannot_break_{place}": np.arange(3.0) for place in range(12)}
     )
     parts = [spoken.part("lab-large", "<response> 2", own) for own in ("CoRL", "")]
-    picture = {"image/png": base64.b64encode(draw.png(line())).decode()}
+    picture = {"image/png": base64.b64encode(plots.png(line())).decode()}
     drawn = nbformat.v4.new_output("display_data", picture, metadata={"image/png": {"alt": ALT}})
     cells = [
         text(

@@ -21,7 +21,7 @@ from lib.config import ROOT
 from lib.experiment import artifacts
 from lib.page import audit, html, lesson, markdown
 from lib.page.lesson import Lesson
-from lib.page.tables import interval_table, number, table_html, with_interval
+from lib.plots.tables import interval_table, number, table_html, with_interval
 from lib.stats import Interval
 
 ALT = "A line that rises from one to three and falls to two"

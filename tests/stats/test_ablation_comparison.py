@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from lib.ablations import shown
-from lib.draw import png
 from lib.page.lesson import _KEY
+from lib.plots import png
 from lib.stats.ablation_comparison import (
     BETTER,
     OTHER,

@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 from scipy.optimize import isotonic_regression
 
-from lib.draw.styles import GREY, ink
+from lib.plots.styles import GREY, ink
 
 DPI = 110
 WIDTH = 7.6  # inches; about the width of a notebook's text

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from lib import stats
-from lib.draw.estimates import Estimates, alt, ends, finite, table
-from lib.draw.estimates import note as interval_note
-from lib.draw.styles import GREY, Style, looks
-from lib.draw.theme import WIDTH, literal, point_labels, sheet, span, theme, tiles
+from lib.plots.inputs import Estimates, alt, ends, finite, table
+from lib.plots.inputs import note as interval_note
+from lib.plots.styles import GREY, Style, looks
+from lib.plots.theme import WIDTH, literal, point_labels, sheet, span, theme, tiles
 
 MIXTURES = ("mixtures", "mixtures with nobody")  # nobody: costs nothing, gets nothing right
 Words = str | Mapping[str, str]

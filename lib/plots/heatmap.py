@@ -8,9 +8,9 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from lib.draw.estimates import finite
-from lib.draw.styles import contrast
-from lib.draw.theme import WIDTH, folded, literal, sheet, theme, tiles
+from lib.plots.inputs import finite
+from lib.plots.styles import contrast
+from lib.plots.theme import WIDTH, folded, literal, sheet, theme, tiles
 
 
 @theme()

@@ -13,7 +13,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from lib.draw.theme import png
+from lib.plots.theme import png
 
 KEPT = 64  # drawn positions that are remembered, so that moving back costs nothing
 

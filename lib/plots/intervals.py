@@ -8,10 +8,10 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lib.draw.estimates import Estimates, alt, ends, table
-from lib.draw.estimates import note as interval_note
-from lib.draw.styles import GREY, Style, looks
-from lib.draw.theme import NAME, WIDTH, folded, literal, rows_of_names, sheet, span, theme, tiles
+from lib.plots.inputs import Estimates, alt, ends, table
+from lib.plots.inputs import note as interval_note
+from lib.plots.styles import GREY, Style, looks
+from lib.plots.theme import NAME, WIDTH, folded, literal, rows_of_names, sheet, span, theme, tiles
 
 
 @theme()

@@ -13,10 +13,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from lib import stats
-from lib.draw.estimates import columns, finite
-from lib.draw.estimates import note as interval_note
-from lib.draw.styles import contrast, ink, looks
-from lib.draw.theme import WIDTH, end_labels, folded, literal, rows_of_names, sheet, theme, tiles
+from lib.plots.inputs import columns, finite
+from lib.plots.inputs import note as interval_note
+from lib.plots.styles import contrast, ink, looks
+from lib.plots.theme import WIDTH, end_labels, folded, literal, rows_of_names, sheet, theme, tiles
 
 
 @theme()

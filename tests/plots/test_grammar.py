@@ -17,14 +17,14 @@ from matplotlib.text import Text
 import lib.scenes.agents  # its names are registered
 import lib.scenes.orchestra  # and these
 import lib.scenes.routing  # noqa: F401  and these
-from lib import draw
+from lib import plots
 from lib.config import ROOT
-from lib.draw import styles
-from lib.draw.plane import undominated, upper_hull
-from lib.draw.theme import spread
 from lib.experiment.seeds import rng
+from lib.plots import styles
+from lib.plots.scatter import undominated, upper_hull
+from lib.plots.theme import spread
 from lib.stats import Interval
-from tests.draw import marks
+from tests.plots import marks
 
 LONG = "a name that is much longer than a line of names has room for"
 MEASURES = ["aptitude", "gap", "performance"]
@@ -71,30 +71,30 @@ LEARNING = pd.DataFrame(
 )
 SHARES = pd.DataFrame({"SO-d1": [0.2, 0.5, 1.0], "MO-S": [0.8, 0.5, 0.0]}, index=[0, 10, 20])
 DRAW = {
-    "points": lambda: draw.points(
+    "points": lambda: plots.points(
         {"KO": {"hv": near(1), "$ a $": near(2)}, LONG: {"hv": one_run(2)}}, "RO leads"
     ),
-    "beside": lambda: draw.points(
+    "beside": lambda: plots.points(
         POINTS, "Away", "share", beside=("away", {"KO": near(0.1), "RO": near(0.8)})
     ),
-    "lines": lambda: draw.lines(
+    "lines": lambda: plots.lines(
         LEARNING, "step", "reward", "arm", "It learns", rng=rng("test", "draw")
     ),
-    "panels": lambda: draw.lines(
+    "panels": lambda: plots.lines(
         LEARNING, "step", "reward", "arm", "It learns", "step", "reward", panels="half"
     ),
-    "plane": lambda: draw.plane(
+    "plane": lambda: plots.plane(
         COSTS, RIGHT, "CoRL", "$", "right", line="mixtures", through=["lab-nano", "lab-mini"]
     ),
-    "objectives": lambda: draw.plane(VECTORS, None, "A trade", rings="front", line="stair"),
-    "shares": lambda: draw.shares(SHARES, "It chooses", "step"),
-    "lying": lambda: draw.shares(
+    "objectives": lambda: plots.plane(VECTORS, None, "A trade", rings="front", line="stair"),
+    "shares": lambda: plots.shares(SHARES, "It chooses", "step"),
+    "lying": lambda: plots.shares(
         SHARES.set_axis(["KO", "TO", LONG]), "It chooses", "%", beside={"KO": "3 of 7"}
     ),
-    "heat": lambda: draw.heat(
+    "heat": lambda: plots.heat(
         pd.DataFrame([[-1, 0.5], [0.0, 2.0]], ["a", "b"], ["$ x $", LONG]), "Own", "on", "by"
     ),
-    "strip": lambda: draw.strip(
+    "strip": lambda: plots.strip(
         [np.zeros((8, 9, 3), np.uint8)] * 7, ["a", *"bcdef", LONG], "It walks"
     ),
 }
@@ -123,9 +123,9 @@ def note(figure) -> str:
 @every_figure
 def test_two_draws_are_the_same_bytes_and_leave_nothing_behind(make):
     before = dict(matplotlib.rcParams)
-    plain = draw.png(make())
+    plain = plots.png(make())
     with matplotlib.rc_context({"axes.facecolor": "black", "font.size": 30, "lines.linewidth": 9}):
-        assert draw.png(make()) == plain  # nor does a reader's own matplotlibrc change anything
+        assert plots.png(make()) == plain  # nor does a reader's own matplotlibrc change anything
     assert plain.startswith(b"\x89PNG") and dict(matplotlib.rcParams) == before
     assert not sys.modules["matplotlib.pyplot"].get_fignums()
 
@@ -133,7 +133,7 @@ def test_two_draws_are_the_same_bytes_and_leave_nothing_behind(make):
 @every_figure
 def test_nothing_is_cut_off_and_names_do_not_cover_each_other(make, recwarn):
     figure = make()
-    draw.png(figure)
+    plots.png(figure)
     page = figure.bbox.padded(2)
     boxes = [axes.get_tightbbox() for axes in figure.axes] + [
         text.get_window_extent() for text in figure.texts
@@ -158,7 +158,7 @@ def test_the_message_is_on_top_and_first_in_the_words_for_who_does_not_see(make)
 
 @pytest.mark.parametrize("word", ["WWWWWW ", "illi "])
 def test_a_long_message_wraps_within_the_page(word):
-    figure = draw.points(POINTS, word * 30)
+    figure = plots.points(POINTS, word * 30)
     figure.draw_without_rendering()
     title, axes = figure.texts[0].get_window_extent(), figure.axes[0]
     assert title.x1 <= figure.bbox.x1 and axes.get_tightbbox().y1 < title.y0
@@ -166,7 +166,7 @@ def test_a_long_message_wraps_within_the_page(word):
 
 def test_bytes_do_not_depend_on_the_process():
     script = (
-        "import hashlib\nfrom lib import draw\nfrom lib.stats import Interval\n"
+        "import hashlib\nfrom lib import plots as draw\nfrom lib.stats import Interval\n"
         "print(hashlib.sha256(draw.png(draw.points({'a': Interval(1, 0, 2)}, 'One'))).hexdigest())"
     )
     runs = [
@@ -189,27 +189,27 @@ def test_bytes_do_not_depend_on_the_process():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: draw.points({"RO": {"hv": one_run(np.nan)}}, "RO"), "RO, hv"),
-        (lambda: draw.points({"RO": Interval(1, 0, np.nan)}, "RO"), "RO has half an interval"),
-        (lambda: draw.points({}, "RO"), "no estimates"),
-        (lambda: draw.points(POINTS, " "), "title that states its message"),
+        (lambda: plots.points({"RO": {"hv": one_run(np.nan)}}, "RO"), "RO, hv"),
+        (lambda: plots.points({"RO": Interval(1, 0, np.nan)}, "RO"), "RO has half an interval"),
+        (lambda: plots.points({}, "RO"), "no estimates"),
+        (lambda: plots.points(POINTS, " "), "title that states its message"),
         (
-            lambda: draw.table(pd.DataFrame({"value": [1, 2], "arm": ["a", "a"]})),
+            lambda: plots.table(pd.DataFrame({"value": [1, 2], "arm": ["a", "a"]})),
             "two estimates of a",
         ),
-        (lambda: draw.table(pd.DataFrame({"mean": [1]})), "no column .'value'."),
-        (lambda: draw.lines(LEARNING, "step", "price", "arm", "It"), "no column .'price'."),
+        (lambda: plots.table(pd.DataFrame({"mean": [1]})), "no column .'value'."),
+        (lambda: plots.lines(LEARNING, "step", "price", "arm", "It"), "no column .'price'."),
         (
-            lambda: draw.lines(LEARNING.assign(reward=np.inf), "step", "reward", "arm", "It"),
+            lambda: plots.lines(LEARNING.assign(reward=np.inf), "step", "reward", "arm", "It"),
             "'reward' has 72 of 72",
         ),
-        (lambda: draw.lines(LEARNING[:0], "step", "reward", "arm", "It"), "no rows"),
-        (lambda: draw.plane(COSTS, POINTS, "CoRL"), "not of the same groups"),
-        (lambda: draw.shares(-SHARES, "It"), "negative"),
-        (lambda: draw.heat(pd.DataFrame([[np.nan]]), "A hole"), "1 of 1"),
-        (lambda: draw.strip([np.zeros((2, 2))], [], "It"), "one caption"),
+        (lambda: plots.lines(LEARNING[:0], "step", "reward", "arm", "It"), "no rows"),
+        (lambda: plots.plane(COSTS, POINTS, "CoRL"), "not of the same groups"),
+        (lambda: plots.shares(-SHARES, "It"), "negative"),
+        (lambda: plots.heat(pd.DataFrame([[np.nan]]), "A hole"), "1 of 1"),
+        (lambda: plots.strip([np.zeros((2, 2))], [], "It"), "one caption"),
         (lambda: styles.looks(["new"], roles={"new": "judge"}), "'judge' is no role"),
-        (lambda: draw.register({"KO": ("#000000", "o")}), "'KO' is"),
+        (lambda: plots.register({"KO": ("#000000", "o")}), "'KO' is"),
     ],
 )
 def test_what_is_missing_or_not_finite_is_named(make, words):
@@ -221,25 +221,26 @@ def test_what_is_missing_or_not_finite_is_named(make, words):
 
 
 def test_intervals_are_drawn_as_they_are_and_one_run_is_told():
-    figure = draw.points(POINTS, "RO", "share")
+    figure = plots.points(POINTS, "RO", "share")
     assert intervals(figure.axes[0]) == [[i.lo, i.hi] for i in POINTS.values() if i.known]
     assert marks(figure.axes[0]) == [
-        draw.marker(name) for name in POINTS
+        plots.marker(name) for name in POINTS
     ] and "what has none is one run" in note(figure)
     frame = pd.DataFrame(
         {"value": [0.5], "lo": [np.nan], "hi": [np.nan], "runs": [1], "arm": ["KO"]}
     )
     assert (
-        "No intervals are known" in note(draw.points(frame, "KO")) and draw.alt(frame) == "KO 0.5."
+        "No intervals are known" in note(plots.points(frame, "KO"))
+        and plots.alt(frame) == "KO 0.5."
     )
 
 
 def test_a_ring_marks_only_what_lies_beyond_all_others():
     rows = {"KO": {"hv": near(1), "cost": near(1)}, "RO": {"hv": near(2), "cost": near(1.06)}}
-    hv, cost = draw.points(rows, "RO", smaller=["cost"]).axes
+    hv, cost = plots.points(rows, "RO", smaller=["cost"]).axes
     assert rings(hv) == [(2, 1)] and rings(cost) == []
-    assert not rings(draw.points(rows, "RO", line=0).axes[0])
-    lonely = draw.points({"KO": {"hv": near(1)}, "RO": {"cost": near(1)}}, "RO").axes
+    assert not rings(plots.points(rows, "RO", line=0).axes[0])
+    lonely = plots.points({"KO": {"hv": near(1)}, "RO": {"cost": near(1)}}, "RO").axes
     assert [[text.get_text() for text in axes.texts] for axes in lonely] == [
         ["not measured"],
         ["not measured"],
@@ -255,16 +256,16 @@ def test_lines_are_means_over_seeds_and_bands_reach_the_worst_and_the_best():
             "arm": "RO",
         }
     )
-    (axes,) = draw.lines(frame, "step", "return", "arm", "It").axes
+    (axes,) = plots.lines(frame, "step", "return", "arm", "It").axes
     band = axes.collections[0].get_paths()[0].vertices
-    assert list(axes.lines[0].get_ydata()) == [3, 1] and axes.lines[0].get_color() == draw.colour(
+    assert list(axes.lines[0].get_ydata()) == [3, 1] and axes.lines[0].get_color() == plots.colour(
         "RO"
     )
     assert {(0, 1), (0, 6), (1, 0), (1, 3)} <= set(map(tuple, band))
     given_ = pd.DataFrame(
         {"step": [0, 1], "value": [3, 1], "lo": [1, 0], "hi": [6, 3], "arm": "RO"}
     )
-    (axes,) = draw.lines(given_, "step", "value", "arm", "It", seed=None).axes
+    (axes,) = plots.lines(given_, "step", "value", "arm", "It", seed=None).axes
     assert list(axes.lines[0].get_ydata()) == [3, 1] and {(0, 1), (0, 6)} <= set(
         map(tuple, axes.collections[0].get_paths()[0].vertices)
     )
@@ -362,16 +363,16 @@ FAMILIES = [
 def test_names_that_share_a_figure_differ_for_colour_blind_readers_or_by_marker(family, vision):
     for one, other in itertools.combinations(re.split("; " if ";" in family else ", ", family), 2):
         apart = np.linalg.norm(
-            _seen(draw.colour(one), VISION[vision]) - _seen(draw.colour(other), VISION[vision])
+            _seen(plots.colour(one), VISION[vision]) - _seen(plots.colour(other), VISION[vision])
         )
-        assert apart > 20 or (apart > 8 and draw.marker(one) != draw.marker(other)), (
+        assert apart > 20 or (apart > 8 and plots.marker(one) != plots.marker(other)), (
             f"{one} and {other} look alike"
         )
 
 
 @pytest.mark.parametrize("name", [*styles._STYLES, *"abcdefgh"])
 def test_labels_can_be_read_on_white(name):
-    assert styles.contrast(np.array(to_rgb(draw.ink(draw.colour(name))))) >= 4.5
+    assert styles.contrast(np.array(to_rgb(plots.ink(plots.colour(name))))) >= 4.5
 
 
 @pytest.mark.parametrize("role", [None, "paper", "router", "expert"])
@@ -379,7 +380,7 @@ def test_new_names_of_one_figure_do_not_share_a_colour_and_keep_the_marker_of_th
     names = [f"model {i}" for i in range(5)]
     found = styles.looks([*names, "RO"], roles=dict.fromkeys(names, role) if role else None)
     assert len({shade for shade, _ in found.values()}) >= 5 and found["RO"] == (
-        draw.colour("RO"),
-        draw.marker("RO"),
+        plots.colour("RO"),
+        plots.marker("RO"),
     )
     assert role is None or {found[name][1] for name in names} == {styles.ROLES[role][0]}
