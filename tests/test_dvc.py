@@ -118,14 +118,14 @@ def test_a_stage_depends_on_the_packages_that_it_imports_and_on_no_other(name):
 
 LIBRARY = {
     "lib/__init__.py": "",
-    "lib/zoo/__init__.py": "from lib.envs import bank",
+    "lib/zoo/__init__.py": "from lib.envs import question_bank as bank",
     "lib/zoo/train.py": "from . import ppo\n\n\ndef f():\n    from lib import seeds\n    return seeds",
     "lib/zoo/ppo.py": "from ..models.forward import Forward",
     "lib/zoo/cards.py": "import lib.plots",
     "lib/models/__init__.py": "",
     "lib/models/forward.py": "COMMAND = ['-m', 'lib.worker']",
     "lib/envs/__init__.py": "",
-    "lib/envs/bank.py": "import numpy.linalg",
+    "lib/envs/question_bank.py": "import numpy.linalg",
     "lib/plots/__init__.py": "",
     "lib/experiment/seeds.py": "",
     "lib/worker.py": "",

@@ -35,7 +35,7 @@ def parsed(path: Path) -> ast.Module:
 
 
 def dotted(path: Path, root: Path) -> list[str]:
-    """lib/envs/bank.py as [lib, envs, bank]; a package is its folder."""
+    """lib/envs/question_bank.py as [lib, envs, bank]; a package is its folder."""
     parts = list(path.relative_to(root).with_suffix("").parts)
     return parts[:-1] if parts[-1] == "__init__" else parts
 

@@ -695,7 +695,7 @@ def pipeline(tmp_path, monkeypatch) -> Path:
 
     artifacts.write_text(tmp_path / "dvc.yaml", TINY_PIPELINE)
     artifacts.write_json(tmp_path / "data/settings.json", SETTINGS)
-    for name in ("lib/zoo/ppo.py", "lib/envs/bank.py", "lib/experiment/seeds.py"):
+    for name in ("lib/zoo/ppo.py", "lib/envs/question_bank.py", "lib/experiment/seeds.py"):
         artifacts.write_text(tmp_path / name, "")
     Repo.init(str(tmp_path), no_scm=True).close()
     monkeypatch.chdir(tmp_path)

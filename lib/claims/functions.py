@@ -12,8 +12,8 @@ from lib import ledger, stats
 from lib.claims import records
 from lib.config import ROOT
 from lib.configuration import space
-from lib.envs.bank import TOPICS, load_bank
 from lib.envs.education import answer_probability
+from lib.envs.question_bank import TOPICS, load_bank
 from lib.routing.toolorchestra import rewards
 from lib.stats import Interval
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import gymnasium
 
 from lib.config import ROOT, EducationSettings
-from lib.envs.bank import Bank, calibrated_levels, load_bank
 from lib.envs.education import LEVELS, Education, EducationRules
 from lib.envs.grid import register_grid
+from lib.envs.question_bank import Bank, calibrated_levels, load_bank
 
 VERSION = 1  # of the environments and the question bank of this package
 _RULES = {rule.name for rule in fields(EducationRules) if rule.init} - {"items"}

@@ -9,7 +9,7 @@ question ids are not kept.
 import numpy as np
 from gymnasium import spaces
 
-from lib.envs.batch import BatchedEnv
+from lib.envs.batched_env import BatchedEnv
 from lib.envs.education import (
     ACTIONS,
     EASY,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from gymnasium import spaces
 
-from lib.envs.batch import BatchedEnv
+from lib.envs.batched_env import BatchedEnv
 from lib.envs.layouts import (
     ACTIONS,
     CELLS,

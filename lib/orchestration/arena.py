@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from lib.config import Environments, Params
-from lib.envs.batch import BatchedEnv, Transition
+from lib.envs.batched_env import BatchedEnv, Transition
 from lib.envs.layouts import CELLS, GOLD, LAVA, PIECES
 from lib.experiment import seeds
 from lib.orchestration.briefs import Brief

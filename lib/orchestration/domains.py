@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lib.envs.batch import BatchedEnv, Transition
+from lib.envs.batched_env import BatchedEnv, Transition
 from lib.envs.education import LEVELS
 from lib.envs.education_batch import EducationBatch
 from lib.envs.grid_batch import GridBatch

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from lib.config import Environments
-from lib.envs.batch import BatchedEnv, Transition
+from lib.envs.batched_env import BatchedEnv, Transition
 from lib.experiment import seeds
 from lib.zoo.networks import sample
 from lib.zoo.policies import Policy

@@ -13,7 +13,7 @@ import pandas as pd
 
 from lib import stats
 from lib.config import Params
-from lib.envs.batch import BatchedEnv, Transition
+from lib.envs.batched_env import BatchedEnv, Transition
 from lib.experiment import seeds
 from lib.zoo.policies import Policy
 from lib.zoo.recipes import ACTIONS, OBJECTIVES, SINGLE, make_batch, recipes

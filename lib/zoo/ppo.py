@@ -20,7 +20,7 @@ from torch import Tensor
 
 from lib import losses
 from lib.config import PPOSettings
-from lib.envs.batch import BatchedEnv
+from lib.envs.batched_env import BatchedEnv
 from lib.experiment import artifacts, seeds
 from lib.zoo.mgda import min_norm_weights
 from lib.zoo.networks import Network, initial, sample

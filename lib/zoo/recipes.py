@@ -12,7 +12,7 @@ from typing import Any
 
 from lib.config import ROOT, Environments, PPOSettings, ZooParams
 from lib.envs import make_education_rules
-from lib.envs.batch import BatchedEnv
+from lib.envs.batched_env import BatchedEnv
 from lib.envs.education import ACTIONS as EDUCATION_ACTIONS
 from lib.envs.education import OBJECTIVES as EDUCATION_OBJECTIVES
 from lib.envs.education_batch import EducationBatch

@@ -21,7 +21,7 @@ from stable_baselines3.common.vec_env import VecEnvWrapper
 from torch import nn
 
 from lib.config import Environments
-from lib.envs.batch import BatchedEnv
+from lib.envs.batched_env import BatchedEnv
 from lib.zoo.networks import Cnn, initial, sample
 from lib.zoo.ppo import booked, curve, stream, streams
 from lib.zoo.recipes import Recipe, make_batch

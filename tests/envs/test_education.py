@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import lib.envs  # noqa: F401 - registers the ids
 from lib.config import load
 from lib.envs import make_education, make_education_rules
-from lib.envs.batch import LinearVecReward
+from lib.envs.batched_env import LinearVecReward
 from lib.envs.education import (
     CHALLENGE,
     EASY,

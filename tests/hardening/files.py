@@ -20,7 +20,7 @@ from transformers.utils import logging
 from lib import config, doctor, tasks
 from lib.claims import entries
 from lib.config import ROOT
-from lib.envs import bank
+from lib.envs import question_bank
 from lib.experiment import artifacts
 from lib.llm.cassette import Cassette
 from lib.models import checkpoints
@@ -312,12 +312,17 @@ TENSORS_OWN = {
 
 READERS = {
     "bank": Reader(
-        "bank.csv", _text("bank.csv", BANK), lambda f: bank.load_bank(f / "bank.csv"), own=BANK_ROWS
+        "bank.csv",
+        _text("bank.csv", BANK),
+        lambda f: question_bank.load_bank(f / "bank.csv"),
+        own=BANK_ROWS,
     ),
     "answers": Reader(
         "answers.csv",
         lambda f: (_text("answers.csv", ANSWERS)(f), _text("bank.csv", BANK)(f)),
-        lambda f: bank.calibrated(bank.load_bank(f / "bank.csv"), f / "answers.csv"),
+        lambda f: question_bank.calibrated(
+            question_bank.load_bank(f / "bank.csv"), f / "answers.csv"
+        ),
         own=ANSWER_ROWS,
     ),
     "outcomes": Reader(

@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lib.envs import bank as bank_module
-from lib.envs.bank import TOPICS, BankError, calibrated, calibrated_levels, load_bank
+from lib.envs import question_bank as bank_module
+from lib.envs.question_bank import TOPICS, BankError, calibrated, calibrated_levels, load_bank
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / "data/bank/mathe_items.csv"
