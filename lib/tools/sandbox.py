@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lib.tools.cell import split
+from lib.tools.split_last_expression import split
 from lib.tools.tool import encodes
 from lib.tools.worker import REMEDY, SandboxUnavailable, Worker
 

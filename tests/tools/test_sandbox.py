@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from lib.config import ROOT
 from lib.tools import Limits, Result, Sandbox, SandboxUnavailable, ToolError, python
-from lib.tools.cell import split
 from lib.tools.sandbox import MORE
+from lib.tools.split_last_expression import split
 from tests.tools.attacks import ATTACKS
 
 SECRET = "canary-5e1f0c3a"
