@@ -41,8 +41,8 @@ from lib.conductor.study import CASSETTES
 from lib.config import ConductorSettings, HeadSettings, Params, ParamsError
 from lib.experiment import artifacts
 from lib.llm.opening import opened
-from lib.tasks import own
-from lib.tasks.items import answered, same
+from lib.tasks import user_data
+from lib.tasks.item import answered, same
 
 SHORTEST = 5  # tokens; replies that are shorter on average mean that the model is not asked as it should be
 KNOWN = {arm.name: arm for arm in ARMS if arm.kind == "grpo" and arm.name != "oracle"}
@@ -99,7 +99,7 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
     content = params.changed("conductor", all_of.conductor.model_dump(), options.changes)
     settings = params.validate(content, ConductorSettings, "with --set")
     arm, out = KNOWN[options.arm], Path(options.out)
-    own.model(options.model)
+    user_data.model(options.model)
     dataset = data.load(options.data)
     rollouts = settings.grpo.prompts_per_step * settings.grpo.generations
     processes = int(os.environ.get("WORLD_SIZE", "1"))

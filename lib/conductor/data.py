@@ -8,7 +8,7 @@ from datasets import Dataset
 
 from lib import tasks
 from lib.models.corpus import question
-from lib.tasks import Item, own
+from lib.tasks import Item, user_data
 
 VERSION = 1  # of the items of each category
 
@@ -87,5 +87,5 @@ def asked(found: Dataset, chats: bool) -> Dataset:
 
 
 def load(place: str | Path) -> Dataset:
-    """A dataset of one's own: the rows of `lib.tasks.own.rows`, which says what they need and raises TaskError."""
-    return Dataset.from_dict(own.rows(place).to_dict("list"))
+    """A dataset of one's own: the rows of `lib.tasks.user_data.rows`, which says what they need and raises TaskError."""
+    return Dataset.from_dict(user_data.rows(place).to_dict("list"))

@@ -27,7 +27,7 @@ from lib.experiment import artifacts, seeds, sweep
 from lib.models import checkpoints, corpus, tokenizer
 from lib.models import dialogue as chat_template
 from lib.models.corpus import dialogue, question, tensors
-from lib.tasks import Item, chain, story, translation
+from lib.tasks import Item, arithmetic_chain, story, translation
 
 VERSION = 1  # of the mistakes that a start is taught, and how
 
@@ -117,7 +117,7 @@ def _misread(item: Item, rng: np.random.Generator) -> tuple[str, str]:
     others = [
         [*signs[:i], other, *signs[i + 1 :]]
         for i in range(len(signs))
-        for other in chain.OPERATIONS
+        for other in arithmetic_chain.OPERATIONS
     ]
     followed = [_followed(int(first), told, digits) for told in others]
     wrong = [each for each in followed if each[1] != item.answer]
@@ -127,7 +127,7 @@ def _misread(item: Item, rng: np.random.Generator) -> tuple[str, str]:
 def _followed(total: int, signs: Iterable[str], digits: Iterable[int]) -> tuple[str, str]:
     steps = []
     for sign, digit in zip(signs, digits, strict=True):
-        result = chain.OPERATIONS[sign](total, digit)
+        result = arithmetic_chain.OPERATIONS[sign](total, digit)
         steps.append(f"{total} {sign} {digit} = {result}")
         total = result
     return " ; ".join(steps), str(total)

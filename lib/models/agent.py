@@ -14,8 +14,8 @@ import numpy as np
 
 from lib.models.dialogue import call, called
 from lib.tasks import Item, TaskError, answered, reply
-from lib.tasks.chain import OPERATIONS
-from lib.tasks.facts import LETTERS, RELATIONS, VALUES, records
+from lib.tasks.arithmetic_chain import OPERATIONS
+from lib.tasks.multi_hop_facts import LETTERS, RELATIONS, VALUES, records
 
 VERSION = 1  # of the traces of agents
 TOOLS = ("calculator", "search", "lookup")

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib import tasks
-from lib.tasks.items import Family, Item
-from lib.tasks.words import DIGITS, PEOPLE
+from lib.tasks.item import Family, Item
+from lib.tasks.vocabulary import DIGITS, PEOPLE
 
 VERSION = 1  # of the decision situations
 FAMILY = "situation"

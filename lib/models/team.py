@@ -19,7 +19,7 @@ from lib.models.agent import BRIEF, CHECK, STEPS, Message, Trace, slip, system
 from lib.models.dialogue import call
 from lib.models.tokenizer import TOOLS
 from lib.tasks import Item, TaskError, mixed, reply
-from lib.tasks.facts import LETTERS, RELATIONS
+from lib.tasks.multi_hop_facts import LETTERS, RELATIONS
 
 VERSION = 1  # of the traces of teams
 FAMILIES = ("chain", "passage", "facts", "mixed")

@@ -12,7 +12,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import PreTrainedTokenizerFast
 
 from lib.tasks import FAMILIES
-from lib.tasks.words import words
+from lib.tasks.vocabulary import words
 
 VERSION = 1  # of the tokens of a text
 PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<bos>", "<eos>"

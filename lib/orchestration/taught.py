@@ -18,7 +18,7 @@ from lib.models.forward import Forward
 from lib.models.situations import LOOK, STATES, Situation, told
 from lib.models.tokenizer import encode
 from lib.orchestration.briefs import Brief
-from lib.tasks.words import PEOPLE
+from lib.tasks.vocabulary import PEOPLE
 
 VERSION = 1  # of what lab-orchestrator chooses
 NAME = "lab-orchestrator"

@@ -35,7 +35,7 @@ from lib.routing.learn import Learner
 from lib.routing.rollouts import Task, roll
 from lib.routing.study import CASSETTES, NAME, episode_rows, samples
 from lib.routing.voices import Hub
-from lib.tasks import Item, TaskError, own
+from lib.tasks import Item, TaskError, user_data
 
 PAUSE = 10.0  # seconds between two lines about what is under way
 BUDGETS = {"low": 0.001, "medium": 0.006, "high": 1000.0}  # dollars per question (CoRL, appendix A)
@@ -87,8 +87,8 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 
 def questions(path: str | Path) -> list[Item]:
-    """Rows of a file as items. Raises TaskError for what `lib.tasks.own.rows` refuses, and for prompts of messages."""
-    table = own.rows(path)
+    """Rows of a file as items. Raises TaskError for what `lib.tasks.user_data.rows` refuses, and for prompts of messages."""
+    table = user_data.rows(path)
     texts = table["prompt"].map(lambda prompt: isinstance(prompt, str))
     if not texts.all():
         raise TaskError(
@@ -165,7 +165,7 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
     from accelerate import Accelerator
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    own.model(options.model)
+    user_data.model(options.model)
     worth, items = budgets(options.budgets), questions(options.data)
     everything = changed(config.load(options.profile), options.changes)
     settings = everything.routing

@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lib.tasks.items import answered, tidy
+from lib.tasks.item import answered, tidy
 
 VERSION = 1  # of what controllers read and how their turns are read
 WORDS = ("low", "medium", "high")  # budgets by name

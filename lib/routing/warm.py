@@ -22,7 +22,7 @@ from lib.models.tokenizer import EOS, encode
 from lib.models.training import Training
 from lib.routing import protocol
 from lib.tasks import Item
-from lib.tasks.chain import OPERATIONS
+from lib.tasks.arithmetic_chain import OPERATIONS
 
 VERSION = 1  # of the traces of the protocol and the lessons from them
 SKILL = 2  # operations of a chain that the controller works out itself

@@ -6,8 +6,17 @@
 from collections.abc import Mapping, Sequence
 
 from lib.experiment import seeds
-from lib.tasks import belief, big, chain, facts, mixed, passage, story, translation
-from lib.tasks.items import SPLITS, Family, Item, TaskError, answered, reply
+from lib.tasks import (
+    arithmetic_chain,
+    long_arithmetic,
+    mixed,
+    multi_hop_facts,
+    reading_comprehension,
+    story,
+    theory_of_mind,
+    translation,
+)
+from lib.tasks.item import SPLITS, Family, Item, TaskError, answered, reply
 
 VERSION = 1  # of the items and scores of this package
 __all__ = [
@@ -17,7 +26,16 @@ __all__ = [
 
 FAMILIES: dict[str, Family] = {
     module.FAMILY.name: module.FAMILY
-    for module in (chain, big, facts, passage, belief, story, translation, mixed)
+    for module in (
+        arithmetic_chain,
+        long_arithmetic,
+        multi_hop_facts,
+        reading_comprehension,
+        theory_of_mind,
+        story,
+        translation,
+        mixed,
+    )
 }
 _TRIES = 1_000  # draws per item wanted, before a split is said to be exhausted
 

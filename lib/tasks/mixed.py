@@ -12,9 +12,9 @@ from functools import cache
 import numpy as np
 
 from lib.experiment import seeds
-from lib.tasks import big, facts
-from lib.tasks.items import Family, Item
-from lib.tasks.words import DIGITS, PEOPLE, words
+from lib.tasks import long_arithmetic, multi_hop_facts
+from lib.tasks.item import Family, Item
+from lib.tasks.vocabulary import DIGITS, PEOPLE, words
 
 RELATION = "number"
 SENTENCE = "The number of {} is {} ."
@@ -25,13 +25,15 @@ _KINDS = {1: ("+", 1), 2: ("*", 1), 3: ("*", 2)}  # sign, hops to the number
 def records() -> dict[str, dict[str, str]]:
     """The world of `facts`, and everybody's number of two digits: records()["number"]["Ana"]."""
     drawn = seeds.world("tasks", "mixed", "world").integers(11, 100, size=len(PEOPLE)).tolist()
-    return facts.records() | {RELATION: {who: str(n) for who, n in zip(PEOPLE, drawn, strict=True)}}
+    return multi_hop_facts.records() | {
+        RELATION: {who: str(n) for who, n in zip(PEOPLE, drawn, strict=True)}
+    }
 
 
 def documents() -> list[str]:
     """One sentence per record."""
     return [
-        *facts.documents(),
+        *multi_hop_facts.documents(),
         *(SENTENCE.format(who, n) for who, n in records()[RELATION].items()),
     ]
 
@@ -46,7 +48,7 @@ def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item
         value = records()[relation][subject]
         steps.append(f"the {relation} of {subject} is {value}")
         subject = value
-    answer, reckoned = big.worked(int(subject), sign, other)
+    answer, reckoned = long_arithmetic.worked(int(subject), sign, other)
     prompt = f"What is the {' of the '.join(relations)} of {start} {sign} {other} ?"
     key = "mixed/" + "/".join([*relations, start, f"{sign}{other}"])
     return Item(prompt, answer, " ; ".join([*steps, reckoned]), "mixed", difficulty, key, skin)

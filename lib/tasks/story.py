@@ -11,8 +11,8 @@ import re
 
 import numpy as np
 
-from lib.tasks.items import Family, Item, tidy
-from lib.tasks.words import DIGITS, POINTS, words
+from lib.tasks.item import Family, Item, tidy
+from lib.tasks.vocabulary import DIGITS, POINTS, words
 
 TRAITS = ("shy", "bold", "old", "small", "kind", "quick")
 ANIMALS = ("fox", "owl", "hare", "bear", "frog", "crow")

@@ -9,8 +9,8 @@ than the number of adjectives, 1 to 3.
 
 import numpy as np
 
-from lib.tasks.items import Family, Item
-from lib.tasks.words import POINTS
+from lib.tasks.item import Family, Item
+from lib.tasks.vocabulary import POINTS
 
 NOUNS = {
     "cat": "felo",

@@ -14,7 +14,7 @@ from lib.config import StartSettings
 from lib.experiment import artifacts, seeds
 from lib.models import checkpoints
 from lib.models.corpus import dialogue, question, tensors
-from lib.tasks import chain
+from lib.tasks import arithmetic_chain
 from tests.models import tiny
 
 
@@ -49,7 +49,7 @@ def test_mistakes_are_those_of_their_kind():
     )
     for step in thought.split(" ; "):  # the sums themselves are right
         a, sign, b, _, result = step.split()
-        assert chain.OPERATIONS[sign](int(a), int(b)) == int(result)
+        assert arithmetic_chain.OPERATIONS[sign](int(a), int(b)) == int(result)
     tale = next(item for item in data.draw("dev", 9, categories=["story"]) if item.difficulty == 2)
     attempt, ending = tale.answer.split(" . ")
     assert start.mistake(tale, rng) == ("", f"{ending} {attempt} .")

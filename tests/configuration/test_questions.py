@@ -6,7 +6,7 @@ import pytest
 
 from lib.configuration.questions import KINDS, kind_of, questions, solved
 from lib.tasks import SPLITS, TaskError
-from lib.tasks.facts import NAMES as PERSONS
+from lib.tasks.multi_hop_facts import NAMES as PERSONS
 from tests.configuration.small import CHAIN
 
 NAMES = [kind.name for kind in KINDS]

@@ -39,7 +39,7 @@ from lib.orchestration.judge import CRITERIA, _scored
 from lib.orchestration.orchestrators import Orchestrator
 from lib.routing import protocol
 from lib.routing.experts import Pool, Query
-from lib.tasks.synthesis import asking
+from lib.tasks.synthesis import llm_writer
 from tests.configuration.small import toolbox
 from tests.hardening.endpoint import answer, served
 from tests.llm.server import completion as scripted
@@ -285,7 +285,7 @@ def at_desk(text: str) -> None:
 def elsewhere(text: str) -> None:
     """Readers that are handed a text alone."""
     protocol.parse(text, ("mini",))
-    asking._read(text)
+    llm_writer._read(text)
     graders = (lambda: _Saying(text)), "mine", ["q"], ["r"], ["a"]
     assert {majority(*graders)[0], majority(*graders, ["b"])[0]} <= {True, False, None}
 

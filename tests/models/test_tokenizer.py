@@ -26,7 +26,7 @@ from lib.models.tokenizer import (
     vocabulary,
 )
 from lib.tasks import FAMILIES
-from lib.tasks.facts import documents
+from lib.tasks.multi_hop_facts import documents
 
 SPECIAL_IDS = {token(name) for name in SPECIAL}
 WORDS = [word[1:] for word in vocabulary() if word.startswith(" ")]

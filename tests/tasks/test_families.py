@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import tasks
-from lib.tasks import chain, reply, score, verify
-from lib.tasks.facts import LETTERS, NAMES, OTHERS, TOWNS, VALUES, documents
+from lib.tasks import arithmetic_chain, reply, score, verify
+from lib.tasks.multi_hop_facts import LETTERS, NAMES, OTHERS, TOWNS, VALUES, documents
 from lib.tasks.story import ANIMALS, WISHES
 from lib.tasks.translation import ADJECTIVES, ARTICLES, LEXICON, NOUNS, VERBS
-from lib.tasks.words import PEOPLE, POINTS
+from lib.tasks.vocabulary import PEOPLE, POINTS
 from tests.tasks.own import FAMILIES
 
 N = 150  # items per difficulty
@@ -107,8 +107,10 @@ def test_a_chain_told_in_another_skin_is_the_same_chain_and_can_be_told_back(
 ):
     plain = " ".join([str(first), *(f"{sign} {digit}" for sign, digit in operations)])
     answer = str(brute_force(first, operations))
-    item = chain.told(tasks.Item("-", "-", "-", "chain", len(operations), f"chain/{plain}"), skin)
-    other = chain.told(item, {"plain": "words", "words": "plain"}[skin])
+    item = arithmetic_chain.told(
+        tasks.Item("-", "-", "-", "chain", len(operations), f"chain/{plain}"), skin
+    )
+    other = arithmetic_chain.told(item, {"plain": "words", "words": "plain"}[skin])
     assert read_chain(item.prompt) == read_chain(other.prompt) == (first, operations)
     assert (
         (item.answer, item.difficulty)
@@ -118,7 +120,7 @@ def test_a_chain_told_in_another_skin_is_the_same_chain_and_can_be_told_back(
     assert (
         item.skin == skin != other.skin
         and item.key == other.key
-        and chain.told(other, skin) == item
+        and arithmetic_chain.told(other, skin) == item
     )
 
 

@@ -4,9 +4,9 @@ import hashlib
 import re
 
 from lib import tasks
-from lib.tasks import SPLITS, facts
+from lib.tasks import SPLITS, multi_hop_facts
 from lib.tasks.mixed import documents, records
-from lib.tasks.words import PEOPLE
+from lib.tasks.vocabulary import PEOPLE
 
 PROMPT = re.compile(r"What is the number( of the friend)? of (\w+) ([+*]) (\d\d) \?")
 SENTENCE = re.compile(r"The (\w+) of (\w+) is (\w+) \.")
@@ -66,9 +66,11 @@ def test_everybody_has_a_number_of_two_digits():
 
 
 def test_the_world_of_facts_is_as_it_was():
-    assert {name: rows for name, rows in records().items() if name != "number"} == facts.records()
+    assert {
+        name: rows for name, rows in records().items() if name != "number"
+    } == multi_hop_facts.records()
     assert (
-        "number" not in facts.records()
-        and documents()[: len(facts.documents())] == facts.documents()
+        "number" not in multi_hop_facts.records()
+        and documents()[: len(multi_hop_facts.documents())] == multi_hop_facts.documents()
     )
-    assert hashlib.sha256("\n".join(facts.documents()).encode()).hexdigest()[:16] == FACTS
+    assert hashlib.sha256("\n".join(multi_hop_facts.documents()).encode()).hexdigest()[:16] == FACTS

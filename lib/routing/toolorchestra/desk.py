@@ -21,7 +21,7 @@ from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.menu import Offer
 from lib.routing.toolorchestra.strategies import strategy
 from lib.routing.voices import Voice
-from lib.tasks import Item, facts
+from lib.tasks import Item, multi_hop_facts
 from lib.tasks.synthesis import CallError, Database, Verdict, judge
 from lib.tools.calculator import calculator
 from lib.tools.lookup import lookup
@@ -76,7 +76,12 @@ class Desk:
             code.parameters,
             lambda **given: remembered(*given.values()),
         )
-        tools = (calculator(), search(Index(facts.documents())), lookup(facts.records()), coded)
+        tools = (
+            calculator(),
+            search(Index(multi_hop_facts.documents())),
+            lookup(multi_hop_facts.records()),
+            coded,
+        )
         self.tools = {tool.name: tool for tool in tools}
 
     def __enter__(self) -> Desk:

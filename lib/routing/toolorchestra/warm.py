@@ -21,7 +21,7 @@ from lib.routing.toolorchestra.assignments import Assignment, drawn, mixed
 from lib.routing.toolorchestra.menu import SIGNS, Offer
 from lib.routing.toolorchestra.strategies import golden, strategy
 from lib.routing.warm import result, steps
-from lib.tasks import Item, facts
+from lib.tasks import Item, multi_hop_facts
 from lib.tasks.synthesis import Task
 
 VERSION = 1  # of the traces of the protocol
@@ -151,14 +151,20 @@ def _made_up(tool: str, argument: str, left: int, item: Item, rng: np.random.Gen
         return protocol.ERROR
     if tool in ("lookup", "search"):
         relation, place = argument.replace(" of ", " ").split()
-        value = facts.records()[relation][place]
-        return value if tool == "lookup" else facts.RELATIONS[relation][2].format(place, value)
+        value = multi_hop_facts.records()[relation][place]
+        return (
+            value
+            if tool == "lookup"
+            else multi_hop_facts.RELATIONS[relation][2].format(place, value)
+        )
     if rng.random() >= WRONG:
         return item.answer
     if item.answer.isdigit():
         return "".join(str(rng.integers(10)) for _ in item.answer)
     return str(
-        rng.choice(next(values for values in facts.VALUES.values() if item.answer in values))
+        rng.choice(
+            next(values for values in multi_hop_facts.VALUES.values() if item.answer in values)
+        )
     )
 
 

@@ -10,15 +10,15 @@ from itertools import count
 import numpy as np
 
 from lib.experiment import seeds
-from lib.tasks.items import SPLITS, TaskError
-from lib.tasks.synthesis.asking import Model
+from lib.tasks.item import SPLITS, TaskError
 from lib.tasks.synthesis.corpus import Corpus, load
 from lib.tasks.synthesis.database import CallError, Database, check
 from lib.tasks.synthesis.domains import DOMAINS, Column, Domain, Function, Records, Table
 from lib.tasks.synthesis.filters import Dropped, Solver, fault, sift
-from lib.tasks.synthesis.judging import Verdict, judge, mentions
+from lib.tasks.synthesis.llm_writer import Model
 from lib.tasks.synthesis.tasks import Call, Golden, Source, Task, steps
-from lib.tasks.synthesis.writing import Draft, Procedural, Writer
+from lib.tasks.synthesis.verification import Verdict, judge, mentions
+from lib.tasks.synthesis.writers import Draft, Procedural, Writer
 
 VERSION = 1  # of the office tasks of this package
 HARDEST = 3

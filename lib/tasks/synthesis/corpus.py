@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from lib.experiment import artifacts
-from lib.tasks.items import TaskError
+from lib.tasks.item import TaskError
 from lib.tasks.synthesis.database import check
 from lib.tasks.synthesis.domains import Domain
 from lib.tasks.synthesis.filters import ERROR, IDLE, UNSOLVED, Dropped

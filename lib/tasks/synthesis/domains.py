@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from lib.tasks.facts import JOBS, PETS, RIVERS, TOWNS
+from lib.tasks.multi_hop_facts import JOBS, PETS, RIVERS, TOWNS
 from lib.tasks.story import ANIMALS
-from lib.tasks.words import DIGITS, PEOPLE
+from lib.tasks.vocabulary import DIGITS, PEOPLE
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,23}$")]
 Word = Annotated[

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lib.tasks.synthesis.database import CallError
-from lib.tasks.synthesis.judging import judge
 from lib.tasks.synthesis.tasks import Task
+from lib.tasks.synthesis.verification import judge
 
 ERROR, UNSOLVED, IDLE = "error", "unsolved", "idle"
 TRIES = 8

@@ -12,7 +12,7 @@ from lib.routing.toolorchestra import desk as desks
 from lib.routing.toolorchestra.desk import OUTAGE, Episode, Own, roll, tried
 from lib.routing.toolorchestra.menu import OFFICE
 from lib.routing.toolorchestra.strategies import strategy
-from lib.tasks import facts
+from lib.tasks import multi_hop_facts
 from tests.routing.small import Scripted
 from tests.routing.toolorchestra import common
 from tests.routing.toolorchestra.common import (
@@ -127,7 +127,7 @@ def test_any_call_is_malformed_or_answered_and_never_an_exception(desk, made, at
         (
             "search",
             f"{RELATION} of {PLACE}",
-            facts.RELATIONS[RELATION][2].format(PLACE, FACT.answer),
+            multi_hop_facts.RELATIONS[RELATION][2].format(PLACE, FACT.answer),
         ),
         ("lookup", f"{RELATION} {PLACE}", FACT.answer),
         ("calculator", "1 / 0", protocol.ERROR),
@@ -219,7 +219,7 @@ def test_an_outage_in_the_middle_lets_the_first_call_through(desk):
     plan = strategy("lookup", work)
     one, _ = next(plan)
     relation, place = one.split()
-    two, _ = plan.send(facts.records()[relation][place])
+    two, _ = plan.send(multi_hop_facts.records()[relation][place])
     turns = [
         call("lookup", one),
         call("lookup", two),

@@ -6,7 +6,7 @@ from lib import tasks
 from lib.routing import protocol
 from lib.routing.toolorchestra.desk import tried
 from lib.routing.toolorchestra.strategies import golden, strategy
-from lib.tasks import facts
+from lib.tasks import multi_hop_facts
 from lib.tasks.synthesis import judge
 from tests.routing.toolorchestra import common
 from tests.routing.toolorchestra.common import at_work, given, item, offices
@@ -63,7 +63,8 @@ def test_lookup_and_search_go_hop_by_hop_from_what_they_heard():
     assert answer == "Cy"
     known = zip(relations, (place, "Ana", "Bo"), ("Ana", "Bo", "Cy"), strict=True)
     said = [
-        facts.RELATIONS[relation][2].format(subject, value) for relation, subject, value in known
+        multi_hop_facts.RELATIONS[relation][2].format(subject, value)
+        for relation, subject, value in known
     ]
     asked, answer = walked("search", work, *said)
     assert asked == [

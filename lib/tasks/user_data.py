@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lib.tasks.items import TaskError
+from lib.tasks.item import TaskError
 
 READERS: dict[
     str, Callable[[Path], pd.DataFrame]

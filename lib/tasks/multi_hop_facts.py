@@ -11,8 +11,8 @@ from functools import cache
 import numpy as np
 
 from lib.experiment import seeds
-from lib.tasks.items import Family, Item
-from lib.tasks.words import PEOPLE, POINTS
+from lib.tasks.item import Family, Item
+from lib.tasks.vocabulary import PEOPLE, POINTS
 
 TOWNS = ("Loro", "Mira", "Tesk", "Vand", "Quil", "Rope", "Sarn", "Ulmo")
 RIVERS = ("Abra", "Belt", "Cori", "Dorn", "Eska", "Fluv")

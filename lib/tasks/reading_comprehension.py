@@ -8,8 +8,8 @@ and how many people have more than a number.
 
 import numpy as np
 
-from lib.tasks.items import Family, Item
-from lib.tasks.words import DIGITS, PEOPLE, POINTS, words
+from lib.tasks.item import Family, Item
+from lib.tasks.vocabulary import DIGITS, PEOPLE, POINTS, words
 
 THINGS = ("coins", "pens", "eggs", "cups", "keys", "nuts")
 _WORDS = words("has Who most How many do and have together more than does people so")

@@ -8,8 +8,8 @@ by two.
 
 import numpy as np
 
-from lib.tasks.items import Family, Item
-from lib.tasks.words import DIGITS, POINTS
+from lib.tasks.item import Family, Item
+from lib.tasks.vocabulary import DIGITS, POINTS
 
 _KINDS = {
     1: ("+", 2, 2),

@@ -9,8 +9,8 @@ who else sees it (Wimmer and Perner 1983; Perner and Wimmer 1985).
 
 import numpy as np
 
-from lib.tasks.items import Family, Item
-from lib.tasks.words import PEOPLE, POINTS, words
+from lib.tasks.item import Family, Item
+from lib.tasks.vocabulary import PEOPLE, POINTS, words
 
 THINGS = ("key", "ring", "map", "coin", "ball")
 PLACES = ("box", "jar", "bag", "desk", "chest")

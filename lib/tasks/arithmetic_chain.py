@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lib.tasks.items import Family, Item
-from lib.tasks.words import DIGITS, POINTS, words
+from lib.tasks.item import Family, Item
+from lib.tasks.vocabulary import DIGITS, POINTS, words
 
 OPERATIONS = {
     "+": lambda a, b: (a + b) % 10,

@@ -9,7 +9,7 @@ from datasets import Dataset, DatasetDict
 
 from lib.conductor.quiet import quiet
 from lib.tasks import TaskError
-from lib.tasks.own import rows
+from lib.tasks.user_data import rows
 
 ROWS = [
     {"prompt": "a cat .", "reference": "un chat .", "category": "animals", "more": 1},

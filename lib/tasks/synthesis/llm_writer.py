@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapte
 from lib.tasks.synthesis.database import CallError, check
 from lib.tasks.synthesis.domains import GUILD, Domain, Function, Records, Table
 from lib.tasks.synthesis.filters import Dropped
-from lib.tasks.synthesis.judging import mentions
 from lib.tasks.synthesis.tasks import Source, Task
-from lib.tasks.synthesis.writing import Draft
+from lib.tasks.synthesis.verification import mentions
+from lib.tasks.synthesis.writers import Draft
 
 LONGEST = 20_000  # characters of a reply that are read
 MALFORMED, INCONSISTENT, DOUBTED, UNFOUNDED, EASY = (
