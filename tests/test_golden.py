@@ -9,7 +9,7 @@ from tests.golden import SYSTEMS, runner
 # Modules that carry settings, files and messages and decide no number of a job.
 CARRIERS = (
     "lib.kernel", "lib.experiment.process_group", "lib.config", "lib.experiment.results_table", "lib.experiment.artifacts", "lib.experiment.run_context", "lib.experiment.sweep",
-    "lib.llm.cassette", "lib.llm.client", "lib.llm.errors", "lib.llm.loop", "lib.llm.opening", "lib.llm.purse",
+    "lib.llm.replay_cache", "lib.llm.client", "lib.llm.errors", "lib.llm.event_loop", "lib.llm.client_factory", "lib.llm.spending_limit",
     "lib.llm.transport",
     "lib.models.asked", "lib.models.batching", "lib.models.build", "lib.models.memory", "lib.models.server",
     "lib.models.shipped", "lib.models.transport",

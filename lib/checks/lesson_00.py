@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from lib import ledger, stats
+from lib import stats
 from lib.checks import Exercise, Exercises
 from lib.experiment import seeds
+from lib.llm import cost_ledger
 
-CLAUDE = ledger.PRICES["Claude 3.7 Sonnet"]
+CLAUDE = cost_ledger.PRICES["Claude 3.7 Sonnet"]
 CORNERS = np.array([[1.0, 0.0], [0.0, 1.0]])
 BELOW = np.array([-1.0, -1.0])
 

@@ -2,14 +2,14 @@
 
 import math
 
-from lib import ledger
 from lib.checks import Exercise, Exercises
 from lib.config import Params
+from lib.llm import cost_ledger
 from lib.orchestration import controls, study
 from lib.orchestration.decisions import Decision, Episode
 from lib.zoo import train
 
-CLAUDE = ledger.PRICES["Claude 3.7 Sonnet"]
+CLAUDE = cost_ledger.PRICES["Claude 3.7 Sonnet"]
 
 
 class FailedFirst:
@@ -34,9 +34,9 @@ EXERCISES = Exercises(
         "RO, `scripted-large`: 20 decisions a run, two replies each, 700 tokens in and 60 out per reply, at Claude's "
         "price of Table 8. Dollars per run?",
         hint="40 replies, each with its tokens in and out",
-        answer=ledger.llm_cost(40, 700, 60, CLAUDE),
+        answer=cost_ledger.llm_cost(40, 700, 60, CLAUDE),
         worked="40 x (700 x 3e-6 + 60 x 15e-6): the look-ahead doubles the bill, because its result is a second reply.",
-        wrong=ledger.llm_cost(20, 700, 60, CLAUDE),
+        wrong=cost_ledger.llm_cost(20, 700, 60, CLAUDE),
         important=True,
         tolerance=0.001,
     ),
@@ -47,9 +47,9 @@ EXERCISES = Exercises(
         "How many decisions of an episode of 30 steps can KO pay for, with \\$0.03 and 1,100 tokens in and 50 out per "
         "reply, at the same price?",
         hint="what is left after the last affordable one pays for no other",
-        answer=int(0.03 / ledger.llm_cost(1, 1_100, 50, CLAUDE)),
+        answer=int(0.03 / cost_ledger.llm_cost(1, 1_100, 50, CLAUDE)),
         worked="A reply costs 0.00405 dollars. Seven cost 0.02835, and 0.00165 is left over: a hard stop rounds down.",
-        wrong=0.03 / ledger.llm_cost(1, 1_100, 50, CLAUDE),
+        wrong=0.03 / cost_ledger.llm_cost(1, 1_100, 50, CLAUDE),
     ),
     Exercise(
         "02.3",

@@ -1,11 +1,11 @@
 """What orchestration costs: Table 3 of policy orchestration in three versions.
 
-Formulas and prices are those of `lib.ledger` (A.6). What the paper prints is checked claim by claim in `data/claims`.
+Formulas and prices are those of `lib.llm.cost_ledger` (A.6). What the paper prints is checked claim by claim in `data/claims`.
 """
 
 import pandas as pd
 
-from lib import ledger
+from lib.llm import cost_ledger
 from lib.orchestration import results
 from lib.plots.tables import interval_table, number
 from lib.zoo.recipes import SINGLE
@@ -16,11 +16,14 @@ _DIGITS = {"calls": 1, "tokens_in": 0, "tokens_out": 0, "dollars": 4}
 def assumed(record: pd.DataFrame) -> pd.DataFrame:
     """Table 3 by the paper's assumptions: H = 50 decisions of our mean tokens, one single-objective policy
     shared by 10,000 runs, against a multi-objective policy shared by 1,000 (A.6.1, Table 9)."""
-    train, rival = ledger.rl_cost(ledger.RUNS_SO), ledger.rl_cost(ledger.RUNS_MO)
+    train, rival = (
+        cost_ledger.rl_cost(cost_ledger.RUNS_SO),
+        cost_ledger.rl_cost(cost_ledger.RUNS_MO),
+    )
     lines = []
     for method, part in record[record["model"] != ""].groupby("method", sort=False):
         each = part[["tokens_in", "tokens_out", "dollars"]].mean()
-        infer = ledger.HORIZON * each["dollars"]
+        infer = cost_ledger.HORIZON * each["dollars"]
         lines.append(
             {
                 "method": method,
@@ -31,8 +34,8 @@ def assumed(record: pd.DataFrame) -> pd.DataFrame:
                 "infer $": number(infer),
                 "total $": f"{train + infer:.3f}",
                 "share of MO": f"{(train + infer) / rival:.0%}",
-                "kg CO2e, inference": ledger.llm_co2e(
-                    ledger.HORIZON, each["tokens_in"], each["tokens_out"]
+                "kg CO2e, inference": cost_ledger.llm_co2e(
+                    cost_ledger.HORIZON, each["tokens_in"], each["tokens_out"]
                 ),
             }
         )
@@ -58,7 +61,7 @@ def measured(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
     ]
     table = pd.concat(parts, axis=1).rename(columns=lambda name: name.replace("_", " "))
     tokens = [rows[m]["tokens_in"].value + rows[m]["tokens_out"].value for m in asked]
-    table["kg CO2e"] = [ledger.co2e(ledger.token_energy(count)) for count in tokens]
+    table["kg CO2e"] = [cost_ledger.co2e(cost_ledger.token_energy(count)) for count in tokens]
     table.insert(
         0, "backend", [record.loc[record["method"] == m, "backend"].iloc[0] for m in asked]
     )
@@ -69,7 +72,7 @@ def break_even(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
     """When training a multi-objective policy is the cheaper way, by number of runs, against each method:
     where the zoo is there already, and where its three policies had to be trained for the purpose, at
     Table 9's price each."""
-    zoo = len(SINGLE) * ledger.TABLE_9.train_dollars
+    zoo = len(SINGLE) * cost_ledger.TABLE_9.train_dollars
     lines = []
     for method in record.loc[record["model"] != "", "method"].unique():
         dollars = rows[method]["dollars"].value
@@ -87,8 +90,8 @@ def break_even(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
 def _when(dollars: float, rival_train: float) -> str:
     """The runs at which training costs less in all: Train + N serve < rival_train + N dollars."""
     ahead, saved = (
-        rival_train - ledger.TABLE_9.train_dollars,
-        dollars - ledger.TABLE_9.serve_dollars,
+        rival_train - cost_ledger.TABLE_9.train_dollars,
+        dollars - cost_ledger.TABLE_9.serve_dollars,
     )
     if ahead >= 0:
         return "always" if saved >= 0 else f"up to {ahead / -saved:,.0f} runs"

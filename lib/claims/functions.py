@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from lib import ledger, stats
+from lib import stats
 from lib.claims import records
 from lib.config import ROOT
 from lib.configuration import space
 from lib.envs.education import answer_probability
 from lib.envs.question_bank import TOPICS, load_bank
+from lib.llm import cost_ledger
 from lib.routing.toolorchestra import rewards
 from lib.stats import Interval
 
@@ -33,16 +34,16 @@ def sparsity(points: Sequence[Sequence[float]]) -> float:
 
 def llm_dollars(model: str, regime: str) -> float:
     """Dollars per run of a language model in a token regime S, M or L (policy orchestration, Table 10)."""
-    tokens = ledger.REGIMES[regime]
-    return ledger.llm_cost(
-        ledger.HORIZON, tokens.tokens_in, tokens.tokens_out, ledger.PRICES[model]
+    tokens = cost_ledger.REGIMES[regime]
+    return cost_ledger.llm_cost(
+        cost_ledger.HORIZON, tokens.tokens_in, tokens.tokens_out, cost_ledger.PRICES[model]
     )
 
 
 def llm_kg(regime: str) -> float:
     """Kilograms of CO2e per run in a token regime (policy orchestration, Table 10)."""
-    tokens = ledger.REGIMES[regime]
-    return ledger.llm_co2e(ledger.HORIZON, tokens.tokens_in, tokens.tokens_out)
+    tokens = cost_ledger.REGIMES[regime]
+    return cost_ledger.llm_co2e(cost_ledger.HORIZON, tokens.tokens_in, tokens.tokens_out)
 
 
 def bank_items() -> float:
@@ -85,8 +86,8 @@ FUNCTIONS: Mapping[str, Callable[..., float | Interval]] = {
     "sparsity": sparsity,
     "llm_dollars": llm_dollars,
     "llm_kg": llm_kg,
-    "rl_dollars": ledger.rl_cost,
-    "rl_kg": ledger.rl_co2e,
+    "rl_dollars": cost_ledger.rl_cost,
+    "rl_kg": cost_ledger.rl_co2e,
     "bank_items": bank_items,
     "bank_topics": bank_topics,
     "right_answer": right_answer,

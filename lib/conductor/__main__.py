@@ -40,7 +40,7 @@ from lib.conductor.rewards import COMPONENTS, Measure, said
 from lib.conductor.study import CASSETTES
 from lib.config import ConductorSettings, HeadSettings, Params, ParamsError
 from lib.experiment import artifacts
-from lib.llm.opening import opened
+from lib.llm.client_factory import opened
 from lib.tasks import user_data
 from lib.tasks.item import answered, same
 

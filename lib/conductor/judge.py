@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from lib.conductor.rewards import said, well_formed
 from lib.experiment import seeds
 from lib.llm.client import Client
+from lib.llm.client_factory import finish
 from lib.llm.errors import ReplyError
-from lib.llm.opening import finish
 from lib.llm.scripted.grading import GRADE_ASKED, PAIR_ASKED, VERDICT_ASKED
 
 VERSION = 1  # of what a judge is asked and how its replies are read

@@ -37,7 +37,7 @@ from lib.config import ROOT, ConductorSettings, GRPOSettings, HeadSettings, LLMS
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext, read_tables
 from lib.llm import scripted
-from lib.llm.opening import export, opened
+from lib.llm.client_factory import export, opened
 from lib.models import checkpoints
 from lib.models.asked import describe_model
 from lib.tasks import Item

@@ -14,7 +14,7 @@ from lib import config
 from lib.config import ParamsError
 from lib.configuration import explain, study
 from lib.configuration.system import Job, Outcome
-from lib.ledger import BudgetExceeded
+from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import CassetteMiss, ConfigurationError
 from lib.tasks import Item
 from lib.tools import SandboxUnavailable

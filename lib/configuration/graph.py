@@ -13,7 +13,7 @@ from lib.configuration.space import SUBSETS, TOOLS, WORKFLOWS, Configuration, re
 from lib.configuration.speakers import Said
 from lib.configuration.team import Team
 from lib.configuration.workflows import PROGRAMS
-from lib.llm.loop import Loop
+from lib.llm.event_loop import Loop
 from lib.tools.tool import Tool
 
 _MARK = re.compile(r"mark(\d+)")

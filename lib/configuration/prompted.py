@@ -24,7 +24,7 @@ from lib.configuration.space import (
 )
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
-from lib.llm.replies import InvalidReply, one_object
+from lib.llm.json_replies import InvalidReply, one_object
 from lib.tasks import Item
 
 VERSION = 1  # of what prompted policies are asked, and how replies are read

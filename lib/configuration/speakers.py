@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
-from lib.llm.replies import arguments, words
+from lib.llm.json_replies import arguments, words
 from lib.models import dialogue
 from lib.models.asking import Asker, Said, request_seed
 from lib.tools.tool import Tool, ToolError

@@ -51,8 +51,8 @@ from lib.configuration.training import Plan, Policy, Refining, Training, prefer_
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext, read_tables
 from lib.llm.client import Client
-from lib.llm.loop import Loop
-from lib.llm.opening import export, opened
+from lib.llm.client_factory import export, opened
+from lib.llm.event_loop import Loop
 from lib.models import agent as agent_traces
 from lib.models import checkpoints
 from lib.models import team as team_traces

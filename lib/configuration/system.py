@@ -18,7 +18,7 @@ from lib.configuration.speakers import Speaker
 from lib.configuration.team import Note, Team
 from lib.configuration.workflows import PROGRAMS
 from lib.experiment import seeds
-from lib.llm.loop import Loop
+from lib.llm.event_loop import Loop
 from lib.tasks import Item
 from lib.tools.tool import Tool
 

@@ -22,14 +22,14 @@ import httpx2
 import openai
 
 from lib.config import LLMSettings, ModelSettings
-from lib.ledger import Entry, Ledger
-from lib.llm import cassette as tape
-from lib.llm import usage
-from lib.llm.cassette import Cassette, CassetteTransport
+from lib.llm import replay_cache as tape
+from lib.llm import token_counts
+from lib.llm.cost_ledger import Entry, Ledger
 from lib.llm.errors import CassetteMiss, ConfigurationError, ReplyError
-from lib.llm.purse import ASKED, Paying, Purse
+from lib.llm.replay_cache import Cassette, CassetteTransport
+from lib.llm.spending_limit import ASKED, Paying, Purse
+from lib.llm.token_counts import Asked
 from lib.llm.transport import Guarded
-from lib.llm.usage import Asked
 
 IN_PROCESS = "http://in-process/v1"
 DENSEST = 64  # bytes of a token, on average, at the most: more were not asked for
@@ -137,7 +137,9 @@ class Client:
             if value is not None and name not in about.omit
         }
         tape.SAMPLE.set(sample)
-        prompt = sum(usage.size(str(message.get("content", ""))) for message in body["messages"])
+        prompt = sum(
+            token_counts.size(str(message.get("content", ""))) for message in body["messages"]
+        )
         ASKED.set(Asked(prompt, body.get("max_tokens", about.max_tokens), who or model))
         async with self._limit(model, about):
             return await self._twice(model, about, body, who or model)
@@ -292,18 +294,18 @@ def _read(response: httpx2.Response, model: str, about: ModelSettings, secret: s
     choices = content.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise ReplyError("no_choices", f"{model}: a reply without choices")
-    message = usage.message_of(content)
-    text = tape.clean(usage.text_of(message.get("content")), secret)
+    message = token_counts.message_of(content)
+    text = tape.clean(token_counts.text_of(message.get("content")), secret)
     finish = tape.clean(str(choices[0].get("finish_reason") or "stop"), secret)[:_SHOWN]
     asked = ASKED.get()
-    tokens_in, tokens_out = usage.estimated(content, asked, len(response.request.content))
+    tokens_in, tokens_out = token_counts.estimated(content, asked, len(response.request.content))
     bill = {
         "tokens_in": tokens_in,
         "tokens_out": tokens_out,
         "dollars": tokens_in * about.price_in + tokens_out * about.price_out,
         "kwh": (tokens_in + tokens_out) * about.kwh_per_token,
     }
-    if usage.written(content) > DENSEST * (asked.max_tokens + DENSEST):
+    if token_counts.written(content) > DENSEST * (asked.max_tokens + DENSEST):
         raise ReplyError("too_large", f"{model}: a reply of {len(text):,} characters", **bill)
     wrong = _unusable(message, text, finish)
     if wrong:
@@ -311,7 +313,7 @@ def _read(response: httpx2.Response, model: str, about: ModelSettings, secret: s
     cached = tape.HIT in response.headers
     calls = tuple(
         (tape.clean(name, secret), tape.clean(given, secret))
-        for name, given in usage.calls_of(message)
+        for name, given in token_counts.calls_of(message)
     )
     return Reply(
         text,

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 import transformers
 
-from lib import ledger, tasks
+from lib import tasks
 from lib.config import LLMSettings
 from lib.experiment import artifacts, seeds
-from lib.llm import replies, scripted, usage
+from lib.llm import cost_ledger, json_replies, scripted, token_counts
 from lib.models import answering, asking, checkpoints, dialogue, forward, generation, tokenizer
 
 _CONNECTION = ("api_key_env", "timeout", "retries", "concurrency")  # changes no reply
@@ -70,9 +70,9 @@ def versions(llm: LLMSettings, names: Iterable[str]) -> dict[str, int]:
         "generation": generation.VERSION,
         "requests": asking.VERSION,
         "chat completions": answering.VERSION,
-        "reply parsing": replies.VERSION,
-        "token counts": usage.VERSION,
-        "cost ledger": ledger.VERSION,
+        "reply parsing": json_replies.VERSION,
+        "token counts": token_counts.VERSION,
+        "cost ledger": cost_ledger.VERSION,
     }
     if any(llm.models[name].backend == "scripted" for name in names):
         decided_by["scripted models"] = scripted.VERSION

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lib.ledger import Ledger
+from lib.llm.cost_ledger import Ledger
 from lib.orchestration.components import Part, interaction_line
 from lib.orchestration.world import World
 from lib.zoo.policies import Policy

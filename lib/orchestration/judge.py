@@ -24,7 +24,7 @@ from lib.config import EducationSettings
 from lib.experiment import seeds
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
-from lib.llm.replies import InvalidReply, one_object
+from lib.llm.json_replies import InvalidReply, one_object
 from lib.orchestration.components import again, template
 from lib.orchestration.domains import STUDENT
 from lib.orchestration.orchestrators import ANSWERED

@@ -12,10 +12,10 @@ from typing import Any
 
 from lib.config import OrchestrationSettings
 from lib.experiment import artifacts, seeds
-from lib.ledger import BudgetExceeded, Entry, Ledger
 from lib.llm.client import Client, Reply
+from lib.llm.cost_ledger import BudgetExceeded, Entry, Ledger
 from lib.llm.errors import ReplyError
-from lib.llm.replies import InvalidReply
+from lib.llm.json_replies import InvalidReply
 from lib.orchestration import components
 from lib.orchestration.components import Budget, Situation
 from lib.orchestration.decisions import Decision, Episode, Exchange

@@ -6,7 +6,7 @@ from typing import Any
 
 from lib import tasks
 from lib.config import ROOT, LabSettings, LLMSettings, Params
-from lib.llm.opening import opened
+from lib.llm.client_factory import opened
 from lib.models import checkpoints, dialogue, forward, shipped, situations, tokenizer
 from lib.models.asked import describe_model
 from lib.models.asked import versions as versions_of_asking

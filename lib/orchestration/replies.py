@@ -1,6 +1,6 @@
 """From a model's reply to a choice, or to a precise complaint. No policy is ever invented.
 
-A reply is one JSON object (`lib.llm.replies`), {"reasoning", "policy"} or, while something is left to try,
+A reply is one JSON object (`lib.llm.json_replies`), {"reasoning", "policy"} or, while something is left to try,
 {"reasoning", "call"}. Names must match exactly: a name in another case or with full-width letters is unknown, and
 goes back to the model with the list of names.
 """
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from lib.llm import replies
-from lib.llm.replies import InvalidReply, one_object
+from lib.llm import json_replies
+from lib.llm.json_replies import InvalidReply, one_object
 
 VERSION = 1  # of choices that are read in replies
-KINDS = (*replies.KINDS, "unknown_policy", "already_tried", "must_decide")
+KINDS = (*json_replies.KINDS, "unknown_policy", "already_tried", "must_decide")
 
 
 class Choice(BaseModel):

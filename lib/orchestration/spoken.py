@@ -11,9 +11,9 @@ from string import ascii_uppercase
 from typing import Any
 
 from lib.llm.client import Client
+from lib.llm.client_factory import finish
 from lib.llm.errors import ReplyError
-from lib.llm.opening import finish
-from lib.llm.replies import InvalidReply
+from lib.llm.json_replies import InvalidReply
 from lib.orchestration.briefs import Brief
 from lib.orchestration.replies import parse
 

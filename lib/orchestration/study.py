@@ -17,14 +17,15 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import envs, ledger
+from lib import envs
 from lib.config import ROOT, LLMSettings, OrchestrationSettings, Params
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext
-from lib.ledger import BudgetExceeded, Ledger, measured_energy
+from lib.llm import cost_ledger
 from lib.llm.client import Client
-from lib.llm.estimate import Planned
-from lib.llm.opening import export, finish, opened
+from lib.llm.client_factory import export, finish, opened
+from lib.llm.cost_estimate import Planned
+from lib.llm.cost_ledger import BudgetExceeded, Ledger, measured_energy
 from lib.models.asked import describe_model
 from lib.models.asked import versions as versions_of_asking
 from lib.orchestration import (
@@ -160,7 +161,7 @@ def versions(llm: LLMSettings, method: Method) -> dict[str, int]:
         "networks": networks.VERSION,
         "policies": policies.VERSION,
         "evaluation": evaluate.VERSION,
-        "cost ledger": ledger.VERSION,
+        "cost ledger": cost_ledger.VERSION,
         "worlds": world.VERSION,
         "domains": domains.VERSION,
         "decisions": decisions.VERSION,

@@ -19,7 +19,7 @@ from lib.config import LLMSettings, ModelSettings
 from lib.experiment import seeds
 from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError
-from lib.llm.loop import Loop
+from lib.llm.event_loop import Loop
 from lib.models.asking import Asker, asker
 from lib.models.transport import LabTransport, lab
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from lib import stats, tasks
 from lib.config import ROOT, Params, RoutingSettings
-from lib.llm.opening import finish, opened
+from lib.llm.client_factory import finish, opened
 from lib.models.asking import Asker, asker
 from lib.models.checkpoints import LIMIT, MODELS
 from lib.models.transport import lab

@@ -21,8 +21,8 @@ from lib import losses, tasks
 from lib.config import LabModel, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext, read_tables
-from lib.llm.estimate import Planned, announcement
-from lib.llm.opening import export, opened
+from lib.llm.client_factory import export, opened
+from lib.llm.cost_estimate import Planned, announcement
 from lib.models import asked as asked_models
 from lib.models import cards, checkpoints, corpus, dialogue, muon, tokenizer, training
 from lib.models.asking import asker

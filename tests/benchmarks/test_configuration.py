@@ -16,7 +16,7 @@ from lib.configuration.questions import KINDS, questions
 from lib.configuration.space import AGENTS, WORKFLOWS
 from lib.configuration.speakers import Lab
 from lib.configuration.system import Job, System
-from lib.llm.loop import Loop
+from lib.llm.event_loop import Loop
 from lib.models import checkpoints
 from lib.models.answering import Model
 from lib.models.asking import Asker

@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from lib.llm.cassette import Cassette
 from lib.llm.client import Client
-from lib.llm.purse import Purse
+from lib.llm.replay_cache import Cassette
+from lib.llm.spending_limit import Purse
 from lib.llm.transport import InProcess, completion
 from tests.llm import server as scripted
 from tests.llm.server import QUESTION, Answer, Server, certificate, key

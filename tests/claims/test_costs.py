@@ -2,8 +2,8 @@
 
 import pytest
 
-from lib import ledger
 from lib.claims import costs
+from lib.llm import cost_ledger
 from lib.orchestration import methods, results, study
 from tests.orchestration.test_study import SCRIPTED, small, trained
 
@@ -35,7 +35,7 @@ def test_results_come_in_the_order_of_the_methods(record):
 def test_the_break_even_is_the_one_of_the_formula(dollars, zoo, said):
     assert costs._when(dollars, zoo) == said
     if said.startswith("from"):
-        assert ledger.break_even_runs(dollars, zoo) == pytest.approx(97_000)
+        assert cost_ledger.break_even_runs(dollars, zoo) == pytest.approx(97_000)
 
 
 def test_costs_by_the_papers_assumptions_charge_fifty_decisions(record):

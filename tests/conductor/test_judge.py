@@ -11,10 +11,10 @@ from lib import config
 from lib.conductor import data
 from lib.conductor.judge import NO_OPINION, TRIES, VOTES, Judge, majority, prompt, read, voted
 from lib.experiment import seeds
-from lib.ledger import BudgetExceeded
 from lib.llm.client import Client
+from lib.llm.client_factory import opened
+from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import ConfigurationError, ReplyError
-from lib.llm.opening import opened
 from lib.llm.scripted import STRENGTHS, respond
 from lib.llm.scripted.grading import GRADE_ASKED, grade
 from lib.llm.transport import InProcess, completion

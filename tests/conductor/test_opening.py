@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from lib import config
-from lib.llm.opening import export, finish, opened
+from lib.llm.client_factory import export, finish, opened
 
 LLM = config.load("smoke").llm
 ENDPOINT = {

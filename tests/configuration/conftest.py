@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lib.configuration import study
-from lib.llm.loop import Loop
+from lib.llm.event_loop import Loop
 
 
 @pytest.fixture(autouse=True)

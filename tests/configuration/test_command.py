@@ -11,7 +11,7 @@ from lib.configuration import __main__ as command
 from lib.configuration import explain, study
 from lib.configuration.space import DIMENSIONS
 from lib.configuration.system import System
-from lib.ledger import BudgetExceeded
+from lib.llm.cost_ledger import BudgetExceeded
 from lib.tasks import Item
 from lib.tools.worker import SandboxUnavailable
 from tests.configuration.test_study import ARC, lab_models, settings

@@ -14,7 +14,7 @@ from lib.configuration.search import BASE
 from lib.configuration.space import Configuration, SpaceError
 from lib.llm import scripted
 from lib.llm.client import Client
-from lib.llm.replies import LONGEST, InvalidReply
+from lib.llm.json_replies import LONGEST, InvalidReply
 from lib.llm.transport import InProcess, completion
 from tests.configuration.small import CHAIN, LONG
 from tests.llm import server

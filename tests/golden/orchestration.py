@@ -13,7 +13,7 @@ from lib import config
 from lib.config import Params
 from lib.experiment import artifacts, sweep
 from lib.experiment.run_context import RunContext
-from lib.llm.opening import finish
+from lib.llm.client_factory import finish
 from lib.orchestration import contest, fixed, judge, study
 from lib.orchestration.briefs import Rational
 from lib.orchestration.methods import Method

@@ -22,7 +22,7 @@ from lib.claims import entries
 from lib.config import ROOT
 from lib.envs import question_bank
 from lib.experiment import artifacts
-from lib.llm.cassette import Cassette
+from lib.llm.replay_cache import Cassette
 from lib.models import checkpoints
 from lib.models.tokenizer import tokenizer
 from lib.outcomes import tables

@@ -28,10 +28,10 @@ import httpx2
 import numpy as np
 
 from lib.experiment import seeds
-from lib.ledger import BudgetExceeded
 from lib.llm.client import Client, Reply
+from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import ReplyError
-from lib.llm.purse import Purse
+from lib.llm.spending_limit import Purse
 from tests.hardening.endpoint import answer, served
 from tests.llm.server import completion, settings
 

@@ -25,9 +25,9 @@ import pandas as pd
 from lib import config
 from lib.config import ROOT, ParamsError
 from lib.experiment import artifacts
-from lib.llm.cassette import Cassette
 from lib.llm.client import Client
-from lib.llm.purse import Purse
+from lib.llm.replay_cache import Cassette
+from lib.llm.spending_limit import Purse
 from lib.page.lesson import Lesson
 from tests.hardening.endpoint import answer, served
 from tests.llm.server import KEY, KEY_VARIABLE, completion, settings

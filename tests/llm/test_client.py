@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.llm import transport
-from lib.llm.cassette import Cassette
 from lib.llm.client import Reply
 from lib.llm.errors import KINDS, CassetteMiss, ConfigurationError, ReplyError
-from lib.llm.purse import Purse
+from lib.llm.replay_cache import Cassette
+from lib.llm.spending_limit import Purse
 from lib.llm.transport import InProcess
 from tests.llm import server as scripted
 from tests.llm.server import (

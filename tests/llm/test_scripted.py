@@ -16,9 +16,9 @@ from scipy.stats import binom
 import lib.envs.education
 from lib.experiment import seeds
 from lib.llm import scripted
-from lib.llm.scripted import STRENGTHS, answer, deciding, reading, respond, spoiling
+from lib.llm.scripted import STRENGTHS, answer, deciding, malformed_replies, reading, respond
+from lib.llm.scripted.model_strength import INVENTED, WORDS
 from lib.llm.scripted.reading import Trial
-from lib.llm.scripted.strength import INVENTED, WORDS
 from lib.orchestration import components, replies
 from lib.orchestration.components import Budget, Situation
 from lib.orchestration.world import Foresight
@@ -276,13 +276,13 @@ def test_replies_are_broken_as_often_as_stated(model, complaints):
 MENDED = {"fenced", "trailing_comma", "chatty", "single_quoted"}
 
 
-@pytest.mark.parametrize("spoil", spoiling.BREAKS, ids=lambda spoil: spoil.__name__)
+@pytest.mark.parametrize("spoil", malformed_replies.BREAKS, ids=lambda spoil: spoil.__name__)
 def test_each_break_does_to_the_parser_what_real_ones_do(spoil):
     reply = {
         "reasoning": "SO-d2 comes to 0.31 (its card says gap 0.50), SO-d1 to 0.22.",
         "policy": "SO-d2",
     }
-    broken, finish = spoil(reply, spoiling.Options(NAMES, ("SO-d1",)), seeds.rng("test"))
+    broken, finish = spoil(reply, malformed_replies.Options(NAMES, ("SO-d1",)), seeds.rng("test"))
     assert broken != json.dumps(reply)
     assert finish == ("length" if spoil.__name__ == "truncated" else "stop")
     if spoil.__name__ in MENDED:

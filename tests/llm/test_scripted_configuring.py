@@ -10,7 +10,7 @@ from lib.configuration.prompted import Example, messages
 from lib.configuration.space import Configuration
 from lib.experiment import seeds
 from lib.llm.scripted import STRENGTHS, respond
-from lib.llm.scripted.strength import Strength
+from lib.llm.scripted.model_strength import Strength
 
 SURE = Strength(window=None, noise=0.0, breaks=0.0, tries=None, recalls=True)
 FOLLOWED, OTHER = Configuration((7, 1, 2, 1, 0, 2)), Configuration((4, 8, 0, 0, 0, 0))

@@ -5,8 +5,8 @@ import json
 import httpx2
 import pytest
 
-from lib.ledger import BudgetExceeded
 from lib.llm.client import Client
+from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import ConfigurationError
 from lib.orchestration import study
 from lib.orchestration.methods import Method

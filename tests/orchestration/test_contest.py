@@ -3,9 +3,10 @@
 import pandas as pd
 import pytest
 
-from lib import config, envs, ledger
+from lib import config, envs
 from lib.experiment import artifacts, seeds
 from lib.experiment.run_context import RunContext
+from lib.llm import cost_ledger
 from lib.models import forward, situations
 from lib.orchestration import arena, briefs, contest, readers, spoken, study, taught
 from lib.zoo import guides, networks, policies, ppo, recipes
@@ -125,7 +126,10 @@ def test_a_version_that_is_raised_changes_the_keys_of_the_places_that_run_its_co
 
 @pytest.mark.parametrize(
     "reader, modules",
-    [("lab-orchestrator", [taught, situations, forward]), ("scripted-small", [spoken, ledger])],
+    [
+        ("lab-orchestrator", [taught, situations, forward]),
+        ("scripted-small", [spoken, cost_ledger]),
+    ],
 )
 def test_the_versions_of_a_reader_stand_in_the_keys_of_those_who_ask_it(
     reader, modules, trained, monkeypatch

@@ -13,7 +13,7 @@ from lib.experiment import seeds
 from lib.llm import scripted
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
-from lib.llm.scripted import STRENGTHS, spoiling
+from lib.llm.scripted import STRENGTHS, malformed_replies
 from lib.llm.scripted import judging as rules
 from lib.orchestration.judge import CRITERIA, Scores, judge, prompt, read, step_line
 from lib.orchestration.replies import InvalidReply
@@ -276,8 +276,8 @@ def test_scores_are_numbers_from_0_to_100(score):
 
 def test_scripted_breaks_of_a_verdict_are_noticed():
     spoiled = 0
-    for spoil in spoiling.JUDGE_BREAKS:
-        said, _ = spoil({"reasoning": "so", **FAIR}, spoiling.Options(), seeds.rng("t"))
+    for spoil in malformed_replies.JUDGE_BREAKS:
+        said, _ = spoil({"reasoning": "so", **FAIR}, malformed_replies.Options(), seeds.rng("t"))
         try:
             assert read(said).model_dump() == FAIR
         except InvalidReply:

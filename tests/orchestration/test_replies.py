@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lib.llm.replies import LONGEST, InvalidReply
+from lib.llm.json_replies import LONGEST, InvalidReply
 from lib.orchestration.replies import KINDS, Choice, parse
 
 NAMES = ("SO-d1", "SO-d2", "SO-d3")

@@ -12,11 +12,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lib import config, envs, ledger
+from lib import config, envs
 from lib.config import ROOT
 from lib.experiment import seeds
 from lib.experiment.run_context import RunContext
-from lib.llm import scripted
+from lib.llm import cost_ledger, scripted
 from lib.orchestration import (
     components,
     controls,
@@ -175,7 +175,7 @@ def test_a_policy_that_is_trained_anew_changes_the_keys_of_the_jobs_in_which_it_
 
 
 VERSIONED = {
-    "everybody": [components, decisions, domains, envs, evaluate, ledger, methods, networks, policies, recipes,
+    "everybody": [components, decisions, domains, envs, evaluate, cost_ledger, methods, networks, policies, recipes,
                   seeds, study, world],
     "who asks": [orchestrators, replies, scripted],
     "who does not": [controls],

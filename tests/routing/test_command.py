@@ -15,8 +15,8 @@ import pytest
 from lib import config
 from lib.config import ParamsError
 from lib.experiment import artifacts
-from lib.ledger import BudgetExceeded
 from lib.llm.client import Client
+from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.transport import InProcess
 from lib.models import checkpoints
 from lib.routing import own as command

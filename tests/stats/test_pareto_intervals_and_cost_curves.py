@@ -1,3 +1,4 @@
+import importlib
 from itertools import combinations
 
 import numpy as np
@@ -112,7 +113,7 @@ def test_few_runs_have_student_s_interval_and_many_a_bootstrap():
 
 
 def test_memory_limit_of_the_bootstrap_does_not_show_in_its_size(monkeypatch):
-    monkeypatch.setattr("lib.stats.intervals._CELLS", 100)
+    monkeypatch.setattr(importlib.import_module("lib.stats.intervals"), "_CELLS", 100)
     interval = stats.mean_interval(np.arange(30.0), rng("test", "chunks"))
     assert interval.lo < 14.5 < interval.hi
 

@@ -25,9 +25,9 @@ from lib.llm.scripted.configuring import CONFIGURATION_ASKED, configure
 from lib.llm.scripted.deciding import decide
 from lib.llm.scripted.grading import GRADE_ASKED, PAIR_ASKED, VERDICT_ASKED, better, grade, verdict
 from lib.llm.scripted.judging import judge
+from lib.llm.scripted.malformed_replies import BREAKS, JUDGE_BREAKS, Options
+from lib.llm.scripted.model_strength import STRENGTHS, Draw, Strength
 from lib.llm.scripted.reading import JUDGE_ASKED, SUMMARY_ASKED, read
-from lib.llm.scripted.spoiling import BREAKS, JUDGE_BREAKS, Options
-from lib.llm.scripted.strength import STRENGTHS, Draw, Strength
 from lib.llm.scripted.summarising import summarise
 from lib.llm.transport import InProcess, completion
 

@@ -8,7 +8,7 @@ import json
 import re
 from typing import Any
 
-from lib.llm.scripted.strength import Draw, Strength
+from lib.llm.scripted.model_strength import Draw, Strength
 
 CONFIGURATION_ASKED = "Choose a configuration of the agent system for the question."
 _QUESTION = re.compile(r"^Question: (.*)$", re.MULTILINE)

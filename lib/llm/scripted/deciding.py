@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lib.llm.scripted.reading import DISTANCE, MANY, PLACE, CardSeen, Trial, View, rewards_in
-from lib.llm.scripted.strength import (
+from lib.llm.scripted.model_strength import (
     ALIKE,
     CARD,
     INVENTED,
@@ -18,6 +17,7 @@ from lib.llm.scripted.strength import (
     Draw,
     Strength,
 )
+from lib.llm.scripted.reading import DISTANCE, MANY, PLACE, CardSeen, Trial, View, rewards_in
 
 
 def worth(trial: Trial, importance: Mapping[str, float]) -> float:

@@ -7,7 +7,7 @@ reference and knows nothing about whether another answer is as good.
 import re
 from collections import Counter
 
-from lib.llm.scripted.strength import Draw, Strength
+from lib.llm.scripted.model_strength import Draw, Strength
 
 GRADE_ASKED = "# Grade to give"
 VERDICT_ASKED = "# Verdict to give"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from lib.llm.scripted.strength import Draw, Strength
+from lib.llm.scripted.model_strength import Draw, Strength
 
 
 @dataclass(frozen=True)

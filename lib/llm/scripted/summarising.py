@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from lib.llm.scripted.deciding import in_words, worth
+from lib.llm.scripted.model_strength import WORDS, Strength
 from lib.llm.scripted.reading import CHANGE, QUANTITY, Trial, View
-from lib.llm.scripted.strength import WORDS, Strength
 
 
 def summarise(view: View, strength: Strength) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from lib import tasks
 from lib.llm.client import Reply
 from lib.llm.errors import ReplyError
-from lib.llm.replies import arguments, words
+from lib.llm.json_replies import arguments, words
 from lib.routing import protocol
 from lib.routing.episodes import Exchange, draws
 from lib.routing.toolorchestra.assignments import Assignment

@@ -24,8 +24,8 @@ from lib import tools as local_tools
 from lib.config import ROOT, LabModel, LearnSettings, LLMSettings, Params, ToolSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext, read_tables
-from lib.llm.estimate import Planned, announcement
-from lib.llm.opening import export, opened
+from lib.llm.client_factory import export, opened
+from lib.llm.cost_estimate import Planned, announcement
 from lib.models import asked as asked_models
 from lib.models import cards, checkpoints, muon, training
 from lib.models import corpus as training_batches

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from lib.llm.loop import Loop
+from lib.llm.event_loop import Loop
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lib.llm.scripted.strength import Draw
+from lib.llm.scripted.model_strength import Draw
 
 
 @dataclass(frozen=True)

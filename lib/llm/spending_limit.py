@@ -16,14 +16,14 @@ from pathlib import Path
 
 import httpx2
 
-from lib.ledger import BudgetExceeded
-from lib.llm import usage
+from lib.llm import token_counts
+from lib.llm.cost_ledger import BudgetExceeded
 
 _PATIENCE = 30.0  # seconds to wait for another process's transaction
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 
-ASKED: ContextVar[usage.Asked] = ContextVar("asked")  # by the call under way
+ASKED: ContextVar[token_counts.Asked] = ContextVar("asked")  # by the call under way
 
 
 class Purse:
@@ -118,7 +118,9 @@ class Paying(httpx2.AsyncBaseTransport):
         return response
 
     @staticmethod
-    def _tokens(response: httpx2.Response, asked: usage.Asked, sent: int) -> tuple[int, int] | None:
+    def _tokens(
+        response: httpx2.Response, asked: token_counts.Asked, sent: int
+    ) -> tuple[int, int] | None:
         """Tokens that are billed; none for an error, and for a page that is no reply; None where nobody can know."""
         if response.status_code >= 300 or not response.content.lstrip().startswith(b"{"):
             return 0, 0
@@ -126,9 +128,9 @@ class Paying(httpx2.AsyncBaseTransport):
             content = json.loads(response.content)
         except (ValueError, RecursionError):
             return None
-        counted = None not in usage.told(content, asked)
-        billed = counted or (usage.message_of(content) and not content.get("error"))
-        return usage.bounded(content, asked, sent) if billed else (0, 0)
+        counted = None not in token_counts.told(content, asked)
+        billed = counted or (token_counts.message_of(content) and not content.get("error"))
+        return token_counts.bounded(content, asked, sent) if billed else (0, 0)
 
     async def aclose(self) -> None:
         await self.inner.aclose()

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.config import ROOT
-from lib.ledger import BudgetExceeded
-from lib.llm.cassette import Cassette
+from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import LLMError
-from lib.llm.purse import Purse
+from lib.llm.replay_cache import Cassette
+from lib.llm.spending_limit import Purse
 from lib.llm.transport import InProcess, completion
 from tests.llm import server as scripted
 from tests.llm.server import (
@@ -97,8 +97,8 @@ def test_what_was_spent_is_known_after_reopening_under_another_limit(tmp_path):
 
 SPENDER = """
 import sys
-from lib.ledger import BudgetExceeded
-from lib.llm.purse import Purse
+from lib.llm.cost_ledger import BudgetExceeded
+from lib.llm.spending_limit import Purse
 purse, granted = Purse(sys.argv[1], 25.0), 0
 sys.stdin.readline()  # all at once
 for _ in range(40):
@@ -132,7 +132,7 @@ def test_processes_together_never_pass_the_limit(tmp_path):
 
 HOLDER = """
 import sys, time
-from lib.llm.purse import Purse
+from lib.llm.spending_limit import Purse
 purse = Purse(sys.argv[1], 5.0)
 purse.settle(purse.reserve("me", 1.0), 0.25)
 purse.reserve("me", 2.0)

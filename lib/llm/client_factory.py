@@ -10,9 +10,9 @@ import httpx2
 
 from lib.config import LLMSettings
 from lib.llm import scripted
-from lib.llm.cassette import Cassette
 from lib.llm.client import Client
-from lib.llm.purse import Purse
+from lib.llm.replay_cache import Cassette
+from lib.llm.spending_limit import Purse
 
 Result = TypeVar("Result")
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.llm.estimate import Planned, announcement, estimate
+from lib.llm.cost_estimate import Planned, announcement, estimate
 from tests.llm import server as scripted
 
 

@@ -16,11 +16,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lib.config import ROOT
-from lib.llm import cassette as tape
-from lib.llm.cassette import Cassette
+from lib.llm import replay_cache as tape
 from lib.llm.client import Reply
 from lib.llm.errors import CassetteMiss, LLMError, ReplyError
-from lib.llm.purse import Purse
+from lib.llm.replay_cache import Cassette
+from lib.llm.spending_limit import Purse
 from tests.llm.server import (
     KEY_VARIABLE,
     QUESTION,
@@ -409,7 +409,7 @@ def test_an_export_without_a_last_line_end_is_whole(tmp_path):
 
 RECORDER = """
 import asyncio, sys
-from lib.llm.cassette import Cassette
+from lib.llm.replay_cache import Cassette
 from tests.llm import server, test_cassette
 folder, url, first, last = sys.argv[1:]
 numbers = range(int(first), int(last))
@@ -420,8 +420,8 @@ print(sum(reply.text == f"question {n} with {n}" for n, reply in zip(numbers, re
 
 WRITER = """
 import sys
-from lib.llm.cassette import Cassette
-from tests.llm.test_cassette import written
+from lib.llm.replay_cache import Cassette
+from tests.llm.test_replay_cache import written
 box = Cassette(sys.argv[1], "tape", "record")
 print("ready", flush=True)
 for number in range(100_000):
