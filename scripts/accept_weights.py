@@ -20,14 +20,16 @@ import torch
 
 from lib import config, tasks
 from lib.experiment import seeds
-from lib.models import agent, shipped, situations
-from lib.models.corpus import TRACES, question
-from lib.models.dialogue import conversation, token
-from lib.models.forward import Forward
-from lib.models.generation import Prompt, generate
-from lib.models.tokenizer import EOS
+from lib.language_models.chat_template import conversation, token
+from lib.language_models.generation import Prompt, generate
+from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.tokenizer import EOS
+from lib.language_models.training import agent_traces, decision_traces, released_weights
+from lib.language_models.training.training_data import TRACES, question
 
-assert situations.FAMILY in tasks.FAMILIES  # its import registers a family that one model is taught
+assert (
+    decision_traces.FAMILY in tasks.FAMILIES
+)  # its import registers a family that one model is taught
 PROMPTS_PER_MODEL = 40
 MAX_TOKENS = 24
 
@@ -45,14 +47,14 @@ def make_prompts(model_settings) -> list[tuple[int, ...]]:
             prompts += [tuple(conversation(question(item))) for item in items]
             continue
         rng = seeds.rng("scripts", "accept weights", component.family, component.style)
-        turns = [agent.first_turn(*TRACES[component.style](item, rng)) for item in items]
+        turns = [agent_traces.first_turn(*TRACES[component.style](item, rng)) for item in items]
         prompts += [tuple(conversation(turn.messages, turn.tools)) for turn in turns]
     return prompts
 
 
 def hash_outputs(name: str, model_settings) -> list[str]:
     """One hash per prompt: of the sampled tokens and the bytes of their log-probabilities."""
-    model = shipped.unpack(name, model_settings)
+    model = released_weights.unpack(name, model_settings)
     prompts = [
         Prompt(ids, MAX_TOKENS, 1.0, seed) for seed, ids in enumerate(make_prompts(model_settings))
     ]
@@ -78,13 +80,15 @@ def record_outputs() -> dict[str, list[str]]:
 def accept(recorded: dict[str, list[str]]) -> int:
     """Write the new recipes of the models whose outputs are the same; returns how many are not."""
     from lib.experiment import artifacts
-    from lib.models import build  # late: code before the change has no recipe of this form
+    from lib.language_models.training import (
+        build,  # late: code before the change has no recipe of this form
+    )
 
     settings = config.load("laptop").lab
     for (
         name
     ) in settings.models:  # a recipe that was one hash fits nothing, but its card must be readable
-        card_path = Path(shipped.LAB) / f"{name}.json"
+        card_path = Path(released_weights.LAB) / f"{name}.json"
         card = artifacts.read_json(card_path)
         if isinstance(card["recipe"], str):
             artifacts.write_json(card_path, card | {"recipe": {"hash": card["recipe"]}})
@@ -98,7 +102,7 @@ def accept(recorded: dict[str, list[str]]) -> int:
         )
         num_refused += not same
         if same:
-            card_path = Path(shipped.LAB) / f"{name}.json"
+            card_path = Path(released_weights.LAB) / f"{name}.json"
             card = artifacts.read_json(card_path) | {"recipe": build.recipe(settings, name)}
             artifacts.write_json(card_path, card)
     return num_refused

@@ -122,8 +122,8 @@ LIBRARY = {
     "lib/zoo/train.py": "from . import ppo\n\n\ndef f():\n    from lib import seeds\n    return seeds",
     "lib/zoo/ppo.py": "from ..models.forward import Forward",
     "lib/zoo/cards.py": "import lib.plots",
-    "lib/models/__init__.py": "",
-    "lib/models/forward.py": "COMMAND = ['-m', 'lib.worker']",
+    "lib/language_models/__init__.py": "",
+    "lib/language_models/kv_cache_forward.py": "COMMAND = ['-m', 'lib.worker']",
     "lib/envs/__init__.py": "",
     "lib/envs/question_bank.py": "import numpy.linalg",
     "lib/plots/__init__.py": "",
@@ -155,7 +155,13 @@ def library(tmp_path) -> Path:
 
 def test_imports_are_followed_wherever_they_stand_and_prose_imports_nothing(library):
     lesson = {"lib/checks/__init__.py", "lib/checks/lesson_00.py", "lib/run"}
-    code = {"lib/zoo", "lib/envs", "lib/models", "lib/experiment/seeds.py", "lib/worker.py"}
+    code = {
+        "lib/zoo",
+        "lib/envs",
+        "lib/language_models",
+        "lib/experiment/seeds.py",
+        "lib/worker.py",
+    }
     assert imported_packages("python -m lib.run 00_one", library) == lesson | code
     assert imported_packages("python -m lib.zoo.cards --out x", library) == {
         "lib/zoo",

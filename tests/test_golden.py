@@ -11,8 +11,8 @@ CARRIERS = (
     "lib.kernel", "lib.experiment.process_group", "lib.config", "lib.experiment.results_table", "lib.experiment.artifacts", "lib.experiment.run_context", "lib.experiment.sweep",
     "lib.llm.replay_cache", "lib.llm.client", "lib.llm.errors", "lib.llm.event_loop", "lib.llm.client_factory", "lib.llm.spending_limit",
     "lib.llm.transport",
-    "lib.models.asked", "lib.models.batching", "lib.models.build", "lib.models.memory", "lib.models.server",
-    "lib.models.shipped", "lib.models.transport",
+    "lib.language_models.cache_key", "lib.language_models.batching", "lib.language_models.training.build", "lib.language_models.reply_cache", "lib.language_models.serving.server",
+    "lib.language_models.training.released_weights", "lib.language_models.serving.transport",
     "lib.conductor.quiet",
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from datasets import Dataset
 
 from lib import tasks
-from lib.models.corpus import question
+from lib.language_models.training.training_data import question
 from lib.tasks import Item, user_data
 
 VERSION = 1  # of the items of each category

@@ -19,11 +19,11 @@ from lib.conductor.preference import Preference
 from lib.conductor.rewards import COMPONENTS, after_answer, brevity, read, until_answer, well_formed
 from lib.conductor.weighting import Weighting
 from lib.config import RewardSettings
-from lib.models.corpus import question
-from lib.models.dialogue import conversation, token
-from lib.models.forward import Forward
-from lib.models.generation import Prompt, generate
-from lib.models.tokenizer import EOS, decode, encode
+from lib.language_models.chat_template import conversation, token
+from lib.language_models.generation import Prompt, generate
+from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.tokenizer import EOS, decode, encode
+from lib.language_models.training.training_data import question
 from lib.tasks import Item
 
 VERSION = 1  # of the scores of replies and what the rewards say of them

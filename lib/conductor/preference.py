@@ -24,12 +24,13 @@ from lib.conductor.quiet import quiet
 from lib.conductor.rewards import said
 from lib.config import ConductorSettings, PreferenceSettings
 from lib.experiment import artifacts, seeds, sweep
-from lib.models import checkpoints, corpus, dialogue, forward, generation, tokenizer
-from lib.models.corpus import question
-from lib.models.dialogue import conversation, token
-from lib.models.forward import Forward
-from lib.models.generation import Prompt, generate
-from lib.models.tokenizer import EOS, decode
+from lib.language_models import chat_template, checkpoints, generation, kv_cache_forward, tokenizer
+from lib.language_models.chat_template import conversation, token
+from lib.language_models.generation import Prompt, generate
+from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.tokenizer import EOS, decode
+from lib.language_models.training import training_data
+from lib.language_models.training.training_data import question
 from lib.tasks import Item
 
 VERSION = 1  # of the pairs, training and scores of the reward model
@@ -128,10 +129,10 @@ def versions() -> dict[str, int]:
         "random streams": seeds.VERSION,
         "tasks": tasks.VERSION,
         "tokenizer": tokenizer.VERSION,
-        "chat template": dialogue.VERSION,
+        "chat template": chat_template.VERSION,
         "initial weights": checkpoints.VERSION,
-        "training batches": corpus.VERSION,
-        "forward pass": forward.VERSION,
+        "training batches": training_data.VERSION,
+        "forward pass": kv_cache_forward.VERSION,
         "generation": generation.VERSION,
         "categories": data.VERSION,
         "reward model": VERSION,

@@ -4,10 +4,10 @@ tokens whatever was drawn before. Other models are generated from by TRL, with t
 from collections.abc import Sequence
 from typing import Any
 
-from lib.models.dialogue import conversation, token
-from lib.models.forward import Forward
-from lib.models.generation import Prompt, generate
-from lib.models.tokenizer import EOS
+from lib.language_models.chat_template import conversation, token
+from lib.language_models.generation import Prompt, generate
+from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.tokenizer import EOS
 
 VERSION = 1  # of the seeds of rollouts
 _STRIDE = 10**9  # rollouts that one seed may have

@@ -24,9 +24,10 @@ from lib import tasks
 from lib.conductor import data
 from lib.config import StartSettings
 from lib.experiment import artifacts, seeds, sweep
-from lib.models import checkpoints, corpus, tokenizer
-from lib.models import dialogue as chat_template
-from lib.models.corpus import dialogue, question, tensors
+from lib.language_models import chat_template as chat_template
+from lib.language_models import checkpoints, tokenizer
+from lib.language_models.training import training_data
+from lib.language_models.training.training_data import dialogue, question, tensors
 from lib.tasks import Item, arithmetic_chain, story, translation
 
 VERSION = 1  # of the mistakes that a start is taught, and how
@@ -40,7 +41,7 @@ def versions() -> dict[str, int]:
         "tokenizer": tokenizer.VERSION,
         "chat template": chat_template.VERSION,
         "initial weights": checkpoints.VERSION,
-        "training batches": corpus.VERSION,
+        "training batches": training_data.VERSION,
         "categories": data.VERSION,
         "starts": VERSION,
     }

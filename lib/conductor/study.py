@@ -36,10 +36,10 @@ from lib.conductor.weighting import Weighting
 from lib.config import ROOT, ConductorSettings, GRPOSettings, HeadSettings, LLMSettings, Params
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext, read_tables
+from lib.language_models import checkpoints
+from lib.language_models.cache_key import describe_model
 from lib.llm import scripted
 from lib.llm.client_factory import export, opened
-from lib.models import checkpoints
-from lib.models.asked import describe_model
 from lib.tasks import Item
 
 VERSION = 1  # of how an arm is trained and tested

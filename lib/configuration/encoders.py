@@ -14,9 +14,9 @@ import numpy as np
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from lib.experiment import artifacts
-from lib.models import checkpoints
-from lib.models.dialogue import conversation
-from lib.models.forward import Forward
+from lib.language_models import checkpoints
+from lib.language_models.chat_template import conversation
+from lib.language_models.kv_cache_forward import Forward
 
 VERSION = 1  # of the vectors of questions
 HASHED = 256  # numbers of a hashed vector

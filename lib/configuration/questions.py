@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from lib import tasks
-from lib.models.team import worded
+from lib.language_models.training.team_traces import worded
 from lib.tasks import Item, TaskError
 
 VERSION = 1  # of the questions of each kind, and which answers are right

@@ -1,6 +1,6 @@
 """Who the agents of a workflow are: a lab model in this process, or any model of `llm.models` through the client.
 
-`Lab` asks as all lessons ask lab models (`lib.models.asking`); `Hosted` as any OpenAI client would. For a lab model
+`Lab` asks as all lessons ask lab models (`lib.language_models.in_process_client`); `Hosted` as any OpenAI client would. For a lab model
 both say the same.
 """
 
@@ -9,11 +9,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from lib.language_models import chat_template
+from lib.language_models.in_process_client import Asker, Said, request_seed
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.llm.json_replies import arguments, words
-from lib.models import dialogue
-from lib.models.asking import Asker, Said, request_seed
 from lib.tools.tool import Tool, ToolError
 
 VERSION = 1  # of how a model is asked for a turn
@@ -55,7 +55,7 @@ class Lab:
         self.pace = 1 / asker.model.card["tokens_per_second"]
 
     async def say(self, messages, tools, limit, key) -> Said:
-        ids = dialogue.conversation(messages, tuple(tools))
+        ids = chat_template.conversation(messages, tuple(tools))
         return await self.asker.go_on(
             ids, limit, self.temperature, request_seed(ids, key), bool(tools)
         )

@@ -50,17 +50,17 @@ from lib.configuration.taxonomy import classify
 from lib.configuration.training import Plan, Policy, Refining, Training, prefer_better, refine
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext, read_tables
+from lib.language_models import checkpoints
+from lib.language_models.cache_key import describe_models
+from lib.language_models.cache_key import versions as versions_of_asking
+from lib.language_models.in_process_client import asker
+from lib.language_models.in_process_client import store as remembered
+from lib.language_models.serving.transport import LabTransport, lab
+from lib.language_models.training import agent_traces as agent_traces
+from lib.language_models.training import team_traces as team_traces
 from lib.llm.client import Client
 from lib.llm.client_factory import export, opened
 from lib.llm.event_loop import Loop
-from lib.models import agent as agent_traces
-from lib.models import checkpoints
-from lib.models import team as team_traces
-from lib.models.asked import describe_models
-from lib.models.asked import versions as versions_of_asking
-from lib.models.asking import asker
-from lib.models.asking import store as remembered
-from lib.models.transport import LabTransport, lab
 from lib.tasks import Item, mixed
 from lib.tools import Index, Sandbox, Tool, calculator, lookup, python
 from lib.tools import search as searching

@@ -6,7 +6,7 @@ Rules are the paper's, read for what episodes here have: notes instead of prose,
 
 from lib.configuration.space import Configuration
 from lib.configuration.system import Outcome
-from lib.models.team import NOTHING, worded
+from lib.language_models.training.team_traces import NOTHING, worded
 from lib.tasks import Item
 
 VERSION = 1  # of the kind of error of a wrong answer

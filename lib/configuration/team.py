@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, fields
 from lib import tasks
 from lib.configuration.space import Configuration
 from lib.configuration.speakers import Said, Speaker, answer_of
-from lib.models.agent import system
-from lib.models.team import NOTHING, asked, notes
+from lib.language_models.training.agent_traces import system
+from lib.language_models.training.team_traces import NOTHING, asked, notes
 from lib.tools.tool import Tool
 
 VERSION = 1  # of what agents are shown and write, and what it costs

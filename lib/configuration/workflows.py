@@ -8,7 +8,7 @@ from asyncio import gather
 from collections.abc import Awaitable, Callable
 
 from lib.configuration.team import FIRST, SECOND, Note, Team, draft, evidence, journal, votes
-from lib.models.team import PLAN, SPLIT, parts
+from lib.language_models.training.team_traces import PLAN, SPLIT, parts
 
 VERSION = 1  # of who is asked what in a workflow
 ROUNDS = 3  # evaluations of the evaluator-optimizer, and steps of the autonomous agent before it concludes

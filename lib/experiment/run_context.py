@@ -18,7 +18,7 @@ class RunContext:
     """How a study is carried out: what changes none of its numbers, and so is in no job's key.
 
     llm_json: settings of the language model clients, as JSON: addresses, names of keys, timeouts, the spending limit.
-        What of them decides a reply is in the settings of the jobs, see `lib.models.asked`.
+        What of them decides a reply is in the settings of the jobs, see `lib.language_models.cache_key`.
     models, runs, cassettes: folders.
     workers: processes that share the client's concurrency; None is one per core.
     inputs: folders of finished jobs that others build on, by name.

@@ -158,7 +158,7 @@ def asked(posed: Sequence[Posed]) -> str:
 
 
 def record(hosted, posed: Sequence[Posed]) -> dict[str, Any]:
-    """Ask a pretrained model (`lib.models.pretrained.Hosted`) everything: of each situation the log-probabilities of
+    """Ask a pretrained model (`lib.language_models.training.smollm_baseline.Hosted`) everything: of each situation the log-probabilities of
     its options as the first token of a reply, and whether the likeliest token of all is one of them."""
     import torch
 
@@ -268,13 +268,15 @@ def main() -> int:
 
         write([*made_up(MADE_UP), *real(config.load(), train.ZOO)])
         return 0
-    from lib.models import pretrained
+    from lib.language_models.training import smollm_baseline
 
     about = {
-        "sha256": pretrained.SHA256,
-        "licence": pretrained.LICENCE,
+        "sha256": smollm_baseline.SHA256,
+        "licence": smollm_baseline.LICENCE,
     }  # of the weights that were asked
-    artifacts.write_json(REPLIES, about | record(pretrained.Hosted(pretrained.FOLDER), load()))
+    artifacts.write_json(
+        REPLIES, about | record(smollm_baseline.Hosted(smollm_baseline.FOLDER), load())
+    )
     return 0
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 from lib import tasks
 from lib.config import ROOT, LabSettings, LLMSettings, Params
+from lib.language_models import chat_template, checkpoints, kv_cache_forward, tokenizer
+from lib.language_models.cache_key import describe_model
+from lib.language_models.cache_key import versions as versions_of_asking
+from lib.language_models.training import decision_traces, released_weights
 from lib.llm.client_factory import opened
-from lib.models import checkpoints, dialogue, forward, shipped, situations, tokenizer
-from lib.models.asked import describe_model
-from lib.models.asked import versions as versions_of_asking
 from lib.orchestration import briefs, replies, spoken, taught
 from lib.orchestration.briefs import Rational, Reader
 
@@ -25,11 +26,11 @@ def versions(name: str, llm: LLMSettings) -> dict[str, int]:
     if name == taught.NAME:
         decided_by["lab-orchestrator"] = taught.VERSION
         decided_by["tasks"] = tasks.VERSION  # the names of policies in the words of the lab
-        decided_by["decision situations"] = situations.VERSION
+        decided_by["decision situations"] = decision_traces.VERSION
         decided_by["tokenizer"] = tokenizer.VERSION
-        decided_by["chat template"] = dialogue.VERSION
+        decided_by["chat template"] = chat_template.VERSION
         decided_by["initial weights"] = checkpoints.VERSION
-        decided_by["forward pass"] = forward.VERSION
+        decided_by["forward pass"] = kv_cache_forward.VERSION
     elif name != RATIONAL:
         decided_by["spoken briefs"] = spoken.VERSION
         decided_by["choices in replies"] = replies.VERSION
@@ -46,7 +47,7 @@ def describe_reader(name: str, lab: LabSettings, llm: LLMSettings) -> dict[str, 
     if name == RATIONAL:
         return {}
     if name == taught.NAME:
-        card = shipped.card(name)
+        card = released_weights.card(name)
         return {"weights": card and card["sha256"], "lab": _select_lab_model(lab, name)}
     if name not in llm.models:
         known = ", ".join((RATIONAL, taught.NAME, *llm.models))

@@ -21,13 +21,13 @@ from lib import envs
 from lib.config import ROOT, LLMSettings, OrchestrationSettings, Params
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext
+from lib.language_models.cache_key import describe_model
+from lib.language_models.cache_key import versions as versions_of_asking
 from lib.llm import cost_ledger
 from lib.llm.client import Client
 from lib.llm.client_factory import export, finish, opened
 from lib.llm.cost_estimate import Planned
 from lib.llm.cost_ledger import BudgetExceeded, Ledger, measured_energy
-from lib.models.asked import describe_model
-from lib.models.asked import versions as versions_of_asking
 from lib.orchestration import (
     components,
     controls,

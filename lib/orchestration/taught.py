@@ -1,6 +1,6 @@
 """lab-orchestrator as a reader of briefs: a small language model that was taught to rank policies by what is told.
 
-A brief is written as a decision situation in the lab's own words (`lib.models.situations`), under names that are dealt
+A brief is written as a decision situation in the lab's own words (`lib.language_models.training.decision_traces`), under names that are dealt
 anew, so nothing that the model could remember of a policy helps it. Of a card it is shown the page of the situation at
 hand. It picks the name that it holds most likely; names that are not on the menu cannot be picked.
 """
@@ -11,12 +11,12 @@ import torch
 
 from lib.config import LabSettings
 from lib.experiment import seeds
-from lib.models import build, shipped
-from lib.models.checkpoints import ModelError
-from lib.models.dialogue import conversation
-from lib.models.forward import Forward
-from lib.models.situations import LOOK, STATES, Situation, told
-from lib.models.tokenizer import encode
+from lib.language_models.chat_template import conversation
+from lib.language_models.checkpoints import ModelError
+from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.tokenizer import encode
+from lib.language_models.training import build, released_weights
+from lib.language_models.training.decision_traces import LOOK, STATES, Situation, told
 from lib.orchestration.briefs import Brief
 from lib.tasks.vocabulary import PEOPLE
 
@@ -49,9 +49,9 @@ class Taught:
         """settings: of the lab. Raises ModelError where the shipped weights were trained by another recipe."""
         if not build.fits_released(settings, NAME):
             raise ModelError(
-                f"{NAME} is not shipped with the recipe that params.yaml holds; {shipped.REMEDY}"
+                f"{NAME} is not shipped with the recipe that params.yaml holds; {released_weights.REMEDY}"
             )
-        self.forward = Forward(shipped.unpack(NAME, settings.models[NAME]))
+        self.forward = Forward(released_weights.unpack(NAME, settings.models[NAME]))
         self._known: dict[str, str] = {}
 
     def choose(self, briefs: Sequence[Brief]) -> list[str]:

@@ -1,6 +1,6 @@
 """The pool of experts: models of `llm.models` under the names that the controller writes, and their prices.
 
-Lab models are asked as all lessons ask them, and remember what they said (`lib.models.asking`); any other model, an
+Lab models are asked as all lessons ask them, and remember what they said (`lib.language_models.in_process_client`); any other model, an
 endpoint among them, through the client. A call that fails (a timeout, a server in trouble, a reply that is none) is
 an outcome, not an exception: the controller hears `error` and the episode goes on; what was billed is charged.
 """
@@ -17,11 +17,11 @@ from typing import Any
 
 from lib.config import LLMSettings, ModelSettings
 from lib.experiment import seeds
+from lib.language_models.in_process_client import Asker, asker
+from lib.language_models.serving.transport import LabTransport, lab
 from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError
 from lib.llm.event_loop import Loop
-from lib.models.asking import Asker, asker
-from lib.models.transport import LabTransport, lab
 
 VERSION = 1  # of what experts are asked and what a reply costs
 
@@ -179,7 +179,7 @@ def askers(llm: LLMSettings, names: Collection[str], root: str | Path) -> dict[s
 
 @cache
 def load_lab_once(models: str, llm_json: str) -> tuple[LLMSettings, dict[str, LabTransport]]:
-    """`lib.models.transport.lab`, once per process, whose threads keep the models from one job to the next.
+    """`lib.language_models.serving.transport.lab`, once per process, whose threads keep the models from one job to the next.
 
     models: folder of the lab models; llm_json: the settings, as of `RunContext`.
     """

@@ -14,10 +14,10 @@ import pandas as pd
 
 from lib import stats, tasks
 from lib.config import ROOT, Params, RoutingSettings
+from lib.language_models.checkpoints import LIMIT, MODELS
+from lib.language_models.in_process_client import Asker, asker
+from lib.language_models.serving.transport import lab
 from lib.llm.client_factory import finish, opened
-from lib.models.asking import Asker, asker
-from lib.models.checkpoints import LIMIT, MODELS
-from lib.models.transport import lab
 from lib.routing import protocol
 from lib.routing.experts import TRIES, Pool, Query, askers, drawn
 from lib.tasks import Item

@@ -24,11 +24,11 @@ import torch
 from lib import config, tasks
 from lib.config import ParamsError
 from lib.experiment import artifacts, seeds
+from lib.language_models.serving.transport import lab
 from lib.llm.client_factory import export, opened
 from lib.llm.cost_estimate import Planned, announcement
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import CassetteMiss, ConfigurationError
-from lib.models.transport import lab
 from lib.routing import protocol
 from lib.routing.experts import Pool
 from lib.routing.learn import Learner

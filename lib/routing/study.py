@@ -21,14 +21,15 @@ from lib import losses, tasks
 from lib.config import LabModel, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext, read_tables
+from lib.language_models import cache_key as asked_models
+from lib.language_models import chat_template, checkpoints, tokenizer
+from lib.language_models.chat_template import token
+from lib.language_models.in_process_client import asker
+from lib.language_models.serving.transport import lab
+from lib.language_models.tokenizer import EXPERTS, PAD
+from lib.language_models.training import model_cards, muon, pretraining, training_data
 from lib.llm.client_factory import export, opened
 from lib.llm.cost_estimate import Planned, announcement
-from lib.models import asked as asked_models
-from lib.models import cards, checkpoints, corpus, dialogue, muon, tokenizer, training
-from lib.models.asking import asker
-from lib.models.dialogue import token
-from lib.models.tokenizer import EXPERTS, PAD
-from lib.models.transport import lab
 from lib.routing import arms, outcomes, protocol, rewards, warm
 from lib.routing import episodes as interleaved_episodes
 from lib.routing import experts as expert_pool
@@ -103,7 +104,7 @@ def run(
         Path(models) / settings.base
     )  # these say what is wrong before any process starts
     lab(params.llm, models)
-    price = cards.read(settings.base, models)["dollars_per_1k_tokens"] / 1000
+    price = model_cards.read(settings.base, models)["dollars_per_1k_tokens"] / 1000
 
     # The trial of the experts, and the controllers that the arms build on.
     context = RunContext.of(params, models, runs, CASSETTES, settings.jobs)
@@ -191,11 +192,11 @@ def versions(kind: str, llm: LLMSettings, names: Sequence[str] = ()) -> dict[str
             "random streams": seeds.VERSION,
             "tasks": tasks.VERSION,
             "tokenizer": tokenizer.VERSION,
-            "chat template": dialogue.VERSION,
+            "chat template": chat_template.VERSION,
             "initial weights": checkpoints.VERSION,
-            "training batches": corpus.VERSION,
+            "training batches": training_data.VERSION,
             "muon": muon.VERSION,
-            "training": training.VERSION,
+            "training": pretraining.VERSION,
             "routing protocol": protocol.VERSION,
             "lessons in the protocol": warm.VERSION,
             "routing study": VERSION,

@@ -11,10 +11,10 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, StoppingCriteria
 
 from lib.experiment import seeds
-from lib.models import tokenizer as lab
-from lib.models.dialogue import conversation, token
-from lib.models.forward import Forward
-from lib.models.generation import Prompt, generate
+from lib.language_models import tokenizer as lab
+from lib.language_models.chat_template import conversation, token
+from lib.language_models.generation import Prompt, generate
+from lib.language_models.kv_cache_forward import Forward
 from lib.routing.protocol import STOPS
 
 VERSION = 1  # of the turns that controllers write

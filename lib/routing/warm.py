@@ -15,11 +15,11 @@ import numpy as np
 from lib import tasks
 from lib.config import LabModel, RoutingSettings, Target, WarmSettings
 from lib.experiment import seeds
-from lib.models import checkpoints
-from lib.models.corpus import IGNORED, Dialogue
-from lib.models.dialogue import conversation, token
-from lib.models.tokenizer import EOS, encode
-from lib.models.training import Training
+from lib.language_models import checkpoints
+from lib.language_models.chat_template import conversation, token
+from lib.language_models.tokenizer import EOS, encode
+from lib.language_models.training.pretraining import Training
+from lib.language_models.training.training_data import IGNORED, Dialogue
 from lib.routing import protocol
 from lib.tasks import Item
 from lib.tasks.arithmetic_chain import OPERATIONS

@@ -21,7 +21,7 @@ from lib.configuration.space import AGENTS, DIMENSIONS, TIERS, WORKFLOWS, Config
 from lib.configuration.study import TEST_DRAW, opened_place
 from lib.configuration.system import Job, Outcome
 from lib.configuration.team import Note
-from lib.models import checkpoints
+from lib.language_models import checkpoints
 from lib.scenes import spoken
 
 plots.register(

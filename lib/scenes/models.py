@@ -10,8 +10,8 @@ import pandas as pd
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from lib.models.generation import Generation
-from lib.models.tokenizer import tokenizer
+from lib.language_models.generation import Generation
+from lib.language_models.tokenizer import tokenizer
 from lib.plots.sliders import live
 from lib.plots.theme import png
 

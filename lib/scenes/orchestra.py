@@ -8,7 +8,7 @@ import pandas as pd
 
 from lib import plots
 from lib.config import Params, ToolSettings
-from lib.models.tokenizer import encode
+from lib.language_models.tokenizer import encode
 from lib.routing.toolorchestra import assignments, exams, menu, prompted
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.desk import Desk, Own

@@ -16,7 +16,7 @@ from lib.conductor.meta import Conducted
 from lib.conductor.quiet import quiet
 from lib.conductor.rollouts import Rollouts
 from lib.conductor.trainer import ConductorTrainer, configuration
-from lib.models import checkpoints
+from lib.language_models import checkpoints
 
 SETTINGS = config.load("laptop")
 STEPS = 8

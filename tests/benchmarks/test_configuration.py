@@ -16,12 +16,12 @@ from lib.configuration.questions import KINDS, questions
 from lib.configuration.space import AGENTS, WORKFLOWS
 from lib.configuration.speakers import Lab
 from lib.configuration.system import Job, System
+from lib.language_models import checkpoints
+from lib.language_models.chat_template import call
+from lib.language_models.in_process_client import Asker
+from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.serving.chat_completions import Model
 from lib.llm.event_loop import Loop
-from lib.models import checkpoints
-from lib.models.answering import Model
-from lib.models.asking import Asker
-from lib.models.dialogue import call
-from lib.models.forward import Forward
 from lib.tools import Sandbox
 from tests.benchmarks.clock import seconds
 

@@ -8,12 +8,12 @@ more than transformers with the same 64 in a batch, padded on the left as it wan
 import pytest
 import torch
 
-from lib.models import checkpoints
-from lib.models.checkpoints import MODELS
-from lib.models.forward import Forward
-from lib.models.generation import Prompt, generate
+from lib.language_models import checkpoints
+from lib.language_models.checkpoints import MODELS
+from lib.language_models.generation import Prompt, generate
+from lib.language_models.kv_cache_forward import Forward
 from tests.benchmarks.clock import seconds
-from tests.models import tiny
+from tests.language_models import tiny
 
 GOAL_ALONE, GOAL_BATCH = 10.0, 1.0
 BATCH, LIMIT, ALONE = 64, 96, 4  # ALONE: sequences that are really played one by one

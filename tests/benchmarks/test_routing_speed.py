@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 from lib import config, tasks
+from lib.language_models import checkpoints
+from lib.language_models.in_process_client import Asker
+from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.reply_cache import Memory
+from lib.language_models.serving.chat_completions import Model
+from lib.language_models.serving.transport import LabTransport
+from lib.language_models.tokenizer import encode
 from lib.llm.client import Client
-from lib.models import checkpoints
-from lib.models.answering import Model
-from lib.models.asking import Asker
-from lib.models.forward import Forward
-from lib.models.memory import Memory
-from lib.models.tokenizer import encode
-from lib.models.transport import LabTransport
 from lib.routing import protocol, study
 from lib.routing.experts import TRIES, Pool, Query, drawn
 from lib.routing.rollouts import Task, roll

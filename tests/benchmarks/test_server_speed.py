@@ -11,11 +11,11 @@ import time
 import httpx2
 import pytest
 
-from lib.models.dialogue import conversation, token
-from lib.models.generation import Prompt, generate
-from lib.models.tokenizer import EOS, decode
-from tests.models.conftest import tiny
-from tests.models.test_server import serving
+from lib.language_models.chat_template import conversation, token
+from lib.language_models.generation import Prompt, generate
+from lib.language_models.tokenizer import EOS, decode
+from tests.language_models.conftest import tiny
+from tests.language_models.serving.test_server import serving
 
 GOAL_MS = 5.0  # on top of a reply
 GOAL_AT_ONCE = 4.0  # times as many replies a second; client and server share two cores

@@ -13,13 +13,13 @@ import pytest
 
 from lib import config, tasks
 from lib.experiment import seeds
+from lib.language_models import checkpoints
+from lib.language_models.chat_template import call
+from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.serving.chat_completions import Model
+from lib.language_models.serving.transport import LabTransport
+from lib.language_models.tokenizer import encode
 from lib.llm.client import Client
-from lib.models import checkpoints
-from lib.models.answering import Model
-from lib.models.dialogue import call
-from lib.models.forward import Forward
-from lib.models.tokenizer import encode
-from lib.models.transport import LabTransport
 from lib.routing.experts import Pool
 from lib.routing.toolorchestra import assignments, menu
 from lib.routing.toolorchestra.assignments import Assignment

@@ -8,7 +8,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from lib.conductor import preference
-from lib.models import checkpoints
+from lib.language_models import checkpoints
 from tests.conductor import small
 
 

@@ -15,9 +15,9 @@ from lib.conductor.rollouts import Rollouts
 from lib.conductor.trainer import ConductorTrainer, configuration
 from lib.conductor.weighting import Weighting
 from lib.config import Course, GRPOSettings, HeadSettings, PreferenceSettings, RewardSettings
-from lib.models.corpus import corpus, tensors
-from lib.models.tokenizer import tokenizer
-from tests.models import tiny
+from lib.language_models.tokenizer import tokenizer
+from lib.language_models.training.training_data import corpus, tensors
+from tests.language_models import tiny
 
 HIDDEN, K = 16, len(COMPONENTS)
 SMOKE = config.load("smoke").conductor

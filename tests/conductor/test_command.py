@@ -10,8 +10,8 @@ from lib import config
 from lib.conductor import __main__ as command
 from lib.conductor import data
 from lib.experiment import artifacts
-from lib.models import checkpoints
-from tests.models import tiny
+from lib.language_models import checkpoints
+from tests.language_models import tiny
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = [

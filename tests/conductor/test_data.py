@@ -2,7 +2,7 @@
 
 from lib.conductor import data
 from lib.conductor.data import CATEGORIES
-from lib.models.corpus import question
+from lib.language_models.training.training_data import question
 
 
 def test_the_categories_take_turns():

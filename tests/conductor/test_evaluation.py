@@ -11,9 +11,9 @@ from lib.conductor.meta import Conducted
 from lib.conductor.preference import Preference
 from lib.conductor.rewards import COMPONENTS, brevity, well_formed
 from lib.conductor.weighting import Fixed
-from lib.models.corpus import question
-from lib.models.dialogue import conversation, token
-from lib.models.tokenizer import EOS, decode, encode
+from lib.language_models.chat_template import conversation, token
+from lib.language_models.tokenizer import EOS, decode, encode
+from lib.language_models.training.training_data import question
 from tests.conductor import small
 
 SAMPLES = 4

@@ -10,8 +10,8 @@ from lib import tasks
 from lib.conductor import data, preference
 from lib.conductor.preference import Pair, Preference, pairs
 from lib.experiment import artifacts
-from lib.models.corpus import dialogue, question
-from lib.models.forward import Forward
+from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.training.training_data import dialogue, question
 from tests.conductor import small
 
 REPLIES = 3

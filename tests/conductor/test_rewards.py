@@ -20,7 +20,7 @@ from lib.conductor.rewards import (
     well_formed,
 )
 from lib.config import RewardSettings
-from tests.models import tiny
+from tests.language_models import tiny
 
 MODEL = tiny.model(2, hidden=16, layers=4, intermediate=16)
 

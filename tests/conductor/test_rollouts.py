@@ -7,9 +7,9 @@ import torch
 
 from lib.conductor import data
 from lib.conductor.rollouts import Rollouts
-from lib.models.corpus import question
-from lib.models.dialogue import conversation, token
-from lib.models.tokenizer import EOS
+from lib.language_models.chat_template import conversation, token
+from lib.language_models.tokenizer import EOS
+from lib.language_models.training.training_data import question
 
 PROMPTS = [question(item) for item in data.draw("train", 4) for _ in range(3)]
 

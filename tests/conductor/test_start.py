@@ -12,10 +12,10 @@ from lib.conductor import data, start
 from lib.conductor.rewards import well_formed
 from lib.config import StartSettings
 from lib.experiment import artifacts, seeds
-from lib.models import checkpoints
-from lib.models.corpus import dialogue, question, tensors
+from lib.language_models import checkpoints
+from lib.language_models.training.training_data import dialogue, question, tensors
 from lib.tasks import arithmetic_chain
-from tests.models import tiny
+from tests.language_models import tiny
 
 
 def settings(**changes) -> StartSettings:

@@ -21,10 +21,11 @@ from lib.conductor.meta import chosen, lots
 from lib.conductor.rewards import COMPONENTS
 from lib.experiment import results_table, seeds
 from lib.experiment.run_context import RunContext
+from lib.language_models import chat_template, checkpoints, generation, kv_cache_forward, tokenizer
+from lib.language_models.checkpoints import ModelError
+from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.training import training_data
 from lib.llm import scripted
-from lib.models import checkpoints, corpus, dialogue, forward, generation, tokenizer
-from lib.models.checkpoints import ModelError
-from lib.models.forward import Forward
 from lib.page.lesson import _KEY
 from tests.studies import of, refuse, same
 
@@ -296,9 +297,9 @@ def versions_read(place, monkeypatch, arm: arms.Arm) -> set[str]:
         seeds,
         tasks,
         tokenizer,
-        dialogue,
-        corpus,
-        forward,
+        chat_template,
+        training_data,
+        kv_cache_forward,
         generation,
         scripted,
         losses,

@@ -15,9 +15,9 @@ from lib.conductor.quiet import quiet
 from lib.conductor.rewards import COMPONENTS, brevity, read, thought, well_formed
 from lib.conductor.trainer import EXTRA, configuration, last_checkpoint
 from lib.conductor.weighting import Dirichlet, Fixed
-from lib.models import checkpoints
-from lib.models.dialogue import conversation
-from lib.models.tokenizer import encode
+from lib.language_models import checkpoints
+from lib.language_models.chat_template import conversation
+from lib.language_models.tokenizer import encode
 from tests.conductor import small
 from tests.conductor.small import (
     GRPO,
@@ -31,7 +31,7 @@ from tests.conductor.small import (
     trainer,
     weights,
 )
-from tests.models import tiny
+from tests.language_models import tiny
 from tests.studies import Killed
 
 G, STEPS = GRPO.generations, 6

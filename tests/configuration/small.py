@@ -9,7 +9,7 @@ from lib.configuration.space import Configuration
 from lib.configuration.speakers import Lab, Said
 from lib.configuration.team import Note, Team
 from lib.configuration.workflows import PROGRAMS
-from lib.models import dialogue
+from lib.language_models import chat_template
 from lib.tasks import Item
 from lib.tools import Index, Tool, calculator, lookup, search
 
@@ -141,7 +141,7 @@ class Voice:
         await asyncio.sleep(self.wait(asked))
         self.now -= 1
         if isinstance(said, str):
-            said = Said(said, 1, 1, dialogue.called(said) if tools else None)
+            said = Said(said, 1, 1, chat_template.called(said) if tools else None)
         return said
 
     called = Lab.called

@@ -10,9 +10,9 @@ from lib.configuration import atoms
 from lib.configuration.atoms import Atom, library, measures, prompts
 from lib.configuration.questions import KINDS
 from lib.configuration.space import AGENTS
-from lib.models import team
-from lib.models.agent import BRIEF, CHECK, STEPS
-from lib.models.tokenizer import UNK, encode, tokenizer
+from lib.language_models.tokenizer import UNK, encode, tokenizer
+from lib.language_models.training import team_traces
+from lib.language_models.training.agent_traces import BRIEF, CHECK, STEPS
 from tests.configuration.small import ATOMS
 
 LIBRARY = library()
@@ -37,12 +37,14 @@ def test_a_hint_is_of_words_that_lab_models_know_and_either_means_something_or_i
     one,
 ):
     assert tokenizer().convert_tokens_to_ids(UNK) not in encode(one.hint)
-    assert (one.hint in {STEPS, BRIEF, CHECK, *team.USE.values()}) != (one.hint in team.DECOYS)
+    assert (one.hint in {STEPS, BRIEF, CHECK, *team_traces.USE.values()}) != (
+        one.hint in team_traces.DECOYS
+    )
 
 
 def test_every_decoy_is_told_by_some_atom():
     """Or a model would be taught to ignore what nobody says."""
-    assert {one.hint for one in LIBRARY} >= set(team.DECOYS)
+    assert {one.hint for one in LIBRARY} >= set(team_traces.DECOYS)
 
 
 # Files that are none -------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ import pytest
 
 from lib.configuration import encoders
 from lib.configuration.encoders import HASHED, EncoderError, encoder, features, states
-from lib.models import checkpoints
-from tests.models import tiny
+from lib.language_models import checkpoints
+from tests.language_models import tiny
 
 QUESTIONS = [
     "3 + 4 = ?", "3 + 4 * 2 = ?", "What is the pet of Ana ?", "What is the pet of the friend of Ana ?",

@@ -9,17 +9,17 @@ import pytest
 
 from lib.configuration.speakers import Hosted, Lab, Said, answer_of, request_seed
 from lib.configuration.workflows import direct
+from lib.language_models.checkpoints import ModelError
+from lib.language_models.in_process_client import Asker
+from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.serving.chat_completions import Model
+from lib.language_models.serving.transport import LabTransport
 from lib.llm.client import Client
 from lib.llm.transport import InProcess, completion
-from lib.models.answering import Model
-from lib.models.asking import Asker
-from lib.models.checkpoints import ModelError
-from lib.models.forward import Forward
-from lib.models.transport import LabTransport
 from tests.configuration.small import team, toolbox
+from tests.language_models import tiny
+from tests.language_models.conftest import CALLING, parrot
 from tests.llm.server import settings
-from tests.models import tiny
-from tests.models.conftest import CALLING, parrot
 
 CARD = {"dollars_per_1k_tokens": 0.002, "tokens_per_second": 50.0}
 TOLD = [{"role": "system", "content": "role reasoner"}, {"role": "user", "content": "3 + 4 = ?"}]

@@ -25,11 +25,12 @@ from lib.configuration.space import SINGLE, WORKFLOWS, Configuration
 from lib.configuration.speakers import Said
 from lib.configuration.system import Job, Outcome, System
 from lib.experiment import artifacts, seeds, sweep
-from lib.models import checkpoints, team
-from lib.models.checkpoints import ModelError
-from lib.models.corpus import dialogue
+from lib.language_models import checkpoints
+from lib.language_models.checkpoints import ModelError
+from lib.language_models.training import team_traces
+from lib.language_models.training.training_data import dialogue
 from tests.configuration import small as common
-from tests.models import tiny
+from tests.language_models import tiny
 from tests.routing import small
 from tests.studies import Killed, dying, of, refuse, same
 
@@ -75,7 +76,7 @@ def schooled(seed: int = 0) -> LlamaForCausalLM:
     asked = [
         item for split in ("train", "test") for kind in NAMES for item in questions(kind, split, 3)
     ]
-    traces = [dialogue(*team.trace(item, rng)) for _ in range(20) for item in asked]
+    traces = [dialogue(*team_traces.trace(item, rng)) for _ in range(20) for item in asked]
     small.taught(model, [traces[i] for i in rng.permutation(len(traces))], 110)
     return model.eval()
 
@@ -594,8 +595,8 @@ def test_an_arm_more_changes_no_other_nor_does_what_tables_call_it(keys):
 
 
 EPISODES = (
-    "lib.experiment.seeds", "lib.tasks", "lib.tools", "lib.models.tokenizer", "lib.models.dialogue", "lib.models.forward",
-    "lib.models.generation", "lib.models.asking", "lib.models.answering", "lib.models.agent", "lib.models.team",
+    "lib.experiment.seeds", "lib.tasks", "lib.tools", "lib.language_models.tokenizer", "lib.language_models.chat_template", "lib.language_models.kv_cache_forward",
+    "lib.language_models.generation", "lib.language_models.in_process_client", "lib.language_models.serving.chat_completions", "lib.language_models.training.agent_traces", "lib.language_models.training.team_traces",
     "lib.configuration.space", "lib.configuration.questions", "lib.configuration.atoms", "lib.configuration.speakers",
     "lib.configuration.team", "lib.configuration.workflows", "lib.configuration.system", "lib.configuration.rewards",
     "lib.configuration.study",

@@ -9,7 +9,7 @@ from lib.configuration.rewards import Weights
 from lib.configuration.space import Configuration
 from lib.configuration.speakers import Said
 from lib.configuration.system import Job, System, table
-from lib.models.dialogue import called
+from lib.language_models.chat_template import called
 from lib.tasks import Item
 from tests.configuration.small import ATOMS, CHAIN, LONG, NAMES, TIERS, Asked, Voice, toolbox
 

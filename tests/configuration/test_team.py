@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lib.configuration.speakers import Said
 from lib.configuration.team import MOST_TOOLS, Note, journal
-from lib.models.dialogue import called
+from lib.language_models.chat_template import called
 from tests.configuration.small import Asked, Voice, one_call, run, team, voiced
 
 TIERS = (8, 24, 64)

@@ -15,8 +15,9 @@ from lib.config import ConfigurationSettings, LLMSettings, Params
 from lib.configuration import glassbox, study
 from lib.configuration.arms import NAMED
 from lib.experiment import artifacts, sweep
-from lib.models import asking, checkpoints, shipped
-from lib.models.memory import Memory
+from lib.language_models import checkpoints, in_process_client
+from lib.language_models.reply_cache import Memory
+from lib.language_models.training import released_weights
 from tests.golden import SmallJob
 
 SHOWN = 8  # episodes whose numbers are kept one by one
@@ -116,7 +117,7 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     settings = make_params(folder)
     models = folder / "models"
     for name, card in CARDS.items():
-        checkpoints.save(shipped.unpack(name, settings.lab.models[name]), models / name)
+        checkpoints.save(released_weights.unpack(name, settings.lab.models[name]), models / name)
         artifacts.write_json(models / name / "card.json", card)
     context = study.make_context(settings, models, folder / "runs")
     work = ask_anew(
@@ -154,7 +155,7 @@ def ask_anew(work: Callable) -> Callable:
 
     @wraps(work)
     def work_without_memory(*arguments: Any) -> Any:
-        with mock.patch.object(asking, "store", lambda: Memory(None)):
+        with mock.patch.object(in_process_client, "store", lambda: Memory(None)):
             return work(*arguments)
 
     return work_without_memory

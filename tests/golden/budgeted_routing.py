@@ -12,7 +12,8 @@ from lib import config, losses
 from lib.config import LLMSettings, Params, RoutingSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext
-from lib.models import checkpoints, shipped
+from lib.language_models import checkpoints
+from lib.language_models.training import released_weights
 from lib.routing import arms, glassbox, learn, rewards, study
 from tests.golden import SmallJob
 
@@ -54,7 +55,9 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     settings = make_settings()
     models = folder / "models"
     for name, dollars in DOLLARS.items():
-        checkpoints.save(shipped.unpack(name, config.load("smoke").lab.models[name]), models / name)
+        checkpoints.save(
+            released_weights.unpack(name, config.load("smoke").lab.models[name]), models / name
+        )
         artifacts.write_json(models / name / "card.json", {"dollars_per_1k_tokens": dollars})
     context = RunContext.of(settings, models, folder, folder, workers=1)
 

@@ -15,7 +15,8 @@ from lib.conductor.rewards import COMPONENTS
 from lib.config import Params
 from lib.experiment import artifacts, sweep
 from lib.experiment.run_context import RunContext
-from lib.models import checkpoints, shipped
+from lib.language_models import checkpoints
+from lib.language_models.training import released_weights
 from tests.golden import SmallJob
 
 POLICY = "lab-policy"
@@ -53,7 +54,9 @@ SETTINGS = {
 def small_jobs(folder: Path) -> list[SmallJob]:
     """Every job can run by itself: the start and the reward model that others build on are made under `folder`."""
     settings = config.settings(profile="smoke", conductor=SETTINGS)
-    policy = checkpoints.save(shipped.unpack(POLICY, settings.lab.models[POLICY]), folder / POLICY)
+    policy = checkpoints.save(
+        released_weights.unpack(POLICY, settings.lab.models[POLICY]), folder / POLICY
+    )
     make_start = partial(start.work, policy=str(policy))
     start_jobs = {
         seed: start.make_job(settings.conductor.start, policy, seed)

@@ -8,16 +8,16 @@ import numpy as np
 
 from lib import config
 from lib.experiment import artifacts, sweep
-from lib.models import build, cards, situations
+from lib.language_models.training import build, decision_traces, model_cards
 from tests.golden import SmallJob
-from tests.models import tiny
+from tests.language_models import tiny
 
 MIXTURE = [
     config.Course(family="chain", difficulties=[1, 2], skin="plain"),
     config.Course(family="chain", difficulties=[1, 2], style="brief"),
     config.Course(family="facts", difficulties=[1, 2], skin="plain", style="agent"),
     config.Course(family="mixed", difficulties=[1, 2], style="team"),
-    config.Course(family=situations.FAMILY, difficulties=[2, 3]),
+    config.Course(family=decision_traces.FAMILY, difficulties=[2, 3]),
 ]
 
 
@@ -27,9 +27,9 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     training_job = build.make_training_job(settings, "m", ships=False)
     if not (training_job.folder(folder) / "model").exists():
         sweep.run(build.make_model, [training_job], folder, workers=1)
-    measuring_job = cards.make_measuring_job(settings, "m", training_job)
+    measuring_job = model_cards.make_measuring_job(settings, "m", training_job)
     work = partial(
-        cards.measure_model, model_folders={"m": str(training_job.folder(folder) / "model")}
+        model_cards.measure_model, model_folders={"m": str(training_job.folder(folder) / "model")}
     )
     return [
         SmallJob(training_job, build.make_model, summarize_training),

@@ -16,7 +16,7 @@ import torch
 
 from lib.config import ROOT
 from lib.experiment import artifacts
-from lib.models import asking, memory
+from lib.language_models import in_process_client, reply_cache
 from tests.golden import SmallJob
 
 FOLDER = Path(__file__).parent
@@ -86,9 +86,9 @@ def run_small_job(small_job: SmallJob, folder: Path) -> tuple[dict[str, Any], se
 
 def forget_replies() -> None:
     """Have every reply of a language model computed: a remembered one would hide a changed number."""
-    os.environ[memory.SWITCH] = "off"
-    asking.store.cache_clear()
-    asking._models.cache_clear()
+    os.environ[reply_cache.SWITCH] = "off"
+    in_process_client.store.cache_clear()
+    in_process_client._models.cache_clear()
 
 
 def round_numbers(value: Any) -> Any:

@@ -12,7 +12,8 @@ from lib import config
 from lib.config import LLMSettings, Params, ToolSettings
 from lib.experiment import artifacts, sweep
 from lib.experiment.run_context import RunContext
-from lib.models import checkpoints, shipped
+from lib.language_models import checkpoints
+from lib.language_models.training import released_weights
 from lib.routing.toolorchestra import arms, glassbox, study
 from tests.golden import SmallJob
 from tests.golden.budgeted_routing import LEARN, MODEL, measure_distance
@@ -78,7 +79,9 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     settings = make_settings(folder)
     models = folder / "models"
     for name, (dollars, tokens_per_second, reach) in CARDS.items():
-        checkpoints.save(shipped.unpack(name, config.load("smoke").lab.models[name]), models / name)
+        checkpoints.save(
+            released_weights.unpack(name, config.load("smoke").lab.models[name]), models / name
+        )
         artifacts.write_json(
             models / name / "card.json", make_card(dollars, tokens_per_second, reach)
         )

@@ -22,14 +22,14 @@ from lib.claims import entries
 from lib.config import ROOT
 from lib.envs import question_bank
 from lib.experiment import artifacts
+from lib.language_models import checkpoints
+from lib.language_models.tokenizer import tokenizer
 from lib.llm.replay_cache import Cassette
-from lib.models import checkpoints
-from lib.models.tokenizer import tokenizer
 from lib.outcomes import tables
 from lib.run import clean, stage
 from lib.zoo import policies
 from lib.zoo.networks import Mlp, initial
-from tests.models.tiny import model
+from tests.language_models.tiny import model
 from tests.test_doctor import LOCK
 
 LONGEST = 20  # seconds for a file, on a busy machine

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import httpx2
 
-from tests.models.conftest import tiny
-from tests.models.test_server import Served, alone, asked, serving
+from tests.language_models.conftest import tiny
+from tests.language_models.serving.test_server import Served, alone, asked, serving
 
 IDLE, SLOW, BUSY = 2_000, 200, 64
 QUESTIONS = 10  # of each busy client

@@ -6,8 +6,9 @@ import pytest
 from lib import config, envs
 from lib.experiment import artifacts, seeds
 from lib.experiment.run_context import RunContext
+from lib.language_models import kv_cache_forward
+from lib.language_models.training import decision_traces
 from lib.llm import cost_ledger
-from lib.models import forward, situations
 from lib.orchestration import arena, briefs, contest, readers, spoken, study, taught
 from lib.zoo import guides, networks, policies, ppo, recipes
 from tests.orchestration import zoo
@@ -127,7 +128,7 @@ def test_a_version_that_is_raised_changes_the_keys_of_the_places_that_run_its_co
 @pytest.mark.parametrize(
     "reader, modules",
     [
-        ("lab-orchestrator", [taught, situations, forward]),
+        ("lab-orchestrator", [taught, decision_traces, kv_cache_forward]),
         ("scripted-small", [spoken, cost_ledger]),
     ],
 )

@@ -9,9 +9,9 @@ import pytest
 
 from lib import config
 from lib.experiment import artifacts
+from lib.language_models.checkpoints import ModelError
+from lib.language_models.training.decision_traces import LOOK, STATES
 from lib.llm.client import Client
-from lib.models.checkpoints import ModelError
-from lib.models.situations import LOOK, STATES
 from lib.orchestration import fixed, readers, taught
 from lib.orchestration.briefs import Brief, Rational
 from lib.orchestration.spoken import Endpoint, messages, schema

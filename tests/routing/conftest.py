@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from lib.conductor.quiet import quiet
-from lib.models.answering import Model
-from lib.models.asking import Asker
-from lib.models.forward import Forward
+from lib.language_models.in_process_client import Asker
+from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.serving.chat_completions import Model
 from lib.routing import study
 from lib.routing.toolorchestra import study as tools
-from tests.models import tiny
+from tests.language_models import tiny
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -14,18 +14,18 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from lib import config as params
 from lib import tasks
 from lib.config import LearnSettings, Params, RoutingSettings
+from lib.language_models import tokenizer as lab
+from lib.language_models.chat_template import conversation
+from lib.language_models.training.training_data import tensors
 from lib.llm.client import Client
 from lib.llm.transport import InProcess
-from lib.models import tokenizer as lab
-from lib.models.corpus import tensors
-from lib.models.dialogue import conversation
 from lib.routing import protocol, warm
 from lib.routing.experts import Heard, Pool, Query
 from lib.routing.learn import Learner, Sample
 from lib.routing.rollouts import Task
 from lib.tasks import Item
+from tests.language_models import tiny
 from tests.llm import server
-from tests.models import tiny
 
 EXPERTS = ("lab-nano", "lab-mini", "lab-large")
 EVERYTHING = params.load("smoke")  # read once: the file is long

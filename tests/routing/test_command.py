@@ -15,13 +15,13 @@ import pytest
 from lib import config
 from lib.config import ParamsError
 from lib.experiment import artifacts
+from lib.language_models import checkpoints
 from lib.llm.client import Client
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.transport import InProcess
-from lib.models import checkpoints
 from lib.routing import own as command
 from lib.tasks import Item
-from tests.models import tiny
+from tests.language_models import tiny
 from tests.routing import small
 from tests.studies import Killed, dying, refuse
 
@@ -205,7 +205,7 @@ def test_a_training_killed_between_rollouts_and_checkpoint_repeats_no_rollout(
 
 def test_experts_may_be_changed_on_the_command_line(place, monkeypatch, silence):
     """params.yaml names lab models; where --set names others, the lab's need not be there."""
-    monkeypatch.setattr("lib.models.transport.lab", refuse)
+    monkeypatch.setattr("lib.language_models.serving.transport.lab", refuse)
     assert (
         run(place, "changed", "--set", f"experts={json.dumps(EXPERTS)}", "--set", "updates.soft=1")
         == 0

@@ -14,13 +14,13 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
 from lib.experiment import artifacts
+from lib.language_models.chat_template import token
+from lib.language_models.generation import Prompt, generate
+from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.tokenizer import EOS, PAD
 from lib.losses import group_advantages
-from lib.models.dialogue import token
-from lib.models.forward import Forward
-from lib.models.generation import Prompt, generate
-from lib.models.tokenizer import EOS, PAD
 from lib.routing.learn import Learner, Sample, batch
-from tests.models import tiny
+from tests.language_models import tiny
 from tests.routing import small
 from tests.routing.small import learner, samples, weights
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trl import GRPOConfig, GRPOTrainer
 
-from lib.models.tokenizer import tokenizer
+from lib.language_models.tokenizer import tokenizer
 from lib.routing.learn import divergence, policy_loss
 from tests.routing import small
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib import tasks
-from lib.models.tokenizer import TAGS, UNK, encode, tokenizer
+from lib.language_models.tokenizer import TAGS, UNK, encode, tokenizer
 from lib.routing import protocol, warm
 from lib.routing.protocol import Answer, Call, Malformed, digits, heard, instruction, parse
 from tests.routing.small import EXPERTS, SMOKE

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lib.models import tokenizer as lab
-from lib.models.dialogue import conversation
+from lib.language_models import tokenizer as lab
+from lib.language_models.chat_template import conversation
 from lib.routing import episodes as playing
 from lib.routing import protocol
 from lib.routing.episodes import draws

@@ -12,10 +12,11 @@ from lib import config, losses, tasks
 from lib.config import ParamsError
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext
+from lib.language_models import checkpoints
+from lib.language_models import tokenizer as lab
+from lib.language_models.checkpoints import ModelError
+from lib.language_models.training import muon, pretraining, training_data
 from lib.llm import scripted
-from lib.models import checkpoints, corpus, muon, training
-from lib.models import tokenizer as lab
-from lib.models.checkpoints import ModelError
 from lib.routing import (
     arms,
     baselines,
@@ -36,7 +37,7 @@ from lib.routing.arms import NAMED, variant
 from lib.routing.experts import TRIES, Heard
 from lib.routing.rollouts import roll
 from lib.routing.voices import Lab
-from tests.models import tiny
+from tests.language_models import tiny
 from tests.routing import small
 from tests.routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
 from tests.routing.small import EXPERTS, PRICES, Choir, Scripted, answer, call, items, task
@@ -342,9 +343,9 @@ def test_another_base_makes_all_keys_new(models, tmp_path):
     [
         (seeds, set()),
         (tasks, set()),
-        (training, TRIAL),
+        (pretraining, TRIAL),
         (muon, TRIAL),
-        (corpus, TRIAL),
+        (training_data, TRIAL),
         (warm, TRIAL),
         (protocol, TRIAL),
         (expert_pool, CONTROLLER),

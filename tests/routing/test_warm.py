@@ -10,14 +10,14 @@ import torch
 from lib import tasks
 from lib.config import LabModel, WarmSettings
 from lib.experiment import seeds
-from lib.models import checkpoints
-from lib.models.corpus import IGNORED, Dialogue, tensors
-from lib.models.dialogue import conversation, token
-from lib.models.tokenizer import EOS, decode
+from lib.language_models import checkpoints
+from lib.language_models.chat_template import conversation, token
+from lib.language_models.tokenizer import EOS, decode
+from lib.language_models.training.training_data import IGNORED, Dialogue, tensors
 from lib.routing import protocol, warm
 from lib.routing.protocol import Answer, Call
 from lib.tasks import Item, answered
-from tests.models import tiny
+from tests.language_models import tiny
 from tests.routing.small import EXPERTS, SMOKE
 
 ROUNDS = 4

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.models.generation import Generation
-from lib.models.tokenizer import encode
+from lib.language_models.generation import Generation
+from lib.language_models.tokenizer import encode
 from lib.scenes import models
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from lib import config
 from lib.config import ParamsError
+from lib.language_models.serving.transport import lab
 from lib.llm.client_factory import export, opened
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import CassetteMiss, ConfigurationError, ReplyError
 from lib.llm.event_loop import Loop
-from lib.models.transport import lab
 from lib.tasks.synthesis import DOMAINS, Corpus, Model, synthesize
 
 NAME = "offices"  # of the cassette and of the purse

@@ -14,7 +14,7 @@ from typing import Any
 
 from lib import tasks
 from lib.experiment import seeds
-from lib.models.dialogue import called
+from lib.language_models.chat_template import called
 from lib.routing import episodes, protocol
 from lib.routing.experts import Heard, Pool, Query
 from lib.routing.toolorchestra.assignments import Assignment

@@ -21,7 +21,7 @@ from pydantic import ValidationError, model_validator
 
 from lib.config import ParamsError, ToolSettings, from_yaml
 from lib.config.types import NotNegative, Section
-from lib.models.cards import GOOD
+from lib.language_models.training.model_cards import GOOD
 
 VERSION = 1  # of menus, prices and users
 FUNCTIONS = ("calculator", "search", "lookup", "python")

@@ -24,13 +24,15 @@ from lib import tools as local_tools
 from lib.config import ROOT, LabModel, LearnSettings, LLMSettings, Params, ToolSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext, read_tables
+from lib.language_models import cache_key as asked_models
+from lib.language_models import checkpoints
+from lib.language_models.chat_template import token
+from lib.language_models.tokenizer import PAD
+from lib.language_models.training import model_cards as cards
+from lib.language_models.training import muon, pretraining
+from lib.language_models.training import training_data as training_batches
 from lib.llm.client_factory import export, opened
 from lib.llm.cost_estimate import Planned, announcement
-from lib.models import asked as asked_models
-from lib.models import cards, checkpoints, muon, training
-from lib.models import corpus as training_batches
-from lib.models.dialogue import token
-from lib.models.tokenizer import PAD
 from lib.routing import episodes as interleaved_episodes
 from lib.routing import experts as expert_pool
 from lib.routing import learn as controller_learning
@@ -347,7 +349,7 @@ def versions(kind: str, llm: LLMSettings, asked: Sequence[str], reward: str = ""
     if kind == LESSONS:
         numbers["training batches"] = training_batches.VERSION
         numbers["muon"] = muon.VERSION
-        numbers["training"] = training.VERSION
+        numbers["training"] = pretraining.VERSION
         numbers["lessons in the protocol"] = corl_warm.VERSION
         numbers["lessons of orchestrators"] = warm.VERSION
     if kind == TRIAL:

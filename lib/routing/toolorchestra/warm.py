@@ -13,9 +13,9 @@ import numpy as np
 
 from lib import tasks
 from lib.experiment import seeds
-from lib.models.corpus import IGNORED, Dialogue
-from lib.models.dialogue import call, conversation, token
-from lib.models.tokenizer import EOS, encode
+from lib.language_models.chat_template import call, conversation, token
+from lib.language_models.tokenizer import EOS, encode
+from lib.language_models.training.training_data import IGNORED, Dialogue
 from lib.routing import protocol
 from lib.routing.toolorchestra.assignments import Assignment, drawn, mixed
 from lib.routing.toolorchestra.menu import SIGNS, Offer

@@ -9,8 +9,8 @@ from transformers import LlamaForCausalLM
 
 from lib import tasks
 from lib.config import ROOT
-from lib.models import tokenizer as lab
-from lib.models.dialogue import call as called
+from lib.language_models import tokenizer as lab
+from lib.language_models.chat_template import call as called
 from lib.routing.experts import Heard, Query
 from lib.routing.toolorchestra import assignments, menu, warm
 from lib.routing.toolorchestra.assignments import Assignment
@@ -18,7 +18,7 @@ from lib.routing.toolorchestra.desk import Desk, Episode, Own, roll
 from lib.routing.toolorchestra.menu import Menu, Offer, Preference
 from lib.tasks import Item
 from lib.tasks.synthesis import Task
-from tests.models import tiny
+from tests.language_models import tiny
 from tests.routing import small
 from tests.routing.small import Choir, Scripted
 

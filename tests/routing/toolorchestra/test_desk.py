@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given as forall
 from hypothesis import strategies as st
 
-from lib.models import tokenizer as lab
-from lib.models.dialogue import conversation
+from lib.language_models import tokenizer as lab
+from lib.language_models.chat_template import conversation
 from lib.routing import protocol
 from lib.routing.experts import Heard
 from lib.routing.toolorchestra import desk as desks

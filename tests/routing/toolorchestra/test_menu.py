@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.config import ROOT, ParamsError
-from lib.models import tokenizer as lab
+from lib.language_models import tokenizer as lab
 from lib.routing.toolorchestra import menu
 from lib.routing.toolorchestra.menu import (
     FUNCTIONS,

@@ -11,8 +11,9 @@ import torch
 from lib import config, losses, stats, tools
 from lib.config import ParamsError
 from lib.experiment import artifacts, seeds
-from lib.models import checkpoints, corpus, muon, training
-from lib.models import tokenizer as lab
+from lib.language_models import checkpoints
+from lib.language_models import tokenizer as lab
+from lib.language_models.training import muon, pretraining, training_data
 from lib.routing import episodes as interleaved_episodes
 from lib.routing import experts, learn, logs, protocol, voices
 from lib.routing import rewards as corl_rewards
@@ -35,7 +36,7 @@ from lib.routing.toolorchestra.arms import LISTED, NAMED
 from lib.routing.toolorchestra.desk import Own
 from lib.routing.toolorchestra.menu import names
 from lib.tasks import synthesis
-from tests.models import tiny
+from tests.language_models import tiny
 from tests.routing import small
 from tests.routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
 from tests.routing.toolorchestra import common
@@ -318,9 +319,9 @@ def test_of_the_lab_only_the_optimisers_of_the_base_are_in_a_key(change, kept, m
         (strategies, set()),
         (study, set()),
         (voices, {"tools"}),
-        (training, {"tools"}),
+        (pretraining, {"tools"}),
         (muon, {"tools"}),
-        (corpus, {"tools"}),
+        (training_data, {"tools"}),
         (corl_warm, {"tools"}),
         (warm, {"tools"}),
         (exams, {study.START}),

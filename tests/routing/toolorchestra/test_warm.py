@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from lib.experiment import seeds
-from lib.models import tokenizer as lab
-from lib.models.corpus import IGNORED
-from lib.models.dialogue import called, conversation, token
+from lib.language_models import tokenizer as lab
+from lib.language_models.chat_template import called, conversation, token
+from lib.language_models.training.training_data import IGNORED
 from lib.routing.toolorchestra import assignments, study, warm
 from lib.routing.toolorchestra.menu import Preference
 from lib.tasks import answered

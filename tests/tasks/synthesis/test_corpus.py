@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from lib.models.tokenizer import encode, tokenizer
+from lib.language_models.tokenizer import encode, tokenizer
 from lib.tasks.item import TaskError
 from lib.tasks.synthesis import DOMAINS, CallError, Source, load, steps, synthesize
 from lib.tasks.synthesis.plans import LONGEST, MOST_CALLS
