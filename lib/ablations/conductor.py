@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import losses
 from lib.conductor import glassbox
 from lib.conductor.meta import Conducted, meta_loss
 from lib.conductor.rewards import COMPONENTS
 from lib.config import Params
 from lib.experiment import seeds
+from lib.rl import losses
 from lib.stats.ablation_comparison import Comparison, Measure
 
 SCORE = Measure("score", "quality")

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from lib import stats
 from lib.checks import Exercise, Exercises
-from lib.routing.rewards import reward
+from lib.rl.budget_reward import reward
 
 BUDGET = 0.006
 

@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import losses
 from lib.conductor import arms, meta
 from lib.conductor import head as conductor_head
 from lib.conductor import rewards as five_rewards
@@ -33,6 +32,7 @@ from lib.conductor.rewards import COMPONENTS, centred, normalised
 from lib.conductor.weighting import Dirichlet, Fixed, Weighting
 from lib.config import ROOT, GlassSettings, HeadSettings
 from lib.experiment import artifacts, seeds, sweep
+from lib.rl import losses
 
 VERSION = 1  # of the worlds, their policies and who plays in them
 PROXIES = COMPONENTS[1:]  # the first reward is the easy one

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from lib import losses
 from lib.conductor.head import Conductor, Heads, emphasis, entropy, sample
 from lib.conductor.rewards import COMPONENTS, centred
 from lib.conductor.weighting import Weighting
 from lib.config import HeadSettings
 from lib.experiment import seeds
+from lib.rl import losses
 
 VERSION = 1  # of how the Conductor learns
 Triplet = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # h (B, d), action (B,), advantage (B,)

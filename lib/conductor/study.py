@@ -18,7 +18,7 @@ import torch
 from transformers import PrinterCallback, TrainerCallback
 
 from lib import config as parameters
-from lib import losses, tasks
+from lib import tasks
 from lib.conductor import arms, data, evaluation, meta, preference, start
 from lib.conductor import head as conductor_head
 from lib.conductor import judge as conductor_judge
@@ -40,6 +40,7 @@ from lib.language_models import checkpoints
 from lib.language_models.cache_key import describe_model
 from lib.llm import scripted
 from lib.llm.client_factory import export, opened
+from lib.rl import losses
 from lib.tasks import Item
 
 VERSION = 1  # of how an arm is trained and tested

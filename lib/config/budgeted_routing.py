@@ -8,7 +8,7 @@ from lib.config.types import Count, Name, NotNegative, Positive, Section, Share
 
 
 class LearnSettings(Section):
-    """The trainer of controllers (lib/routing/learn.py); CoRL, 3.2 (method), 4.2 and appendix A (settings).
+    """The trainer of controllers (lib/rl/token_ppo.py); CoRL, 3.2 (method), 4.2 and appendix A (settings).
 
     advantages: `gae` is PPO with a value head, `group` is GRPO; value: the head on the policy's own trunk or
     with one of its own; average: a loss over own tokens of each sequence first (CoRL, eq. 4) or of the batch;

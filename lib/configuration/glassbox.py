@@ -21,7 +21,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from lib import losses
 from lib.config import ROOT, ConfigurationGlassSettings, ConfigurationSettings
 from lib.configuration import learn, policies, questions, rewards, space, stacked
 from lib.configuration.learn import Batch, Rules
@@ -31,6 +30,7 @@ from lib.configuration.space import AGENTS, SUBSETS, TOOLS, WORKFLOWS
 from lib.configuration.stacked import ManyParts, ManySide
 from lib.configuration.stacked import prompts as stacked_prompts
 from lib.experiment import artifacts, results_table, seeds, sweep
+from lib.rl import losses
 
 VERSION = 1  # of the worlds, and how policies do in them
 SYSTEM = "configuration_glass"  # of the record

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lib import losses
 from lib.configuration.policies import Parts, Steps, Value
+from lib.rl import losses
 
 VERSION = 1  # of the updates of policies
 

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import losses, tools
+from lib import tools
 from lib.config import ROOT, ConfigurationSettings, LLMSettings, Params, ParamsError
 from lib.configuration import (
     arms,
@@ -61,6 +61,7 @@ from lib.language_models.training import team_traces as team_traces
 from lib.llm.client import Client
 from lib.llm.client_factory import export, opened
 from lib.llm.event_loop import Loop
+from lib.rl import losses
 from lib.tasks import Item, mixed
 from lib.tools import Index, Sandbox, Tool, calculator, lookup, python
 from lib.tools import search as searching

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from lib.config import RoutingSettings
-from lib.routing import protocol
-from lib.routing.experts import TRIES
+from lib.rl import call_protocol
+from lib.rl.expert_pool import TRIES
+from lib.rl.sft_warmup import NUMBERS
 from lib.routing.rollouts import Task
-from lib.routing.warm import NUMBERS
 from lib.tasks import Item
 
 VERSION = 1  # of the tasks that a training draws and a test asks
@@ -78,11 +78,13 @@ def _budgeted(
 ) -> list[Task]:
     if arm.style == "number":
         units = [
-            int(protocol.digits(unit))
+            int(call_protocol.digits(unit))
             for unit in np.exp(rng.uniform(*np.log(NUMBERS), size=len(items)))
         ]
         return [numbered(item, unit, budgets) for item, unit in zip(items, units, strict=True)]
-    words = [protocol.WORDS[i] for i in rng.integers(len(protocol.WORDS), size=len(items))]
+    words = [
+        call_protocol.WORDS[i] for i in rng.integers(len(call_protocol.WORDS), size=len(items))
+    ]
     return [
         Task(item, arm.style, word, budgets.words[word])
         for item, word in zip(items, words, strict=True)
@@ -91,7 +93,7 @@ def _budgeted(
 
 def numbered(item: Item, unit: float, budgets: Budgets) -> Task:
     """A question under a budget in numbers."""
-    return Task(item, "number", protocol.digits(unit), unit * budgets.unit)
+    return Task(item, "number", call_protocol.digits(unit), unit * budgets.unit)
 
 
 def examined(
@@ -101,5 +103,7 @@ def examined(
     if style == "number":
         return [numbered(item, unit, budgets) for unit in settings.numbers for item in items]
     return [
-        Task(item, style, word, budgets.words[word]) for word in protocol.WORDS for item in items
+        Task(item, style, word, budgets.words[word])
+        for word in call_protocol.WORDS
+        for item in items
     ]

@@ -21,10 +21,9 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from lib import losses
 from lib.config import LearnSettings, RoutingGlassSettings, RoutingSettings
 from lib.experiment import results_table, seeds
-from lib.routing import learn, rewards
+from lib.rl import budget_reward, losses, token_ppo
 
 VERSION = 1  # of the synthetic benchmark of budgeted routing
 BUDGETS = ("low", "medium", "high")
@@ -153,7 +152,7 @@ def value(world: World, belief: Tensor, strategy: Strategy) -> dict[str, Tensor]
         "within": torch.einsum(
             "gbnac,gbac->gbn",
             walked,
-            rewards.cost_reward(dollars[:, None], world.limit[:, None, None]),
+            budget_reward.cost_reward(dollars[:, None], world.limit[:, None, None]),
         ),
         "asked": torch.einsum("gbnac,ac->gbn", walked, called[:, None] + called * called[:, None]),
         "dear": torch.einsum("gbnac,ac->gbn", walked, dear[:, None] + dear * called[:, None]),
@@ -162,7 +161,7 @@ def value(world: World, belief: Tensor, strategy: Strategy) -> dict[str, Tensor]
 
 def paid_paths(world: World, right: Tensor, dollars: Tensor) -> Tensor:
     """What every path adds to the reward under every budget, (G, B, n, 1 + E, 2, 1 + E)."""
-    return rewards.reward(
+    return budget_reward.reward(
         right[:, None], dollars[:, None, None, :, None, :], world.limit[:, None, None, None, None]
     )
 
@@ -369,7 +368,7 @@ def play(world: World, controllers: Controllers, arm: Arm, drawn: Tensor) -> Epi
     both = zip(before, (again_read, second, again_old, again_values), strict=True)
     read, did, old, values = (torch.stack(each, 2) for each in both)
     mask = torch.stack([torch.ones_like(called), torch.zeros_like(called), called], -1)
-    paid = rewards.reward(right.float(), dollars, limit)
+    paid = budget_reward.reward(right.float(), dollars, limit)
     return Episodes(read, did, mask, placed(old, mask), placed(values, mask), paid)
 
 
@@ -437,9 +436,9 @@ def step(
                 placed(each.view(did.shape), own).flatten(0, 1) for each in (chosen, values)
             )
             own, old, wanted, paid = (each.flatten(0, 1) for each in (own, old, wanted, paid))
-            loss = learn.policy_loss(new, old, wanted, own, settings.clip, by)
-            loss = loss + glass.kl * learn.averaged(learn.divergence(new, start), own, by)
-            loss = loss + settings.value_weight * learn.value_loss(values, paid, own, by)
+            loss = token_ppo.policy_loss(new, old, wanted, own, settings.clip, by)
+            loss = loss + glass.kl * token_ppo.averaged(token_ppo.divergence(new, start), own, by)
+            loss = loss + settings.value_weight * token_ppo.value_loss(values, paid, own, by)
             optimiser.zero_grad()
             (loss * len(mask)).backward()  # a mean over controllers would make all gradients small
             bounded(controllers, settings.max_grad_norm)

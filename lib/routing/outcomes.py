@@ -18,8 +18,8 @@ from lib.language_models.checkpoints import LIMIT, MODELS
 from lib.language_models.in_process_client import Asker, asker
 from lib.language_models.serving.transport import lab
 from lib.llm.client_factory import finish, opened
-from lib.routing import protocol
-from lib.routing.experts import TRIES, Pool, Query, askers, drawn
+from lib.rl import call_protocol
+from lib.rl.expert_pool import TRIES, Pool, Query, askers, drawn
 from lib.tasks import Item
 
 VERSION = 1  # of the trials of experts and the budgets that follow
@@ -85,7 +85,9 @@ def budgets(price: Mapping[str, float], settings: RoutingSettings) -> dict[str, 
     high anything."""
     experts = sorted(price, key=price.__getitem__)
     middle = experts[len(experts) // 2]
-    return dict(zip(protocol.WORDS, (price[experts[0]], price[middle], settings.high), strict=True))
+    return dict(
+        zip(call_protocol.WORDS, (price[experts[0]], price[middle], settings.high), strict=True)
+    )
 
 
 # What there is to choose ---------------------------------------------------------------------------

@@ -29,12 +29,12 @@ from lib.llm.client_factory import export, opened
 from lib.llm.cost_estimate import Planned, announcement
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import CassetteMiss, ConfigurationError
-from lib.routing import protocol
-from lib.routing.experts import Pool
-from lib.routing.learn import Learner
+from lib.rl import call_protocol
+from lib.rl.expert_pool import Pool
+from lib.rl.generators import Hub
+from lib.rl.token_ppo import Learner
 from lib.routing.rollouts import Task, roll
 from lib.routing.study import CASSETTES, NAME, episode_rows, samples
-from lib.routing.voices import Hub
 from lib.tasks import Item, TaskError, user_data
 
 PAUSE = 10.0  # seconds between two lines about what is under way
@@ -188,7 +188,11 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
         word: max(about.price_in or 0.0, about.price_out or 0.0) for word, about in asked.items()
     }
     voice = Hub(
-        model, tokenizer, settings.turn_tokens, settings.response_tokens, protocol.explained(prices)
+        model,
+        tokenizer,
+        settings.turn_tokens,
+        settings.response_tokens,
+        call_protocol.explained(prices),
     )
     total, rank, out = settings.updates["soft"], accelerator.process_index, Path(options.out)
     learner = Learner(
@@ -232,7 +236,7 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
                 voice.watch = partial(_writing, clock, f"{now}: turns of {share} episodes")
                 key = (options.seed * 10**6 + learner.step) * 1_000 + rank
                 rng = seeds.rng("routing", "own data", seed=key)
-                words = [protocol.WORDS[i] for i in rng.integers(3, size=share)]
+                words = [call_protocol.WORDS[i] for i in rng.integers(3, size=share)]
                 chosen = [items[i] for i in rng.integers(len(items), size=share)]
                 asked = [
                     Task(i, options.style, w, worth[w]) for i, w in zip(chosen, words, strict=True)

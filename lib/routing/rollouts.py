@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lib import tasks
-from lib.routing import episodes, protocol
-from lib.routing.episodes import play
-from lib.routing.experts import Heard, Pool, Query, drawn
-from lib.routing.rewards import cost_reward, reward
-from lib.routing.voices import Voice
+from lib.rl import call_protocol, rollout
+from lib.rl.budget_reward import cost_reward, reward
+from lib.rl.expert_pool import Heard, Pool, Query, drawn
+from lib.rl.generators import Voice
+from lib.rl.rollout import play
 from lib.tasks import Item
 
 VERSION = 1  # of episodes under a budget
@@ -26,7 +26,7 @@ class Task:
     attempt: int = 0
 
 
-class Episode(episodes.Episode):
+class Episode(rollout.Episode):
     """What became of a question under a budget."""
 
     @property
@@ -58,7 +58,7 @@ def roll(
     """
     rolled = []
     for task in wanted:
-        ids = voice.prompt(protocol.messages(task.style, task.label, task.item.prompt))
+        ids = voice.prompt(call_protocol.messages(task.style, task.label, task.item.prompt))
         rolled.append(Episode(task, list(ids), [False] * len(ids), len(ids)))
     play(voice, _Experts(pool), rolled, rounds, key, temperature)
     for episode in rolled:
@@ -75,12 +75,14 @@ class _Experts:
 
     pool: Pool
 
-    def read(self, episode: episodes.Episode, text: str) -> protocol.Turn:
-        return protocol.parse(text, self.pool.experts)
+    def read(self, episode: rollout.Episode, text: str) -> call_protocol.Turn:
+        return call_protocol.parse(text, self.pool.experts)
 
-    def reply(self, asked: Sequence[tuple[episodes.Episode, protocol.Call, int]]) -> list[Heard]:
+    def reply(
+        self, asked: Sequence[tuple[rollout.Episode, call_protocol.Call, int]]
+    ) -> list[Heard]:
         texts = [
-            episode.task.item.prompt if call.query == protocol.AS_IT_STANDS else call.query
+            episode.task.item.prompt if call.query == call_protocol.AS_IT_STANDS else call.query
             for episode, call, _ in asked
         ]
         return self.pool.ask(

@@ -17,7 +17,7 @@ import torch
 import transformers
 
 from lib import config as parameters
-from lib import losses, tasks
+from lib import tasks
 from lib.config import LabModel, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext, read_tables
@@ -30,20 +30,21 @@ from lib.language_models.tokenizer import EXPERTS, PAD
 from lib.language_models.training import model_cards, muon, pretraining, training_data
 from lib.llm.client_factory import export, opened
 from lib.llm.cost_estimate import Planned, announcement
-from lib.routing import arms, outcomes, protocol, rewards, warm
-from lib.routing import episodes as interleaved_episodes
-from lib.routing import experts as expert_pool
-from lib.routing import learn as controller_learning
-from lib.routing import logs as training_logs
+from lib.rl import budget_reward, call_protocol, losses, sft_warmup
+from lib.rl import expert_pool as expert_pool
+from lib.rl import generators as controller_voices
+from lib.rl import rollout as interleaved_episodes
+from lib.rl import token_ppo as controller_learning
+from lib.rl import training_log as training_logs
+from lib.rl.expert_pool import TRIES, Pool, askers, load_lab_once
+from lib.rl.generators import Lab
+from lib.rl.token_ppo import Learner, Sample
+from lib.rl.training_log import Logs, spoken
+from lib.routing import arms, outcomes
 from lib.routing import rollouts as budgeted_episodes
-from lib.routing import voices as controller_voices
 from lib.routing.arms import ARMS, Arm, Budgets
-from lib.routing.experts import TRIES, Pool, askers, load_lab_once
-from lib.routing.learn import Learner, Sample
-from lib.routing.logs import Logs, spoken
 from lib.routing.outcomes import CASSETTES, NAME, RUNS
 from lib.routing.rollouts import Episode, Task, roll
-from lib.routing.voices import Lab
 from lib.tasks import Item
 
 VERSION = 1  # of how controllers are trained and tested
@@ -197,8 +198,8 @@ def versions(kind: str, llm: LLMSettings, names: Sequence[str] = ()) -> dict[str
             "training batches": training_data.VERSION,
             "muon": muon.VERSION,
             "training": pretraining.VERSION,
-            "routing protocol": protocol.VERSION,
-            "lessons in the protocol": warm.VERSION,
+            "routing protocol": call_protocol.VERSION,
+            "lessons in the protocol": sft_warmup.VERSION,
             "routing study": VERSION,
         }
     numbers = asked_models.versions(llm, names) | {
@@ -209,11 +210,11 @@ def versions(kind: str, llm: LLMSettings, names: Sequence[str] = ()) -> dict[str
     if kind == TRIAL:
         return numbers
     numbers |= {
-        "routing protocol": protocol.VERSION,
+        "routing protocol": call_protocol.VERSION,
         "turns of controllers": controller_voices.VERSION,
         "episodes": interleaved_episodes.VERSION,
         "episodes under a budget": budgeted_episodes.VERSION,
-        "reward within a budget": rewards.VERSION,
+        "reward within a budget": budget_reward.VERSION,
         "routing arms": arms.VERSION,
         "training logs": training_logs.VERSION,
     }
@@ -244,7 +245,7 @@ def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
         "order": _order(settings),
         "base": settings.base,
         "weights": artifacts.sha256_file(models / settings.base / "model.safetensors"),
-        "shape": params.lab.models[settings.base].handed(*warm.READ_OF_BASE),
+        "shape": params.lab.models[settings.base].handed(*sft_warmup.READ_OF_BASE),
         "libraries": {module.__name__: module.__version__ for module in (torch, transformers)},
         "versions": versions(LESSONS, params.llm),
     }
@@ -385,7 +386,9 @@ def first_work(job: sweep.Job, folder: Path, progress, context: RunContext) -> d
         base = Path(context.models) / job.settings["base"]
         shape = LabModel.from_handed(job.settings["shape"])
         words = job.settings["order"]["experts"]
-        warm.train(base, shape, settings, words, folder / "model", progress, job.settings["seed"])
+        sft_warmup.train(
+            base, shape, settings, words, folder / "model", progress, job.settings["seed"]
+        )
         return {"steps": settings.warm.steps}
     questions = [(train_items(settings), "train", TRIES), (test_items(settings), "test", 1)]
     with opened_pool(context, settings) as pool:
@@ -528,7 +531,11 @@ def samples(episodes: Sequence[Episode], group: int = 1) -> list[Sample]:
     room for a turn teaches nothing and is left out. Advantages are whitened under each budget word by itself: where
     little can be won, little is learned from otherwise."""
     told = (
-        (i, e, protocol.WORDS.index(e.task.label) if e.task.label in protocol.WORDS else 0)
+        (
+            i,
+            e,
+            call_protocol.WORDS.index(e.task.label) if e.task.label in call_protocol.WORDS else 0,
+        )
         for i, e in enumerate(episodes)
     )
     return [

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from lib import plots
-from lib.routing import protocol
+from lib.rl import call_protocol
 from lib.scenes import spoken
 
 MILLION = 1e6
@@ -59,11 +59,13 @@ def telling(rows: pd.DataFrame, arm: str = "corl") -> pd.DataFrame:
         & (rows["seed"] == 0)
         & (rows["temperature"] == rows["temperature"].min())
     ]
-    spent = mine.pivot(index="item", columns="label", values="dollars")[list(protocol.WORDS)]
+    spent = mine.pivot(index="item", columns="label", values="dollars")[list(call_protocol.WORDS)]
     rises = (spent.diff(axis=1).iloc[:, 1:] > 0).sum(axis=1)
     usual = (
         mine.groupby(["kind", "label"])["right"].transform("mean") - mine["right"]
     ).abs() <= 0.5
     usual = usual.groupby(mine["item"]).sum()
     item = (rises * 10_000 + usual * 100 + mine.groupby("item")["difficulty"].first()).idxmax()
-    return mine[mine["item"] == item].set_index("label").loc[list(protocol.WORDS)].reset_index()
+    return (
+        mine[mine["item"] == item].set_index("label").loc[list(call_protocol.WORDS)].reset_index()
+    )

@@ -18,10 +18,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from lib import losses
 from lib.config import PPOSettings
 from lib.envs.batched_env import BatchedEnv
 from lib.experiment import artifacts, seeds
+from lib.rl import losses
 from lib.zoo.mgda import min_norm_weights
 from lib.zoo.networks import Network, initial, sample
 from lib.zoo.objectives import Objective

@@ -13,9 +13,10 @@ from typing import Any
 import pandas as pd
 import torch
 
-from lib import envs, losses
+from lib import envs
 from lib.config import ROOT, Environments, ZooParams
 from lib.experiment import artifacts, seeds, sweep
+from lib.rl import losses
 from lib.zoo import mgda, networks, objectives, policies, recipes, reference
 from lib.zoo import ppo as stacked_ppo
 from lib.zoo.networks import Network

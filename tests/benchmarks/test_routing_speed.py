@@ -22,10 +22,11 @@ from lib.language_models.serving.chat_completions import Model
 from lib.language_models.serving.transport import LabTransport
 from lib.language_models.tokenizer import encode
 from lib.llm.client import Client
-from lib.routing import protocol, study
-from lib.routing.experts import TRIES, Pool, Query, drawn
+from lib.rl import call_protocol
+from lib.rl.expert_pool import TRIES, Pool, Query, drawn
+from lib.rl.generators import Lab
+from lib.routing import study
 from lib.routing.rollouts import Task, roll
-from lib.routing.voices import Lab
 from tests.benchmarks.clock import seconds
 
 GOAL = 5.0
@@ -44,7 +45,7 @@ class Calling(Lab):
         written = super().write(contexts, keys, temperature)
         return [
             encode(
-                protocol.call(
+                call_protocol.call(
                     list(ROUTING.experts)[key % 4], f"{key % 10} + {key // 10 % 1_000} = ?"
                 )
             )
@@ -93,7 +94,7 @@ def controller():
 
 def wanted(n: int) -> list[Task]:
     items = tasks.spread(ROUTING.questions, "train", n)
-    return [Task(item, "soft", protocol.WORDS[i % 3], 1.0) for i, item in enumerate(items)]
+    return [Task(item, "soft", call_protocol.WORDS[i % 3], 1.0) for i, item in enumerate(items)]
 
 
 def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_after_another(pool):

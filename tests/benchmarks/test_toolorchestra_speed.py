@@ -20,12 +20,12 @@ from lib.language_models.serving.chat_completions import Model
 from lib.language_models.serving.transport import LabTransport
 from lib.language_models.tokenizer import encode
 from lib.llm.client import Client
-from lib.routing.experts import Pool
+from lib.rl.expert_pool import Pool
+from lib.rl.generators import Lab
 from lib.routing.toolorchestra import assignments, menu
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.desk import Desk, Own, roll
 from lib.routing.toolorchestra.menu import FUNCTIONS, Menu, Preference
-from lib.routing.voices import Lab
 from tests.benchmarks.clock import seconds
 
 GOAL = 4.0

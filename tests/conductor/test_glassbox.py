@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from lib import config, losses
+from lib import config
 from lib.conductor import arms, glassbox, meta
 from lib.conductor import head as conductor_head
 from lib.conductor import rewards as five_rewards
@@ -14,6 +14,7 @@ from lib.conductor.glassbox import Player, Stack, World
 from lib.conductor.meta import Anchored, Conducted, chosen, lots, stacked
 from lib.conductor.rewards import COMPONENTS, centred
 from lib.experiment import seeds
+from lib.rl import losses
 from tests.conductor import small
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from pandas.testing import assert_frame_equal
 
-from lib import config, losses, tasks
+from lib import config, tasks
 from lib.conductor import arms, data, evaluation, meta, preference, rollouts, start, study, trainer
 from lib.conductor import head as conductor_head
 from lib.conductor import judge as conductor_judge
@@ -27,6 +27,7 @@ from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.training import training_data
 from lib.llm import scripted
 from lib.page.lesson import _KEY
+from lib.rl import losses
 from tests.studies import of, refuse, same
 
 TRAINED = [arm for arm in ARMS if arm.kind == "grpo"]

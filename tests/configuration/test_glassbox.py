@@ -324,7 +324,7 @@ GLASS_FIELDS = {  # jobs that depend on a setting of the small world
     **dict.fromkeys(("interactions", "noises", "map_seeds", "map_episodes", "map_every"), MAP),
 }
 LEARNING = (
-    "lib.losses",
+    "lib.rl.losses",
     "lib.configuration.policies",
     "lib.configuration.learn",
     "lib.configuration.stacked",

@@ -602,7 +602,7 @@ EPISODES = (
     "lib.configuration.study",
 )  # fmt: skip
 LEARNING = (
-    "lib.losses", "lib.configuration.arms", "lib.configuration.encoders", "lib.configuration.policies",
+    "lib.rl.losses", "lib.configuration.arms", "lib.configuration.encoders", "lib.configuration.policies",
     "lib.configuration.learn", "lib.configuration.training",
 )  # fmt: skip
 JOBS_BY_MODULE = dict.fromkeys(EPISODES) | dict.fromkeys(LEARNING, TRAINED)  # None is all jobs

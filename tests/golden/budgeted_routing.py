@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from lib import config, losses
+from lib import config
 from lib.config import LLMSettings, Params, RoutingSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext
 from lib.language_models import checkpoints
 from lib.language_models.training import released_weights
-from lib.routing import arms, glassbox, learn, rewards, study
+from lib.rl import budget_reward, losses, token_ppo
+from lib.routing import arms, glassbox, study
 from tests.golden import SmallJob
 
 ARM = arms.NAMED["number"]  # whose prompts and budgets nothing else here has
@@ -102,8 +103,8 @@ def make_benchmark_job(settings: RoutingSettings) -> sweep.Job:
     versions = {
         "random streams": seeds.VERSION,
         "losses": losses.VERSION,
-        "reward within a budget": rewards.VERSION,
-        "token PPO": learn.VERSION,
+        "reward within a budget": budget_reward.VERSION,
+        "token PPO": token_ppo.VERSION,
         "synthetic benchmark of budgets": glassbox.VERSION,
     }
     handed = settings.handed("glass", "learn")

@@ -37,8 +37,8 @@ from lib.llm.transport import LARGEST, InProcess, completion
 from lib.orchestration.decisions import Episode
 from lib.orchestration.judge import CRITERIA, _scored
 from lib.orchestration.orchestrators import Orchestrator
-from lib.routing import protocol
-from lib.routing.experts import Pool, Query
+from lib.rl import call_protocol
+from lib.rl.expert_pool import Pool, Query
 from lib.tasks.synthesis import llm_writer
 from tests.configuration.small import toolbox
 from tests.hardening.endpoint import answer, served
@@ -267,7 +267,7 @@ def heard(client: Callable[[], Client]) -> None:
     """What a controller hears of an expert."""
     with Pool(client, {"expert": "mine"}, 0.0) as pool:
         (reply,) = pool.ask([Query("expert", "1 + 1 = ?")])
-        protocol.heard(reply.text).encode()
+        call_protocol.heard(reply.text).encode()
 
 
 def at_desk(text: str) -> None:
@@ -284,7 +284,7 @@ def at_desk(text: str) -> None:
 
 def elsewhere(text: str) -> None:
     """Readers that are handed a text alone."""
-    protocol.parse(text, ("mini",))
+    call_protocol.parse(text, ("mini",))
     llm_writer._read(text)
     graders = (lambda: _Saying(text)), "mine", ["q"], ["r"], ["a"]
     assert {majority(*graders)[0], majority(*graders, ["b"])[0]} <= {True, False, None}

@@ -11,7 +11,7 @@ from lib.configuration.rewards import utility
 from lib.meeting import deciders
 from lib.meeting.deciders import CHECK, CORL, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR, STOP
 from lib.outcomes import choosing
-from lib.routing.rewards import reward as corl_reward
+from lib.rl.budget_reward import reward as corl_reward
 from lib.routing.toolorchestra.rewards import normalised, vectors
 from lib.routing.toolorchestra.rewards import reward as preferred
 from tests.outcomes.small import made

@@ -7,7 +7,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from lib.experiment import artifacts
-from lib.routing.logs import Logs
+from lib.rl.training_log import Logs
 from tests.studies import Killed, dying, of
 
 HOSTED = {

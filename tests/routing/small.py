@@ -19,9 +19,9 @@ from lib.language_models.chat_template import conversation
 from lib.language_models.training.training_data import tensors
 from lib.llm.client import Client
 from lib.llm.transport import InProcess
-from lib.routing import protocol, warm
-from lib.routing.experts import Heard, Pool, Query
-from lib.routing.learn import Learner, Sample
+from lib.rl import call_protocol, sft_warmup
+from lib.rl.expert_pool import Heard, Pool, Query
+from lib.rl.token_ppo import Learner, Sample
 from lib.routing.rollouts import Task
 from lib.tasks import Item
 from tests.language_models import tiny
@@ -67,12 +67,12 @@ def parts(made: Learner, told: Sequence[Sample]) -> list:
 
 def call(expert: str, query: str = "1 + 1 = ?") -> str:
     """A whole turn that calls."""
-    return f"{protocol.thought('low')} {protocol.call(expert, query)}"
+    return f"{call_protocol.thought('low')} {call_protocol.call(expert, query)}"
 
 
 def answer(digit: Any) -> str:
     """A whole turn that answers."""
-    return f"{protocol.thought('low')} {tasks.reply(str(digit))}"
+    return f"{call_protocol.thought('low')} {tasks.reply(str(digit))}"
 
 
 def items(n: int, difficulty: Any = (1, 2, 3), split: str = "test", seed: int = 0) -> list[Item]:
@@ -123,7 +123,7 @@ class Scripted:
     def _place(self, ids: Sequence[int]) -> tuple[str, int]:
         """The question of a context, and how many responses it has heard."""
         told = {text for prompt, text in self.asked if list(ids[: len(prompt)]) == prompt}
-        return told.pop(), lab.decode(ids).count(protocol.RESPONSE[1])
+        return told.pop(), lab.decode(ids).count(call_protocol.RESPONSE[1])
 
 
 class Choir:
@@ -148,7 +148,7 @@ class Choir:
 def worked(query: Query) -> Heard:
     """An expert that can do any chain."""
     chain = query.text.removesuffix(" = ?").split()
-    return Heard(tasks.reply(warm.result(chain)), PRICES[query.expert])
+    return Heard(tasks.reply(sft_warmup.result(chain)), PRICES[query.expert])
 
 
 @contextmanager
@@ -195,7 +195,7 @@ def inside(answers: Callable[[dict[str, Any]], Any], backend: str = "scripted") 
 def schooled() -> LlamaForCausalLM:
     """A second of lessons in the protocol: it calls, answers, and breaks the form now and then. Do not change it."""
     model = tiny.model(0, spread=3.0, hidden=16, layers=2, intermediate=32)
-    traces = warm.corpus(items(400, split="train"), EXPERTS, 4, 0)
+    traces = sft_warmup.corpus(items(400, split="train"), EXPERTS, 4, 0)
     taught(model, traces, 40)
     return model.eval()
 

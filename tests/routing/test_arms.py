@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from lib.page.lesson import _KEY
-from lib.routing import arms, outcomes, protocol
+from lib.rl import call_protocol
+from lib.rl.budget_reward import cost_reward
+from lib.routing import arms, outcomes
 from lib.routing.arms import ARMS, NAMED, Budgets, drawn, examined, numbered, variant
-from lib.routing.rewards import cost_reward
 from tests.routing.small import EXPERTS, SMOKE, items
 
 WORDS = {"low": 1e-5, "medium": 4e-5, "high": 1e3}
@@ -59,7 +60,7 @@ def test_training_mixes_budgets_by_lot_and_the_lot_is_the_rngs():
         assert [t.item for t in told] == ITEMS and {t.style for t in told} == {style}
         assert {t.attempt for t in told} == {0, 1}, "experts are heard in independent tries"
         assert all(t.budget == WORDS[t.label] for t in told)
-        assert min(Counter(t.label for t in told)[word] for word in protocol.WORDS) > 5
+        assert min(Counter(t.label for t in told)[word] for word in call_protocol.WORDS) > 5
         assert told == again != other
 
 

@@ -11,9 +11,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from lib import config, losses, stats
+from lib import config, stats
 from lib.config import ParamsError
 from lib.experiment import results_table, seeds
+from lib.rl import losses
 from lib.routing import glassbox
 from lib.routing.glassbox import BUDGETS, CORL, Strategy, World
 from tests.routing.small import SMOKE, changed

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from trl import GRPOConfig, GRPOTrainer
 
 from lib.language_models.tokenizer import tokenizer
-from lib.routing.learn import divergence, policy_loss
+from lib.rl.token_ppo import divergence, policy_loss
 from tests.routing import small
 
 CLIP = 0.2

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from lib import tasks
+from lib.rl.expert_pool import Heard, drawn
 from lib.routing import outcomes
-from lib.routing.experts import Heard, drawn
 from tests.routing.small import EXPERTS, PRICES, Choir, items, worked
 
 ITEMS = items(12, [1, 2, 3, 4, 5, 6])

@@ -7,12 +7,12 @@ import torch
 
 from lib.language_models import tokenizer as lab
 from lib.language_models.chat_template import conversation
-from lib.routing import episodes as playing
-from lib.routing import protocol
-from lib.routing.episodes import draws
-from lib.routing.experts import Heard, Query, drawn
+from lib.rl import call_protocol
+from lib.rl import rollout as playing
+from lib.rl.expert_pool import Heard, Query, drawn
+from lib.rl.generators import Hub, Lab
+from lib.rl.rollout import draws
 from lib.routing.rollouts import Episode, roll
-from lib.routing.voices import Hub, Lab
 from tests.routing import small
 from tests.routing.small import EXPERTS, PRICES, Choir, Scripted, answer, call, items, task, worked
 
@@ -40,7 +40,7 @@ def test_the_mask_is_one_exactly_on_what_the_controller_wrote():
         Choir(lambda query: Heard(f"<answer> {query.text[0]} </answer>", 0.0)),
     )
     (episode,) = roll(voice, pool, [task(ITEM)], 4, 0)
-    asked = conversation(protocol.messages("soft", "low", ITEM.prompt))
+    asked = conversation(call_protocol.messages("soft", "low", ITEM.prompt))
     first, second = (lab.encode(f"<response> {n} </response>") for n in "12")
     said = [lab.encode(turn) for turn in turns]
     parts = [(asked, 0), (said[0], 1), (first, 0), (said[1], 1), (second, 0), (said[2], 1)]
@@ -79,7 +79,7 @@ def test_there_are_at_most_so_many_turns_and_in_the_last_one_nobody_is_called(ro
     last = episode.exchanges[-1]
     assert (
         last.heard is None
-        and last.call == protocol.Call("lab-nano", "1 + 1 = ?")
+        and last.call == call_protocol.Call("lab-nano", "1 + 1 = ?")
         and not last.malformed
     )
     assert episode.done and episode.right == 0 and episode.answer is None
@@ -124,7 +124,7 @@ def test_episodes_of_all_kinds_go_on_side_by_side():
 
 
 def test_an_episode_that_outgrows_the_window_ends_quietly():
-    asked = len(conversation(protocol.messages("soft", "low", ITEM.prompt)))
+    asked = len(conversation(call_protocol.messages("soft", "low", ITEM.prompt)))
     voice = Scripted(call("lab-nano"), window=asked + len(lab.encode(call("lab-nano"))) + 40 + 2)
     for episode in roll(voice, Choir(), [task(ITEM), task(ITEM)], 5, 0):
         assert (
@@ -183,7 +183,7 @@ def rows(episodes: list[Episode]) -> list:
     return [(e.ids, e.mask, e.exchanges, e.right, e.dollars) for e in episodes]
 
 
-WANTED = [task(item, 1.0, word) for item in items(10) for word in protocol.WORDS[::2]]
+WANTED = [task(item, 1.0, word) for item in items(10) for word in call_protocol.WORDS[::2]]
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +230,7 @@ def test_every_turn_has_a_seed_of_its_own_and_an_expert_says_the_same_to_all_who
 
 
 def test_a_question_is_handed_on_as_it_stands():
-    voice, pool = Scripted(call("lab-nano", protocol.AS_IT_STANDS), answer(4)), Choir()
+    voice, pool = Scripted(call("lab-nano", call_protocol.AS_IT_STANDS), answer(4)), Choir()
     roll(voice, pool, [task(item) for item in ITEMS[:3]], 4, 5)
     assert [query.text for query in pool.all] == [item.prompt for item in ITEMS[:3]]
 
@@ -242,7 +242,7 @@ def hub() -> Hub:
 
 
 def test_a_hub_model_has_the_same_prompts_and_texts_as_the_labs_engine(hub):
-    asked, mine = protocol.messages("hard", "low", ITEM.prompt), Lab(small.schooled(), 32, 8)
+    asked, mine = call_protocol.messages("hard", "low", ITEM.prompt), Lab(small.schooled(), 32, 8)
     assert hub.prompt(asked) == mine.prompt(asked)
     assert hub.encode("<response> 7 </response>") == mine.encode("<response> 7 </response>")
     assert hub.decode(hub.prompt(asked)) == mine.decode(mine.prompt(asked))
@@ -253,16 +253,16 @@ def test_a_hub_model_has_the_same_prompts_and_texts_as_the_labs_engine(hub):
 def test_greedy_turns_of_a_hub_model_are_those_of_the_labs_engine(hub):
     mine = Lab(small.schooled(), 32, 8)
     contexts = [
-        mine.prompt(protocol.messages("soft", word, item.prompt))
+        mine.prompt(call_protocol.messages("soft", word, item.prompt))
         for item in ITEMS
-        for word in protocol.WORDS
+        for word in call_protocol.WORDS
     ]
     told, expected = (voice.write(contexts, range(len(contexts)), 0.0) for voice in (hub, mine))
     assert (
         sum(a == b for a, b in zip(told, expected, strict=True)) >= len(told) - 1
     )  # but for a tie of two tokens
-    assert {protocol.parse(mine.decode(ids), EXPERTS).__class__ for ids in expected} != {
-        protocol.Malformed
+    assert {call_protocol.parse(mine.decode(ids), EXPERTS).__class__ for ids in expected} != {
+        call_protocol.Malformed
     }
 
 
@@ -291,7 +291,7 @@ def test_new_weights_are_heard_after_a_refresh():
     """The engine has a copy of the weights."""
     model = small.toy(words=len(lab.tokenizer()))
     voice = Lab(model, 8, 8)
-    context = [voice.prompt(protocol.messages("soft", "low", ITEM.prompt))]
+    context = [voice.prompt(call_protocol.messages("soft", "low", ITEM.prompt))]
     before = voice.write(context, [1], 1.0)
     small.drift(model, 1.0)
     assert voice.write(context, [1], 1.0) == before
@@ -326,14 +326,16 @@ def test_a_right_number_outside_of_an_answer_is_not_right():
 
 
 def test_turns_of_a_hub_model_end_where_a_turn_ends(hub):
-    contexts = [hub.prompt(protocol.messages("soft", "high", item.prompt)) for item in ITEMS]
+    contexts = [hub.prompt(call_protocol.messages("soft", "high", item.prompt)) for item in ITEMS]
     for ids in hub.write(contexts, list(range(len(contexts))), 1.0):
         text = hub.decode(ids)
         assert 1 <= len(ids) <= 32 and not any(
-            stop in text.removesuffix(stop) for stop in protocol.STOPS
+            stop in text.removesuffix(stop) for stop in call_protocol.STOPS
         )
         assert (
-            len(ids) == 32 or text.endswith(protocol.STOPS) or ids[-1] == hub.tokenizer.eos_token_id
+            len(ids) == 32
+            or text.endswith(call_protocol.STOPS)
+            or ids[-1] == hub.tokenizer.eos_token_id
         )
 
 
@@ -345,9 +347,9 @@ def test_a_turn_fits_where_it_can_be_written_to_its_end():
 
 
 def test_an_answer_may_hand_on_what_was_heard_last_and_only_that():
-    handed = answer(protocol.AS_HEARD)
+    handed = answer(call_protocol.AS_HEARD)
     for said, right in ((RIGHT, 1.0), (WRONG, 0.0)):
         assert played(call("lab-nano"), handed, pool=Choir(said)).right == right
-    assert played(handed).right == 0.0 and played(handed).answer == protocol.AS_HEARD, (
+    assert played(handed).right == 0.0 and played(handed).answer == call_protocol.AS_HEARD, (
         "nothing was heard"
     )

@@ -8,7 +8,7 @@ import pytest
 import torch
 from pandas.testing import assert_frame_equal
 
-from lib import config, losses, tasks
+from lib import config, tasks
 from lib.config import ParamsError
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext
@@ -17,26 +17,22 @@ from lib.language_models import tokenizer as lab
 from lib.language_models.checkpoints import ModelError
 from lib.language_models.training import muon, pretraining, training_data
 from lib.llm import scripted
-from lib.routing import (
-    arms,
-    baselines,
-    glassbox,
-    learn,
-    logs,
-    outcomes,
-    protocol,
-    rewards,
-    rollouts,
-    study,
-    voices,
-    warm,
+from lib.rl import (
+    budget_reward,
+    call_protocol,
+    generators,
+    losses,
+    sft_warmup,
+    token_ppo,
+    training_log,
 )
-from lib.routing import episodes as interleaved_episodes
-from lib.routing import experts as expert_pool
+from lib.rl import expert_pool as expert_pool
+from lib.rl import rollout as interleaved_episodes
+from lib.rl.expert_pool import TRIES, Heard
+from lib.rl.generators import Lab
+from lib.routing import arms, baselines, glassbox, outcomes, rollouts, study
 from lib.routing.arms import NAMED, variant
-from lib.routing.experts import TRIES, Heard
 from lib.routing.rollouts import roll
-from lib.routing.voices import Lab
 from tests.language_models import tiny
 from tests.routing import small
 from tests.routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
@@ -106,7 +102,7 @@ def test_every_arm_is_tested_on_every_question_under_every_budget_of_its(results
     cold, warm = (frame[frame["temperature"] == temperature] for temperature in (0.0, 1.0))
     for here in (cold, warm):
         assert of(here, "corl")["label"].tolist() == [
-            word for word in protocol.WORDS for _ in range(ITEMS)
+            word for word in call_protocol.WORDS for _ in range(ITEMS)
         ]
         assert of(here, "corl")["item"].tolist() == [*range(ITEMS)] * 3
     start = of(cold, "start")
@@ -133,7 +129,7 @@ def test_rollouts_and_the_trainers_words_are_kept_for_every_update(results):
         assert rows["update"].tolist() == [n for n in range(UPDATES) for _ in range(BATCH)]
         assert log["update"].tolist() == [1, 2, 3, 4] and log["ratio"].eq(0).all()
         assert {"loss", "kl", "clipped", "value_error"} <= set(log)
-    assert set(of(results.rollouts, "corl")["label"]) == set(protocol.WORDS)
+    assert set(of(results.rollouts, "corl")["label"]) == set(call_protocol.WORDS)
 
 
 def test_experts_and_the_start_alone_were_tried_and_prices_of_experts_are_the_budgets(results):
@@ -142,7 +138,10 @@ def test_experts_and_the_start_alone_were_tried_and_prices_of_experts_are_the_bu
         set(table["split"]) == {"train", "test"}
         and table.groupby("strategy").size().eq(TRIES * 24 + ITEMS).all()
     )
-    assert set(told.words) == set(protocol.WORDS) and told.words["high"] == settings().routing.high
+    assert (
+        set(told.words) == set(call_protocol.WORDS)
+        and told.words["high"] == settings().routing.high
+    )
     price = outcomes.prices(table[table["split"] == "train"], EXPERTS, settings().routing)
     assert (
         told.calls == price
@@ -346,18 +345,18 @@ def test_another_base_makes_all_keys_new(models, tmp_path):
         (pretraining, TRIAL),
         (muon, TRIAL),
         (training_data, TRIAL),
-        (warm, TRIAL),
-        (protocol, TRIAL),
+        (sft_warmup, TRIAL),
+        (call_protocol, TRIAL),
         (expert_pool, CONTROLLER),
         (outcomes, CONTROLLER),
         (study, set()),
-        (voices, FIRST),
+        (generators, FIRST),
         (interleaved_episodes, FIRST),
         (rollouts, FIRST),
-        (rewards, FIRST),
+        (budget_reward, FIRST),
         (arms, FIRST),
-        (logs, FIRST),
-        (learn, START),
+        (training_log, FIRST),
+        (token_ppo, START),
         (losses, START),
         (glassbox, ALL),
         (baselines, ALL),  # which every lesson computes anew
@@ -512,7 +511,7 @@ def test_rows_by_hand():
 def test_samples_are_the_episodes_with_their_rewards_in_groups():
     """Words are strata of their own."""
     wanted = [
-        task(item, 1.0, word) for item, word in zip(items(6), protocol.WORDS * 2, strict=True)
+        task(item, 1.0, word) for item, word in zip(items(6), call_protocol.WORDS * 2, strict=True)
     ]
     episodes = roll(Scripted(call("lab-nano"), answer(4)), Choir(), wanted, 3, 0)
     told = study.samples(episodes, 3)

@@ -4,7 +4,7 @@ import json
 
 import pandas as pd
 
-from lib.routing import protocol
+from lib.rl import call_protocol
 from lib.scenes import routing
 from tests.routing.made import ACTS, PRICE, L, M, N, episode, study
 
@@ -55,7 +55,7 @@ def test_the_question_that_tells_most_has_every_budget_in_order():
     frame = results.episodes
     frame.loc[(frame["item"] == 5) & (frame["label"] == "medium"), "dollars"] = PRICE[L]
     told = routing.telling(frame.sample(frac=1, random_state=1))
-    assert told["label"].tolist() == list(protocol.WORDS) and set(told["item"]) == {2}
+    assert told["label"].tolist() == list(call_protocol.WORDS) and set(told["item"]) == {2}
     assert (
         told["called"].tolist() == [N, M, L]
         and set(told["seed"]) == {0}

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from lib import config, envs, losses
+from lib import config, envs
 from lib.experiment import seeds, sweep
+from lib.rl import losses
 from lib.zoo import mgda, networks, objectives, policies, ppo, recipes, reference, train
 from lib.zoo.objectives import Linear
 

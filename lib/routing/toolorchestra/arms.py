@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from lib.routing import rewards as corl
-from lib.routing.learn import Sample
+from lib.rl import budget_reward as corl
+from lib.rl.token_ppo import Sample
 from lib.routing.toolorchestra import desk, exams, rewards
 from lib.routing.toolorchestra.desk import Episode, Own
 from lib.routing.toolorchestra.rewards import Kept

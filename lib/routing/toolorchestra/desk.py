@@ -15,12 +15,12 @@ from typing import Any
 from lib import tasks
 from lib.experiment import seeds
 from lib.language_models.chat_template import called
-from lib.routing import episodes, protocol
-from lib.routing.experts import Heard, Pool, Query
+from lib.rl import call_protocol, rollout
+from lib.rl.expert_pool import Heard, Pool, Query
+from lib.rl.generators import Voice
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.menu import Offer
 from lib.routing.toolorchestra.strategies import strategy
-from lib.routing.voices import Voice
 from lib.tasks import Item, multi_hop_facts
 from lib.tasks.synthesis import CallError, Database, Verdict, judge
 from lib.tools.calculator import calculator
@@ -37,7 +37,7 @@ _REMEMBERED = 4096  # programs whose results are kept: equal code, equal result
 
 
 @dataclass
-class Episode(episodes.Episode):
+class Episode(rollout.Episode):
     """An assignment in work. seconds: of its calls; counts: calls by tool."""
 
     seconds: float = 0.0
@@ -91,16 +91,16 @@ class Desk:
     def __exit__(self, *exc: Any) -> None:
         self.sandbox.__exit__(*exc)
 
-    def read(self, episode: Episode, text: str) -> protocol.Turn:
+    def read(self, episode: Episode, text: str) -> call_protocol.Turn:
         """What a turn asks for: `<call> tool words </call>`, or an answer."""
         if tasks.answered(text) is not None:
-            return protocol.Answer(text)
+            return call_protocol.Answer(text)
         found = called(text)
         if found is None:
-            return protocol.Malformed("neither a call nor an answer")
+            return call_protocol.Malformed("neither a call nor an answer")
         name, argument = found
         why = self.wrong(episode.assignment, name, argument)
-        return protocol.Malformed(why) if why else protocol.Call(name, argument)
+        return call_protocol.Malformed(why) if why else call_protocol.Call(name, argument)
 
     def wrong(self, assignment: Assignment, name: str, argument: str) -> str:
         """What makes a call malformed; empty where nothing does."""
@@ -120,14 +120,16 @@ class Desk:
                 return str(error)
         return "" if argument else f"{name} takes a question"
 
-    def reply(self, asked: Sequence[tuple[Episode, protocol.Call, int]]) -> list[Heard]:
+    def reply(self, asked: Sequence[tuple[Episode, call_protocol.Call, int]]) -> list[Heard]:
         """Carry calls out and book them on their episodes, in order."""
         offers = [episode.assignment.menu.offer(call.expert) for episode, call, _ in asked]
         down = [self._down(episode, call.expert) for episode, call, _ in asked]
         queries = {
             i: Query(
                 call.expert,
-                episode.assignment.prompt if call.query == protocol.AS_IT_STANDS else call.query,
+                episode.assignment.prompt
+                if call.query == call_protocol.AS_IT_STANDS
+                else call.query,
                 key,
             )
             for i, (episode, call, key) in enumerate(asked)
@@ -165,7 +167,7 @@ class Desk:
         )
         return priced, heard.tokens_out * self.clock[name] * offer.seconds
 
-    def _function(self, episode: Episode, call: protocol.Call, offer: Offer) -> Heard:
+    def _function(self, episode: Episode, call: call_protocol.Call, offer: Offer) -> Heard:
         try:
             if call.expert in episode.assignment.menu.office:
                 text = episode.office.call(call.expert, call.query.split())
@@ -193,7 +195,7 @@ def roll(
     for assignment in wanted:
         ids = voice.prompt(assignment.messages)
         rolled.append(Episode(assignment, list(ids), [False] * len(ids), len(ids)))
-    episodes.play(voice, desk, rolled, rounds, key, temperature)
+    rollout.play(voice, desk, rolled, rounds, key, temperature)
     for episode in rolled:
         episode.right = judged(episode)
         episode.seconds += episode.written * own.seconds
@@ -248,15 +250,15 @@ def _used(
             int(seeds.key("toolorchestra", "tried", split, tool, i, seed=turn) >> 1) for i in order
         ]
         asked = [
-            (held[i], protocol.Call(tool, wanted[i]), key)
+            (held[i], call_protocol.Call(tool, wanted[i]), key)
             for i, key in zip(order, keys, strict=True)
         ]
         heard = desk.reply(asked)
         wanted = {}
         for i, (episode, call, _), reply in zip(order, asked, heard, strict=True):
-            episode.exchanges.append(episodes.Exchange("", call, reply))
+            episode.exchanges.append(rollout.Exchange("", call, reply))
             try:
-                wanted[i] = plans[i].send(protocol.heard(reply.text))[0]
+                wanted[i] = plans[i].send(call_protocol.heard(reply.text))[0]
             except StopIteration as ended:
                 answers[i] = ended.value
         turn += 1

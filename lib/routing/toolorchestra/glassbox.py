@@ -3,7 +3,7 @@
 A rollout is one call of one tool on a menu. What a tool is good at by kind of question, what it costs and how long it
 takes are known, so that what a policy spends, and how far it stays behind the best, are sums over its probabilities
 and not samples. All seeds train side by side, each in a world of its own, all arms on the same questions, users, menus
-and dice. Normalisation, reward and filters are `rewards`, users are drawn by `menu`, the objective is `lib.losses`.
+and dice. Normalisation, reward and filters are `rewards`, users are drawn by `menu`, the objective is `lib.rl.losses`.
 Left out: several turns, office tasks, and a penalty for leaving the start.
 """
 
@@ -20,9 +20,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from lib import losses
 from lib.config import ROOT, ToolGlassSettings, ToolSettings
 from lib.experiment import artifacts, results_table, seeds, sweep
+from lib.rl import losses
 from lib.routing.toolorchestra import menu, rewards
 
 VERSION = 1  # of the synthetic benchmark of tool orchestration

@@ -12,8 +12,8 @@ from lib import tasks
 from lib.llm.client import Reply
 from lib.llm.errors import ReplyError
 from lib.llm.json_replies import arguments, words
-from lib.routing import protocol
-from lib.routing.episodes import Exchange, draws
+from lib.rl import call_protocol
+from lib.rl.rollout import Exchange, draws
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.desk import Desk, Episode, judged
 from lib.routing.toolorchestra.menu import Offer
@@ -60,7 +60,7 @@ def roll(
         heard = desk.reply([(episodes[i], call, seed) for i, _, call, seed in asked])
         for (i, said, call, _), reply in zip(asked, heard, strict=True):
             episodes[i].exchanges.append(Exchange(said, call, reply))
-            held[i] += _told(call, protocol.heard(reply.text), f"call_{turn}")
+            held[i] += _told(call, call_protocol.heard(reply.text), f"call_{turn}")
     for episode in episodes:
         episode.right = judged(episode)
     return episodes
@@ -98,7 +98,7 @@ def _schema(offer: Offer, desk: Desk) -> dict[str, Any]:
 
 def _read(
     episode: Episode, reply: Reply | ReplyError, desk: Desk
-) -> tuple[str, protocol.Call | None]:
+) -> tuple[str, call_protocol.Call | None]:
     """What was said, and the call in it if it is one that can be made; a failed reply is silence."""
     if isinstance(reply, ReplyError) or not reply.calls:
         return reply.text, None
@@ -107,7 +107,7 @@ def _read(
     if given is None:
         return reply.text, None
     line = _line(episode.assignment, desk, name, given)
-    return reply.text, None if desk.wrong(episode.assignment, name, line) else protocol.Call(
+    return reply.text, None if desk.wrong(episode.assignment, name, line) else call_protocol.Call(
         name, line
     )
 
@@ -121,7 +121,7 @@ def _line(assignment: Assignment, desk: Desk, name: str, given: Mapping[str, Any
     return words(given[key] for key in (order if set(order) == set(given) else given))
 
 
-def _told(call: protocol.Call, reply: str, mark: str) -> list[dict[str, Any]]:
+def _told(call: call_protocol.Call, reply: str, mark: str) -> list[dict[str, Any]]:
     written = json.dumps({"words": call.query})
     function = {
         "id": mark,

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib import losses, stats
+from lib import stats
 from lib.config import ROOT, Params, ToolSettings
 from lib.experiment import results_table
+from lib.rl import losses
 from lib.routing.toolorchestra import benchmark, menu, rewards
 from lib.routing.toolorchestra.arms import NAMED
 from lib.routing.toolorchestra.study import AGENT, START, Results

@@ -7,7 +7,7 @@ lines of code ask real tools (`desk.tried`) and made-up ones (`warm`).
 import re
 from collections.abc import Generator
 
-from lib.routing.protocol import AS_IT_STANDS, ERROR
+from lib.rl.call_protocol import AS_IT_STANDS, ERROR
 from lib.tasks import Item
 from lib.tasks.synthesis import Task, steps
 

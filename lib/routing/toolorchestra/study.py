@@ -19,7 +19,6 @@ import pandas as pd
 import torch
 
 from lib import config as parameters
-from lib import losses
 from lib import tools as local_tools
 from lib.config import ROOT, LabModel, LearnSettings, LLMSettings, Params, ToolSettings
 from lib.experiment import artifacts, seeds, sweep
@@ -33,17 +32,18 @@ from lib.language_models.training import muon, pretraining
 from lib.language_models.training import training_data as training_batches
 from lib.llm.client_factory import export, opened
 from lib.llm.cost_estimate import Planned, announcement
-from lib.routing import episodes as interleaved_episodes
-from lib.routing import experts as expert_pool
-from lib.routing import learn as controller_learning
-from lib.routing import logs as training_logs
-from lib.routing import protocol
-from lib.routing import rewards as corl_rewards
-from lib.routing import voices as controller_voices
-from lib.routing import warm as corl_warm
-from lib.routing.experts import TRIES, Pool, askers, load_lab_once
-from lib.routing.learn import Learner
-from lib.routing.logs import Logs, spoken
+from lib.rl import budget_reward as corl_rewards
+from lib.rl import call_protocol, losses
+from lib.rl import expert_pool as expert_pool
+from lib.rl import generators as controller_voices
+from lib.rl import rollout as interleaved_episodes
+from lib.rl import sft_warmup as corl_warm
+from lib.rl import token_ppo as controller_learning
+from lib.rl import training_log as training_logs
+from lib.rl.expert_pool import TRIES, Pool, askers, load_lab_once
+from lib.rl.generators import Lab
+from lib.rl.token_ppo import Learner
+from lib.rl.training_log import Logs, spoken
 from lib.routing.toolorchestra import (
     arms,
     assignments,
@@ -59,7 +59,6 @@ from lib.routing.toolorchestra.arms import ARMS, Arm
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.desk import Desk, Episode, Own, roll
 from lib.routing.toolorchestra.menu import Menu, Offer, Preference, PriceList, names, seen
-from lib.routing.voices import Lab
 from lib.tasks import synthesis
 from lib.tasks.synthesis import Corpus, Task, load, sift
 
@@ -329,7 +328,7 @@ def versions(kind: str, llm: LLMSettings, asked: Sequence[str], reward: str = ""
     numbers = asked_models.versions(llm, asked) | {
         "office tasks": synthesis.VERSION,
         "tools": local_tools.VERSION,
-        "routing protocol": protocol.VERSION,
+        "routing protocol": call_protocol.VERSION,
         "calls to experts": expert_pool.VERSION,
         "episodes": interleaved_episodes.VERSION,
         "model cards": cards.VERSION,  # which say what a tool is good at

@@ -16,11 +16,11 @@ from lib.experiment import seeds
 from lib.language_models.chat_template import call, conversation, token
 from lib.language_models.tokenizer import EOS, encode
 from lib.language_models.training.training_data import IGNORED, Dialogue
-from lib.routing import protocol
+from lib.rl import call_protocol
+from lib.rl.sft_warmup import result, steps
 from lib.routing.toolorchestra.assignments import Assignment, drawn, mixed
 from lib.routing.toolorchestra.menu import SIGNS, Offer
 from lib.routing.toolorchestra.strategies import golden, strategy
-from lib.routing.warm import result, steps
 from lib.tasks import Item, multi_hop_facts
 from lib.tasks.synthesis import Task
 
@@ -84,7 +84,7 @@ class _Trace:
 
     def call(self, left: int, tool: str, argument: str, reply: str) -> None:
         self.write(f"{thought(self.kind, left)} {call(tool, argument)}")
-        self.write(" ".join([protocol.RESPONSE[0], reply, protocol.RESPONSE[1]]), False)
+        self.write(" ".join([call_protocol.RESPONSE[0], reply, call_protocol.RESPONSE[1]]), False)
 
     def answer(self, text: str, worked: Sequence[str] = (), left: int = 0) -> Dialogue:
         self.write(f"{thought(self.kind, left, worked)} {tasks.reply(text)}")
@@ -138,7 +138,7 @@ def _used(told: _Trace, tool: str, item: Item, rng: np.random.Generator) -> str 
             argument,
             reply,
         )
-        if reply == protocol.ERROR:
+        if reply == call_protocol.ERROR:
             return None
         try:
             argument, left = plan.send(reply)
@@ -148,7 +148,7 @@ def _used(told: _Trace, tool: str, item: Item, rng: np.random.Generator) -> str 
 
 def _made_up(tool: str, argument: str, left: int, item: Item, rng: np.random.Generator) -> str:
     if rng.random() < MISSING:
-        return protocol.ERROR
+        return call_protocol.ERROR
     if tool in ("lookup", "search"):
         relation, place = argument.replace(" of ", " ").split()
         value = multi_hop_facts.records()[relation][place]
@@ -173,6 +173,6 @@ def _office(told: _Trace, task: Task, rng: np.random.Generator) -> Dialogue:
     calls = golden(task)
     for i, (function, argument, reply) in enumerate(calls):
         while rng.random() < MISSING:
-            told.call(len(calls) - i, function, argument, protocol.ERROR)
+            told.call(len(calls) - i, function, argument, call_protocol.ERROR)
         told.call(len(calls) - i, function, argument, reply)
     return told.answer(task.answer)

@@ -11,7 +11,7 @@ from lib import tasks
 from lib.config import ROOT
 from lib.language_models import tokenizer as lab
 from lib.language_models.chat_template import call as called
-from lib.routing.experts import Heard, Query
+from lib.rl.expert_pool import Heard, Query
 from lib.routing.toolorchestra import assignments, menu, warm
 from lib.routing.toolorchestra.assignments import Assignment
 from lib.routing.toolorchestra.desk import Desk, Episode, Own, roll

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from lib.language_models import tokenizer as lab
 from lib.language_models.chat_template import conversation
-from lib.routing import protocol
-from lib.routing.experts import Heard
+from lib.rl import call_protocol
+from lib.rl.expert_pool import Heard
 from lib.routing.toolorchestra import desk as desks
 from lib.routing.toolorchestra.desk import OUTAGE, Episode, Own, roll, tried
 from lib.routing.toolorchestra.menu import OFFICE
@@ -80,24 +80,30 @@ def test_what_is_no_call_is_malformed_is_told_so_and_costs_nothing(desk, text, w
     [
         (
             "<call> calculator 1 + 1 </call> <answer> 2 </answer>",
-            protocol.Answer,
+            call_protocol.Answer,
         ),  # the end of the turn counts
         (
             "<answer> 2 </answer> <call> calculator 1 + 1 </call>",
-            protocol.Call("calculator", "1 + 1"),
+            call_protocol.Call("calculator", "1 + 1"),
         ),
-        ("<call> search x </call> <call> calculator 2 </call>", protocol.Call("calculator", "2")),
+        (
+            "<call> search x </call> <call> calculator 2 </call>",
+            call_protocol.Call("calculator", "2"),
+        ),
         (
             "<call> search <t> home of Ana </t> </call>",
-            protocol.Call("search", "<t> home of Ana </t>"),
+            call_protocol.Call("search", "<t> home of Ana </t>"),
         ),
-        ("<call>calculator   1 +\n1</call>", protocol.Call("calculator", "1 +\n1")),
-        ("<call> lab-mini question </call>", protocol.Call("lab-mini", protocol.AS_IT_STANDS)),
+        ("<call>calculator   1 +\n1</call>", call_protocol.Call("calculator", "1 +\n1")),
+        (
+            "<call> lab-mini question </call>",
+            call_protocol.Call("lab-mini", call_protocol.AS_IT_STANDS),
+        ),
     ],
 )
 def test_calls_and_answers_mixed_and_nested(desk, text, read):
     turn = desk.read(Episode(menu_of(CHAIN), [], [], 0), text)
-    assert turn == read if isinstance(read, protocol.Call) else isinstance(turn, read)
+    assert turn == read if isinstance(read, call_protocol.Call) else isinstance(turn, read)
 
 
 PIECES = st.sampled_from(
@@ -113,7 +119,7 @@ def test_any_call_is_malformed_or_answered_and_never_an_exception(desk, made, at
     names = [n for n in common.NAMES if not (at_office and n == "lookup")]
     episode = Episode(given(work, *names), [], [], 0)
     turn = desk.read(episode, f"<call> {name} {''.join(pieces)} </call>")
-    if isinstance(turn, protocol.Call):
+    if isinstance(turn, call_protocol.Call):
         (heard,) = desk.reply([(episode, turn, 0)])
         assert isinstance(heard.text, str) and sum(episode.counts.values()) == 1
         assert heard.dollars > 0 and episode.seconds > 0
@@ -130,10 +136,10 @@ def test_any_call_is_malformed_or_answered_and_never_an_exception(desk, made, at
             multi_hop_facts.RELATIONS[RELATION][2].format(PLACE, FACT.answer),
         ),
         ("lookup", f"{RELATION} {PLACE}", FACT.answer),
-        ("calculator", "1 / 0", protocol.ERROR),
-        ("python", "1 / 0", protocol.ERROR),
-        ("python", "home of Ana", protocol.ERROR),
-        ("lookup", "home Loro", protocol.ERROR),
+        ("calculator", "1 / 0", call_protocol.ERROR),
+        ("python", "1 / 0", call_protocol.ERROR),
+        ("python", "home of Ana", call_protocol.ERROR),
+        ("lookup", "home Loro", call_protocol.ERROR),
     ],
 )
 def test_functions_reply_or_fail_and_cost_what_the_menu_says(desk, tool, argument, reply):
@@ -283,7 +289,7 @@ def test_every_episode_has_the_office_to_itself(desk):
 def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
     works = [CHAIN, BIG, FACT, CHANGES, item("facts", 2)]
     says = {
-        CHAIN.prompt: [call("lab-mini", protocol.AS_IT_STANDS), "<call>", answer(4)],
+        CHAIN.prompt: [call("lab-mini", call_protocol.AS_IT_STANDS), "<call>", answer(4)],
         BIG.prompt: [call("python", BIG.prompt.removesuffix(" = ?")), answer(BIG.answer)],
         FACT.prompt: [
             call("search", f"{RELATION} of {PLACE}"),

@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 import torch
 
-from lib import config, losses
+from lib import config
 from lib.config import ToolGlassSettings
 from lib.experiment import seeds
+from lib.rl import losses
 from lib.routing.toolorchestra import desk, menu, rewards
 from lib.routing.toolorchestra import glassbox as glass
 from lib.routing.toolorchestra.glassbox import Arm, Menus, Worlds

@@ -8,7 +8,7 @@ import pytest
 
 from lib.llm.client import Reply
 from lib.llm.errors import ReplyError
-from lib.routing import protocol
+from lib.rl import call_protocol
 from lib.routing.toolorchestra import prompted
 from lib.routing.toolorchestra.desk import Desk
 from lib.routing.toolorchestra.menu import Preference
@@ -119,7 +119,7 @@ def test_a_call_in_the_last_turn_is_neither_made_nor_malformed():
         and len(episode.exchanges) == 2
         and episode.answer is None
     )
-    assert isinstance(episode.exchanges[1].call, protocol.Call) and episode.malformed == 0
+    assert isinstance(episode.exchanges[1].call, call_protocol.Call) and episode.malformed == 0
 
 
 def test_episodes_side_by_side_hear_their_own():

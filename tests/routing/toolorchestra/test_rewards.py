@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.losses import group_advantages
+from lib.rl.losses import group_advantages
 from lib.routing.toolorchestra import rewards
 
 SHARE = st.floats(0, 1)

@@ -3,7 +3,7 @@
 import pytest
 
 from lib import tasks
-from lib.routing import protocol
+from lib.rl import call_protocol
 from lib.routing.toolorchestra.desk import tried
 from lib.routing.toolorchestra.strategies import golden, strategy
 from lib.tasks import multi_hop_facts
@@ -47,7 +47,7 @@ def test_functions_for_numbers_get_the_expression_and_models_the_question_as_it_
     for tool in ("python", "calculator"):
         assert walked(tool, work, "5") == ([(expression, 1)], "5")
     for tool in common.MODELS:
-        assert walked(tool, item("chain", 3), "7") == ([(protocol.AS_IT_STANDS, 1)], "7")
+        assert walked(tool, item("chain", 3), "7") == ([(call_protocol.AS_IT_STANDS, 1)], "7")
 
 
 def test_lookup_and_search_go_hop_by_hop_from_what_they_heard():

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from lib import config, losses, stats, tools
+from lib import config, stats, tools
 from lib.config import ParamsError
 from lib.experiment import artifacts, seeds
 from lib.language_models import checkpoints
 from lib.language_models import tokenizer as lab
 from lib.language_models.training import muon, pretraining, training_data
-from lib.routing import episodes as interleaved_episodes
-from lib.routing import experts, learn, logs, protocol, voices
-from lib.routing import rewards as corl_rewards
-from lib.routing import warm as corl_warm
+from lib.rl import budget_reward as corl_rewards
+from lib.rl import call_protocol, expert_pool, generators, losses, token_ppo, training_log
+from lib.rl import rollout as interleaved_episodes
+from lib.rl import sft_warmup as corl_warm
 from lib.routing.toolorchestra import (
     arms,
     assignments,
@@ -310,15 +310,15 @@ def test_of_the_lab_only_the_optimisers_of_the_base_are_in_a_key(change, kept, m
         (seeds, set()),
         (tools, set()),
         (synthesis, set()),
-        (experts, set()),
-        (protocol, set()),
+        (expert_pool, set()),
+        (call_protocol, set()),
         (interleaved_episodes, set()),
         (menu, set()),
         (assignments, set()),
         (desk, set()),
         (strategies, set()),
         (study, set()),
-        (voices, {"tools"}),
+        (generators, {"tools"}),
         (pretraining, {"tools"}),
         (muon, {"tools"}),
         (training_data, {"tools"}),
@@ -328,8 +328,8 @@ def test_of_the_lab_only_the_optimisers_of_the_base_are_in_a_key(change, kept, m
         (rewards, {study.START}),
         (arms, {study.START}),
         (prompted, ALL - {"tools"}),
-        (logs, FIRST),
-        (learn, START),
+        (training_log, FIRST),
+        (token_ppo, START),
         (losses, START),
         (corl_rewards, ALL - {"corl/seed-0"}),  # who alone is paid by it
         (glassbox, ALL),
@@ -417,7 +417,7 @@ def test_rows_by_hand():
     parts = json.loads(row["spoken"])
     assert [part[1] for part in parts[1::2]] == turns
     assert [part[0] for part in parts[2::2]] == ["calculator", "nobody", "lab-mini"]
-    assert parts[4][1] == f"<response> {protocol.ERROR} </response>"
+    assert parts[4][1] == f"<response> {call_protocol.ERROR} </response>"
 
 
 def test_the_start_sits_its_exams_untrained(results, models, runs):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lib import tasks
 from lib.language_models.tokenizer import TAGS, UNK, encode, tokenizer
-from lib.routing import protocol, warm
-from lib.routing.protocol import Answer, Call, Malformed, digits, heard, instruction, parse
+from lib.rl import call_protocol, sft_warmup
+from lib.rl.call_protocol import Answer, Call, Malformed, digits, heard, instruction, parse
 from tests.routing.small import EXPERTS, SMOKE
 
 CALLS = {
@@ -156,43 +156,59 @@ def test_a_budget_in_numbers_has_three_digits_and_ends_at_the_largest(units, exp
 
 
 def test_what_is_written_is_read_as_it_was_meant():
-    written = f"{protocol.thought('low')} {protocol.call('lab-nano', '3 + 4 = ?')}"
+    written = f"{call_protocol.thought('low')} {call_protocol.call('lab-nano', '3 + 4 = ?')}"
     assert parse(written, EXPERTS) == Call("lab-nano", "3 + 4 = ?")
-    assert parse(protocol.call("lab-nano"), EXPERTS) == Call("lab-nano", protocol.AS_IT_STANDS)
+    assert parse(call_protocol.call("lab-nano"), EXPERTS) == Call(
+        "lab-nano", call_protocol.AS_IT_STANDS
+    )
     assert (
-        protocol.thought("040", ["3 + 4 = 7"]) == "<think> 5 ; 3 + 4 = 7 </think>"
+        call_protocol.thought("040", ["3 + 4 = 7"]) == "<think> 5 ; 3 + 4 = 7 </think>"
     )  # 2^5 = 32 is near 40
 
 
 def test_the_lab_has_a_word_for_everything_that_is_said():
     """No prompt, trace or response holds a token for unknown words."""
     unknown = tokenizer().convert_tokens_to_ids(UNK)
-    prompts = [instruction(style, word) for style in ("soft", "hard") for word in protocol.WORDS]
+    prompts = [
+        instruction(style, word) for style in ("soft", "hard") for word in call_protocol.WORDS
+    ]
     prompts += [instruction("number", digits(units)) for units in range(1_000)]
-    for text in [*prompts, protocol.ERROR, *protocol.RESPONSE, *protocol.STOPS, *EXPERTS]:
+    for text in [
+        *prompts,
+        call_protocol.ERROR,
+        *call_protocol.RESPONSE,
+        *call_protocol.STOPS,
+        *EXPERTS,
+    ]:
         assert unknown not in encode(text), text
     rng = np.random.default_rng(0)
-    for style in protocol.STYLES:
+    for style in call_protocol.STYLES:
         for item in tasks.spread(SMOKE.questions, "train", 80):
             answers = {item.category: [item.answer]}
-            trace = warm.trace(
-                item, style, warm.drawn_budget(style, rng), tuple(SMOKE.experts), 4, rng, answers
+            trace = sft_warmup.trace(
+                item,
+                style,
+                sft_warmup.drawn_budget(style, rng),
+                tuple(SMOKE.experts),
+                4,
+                rng,
+                answers,
             )
             assert unknown not in trace.ids
 
 
 def test_hard_prompts_state_a_rule_and_soft_ones_do_not():
-    rules = [instruction("hard", word) for word in protocol.WORDS]
+    rules = [instruction("hard", word) for word in call_protocol.WORDS]
     assert rules == [
         "budget low answer direct only",
         "budget medium route only if needed",
         "budget high route only",
     ]
-    assert [instruction("soft", word) for word in protocol.WORDS] == [
-        f"budget {word}" for word in protocol.WORDS
+    assert [instruction("soft", word) for word in call_protocol.WORDS] == [
+        f"budget {word}" for word in call_protocol.WORDS
     ]
     assert instruction("number", digits(40)) == "budget 040"
-    asked = protocol.messages("soft", "low", "3 + 4 = ?")
+    asked = call_protocol.messages("soft", "low", "3 + 4 = ?")
     assert asked == [
         {"role": "system", "content": "budget low"},
         {"role": "user", "content": "3 + 4 = ?"},
@@ -200,7 +216,7 @@ def test_hard_prompts_state_a_rule_and_soft_ones_do_not():
 
 
 def test_a_model_that_follows_instructions_is_told_the_protocol_and_the_prices():
-    told = protocol.explained({"lab-nano": 1e-7, "lab-large": 2.5e-6})
+    told = call_protocol.explained({"lab-nano": 1e-7, "lab-large": 2.5e-6})
     assert "lab-nano ($0.1 per million tokens), lab-large ($2.5 per million tokens)" in told
     for form in re.findall(
         r"<(?:call|answer)>.*?</(?:call|answer)>", told
@@ -219,6 +235,6 @@ def test_an_unknown_style_is_refused_by_name():
 
 
 def test_a_number_is_as_large_as_it_has_doublings_and_a_word_is_a_word():
-    sizes = [protocol.size(digits(units)) for units in (0, 1, 2, 3, 4, 12, 23, 128, 999)]
+    sizes = [call_protocol.size(digits(units)) for units in (0, 1, 2, 3, 4, 12, 23, 128, 999)]
     assert sizes == ["0", "0", "1", "2", "2", "4", "5", "7", "10"]
-    assert [protocol.size(word) for word in protocol.WORDS] == list(protocol.WORDS)
+    assert [call_protocol.size(word) for word in call_protocol.WORDS] == list(call_protocol.WORDS)

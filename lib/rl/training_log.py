@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 
 from lib.experiment import artifacts
-from lib.routing.episodes import Episode
-from lib.routing.learn import Learner
+from lib.rl.rollout import Episode
+from lib.rl.token_ppo import Learner
 
 VERSION = 1  # of the tables of a training and the parts of an episode
 

@@ -14,8 +14,8 @@ from lib.language_models import checkpoints
 from lib.language_models.chat_template import conversation, token
 from lib.language_models.tokenizer import EOS, decode
 from lib.language_models.training.training_data import IGNORED, Dialogue, tensors
-from lib.routing import protocol, warm
-from lib.routing.protocol import Answer, Call
+from lib.rl import call_protocol, sft_warmup
+from lib.rl.call_protocol import Answer, Call
 from lib.tasks import Item, answered
 from tests.language_models import tiny
 from tests.routing.small import EXPERTS, SMOKE
@@ -35,7 +35,7 @@ STYLED = [
 
 
 def trace(item: Item, style: str, budget: str, seed: int = 0, rounds: int = ROUNDS) -> Dialogue:
-    return warm.trace(
+    return sft_warmup.trace(
         item, style, budget, EXPERTS, rounds, seeds.rng("test", item.prompt, seed=seed), ANSWERS
     )
 
@@ -49,9 +49,9 @@ def parts(dialogue: Dialogue, prompt: int) -> list[tuple[bool, str]]:
 
 def taken(item: Item, style: str, budget: str, seed: int = 0, rounds: int = ROUNDS):
     """Turns (parsed) and responses of a trace."""
-    asked = conversation(protocol.messages(style, budget, item.prompt))
+    asked = conversation(call_protocol.messages(style, budget, item.prompt))
     told = parts(trace(item, style, budget, seed, rounds), len(asked))
-    return [protocol.parse(text, EXPERTS) for own, text in told if own], [
+    return [call_protocol.parse(text, EXPERTS) for own, text in told if own], [
         text for own, text in told if not own
     ]
 
@@ -63,7 +63,7 @@ def test_the_controllers_words_are_learned_and_read_as_they_were_meant_and_the_l
 ):
     for item in ITEMS:
         told = trace(item, style, budget, rounds=rounds)
-        asked = conversation(protocol.messages(style, budget, item.prompt))
+        asked = conversation(call_protocol.messages(style, budget, item.prompt))
         assert list(told.ids[: len(asked)]) == asked and set(told.targets[: len(asked)]) == {
             IGNORED
         }
@@ -82,43 +82,44 @@ def test_the_controllers_words_are_learned_and_read_as_they_were_meant_and_the_l
 
 def test_a_chain_is_worked_out_by_hand():
     """3 + 4 = 7, 7 * 2 = 14, 4 - 9 = -5."""
-    assert warm.steps(["3", "+", "4", "*", "2", "-", "9"]) == [
+    assert sft_warmup.steps(["3", "+", "4", "*", "2", "-", "9"]) == [
         "3 + 4 = 7",
         "7 * 2 = 4",
         "4 - 9 = 5",
     ]
-    assert warm.steps(["8"]) == [] and warm.result(["8"]) == "8"
+    assert sft_warmup.steps(["8"]) == [] and sft_warmup.result(["8"]) == "8"
     chains = [item for item in ITEMS if item.category == "chain"]
     assert all(
-        warm.result(item.prompt.removesuffix(" = ?").split()) == item.answer for item in chains
+        sft_warmup.result(item.prompt.removesuffix(" = ?").split()) == item.answer
+        for item in chains
     )
 
 
-@pytest.mark.parametrize("said", ["7", "Loro", protocol.ERROR])
+@pytest.mark.parametrize("said", ["7", "Loro", call_protocol.ERROR])
 def test_the_answer_hands_on_what_was_said_be_it_right_or_wrong_but_no_error(said, monkeypatch):
-    monkeypatch.setattr(warm, "_said", lambda item, answers, rng: said)
+    monkeypatch.setattr(sft_warmup, "_said", lambda item, answers, rng: said)
     heard = []
     for item in ITEMS:
         turns, responses = taken(item, "soft", "low")
         assert set(responses) <= {f"<response> {said} </response>"}
-        heard.append(bool(responses) and said != protocol.ERROR)
-        assert (answered(turns[-1].text) == protocol.AS_HEARD) == heard[-1]
-    assert any(heard) == (said != protocol.ERROR)
+        heard.append(bool(responses) and said != call_protocol.ERROR)
+        assert (answered(turns[-1].text) == call_protocol.AS_HEARD) == heard[-1]
+    assert any(heard) == (said != call_protocol.ERROR)
 
 
 def test_alone_it_works_out_short_chains_and_guesses_at_everything_else(monkeypatch):
-    monkeypatch.setattr(warm, "ITSELF", 1.0)
+    monkeypatch.setattr(sft_warmup, "ITSELF", 1.0)
     right = {name: [] for name in QUESTIONS}
     for item in ITEMS:
         told = trace(item, "soft", "low")
         ((own, text),) = parts(
-            told, len(conversation(protocol.messages("soft", "low", item.prompt)))
+            told, len(conversation(call_protocol.messages("soft", "low", item.prompt)))
         )
         thought, able = (
             text.split(" </think>")[0],
-            item.category == "chain" and item.difficulty <= warm.SKILL,
+            item.category == "chain" and item.difficulty <= sft_warmup.SKILL,
         )
-        worked = warm.steps(item.prompt.removesuffix(" = ?").split()) if able else []
+        worked = sft_warmup.steps(item.prompt.removesuffix(" = ?").split()) if able else []
         assert own and thought == " ; ".join(["<think> low", *worked])
         assert not able or answered(text) == item.answer
         assert answered(text) in ANSWERS[item.category]
@@ -153,7 +154,7 @@ def test_all_experts_are_called_alike_and_hear_the_question_as_it_stands():
         for turn in taken(item, "soft", "low", seed)[0][:-1]
     ]
     counts = Counter(call.expert for call in calls)
-    assert {call.query for call in calls} == {protocol.AS_IT_STANDS}
+    assert {call.query for call in calls} == {call_protocol.AS_IT_STANDS}
     assert (
         all(n / len(calls) == pytest.approx(1 / 3, abs=0.06) for n in counts.values())
         and len(counts) == 3
@@ -161,13 +162,15 @@ def test_all_experts_are_called_alike_and_hear_the_question_as_it_stands():
 
 
 def test_equal_arguments_give_equal_traces_and_every_style_has_its_share():
-    first, again, other = (warm.corpus(ITEMS, EXPERTS, ROUNDS, seed) for seed in (0, 0, 1))
+    first, again, other = (sft_warmup.corpus(ITEMS, EXPERTS, ROUNDS, seed) for seed in (0, 0, 1))
     assert first == again != other and len(first) == len(ITEMS)
-    many = warm.corpus(tasks.spread(QUESTIONS, "train", 1_000), EXPERTS, ROUNDS, 0)
+    many = sft_warmup.corpus(tasks.spread(QUESTIONS, "train", 1_000), EXPERTS, ROUNDS, 0)
     texts = [decode(told.ids).split(" <")[0] for told in many]
     hard = np.mean([" only" in text for text in texts])
     number = np.mean([text.split()[1].isdigit() for text in texts])
-    assert (hard, number) == pytest.approx((warm.STYLES["hard"], warm.STYLES["number"]), abs=0.05)
+    assert (hard, number) == pytest.approx(
+        (sft_warmup.STYLES["hard"], sft_warmup.STYLES["number"]), abs=0.05
+    )
 
 
 def test_training_makes_traces_likelier_and_is_the_same_every_time(tmp_path):
@@ -175,13 +178,15 @@ def test_training_makes_traces_likelier_and_is_the_same_every_time(tmp_path):
     base = checkpoints.save(tiny.model(0, spread=3.0), tmp_path / "base")
     told = SMOKE.model_copy(update={"warm": WarmSettings(items=200, steps=20, batch=16, seed=0)})
     done = []
-    handed = LabModel.from_handed(shape.handed(*warm.READ_OF_BASE))  # as a job is
+    handed = LabModel.from_handed(shape.handed(*sft_warmup.READ_OF_BASE))  # as a job is
     folders = [
-        warm.train(base, given, told, EXPERTS, tmp_path / name, done.append)
+        sft_warmup.train(base, given, told, EXPERTS, tmp_path / name, done.append)
         for name, given in zip("ab", (shape, handed), strict=True)
     ]
     assert done[:20] == pytest.approx([(i + 1) / 20 for i in range(20)])
-    ids, targets = tensors(warm.corpus(tasks.spread(QUESTIONS, "dev", 32), EXPERTS, ROUNDS, 1))
+    ids, targets = tensors(
+        sft_warmup.corpus(tasks.spread(QUESTIONS, "dev", 32), EXPERTS, ROUNDS, 1)
+    )
 
     def loss(folder) -> float:
         with torch.no_grad():
@@ -192,24 +197,24 @@ def test_training_makes_traces_likelier_and_is_the_same_every_time(tmp_path):
 
     assert loss(folders[0]) == loss(folders[1]) < 0.8 * loss(base)
     assert shape.steps == tiny.settings().steps  # the base's own settings stay
-    assert warm.train(base, shape, told, EXPERTS, tmp_path / "c", done.append, seed=1)
+    assert sft_warmup.train(base, shape, told, EXPERTS, tmp_path / "c", done.append, seed=1)
     assert loss(tmp_path / "c") != loss(folders[0])  # a seed has a start of its own
 
 
 def test_some_responses_are_wrong_and_some_are_missing():
     rng = np.random.default_rng(0)
     (item,) = [item for item in ITEMS if item.category == "big"][:1]
-    said = Counter(warm._said(item, ANSWERS, rng) for _ in range(4_000))
-    assert said["error"] / 4_000 == pytest.approx(warm.MISSING, abs=0.01)
+    said = Counter(sft_warmup._said(item, ANSWERS, rng) for _ in range(4_000))
+    assert said["error"] / 4_000 == pytest.approx(sft_warmup.MISSING, abs=0.01)
     wrong = 4_000 - said["error"] - said[item.answer]
-    assert wrong / 4_000 == pytest.approx(warm.WRONG, abs=0.02)
+    assert wrong / 4_000 == pytest.approx(sft_warmup.WRONG, abs=0.02)
     assert set(said) <= {"error", *ANSWERS["big"]}
 
 
 def test_budgets_are_drawn_from_words_or_from_a_range_of_numbers():
     rng = np.random.default_rng(0)
-    assert {warm.drawn_budget("soft", rng) for _ in range(60)} == set(protocol.WORDS)
-    numbers = [warm.drawn_budget("number", rng) for _ in range(600)]
+    assert {sft_warmup.drawn_budget("soft", rng) for _ in range(60)} == set(call_protocol.WORDS)
+    numbers = [sft_warmup.drawn_budget("number", rng) for _ in range(600)]
     assert (
         {len(text) for text in numbers} == {3}
         and min(numbers) == "005"

@@ -5,7 +5,7 @@ clipped objective over the controller's own tokens and hold it near the start mo
 experts are read and never learned: they have no term in any loss, hence exactly zero gradient, and GAE runs
 over the controller's tokens as if the others were not there.
 
-Advantages and the clipped objective are `lib.losses`; here follow what is averaged and added, then the learner.
+Advantages and the clipped objective are `lib.rl.losses`; here follow what is averaged and added, then the learner.
 """
 
 import copy
@@ -18,9 +18,9 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from lib import losses
 from lib.config import LearnSettings
 from lib.experiment import artifacts, seeds
+from lib.rl import losses
 
 VERSION = 1  # of the updates of a controller
 

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import losses
-from lib.losses import compressed, group_advantages, masked_gae, spread, whitened
+from lib.rl import losses
+from lib.rl.losses import compressed, group_advantages, masked_gae, spread, whitened
 
 JUNK = st.floats(-1e6, 1e6, width=32)
 VALUE = st.floats(-2, 2, width=32)

@@ -20,7 +20,7 @@ from lib.language_models.chat_template import conversation, token
 from lib.language_models.tokenizer import EOS, encode
 from lib.language_models.training.pretraining import Training
 from lib.language_models.training.training_data import IGNORED, Dialogue
-from lib.routing import protocol
+from lib.rl import call_protocol
 from lib.tasks import Item
 from lib.tasks.arithmetic_chain import OPERATIONS
 
@@ -107,8 +107,8 @@ def corpus(items: Sequence[Item], experts: Sequence[str], rounds: int, seed: int
 def drawn_budget(style: str, rng: np.random.Generator) -> str:
     """A budget as the prompt names it: one of three words, or a number."""
     if style != "number":
-        return protocol.WORDS[int(rng.integers(3))]
-    return protocol.digits(np.exp(rng.uniform(*np.log(NUMBERS))))
+        return call_protocol.WORDS[int(rng.integers(3))]
+    return call_protocol.digits(np.exp(rng.uniform(*np.log(NUMBERS))))
 
 
 def trace(
@@ -122,7 +122,7 @@ def trace(
 ) -> Dialogue:
     """One episode as a dialogue: the controller's tokens are learned, everything else is given. answers: by category,
     what a guess is drawn from."""
-    ids = conversation(protocol.messages(style, budget, item.prompt))
+    ids = conversation(call_protocol.messages(style, budget, item.prompt))
     targets = [IGNORED] * len(ids)
 
     def write(text: str, learned: bool) -> None:
@@ -133,14 +133,14 @@ def trace(
     told = False  # by the last response
     for turn in range(rounds):
         if turn == rounds - 1 or rng.random() < (1 - AGAIN if told else ITSELF):
-            steps, given = ([], protocol.AS_HEARD) if told else _itself(item, answers, rng)
-            write(f"{protocol.thought(budget, steps)} {tasks.reply(given)}", True)
+            steps, given = ([], call_protocol.AS_HEARD) if told else _itself(item, answers, rng)
+            write(f"{call_protocol.thought(budget, steps)} {tasks.reply(given)}", True)
             break
         expert = experts[int(rng.integers(len(experts)))]
-        write(f"{protocol.thought(budget)} {protocol.call(expert)}", True)
+        write(f"{call_protocol.thought(budget)} {call_protocol.call(expert)}", True)
         said = _said(item, answers, rng)
-        write(" ".join([protocol.RESPONSE[0], said, protocol.RESPONSE[1]]), False)
-        told = said != protocol.ERROR
+        write(" ".join([call_protocol.RESPONSE[0], said, call_protocol.RESPONSE[1]]), False)
+        told = said != call_protocol.ERROR
     return Dialogue((*ids, token(EOS)), (*targets, IGNORED))
 
 
@@ -179,5 +179,5 @@ def _said(item: Item, answers: Mapping[str, Sequence[str]], rng: np.random.Gener
     """A response: mostly right, sometimes another answer, sometimes none."""
     lot = rng.random()
     if lot < MISSING:
-        return protocol.ERROR
+        return call_protocol.ERROR
     return _guess(item, answers, rng) if lot < MISSING + WRONG else item.answer

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.routing.rewards import cost_reward, reward
+from lib.rl.budget_reward import cost_reward, reward
 
 COST = st.floats(0, 1e6, allow_nan=False)
 

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from lib import tasks
 from lib.experiment import seeds
-from lib.routing import protocol
-from lib.routing.experts import Heard
-from lib.routing.voices import Voice
+from lib.rl import call_protocol
+from lib.rl.expert_pool import Heard
+from lib.rl.generators import Voice
 
 VERSION = 1  # of the course of an episode
 
@@ -25,7 +25,7 @@ class Exchange:
     """One turn: what the controller wrote; the call in it, if there was one, and what came back."""
 
     said: str
-    call: protocol.Call | None = None
+    call: call_protocol.Call | None = None
     heard: Heard | None = None
     malformed: str = ""
 
@@ -68,7 +68,11 @@ class Episode:
         """What stands in the answer tags, if it got there; for AS_HEARD what was heard last."""
         said = tasks.answered(self.exchanges[-1].said) if self.exchanges else None
         heard = [e.heard for e in self.exchanges if e.heard]
-        return protocol.heard(heard[-1].text) if said == protocol.AS_HEARD and heard else said
+        return (
+            call_protocol.heard(heard[-1].text)
+            if said == call_protocol.AS_HEARD and heard
+            else said
+        )
 
     def add(self, ids: Sequence[int], own: bool) -> None:
         """Append tokens."""
@@ -79,10 +83,10 @@ class Episode:
 class Others(Protocol):
     """Who sits across the controller."""
 
-    def read(self, episode: Episode, text: str) -> protocol.Turn:
+    def read(self, episode: Episode, text: str) -> call_protocol.Turn:
         """What a turn asks for."""
 
-    def reply(self, asked: Sequence[tuple[Episode, protocol.Call, int]]) -> list[Heard]:
+    def reply(self, asked: Sequence[tuple[Episode, call_protocol.Call, int]]) -> list[Heard]:
         """Replies to calls, in order; each with its episode and its seed."""
 
 
@@ -123,28 +127,28 @@ def _exchange(
     last: bool,
 ) -> None:
     """Read what the controllers wrote, make their calls, and hand them the responses."""
-    asked: list[tuple[Episode, str, protocol.Call, int]] = []
+    asked: list[tuple[Episode, str, call_protocol.Call, int]] = []
     for episode, ids, key in zip(alive, turns, keys, strict=True):
         episode.add(ids, True)
         text = voice.decode(ids)
         turn = others.read(episode, text)
-        episode.done = last or isinstance(turn, protocol.Answer)
-        if isinstance(turn, protocol.Call) and not last:
+        episode.done = last or isinstance(turn, call_protocol.Answer)
+        if isinstance(turn, call_protocol.Call) and not last:
             asked.append((episode, text, turn, key))
             continue
-        why = turn.why if isinstance(turn, protocol.Malformed) else ""
+        why = turn.why if isinstance(turn, call_protocol.Malformed) else ""
         episode.exchanges.append(
-            Exchange(text, turn if isinstance(turn, protocol.Call) else None, None, why)
+            Exchange(text, turn if isinstance(turn, call_protocol.Call) else None, None, why)
         )
         if not episode.done:  # malformed: it is told so
-            episode.add(_response(voice, protocol.ERROR), False)
+            episode.add(_response(voice, call_protocol.ERROR), False)
     replies = others.reply([(episode, call, key) for episode, _, call, key in asked])
     for (episode, text, call, _), heard in zip(asked, replies, strict=True):
         episode.exchanges.append(Exchange(text, call, heard))
-        episode.add(_response(voice, protocol.heard(heard.text)), False)
+        episode.add(_response(voice, call_protocol.heard(heard.text)), False)
 
 
 def _response(voice: Voice, text: str) -> list[int]:
     """Tokens of a response, the text cut where it is long (the paper's limit is 500 tokens)."""
-    opening, closing = protocol.RESPONSE
+    opening, closing = call_protocol.RESPONSE
     return [*voice.encode(opening), *voice.encode(text)[: voice.response], *voice.encode(closing)]

@@ -15,7 +15,7 @@ from lib.language_models import tokenizer as lab
 from lib.language_models.chat_template import conversation, token
 from lib.language_models.generation import Prompt, generate
 from lib.language_models.kv_cache_forward import Forward
-from lib.routing.protocol import STOPS
+from lib.rl.call_protocol import STOPS
 
 VERSION = 1  # of the turns that controllers write
 AT_ONCE = 128  # contexts of a Hub side by side, which is a matter of memory

@@ -18,8 +18,8 @@ from lib.language_models.chat_template import token
 from lib.language_models.generation import Prompt, generate
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.tokenizer import EOS, PAD
-from lib.losses import group_advantages
-from lib.routing.learn import Learner, Sample, batch
+from lib.rl.losses import group_advantages
+from lib.rl.token_ppo import Learner, Sample, batch
 from tests.language_models import tiny
 from tests.routing import small
 from tests.routing.small import learner, samples, weights

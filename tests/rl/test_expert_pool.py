@@ -10,8 +10,8 @@ import pytest
 from lib.llm.client import Client
 from lib.llm.errors import ConfigurationError
 from lib.llm.transport import completion
-from lib.routing import experts, protocol
-from lib.routing.experts import Heard, Pool, Query
+from lib.rl import call_protocol, expert_pool
+from lib.rl.expert_pool import Heard, Pool, Query
 from tests.llm.server import PRICE_IN, PRICE_OUT, Answer, certificate, key
 from tests.llm.server import completion as served
 from tests.routing.small import endpoint, inside, serving
@@ -90,7 +90,7 @@ def test_only_experts_that_are_no_lab_models_are_told_the_rules(backend, told):
         pool.ask(ASKED)
     assert [message["role"] for message in bodies[0]["messages"]] == told
     assert bodies[0]["messages"][-1]["content"] == "1 + 1 = ?"
-    assert backend == "lab" or bodies[0]["messages"][0]["content"] == experts.RULES
+    assert backend == "lab" or bodies[0]["messages"][0]["content"] == expert_pool.RULES
 
 
 def test_a_pool_that_was_left_has_closed_what_it_opened():
@@ -141,7 +141,7 @@ def test_an_expert_in_trouble_is_an_outcome_that_costs_nothing(answer, failure):
 def test_a_reply_that_was_cut_off_is_used_and_paid():
     heard = asked(Answer(served("<think> 1 + 1 = 2 </think> 2", finish_reason="length")))
     assert heard == Heard("<think> 1 + 1 = 2 </think> 2", pytest.approx(BILL), 10, 5, "truncated")
-    assert protocol.heard(heard.text) == "2"
+    assert call_protocol.heard(heard.text) == "2"
 
 
 def left() -> set[str]:
